@@ -1,0 +1,115 @@
+//! A job's body: any JSON value, kept byte for byte as it was sent.
+
+use bytes::Bytes;
+
+/// Deepest accepted nesting of arrays and objects. Common JSON readers stop between 100 and 512
+/// levels; a body that workers cannot read would be a poison job.
+pub const MAX_DEPTH: usize = 128;
+
+/// The raw bytes of one JSON value. Never parsed again: large numbers, key order and escapes survive.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Body(Bytes);
+
+/// Why bytes were refused as a body.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    /// Not exactly one JSON value in UTF-8.
+    #[error("must be one JSON value in UTF-8: {0}")]
+    NotJson(String),
+    /// Nested deeper than [`MAX_DEPTH`].
+    #[error("must not nest deeper than {MAX_DEPTH} levels")]
+    TooDeep,
+}
+
+impl Body {
+    /// Accepts exactly one JSON value (RFC 8259), nested at most [`MAX_DEPTH`] deep. White space
+    /// around it is cut off.
+    ///
+    /// # Errors
+    /// [`BodyError`] when the bytes are something else.
+    pub fn parse(bytes: Bytes) -> Result<Self, BodyError> {
+        let raw: &serde_json::value::RawValue =
+            serde_json::from_slice(&bytes).map_err(|error| BodyError::NotJson(error.to_string()))?;
+        if depth(raw.get().as_bytes()) > MAX_DEPTH {
+            return Err(BodyError::TooDeep);
+        }
+        Ok(Self(bytes.slice_ref(raw.get().as_bytes())))
+    }
+
+    /// The body that an engine stored; it was a valid body when it went in.
+    #[must_use]
+    pub fn from_stored(bytes: Bytes) -> Self {
+        Self(bytes)
+    }
+
+    /// The raw JSON text.
+    #[must_use]
+    pub fn as_bytes(&self) -> &Bytes {
+        &self.0
+    }
+}
+
+impl Default for Body {
+    /// `null`, which is what a job without a body holds.
+    fn default() -> Self {
+        Self(Bytes::from_static(b"null"))
+    }
+}
+
+/// Deepest nesting of brackets outside of strings, in text already known to be JSON.
+fn depth(json: &[u8]) -> usize {
+    let (mut depth, mut deepest, mut in_string, mut escaped) = (0usize, 0, false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' if !in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Body, BodyError> {
+        Body::parse(Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    #[test]
+    fn keeps_the_bytes_as_they_came() {
+        for text in [
+            "{\"b\":1.50, \"a\":12345678901234567890123, \"a\":\"\\u00e9\\/\"}",
+            "null",
+            "\"]]\\\"[\"",
+            "1e999",
+        ] {
+            assert_eq!(parse(text).expect("valid").as_bytes(), text.as_bytes());
+        }
+        assert_eq!(parse(" [1] \n").expect("valid").as_bytes(), "[1]");
+    }
+
+    #[test]
+    fn refuses_what_is_not_one_json_value() {
+        for text in ["", "{", "{}{}", "nul", "'a'", "[1,]", "NaN", "\u{feff}1"] {
+            assert!(matches!(parse(text), Err(BodyError::NotJson(_))), "{text}");
+        }
+        assert!(Body::parse(Bytes::from_static(b"\"\xff\"")).is_err(), "invalid UTF-8");
+    }
+
+    #[test]
+    fn bounds_the_nesting() {
+        let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
+        assert!(parse(&nested(MAX_DEPTH)).is_ok());
+        assert_eq!(parse(&nested(MAX_DEPTH + 1)), Err(BodyError::TooDeep));
+        assert_eq!(parse(&nested(1_000_000)), Err(BodyError::TooDeep));
+        assert!(parse(&format!("\"{}\"", "[".repeat(1_000))).is_ok(), "brackets in a string do not nest");
+    }
+}

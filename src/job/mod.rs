@@ -1,0 +1,21 @@
+//! The domain: what a job is, its names, its times and its schedule of attempts.
+//!
+//! Pure: no I/O, no clock, no HTTP and no storage format. Everything here is valid once it exists;
+//! the constructors are where the contract's ranges are enforced.
+
+mod body;
+mod duration;
+mod model;
+mod names;
+mod retry;
+mod time;
+
+pub use body::{Body, BodyError, MAX_DEPTH};
+pub use duration::{DurationError, format_seconds, parse_duration};
+pub use model::{
+    Delay, Due, Fingerprint, Job, MAX_ATTEMPTS_LIMIT, NewJob, Reason, State, TopicPause, TopicSettings, Ttr,
+    ValueError,
+};
+pub use names::{JobId, NameError, Receipt, Topic};
+pub use retry::{DEFAULT_MAX_ATTEMPTS, RetrySchedule};
+pub use time::{TimeError, Timestamp};

@@ -1,0 +1,386 @@
+//! The job itself, what a client asks for, and what a topic adds to it.
+
+use std::{fmt, time::Duration};
+
+use super::{Body, DEFAULT_MAX_ATTEMPTS, JobId, RetrySchedule, Timestamp, Topic, time::ceil_millis};
+
+/// Largest accepted `max_attempts`.
+pub const MAX_ATTEMPTS_LIMIT: u32 = 1_000_000;
+
+/// Why a value was refused though its form was right.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ValueError {
+    /// A delay over [`Delay::MAX`].
+    #[error("must be at most 10 years")]
+    DelayTooLong,
+    /// A TTR outside of [`Ttr::MIN`] to [`Ttr::MAX`].
+    #[error("must be between 1 s and 24 h")]
+    TtrOutOfRange,
+    /// Too many retry steps.
+    #[error("must have at most {limit} steps, got {got}")]
+    TooManySteps {
+        /// Longest accepted list.
+        limit: usize,
+        /// Steps given.
+        got: usize,
+    },
+    /// A retry step over [`Delay::MAX`].
+    #[error("must not hold a step of over 10 years")]
+    StepTooLong,
+}
+
+/// Where a job is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum State {
+    /// Waits for its due time.
+    Delayed,
+    /// Waits for a worker.
+    Ready,
+    /// Held by a worker until its deadline.
+    Reserved,
+    /// A dead letter: its attempts were used or it was buried.
+    Dead,
+}
+
+impl State {
+    /// Every state, in the order of a job's life.
+    pub const ALL: [Self; 4] = [Self::Delayed, Self::Ready, Self::Reserved, Self::Dead];
+
+    /// The word of the API.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Delayed => "delayed",
+            Self::Ready => "ready",
+            Self::Reserved => "reserved",
+            Self::Dead => "dead",
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A wait before a job is due: 0 to 10 years, in whole milliseconds, rounded up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Delay(Duration);
+
+impl Delay {
+    /// Ten years of 365.25 days.
+    pub const MAX: Duration = Duration::from_secs(10 * 31_557_600);
+
+    /// Accepts up to [`Delay::MAX`].
+    ///
+    /// # Errors
+    /// [`ValueError::DelayTooLong`] beyond that.
+    pub fn new(duration: Duration) -> Result<Self, ValueError> {
+        if duration > Self::MAX {
+            return Err(ValueError::DelayTooLong);
+        }
+        Ok(Self(Duration::from_millis(ceil_millis(duration).unsigned_abs())))
+    }
+
+    /// Whole milliseconds.
+    #[must_use]
+    pub fn as_duration(self) -> Duration {
+        self.0
+    }
+}
+
+/// Time to run: how long a reservation lasts; 1 s to 24 h, in whole milliseconds, rounded up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ttr(Duration);
+
+impl Ttr {
+    /// Shortest accepted TTR.
+    pub const MIN: Duration = Duration::from_secs(1);
+    /// Longest accepted TTR.
+    pub const MAX: Duration = Duration::from_secs(86_400);
+    /// The TTR when neither the job nor its topic says.
+    pub const DEFAULT: Self = Self(Duration::from_secs(60));
+
+    /// Accepts [`Ttr::MIN`] to [`Ttr::MAX`].
+    ///
+    /// # Errors
+    /// [`ValueError::TtrOutOfRange`] outside of that.
+    pub fn new(duration: Duration) -> Result<Self, ValueError> {
+        if !(Self::MIN..=Self::MAX).contains(&duration) {
+            return Err(ValueError::TtrOutOfRange);
+        }
+        Ok(Self(Duration::from_millis(ceil_millis(duration).unsigned_abs())))
+    }
+
+    /// Whole milliseconds.
+    #[must_use]
+    pub fn as_duration(self) -> Duration {
+        self.0
+    }
+}
+
+/// When a job becomes due. A delay stays relative until the engine resolves it on its own clock; an
+/// absolute moment in the past means now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Due {
+    /// So long after the engine took the job in.
+    After(Delay),
+    /// At this moment.
+    At(Timestamp),
+}
+
+impl Due {
+    /// The due moment when the engine's clock, rounded up, reads `now`.
+    #[must_use]
+    pub fn resolve(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::After(delay) => now.after(delay.as_duration()),
+            Self::At(moment) => moment.max(now),
+        }
+    }
+}
+
+impl Default for Due {
+    fn default() -> Self {
+        Self::After(Delay::default())
+    }
+}
+
+/// Why a job is dead or was given back, in the words of the worker or the server: at most
+/// [`Reason::MAX_LEN`] bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Reason(Box<str>);
+
+impl Reason {
+    /// Longest reason kept, in bytes.
+    pub const MAX_LEN: usize = 1_024;
+    /// The reason of a dead letter whose last reservation ran into its TTR.
+    pub const TTR_EXPIRED: &'static str = "ttr_expired";
+    /// The reason of a dead letter whose last reservation was released without a reason.
+    pub const ATTEMPTS_USED: &'static str = "attempts_used";
+    /// The reason of a dead letter buried without a reason.
+    pub const BURIED: &'static str = "buried";
+
+    /// Keeps `text` when it is at most [`Reason::MAX_LEN`] bytes.
+    #[must_use]
+    pub fn new(text: &str) -> Option<Self> {
+        (text.len() <= Self::MAX_LEN).then(|| Self(text.into()))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A 128-bit hash of what was asked when a job was added, by which a repeated add is recognised.
+/// Not of resolved defaults or due times, so that a retry still matches after a topic's settings
+/// changed; rescheduling leaves it alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint(pub [u8; 16]);
+
+/// What a client asks for when it adds a job; what it left out is `None`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewJob {
+    /// The client's id; the server makes one when it is left out.
+    pub id: Option<JobId>,
+    /// Where workers will pop it.
+    pub topic: Topic,
+    /// When it becomes due.
+    pub due: Due,
+    /// How long a reservation lasts.
+    pub ttr: Option<Ttr>,
+    /// Reservations before it is a dead letter; 0 means no cap.
+    pub max_attempts: Option<u32>,
+    /// Waits between attempts.
+    pub retry: Option<RetrySchedule>,
+    /// What the worker gets.
+    pub body: Body,
+}
+
+impl NewJob {
+    /// The hash over everything asked but the id. XXH3-128 over length-prefixed fields: the figure
+    /// protects clients from their own mistakes, not from an attacker.
+    #[must_use]
+    pub fn fingerprint(&self) -> Fingerprint {
+        let mut hash = xxhash_rust::xxh3::Xxh3::new();
+        let mut field = |tag: u8, bytes: &[u8]| {
+            hash.update(&[tag]);
+            hash.update(&(bytes.len() as u64).to_le_bytes());
+            hash.update(bytes);
+        };
+        field(b't', self.topic.as_str().as_bytes());
+        match self.due {
+            Due::After(delay) => field(b'd', &delay.as_duration().as_millis().to_le_bytes()),
+            Due::At(moment) => field(b'a', &moment.as_millis().to_le_bytes()),
+        }
+        if let Some(ttr) = self.ttr {
+            field(b'r', &ttr.as_duration().as_millis().to_le_bytes());
+        }
+        if let Some(max) = self.max_attempts {
+            field(b'm', &max.to_le_bytes());
+        }
+        if let Some(retry) = &self.retry {
+            let steps: Vec<u8> =
+                retry.steps().iter().flat_map(|step| step.as_millis().to_le_bytes()).collect();
+            field(b's', &steps);
+        }
+        field(b'b', self.body.as_bytes());
+        Fingerprint(hash.digest128().to_le_bytes())
+    }
+
+    /// The cap on attempts: the job's own, else length + 1 of its own retry list, else the topic's
+    /// in the same order, else [`DEFAULT_MAX_ATTEMPTS`].
+    #[must_use]
+    pub fn resolved_max_attempts(&self, topic: &TopicSettings) -> u32 {
+        let of = |max: Option<u32>, retry: &Option<RetrySchedule>| {
+            let by_list = |list: &RetrySchedule| {
+                (!list.is_empty()).then(|| u32::try_from(list.steps().len()).unwrap_or(u32::MAX - 1) + 1)
+            };
+            max.or_else(|| retry.as_ref().and_then(by_list))
+        };
+        of(self.max_attempts, &self.retry)
+            .or_else(|| of(topic.max_attempts, &topic.retry))
+            .unwrap_or(DEFAULT_MAX_ATTEMPTS)
+    }
+}
+
+/// A job as the store knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// Its id.
+    pub id: JobId,
+    /// Its topic.
+    pub topic: Topic,
+    /// Where it is in its life.
+    pub state: State,
+    /// When it was added.
+    pub created_at: Timestamp,
+    /// When it is or was due; a job that came back is due at the moment of return plus its step.
+    pub due_at: Timestamp,
+    /// How long a reservation lasts.
+    pub ttr: Ttr,
+    /// Reservations granted so far.
+    pub attempts: u32,
+    /// Reservations before it is a dead letter; 0 means no cap.
+    pub max_attempts: u32,
+    /// Waits between attempts; empty when none were given.
+    pub retry: RetrySchedule,
+    /// Whether a finish must carry the receipt.
+    pub require_receipt: bool,
+    /// Until when it is held; present exactly when it is reserved.
+    pub reserved_until: Option<Timestamp>,
+    /// When it died; present exactly when it is dead.
+    pub dead_at: Option<Timestamp>,
+    /// Why it is dead or was last given back.
+    pub reason: Option<Reason>,
+    /// What the worker gets.
+    pub body: Body,
+}
+
+/// What a topic adds to jobs that do not say themselves; copied into each job when it is added.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TopicSettings {
+    /// Default time to run.
+    pub ttr: Option<Ttr>,
+    /// Default cap on attempts; 0 means no cap.
+    pub max_attempts: Option<u32>,
+    /// Default waits between attempts.
+    pub retry: Option<RetrySchedule>,
+    /// Whether a finish must carry the receipt.
+    pub require_receipt: bool,
+}
+
+/// What of a topic is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TopicPause {
+    /// Nothing is handed out.
+    pub delivery: bool,
+    /// Nothing is taken in.
+    pub intake: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    fn job() -> NewJob {
+        NewJob {
+            id: None,
+            topic: Topic::parse("t").expect("valid"),
+            due: Due::default(),
+            ttr: None,
+            max_attempts: None,
+            retry: None,
+            body: Body::default(),
+        }
+    }
+
+    fn retry(steps: usize) -> Option<RetrySchedule> {
+        Some(RetrySchedule::new(vec![Duration::from_secs(1); steps]).expect("valid"))
+    }
+
+    #[test]
+    fn the_fingerprint_sees_every_field_but_the_id() {
+        let changes: [fn(&mut NewJob); 7] = [
+            |j| j.topic = Topic::parse("u").expect("valid"),
+            |j| j.due = Due::After(Delay::new(Duration::from_millis(1)).expect("valid")),
+            |j| j.due = Due::At(Timestamp::from_millis(0)),
+            |j| j.ttr = Some(Ttr::DEFAULT),
+            |j| j.max_attempts = Some(16),
+            |j| j.retry = Some(RetrySchedule::default()),
+            |j| j.body = Body::from_stored(Bytes::from_static(b"null ")),
+        ];
+        let mut seen = vec![job().fingerprint()];
+        for change in changes {
+            let mut changed = job();
+            change(&mut changed);
+            seen.push(changed.fingerprint());
+        }
+        for (i, print) in seen.iter().enumerate() {
+            assert!(!seen[..i].contains(print), "change {i} left the fingerprint as it was");
+        }
+        let mut named = job();
+        named.id = Some(JobId::generate());
+        assert_eq!(named.fingerprint(), job().fingerprint());
+    }
+
+    #[test]
+    fn the_cap_comes_from_the_job_then_its_list_then_the_topic() {
+        let plain = TopicSettings::default();
+        let topic = TopicSettings { max_attempts: Some(5), retry: retry(9), ..plain.clone() };
+        let listed = TopicSettings { retry: retry(9), ..plain.clone() };
+        assert_eq!(job().resolved_max_attempts(&plain), 16);
+        assert_eq!(job().resolved_max_attempts(&topic), 5);
+        assert_eq!(job().resolved_max_attempts(&listed), 10);
+        let own_list = NewJob { retry: retry(3), ..job() };
+        assert_eq!(own_list.resolved_max_attempts(&topic), 4);
+        let own = NewJob { retry: retry(3), max_attempts: Some(0), ..job() };
+        assert_eq!(own.resolved_max_attempts(&topic), 0);
+        let empty = NewJob { retry: Some(RetrySchedule::default()), ..job() };
+        assert_eq!(empty.resolved_max_attempts(&plain), 16, "an empty list is no list");
+    }
+
+    #[test]
+    fn ranges_are_the_contracts() {
+        assert!(Ttr::new(Duration::from_millis(999)).is_err());
+        assert!(Ttr::new(Duration::from_secs(1)).is_ok());
+        assert!(Ttr::new(Duration::from_secs(86_400)).is_ok());
+        assert!(Ttr::new(Duration::from_millis(86_400_001)).is_err());
+        assert!(Delay::new(Delay::MAX).is_ok());
+        assert!(Delay::new(Delay::MAX + Duration::from_nanos(1)).is_err());
+        assert!(Reason::new(&"x".repeat(1_024)).is_some());
+        assert!(Reason::new(&"x".repeat(1_025)).is_none());
+    }
+
+    #[test]
+    fn a_moment_in_the_past_is_now() {
+        let now = Timestamp::from_millis(1_000);
+        assert_eq!(Due::At(Timestamp::from_millis(5)).resolve(now), now);
+        assert_eq!(Due::At(Timestamp::from_millis(1_005)).resolve(now).as_millis(), 1_005);
+        assert_eq!(Due::default().resolve(now), now);
+    }
+}

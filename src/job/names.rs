@@ -1,0 +1,225 @@
+//! Identifiers: job ids, topics and receipts. Each is made only by parsing, so holding one proves
+//! that its alphabet and length are the contract's (`openapi.yaml`, components `JobId` and `Topic`).
+
+use std::{fmt, sync::Arc};
+
+/// Why a name was refused; the text tells the caller how to mend it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// The text was empty.
+    #[error("must not be empty")]
+    Empty,
+    /// The text was longer than the limit, in bytes.
+    #[error("must be at most {limit} characters long, got {got}")]
+    TooLong {
+        /// Longest accepted length in bytes.
+        limit: usize,
+        /// Length given, in bytes.
+        got: usize,
+    },
+    /// The text was shorter than its fixed length, in bytes.
+    #[error("must be {needed} characters long, got {got}")]
+    TooShort {
+        /// The fixed length in bytes.
+        needed: usize,
+        /// Length given, in bytes.
+        got: usize,
+    },
+    /// A character outside of the alphabet.
+    #[error("may only hold {alphabet}; {found:?} at position {position} is not among them")]
+    BadCharacter {
+        /// The accepted characters, for people.
+        alphabet: &'static str,
+        /// The first refused character.
+        found: char,
+        /// Its offset in bytes, from 0.
+        position: usize,
+    },
+}
+
+fn check(text: &str, limit: usize, alphabet: &'static str, extra: &[u8]) -> Result<(), NameError> {
+    if text.is_empty() {
+        return Err(NameError::Empty);
+    }
+    if text.len() > limit {
+        return Err(NameError::TooLong { limit, got: text.len() });
+    }
+    let accepted = |c: char| c.is_ascii_alphanumeric() || (c.is_ascii() && extra.contains(&(c as u8)));
+    match text.char_indices().find(|(_, c)| !accepted(*c)) {
+        None => Ok(()),
+        Some((position, found)) => Err(NameError::BadCharacter { alphabet, found, position }),
+    }
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident, $limit:expr, $alphabet:literal, $extra:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Longest accepted text, in bytes.
+            pub const MAX_LEN: usize = $limit;
+
+            /// Accepts `text` when it is 1 to `MAX_LEN` bytes of the alphabet.
+            pub fn parse(text: &str) -> Result<Self, NameError> {
+                check(text, $limit, $alphabet, $extra)?;
+                Ok(Self(text.into()))
+            }
+
+            /// The text as it was parsed.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", &*self.0)
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = NameError;
+            fn from_str(text: &str) -> Result<Self, NameError> {
+                Self::parse(text)
+            }
+        }
+    };
+}
+
+name!(
+    /// A job's id: global over all topics, chosen by the client or made by the server.
+    JobId, 255, "A-Z a-z 0-9 . _ ~ : @ + = -", b"._~:@+=-"
+);
+name!(
+    /// A topic: the name of a queue.
+    Topic, 128, "A-Z a-z 0-9 . _ : -", b"._:-"
+);
+
+impl JobId {
+    /// A fresh id (UUID version 7, RFC 9562): ordered by creation, unique without coordination.
+    #[must_use]
+    pub fn generate() -> Self {
+        Self(uuid::Uuid::now_v7().hyphenated().to_string().into())
+    }
+}
+
+/// Proof of one reservation: opaque text holding 128 random bits.
+///
+/// It is a capability, so it is compared whole against the record and never logged: its `Debug`
+/// form is redacted.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Receipt([u8; 16]);
+
+impl Receipt {
+    /// A fresh receipt from the thread's cryptographic generator.
+    #[must_use]
+    pub fn generate() -> Self {
+        Self(rand::random())
+    }
+
+    /// Accepts 32 lower-case hexadecimal digits, which is how receipts are written.
+    ///
+    /// # Errors
+    /// [`NameError`] when the text cannot be a receipt of this server.
+    pub fn parse(text: &str) -> Result<Self, NameError> {
+        const ALPHABET: &str = "32 digits 0-9 a-f";
+        if text.is_empty() {
+            return Err(NameError::Empty);
+        }
+        if text.len() > 32 {
+            return Err(NameError::TooLong { limit: 32, got: text.len() });
+        }
+        if let Some((position, found)) =
+            text.char_indices().find(|(_, c)| !matches!(c, '0'..='9' | 'a'..='f'))
+        {
+            return Err(NameError::BadCharacter { alphabet: ALPHABET, found, position });
+        }
+        if text.len() < 32 {
+            return Err(NameError::TooShort { needed: 32, got: text.len() });
+        }
+        let bits = u128::from_str_radix(text, 16).expect("32 hexadecimal digits fit 128 bits");
+        Ok(Self(bits.to_be_bytes()))
+    }
+
+    /// The raw 16 bytes, as engines store them.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
+    /// The receipt that an engine stored as `bytes`.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl fmt::Display for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+impl fmt::Debug for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Receipt(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_keep_their_alphabets_and_lengths() {
+        assert!(JobId::parse("orders:1001:close~a@b+c=d-e.f_g").is_ok());
+        assert_eq!(JobId::parse(""), Err(NameError::Empty));
+        assert!(JobId::parse(&"x".repeat(255)).is_ok());
+        assert_eq!(JobId::parse(&"x".repeat(256)), Err(NameError::TooLong { limit: 255, got: 256 }));
+        assert!(matches!(JobId::parse("a b"), Err(NameError::BadCharacter { found: ' ', position: 1, .. })));
+        assert!(matches!(JobId::parse("a/b"), Err(NameError::BadCharacter { .. })));
+        assert!(matches!(JobId::parse("aé"), Err(NameError::BadCharacter { found: 'é', .. })));
+        assert!(Topic::parse(&"t".repeat(128)).is_ok());
+        assert!(Topic::parse(&"t".repeat(129)).is_err());
+        assert!(Topic::parse("a+b").is_err(), "ids may hold a plus, topics may not");
+        assert!(Topic::parse("a{b}").is_err(), "braces would move a Redis hash tag");
+    }
+
+    #[test]
+    fn generated_ids_are_valid_and_differ() {
+        let (a, b) = (JobId::generate(), JobId::generate());
+        assert_ne!(a, b);
+        assert_eq!(JobId::parse(a.as_str()).as_ref(), Ok(&a));
+    }
+
+    #[test]
+    fn receipts_refuse_anything_but_their_own_form() {
+        for text in ["", "abc", "zz", &"a".repeat(33), &"A".repeat(32), &"é".repeat(16)] {
+            assert!(Receipt::parse(text).is_err(), "{text:?}");
+        }
+        assert_eq!(format!("{:?}", Receipt::generate()), "Receipt(..)");
+    }
+
+    proptest! {
+        #[test]
+        fn receipts_round_trip(bytes in any::<[u8; 16]>()) {
+            let receipt = Receipt::from_bytes(bytes);
+            prop_assert_eq!(Receipt::parse(&receipt.to_string()), Ok(receipt));
+        }
+
+        #[test]
+        fn any_text_is_parsed_or_refused_without_panic(text in "\\PC*") {
+            let _ = (JobId::parse(&text), Topic::parse(&text), Receipt::parse(&text));
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Linger: a durable delay-queue server over HTTP.
+//!
+//! The layers run strictly downward; a tidy test reads the `use` lines and holds the arrows:
+//!
+//! ```text
+//! main · cli · server       composition root; alone names an engine or sees the whole config
+//! http                      alone knows HTTP and JSON
+//! queue                     the rules: service, waiters (parked polls), timer, limits
+//! store                     one trait and its laws; embedded/ and redis/ never import each other
+//! job                       the domain: names, states, times, retry schedule; pure, no I/O
+//! clock · shutdown · metrics · telemetry · config
+//! ```
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod clock;
+pub mod job;
+pub mod metrics;
+pub mod store;

@@ -1,0 +1,50 @@
+//! What the process counts about itself, in Prometheus format with base units.
+//!
+//! The lowest layer: it knows names and numbers, not queues. Each layer is handed the part it feeds.
+
+use std::{sync::Arc, time::Duration};
+
+use prometheus_client::{
+    metrics::{
+        counter::Counter,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::Registry,
+};
+
+/// What an engine reports that nobody above it can see.
+#[derive(Debug, Clone)]
+pub struct EngineMetrics {
+    syncs: Histogram,
+    set_aside: Arc<Counter>,
+}
+
+impl EngineMetrics {
+    /// Registers the engine's figures in `registry`.
+    #[must_use]
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics =
+            Self { syncs: Histogram::new(exponential_buckets(0.000_1, 2.0, 16)), set_aside: Arc::default() };
+        registry.register(
+            "linger_store_sync_duration_seconds",
+            "Time to make a group of changes durable",
+            metrics.syncs.clone(),
+        );
+        registry.register(
+            "linger_store_set_aside_entries",
+            "Broken entries set aside, which never stop the timer",
+            (*metrics.set_aside).clone(),
+        );
+        metrics
+    }
+
+    /// One group of changes was made durable in `took`.
+    pub fn synced(&self, took: Duration) {
+        self.syncs.observe(took.as_secs_f64());
+    }
+
+    /// `entries` broken entries were set aside.
+    pub fn set_aside(&self, entries: u64) {
+        self.set_aside.inc_by(entries);
+    }
+}
