@@ -3,6 +3,7 @@
 
 mod conformance;
 mod harness;
+mod load;
 mod model;
 mod queue;
 mod tidy;

@@ -3,5 +3,6 @@
 pub mod client;
 pub mod jobs;
 pub mod naive;
+pub mod process;
 pub mod redis;
 pub mod stores;
