@@ -59,11 +59,16 @@ impl Ledger {
         self.late_us.push(u64::try_from(late.as_micros()).unwrap_or(u64::MAX));
     }
 
-    /// A finish was acknowledged, or answered that the job is gone after an unanswered one.
+    /// A finish was acknowledged.
     pub fn finished(&mut self, id: &str) {
         if !self.finished.insert(id.to_owned()) {
             self.broken.push(format!("{id} was finished twice"));
         }
+    }
+
+    /// A finish found nothing after one whose answer was cut: that one, or the next holder's, was done.
+    pub fn gone(&mut self, id: &str) {
+        self.finished.insert(id.to_owned());
     }
 
     /// A finish was refused as late, which is only true once the holder's time is over.

@@ -132,17 +132,15 @@ async fn run(name: &str, load: Load, arguments: &[&str], home: &Path) {
     workers.join_all().await;
     let left = Client::new(address).get("/topics/load").await.expect("answers").status;
     let mut ledger = run.ledger();
+    let [p50, p99, max] = [50.0, 99.0, 100.0].map(|percentile| ledger.late_ms(percentile));
     println!(
-        "{name}: {} jobs over {:?}, {} kills: {} lost, {} broken promises, {} delivered again; late p50 {:.1} ms, p99 {:.1} ms, max {:.1} ms",
+        "{name}: {} jobs over {:?}, {} kills: {} lost, {} broken promises, {} delivered again; late p50 {p50:.1} ms, p99 {p99:.1} ms, max {max:.1} ms",
         ledger.acknowledged(),
         load.spread,
         load.kills,
         ledger.open(),
         ledger.broken.len(),
         ledger.again,
-        ledger.late_ms(50.0),
-        ledger.late_ms(99.0),
-        ledger.late_ms(100.0),
     );
     assert_eq!((ledger.acknowledged(), ledger.open()), (load.jobs, 0), "every acknowledged job was finished");
     assert!(ledger.broken.is_empty(), "{:#?}", ledger.broken);
@@ -204,7 +202,7 @@ async fn finish(run: &Run, client: &mut Client, id: &str, receipt: &str, held_un
         match client.send(hyper::Method::POST, &path, None).await {
             Ok(answer) => match answer.status {
                 204 => return run.ledger().finished(id),
-                404 if unanswered => return run.ledger().finished(id),
+                404 if unanswered => return run.ledger().gone(id),
                 409 => return run.ledger().refused(id, held_until),
                 500.. => unanswered = true,
                 _ => panic!("{answer:?}"),
