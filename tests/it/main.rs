@@ -5,5 +5,6 @@ mod conformance;
 mod harness;
 mod load;
 mod model;
+mod processes;
 mod queue;
 mod tidy;
