@@ -4,17 +4,20 @@
 //!
 //! Must not know: the embedded engine, the queue above, HTTP.
 
+mod adding;
 mod announce;
 mod call;
 mod configs;
 mod dead;
 mod durable;
 mod error;
+mod gather;
 mod held;
 mod hints;
 mod jobs;
 mod keys;
 mod lanes;
+mod leaving;
 mod link;
 mod options;
 mod promote;
@@ -41,12 +44,15 @@ pub use error::ConnectError;
 pub use options::{Mode, Options, Secret};
 
 use self::{
+    adding::Adding,
     announce::Announcements,
     call::Call,
     configs::Configs,
+    gather::Gather,
     hints::Hints,
     keys::{Keys, Shard},
     lanes::Lanes,
+    leaving::Finishing,
     link::Link,
     routes::Routes,
     script::{Op, Scripts},
@@ -96,6 +102,7 @@ struct Context {
     /// time still.
     real: Arc<SystemClock>,
     tasks: TaskTracker,
+    runtime: tokio::runtime::Handle,
     closing: CancellationToken,
 }
 
@@ -108,6 +115,8 @@ struct Engine {
     keys: Keys,
     scripts: Scripts,
     lanes: Lanes,
+    adding: Gather<Adding>,
+    finishing: Gather<Finishing>,
     hints: Hints,
     configs: Configs,
     announcements: Announcements,
@@ -139,6 +148,7 @@ pub async fn connect(
         metrics,
         real: Arc::new(SystemClock::new()),
         tasks: TaskTracker::new(),
+        runtime: tokio::runtime::Handle::current(),
         closing: CancellationToken::new(),
     };
     let routes = Routes::open(context.clone()).await.map_err(|error| unreachable(&context, error))?;
@@ -184,6 +194,8 @@ impl Engine {
             routes,
             keys: Keys::new(&options.prefix, options.shards),
             scripts,
+            adding: Gather::new(options.shards),
+            finishing: Gather::new(options.shards),
             hints: Hints::default(),
             configs: Configs::default(),
             announcements: Announcements::new(link, options.shards),

@@ -1,0 +1,124 @@
+//! Finishing and deleting jobs: they are gone.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+
+use super::{
+    Engine,
+    gather::{Gather, Work},
+    jobs::{MOVES_LIMIT, Placed, code, in_order, keeps_moving, placed},
+    keys::Shard,
+    reply::{Reply, unexpected},
+    script::Op,
+};
+use crate::{
+    job::{JobId, Topic},
+    store::{Deleted, FinishJob, Finished, Result},
+};
+
+/// The kind of call that finishes jobs.
+pub(super) struct Finishing;
+
+impl Work for Finishing {
+    type Item = FinishJob;
+    type Answer = Finished;
+
+    fn gather(engine: &Engine) -> &Gather<Self> {
+        &engine.finishing
+    }
+
+    fn weight(_: &FinishJob) -> usize {
+        JobId::MAX_LEN
+    }
+
+    async fn call(engine: &Engine, shard: Shard, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
+        let lane = engine.lanes.take(shard);
+        let mut call = engine.change(Op::Finish, shard, Some(&lane), &[]);
+        for job in &jobs {
+            let receipt = job.receipt.as_ref().map(|receipt| Bytes::copy_from_slice(receipt.as_bytes()));
+            call = call.arg(job.id.as_str()).maybe(receipt);
+        }
+        let mut reply = Reply::new(engine.acked(call).await?)?;
+        jobs.iter().map(|_| finished_as(reply.int()?, reply.name_or_none()?)).collect()
+    }
+}
+
+/// The outcome of one finish, from its answer.
+fn finished_as(code: i64, topic: Option<Topic>) -> Result<Finished> {
+    match (code, topic) {
+        (code::OK, Some(topic)) => Ok(Finished::Done { topic }),
+        (code::GONE, None) => Ok(Finished::Gone),
+        (code::LOST, None) => Ok(Finished::Lost),
+        (code::NOT_RESERVED, None) => Ok(Finished::NotReserved),
+        (code::RECEIPT_REQUIRED, None) => Ok(Finished::ReceiptRequired),
+        _ => Err(unexpected("the outcome of a finish")),
+    }
+}
+
+impl Engine {
+    pub(super) async fn finish_jobs(self: &Arc<Self>, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
+        let count = jobs.len();
+        let shards = self.by_shard(jobs.into_iter().enumerate(), |job| &job.id);
+        let finishes = shards.into_iter().map(|(shard, jobs)| async move {
+            let (places, jobs) = jobs.into_iter().unzip();
+            Ok(placed(places, self.gathered::<Finishing>(shard, jobs).await?))
+        });
+        Ok(in_order(count, try_join_all(finishes).await?))
+    }
+
+    pub(super) async fn delete_jobs(&self, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
+        let count = ids.len();
+        let shards = self.by_shard(ids.into_iter().enumerate(), |id| id);
+        let answers = shards.into_iter().map(|(shard, ids)| self.delete_in(shard, ids, None));
+        Ok(in_order(count, try_join_all(answers).await?))
+    }
+
+    /// Deletes jobs of one shard; with `dead_in`, only while they are dead letters of that topic. The
+    /// topic of a ready or dead job is needed for its keys, and is learnt at the first try.
+    pub(super) async fn delete_in(
+        &self,
+        shard: Shard,
+        ids: Placed<JobId>,
+        dead_in: Option<&Topic>,
+    ) -> Result<Placed<Deleted>> {
+        let mut topics: Vec<Topic> = dead_in.into_iter().cloned().collect();
+        let (mut deleted, mut left) = (Vec::with_capacity(ids.len()), ids);
+        for _ in 0..MOVES_LIMIT {
+            let lane = self.lanes.take(shard);
+            let known: Vec<&Topic> = topics.iter().collect();
+            let mut call = self.change(Op::Delete, shard, Some(&lane), &known).maybe(dead_in.map(|_| "dead"));
+            for (_, id) in &left {
+                call = call.arg(id.as_str());
+            }
+            let mut reply = Reply::new(self.acked(call).await?)?;
+            let crowded = reply.int()? == 1;
+            if crowded {
+                known.into_iter().for_each(|topic| self.compaction.ask(shard, topic));
+            }
+            let mut moved = Vec::new();
+            for (at, id) in left {
+                let (code, topic) = (reply.int()?, reply.name_or_none::<Topic>()?);
+                match (code, topic) {
+                    (code::OK, Some(topic)) => deleted.push((at, Deleted::Done { topic })),
+                    (code::GONE, None) => deleted.push((at, Deleted::Gone)),
+                    // A dead letter that was added again elsewhere is not of the topic asked for.
+                    (code::MOVED, Some(_)) if dead_in.is_some() => deleted.push((at, Deleted::Gone)),
+                    (code::MOVED, Some(topic)) => {
+                        moved.push((at, id));
+                        topics.push(topic);
+                    }
+                    _ => return Err(unexpected("a known outcome")),
+                }
+            }
+            if moved.is_empty() {
+                return Ok(deleted);
+            }
+            left = moved;
+            topics.sort_unstable();
+            topics.dedup();
+        }
+        Err(keeps_moving())
+    }
+}
