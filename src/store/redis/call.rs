@@ -167,7 +167,7 @@ impl Engine {
                 }
                 Fault::Demoted(_) => {
                     if let Some(node) = seen {
-                        let _ = node.link.client.force_reconnection().await;
+                        node.reopen(&self.context.options).await;
                     }
                     false
                 }
@@ -187,7 +187,7 @@ impl Engine {
     /// Cluster the slot may have another holder.
     async fn recover(&self, slot: u16, seen: Option<&Arc<Node>>) {
         if let Some(node) = seen {
-            node.link.revive();
+            node.revive();
         }
         if let Err(error) = self.routes.look(seen.map(|node| (slot, node))).await {
             tracing::warn!(%error, "cannot read the slots of the Redis Cluster");

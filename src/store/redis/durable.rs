@@ -80,11 +80,9 @@ impl Durable {
         answered.await.map_err(|_| gone())?
     }
 
-    /// Closes the connections, within a bound.
-    pub async fn close(&self) {
-        for line in &self.lines {
-            line.link.close().await;
-        }
+    /// The connections.
+    pub fn links(&self) -> impl Iterator<Item = &Link> {
+        self.lines.iter().map(|line| &*line.link)
     }
 }
 

@@ -4,13 +4,14 @@ use std::{sync::Mutex, time::Duration};
 
 use fred::{
     clients::Client,
-    error::Error as FredError,
+    error::{Error as FredError, ErrorKind},
     interfaces::ClientLike,
     types::{
         ConnectHandle,
         config::{Config, ConnectionConfig, PerformanceConfig, ReconnectPolicy, UnresponsiveConfig},
     },
 };
+use futures_util::future::join_all;
 
 use super::{Options, durable::Durable};
 
@@ -23,6 +24,7 @@ pub(super) struct Link {
     pub client: Client,
     /// The library's task that drives the connection.
     task: Mutex<Option<ConnectHandle>>,
+    reopening: tokio::sync::Mutex<()>,
 }
 
 impl Link {
@@ -36,11 +38,23 @@ impl Link {
         );
         // The library bounds each step of this on its own; a server that accepts and then says nothing
         // is only noticed by a bound around all of them.
-        let opening = tokio::time::timeout(options.connect_timeout + options.command_timeout, client.init());
-        let task = opening
-            .await
-            .map_err(|_| FredError::new(fred::error::ErrorKind::Timeout, "no connection in time"))??;
-        Ok(Self { client, task: Mutex::new(Some(task)) })
+        let bound = options.connect_timeout + options.command_timeout;
+        match tokio::time::timeout(bound, client.init()).await {
+            Ok(task) => {
+                Ok(Self { client, task: Mutex::new(Some(task?)), reopening: tokio::sync::Mutex::default() })
+            }
+            Err(_) => {
+                let _ = tokio::time::timeout(QUIT_WAIT, client.quit()).await;
+                Err(FredError::new(ErrorKind::Timeout, "no connection in time"))
+            }
+        }
+    }
+
+    /// Opens the connection anew though it works, because it leads to a server that is no primary any
+    /// more. One caller does it; the others go on and try again.
+    pub async fn reopen(&self, options: &Options) {
+        let Ok(_turn) = self.reopening.try_lock() else { return };
+        let _ = tokio::time::timeout(options.connect_timeout, self.client.force_reconnection()).await;
     }
 
     /// Opens the connection anew if its task has ended, as it does after errors that the library
@@ -81,12 +95,23 @@ impl Node {
         Ok(Self { link, durable })
     }
 
+    fn links(&self) -> impl Iterator<Item = &Link> {
+        std::iter::once(&self.link).chain(self.durable.iter().flat_map(Durable::links))
+    }
+
+    /// Opens those connections anew whose tasks have ended.
+    pub fn revive(&self) {
+        self.links().for_each(Link::revive);
+    }
+
+    /// Opens all connections anew.
+    pub async fn reopen(&self, options: &Options) {
+        join_all(self.links().map(|link| link.reopen(options))).await;
+    }
+
     /// Closes all connections, within a bound.
     pub async fn close(&self) {
-        self.link.close().await;
-        if let Some(durable) = &self.durable {
-            durable.close().await;
-        }
+        join_all(self.links().map(Link::close)).await;
     }
 }
 

@@ -78,7 +78,7 @@ pub enum TimeSource {
     Manual(Arc<dyn Clock>),
 }
 
-/// The engine. Dropping it stops its tasks; [`super::Store::close`] also waits for them.
+/// The engine. Dropping it stops its tasks and connections; [`super::Store::close`] also waits for them.
 pub struct Redis(Arc<Engine>);
 
 impl std::fmt::Debug for Redis {
@@ -89,7 +89,10 @@ impl std::fmt::Debug for Redis {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        self.0.context.closing.cancel();
+        if !self.0.context.closing.is_cancelled() {
+            let engine = self.0.clone();
+            self.0.context.runtime.spawn(async move { engine.shut().await });
+        }
     }
 }
 
