@@ -3,4 +3,8 @@
 
 mod conformance;
 mod harness;
+mod load;
 mod model;
+mod processes;
+mod queue;
+mod tidy;
