@@ -8,6 +8,7 @@ pub mod embedded;
 mod error;
 mod metered;
 mod outcome;
+pub mod redis;
 mod request;
 
 use std::{sync::Arc, time::Duration};
