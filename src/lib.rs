@@ -14,6 +14,7 @@
 #![warn(missing_docs)]
 
 pub mod clock;
+pub mod config;
 pub mod job;
 pub mod metrics;
 pub mod store;
