@@ -17,4 +17,5 @@ pub mod clock;
 pub mod config;
 pub mod job;
 pub mod metrics;
+pub mod queue;
 pub mod store;

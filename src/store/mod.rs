@@ -5,6 +5,7 @@
 //! the engine resolves them on its own clock.
 
 mod error;
+mod metered;
 mod outcome;
 mod request;
 
@@ -13,6 +14,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 pub use error::Error;
+pub use metered::Metered;
 pub use outcome::{
     Added, Deleted, Finished, Held, Move, MoveKind, NotHeld, Patched, Promoted, PurgeSlice, Requeued,
     Reservation, TopicStats,
@@ -66,7 +68,7 @@ pub struct EngineInfo {
 ///    something due earlier.
 /// 8. All checks come before the first write; an `Err` other than [`Error::Full`] may have happened.
 #[async_trait]
-pub trait Store: Send + Sync + 'static {
+pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// How the engine presents itself.
     fn info(&self) -> EngineInfo;
 
