@@ -16,7 +16,7 @@ use std::{
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 
-use crate::job::Timestamp;
+use crate::job::{Now, Timestamp};
 
 /// A source of time and of waiting.
 #[async_trait]
@@ -31,14 +31,14 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     /// so that time does not go backwards over a restart. Returns how far it was moved.
     fn raise_to(&self, floor: Timestamp) -> Duration;
 
-    /// The present moment rounded down: what a due time is compared with.
+    /// The present moment rounded down: what a deadline is compared with.
     fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.now_micros().div_euclid(1_000))
+        self.read().down
     }
 
-    /// The present moment rounded up: what a delay is counted from, so that it never ends early.
-    fn now_up(&self) -> Timestamp {
-        Timestamp::from_millis(self.now_micros().saturating_add(999).div_euclid(1_000))
+    /// The present moment, both ways of rounding: read once per operation.
+    fn read(&self) -> Now {
+        Now::from_micros(self.now_micros())
     }
 }
 
@@ -216,13 +216,5 @@ mod tests {
     fn tokio_test_task(clock: Arc<ManualClock>, duration: Duration) -> impl FnMut() -> Poll<()> {
         let mut sleep = Box::pin(async move { clock.sleep(duration).await });
         move || sleep.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
-    }
-
-    #[test]
-    fn rounding_never_lets_a_delay_end_early() {
-        let clock = ManualClock::new(Timestamp::from_millis(1_000));
-        clock.advance(Duration::from_micros(1));
-        assert_eq!(clock.now().as_millis(), 1_000);
-        assert_eq!(clock.now_up().as_millis(), 1_001);
     }
 }

@@ -16,4 +16,5 @@
 pub mod clock;
 pub mod job;
 pub mod metrics;
+pub mod queue;
 pub mod store;

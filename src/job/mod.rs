@@ -18,4 +18,4 @@ pub use model::{
 };
 pub use names::{JobId, NameError, Receipt, Topic};
 pub use retry::{DEFAULT_MAX_ATTEMPTS, RetrySchedule};
-pub use time::{TimeError, Timestamp};
+pub use time::{Now, TimeError, Timestamp};

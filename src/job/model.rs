@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use super::{Body, DEFAULT_MAX_ATTEMPTS, JobId, RetrySchedule, Timestamp, Topic, time::ceil_millis};
+use super::{Body, DEFAULT_MAX_ATTEMPTS, JobId, Now, RetrySchedule, Timestamp, Topic, time::ceil_millis};
 
 /// Largest accepted `max_attempts`.
 pub const MAX_ATTEMPTS_LIMIT: u32 = 1_000_000;
@@ -131,12 +131,12 @@ pub enum Due {
 }
 
 impl Due {
-    /// The due moment when the engine's clock, rounded up, reads `now`.
+    /// The due moment when the engine's clock reads `now`.
     #[must_use]
-    pub fn resolve(self, now: Timestamp) -> Timestamp {
+    pub fn resolve(self, now: Now) -> Timestamp {
         match self {
             Self::After(delay) => now.after(delay.as_duration()),
-            Self::At(moment) => moment.max(now),
+            Self::At(moment) => moment.max(now.down),
         }
     }
 }
@@ -378,9 +378,9 @@ mod tests {
 
     #[test]
     fn a_moment_in_the_past_is_now() {
-        let now = Timestamp::from_millis(1_000);
-        assert_eq!(Due::At(Timestamp::from_millis(5)).resolve(now), now);
+        let now = Now::from_micros(1_000_500);
+        assert_eq!(Due::At(Timestamp::from_millis(5)).resolve(now), now.down);
         assert_eq!(Due::At(Timestamp::from_millis(1_005)).resolve(now).as_millis(), 1_005);
-        assert_eq!(Due::default().resolve(now), now);
+        assert_eq!(Due::default().resolve(now), now.down);
     }
 }

@@ -66,6 +66,31 @@ impl Timestamp {
     }
 }
 
+/// One reading of a clock. Due times are compared with the reading rounded down and delays are counted
+/// from it rounded up, so that nothing fires early; what has no delay is due at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// The moment, rounded down: a deadline has passed when it is not later than this.
+    pub down: Timestamp,
+    /// The moment, rounded up: where a delay begins.
+    pub up: Timestamp,
+}
+
+impl Now {
+    /// From microseconds since the Unix epoch.
+    #[must_use]
+    pub fn from_micros(unix_us: i64) -> Self {
+        let up = Timestamp::from_millis(unix_us.saturating_add(999).div_euclid(1_000));
+        Self { down: Timestamp::from_millis(unix_us.div_euclid(1_000)), up }
+    }
+
+    /// When something is due that waits for `duration` from now: at once for zero.
+    #[must_use]
+    pub fn after(self, duration: Duration) -> Timestamp {
+        if duration.is_zero() { self.down } else { self.up.after(duration) }
+    }
+}
+
 /// Whole milliseconds of `duration`, rounded up.
 pub(super) fn ceil_millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
@@ -113,6 +138,15 @@ mod tests {
         assert_eq!(start.after(Duration::from_micros(1)).as_millis(), 6);
         assert_eq!(start.after(Duration::MAX), Timestamp::MAX);
         assert_eq!(start.since(Timestamp::MAX), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_delay_never_ends_early_and_no_delay_is_at_once() {
+        let now = Now::from_micros(1_000_001);
+        assert_eq!(now.after(Duration::ZERO), now.down);
+        assert_eq!(now.after(Duration::from_millis(5)).as_millis(), 1_006, "5 ms after 1,000.001 ms");
+        let whole = Now::from_micros(1_000_000);
+        assert_eq!(whole.after(Duration::from_millis(5)).as_millis(), 1_005);
     }
 
     proptest! {

@@ -5,6 +5,7 @@
 //! the engine resolves them on its own clock.
 
 mod error;
+mod metered;
 mod outcome;
 mod request;
 
@@ -13,6 +14,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 pub use error::Error;
+pub use metered::Metered;
 pub use outcome::{
     Added, Deleted, Finished, Held, Move, MoveKind, NotHeld, Patched, Promoted, PurgeSlice, Requeued,
     Reservation, TopicStats,
@@ -52,8 +54,9 @@ pub struct EngineInfo {
 ///
 /// 1. Each operation on each job is atomic and, when it returns `Ok`, as durable as the engine is
 ///    configured. A batch is not atomic as a whole; its results are in the order of its items.
-/// 2. A state changes only as in the job's life (`ARCHITECTURE.md`). *Now* is the engine's clock,
-///    rounded down for comparing and up for resolving a delay.
+/// 2. A state changes only as in the job's life (`ARCHITECTURE.md`). *Now* is the engine's clock
+///    ([`crate::job::Now`]): rounded down for comparing, up for counting a delay from; without a delay
+///    a job is ready at once.
 /// 3. Delayed jobs become ready, and reservations end, only inside [`promote`](Self::promote): a
 ///    receipt works until `promote` took the job back, also just past its TTR. Once `promote` has
 ///    answered with `more == false`, nothing that was due at that moment is left waiting.
@@ -66,7 +69,7 @@ pub struct EngineInfo {
 ///    something due earlier.
 /// 8. All checks come before the first write; an `Err` other than [`Error::Full`] may have happened.
 #[async_trait]
-pub trait Store: Send + Sync + 'static {
+pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// How the engine presents itself.
     fn info(&self) -> EngineInfo;
 

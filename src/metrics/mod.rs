@@ -1,0 +1,54 @@
+//! What the process counts about itself, in Prometheus format with base units.
+//!
+//! The lowest layer: it knows names and numbers, not queues. Each layer is handed the part it feeds.
+//! Labels are bounded: a topic label stops at [`MAX_TOPICS`] topics, the rest share `other`.
+
+mod engine;
+mod queue;
+
+use std::sync::{Arc, Mutex};
+
+use prometheus_client::registry::Registry;
+
+pub use engine::EngineMetrics;
+pub use queue::{Event, MAX_TOPICS, QueueMetrics};
+
+/// Every figure of the process, and the registry that writes them out.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    registry: Arc<Mutex<Registry>>,
+    /// The engine's part.
+    pub engine: EngineMetrics,
+    /// The queue's part.
+    pub queue: QueueMetrics,
+}
+
+impl Metrics {
+    /// Media type of [`Metrics::encode`] (OpenMetrics 1.0), which Prometheus negotiates.
+    pub const CONTENT_TYPE: &'static str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+    /// A fresh set, all at zero.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut registry = Registry::default();
+        let engine = EngineMetrics::register(&mut registry);
+        let queue = QueueMetrics::register(&mut registry);
+        Self { registry: Arc::new(Mutex::new(registry)), engine, queue }
+    }
+
+    /// The figures as text.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        let mut text = String::new();
+        let registry = self.registry.lock().expect("no code panics while it holds the registry");
+        prometheus_client::encoding::text::encode(&mut text, &registry)
+            .expect("writing to a String cannot fail");
+        text
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}

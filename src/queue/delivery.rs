@@ -1,0 +1,86 @@
+//! Jobs on their way to a worker: given back, uncounted, unless somebody takes them.
+
+use std::sync::Arc;
+
+use tokio_util::task::TaskTracker;
+
+use crate::{
+    metrics::{Event, QueueMetrics},
+    store::{Reservation, Store},
+};
+
+/// Reserved jobs that no client has seen yet. Dropped without [`accept`](Self::accept) (the client
+/// went away, the answer was never written), it returns them to the store at once and their
+/// attempts are not counted. Should that fail, their TTR brings them back.
+#[derive(Debug)]
+pub struct Delivery {
+    jobs: Vec<Reservation>,
+    giver: Option<Giver>,
+}
+
+/// What it takes to return jobs from wherever a delivery is dropped.
+#[derive(Clone)]
+pub(super) struct Giver {
+    pub store: Arc<dyn Store>,
+    pub metrics: QueueMetrics,
+    pub tasks: TaskTracker,
+    pub runtime: tokio::runtime::Handle,
+}
+
+impl std::fmt::Debug for Giver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Giver")
+    }
+}
+
+impl Delivery {
+    pub(super) fn new(jobs: Vec<Reservation>, giver: Giver) -> Self {
+        Self { jobs, giver: Some(giver) }
+    }
+
+    /// Nothing to deliver.
+    pub(super) fn empty() -> Self {
+        Self { jobs: Vec::new(), giver: None }
+    }
+
+    /// The jobs, in the order they are to be worked on.
+    #[must_use]
+    pub fn jobs(&self) -> &[Reservation] {
+        &self.jobs
+    }
+
+    /// The jobs are with the client, or so close that nobody can tell: they stay reserved.
+    pub fn accept(mut self) {
+        if let Some(giver) = self.giver.take() {
+            for reservation in &self.jobs {
+                let topic = reservation.job.topic.as_str();
+                giver.metrics.count(Event::Delivered, topic, 1);
+                giver.metrics.reserved(topic, reservation.waited);
+            }
+        }
+    }
+
+    /// Takes the jobs of `other` in behind its own.
+    pub(super) fn append(&mut self, mut other: Self) {
+        self.jobs.append(&mut other.jobs);
+        self.giver = self.giver.take().or(other.giver.take());
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        let Some(giver) = self.giver.take().filter(|_| !self.jobs.is_empty()) else { return };
+        let jobs = std::mem::take(&mut self.jobs);
+        let Giver { store, metrics, tasks, runtime } = giver;
+        let give_back = async move {
+            for reservation in &jobs {
+                metrics.count(Event::Cancelled, reservation.job.topic.as_str(), 1);
+            }
+            let grants = jobs.into_iter().map(|r| (r.job.id, r.receipt)).collect();
+            if let Err(error) = store.cancel(grants).await {
+                tracing::warn!(%error, "jobs of a client that went away could not be given back; their TTR will");
+            }
+        };
+        tasks.spawn_on(give_back, &runtime);
+    }
+}

@@ -1,0 +1,123 @@
+//! Why the queue refused or failed, each with the stable word that clients switch on.
+
+use crate::{
+    job::{State, Timestamp},
+    store,
+};
+
+/// A refusal (nothing happened) or a failure (what happened is unknown unless the variant says so).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Another job has this id.
+    #[error("a job with this id is there already, with other content; delete it first or choose another id")]
+    JobExists {
+        /// Where that job is in its life.
+        state: State,
+        /// When it is or was due.
+        due_at: Timestamp,
+    },
+    /// No job has this id: unknown, finished or deleted.
+    #[error("no job has this id: it was never added, or it is finished or deleted")]
+    JobNotFound,
+    /// The receipt is not the present reservation's; nothing changed.
+    #[error("the receipt is not of the job's present reservation: somebody else holds it, or it waits again")]
+    LeaseLost,
+    /// No receipt was sent and the job is not reserved.
+    #[error("the job is not reserved; pop it first, or delete it")]
+    NotReserved,
+    /// The job's topic requires receipts and none was sent.
+    #[error("this topic requires the receipt that came with the reservation")]
+    ReceiptRequired,
+    /// A reserved job cannot be changed.
+    #[error("the job is reserved by a worker; try again once it is back, or release it")]
+    JobReserved,
+    /// A dead job cannot be changed.
+    #[error("the job is a dead letter; requeue it first")]
+    JobDead,
+    /// Only a dead job can be requeued.
+    #[error("only a dead job can be requeued; this one is {state}")]
+    NotDead {
+        /// Where it is instead.
+        state: State,
+    },
+    /// The topic has neither jobs nor settings.
+    #[error("this topic has neither jobs nor settings")]
+    TopicNotFound,
+    /// The topic takes nothing in at the moment; nothing happened.
+    #[error("this topic's intake is paused; resume it or try again later")]
+    IntakePaused,
+    /// The body is over the limit.
+    #[error("the body is {got} bytes long, the limit is {limit}")]
+    BodyTooLarge {
+        /// Largest accepted body, in bytes.
+        limit: usize,
+        /// Its length, in bytes.
+        got: usize,
+    },
+    /// More items than one call may carry.
+    #[error("the batch has {got} items, the limit is {limit}; split it")]
+    BatchTooLarge {
+        /// Most items accepted.
+        limit: usize,
+        /// Items given.
+        got: usize,
+    },
+    /// Too many long polls are parked; nothing happened.
+    #[error("{limit} long polls are waiting already; poll with a shorter wait or raise queue.max_waiting")]
+    TooManyWaiting {
+        /// Most polls parked at once.
+        limit: usize,
+    },
+    /// The server is shutting down; nothing happened.
+    #[error("the server is shutting down; send this again to another one, or once it is back")]
+    Draining,
+    /// The store cannot be reached or did not answer; send it again, that is safe.
+    #[error("the store does not answer; send this again, that is safe")]
+    Unavailable(String),
+    /// No room for more; nothing happened.
+    #[error("the store is full; finish or delete jobs, or give it more room")]
+    Full(String),
+    /// It happened, but not as durably as configured; send it again, that is safe.
+    #[error("the change could not be made as durable as configured; send this again, that is safe")]
+    NotDurable(String),
+    /// The store is damaged and takes no more writes until someone has looked.
+    #[error("the store has stopped taking writes after a fault; the log says which")]
+    Damaged(String),
+}
+
+impl Error {
+    /// The stable word of the API.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::JobExists { .. } => "job_exists",
+            Self::JobNotFound => "job_not_found",
+            Self::LeaseLost => "lease_lost",
+            Self::NotReserved => "not_reserved",
+            Self::ReceiptRequired => "receipt_required",
+            Self::JobReserved => "job_reserved",
+            Self::JobDead => "job_dead",
+            Self::NotDead { .. } => "not_dead",
+            Self::TopicNotFound => "topic_not_found",
+            Self::IntakePaused => "intake_paused",
+            Self::BodyTooLarge { .. } => "body_too_large",
+            Self::BatchTooLarge { .. } => "batch_too_large",
+            Self::TooManyWaiting { .. } => "too_many_waiting",
+            Self::Draining => "draining",
+            Self::Unavailable(_) | Self::Damaged(_) => "store_unavailable",
+            Self::Full(_) => "store_full",
+            Self::NotDurable(_) => "not_durable",
+        }
+    }
+}
+
+impl From<store::Error> for Error {
+    fn from(error: store::Error) -> Self {
+        match error {
+            store::Error::Unavailable(why) => Self::Unavailable(why),
+            store::Error::Full(why) => Self::Full(why),
+            store::Error::NotDurable(why) => Self::NotDurable(why),
+            store::Error::Damaged(why) => Self::Damaged(why),
+        }
+    }
+}

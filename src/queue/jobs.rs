@@ -1,0 +1,240 @@
+//! What can be done to jobs, one at a time or many.
+
+use super::{Error, FinishJob, Patch, Queue, Release, Result};
+use crate::{
+    job::{Delay, Job, JobId, NewJob, Reason, Receipt, State, Ttr},
+    metrics::Event,
+    store::{AddJob, Added, Deleted, Finished, Held, NotHeld, Patched, Requeued},
+};
+
+/// An added job, as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddOutcome {
+    /// The job.
+    pub job: Job,
+    /// Whether it was there already, by an earlier sending of the same request.
+    pub replayed: bool,
+}
+
+impl Queue {
+    /// Adds a job.
+    ///
+    /// # Errors
+    /// [`Error::JobExists`], [`Error::BodyTooLarge`], [`Error::IntakePaused`], or the store's.
+    pub async fn add(&self, job: NewJob) -> Result<AddOutcome> {
+        let added = self.store.add(vec![self.resolve(job)?]).await?;
+        self.added(added.into_iter().next().ok_or_else(missing_answer)?)
+    }
+
+    /// Adds many jobs; one that is refused does not harm the others.
+    ///
+    /// # Errors
+    /// [`Error::BatchTooLarge`], or the store's for all of them.
+    pub async fn add_batch(&self, jobs: Vec<NewJob>) -> Result<Vec<Result<AddOutcome>>> {
+        self.check_batch(jobs.len())?;
+        let mut refused = Vec::with_capacity(jobs.len());
+        let mut accepted = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            match self.resolve(job) {
+                Ok(job) => {
+                    accepted.push(job);
+                    refused.push(None);
+                }
+                Err(error) => refused.push(Some(error)),
+            }
+        }
+        let mut added =
+            if accepted.is_empty() { Vec::new() } else { self.store.add(accepted).await? }.into_iter();
+        let outcome = |refused: Option<Error>| match refused {
+            Some(error) => Err(error),
+            None => self.added(added.next().ok_or_else(missing_answer)?),
+        };
+        Ok(refused.into_iter().map(outcome).collect())
+    }
+
+    /// Checks a job against the limits and gives it what its topic adds.
+    fn resolve(&self, job: NewJob) -> Result<AddJob> {
+        let (limit, got) = (self.limits.max_body, job.body.as_bytes().len());
+        if got > limit {
+            return Err(Error::BodyTooLarge { limit, got });
+        }
+        let topic = self.store.topic_config(&job.topic);
+        if topic.pause.intake {
+            return Err(Error::IntakePaused);
+        }
+        Ok(AddJob {
+            fingerprint: job.fingerprint(),
+            max_attempts: job.resolved_max_attempts(&topic.settings),
+            ttr: job.ttr.or(topic.settings.ttr).unwrap_or(Ttr::DEFAULT),
+            retry: job.retry.or_else(|| topic.settings.retry.clone()).unwrap_or_default(),
+            require_receipt: topic.settings.require_receipt,
+            id: job.id.unwrap_or_else(JobId::generate),
+            topic: job.topic,
+            due: job.due,
+            body: job.body,
+        })
+    }
+
+    fn added(&self, added: Added) -> Result<AddOutcome> {
+        match added {
+            Added::Created(job) => {
+                self.metrics.count(Event::Added, job.topic.as_str(), 1);
+                Ok(AddOutcome { job, replayed: false })
+            }
+            Added::Replayed(job) => Ok(AddOutcome { job, replayed: true }),
+            Added::Exists { state, due_at } => Err(Error::JobExists { state, due_at }),
+        }
+    }
+
+    /// Finishes a job: it is gone.
+    ///
+    /// # Errors
+    /// [`Error::JobNotFound`], [`Error::LeaseLost`], [`Error::NotReserved`], [`Error::ReceiptRequired`],
+    /// or the store's.
+    pub async fn finish(&self, job: FinishJob) -> Result<()> {
+        let finished = self.store.finish(vec![job]).await?;
+        self.finished(finished.into_iter().next().ok_or_else(missing_answer)?)
+    }
+
+    /// Finishes many jobs, each with its own answer.
+    ///
+    /// # Errors
+    /// [`Error::BatchTooLarge`], or the store's for all of them.
+    pub async fn finish_batch(&self, jobs: Vec<FinishJob>) -> Result<Vec<Result<()>>> {
+        self.check_batch(jobs.len())?;
+        let finished = self.store.finish(jobs).await?;
+        Ok(finished.into_iter().map(|finished| self.finished(finished)).collect())
+    }
+
+    fn finished(&self, finished: Finished) -> Result<()> {
+        match finished {
+            Finished::Done { topic } => {
+                self.metrics.count(Event::Finished, topic.as_str(), 1);
+                Ok(())
+            }
+            Finished::Gone => Err(Error::JobNotFound),
+            Finished::Lost => Err(Error::LeaseLost),
+            Finished::NotReserved => Err(Error::NotReserved),
+            Finished::ReceiptRequired => Err(Error::ReceiptRequired),
+        }
+    }
+
+    /// Gives a reserved job back, now or later.
+    ///
+    /// # Errors
+    /// [`Error::JobNotFound`], [`Error::LeaseLost`], or the store's.
+    pub async fn release(&self, id: &JobId, receipt: &Receipt, release: Release) -> Result<Job> {
+        let job = held(self.store.release(id, receipt, release).await?)?;
+        self.metrics.count(Event::Released, job.topic.as_str(), 1);
+        if job.state == State::Dead {
+            self.metrics.count(Event::Buried, job.topic.as_str(), 1);
+        }
+        Ok(job)
+    }
+
+    /// Extends a reservation to now plus `ttr`, or plus the job's own TTR.
+    ///
+    /// # Errors
+    /// [`Error::JobNotFound`], [`Error::LeaseLost`], or the store's.
+    pub async fn touch(&self, id: &JobId, receipt: &Receipt, ttr: Option<Ttr>) -> Result<Job> {
+        held(self.store.touch(id, receipt, ttr).await?)
+    }
+
+    /// Makes a reserved job a dead letter on purpose.
+    ///
+    /// # Errors
+    /// [`Error::JobNotFound`], [`Error::LeaseLost`], or the store's.
+    pub async fn bury(&self, id: &JobId, receipt: &Receipt, reason: Option<Reason>) -> Result<Job> {
+        let job = held(self.store.bury(id, receipt, reason).await?)?;
+        self.metrics.count(Event::Buried, job.topic.as_str(), 1);
+        Ok(job)
+    }
+
+    /// Puts a dead letter back to work after `delay`; its attempts start again.
+    ///
+    /// # Errors
+    /// [`Error::JobNotFound`], [`Error::NotDead`], or the store's.
+    pub async fn requeue(&self, id: &JobId, delay: Delay) -> Result<Job> {
+        match self.store.requeue(id, delay).await? {
+            Requeued::Done(job) => {
+                self.metrics.count(Event::Requeued, job.topic.as_str(), 1);
+                Ok(job)
+            }
+            Requeued::Gone => Err(Error::JobNotFound),
+            Requeued::NotDead(state) => Err(Error::NotDead { state }),
+        }
+    }
+
+    /// Reschedules or changes a delayed or ready job in place.
+    ///
+    /// # Errors
+    /// [`Error::JobNotFound`], [`Error::JobReserved`], [`Error::JobDead`], [`Error::BodyTooLarge`], or the
+    /// store's.
+    pub async fn patch(&self, id: &JobId, patch: Patch) -> Result<Job> {
+        let limit = self.limits.max_body;
+        if let Some(got) = patch.body.as_ref().map(|body| body.as_bytes().len()).filter(|got| *got > limit) {
+            return Err(Error::BodyTooLarge { limit, got });
+        }
+        match self.store.patch(id, patch).await? {
+            Patched::Done(job) => Ok(job),
+            Patched::Gone => Err(Error::JobNotFound),
+            Patched::Refused(State::Dead) => Err(Error::JobDead),
+            Patched::Refused(State::Reserved | State::Delayed | State::Ready) => Err(Error::JobReserved),
+        }
+    }
+
+    /// Deletes a job in any state.
+    ///
+    /// # Errors
+    /// [`Error::JobNotFound`], or the store's.
+    pub async fn delete(&self, id: &JobId) -> Result<()> {
+        let deleted = self.store.delete(vec![id.clone()]).await?;
+        self.deleted(deleted.into_iter().next().ok_or_else(missing_answer)?)
+    }
+
+    /// Deletes many jobs, each with its own answer.
+    ///
+    /// # Errors
+    /// [`Error::BatchTooLarge`], or the store's for all of them.
+    pub async fn delete_batch(&self, ids: Vec<JobId>) -> Result<Vec<Result<()>>> {
+        self.check_batch(ids.len())?;
+        let deleted = self.store.delete(ids).await?;
+        Ok(deleted.into_iter().map(|deleted| self.deleted(deleted)).collect())
+    }
+
+    fn deleted(&self, deleted: Deleted) -> Result<()> {
+        match deleted {
+            Deleted::Done { topic } => {
+                self.metrics.count(Event::Deleted, topic.as_str(), 1);
+                Ok(())
+            }
+            Deleted::Gone => Err(Error::JobNotFound),
+        }
+    }
+
+    /// The job and its state, without reserving it.
+    ///
+    /// # Errors
+    /// [`Error::JobNotFound`], or the store's.
+    pub async fn get(&self, id: &JobId) -> Result<Job> {
+        self.store.get(id).await?.ok_or(Error::JobNotFound)
+    }
+
+    fn check_batch(&self, got: usize) -> Result<()> {
+        let limit = self.limits.max_batch;
+        if got > limit { Err(Error::BatchTooLarge { limit, got }) } else { Ok(()) }
+    }
+}
+
+fn held(held: Held) -> Result<Job> {
+    held.map_err(|not_held| match not_held {
+        NotHeld::Gone => Error::JobNotFound,
+        NotHeld::Lost => Error::LeaseLost,
+    })
+}
+
+/// An engine that answers fewer items than it was asked broke its law; the client must not read that as
+/// a refusal.
+fn missing_answer() -> Error {
+    Error::Damaged("the engine left an item of a batch unanswered".to_owned())
+}

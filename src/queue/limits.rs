@@ -1,0 +1,51 @@
+//! The bounds that keep one client from taking everything. Each is in the configuration.
+
+use std::time::Duration;
+
+use crate::metrics::QueueMetrics;
+
+/// Bounds of the queue; past each comes a clear error, never a silent drop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest body of a job, in bytes.
+    pub max_body: usize,
+    /// Most items of a batch add, finish or delete.
+    pub max_batch: usize,
+    /// Most jobs handed out by one batch pop.
+    pub max_batch_pop: usize,
+    /// Most topics of one batch pop.
+    pub max_pop_topics: usize,
+    /// Longest wait of a long poll; a longer one is clamped.
+    pub max_wait: Duration,
+    /// Most long polls parked at once.
+    pub max_waiting: usize,
+    /// Most jobs the timer moves before it looks at the clock again.
+    pub promote_batch: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_body: 256 * 1_024,
+            max_batch: 1_000,
+            max_batch_pop: 1_000,
+            max_pop_topics: 100,
+            max_wait: Duration::from_secs(60),
+            max_waiting: 100_000,
+            promote_batch: 1_000,
+        }
+    }
+}
+
+impl Limits {
+    /// Shows every limit as a metric.
+    pub(super) fn publish(&self, metrics: &QueueMetrics) {
+        metrics.set_limit("max_body_bytes", self.max_body as u64);
+        metrics.set_limit("max_batch", self.max_batch as u64);
+        metrics.set_limit("max_batch_pop", self.max_batch_pop as u64);
+        metrics.set_limit("max_pop_topics", self.max_pop_topics as u64);
+        metrics.set_limit("max_wait_seconds", self.max_wait.as_secs());
+        metrics.set_limit("max_waiting", self.max_waiting as u64);
+        metrics.set_limit("promote_batch", self.promote_batch as u64);
+    }
+}

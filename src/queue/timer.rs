@@ -1,0 +1,108 @@
+//! The timer: moves what is due, then sleeps until the next deadline or a nudge. No fixed tick.
+
+use std::{
+    sync::atomic::{AtomicI64, Ordering},
+    time::Duration,
+};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::Queue;
+use crate::{
+    clock::Clock,
+    metrics::Event,
+    store::{MoveKind, Promoted},
+};
+
+/// Longest sleep. The operating system's timers stand still while a machine is suspended, so a sleep
+/// that began before may end late by as much as this.
+const MAX_SLEEP: Duration = Duration::from_secs(60);
+/// First and longest pause after the store failed.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// Wakes the timer when something becomes due before it would look again.
+#[derive(Debug)]
+pub(super) struct Nudge {
+    /// The engine-independent moment of the next look, in microseconds of our clock.
+    next_look_us: AtomicI64,
+    notify: Notify,
+}
+
+impl Nudge {
+    pub fn new() -> Self {
+        // Until the first look is planned, every nudge counts.
+        Self { next_look_us: AtomicI64::new(i64::MAX), notify: Notify::new() }
+    }
+
+    /// Something may be due in `after`.
+    pub fn due_in(&self, clock: &dyn Clock, after: Duration) {
+        let due_us = moment(clock, after);
+        if self.next_look_us.fetch_min(due_us, Ordering::AcqRel) > due_us {
+            self.notify.notify_one();
+        }
+    }
+}
+
+fn moment(clock: &dyn Clock, after: Duration) -> i64 {
+    clock.now_micros().saturating_add(i64::try_from(after.as_micros()).unwrap_or(i64::MAX))
+}
+
+impl Queue {
+    /// Serves delays, TTR ends and dead letters until `stop`. Errors of the store are logged and tried
+    /// again after a pause that doubles up to 2 s.
+    pub async fn run_timer(&self, stop: CancellationToken) {
+        let mut pause = BACKOFF.0;
+        while !stop.is_cancelled() {
+            self.nudge.next_look_us.store(i64::MAX, Ordering::Release);
+            let sleep = match self.promote_once().await {
+                Ok(promoted) if promoted.more => {
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                Ok(promoted) => {
+                    pause = BACKOFF.0;
+                    promoted.next_in.unwrap_or(MAX_SLEEP).min(MAX_SLEEP)
+                }
+                Err(error) => {
+                    tracing::error!(%error, retry_in_ms = pause.as_millis(), "the timer could not move due jobs");
+                    pause = (pause * 2).min(BACKOFF.1);
+                    pause
+                }
+            };
+            // A nudge since the look began has left a permit, so nothing is slept through.
+            self.nudge.next_look_us.fetch_min(moment(&*self.clock, sleep), Ordering::AcqRel);
+            tokio::select! {
+                () = self.clock.sleep(sleep) => {}
+                () = self.nudge.notify.notified() => {}
+                () = stop.cancelled() => {}
+            }
+        }
+    }
+
+    /// Moves everything that is due now; what the timer does, for those who hold the clock.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn promote_due(&self) -> Result<(), super::Error> {
+        while self.promote_once().await?.more {}
+        Ok(())
+    }
+
+    async fn promote_once(&self) -> Result<Promoted, super::Error> {
+        let promoted = self.store.promote(self.limits.promote_batch).await?;
+        for moved in &promoted.moves {
+            let topic = moved.topic.as_str();
+            match moved.kind {
+                MoveKind::Ready => self.metrics.became_ready(topic, moved.late),
+                MoveKind::Expired => self.metrics.count(Event::Expired, topic, 1),
+                MoveKind::Died => {
+                    self.metrics.count(Event::Expired, topic, 1);
+                    self.metrics.count(Event::Buried, topic, 1);
+                }
+                MoveKind::Forgotten => self.metrics.count(Event::Deleted, topic, 1),
+            }
+        }
+        Ok(promoted)
+    }
+}

@@ -1,0 +1,183 @@
+//! What can be done to topics as a whole: settings, pauses, purges, dead letters, figures.
+
+use super::{DeadCursor, Error, Queue, Result, TopicStats};
+use crate::{
+    job::{Job, State, Topic, TopicPause, TopicSettings},
+    metrics::Event,
+};
+
+/// Jobs handled in one step of a bulk operation, so that none holds up the others for long.
+const SLICE: usize = 500;
+/// Topics read at once for the figures.
+const PAGE: usize = 1_000;
+
+/// A topic as people see it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TopicView {
+    /// Its jobs, times and settings.
+    pub stats: TopicStats,
+    /// Polls of this process that wait for it.
+    pub waiting: usize,
+}
+
+impl Queue {
+    /// Up to `limit` topics by name, after `after`.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicView)>> {
+        let topics = self.store.topics(after, limit).await?;
+        Ok(topics.into_iter().map(|(topic, stats)| (topic.clone(), self.view(&topic, stats))).collect())
+    }
+
+    /// One topic.
+    ///
+    /// # Errors
+    /// [`Error::TopicNotFound`] when it has neither jobs nor settings, or the store's.
+    pub async fn topic(&self, topic: &Topic) -> Result<TopicView> {
+        let stats = self.store.topic(topic).await?.ok_or(Error::TopicNotFound)?;
+        Ok(self.view(topic, stats))
+    }
+
+    fn view(&self, topic: &Topic, stats: TopicStats) -> TopicView {
+        TopicView { stats, waiting: self.waiters.waiting_for(topic) }
+    }
+
+    /// Replaces a topic's settings. Jobs that are there already keep what they were added with.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<TopicView> {
+        self.store.put_settings(topic, settings).await?;
+        self.topic_or_default(topic).await
+    }
+
+    /// Stops what `stop` names; the rest stays as it is.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn pause(&self, topic: &Topic, stop: TopicPause) -> Result<TopicView> {
+        let now = self.store.topic_config(topic).pause;
+        let pause = TopicPause { delivery: now.delivery || stop.delivery, intake: now.intake || stop.intake };
+        self.put_pause(topic, pause).await
+    }
+
+    /// Lets go what `resume` names; the rest stays as it is.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn resume(&self, topic: &Topic, resume: TopicPause) -> Result<TopicView> {
+        let now = self.store.topic_config(topic).pause;
+        let pause =
+            TopicPause { delivery: now.delivery && !resume.delivery, intake: now.intake && !resume.intake };
+        self.put_pause(topic, pause).await
+    }
+
+    async fn put_pause(&self, topic: &Topic, pause: TopicPause) -> Result<TopicView> {
+        self.store.put_pause(topic, pause).await?;
+        self.topic_or_default(topic).await
+    }
+
+    /// After a change of settings: an empty view where the change left nothing to remember.
+    async fn topic_or_default(&self, topic: &Topic) -> Result<TopicView> {
+        let stats = self.store.topic(topic).await?.unwrap_or_default();
+        Ok(self.view(topic, stats))
+    }
+
+    /// Deletes every job of a topic, in slices; what is added meanwhile may stay. How many.
+    ///
+    /// # Errors
+    /// The store's; what was deleted until then is gone.
+    pub async fn purge(&self, topic: &Topic) -> Result<u64> {
+        let (mut deleted, mut cursor) = (0, None);
+        loop {
+            let slice = self.store.purge(topic, cursor, SLICE).await?;
+            deleted += slice.deleted as u64;
+            self.metrics.count(Event::Deleted, topic.as_str(), slice.deleted as u64);
+            cursor = slice.next;
+            if cursor.is_none() {
+                return Ok(deleted);
+            }
+        }
+    }
+
+    /// Up to `limit` dead letters by time of death, after `after`.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn dead(&self, topic: &Topic, after: Option<&DeadCursor>, limit: usize) -> Result<Vec<Job>> {
+        Ok(self.store.dead(topic, after, limit).await?)
+    }
+
+    /// Requeues up to `limit` dead letters, oldest first. How many.
+    ///
+    /// # Errors
+    /// The store's; what was requeued until then stays so.
+    pub async fn requeue_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
+        let mut total = 0;
+        while total < limit {
+            let slice = SLICE.min(limit - total);
+            let requeued = self.store.requeue_dead(topic, slice).await?;
+            self.metrics.count(Event::Requeued, topic.as_str(), requeued as u64);
+            total += requeued;
+            if requeued < slice {
+                break;
+            }
+        }
+        Ok(total)
+    }
+
+    /// Deletes the dead letters that are there when it begins, oldest first. How many.
+    ///
+    /// # Errors
+    /// The store's; what was deleted until then is gone.
+    pub async fn delete_dead(&self, topic: &Topic) -> Result<u64> {
+        let Some(stats) = self.store.topic(topic).await? else { return Ok(0) };
+        let mut deleted = 0;
+        while deleted < stats.dead {
+            let slice = SLICE.min(usize::try_from(stats.dead - deleted).unwrap_or(SLICE));
+            let gone = self.store.delete_dead(topic, slice).await? as u64;
+            self.metrics.count(Event::Deleted, topic.as_str(), gone);
+            deleted += gone;
+            if gone == 0 {
+                break;
+            }
+        }
+        Ok(deleted)
+    }
+
+    /// Reads the jobs by topic and state into the figures.
+    ///
+    /// # Errors
+    /// The store's; the figures of jobs are then missing rather than old.
+    pub async fn refresh_metrics(&self) -> Result<()> {
+        let _one_at_a_time = self.reading.lock().await;
+        self.metrics.clear_jobs();
+        let mut after = None;
+        loop {
+            let page = self.store.topics(after.as_ref(), PAGE).await?;
+            let last = page.len() < PAGE;
+            after = page.last().map(|(topic, _)| topic.clone());
+            for (topic, stats) in page {
+                self.read_topic(&topic, stats).await?;
+            }
+            if last {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn read_topic(&self, topic: &Topic, stats: TopicStats) -> Result<()> {
+        for state in State::ALL {
+            self.metrics.add_jobs(topic.as_str(), state.as_str(), stats.count(state));
+        }
+        let mut oldest = stats.oldest_ready;
+        if oldest.is_none() && stats.ready > 0 {
+            oldest = self.store.topic(topic).await?.and_then(|stats| stats.oldest_ready);
+        }
+        if let Some(due_at) = oldest {
+            self.metrics.overdue(topic.as_str(), self.clock.now().since(due_at));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! A store that times another: each operation's duration by name and outcome.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::{
+    AddJob, Added, DeadCursor, Deleted, EngineInfo, FinishJob, Finished, Held, Patch, Patched, Promoted,
+    PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store, TopicConfig, TopicStats,
+};
+use crate::{
+    clock::Clock,
+    job::{Delay, Job, JobId, Reason, Receipt, Topic, TopicPause, TopicSettings, Ttr},
+    metrics::QueueMetrics,
+};
+
+/// Decorates a store with timings; changes nothing else.
+#[derive(Debug)]
+pub struct Metered {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    metrics: QueueMetrics,
+}
+
+impl Metered {
+    /// Times `store` by `clock` into `metrics`.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, metrics: QueueMetrics) -> Self {
+        Self { store, clock, metrics }
+    }
+
+    async fn timed<T>(&self, name: &'static str, operation: impl Future<Output = Result<T>>) -> Result<T> {
+        let start_us = self.clock.now_micros();
+        let result = operation.await;
+        let took_us = self.clock.now_micros().saturating_sub(start_us).unsigned_abs();
+        self.metrics.operation(name, result.is_ok(), std::time::Duration::from_micros(took_us));
+        result
+    }
+}
+
+#[async_trait]
+impl Store for Metered {
+    fn info(&self) -> EngineInfo {
+        self.store.info()
+    }
+
+    async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>> {
+        self.timed("add", self.store.add(jobs)).await
+    }
+
+    async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>> {
+        self.timed("reserve", self.store.reserve(topic, ttrs)).await
+    }
+
+    async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
+        self.timed("cancel", self.store.cancel(grants)).await
+    }
+
+    async fn finish(&self, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
+        self.timed("finish", self.store.finish(jobs)).await
+    }
+
+    async fn release(&self, id: &JobId, receipt: &Receipt, release: Release) -> Result<Held> {
+        self.timed("release", self.store.release(id, receipt, release)).await
+    }
+
+    async fn touch(&self, id: &JobId, receipt: &Receipt, ttr: Option<Ttr>) -> Result<Held> {
+        self.timed("touch", self.store.touch(id, receipt, ttr)).await
+    }
+
+    async fn bury(&self, id: &JobId, receipt: &Receipt, reason: Option<Reason>) -> Result<Held> {
+        self.timed("bury", self.store.bury(id, receipt, reason)).await
+    }
+
+    async fn requeue(&self, id: &JobId, delay: Delay) -> Result<Requeued> {
+        self.timed("requeue", self.store.requeue(id, delay)).await
+    }
+
+    async fn patch(&self, id: &JobId, patch: Patch) -> Result<Patched> {
+        self.timed("patch", self.store.patch(id, patch)).await
+    }
+
+    async fn delete(&self, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
+        self.timed("delete", self.store.delete(ids)).await
+    }
+
+    async fn get(&self, id: &JobId) -> Result<Option<Job>> {
+        self.timed("get", self.store.get(id)).await
+    }
+
+    async fn promote(&self, limit: usize) -> Result<Promoted> {
+        self.timed("promote", self.store.promote(limit)).await
+    }
+
+    fn topic_config(&self, topic: &Topic) -> Arc<TopicConfig> {
+        self.store.topic_config(topic)
+    }
+
+    async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()> {
+        self.timed("put_settings", self.store.put_settings(topic, settings)).await
+    }
+
+    async fn put_pause(&self, topic: &Topic, pause: TopicPause) -> Result<()> {
+        self.timed("put_pause", self.store.put_pause(topic, pause)).await
+    }
+
+    async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {
+        self.timed("topics", self.store.topics(after, limit)).await
+    }
+
+    async fn topic(&self, topic: &Topic) -> Result<Option<TopicStats>> {
+        self.timed("topic", self.store.topic(topic)).await
+    }
+
+    async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {
+        self.timed("purge", self.store.purge(topic, cursor, limit)).await
+    }
+
+    async fn dead(&self, topic: &Topic, after: Option<&DeadCursor>, limit: usize) -> Result<Vec<Job>> {
+        self.timed("dead", self.store.dead(topic, after, limit)).await
+    }
+
+    async fn requeue_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
+        self.timed("requeue_dead", self.store.requeue_dead(topic, limit)).await
+    }
+
+    async fn delete_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
+        self.timed("delete_dead", self.store.delete_dead(topic, limit)).await
+    }
+
+    async fn check(&self) -> Result<()> {
+        self.timed("check", self.store.check()).await
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.timed("close", self.store.close()).await
+    }
+}
