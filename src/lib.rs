@@ -14,6 +14,7 @@
 #![warn(missing_docs)]
 
 pub mod clock;
+pub mod http;
 pub mod job;
 pub mod metrics;
 pub mod queue;
