@@ -1,0 +1,28 @@
+//! The laws of `store::Store`, one case per rule, each run on every engine.
+//!
+//! A case gets a fresh engine on a manual clock and never sleeps. The naive model runs first: a case
+//! that fails there is wrong itself.
+
+mod adding;
+mod counting;
+mod dead;
+mod leaving;
+mod pages;
+mod patching;
+mod reserving;
+mod returning;
+mod telling;
+mod together;
+
+/// Makes a test per engine of every case named.
+macro_rules! on_every_engine {
+    ($($case:ident),+ $(,)?) => {
+        mod naive {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(crate::harness::stores::Bench::new(crate::harness::stores::Engine::Naive).await).await;
+            })+
+        }
+    };
+}
+pub(crate) use on_every_engine;

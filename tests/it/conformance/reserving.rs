@@ -1,0 +1,162 @@
+//! Reserving: who gets what, once, and for how long.
+
+use std::collections::HashSet;
+
+use linger::{
+    job::{State, Ttr},
+    store::{AddJob, Finished},
+};
+
+use crate::harness::{jobs::*, stores::Bench};
+
+super::on_every_engine! {
+    a_reservation_counts_an_attempt_and_carries_a_fresh_receipt,
+    nothing_ready_is_an_empty_answer,
+    a_reserved_job_is_nobody_elses,
+    each_reservation_lasts_as_asked,
+    a_single_topic_is_served_about_by_due_time,
+    every_ready_job_is_reached_once_in_a_burst,
+    deleted_heads_do_not_make_a_queue_look_empty,
+    lateness_and_wait_are_told_apart,
+    a_cancelled_reservation_leaves_no_trace,
+    a_stale_cancel_changes_nothing,
+    fault_a_client_that_goes_away_burns_no_attempt,
+}
+
+async fn a_reservation_counts_an_attempt_and_carries_a_fresh_receipt(bench: Bench) {
+    let added = add(&*bench.store, job("a")).await;
+    let first = reserve(&*bench.store).await;
+    assert_eq!((first.job.state, first.job.attempts), (State::Reserved, 1));
+    assert_eq!(first.job.reserved_until, Some(bench.now().after(seconds(60))));
+    assert_eq!((first.job.due_at, &first.job.body), (added.due_at, &added.body));
+    assert_eq!(bench.store.get(&id("a")).await.expect("gets"), Some(first.job));
+    bench.pass(seconds(60)).await;
+    let second = reserve(&*bench.store).await;
+    assert_eq!(second.job.attempts, 2);
+    assert_ne!(second.receipt, first.receipt);
+}
+
+async fn nothing_ready_is_an_empty_answer(bench: Bench) {
+    assert_eq!(bench.store.reserve(&topic("unheard-of"), &[None, None]).await.expect("reserves"), []);
+    add(&*bench.store, delayed("a", seconds(5))).await;
+    assert_eq!(reserve_any(&*bench.store).await, None);
+    assert_eq!(
+        bench.store.reserve(&topic("T"), &[None]).await.expect("reserves"),
+        [],
+        "topics keep their case"
+    );
+}
+
+async fn a_reserved_job_is_nobody_elses(bench: Bench) {
+    add(&*bench.store, job("a")).await;
+    add(&*bench.store, AddJob { topic: topic("u"), ..job("b") }).await;
+    let jobs = bench.store.reserve(&topic("t"), &[None; 5]).await.expect("reserves");
+    assert_eq!(one(jobs).job.id, id("a"));
+    bench.pass(seconds(59)).await;
+    assert_eq!(reserve_any(&*bench.store).await, None);
+    let other = bench.store.reserve(&topic("u"), &[None; 5]).await.expect("reserves");
+    assert_eq!(one(other).job.id, id("b"));
+}
+
+async fn each_reservation_lasts_as_asked(bench: Bench) {
+    for n in 0..3 {
+        add(&*bench.store, AddJob { ttr: ttr(30), ..job(&n.to_string()) }).await;
+    }
+    let asked = [Some(ttr(5)), None, Some(Ttr::new(Ttr::MAX).expect("valid"))];
+    let jobs = bench.store.reserve(&topic("t"), &asked).await.expect("reserves");
+    let until: Vec<_> = jobs.iter().map(|r| r.job.reserved_until.expect("is reserved")).collect();
+    assert_eq!(until, [5, 30, 86_400].map(|n| bench.now().after(seconds(n))));
+    assert!(jobs.iter().all(|r| r.job.ttr == ttr(30)), "the job's own TTR stays");
+    bench.pass(seconds(5)).await;
+    assert_eq!(reserve(&*bench.store).await.job.id, jobs[0].job.id);
+    assert_eq!(reserve_any(&*bench.store).await, None);
+}
+
+/// Exact on one shard; over shards only "about", so the distances here are what any engine keeps.
+async fn a_single_topic_is_served_about_by_due_time(bench: Bench) {
+    for n in [3, 1, 2] {
+        add(&*bench.store, delayed(&n.to_string(), seconds(n))).await;
+    }
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        bench.pass(seconds(1)).await;
+        seen.push(reserve(&*bench.store).await.job.id);
+    }
+    assert_eq!(seen, [id("1"), id("2"), id("3")]);
+}
+
+async fn every_ready_job_is_reached_once_in_a_burst(bench: Bench) {
+    let jobs: Vec<_> = (0..2_000).map(|n| delayed(&format!("job-{n}"), seconds(9))).collect();
+    for batch in jobs.chunks(500) {
+        bench.store.add(batch.to_vec()).await.expect("adds");
+    }
+    bench.pass(seconds(9)).await;
+    let mut seen = HashSet::new();
+    loop {
+        let wanted = if seen.len() % 2 == 0 { 7 } else { 64 };
+        let got = bench.store.reserve(&topic("t"), &vec![None; wanted]).await.expect("reserves");
+        let short = got.len() < wanted;
+        for reservation in got {
+            assert!(seen.insert(reservation.job.id.clone()), "{} was handed out twice", reservation.job.id);
+        }
+        if short {
+            break;
+        }
+    }
+    assert_eq!(seen.len(), 2_000, "a short answer means that nothing is left");
+}
+
+async fn deleted_heads_do_not_make_a_queue_look_empty(bench: Bench) {
+    let names: Vec<_> = (0..300).map(|n| n.to_string()).collect();
+    for name in &names {
+        add(&*bench.store, job(name)).await;
+    }
+    let gone: Vec<_> = names[..299].iter().map(|name| id(name)).collect();
+    bench.store.delete(gone).await.expect("deletes");
+    assert_eq!(reserve(&*bench.store).await.job.id, id("299"));
+    assert_eq!(reserve_any(&*bench.store).await, None);
+}
+
+async fn lateness_and_wait_are_told_apart(bench: Bench) {
+    add(&*bench.store, delayed("a", seconds(10))).await;
+    bench.clock.advance(seconds(12));
+    promote(&*bench.store).await;
+    bench.clock.advance(seconds(3));
+    let reserved = reserve(&*bench.store).await;
+    assert_eq!((reserved.late, reserved.waited), (seconds(5), seconds(3)));
+}
+
+async fn a_cancelled_reservation_leaves_no_trace(bench: Bench) {
+    let added = add(&*bench.store, job("a")).await;
+    bench.clock.advance(seconds(1));
+    let reserved = reserve(&*bench.store).await;
+    bench.store.cancel(vec![(id("a"), reserved.receipt.clone())]).await.expect("cancels");
+    assert_eq!(bench.store.get(&id("a")).await.expect("gets"), Some(added), "as before");
+    let late = bench.store.finish(finish(&id("a"), &reserved.receipt)).await.expect("answers");
+    assert_eq!(late, [Finished::Lost]);
+    let again = reserve(&*bench.store).await;
+    assert_eq!(again.job.attempts, 1);
+    assert_ne!(again.receipt, reserved.receipt);
+}
+
+async fn a_stale_cancel_changes_nothing(bench: Bench) {
+    add(&*bench.store, job("a")).await;
+    let first = reserve(&*bench.store).await;
+    bench.pass(seconds(60)).await;
+    let second = reserve(&*bench.store).await;
+    let grants = vec![(id("a"), first.receipt), (id("unknown"), second.receipt.clone())];
+    bench.store.cancel(grants).await.expect("passes over both");
+    assert_eq!(bench.store.get(&id("a")).await.expect("gets"), Some(second.job));
+    let done = bench.store.finish(finish(&id("a"), &second.receipt)).await.expect("finishes");
+    assert_eq!(done, [Finished::Done { topic: topic("t") }]);
+}
+
+async fn fault_a_client_that_goes_away_burns_no_attempt(bench: Bench) {
+    add(&*bench.store, AddJob { max_attempts: 1, ..job("a") }).await;
+    for _ in 0..5 {
+        let unseen = reserve(&*bench.store).await;
+        bench.store.cancel(vec![(id("a"), unseen.receipt)]).await.expect("cancels");
+    }
+    let seen = reserve(&*bench.store).await;
+    assert_eq!(seen.job.attempts, 1, "with one try, it is still delivered");
+}

@@ -1,0 +1,122 @@
+//! Many at once, and again after a stop.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use linger::{
+    job::State,
+    store::{AddJob, Added, Finished},
+};
+
+use crate::harness::{jobs::*, stores::Bench};
+
+super::on_every_engine! {
+    everything_is_there_after_a_stop,
+    workers_side_by_side_share_without_overlap,
+    adds_of_one_id_side_by_side_make_one_job,
+    finishes_of_one_job_side_by_side_end_it_once,
+    a_check_answers_while_the_store_is_open,
+}
+
+async fn everything_is_there_after_a_stop(mut bench: Bench) {
+    let start = bench.now();
+    add(&*bench.store, AddJob { max_attempts: 1, ttr: ttr(1), ..job("dead") }).await;
+    reserve(&*bench.store).await;
+    bench.pass(seconds(1)).await;
+    add(&*bench.store, AddJob { retry: retry(&[15]), ttr: ttr(100), ..job("reserved") }).await;
+    let held = reserve(&*bench.store).await;
+    add(&*bench.store, job("returned")).await;
+    reserve(&*bench.store).await;
+    bench.pass(seconds(60)).await;
+    add(&*bench.store, delayed("delayed", seconds(40))).await;
+    add(&*bench.store, delayed("far", seconds(365 * 86_400))).await;
+    let names = ["dead", "reserved", "returned", "delayed", "far"];
+    let mut before = HashMap::new();
+    for name in names {
+        before.insert(name, bench.store.get(&id(name)).await.expect("gets").expect("is there"));
+    }
+    let stats = bench.store.topic(&topic("t")).await.expect("reads");
+    bench.reopen().await;
+    promote(&*bench.store).await;
+    for name in names {
+        assert_eq!(bench.store.get(&id(name)).await.expect("gets").as_ref(), before.get(name), "{name}");
+    }
+    assert_eq!(bench.store.topic(&topic("t")).await.expect("reads"), stats);
+    let again = add_any(&*bench.store, delayed("delayed", seconds(40))).await;
+    assert!(matches!(again, Added::Replayed(_)), "{again:?}");
+    let returned = reserve(&*bench.store).await;
+    assert_eq!((returned.job.id, returned.job.attempts), (id("returned"), 2));
+    let done = bench.store.finish(finish(&id("reserved"), &held.receipt)).await.expect("finishes");
+    assert_eq!(done, [Finished::Done { topic: topic("t") }], "a receipt outlives a restart");
+    bench.pass(seconds(40)).await;
+    assert_eq!(reserve(&*bench.store).await.job.id, id("delayed"));
+    assert!(bench.now() > start);
+}
+
+async fn workers_side_by_side_share_without_overlap(bench: Bench) {
+    const JOBS: usize = 400;
+    let held: Arc<Mutex<HashMap<String, usize>>> = Arc::default();
+    let mut tasks = tokio::task::JoinSet::new();
+    for worker in 0..8 {
+        let (store, held) = (bench.store.clone(), held.clone());
+        tasks.spawn(async move {
+            for n in (worker..JOBS).step_by(8) {
+                add(&*store, job(&n.to_string())).await;
+            }
+            let mut finished = 0;
+            loop {
+                let got = store.reserve(&topic("t"), &[None; 3]).await.expect("reserves");
+                if got.is_empty() {
+                    return finished;
+                }
+                for reservation in got {
+                    let name = reservation.job.id.to_string();
+                    let other = held.lock().expect("not poisoned").insert(name.clone(), worker);
+                    assert_eq!(other, None, "{name} was held twice");
+                    let request = finish(&reservation.job.id, &reservation.receipt);
+                    let done = store.finish(request).await.expect("finishes");
+                    assert_eq!(done, [Finished::Done { topic: topic("t") }]);
+                    finished += 1;
+                }
+            }
+        });
+    }
+    let mut finished = 0;
+    while let Some(worker) = tasks.join_next().await {
+        finished += worker.expect("no worker panicked");
+    }
+    assert_eq!(finished, JOBS, "a worker leaves only when nothing is ready, and each adds before it looks");
+    assert_eq!(bench.store.topic(&topic("t")).await.expect("reads"), None);
+}
+
+async fn adds_of_one_id_side_by_side_make_one_job(bench: Bench) {
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..16 {
+        let store = bench.store.clone();
+        tasks.spawn(async move { matches!(add_any(&*store, job("a")).await, Added::Created(_)) });
+    }
+    let created = tasks.join_all().await.into_iter().filter(|created| *created).count();
+    assert_eq!(created, 1);
+    reserve(&*bench.store).await;
+    assert_eq!(reserve_any(&*bench.store).await, None);
+}
+
+async fn finishes_of_one_job_side_by_side_end_it_once(bench: Bench) {
+    add(&*bench.store, job("a")).await;
+    let held = reserve(&*bench.store).await;
+    assert_eq!(held.job.state, State::Reserved);
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..16 {
+        let (store, request) = (bench.store.clone(), finish(&id("a"), &held.receipt));
+        tasks.spawn(async move { one(store.finish(request).await.expect("answers")) });
+    }
+    let outcomes = tasks.join_all().await;
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome != Finished::Gone).count(), 1);
+    assert!(outcomes.contains(&Finished::Done { topic: topic("t") }));
+}
+
+async fn a_check_answers_while_the_store_is_open(bench: Bench) {
+    bench.store.check().await.expect("takes writes");
+}

@@ -1,0 +1,106 @@
+//! Short words for jobs and the steps tests take with them.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use linger::{
+    job::{Body, Delay, Due, Fingerprint, JobId, RetrySchedule, Topic, Ttr},
+    store::{AddJob, Added, FinishJob, Reservation},
+};
+use linger::{
+    job::{Job, Receipt},
+    store::Store,
+};
+
+pub fn id(text: &str) -> JobId {
+    JobId::parse(text).expect("a valid id")
+}
+
+pub fn topic(text: &str) -> Topic {
+    Topic::parse(text).expect("a valid topic")
+}
+
+pub fn seconds(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+pub fn millis(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+pub fn delay(duration: Duration) -> Delay {
+    Delay::new(duration).expect("a valid delay")
+}
+
+pub fn ttr(n: u64) -> Ttr {
+    Ttr::new(seconds(n)).expect("a valid TTR")
+}
+
+pub fn retry(steps: &[u64]) -> RetrySchedule {
+    RetrySchedule::new(steps.iter().copied().map(seconds).collect()).expect("a valid schedule")
+}
+
+pub fn body(json: &'static str) -> Body {
+    Body::parse(Bytes::from_static(json.as_bytes())).expect("a valid body")
+}
+
+/// A job of topic `t` that is ready at once: TTR 60 s, 16 attempts, no schedule.
+pub fn job(name: &str) -> AddJob {
+    AddJob {
+        id: id(name),
+        topic: topic("t"),
+        due: Due::default(),
+        ttr: ttr(60),
+        max_attempts: 16,
+        retry: RetrySchedule::default(),
+        require_receipt: false,
+        fingerprint: Fingerprint([7; 16]),
+        body: body("{\"n\":1}"),
+    }
+}
+
+/// The same, due after `wait`.
+pub fn delayed(name: &str, wait: Duration) -> AddJob {
+    AddJob { due: Due::After(delay(wait)), ..job(name) }
+}
+
+/// Adds one job that must be new.
+pub async fn add(store: &dyn Store, job: AddJob) -> Job {
+    match add_any(store, job).await {
+        Added::Created(job) => job,
+        other => panic!("expected a new job, got {other:?}"),
+    }
+}
+
+/// Adds one job, whatever comes of it.
+pub async fn add_any(store: &dyn Store, job: AddJob) -> Added {
+    one(store.add(vec![job]).await.expect("adds"))
+}
+
+/// Reserves one job of topic `t` if one is ready.
+pub async fn reserve_any(store: &dyn Store) -> Option<Reservation> {
+    let mut jobs = store.reserve(&topic("t"), &[None]).await.expect("reserves");
+    assert!(jobs.len() <= 1, "more jobs than asked: {jobs:?}");
+    jobs.pop()
+}
+
+/// Reserves one job of topic `t` that must be ready.
+pub async fn reserve(store: &dyn Store) -> Reservation {
+    reserve_any(store).await.expect("a ready job")
+}
+
+/// Moves everything that is due.
+pub async fn promote(store: &dyn Store) {
+    while store.promote(100).await.expect("promotes").more {}
+}
+
+/// A finish with a receipt.
+pub fn finish(id: &JobId, receipt: &Receipt) -> Vec<FinishJob> {
+    vec![FinishJob { id: id.clone(), receipt: Some(receipt.clone()) }]
+}
+
+/// The one item of an answer to one item.
+pub fn one<T: std::fmt::Debug>(mut items: Vec<T>) -> T {
+    assert_eq!(items.len(), 1, "one answer for one item: {items:?}");
+    items.remove(0)
+}

@@ -1,0 +1,6 @@
+//! What the tests stand on: engines on a manual clock, a Redis of their own, short words for jobs.
+
+pub mod jobs;
+pub mod naive;
+pub mod redis;
+pub mod stores;

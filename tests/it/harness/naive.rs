@@ -1,0 +1,442 @@
+//! The model: a delay queue so plain that it can be checked by reading. One lock, one map, every
+//! question answered by looking at all jobs. The conformance suite runs on it too, so that suite and
+//! model agree before any engine is held against them.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use linger::{
+    clock::Clock,
+    job::{Delay, Due, Fingerprint, Job, JobId, Reason, Receipt, State, Timestamp, Topic},
+    job::{TopicPause, TopicSettings, Ttr},
+    store::{
+        AddJob, Added, DeadCursor, Deleted, EngineInfo, FinishJob, Finished, Held, Listener, Move, MoveKind,
+        NotHeld, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result,
+        Store, TopicConfig, TopicStats,
+    },
+};
+
+#[derive(Debug, Clone)]
+struct Entry {
+    job: Job,
+    fingerprint: Fingerprint,
+    receipt: Option<Receipt>,
+    ready_at: Timestamp,
+    arrival: u64,
+}
+
+#[derive(Debug, Default)]
+struct Content {
+    jobs: HashMap<JobId, Entry>,
+    topics: HashMap<Topic, TopicConfig>,
+    arrivals: u64,
+}
+
+pub struct Naive {
+    clock: Arc<dyn Clock>,
+    listener: Arc<dyn Listener>,
+    dead_retention: Option<Duration>,
+    content: Mutex<Content>,
+}
+
+impl std::fmt::Debug for Naive {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Naive")
+    }
+}
+
+impl Naive {
+    pub fn new(
+        clock: Arc<dyn Clock>,
+        listener: Arc<dyn Listener>,
+        dead_retention: Option<Duration>,
+    ) -> Arc<Self> {
+        Arc::new(Self { clock, listener, dead_retention, content: Mutex::default() })
+    }
+
+    fn content(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().expect("not poisoned")
+    }
+
+    /// Ids of the ready jobs of a topic by due time, then arrival.
+    pub fn ready(&self, topic: &Topic) -> Vec<JobId> {
+        let content = self.content();
+        let mut ready: Vec<_> = content
+            .jobs
+            .values()
+            .filter(|entry| entry.job.topic == *topic && entry.job.state == State::Ready)
+            .collect();
+        ready.sort_by_key(|entry| (entry.job.due_at, entry.arrival));
+        ready.into_iter().map(|entry| entry.job.id.clone()).collect()
+    }
+
+    /// Reserves one certain job under a given receipt: what an engine under test did.
+    pub fn grant(&self, id: &JobId, receipt: &Receipt, ttr: Option<Ttr>) -> Reservation {
+        let now = self.clock.read();
+        let mut content = self.content();
+        let entry = content.jobs.get_mut(id).expect("the model has this job");
+        assert_eq!(entry.job.state, State::Ready, "only a ready job is reserved");
+        entry.job.state = State::Reserved;
+        entry.job.attempts += 1;
+        entry.job.reserved_until = Some(now.after(ttr.unwrap_or(entry.job.ttr).as_duration()));
+        entry.receipt = Some(receipt.clone());
+        self.listener.due_in(ttr.unwrap_or(entry.job.ttr).as_duration());
+        Reservation {
+            job: entry.job.clone(),
+            receipt: receipt.clone(),
+            late: now.down.since(entry.job.due_at),
+            waited: now.down.since(entry.ready_at),
+        }
+    }
+
+    /// Makes a job wait until `due_at`; tells the listener.
+    fn wait_until(&self, entry: &mut Entry, due_at: Timestamp) {
+        let now = self.clock.now();
+        entry.job.due_at = due_at;
+        entry.job.reserved_until = None;
+        entry.job.dead_at = None;
+        entry.receipt = None;
+        if due_at <= now {
+            entry.job.state = State::Ready;
+            entry.ready_at = now;
+            self.listener.ready(&entry.job.topic);
+        } else {
+            entry.job.state = State::Delayed;
+            self.listener.due_in(due_at.since(now));
+        }
+    }
+
+    fn die(&self, entry: &mut Entry, reason: Option<Reason>, otherwise: &str) {
+        entry.job.state = State::Dead;
+        entry.job.dead_at = Some(self.clock.now());
+        entry.job.reserved_until = None;
+        entry.job.reason = reason.or_else(|| Reason::new(otherwise));
+        entry.receipt = None;
+    }
+
+    fn held(&self, id: &JobId, receipt: &Receipt, change: impl FnOnce(&mut Entry)) -> Held {
+        let mut content = self.content();
+        let entry = content.jobs.get_mut(id).ok_or(NotHeld::Gone)?;
+        if entry.receipt.as_ref() != Some(receipt) {
+            return Err(NotHeld::Lost);
+        }
+        change(entry);
+        Ok(entry.job.clone())
+    }
+
+    fn add_one(&self, content: &mut Content, add: AddJob) -> Added {
+        if let Some(entry) = content.jobs.get(&add.id) {
+            let Job { state, due_at, .. } = entry.job;
+            let same = entry.fingerprint == add.fingerprint;
+            return if same { Added::Replayed(entry.job.clone()) } else { Added::Exists { state, due_at } };
+        }
+        let now = self.clock.read();
+        content.arrivals += 1;
+        let job = Job {
+            id: add.id.clone(),
+            topic: add.topic,
+            state: State::Delayed,
+            created_at: now.down,
+            due_at: now.down,
+            ttr: add.ttr,
+            attempts: 0,
+            max_attempts: add.max_attempts,
+            retry: add.retry,
+            require_receipt: add.require_receipt,
+            reserved_until: None,
+            dead_at: None,
+            reason: None,
+            body: add.body,
+        };
+        let arrival = content.arrivals;
+        let mut entry =
+            Entry { job, fingerprint: add.fingerprint, receipt: None, ready_at: now.down, arrival };
+        self.wait_until(&mut entry, add.due.resolve(now));
+        let job = entry.job.clone();
+        content.jobs.insert(add.id, entry);
+        Added::Created(job)
+    }
+
+    fn finish_one(content: &mut Content, finish: &FinishJob) -> Finished {
+        let Some(entry) = content.jobs.get(&finish.id) else { return Finished::Gone };
+        match &finish.receipt {
+            Some(_) if finish.receipt != entry.receipt => return Finished::Lost,
+            None if entry.job.require_receipt => return Finished::ReceiptRequired,
+            None if entry.job.state != State::Reserved => return Finished::NotReserved,
+            Some(_) | None => {}
+        }
+        let topic = entry.job.topic.clone();
+        content.jobs.remove(&finish.id);
+        Finished::Done { topic }
+    }
+
+    /// What a deadline that has passed does to a job; `None` when it leaves it alone.
+    fn expire(&self, entry: &mut Entry) -> Option<MoveKind> {
+        let now = self.clock.read();
+        match entry.job.state {
+            State::Delayed if entry.job.due_at <= now.down => {
+                self.wait_until(entry, entry.job.due_at);
+                Some(MoveKind::Ready)
+            }
+            State::Reserved if entry.job.reserved_until <= Some(now.down) => {
+                let Job { attempts, max_attempts, .. } = entry.job;
+                if max_attempts != 0 && attempts >= max_attempts {
+                    self.die(entry, None, Reason::TTR_EXPIRED);
+                    return Some(MoveKind::Died);
+                }
+                let step = entry.job.retry.after_expiry(attempts);
+                self.wait_until(entry, now.after(step));
+                Some(MoveKind::Expired)
+            }
+            State::Dead => {
+                let (dead_at, keep) = (entry.job.dead_at?, self.dead_retention?);
+                (dead_at.after(keep) <= now.down).then_some(MoveKind::Forgotten)
+            }
+            State::Delayed | State::Ready | State::Reserved => None,
+        }
+    }
+
+    fn deadline(&self, entry: &Entry) -> Option<Timestamp> {
+        match entry.job.state {
+            State::Delayed => Some(entry.job.due_at),
+            State::Ready => None,
+            State::Reserved => entry.job.reserved_until,
+            State::Dead => Some(entry.job.dead_at?.after(self.dead_retention?)),
+        }
+    }
+
+    fn stats(content: &Content, topic: &Topic) -> Option<TopicStats> {
+        let config = content.topics.get(topic).cloned().unwrap_or_default();
+        let mut stats = TopicStats { config, ..TopicStats::default() };
+        let jobs: Vec<_> = content.jobs.values().map(|e| &e.job).filter(|job| job.topic == *topic).collect();
+        for job in &jobs {
+            match job.state {
+                State::Delayed => stats.delayed += 1,
+                State::Ready => stats.ready += 1,
+                State::Reserved => stats.reserved += 1,
+                State::Dead => stats.dead += 1,
+            }
+        }
+        let first = |state| jobs.iter().filter(|job| job.state == state).map(|job| job.due_at).min();
+        stats.next_due = first(State::Delayed);
+        stats.oldest_ready = first(State::Ready);
+        (!jobs.is_empty() || !stats.config.is_default()).then_some(stats)
+    }
+
+    fn dead_ids(content: &Content, topic: &Topic, limit: usize) -> Vec<JobId> {
+        let mut dead: Vec<_> = content
+            .jobs
+            .values()
+            .filter(|entry| entry.job.topic == *topic && entry.job.state == State::Dead)
+            .map(|entry| (entry.job.dead_at, entry.job.id.clone()))
+            .collect();
+        dead.sort();
+        dead.into_iter().take(limit).map(|(_, id)| id).collect()
+    }
+
+    fn configure(&self, topic: &Topic, change: impl FnOnce(&mut TopicConfig)) {
+        let mut content = self.content();
+        change(content.topics.entry(topic.clone()).or_default());
+        content.topics.retain(|_, config| !config.is_default());
+    }
+}
+
+#[async_trait]
+impl Store for Naive {
+    fn info(&self) -> EngineInfo {
+        EngineInfo { engine: "naive", durability: "none".to_owned(), version: "0".to_owned() }
+    }
+
+    async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>> {
+        let mut content = self.content();
+        Ok(jobs.into_iter().map(|job| self.add_one(&mut content, job)).collect())
+    }
+
+    async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>> {
+        let ready = self.ready(topic);
+        Ok(ready.iter().zip(ttrs).map(|(id, ttr)| self.grant(id, &Receipt::generate(), *ttr)).collect())
+    }
+
+    async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
+        for (id, receipt) in grants {
+            let _ = self.held(&id, &receipt, |entry| {
+                entry.job.attempts -= 1;
+                self.wait_until(entry, entry.job.due_at);
+            });
+        }
+        Ok(())
+    }
+
+    async fn finish(&self, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
+        let mut content = self.content();
+        Ok(jobs.iter().map(|job| Self::finish_one(&mut content, job)).collect())
+    }
+
+    async fn release(&self, id: &JobId, receipt: &Receipt, release: Release) -> Result<Held> {
+        let now = self.clock.read();
+        Ok(self.held(id, receipt, |entry| {
+            let Job { attempts, max_attempts, .. } = entry.job;
+            if max_attempts != 0 && attempts >= max_attempts {
+                return self.die(entry, release.reason, Reason::ATTEMPTS_USED);
+            }
+            entry.job.reason = release.reason;
+            let step = entry.job.retry.after_release(attempts);
+            self.wait_until(entry, now.after(release.delay.map_or(step, Delay::as_duration)));
+        }))
+    }
+
+    async fn touch(&self, id: &JobId, receipt: &Receipt, ttr: Option<Ttr>) -> Result<Held> {
+        let now = self.clock.read();
+        Ok(self.held(id, receipt, |entry| {
+            let ttr = ttr.unwrap_or(entry.job.ttr).as_duration();
+            entry.job.reserved_until = Some(now.after(ttr));
+            self.listener.due_in(ttr);
+        }))
+    }
+
+    async fn bury(&self, id: &JobId, receipt: &Receipt, reason: Option<Reason>) -> Result<Held> {
+        Ok(self.held(id, receipt, |entry| self.die(entry, reason, Reason::BURIED)))
+    }
+
+    async fn requeue(&self, id: &JobId, delay: Delay) -> Result<Requeued> {
+        let mut content = self.content();
+        let Some(entry) = content.jobs.get_mut(id) else { return Ok(Requeued::Gone) };
+        if entry.job.state != State::Dead {
+            return Ok(Requeued::NotDead(entry.job.state));
+        }
+        entry.job.attempts = 0;
+        entry.job.reason = None;
+        self.wait_until(entry, self.clock.read().after(delay.as_duration()));
+        Ok(Requeued::Done(entry.job.clone()))
+    }
+
+    async fn patch(&self, id: &JobId, patch: Patch) -> Result<Patched> {
+        let mut content = self.content();
+        let Some(entry) = content.jobs.get_mut(id) else { return Ok(Patched::Gone) };
+        if !matches!(entry.job.state, State::Delayed | State::Ready) {
+            return Ok(Patched::Refused(entry.job.state));
+        }
+        let job = &mut entry.job;
+        job.ttr = patch.ttr.unwrap_or(job.ttr);
+        job.max_attempts = patch.max_attempts.unwrap_or(job.max_attempts);
+        job.retry = patch.retry.unwrap_or_else(|| job.retry.clone());
+        job.body = patch.body.unwrap_or_else(|| job.body.clone());
+        if let Some(due) = patch.due {
+            let due: Due = due;
+            self.wait_until(entry, due.resolve(self.clock.read()));
+        }
+        Ok(Patched::Done(entry.job.clone()))
+    }
+
+    async fn delete(&self, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
+        let mut content = self.content();
+        let mut delete = |id| match content.jobs.remove(&id) {
+            Some(entry) => Deleted::Done { topic: entry.job.topic },
+            None => Deleted::Gone,
+        };
+        Ok(ids.into_iter().map(&mut delete).collect())
+    }
+
+    async fn get(&self, id: &JobId) -> Result<Option<Job>> {
+        Ok(self.content().jobs.get(id).map(|entry| entry.job.clone()))
+    }
+
+    async fn promote(&self, limit: usize) -> Result<Promoted> {
+        let now = self.clock.now();
+        let mut content = self.content();
+        let mut due: Vec<_> = content
+            .jobs
+            .values()
+            .filter_map(|entry| Some((self.deadline(entry)?, entry.arrival, entry.job.id.clone())))
+            .filter(|(deadline, _, _)| *deadline <= now)
+            .collect();
+        due.sort();
+        let mut promoted = Promoted { more: due.len() > limit, ..Promoted::default() };
+        for (deadline, _, id) in due.into_iter().take(limit) {
+            let entry = content.jobs.get_mut(&id).expect("just seen");
+            let topic = entry.job.topic.clone();
+            let kind = self.expire(entry).expect("its deadline has passed");
+            if kind == MoveKind::Forgotten {
+                content.jobs.remove(&id);
+            }
+            promoted.moves.push(Move { topic, kind, late: now.since(deadline) });
+        }
+        promoted.next_in =
+            content.jobs.values().filter_map(|entry| self.deadline(entry)).min().map(|next| next.since(now));
+        Ok(promoted)
+    }
+
+    fn topic_config(&self, topic: &Topic) -> Arc<TopicConfig> {
+        Arc::new(self.content().topics.get(topic).cloned().unwrap_or_default())
+    }
+
+    async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()> {
+        self.configure(topic, |config| config.settings = settings);
+        Ok(())
+    }
+
+    async fn put_pause(&self, topic: &Topic, pause: TopicPause) -> Result<()> {
+        self.configure(topic, |config| config.pause = pause);
+        if !pause.delivery {
+            self.listener.ready(topic);
+        }
+        Ok(())
+    }
+
+    async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {
+        let content = self.content();
+        let mut names: Vec<_> = content.jobs.values().map(|entry| entry.job.topic.clone()).collect();
+        names.extend(content.topics.keys().cloned());
+        names.sort();
+        names.dedup();
+        let page = names.into_iter().filter(|name| after.is_none_or(|after| name > after)).take(limit);
+        Ok(page.filter_map(|name| Some((name.clone(), Self::stats(&content, &name)?))).collect())
+    }
+
+    async fn topic(&self, topic: &Topic) -> Result<Option<TopicStats>> {
+        Ok(Self::stats(&self.content(), topic))
+    }
+
+    async fn purge(&self, topic: &Topic, _: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {
+        let mut content = self.content();
+        let of_topic = content.jobs.values().filter(|entry| entry.job.topic == *topic);
+        let ids: Vec<_> = of_topic.map(|entry| entry.job.id.clone()).take(limit).collect();
+        ids.iter().for_each(|id| drop(content.jobs.remove(id)));
+        let next = (ids.len() == limit).then(|| PurgeCursor(String::new()));
+        Ok(PurgeSlice { deleted: ids.len(), next })
+    }
+
+    async fn dead(&self, topic: &Topic, after: Option<&DeadCursor>, limit: usize) -> Result<Vec<Job>> {
+        let content = self.content();
+        let ids = Self::dead_ids(&content, topic, usize::MAX);
+        let jobs = ids.iter().map(|id| content.jobs[id].job.clone());
+        let behind =
+            |job: &Job| after.is_none_or(|after| (job.dead_at, &job.id) > (Some(after.dead_at), &after.id));
+        Ok(jobs.filter(behind).take(limit).collect())
+    }
+
+    async fn requeue_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
+        let ids = Self::dead_ids(&self.content(), topic, limit);
+        for id in &ids {
+            self.requeue(id, Delay::default()).await?;
+        }
+        Ok(ids.len())
+    }
+
+    async fn delete_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
+        let ids = Self::dead_ids(&self.content(), topic, limit);
+        Ok(self.delete(ids).await?.len())
+    }
+
+    async fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<()> {
+        Ok(())
+    }
+}

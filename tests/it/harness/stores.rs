@@ -1,0 +1,163 @@
+//! Engines to test: each on a manual clock, with a listener that remembers.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use linger::{
+    clock::{Clock, ManualClock},
+    job::{Timestamp, Topic},
+    metrics::Metrics,
+    store::{Listener, Store},
+};
+
+use super::{naive::Naive, redis as redis_server};
+
+/// Which engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    /// The naive model in memory: shows that the suite itself is right.
+    Naive,
+    Embedded,
+    Redis,
+}
+
+/// What a listener heard.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    ready: Mutex<Vec<Topic>>,
+    due_in: Mutex<Vec<Duration>>,
+}
+
+impl Recorder {
+    /// Topics announced since the last call.
+    pub fn take_ready(&self) -> Vec<Topic> {
+        std::mem::take(&mut self.ready.lock().expect("not poisoned"))
+    }
+
+    /// Nudges since the last call.
+    pub fn take_due_in(&self) -> Vec<Duration> {
+        std::mem::take(&mut self.due_in.lock().expect("not poisoned"))
+    }
+}
+
+impl Listener for Recorder {
+    fn ready(&self, topic: &Topic) {
+        self.ready.lock().expect("not poisoned").push(topic.clone());
+    }
+
+    fn due_in(&self, after: Duration) {
+        self.due_in.lock().expect("not poisoned").push(after);
+    }
+}
+
+/// What differs from an engine's defaults.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    pub dead_retention: Option<Duration>,
+}
+
+/// An engine under test.
+pub struct Bench {
+    pub store: Arc<dyn Store>,
+    pub clock: Arc<ManualClock>,
+    pub heard: Arc<Recorder>,
+    home: Home,
+    settings: Settings,
+}
+
+/// Where an engine keeps its data; outlives the engine, so that it can be opened again.
+#[derive(Clone)]
+enum Home {
+    Naive(Arc<Naive>),
+    Directory(Arc<tempfile::TempDir>),
+    Prefix(String),
+}
+
+/// The moment at which every test begins.
+pub const START: &str = "2026-11-21T05:40:00.000Z";
+
+impl Bench {
+    pub async fn new(engine: Engine) -> Self {
+        Self::with(engine, Settings::default()).await
+    }
+
+    pub async fn with(engine: Engine, settings: Settings) -> Self {
+        let clock = ManualClock::new(Timestamp::parse(START).expect("a moment"));
+        let heard = Arc::new(Recorder::default());
+        let home = match engine {
+            Engine::Naive => Home::Naive(Naive::new(clock.clone(), heard.clone(), settings.dead_retention)),
+            Engine::Embedded => Home::Directory(Arc::new(tempfile::tempdir().expect("a directory"))),
+            Engine::Redis => Home::Prefix(redis_server::fresh_prefix()),
+        };
+        let store = open(&home, &settings, &clock, &heard).await;
+        Self { store, clock, heard, home, settings }
+    }
+
+    /// Closes the engine and opens it again on the same data.
+    pub async fn reopen(&mut self) {
+        self.store.close().await.expect("closes");
+        self.store = open(&self.home, &self.settings, &self.clock, &self.heard).await;
+    }
+
+    /// A second process on the same data, for engines that allow it.
+    pub async fn neighbour(&self) -> Self {
+        let heard = Arc::new(Recorder::default());
+        let store = open(&self.home, &self.settings, &self.clock, &heard).await;
+        let (clock, home, settings) = (self.clock.clone(), self.home.clone(), self.settings.clone());
+        Self { store, clock, heard, home, settings }
+    }
+
+    /// Moves the clock on and everything that is then due.
+    pub async fn pass(&self, time: Duration) {
+        self.clock.advance(time);
+        super::jobs::promote(&*self.store).await;
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The embedded engine's directory.
+    pub fn directory(&self) -> &std::path::Path {
+        match &self.home {
+            Home::Directory(directory) => directory.path(),
+            Home::Naive(_) | Home::Prefix(_) => panic!("this engine has no directory"),
+        }
+    }
+
+    /// The Redis engine's key prefix.
+    pub fn prefix(&self) -> &str {
+        match &self.home {
+            Home::Prefix(prefix) => prefix,
+            Home::Naive(_) | Home::Directory(_) => panic!("this engine has no prefix"),
+        }
+    }
+}
+
+async fn open(
+    home: &Home,
+    settings: &Settings,
+    clock: &Arc<ManualClock>,
+    heard: &Arc<Recorder>,
+) -> Arc<dyn Store> {
+    match home {
+        Home::Naive(naive) => naive.clone(),
+        // Each engine's branch enables its own arm here and its module in conformance/mod.rs.
+        // Home::Directory(directory) => {
+        //     let mut options = embedded::Options::new(directory.path());
+        //     options.dead_retention = settings.dead_retention;
+        //     options.durability = embedded::Durability::Os;
+        //     embedded::open(options, clock.clone(), heard.clone(), Metrics::new().engine).await.expect("opens")
+        // }
+        // Home::Prefix(prefix) => {
+        //     let mut options = redis::Options::new(&redis_server::shared().url());
+        //     options.prefix.clone_from(prefix);
+        //     options.dead_retention = settings.dead_retention;
+        //     let time = redis::TimeSource::Manual(clock.clone());
+        //     redis::connect(options, time, heard.clone(), Metrics::new().engine).await.expect("connects")
+        // }
+        Home::Directory(_) | Home::Prefix(_) => panic!("this engine is not there yet"),
+    }
+}

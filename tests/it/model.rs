@@ -1,0 +1,345 @@
+//! The model test: random steps against an engine and against the naive model, side by side; every
+//! answer, every count and every job must agree.
+//!
+//! `LINGER_MODEL_SEQUENCES` sets how many sequences run per engine, `LINGER_MODEL_SEED` the first seed. A
+//! failure names its seed: run that one alone with `LINGER_MODEL_SEQUENCES=1`.
+
+use std::{sync::Arc, time::Duration};
+
+use linger::{
+    job::{Due, Fingerprint, Job, JobId, Reason, Receipt, State, Topic, Ttr},
+    store::{AddJob, Added, DeadCursor, FinishJob, Patch, Release, Store, TopicStats},
+};
+use rand::{RngExt, SeedableRng, rngs::SmallRng, seq::IndexedRandom};
+
+use crate::harness::{
+    jobs::{self, delay, millis, retry, topic, ttr},
+    naive::Naive,
+    stores::{Bench, Engine, Recorder},
+};
+
+const STEPS: usize = 40;
+/// Sequences that share one engine, each on topics and ids of its own.
+const PER_ENGINE: u64 = 200;
+
+/// Shows that the test itself is right: the model behaves like the model.
+#[tokio::test]
+async fn the_model_behaves_like_itself() {
+    run(Engine::Naive).await;
+}
+
+#[tokio::test]
+async fn the_embedded_engine_behaves_like_the_model() {
+    run(Engine::Embedded).await;
+}
+
+#[tokio::test]
+async fn the_redis_engine_behaves_like_the_model() {
+    run(Engine::Redis).await;
+}
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}
+
+async fn run(engine: Engine) {
+    let first = setting("LINGER_MODEL_SEED", rand::random::<u32>().into());
+    let sequences = setting("LINGER_MODEL_SEQUENCES", 2_000);
+    println!("{engine:?}: {sequences} sequences from LINGER_MODEL_SEED={first}");
+    let mut bench = Bench::new(engine).await;
+    for n in 0..sequences {
+        if n % PER_ENGINE == PER_ENGINE - 1 {
+            bench = Bench::new(engine).await;
+        } else if n % 20 == 19 {
+            bench.reopen().await;
+        }
+        Sequence::new(&bench, first.wrapping_add(n)).run().await;
+    }
+}
+
+/// One random sequence. Topics and ids carry its seed, so that what an earlier one left behind does
+/// not matter; at its end everything is purged.
+struct Sequence<'a> {
+    seed: u64,
+    random: SmallRng,
+    bench: &'a Bench,
+    model: Arc<Naive>,
+    topics: Vec<Topic>,
+    ids: Vec<JobId>,
+    /// Every receipt ever seen, so that stale ones are tried too.
+    receipts: Vec<(JobId, Receipt)>,
+    log: Vec<String>,
+}
+
+impl<'a> Sequence<'a> {
+    fn new(bench: &'a Bench, seed: u64) -> Self {
+        Self {
+            seed,
+            random: SmallRng::seed_from_u64(seed),
+            bench,
+            model: Naive::new(bench.clock.clone(), Arc::new(Recorder::default()), None),
+            topics: ["a", "b"].iter().map(|name| topic(&format!("{name}-{seed}"))).collect(),
+            ids: (0..6).map(|n| jobs::id(&format!("{n}-{seed}"))).collect(),
+            receipts: Vec::new(),
+            log: Vec::new(),
+        }
+    }
+
+    async fn run(mut self) {
+        for _ in 0..STEPS {
+            self.step().await;
+            self.compare().await;
+        }
+        for name in self.topics.clone() {
+            let mut cursor = None;
+            loop {
+                let slice = self.bench.store.purge(&name, cursor, 100).await.expect("purges");
+                cursor = slice.next;
+                if cursor.is_none() {
+                    break;
+                }
+            }
+            let left = self.bench.store.topic(&name).await.expect("reads");
+            self.agree(&left, &None, "after the purge");
+        }
+    }
+
+    fn agree<T: PartialEq + std::fmt::Debug>(&self, engine: &T, model: &T, what: &str) {
+        assert!(
+            engine == model,
+            "LINGER_MODEL_SEED={} LINGER_MODEL_SEQUENCES=1: {what}\n engine: {engine:?}\n  model: {model:?}\n  steps:\n    {}",
+            self.seed,
+            self.log.join("\n    "),
+        );
+    }
+
+    fn note(&mut self, step: impl std::fmt::Debug) {
+        self.log.push(format!("{step:?}"));
+    }
+
+    fn id(&mut self) -> JobId {
+        self.ids.choose(&mut self.random).expect("not empty").clone()
+    }
+
+    fn topic(&mut self) -> Topic {
+        self.topics.choose(&mut self.random).expect("not empty").clone()
+    }
+
+    /// Zero, or up to about a minute in odd milliseconds.
+    fn wait(&mut self) -> Duration {
+        if self.random.random_bool(0.3) {
+            Duration::ZERO
+        } else {
+            millis(self.random.random_range(1..70_000))
+        }
+    }
+
+    fn due(&mut self) -> Due {
+        if self.random.random_bool(0.2) {
+            Due::At(self.bench.now().after(self.wait()))
+        } else {
+            Due::After(delay(self.wait()))
+        }
+    }
+
+    fn ttr(&mut self) -> Ttr {
+        ttr(self.random.random_range(1..100))
+    }
+
+    fn maybe<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        self.random.random_bool(0.5).then(|| make(self))
+    }
+
+    fn reason(&mut self) -> Option<Reason> {
+        self.maybe(|it| Reason::new(&format!("reason {}", it.random.random_range(0..9)))).flatten()
+    }
+
+    /// A known receipt with its job, fresh more often than stale; now and then one of nobody's.
+    fn receipt(&mut self) -> (JobId, Receipt) {
+        if self.receipts.is_empty() || self.random.random_bool(0.05) {
+            return (self.id(), Receipt::generate());
+        }
+        let newest = self.random.random_bool(0.6);
+        let index =
+            if newest { self.receipts.len() - 1 } else { self.random.random_range(0..self.receipts.len()) };
+        self.receipts[index].clone()
+    }
+
+    async fn step(&mut self) {
+        match self.random.random_range(0..100) {
+            0..22 => self.add().await,
+            22..44 => self.reserve().await,
+            44..54 => self.pass().await,
+            54..62 => self.finish().await,
+            62..70 => self.release().await,
+            70..75 => self.touch().await,
+            75..79 => self.bury().await,
+            79..83 => self.requeue().await,
+            83..89 => self.patch().await,
+            89..93 => self.delete().await,
+            93..96 => self.cancel().await,
+            _ => self.dead().await,
+        }
+    }
+
+    async fn add(&mut self) {
+        let steps: Vec<u64> =
+            (0..self.random.random_range(0..3)).map(|_| self.random.random_range(0..40)).collect();
+        let count = if self.random.random_bool(0.2) { 3 } else { 1 };
+        let mut batch = Vec::new();
+        for _ in 0..count {
+            batch.push(AddJob {
+                id: self.id(),
+                topic: self.topic(),
+                due: self.due(),
+                ttr: self.ttr(),
+                max_attempts: self.random.random_range(0..4),
+                retry: retry(&steps),
+                require_receipt: self.random.random_bool(0.3),
+                fingerprint: Fingerprint([self.random.random_range(0..2); 16]),
+                body: jobs::body(["1", "{\"a\":[1,2]}", "\"text\""][self.random.random_range(0..3)]),
+            });
+        }
+        self.note(("add", &batch));
+        let engine: Vec<Added> = self.bench.store.add(batch.clone()).await.expect("adds");
+        let model = self.model.add(batch).await.expect("adds");
+        self.agree(&engine, &model, "add");
+    }
+
+    /// Any ready jobs will do, since shards interleave; but as many as there are, and never another.
+    async fn reserve(&mut self) {
+        let name = self.topic();
+        let ttrs: Vec<_> = (0..self.random.random_range(1..4)).map(|_| self.maybe(Self::ttr)).collect();
+        self.note(("reserve", &name, &ttrs));
+        let ready = self.model.ready(&name);
+        let engine = self.bench.store.reserve(&name, &ttrs).await.expect("reserves");
+        self.agree(&engine.len(), &ready.len().min(ttrs.len()), "how many are reserved");
+        for (reservation, ttr) in engine.into_iter().zip(ttrs) {
+            let id = reservation.job.id.clone();
+            assert!(
+                self.receipts.iter().all(|(_, receipt)| *receipt != reservation.receipt),
+                "a used receipt"
+            );
+            self.agree(&ready.contains(&id), &true, "a job that is not ready was reserved");
+            let model = self.model.grant(&id, &reservation.receipt, ttr);
+            self.receipts.push((id, reservation.receipt.clone()));
+            self.agree(&reservation, &model, "reserve");
+        }
+    }
+
+    async fn pass(&mut self) {
+        let time = millis([1, 999, 5_000, 30_000, 100_000][self.random.random_range(0..5)]);
+        self.note(("pass", time));
+        self.bench.pass(time).await;
+        jobs::promote(&*self.model).await;
+    }
+
+    async fn finish(&mut self) {
+        let (id, receipt) = self.receipt();
+        let receipt = if self.random.random_bool(0.2) { None } else { Some(receipt) };
+        let request = vec![FinishJob { id, receipt }];
+        self.note(("finish", &request));
+        let engine = self.bench.store.finish(request.clone()).await.expect("answers");
+        let model = self.model.finish(request).await.expect("answers");
+        self.agree(&engine, &model, "finish");
+    }
+
+    async fn release(&mut self) {
+        let (id, receipt) = self.receipt();
+        let release = Release { delay: self.maybe(|it| delay(it.wait())), reason: self.reason() };
+        self.note(("release", &id, &release));
+        let engine = self.bench.store.release(&id, &receipt, release.clone()).await.expect("answers");
+        let model = self.model.release(&id, &receipt, release).await.expect("answers");
+        self.agree(&engine, &model, "release");
+    }
+
+    async fn touch(&mut self) {
+        let (id, receipt) = self.receipt();
+        let ttr = self.maybe(Self::ttr);
+        self.note(("touch", &id, ttr));
+        let engine = self.bench.store.touch(&id, &receipt, ttr).await.expect("answers");
+        let model = self.model.touch(&id, &receipt, ttr).await.expect("answers");
+        self.agree(&engine, &model, "touch");
+    }
+
+    async fn bury(&mut self) {
+        let (id, receipt) = self.receipt();
+        let reason = self.reason();
+        self.note(("bury", &id, &reason));
+        let engine = self.bench.store.bury(&id, &receipt, reason.clone()).await.expect("answers");
+        let model = self.model.bury(&id, &receipt, reason).await.expect("answers");
+        self.agree(&engine, &model, "bury");
+    }
+
+    async fn requeue(&mut self) {
+        let (id, wait) = (self.id(), delay(self.wait()));
+        self.note(("requeue", &id, wait));
+        let engine = self.bench.store.requeue(&id, wait).await.expect("answers");
+        let model = self.model.requeue(&id, wait).await.expect("answers");
+        self.agree(&engine, &model, "requeue");
+    }
+
+    async fn patch(&mut self) {
+        let id = self.id();
+        let patch = Patch {
+            due: self.maybe(Self::due),
+            ttr: self.maybe(Self::ttr),
+            max_attempts: self.maybe(|it| it.random.random_range(0..4)),
+            retry: self.maybe(|it| retry(&[it.random.random_range(0..40)])),
+            body: self.maybe(|_| jobs::body("[\"patched\"]")),
+        };
+        self.note(("patch", &id, &patch));
+        let engine = self.bench.store.patch(&id, patch.clone()).await.expect("answers");
+        let model = self.model.patch(&id, patch).await.expect("answers");
+        self.agree(&engine, &model, "patch");
+    }
+
+    async fn delete(&mut self) {
+        let ids = vec![self.id(), self.id()];
+        self.note(("delete", &ids));
+        let engine = self.bench.store.delete(ids.clone()).await.expect("answers");
+        let model = self.model.delete(ids).await.expect("answers");
+        self.agree(&engine, &model, "delete");
+    }
+
+    async fn cancel(&mut self) {
+        let grant = self.receipt();
+        self.note(("cancel", &grant.0));
+        self.bench.store.cancel(vec![grant.clone()]).await.expect("cancels");
+        self.model.cancel(vec![grant]).await.expect("cancels");
+    }
+
+    async fn dead(&mut self) {
+        let (name, limit) = (self.topic(), self.random.random_range(1..3));
+        let requeue = self.random.random_bool(0.5);
+        self.note(("dead", &name, limit, requeue));
+        let (engine, model) = if requeue {
+            (self.bench.store.requeue_dead(&name, limit).await, self.model.requeue_dead(&name, limit).await)
+        } else {
+            (self.bench.store.delete_dead(&name, limit).await, self.model.delete_dead(&name, limit).await)
+        };
+        self.agree(&engine.expect("answers"), &model.expect("answers"), "a bulk step on dead letters");
+    }
+
+    /// Every job and every count, after every step.
+    async fn compare(&mut self) {
+        for id in &self.ids {
+            let engine: Option<Job> = self.bench.store.get(id).await.expect("gets");
+            let model = self.model.get(id).await.expect("gets");
+            self.agree(&engine, &model, "a job");
+        }
+        for name in &self.topics {
+            let engine: Option<TopicStats> = self.bench.store.topic(name).await.expect("reads");
+            let model = self.model.topic(name).await.expect("reads");
+            self.agree(&engine, &model, "a topic");
+        }
+        let name = self.topic();
+        let after = DeadCursor { dead_at: self.bench.now(), id: self.id() };
+        for after in [None, Some(&after)] {
+            let engine = self.bench.store.dead(&name, after, 4).await.expect("lists");
+            let model = self.model.dead(&name, after, 4).await.expect("lists");
+            self.agree(&engine, &model, "the dead letters");
+            assert!(engine.iter().all(|job| job.state == State::Dead));
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! House rules that a reader would otherwise have to check: the layers' arrows, file lengths, words.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Who may use whom, top to bottom; a module may use itself and what stands in its list.
+const LAYERS: [(&str, &[&str]); 13] = [
+    ("clock", &["job"]),
+    ("job", &[]),
+    ("shutdown", &[]),
+    ("metrics", &[]),
+    ("telemetry", &["config"]),
+    ("config", &["job"]),
+    ("store/embedded", &["store", "job", "clock", "metrics"]),
+    ("store/redis", &["store", "job", "clock", "metrics"]),
+    ("store", &["job", "clock", "metrics"]),
+    ("queue", &["store", "job", "clock", "metrics"]),
+    ("http", &["queue", "job", "clock", "metrics", "shutdown"]),
+    ("server", &["http", "queue", "store", "job", "clock", "metrics", "shutdown", "telemetry", "config"]),
+    ("cli", &["server", "config", "telemetry", "shutdown", "http"]),
+];
+
+/// Longest file of ours, in lines.
+const MAX_LINES: usize = 450;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn files(folder: &str, ending: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("readable").path()) {
+            if entry.is_dir() {
+                folders.push(entry);
+            } else if entry.extension().is_some_and(|found| found == ending) {
+                let text = fs::read_to_string(&entry).expect("is text");
+                found.push((name(&entry), text));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "{folder} holds .{ending} files");
+    found
+}
+
+fn name(path: &Path) -> String {
+    path.strip_prefix(root()).expect("is ours").to_string_lossy().into_owned()
+}
+
+/// The layer that a source file belongs to; the longest match counts.
+fn layer(file: &str) -> Option<(&'static str, &'static [&'static str])> {
+    let inside = file.strip_prefix("src/")?.trim_end_matches(".rs");
+    let of = |layer: &str| inside == layer || inside.starts_with(&format!("{layer}/"));
+    LAYERS.into_iter().filter(|(layer, _)| of(layer)).max_by_key(|(layer, _)| layer.len())
+}
+
+/// Top-level modules of the crate that a source file names by `crate::`, also within braces.
+fn used(text: &str) -> Vec<(String, String)> {
+    let code: String = text
+        .lines()
+        .map(str::trim_start)
+        .filter(|line| !line.starts_with("//"))
+        .collect::<Vec<_>>()
+        .join("\n");
+    let mut used = Vec::new();
+    for part in code.split("crate::").skip(1) {
+        let inner = part.strip_prefix('{').map_or_else(|| vec![part.to_owned()], top_level_items);
+        for item in inner {
+            let mut words =
+                item.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|w| !w.is_empty());
+            let first = words.next().unwrap_or_default().to_owned();
+            used.push((first, item.chars().take(40).collect()));
+        }
+    }
+    used
+}
+
+/// The comma-separated items of a brace group, whatever they nest.
+fn top_level_items(text: &str) -> Vec<String> {
+    let (mut items, mut item, mut depth) = (Vec::new(), String::new(), 0);
+    for c in text.chars() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                items.push(std::mem::take(&mut item));
+                continue;
+            }
+            _ => {}
+        }
+        item.push(c);
+    }
+    items.push(item);
+    items.into_iter().map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect()
+}
+
+#[test]
+fn the_layers_run_strictly_downward() {
+    let modules: Vec<&str> = LAYERS.iter().filter_map(|(layer, _)| layer.split('/').next()).collect();
+    let mut wrong = Vec::new();
+    for (file, text) in files("src", "rs") {
+        let Some((own, may_use)) = layer(&file) else {
+            assert!(matches!(file.as_str(), "src/lib.rs" | "src/main.rs"), "{file} belongs to no layer");
+            continue;
+        };
+        let top = own.split('/').next().expect("not empty");
+        for (module, item) in used(&text) {
+            if modules.contains(&module.as_str()) && module != top && !may_use.contains(&module.as_str()) {
+                wrong.push(format!("{file} uses {module}"));
+            }
+            for engine in ["embedded", "redis"] {
+                let other = own.starts_with("store/") && own != format!("store/{engine}");
+                if other && item.starts_with(&format!("store::{engine}")) {
+                    wrong.push(format!("{file} uses the other engine"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn every_source_file_says_what_it_owns_and_is_short_enough() {
+    let mut wrong = Vec::new();
+    for (file, text) in files("src", "rs").into_iter().chain(files("tests", "rs")) {
+        if !text.starts_with("//!") {
+            wrong.push(format!("{file} does not open with what it owns"));
+        }
+        let lines = text.lines().count();
+        if lines > MAX_LINES && !LONG.contains(&file.as_str()) {
+            wrong.push(format!("{file} has {lines} lines"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Longer, and better whole: lists of cases.
+const LONG: [&str; 1] = ["tests/it/queue.rs"];
+
+#[test]
+fn nothing_is_silenced_or_left_for_later() {
+    let banned = [".unwrap()", "todo!(", "unimplemented!(", "#[ignore", "#[allow(", "#![allow(", "println!("];
+    let mut wrong = Vec::new();
+    for (file, text) in files("src", "rs") {
+        for (number, line) in text.lines().enumerate() {
+            for word in banned {
+                if line.contains(word) && !line.trim_start().starts_with("//") {
+                    wrong.push(format!("{file}:{}: {word}", number + 1));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_readers_of_use_lines_see_through_braces() {
+    let text = "use crate::{\n    job::{Job, Topic},\n    store::{embedded, Error},\n};\n// crate::http\nlet x = crate::queue::Queue;";
+    let modules: Vec<_> = used(text).into_iter().map(|(module, _)| module).collect();
+    assert_eq!(modules, ["job", "store", "queue"]);
+}
