@@ -15,6 +15,7 @@
 
 pub mod clock;
 pub mod config;
+pub mod http;
 pub mod job;
 pub mod metrics;
 pub mod queue;
