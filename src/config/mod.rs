@@ -72,12 +72,24 @@ pub fn load(sources: Sources) -> Result<Loaded, Faults> {
 
 fn read(reader: &mut Reader<'_>) -> Config {
     let engine = Engine::read(reader);
-    Config {
+    let config = Config {
         server: Server::read(reader),
         engine,
         embedded: Embedded::read(reader),
         redis: Redis::read(reader, engine == Engine::Redis),
         queue: Queue::read(reader),
         log: Log::read(reader),
+    };
+    check_together(&config, reader);
+    config
+}
+
+/// What is possible alone, but not beside another value.
+fn check_together(config: &Config, reader: &mut Reader<'_>) {
+    if config.queue.max_body_bytes > config.server.max_request_bytes {
+        reader.refuse("queue.max_body", "must not be more than server.max_request_bytes");
+    }
+    if config.server.max_request_bytes > config.server.max_buffered_bytes {
+        reader.refuse("server.max_request_bytes", "must not be more than server.max_buffered_bytes");
     }
 }

@@ -57,6 +57,8 @@ pub struct Redis {
     pub connect_timeout: Duration,
     /// For one command.
     pub command_timeout: Duration,
+    /// For an operation, all its attempts together.
+    pub retry_for: Duration,
     /// For an answer that a connection owes.
     pub unresponsive_timeout: Duration,
     /// Before the first attempt to connect again.
@@ -64,7 +66,7 @@ pub struct Redis {
     /// Between later ones.
     pub reconnect_max_delay: Duration,
     /// Replicas that must have a change before it is acknowledged.
-    pub wait_replicas: u32,
+    pub wait_replicas: u8,
     /// How long to wait for them.
     pub wait_timeout: Duration,
 }
@@ -88,9 +90,10 @@ impl Redis {
             credentials,
             database: url.database.unwrap_or_default(),
             prefix: reader.get("redis.prefix", |kind| prefix(&values::text(kind)?)),
-            shards: reader.count("redis.shards", 1, 1_024),
+            shards: reader.count("redis.shards", 1, 256),
             connect_timeout: reader.duration("redis.connect_timeout", 10 * MILLISECOND, MINUTE),
             command_timeout: reader.duration("redis.command_timeout", 10 * MILLISECOND, MINUTE),
+            retry_for: reader.duration("redis.retry_for", Duration::ZERO, 5 * MINUTE),
             unresponsive_timeout: reader.duration("redis.unresponsive_timeout", 10 * MILLISECOND, 5 * MINUTE),
             reconnect_min_delay: reader.duration("redis.reconnect_min_delay", MILLISECOND, MINUTE),
             reconnect_max_delay: reader.duration("redis.reconnect_max_delay", MILLISECOND, 5 * MINUTE),

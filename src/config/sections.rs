@@ -18,18 +18,22 @@ const GIB: u64 = 1 << 30;
 pub struct Server {
     /// Where to listen; port 0 picks a free one.
     pub listen: SocketAddr,
-    /// `Host` names accepted besides loopback ones; `*` for any.
+    /// `Host` names accepted besides addresses and localhost.
     pub allowed_hosts: Vec<String>,
     /// For the head of a request, and for an idle connection.
     pub header_timeout: Duration,
-    /// For a request's body.
+    /// For each 64 KiB of a request's body.
     pub body_timeout: Duration,
     /// For a client that leaves its answer unread.
     pub write_timeout: Duration,
+    /// For a refused client to stop sending.
+    pub linger_timeout: Duration,
     /// Of a request's head.
     pub max_header_bytes: usize,
     /// Of any request's body.
     pub max_request_bytes: usize,
+    /// Of the bodies of all requests at work.
+    pub max_buffered_bytes: usize,
     /// Open at a time.
     pub max_connections: usize,
     /// Longest orderly shutdown.
@@ -44,9 +48,11 @@ impl Server {
             header_timeout: reader.duration("server.header_timeout", 10 * MILLISECOND, HOUR),
             body_timeout: reader.duration("server.body_timeout", 10 * MILLISECOND, HOUR),
             write_timeout: reader.duration("server.write_timeout", 10 * MILLISECOND, HOUR),
+            linger_timeout: reader.duration("server.linger_timeout", MILLISECOND, MINUTE),
             // hyper's read buffer cannot be smaller.
             max_header_bytes: reader.size("server.max_header_bytes", 8 * KIB, MIB),
             max_request_bytes: reader.size("server.max_request_bytes", KIB, GIB),
+            max_buffered_bytes: reader.size("server.max_buffered_bytes", KIB, 1_024 * GIB),
             max_connections: reader.count("server.max_connections", 1, 1_000_000),
             shutdown_grace: reader.duration("server.shutdown_grace", 100 * MILLISECOND, HOUR),
         }
@@ -118,6 +124,8 @@ pub struct Queue {
     pub max_batch: usize,
     /// Jobs that one batch pop hands out.
     pub max_batch_pop: usize,
+    /// Topics of one batch pop.
+    pub max_pop_topics: usize,
     /// Longest poll.
     pub max_wait: Duration,
     /// Polls parked at a time.
@@ -134,6 +142,7 @@ impl Queue {
             max_body_bytes: reader.size("queue.max_body", 1, 256 * MIB),
             max_batch: reader.count("queue.max_batch", 1, 100_000),
             max_batch_pop: reader.count("queue.max_batch_pop", 1, 10_000),
+            max_pop_topics: reader.count("queue.max_pop_topics", 1, 10_000),
             max_wait: reader.duration("queue.max_wait", Duration::ZERO, HOUR),
             max_waiting: reader.count("queue.max_waiting", 0, 10_000_000),
             dead_retention: reader.get("queue.dead_retention", |kind| match values::optional_text(kind) {

@@ -1,3 +1,5 @@
+//! Settings as a whole: what wins, what is refused, what is shown.
+
 use std::time::Duration;
 
 use super::*;
@@ -63,7 +65,7 @@ fn flags_win_over_the_environment_over_the_file_over_the_defaults() {
     assert_eq!(config.server.listen.port(), 3);
     assert_eq!(config.queue.max_batch, 6);
     assert_eq!(config.server.header_timeout, Duration::from_secs(7));
-    assert_eq!(config.server.max_header_bytes, 16_384);
+    assert_eq!(config.server.max_header_bytes, 32_768);
 }
 
 #[test]
@@ -200,4 +202,12 @@ fn dead_retention_is_for_ever_or_a_duration() {
     let week = Some(Some(Duration::from_secs(604_800)));
     assert_eq!(read("'7d'").map(|l| l.config.queue.dead_retention).ok(), week);
     assert!(read("'never'").is_err());
+}
+
+#[test]
+fn limits_that_contradict_each_other_are_refused() {
+    let found = faults("[queue]\nmax_body = '9MiB'", &[]);
+    assert_eq!(found, ["queue.max_body: must not be more than server.max_request_bytes"]);
+    let found = faults("[server]\nmax_buffered_bytes = '1MiB'", &[]);
+    assert_eq!(found, ["server.max_request_bytes: must not be more than server.max_buffered_bytes"]);
 }

@@ -2,5 +2,6 @@
 
 pub mod jobs;
 pub mod naive;
+pub mod process;
 pub mod redis;
 pub mod stores;

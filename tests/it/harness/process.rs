@@ -1,0 +1,221 @@
+//! The real program from outside: started in a directory of its own with a clean environment, spoken
+//! to over HTTP by plain sockets, ended by signals. Everything that it starts ends with the test.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    process::{Child, Command, ExitStatus, Output, Stdio},
+    sync::{Arc, Mutex},
+    thread::JoinHandle,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// `linger` with these words, run in `directory` with nothing of this process's environment but the
+/// path.
+pub fn linger(directory: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_linger"));
+    command.args(words).current_dir(directory).env_clear();
+    command.env("PATH", std::env::var_os("PATH").expect("there is a path")).stdin(Stdio::null());
+    command
+}
+
+/// Runs `linger` to its end.
+pub fn run(directory: &Path, words: &[&str]) -> Output {
+    linger(directory, words).output().expect("linger runs")
+}
+
+/// Runs a command line that should be refused; one that serves instead fails the test.
+pub fn refused(directory: &Path, words: &[&str]) -> Output {
+    let mut command = linger(directory, words);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("linger starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("stdout is text");
+    if !line.is_empty() {
+        child.kill().expect("it runs");
+    }
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(line, "", "was not refused");
+    output
+}
+
+/// What a command wrote to stderr.
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// What a command wrote to stdout.
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A server at work; killed when dropped.
+pub struct Server {
+    child: Child,
+    /// The line with which it said that it listens.
+    pub line: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+    log: Arc<Mutex<String>>,
+    /// Yields what stdout had after the line.
+    rest: Option<JoinHandle<String>>,
+    logging: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts on a free port with its data in `directory`, and waits until it listens.
+    pub fn start(directory: &Path) -> Self {
+        Self::start_with(directory, &[], &[])
+    }
+
+    /// The same with more words and variables.
+    pub fn start_with(directory: &Path, words: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut command = linger(directory, &["serve", "--listen", "127.0.0.1:0"]);
+        command.args(words).envs(variables.iter().copied());
+        Self::spawn(command)
+    }
+
+    /// Starts a command line that serves.
+    pub fn spawn(mut command: Command) -> Self {
+        Self::adopt(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("linger starts"))
+    }
+
+    /// Takes over a server that was just started with its stdout piped, perhaps its stderr too.
+    pub fn adopt(mut child: Child) -> Self {
+        let log = Arc::new(Mutex::new(String::new()));
+        let logging = child.stderr.take().map(|stderr| collect(stderr, log.clone()));
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        stdout.read_line(&mut line).expect("stdout is text");
+        let Some(address) = address_in(&line) else {
+            let status = child.wait().expect("it ends");
+            panic!("linger did not start ({status}): {line}{}", log.lock().expect("not poisoned"));
+        };
+        let rest = Some(std::thread::spawn(move || {
+            let mut rest = String::new();
+            stdout.read_to_string(&mut rest).expect("stdout is text");
+            rest
+        }));
+        Self { child, line, address, log, rest, logging }
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("is a process");
+        kill_process(pid, signal).expect("it runs");
+    }
+
+    /// Waits for its end: the status, and what it wrote to stdout after its line.
+    pub fn wait(&mut self) -> (ExitStatus, String) {
+        let status = self.child.wait().expect("it ends");
+        if let Some(logging) = self.logging.take() {
+            logging.join().expect("does not panic");
+        }
+        let rest = self.rest.take().map(|rest| rest.join().expect("does not panic"));
+        (status, rest.unwrap_or_default())
+    }
+
+    /// Kills it on the spot (SIGKILL) and waits for the end.
+    pub fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        self.wait();
+    }
+
+    /// Sends SIGTERM and waits for the end.
+    pub fn stop(mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.wait().0
+    }
+
+    /// What it has logged so far; all of it after [`wait`](Self::wait).
+    pub fn log(&self) -> String {
+        self.log.lock().expect("not poisoned").clone()
+    }
+
+    /// Waits until it has logged `text`.
+    pub fn logged(&self, text: &str) {
+        while !self.log().contains(text) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// The address as a URL.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Calls it on a connection of its own.
+    pub fn call(&self, method: &str, path: &str, body: &str) -> Answer {
+        self.try_call(method, path, body).expect("it answers")
+    }
+
+    /// The same, where it may have gone.
+    pub fn try_call(&self, method: &str, path: &str, body: &str) -> std::io::Result<Answer> {
+        call(self.address, method, path, body)
+    }
+
+    /// Waits until just `polls` polls are parked.
+    pub fn parked(&self, polls: usize) {
+        let figure = format!("\nlinger_parked_polls {polls}\n");
+        while !self.call("GET", "/metrics", "").body.contains(&figure) {}
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn collect(mut from: impl Read + Send + 'static, into: Arc<Mutex<String>>) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut part = [0; 4_096];
+        while let Ok(len) = from.read(&mut part)
+            && len > 0
+        {
+            into.lock().expect("not poisoned").push_str(&String::from_utf8_lossy(&part[..len]));
+        }
+    })
+}
+
+fn address_in(line: &str) -> Option<SocketAddr> {
+    line.split_once("http://")?.1.split_once(',')?.0.parse().ok()
+}
+
+/// An answer, read to its end.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub body: String,
+}
+
+impl Answer {
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+/// One call over plain sockets, so that no client library repeats, reuses or hides anything.
+pub fn call(address: SocketAddr, method: &str, path: &str, body: &str) -> std::io::Result<Answer> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.write_all(
+        format!(
+            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .as_bytes(),
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let broken = || std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "the answer broke off");
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(broken)?;
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(broken)?;
+    let announced = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    if announced.is_some_and(|len| len != body.len().to_string()) {
+        return Err(broken());
+    }
+    Ok(Answer { status, body: body.to_owned() })
+}
