@@ -14,21 +14,21 @@ fn directory() -> tempfile::TempDir {
 fn config(words: &[&str], file: &str, variables: &[(&str, &str)]) -> Output {
     let directory = directory();
     std::fs::write(directory.path().join("linger.toml"), file).expect("can be written");
-    let mut command = linger(directory.path(), &["config"]);
+    let mut command = linger(&["config"], directory.path());
     command.args(words).envs(variables.iter().copied()).output().expect("linger runs")
 }
 
 #[test]
 fn help_and_version_are_on_stdout_and_wrong_usage_is_2() {
     let directory = directory();
-    let help = run(directory.path(), &["--help"]);
+    let help = run(&["--help"], directory.path());
     assert!(help.status.success());
     for word in ["--listen", "--data-dir", "--store", "--redis-url", "--config", "LINGER__", "Examples:"] {
         assert!(stdout(&help).contains(word), "{word}");
     }
-    let version = run(directory.path(), &["--version"]);
+    let version = run(&["--version"], directory.path());
     assert_eq!(stdout(&version), concat!("linger ", env!("CARGO_PKG_VERSION"), "\n"));
-    let wrong = run(directory.path(), &["--lisen", "127.0.0.1:0"]);
+    let wrong = run(&["--lisen", "127.0.0.1:0"], directory.path());
     assert_eq!(wrong.status.code(), Some(2));
     assert!(stderr(&wrong).contains("--listen"), "{}", stderr(&wrong));
 }
@@ -47,7 +47,7 @@ fn every_fault_of_every_source_is_listed_before_anything_starts() {
     assert_eq!(checked.status.code(), Some(1));
     let directory = directory();
     std::fs::write(directory.path().join("linger.toml"), file).expect("can be written");
-    let mut serve = linger(directory.path(), &["serve", "--store", "mysql"]);
+    let mut serve = linger(&["serve", "--store", "mysql"], directory.path());
     let served = serve.envs(variables).output().expect("linger runs");
     assert_eq!(served.status.code(), Some(2));
     for output in [checked, served] {
@@ -89,7 +89,7 @@ fn what_is_in_force_is_shown_with_its_source_and_without_secrets() {
 #[test]
 fn a_reader_that_has_enough_is_no_failure() {
     let directory = directory();
-    let mut child = linger(directory.path(), &["config", "show"])
+    let mut child = linger(&["config", "show"], directory.path())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -103,18 +103,18 @@ fn a_reader_that_has_enough_is_no_failure() {
 #[test]
 fn health_is_0_for_a_ready_server_and_1_otherwise() {
     let directory = directory();
-    let server = Server::start(directory.path());
+    let server = Server::serve(&[], &[], directory.path());
     let listen = format!("0.0.0.0:{}", server.address.port());
     for words in [&["--url", &server.url()][..], &["--listen", &listen]] {
-        let health = linger(directory.path(), &["health"]).args(words).output().expect("linger runs");
+        let health = linger(&["health"], directory.path()).args(words).output().expect("linger runs");
         assert_eq!((health.status.code(), stdout(&health)), (Some(0), "ready\n".to_owned()), "{words:?}");
     }
     let address = server.address.to_string();
     assert!(server.stop().success());
-    let health = run(directory.path(), &["health", "--listen", &address]);
+    let health = run(&["health", "--listen", &address], directory.path());
     assert_eq!(health.status.code(), Some(1));
     assert!(stderr(&health).contains("is not ready"), "{}", stderr(&health));
-    let senseless = run(directory.path(), &["health", "--url", "https://localhost"]);
+    let senseless = run(&["health", "--url", "https://localhost"], directory.path());
     assert_eq!(senseless.status.code(), Some(2));
 }
 
@@ -123,7 +123,7 @@ fn health_does_not_wait_for_ever_for_a_silent_server() {
     let directory = directory();
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = silent.local_addr().expect("has an address").to_string();
-    let health = run(directory.path(), &["health", "--listen", &address, "--timeout", "50ms"]);
+    let health = run(&["health", "--listen", &address, "--timeout", "50ms"], directory.path());
     assert_eq!(health.status.code(), Some(1));
     assert!(stderr(&health).contains("no answer within 50ms"), "{}", stderr(&health));
 }
@@ -141,7 +141,7 @@ fn health_takes_a_server_that_answers_503_for_not_ready() {
         std::io::Write::write_all(&mut stream, answer).expect("is read");
         asked
     });
-    let health = run(directory.path(), &["health", "--listen", &address]);
+    let health = run(&["health", "--listen", &address], directory.path());
     assert_eq!(health.status.code(), Some(1));
     assert!(stderr(&health).contains("answers 503"), "{}", stderr(&health));
     assert_eq!(answering.join().expect("does not panic"), "GET /readyz HTTP/1.1\r\n");

@@ -6,7 +6,10 @@ use std::{
     sync::{Mutex, mpsc},
 };
 
-use crate::harness::process::{Answer, Server, call};
+use crate::harness::{
+    plain::{Answer, call},
+    process::Server,
+};
 
 /// Everything that the clients of one run were told.
 #[derive(Default)]
@@ -76,7 +79,7 @@ fn what_was_acknowledged_survives_kill_9_in_the_middle_of_work() {
     let directory = tempfile::tempdir().expect("a directory");
     let told = Told::default();
     for round in 0..3 {
-        let mut server = Server::start(directory.path());
+        let mut server = Server::serve(&[], &[], directory.path());
         told.check(&server);
         let (address, (sender, acknowledged)) = (server.address, mpsc::channel());
         std::thread::scope(|scope| {
@@ -89,5 +92,5 @@ fn what_was_acknowledged_survives_kill_9_in_the_middle_of_work() {
             server.kill();
         });
     }
-    told.check(&Server::start(directory.path()));
+    told.check(&Server::serve(&[], &[], directory.path()));
 }

@@ -46,7 +46,7 @@ fn works_off_a_queue(interpreter: &[&str], name: &str) {
     let lines = std::fs::read_to_string(example(name)).expect("the example is there").lines().count();
     assert!(lines <= 30, "{name} has {lines} lines");
     let directory = tempfile::tempdir().expect("a directory");
-    let server = Server::start(directory.path());
+    let server = Server::serve(&[], &[], directory.path());
     let add = |n: usize, delay: &str| {
         let job =
             format!(r#"{{"topic":"work","id":"job-{n}:a+b=c@d~","delay":"{delay}","body":{{"n":{n}}}}}"#);

@@ -8,7 +8,7 @@ use crate::harness::{
 fn start(directory: &std::path::Path, prefix: &str) -> Server {
     let url = redis::shared().url();
     let words = ["--store", "redis", "--redis-url", &url];
-    Server::start_with(directory, &words, &[("LINGER__REDIS__PREFIX", prefix)])
+    Server::serve(&words, &[("LINGER__REDIS__PREFIX", prefix)], directory)
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn a_redis_that_is_not_there_is_said_in_one_line_without_its_password() {
     drop(nobody);
     let url = format!("redis://app:hunter2@127.0.0.1:{port}");
     let output =
-        refused(directory.path(), &["--store", "redis", "--redis-url", &url, "--listen", "127.0.0.1:0"]);
+        refused(&["--store", "redis", "--redis-url", &url, "--listen", "127.0.0.1:0"], directory.path());
     assert_eq!(output.status.code(), Some(1));
     let last = stderr(&output).lines().last().map(str::to_owned).expect("a line");
     assert!(last.starts_with(&format!("linger: cannot open the redis (127.0.0.1:{port}): ")), "{last}");

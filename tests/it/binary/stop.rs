@@ -8,20 +8,16 @@ use std::{
 
 use rustix::process::Signal;
 
-use crate::harness::process::Server;
+use crate::harness::{plain::call, process::Server};
 
 #[test]
 fn a_signal_answers_parked_polls_and_ends_well() {
     for signal in [Signal::TERM, Signal::INT] {
         let directory = tempfile::tempdir().expect("a directory");
-        let mut server = Server::start(directory.path());
+        let mut server = Server::serve(&[], &[], directory.path());
         let address = server.address;
         let polls: Vec<_> = (0..3)
-            .map(|_| {
-                std::thread::spawn(move || {
-                    crate::harness::process::call(address, "GET", "/topics/quiet/pop?wait=60s", "")
-                })
-            })
+            .map(|_| std::thread::spawn(move || call(address, "GET", "/topics/quiet/pop?wait=60s", "")))
             .collect();
         server.parked(3);
         server.signal(signal);
@@ -36,7 +32,7 @@ fn a_signal_answers_parked_polls_and_ends_well() {
 #[test]
 fn a_request_in_flight_is_finished() {
     let directory = tempfile::tempdir().expect("a directory");
-    let mut server = Server::start(directory.path());
+    let mut server = Server::serve(&[], &[], directory.path());
     let body = r#"{"topic":"t","id":"in-flight","body":1}"#;
     let (first, second) = body.split_at(10);
     let mut stream = TcpStream::connect(server.address).expect("connects");
@@ -59,7 +55,7 @@ fn a_request_in_flight_is_finished() {
     stream.read_to_string(&mut answer).expect("is answered");
     assert!(answer.starts_with("HTTP/1.1 201 Created"), "{answer}");
     assert_eq!(server.wait().0.code(), Some(0), "{}", server.log());
-    let again = Server::start(directory.path());
+    let again = Server::serve(&[], &[], directory.path());
     assert_eq!(again.call("GET", "/jobs/in-flight", "").status, 200);
 }
 
@@ -80,7 +76,7 @@ fn hang(server: &Server) -> TcpStream {
 fn an_end_that_takes_too_long_is_a_failure() {
     let directory = tempfile::tempdir().expect("a directory");
     let variables = [("LINGER__SERVER__SHUTDOWN_GRACE", "200ms")];
-    let mut server = Server::start_with(directory.path(), &[], &variables);
+    let mut server = Server::serve(&[], &variables, directory.path());
     let hanging = hang(&server);
     server.signal(Signal::TERM);
     assert_eq!(server.wait().0.code(), Some(1), "{}", server.log());
@@ -93,7 +89,7 @@ fn a_second_signal_ends_at_once() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
         let directory = tempfile::tempdir().expect("a directory");
         let variables = [("LINGER__SERVER__SHUTDOWN_GRACE", "1h"), ("LINGER__SERVER__BODY_TIMEOUT", "1h")];
-        let mut server = Server::start_with(directory.path(), &[], &variables);
+        let mut server = Server::serve(&[], &variables, directory.path());
         let hanging = hang(&server);
         server.signal(Signal::TERM);
         server.logged("shutting down");
@@ -107,7 +103,7 @@ fn a_second_signal_ends_at_once() {
 #[test]
 fn jobs_are_there_after_a_restart() {
     let directory = tempfile::tempdir().expect("a directory");
-    let server = Server::start(directory.path());
+    let server = Server::serve(&[], &[], directory.path());
     let added = server.call(
         "POST",
         "/jobs",
@@ -117,7 +113,7 @@ fn jobs_are_there_after_a_restart() {
     server.call("POST", "/jobs", r#"{"topic":"t","id":"gone","body":1}"#);
     assert_eq!(server.call("DELETE", "/jobs/gone", "").status, 204);
     assert!(server.stop().success());
-    let again = Server::start(directory.path());
+    let again = Server::serve(&[], &[], directory.path());
     let kept = again.call("GET", "/jobs/kept", "");
     assert_eq!((kept.status, kept.body), (200, added.body));
     assert_eq!(again.call("GET", "/jobs/gone", "").status, 404);

@@ -1,7 +1,9 @@
 //! What the tests stand on: engines on a manual clock, a Redis of their own, short words for jobs.
 
+pub mod client;
 pub mod jobs;
 pub mod naive;
+pub mod plain;
 pub mod process;
 pub mod redis;
 pub mod stores;

@@ -1,9 +1,9 @@
-//! The real program from outside: started in a directory of its own with a clean environment, spoken
-//! to over HTTP by plain sockets, ended by signals. Everything that it starts ends with the test.
+//! The real program from outside: started in a directory of its own with a clean environment, ended by
+//! signals. Everything that it starts ends with the test.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpStream},
+    io::{BufRead, BufReader, Read},
+    net::SocketAddr,
     path::Path,
     process::{Child, Command, ExitStatus, Output, Stdio},
     sync::{Arc, Mutex},
@@ -12,23 +12,25 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// `linger` with these words, run in `directory` with nothing of this process's environment but the
+use super::plain::{Answer, call};
+
+/// `linger` with these arguments, run in `directory` with nothing of this process's environment but the
 /// path.
-pub fn linger(directory: &Path, words: &[&str]) -> Command {
+pub fn linger(arguments: &[&str], directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_linger"));
-    command.args(words).current_dir(directory).env_clear();
+    command.args(arguments).current_dir(directory).env_clear();
     command.env("PATH", std::env::var_os("PATH").expect("there is a path")).stdin(Stdio::null());
     command
 }
 
 /// Runs `linger` to its end.
-pub fn run(directory: &Path, words: &[&str]) -> Output {
-    linger(directory, words).output().expect("linger runs")
+pub fn run(arguments: &[&str], directory: &Path) -> Output {
+    linger(arguments, directory).output().expect("linger runs")
 }
 
 /// Runs a command line that should be refused; one that serves instead fails the test.
-pub fn refused(directory: &Path, words: &[&str]) -> Output {
-    let mut command = linger(directory, words);
+pub fn refused(arguments: &[&str], directory: &Path) -> Output {
+    let mut command = linger(arguments, directory);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("linger starts");
     let mut line = String::new();
     BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("stdout is text");
@@ -64,15 +66,16 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts on a free port with its data in `directory`, and waits until it listens.
-    pub fn start(directory: &Path) -> Self {
-        Self::start_with(directory, &[], &[])
+    /// Starts a server with these arguments and waits until it listens; panics with its log when it ends
+    /// instead.
+    pub fn start(arguments: &[&str], directory: &Path) -> Self {
+        Self::spawn(linger(arguments, directory))
     }
 
-    /// The same with more words and variables.
-    pub fn start_with(directory: &Path, words: &[&str], variables: &[(&str, &str)]) -> Self {
-        let mut command = linger(directory, &["serve", "--listen", "127.0.0.1:0"]);
-        command.args(words).envs(variables.iter().copied());
+    /// Starts one on a free port, with these arguments and variables besides.
+    pub fn serve(arguments: &[&str], variables: &[(&str, &str)], directory: &Path) -> Self {
+        let mut command = linger(&["serve", "--listen", "127.0.0.1:0"], directory);
+        command.args(arguments).envs(variables.iter().copied());
         Self::spawn(command)
     }
 
@@ -182,40 +185,4 @@ fn collect(mut from: impl Read + Send + 'static, into: Arc<Mutex<String>>) -> Jo
 
 fn address_in(line: &str) -> Option<SocketAddr> {
     line.split_once("http://")?.1.split_once(',')?.0.parse().ok()
-}
-
-/// An answer, read to its end.
-#[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub body: String,
-}
-
-impl Answer {
-    pub fn json(&self) -> serde_json::Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
-    }
-}
-
-/// One call over plain sockets, so that no client library repeats, reuses or hides anything.
-pub fn call(address: SocketAddr, method: &str, path: &str, body: &str) -> std::io::Result<Answer> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.write_all(
-        format!(
-            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
-             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        )
-        .as_bytes(),
-    )?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let broken = || std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "the answer broke off");
-    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(broken)?;
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(broken)?;
-    let announced = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-    if announced.is_some_and(|len| len != body.len().to_string()) {
-        return Err(broken());
-    }
-    Ok(Answer { status, body: body.to_owned() })
 }
