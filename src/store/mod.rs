@@ -4,6 +4,7 @@
 //! waiters, no HTTP and no limits: what reaches it is valid. It owns time: delays stay relative until
 //! the engine resolves them on its own clock.
 
+pub mod embedded;
 mod error;
 mod metered;
 mod outcome;
