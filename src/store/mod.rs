@@ -10,6 +10,8 @@ mod metered;
 mod outcome;
 mod request;
 
+pub mod redis;
+
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;

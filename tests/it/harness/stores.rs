@@ -9,7 +9,7 @@ use linger::{
     clock::{Clock, ManualClock},
     job::{Timestamp, Topic},
     metrics::Metrics,
-    store::{Listener, Store},
+    store::{Listener, Store, redis},
 };
 
 use super::{naive::Naive, redis as redis_server};
@@ -151,13 +151,13 @@ async fn open(
         //     options.durability = embedded::Durability::Os;
         //     embedded::open(options, clock.clone(), heard.clone(), Metrics::new().engine).await.expect("opens")
         // }
-        // Home::Prefix(prefix) => {
-        //     let mut options = redis::Options::new(&redis_server::shared().url());
-        //     options.prefix.clone_from(prefix);
-        //     options.dead_retention = settings.dead_retention;
-        //     let time = redis::TimeSource::Manual(clock.clone());
-        //     redis::connect(options, time, heard.clone(), Metrics::new().engine).await.expect("connects")
-        // }
-        Home::Directory(_) | Home::Prefix(_) => panic!("this engine is not there yet"),
+        Home::Prefix(prefix) => {
+            let mut options = redis::Options::new(&redis_server::shared().url());
+            options.prefix.clone_from(prefix);
+            options.dead_retention = settings.dead_retention;
+            let time = redis::TimeSource::Manual(clock.clone());
+            redis::connect(options, time, heard.clone(), Metrics::new().engine).await.expect("connects")
+        }
+        Home::Directory(_) => panic!("this engine is not there yet"),
     }
 }
