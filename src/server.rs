@@ -25,7 +25,7 @@ use crate::{
     metrics::Metrics,
     queue::{Hints, Queue},
     shutdown::Shutdown,
-    store, telemetry,
+    telemetry,
 };
 use signals::Signals;
 
@@ -46,14 +46,9 @@ pub enum Failure {
         /// What the system says.
         source: io::Error,
     },
-    /// The engine did not open.
-    #[error("cannot open the {engine}: {source}")]
-    Store {
-        /// Which engine, and where.
-        engine: String,
-        /// What it says.
-        source: store::Error,
-    },
+    /// The engine did not open; where and why.
+    #[error("cannot open the store: {0}")]
+    Store(String),
 }
 
 fn why_not(error: &io::Error) -> String {
@@ -136,7 +131,7 @@ impl Running {
         let socket = bind(config.server.listen)?;
         let (hints, metrics, engine) = (Arc::new(Hints::default()), Metrics::new(), parts::engine(config));
         let store = parts::open_store(config, clock.clone(), hints.clone(), metrics.engine.clone()).await;
-        let store = store.map_err(|source| Failure::Store { engine: engine.clone(), source })?;
+        let store = store.map_err(Failure::Store)?;
         let limits = parts::limits(&config.queue);
         let queue = Queue::new(store, &hints, clock.clone(), limits, metrics.queue.clone());
         let listener = listen(socket, config.server.listen)?;

@@ -66,7 +66,7 @@ fn a_second_process_on_the_same_directory_is_refused() {
     let second = refused(&["--listen", "127.0.0.1:0"], directory.path());
     assert_eq!(second.status.code(), Some(1));
     let last = stderr(&second).lines().last().map(str::to_owned).expect("a line");
-    assert!(last.starts_with("linger: cannot open the embedded (data): "), "{last}");
+    assert!(last.starts_with("linger: cannot open the store: data"), "{last}");
     assert_eq!(first.call("GET", "/readyz", "").status, 200, "the first is unharmed");
 }
 
@@ -77,7 +77,7 @@ fn a_data_directory_that_cannot_be_made_is_said_in_one_line() {
     let output = refused(&["--listen", "127.0.0.1:0", "--data-dir", "file/data"], directory.path());
     assert_eq!(output.status.code(), Some(1));
     let last = stderr(&output).lines().last().map(str::to_owned).expect("a line");
-    assert!(last.starts_with("linger: cannot open the embedded (file/data): "), "{last}");
+    assert!(last.starts_with("linger: cannot open the store: file/data"), "{last}");
 }
 
 #[test]
