@@ -238,7 +238,8 @@ impl Db {
     /// Begins or changes a reservation.
     pub fn put_lease(&mut self, key: Key, lease: &Lease) -> Sql<()> {
         self.begin()?;
-        let sql = "INSERT OR REPLACE INTO lease (key, attempts, deadline_ms, receipt) VALUES (?1, ?2, ?3, ?4)";
+        let sql =
+            "INSERT OR REPLACE INTO lease (key, attempts, deadline_ms, receipt) VALUES (?1, ?2, ?3, ?4)";
         let row = params![key.to_row(), lease.attempts, lease.deadline.as_millis(), lease.receipt.as_bytes()];
         self.conn.prepare_cached(sql)?.execute(row)?;
         Ok(())
@@ -258,9 +259,9 @@ impl Db {
             let receipt = row.get::<_, [u8; 16]>(3).ok().map(Receipt::from_bytes);
             let deadline = Timestamp::from_millis(row.get(2)?);
             let attempts = u32::try_from(row.get::<_, i64>(1)?).ok();
-            Ok(Key::from_row(row.get(0)?).zip(receipt.zip(attempts)).map(|(key, (receipt, attempts))| {
-                (key, Lease { deadline, receipt, attempts })
-            }))
+            Ok(Key::from_row(row.get(0)?)
+                .zip(receipt.zip(attempts))
+                .map(|(key, (receipt, attempts))| (key, Lease { deadline, receipt, attempts })))
         })?;
         leases.filter_map(Result::transpose).collect()
     }
@@ -275,7 +276,9 @@ impl Db {
         let id = {
             let mut select = self.conn.prepare(&format!("SELECT id FROM {source} WHERE key = ?1"))?;
             let mut rows = select.query([key.to_row()])?;
-            rows.next()?.map(|row| row.get_ref(0).map(|id| bytes(id).unwrap_or_default().to_vec())).transpose()?
+            rows.next()?
+                .map(|row| row.get_ref(0).map(|id| bytes(id).unwrap_or_default().to_vec()))
+                .transpose()?
         };
         let copy = format!(
             "INSERT INTO broken (found_ms, why, source, key, id, topic, head, body)

@@ -121,7 +121,9 @@ impl Intake {
             }
             queue.writer_sleeps = true;
             queue = match patience {
-                Patience::None | Patience::Forever => self.filled.wait(queue).expect("no code panics while it holds the queue"),
+                Patience::None | Patience::Forever => {
+                    self.filled.wait(queue).expect("no code panics while it holds the queue")
+                }
                 Patience::For(time) => {
                     // Real time, not the clock's: it only decides when we tidy up.
                     let (queue, waited) = self

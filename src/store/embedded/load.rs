@@ -25,7 +25,9 @@ pub(super) fn load(work: &mut Work<'_>, clock: Timestamp) -> Sql<()> {
                 work.state.set_config(topic, config.clone());
                 work.news.configs.push((name, config));
             }
-            Err(name) => tracing::error!(topic = name, "the stored settings of a topic make no sense; ignored"),
+            Err(name) => {
+                tracing::error!(topic = name, "the stored settings of a topic make no sense; ignored")
+            }
         }
     }
     let mut leases: std::collections::HashMap<Key, Lease> = work.db.leases()?.into_iter().collect();

@@ -73,7 +73,9 @@ impl Log {
         let mut header = [0; HEADER_BYTES];
         match read_full(&mut reader, &mut header)? {
             0 => Ok(Self::Missing),
-            HEADER_BYTES => frames(&mut reader, &header).map(|found| found.map_or(Self::Unreadable, Self::Present)),
+            HEADER_BYTES => {
+                frames(&mut reader, &header).map(|found| found.map_or(Self::Unreadable, Self::Present))
+            }
             _ => Ok(Self::Unreadable),
         }
     }
@@ -153,7 +155,8 @@ struct Sum {
 impl Sum {
     fn add(&mut self, bytes: &[u8]) {
         for pair in bytes.as_chunks::<8>().0 {
-            let [a, b] = [word(pair, 0), word(pair, 4)].map(|w| if self.big_endian { w } else { w.swap_bytes() });
+            let [a, b] =
+                [word(pair, 0), word(pair, 4)].map(|w| if self.big_endian { w } else { w.swap_bytes() });
             self.words.0 = self.words.0.wrapping_add(a).wrapping_add(self.words.1);
             self.words.1 = self.words.1.wrapping_add(b).wrapping_add(self.words.0);
         }

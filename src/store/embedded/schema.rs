@@ -56,8 +56,7 @@ pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connect
         create(&conn).map_err(sqlite)?;
     }
     identify(&conn, path)?;
-    let mode: String =
-        conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(sqlite)?;
+    let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(sqlite)?;
     if mode != "wal" {
         return Err(OpenError::Io {
             path: path.to_owned(),

@@ -156,7 +156,8 @@ impl Start {
             Err(error) => return Err(io(&self.db_path)(error)),
         };
         if is_new && log != Log::Missing {
-            let why = "the file is missing or empty, but its log is there; put it back, or remove the log too";
+            let why =
+                "the file is missing or empty, but its log is there; put it back, or remove the log too";
             return Err(OpenError::Incomplete { path: self.db_path.clone(), why: why.to_owned() });
         }
         let db = Db::new(schema::open_writer(&self.db_path, self.options.durability)?);

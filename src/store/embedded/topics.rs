@@ -99,7 +99,9 @@ impl Topics {
             }
             None => {
                 self.slots.push(state);
-                TopicIx(u32::try_from(self.slots.len() - 1).expect("topics need far more memory than a number"))
+                TopicIx(
+                    u32::try_from(self.slots.len() - 1).expect("topics need far more memory than a number"),
+                )
             }
         };
         self.names.insert(name.as_str().into(), ix);

@@ -199,7 +199,9 @@ impl Work<'_> {
             });
             match topic {
                 // Ready or reserved jobs can lie here too after the clock took a leap.
-                Ok(topic) if state.job_state(Located { key, topic, dead: false }) == crate::job::State::Delayed => {
+                Ok(topic)
+                    if state.job_state(Located { key, topic, dead: false }) == crate::job::State::Delayed =>
+                {
                     state.see(key, topic);
                 }
                 Ok(_) => {}

@@ -13,7 +13,9 @@ use crate::{
 /// See [`crate::store::Store::add`].
 pub(in super::super) fn add(work: &mut Work<'_>, jobs: Vec<AddJob>) -> Sql<Result<Vec<Added>>> {
     if work.is_short_of_space() {
-        return Ok(Err(Error::Full("less disk space is free than has to stay free for finishing and deleting".to_owned())));
+        return Ok(Err(Error::Full(
+            "less disk space is free than has to stay free for finishing and deleting".to_owned(),
+        )));
     }
     jobs.into_iter().map(|job| add_one(work, job)).collect::<Sql<_>>().map(Ok)
 }
