@@ -74,6 +74,9 @@ fn redis_options(config: &Config) -> redis::Options {
 fn redis_mode(settings: &config::Redis) -> redis::Mode {
     let urls = |nodes: &[Node]| nodes.iter().map(|node| format!("redis://{node}")).collect();
     match &settings.topology {
+        Topology::Standalone(node) if settings.database == 0 => {
+            redis::Mode::Standalone { url: format!("redis://{node}") }
+        }
         Topology::Standalone(node) => {
             redis::Mode::Standalone { url: format!("redis://{node}/{}", settings.database) }
         }
@@ -140,7 +143,7 @@ mod tests {
         assert_eq!(http_options(&config.server), http::Options::default());
         let embedded = embedded::Options::new("data");
         assert_eq!(format!("{:?}", embedded_options(&config)), format!("{embedded:?}"));
-        let redis = redis::Options::new("redis://127.0.0.1:6379/0");
+        let redis = redis::Options::new("redis://127.0.0.1:6379");
         assert_eq!(format!("{:?}", redis_options(&config)), format!("{redis:?}"));
     }
 
