@@ -1,6 +1,8 @@
 //! What the tests stand on: engines on a manual clock, a Redis of their own, short words for jobs.
 
+pub mod api;
 pub mod jobs;
 pub mod naive;
+pub mod openapi;
 pub mod redis;
 pub mod stores;
