@@ -4,10 +4,13 @@
 //! waiters, no HTTP and no limits: what reaches it is valid. It owns time: delays stay relative until
 //! the engine resolves them on its own clock.
 
+pub mod embedded;
 mod error;
 mod metered;
 mod outcome;
 mod request;
+
+pub mod redis;
 
 use std::{sync::Arc, time::Duration};
 

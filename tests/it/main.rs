@@ -4,6 +4,8 @@
 mod api;
 mod conformance;
 mod harness;
+mod load;
 mod model;
+mod processes;
 mod queue;
 mod tidy;

@@ -25,6 +25,18 @@ macro_rules! on_every_engine {
                 super::$case(crate::harness::stores::Engine::Naive).await;
             })+
         }
+        mod embedded {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(crate::harness::stores::Engine::Embedded).await;
+            })+
+        }
+        mod redis {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(crate::harness::stores::Engine::Redis).await;
+            })+
+        }
     };
 }
 use on_every_engine;

@@ -9,7 +9,7 @@ use linger::{
     clock::{Clock, ManualClock},
     job::{Timestamp, Topic},
     metrics::Metrics,
-    store::{Listener, Store},
+    store::{Listener, Store, embedded, redis},
 };
 
 use super::{naive::Naive, redis as redis_server};
@@ -165,20 +165,18 @@ async fn open(
 ) -> Arc<dyn Store> {
     match home {
         Home::Naive(naive) => naive.clone(),
-        // Each engine's branch enables its own arm here and its module in conformance/mod.rs.
-        // Home::Directory(directory) => {
-        //     let mut options = embedded::Options::new(directory.path());
-        //     options.dead_retention = settings.dead_retention;
-        //     options.durability = embedded::Durability::Os;
-        //     embedded::open(options, clock.clone(), heard.clone(), Metrics::new().engine).await.expect("opens")
-        // }
-        // Home::Prefix(prefix) => {
-        //     let mut options = redis::Options::new(&redis_server::shared().url());
-        //     options.prefix.clone_from(prefix);
-        //     options.dead_retention = settings.dead_retention;
-        //     let time = redis::TimeSource::Manual(clock.clone());
-        //     redis::connect(options, time, heard.clone(), Metrics::new().engine).await.expect("connects")
-        // }
-        Home::Directory(_) | Home::Prefix(_) => panic!("this engine is not there yet"),
+        Home::Directory(directory) => {
+            let mut options = embedded::Options::new(directory.path());
+            options.dead_retention = settings.dead_retention;
+            options.durability = embedded::Durability::Os;
+            embedded::open(options, clock.clone(), heard.clone(), Metrics::new().engine).await.expect("opens")
+        }
+        Home::Prefix(prefix) => {
+            let mut options = redis::Options::new(&redis_server::shared().url());
+            options.prefix.clone_from(prefix);
+            options.dead_retention = settings.dead_retention;
+            let time = redis::TimeSource::Manual(clock.clone());
+            redis::connect(options, time, heard.clone(), Metrics::new().engine).await.expect("connects")
+        }
     }
 }

@@ -1,0 +1,124 @@
+//! Announcements of the other processes: what became ready, and which settings changed. They arrive
+//! on a connection of their own. One that is lost is made up for by the sweep.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
+use std::time::Duration;
+
+use fred::{
+    clients::Client,
+    error::Error as FredError,
+    interfaces::{ClientLike, EventInterface, PubsubInterface},
+    types::Message,
+};
+use tokio::sync::broadcast::error::RecvError;
+
+use super::{Engine, keys::Shard, link::Link};
+use crate::{clock::Clock, job::Topic};
+
+/// How often the connection is tried when nothing comes: a half-open one is otherwise never noticed.
+const PROBE: Duration = Duration::from_secs(1);
+
+/// The connection that listens, and how far it has heard each shard.
+#[derive(Debug)]
+pub(super) struct Announcements {
+    pub link: Link,
+    /// Number of the last announcement heard, by shard.
+    heard: Vec<AtomicI64>,
+}
+
+impl Announcements {
+    pub fn new(link: Link, shards: u16) -> Self {
+        Self { link, heard: (0..shards).map(|_| AtomicI64::new(0)).collect() }
+    }
+
+    pub fn heard(&self, shard: Shard) -> i64 {
+        self.heard[usize::from(shard)].load(Ordering::Relaxed)
+    }
+
+    pub fn set_heard(&self, shard: Shard, number: i64) {
+        if let Some(heard) = self.heard.get(usize::from(shard)) {
+            heard.store(number, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Engine {
+    /// Subscribes; also after every reconnection.
+    pub(super) async fn subscribe(&self, client: &Client) -> Result<(), FredError> {
+        client.subscribe(self.keys.ready_channel.clone()).await?;
+        client.subscribe(self.keys.settings_channel.clone()).await
+    }
+
+    /// Listens until the engine closes.
+    pub(super) async fn listen(self: Arc<Self>) {
+        let link = &self.announcements.link;
+        let (mut messages, mut reconnects) = (link.client.message_rx(), link.client.reconnect_rx());
+        if let Err(error) = self.subscribe(&link.client).await {
+            tracing::warn!(%error, "cannot subscribe to announcements yet");
+        }
+        loop {
+            tokio::select! {
+                message = messages.recv() => match message {
+                    Ok(message) => self.heard(&message),
+                    // The sweep finds what was dropped.
+                    Err(RecvError::Lagged(count)) => tracing::warn!(count, "announcements were dropped"),
+                    Err(RecvError::Closed) => return,
+                },
+                reconnected = reconnects.recv() => {
+                    if reconnected.is_ok() && let Err(error) = self.subscribe(&link.client).await {
+                        tracing::warn!(%error, "cannot subscribe to announcements again");
+                    }
+                    self.wake_sweep.notify_one();
+                }
+                () = self.context.real.sleep(PROBE) => {
+                    link.revive();
+                    if let Err(error) = link.client.ping::<fred::types::Value>(None).await {
+                        tracing::debug!(%error, "the connection for announcements does not answer");
+                    }
+                }
+                () = self.context.closing.cancelled() => return,
+            }
+        }
+    }
+
+    fn heard(&self, message: &Message) {
+        if message.channel == self.keys.settings_channel {
+            self.wake_sweep.notify_one();
+            return;
+        }
+        let Some(text) = message.value.as_str() else { return };
+        let Some((process, shard, number, topic)) = parse(&text) else {
+            tracing::warn!("an announcement that cannot be read");
+            return;
+        };
+        self.announcements.set_heard(shard, number);
+        // What this process made ready it told its own listener then.
+        if process != self.process && self.keys.shards().any(|known| known == shard) {
+            self.tell_ready(&topic, shard);
+        }
+    }
+}
+
+/// Reads `process shard number topic`.
+fn parse(text: &str) -> Option<(&str, Shard, i64, Topic)> {
+    let mut parts = text.splitn(4, ' ');
+    let (process, shard, number) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    Some((process, shard, number, Topic::parse(parts.next()?).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn announcements_are_read_or_refused() {
+        let topic = Topic::parse("a:b").expect("valid");
+        assert_eq!(parse("p 3 17 a:b"), Some(("p", 3, 17, topic)));
+        for text in ["", "p", "p 3", "p 3 17", "p x 17 a", "p 3 x a", "p 3 17 a b", "p 3 17 "] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Calling a script: its keys and arguments, and trying again with the very same ones until there is
+//! an answer or no more time. Every script gives the same effect once when it is run twice.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use fred::{
+    bytes_utils::Str,
+    error::Error as FredError,
+    interfaces::{ClientLike, LuaInterface},
+    types::{ClusterHash, CustomCommand, Key, Value},
+};
+
+use super::{Engine, TimeSource, error::Fault, keys::Shard, lanes::Lane, link::Node, script::Op};
+use crate::{
+    clock::Clock,
+    job::Topic,
+    store::{Error, Result},
+};
+
+/// First and longest pause before trying again.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
+
+/// A script with all that it is given.
+#[derive(Debug)]
+pub(super) struct Call {
+    op: Op,
+    slot: u16,
+    keys: Vec<Key>,
+    args: Vec<Value>,
+    /// Written before a `WAIT`; only changes that are acknowledged have it.
+    mark: Option<Key>,
+    /// Whether it is tried again.
+    patient: bool,
+}
+
+/// One attempt at a call.
+#[derive(Debug)]
+pub(super) struct Shot {
+    pub hash: Str,
+    /// The script's text, when the server has forgotten the script.
+    pub text: Option<Str>,
+    pub keys: Vec<Key>,
+    pub args: Vec<Value>,
+    pub mark: Key,
+}
+
+impl Call {
+    /// A call with keys of one slot.
+    pub fn new(op: Op, slot: u16, keys: Vec<Key>, args: Vec<Value>) -> Self {
+        Self { op, slot, keys, args, mark: None, patient: true }
+    }
+
+    /// Makes it a change that waits for replicas, covered by writing `mark`.
+    #[must_use]
+    pub fn marked(self, mark: Key) -> Self {
+        Self { mark: Some(mark), ..self }
+    }
+
+    /// Makes it fail at the first fault.
+    #[must_use]
+    pub fn once(self) -> Self {
+        Self { patient: false, ..self }
+    }
+
+    /// One more argument.
+    #[must_use]
+    pub fn arg(mut self, arg: impl Into<Value>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// An argument that may be left out; scripts read `''` for that.
+    #[must_use]
+    pub fn maybe(self, arg: Option<impl Into<Value>>) -> Self {
+        match arg {
+            Some(arg) => self.arg(arg),
+            None => self.arg(""),
+        }
+    }
+
+    /// One more argument of bytes.
+    #[must_use]
+    pub fn bytes(self, arg: impl Into<Bytes>) -> Self {
+        let arg: Bytes = arg.into();
+        self.arg(arg)
+    }
+}
+
+impl Engine {
+    /// A call that changes a shard, in the form of `lua/shard.lua`. `lane` is for those scripts that
+    /// remember their answer.
+    pub(super) fn change(&self, op: Op, shard: Shard, lane: Option<&Lane<'_>>, topics: &[&Topic]) -> Call {
+        let keys = self.keys.shard(shard);
+        let mut all = Vec::with_capacity(6 + 2 * topics.len());
+        all.extend(
+            [&keys.pool, &keys.bucket, &keys.counts, &keys.lanes, &keys.graves, &keys.broken].map(Key::clone),
+        );
+        let mut args: Vec<Value> = Vec::with_capacity(12 + topics.len());
+        args.push(self.now_arg());
+        args.push(self.keys.ready_channel.clone().into());
+        args.push(self.origins[usize::from(shard)].clone().into());
+        match lane {
+            Some(lane) => args.extend([lane.field().into(), lane.sequence().into()]),
+            None => args.extend(["".into(), 0.into()]),
+        }
+        args.push(i64::try_from(topics.len()).expect("topics fit an i64").into());
+        for topic in topics {
+            all.extend([keys.ready(topic), keys.dead(topic)]);
+            args.push(topic.as_str().into());
+        }
+        Call { mark: Some(keys.mark.clone()), ..Call::new(op, keys.slot, all, args) }
+    }
+
+    /// The time for a script: ours on a manual clock, else its server's own.
+    pub(super) fn now_arg(&self) -> Value {
+        match &self.time {
+            TimeSource::Server => "".into(),
+            TimeSource::Manual(clock) => clock.now_micros().into(),
+        }
+    }
+
+    /// Calls until there is an answer. A change that is to be acknowledged waits for the replicas.
+    pub(super) async fn acked(&self, call: Call) -> Result<Value> {
+        match self.call_until(call).await? {
+            (value, true) => Ok(value),
+            (_, false) => Err(not_durable()),
+        }
+    }
+
+    /// Calls until there is an answer, without waiting for replicas: for what nobody is told of.
+    pub(super) async fn call(&self, call: Call) -> Result<Value> {
+        Ok(self.call_until(Call { mark: None, ..call }).await?.0)
+    }
+
+    /// Calls until there is an answer; also tells whether enough replicas have taken the change.
+    pub(super) async fn call_until(&self, call: Call) -> Result<(Value, bool)> {
+        let real = &self.context.real;
+        let patience = if call.patient { self.context.options.retry_for } else { Duration::ZERO };
+        let deadline_us = real.now_micros().saturating_add(micros(patience));
+        let (mut pause, mut full_text, mut redirect) = (PAUSE.0, false, None);
+        loop {
+            if self.context.closing.is_cancelled() {
+                return Err(Error::Unavailable("the store is closed".to_owned()));
+            }
+            let node = match redirect.take() {
+                Some(node) => Some((node, true)),
+                None => self.routes.holder(call.slot).map(|node| (node, false)),
+            };
+            let fault = match &node {
+                Some((node, asking)) => match self.shoot(node, &call, full_text, *asking).await {
+                    Ok(outcome) => return Ok(outcome),
+                    Err(error) => Fault::sort(&error),
+                },
+                None => Fault::Passing("no server holds the slot".to_owned()),
+            };
+            let seen = node.as_ref().map(|(node, _)| node);
+            let at_once = match &fault {
+                Fault::NoScript => !std::mem::replace(&mut full_text, true),
+                Fault::Ask(server) => {
+                    redirect = self.routes.at(server).await.ok();
+                    redirect.is_some()
+                }
+                Fault::Moved | Fault::Passing(_) => {
+                    self.recover(call.slot, seen).await;
+                    false
+                }
+                Fault::Demoted(_) => {
+                    if let Some(node) = seen {
+                        let _ = node.link.client.force_reconnection().await;
+                    }
+                    false
+                }
+                Fault::Refused(_) | Fault::Full(_) | Fault::Damaged(_) => return Err(fault.into_error()),
+            };
+            if !at_once {
+                if real.now_micros().saturating_add(micros(pause)) >= deadline_us {
+                    return Err(fault.into_error());
+                }
+                real.sleep(pause).await;
+                pause = (pause * 2).min(PAUSE.1);
+            }
+        }
+    }
+
+    /// After an attempt that got lost: a connection whose task has ended is opened anew, and in a
+    /// Cluster the slot may have another holder.
+    async fn recover(&self, slot: u16, seen: Option<&Arc<Node>>) {
+        if let Some(node) = seen {
+            node.link.revive();
+        }
+        if let Err(error) = self.routes.look(seen.map(|node| (slot, node))).await {
+            tracing::warn!(%error, "cannot read the slots of the Redis Cluster");
+        }
+    }
+
+    /// One attempt.
+    async fn shoot(
+        &self,
+        node: &Node,
+        call: &Call,
+        full_text: bool,
+        asking: bool,
+    ) -> std::result::Result<(Value, bool), FredError> {
+        let script = self.scripts.get(call.op);
+        let (keys, args) = (call.keys.clone(), call.args.clone());
+        if let (Some(durable), Some(mark), false) = (&node.durable, &call.mark, asking) {
+            let text = full_text.then(|| script.text.clone());
+            return durable
+                .run(Shot { hash: script.hash.clone(), text, keys, args, mark: mark.clone() })
+                .await;
+        }
+        let client = &node.link.client;
+        let value = if asking {
+            // In one pipeline: the permission holds for the next command of the connection.
+            let pipeline = client.pipeline();
+            let asking = CustomCommand::new_static("ASKING", ClusterHash::Random, false);
+            let _: Value = pipeline.custom(asking, Vec::<Value>::new()).await?;
+            let (command, args) = in_pipeline(&script.hash, Some(&script.text), keys, args);
+            let _: Value = pipeline.custom(command, args).await?;
+            pipeline.last().await?
+        } else if full_text {
+            client.eval(script.text.clone(), keys, args).await?
+        } else {
+            client.evalsha(script.hash.clone(), keys, args).await?
+        };
+        // Without the option nothing is asked of replicas; a redirected change does without it, too,
+        // and is then honestly not as durable as configured.
+        Ok((value, node.durable.is_none() || call.mark.is_none()))
+    }
+}
+
+/// A script's call as a command for a pipeline, which has no words for scripts of its own.
+pub(super) fn in_pipeline(
+    hash: &Str,
+    text: Option<&Str>,
+    keys: Vec<Key>,
+    args: Vec<Value>,
+) -> (CustomCommand, Vec<Value>) {
+    let (name, script) = text.map_or(("EVALSHA", hash), |text| ("EVAL", text));
+    let count = i64::try_from(keys.len()).expect("keys fit an i64");
+    let mut all = Vec::with_capacity(2 + keys.len() + args.len());
+    all.extend([script.clone().into(), count.into()]);
+    all.extend(keys.into_iter().map(Value::from));
+    all.extend(args);
+    (CustomCommand::new_static(name, ClusterHash::Random, false), all)
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+pub(super) fn not_durable() -> Error {
+    Error::NotDurable("too few replicas took the change in time".to_owned())
+}

@@ -1,0 +1,176 @@
+//! What goes wrong between us and Redis, and what follows from it: try again, follow the slot, or
+//! tell the caller. The only place that reads the server's error texts.
+
+use fred::{
+    error::{Error as FredError, ErrorKind},
+    types::config::Server,
+};
+
+use crate::store::Error;
+
+/// Why the engine could not be started. Never holds a password.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ConnectError {
+    /// The options are wrong.
+    #[error("the Redis settings are wrong: {}", .0.join("; "))]
+    Options(Vec<String>),
+    /// The server cannot be reached, or refuses us.
+    #[error("cannot use Redis at {at}: {why}")]
+    Unreachable {
+        /// Where it should be.
+        at: String,
+        /// What happened.
+        why: String,
+    },
+    /// The server is not one that jobs can be trusted to.
+    #[error("Redis at {at} is not fit to hold jobs: {why}")]
+    Unfit {
+        /// Where it is.
+        at: String,
+        /// What is wrong with it, and how to mend it.
+        why: String,
+    },
+    /// What is stored there was written with another layout.
+    #[error("Redis at {at} holds another layout: {why}")]
+    Layout {
+        /// Where it is.
+        at: String,
+        /// How it differs.
+        why: String,
+    },
+}
+
+/// What one attempt at a command met.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Nothing is known about the outcome, or it will be better soon: try again.
+    Passing(String),
+    /// Like [`Fault::Passing`], and the server turned into a replica: connect anew, too.
+    Demoted(String),
+    /// It did not happen and trying again at once would not help.
+    Refused(String),
+    /// The server's memory is full; it did not happen.
+    Full(String),
+    /// The server does not know the script yet.
+    NoScript,
+    /// The slot lives elsewhere now.
+    Moved,
+    /// The slot is moving; this once, ask there.
+    Ask(Server),
+    /// Keys or records are not what we wrote.
+    Damaged(String),
+}
+
+/// Answers by which a server says that it cannot serve right now.
+const PASSING: [&str; 7] =
+    ["LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "NOREPLICAS", "UNBLOCKED"];
+/// Answers that will not change by asking again within seconds.
+const REFUSED: [&str; 6] = ["MISCONF", "NOAUTH", "WRONGPASS", "NOPERM", "LATE", "DENIED"];
+
+impl Fault {
+    /// Sorts an error of the client library.
+    pub fn sort(error: &FredError) -> Self {
+        let text = error.details();
+        let word = text.split_ascii_whitespace().next().unwrap_or_default();
+        match word {
+            "NOSCRIPT" => return Self::NoScript,
+            "OOM" => return Self::Full("Redis has reached its maxmemory".to_owned()),
+            "MOVED" => return Self::Moved,
+            "ASK" => return ask(text),
+            "READONLY" => return Self::Demoted("the server is a replica".to_owned()),
+            "WRONGTYPE" => return Self::Damaged(text.to_owned()),
+            _ if PASSING.contains(&word) => return Self::Passing(text.to_owned()),
+            _ if REFUSED.contains(&word) => return Self::Refused(text.to_owned()),
+            _ => {}
+        }
+        match error.kind() {
+            // The library's own errors; it has no word for a server's reply but `Unknown`.
+            ErrorKind::IO
+            | ErrorKind::Timeout
+            | ErrorKind::Canceled
+            | ErrorKind::Routing
+            | ErrorKind::Cluster
+            | ErrorKind::Sentinel
+            | ErrorKind::Backpressure => Self::Passing(error.to_string()),
+            ErrorKind::Unknown if !is_reply(word) => Self::Passing(error.to_string()),
+            ErrorKind::Auth | ErrorKind::Config | ErrorKind::Url => Self::Refused(error.to_string()),
+            ErrorKind::Unknown
+            | ErrorKind::InvalidCommand
+            | ErrorKind::InvalidArgument
+            | ErrorKind::Protocol
+            | ErrorKind::Parse
+            | ErrorKind::NotFound => Self::Damaged(text.to_owned()),
+        }
+    }
+
+    /// What the caller of an operation is told when it is not tried again.
+    pub fn into_error(self) -> Error {
+        match self {
+            Self::Passing(why) | Self::Demoted(why) | Self::Refused(why) => Error::Unavailable(why),
+            Self::Full(why) => Error::Full(why),
+            Self::NoScript => Error::Unavailable("the server keeps forgetting its scripts".to_owned()),
+            Self::Moved | Self::Ask(_) => Error::Unavailable("the slot keeps moving".to_owned()),
+            Self::Damaged(why) => Error::Damaged(why),
+        }
+    }
+}
+
+/// Whether a text begins like an error reply of a server, in capitals.
+fn is_reply(word: &str) -> bool {
+    word.len() > 1 && word.bytes().all(|b| b.is_ascii_uppercase())
+}
+
+/// Reads `ASK 3999 127.0.0.1:6381`.
+fn ask(text: &str) -> Fault {
+    let server = text.split_ascii_whitespace().nth(2).and_then(address);
+    server.map_or_else(|| Fault::Passing(text.to_owned()), Fault::Ask)
+}
+
+/// Reads `host:port`, where the host may be an IPv6 address.
+pub(super) fn address(text: &str) -> Option<Server> {
+    let (host, port) = text.rsplit_once(':')?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    (!host.is_empty()).then_some(())?;
+    Some(Server::new(host.to_owned(), port.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sorted(kind: ErrorKind, text: &'static str) -> Fault {
+        Fault::sort(&FredError::new(kind, text))
+    }
+
+    #[test]
+    fn errors_are_sorted_by_what_follows_from_them() {
+        for text in [
+            "LOADING Redis is loading the dataset in memory",
+            "MASTERDOWN Link with MASTER is down",
+            "CLUSTERDOWN The cluster is down",
+            "NOREPLICAS Not enough good replicas to write.",
+            "Too many failed write attempts.",
+            "Failed to route command.",
+        ] {
+            assert!(matches!(sorted(ErrorKind::Unknown, text), Fault::Passing(_)), "{text}");
+        }
+        assert!(matches!(sorted(ErrorKind::Timeout, "Request timed out."), Fault::Passing(_)));
+        assert!(matches!(sorted(ErrorKind::Unknown, "OOM command not allowed"), Fault::Full(_)));
+        assert!(matches!(sorted(ErrorKind::Unknown, "READONLY You can't write"), Fault::Demoted(_)));
+        assert!(matches!(sorted(ErrorKind::Unknown, "ERR user_script:1: oops"), Fault::Damaged(_)));
+        assert!(matches!(sorted(ErrorKind::InvalidArgument, "WRONGTYPE Operation"), Fault::Damaged(_)));
+        assert!(matches!(sorted(ErrorKind::Auth, "NOAUTH Authentication required."), Fault::Refused(_)));
+        assert_eq!(sorted(ErrorKind::Unknown, "NOSCRIPT No matching script."), Fault::NoScript);
+        assert_eq!(sorted(ErrorKind::Cluster, "MOVED 3999 127.0.0.1:6381"), Fault::Moved);
+        let there = Server::new("127.0.0.1", 6_381);
+        assert_eq!(sorted(ErrorKind::Cluster, "ASK 3999 127.0.0.1:6381"), Fault::Ask(there));
+    }
+
+    #[test]
+    fn addresses_may_be_ipv6() {
+        assert_eq!(address("[::1]:7"), Some(Server::new("::1", 7)));
+        assert_eq!(address("::1:7"), Some(Server::new("::1", 7)));
+        assert_eq!(address("nowhere"), None);
+        assert_eq!(address(":7"), None);
+    }
+}

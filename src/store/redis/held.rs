@@ -1,0 +1,197 @@
+//! What a holder does with its reservation, and what is done to one job by its id: release, touch,
+//! bury, patch, requeue.
+
+use fred::types::Value;
+
+use super::{
+    Engine,
+    call::Call,
+    jobs::{MOVES_LIMIT, code, keeps_moving},
+    keys::Shard,
+    record,
+    reply::{Reply, unexpected},
+    script::Op,
+};
+use crate::{
+    job::{Delay, Due, Job, JobId, Reason, Receipt, State, Timestamp, Topic, Ttr},
+    store::{Held, NotHeld, Patch, Patched, Release, Requeued, Result},
+};
+
+/// What a script of `lua/holder.lua`'s kind answered.
+enum Answer {
+    Done(Job),
+    Gone,
+    Lost,
+    Refused(State),
+}
+
+impl Engine {
+    pub(super) async fn release_job(&self, id: &JobId, receipt: &Receipt, release: Release) -> Result<Held> {
+        let delay = release.delay.map(|delay| millis(delay.as_duration()));
+        let reason = release.reason.map(|reason| format!("+{}", reason.as_str()));
+        let args =
+            |call: Call| call.bytes(receipt.as_bytes().to_vec()).maybe(delay.clone()).maybe(reason.clone());
+        self.by_holder(Op::Release, id, args).await
+    }
+
+    pub(super) async fn touch_job(&self, id: &JobId, receipt: &Receipt, ttr: Option<Ttr>) -> Result<Held> {
+        let ttr = ttr.map(|ttr| millis(ttr.as_duration()));
+        let args = |call: Call| call.bytes(receipt.as_bytes().to_vec()).maybe(ttr.clone());
+        self.by_holder(Op::Touch, id, args).await
+    }
+
+    pub(super) async fn bury_job(
+        &self,
+        id: &JobId,
+        receipt: &Receipt,
+        reason: Option<Reason>,
+    ) -> Result<Held> {
+        let reason = reason.as_ref().map_or(Reason::BURIED, Reason::as_str);
+        let args = |call: Call| call.bytes(receipt.as_bytes().to_vec()).arg(reason);
+        self.by_holder(Op::Bury, id, args).await
+    }
+
+    async fn by_holder(&self, op: Op, id: &JobId, args: impl Fn(Call) -> Call) -> Result<Held> {
+        match self.on_job(op, id, args).await? {
+            Answer::Done(job) => Ok(Ok(job)),
+            Answer::Gone => Ok(Err(NotHeld::Gone)),
+            Answer::Lost => Ok(Err(NotHeld::Lost)),
+            Answer::Refused(_) => Err(unexpected("an outcome for a holder")),
+        }
+    }
+
+    pub(super) async fn patch_job(&self, id: &JobId, patch: Patch) -> Result<Patched> {
+        let (kind, due) = match patch.due {
+            None => ("", Value::from("")),
+            Some(Due::After(delay)) => ("after", millis(delay.as_duration())),
+            Some(Due::At(moment)) => ("at", moment.as_millis().into()),
+        };
+        let ttr = patch.ttr.map(|ttr| millis(ttr.as_duration()));
+        let max = patch.max_attempts.map(i64::from);
+        let retry = patch.retry.map(|retry| [b"+", &record::steps(&retry)[..]].concat());
+        let body = patch.body.map(|body| body.as_bytes().clone());
+        let args = |call: Call| {
+            let retry = retry.clone().map(bytes::Bytes::from);
+            call.arg(kind).arg(due.clone()).maybe(ttr.clone()).maybe(max).maybe(retry).maybe(body.clone())
+        };
+        match self.on_job(Op::Patch, id, args).await? {
+            Answer::Done(job) => Ok(Patched::Done(job)),
+            Answer::Gone => Ok(Patched::Gone),
+            Answer::Refused(state) => Ok(Patched::Refused(state)),
+            Answer::Lost => Err(unexpected("an outcome of a patch")),
+        }
+    }
+
+    /// Runs a script on one job. It is told no topic at first, which is all that most need; one that
+    /// needs the topic's keys says which.
+    async fn on_job(&self, op: Op, id: &JobId, args: impl Fn(Call) -> Call) -> Result<Answer> {
+        let shard = self.keys.shard_of(id);
+        let mut topic: Option<Topic> = None;
+        for _ in 0..MOVES_LIMIT {
+            let lane = self.lanes.take(shard);
+            let known: Vec<&Topic> = topic.iter().collect();
+            let call = args(self.change(op, shard, Some(&lane), &known).arg(id.as_str()));
+            let mut reply = Reply::new(self.acked(call).await?)?;
+            return Ok(match reply.int()? {
+                code::OK => {
+                    let job = self.job(id, &reply.bytes()?)?;
+                    let now = Timestamp::from_millis(reply.int()?);
+                    if reply.int()? == 1 {
+                        self.compaction.ask(shard, &job.topic);
+                    }
+                    self.tell_changed(&job, now);
+                    Answer::Done(job)
+                }
+                code::GONE => Answer::Gone,
+                code::LOST => Answer::Lost,
+                code::REFUSED => Answer::Refused(self.state(&mut reply)?),
+                code::MOVED => {
+                    topic = Some(reply.name()?);
+                    continue;
+                }
+                _ => return Err(unexpected("a known outcome")),
+            });
+        }
+        Err(keeps_moving())
+    }
+
+    fn state(&self, reply: &mut Reply) -> Result<State> {
+        let code = u8::try_from(reply.int()?).ok();
+        code.and_then(record::state).ok_or_else(|| unexpected("a state"))
+    }
+
+    /// Tells the listener what a job's new state makes possible.
+    pub(super) fn tell_changed(&self, job: &Job, now: Timestamp) {
+        match job.state {
+            State::Ready => self.tell_ready(&job.topic, self.keys.shard_of(&job.id)),
+            State::Delayed => self.listener.due_in(job.due_at.since(now)),
+            State::Reserved => {
+                self.listener.due_in(job.reserved_until.map_or_else(Default::default, |t| t.since(now)))
+            }
+            State::Dead => {
+                if let Some(retention) = self.context.options.dead_retention {
+                    self.listener.due_in(retention);
+                }
+            }
+        }
+    }
+
+    pub(super) async fn requeue_job(&self, id: &JobId, delay: Delay) -> Result<Requeued> {
+        let shard = self.keys.shard_of(id);
+        let mut topic: Option<Topic> = None;
+        for _ in 0..MOVES_LIMIT {
+            let mut reply =
+                self.requeue_in(shard, topic.as_ref(), delay, std::slice::from_ref(id), true).await?;
+            return match reply.int()? {
+                code::OK => {
+                    // Gone already when a second run looked.
+                    let Some(raw) = reply.value()?.into_bytes() else { return Ok(Requeued::Gone) };
+                    let job = self.job(id, &raw)?;
+                    self.tell_requeued(&job.topic, shard, delay);
+                    Ok(Requeued::Done(job))
+                }
+                code::GONE => Ok(Requeued::Gone),
+                code::REFUSED => Ok(Requeued::NotDead(self.state(&mut reply)?)),
+                code::MOVED => {
+                    topic = Some(reply.name()?);
+                    continue;
+                }
+                _ => Err(unexpected("a known outcome")),
+            };
+        }
+        Err(keeps_moving())
+    }
+
+    /// Tells the listener of jobs that wait again after `delay`.
+    pub(super) fn tell_requeued(&self, topic: &Topic, shard: Shard, delay: Delay) {
+        if delay.as_duration().is_zero() {
+            self.tell_ready(topic, shard);
+        } else {
+            self.listener.due_in(delay.as_duration());
+        }
+    }
+
+    /// Requeues dead jobs of one topic and shard: for each a code, and what it means.
+    pub(super) async fn requeue_in(
+        &self,
+        shard: Shard,
+        topic: Option<&Topic>,
+        delay: Delay,
+        ids: &[JobId],
+        show: bool,
+    ) -> Result<Reply> {
+        let lane = self.lanes.take(shard);
+        let known: Vec<&Topic> = topic.into_iter().collect();
+        let call = self.change(Op::Requeue, shard, Some(&lane), &known);
+        let mut call = call.arg(millis(delay.as_duration())).maybe(show.then_some("1"));
+        for id in ids {
+            call = call.arg(id.as_str());
+        }
+        Reply::new(self.acked(call).await?)
+    }
+}
+
+/// Whole milliseconds as an argument.
+pub(super) fn millis(duration: std::time::Duration) -> Value {
+    i64::try_from(duration.as_millis()).expect("durations are at most ten years").into()
+}

@@ -1,0 +1,136 @@
+//! The names of all keys and channels. Every key of a shard carries the shard's hash tag, so that a
+//! script touches one slot of a Cluster, and nothing a client names stands outside of the tag's tail.
+//!
+//! | key | holds |
+//! |---|---|
+//! | `{p:k}:pool` | HASH id to record (`record.rs`) |
+//! | `{p:k}:bucket` | ZSET of ids by deadline: delayed by due time, reserved by the end of their TTR |
+//! | `{p:k}:counts` | HASH of `d` `r` `v` `x` (delayed, ready, reserved, dead) and topic to a count; `#` counts announcements |
+//! | `{p:k}:lanes` | HASH of a process's lane to the sequence and answer of its last call |
+//! | `{p:k}:graves` | ZSET of dead ids by moment of death |
+//! | `{p:k}:broken` | HASH of what was set aside |
+//! | `{p:k}:ready:<topic>` | LIST of generation, moment and id |
+//! | `{p:k}:dead:<topic>` | ZSET of dead ids by moment of death |
+//! | `{p:k}:mark` | written before a `WAIT`, so that it covers everything before it |
+//! | `{p}:meta` | HASH of format and number of shards |
+//! | `{p}:settings` | HASH of `s` or `p` and topic to settings or pause; `#` is the version |
+
+use bytes::Bytes;
+use fred::{bytes_utils::Str, types::Key, util::redis_keyslot};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::job::{JobId, Topic};
+
+/// A shard's number, from 0.
+pub(super) type Shard = u16;
+
+/// The keys of one shard that do not depend on a topic.
+#[derive(Debug)]
+pub(super) struct ShardKeys {
+    tag: String,
+    pub slot: u16,
+    pub pool: Key,
+    pub bucket: Key,
+    pub counts: Key,
+    pub lanes: Key,
+    pub graves: Key,
+    pub broken: Key,
+    pub mark: Key,
+}
+
+impl ShardKeys {
+    fn new(prefix: &str, shard: Shard) -> Self {
+        let tag = format!("{{{prefix}:{shard}}}");
+        let key = |name: &str| Key::from(Bytes::from(format!("{tag}:{name}")));
+        Self {
+            slot: redis_keyslot(tag.as_bytes()),
+            pool: key("pool"),
+            bucket: key("bucket"),
+            counts: key("counts"),
+            lanes: key("lanes"),
+            graves: key("graves"),
+            broken: key("broken"),
+            mark: key("mark"),
+            tag,
+        }
+    }
+
+    /// The list of a topic's ready jobs.
+    pub fn ready(&self, topic: &Topic) -> Key {
+        Key::from(Bytes::from(format!("{}:ready:{topic}", self.tag)))
+    }
+
+    /// The set of a topic's dead letters.
+    pub fn dead(&self, topic: &Topic) -> Key {
+        Key::from(Bytes::from(format!("{}:dead:{topic}", self.tag)))
+    }
+}
+
+/// All names under one prefix.
+#[derive(Debug)]
+pub(super) struct Keys {
+    shards: Vec<ShardKeys>,
+    pub meta: Key,
+    pub settings: Key,
+    /// The slot that `meta` and `settings` share.
+    pub slot: u16,
+    /// As [`ShardKeys::mark`], for the slot of the settings.
+    pub mark: Key,
+    pub ready_channel: Str,
+    pub settings_channel: Str,
+}
+
+impl Keys {
+    pub fn new(prefix: &str, shards: u16) -> Self {
+        Self {
+            shards: (0..shards).map(|shard| ShardKeys::new(prefix, shard)).collect(),
+            meta: format!("{{{prefix}}}:meta").into(),
+            settings: format!("{{{prefix}}}:settings").into(),
+            slot: redis_keyslot(prefix.as_bytes()),
+            mark: format!("{{{prefix}}}:mark").into(),
+            ready_channel: format!("{{{prefix}}}:ready").into(),
+            settings_channel: format!("{{{prefix}}}:settings").into(),
+        }
+    }
+
+    pub fn shard(&self, shard: Shard) -> &ShardKeys {
+        &self.shards[usize::from(shard)]
+    }
+
+    pub fn shards(&self) -> impl Iterator<Item = Shard> + use<> {
+        0..Shard::try_from(self.shards.len()).expect("there are at most 256 shards")
+    }
+
+    /// Where a job lives. Part of the layout: another hash would lose every job.
+    pub fn shard_of(&self, id: &JobId) -> Shard {
+        let shard = xxh3_64(id.as_str().as_bytes()) % self.shards.len() as u64;
+        Shard::try_from(shard).expect("there are at most 256 shards")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_of_a_shard_is_in_its_slot() {
+        let keys = Keys::new("linger", 16);
+        let topic = Topic::parse("a:b").expect("valid");
+        for shard in keys.shards() {
+            let shard = keys.shard(shard);
+            let all = [&shard.pool, &shard.bucket, &shard.counts, &shard.lanes, &shard.graves, &shard.broken];
+            for key in all.into_iter().chain([&shard.mark, &shard.ready(&topic), &shard.dead(&topic)]) {
+                assert_eq!(redis_keyslot(key.as_bytes()), shard.slot, "{key:?}");
+            }
+        }
+        assert_eq!(redis_keyslot(keys.meta.as_bytes()), keys.slot);
+        assert_eq!(redis_keyslot(keys.settings.as_bytes()), keys.slot);
+    }
+
+    #[test]
+    fn the_place_of_a_job_never_changes() {
+        let keys = Keys::new("linger", 16);
+        let place = |id: &str| keys.shard_of(&JobId::parse(id).expect("valid"));
+        assert_eq!(["a", "b", "orders:1001:close"].map(place), [1, 10, 5]);
+    }
+}

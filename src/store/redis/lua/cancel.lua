@@ -1,0 +1,22 @@
+#!lua flags=allow-oom
+-- Takes back reservations that no client has seen: the attempt is not counted, and the job goes to
+-- the head of its list. A second run finds other receipts and does nothing.
+--
+-- ARGV[A..] per grant its id and receipt
+-- Reply     { topics of those taken back or that the caller did not know of: OK | MOVED, topic, ... }
+local reply = {}
+for i = A, #ARGV, 2 do
+  local id = ARGV[i]
+  local job = open(call('HGET', POOL, id))
+  if job and job.state == RESERVED and job.receipt == ARGV[i + 1] then
+    local code = MOVED
+    if topics[job.topic] then
+      job.attempts = math.max(job.attempts - 1, 0)
+      make_ready(id, job, job.due, 'LPUSH')
+      code = OK
+    end
+    reply[#reply + 1], reply[#reply + 2] = code, job.topic
+  end
+end
+settle()
+return reply

@@ -1,0 +1,14 @@
+#!lua flags=allow-oom
+-- Drops the stale ones among the first entries of a topic's ready list; the others go to its end, so
+-- that a full turn leaves them in their order.
+--
+-- ARGV[A..] topic, how many entries
+-- Reply     1 when there is more to do
+local topic = ARGV[A]
+local list = topics[topic].ready
+for _, entry in ipairs(call('LPOP', list, ARGV[A + 1]) or {}) do
+  local gen, _, id = read_entry(entry)
+  local job = open(call('HGET', POOL, id))
+  if job and job.state == READY and job.gen == gen then call('RPUSH', list, entry) end
+end
+return crowded(topic) and 1 or 0

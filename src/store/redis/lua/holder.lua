@@ -1,0 +1,28 @@
+-- Prelude of the operations on one job by id: a second run answers with the job as it then stands.
+--
+-- ARGV[A] id, then what the script itself takes
+-- Reply   { OK, record, now, 1 when a list should be compacted } | { GONE } | { LOST } | { MOVED, topic } |
+--         { REFUSED, state }
+local ID = ARGV[A]
+local RAW = call('HGET', POOL, ID)
+local JOB = open(RAW)
+
+local function again()
+  local saved = recall()
+  if not saved or saved.err then return saved end
+  if not RAW then return { GONE } end
+  return { OK, RAW, NOW, saved[1] }
+end
+
+-- Why the receipt does not hold the job; nil when it does.
+local function not_held(receipt)
+  if not JOB then return { GONE } end
+  if JOB.state ~= RESERVED or JOB.receipt ~= receipt then return { LOST } end
+end
+
+-- Ends the script after a change; the last value says whether a list should be compacted.
+local function done(compact)
+  settle()
+  remember({ compact or 0 })
+  return { OK, call('HGET', POOL, ID), NOW, compact or 0 }
+end

@@ -1,0 +1,12 @@
+#!lua flags=allow-oom
+-- Forgets the lanes of processes that are gone.
+--
+-- KEYS  lanes
+-- ARGV  microseconds or '', ms after which a lane is forgotten
+local NOW = clock(ARGV[1])
+local lanes = call('HGETALL', KEYS[1])
+for i = 1, #lanes, 2 do
+  local _, used = unpack('>I6I6', lanes[i + 1])
+  if used + ARGV[2] < NOW then call('HDEL', KEYS[1], lanes[i]) end
+end
+return 1

@@ -1,0 +1,38 @@
+#!lua
+-- Changes a delayed or ready job in place; its fingerprint stays. Refused when memory is full: the
+-- new body may be larger.
+--
+-- ARGV[A+1..] 'after' | 'at' | '', ms, TTR or '', max attempts or '', schedule or '' with a leading '+'
+--             when given, body or ''
+local seen = again()
+if seen then return seen end
+if not JOB then return { GONE } end
+if JOB.state == RESERVED or JOB.state == DEAD then return { REFUSED, JOB.state } end
+local kind, ms = ARGV[A + 1], tonumber(ARGV[A + 2])
+local due = kind ~= '' and due_at(kind == 'at', ms)
+local at_once = due and due <= NOW
+if due and (JOB.state == READY or at_once) and not topics[JOB.topic] then
+  return { MOVED, JOB.topic }
+end
+
+JOB.ttr = tonumber(ARGV[A + 3]) or JOB.ttr
+JOB.max = tonumber(ARGV[A + 4]) or JOB.max
+if ARGV[A + 5] ~= '' then
+  JOB.retry = sub(ARGV[A + 5], 2)
+  if JOB.retry == '' then JOB.retry = nil end
+end
+if ARGV[A + 6] ~= '' then JOB.body = ARGV[A + 6] end
+
+local compact = 0
+if not due or (JOB.state == READY and at_once) then
+  JOB.due = due or JOB.due
+  call('HSET', POOL, ID, seal(JOB))
+elseif at_once then
+  make_ready(ID, JOB, due)
+else
+  local was = JOB.state
+  make_delayed(ID, JOB, due)
+  settle()
+  if was == READY and crowded(JOB.topic) then compact = 1 end
+end
+return done(compact)

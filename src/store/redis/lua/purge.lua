@@ -1,0 +1,19 @@
+#!lua flags=allow-oom
+-- Deletes a topic's jobs from a slice of one shard's pool.
+--
+-- ARGV[A..] topic, cursor, how many to look at
+-- Reply     { next cursor, how many were deleted }
+local saved = recall()
+if saved then return saved end
+local topic, deleted = ARGV[A], 0
+local found = call('HSCAN', POOL, ARGV[A + 1], 'COUNT', ARGV[A + 2])
+for i = 1, #found[2], 2 do
+  local id, job = found[2][i], open(found[2][i + 1])
+  -- A slice may name a job twice while its table grows or shrinks.
+  if job and job.topic == topic and call('HEXISTS', POOL, id) == 1 then
+    forget(id, job)
+    deleted = deleted + 1
+  end
+end
+settle()
+return remember({ found[1], deleted })

@@ -1,0 +1,8 @@
+#!lua
+-- Writes the layout at the very first start; tells what it is.
+--
+-- KEYS  meta
+-- ARGV  format, shards
+call('HSETNX', KEYS[1], 'format', ARGV[1])
+call('HSETNX', KEYS[1], 'shards', ARGV[2])
+return call('HMGET', KEYS[1], 'format', 'shards')

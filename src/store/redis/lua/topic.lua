@@ -1,0 +1,33 @@
+#!lua flags=no-writes
+-- The figures of a topic on some shards. Looks ahead, and behind stale entries, only so far.
+--
+-- KEYS  per shard its counts, pool, bucket and the topic's ready list
+-- ARGV  topic, how many entries to look at
+-- Reply per shard delayed, ready, reserved, dead, next due or -1, due time of the oldest ready or -1
+local topic, depth, reply = ARGV[1], ARGV[2] - 1, {}
+
+local function next_due(pool, bucket)
+  local ids = call('ZRANGE', bucket, 0, depth)
+  for _, id in ipairs(ids) do
+    local job = open(call('HGET', pool, id))
+    if job and job.state == DELAYED and job.topic == topic then return job.due end
+  end
+  return -1
+end
+
+local function oldest_ready(pool, list)
+  for _, entry in ipairs(call('LRANGE', list, 0, depth)) do
+    local gen, _, id = read_entry(entry)
+    local job = open(call('HGET', pool, id))
+    if job and job.state == READY and job.gen == gen then return job.due end
+  end
+  return -1
+end
+
+for i = 1, #KEYS, 4 do
+  local counts = call('HMGET', KEYS[i], 'd' .. topic, 'r' .. topic, 'v' .. topic, 'x' .. topic)
+  for state = 1, 4 do reply[#reply + 1] = tonumber(counts[state] or 0) end
+  reply[#reply + 1] = counts[1] and next_due(KEYS[i + 1], KEYS[i + 2]) or -1
+  reply[#reply + 1] = counts[2] and oldest_ready(KEYS[i + 1], KEYS[i + 3]) or -1
+end
+return reply

@@ -1,0 +1,257 @@
+//! The Redis engine: any number of processes on one Redis or Valkey, standalone, behind Sentinel or
+//! as a Cluster. Each operation is one Lua script on one shard; the scripts are the only arbiters, so
+//! there is no leader and no lock. `keys.rs` lists the keys, `lua/shard.lua` moves jobs.
+//!
+//! Must not know: the embedded engine, the queue above, HTTP.
+
+mod announce;
+mod call;
+mod configs;
+mod dead;
+mod durable;
+mod error;
+mod held;
+mod hints;
+mod jobs;
+mod keys;
+mod lanes;
+mod link;
+mod options;
+mod promote;
+mod record;
+mod reply;
+mod reserve;
+mod routes;
+mod script;
+mod startup;
+mod store;
+mod sweep;
+mod topics;
+
+use std::{
+    sync::{Arc, atomic::AtomicUsize},
+    time::Duration,
+};
+
+use fred::{bytes_utils::Str, types::Key};
+use tokio::sync::Notify;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+pub use error::ConnectError;
+pub use options::{Mode, Options, Secret};
+
+use self::{
+    announce::Announcements,
+    call::Call,
+    configs::Configs,
+    hints::Hints,
+    keys::{Keys, Shard},
+    lanes::Lanes,
+    link::Link,
+    routes::Routes,
+    script::{Op, Scripts},
+    startup::Refusal,
+    sweep::Compaction,
+};
+use super::{EngineInfo, Listener};
+use crate::{
+    clock::{Clock, SystemClock},
+    job::Topic,
+    metrics::EngineMetrics,
+};
+
+/// Longest wait for the engine's tasks when it closes.
+const TASKS_WAIT: Duration = Duration::from_secs(3);
+
+/// Whose time counts.
+#[derive(Debug, Clone)]
+pub enum TimeSource {
+    /// The server's, read inside the scripts, so that skewed processes agree.
+    Server,
+    /// This clock's, passed to the scripts: for tests.
+    Manual(Arc<dyn Clock>),
+}
+
+/// The engine. Dropping it stops its tasks; [`super::Store::close`] also waits for them.
+pub struct Redis(Arc<Engine>);
+
+impl std::fmt::Debug for Redis {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Redis").field("info", &self.0.info).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.0.context.closing.cancel();
+    }
+}
+
+/// What every part of the engine that opens connections or runs tasks is handed.
+#[derive(Debug, Clone)]
+struct Context {
+    options: Arc<Options>,
+    metrics: EngineMetrics,
+    /// Real time, for pauses, deadlines and the sweep: it passes also in tests that hold the jobs'
+    /// time still.
+    real: Arc<SystemClock>,
+    tasks: TaskTracker,
+    closing: CancellationToken,
+}
+
+struct Engine {
+    context: Context,
+    time: TimeSource,
+    listener: Arc<dyn Listener>,
+    info: EngineInfo,
+    routes: Routes,
+    keys: Keys,
+    scripts: Scripts,
+    lanes: Lanes,
+    hints: Hints,
+    configs: Configs,
+    announcements: Announcements,
+    compaction: Compaction,
+    wake_sweep: Notify,
+    /// This process as it signs announcements, and that with each shard.
+    process: String,
+    origins: Vec<Str>,
+    /// Which shard is looked at first.
+    turn: AtomicUsize,
+}
+
+/// Connects, checks that the server is fit to hold jobs, and starts the engine's tasks.
+///
+/// # Errors
+/// [`ConnectError`], and nothing is left running.
+pub async fn connect(
+    options: Options,
+    time: TimeSource,
+    listener: Arc<dyn Listener>,
+    metrics: EngineMetrics,
+) -> Result<Arc<Redis>, ConnectError> {
+    let faults = options.faults();
+    if !faults.is_empty() {
+        return Err(ConnectError::Options(faults));
+    }
+    let context = Context {
+        options: Arc::new(options),
+        metrics,
+        real: Arc::new(SystemClock::new()),
+        tasks: TaskTracker::new(),
+        closing: CancellationToken::new(),
+    };
+    let routes = Routes::open(context.clone()).await.map_err(|error| unreachable(&context, error))?;
+    let redis = Redis(Arc::new(Engine::open(context, time, listener, routes).await?));
+    let engine = &redis.0;
+    engine.check_layout().await?;
+    engine.refresh_configs().await.map_err(|error| unreachable(&engine.context, error))?;
+    engine.context.tasks.spawn(engine.clone().listen());
+    engine.context.tasks.spawn(engine.clone().sweep());
+    Ok(Arc::new(redis))
+}
+
+fn unreachable(context: &Context, error: impl std::fmt::Display) -> ConnectError {
+    ConnectError::Unreachable { at: context.options.mode.to_string(), why: error.to_string() }
+}
+
+impl Engine {
+    async fn open(
+        context: Context,
+        time: TimeSource,
+        listener: Arc<dyn Listener>,
+        routes: Routes,
+    ) -> Result<Self, ConnectError> {
+        let options = context.options.clone();
+        let at = options.mode.to_string();
+        let info = inspect(&routes, &options).await.map_err(|refusal| match refusal {
+            Refusal::Unreachable(error) => unreachable(&context, error),
+            Refusal::Unfit(why) => ConnectError::Unfit { at, why },
+        })?;
+        let none = || unreachable(&context, "no server holds a slot");
+        let first = routes.nodes().into_iter().next().ok_or_else(none)?;
+        let scripts =
+            Scripts::load(&first.link.client).await.map_err(|error| unreachable(&context, error))?;
+        let config = options.mode.config().map_err(ConnectError::Options)?;
+        let link = Link::open(config, &options, options.command_timeout);
+        let link = link.await.map_err(|error| unreachable(&context, error))?;
+        let lanes = Lanes::new(options.shards);
+        let process = lanes.process();
+        Ok(Self {
+            time,
+            listener,
+            info,
+            routes,
+            keys: Keys::new(&options.prefix, options.shards),
+            scripts,
+            hints: Hints::default(),
+            configs: Configs::default(),
+            announcements: Announcements::new(link, options.shards),
+            compaction: Compaction::default(),
+            wake_sweep: Notify::new(),
+            origins: (0..options.shards).map(|shard| format!("{process} {shard}").into()).collect(),
+            process,
+            lanes,
+            turn: AtomicUsize::new(0),
+            context,
+        })
+    }
+
+    /// The shards, grouped by what one script may touch: all at once, or in a Cluster each alone.
+    fn groups(&self) -> Vec<Vec<Shard>> {
+        if self.routes.spans_slots() {
+            vec![self.keys.shards().collect()]
+        } else {
+            self.keys.shards().map(|shard| vec![shard]).collect()
+        }
+    }
+
+    /// A call that reads a group of shards.
+    fn read(&self, op: Op, group: &[Shard], keys: Vec<Key>) -> Call {
+        let first = group.first().copied().unwrap_or_default();
+        Call::new(op, self.keys.shard(first).slot, keys, Vec::with_capacity(4))
+    }
+
+    /// A topic may have ready jobs on a shard that it did not have before.
+    fn tell_ready(&self, topic: &Topic, shard: Shard) {
+        self.hints.mark(topic, shard);
+        self.listener.ready(topic);
+    }
+
+    /// Counts and names what a script set aside.
+    fn set_aside(&self, shard: Shard, entries: u64) {
+        if entries > 0 {
+            self.context.metrics.set_aside(entries);
+            let key = self.keys.shard(shard).broken.as_str_lossy();
+            tracing::error!(entries, %key, "broken entries were set aside");
+        }
+    }
+
+    async fn shut(&self) {
+        self.context.closing.cancel();
+        self.context.tasks.close();
+        if tokio::time::timeout(TASKS_WAIT, self.context.tasks.wait()).await.is_err() {
+            tracing::warn!("a task of the Redis engine did not end in time");
+        }
+        self.announcements.link.close().await;
+        for node in self.routes.nodes() {
+            node.close().await;
+        }
+    }
+}
+
+/// Checks every server; what they promise together is what the weakest does, so all are named.
+async fn inspect(routes: &Routes, options: &Options) -> Result<EngineInfo, Refusal> {
+    let (mut versions, mut promises) = (Vec::new(), Vec::new());
+    for node in routes.nodes() {
+        let server = startup::inspect(&node.link.client, options).await?;
+        versions.push(server.version);
+        promises.push(server.durability);
+    }
+    let joined = |mut words: Vec<String>| {
+        words.sort_unstable();
+        words.dedup();
+        words.join(" / ")
+    };
+    Ok(EngineInfo { engine: "redis", durability: joined(promises), version: joined(versions) })
+}

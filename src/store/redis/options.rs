@@ -1,0 +1,334 @@
+//! What a person can say about the Redis to use, and how much of it is printed: never a password.
+//!
+//! Knows URLs and durations, opens nothing.
+
+use std::{fmt, time::Duration};
+
+use fred::types::config::{Config, Server, ServerConfig};
+
+/// A password: it can be used, never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Hides `text`.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The hidden text, for the connection alone.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[redacted]")
+    }
+}
+
+/// Which Redis there is to talk to. URLs may carry credentials, so they are printed without them.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Mode {
+    /// One server: `redis://[user:password@]host[:port][/database]`.
+    Standalone {
+        /// Where it is.
+        url: String,
+    },
+    /// The primary that Sentinels know under a name.
+    Sentinel {
+        /// Where the Sentinels are, default port 26379; credentials and database in the first are the
+        /// server's.
+        urls: Vec<String>,
+        /// The name of the primary.
+        service: String,
+        /// User name at the Sentinels themselves.
+        username: Option<String>,
+        /// Password at the Sentinels themselves.
+        password: Option<Secret>,
+    },
+    /// A Cluster, found through any of these nodes; credentials in the first are used for all.
+    Cluster {
+        /// Where some nodes are.
+        urls: Vec<String>,
+    },
+}
+
+impl Mode {
+    /// The mode that URLs and settings describe: Sentinel when a service is named, Cluster when it is
+    /// asked for, else one server.
+    ///
+    /// # Errors
+    /// Every fault found, in words for the person who configures.
+    pub fn new(urls: &[String], sentinel_service: Option<&str>, cluster: bool) -> Result<Self, Vec<String>> {
+        let mut faults = Vec::new();
+        let mode = match (sentinel_service, cluster, urls) {
+            (_, _, []) => {
+                faults.push("at least one URL is needed".to_owned());
+                Self::Cluster { urls: Vec::new() }
+            }
+            (Some(service), false, _) => Self::Sentinel {
+                urls: urls.to_vec(),
+                service: service.to_owned(),
+                username: None,
+                password: None,
+            },
+            (Some(_), true, _) => {
+                faults.push("Sentinel and Cluster exclude each other".to_owned());
+                Self::Cluster { urls: urls.to_vec() }
+            }
+            (None, true, _) => Self::Cluster { urls: urls.to_vec() },
+            (None, false, [url]) => Self::Standalone { url: url.clone() },
+            (None, false, _) => {
+                faults.push("several URLs need either a Sentinel service or Cluster mode".to_owned());
+                Self::Cluster { urls: urls.to_vec() }
+            }
+        };
+        if let Err(more) = mode.config() {
+            faults.extend(more);
+        }
+        if faults.is_empty() { Ok(mode) } else { Err(faults) }
+    }
+
+    fn urls(&self) -> &[String] {
+        match self {
+            Self::Standalone { url } => std::slice::from_ref(url),
+            Self::Sentinel { urls, .. } | Self::Cluster { urls } => urls,
+        }
+    }
+
+    /// The client library's view of this mode.
+    pub(super) fn config(&self) -> Result<Config, Vec<String>> {
+        let default_port = if matches!(self, Self::Sentinel { .. }) { 26_379 } else { 6_379 };
+        let mut faults = Vec::new();
+        let mut parsed = Vec::new();
+        for url in self.urls() {
+            match parse(url, default_port) {
+                Ok(config) => parsed.push(config),
+                Err(fault) => faults.push(format!("{}: {fault}", redacted(url))),
+            }
+        }
+        if let Self::Sentinel { service, .. } = self
+            && service.is_empty()
+        {
+            faults.push("the Sentinel service must have a name".to_owned());
+        }
+        if matches!(self, Self::Cluster { .. }) && parsed.iter().any(|config| config.database.is_some()) {
+            faults.push("a Cluster has only database 0".to_owned());
+        }
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        let hosts: Vec<Server> = parsed.iter().flat_map(|config| config.server.hosts()).collect();
+        let mut config =
+            parsed.into_iter().next().ok_or_else(|| vec!["at least one URL is needed".to_owned()])?;
+        config.server = match self {
+            Self::Standalone { .. } => config.server,
+            Self::Sentinel { service, username, password, .. } => ServerConfig::Sentinel {
+                hosts,
+                service_name: service.clone(),
+                username: username.clone(),
+                password: password.as_ref().map(|secret| secret.reveal().to_owned()),
+            },
+            Self::Cluster { .. } => ServerConfig::Clustered { hosts, policy: Default::default() },
+        };
+        Ok(config)
+    }
+}
+
+/// Reads one URL of a server.
+fn parse(url: &str, default_port: u16) -> Result<Config, String> {
+    let rest = url.strip_prefix("redis://").ok_or_else(|| {
+        if url.starts_with("rediss://") {
+            "TLS is not built in; put a TLS proxy beside the server".to_owned()
+        } else {
+            "must begin with redis://".to_owned()
+        }
+    })?;
+    let mut config = Config::from_url_centralized(url).map_err(|error| error.details().to_owned())?;
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let has_port = host.rsplit(']').next().is_some_and(|tail| tail.contains(':'));
+    if let ServerConfig::Centralized { server } = &mut config.server
+        && !has_port
+    {
+        server.port = default_port;
+    }
+    Ok(config)
+}
+
+/// A URL without what may be secret.
+fn redacted(url: &str) -> String {
+    let end = url.find(['?', '#']).unwrap_or(url.len());
+    let (scheme, rest) = url[..end].split_once("://").unwrap_or(("", &url[..end]));
+    let host = rest.rsplit('@').next().unwrap_or_default();
+    if scheme.is_empty() { host.to_owned() } else { format!("{scheme}://{host}") }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let urls: Vec<String> = self.urls().iter().map(|url| redacted(url)).collect();
+        let urls = urls.join(", ");
+        match self {
+            Self::Standalone { .. } => write!(f, "{urls}"),
+            Self::Sentinel { service, .. } => write!(f, "{service} by Sentinel at {urls}"),
+            Self::Cluster { .. } => write!(f, "Cluster at {urls}"),
+        }
+    }
+}
+
+impl fmt::Debug for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Everything that can be set about the Redis engine.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Which Redis.
+    pub mode: Mode,
+    /// User name; goes before the one in a URL.
+    pub username: Option<String>,
+    /// Password; goes before the one in a URL.
+    pub password: Option<Secret>,
+    /// Begins every key and channel, so that several queues can share one Redis: 1 to 64 of
+    /// `A-Z a-z 0-9 . _ : -`.
+    pub prefix: String,
+    /// Over how many shards jobs are spread. Fixed when the prefix is first used; 1 to 256.
+    pub shards: u16,
+    /// How long to wait for the answer to one command.
+    pub command_timeout: Duration,
+    /// How long to wait for a connection.
+    pub connect_timeout: Duration,
+    /// After how long without an answer a connection counts as dead and is opened anew.
+    pub unresponsive_timeout: Duration,
+    /// How long an operation is tried again, with the same arguments, before it fails.
+    pub retry_for: Duration,
+    /// First pause before connecting again.
+    pub reconnect_min: Duration,
+    /// Longest pause before connecting again.
+    pub reconnect_max: Duration,
+    /// How many replicas must have taken a change before it is acknowledged; 0 does not ask.
+    pub wait_replicas: u8,
+    /// How long the replicas have for that.
+    pub wait_timeout: Duration,
+    /// After how long dead letters are deleted; `None` keeps them.
+    pub dead_retention: Option<Duration>,
+}
+
+impl Options {
+    /// The defaults for one server at `url`. A bad URL is found by [`Self::faults`] and refused when
+    /// connecting.
+    #[must_use]
+    pub fn new(url: &str) -> Self {
+        Self {
+            mode: Mode::Standalone { url: url.to_owned() },
+            username: None,
+            password: None,
+            prefix: "linger".to_owned(),
+            shards: 16,
+            command_timeout: Duration::from_secs(2),
+            connect_timeout: Duration::from_secs(3),
+            unresponsive_timeout: Duration::from_secs(4),
+            retry_for: Duration::from_secs(5),
+            reconnect_min: Duration::from_millis(20),
+            reconnect_max: Duration::from_secs(1),
+            wait_replicas: 0,
+            wait_timeout: Duration::from_secs(1),
+            dead_retention: None,
+        }
+    }
+
+    /// Everything that is wrong with these options, in words for the person who configures.
+    #[must_use]
+    pub fn faults(&self) -> Vec<String> {
+        let mut faults = self.mode.config().err().unwrap_or_default();
+        let named = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
+        if self.prefix.is_empty() || self.prefix.len() > 64 || !self.prefix.chars().all(named) {
+            faults.push("the prefix must be 1 to 64 of A-Z a-z 0-9 . _ : -".to_owned());
+        }
+        if !(1..=256).contains(&self.shards) {
+            faults.push("the number of shards must lie between 1 and 256".to_owned());
+        }
+        for (name, duration) in [
+            ("command_timeout", self.command_timeout),
+            ("connect_timeout", self.connect_timeout),
+            ("unresponsive_timeout", self.unresponsive_timeout),
+            ("reconnect_min", self.reconnect_min),
+            ("wait_timeout", self.wait_timeout),
+        ] {
+            if duration < Duration::from_millis(1) {
+                faults.push(format!("{name} must be at least 1 ms"));
+            }
+        }
+        if self.reconnect_max < self.reconnect_min {
+            faults.push("reconnect_max must not be below reconnect_min".to_owned());
+        }
+        faults
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_password_is_ever_printed() {
+        let mut options = Options::new("redis://user:hunter2@cache:7000/1");
+        options.password = Some(Secret::new("hunter2"));
+        options.username = Some("someone".to_owned());
+        let sentinel = Mode::Sentinel {
+            urls: vec!["redis://user:hunter2@a".to_owned(), "redis://:hunter2@b:1?x=hunter2".to_owned()],
+            service: "main".to_owned(),
+            username: None,
+            password: Some(Secret::new("hunter2")),
+        };
+        for text in [format!("{options:?}"), format!("{sentinel:?}"), format!("{sentinel}")] {
+            assert!(!text.contains("hunter2"), "{text}");
+        }
+        let odd = Options::new("http://user:hunter2@cache:70000");
+        assert!(!odd.faults().join(" ").contains("hunter2"));
+    }
+
+    #[test]
+    fn every_fault_is_reported() {
+        let mut options = Options::new("rediss://cache");
+        options.prefix = "a{b}".to_owned();
+        options.shards = 0;
+        options.command_timeout = Duration::ZERO;
+        options.reconnect_max = Duration::ZERO;
+        assert_eq!(options.faults().len(), 5, "{:?}", options.faults());
+        assert!(Options::new("redis://127.0.0.1:6379").faults().is_empty());
+    }
+
+    #[test]
+    fn the_mode_follows_from_urls_and_settings() {
+        let one = ["redis://a:1".to_owned()];
+        let two = ["redis://a:1".to_owned(), "redis://b".to_owned()];
+        assert!(matches!(Mode::new(&one, None, false), Ok(Mode::Standalone { .. })));
+        assert!(matches!(Mode::new(&two, Some("main"), false), Ok(Mode::Sentinel { .. })));
+        assert!(matches!(Mode::new(&two, None, true), Ok(Mode::Cluster { .. })));
+        assert!(Mode::new(&two, None, false).is_err());
+        assert!(Mode::new(&two, Some("main"), true).is_err());
+        assert!(Mode::new(&[], None, false).is_err());
+        assert!(Mode::new(&["redis://a/1".to_owned()], None, true).is_err(), "a Cluster has one database");
+        let faults = Mode::new(&["x://a".to_owned(), "redis://a:b".to_owned()], None, true);
+        assert_eq!(faults.map_err(|faults| faults.len()), Err(2));
+    }
+
+    #[test]
+    fn default_ports_are_those_of_what_is_asked() {
+        let ports = |mode: Mode| -> Vec<u16> {
+            mode.config().expect("valid").server.hosts().iter().map(|server| server.port).collect()
+        };
+        let urls = vec!["redis://a".to_owned(), "redis://[::1]:7".to_owned()];
+        let sentinel =
+            Mode::Sentinel { urls: urls.clone(), service: "m".to_owned(), username: None, password: None };
+        assert_eq!(ports(sentinel), [26_379, 7]);
+        assert_eq!(ports(Mode::Cluster { urls }), [6_379, 7]);
+    }
+}

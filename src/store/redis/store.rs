@@ -1,0 +1,121 @@
+//! The engine as a [`Store`]: which part does what.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::future::try_join_all;
+
+use super::{Redis, script::Op};
+use crate::{
+    job::{Delay, Job, JobId, Reason, Receipt, Topic, TopicPause, TopicSettings, Ttr},
+    store::{
+        AddJob, Added, DeadCursor, Deleted, EngineInfo, FinishJob, Finished, Held, Patch, Patched, Promoted,
+        PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store, TopicConfig, TopicStats,
+    },
+};
+
+#[async_trait]
+impl Store for Redis {
+    fn info(&self) -> EngineInfo {
+        self.0.info.clone()
+    }
+
+    async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>> {
+        self.0.add_jobs(jobs).await
+    }
+
+    async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>> {
+        self.0.reserve_jobs(topic, ttrs).await
+    }
+
+    async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
+        self.0.cancel_grants(grants).await
+    }
+
+    async fn finish(&self, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
+        self.0.finish_jobs(jobs).await
+    }
+
+    async fn release(&self, id: &JobId, receipt: &Receipt, release: Release) -> Result<Held> {
+        self.0.release_job(id, receipt, release).await
+    }
+
+    async fn touch(&self, id: &JobId, receipt: &Receipt, ttr: Option<Ttr>) -> Result<Held> {
+        self.0.touch_job(id, receipt, ttr).await
+    }
+
+    async fn bury(&self, id: &JobId, receipt: &Receipt, reason: Option<Reason>) -> Result<Held> {
+        self.0.bury_job(id, receipt, reason).await
+    }
+
+    async fn requeue(&self, id: &JobId, delay: Delay) -> Result<Requeued> {
+        self.0.requeue_job(id, delay).await
+    }
+
+    async fn patch(&self, id: &JobId, patch: Patch) -> Result<Patched> {
+        self.0.patch_job(id, patch).await
+    }
+
+    async fn delete(&self, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
+        self.0.delete_jobs(ids).await
+    }
+
+    async fn get(&self, id: &JobId) -> Result<Option<Job>> {
+        self.0.get_job(id).await
+    }
+
+    async fn promote(&self, limit: usize) -> Result<Promoted> {
+        self.0.promote_due(limit).await
+    }
+
+    fn topic_config(&self, topic: &Topic) -> Arc<TopicConfig> {
+        self.0.configs.get(topic)
+    }
+
+    async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()> {
+        self.0.write_settings(topic, settings).await
+    }
+
+    async fn put_pause(&self, topic: &Topic, pause: TopicPause) -> Result<()> {
+        self.0.write_pause(topic, pause).await
+    }
+
+    async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {
+        self.0.all_topics(after, limit).await
+    }
+
+    async fn topic(&self, topic: &Topic) -> Result<Option<TopicStats>> {
+        self.0.one_topic(topic).await
+    }
+
+    async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {
+        self.0.purge_slice(topic, cursor, limit).await
+    }
+
+    async fn dead(&self, topic: &Topic, after: Option<&DeadCursor>, limit: usize) -> Result<Vec<Job>> {
+        self.0.dead_jobs(topic, after, limit).await
+    }
+
+    async fn requeue_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
+        self.0.requeue_dead_jobs(topic, limit).await
+    }
+
+    async fn delete_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
+        self.0.delete_dead_jobs(topic, limit).await
+    }
+
+    /// Asks at once and once: whoever asks wants to know how it is now.
+    async fn check(&self) -> Result<()> {
+        let engine = &self.0;
+        let asks = engine.groups().into_iter().map(|group| {
+            let keys = group.iter().map(|shard| engine.keys.shard(*shard).counts.clone()).collect();
+            engine.call(engine.read(Op::Check, &group, keys).once())
+        });
+        try_join_all(asks).await.map(drop)
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.0.shut().await;
+        Ok(())
+    }
+}

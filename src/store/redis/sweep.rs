@@ -1,0 +1,162 @@
+//! The sweep: a slow look, twice a second, that makes up for what announcements may have lost, so
+//! that nothing waits longer than a second for it. It also watches the server's clock, compacts
+//! ready lists that are full of stale entries, and forgets the lanes of processes that are gone.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+
+use super::{Engine, keys::Shard, reply::Reply, script::Op};
+use crate::{clock::Clock, job::Topic, store::Result};
+
+const INTERVAL: Duration = Duration::from_millis(500);
+/// How long a lane is kept after its last use: far longer than anybody tries a call again.
+const LANE_LIFE: Duration = Duration::from_secs(3_600);
+/// How often lanes are looked at, in sweeps.
+const LANES_EVERY: u64 = 1_200;
+/// A smaller jump of the server's clock than this is not worth a line in the log.
+const STEP_US: i64 = 250_000;
+/// Entries per run of a compaction, and runs per sweep.
+const COMPACT: (i64, usize) = (1_000, 50);
+
+/// Ready lists that should be compacted.
+#[derive(Debug, Default)]
+pub(super) struct Compaction(Mutex<BTreeSet<(Shard, Topic)>>);
+
+impl Compaction {
+    pub fn ask(&self, shard: Shard, topic: &Topic) {
+        self.0.lock().expect("no code panics while it holds the lists").insert((shard, topic.clone()));
+    }
+
+    fn take(&self) -> BTreeSet<(Shard, Topic)> {
+        std::mem::take(&mut *self.0.lock().expect("no code panics while it holds the lists"))
+    }
+}
+
+/// What the sweep remembers from one time to the next, by shard.
+#[derive(Debug, Clone, Copy, Default)]
+struct Memory {
+    /// How many announcements the shard had made.
+    pulse: i64,
+    /// The server's clock minus ours.
+    offset_us: Option<i64>,
+}
+
+impl Engine {
+    /// Sweeps until the engine closes.
+    pub(super) async fn sweep(self: Arc<Self>) {
+        let mut memory: Vec<Memory> = self.keys.shards().map(|_| Memory::default()).collect();
+        let mut failing = false;
+        for round in 1_u64.. {
+            tokio::select! {
+                () = self.context.real.sleep(INTERVAL) => {}
+                () = self.wake_sweep.notified() => {}
+                () = self.context.closing.cancelled() => return,
+            }
+            let result = self.sweep_once(&mut memory, round).await;
+            match &result {
+                Err(error) if !failing && !self.context.closing.is_cancelled() => {
+                    tracing::warn!(%error, "Redis does not answer the sweep");
+                }
+                Ok(()) if failing => tracing::info!("Redis answers the sweep again"),
+                Ok(()) | Err(_) => {}
+            }
+            failing = result.is_err();
+        }
+    }
+
+    async fn sweep_once(&self, memory: &mut [Memory], round: u64) -> Result<()> {
+        self.refresh_configs().await?;
+        let looks = self.groups().into_iter().map(|group| async move {
+            let before_us = self.context.real.now_micros();
+            let keys = group.iter().map(|shard| self.keys.shard(*shard).counts.clone()).collect();
+            let reply = self.call(self.read(Op::Pulse, &group, keys)).await;
+            (group, before_us, self.context.real.now_micros(), reply)
+        });
+        for (group, before_us, after_us, reply) in join_all(looks).await {
+            let mut reply = Reply::new(reply?)?;
+            let server_us = reply.int()?.saturating_mul(1_000_000).saturating_add(reply.int()?);
+            for shard in group {
+                let memory = &mut memory[usize::from(shard)];
+                watch_clock(memory, server_us, before_us, after_us);
+                self.make_up(shard, memory, reply.int()?).await?;
+            }
+        }
+        for (shard, topic) in self.compaction.take() {
+            self.compact(shard, &topic).await?;
+        }
+        if round.is_multiple_of(LANES_EVERY) {
+            self.forget_lanes().await?;
+        }
+        Ok(())
+    }
+
+    /// Makes up for announcements that were made by the last sweep and have not been heard by this one.
+    async fn make_up(&self, shard: Shard, memory: &mut Memory, pulse: i64) -> Result<()> {
+        let heard = self.announcements.heard(shard);
+        let missed = heard < memory.pulse || pulse < memory.pulse;
+        memory.pulse = pulse;
+        if missed {
+            let counts = self.keys.shard(shard).counts.clone();
+            let mut reply = Reply::new(self.call(self.read(Op::Waiting, &[shard], vec![counts])).await?)?;
+            self.announcements.set_heard(shard, pulse);
+            while !reply.is_empty() {
+                if let Ok(topic) = reply.name::<Topic>() {
+                    self.tell_ready(&topic, shard);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn compact(&self, shard: Shard, topic: &Topic) -> Result<()> {
+        for _ in 0..COMPACT.1 {
+            let call = self.change(Op::Compact, shard, None, &[topic]).arg(topic.as_str()).arg(COMPACT.0);
+            if self.call(call).await?.as_i64() != Some(1) {
+                return Ok(());
+            }
+        }
+        self.compaction.ask(shard, topic);
+        Ok(())
+    }
+
+    async fn forget_lanes(&self) -> Result<()> {
+        for shard in self.keys.shards() {
+            let call = self.read(Op::Lanes, &[shard], vec![self.keys.shard(shard).lanes.clone()]);
+            let life_ms = i64::try_from(LANE_LIFE.as_millis()).expect("an hour fits an i64");
+            self.call(call.arg(self.now_arg()).arg(life_ms)).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Logs a step of a server's clock: it shifts all due times of its shards by as much.
+fn watch_clock(memory: &mut Memory, server_us: i64, before_us: i64, after_us: i64) {
+    let offset_us = server_us - before_us.midpoint(after_us);
+    let jump_us = memory.offset_us.map_or(0, |last_us| offset_us - last_us);
+    if jump_us.abs() > STEP_US.saturating_add(after_us - before_us) {
+        tracing::warn!(
+            step_ms = jump_us / 1_000,
+            "the clock of the Redis server stepped, and due times with it"
+        );
+    }
+    memory.offset_us = Some(offset_us);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_is_compared_with_its_own_past() {
+        let mut memory = Memory::default();
+        watch_clock(&mut memory, 5_000_000, 1_000, 3_000);
+        assert_eq!(memory.offset_us, Some(4_998_000));
+        watch_clock(&mut memory, 6_000_000, 1_001_000, 1_003_000);
+        assert_eq!(memory.offset_us, Some(4_998_000), "both moved on by a second");
+    }
+}

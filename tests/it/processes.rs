@@ -1,0 +1,210 @@
+//! Several real processes: on one Redis together, and one after the other on one directory.
+
+use std::path::Path;
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use crate::harness::{
+    client::{Answer, Client},
+    process::Server,
+    redis::{fresh_prefix, shared},
+};
+
+/// A directory whose `settings.toml` makes every server started in it share one Redis prefix.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new() -> Self {
+        let home = tempfile::tempdir().expect("a directory");
+        let url = shared().url();
+        let settings = format!(
+            "[store]\nengine = \"redis\"\n[redis]\nurl = \"{url}\"\nprefix = \"{}\"\n",
+            fresh_prefix()
+        );
+        std::fs::write(home.path().join("settings.toml"), settings).expect("writes");
+        Self(home)
+    }
+
+    fn start(&self) -> (Server, Client) {
+        start(&["--config", "settings.toml"], self.0.path())
+    }
+}
+
+fn start(arguments: &[&str], home: &Path) -> (Server, Client) {
+    let arguments: Vec<&str> =
+        ["serve", "--listen", "127.0.0.1:0"].into_iter().chain(arguments.iter().copied()).collect();
+    let server = Server::start(&arguments, home);
+    let client = Client::new(server.address);
+    (server, client)
+}
+
+async fn add(client: &mut Client, job: Value) -> Answer {
+    let answer = client.post("/jobs", &job).await.expect("answers");
+    assert!(matches!(answer.status, 200 | 201), "{answer:?}");
+    answer
+}
+
+async fn get(client: &mut Client, path: &str) -> Answer {
+    client.get(path).await.expect("answers")
+}
+
+async fn finish(client: &mut Client, popped: &Answer) -> u16 {
+    let path = format!("/jobs/{}/finish?receipt={}", popped.text("id"), popped.text("receipt"));
+    client.send(Method::POST, &path, None).await.expect("answers").status
+}
+
+/// Polls of a topic parked in the process behind `client`; waits until there are `n`.
+async fn parked(client: &mut Client, n: u64) {
+    while get(client, "/topics/t").await.json()["waiting"] != json!(n) {
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn slow_worker_gets_409_and_the_next_finishes(mut client: Client, address: std::net::SocketAddr) {
+    add(&mut client, json!({"topic": "t", "id": "a", "ttr": 1})).await;
+    let slow = get(&mut client, "/topics/t/pop").await;
+    assert_eq!(slow.status, 200);
+    // Held for its second; then the timer takes the job back and wakes the next worker.
+    let mut other = Client::new(address);
+    let next = get(&mut other, "/topics/t/pop?wait=30s&ttr=60").await;
+    assert_eq!((next.status, next.json()["attempt"].clone()), (200, json!(2)));
+    assert_ne!(next.text("receipt"), slow.text("receipt"));
+    let late = client
+        .send(Method::POST, &format!("/jobs/a/finish?receipt={}", slow.text("receipt")), None)
+        .await
+        .expect("answers");
+    assert_eq!((late.status, late.text("code").as_str()), (409, "lease_lost"));
+    assert_eq!(finish(&mut other, &next).await, 204);
+    assert_eq!(get(&mut client, "/jobs/a").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_worker_past_its_ttr_gets_409_while_the_next_finishes_embedded() {
+    let home = tempfile::tempdir().expect("a directory");
+    let (server, client) = start(&[], home.path());
+    slow_worker_gets_409_and_the_next_finishes(client, server.address).await;
+}
+
+#[tokio::test]
+async fn a_worker_past_its_ttr_gets_409_while_the_next_finishes_redis() {
+    let home = Home::new();
+    let (server, client) = home.start();
+    slow_worker_gets_409_and_the_next_finishes(client, server.address).await;
+}
+
+#[tokio::test]
+async fn a_job_added_through_one_process_wakes_a_poller_parked_at_another() {
+    let home = Home::new();
+    let ((_one, mut one), (two, mut two_client)) = (home.start(), home.start());
+    add(&mut one, json!({"topic": "t", "id": "keeps-the-topic", "delay": "1h"})).await;
+    for (id, delay) in [("now", 0.0), ("later", 0.2)] {
+        let mut poller = Client::new(two.address);
+        let poll = tokio::spawn(async move { poller.get("/topics/t/pop?wait=60s").await });
+        parked(&mut two_client, 1).await;
+        add(&mut one, json!({"topic": "t", "id": id, "delay": delay})).await;
+        let popped = poll.await.expect("ends").expect("answers");
+        assert_eq!(popped.text("id"), id);
+        assert_eq!(finish(&mut one, &popped).await, 204, "the receipt works at either process");
+    }
+}
+
+#[tokio::test]
+async fn what_a_killed_process_was_to_move_is_moved_by_the_others() {
+    let home = Home::new();
+    let ((mut one, mut one_client), (_two, mut two_client)) = (home.start(), home.start());
+    add(&mut one_client, json!({"topic": "t", "id": "delayed", "delay": 0.5})).await;
+    add(&mut one_client, json!({"topic": "t", "id": "held", "ttr": 1})).await;
+    assert_eq!(get(&mut one_client, "/topics/t/pop").await.text("id"), "held");
+    one.kill();
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        let popped = get(&mut two_client, "/topics/t/pop?wait=60s").await;
+        assert_eq!(finish(&mut two_client, &popped).await, 204);
+        ids.push(popped.text("id"));
+    }
+    ids.sort();
+    assert_eq!(ids, ["delayed", "held"]);
+}
+
+#[tokio::test]
+async fn pauses_and_settings_reach_every_process() {
+    let home = Home::new();
+    let ((_one, mut one), (two, mut two_client)) = (home.start(), home.start());
+    let pause = one.post("/topics/t/pause", &json!({"delivery": true, "intake": false})).await;
+    assert_eq!(pause.expect("answers").status, 200);
+    let settings = one.send(Method::PUT, "/topics/t", Some(&json!({"ttr": 7}))).await;
+    assert_eq!(settings.expect("answers").status, 200);
+    // Within a second; asked until it is seen.
+    for n in 0.. {
+        let id = format!("probe-{n}");
+        let added = add(&mut two_client, json!({"topic": "t", "id": id, "delay": "1h"})).await;
+        if added.json()["ttr"] == json!(7) {
+            break;
+        }
+    }
+    add(&mut two_client, json!({"topic": "t", "id": "job"})).await;
+    assert_eq!(get(&mut two_client, "/topics/t/pop").await.status, 204, "paused through the other process");
+    let mut poller = Client::new(two.address);
+    let poll = tokio::spawn(async move { poller.get("/topics/t/pop?wait=60s").await });
+    parked(&mut two_client, 1).await;
+    let resume = one.post("/topics/t/resume", &json!({"delivery": true})).await;
+    assert_eq!(resume.expect("answers").status, 200);
+    assert_eq!(poll.await.expect("ends").expect("answers").text("id"), "job");
+}
+
+#[tokio::test]
+async fn processes_with_another_number_of_shards_are_refused() {
+    let home = Home::new();
+    let (_server, _client) = home.start();
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--config", "settings.toml"];
+    let mut command = crate::harness::process::linger(&arguments, home.0.path());
+    let refused = command.env("LINGER__REDIS__SHARDS", "8").output().expect("runs");
+    assert!(!refused.status.success());
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("16") && said.contains('8') && said.contains("shards"), "{said}");
+    assert_eq!(refused.stdout, b"");
+}
+
+#[tokio::test]
+async fn a_paused_process_loses_nothing_and_its_stale_holder_is_told() {
+    let home = Home::new();
+    let ((one, mut one_client), (_two, mut two_client)) = (home.start(), home.start());
+    add(&mut one_client, json!({"topic": "t", "id": "a", "ttr": 1})).await;
+    let slow = get(&mut one_client, "/topics/t/pop").await;
+    one.signal("STOP");
+    let next = get(&mut two_client, "/topics/t/pop?wait=60s&ttr=60").await;
+    one.signal("CONT");
+    assert_eq!(next.text("id"), "a");
+    assert_eq!(finish(&mut one_client, &slow).await, 409);
+    assert_eq!(finish(&mut two_client, &next).await, 204);
+}
+
+#[tokio::test]
+async fn acknowledged_jobs_survive_kill_9_in_every_state() {
+    let home = tempfile::tempdir().expect("a directory");
+    let (mut server, mut client) = start(&[], home.path());
+    for (id, delay) in [("delayed", 3_600), ("ready", 0), ("finished", 0)] {
+        add(&mut client, json!({"topic": id, "id": id, "delay": delay, "body": {"of": id}})).await;
+    }
+    add(&mut client, json!({"topic": "held", "id": "held", "ttr": 3_600})).await;
+    let held = get(&mut client, "/topics/held/pop").await;
+    let done = get(&mut client, "/topics/finished/pop").await;
+    assert_eq!(finish(&mut client, &done).await, 204);
+    let before: Vec<Value> = {
+        let mut jobs = Vec::new();
+        for id in ["delayed", "ready", "held"] {
+            jobs.push(get(&mut client, &format!("/jobs/{id}")).await.json());
+        }
+        jobs
+    };
+    server.kill();
+    let (_again, mut client) = start(&[], home.path());
+    for job in before {
+        let id = job["id"].as_str().expect("an id").to_owned();
+        assert_eq!(get(&mut client, &format!("/jobs/{id}")).await.json(), job);
+    }
+    assert_eq!(get(&mut client, "/jobs/finished").await.status, 404, "a finished job stays finished");
+    assert_eq!(finish(&mut client, &held).await, 204, "a reservation outlives the crash");
+    assert_eq!(get(&mut client, "/topics/ready/pop").await.text("id"), "ready");
+}
