@@ -86,25 +86,24 @@ impl Bench {
     pub async fn with(engine: Engine, settings: Settings) -> Self {
         let clock = ManualClock::new(Timestamp::parse(START).expect("a moment"));
         let heard = Arc::new(Recorder::default());
-        let home = match engine {
-            Engine::Naive => Home::Naive(Naive::new(clock.clone(), heard.clone(), settings.dead_retention)),
-            Engine::Embedded => Home::Directory(Arc::new(tempfile::tempdir().expect("a directory"))),
-            Engine::Redis => Home::Prefix(redis_server::fresh_prefix()),
-        };
-        let store = open(&home, &settings, &clock, &heard).await;
+        let listener: Arc<dyn Listener> = heard.clone();
+        let home = home(engine, &settings, &clock, &listener);
+        let store = open(&home, &settings, &clock, &listener).await;
         Self { store, clock, heard, home, settings }
     }
 
     /// Closes the engine and opens it again on the same data.
     pub async fn reopen(&mut self) {
         self.store.close().await.expect("closes");
-        self.store = open(&self.home, &self.settings, &self.clock, &self.heard).await;
+        let listener: Arc<dyn Listener> = self.heard.clone();
+        self.store = open(&self.home, &self.settings, &self.clock, &listener).await;
     }
 
     /// A second process on the same data, for engines that allow it.
     pub async fn neighbour(&self) -> Self {
         let heard = Arc::new(Recorder::default());
-        let store = open(&self.home, &self.settings, &self.clock, &heard).await;
+        let listener: Arc<dyn Listener> = heard.clone();
+        let store = open(&self.home, &self.settings, &self.clock, &listener).await;
         let (clock, home, settings) = (self.clock.clone(), self.home.clone(), self.settings.clone());
         Self { store, clock, heard, home, settings }
     }
@@ -136,26 +135,50 @@ impl Bench {
     }
 }
 
+/// An engine opened for a listener of the caller's, with the place where it keeps its data.
+pub struct Opened {
+    pub store: Arc<dyn Store>,
+    _home: Home,
+}
+
+impl Opened {
+    pub async fn new(engine: Engine, clock: &Arc<ManualClock>, listener: Arc<dyn Listener>) -> Self {
+        let settings = Settings::default();
+        let home = home(engine, &settings, clock, &listener);
+        Self { store: open(&home, &settings, clock, &listener).await, _home: home }
+    }
+}
+
+fn home(engine: Engine, settings: &Settings, clock: &Arc<ManualClock>, heard: &Arc<dyn Listener>) -> Home {
+    match engine {
+        Engine::Naive => Home::Naive(Naive::new(clock.clone(), heard.clone(), settings.dead_retention)),
+        Engine::Embedded => Home::Directory(Arc::new(tempfile::tempdir().expect("a directory"))),
+        Engine::Redis => Home::Prefix(redis_server::fresh_prefix()),
+    }
+}
+
 async fn open(
     home: &Home,
     settings: &Settings,
     clock: &Arc<ManualClock>,
-    heard: &Arc<Recorder>,
+    heard: &Arc<dyn Listener>,
 ) -> Arc<dyn Store> {
+    let metrics = Metrics::new().engine;
     match home {
         Home::Naive(naive) => naive.clone(),
         Home::Directory(directory) => {
             let mut options = embedded::Options::new(directory.path());
             options.dead_retention = settings.dead_retention;
+            // Crash safety has tests of its own; here thousands of cases need not wait for the disk.
             options.durability = embedded::Durability::Os;
-            embedded::open(options, clock.clone(), heard.clone(), Metrics::new().engine).await.expect("opens")
+            embedded::open(options, clock.clone(), heard.clone(), metrics).await.expect("opens")
         }
         Home::Prefix(prefix) => {
             let mut options = redis::Options::new(&redis_server::shared().url());
             options.prefix.clone_from(prefix);
             options.dead_retention = settings.dead_retention;
             let time = redis::TimeSource::Manual(clock.clone());
-            redis::connect(options, time, heard.clone(), Metrics::new().engine).await.expect("connects")
+            redis::connect(options, time, heard.clone(), metrics).await.expect("connects")
         }
     }
 }
