@@ -116,12 +116,10 @@ impl Intake {
             if queue.closed {
                 return Taken::Closed;
             }
-            if patience == Patience::None {
-                return Taken::Quiet;
-            }
-            queue.writer_sleeps = true;
+            queue.writer_sleeps = patience != Patience::None;
             queue = match patience {
-                Patience::None | Patience::Forever => {
+                Patience::None => return Taken::Quiet,
+                Patience::Forever => {
                     self.filled.wait(queue).expect("no code panics while it holds the queue")
                 }
                 Patience::For(time) => {

@@ -83,11 +83,12 @@ impl Log {
     /// Refuses a log that is gone though changes were in it; logs what SQLite drops.
     pub fn admit(self, path: &Path, db: &Path, run: Run) -> Result<(), OpenError> {
         match self {
-            Self::Missing if run == Run::Open => {
+            Self::Missing | Self::Unreadable if run == Run::Open => {
+                let what = if self == Self::Missing { "missing or empty" } else { "damaged at its head" };
                 return Err(OpenError::Incomplete {
                     path: path.to_owned(),
                     why: format!(
-                        "the log is missing or empty though the store was not stopped cleanly. If it was lost, \
+                        "the log is {what} though the store was not stopped cleanly. If it was lost, \
                          acknowledged changes were lost with it: put it back. If another program moved it into \
                          the file (the sqlite3 shell does when it closes), if this is a backup, or to accept the \
                          loss: sqlite3 {} \"UPDATE meta SET value = 'clean' WHERE name = 'run'\"",
@@ -97,7 +98,7 @@ impl Log {
             }
             Self::Missing => {}
             Self::Unreadable => {
-                tracing::error!(log = %path.display(), "the header of the log is damaged; all of it is dropped");
+                tracing::warn!(log = %path.display(), "the log is damaged at its head, but held no change");
             }
             Self::Present(Frames { dropped: 0, .. }) => {}
             Self::Present(Frames { kept, dropped, dropped_commits }) => tracing::warn!(
@@ -260,6 +261,8 @@ mod tests {
         assert!(Log::Missing.admit(&gone, &db, Run::Opening).is_ok());
         std::fs::write(&path, [0; 4_000]).expect("writes");
         assert_eq!(Log::inspect(&path).expect("reads"), Log::Unreadable);
-        assert!(Log::Unreadable.admit(&path, &db, Run::Open).is_ok());
+        // Its head is synced before any frame counts, so a damaged one is no trace of a crash.
+        assert!(Log::Unreadable.admit(&path, &db, Run::Open).is_err());
+        assert!(Log::Unreadable.admit(&path, &db, Run::Opening).is_ok());
     }
 }

@@ -292,7 +292,7 @@ mod tests {
         let counts = (any::<u32>(), any::<u32>(), any::<bool>(), any::<[u8; 16]>());
         let steps = prop::collection::vec(0u64..=315_576_000_000, 0..=64);
         let end = (prop::option::of("\\PC{0,200}"), prop::option::of(0i64..=253_402_207_199_999));
-        let names = ("[A-Za-z0-9._~:@+=-]{1,255}", "[A-Za-z0-9._:-]{1,128}");
+        let names = ("[A-Za-z0-9][A-Za-z0-9._~:@+=-]{0,254}", "[A-Za-z0-9][A-Za-z0-9._:-]{0,127}");
         (names, times, counts, steps, end, prop::collection::vec(any::<u8>(), 0..2_000)).prop_map(
             |(names, times, counts, steps, end, body)| Record {
                 head: Head {

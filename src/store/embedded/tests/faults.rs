@@ -74,7 +74,8 @@ async fn broken_records_never_stop_the_timer() {
     sql(&store, &format!("{HEAD}'held-bad'; {HEAD}'far-bad'; {BODY}'far-3'")).await;
     bench.clock.advance(seconds(4_000));
     let promoted = store.promote(100).await.expect("promotes");
-    assert_eq!((promoted.set_aside, promoted.more), (2, false), "the head of each was looked at");
+    // By the promotion itself, or by the reading ahead between the operations.
+    assert_eq!((bench.set_aside(), promoted.more), (2, false), "the head of each was looked at");
     let moves: Vec<_> = promoted.moves.iter().map(|moved| moved.kind).collect();
     assert_eq!(moves.iter().filter(|kind| **kind == MoveKind::Expired).count(), 1);
     assert_eq!(moves.iter().filter(|kind| **kind == MoveKind::Ready).count(), 4);
