@@ -8,9 +8,8 @@ pub mod embedded;
 mod error;
 mod metered;
 mod outcome;
-mod request;
-
 pub mod redis;
+mod request;
 
 use std::{sync::Arc, time::Duration};
 

@@ -8,3 +8,4 @@ pub mod openapi;
 pub mod process;
 pub mod redis;
 pub mod stores;
+pub mod wire;

@@ -163,20 +163,22 @@ async fn open(
     clock: &Arc<ManualClock>,
     heard: &Arc<dyn Listener>,
 ) -> Arc<dyn Store> {
+    let metrics = Metrics::new().engine;
     match home {
         Home::Naive(naive) => naive.clone(),
         Home::Directory(directory) => {
             let mut options = embedded::Options::new(directory.path());
             options.dead_retention = settings.dead_retention;
+            // Crash safety has tests of its own; here thousands of cases need not wait for the disk.
             options.durability = embedded::Durability::Os;
-            embedded::open(options, clock.clone(), heard.clone(), Metrics::new().engine).await.expect("opens")
+            embedded::open(options, clock.clone(), heard.clone(), metrics).await.expect("opens")
         }
         Home::Prefix(prefix) => {
             let mut options = redis::Options::new(&redis_server::shared().url());
             options.prefix.clone_from(prefix);
             options.dead_retention = settings.dead_retention;
             let time = redis::TimeSource::Manual(clock.clone());
-            redis::connect(options, time, heard.clone(), Metrics::new().engine).await.expect("connects")
+            redis::connect(options, time, heard.clone(), metrics).await.expect("connects")
         }
     }
 }
