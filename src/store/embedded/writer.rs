@@ -93,7 +93,7 @@ impl Writer {
     }
 
     /// Runs `change` in a transaction of its own. When it or the commit fails, disk and memory are as before.
-    fn transact<T>(&mut self, change: impl FnOnce(&mut Work<'_>) -> Sql<T>) -> Result<(T, News), Error> {
+    pub fn transact<T>(&mut self, change: impl FnOnce(&mut Work<'_>) -> Sql<T>) -> Result<(T, News), Error> {
         self.shared.check()?;
         let mut news = News::default();
         let mut work = Work {
@@ -173,7 +173,7 @@ impl Writer {
     }
 
     /// The short chores that keep pace with the work: reading ahead, checkpoints.
-    fn after_group(&mut self) -> Patience {
+    pub fn after_group(&mut self) -> Patience {
         if self.shared.check().is_err() {
             return Patience::Forever;
         }
@@ -194,7 +194,7 @@ impl Writer {
     }
 
     /// Nothing came for a while: one step of handing back space.
-    fn tidy(&mut self) -> Patience {
+    pub fn tidy(&mut self) -> Patience {
         match self.try_tidy() {
             Ok(patience) => patience,
             Err(error) => {

@@ -14,7 +14,7 @@ use axum::{
 };
 use http_body_util::BodyExt;
 use linger::{
-    clock::{Clock, ManualClock},
+    clock::ManualClock,
     http::{App, Options},
     job::Timestamp,
     metrics::Metrics,
@@ -44,7 +44,6 @@ pub struct Setup {
 pub struct Api {
     pub queue: Arc<Queue>,
     pub clock: Arc<ManualClock>,
-    pub app: App,
     router: Router,
     seen: Arc<Mutex<BTreeSet<(String, u16)>>>,
     _running: Arc<Running>,
@@ -85,7 +84,7 @@ impl Api {
         let app = App::new(queue.clone(), clock.clone(), metrics, setup.options);
         let router = app.router();
         let running = Arc::new(Running { stop, _home: opened });
-        Self { queue, clock, app, router, seen: Arc::default(), _running: running }
+        Self { queue, clock, router, seen: Arc::default(), _running: running }
     }
 
     /// Moves the clock on, and everything that is then due.
@@ -99,10 +98,6 @@ impl Api {
         while !reached() {
             tokio::task::yield_now().await;
         }
-    }
-
-    pub fn now(&self) -> Timestamp {
-        self.clock.now()
     }
 
     pub fn call(&self, method: &str, target: &str) -> Call {

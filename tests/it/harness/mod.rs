@@ -9,3 +9,4 @@ pub mod plain;
 pub mod process;
 pub mod redis;
 pub mod stores;
+pub mod wire;
