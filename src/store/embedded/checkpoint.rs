@@ -52,7 +52,7 @@ pub(super) struct Checkpointer {
 impl Checkpointer {
     /// Starts the thread on its own connection to `path`.
     pub fn start(path: &Path, durability: Durability) -> Result<Self, OpenError> {
-        let conn = schema::open_checkpointer(path, durability)?;
+        let conn = schema::open_writer(path, durability)?;
         let desk = Arc::new(Desk { phase: Mutex::new(Phase::Resting), changed: Condvar::new() });
         let thread = std::thread::Builder::new()
             .name("linger-ckpt".to_owned())
@@ -97,6 +97,12 @@ impl Checkpointer {
             }
         }
         Ok(false)
+    }
+
+    /// Whether the thread is at work, or about to be.
+    #[cfg(test)]
+    pub fn is_working(&self) -> bool {
+        matches!(*self.desk.lock(), Phase::Asked | Phase::Working)
     }
 
     /// Asks for a checkpoint unless one is under way.

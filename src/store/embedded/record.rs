@@ -331,7 +331,7 @@ mod tests {
             let head = record.encode_head(key);
             let columns = columns(key, &record, &head);
             prop_assert_eq!(columns.verify(), Ok(()));
-            prop_assert_eq!(columns.decode_head().as_ref(), Ok(&record.head));
+            prop_assert_eq!(columns.decode_head(), Ok(record.head.clone()));
             prop_assert_eq!(columns.decode_record(record.body.as_bytes()), Ok(record.clone()));
         }
 

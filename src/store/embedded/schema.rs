@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use rusqlite::{Connection, OpenFlags, config::DbConfig};
+use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 
 use super::options::{Durability, OpenError};
 
@@ -42,10 +42,13 @@ const TABLES: &str = "
     );
 ";
 
-/// Opens `path` for the writer, creating the file when it is missing or empty. Refuses what is not ours
-/// and formats that this build does not know.
+/// Opens `path` for writing or checkpointing, creating the file when it is missing or empty. Refuses what is
+/// not ours and formats that this build does not know.
 pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
-    let sqlite = |source| OpenError::Sqlite { path: path.to_owned(), source };
+    let sqlite = |source: rusqlite::Error| match source.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => OpenError::NotOurs { path: path.to_owned() },
+        Some(_) | None => OpenError::Sqlite { path: path.to_owned(), source },
+    };
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
@@ -72,11 +75,6 @@ pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connect
     Ok(conn)
 }
 
-/// Opens `path` for the checkpointing thread.
-pub(super) fn open_checkpointer(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
-    open_writer(path, durability)
-}
-
 /// Opens `path` for reading only.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
     let sqlite = |source| OpenError::Sqlite { path: path.to_owned(), source };
@@ -88,6 +86,15 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
     Ok(conn)
 }
 
+/// An empty store in memory.
+#[cfg(test)]
+pub(super) fn in_memory() -> Connection {
+    let conn = Connection::open_in_memory().expect("opens");
+    set_up(&conn).expect("is set up");
+    create(&conn).expect("is created");
+    conn
+}
+
 fn set_up(conn: &Connection) -> rusqlite::Result<()> {
     // Somebody may look with the `sqlite3` shell; a backup holds its lock only for moments.
     conn.busy_timeout(Duration::from_secs(5))?;
@@ -97,8 +104,7 @@ fn set_up(conn: &Connection) -> rusqlite::Result<()> {
     // No memory map: an I/O error must be an error, not a signal. 32 MiB of cache: enough for the working
     // set of a busy queue, and a bound. Checkpoints are ours to choose.
     conn.execute_batch(
-        "PRAGMA auto_vacuum = INCREMENTAL;
-         PRAGMA mmap_size = 0;
+        "PRAGMA mmap_size = 0;
          PRAGMA cache_size = -32768;
          PRAGMA temp_store = MEMORY;
          PRAGMA cell_size_check = ON;
@@ -119,8 +125,10 @@ fn is_blank(conn: &Connection) -> rusqlite::Result<bool> {
 }
 
 fn create(conn: &Connection) -> rusqlite::Result<()> {
+    // Auto-vacuum is fixed by the first page; asking for it later would write to the file.
     conn.execute_batch(&format!(
-        "BEGIN IMMEDIATE;
+        "PRAGMA auto_vacuum = INCREMENTAL;
+         BEGIN IMMEDIATE;
          PRAGMA application_id = {APPLICATION_ID};
          PRAGMA user_version = {FORMAT};
          {TABLES}

@@ -45,14 +45,7 @@ pub async fn open(
     listener: Arc<dyn Listener>,
     metrics: EngineMetrics,
 ) -> Result<Arc<Embedded>, OpenError> {
-    let start = Start {
-        db_path: options.data_dir.join(DB_FILE),
-        log_path: options.data_dir.join(LOG_FILE),
-        options: Arc::new(options),
-        clock,
-        listener,
-        metrics,
-    };
+    let start = Start::new(options, clock, listener, metrics);
     let dir = start.options.data_dir.clone();
     let (opened, opening) = oneshot::channel();
     // The writer's own thread does the loading, so that its connection never changes threads.
@@ -76,7 +69,7 @@ pub async fn open(
     Ok(Arc::new(engine))
 }
 
-struct Start {
+pub(super) struct Start {
     options: Arc<Options>,
     clock: Arc<dyn Clock>,
     listener: Arc<dyn Listener>,
@@ -86,7 +79,18 @@ struct Start {
 }
 
 impl Start {
-    fn writer(self) -> Result<(Writer, Embedded), OpenError> {
+    pub fn new(
+        options: Options,
+        clock: Arc<dyn Clock>,
+        listener: Arc<dyn Listener>,
+        metrics: EngineMetrics,
+    ) -> Self {
+        let (db_path, log_path) = (options.data_dir.join(DB_FILE), options.data_dir.join(LOG_FILE));
+        Self { options: Arc::new(options), clock, listener, metrics, db_path, log_path }
+    }
+
+    /// Everything loaded: the writer, ready to run, and the engine as its callers see it.
+    pub fn writer(self) -> Result<(Writer, Embedded), OpenError> {
         let lock = self.lock()?;
         let mut db = self.open_db()?;
         let shared = Arc::new(Shared::default());

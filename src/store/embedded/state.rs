@@ -5,6 +5,9 @@
 //! each other's effects. (Rejected: applying changes after the commit, which needs an overlay in front of
 //! every look-up.) Knows keys and hashes, neither SQL nor records.
 
+#[cfg(test)]
+pub(super) mod check;
+
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,

@@ -1,5 +1,5 @@
 //! The one thread that changes anything. It takes a group of operations, does them in one transaction, makes
-//! that durable with one sync, and only then answers and tells. There is no timer: while one sync runs, the
+//! that durable with one sync, and only then tells and answers. There is no timer: while one sync runs, the
 //! next group gathers.
 
 use std::{fs::File, path::PathBuf, sync::Arc, time::Duration};
@@ -77,7 +77,7 @@ impl Writer {
         self.end()
     }
 
-    /// Does a group of operations, commits, answers, and tells.
+    /// Does a group of operations, commits, tells, and answers.
     fn group(&mut self, mut operations: Vec<Box<dyn Operation>>) {
         let done = self.transact(|work| {
             operations.iter_mut().try_for_each(|operation| {
@@ -85,18 +85,15 @@ impl Writer {
                 operation.run(work)
             })
         });
-        let (outcome, news) = match done {
-            Ok(((), news)) => (Ok(()), news),
-            Err(error) => (Err(error), News::default()),
-        };
+        // Told first: whoever gets an answer can rely on the listener having heard.
+        let outcome = done.map(|((), news)| self.tell(news));
         for operation in operations {
             operation.answer(outcome.clone());
         }
-        self.tell(news);
     }
 
     /// Runs `change` in a transaction of its own. When it or the commit fails, disk and memory are as before.
-    fn transact<T>(&mut self, change: impl FnOnce(&mut Work<'_>) -> Sql<T>) -> Result<(T, News), Error> {
+    pub fn transact<T>(&mut self, change: impl FnOnce(&mut Work<'_>) -> Sql<T>) -> Result<(T, News), Error> {
         self.shared.check()?;
         let mut news = News::default();
         let mut work = Work {
@@ -176,7 +173,7 @@ impl Writer {
     }
 
     /// The short chores that keep pace with the work: reading ahead, checkpoints.
-    fn after_group(&mut self) -> Patience {
+    pub fn after_group(&mut self) -> Patience {
         if self.shared.check().is_err() {
             return Patience::Forever;
         }
@@ -197,7 +194,7 @@ impl Writer {
     }
 
     /// Nothing came for a while: one step of handing back space.
-    fn tidy(&mut self) -> Patience {
+    pub fn tidy(&mut self) -> Patience {
         match self.try_tidy() {
             Ok(patience) => patience,
             Err(error) => {

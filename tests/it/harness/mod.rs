@@ -5,6 +5,7 @@ pub mod client;
 pub mod jobs;
 pub mod naive;
 pub mod openapi;
+pub mod plain;
 pub mod process;
 pub mod redis;
 pub mod stores;

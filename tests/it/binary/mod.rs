@@ -1,0 +1,8 @@
+//! The real program from outside: its command line, its start, its end, its crash.
+
+mod command_line;
+mod crash;
+mod examples;
+mod redis;
+mod start;
+mod stop;
