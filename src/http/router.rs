@@ -119,3 +119,21 @@ fn layered(routes: Router<App>, app: &App) -> Router {
         .layer(map_request(observe::check_request_id))
         .with_state(app.clone())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_figures_know_every_path_of_the_contract() {
+        let documented: BTreeSet<_> = operations::OPENAPI
+            .lines()
+            .filter_map(|line| line.strip_prefix("  /")?.strip_suffix(':'))
+            .collect();
+        let known: BTreeSet<_> = ROUTES.iter().map(|route| &route[1..]).collect();
+        assert_eq!(known, documented);
+        assert_eq!(known.len(), ROUTES.len(), "each once");
+    }
+}
