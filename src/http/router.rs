@@ -2,7 +2,6 @@
 
 use axum::{
     Router,
-    extract::DefaultBodyLimit,
     middleware::{from_fn_with_state, map_request, map_response},
     routing::{MethodRouter, get, post},
 };
@@ -101,7 +100,6 @@ fn only(allow: &'static str, methods: MethodRouter<App>) -> MethodRouter<App> {
 fn layered(routes: Router<App>, app: &App) -> Router {
     let bounded = routes
         .layer(from_fn_with_state(app.clone(), payload::read))
-        .layer(DefaultBodyLimit::disable())
         .layer(RequestBodyLimitLayer::new(app.options.max_request_bytes))
         .layer(from_fn_with_state(app.clone(), browser::guard));
     bounded
