@@ -87,9 +87,10 @@ impl Log {
                 return Err(OpenError::Incomplete {
                     path: path.to_owned(),
                     why: format!(
-                        "the log is missing or empty though the store was not stopped cleanly, and acknowledged \
-                         changes with it. Put it back; if it is lost for good, accept that with: \
-                         sqlite3 {} \"UPDATE meta SET value = 'clean' WHERE name = 'run'\"",
+                        "the log is missing or empty though the store was not stopped cleanly. If it was lost, \
+                         acknowledged changes were lost with it: put it back. If another program moved it into \
+                         the file (the sqlite3 shell does when it closes), if this is a backup, or to accept the \
+                         loss: sqlite3 {} \"UPDATE meta SET value = 'clean' WHERE name = 'run'\"",
                         db.display()
                     ),
                 });

@@ -21,6 +21,7 @@ mod intake;
 mod key;
 mod load;
 mod log;
+mod marks;
 mod ops;
 mod options;
 mod record;

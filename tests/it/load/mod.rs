@@ -202,7 +202,10 @@ async fn finish(run: &Run, client: &mut Client, id: &str, receipt: &str, held_un
         match client.send(hyper::Method::POST, &path, None).await {
             Ok(answer) => match answer.status {
                 204 => return run.ledger().finished(id),
-                404 if unanswered => return run.ledger().gone(id),
+                404 if unanswered => {
+                    run.ledger().gone(id);
+                    return;
+                }
                 409 => return run.ledger().refused(id, held_until),
                 500.. => unanswered = true,
                 _ => panic!("{answer:?}"),
