@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod client;
+pub mod failing;
 pub mod jobs;
 pub mod naive;
 pub mod openapi;
