@@ -40,11 +40,13 @@ pub(super) async fn drive(app: &App, stream: TcpStream, router: Router, shutdown
         .max_header_size(app.options.max_header_bytes)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let ended = tokio::select! {
-        ended = &mut connection => ended,
+        // Shutdown first: an answer that it brought about then says that the connection closes.
+        biased;
         () = shutdown.cancelled() => {
             Pin::new(&mut connection).graceful_shutdown();
             (&mut connection).await
         }
+        ended = &mut connection => ended,
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "the connection ended early");

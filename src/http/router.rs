@@ -2,7 +2,6 @@
 
 use axum::{
     Router,
-    extract::DefaultBodyLimit,
     middleware::{from_fn_with_state, map_request, map_response},
     routing::{MethodRouter, get, post},
 };
@@ -101,7 +100,6 @@ fn only(allow: &'static str, methods: MethodRouter<App>) -> MethodRouter<App> {
 fn layered(routes: Router<App>, app: &App) -> Router {
     let bounded = routes
         .layer(from_fn_with_state(app.clone(), payload::read))
-        .layer(DefaultBodyLimit::disable())
         .layer(RequestBodyLimitLayer::new(app.options.max_request_bytes))
         .layer(from_fn_with_state(app.clone(), browser::guard));
     bounded
@@ -118,4 +116,22 @@ fn layered(routes: Router<App>, app: &App) -> Router {
         .layer(SetRequestIdLayer::x_request_id(observe::NewRequestId))
         .layer(map_request(observe::check_request_id))
         .with_state(app.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_figures_know_every_path_of_the_contract() {
+        let documented: BTreeSet<_> = operations::OPENAPI
+            .lines()
+            .filter_map(|line| line.strip_prefix("  /")?.strip_suffix(':'))
+            .collect();
+        let known: BTreeSet<_> = ROUTES.iter().map(|route| &route[1..]).collect();
+        assert_eq!(known, documented);
+        assert_eq!(known.len(), ROUTES.len(), "each once");
+    }
 }

@@ -9,4 +9,5 @@ mod load;
 mod model;
 mod processes;
 mod queue;
+mod redis_engine;
 mod tidy;

@@ -71,10 +71,9 @@ impl Engine {
         }
         let mut reply = Reply::new(self.acked(call).await?)?;
         self.set_aside(shard, reply.count()?);
-        let mut replies = reply.list()?;
         let mut added = Vec::with_capacity(jobs.len());
         for (at, job) in jobs {
-            added.push((at, added_as(job, &replies.bytes()?)?));
+            added.push((at, added_as(job, &reply.bytes()?)?));
         }
         self.tell_added(shard, &added);
         Ok(added)

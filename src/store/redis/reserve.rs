@@ -88,7 +88,6 @@ impl Engine {
         }
         let call = self
             .change(Op::Reserve, shard, Some(&lane), &[topic])
-            .arg(topic.as_str())
             .arg(i64::try_from(ttrs.len()).expect("a slice is small"))
             .bytes(packed)
             .bytes(receipts);

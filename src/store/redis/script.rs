@@ -11,6 +11,7 @@ enum Prelude {
     None,
     Record,
     Shard,
+    Moves,
     Holder,
 }
 
@@ -32,16 +33,16 @@ macro_rules! scripts {
 scripts! {
     Add "add" Shard,
     Reserve "reserve" Shard,
-    Cancel "cancel" Shard,
+    Cancel "cancel" Moves,
     Finish "finish" Shard,
     Release "release" Holder,
     Touch "touch" Holder,
     Bury "bury" Holder,
     Patch "patch" Holder,
-    Requeue "requeue" Shard,
-    Delete "delete" Shard,
-    Promote "promote" Shard,
-    Purge "purge" Shard,
+    Requeue "requeue" Moves,
+    Delete "delete" Moves,
+    Promote "promote" Moves,
+    Purge "purge" Moves,
     Compact "compact" Shard,
     Peek "peek" Record,
     Read "read" None,
@@ -60,6 +61,7 @@ scripts! {
 
 const RECORD: &str = include_str!("lua/record.lua");
 const SHARD: &str = include_str!("lua/shard.lua");
+const MOVES: &str = include_str!("lua/moves.lua");
 const HOLDER: &str = include_str!("lua/holder.lua");
 
 /// A script as a server knows it.
@@ -97,7 +99,8 @@ fn assemble(source: &str, prelude: Prelude) -> String {
         Prelude::None => source.to_owned(),
         Prelude::Record => [flags, RECORD, own].join("\n"),
         Prelude::Shard => [flags, RECORD, SHARD, own].join("\n"),
-        Prelude::Holder => [flags, RECORD, SHARD, HOLDER, own].join("\n"),
+        Prelude::Moves => [flags, RECORD, SHARD, MOVES, own].join("\n"),
+        Prelude::Holder => [flags, RECORD, SHARD, MOVES, HOLDER, own].join("\n"),
     }
 }
 

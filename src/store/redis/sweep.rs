@@ -3,8 +3,8 @@
 //! ready lists that are full of stale entries, and forgets the lanes of processes that are gone.
 
 use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex},
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -23,17 +23,26 @@ const STEP_US: i64 = 250_000;
 /// Entries per run of a compaction, and runs per sweep.
 const COMPACT: (i64, usize) = (1_000, 50);
 
-/// Ready lists that should be compacted.
+/// Ready lists that should be compacted, and how many of their entries are still to be looked at once
+/// that has begun. Only a full turn leaves the others in their order.
 #[derive(Debug, Default)]
-pub(super) struct Compaction(Mutex<BTreeSet<(Shard, Topic)>>);
+pub(super) struct Compaction(Mutex<BTreeMap<(Shard, Topic), Option<i64>>>);
 
 impl Compaction {
     pub fn ask(&self, shard: Shard, topic: &Topic) {
-        self.0.lock().expect("no code panics while it holds the lists").insert((shard, topic.clone()));
+        self.lock().entry((shard, topic.clone())).or_default();
     }
 
-    fn take(&self) -> BTreeSet<(Shard, Topic)> {
-        std::mem::take(&mut *self.0.lock().expect("no code panics while it holds the lists"))
+    fn go_on(&self, shard: Shard, topic: Topic, left: i64) {
+        self.lock().insert((shard, topic), Some(left));
+    }
+
+    fn take(&self) -> BTreeMap<(Shard, Topic), Option<i64>> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(Shard, Topic), Option<i64>>> {
+        self.0.lock().expect("no code panics while it holds the lists")
     }
 }
 
@@ -86,8 +95,8 @@ impl Engine {
                 self.make_up(shard, memory, reply.int()?).await?;
             }
         }
-        for (shard, topic) in self.compaction.take() {
-            self.compact(shard, &topic).await?;
+        for ((shard, topic), left) in self.compaction.take() {
+            self.compact(shard, topic, left).await?;
         }
         if round.is_multiple_of(LANES_EVERY) {
             self.forget_lanes().await?;
@@ -113,14 +122,20 @@ impl Engine {
         Ok(())
     }
 
-    async fn compact(&self, shard: Shard, topic: &Topic) -> Result<()> {
+    /// Takes a ready list through a turn, or part of one.
+    async fn compact(&self, shard: Shard, topic: Topic, mut left: Option<i64>) -> Result<()> {
         for _ in 0..COMPACT.1 {
-            let call = self.change(Op::Compact, shard, None, &[topic]).arg(topic.as_str()).arg(COMPACT.0);
-            if self.call(call).await?.as_i64() != Some(1) {
+            let slice = left.unwrap_or(COMPACT.0).min(COMPACT.0);
+            let call = self.change(Op::Compact, shard, None, &[&topic]).arg(topic.as_str()).arg(slice);
+            let length = self.call(call).await?.as_i64().unwrap_or(0);
+            // Never more than there is: it may have been popped meanwhile.
+            let rest = left.unwrap_or(length).min(length) - slice;
+            if rest <= 0 {
                 return Ok(());
             }
+            left = Some(rest);
         }
-        self.compaction.ask(shard, topic);
+        self.compaction.go_on(shard, topic, left.unwrap_or(0));
         Ok(())
     }
 

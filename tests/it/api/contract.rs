@@ -23,6 +23,24 @@ fn operation_ids_are_unique() {
     assert_eq!(ids.len(), contract().operations().len());
 }
 
+/// What the router answers to is what the contract documents, and nothing else.
+#[tokio::test]
+async fn every_path_allows_the_documented_methods_alone() {
+    let api = Api::new(Engine::Naive).await;
+    let paths: BTreeSet<_> = contract().operations().iter().map(|operation| &operation.template).collect();
+    for path in paths {
+        let of_path = contract().operations().iter().filter(|operation| operation.template == *path);
+        let mut documented: BTreeSet<_> = of_path.map(|operation| operation.method.as_str()).collect();
+        if documented.contains("GET") && !path.ends_with("/pop") {
+            documented.insert("HEAD");
+        }
+        let target = path.replace("{id}", "a").replace("{topic}", "t");
+        let answer = api.call("BREW", &target).send().await.expect(405);
+        let allowed: BTreeSet<_> = answer.header("allow").split(", ").collect();
+        assert_eq!(allowed, documented, "{path}");
+    }
+}
+
 /// One walk through the whole API. A new operation, or a new success of an old one, fails here until
 /// the walk covers it.
 async fn every_operation_answers_with_every_success_it_documents(engine: Engine) {

@@ -3,6 +3,7 @@
 mod command_line;
 mod crash;
 mod examples;
+mod readme;
 mod redis;
 mod start;
 mod stop;

@@ -14,7 +14,7 @@ use axum::{
 };
 use http_body_util::BodyExt;
 use linger::{
-    clock::{Clock, ManualClock},
+    clock::ManualClock,
     http::{App, Options},
     job::Timestamp,
     metrics::Metrics,
@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::{
+    failing::Failing,
     openapi::{Exchange, contract},
     stores::{Engine, Opened, START},
 };
@@ -44,7 +45,7 @@ pub struct Setup {
 pub struct Api {
     pub queue: Arc<Queue>,
     pub clock: Arc<ManualClock>,
-    pub app: App,
+    pub store: Arc<Failing>,
     router: Router,
     seen: Arc<Mutex<BTreeSet<(String, u16)>>>,
     _running: Arc<Running>,
@@ -71,13 +72,9 @@ impl Api {
         let clock = ManualClock::new(Timestamp::parse(START).expect("a moment"));
         let (hints, metrics, stop) = (Arc::new(Hints::default()), Metrics::new(), CancellationToken::new());
         let opened = Opened::new(engine, &clock, hints.clone()).await;
-        let queue = Queue::new(
-            opened.store.clone(),
-            &hints,
-            clock.clone(),
-            setup.limits.clone(),
-            metrics.queue.clone(),
-        );
+        let store = Failing::new(opened.store.clone());
+        let queue =
+            Queue::new(store.clone(), &hints, clock.clone(), setup.limits.clone(), metrics.queue.clone());
         if !setup.no_timer {
             let (queue, stop) = (queue.clone(), stop.clone());
             tokio::spawn(async move { queue.run_timer(stop).await });
@@ -85,7 +82,7 @@ impl Api {
         let app = App::new(queue.clone(), clock.clone(), metrics, setup.options);
         let router = app.router();
         let running = Arc::new(Running { stop, _home: opened });
-        Self { queue, clock, app, router, seen: Arc::default(), _running: running }
+        Self { queue, clock, store, router, seen: Arc::default(), _running: running }
     }
 
     /// Moves the clock on, and everything that is then due.
@@ -99,10 +96,6 @@ impl Api {
         while !reached() {
             tokio::task::yield_now().await;
         }
-    }
-
-    pub fn now(&self) -> Timestamp {
-        self.clock.now()
     }
 
     pub fn call(&self, method: &str, target: &str) -> Call {

@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod client;
+pub mod failing;
 pub mod jobs;
 pub mod naive;
 pub mod openapi;
@@ -9,3 +10,4 @@ pub mod plain;
 pub mod process;
 pub mod redis;
 pub mod stores;
+pub mod wire;

@@ -27,8 +27,8 @@ pub struct Contract {
 #[derive(Debug)]
 pub struct Operation {
     pub id: String,
-    method: String,
-    template: String,
+    pub method: String,
+    pub template: String,
     /// Its JSON Pointer.
     at: String,
     /// Documented statuses below 300.

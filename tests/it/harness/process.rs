@@ -15,9 +15,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::plain::{Answer, call};
 
 /// `linger` with these arguments, run in `directory` with nothing of this process's environment but the
-/// path.
+/// path. `LINGER_PROGRAM` names another build to test, such as a release.
 pub fn linger(arguments: &[&str], directory: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_linger"));
+    let built = || env!("CARGO_BIN_EXE_linger").into();
+    let mut command = Command::new(std::env::var_os("LINGER_PROGRAM").unwrap_or_else(built));
     command.args(arguments).current_dir(directory).env_clear();
     command.env("PATH", std::env::var_os("PATH").expect("there is a path")).stdin(Stdio::null());
     command

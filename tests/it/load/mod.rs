@@ -117,11 +117,18 @@ async fn run(name: &str, load: Load, arguments: &[&str], home: &Path) {
         producers.spawn(produce(run.clone(), number));
     }
     let clock = SystemClock::new();
-    for _ in 0..load.kills {
+    let began = Instant::now();
+    for kill in 1..=load.kills {
         let pause = load.spread.mul_f64(rand::rng().random_range(0.2..1.8) / f64::from(load.kills));
         clock.sleep(pause).await;
         server.kill();
+        let (acked, open) = (run.ledger().acknowledged(), run.ledger().open());
         server = start(&address.to_string());
+        println!(
+            "kill {kill} at {:.1} s: {acked} acknowledged, {} of them finished",
+            began.elapsed().as_secs_f64(),
+            acked - open
+        );
     }
     producers.join_all().await;
     run.added.store(true, Ordering::Release);
@@ -202,7 +209,10 @@ async fn finish(run: &Run, client: &mut Client, id: &str, receipt: &str, held_un
         match client.send(hyper::Method::POST, &path, None).await {
             Ok(answer) => match answer.status {
                 204 => return run.ledger().finished(id),
-                404 if unanswered => return run.ledger().gone(id),
+                404 if unanswered => {
+                    run.ledger().gone(id);
+                    return;
+                }
                 409 => return run.ledger().refused(id, held_until),
                 500.. => unanswered = true,
                 _ => panic!("{answer:?}"),

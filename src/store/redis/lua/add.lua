@@ -3,33 +3,51 @@
 --
 -- ARGV[A..] per job its id and its record; the record's `due` holds a delay in ms, or a moment when
 -- `created` is 1. Its generation is a fresh random number, by which a second run knows its own work.
--- Reply     per job 'C' created due | 'R' record | 'E' state due
-local replies = {}
-for i = A, #ARGV, 2 do
-  local id, job = ARGV[i], open(ARGV[i + 1])
-  local raw = call('HGET', POOL, id)
-  local old = open(raw)
-  local reply
-  if raw and not old then set_aside(id, raw) end
-  if old and old.print ~= job.print then
-    reply = 'E' .. pack('>BI6', old.state, old.due)
-  elseif old and (old.gen - job.gen) % 4294967296 < 64 then
-    reply = 'C' .. pack('>I6I6', old.created, old.due)
-  elseif old then
-    reply = 'R' .. raw
+-- Reply     { set aside, per job 'C' created due | 'R' record | 'E' state due }
+local GEN_AT, DUE_AT, CREATED_AT, TTR_AT = 3, 7, 17, 23
+
+-- What to say of a job that is there already; nil when what is there cannot be read.
+local function known_as(stored, raw)
+  local old, job = open(stored), open(raw)
+  if not old then return nil end
+  if old.print ~= job.print then return 'E' .. pack('>BI6', old.state, old.due) end
+  if (old.gen - job.gen) % 4294967296 < 64 then return 'C' .. pack('>I6I6', old.created, old.due) end
+  return 'R' .. stored
+end
+
+local function index(id, raw, state, due)
+  local topic = sub(raw, TOPIC_AT + 1, TOPIC_AT + byte(raw, TOPIC_AT))
+  if state == READY then
+    call('RPUSH', topics[topic].ready, sub(raw, GEN_AT, DUE_AT - 1) .. pack('>I6', NOW) .. id)
   else
-    job.due = due_at(job.created == 1, job.due)
-    job.created = NOW
-    if job.due <= NOW then
-      push_ready(id, job, 'RPUSH')
-      enter(id, job, READY)
-    else
-      call('ZADD', BUCKET, job.due, id)
-      enter(id, job, DELAYED)
-    end
-    reply = 'C' .. pack('>I6I6', job.created, job.due)
+    call('ZADD', BUCKET, due, id)
   end
-  replies[#replies + 1] = reply
+  count(topic, state, 1)
+  return 'C' .. pack('>I6I6', NOW, due)
+end
+
+local reply = { 0 }
+for i = A, #ARGV, 2 do
+  local id, raw = ARGV[i], ARGV[i + 1]
+  local due, _, absolute = unpack('>I6I4I6', raw, DUE_AT)
+  due = due_at(absolute == 1, due)
+  local state = due <= NOW and READY or DELAYED
+  local record = pack('>B', VERSION + state) .. sub(raw, 2, DUE_AT - 1) .. pack('>I6', due)
+    .. sub(raw, DUE_AT + 6, CREATED_AT - 1) .. pack('>I6', NOW) .. sub(raw, TTR_AT)
+  local said
+  if call('HSETNX', POOL, id, record) == 1 then
+    said = index(id, raw, state, due)
+  else
+    local stored = call('HGET', POOL, id)
+    said = known_as(stored, raw)
+    if not said then
+      set_aside(id, stored)
+      call('HSET', POOL, id, record)
+      said = index(id, raw, state, due)
+    end
+  end
+  reply[#reply + 1] = said
 end
 settle()
-return { aside, replies }
+reply[1] = aside
+return reply

@@ -3,12 +3,13 @@
 -- that a full turn leaves them in their order.
 --
 -- ARGV[A..] topic, how many entries
--- Reply     1 when there is more to do
+-- Reply     how many entries there were
 local topic = ARGV[A]
 local list = topics[topic].ready
+local length = call('LLEN', list)
 for _, entry in ipairs(call('LPOP', list, ARGV[A + 1]) or {}) do
   local gen, _, id = read_entry(entry)
   local job = open(call('HGET', POOL, id))
   if job and job.state == READY and job.gen == gen then call('RPUSH', list, entry) end
 end
-return crowded(topic) and 1 or 0
+return length

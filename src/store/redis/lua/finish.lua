@@ -7,22 +7,25 @@ local NOT_RESERVED, RECEIPT_REQUIRED = 6, 7
 local saved = recall()
 if saved then return saved end
 
+-- The code for a job, and its topic when it is to go.
+local function judge(raw, receipt)
+  local job = open(raw)
+  if not job then return GONE, '' end
+  if receipt == '' and job.strict then return RECEIPT_REQUIRED, '' end
+  if receipt == '' and job.state ~= RESERVED then return NOT_RESERVED, '' end
+  if receipt ~= '' and receipt ~= job.receipt then return LOST, '' end
+  return OK, job.topic
+end
+
 local reply, changed = {}, false
 for i = A, #ARGV, 2 do
-  local id, receipt = ARGV[i], ARGV[i + 1]
-  local job = open(call('HGET', POOL, id))
-  local code, topic = OK, ''
-  if not job then
-    code = GONE
-  elseif receipt == '' and job.strict then
-    code = RECEIPT_REQUIRED
-  elseif receipt == '' and job.state ~= RESERVED then
-    code = NOT_RESERVED
-  elseif receipt ~= '' and receipt ~= job.receipt then
-    code = LOST
-  else
-    topic, changed = job.topic, true
-    forget(id, job)
+  local id = ARGV[i]
+  local code, topic = judge(call('HGET', POOL, id), ARGV[i + 1])
+  if code == OK then
+    changed = true
+    call('ZREM', BUCKET, id)
+    call('HDEL', POOL, id)
+    count(topic, RESERVED, -1)
   end
   reply[#reply + 1], reply[#reply + 2] = code, topic
 end

@@ -2,10 +2,10 @@
 -- Reserves ready jobs of one topic. Looks at a bounded number of stale list entries in one run; the
 -- ready jobs left tell the caller whether to come again.
 --
--- ARGV[A..] topic, how many, their TTRs (I4 each, 0 for the job's own), their receipts (16 bytes each)
+-- ARGV[A..] how many, their TTRs (I4 each, 0 for the job's own), their receipts (16 bytes each)
 -- Reply     { ready jobs left, now, set aside, id, record, ms since ready, ... }
 local STALE_LIMIT = 500
-local topic, want, ttrs, receipts = ARGV[A], tonumber(ARGV[A + 1]), ARGV[A + 2], ARGV[A + 3]
+local topic, want, ttrs, receipts = ARGV[7], tonumber(ARGV[A]), ARGV[A + 1], ARGV[A + 2]
 local list = topics[topic].ready
 
 local saved = recall()
@@ -22,21 +22,19 @@ if saved then
   return reply
 end
 
-local grants, saving, stale, granted = {}, {}, 0, 0
-
-local function grant(id, job, since)
-  granted = granted + 1
-  local ttr = unpack('>I4', ttrs, 4 * granted - 3)
-  if ttr == 0 then ttr = job.ttr end
-  leave(id, job, RESERVED)
-  job.attempts = job.attempts + 1
-  job.receipt, job.till = sub(receipts, 16 * granted - 15, 16 * granted), NOW_UP + ttr
-  call('ZADD', BUCKET, job.till, id)
-  enter(id, job, RESERVED)
-  local waited = math.max(NOW - since, 0)
-  saving[#saving + 1], saving[#saving + 2], saving[#saving + 3] = id, job.receipt, waited
-  grants[#grants + 1], grants[#grants + 2], grants[#grants + 3] = id, seal(job), waited
+-- The record of a ready job as reserved, and until when; nil when it is not that ready job.
+local function reserved(raw, gen, ttr, receipt)
+  if not raw or #raw <= TOPIC_AT or byte(raw, 1) ~= VERSION + READY then return nil end
+  local _, flags, is_gen, due, attempts, _, own_ttr = unpack(FIXED, raw)
+  local ends = TOPIC_AT + byte(raw, TOPIC_AT)
+  if is_gen ~= gen or sub(raw, TOPIC_AT + 1, ends) ~= topic then return nil end
+  if flags % 4 >= 2 then ends = ends + 1 + 5 * byte(raw, ends + 1) end
+  local till = NOW_UP + (ttr > 0 and ttr or own_ttr)
+  return pack('>BBI4I6I4', VERSION + RESERVED, flags + 4, gen, due, attempts + 1) .. sub(raw, 17, ends)
+    .. receipt .. pack('>I6', till) .. sub(raw, ends + 1), till
 end
+
+local grants, saving, stale, granted = {}, {}, 0, 0
 
 while granted < want and stale < STALE_LIMIT do
   local entries = call('LPOP', list, want - granted)
@@ -44,31 +42,39 @@ while granted < want and stale < STALE_LIMIT do
   for _, entry in ipairs(entries) do
     local gen, since, id = read_entry(entry)
     local raw = call('HGET', POOL, id)
-    local job = open(raw)
-    if job and job.state == READY and job.gen == gen and job.topic == topic then
-      grant(id, job, since)
+    local receipt = sub(receipts, 16 * granted + 1, 16 * granted + 16)
+    local record, till = reserved(raw, gen, unpack('>I4', ttrs, 4 * granted + 1), receipt)
+    if record then
+      granted = granted + 1
+      call('ZADD', BUCKET, till, id)
+      call('HSET', POOL, id, record)
+      local n, waited = 3 * granted, math.max(NOW - since, 0)
+      saving[n], saving[n + 1], saving[n + 2] = id, receipt, waited
+      grants[n + 1], grants[n + 2], grants[n + 3] = id, record, waited
     else
       stale = stale + 1
-      if raw and not job then
+      if raw and not open(raw) then
         set_aside(id, raw)
         count(topic, READY, -1)
       end
     end
   end
 end
-settle()
 
-local left = tonumber(call('HGET', COUNTS, 'r' .. topic) or 0)
-if left > 0 and call('EXISTS', list) == 0 then
-  -- Every ready job has an entry; without entries a count can only be left from a broken record.
-  call('HDEL', COUNTS, 'r' .. topic)
-  left = 0
+count(topic, READY, -granted)
+count(topic, RESERVED, granted)
+local left = settle()['r' .. topic]
+if not left then
+  left = tonumber(call('HGET', COUNTS, 'r' .. topic) or 0)
+  if left > 0 and call('EXISTS', list) == 0 then
+    -- Every ready job has an entry; without entries a count can only be left from a broken record.
+    call('HDEL', COUNTS, 'r' .. topic)
+    left = 0
+  end
 end
-local reply = { left, NOW, aside }
-for i = 1, #grants do reply[3 + i] = grants[i] end
+grants[1], grants[2], grants[3] = left, NOW, aside
 if granted > 0 then
-  local keep = { left, NOW }
-  for i = 1, #saving do keep[2 + i] = saving[i] end
-  remember(keep)
+  saving[1], saving[2] = left, NOW
+  remember(saving)
 end
-return reply
+return grants

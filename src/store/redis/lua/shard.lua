@@ -1,5 +1,5 @@
--- Prelude of every script that changes one shard: its keys and arguments, and the only code that
--- moves a job between states. After the six keys of the shard come two per topic that the caller
+-- Prelude of every script that changes one shard: its keys and arguments, its counts, and how it
+-- recognises a second run. After the six keys of the shard come two per topic that the caller
 -- knew of; a script that needs another topic's answers MOVED before it has written anything.
 --
 -- KEYS  1 pool  2 bucket  3 counts  4 lanes  5 graves  6 broken, then ready list and dead set per topic
@@ -41,12 +41,14 @@ local function count(topic, state, by)
   deltas[field] = (deltas[field] or 0) + by
 end
 
--- Writes the counts. The first ready job of a topic is announced to every process: while one is
+-- Writes the counts, and returns those that changed. The first ready job of a topic is announced to every process: while one is
 -- ready they all know, or will find it when they look before they answer with less than was asked.
 local function settle()
+  local lefts = {}
   for field, by in pairs(deltas) do
     if by ~= 0 then
       local left, topic = call('HINCRBY', COUNTS, field, by), sub(field, 2)
+      lefts[field] = math.max(left, 0)
       if left <= 0 then
         call('HDEL', COUNTS, field)
         -- Whatever the list still holds is stale.
@@ -58,58 +60,7 @@ local function settle()
     end
   end
   deltas = {}
-end
-
-local function indexed(state) return state == DELAYED or state == RESERVED end
-
--- Out of the index of its state. A ready job's list entry goes stale when its generation moves on.
-local function leave(id, job, next_state)
-  count(job.topic, job.state, -1)
-  if indexed(job.state) and not indexed(next_state) then
-    call('ZREM', BUCKET, id)
-  elseif job.state == DEAD then
-    call('ZREM', GRAVES, id)
-    call('ZREM', topics[job.topic].dead, id)
-  end
-  job.receipt, job.till, job.died = nil, nil, nil
-end
-
-local function enter(id, job, state)
-  job.state = state
-  count(job.topic, state, 1)
-  call('HSET', POOL, id, seal(job))
-end
-
-local function make_delayed(id, job, due)
-  leave(id, job, DELAYED)
-  job.gen, job.due = (job.gen + 1) % 4294967296, due
-  call('ZADD', BUCKET, due, id)
-  enter(id, job, DELAYED)
-end
-
-local function push_ready(id, job, command)
-  job.gen = (job.gen + 1) % 4294967296
-  call(command, topics[job.topic].ready, pack('>I4I6', job.gen, NOW) .. id)
-end
-
-local function make_ready(id, job, due, command)
-  leave(id, job, READY)
-  job.due = due
-  push_ready(id, job, command or 'RPUSH')
-  enter(id, job, READY)
-end
-
-local function make_dead(id, job, reason)
-  leave(id, job, DEAD)
-  job.died, job.reason = NOW, reason
-  call('ZADD', GRAVES, NOW, id)
-  call('ZADD', topics[job.topic].dead, NOW, id)
-  enter(id, job, DEAD)
-end
-
-local function forget(id, job)
-  leave(id, job, nil)
-  call('HDEL', POOL, id)
+  return lefts
 end
 
 -- Moves what cannot be read out of the way. When the place for such things is full the record stays
@@ -124,32 +75,8 @@ local function set_aside(id, raw)
   end
 end
 
--- The wait after an attempt, in ms: step n follows attempt n, the last repeats; nil without a list.
-local function step(job)
-  if not job.retry or job.retry == '' then return nil end
-  local n = math.min(math.max(job.attempts, 1), #job.retry / 5)
-  return (unpack('>I5', job.retry, 5 * n - 4))
-end
-
-local function used_up(job) return job.max > 0 and job.attempts >= job.max end
-
 -- When a job is due that is to wait until the moment `ms`, or for `ms`; no delay is at once.
 local function due_at(absolute, ms)
   if absolute then return math.max(ms, NOW) end
   return ms == 0 and NOW or NOW_UP + ms
-end
-
--- Back to waiting after `delay` ms, 0 being ready at once.
-local function wait_again(id, job, delay)
-  if delay == 0 then
-    make_ready(id, job, NOW)
-  else
-    make_delayed(id, job, NOW_UP + delay)
-  end
-end
-
--- Whether so many entries of a topic's ready list are stale that it should be compacted.
-local function crowded(topic)
-  local stale = call('LLEN', topics[topic].ready) - (call('HGET', COUNTS, 'r' .. topic) or 0)
-  return stale > 1000 and stale > (call('HGET', COUNTS, 'r' .. topic) or 0)
 end

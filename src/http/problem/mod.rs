@@ -1,8 +1,9 @@
-//! Refusals and failures as `application/problem+json` (RFC 9457): the one table from the queue's errors
-//! to statuses, and the one place that writes them.
+//! Refusals and failures as `application/problem+json` (RFC 9457), and the one place that writes them.
 //!
 //! A handler answers with a [`Problem`]; it travels to the outermost layer as an extension of an empty
 //! response, because only there the request's id is known. Knows no routes.
+
+mod errors;
 
 use std::borrow::Cow;
 
@@ -13,17 +14,14 @@ use axum::{
 };
 
 use super::json::Object;
-use crate::{
-    job::{State, Timestamp},
-    queue::Error,
-};
+use crate::job::{State, Timestamp};
 
 /// Most faults listed in one answer; a hostile body could have a million.
 const MAX_FAULTS: usize = 32;
 
 /// Why a call failed. Boxed, since it is the rare side of every handler's result.
 #[derive(Debug, Clone)]
-pub(super) struct Problem(Box<Parts>);
+pub(in crate::http) struct Problem(Box<Parts>);
 
 #[derive(Debug, Clone)]
 struct Parts {
@@ -50,21 +48,21 @@ enum Member {
 
 /// One check of the readiness page.
 #[derive(Debug, Clone)]
-pub(super) struct Check {
+pub(in crate::http) struct Check {
     pub name: &'static str,
     pub failure: Option<String>,
 }
 
 /// One value at fault, and how to mend it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(in crate::http) struct Fault {
     pub place: Place,
     pub detail: String,
 }
 
 /// Where a value at fault stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(in crate::http) enum Place {
     /// JSON Pointer (RFC 6901) into the request's body.
     Pointer(String),
     /// A parameter of the path or the query.
@@ -124,8 +122,7 @@ impl Problem {
 
     /// A host name that is not this server's.
     pub fn foreign_host() -> Self {
-        let detail =
-            "this host name is not known here; use localhost or an address, or add it to http.allowed_hosts";
+        let detail = "this host name is not known here; use localhost or an address, or add it to server.allowed_hosts";
         Self::new(StatusCode::FORBIDDEN, "host_refused", detail)
     }
 
@@ -306,59 +303,6 @@ impl Fault {
         }
         object.text("detail", &self.detail);
         object.end();
-    }
-}
-
-impl From<Error> for Problem {
-    fn from(error: Error) -> Self {
-        let mut problem = Self::new(status_of(&error), error.code(), error.to_string());
-        let parts = &mut *problem.0;
-        match error {
-            Error::JobExists { state, due_at } => parts.member = Member::Existing { state, due_at },
-            Error::NotDead { state } => parts.member = Member::State(state),
-            Error::BodyTooLarge { limit, got } | Error::BatchTooLarge { limit, got } => {
-                parts.member = Member::Limit { limit, got };
-            }
-            Error::TooManyWaiting { .. } => parts.retry_after_s = Some(1),
-            // Long enough for a restart to be over, or for a load balancer to look elsewhere.
-            Error::Draining => parts.retry_after_s = Some(5),
-            Error::Unavailable(why) | Error::NotDurable(why) | Error::Damaged(why) => {
-                parts.retry_after_s = Some(1);
-                parts.cause = Some(why);
-            }
-            Error::Full(why) => parts.cause = Some(why),
-            Error::JobNotFound
-            | Error::LeaseLost
-            | Error::NotReserved
-            | Error::ReceiptRequired
-            | Error::JobReserved
-            | Error::JobDead
-            | Error::TopicNotFound
-            | Error::IntakePaused => {}
-        }
-        problem
-    }
-}
-
-/// The status of each error. Exhaustive on purpose: a new error has to find its place here.
-fn status_of(error: &Error) -> StatusCode {
-    match error {
-        Error::JobNotFound | Error::TopicNotFound => StatusCode::NOT_FOUND,
-        Error::JobExists { .. }
-        | Error::LeaseLost
-        | Error::NotReserved
-        | Error::JobReserved
-        | Error::JobDead
-        | Error::NotDead { .. }
-        | Error::IntakePaused => StatusCode::CONFLICT,
-        Error::BodyTooLarge { .. } | Error::BatchTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-        Error::ReceiptRequired => StatusCode::UNPROCESSABLE_ENTITY,
-        Error::TooManyWaiting { .. }
-        | Error::Draining
-        | Error::Unavailable(_)
-        | Error::NotDurable(_)
-        | Error::Damaged(_) => StatusCode::SERVICE_UNAVAILABLE,
-        Error::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
     }
 }
 

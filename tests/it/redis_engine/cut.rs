@@ -1,0 +1,158 @@
+//! Answers that never come: the effect is there once, and the caller gets the truthful answer.
+
+use linger::{
+    job::{Due, State},
+    store::{Added, Deleted, FinishJob, Finished, Patch, Patched, Release, Requeued, Reservation},
+};
+
+use super::{Process, Raw, options, proxy::Proxy};
+use crate::harness::{jobs::*, redis::shared};
+
+/// A process whose connection to the shared server can be cut.
+async fn behind_a_proxy() -> (Process, Proxy) {
+    let proxy = Proxy::start(shared().port).await;
+    let options = linger::store::redis::Options { mode: mode(&proxy.url()), ..options() };
+    (Process::start(&options).await, proxy)
+}
+
+fn mode(url: &str) -> linger::store::redis::Mode {
+    linger::store::redis::Mode::new(&[url.to_owned()], None, false).expect("a mode")
+}
+
+async fn held(process: &Process) -> Reservation {
+    add(process.store(), job("victim")).await;
+    reserve(process.store()).await
+}
+
+#[tokio::test]
+async fn an_add_whose_answer_was_cut_is_new_and_there_once() {
+    let (process, proxy) = behind_a_proxy().await;
+    for cuts in [1, 3] {
+        let name = format!("victim-{cuts}");
+        proxy.cut(&name, cuts);
+        let added = add_any(process.store(), job(&name)).await;
+        assert!(proxy.is_spent());
+        assert!(matches!(added, Added::Created(_)), "{added:?}");
+        assert_eq!(reserve(process.store()).await.job.attempts, 1);
+        assert_eq!(reserve_any(process.store()).await, None, "it was added once");
+        assert!(matches!(add_any(process.store(), job(&name)).await, Added::Replayed(_)));
+    }
+}
+
+#[tokio::test]
+async fn a_reservation_whose_answer_was_cut_is_given_to_who_asked() {
+    let (process, proxy) = behind_a_proxy().await;
+    for name in ["a", "b", "c"] {
+        add(process.store(), job(name)).await;
+    }
+    proxy.cut("ready:t", 2);
+    let got = process.store.reserve(&topic("t"), &[None, None]).await.expect("reserves");
+    assert!(proxy.is_spent());
+    assert_eq!(got.len(), 2);
+    let stats = process.store.topic(&topic("t")).await.expect("reads").expect("is there");
+    assert_eq!((stats.ready, stats.reserved), (1, 2), "no job is held for nobody");
+    for reservation in got {
+        assert_eq!(reservation.job.attempts, 1);
+        let done = process.store.finish(finish(&reservation.job.id, &reservation.receipt)).await;
+        assert!(matches!(one(done.expect("answers")), Finished::Done { .. }));
+    }
+}
+
+#[tokio::test]
+async fn a_finish_whose_answer_was_cut_is_done() {
+    let (process, proxy) = behind_a_proxy().await;
+    let held = held(&process).await;
+    proxy.cut("victim", 2);
+    let request = vec![
+        FinishJob { id: id("victim"), receipt: Some(held.receipt) },
+        FinishJob { id: id("unknown"), receipt: None },
+    ];
+    let done = process.store.finish(request.clone()).await.expect("answers");
+    assert!(proxy.is_spent());
+    assert_eq!(done, [Finished::Done { topic: topic("t") }, Finished::Gone]);
+    let again = process.store.finish(request).await.expect("answers");
+    assert_eq!(again, [Finished::Gone, Finished::Gone], "a client's own repeat is another call");
+}
+
+#[tokio::test]
+async fn a_delete_whose_answer_was_cut_is_done() {
+    let (process, proxy) = behind_a_proxy().await;
+    for (name, wait) in [("victim-1", 5), ("victim-2", 0)] {
+        add(process.store(), delayed(name, seconds(wait))).await;
+        proxy.cut(name, 1);
+        let deleted = process.store.delete(vec![id(name)]).await.expect("answers");
+        assert!(proxy.is_spent());
+        assert_eq!(deleted, [Deleted::Done { topic: topic("t") }]);
+    }
+    assert_eq!(process.store.topic(&topic("t")).await.expect("reads"), None);
+}
+
+#[tokio::test]
+async fn a_release_whose_answer_was_cut_happens_once() {
+    let (process, proxy) = behind_a_proxy().await;
+    let held = held(&process).await;
+    proxy.cut("victim", 1);
+    let release = Release { delay: Some(delay(seconds(5))), reason: None };
+    let back = process.store.release(&id("victim"), &held.receipt, release.clone()).await.expect("answers");
+    assert!(proxy.is_spent());
+    assert_eq!(back.expect("is held").state, State::Delayed);
+    let late = process.store.release(&id("victim"), &held.receipt, release).await.expect("answers");
+    assert!(late.is_err(), "a client's own repeat has lost the reservation");
+}
+
+#[tokio::test]
+async fn the_other_steps_happen_once_too() {
+    let (process, proxy) = behind_a_proxy().await;
+    let store = process.store();
+    let held = held(&process).await;
+    proxy.cut("victim", 1);
+    let touched = store.touch(&id("victim"), &held.receipt, Some(ttr(90))).await.expect("answers");
+    assert_eq!(touched.expect("is held").reserved_until, Some(held.job.due_at.after(seconds(90))));
+    proxy.cut("victim", 2);
+    let dead = store.bury(&id("victim"), &held.receipt, None).await.expect("answers").expect("is held");
+    assert_eq!(dead.state, State::Dead);
+    proxy.cut("victim", 2);
+    let Requeued::Done(back) = store.requeue(&id("victim"), delay(seconds(9))).await.expect("answers") else {
+        panic!("it was dead")
+    };
+    assert_eq!((back.state, back.attempts), (State::Delayed, 0));
+    proxy.cut("victim", 2);
+    let now = Patch { due: Some(Due::After(delay(seconds(0)))), ..Patch::default() };
+    let Patched::Done(ready) = store.patch(&id("victim"), now).await.expect("answers") else {
+        panic!("it was delayed")
+    };
+    assert_eq!(ready.state, State::Ready);
+    assert!(proxy.is_spent());
+    assert_eq!(reserve(store).await.job.attempts, 1);
+    assert_eq!(reserve_any(store).await, None);
+}
+
+#[tokio::test]
+async fn a_server_that_forgot_its_scripts_and_connections_is_served_on() {
+    // A server of its own: the others' scripts and connections are not ours to take away.
+    let server = crate::harness::redis::RedisServer::start();
+    let process = Process::start(&linger::store::redis::Options::new(&server.url())).await;
+    let raw = Raw::connect(&server.url()).await;
+    add(process.store(), job("a")).await;
+    raw.send(&["SCRIPT", "FLUSH"]).await;
+    let held = reserve(process.store()).await;
+    raw.send(&["CLIENT", "KILL", "TYPE", "normal"]).await;
+    let done = process.store.finish(finish(&held.job.id, &held.receipt)).await.expect("answers");
+    assert_eq!(done, [Finished::Done { topic: topic("t") }]);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_is_an_error_in_time_and_a_closed_engine_says_so() {
+    let server = crate::harness::redis::RedisServer::start();
+    let mut options = linger::store::redis::Options::new(&server.url());
+    options.command_timeout = millis(50);
+    options.retry_for = millis(200);
+    let process = Process::start(&options).await;
+    let raw = Raw::connect(&server.url()).await;
+    raw.send(&["CLIENT", "PAUSE", "100000", "ALL"]).await;
+    let error = process.store.get(&id("a")).await.expect_err("nobody answers");
+    assert!(matches!(error, linger::store::Error::Unavailable(_)), "{error:?}");
+    assert!(process.store.check().await.is_err());
+    process.store().close().await.expect("closes");
+    assert!(process.store.get(&id("a")).await.is_err());
+}

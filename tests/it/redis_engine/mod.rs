@@ -1,0 +1,91 @@
+//! What only the Redis engine can get wrong: cut answers, full memory, foreign entries, replicas,
+//! processes side by side. Each case has a prefix of its own; some a server of their own.
+
+mod cut;
+mod proxy;
+mod repair;
+mod replicas;
+mod start;
+
+use std::sync::Arc;
+
+use fred::{
+    clients::Client,
+    interfaces::ClientLike,
+    types::{ClusterHash, CustomCommand, Value, config::Config},
+};
+use linger::{
+    clock::ManualClock,
+    job::{JobId, Timestamp},
+    metrics::Metrics,
+    store::{
+        Store,
+        redis::{self, ConnectError, Options},
+    },
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::harness::{
+    redis::{fresh_prefix, shared},
+    stores::{Recorder, START},
+};
+
+/// Options for the shared server under a prefix of one's own.
+fn options() -> Options {
+    Options { prefix: fresh_prefix(), ..Options::new(&shared().url()) }
+}
+
+/// An engine on a clock that stands still.
+struct Process {
+    store: Arc<dyn Store>,
+    clock: Arc<ManualClock>,
+    heard: Arc<Recorder>,
+}
+
+impl Process {
+    async fn start(options: &Options) -> Self {
+        Self::try_start(options).await.expect("connects")
+    }
+
+    async fn try_start(options: &Options) -> Result<Self, ConnectError> {
+        let clock = ManualClock::new(Timestamp::parse(START).expect("a moment"));
+        let heard = Arc::new(Recorder::default());
+        let time = redis::TimeSource::Manual(clock.clone());
+        let store = redis::connect(options.clone(), time, heard.clone(), Metrics::new().engine).await?;
+        Ok(Self { store, clock, heard })
+    }
+
+    fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    /// Waits until this process has heard that the topic has ready jobs.
+    async fn hears(&self, topic: &str) {
+        while !self.heard.take_ready().iter().any(|ready| ready.as_str() == topic) {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// A connection that does to the server what no engine would.
+struct Raw(Client);
+
+impl Raw {
+    async fn connect(url: &str) -> Self {
+        let client = Client::new(Config::from_url(url).expect("a URL"), None, None, None);
+        client.init().await.expect("connects");
+        Self(client)
+    }
+
+    /// Sends a command given as words.
+    async fn send(&self, words: &[&str]) -> Value {
+        let command = CustomCommand::new(words[0].to_owned(), ClusterHash::Random, false);
+        let arguments: Vec<Value> = words[1..].iter().map(|word| (*word).into()).collect();
+        self.0.custom(command, arguments).await.unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    }
+}
+
+/// The hash tag of the shard where a job lives.
+fn tag(options: &Options, id: &JobId) -> String {
+    format!("{{{}:{}}}", options.prefix, xxh3_64(id.as_str().as_bytes()) % u64::from(options.shards))
+}

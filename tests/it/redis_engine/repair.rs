@@ -1,0 +1,141 @@
+//! Entries that are not as we wrote them, announcements that got lost, lists full of stale entries.
+
+use linger::{
+    job::State,
+    store::{Deleted, MoveKind},
+};
+
+use super::{Process, Raw, options, tag};
+use crate::harness::{jobs::*, redis::shared};
+
+#[tokio::test]
+async fn fault_a_broken_entry_at_the_head_of_a_bucket_stops_nothing() {
+    let options = options();
+    let process = Process::start(&options).await;
+    let raw = Raw::connect(&shared().url()).await;
+    let tag = tag(&options, &id("witness"));
+    add(process.store(), delayed("witness", seconds(1))).await;
+    raw.send(&["ZADD", &format!("{tag}:bucket"), "1", "no-record", "2", "nonsense"]).await;
+    raw.send(&["HSET", &format!("{tag}:pool"), "nonsense", "\u{11}not a record at all, whatever it says"])
+        .await;
+    process.clock.advance(seconds(1));
+    let promoted = process.store.promote(10).await.expect("promotes");
+    assert_eq!(promoted.set_aside, 2);
+    assert_eq!(promoted.moves.iter().map(|step| step.kind).collect::<Vec<_>>(), [MoveKind::Ready]);
+    assert_eq!(process.store.promote(10).await.expect("promotes").set_aside, 0, "once");
+    let aside = raw.send(&["HKEYS", &format!("{tag}:broken")]).await;
+    assert_eq!(aside.into_array().len(), 2);
+    assert_eq!(reserve(process.store()).await.job.id, id("witness"));
+}
+
+#[tokio::test]
+async fn a_ready_job_whose_record_is_broken_is_set_aside_and_counts_no_more() {
+    let options = options();
+    let process = Process::start(&options).await;
+    let raw = Raw::connect(&shared().url()).await;
+    add(process.store(), job("victim")).await;
+    add(process.store(), job("witness")).await;
+    raw.send(&["HSET", &format!("{}:pool", tag(&options, &id("victim"))), "victim", "broken"]).await;
+    let ready = format!("{}:ready:t", tag(&options, &id("victim")));
+    raw.send(&["LPUSH", &ready, "x"]).await;
+    let got = process.store.reserve(&topic("t"), &[None, None]).await.expect("reserves");
+    assert_eq!(one(got).job.id, id("witness"));
+    let stats = process.store.topic(&topic("t")).await.expect("reads").expect("is there");
+    assert_eq!((stats.ready, stats.reserved), (0, 1));
+    add(process.store(), job("victim")).await;
+    assert_eq!(reserve(process.store()).await.job.id, id("victim"), "its id is free again");
+}
+
+#[tokio::test]
+async fn a_count_that_is_too_high_ends_with_its_list() {
+    let options = options();
+    let process = Process::start(&options).await;
+    let raw = Raw::connect(&shared().url()).await;
+    raw.send(&["HSET", &format!("{}:counts", tag(&options, &id("a"))), "rt", "3"]).await;
+    assert_eq!(reserve_any(process.store()).await, None);
+    assert_eq!(process.store.topic(&topic("t")).await.expect("reads"), None);
+}
+
+#[tokio::test]
+async fn jobs_behind_many_deleted_ones_are_reached() {
+    let process = Process::start(&linger::store::redis::Options { shards: 1, ..options() }).await;
+    let names: Vec<String> = (0..3_000).map(|n| n.to_string()).collect();
+    process.store.add(names.iter().map(|name| job(name)).collect()).await.expect("adds");
+    let all_but_the_last = names[..2_999].iter().map(|name| id(name)).collect();
+    let deleted = process.store.delete(all_but_the_last).await.expect("deletes");
+    assert!(deleted.iter().all(|deleted| matches!(deleted, Deleted::Done { .. })));
+    assert_eq!(reserve(process.store()).await.job.id, id("2999"));
+    assert_eq!(reserve_any(process.store()).await, None);
+}
+
+#[tokio::test]
+async fn a_list_that_is_mostly_stale_is_compacted_in_order() {
+    let options = linger::store::redis::Options { shards: 1, ..options() };
+    let process = Process::start(&options).await;
+    let raw = Raw::connect(&shared().url()).await;
+    let names: Vec<String> = (0..2_100).map(|n| n.to_string()).collect();
+    process.store.add(names.iter().map(|name| job(name)).collect()).await.expect("adds");
+    let most = names.iter().filter(|name| !name.ends_with("00")).map(|name| id(name)).collect();
+    process.store.delete(most).await.expect("deletes");
+    let ready = format!("{{{}:0}}:ready:t", options.prefix);
+    while raw.send(&["LLEN", &ready]).await.as_u64() != Some(20) {
+        tokio::task::yield_now().await;
+    }
+    let left = process.store.reserve(&topic("t"), &[None; 30]).await.expect("reserves");
+    let order: Vec<String> = left.iter().map(|reservation| reservation.job.id.to_string()).collect();
+    let expected: Vec<String> = names.into_iter().filter(|name| name.ends_with("00")).collect();
+    assert_eq!(order, expected);
+}
+
+#[tokio::test]
+async fn a_neighbour_hears_what_became_ready_also_when_announcements_are_lost() {
+    let server = crate::harness::redis::RedisServer::start();
+    let options = linger::store::redis::Options::new(&server.url());
+    let (one, other) = (Process::start(&options).await, Process::start(&options).await);
+    let raw = Raw::connect(&server.url()).await;
+    add(one.store(), job("a")).await;
+    other.hears("t").await;
+    reserve(other.store()).await;
+    // From here on nothing that is published arrives anywhere; the sweep must notice.
+    raw.send(&["ACL", "SETUSER", "default", "resetchannels"]).await;
+    let forged = format!("{}:counts", tag(&options, &id("a")));
+    other.heard.take_ready();
+    raw.send(&["HINCRBY", &forged, "#", "1"]).await;
+    raw.send(&["HSET", &forged, "rt", "1"]).await;
+    other.hears("t").await;
+}
+
+#[tokio::test]
+async fn settings_and_pauses_reach_the_neighbours() {
+    let options = options();
+    let (one, other) = (Process::start(&options).await, Process::start(&options).await);
+    let pause = linger::job::TopicPause { delivery: true, intake: false };
+    one.store.put_pause(&topic("t"), pause).await.expect("pauses");
+    assert_eq!(one.store.topic_config(&topic("t")).pause, pause, "at once in the process that paused");
+    while other.store.topic_config(&topic("t")).pause != pause {
+        tokio::task::yield_now().await;
+    }
+    other.heard.take_ready();
+    one.store.put_pause(&topic("t"), Default::default()).await.expect("resumes");
+    other.hears("t").await;
+    assert_eq!(
+        other.store.topics(None, 10).await.expect("reads"),
+        [],
+        "a topic without anything is forgotten"
+    );
+}
+
+#[tokio::test]
+async fn a_dead_process_leaves_its_jobs_to_the_others() {
+    let options = options();
+    let (one, other) = (Process::start(&options).await, Process::start(&options).await);
+    add(one.store(), delayed("a", seconds(30))).await;
+    add(one.store(), job("b")).await;
+    reserve(one.store()).await;
+    drop(one);
+    other.clock.advance(seconds(60));
+    promote(other.store()).await;
+    for _ in 0..2 {
+        assert_eq!(reserve(other.store()).await.job.state, State::Reserved);
+    }
+}

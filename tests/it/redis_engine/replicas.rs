@@ -1,0 +1,68 @@
+//! Changes that replicas must have taken: the shortfall is told, and a pop's gives the job back.
+
+use linger::{
+    job::State,
+    store::{Added, Error, redis::Options},
+};
+
+use super::{Process, Raw};
+use crate::harness::{jobs::*, redis::RedisServer};
+
+/// A primary, its replica, and a process that waits for it.
+async fn with_a_replica() -> (RedisServer, RedisServer, Process) {
+    let primary = RedisServer::start_with(&["--save", "", "--repl-diskless-sync-delay", "0"]);
+    let port = primary.port.to_string();
+    let replica = RedisServer::start_with(&["--save", "", "--replicaof", &format!("127.0.0.1 {port}")]);
+    let raw = Raw::connect(&primary.url()).await;
+    // A replica takes part from its first acknowledgement on.
+    let mut acknowledged = None;
+    while acknowledged != Some(1) {
+        raw.send(&["SET", "anything", "1"]).await;
+        acknowledged = raw.send(&["WAIT", "1", "100"]).await.as_u64();
+    }
+    let options = Options { wait_replicas: 1, wait_timeout: millis(300), ..Options::new(&primary.url()) };
+    let process = Process::start(&options).await;
+    (primary, replica, process)
+}
+
+#[tokio::test]
+async fn a_change_is_acknowledged_once_the_replica_has_it() {
+    let (_primary, replica, process) = with_a_replica().await;
+    assert!(process.store().info().durability.ends_with("1 replicas"));
+    add(process.store(), job("a")).await;
+    let pool = format!("{}:pool", super::tag(&Options::new("redis://x"), &id("a")));
+    let there = Raw::connect(&replica.url()).await.send(&["HEXISTS", &pool, "a"]).await;
+    assert_eq!(there.as_u64(), Some(1));
+    let held = reserve(process.store()).await;
+    process.store.finish(finish(&held.job.id, &held.receipt)).await.expect("finishes");
+}
+
+#[tokio::test]
+async fn a_shortfall_is_told_and_a_repeat_is_safe() {
+    let (primary, replica, process) = with_a_replica().await;
+    let store = process.store();
+    add(store, job("before")).await;
+    let at_replica = Raw::connect(&replica.url()).await;
+    at_replica.send(&["REPLICAOF", "NO", "ONE"]).await;
+    let short = store.add(vec![job("a")]).await;
+    assert!(matches!(short, Err(Error::NotDurable(_))), "{short:?}");
+    let repeat = store.add(vec![job("a")]).await;
+    assert!(
+        matches!(repeat, Err(Error::NotDurable(_))),
+        "a repeat that writes nothing waits too: {repeat:?}"
+    );
+    let popped = store.reserve(&topic("t"), &[None]).await;
+    assert!(matches!(popped, Err(Error::NotDurable(_))), "{popped:?}");
+    for name in ["before", "a"] {
+        let job = store.get(&id(name)).await.expect("gets").expect("is there");
+        assert_eq!((job.state, job.attempts), (State::Ready, 0), "given back, and no attempt counted");
+    }
+    let port = primary.port.to_string();
+    at_replica.send(&["REPLICAOF", "127.0.0.1", &port]).await;
+    loop {
+        match store.add(vec![job("a")]).await {
+            Ok(added) => return assert!(matches!(one(added), Added::Replayed(_))),
+            Err(error) => assert!(matches!(error, Error::NotDurable(_)), "{error:?}"),
+        }
+    }
+}
