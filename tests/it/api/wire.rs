@@ -213,6 +213,8 @@ async fn a_connection_stays_usable_after_every_refusal() {
     for (request, status) in [
         (get("/nowhere"), 404),
         (post("/nowhere", &junk), 404),
+        ("CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 404),
+        ("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 404),
         (post("/livez", &junk), 405),
         (post("/jobs", &junk), 400),
         (post("/jobs", "{}"), 422),
