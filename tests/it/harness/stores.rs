@@ -99,15 +99,6 @@ impl Bench {
         self.store = open(&self.home, &self.settings, &self.clock, &listener).await;
     }
 
-    /// A second process on the same data, for engines that allow it.
-    pub async fn neighbour(&self) -> Self {
-        let heard = Arc::new(Recorder::default());
-        let listener: Arc<dyn Listener> = heard.clone();
-        let store = open(&self.home, &self.settings, &self.clock, &listener).await;
-        let (clock, home, settings) = (self.clock.clone(), self.home.clone(), self.settings.clone());
-        Self { store, clock, heard, home, settings }
-    }
-
     /// Moves the clock on and everything that is then due.
     pub async fn pass(&self, time: Duration) {
         self.clock.advance(time);
@@ -116,22 +107,6 @@ impl Bench {
 
     pub fn now(&self) -> Timestamp {
         self.clock.now()
-    }
-
-    /// The embedded engine's directory.
-    pub fn directory(&self) -> &std::path::Path {
-        match &self.home {
-            Home::Directory(directory) => directory.path(),
-            Home::Naive(_) | Home::Prefix(_) => panic!("this engine has no directory"),
-        }
-    }
-
-    /// The Redis engine's key prefix.
-    pub fn prefix(&self) -> &str {
-        match &self.home {
-            Home::Prefix(prefix) => prefix,
-            Home::Naive(_) | Home::Directory(_) => panic!("this engine has no prefix"),
-        }
     }
 }
 
