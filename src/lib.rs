@@ -13,8 +13,14 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod cli;
 pub mod clock;
+pub mod config;
+pub mod http;
 pub mod job;
 pub mod metrics;
 pub mod queue;
+pub mod server;
+pub mod shutdown;
 pub mod store;
+pub mod telemetry;

@@ -25,6 +25,10 @@ pub enum NameError {
         /// Length given, in bytes.
         got: usize,
     },
+    /// `.` or `..`: dot segments of a URL, which clients remove from a path before they send it
+    /// (RFC 3986, 5.2.4), so that no call could reach what is named so.
+    #[error("must not be \".\" or \"..\", which no URL can name")]
+    DotSegment,
     /// A character outside of the alphabet.
     #[error("may only hold {alphabet}; {found:?} at position {position} is not among them")]
     BadCharacter {
@@ -43,6 +47,9 @@ fn check(text: &str, limit: usize, alphabet: &'static str, extra: &[u8]) -> Resu
     }
     if text.len() > limit {
         return Err(NameError::TooLong { limit, got: text.len() });
+    }
+    if matches!(text, "." | "..") {
+        return Err(NameError::DotSegment);
     }
     let accepted = |c: char| c.is_ascii_alphanumeric() || (c.is_ascii() && extra.contains(&(c as u8)));
     match text.char_indices().find(|(_, c)| !accepted(*c)) {
@@ -193,6 +200,11 @@ mod tests {
         assert!(Topic::parse(&"t".repeat(129)).is_err());
         assert!(Topic::parse("a+b").is_err(), "ids may hold a plus, topics may not");
         assert!(Topic::parse("a{b}").is_err(), "braces would move a Redis hash tag");
+        for dots in [".", ".."] {
+            assert_eq!(JobId::parse(dots), Err(NameError::DotSegment));
+            assert_eq!(Topic::parse(dots), Err(NameError::DotSegment));
+        }
+        assert!(JobId::parse("...").is_ok());
     }
 
     #[test]

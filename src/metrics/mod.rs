@@ -4,6 +4,7 @@
 //! Labels are bounded: a topic label stops at [`MAX_TOPICS`] topics, the rest share `other`.
 
 mod engine;
+mod http;
 mod queue;
 
 use std::sync::{Arc, Mutex};
@@ -11,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use prometheus_client::registry::Registry;
 
 pub use engine::EngineMetrics;
+pub use http::{HttpMetrics, Present};
 pub use queue::{Event, MAX_TOPICS, QueueMetrics};
 
 /// Every figure of the process, and the registry that writes them out.
@@ -21,6 +23,8 @@ pub struct Metrics {
     pub engine: EngineMetrics,
     /// The queue's part.
     pub queue: QueueMetrics,
+    /// The HTTP layer's part.
+    pub http: HttpMetrics,
 }
 
 impl Metrics {
@@ -33,7 +37,8 @@ impl Metrics {
         let mut registry = Registry::default();
         let engine = EngineMetrics::register(&mut registry);
         let queue = QueueMetrics::register(&mut registry);
-        Self { registry: Arc::new(Mutex::new(registry)), engine, queue }
+        let http = HttpMetrics::register(&mut registry);
+        Self { registry: Arc::new(Mutex::new(registry)), engine, queue, http }
     }
 
     /// The figures as text.

@@ -4,12 +4,12 @@
 //! waiters, no HTTP and no limits: what reaches it is valid. It owns time: delays stay relative until
 //! the engine resolves them on its own clock.
 
+pub mod embedded;
 mod error;
 mod metered;
 mod outcome;
-mod request;
-
 pub mod redis;
+mod request;
 
 use std::{sync::Arc, time::Duration};
 

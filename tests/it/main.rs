@@ -1,6 +1,8 @@
 //! The integration tests, in one binary: the conformance suite on every engine, the model test, the
 //! API through its router, and the real program from outside.
 
+mod api;
+mod binary;
 mod conformance;
 mod harness;
 mod load;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use hyper::Method;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::harness::{
@@ -172,9 +173,9 @@ async fn a_paused_process_loses_nothing_and_its_stale_holder_is_told() {
     let ((one, mut one_client), (_two, mut two_client)) = (home.start(), home.start());
     add(&mut one_client, json!({"topic": "t", "id": "a", "ttr": 1})).await;
     let slow = get(&mut one_client, "/topics/t/pop").await;
-    one.signal("STOP");
+    one.signal(Signal::STOP);
     let next = get(&mut two_client, "/topics/t/pop?wait=60s&ttr=60").await;
-    one.signal("CONT");
+    one.signal(Signal::CONT);
     assert_eq!(next.text("id"), "a");
     assert_eq!(finish(&mut one_client, &slow).await, 409);
     assert_eq!(finish(&mut two_client, &next).await, 204);

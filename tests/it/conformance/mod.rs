@@ -23,6 +23,12 @@ macro_rules! on_every_engine {
                 super::$case(crate::harness::stores::Bench::new(crate::harness::stores::Engine::Naive).await).await;
             })+
         }
+        mod embedded {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(crate::harness::stores::Bench::new(crate::harness::stores::Engine::Embedded).await).await;
+            })+
+        }
         mod redis {
             $(#[tokio::test]
             async fn $case() {

@@ -125,7 +125,7 @@ async fn a_promotion_is_bounded_and_says_that_there_is_more(bench: Bench) {
 }
 
 async fn the_timer_never_oversleeps(bench: Bench) {
-    for wait in [7_000, 1, 400_000, 86_400_000, 90] {
+    for wait in [7_000, 1, 40_000, 200_000, 90] {
         add(&*bench.store, delayed(&wait.to_string(), millis(wait))).await;
     }
     let (mut moved, mut looks) = (0, 0);
@@ -142,6 +142,6 @@ async fn the_timer_never_oversleeps(bench: Bench) {
         assert!(sleep > Duration::ZERO || promoted.more, "no busy waiting");
         bench.clock.advance(sleep);
         looks += 1;
-        assert!(looks < 200_000, "and none in small steps");
+        assert!(looks < 1_000, "and none in small steps");
     }
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::{
-    HeaderMap, Method, Request,
+    Method, Request,
     client::conn::http1::{SendRequest, handshake},
     header::{CONTENT_TYPE, HOST},
 };
@@ -17,7 +17,6 @@ use tokio::net::TcpStream;
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
-    pub headers: HeaderMap,
     pub body: Bytes,
 }
 
@@ -84,7 +83,7 @@ impl Client {
         let response = connection.send_request(request).await.map_err(|_| Unknown)?;
         let (head, body) = response.into_parts();
         let body = body.collect().await.map_err(|_| Unknown)?.to_bytes();
-        Ok(Answer { status: head.status.as_u16(), headers: head.headers, body })
+        Ok(Answer { status: head.status.as_u16(), body })
     }
 }
 

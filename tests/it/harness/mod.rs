@@ -1,8 +1,13 @@
 //! What the tests stand on: engines on a manual clock, a Redis of their own, short words for jobs.
 
+pub mod api;
 pub mod client;
+pub mod failing;
 pub mod jobs;
 pub mod naive;
+pub mod openapi;
+pub mod plain;
 pub mod process;
 pub mod redis;
 pub mod stores;
+pub mod wire;

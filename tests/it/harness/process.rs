@@ -1,96 +1,189 @@
-//! The real program, started and ended as a user would.
+//! The real program from outside: started in a directory of its own with a clean environment, ended by
+//! signals. Everything that it starts ends with the test.
 
 use std::{
     io::{BufRead, BufReader, Read},
     net::SocketAddr,
     path::Path,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, Command, ExitStatus, Output, Stdio},
+    sync::{Arc, Mutex},
     thread::JoinHandle,
 };
 
-/// A running server; killed when dropped.
-pub struct Server {
-    child: Child,
-    /// The line it printed when it was ready.
-    pub line: String,
-    /// Where it listens.
-    pub address: SocketAddr,
-    log: Option<JoinHandle<String>>,
-}
+use rustix::process::{Pid, Signal, kill_process};
 
-/// The program with these arguments, without the environment's own settings, in `directory`.
+use super::plain::{Answer, call};
+
+/// `linger` with these arguments, run in `directory` with nothing of this process's environment but the
+/// path. `LINGER_PROGRAM` names another build to test, such as a release.
 pub fn linger(arguments: &[&str], directory: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_linger"));
-    command.args(arguments).current_dir(directory).stdin(Stdio::null());
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LINGER__")) {
-        command.env_remove(name);
-    }
+    let built = || env!("CARGO_BIN_EXE_linger").into();
+    let mut command = Command::new(std::env::var_os("LINGER_PROGRAM").unwrap_or_else(built));
+    command.args(arguments).current_dir(directory).env_clear();
+    command.env("PATH", std::env::var_os("PATH").expect("there is a path")).stdin(Stdio::null());
     command
 }
 
+/// Runs `linger` to its end.
+pub fn run(arguments: &[&str], directory: &Path) -> Output {
+    linger(arguments, directory).output().expect("linger runs")
+}
+
+/// Runs a command line that should be refused; one that serves instead fails the test.
+pub fn refused(arguments: &[&str], directory: &Path) -> Output {
+    let mut command = linger(arguments, directory);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("linger starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("stdout is text");
+    if !line.is_empty() {
+        child.kill().expect("it runs");
+    }
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(line, "", "was not refused");
+    output
+}
+
+/// What a command wrote to stderr.
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// What a command wrote to stdout.
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A server at work; killed when dropped.
+pub struct Server {
+    child: Child,
+    /// The line with which it said that it listens.
+    pub line: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+    log: Arc<Mutex<String>>,
+    /// Yields what stdout had after the line.
+    rest: Option<JoinHandle<String>>,
+    logging: Option<JoinHandle<()>>,
+}
+
 impl Server {
-    /// Starts a server and waits for its line; panics with its log when it ends instead.
+    /// Starts a server with these arguments and waits until it listens; panics with its log when it ends
+    /// instead.
     pub fn start(arguments: &[&str], directory: &Path) -> Self {
         Self::spawn(linger(arguments, directory))
     }
 
-    /// The same for a command prepared by the caller.
+    /// Starts one on a free port, with these arguments and variables besides.
+    pub fn serve(arguments: &[&str], variables: &[(&str, &str)], directory: &Path) -> Self {
+        let mut command = linger(&["serve", "--listen", "127.0.0.1:0"], directory);
+        command.args(arguments).envs(variables.iter().copied());
+        Self::spawn(command)
+    }
+
+    /// Starts a command line that serves.
     pub fn spawn(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
-        let mut errors = child.stderr.take().expect("piped");
-        let log = std::thread::spawn(move || {
-            let mut text = String::new();
-            // A log that is not text would be a fault of its own; what was read until then is kept.
-            let _ = errors.read_to_string(&mut text);
-            text
-        });
+        Self::adopt(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("linger starts"))
+    }
+
+    /// Takes over a server that was just started with its stdout piped, perhaps its stderr too.
+    pub fn adopt(mut child: Child) -> Self {
+        let log = Arc::new(Mutex::new(String::new()));
+        let logging = child.stderr.take().map(|stderr| collect(stderr, log.clone()));
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
         let mut line = String::new();
-        let mut output = BufReader::new(child.stdout.take().expect("piped"));
-        output.read_line(&mut line).expect("readable");
-        // Kept reading, so that a server which prints more is not stopped by a full pipe.
-        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
-        let Some(address) = address(&line) else {
-            let status = child.wait().expect("ended");
-            panic!("{status}, printed {line:?}, logged:\n{}", log.join().expect("read"));
+        stdout.read_line(&mut line).expect("stdout is text");
+        let Some(address) = address_in(&line) else {
+            let status = child.wait().expect("it ends");
+            panic!("linger did not start ({status}): {line}{}", log.lock().expect("not poisoned"));
         };
-        Self { child, line, address, log: Some(log) }
+        let rest = Some(std::thread::spawn(move || {
+            let mut rest = String::new();
+            stdout.read_to_string(&mut rest).expect("stdout is text");
+            rest
+        }));
+        Self { child, line, address, log, rest, logging }
     }
 
-    /// Its process id.
-    pub fn id(&self) -> u32 {
-        self.child.id()
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("is a process");
+        kill_process(pid, signal).expect("it runs");
     }
 
-    /// Sends it a signal by name, such as `TERM`.
-    pub fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([&format!("-{name}"), &self.id().to_string()]).status();
-        assert!(sent.expect("kill runs").success());
+    /// Waits for its end: the status, and what it wrote to stdout after its line.
+    pub fn wait(&mut self) -> (ExitStatus, String) {
+        let status = self.child.wait().expect("it ends");
+        if let Some(logging) = self.logging.take() {
+            logging.join().expect("does not panic");
+        }
+        let rest = self.rest.take().map(|rest| rest.join().expect("does not panic"));
+        (status, rest.unwrap_or_default())
     }
 
-    /// Ends it as a crash would.
+    /// Kills it on the spot (SIGKILL) and waits for the end.
     pub fn kill(&mut self) {
-        self.child.kill().expect("is running");
-        self.child.wait().expect("ends");
+        self.signal(Signal::KILL);
+        self.wait();
     }
 
-    /// Waits until it has ended by itself; its status and everything it logged.
-    pub fn ended(mut self) -> (ExitStatus, String) {
-        let status = self.child.wait().expect("ends");
-        let log = self.log.take().expect("not yet taken").join().expect("read");
-        (status, log)
+    /// Sends SIGTERM and waits for the end.
+    pub fn stop(mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.wait().0
     }
-}
 
-/// The address in the line that a server prints when it is ready.
-fn address(line: &str) -> Option<SocketAddr> {
-    let (_, rest) = line.split_once("http://")?;
-    rest.split(|c: char| c == ',' || c.is_whitespace()).next()?.parse().ok()
+    /// What it has logged so far; all of it after [`wait`](Self::wait).
+    pub fn log(&self) -> String {
+        self.log.lock().expect("not poisoned").clone()
+    }
+
+    /// Waits until it has logged `text`.
+    pub fn logged(&self, text: &str) {
+        while !self.log().contains(text) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// The address as a URL.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Calls it on a connection of its own.
+    pub fn call(&self, method: &str, path: &str, body: &str) -> Answer {
+        self.try_call(method, path, body).expect("it answers")
+    }
+
+    /// The same, where it may have gone.
+    pub fn try_call(&self, method: &str, path: &str, body: &str) -> std::io::Result<Answer> {
+        call(self.address, method, path, body)
+    }
+
+    /// Waits until just `polls` polls are parked.
+    pub fn parked(&self, polls: usize) {
+        let figure = format!("\nlinger_parked_polls {polls}\n");
+        while !self.call("GET", "/metrics", "").body.contains(&figure) {}
+    }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to kill.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn collect(mut from: impl Read + Send + 'static, into: Arc<Mutex<String>>) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut part = [0; 4_096];
+        while let Ok(len) = from.read(&mut part)
+            && len > 0
+        {
+            into.lock().expect("not poisoned").push_str(&String::from_utf8_lossy(&part[..len]));
+        }
+    })
+}
+
+fn address_in(line: &str) -> Option<SocketAddr> {
+    line.split_once("http://")?.1.split_once(',')?.0.parse().ok()
 }

@@ -9,7 +9,7 @@ use linger::{
     clock::{Clock, ManualClock},
     job::{Timestamp, Topic},
     metrics::Metrics,
-    store::{Listener, Store, redis},
+    store::{Listener, Store, embedded, redis},
 };
 
 use super::{naive::Naive, redis as redis_server};
@@ -86,27 +86,17 @@ impl Bench {
     pub async fn with(engine: Engine, settings: Settings) -> Self {
         let clock = ManualClock::new(Timestamp::parse(START).expect("a moment"));
         let heard = Arc::new(Recorder::default());
-        let home = match engine {
-            Engine::Naive => Home::Naive(Naive::new(clock.clone(), heard.clone(), settings.dead_retention)),
-            Engine::Embedded => Home::Directory(Arc::new(tempfile::tempdir().expect("a directory"))),
-            Engine::Redis => Home::Prefix(redis_server::fresh_prefix()),
-        };
-        let store = open(&home, &settings, &clock, &heard).await;
+        let listener: Arc<dyn Listener> = heard.clone();
+        let home = home(engine, &settings, &clock, &listener);
+        let store = open(&home, &settings, &clock, &listener).await;
         Self { store, clock, heard, home, settings }
     }
 
     /// Closes the engine and opens it again on the same data.
     pub async fn reopen(&mut self) {
         self.store.close().await.expect("closes");
-        self.store = open(&self.home, &self.settings, &self.clock, &self.heard).await;
-    }
-
-    /// A second process on the same data, for engines that allow it.
-    pub async fn neighbour(&self) -> Self {
-        let heard = Arc::new(Recorder::default());
-        let store = open(&self.home, &self.settings, &self.clock, &heard).await;
-        let (clock, home, settings) = (self.clock.clone(), self.home.clone(), self.settings.clone());
-        Self { store, clock, heard, home, settings }
+        let listener: Arc<dyn Listener> = self.heard.clone();
+        self.store = open(&self.home, &self.settings, &self.clock, &listener).await;
     }
 
     /// Moves the clock on and everything that is then due.
@@ -118,21 +108,27 @@ impl Bench {
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
+}
 
-    /// The embedded engine's directory.
-    pub fn directory(&self) -> &std::path::Path {
-        match &self.home {
-            Home::Directory(directory) => directory.path(),
-            Home::Naive(_) | Home::Prefix(_) => panic!("this engine has no directory"),
-        }
+/// An engine opened for a listener of the caller's, with the place where it keeps its data.
+pub struct Opened {
+    pub store: Arc<dyn Store>,
+    _home: Home,
+}
+
+impl Opened {
+    pub async fn new(engine: Engine, clock: &Arc<ManualClock>, listener: Arc<dyn Listener>) -> Self {
+        let settings = Settings::default();
+        let home = home(engine, &settings, clock, &listener);
+        Self { store: open(&home, &settings, clock, &listener).await, _home: home }
     }
+}
 
-    /// The Redis engine's key prefix.
-    pub fn prefix(&self) -> &str {
-        match &self.home {
-            Home::Prefix(prefix) => prefix,
-            Home::Naive(_) | Home::Directory(_) => panic!("this engine has no prefix"),
-        }
+fn home(engine: Engine, settings: &Settings, clock: &Arc<ManualClock>, heard: &Arc<dyn Listener>) -> Home {
+    match engine {
+        Engine::Naive => Home::Naive(Naive::new(clock.clone(), heard.clone(), settings.dead_retention)),
+        Engine::Embedded => Home::Directory(Arc::new(tempfile::tempdir().expect("a directory"))),
+        Engine::Redis => Home::Prefix(redis_server::fresh_prefix()),
     }
 }
 
@@ -140,24 +136,24 @@ async fn open(
     home: &Home,
     settings: &Settings,
     clock: &Arc<ManualClock>,
-    heard: &Arc<Recorder>,
+    heard: &Arc<dyn Listener>,
 ) -> Arc<dyn Store> {
+    let metrics = Metrics::new().engine;
     match home {
         Home::Naive(naive) => naive.clone(),
-        // Each engine's branch enables its own arm here and its module in conformance/mod.rs.
-        // Home::Directory(directory) => {
-        //     let mut options = embedded::Options::new(directory.path());
-        //     options.dead_retention = settings.dead_retention;
-        //     options.durability = embedded::Durability::Os;
-        //     embedded::open(options, clock.clone(), heard.clone(), Metrics::new().engine).await.expect("opens")
-        // }
+        Home::Directory(directory) => {
+            let mut options = embedded::Options::new(directory.path());
+            options.dead_retention = settings.dead_retention;
+            // Crash safety has tests of its own; here thousands of cases need not wait for the disk.
+            options.durability = embedded::Durability::Os;
+            embedded::open(options, clock.clone(), heard.clone(), metrics).await.expect("opens")
+        }
         Home::Prefix(prefix) => {
             let mut options = redis::Options::new(&redis_server::shared().url());
             options.prefix.clone_from(prefix);
             options.dead_retention = settings.dead_retention;
             let time = redis::TimeSource::Manual(clock.clone());
-            redis::connect(options, time, heard.clone(), Metrics::new().engine).await.expect("connects")
+            redis::connect(options, time, heard.clone(), metrics).await.expect("connects")
         }
-        Home::Directory(_) => panic!("this engine is not there yet"),
     }
 }

@@ -14,6 +14,8 @@ pub struct Ledger {
     /// By id: until when its present holder has it to itself.
     held: HashMap<String, Instant>,
     finished: HashSet<String>,
+    /// How many ids are in both.
+    acked_and_finished: usize,
     late_us: Vec<u64>,
     /// Deliveries beyond the first of a job: its holder was too slow, or never saw it.
     pub again: usize,
@@ -30,7 +32,9 @@ impl Ledger {
 
     /// An add was acknowledged.
     pub fn acked(&mut self, id: &str) {
-        self.acked.insert(id.to_owned());
+        let new = self.acked.insert(id.to_owned());
+        // A worker can be quicker than the answer to the producer.
+        self.acked_and_finished += usize::from(new && self.finished.contains(id));
     }
 
     /// A job was delivered, to be held for `ttr` from when the pop was `asked`; its due time by the
@@ -61,14 +65,17 @@ impl Ledger {
 
     /// A finish was acknowledged.
     pub fn finished(&mut self, id: &str) {
-        if !self.finished.insert(id.to_owned()) {
+        if !self.gone(id) {
             self.broken.push(format!("{id} was finished twice"));
         }
     }
 
-    /// A finish found nothing after one whose answer was cut: that one, or the next holder's, was done.
-    pub fn gone(&mut self, id: &str) {
-        self.finished.insert(id.to_owned());
+    /// A job is known to be done, perhaps because a finish found nothing after one whose answer was cut.
+    /// Whether that is news.
+    pub fn gone(&mut self, id: &str) -> bool {
+        let new = self.finished.insert(id.to_owned());
+        self.acked_and_finished += usize::from(new && self.acked.contains(id));
+        new
     }
 
     /// A finish was refused as late, which is only true once the holder's time is over.
@@ -80,7 +87,7 @@ impl Ledger {
 
     /// Acknowledged jobs not yet finished.
     pub fn open(&self) -> usize {
-        self.acked.difference(&self.finished).count()
+        self.acked.len() - self.acked_and_finished
     }
 
     /// Jobs acknowledged so far.

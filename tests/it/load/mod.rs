@@ -3,6 +3,8 @@
 //! Short in the normal run. `LINGER_LOAD_JOBS` and `LINGER_LOAD_SECONDS` set how many jobs with delays
 //! spread over how long, `LINGER_LOAD_KILLS` how often the embedded engine's process is killed meanwhile.
 
+#![expect(clippy::disallowed_methods, reason = "clients of a real server live in real time")]
+
 mod ledger;
 
 use std::{
@@ -117,11 +119,18 @@ async fn run(name: &str, load: Load, arguments: &[&str], home: &Path) {
         producers.spawn(produce(run.clone(), number));
     }
     let clock = SystemClock::new();
-    for _ in 0..load.kills {
+    let began = Instant::now();
+    for kill in 1..=load.kills {
         let pause = load.spread.mul_f64(rand::rng().random_range(0.2..1.8) / f64::from(load.kills));
         clock.sleep(pause).await;
         server.kill();
+        let acked = run.ledger().acknowledged();
+        let finished = acked - run.ledger().open();
         server = start(&address.to_string());
+        println!(
+            "kill {kill} at {:.1} s: {acked} acknowledged, {finished} of them finished",
+            began.elapsed().as_secs_f64(),
+        );
     }
     producers.join_all().await;
     run.added.store(true, Ordering::Release);
@@ -202,7 +211,10 @@ async fn finish(run: &Run, client: &mut Client, id: &str, receipt: &str, held_un
         match client.send(hyper::Method::POST, &path, None).await {
             Ok(answer) => match answer.status {
                 204 => return run.ledger().finished(id),
-                404 if unanswered => return run.ledger().gone(id),
+                404 if unanswered => {
+                    run.ledger().gone(id);
+                    return;
+                }
                 409 => return run.ledger().refused(id, held_until),
                 500.. => unanswered = true,
                 _ => panic!("{answer:?}"),

@@ -1,0 +1,143 @@
+//! The command line as clap reads it, and its help. Values are not checked here: a flag is one more
+//! source of settings, so that its faults are listed with all others.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::Flag;
+
+const ABOUT: &str = "A durable delay-queue server over HTTP: post a job with a delay, pop it when it is due.";
+
+const EXAMPLES: &str = "\
+Examples:
+  linger                                    serve on 127.0.0.1:9277, jobs in ./data
+  linger --listen 0.0.0.0:9277 --data-dir /var/lib/linger
+  linger --store redis --redis-url redis://127.0.0.1:6379
+  linger config show --config my.toml       what is in force, and where it comes from
+  linger config check                       every fault of the configuration, without starting
+  linger health && echo ready               for containers and scripts
+
+A first job, from another terminal:
+  curl -sX POST localhost:9277/jobs -H 'content-type: application/json' \\
+    -d '{\"topic\":\"hello\",\"delay\":\"3s\",\"body\":{\"n\":1}}'
+  curl -s 'localhost:9277/topics/hello/pop?wait=10s'
+
+Settings, later wins:
+  1. defaults           `linger config show` lists every key
+  2. one file           --config FILE, else ./linger.toml, else /etc/linger/linger.toml (TOML)
+  3. environment        LINGER__SECTION__KEY, such as LINGER__SERVER__LISTEN=0.0.0.0:9277
+                        or LINGER__REDIS__PASSWORD_FILE=/run/secrets/redis
+  4. flags
+RUST_LOG wins over log.level, NO_COLOR turns colours off.
+
+Signals: SIGTERM and SIGINT end the server in order, a second one at once.
+Exit codes: 0 done; 1 failed; 2 wrong usage or configuration; 130 or 143 stopped by a second
+SIGINT or SIGTERM.";
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(name = "linger", version, about = ABOUT, after_help = EXAMPLES, max_term_width = 100)]
+pub(super) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// Settings.
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+/// What can be done.
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Serve the queue (also what happens without a command)
+    Serve,
+    /// Ask a running server whether it is ready: exit code 0 if it is, 1 if not
+    #[command(after_help = "\
+Asks the configured address (server.listen), over loopback when that is 0.0.0.0 or [::].
+Example: HEALTHCHECK CMD [\"linger\", \"health\"]")]
+    Health {
+        /// Server to ask instead of the configured address, such as http://10.0.0.7:9277
+        #[arg(long, value_name = "URL")]
+        url: Option<String>,
+        /// How long to wait for the answer
+        #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = crate::job::parse_duration)]
+        timeout: std::time::Duration,
+    },
+    /// Look at the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+/// What can be done with the configuration.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub(super) enum ConfigCommand {
+    /// Print the settings in force as TOML, secrets redacted, each with its source
+    Show,
+    /// List every fault: exit code 0 if there is none, 1 otherwise
+    Check,
+}
+
+/// Flags that set something. They may stand before or after the command.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Settings")]
+pub(super) struct Settings {
+    /// Read this file instead of ./linger.toml or /etc/linger/linger.toml
+    #[arg(long, short, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Where to listen (server.listen); port 0 picks a free one [default: 127.0.0.1:9277]
+    #[arg(long, global = true, value_name = "ADDR:PORT")]
+    listen: Option<String>,
+    /// Directory of the embedded engine (embedded.data_dir) [default: data]
+    #[arg(long, global = true, value_name = "DIR")]
+    data_dir: Option<String>,
+    /// Where jobs are kept (store.engine): embedded or redis [default: embedded]
+    #[arg(long, global = true, value_name = "ENGINE")]
+    store: Option<String>,
+    /// The Redis server (redis.url); better without a password, which other users could see in the
+    /// list of processes
+    #[arg(long, global = true, value_name = "URL")]
+    redis_url: Option<String>,
+}
+
+impl Settings {
+    /// The flags that were given.
+    pub fn flags(&self) -> Vec<Flag> {
+        let flag = |name, key, value: &Option<String>| Some(Flag { name, key, value: value.clone()? });
+        [
+            flag("--listen", "server.listen", &self.listen),
+            flag("--data-dir", "embedded.data_dir", &self.data_dir),
+            flag("--store", "store.engine", &self.store),
+            flag("--redis-url", "redis.url", &self.redis_url),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_stand_before_or_after_the_command_or_alone() {
+        for line in [
+            &["linger", "--listen", "1.2.3.4:5"][..],
+            &["linger", "serve", "--listen", "1.2.3.4:5"],
+            &["linger", "--listen", "1.2.3.4:5", "config", "show"],
+            &["linger", "config", "show", "--listen", "1.2.3.4:5"],
+        ] {
+            let flags = Cli::try_parse_from(line).expect("is a valid command line").settings.flags();
+            let expected = Flag { name: "--listen", key: "server.listen", value: "1.2.3.4:5".to_owned() };
+            assert_eq!(flags, [expected], "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What is wrong with a configuration, in words that tell how to mend it. Faults are collected, so
+//! that one start shows all of them. A fault never quotes a secret.
+
+use std::fmt;
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The key at fault, such as `server.listen`; empty when it is no single key.
+    pub key: String,
+    /// Where its value comes from, such as `flag --listen`.
+    pub source: String,
+    /// What is wrong and how to mend it.
+    pub problem: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.key.as_str(), self.source.as_str()) {
+            ("", source) => write!(f, "{source}: {}", self.problem),
+            (key, "") => write!(f, "{key}: {}", self.problem),
+            (key, source) => write!(f, "{key} ({source}): {}", self.problem),
+        }
+    }
+}
+
+/// Everything that is wrong, at least one thing. Prints as a headline and one line for each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Faults(Vec<Fault>);
+
+impl Faults {
+    /// `Err` with what was found, or `Ok` when that is nothing.
+    pub(super) fn check(faults: Vec<Fault>) -> Result<(), Self> {
+        if faults.is_empty() { Ok(()) } else { Err(Self(faults)) }
+    }
+
+    /// Each fault, at least one.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Fault] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.len() {
+            1 => write!(f, "the configuration has 1 fault:")?,
+            count => write!(f, "the configuration has {count} faults:")?,
+        }
+        self.0.iter().try_for_each(|fault| write!(f, "\n  {fault}"))
+    }
+}
+
+impl std::error::Error for Faults {}

@@ -1,0 +1,127 @@
+//! Reads typed values from the layers and collects what is wrong, going on with the default, so that
+//! one run finds every fault.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use config::{Value, ValueKind};
+
+use super::{
+    fault::Fault,
+    layers::{Layers, find, source_of},
+    secret::Secret,
+    values::{self, Problem},
+};
+
+/// Hands out the values in force, by key.
+pub(super) struct Reader<'a> {
+    layers: &'a Layers,
+    faults: &'a mut Vec<Fault>,
+    /// Every key that was asked for: a test holds it against the documented ones.
+    asked: Vec<&'static str>,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(layers: &'a Layers, faults: &'a mut Vec<Fault>) -> Self {
+        Self { layers, faults, asked: Vec::new() }
+    }
+
+    /// The keys asked for so far.
+    #[cfg(test)]
+    pub fn asked(&self) -> &[&'static str] {
+        &self.asked
+    }
+
+    /// Reads `key` with `parse`; what is wrong is noted, and the default stands in.
+    pub fn get<T>(&mut self, key: &'static str, parse: impl Fn(&ValueKind) -> Result<T, Problem>) -> T {
+        self.asked.push(key);
+        let default = find(&self.layers.defaults, key).expect("every key that is read has a default");
+        match parse(&self.value(key).kind) {
+            Ok(value) => value,
+            Err(problem) => {
+                self.refuse(key, problem);
+                parse(&default.kind).expect("the compiled-in defaults are valid")
+            }
+        }
+    }
+
+    /// Notes that the value of `key` is wrong.
+    pub fn refuse(&mut self, key: &str, problem: impl Into<String>) {
+        let source = source_of(key, self.value(key));
+        self.faults.push(Fault { key: key.to_owned(), source, problem: problem.into() });
+    }
+
+    /// Whether `key` was set by anything but the defaults.
+    pub fn is_set(&self, key: &str) -> bool {
+        self.value(key).origin().is_some()
+    }
+
+    pub fn address(&mut self, key: &'static str) -> SocketAddr {
+        self.get(key, values::address)
+    }
+
+    pub fn path(&mut self, key: &'static str) -> PathBuf {
+        self.get(key, values::path)
+    }
+
+    pub fn list(&mut self, key: &'static str) -> Vec<String> {
+        self.get(key, values::list)
+    }
+
+    pub fn text(&mut self, key: &'static str) -> Option<String> {
+        self.get(key, values::optional_text)
+    }
+
+    pub fn duration(&mut self, key: &'static str, min: Duration, max: Duration) -> Duration {
+        self.get(key, |kind| values::duration(kind, min, max))
+    }
+
+    pub fn count<T: TryFrom<u64>>(&mut self, key: &'static str, min: u64, max: u64) -> T {
+        let count = self.get(key, |kind| values::count(kind, min, max));
+        T::try_from(count).ok().expect("the range of the key fits its type")
+    }
+
+    pub fn size<T: TryFrom<u64>>(&mut self, key: &'static str, min: u64, max: u64) -> T {
+        let size = self.get(key, |kind| values::size(kind, min, max));
+        T::try_from(size).ok().expect("the range of the key fits its type")
+    }
+
+    pub fn choice<T: Copy>(&mut self, key: &'static str, choices: &[(&str, T)]) -> T {
+        self.get(key, |kind| values::choice(kind, choices))
+    }
+
+    /// A secret, from `key` or from the file that `file_key` names, but not from both.
+    pub fn secret(&mut self, key: &'static str, file_key: &'static str) -> Option<Secret> {
+        let direct = self.text(key);
+        let Some(path) = self.text(file_key) else { return direct.map(Secret::new) };
+        if direct.is_some() {
+            self.refuse(file_key, format!("and {key} are both set; leave one of them out"));
+            return None;
+        }
+        match secret_in(&path) {
+            Ok(secret) => Some(secret),
+            Err(problem) => {
+                self.refuse(file_key, problem);
+                None
+            }
+        }
+    }
+
+    fn value(&self, key: &str) -> &'a Value {
+        let layers = self.layers;
+        // A key that a higher layer turned into something else is a fault already; its default will do.
+        find(&layers.effective, key)
+            .filter(|value| !matches!(value.kind, ValueKind::Table(_)))
+            .or_else(|| find(&layers.defaults, key))
+            .expect("every key that is read has a default")
+    }
+}
+
+fn secret_in(path: &str) -> Result<Secret, Problem> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{path:?} cannot be read: {error}"))?;
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    let text = text.strip_suffix('\r').unwrap_or(text);
+    if text.is_empty() {
+        return Err(format!("{path:?} is empty"));
+    }
+    Ok(Secret::new(text.to_owned()))
+}

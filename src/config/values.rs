@@ -1,0 +1,213 @@
+//! The kinds of values that settings have, each read from what TOML or the environment gives. A
+//! problem says what would be right; it quotes the value only where that cannot be a secret.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use config::ValueKind;
+
+use crate::job::parse_duration;
+
+/// What is wrong with a value and how to mend it.
+pub(super) type Problem = String;
+
+pub(super) fn text(kind: &ValueKind) -> Result<String, Problem> {
+    match kind {
+        ValueKind::String(text) => Ok(text.clone()),
+        _ => Err("must be text, in quotes".to_owned()),
+    }
+}
+
+/// Text, or `None` when it is empty.
+pub(super) fn optional_text(kind: &ValueKind) -> Result<Option<String>, Problem> {
+    Ok(Some(text(kind)?).filter(|text| !text.is_empty()))
+}
+
+pub(super) fn path(kind: &ValueKind) -> Result<PathBuf, Problem> {
+    match text(kind)? {
+        text if text.is_empty() => Err("must name a path".to_owned()),
+        text => Ok(text.into()),
+    }
+}
+
+/// A list of texts: an array, or one text with commas, as the environment has it.
+pub(super) fn list(kind: &ValueKind) -> Result<Vec<String>, Problem> {
+    let items: Vec<String> = match kind {
+        ValueKind::Array(items) => items.iter().map(|item| text(&item.kind)).collect::<Result<_, _>>()?,
+        ValueKind::String(text) if text.trim().is_empty() => Vec::new(),
+        ValueKind::String(text) => text.split(',').map(|item| item.trim().to_owned()).collect(),
+        _ => return Err("must be a list such as [\"one\", \"two\"]".to_owned()),
+    };
+    if items.iter().any(String::is_empty) {
+        return Err("must not hold an empty item".to_owned());
+    }
+    Ok(items)
+}
+
+pub(super) fn address(kind: &ValueKind) -> Result<SocketAddr, Problem> {
+    let text = text(kind)?;
+    text.parse().map_err(|_| {
+        let hint = "must be an IP address and a port, such as 127.0.0.1:9277, 0.0.0.0:9277 or [::1]:9277";
+        format!("{text:?} {hint}")
+    })
+}
+
+/// A duration within `range`, as text or as a number of seconds.
+pub(super) fn duration(kind: &ValueKind, min: Duration, max: Duration) -> Result<Duration, Problem> {
+    let text = match kind {
+        ValueKind::String(text) => text.clone(),
+        ValueKind::I64(seconds) => seconds.to_string(),
+        ValueKind::Float(seconds) => seconds.to_string(),
+        _ => return Err("must be a duration such as \"15s\" or \"250ms\"".to_owned()),
+    };
+    let duration = parse_duration(&text).map_err(|error| format!("{text:?} {error}"))?;
+    if duration < min || duration > max {
+        return Err(format!("{text:?} must be from {min:?} to {max:?}"));
+    }
+    Ok(duration)
+}
+
+pub(super) fn count(kind: &ValueKind, min: u64, max: u64) -> Result<u64, Problem> {
+    let number = match kind {
+        ValueKind::I64(number) => u64::try_from(*number).ok(),
+        ValueKind::String(text) => text.trim().parse().ok(),
+        _ => None,
+    };
+    number
+        .filter(|number| (min..=max).contains(number))
+        .ok_or_else(|| format!("{} must be a whole number from {min} to {max}", shown(kind)))
+}
+
+const SIZES: [(&str, u64); 9] = [
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+    ("KB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+    ("B", 1),
+];
+
+/// A number of bytes, as a number or as text with a unit.
+pub(super) fn size(kind: &ValueKind, min: u64, max: u64) -> Result<u64, Problem> {
+    let bytes = match kind {
+        ValueKind::I64(bytes) => u64::try_from(*bytes).ok(),
+        ValueKind::String(text) => {
+            let text = text.trim();
+            let unit = SIZES.iter().find(|(name, _)| text.ends_with(name));
+            let (number, factor) =
+                unit.map_or((text, 1), |(name, factor)| (text.trim_end_matches(name).trim_end(), *factor));
+            number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor))
+        }
+        _ => None,
+    };
+    let Some(bytes) = bytes else {
+        return Err(format!("{} must be a size such as \"256KiB\" or \"4MiB\"", shown(kind)));
+    };
+    if !(min..=max).contains(&bytes) {
+        return Err(format!("{} must be from {} to {}", shown(kind), size_text(min), size_text(max)));
+    }
+    Ok(bytes)
+}
+
+/// A size with the largest unit that divides it.
+fn size_text(bytes: u64) -> String {
+    let unit = SIZES[..4].iter().rev().find(|(_, factor)| bytes > 0 && bytes.is_multiple_of(*factor));
+    unit.map_or_else(|| format!("{bytes}B"), |(name, factor)| format!("{}{name}", bytes / factor))
+}
+
+/// One of a few words.
+pub(super) fn choice<T: Copy>(kind: &ValueKind, choices: &[(&str, T)]) -> Result<T, Problem> {
+    let found = match kind {
+        ValueKind::String(text) => choices.iter().find(|(word, _)| word == text),
+        _ => None,
+    };
+    found.map(|(_, choice)| *choice).ok_or_else(|| {
+        let words: Vec<String> = choices.iter().map(|(word, _)| format!("{word:?}")).collect();
+        format!("{} must be one of {}", shown(kind), words.join(", "))
+    })
+}
+
+fn shown(kind: &ValueKind) -> String {
+    match kind {
+        ValueKind::String(text) => format!("{text:?}"),
+        ValueKind::Table(_) | ValueKind::Array(_) | ValueKind::Nil => "the value".to_owned(),
+        kind => kind.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn string(text: &str) -> ValueKind {
+        ValueKind::String(text.to_owned())
+    }
+
+    #[test]
+    fn sizes_have_units_and_bounds() {
+        let read = |text: &str| size(&string(text), 1, 1 << 30);
+        for (text, bytes) in [
+            ("1", 1),
+            ("256KiB", 262_144),
+            ("4 MiB", 4_194_304),
+            ("2KB", 2_000),
+            ("7B", 7),
+            ("1GiB", 1 << 30),
+        ] {
+            assert_eq!(read(text), Ok(bytes), "{text}");
+        }
+        assert_eq!(size(&ValueKind::I64(64), 1, 100), Ok(64));
+        for text in
+            ["", "KiB", "-1", "1.5MiB", "1kib", "1M", "99999999999999999999", "18446744073709551615TiB"]
+        {
+            assert!(read(text).is_err(), "{text}");
+        }
+        assert_eq!(read("2GiB"), Err("\"2GiB\" must be from 1B to 1GiB".to_owned()));
+        assert!(size(&ValueKind::I64(-1), 0, 100).is_err());
+    }
+
+    #[test]
+    fn durations_are_text_or_seconds_within_bounds() {
+        let read = |kind: &ValueKind| duration(kind, Duration::from_millis(1), Duration::from_secs(60));
+        assert_eq!(read(&string("250ms")), Ok(Duration::from_millis(250)));
+        assert_eq!(read(&ValueKind::I64(2)), Ok(Duration::from_secs(2)));
+        assert_eq!(read(&ValueKind::Float(0.25)), Ok(Duration::from_millis(250)));
+        assert_eq!(read(&string("2m")), Err("\"2m\" must be from 1ms to 60s".to_owned()));
+        assert!(read(&string("soon")).is_err());
+        assert!(read(&ValueKind::Float(f64::NAN)).is_err());
+        assert!(read(&ValueKind::I64(-3)).is_err());
+        assert!(read(&ValueKind::Boolean(true)).is_err());
+    }
+
+    #[test]
+    fn lists_come_as_arrays_or_with_commas() {
+        assert_eq!(list(&string("a, b")), Ok(vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!(list(&string("")), Ok(Vec::new()));
+        assert_eq!(list(&vec!["a"].into()), Ok(vec!["a".to_owned()]));
+        assert!(list(&string("a,,b")).is_err());
+        assert!(list(&vec![1].into()).is_err());
+    }
+
+    #[test]
+    fn counts_and_choices_say_what_would_be_right() {
+        assert_eq!(count(&string("12"), 1, 20), Ok(12));
+        assert_eq!(count(&ValueKind::I64(0), 1, 20), Err("0 must be a whole number from 1 to 20".to_owned()));
+        assert!(count(&string("1e3"), 1, 2_000).is_err());
+        let choices = [("one", 1), ("two", 2)];
+        assert_eq!(choice(&string("two"), &choices), Ok(2));
+        assert_eq!(
+            choice(&string("Two"), &choices),
+            Err("\"Two\" must be one of \"one\", \"two\"".to_owned())
+        );
+    }
+
+    #[test]
+    fn an_address_needs_a_port() {
+        assert!(address(&string("[::1]:0")).is_ok());
+        for text in ["", "127.0.0.1", ":9277", "localhost:9277", "1.2.3.4:70000"] {
+            assert!(address(&string(text)).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Keeps foreign web pages out: a page in a user's browser must not pop or add through that browser.
+//!
+//! The server has no cookies and no passwords; being reachable is the only credential, and a browser
+//! lends it to every page. Four headers tell: `Sec-Fetch-Site`, which browsers send to loopback and HTTPS
+//! and pages cannot forge; `Origin`, which they send with every call that is not a plain GET; `Referer`,
+//! which betrays an image or link that points here; and `Host`, which betrays a name that was bound to
+//! this address afterwards (DNS rebinding). Programs send none of the first three.
+
+use std::net::IpAddr;
+
+use axum::{
+    extract::{Request, State},
+    http::{HeaderMap, Method, Version, header, uri::Authority},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+
+use super::{App, Options, paths, problem::Problem};
+
+/// Layer: refuses what a foreign page sent.
+pub(super) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
+    match check(&request, &app.options) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+fn check<B>(request: &axum::http::Request<B>, options: &Options) -> Result<(), Problem> {
+    let host = host(request)?;
+    let rebinding_matters = options.loopback || !options.allowed_hosts.is_empty();
+    if rebinding_matters && host.as_ref().is_some_and(|host| !is_ours(host.host(), options)) {
+        return Err(Problem::foreign_host());
+    }
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    if reads && paths::OPERATIONS.contains(&request.uri().path()) {
+        // Links to these pages are useful, and other pages cannot read what they answer.
+        return Ok(());
+    }
+    if is_foreign(request.headers(), host.as_ref()) { Err(Problem::cross_site()) } else { Ok(()) }
+}
+
+/// The host that was called; none only in HTTP/1.0.
+fn host<B>(request: &axum::http::Request<B>) -> Result<Option<Authority>, Problem> {
+    let mut values = request.headers().get_all(header::HOST).iter();
+    let (first, second) = (values.next(), values.next());
+    if second.is_some() {
+        return Err(Problem::malformed("the Host header must be there once"));
+    }
+    // A target in absolute form goes before the header (RFC 9112, 3.2.2).
+    if let Some(authority) = request.uri().authority() {
+        return Ok(Some(authority.clone()));
+    }
+    match first {
+        Some(value) => match Authority::try_from(value.as_bytes()) {
+            Ok(authority) => Ok(Some(authority)),
+            Err(_) => Err(Problem::malformed("the Host header is not a host")),
+        },
+        None if request.version() <= Version::HTTP_10 => Ok(None),
+        None => Err(Problem::malformed("the Host header is missing")),
+    }
+}
+
+/// Whether `host` cannot have been bound to this server by somebody else: an address, a name that never
+/// leaves the machine (RFC 6761), or a name that was configured.
+fn is_ours(host: &str, options: &Options) -> bool {
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&host);
+    address.parse::<IpAddr>().is_ok()
+        || host == "localhost"
+        || host.ends_with(".localhost")
+        || options.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(&host))
+}
+
+fn is_foreign(headers: &HeaderMap, host: Option<&Authority>) -> bool {
+    let foreign_site = |value: &axum::http::HeaderValue| value != "same-origin" && value != "none";
+    headers.get_all("sec-fetch-site").iter().any(foreign_site)
+        || headers.get_all(header::ORIGIN).iter().any(|value| !is_same(value.as_bytes(), host))
+        || headers.get_all(header::REFERER).iter().any(|value| !is_same(value.as_bytes(), host))
+}
+
+/// Whether an origin or a page's address (`scheme://authority...`) is at `host`.
+fn is_same(address: &[u8], host: Option<&Authority>) -> bool {
+    let Some((scheme, rest)) = std::str::from_utf8(address).ok().and_then(|text| text.split_once("://"))
+    else {
+        return false;
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let default_port = match scheme {
+        "http" => 80,
+        "https" => 443,
+        _ => return false,
+    };
+    let (Ok(theirs), Some(ours)) = (authority.parse::<Authority>(), host) else { return false };
+    let port = |authority: &Authority| authority.port_u16().unwrap_or(default_port);
+    theirs.host().eq_ignore_ascii_case(ours.host()) && port(&theirs) == port(ours)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(method: &str, path: &str, headers: &[(&str, &str)], options: &Options) -> &'static str {
+        let mut request = axum::http::Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        match check(&request.body(()).expect("a request"), options) {
+            Ok(()) => "ok",
+            Err(problem) => problem.code(),
+        }
+    }
+
+    fn from(headers: &[(&str, &str)]) -> &'static str {
+        let headers = [&[("host", "localhost:9277")], headers].concat();
+        code("POST", "/jobs", &headers, &Options::default())
+    }
+
+    #[test]
+    fn pages_of_other_sites_are_refused() {
+        for headers in [
+            &[("sec-fetch-site", "cross-site")][..],
+            &[("sec-fetch-site", "same-site")],
+            &[("origin", "http://evil.example")],
+            &[("origin", "null")],
+            &[("origin", "http://localhost:3000")],
+            &[("origin", "https://localhost:9277.evil.example")],
+            &[("referer", "http://evil.example/page?http://localhost:9277")],
+            &[("sec-fetch-site", "same-origin"), ("origin", "http://evil.example")],
+            &[("sec-fetch-site", "none"), ("sec-fetch-site", "cross-site")],
+        ] {
+            assert_eq!(from(headers), "cross_site_refused", "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn programs_and_our_own_pages_are_let_in() {
+        for headers in [
+            &[][..],
+            &[("sec-fetch-site", "none")],
+            &[("sec-fetch-site", "same-origin"), ("origin", "http://localhost:9277")],
+            &[("origin", "http://LOCALHOST:9277")],
+            &[("referer", "http://localhost:9277/page")],
+        ] {
+            assert_eq!(from(headers), "ok", "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn a_link_may_point_at_the_operators_pages_only() {
+        let link = [("host", "localhost"), ("sec-fetch-site", "cross-site")];
+        let options = Options::default();
+        assert_eq!(code("GET", "/readyz", &link, &options), "ok");
+        assert_eq!(code("POST", "/readyz", &link, &options), "cross_site_refused");
+        assert_eq!(code("GET", "/topics/t/pop", &link, &options), "cross_site_refused");
+        assert_eq!(code("GET", "/jobs/1", &link, &options), "cross_site_refused");
+    }
+
+    #[test]
+    fn a_rebound_name_is_refused_on_loopback() {
+        let on = |host: &str, options: &Options| code("GET", "/livez", &[("host", host)], options);
+        let loopback = Options { loopback: true, ..Options::default() };
+        for ours in ["localhost", "localhost:9277", "127.0.0.1:1", "[::1]:9277", "app.localhost", "10.0.0.1"]
+        {
+            assert_eq!(on(ours, &loopback), "ok", "{ours}");
+        }
+        for foreign in ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "evillocalhost"] {
+            assert_eq!(on(foreign, &loopback), "host_refused", "{foreign}");
+        }
+        let named = Options { allowed_hosts: vec!["queue.internal".to_owned()], ..loopback.clone() };
+        assert_eq!(on("Queue.Internal:9277", &named), "ok");
+        let open = Options { loopback: false, ..Options::default() };
+        assert_eq!(on("evil.example", &open), "ok", "elsewhere any name may be bound on purpose");
+        let listed = Options { loopback: false, ..named };
+        assert_eq!(on("evil.example", &listed), "host_refused", "unless names were configured");
+    }
+
+    #[test]
+    fn the_host_is_there_once_and_the_target_goes_before_it() {
+        let options = Options { loopback: true, ..Options::default() };
+        assert_eq!(code("GET", "/livez", &[], &options), "malformed_request");
+        assert_eq!(code("GET", "/livez", &[("host", "a b")], &options), "malformed_request");
+        let twice = [("host", "localhost"), ("host", "evil.example")];
+        assert_eq!(code("GET", "/livez", &twice, &options), "malformed_request");
+        let absolute = code("GET", "http://evil.example/livez", &[("host", "localhost")], &options);
+        assert_eq!(absolute, "host_refused");
+    }
+}

@@ -1,0 +1,155 @@
+//! Writing JSON: by hand, so that a job's body goes out as the very bytes that came in.
+//!
+//! Knows the forms of the API's values (seconds, moments), not what they belong to.
+
+use std::{fmt::Display, io::Write, time::Duration};
+
+use axum::{
+    body::Body,
+    http::{HeaderValue, header},
+    response::{IntoResponse, Response},
+};
+
+use crate::job::{Timestamp, format_seconds};
+
+/// An object being written; [`end`](Self::end) closes it.
+pub(super) struct Object<'a> {
+    out: &'a mut Vec<u8>,
+    empty: bool,
+}
+
+impl<'a> Object<'a> {
+    pub fn new(out: &'a mut Vec<u8>) -> Self {
+        out.push(b'{');
+        Self { out, empty: true }
+    }
+
+    fn name(&mut self, name: &'static str) {
+        if !self.empty {
+            self.out.push(b',');
+        }
+        self.empty = false;
+        // Names are ours: plain words that need no escapes.
+        self.out.push(b'"');
+        self.out.extend_from_slice(name.as_bytes());
+        self.out.extend_from_slice(b"\":");
+    }
+
+    pub fn text(&mut self, name: &'static str, text: &str) {
+        self.name(name);
+        serde_json::to_writer(&mut *self.out, text).expect("text into memory cannot fail");
+    }
+
+    pub fn number(&mut self, name: &'static str, number: impl Display) {
+        self.name(name);
+        write!(self.out, "{number}").expect("writing into memory cannot fail");
+    }
+
+    pub fn flag(&mut self, name: &'static str, flag: bool) {
+        self.number(name, flag);
+    }
+
+    /// A duration, as seconds.
+    pub fn seconds(&mut self, name: &'static str, duration: Duration) {
+        self.number(name, format_seconds(duration));
+    }
+
+    /// A moment, as RFC 3339 in UTC; needs no escapes.
+    pub fn moment(&mut self, name: &'static str, moment: Timestamp) {
+        self.name(name);
+        write!(self.out, "\"{moment}\"").expect("writing into memory cannot fail");
+    }
+
+    pub fn moment_or_null(&mut self, name: &'static str, moment: Option<Timestamp>) {
+        match moment {
+            Some(moment) => self.moment(name, moment),
+            None => self.raw(name, b"null"),
+        }
+    }
+
+    /// Bytes that are JSON already.
+    pub fn raw(&mut self, name: &'static str, json: &[u8]) {
+        self.name(name);
+        self.out.extend_from_slice(json);
+    }
+
+    /// An object within.
+    pub fn object(&mut self, name: &'static str, fill: impl FnOnce(&mut Object<'_>)) {
+        self.name(name);
+        let mut inner = Object::new(self.out);
+        fill(&mut inner);
+        inner.end();
+    }
+
+    /// A value that writes itself.
+    pub fn value(&mut self, name: &'static str, write: impl FnOnce(&mut Vec<u8>)) {
+        self.name(name);
+        write(self.out);
+    }
+
+    /// A list, one element per item.
+    pub fn list<T>(
+        &mut self,
+        name: &'static str,
+        items: impl IntoIterator<Item = T>,
+        write: impl Fn(T, &mut Vec<u8>),
+    ) {
+        self.name(name);
+        self.out.push(b'[');
+        for (i, item) in items.into_iter().enumerate() {
+            if i > 0 {
+                self.out.push(b',');
+            }
+            write(item, self.out);
+        }
+        self.out.push(b']');
+    }
+
+    pub fn end(self) {
+        self.out.push(b'}');
+    }
+}
+
+/// An answer of one JSON object.
+pub(super) fn object(fill: impl FnOnce(&mut Object<'_>)) -> Response {
+    let mut out = Vec::with_capacity(512);
+    let mut object = Object::new(&mut out);
+    fill(&mut object);
+    object.end();
+    answer(out)
+}
+
+/// An answer of bytes that are JSON already.
+pub(super) fn answer(json: Vec<u8>) -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], Body::from(json)).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_what_a_reader_reads() {
+        let mut out = Vec::new();
+        let mut object = Object::new(&mut out);
+        object.text("text", "a\"\\\n\u{1f}é");
+        object.number("number", 7);
+        object.flag("flag", true);
+        object.seconds("seconds", Duration::from_millis(1_500));
+        object.moment("moment", Timestamp::from_millis(0));
+        object.moment_or_null("never", None);
+        object.raw("raw", b"{\"a\": 1.50}");
+        object.object("inner", |inner| inner.number("n", 1));
+        object.object("nothing", |_| {});
+        object.list("list", [1, 2], |n, out| write!(out, "{n}").expect("memory"));
+        object.end();
+        let read: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
+        let expected = serde_json::json!({
+            "text": "a\"\\\n\u{1f}é", "number": 7, "flag": true, "seconds": 1.5,
+            "moment": "1970-01-01T00:00:00.000Z", "never": null, "raw": {"a": 1.5},
+            "inner": {"n": 1}, "nothing": {}, "list": [1, 2],
+        });
+        assert_eq!(read, expected);
+        assert!(out.windows(11).any(|w| w == b"{\"a\": 1.50}"), "raw bytes stay as they are");
+    }
+}

@@ -1,0 +1,68 @@
+//! HTTP: the only place that knows the protocol and JSON. Everything else is `queue`'s.
+//!
+//! A handler extracts, makes one call into the queue, converts. The contract is `openapi.yaml`.
+
+mod batch;
+mod bodies;
+mod browser;
+mod connection;
+mod dead;
+mod delivery;
+mod fields;
+mod jobs;
+mod json;
+mod observe;
+mod operations;
+mod options;
+mod params;
+mod paths;
+mod payload;
+mod pop;
+mod problem;
+mod render;
+mod router;
+mod serve;
+mod topics;
+mod values;
+
+use std::sync::Arc;
+
+use axum::Router;
+use tokio::{net::TcpListener, sync::Semaphore};
+use tokio_util::sync::CancellationToken;
+
+pub use options::Options;
+
+use crate::{clock::Clock, metrics::Metrics, queue::Queue};
+
+/// The HTTP service over one queue. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct App {
+    queue: Arc<Queue>,
+    clock: Arc<dyn Clock>,
+    metrics: Metrics,
+    options: Arc<Options>,
+    /// In bytes: what the bodies of all requests may hold together.
+    body_room: Arc<Semaphore>,
+}
+
+impl App {
+    /// A service over `queue`.
+    #[must_use]
+    pub fn new(queue: Arc<Queue>, clock: Arc<dyn Clock>, metrics: Metrics, options: Options) -> Self {
+        options.publish(&metrics);
+        let body_room = Arc::new(Semaphore::new(options.max_buffered_bytes.min(Semaphore::MAX_PERMITS)));
+        Self { queue, clock, metrics, options: Arc::new(options), body_room }
+    }
+
+    /// The whole API as a tower service.
+    pub fn router(&self) -> Router {
+        router::router(self)
+    }
+
+    /// Serves connections of `listener` until `shutdown`; then stops accepting, lets requests in flight
+    /// finish and returns. Parked polls are not its business: drain the queue first.
+    pub async fn serve(&self, listener: TcpListener, shutdown: CancellationToken) {
+        serve::serve(self, listener, shutdown).await;
+    }
+}

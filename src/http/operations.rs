@@ -1,0 +1,68 @@
+//! Pages for operators: health, version, figures, the contract.
+
+use axum::{
+    extract::State,
+    http::{HeaderValue, header},
+    response::{IntoResponse, Response},
+};
+
+use super::{
+    App, json,
+    params::Query,
+    problem::{Check, Problem},
+};
+use crate::{metrics::Metrics, queue::Error};
+
+/// The contract, as it was when this server was built.
+pub(super) const OPENAPI: &str = include_str!("../../openapi.yaml");
+
+/// Whether the process can answer at all.
+pub(super) async fn live() -> Response {
+    json::object(|object| object.text("status", "ok"))
+}
+
+/// Whether the server can take work: it is not shutting down, and its store takes writes.
+pub(super) async fn ready(State(app): State<App>, mut query: Query) -> Result<Response, Problem> {
+    let verbose = query.text("verbose").is_some();
+    let draining = app.queue.is_draining().then_some(Error::Draining);
+    let store = app.queue.check().await.err();
+    let check =
+        |name, failure: &Option<Error>| Check { name, failure: failure.as_ref().map(Error::to_string) };
+    let checks = vec![check("shutdown", &draining), check("store", &store)];
+    match (draining.or(store), verbose) {
+        (None, false) => Ok(live().await),
+        (None, true) => Ok(json::object(|object| {
+            object.text("status", "ok");
+            object.list("checks", &checks, Check::write);
+        })),
+        (Some(error), false) => Err(error.into()),
+        (Some(error), true) => Err(Problem::from(error).with_checks(checks)),
+    }
+}
+
+/// What runs here, and what its acknowledgements mean.
+pub(super) async fn version(State(app): State<App>) -> Response {
+    let engine = app.queue.info();
+    json::object(|object| {
+        object.text("name", env!("CARGO_PKG_NAME"));
+        object.text("version", env!("CARGO_PKG_VERSION"));
+        object.text("engine", engine.engine);
+        object.text("engine_version", &engine.version);
+        object.text("durability", &engine.durability);
+    })
+}
+
+/// The figures, those of jobs read afresh.
+pub(super) async fn figures(State(app): State<App>) -> Response {
+    if let Err(error) = app.queue.refresh_metrics().await {
+        // The page still shows everything else; the store's own figures say that it is away.
+        tracing::debug!(%error, "the counts of jobs are missing from the figures");
+    }
+    let media_type = HeaderValue::from_static(Metrics::CONTENT_TYPE);
+    ([(header::CONTENT_TYPE, media_type)], app.metrics.encode()).into_response()
+}
+
+/// The contract (media type: RFC 9512).
+pub(super) async fn openapi() -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/yaml"))], OPENAPI).into_response()
+}

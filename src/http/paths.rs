@@ -1,0 +1,31 @@
+//! Every path of the API, in one place. The router, the figures and the answers take them from here.
+
+pub(super) const JOBS: &str = "/jobs";
+pub(super) const JOB: &str = "/jobs/{id}";
+pub(super) const FINISH: &str = "/jobs/{id}/finish";
+pub(super) const RELEASE: &str = "/jobs/{id}/release";
+pub(super) const TOUCH: &str = "/jobs/{id}/touch";
+pub(super) const BURY: &str = "/jobs/{id}/bury";
+pub(super) const REQUEUE: &str = "/jobs/{id}/requeue";
+
+pub(super) const BATCH_JOBS: &str = "/batch/jobs";
+pub(super) const BATCH_POP: &str = "/batch/pop";
+pub(super) const BATCH_FINISH: &str = "/batch/finish";
+pub(super) const BATCH_DELETE: &str = "/batch/delete";
+
+pub(super) const TOPICS: &str = "/topics";
+pub(super) const TOPIC: &str = "/topics/{topic}";
+pub(super) const POP: &str = "/topics/{topic}/pop";
+pub(super) const PAUSE: &str = "/topics/{topic}/pause";
+pub(super) const RESUME: &str = "/topics/{topic}/resume";
+pub(super) const DEAD: &str = "/topics/{topic}/dead";
+pub(super) const DEAD_REQUEUE: &str = "/topics/{topic}/dead/requeue";
+
+pub(super) const LIVEZ: &str = "/livez";
+pub(super) const READYZ: &str = "/readyz";
+pub(super) const VERSION: &str = "/version";
+pub(super) const METRICS: &str = "/metrics";
+pub(super) const OPENAPI: &str = "/openapi.yaml";
+
+/// Pages that change nothing and show nothing of any job.
+pub(super) const OPERATIONS: [&str; 5] = [LIVEZ, READYZ, VERSION, METRICS, OPENAPI];

@@ -1,0 +1,87 @@
+//! Popping, from one topic and from several: the long polls.
+
+use std::time::Duration;
+
+use axum::{
+    extract::State,
+    http::{HeaderValue, header},
+    response::{IntoResponse, Response},
+};
+
+use super::{
+    App, bodies, delivery,
+    json::Object,
+    params::{NoQuery, Query, TopicPath},
+    payload::{Json, OptionalJson},
+    problem::Problem,
+    render, values,
+};
+use crate::queue::{Delivery, Pop};
+
+/// How long a poll waited in the queue, for the figures; travels with the response.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Waited(pub Duration);
+
+/// `GET /topics/{topic}/pop`.
+pub(super) async fn one(
+    State(app): State<App>,
+    TopicPath(topic): TopicPath,
+    mut query: Query,
+) -> Result<Response, Problem> {
+    let wait = query.take("wait", values::duration_text).unwrap_or_default();
+    let ttr = query.take("ttr", values::ttr_text);
+    query.end()?;
+    pop(&app, Pop { topics: vec![topic], max: 1, wait, ttr }, one_job).await
+}
+
+/// `POST /topics/{topic}/pop`.
+pub(super) async fn one_by_post(
+    state: State<App>,
+    topic: TopicPath,
+    query: Query,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Problem> {
+    bodies::nothing(&body)?;
+    one(state, topic, query).await
+}
+
+/// `POST /batch/pop`.
+pub(super) async fn many(State(app): State<App>, _: NoQuery, Json(body): Json) -> Result<Response, Problem> {
+    let pop_jobs = bodies::pop(&body, app.queue.limits())?;
+    pop(&app, pop_jobs, many_jobs).await
+}
+
+async fn pop(app: &App, pop: Pop, answer: fn(Delivery) -> Response) -> Result<Response, Problem> {
+    let began_us = app.clock.now_micros();
+    let delivery = app.queue.pop(pop).await?;
+    let waited_us = app.clock.now_micros().saturating_sub(began_us).unsigned_abs();
+    let mut response = answer(delivery);
+    response.extensions_mut().insert(Waited(Duration::from_micros(waited_us)));
+    Ok(response)
+}
+
+fn one_job(delivery: Delivery) -> Response {
+    let Some(reservation) = delivery.jobs().first() else { return render::done() };
+    let mut out = Vec::with_capacity(512 + reservation.job.body.as_bytes().len());
+    render::reservation(reservation, &mut out);
+    handed_over(out, delivery)
+}
+
+fn many_jobs(delivery: Delivery) -> Response {
+    let mut out = Vec::with_capacity(1_024);
+    let mut object = Object::new(&mut out);
+    object.list("jobs", delivery.jobs(), render::reservation);
+    object.end();
+    handed_over(out, delivery)
+}
+
+fn handed_over(json: Vec<u8>, delivery: Delivery) -> Response {
+    let body = delivery::body(json, delivery);
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
+}
+
+/// Layer over the pops: no cache may keep any of their answers.
+pub(super) async fn never_stored(mut response: Response) -> Response {
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

@@ -1,0 +1,144 @@
+//! The one table from the queue's errors to statuses.
+
+use axum::http::StatusCode;
+
+use super::{Member, Problem};
+use crate::queue::Error;
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let mut problem = Self::new(status_of(&error), error.code(), error.to_string());
+        let parts = &mut *problem.0;
+        match error {
+            Error::JobExists { state, due_at } => parts.member = Member::Existing { state, due_at },
+            Error::NotDead { state } => parts.member = Member::State(state),
+            Error::BodyTooLarge { limit, got } | Error::BatchTooLarge { limit, got } => {
+                parts.member = Member::Limit { limit, got };
+            }
+            Error::TooManyWaiting { .. } => parts.retry_after_s = Some(1),
+            // Long enough for a restart to be over, or for a load balancer to look elsewhere.
+            Error::Draining => parts.retry_after_s = Some(5),
+            Error::Unavailable(why) | Error::NotDurable(why) | Error::Damaged(why) => {
+                parts.retry_after_s = Some(1);
+                parts.cause = Some(why);
+            }
+            Error::Full(why) => parts.cause = Some(why),
+            Error::JobNotFound
+            | Error::LeaseLost
+            | Error::NotReserved
+            | Error::ReceiptRequired
+            | Error::JobReserved
+            | Error::JobDead
+            | Error::TopicNotFound
+            | Error::IntakePaused => {}
+        }
+        problem
+    }
+}
+
+/// The status of each error. Exhaustive on purpose: a new error has to find its place here.
+fn status_of(error: &Error) -> StatusCode {
+    match error {
+        Error::JobNotFound | Error::TopicNotFound => StatusCode::NOT_FOUND,
+        Error::JobExists { .. }
+        | Error::LeaseLost
+        | Error::NotReserved
+        | Error::JobReserved
+        | Error::JobDead
+        | Error::NotDead { .. }
+        | Error::IntakePaused => StatusCode::CONFLICT,
+        Error::BodyTooLarge { .. } | Error::BatchTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+        Error::ReceiptRequired => StatusCode::UNPROCESSABLE_ENTITY,
+        Error::TooManyWaiting { .. }
+        | Error::Draining
+        | Error::Unavailable(_)
+        | Error::NotDurable(_)
+        | Error::Damaged(_) => StatusCode::SERVICE_UNAVAILABLE,
+        Error::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use axum::http::header;
+
+    use super::*;
+    use crate::{
+        http::operations::OPENAPI,
+        job::{State, Timestamp},
+    };
+
+    /// Every error of the queue with its status, and the seconds after which to try again.
+    fn errors() -> [(Error, u16, Option<&'static str>); 18] {
+        let why = || "why".to_owned();
+        let exists = Error::JobExists { state: State::Ready, due_at: Timestamp::from_millis(0) };
+        [
+            (exists, 409, None),
+            (Error::JobNotFound, 404, None),
+            (Error::LeaseLost, 409, None),
+            (Error::NotReserved, 409, None),
+            (Error::ReceiptRequired, 422, None),
+            (Error::JobReserved, 409, None),
+            (Error::JobDead, 409, None),
+            (Error::NotDead { state: State::Ready }, 409, None),
+            (Error::TopicNotFound, 404, None),
+            (Error::IntakePaused, 409, None),
+            (Error::BodyTooLarge { limit: 1, got: 2 }, 413, None),
+            (Error::BatchTooLarge { limit: 1, got: 2 }, 413, None),
+            (Error::TooManyWaiting { limit: 1 }, 503, Some("1")),
+            (Error::Draining, 503, Some("5")),
+            (Error::Unavailable(why()), 503, Some("1")),
+            (Error::Full(why()), 507, None),
+            (Error::NotDurable(why()), 503, Some("1")),
+            (Error::Damaged(why()), 503, Some("1")),
+        ]
+    }
+
+    #[test]
+    fn every_error_has_its_status_and_its_code() {
+        for (error, status, retry_after) in errors() {
+            let code = error.code();
+            let response = Problem::from(error).render("r");
+            assert_eq!(response.status().as_u16(), status, "{code}");
+            let header =
+                response.headers().get(header::RETRY_AFTER).map(|value| value.to_str().expect("digits"));
+            assert_eq!(header, retry_after, "{code}");
+        }
+    }
+
+    #[test]
+    fn the_contract_lists_every_code_and_no_other() {
+        let own = [
+            Problem::malformed(""),
+            Problem::parameters(Vec::new()),
+            Problem::invalid_job(Vec::new()),
+            Problem::invalid_request(Vec::new()),
+            Problem::unconfirmed(),
+            Problem::cross_site(),
+            Problem::foreign_host(),
+            Problem::no_route(),
+            Problem::method_not_allowed("GET"),
+            Problem::media_type(""),
+            Problem::slow(),
+            Problem::request_too_large(1),
+            Problem::overloaded(),
+            Problem::internal(),
+        ];
+        let own = own.iter().map(Problem::code).chain(errors().into_iter().map(|(error, ..)| error.code()));
+        let listed = OPENAPI.split("    Code:\n").nth(1).expect("lists the codes");
+        let listed = listed.split("    Fault:\n").next().expect("ends before the faults");
+        let listed: BTreeSet<_> = listed.lines().filter_map(|line| line.strip_prefix("        - ")).collect();
+        assert_eq!(own.collect::<BTreeSet<_>>(), listed);
+    }
+
+    #[test]
+    fn what_a_layer_refused_without_a_word_gets_words() {
+        let of = |status: u16| Problem::of_status(StatusCode::from_u16(status).expect("a status"), 10);
+        assert_eq!((of(404).code(), of(404).status().as_u16()), ("not_found", 404));
+        assert_eq!((of(413).code(), of(413).status().as_u16()), ("body_too_large", 413));
+        assert_eq!((of(418).code(), of(418).status().as_u16()), ("malformed_request", 400));
+        assert_eq!((of(502).code(), of(502).status().as_u16()), ("internal", 500));
+    }
+}

@@ -1,0 +1,317 @@
+//! Refusals and failures as `application/problem+json` (RFC 9457), and the one place that writes them.
+//!
+//! A handler answers with a [`Problem`]; it travels to the outermost layer as an extension of an empty
+//! response, because only there the request's id is known. Knows no routes.
+
+mod errors;
+
+use std::borrow::Cow;
+
+use axum::{
+    body::Body,
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+
+use super::json::Object;
+use crate::job::{State, Timestamp};
+
+/// Most faults listed in one answer; a hostile body could have a million.
+const MAX_FAULTS: usize = 32;
+
+/// Why a call failed. Boxed, since it is the rare side of every handler's result.
+#[derive(Debug, Clone)]
+pub(in crate::http) struct Problem(Box<Parts>);
+
+#[derive(Debug, Clone)]
+struct Parts {
+    status: StatusCode,
+    code: &'static str,
+    detail: Cow<'static, str>,
+    faults: Vec<Fault>,
+    member: Member,
+    allow: Option<&'static str>,
+    retry_after_s: Option<u32>,
+    close: bool,
+    cause: Option<String>,
+}
+
+/// What some problems tell beyond the standard members.
+#[derive(Debug, Clone)]
+enum Member {
+    None,
+    Existing { state: State, due_at: Timestamp },
+    State(State),
+    Limit { limit: usize, got: usize },
+    Checks(Vec<Check>),
+}
+
+/// One check of the readiness page.
+#[derive(Debug, Clone)]
+pub(in crate::http) struct Check {
+    pub name: &'static str,
+    pub failure: Option<String>,
+}
+
+/// One value at fault, and how to mend it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::http) struct Fault {
+    pub place: Place,
+    pub detail: String,
+}
+
+/// Where a value at fault stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::http) enum Place {
+    /// JSON Pointer (RFC 6901) into the request's body.
+    Pointer(String),
+    /// A parameter of the path or the query.
+    Parameter(String),
+}
+
+impl Problem {
+    fn new(status: StatusCode, code: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self(Box::new(Parts {
+            status,
+            code,
+            detail: detail.into(),
+            faults: Vec::new(),
+            member: Member::None,
+            allow: None,
+            retry_after_s: None,
+            close: false,
+            cause: None,
+        }))
+    }
+
+    /// Not JSON, or not HTTP as it should be.
+    pub fn malformed(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "malformed_request", detail)
+    }
+
+    /// Path or query parameters at fault.
+    pub fn parameters(faults: Vec<Fault>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid_parameter", "a parameter is not valid; errors says which")
+            .with_faults(faults)
+    }
+
+    /// Values of a job's definition at fault.
+    pub fn invalid_job(faults: Vec<Fault>) -> Self {
+        let detail = "the job is not valid; errors says where";
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_job", detail).with_faults(faults)
+    }
+
+    /// Values of any other body at fault.
+    pub fn invalid_request(faults: Vec<Fault>) -> Self {
+        let detail = "the request's body is not valid; errors says where";
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_request", detail).with_faults(faults)
+    }
+
+    /// A purge without the topic's name said twice.
+    pub fn unconfirmed() -> Self {
+        let detail = "this deletes every job of the topic; add ?confirm= with the topic's name";
+        Self::new(StatusCode::BAD_REQUEST, "confirmation_required", detail)
+    }
+
+    /// A foreign web page called.
+    pub fn cross_site() -> Self {
+        let detail =
+            "calls from another site's pages are refused; call from a server or from the same origin";
+        Self::new(StatusCode::FORBIDDEN, "cross_site_refused", detail)
+    }
+
+    /// A host name that is not this server's.
+    pub fn foreign_host() -> Self {
+        let detail = "this host name is not known here; use localhost or an address, or add it to server.allowed_hosts";
+        Self::new(StatusCode::FORBIDDEN, "host_refused", detail)
+    }
+
+    /// No such path.
+    pub fn no_route() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", "this path is not part of the API; see /openapi.yaml")
+    }
+
+    /// The path exists, the method does not; `allow` lists those that do.
+    pub fn method_not_allowed(allow: &'static str) -> Self {
+        let detail = format!("this path answers to {allow}");
+        let mut problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail);
+        problem.0.allow = Some(allow);
+        problem
+    }
+
+    /// A body that is not JSON, or compressed.
+    pub fn media_type(detail: &'static str) -> Self {
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail)
+    }
+
+    /// A body that came too slowly; the connection is closed.
+    pub fn slow() -> Self {
+        Self::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", "the request's body came too slowly")
+            .closing()
+    }
+
+    /// A request over the limit; the connection is closed, since the rest of it is not read.
+    pub fn request_too_large(limit: usize) -> Self {
+        let detail = format!("the request's body is over the limit of {limit} bytes; split it");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail).closing()
+    }
+
+    /// Too many bytes of request bodies are held at once.
+    pub fn overloaded() -> Self {
+        let detail = "too much is being sent at once; send this again in a moment";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(1).closing()
+    }
+
+    /// A fault of the server.
+    pub fn internal() -> Self {
+        let detail = "a fault of the server; its log says more under this request id";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail)
+    }
+
+    /// What a layer below answered without saying why.
+    pub fn of_status(status: StatusCode, max_request_bytes: usize) -> Self {
+        match status {
+            StatusCode::NOT_FOUND => Self::no_route(),
+            StatusCode::PAYLOAD_TOO_LARGE => Self::request_too_large(max_request_bytes),
+            other if other.is_client_error() => Self::malformed("the request was refused"),
+            _ => Self::internal(),
+        }
+    }
+
+    /// With the checks of the readiness page.
+    pub fn with_checks(mut self, checks: Vec<Check>) -> Self {
+        self.0.member = Member::Checks(checks);
+        self
+    }
+
+    fn with_faults(mut self, mut faults: Vec<Fault>) -> Self {
+        faults.truncate(MAX_FAULTS);
+        self.0.faults = faults;
+        self
+    }
+
+    fn retry_after(mut self, seconds: u32) -> Self {
+        self.0.retry_after_s = Some(seconds);
+        self
+    }
+
+    fn closing(mut self) -> Self {
+        self.0.close = true;
+        self
+    }
+
+    pub fn status(&self) -> StatusCode {
+        self.0.status
+    }
+
+    pub fn code(&self) -> &'static str {
+        self.0.code
+    }
+
+    /// What the store said, for the log only.
+    pub fn cause(&self) -> Option<&str> {
+        self.0.cause.as_deref()
+    }
+
+    /// The answer itself, with the headers that belong to it.
+    pub fn render(&self, request_id: &str) -> Response {
+        let mut out = Vec::with_capacity(256);
+        self.write(&mut out, Some(request_id));
+        let mut response = Response::new(Body::from(out));
+        *response.status_mut() = self.0.status;
+        self.add_headers(response.headers_mut());
+        response
+    }
+
+    fn add_headers(&self, headers: &mut HeaderMap) {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(allow) = self.0.allow {
+            headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+        }
+        if let Some(seconds) = self.0.retry_after_s {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.0.close {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+    }
+
+    /// Writes the problem as JSON; within a batch's results it has no request id of its own.
+    pub fn write(&self, out: &mut Vec<u8>, request_id: Option<&str>) {
+        let parts = &*self.0;
+        let mut object = Object::new(out);
+        object.text("type", "about:blank");
+        object.text("title", parts.status.canonical_reason().unwrap_or("Error"));
+        object.number("status", parts.status.as_u16());
+        object.text("code", parts.code);
+        object.text("detail", &parts.detail);
+        if let Some(request_id) = request_id {
+            object.text("request_id", request_id);
+        }
+        if !parts.faults.is_empty() {
+            object.list("errors", &parts.faults, |fault, out| fault.write(out));
+        }
+        parts.member.write(&mut object);
+        object.end();
+    }
+}
+
+impl Member {
+    fn write(&self, object: &mut Object<'_>) {
+        match self {
+            Self::None => {}
+            Self::Existing { state, due_at } => {
+                object.text("state", state.as_str());
+                object.moment("due_at", *due_at);
+            }
+            Self::State(state) => object.text("state", state.as_str()),
+            Self::Limit { limit, got } => {
+                object.number("limit", *limit);
+                object.number("got", *got);
+            }
+            Self::Checks(checks) => object.list("checks", checks, |check, out| check.write(out)),
+        }
+    }
+}
+
+impl Check {
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let mut object = Object::new(out);
+        object.text("name", self.name);
+        object.text("status", if self.failure.is_none() { "ok" } else { "failed" });
+        if let Some(failure) = &self.failure {
+            object.text("detail", failure);
+        }
+        object.end();
+    }
+}
+
+impl Fault {
+    pub fn at(pointer: String, detail: impl Into<String>) -> Self {
+        Self { place: Place::Pointer(pointer), detail: detail.into() }
+    }
+
+    pub fn parameter(name: &str, detail: impl Into<String>) -> Self {
+        Self { place: Place::Parameter(name.to_owned()), detail: detail.into() }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = Object::new(out);
+        match &self.place {
+            Place::Pointer(pointer) => object.text("pointer", pointer),
+            Place::Parameter(name) => object.text("parameter", name),
+        }
+        object.text("detail", &self.detail);
+        object.end();
+    }
+}
+
+impl IntoResponse for Problem {
+    /// Only the promise of an answer; the outermost layer renders it.
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = self.0.status;
+        response.extensions_mut().insert(self);
+        response
+    }
+}

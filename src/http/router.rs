@@ -1,0 +1,137 @@
+//! Which handler answers which path and method, and the layers around them all.
+
+use axum::{
+    Router,
+    middleware::{from_fn_with_state, map_request, map_response},
+    routing::{MethodRouter, get, post},
+};
+use tower_http::{
+    catch_panic::CatchPanicLayer,
+    limit::RequestBodyLimitLayer,
+    request_id::{PropagateRequestIdLayer, SetRequestIdLayer},
+    trace::TraceLayer,
+};
+
+use super::{
+    App, batch, browser, dead, jobs, observe, operations, paths, payload, pop, problem::Problem, topics,
+};
+
+/// Every route's pattern, for the figures.
+pub(super) const ROUTES: [&str; 23] = [
+    paths::JOBS,
+    paths::JOB,
+    paths::FINISH,
+    paths::RELEASE,
+    paths::TOUCH,
+    paths::BURY,
+    paths::REQUEUE,
+    paths::BATCH_JOBS,
+    paths::BATCH_POP,
+    paths::BATCH_FINISH,
+    paths::BATCH_DELETE,
+    paths::TOPICS,
+    paths::TOPIC,
+    paths::POP,
+    paths::PAUSE,
+    paths::RESUME,
+    paths::DEAD,
+    paths::DEAD_REQUEUE,
+    paths::LIVEZ,
+    paths::READYZ,
+    paths::VERSION,
+    paths::METRICS,
+    paths::OPENAPI,
+];
+
+/// The whole API.
+pub(super) fn router(app: &App) -> Router {
+    layered(routes(), app)
+}
+
+fn routes() -> Router<App> {
+    Router::new()
+        .route(paths::JOBS, only("POST", post(jobs::add)))
+        .route(
+            paths::JOB,
+            only("GET, HEAD, PATCH, DELETE", get(jobs::get).patch(jobs::patch).delete(jobs::delete)),
+        )
+        .route(paths::FINISH, only("POST", post(jobs::finish)))
+        .route(paths::RELEASE, only("POST", post(jobs::release)))
+        .route(paths::TOUCH, only("POST", post(jobs::touch)))
+        .route(paths::BURY, only("POST", post(jobs::bury)))
+        .route(paths::REQUEUE, only("POST", post(jobs::requeue)))
+        .route(paths::BATCH_JOBS, only("POST", post(batch::add)))
+        .route(paths::BATCH_FINISH, only("POST", post(batch::finish)))
+        .route(paths::BATCH_DELETE, only("POST", post(batch::delete)))
+        .merge(pops())
+        .route(paths::TOPICS, only("GET, HEAD", get(topics::list)))
+        .route(
+            paths::TOPIC,
+            only("GET, HEAD, PUT, DELETE", get(topics::get).put(topics::put).delete(topics::purge)),
+        )
+        .route(paths::PAUSE, only("POST", post(topics::pause)))
+        .route(paths::RESUME, only("POST", post(topics::resume)))
+        .route(paths::DEAD, only("GET, HEAD, DELETE", get(dead::list).delete(dead::delete)))
+        .route(paths::DEAD_REQUEUE, only("POST", post(dead::requeue)))
+        .route(paths::LIVEZ, only("GET, HEAD", get(operations::live)))
+        .route(paths::READYZ, only("GET, HEAD", get(operations::ready)))
+        .route(paths::VERSION, only("GET, HEAD", get(operations::version)))
+        .route(paths::METRICS, only("GET, HEAD", get(operations::figures)))
+        .route(paths::OPENAPI, only("GET, HEAD", get(operations::openapi)))
+        .fallback(async || Problem::no_route())
+}
+
+fn pops() -> Router<App> {
+    Router::new()
+        .route(paths::POP, only("GET, POST", get(pop::one).post(pop::one_by_post)))
+        .route(paths::BATCH_POP, only("POST", post(pop::many)))
+        .layer(map_response(pop::never_stored))
+}
+
+/// A path that answers to the methods in `allow` and refuses the others. axum answers `HEAD` by running
+/// the handler of `GET`, which would pop a job for nobody: so `HEAD` works only where it is listed.
+fn only(allow: &'static str, methods: MethodRouter<App>) -> MethodRouter<App> {
+    let refuse = async move || Problem::method_not_allowed(allow);
+    let methods = methods.fallback(refuse);
+    if allow.contains("HEAD") { methods } else { methods.head(refuse) }
+}
+
+/// The layers, innermost first.
+fn layered(routes: Router<App>, app: &App) -> Router {
+    let bounded = routes
+        .layer(from_fn_with_state(app.clone(), payload::read))
+        .layer(RequestBodyLimitLayer::new(app.options.max_request_bytes))
+        .layer(from_fn_with_state(app.clone(), browser::guard));
+    bounded
+        .layer(CatchPanicLayer::custom(observe::panicked))
+        .layer(from_fn_with_state(app.clone(), observe::observe))
+        .layer(
+            TraceLayer::new_for_http()
+                .make_span_with(observe::span)
+                .on_request(())
+                .on_response(())
+                .on_failure(()),
+        )
+        .layer(PropagateRequestIdLayer::x_request_id())
+        .layer(SetRequestIdLayer::x_request_id(observe::NewRequestId))
+        .layer(map_request(observe::check_request_id))
+        .with_state(app.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_figures_know_every_path_of_the_contract() {
+        let documented: BTreeSet<_> = operations::OPENAPI
+            .lines()
+            .filter_map(|line| line.strip_prefix("  /")?.strip_suffix(':'))
+            .collect();
+        let known: BTreeSet<_> = ROUTES.iter().map(|route| &route[1..]).collect();
+        assert_eq!(known, documented);
+        assert_eq!(known.len(), ROUTES.len(), "each once");
+    }
+}

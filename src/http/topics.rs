@@ -1,0 +1,78 @@
+//! Topics as a whole: list, look, settings, pause, purge.
+
+use axum::{extract::State, response::Response};
+
+use super::{
+    App, bodies,
+    params::{self, NoQuery, Query, TopicPath},
+    payload::{Json, OptionalJson},
+    problem::Problem,
+    render,
+    values::{self, Read},
+};
+use crate::job::Topic;
+
+type Answer = Result<Response, Problem>;
+
+/// Most and usual topics of one page.
+const PAGE: (usize, usize) = (1_000, 100);
+
+pub(super) async fn list(State(app): State<App>, mut query: Query) -> Answer {
+    let limit = query.take("limit", |text| values::whole_text(text, 1, PAGE.0)).unwrap_or(PAGE.1);
+    let after = query.take("cursor", read_cursor);
+    query.end()?;
+    // One more than asked tells whether there is a next page.
+    let mut topics = app.queue.topics(after.as_ref(), limit + 1).await?;
+    let more = topics.len() > limit;
+    topics.truncate(limit);
+    let next = topics.last().filter(|_| more).map(|(topic, _)| params::cursor(topic.as_str()));
+    Ok(render::topic_page(&topics, next.as_deref()))
+}
+
+fn read_cursor(text: &str) -> Read<Topic> {
+    Topic::parse(&params::read_cursor(text)?).map_err(|_| params::bad_cursor())
+}
+
+pub(super) async fn get(State(app): State<App>, TopicPath(topic): TopicPath, _: NoQuery) -> Answer {
+    let view = app.queue.topic(&topic).await?;
+    Ok(render::topic(&topic, &view))
+}
+
+pub(super) async fn put(
+    State(app): State<App>,
+    TopicPath(topic): TopicPath,
+    _: NoQuery,
+    Json(body): Json,
+) -> Answer {
+    let view = app.queue.put_settings(&topic, bodies::settings(&body)?).await?;
+    Ok(render::topic(&topic, &view))
+}
+
+pub(super) async fn purge(State(app): State<App>, TopicPath(topic): TopicPath, mut query: Query) -> Answer {
+    let confirmed = query.text("confirm");
+    query.end()?;
+    if confirmed.as_deref() != Some(topic.as_str()) {
+        return Err(Problem::unconfirmed());
+    }
+    Ok(render::count("deleted", app.queue.purge(&topic).await?))
+}
+
+pub(super) async fn pause(
+    State(app): State<App>,
+    TopicPath(topic): TopicPath,
+    _: NoQuery,
+    OptionalJson(body): OptionalJson,
+) -> Answer {
+    let view = app.queue.pause(&topic, bodies::pause(&body)?).await?;
+    Ok(render::topic(&topic, &view))
+}
+
+pub(super) async fn resume(
+    State(app): State<App>,
+    TopicPath(topic): TopicPath,
+    _: NoQuery,
+    OptionalJson(body): OptionalJson,
+) -> Answer {
+    let view = app.queue.resume(&topic, bodies::pause(&body)?).await?;
+    Ok(render::topic(&topic, &view))
+}

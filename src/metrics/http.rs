@@ -1,0 +1,130 @@
+//! Figures of the HTTP layer: requests by route and status, how long they took, and how long polls waited.
+
+use std::time::Duration;
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::Registry,
+};
+
+/// Labels of a count of requests. The route is a pattern of the router, never a path that was sent.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    route: &'static str,
+    method: &'static str,
+    status: u16,
+}
+
+/// Labels of a duration.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RouteLabels {
+    route: &'static str,
+    method: &'static str,
+}
+
+type Durations = Family<RouteLabels, Histogram, fn() -> Histogram>;
+
+/// What the HTTP layer counts. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct HttpMetrics {
+    requests: Family<RequestLabels, Counter>,
+    durations: Durations,
+    waits: Durations,
+    in_flight: Gauge,
+    connections: Gauge,
+}
+
+/// Something that is counted from now until it is dropped.
+#[derive(Debug)]
+pub struct Present(Gauge);
+
+impl Present {
+    fn new(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// 0.25 ms to 8 s: the work of a request.
+fn durations() -> Histogram {
+    Histogram::new(exponential_buckets(0.000_25, 2.0, 16))
+}
+
+/// 10 ms to 82 s: the wait of a long poll.
+fn waits() -> Histogram {
+    Histogram::new(exponential_buckets(0.01, 2.0, 14))
+}
+
+impl HttpMetrics {
+    /// Registers the HTTP layer's figures in `registry`.
+    #[must_use]
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            requests: Family::default(),
+            durations: Family::new_with_constructor(durations),
+            waits: Family::new_with_constructor(waits),
+            in_flight: Gauge::default(),
+            connections: Gauge::default(),
+        };
+        registry.register("linger_http_requests", "Requests answered", metrics.requests.clone());
+        registry.register(
+            "linger_http_request_duration_seconds",
+            "Time to answer a request, without the wait of a poll",
+            metrics.durations.clone(),
+        );
+        registry.register(
+            "linger_http_poll_wait_seconds",
+            "Time that polls waited for a job",
+            metrics.waits.clone(),
+        );
+        registry.register(
+            "linger_http_requests_in_flight",
+            "Requests at work, waiting polls among them",
+            metrics.in_flight.clone(),
+        );
+        registry.register("linger_http_connections", "Open connections", metrics.connections.clone());
+        metrics
+    }
+
+    /// A request came in.
+    #[must_use]
+    pub fn request(&self) -> Present {
+        Present::new(&self.in_flight)
+    }
+
+    /// A connection was accepted.
+    #[must_use]
+    pub fn connection(&self) -> Present {
+        Present::new(&self.connections)
+    }
+
+    /// A request was answered with `status` after `took`, of which it was parked for `waited`.
+    pub fn answered(
+        &self,
+        route: &'static str,
+        method: &'static str,
+        status: u16,
+        took: Duration,
+        waited: Option<Duration>,
+    ) {
+        self.requests.get_or_create(&RequestLabels { route, method, status }).inc();
+        let labels = RouteLabels { route, method };
+        let worked = took.saturating_sub(waited.unwrap_or_default());
+        self.durations.get_or_create(&labels).observe(worked.as_secs_f64());
+        if let Some(waited) = waited {
+            self.waits.get_or_create(&labels).observe(waited.as_secs_f64());
+        }
+    }
+}

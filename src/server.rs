@@ -1,0 +1,225 @@
+//! The composition root: the only place that names an engine and sees the whole configuration. It
+//! puts the parts together, waits for the end, and takes them apart in order.
+
+mod open_files;
+mod parts;
+mod signals;
+
+use std::{
+    io::{self, Write},
+    net::SocketAddr,
+    sync::Arc,
+};
+
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    runtime,
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    clock::{Clock, SystemClock},
+    config::Config,
+    http::App,
+    metrics::Metrics,
+    queue::{Hints, Queue},
+    shutdown::Shutdown,
+    telemetry,
+};
+use signals::Signals;
+
+/// Connections that wait in the kernel to be accepted.
+const BACKLOG: u32 = 1_024;
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The threads or the signals of the process could not be set up.
+    #[error("cannot start: {0}")]
+    Process(#[from] io::Error),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {}", why_not(source))]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The engine did not open; where and why.
+    #[error("cannot open the store: {0}")]
+    Store(String),
+}
+
+fn why_not(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "another process does already; choose another with --listen".to_owned(),
+        io::ErrorKind::AddrNotAvailable => "no interface of this machine has that address".to_owned(),
+        io::ErrorKind::PermissionDenied => format!("{error}; ports below 1024 need a privilege"),
+        _ => error.to_string(),
+    }
+}
+
+/// How a server that had started came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// It was asked to, and everything was finished and flushed.
+    Well,
+    /// A part failed, or the end took too long; the log says which.
+    Badly,
+}
+
+/// Serves until SIGINT or SIGTERM. A second signal ends the process at once.
+///
+/// # Errors
+/// Why it did not start.
+pub fn run(config: &Config) -> Result<Ended, Failure> {
+    telemetry::init(&config.log, std::env::var("RUST_LOG").ok().as_deref());
+    let runtime = runtime::Builder::new_multi_thread().enable_all().thread_name("linger-worker").build()?;
+    let ended = runtime.block_on(serve(config));
+    // Not dropped: that would wait for a thread that hangs in the store.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn serve(config: &Config) -> Result<Ended, Failure> {
+    let mut signals = Signals::new()?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let running = tokio::select! {
+        running = Running::start(config, clock.clone()) => running?,
+        asked = signals.next() => {
+            tracing::info!(signal = asked.name(), "stopped before it served");
+            return Ok(Ended::Well);
+        }
+    };
+    running.announce();
+    tokio::select! {
+        asked = signals.next() => tracing::info!(signal = asked.name(), "shutting down"),
+        () = running.shutdown.failed() => {}
+    }
+    let grace = config.server.shutdown_grace;
+    tokio::select! {
+        ended = running.stop() => Ok(ended),
+        () = clock.sleep(grace) => {
+            tracing::error!(?grace, "shutting down took longer than server.shutdown_grace");
+            Ok(Ended::Badly)
+        }
+        asked = signals.next() => {
+            tracing::warn!(signal = asked.name(), "a second signal: stopping at once");
+            std::process::exit(asked.exit_code())
+        }
+    }
+}
+
+/// A server at work.
+struct Running {
+    shutdown: Shutdown,
+    queue: Arc<Queue>,
+    /// Cancelled to stop accepting and let requests in flight finish.
+    closing: CancellationToken,
+    serving: JoinHandle<()>,
+    /// Cancelled once nothing needs the timer any more.
+    stop_timer: CancellationToken,
+    address: SocketAddr,
+    engine: String,
+}
+
+impl Running {
+    async fn start(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, Failure> {
+        // Bound before the store is opened, so that a taken port is no reason to open it; listened on
+        // after, so that nobody is accepted before there is an answer.
+        let socket = bind(config.server.listen)?;
+        let (hints, metrics, engine) = (Arc::new(Hints::default()), Metrics::new(), parts::engine(config));
+        let store = parts::open_store(config, clock.clone(), hints.clone(), metrics.engine.clone()).await;
+        let store = store.map_err(Failure::Store)?;
+        let limits = parts::limits(&config.queue);
+        let queue = Queue::new(store, &hints, clock.clone(), limits, metrics.queue.clone());
+        let listener = listen(socket, config.server.listen)?;
+        let address = listener.local_addr()?;
+        let mut http = parts::http_options(&config.server);
+        http.max_connections = open_files::make_room_for(http.max_connections);
+        let app = App::new(queue.clone(), clock, metrics, http);
+        let (shutdown, closing, stop_timer) =
+            (Shutdown::new(), CancellationToken::new(), CancellationToken::new());
+        let timer = queue.clone();
+        let until = stop_timer.clone();
+        shutdown.spawn("timer", stop_timer.clone(), async move { timer.run_timer(until).await });
+        let until = closing.clone();
+        let serving =
+            shutdown.spawn("HTTP server", closing.clone(), async move { app.serve(listener, until).await });
+        Ok(Self { shutdown, queue, closing, serving, stop_timer, address, engine })
+    }
+
+    /// The one line on stdout: where, on which engine, with which durability.
+    fn announce(&self) {
+        let (address, engine, info) = (self.address, &self.engine, self.queue.info());
+        let (version, durability) = (env!("CARGO_PKG_VERSION"), &info.durability);
+        tracing::info!(%address, engine, durability, engine_version = info.version, version, "listening");
+        let mut stdout = io::stdout().lock();
+        let line = format!(
+            "linger {version} listening on http://{address}, engine {engine}, durability {durability}\n"
+        );
+        if let Err(error) = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()) {
+            tracing::warn!(%error, "stdout takes nothing");
+        }
+    }
+
+    /// The orderly end. Parked polls are answered first, because they would keep their connections open;
+    /// the store goes last, because all others use it.
+    async fn stop(self) -> Ended {
+        self.queue.drain();
+        self.closing.cancel();
+        // A panic in it is noted by `shutdown`.
+        let _ = self.serving.await;
+        self.stop_timer.cancel();
+        self.shutdown.finished().await;
+        if let Err(error) = self.queue.close().await {
+            tracing::error!(%error, "the store did not close well");
+            return Ended::Badly;
+        }
+        if self.shutdown.failure().is_some() {
+            return Ended::Badly;
+        }
+        tracing::info!("stopped");
+        Ended::Well
+    }
+}
+
+fn bind(address: SocketAddr) -> Result<TcpSocket, Failure> {
+    let bound = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // A restart must not wait for the connections of the process before it.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        Ok(socket)
+    };
+    bound().map_err(|source| Failure::Listen { address, source })
+}
+
+fn listen(socket: TcpSocket, address: SocketAddr) -> Result<TcpListener, Failure> {
+    socket.listen(BACKLOG).map_err(|source| Failure::Listen { address, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_for_not_listening_are_given_in_words() {
+        let shown = |error: io::Error| {
+            let address = "127.0.0.1:80".parse().expect("is an address");
+            Failure::Listen { address, source: error }.to_string()
+        };
+        let taken = shown(io::ErrorKind::AddrInUse.into());
+        assert!(taken.starts_with("cannot listen on 127.0.0.1:80: another process does"), "{taken}");
+        assert!(shown(io::ErrorKind::PermissionDenied.into()).contains("privilege"));
+    }
+
+    #[tokio::test]
+    async fn a_taken_port_is_found_when_binding() {
+        let loopback = "127.0.0.1:0".parse().expect("is an address");
+        let first = listen(bind(loopback).expect("binds"), loopback).expect("listens");
+        let taken = first.local_addr().expect("has an address");
+        assert!(matches!(bind(taken), Err(Failure::Listen { .. })));
+    }
+}

@@ -1,0 +1,54 @@
+//! Room for connections: each needs an open file, and the soft limit that a shell hands on is often
+//! 1,024.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// What a server holds open beside its connections: the store, its connections, the log.
+const OTHERS: u64 = 256;
+
+/// Raises the soft limit of open files as far as `connections` need and the hard limit allows. Returns
+/// how many connections there is room for: one that finds no open file left would be lost.
+pub(super) fn make_room_for(connections: usize) -> usize {
+    let wanted = u64::try_from(connections).unwrap_or(u64::MAX).saturating_add(OTHERS);
+    let limit = getrlimit(Resource::Nofile);
+    let mut room = raised(limit.current, limit.maximum, wanted);
+    if room != limit.current {
+        let new = Rlimit { current: room, maximum: limit.maximum };
+        if let Err(error) = setrlimit(Resource::Nofile, new) {
+            tracing::warn!(%error, "cannot raise the limit of open files");
+            room = limit.current;
+        }
+    }
+    match room {
+        Some(room) if room < wanted => {
+            let fewer = usize::try_from(room.saturating_sub(OTHERS)).unwrap_or(usize::MAX).max(1);
+            tracing::warn!(
+                open_files = room,
+                connections = fewer,
+                "the limit of open files (ulimit -Hn) leaves room for fewer than server.max_connections"
+            );
+            fewer
+        }
+        Some(_) | None => connections,
+    }
+}
+
+/// The soft limit to set; `None` is no limit, as in the arguments.
+fn raised(soft: Option<u64>, hard: Option<u64>, wanted: u64) -> Option<u64> {
+    let soft = soft?;
+    Some(soft.max(wanted.min(hard.unwrap_or(u64::MAX))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_raised_as_needed_and_never_lowered() {
+        assert_eq!(raised(Some(1_024), Some(4_096), 2_000), Some(2_000));
+        assert_eq!(raised(Some(1_024), Some(4_096), 20_000), Some(4_096));
+        assert_eq!(raised(Some(1_024), None, 20_000), Some(20_000));
+        assert_eq!(raised(Some(50_000), Some(60_000), 20_000), Some(50_000));
+        assert_eq!(raised(None, None, 20_000), None);
+    }
+}

@@ -1,0 +1,157 @@
+//! From settings to parts: which engine is opened, and what each part is told. Each part has options
+//! of its own, so that none knows the configuration.
+
+use std::sync::Arc;
+
+use crate::{
+    clock::Clock,
+    config::{self, Config, Credentials, Engine, Node, Topology},
+    http,
+    metrics::EngineMetrics,
+    queue,
+    store::{Listener, Store, embedded, redis},
+};
+
+/// Opens the configured engine.
+///
+/// # Errors
+/// Where it would have been and why not, in one line.
+pub(super) async fn open_store(
+    config: &Config,
+    clock: Arc<dyn Clock>,
+    listener: Arc<dyn Listener>,
+    metrics: EngineMetrics,
+) -> Result<Arc<dyn Store>, String> {
+    match config.engine {
+        Engine::Embedded => {
+            let opened = embedded::open(embedded_options(config), clock, listener, metrics).await;
+            opened.map(|store| -> Arc<dyn Store> { store }).map_err(|error| error.to_string())
+        }
+        Engine::Redis => {
+            let time = redis::TimeSource::Server;
+            let opened = redis::connect(redis_options(config), time, listener, metrics).await;
+            opened.map(|store| -> Arc<dyn Store> { store }).map_err(|error| error.to_string())
+        }
+    }
+    .map_err(|why| why.lines().map(str::trim).collect::<Vec<_>>().join("; "))
+}
+
+fn embedded_options(config: &Config) -> embedded::Options {
+    let settings = &config.embedded;
+    let mut options = embedded::Options::new(&settings.data_dir);
+    options.durability = match settings.durability {
+        config::Durability::Always => embedded::Durability::Always,
+        config::Durability::Interval(every) => embedded::Durability::Interval(every),
+        config::Durability::Os => embedded::Durability::Os,
+    };
+    options.min_free_bytes = settings.min_free_bytes;
+    options.look_ahead = settings.look_ahead;
+    options.dead_retention = config.queue.dead_retention;
+    options
+}
+
+fn redis_options(config: &Config) -> redis::Options {
+    let settings = &config.redis;
+    let (username, password) = credentials(&settings.credentials);
+    redis::Options {
+        mode: redis_mode(settings),
+        username,
+        password,
+        prefix: settings.prefix.clone(),
+        shards: settings.shards,
+        command_timeout: settings.command_timeout,
+        connect_timeout: settings.connect_timeout,
+        unresponsive_timeout: settings.unresponsive_timeout,
+        retry_for: settings.retry_for,
+        reconnect_min: settings.reconnect_min_delay,
+        reconnect_max: settings.reconnect_max_delay,
+        wait_replicas: settings.wait_replicas,
+        wait_timeout: settings.wait_timeout,
+        dead_retention: config.queue.dead_retention,
+    }
+}
+
+fn redis_mode(settings: &config::Redis) -> redis::Mode {
+    let urls = |nodes: &[Node]| nodes.iter().map(|node| format!("redis://{node}")).collect();
+    match &settings.topology {
+        Topology::Standalone(node) if settings.database == 0 => {
+            redis::Mode::Standalone { url: format!("redis://{node}") }
+        }
+        Topology::Standalone(node) => {
+            redis::Mode::Standalone { url: format!("redis://{node}/{}", settings.database) }
+        }
+        Topology::Sentinel { nodes, master, credentials: for_sentinels } => {
+            let (username, password) = credentials(for_sentinels);
+            redis::Mode::Sentinel { urls: urls(nodes), service: master.clone(), username, password }
+        }
+        Topology::Cluster(nodes) => redis::Mode::Cluster { urls: urls(nodes) },
+    }
+}
+
+fn credentials(credentials: &Credentials) -> (Option<String>, Option<redis::Secret>) {
+    let password = credentials.password.as_ref().map(|password| redis::Secret::new(password.expose()));
+    (credentials.username.clone(), password)
+}
+
+/// Which engine and where, in words, without secrets.
+pub(super) fn engine(config: &Config) -> String {
+    match config.engine {
+        Engine::Embedded => format!("embedded ({})", config.embedded.data_dir.display()),
+        Engine::Redis => format!("redis ({})", config.redis.place()),
+    }
+}
+
+/// The queue's limits.
+pub(super) fn limits(config: &config::Queue) -> queue::Limits {
+    queue::Limits {
+        max_body: config.max_body_bytes,
+        max_batch: config.max_batch,
+        max_batch_pop: config.max_batch_pop,
+        max_pop_topics: config.max_pop_topics,
+        max_wait: config.max_wait,
+        max_waiting: config.max_waiting,
+        promote_batch: config.promote_batch,
+    }
+}
+
+/// The HTTP service's bounds.
+pub(super) fn http_options(config: &config::Server) -> http::Options {
+    http::Options {
+        loopback: config.listen.ip().is_loopback(),
+        allowed_hosts: config.allowed_hosts.clone(),
+        max_request_bytes: config.max_request_bytes,
+        max_buffered_bytes: config.max_buffered_bytes,
+        max_header_bytes: config.max_header_bytes,
+        max_connections: config.max_connections,
+        header_timeout: config.header_timeout,
+        body_timeout: config.body_timeout,
+        write_timeout: config.write_timeout,
+        linger: config.linger_timeout,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Sources;
+
+    /// Tests of a part use its own defaults; users get those of `config/default.toml`.
+    #[test]
+    fn the_documented_defaults_are_those_of_the_parts() {
+        let config = config::load(Sources::default()).expect("the defaults are valid").config;
+        assert_eq!(limits(&config.queue), queue::Limits::default());
+        assert_eq!(http_options(&config.server), http::Options::default());
+        let embedded = embedded::Options::new("data");
+        assert_eq!(format!("{:?}", embedded_options(&config)), format!("{embedded:?}"));
+        let redis = redis::Options::new("redis://127.0.0.1:6379");
+        assert_eq!(format!("{:?}", redis_options(&config)), format!("{redis:?}"));
+    }
+
+    #[test]
+    fn engines_are_named_with_their_place_and_without_secrets() {
+        let mut config = config::load(Sources::default()).expect("the defaults are valid").config;
+        assert_eq!(engine(&config), "embedded (data)");
+        config.engine = Engine::Redis;
+        assert_eq!(engine(&config), "redis (127.0.0.1:6379)");
+    }
+}

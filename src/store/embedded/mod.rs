@@ -1,0 +1,43 @@
+//! The embedded engine: one process, one directory, durable before the acknowledgement.
+//!
+//! A SQLite database in WAL mode holds the truth; one thread changes it, a group of operations to a
+//! transaction, a sync to a group. Memory holds what makes that quick: where each job lies by the hash of its
+//! id, what is ready, what is reserved, and what is due in the next minutes. It is rebuilt at every start.
+//! Knows no HTTP, no queue and no other engine.
+//!
+//! ```text
+//! engine ─ call ─► intake ─► writer ─► ops ─► work ─┬─► db (rows, transaction)
+//!                              │                     └─► state (ids, topics, window; journal)
+//!                              └─ checkpoint, sync, space: chores beside the work
+//! start ─► schema, log, load
+//! ```
+
+mod call;
+mod checkpoint;
+mod db;
+mod engine;
+mod ids;
+mod intake;
+mod key;
+mod load;
+mod log;
+mod marks;
+mod ops;
+mod options;
+mod record;
+mod schema;
+mod shared;
+mod space;
+mod start;
+mod state;
+mod sync;
+#[cfg(test)]
+mod tests;
+mod topics;
+mod window;
+mod work;
+mod writer;
+
+pub use engine::Embedded;
+pub use options::{Durability, FreeSpace, OpenError, Options};
+pub use start::open;

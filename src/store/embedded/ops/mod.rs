@@ -1,0 +1,20 @@
+//! The operations of the store, one family to a file, each on one view of the engine. All checks come before
+//! the first change.
+
+mod add;
+mod admin;
+mod change;
+mod dead;
+mod hold;
+mod promote;
+mod purge;
+mod reserve;
+
+pub(super) use add::add;
+pub(super) use admin::{get, put_config, topic, topics};
+pub(super) use change::{delete, patch, requeue};
+pub(super) use dead::{delete_dead, requeue_dead};
+pub(super) use hold::{bury, cancel, finish, release, touch};
+pub(super) use promote::promote;
+pub(super) use purge::purge;
+pub(super) use reserve::reserve;

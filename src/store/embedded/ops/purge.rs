@@ -1,0 +1,46 @@
+//! Deleting all jobs of a topic, in slices.
+//!
+//! The walk goes over the tables of ids, not over the records: a job that is released, rescheduled or requeued
+//! meanwhile changes its key but never its place among the ids, so none slips past.
+
+use super::super::{db::Sql, work::Work};
+use crate::{
+    job::Topic,
+    store::{PurgeCursor, PurgeSlice},
+};
+
+/// Most ids looked at in one slice, about: a few milliseconds of the writer's time.
+const LOOKS: usize = 200_000;
+
+/// See [`crate::store::Store::purge`]. The cursor is the number of the table to look at next.
+pub(in super::super) fn purge(
+    work: &mut Work<'_>,
+    topic: &Topic,
+    cursor: Option<&PurgeCursor>,
+    limit: usize,
+) -> Sql<PurgeSlice> {
+    let over = PurgeSlice { deleted: 0, next: None };
+    let Some(topic) = work.state.topics().find(topic.as_str()) else { return Ok(over) };
+    let mut shard = cursor.and_then(|cursor| cursor.0.parse().ok()).unwrap_or(0);
+    let (mut looks, mut found) = (0, Vec::new());
+    let next = loop {
+        let Some(jobs) = work.state.ids().in_shard(shard) else { break None };
+        let room = limit.max(1) - found.len();
+        let mut of_topic = jobs.inspect(|_| looks += 1).filter(|(_, at)| at.topic == topic);
+        found.extend(of_topic.by_ref().take(room));
+        if of_topic.next().is_some() {
+            break Some(shard);
+        }
+        shard += 1;
+        if looks >= LOOKS {
+            break Some(shard);
+        }
+    };
+    // In order of their place on disk, so that neighbours go together.
+    found.sort_by_key(|(_, at)| (at.dead, at.key));
+    for (hash, at) in &found {
+        work.take_out(*hash, *at)?;
+    }
+    let next = next.map(|shard| PurgeCursor(shard.to_string()));
+    Ok(PurgeSlice { deleted: found.len(), next })
+}

@@ -1,0 +1,132 @@
+//! What an embedded engine is opened with, and why opening may be refused.
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+/// When an acknowledged change is on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// Before the acknowledgement: one sync for all that waited.
+    Always,
+    /// Within this time after the acknowledgement: a power cut may lose that much, a killed process nothing.
+    Interval(Duration),
+    /// When the operating system writes it: a power cut may lose the last half minute or so, a killed
+    /// process nothing.
+    Os,
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Always => f.write_str("always"),
+            Self::Interval(every) => write!(f, "interval {}ms", every.as_millis()),
+            Self::Os => f.write_str("os"),
+        }
+    }
+}
+
+/// Tells how many bytes of the file system that holds a path are free for us.
+pub type FreeSpace = Arc<dyn Fn(&Path) -> io::Result<u64> + Send + Sync>;
+
+/// How to open the engine.
+#[derive(Clone)]
+pub struct Options {
+    /// The directory that holds everything; created when it is missing.
+    pub data_dir: PathBuf,
+    /// What an acknowledgement means.
+    pub durability: Durability,
+    /// Adds are refused while less than this is free, so that finishing and deleting still can write.
+    pub min_free_bytes: u64,
+    /// How long dead letters are kept; `None` for ever.
+    pub dead_retention: Option<Duration>,
+    /// How far ahead due times are held in memory; what is due later costs memory only for its id.
+    pub look_ahead: Duration,
+    /// How long without an operation counts as idle; then space is handed back.
+    pub idle_after: Duration,
+    /// Where free space is read from.
+    pub free_space: FreeSpace,
+}
+
+impl Options {
+    /// The defaults for `data_dir`: durable before the acknowledgement, 64 MiB kept free, dead letters for
+    /// ever, five minutes of look-ahead.
+    #[must_use]
+    pub fn new(data_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            data_dir: data_dir.into(),
+            durability: Durability::Always,
+            min_free_bytes: 64 << 20,
+            dead_retention: None,
+            look_ahead: Duration::from_secs(300),
+            idle_after: Duration::from_millis(250),
+            free_space: Arc::new(super::space::free_bytes),
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("data_dir", &self.data_dir)
+            .field("durability", &self.durability)
+            .field("min_free_bytes", &self.min_free_bytes)
+            .field("dead_retention", &self.dead_retention)
+            .field("look_ahead", &self.look_ahead)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why the engine was not opened. Nothing was changed, but perhaps created.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Somebody else has it open.
+    #[error("{}: another process is using this data directory", .dir.display())]
+    Locked {
+        /// The data directory.
+        dir: PathBuf,
+    },
+    /// The operating system refused.
+    #[error("{}: {source}", .path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+    /// SQLite refused.
+    #[error("{}: {source}", .path.display())]
+    Sqlite {
+        /// The file.
+        path: PathBuf,
+        /// What it said.
+        source: rusqlite::Error,
+    },
+    /// The file belongs to another program.
+    #[error("{}: this is not a Linger store", .path.display())]
+    NotOurs {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file was written in a format that this version does not know.
+    #[error("{}: format version {found}, but this version of Linger knows only {known}", .path.display())]
+    UnknownFormat {
+        /// The file.
+        path: PathBuf,
+        /// Its format version.
+        found: i64,
+        /// The version this build reads and writes.
+        known: i64,
+    },
+    /// One of the files that belong together is not there, and acknowledged changes with it.
+    #[error("{}: {why}", .path.display())]
+    Incomplete {
+        /// The missing file.
+        path: PathBuf,
+        /// What is known about it, and how to go on.
+        why: String,
+    },
+}

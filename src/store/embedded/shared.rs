@@ -1,0 +1,76 @@
+//! What the writer, its helpers and the callers share: why the engine failed, if it did, and the topics'
+//! configuration. The writer's own state is not here; it needs no lock.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use crate::{
+    job::Topic,
+    store::{Error, TopicConfig},
+};
+
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// Set once and never cleared: after it no write may be acknowledged.
+    failure: Mutex<Option<Error>>,
+    /// The same as a flag, because it is asked before every commit.
+    failed: AtomicBool,
+    /// Whether the writer is to leave everything tidy when it ends.
+    stop_cleanly: AtomicBool,
+    configs: RwLock<HashMap<Topic, Arc<TopicConfig>>>,
+}
+
+impl Shared {
+    /// Stops all writes for good. The first reason stays.
+    pub fn fail(&self, what: &str, error: &dyn std::fmt::Display) -> Error {
+        let mut failure = self.failure();
+        let error = failure.get_or_insert_with(|| {
+            tracing::error!(%error, "{what}; no more writes until a restart");
+            Error::Damaged(format!("{what}: {error}"))
+        });
+        self.failed.store(true, Ordering::Release);
+        error.clone()
+    }
+
+    /// Fails when writes have been stopped.
+    pub fn check(&self) -> Result<(), Error> {
+        if self.failed.load(Ordering::Acquire) { Err(self.why_stopped()) } else { Ok(()) }
+    }
+
+    /// What a caller hears who gets no answer.
+    pub fn why_stopped(&self) -> Error {
+        self.failure().clone().unwrap_or_else(|| Error::Unavailable("it is closed".to_owned()))
+    }
+
+    pub fn ask_clean_stop(&self) {
+        self.stop_cleanly.store(true, Ordering::Release);
+    }
+
+    pub fn stops_cleanly(&self) -> bool {
+        self.stop_cleanly.load(Ordering::Acquire)
+    }
+
+    pub fn config(&self, topic: &Topic) -> Arc<TopicConfig> {
+        let configs = self.configs.read().expect("no code panics while it holds the configurations");
+        configs.get(topic).cloned().unwrap_or_default()
+    }
+
+    /// Publishes a committed configuration.
+    pub fn set_config(&self, topic: Topic, config: Arc<TopicConfig>) {
+        let mut configs = self.configs.write().expect("no code panics while it holds the configurations");
+        if config.is_default() {
+            configs.remove(&topic);
+        } else {
+            configs.insert(topic, config);
+        }
+    }
+
+    fn failure(&self) -> MutexGuard<'_, Option<Error>> {
+        self.failure.lock().expect("no code panics while it holds the failure")
+    }
+}

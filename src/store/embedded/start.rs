@@ -1,0 +1,250 @@
+//! Opening: the lock, the file's identity, the log, then everything into memory. Nothing is served before.
+
+use std::{
+    fs::{DirBuilder, File, OpenOptions, TryLockError},
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+use tokio::sync::{OnceCell, oneshot};
+
+use super::{
+    checkpoint::Checkpointer,
+    db::{Db, Sql, backfill},
+    engine::Embedded,
+    ids::Ids,
+    intake::Intake,
+    key::Key,
+    load::load,
+    log::{Log, Run},
+    options::{Durability, OpenError, Options},
+    schema,
+    shared::Shared,
+    space::GiveBack,
+    state::State,
+    sync::Syncer,
+    work::{News, Work},
+    writer::Writer,
+};
+use crate::{clock::Clock, job::Timestamp, metrics::EngineMetrics, store::Listener};
+
+const DB_FILE: &str = "linger.db";
+const LOG_FILE: &str = "linger.db-wal";
+const LOCK_FILE: &str = "lock";
+
+/// Opens the store in `options.data_dir`, creating it when there is none. The clock is raised to the latest
+/// moment that was ever acted on here.
+///
+/// # Errors
+/// [`OpenError`] names the file and the reason. A directory in use, a file of somebody else, an unknown
+/// format and a lost log are refused, never guessed at.
+pub async fn open(
+    options: Options,
+    clock: Arc<dyn Clock>,
+    listener: Arc<dyn Listener>,
+    metrics: EngineMetrics,
+) -> Result<Arc<Embedded>, OpenError> {
+    let start = Start::new(options, clock, listener, metrics);
+    let dir = start.options.data_dir.clone();
+    let (opened, opening) = oneshot::channel();
+    // The writer's own thread does the loading, so that its connection never changes threads.
+    let writer = std::thread::Builder::new()
+        .name("linger-writer".to_owned())
+        .spawn(move || match start.writer() {
+            Ok((writer, engine)) => match opened.send(Ok(engine)) {
+                Ok(()) => writer.run(),
+                Err(_nobody_waits) => Ok(()),
+            },
+            Err(error) => {
+                let _ = opened.send(Err(error));
+                Ok(())
+            }
+        })
+        .map_err(|source| OpenError::Io { path: dir.clone(), source })?;
+    let engine = opening.await.unwrap_or_else(|_| {
+        Err(OpenError::Io { path: dir, source: io::Error::other("opening it panicked; see the log") })
+    })?;
+    *engine.writer.lock().expect("nobody else has it yet") = Some(writer);
+    Ok(Arc::new(engine))
+}
+
+pub(super) struct Start {
+    options: Arc<Options>,
+    clock: Arc<dyn Clock>,
+    listener: Arc<dyn Listener>,
+    metrics: EngineMetrics,
+    db_path: PathBuf,
+    log_path: PathBuf,
+}
+
+impl Start {
+    pub fn new(
+        options: Options,
+        clock: Arc<dyn Clock>,
+        listener: Arc<dyn Listener>,
+        metrics: EngineMetrics,
+    ) -> Self {
+        let (db_path, log_path) = (options.data_dir.join(DB_FILE), options.data_dir.join(LOG_FILE));
+        Self { options: Arc::new(options), clock, listener, metrics, db_path, log_path }
+    }
+
+    /// Everything loaded: the writer, ready to run, and the engine as its callers see it.
+    pub fn writer(self) -> Result<(Writer, Embedded), OpenError> {
+        let lock = self.lock()?;
+        let mut db = self.open_db()?;
+        let shared = Arc::new(Shared::default());
+        let state = self.load(&mut db, &shared)?;
+        self.begin_run(&mut db).map_err(|error| self.sqlite(error))?;
+        let durability = self.options.durability;
+        let checkpoints = Checkpointer::start(&self.db_path, durability)?;
+        let syncer = match durability {
+            Durability::Interval(every) => {
+                let (clock, metrics) = (self.clock.clone(), self.metrics.clone());
+                Some(Syncer::start(&self.log_path, every, clock, metrics, shared.clone())?)
+            }
+            Durability::Always | Durability::Os => None,
+        };
+        let intake = Arc::new(Intake::new());
+        let engine = Embedded {
+            intake: intake.clone(),
+            shared: shared.clone(),
+            options: self.options.clone(),
+            reader: Arc::new(Mutex::new(Some(schema::open_reader(&self.db_path)?))),
+            writer: Mutex::new(None),
+            closed: OnceCell::new(),
+        };
+        let writer = Writer {
+            db,
+            state,
+            intake,
+            shared,
+            options: self.options,
+            clock: self.clock,
+            listener: self.listener,
+            metrics: self.metrics,
+            checkpoints,
+            syncer,
+            sleeps_until: Timestamp::MAX,
+            give_back: GiveBack::default(),
+            db_path: self.db_path,
+            _lock: lock,
+        };
+        Ok((writer, engine))
+    }
+
+    /// Makes the directory ours.
+    fn lock(&self) -> Result<File, OpenError> {
+        let dir = &self.options.data_dir;
+        create_dir(dir).map_err(|source| OpenError::Io { path: dir.clone(), source })?;
+        let path = dir.join(LOCK_FILE);
+        let io = |source| OpenError::Io { path: path.clone(), source };
+        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(io)?;
+        match lock.try_lock() {
+            Ok(()) => Ok(lock),
+            Err(TryLockError::WouldBlock) => Err(OpenError::Locked { dir: dir.clone() }),
+            Err(TryLockError::Error(source)) => Err(io(source)),
+        }
+    }
+
+    /// Opens the file when it and its log belong together.
+    fn open_db(&self) -> Result<Db, OpenError> {
+        let io = |path: &Path| {
+            let path = path.to_owned();
+            move |source| OpenError::Io { path, source }
+        };
+        let log = Log::inspect(&self.log_path).map_err(io(&self.log_path))?;
+        let is_new = match std::fs::metadata(&self.db_path) {
+            Ok(file) => file.len() == 0,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+            Err(error) => return Err(io(&self.db_path)(error)),
+        };
+        if is_new && log != Log::Missing {
+            let why =
+                "the file is missing or empty, but its log is there; put it back, or remove the log too";
+            return Err(OpenError::Incomplete { path: self.db_path.clone(), why: why.to_owned() });
+        }
+        let db = Db::new(schema::open_writer(&self.db_path, self.options.durability)?);
+        let run = db.run().map_err(|error| self.sqlite(error))?;
+        log.admit(&self.log_path, &self.db_path, run)?;
+        if is_new {
+            sync_dir(&self.options.data_dir).map_err(io(&self.options.data_dir))?;
+        }
+        Ok(db)
+    }
+
+    fn load(&self, db: &mut Db, shared: &Shared) -> Result<State, OpenError> {
+        let mark = db.clock().map_err(|error| self.sqlite(error))?;
+        let moved = self.clock.raise_to(mark);
+        if moved.as_secs() >= 1 {
+            tracing::warn!(
+                moved_ms = moved.as_millis(),
+                "the clock was behind what this store has seen and was raised; check the system's time"
+            );
+        }
+        let start_us = self.clock.now_micros();
+        let now = self.clock.read();
+        let frontier = Key::first_after(now.up.after(self.options.look_ahead));
+        let mut state = State::new(Ids::new(), frontier);
+        let mut news = News::default();
+        let mut work = Work {
+            db,
+            state: &mut state,
+            news: &mut news,
+            now,
+            clock: &*self.clock,
+            options: &self.options,
+            short_of_space: None,
+        };
+        load(&mut work, mark).map_err(|error| self.sqlite(error))?;
+        if db.is_changing() {
+            db.commit(now.up).map_err(|error| self.sqlite(error))?;
+        }
+        state.commit();
+        for (topic, config) in news.configs {
+            shared.set_config(topic, config);
+        }
+        self.metrics.set_aside(news.set_aside);
+        tracing::info!(
+            db = %self.db_path.display(), jobs = state.ids().len(), set_aside = news.set_aside,
+            took_ms = (self.clock.now_micros() - start_us) / 1_000, "the store is loaded"
+        );
+        Ok(state)
+    }
+
+    /// Marks the file as in use, in such an order that the mark stands in the file itself before the first
+    /// operation and the log is never empty while it does; see `log.rs`.
+    fn begin_run(&self, db: &mut Db) -> Sql<()> {
+        let mark = |db: &mut Db, run| {
+            db.set_run(run)?;
+            db.commit(self.clock.read().up)
+        };
+        mark(db, Run::Opening)?;
+        backfill(db.conn(), "TRUNCATE")?;
+        mark(db, Run::Open)?;
+        backfill(db.conn(), "PASSIVE")?;
+        Ok(())
+    }
+
+    fn sqlite(&self, source: rusqlite::Error) -> OpenError {
+        OpenError::Sqlite { path: self.db_path.clone(), source }
+    }
+}
+
+/// Creates the directory and its parents, for our eyes only: bodies may be confidential.
+fn create_dir(dir: &Path) -> io::Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(dir)?;
+    dir.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or(Ok(()), sync_dir)
+}
+
+/// Makes the names of new files durable.
+fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}

@@ -1,0 +1,233 @@
+//! Broken records, full file systems, and files that should not grow.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use super::bench::*;
+use crate::{
+    job::{Body, State},
+    store::{
+        AddJob, Error, FinishJob, MoveKind, Store,
+        embedded::{intake::Patience, start::Start, state::check::assert_consistent},
+    },
+};
+
+/// What a decayed medium does to one record.
+const HEAD: &str = "UPDATE rec SET head = zeroblob(length(head)) WHERE id = ";
+const BODY: &str = "UPDATE rec SET body = CAST('\"other\"' AS BLOB) WHERE id = ";
+
+#[tokio::test]
+async fn a_broken_record_is_set_aside_and_stops_nothing() {
+    let bench = Bench::new();
+    let store = bench.open().await;
+    let names_of = ["a", "b", "c"].map(job);
+    add(&store, names_of).await;
+    sql(&store, &format!("{HEAD}'a'")).await;
+    sql(&store, &format!("{BODY}'b'")).await;
+    assert_eq!(names(&reserve(&store, 3).await), ["c"]);
+    assert_eq!(bench.set_aside(), 2);
+    consistent(&store).await;
+    assert_eq!(store.get(&id("a")).await.expect("gets"), None);
+    let stats = store.topic(&topic("t")).await.expect("reads").expect("is there");
+    assert_eq!((stats.ready, stats.reserved), (0, 1));
+    // Its bytes are kept, and the id may be used again.
+    let kept = store.ask(|work| {
+        let conn = work.db.conn();
+        conn.query_row("SELECT count(*) FROM broken WHERE id IN ('a', 'b')", [], |row| row.get::<_, i64>(0))
+    });
+    assert_eq!(kept.await.expect("reads"), 2);
+    add(&store, [job("a")]).await;
+}
+
+#[tokio::test]
+async fn a_record_without_a_readable_name_is_set_aside_too() {
+    let bench = Bench::new();
+    let store = bench.open().await;
+    add(&store, [job("a"), job("b")]).await;
+    sql(&store, "UPDATE rec SET id = 'someone else' WHERE id = 'a'").await;
+    assert_eq!(names(&reserve(&store, 3).await), ["b"]);
+    assert_eq!(bench.set_aside(), 1);
+    consistent(&store).await;
+}
+
+#[tokio::test]
+async fn a_missing_row_is_noticed() {
+    let bench = Bench::new();
+    let store = bench.open().await;
+    add(&store, [job("a"), job("b")]).await;
+    sql(&store, "DELETE FROM rec WHERE id = 'a'").await;
+    assert_eq!(names(&reserve(&store, 3).await), ["b"]);
+    assert_eq!(bench.set_aside(), 1);
+    consistent(&store).await;
+}
+
+#[tokio::test]
+async fn broken_records_never_stop_the_timer() {
+    let bench = Bench::new();
+    let store = bench.open().await;
+    add(&store, ["held-bad", "held"].map(job)).await;
+    reserve(&store, 2).await;
+    add(&store, ["far-bad", "far-1", "far-2", "far-3", "far-4"].map(|name| delayed(name, seconds(4_000))))
+        .await;
+    sql(&store, &format!("{HEAD}'held-bad'; {HEAD}'far-bad'; {BODY}'far-3'")).await;
+    bench.clock.advance(seconds(4_000));
+    let promoted = store.promote(100).await.expect("promotes");
+    // By the promotion itself, or by the reading ahead between the operations.
+    assert_eq!((bench.set_aside(), promoted.more), (2, false), "the head of each was looked at");
+    let moves: Vec<_> = promoted.moves.iter().map(|moved| moved.kind).collect();
+    assert_eq!(moves.iter().filter(|kind| **kind == MoveKind::Expired).count(), 1);
+    assert_eq!(moves.iter().filter(|kind| **kind == MoveKind::Ready).count(), 4);
+    let granted = reserve(&store, 10).await;
+    let mut granted = names(&granted);
+    granted.sort_unstable();
+    assert_eq!(granted, ["far-1", "far-2", "far-4", "held"], "a broken body is found before it is delivered");
+    assert_eq!(bench.set_aside(), 3);
+    consistent(&store).await;
+}
+
+#[tokio::test]
+async fn broken_records_are_found_when_the_store_is_opened() {
+    let bench = Bench::new();
+    let store = bench.open().await;
+    add(&store, ["a", "b", "c", "d", "e", "f", "g"].map(job)).await;
+    let held = reserve(&store, 7).await;
+    for grant in &held[4..] {
+        store.bury(&grant.job.id, &grant.receipt, None).await.expect("answers").expect("is held");
+    }
+    sql(&store, &format!("{HEAD}'a'")).await;
+    sql(&store, "UPDATE dead SET topic = 'u' WHERE id = 'f'").await;
+    store.close().await.expect("closes");
+    let store = bench.open().await;
+    assert_eq!(bench.set_aside(), 2);
+    consistent(&store).await;
+    let stats = store.topic(&topic("t")).await.expect("reads").expect("is there");
+    assert_eq!((stats.reserved, stats.dead), (3, 2));
+    assert_eq!(store.topic(&topic("u")).await.expect("reads"), None);
+}
+
+#[tokio::test]
+async fn a_broken_dead_letter_is_left_out_of_the_list() {
+    let bench = Bench::new();
+    let store = bench.open().await;
+    add(&store, ["a", "b", "c"].map(job)).await;
+    for grant in reserve(&store, 3).await {
+        store.bury(&grant.job.id, &grant.receipt, None).await.expect("answers").expect("is held");
+    }
+    sql(&store, "UPDATE dead SET body = zeroblob(3) WHERE id = 'a'").await;
+    let page = store.dead(&topic("t"), None, 2).await.expect("lists");
+    assert_eq!(page.iter().map(|job| job.id.as_str()).collect::<Vec<_>>(), ["b", "c"]);
+    assert!(page.iter().all(|job| job.state == State::Dead));
+    assert_eq!(bench.set_aside(), 1);
+    sql(&store, "UPDATE dead SET head = zeroblob(3) WHERE id = 'b'").await;
+    assert_eq!(store.requeue_dead(&topic("t"), 10).await.expect("requeues"), 1);
+    assert_eq!(names(&reserve(&store, 3).await), ["c"]);
+    consistent(&store).await;
+}
+
+#[tokio::test]
+async fn adds_stop_before_the_disk_is_full_and_everything_else_goes_on() {
+    let mut bench = Bench::new();
+    let free = Arc::new(AtomicU64::new(1_000));
+    bench.options.min_free_bytes = 500;
+    bench.options.free_space = Arc::new({
+        let free = free.clone();
+        move |_| Ok(free.load(Ordering::Relaxed))
+    });
+    let store = bench.open().await;
+    add(&store, ["a", "b", "c"].map(job)).await;
+    let held = reserve(&store, 2).await;
+    free.store(499, Ordering::Relaxed);
+    let refused = store.add(vec![job("d")]).await;
+    assert!(matches!(refused, Err(Error::Full(_))), "{refused:?}");
+    finish(&store, &held[0]).await;
+    store.bury(&id("b"), &held[1].receipt, None).await.expect("answers").expect("is held");
+    store.delete(vec![id("c")]).await.expect("deletes");
+    store.check().await.expect("takes writes");
+    free.store(500, Ordering::Relaxed);
+    add(&store, [job("d")]).await;
+    consistent(&store).await;
+}
+
+fn bulky(n: usize) -> AddJob {
+    let body = Body::from_stored(format!("\"{}\"", "x".repeat(4_000)).into());
+    AddJob { body, ..job(&format!("bulky-{n}")) }
+}
+
+/// Length of `linger.db` before and after a backlog of about 20 MB was worked off and the writer was idle.
+#[tokio::test]
+async fn space_is_used_again_and_handed_back_when_idle() {
+    const JOBS: usize = 5_000;
+    let bench = Bench::new();
+    let store = bench.open().await;
+    let round = async |part: usize| {
+        for n in 0..JOBS / 100 {
+            add(&store, (n * 100..n * 100 + 100).map(|n| bulky(n + part * JOBS))).await;
+        }
+        loop {
+            let held = reserve(&store, 100).await;
+            if held.is_empty() {
+                break;
+            }
+            let finish = |held: &crate::store::Reservation| FinishJob {
+                id: held.job.id.clone(),
+                receipt: Some(held.receipt.clone()),
+            };
+            store.finish(held.iter().map(finish).collect()).await.expect("finishes");
+        }
+    };
+    round(0).await;
+    let pages = || {
+        store.ask(|work| work.db.conn().pragma_query_value(None, "page_count", |row| row.get::<_, i64>(0)))
+    };
+    let after_one = pages().await.expect("reads");
+    assert!(after_one > 5_000, "the backlog took room: {after_one} pages");
+    round(1).await;
+    let after_two = pages().await.expect("reads");
+    assert!(
+        after_two <= after_one + after_one / 10,
+        "the room is used again: {after_one}, {after_two} pages"
+    );
+    store.close().await.expect("closes");
+    drop(store);
+    let before = length(bench.dir.path(), "linger.db");
+    let start =
+        Start::new(bench.options.clone(), bench.clock.clone(), Arc::new(Deaf), bench.metrics.engine.clone());
+    let (mut writer, _engine) = start.writer().expect("opens");
+    // What the thread would do while nobody asks for anything.
+    let mut steps = 0;
+    loop {
+        match writer.tidy() {
+            Patience::Forever => break,
+            Patience::None => steps += 1,
+            Patience::For(_) => std::thread::yield_now(),
+        }
+    }
+    assert!(steps > 10, "in small steps: {steps}");
+    let after = length(bench.dir.path(), "linger.db");
+    assert!(before > 20 << 20 && after < 4 << 20, "{before} bytes before, {after} after");
+    assert_consistent(&writer.state, &writer.db);
+}
+
+#[tokio::test]
+async fn the_log_starts_over_while_it_is_written_to() {
+    let bench = Bench::new();
+    let start =
+        Start::new(bench.options.clone(), bench.clock.clone(), Arc::new(Deaf), bench.metrics.engine.clone());
+    let (mut writer, _engine) = start.writer().expect("opens");
+    for n in 0..200 {
+        // About a megabyte a group, and the thread gets its time as on a machine that is not overloaded.
+        let change = |work: &mut crate::store::embedded::work::Work<'_>| {
+            crate::store::embedded::ops::add(work, (n * 200..n * 200 + 200).map(bulky).collect())
+        };
+        writer.transact(change).expect("writes").0.expect("there is room");
+        writer.after_group();
+        while writer.checkpoints.is_working() {
+            std::thread::yield_now();
+        }
+    }
+    let log = length(bench.dir.path(), "linger.db-wal");
+    assert!(log < 24 << 20, "about 160 MB went through a log of {log} bytes");
+    assert_consistent(&writer.state, &writer.db);
+}

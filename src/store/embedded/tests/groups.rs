@@ -1,0 +1,188 @@
+//! Groups: operations that share a transaction see each other, and are taken back together.
+
+use std::{future::Future, pin::pin, task::Context};
+
+use rusqlite::ffi;
+
+use super::bench::*;
+use crate::{
+    job::{Body, State},
+    store::{Added, Deleted, Error, Store},
+};
+
+/// The engine's error for an SQLite result code.
+fn failure(code: i32) -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)
+}
+
+#[tokio::test]
+async fn operations_of_one_group_see_each_other() {
+    let bench = Bench::new();
+    let store = bench.open().await;
+    let gate = Gate::close(&store).await;
+    let both = tokio::join!(
+        async {
+            let first = store.add(vec![job("a")]);
+            let delete = store.delete(vec![id("a")]);
+            let again = store.add(vec![delayed("a", seconds(9)), job("b"), job("c")]);
+            let (one, two) = (reserve(&store, 1), reserve(&store, 5));
+            tokio::join!(first, delete, again, one, two)
+        },
+        async {
+            tokio::task::yield_now().await;
+            gate.open().await;
+        }
+    );
+    let (first, delete, again, one, two) = both.0;
+    assert!(matches!(first.expect("adds")[..], [Added::Created(_)]));
+    assert_eq!(delete.expect("deletes"), [Deleted::Done { topic: topic("t") }]);
+    assert!(matches!(again.expect("adds")[0], Added::Created(_)), "the id is free again");
+    assert_eq!((names(&one), names(&two)), (vec!["b"], vec!["c"]), "no job is granted twice");
+    let kept = store.get(&id("a")).await.expect("gets").expect("is there");
+    assert_eq!(kept.state, State::Delayed);
+    consistent(&store).await;
+}
+
+#[tokio::test]
+async fn two_equal_ids_in_one_batch_are_one_job() {
+    let bench = Bench::new();
+    let store = bench.open().await;
+    let added = store.add(vec![job("a"), job("a"), delayed("a", seconds(1))]).await.expect("adds");
+    assert!(matches!(added[..], [Added::Created(_), Added::Replayed(_), Added::Replayed(_)]), "{added:?}");
+    assert_eq!(names(&reserve(&store, 5).await), ["a"]);
+    consistent(&store).await;
+}
+
+#[tokio::test]
+async fn a_group_that_meets_a_full_disk_is_taken_back_whole_and_the_engine_goes_on() {
+    let bench = Bench::new();
+    let store = bench.open().await;
+    add(&store, [job("before"), delayed("far", seconds(3_000))]).await;
+    sql(&store, "PRAGMA max_page_count = 40").await;
+    let large = |n: usize| {
+        let body = Body::from_stored(format!("\"{}\"", "x".repeat(3_000)).into());
+        crate::store::AddJob { body, ..job(&format!("large-{n}")) }
+    };
+    let gate = Gate::close(&store).await;
+    let both = tokio::join!(
+        async {
+            let finished = store.delete(vec![id("before")]);
+            let small = store.add(vec![job("small")]);
+            let large = store.add((0..100).map(large).collect());
+            tokio::join!(finished, small, large)
+        },
+        async {
+            tokio::task::yield_now().await;
+            gate.open().await;
+        }
+    );
+    let (deleted, small, large_ones) = both.0;
+    assert!(matches!(deleted, Err(Error::Full(_))), "{deleted:?}");
+    assert!(matches!(small, Err(Error::Full(_))), "{small:?}");
+    assert!(matches!(large_ones, Err(Error::Full(_))), "{large_ones:?}");
+    consistent(&store).await;
+    store.check().await.expect("goes on");
+    assert_eq!(names(&reserve(&store, 5).await), ["before"], "nothing of the group has happened");
+    sql(&store, "PRAGMA max_page_count = 1000000").await;
+    add(&store, (0..100).map(large)).await;
+    consistent(&store).await;
+}
+
+#[tokio::test]
+async fn after_a_failed_write_nothing_is_acknowledged_until_a_restart() {
+    let bench = Bench::new();
+    let store = bench.open().await;
+    add(&store, [job("a")]).await;
+    let held = reserve(&store, 1).await;
+    let failed = store
+        .ask(|work| {
+            crate::store::embedded::ops::delete(work, &[id("a")])?;
+            Err::<(), _>(failure(ffi::SQLITE_IOERR_FSYNC))
+        })
+        .await;
+    assert!(matches!(failed, Err(Error::Damaged(_))), "{failed:?}");
+    for answer in [
+        store.check().await,
+        store.add(vec![job("b")]).await.map(drop),
+        store.delete(vec![id("a")]).await.map(drop),
+        store.promote(10).await.map(drop),
+        store.dead(&topic("t"), None, 1).await.map(drop),
+    ] {
+        assert!(matches!(answer, Err(Error::Damaged(_))), "{answer:?}");
+    }
+    assert!(matches!(store.close().await, Err(Error::Damaged(_))));
+    drop(store);
+    let store = bench.open().await;
+    finish(&store, &held[0]).await;
+    assert_eq!(store.get(&id("b")).await.expect("gets"), None);
+    consistent(&store).await;
+}
+
+#[tokio::test]
+async fn corruption_that_sqlite_reports_stops_writes() {
+    let bench = Bench::new();
+    let store = bench.open().await;
+    let failed = store.ask(|_| Err::<(), _>(failure(ffi::SQLITE_CORRUPT))).await;
+    assert!(matches!(failed, Err(Error::Damaged(_))), "{failed:?}");
+    assert!(matches!(store.add(vec![job("a")]).await, Err(Error::Damaged(_))));
+}
+
+#[tokio::test]
+async fn a_file_locked_by_somebody_else_is_no_damage() {
+    let bench = Bench::new();
+    let store = bench.open().await;
+    let failed = store.ask(|_| Err::<(), _>(failure(ffi::SQLITE_BUSY))).await;
+    assert!(matches!(failed, Err(Error::Unavailable(_))), "{failed:?}");
+    add(&store, [job("a")]).await;
+}
+
+#[tokio::test]
+async fn a_panic_in_the_writer_leaves_nobody_waiting() {
+    let bench = Bench::new();
+    let store = bench.open().await;
+    add(&store, [job("a")]).await;
+    let gate = Gate::close(&store).await;
+    let all = tokio::join!(
+        store.ask(|_| -> rusqlite::Result<()> { panic!("on purpose") }),
+        store.add(vec![job("b")]),
+        async {
+            tokio::task::yield_now().await;
+            gate.open().await;
+        }
+    );
+    assert!(matches!(all.0, Err(Error::Damaged(_) | Error::Unavailable(_))), "{:?}", all.0);
+    assert!(matches!(all.1, Err(Error::Damaged(_) | Error::Unavailable(_))), "{:?}", all.1);
+    assert!(matches!(store.close().await, Err(Error::Damaged(_))), "nobody waits for a dead thread");
+    assert!(matches!(store.add(vec![job("c")]).await, Err(Error::Damaged(_))));
+    drop(store);
+    let store = bench.open().await;
+    assert_eq!(names(&reserve(&store, 5).await), ["a"]);
+}
+
+#[tokio::test]
+async fn grants_that_nobody_receives_are_taken_back() {
+    let bench = Bench::new();
+    let store = bench.open().await;
+    add(&store, [job("a"), job("b")]).await;
+    let name = topic("t");
+    // One goes away before the writer has come to it.
+    let gate = Gate::close(&store).await;
+    {
+        let mut asked = pin!(store.reserve(&name, &[None]));
+        assert!(asked.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())).is_pending());
+    }
+    gate.open().await;
+    // Another goes away with the answer on its way: it is granted and never looked at.
+    let gate = Gate::close(&store).await;
+    {
+        let mut asked = pin!(store.reserve(&name, &[None]));
+        assert!(asked.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())).is_pending());
+        gate.open().await;
+        let granted = store.topic(&name).await.expect("reads").expect("is there").reserved;
+        assert_eq!(granted, 1);
+    }
+    let stats = store.topic(&name).await.expect("reads").expect("is there");
+    assert_eq!((stats.ready, stats.reserved), (2, 0));
+    assert_eq!(store.get(&id("a")).await.expect("gets").expect("is there").attempts, 0);
+    consistent(&store).await;
+}

@@ -1,0 +1,266 @@
+//! The one thread that changes anything. It takes a group of operations, does them in one transaction, makes
+//! that durable with one sync, and only then tells and answers. There is no timer: while one sync runs, the
+//! next group gathers.
+
+use std::{fs::File, path::PathBuf, sync::Arc, time::Duration};
+
+use rusqlite::ErrorCode;
+
+use super::{
+    checkpoint::Checkpointer,
+    db::{Db, Sql, backfill},
+    intake::{Intake, Operation, Patience, Taken},
+    log::Run,
+    options::{Durability, Options},
+    shared::Shared,
+    space::GiveBack,
+    state::State,
+    sync::Syncer,
+    work::{News, Work, time_until},
+};
+use crate::{
+    clock::Clock,
+    job::Timestamp,
+    metrics::EngineMetrics,
+    store::{Error, Listener},
+};
+
+pub(super) struct Writer {
+    pub db: Db,
+    pub state: State,
+    pub intake: Arc<Intake>,
+    pub shared: Arc<Shared>,
+    pub options: Arc<Options>,
+    pub clock: Arc<dyn Clock>,
+    pub listener: Arc<dyn Listener>,
+    pub metrics: EngineMetrics,
+    pub checkpoints: Checkpointer,
+    pub syncer: Option<Syncer>,
+    /// Until when the timer sleeps unless the listener hears of something sooner.
+    pub sleeps_until: Timestamp,
+    pub give_back: GiveBack,
+    pub db_path: PathBuf,
+    /// Held for as long as the thread lives, and let go last.
+    pub _lock: File,
+}
+
+/// Closes the intake however the thread ends, also by a panic, so that nobody waits for an answer.
+struct Abandon {
+    intake: Arc<Intake>,
+    shared: Arc<Shared>,
+}
+
+impl Drop for Abandon {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.shared.fail("the writer thread panicked", &"the log says where");
+        }
+        self.intake.abandon();
+    }
+}
+
+impl Writer {
+    /// Works until the intake is closed and empty. An error means that the store was not left tidy.
+    pub fn run(mut self) -> Result<(), Error> {
+        let _abandon = Abandon { intake: self.intake.clone(), shared: self.shared.clone() };
+        let mut patience = Patience::Forever;
+        loop {
+            match self.intake.take(patience) {
+                Taken::Group(operations) => {
+                    self.group(operations);
+                    patience = self.after_group();
+                }
+                Taken::Quiet => patience = self.tidy(),
+                Taken::Closed => break,
+            }
+        }
+        self.end()
+    }
+
+    /// Does a group of operations, commits, tells, and answers.
+    fn group(&mut self, mut operations: Vec<Box<dyn Operation>>) {
+        let done = self.transact(|work| {
+            operations.iter_mut().try_for_each(|operation| {
+                work.next_operation();
+                operation.run(work)
+            })
+        });
+        // Told first: whoever gets an answer can rely on the listener having heard.
+        let outcome = done.map(|((), news)| self.tell(news));
+        for operation in operations {
+            operation.answer(outcome.clone());
+        }
+    }
+
+    /// Runs `change` in a transaction of its own. When it or the commit fails, disk and memory are as before.
+    pub fn transact<T>(&mut self, change: impl FnOnce(&mut Work<'_>) -> Sql<T>) -> Result<(T, News), Error> {
+        self.shared.check()?;
+        let mut news = News::default();
+        let mut work = Work {
+            db: &mut self.db,
+            state: &mut self.state,
+            news: &mut news,
+            now: self.clock.read(),
+            clock: &*self.clock,
+            options: &self.options,
+            short_of_space: None,
+        };
+        let changed = change(&mut work).and_then(|value| self.commit().map(|()| value));
+        match changed {
+            Ok(value) => {
+                self.state.commit();
+                for (topic, config) in news.configs.drain(..) {
+                    self.shared.set_config(topic, config);
+                }
+                self.metrics.set_aside(news.set_aside);
+                Ok((value, news))
+            }
+            Err(error) => Err(self.take_back(&error)),
+        }
+    }
+
+    fn commit(&mut self) -> Sql<()> {
+        if !self.db.is_changing() {
+            return Ok(());
+        }
+        let start_us = self.clock.now_micros();
+        self.db.commit(self.clock.read().up)?;
+        match self.options.durability {
+            Durability::Always => {
+                let took_us = self.clock.now_micros().saturating_sub(start_us).unsigned_abs();
+                self.metrics.synced(Duration::from_micros(took_us));
+            }
+            Durability::Interval(_) => self.syncer.iter().for_each(Syncer::written),
+            Durability::Os => {}
+        }
+        Ok(())
+    }
+
+    /// Undoes the group, and decides whether the engine may go on.
+    fn take_back(&mut self, error: &rusqlite::Error) -> Error {
+        let undone = self.db.rollback();
+        self.state.rollback();
+        if let Err(error) = undone {
+            return self.shared.fail("a group of changes could not be taken back", &error);
+        }
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => {
+                tracing::error!("the disk is full; a group of changes was taken back");
+                Error::Full("the disk is full".to_owned())
+            }
+            // Somebody else holds the file's write lock, perhaps a person with the `sqlite3` shell.
+            Some(ErrorCode::DatabaseBusy) => {
+                Error::Unavailable("the database file is locked by somebody else".to_owned())
+            }
+            Some(_) | None => self.shared.fail("a group of changes could not be written", error),
+        }
+    }
+
+    /// Tells the listener, without any lock held.
+    fn tell(&mut self, news: News) {
+        for topic in &news.ready {
+            self.listener.ready(topic);
+        }
+        if let Some(until) = news.sleeps_until {
+            self.sleeps_until = until;
+        }
+        if let Some(next) = self.state.next_deadline(self.options.dead_retention)
+            && next < self.sleeps_until
+        {
+            self.sleeps_until = next;
+            self.listener.due_in(time_until(&*self.clock, next));
+        }
+    }
+
+    /// The short chores that keep pace with the work: reading ahead, checkpoints.
+    pub fn after_group(&mut self) -> Patience {
+        if self.shared.check().is_err() {
+            return Patience::Forever;
+        }
+        if let Err(error) = self.checkpoints.after_commit(self.db.conn()) {
+            self.checkpoint_failed(&error);
+        }
+        match self.transact(|work| work.keep_ahead()) {
+            Ok((true, news)) => {
+                self.tell(news);
+                Patience::For(self.options.idle_after)
+            }
+            Ok((false, news)) => {
+                self.tell(news);
+                Patience::None
+            }
+            Err(_logged) => Patience::For(self.options.idle_after),
+        }
+    }
+
+    /// Nothing came for a while: one step of handing back space.
+    pub fn tidy(&mut self) -> Patience {
+        match self.try_tidy() {
+            Ok(patience) => patience,
+            Err(error) => {
+                self.checkpoint_failed(&error);
+                Patience::Forever
+            }
+        }
+    }
+
+    fn try_tidy(&mut self) -> Sql<Patience> {
+        if self.shared.check().is_err() {
+            return Ok(Patience::Forever);
+        }
+        if self.checkpoints.look(self.db.conn())? {
+            return Ok(Patience::For(self.options.idle_after));
+        }
+        let mut ahead = true;
+        if let Ok((complete, news)) = self.transact(|work| work.keep_ahead()) {
+            self.tell(news);
+            ahead = complete;
+        }
+        let was_giving = self.give_back.is_active();
+        if self.give_back.is_wanted(self.db.conn())? {
+            return Ok(match self.transact(|work| GiveBack::step(work.db)) {
+                Ok(_) => Patience::None,
+                Err(_logged) => Patience::Forever,
+            });
+        }
+        if was_giving {
+            // The file shrinks when the log, which cuts it off, has been moved into it.
+            self.checkpoints.ask();
+            return Ok(Patience::For(self.options.idle_after));
+        }
+        Ok(if ahead { Patience::Forever } else { Patience::None })
+    }
+
+    /// A checkpoint that met a full disk is tried again with the next; whatever else failed may have lost
+    /// what it should have written.
+    fn checkpoint_failed(&self, error: &rusqlite::Error) {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy) => {
+                tracing::warn!(%error, "the log could not be moved into the file; it is tried again later");
+            }
+            Some(_) | None => {
+                self.shared.fail("the log could not be moved into the file", error);
+            }
+        }
+    }
+
+    /// The end of the thread. After a clean stop the log is empty and the file says so; otherwise everything
+    /// is left for the next start to recover.
+    fn end(&mut self) -> Result<(), Error> {
+        let stopped = self.checkpoints.stop();
+        if let Err(error) = stopped {
+            self.checkpoint_failed(&error);
+        }
+        self.shared.check()?;
+        if !self.shared.stops_cleanly() {
+            return Ok(());
+        }
+        self.transact(|work| work.db.set_run(Run::Clean))?;
+        // The last sync of `interval`, before the log is emptied.
+        self.syncer = None;
+        backfill(self.db.conn(), "TRUNCATE")
+            .map_err(|error| self.shared.fail("the log could not be moved into the file", &error))?;
+        tracing::info!(db = %self.db_path.display(), "the store is closed");
+        self.shared.check()
+    }
+}

@@ -1,0 +1,210 @@
+//! Adding a job: what comes back, repeats, conflicts, times, and the body's bytes.
+
+use serde_json::json;
+
+use super::on_every_engine;
+use crate::harness::{
+    api::{Api, text},
+    jobs::{millis, seconds},
+    stores::Engine,
+};
+
+on_every_engine!(
+    the_example_of_the_contract,
+    only_the_topic_is_needed,
+    a_retried_add_answers_with_the_job_as_it_stands,
+    the_same_id_with_other_content_is_a_conflict,
+    a_finished_or_deleted_id_is_free_again,
+    every_form_of_a_duration_is_read,
+    a_moment_may_be_named_instead_of_a_delay,
+    the_body_survives_byte_for_byte,
+    every_id_of_the_alphabet_can_be_called_by_its_location,
+    attempts_come_from_the_job_its_list_or_the_default,
+    a_delay_of_thirty_days_is_kept_to_the_millisecond,
+    trap_times_are_compared_in_milliseconds,
+    trap_deleted_and_added_again_is_delivered_once_at_the_new_time,
+    a_paused_intake_refuses,
+);
+
+async fn the_example_of_the_contract(engine: Engine) {
+    let api = Api::new(engine).await;
+    let order =
+        r#"{"topic":"order-close","id":"orders:1001:close","delay":"30m","ttr":"60s","body":{"order":1001}}"#;
+    let answer = api.send("POST", "/jobs", order).await.expect(201);
+    assert_eq!(answer.header("location"), "/jobs/orders:1001:close");
+    let expected = r#"{"id":"orders:1001:close","topic":"order-close","state":"delayed","created_at":"2026-11-21T05:40:00.000Z","due_at":"2026-11-21T06:10:00.000Z","ttr":60,"attempts":0,"max_attempts":16,"body":{"order":1001}}"#;
+    assert_eq!(answer.body, expected);
+}
+
+async fn only_the_topic_is_needed(engine: Engine) {
+    let api = Api::new(engine).await;
+    let job = api.add(r#"{"topic":"t"}"#).await;
+    assert_eq!(job["state"], "ready");
+    assert_eq!(job["ttr"], 60);
+    assert_eq!(job["body"], json!(null));
+    assert_eq!(text(&job["id"]).len(), 36, "a UUID was made: {job}");
+}
+
+async fn a_retried_add_answers_with_the_job_as_it_stands(engine: Engine) {
+    let api = Api::new(engine).await;
+    let order = r#"{"topic":"t","id":"a","delay":"10s","body":{"n": 1}}"#;
+    api.add(order).await;
+    api.send("PATCH", "/jobs/a", r#"{"delay":"1h"}"#).await.expect(200);
+    let repeated = api.send("POST", "/jobs", order).await.expect(200);
+    assert_eq!(repeated.header("idempotent-replayed"), "true");
+    assert!(!repeated.headers.contains_key("location"), "nothing was made");
+    assert_eq!(repeated.json()["due_at"], "2026-11-21T06:40:00.000Z", "as it stands, not as it was");
+    api.pass(seconds(3_600)).await;
+    api.pop("t").await;
+    assert_eq!(api.send("POST", "/jobs", order).await.expect(200).json()["state"], "reserved");
+    assert!(api.get("/topics/t/pop").await.expect(204).body.is_empty(), "delivered once");
+}
+
+async fn the_same_id_with_other_content_is_a_conflict(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t","id":"a","delay":"10s","body":{"n":1}}"#).await;
+    for other in [
+        r#"{"topic":"u","id":"a","delay":"10s","body":{"n":1}}"#,
+        r#"{"topic":"t","id":"a","delay":"11s","body":{"n":1}}"#,
+        r#"{"topic":"t","id":"a","delay":"10s","body":{"n": 1}}"#,
+        r#"{"topic":"t","id":"a","delay":"10s","ttr":61,"body":{"n":1}}"#,
+        r#"{"topic":"t","id":"a","delay":"10s","max_attempts":16,"body":{"n":1}}"#,
+    ] {
+        let problem = api.send("POST", "/jobs", other).await.refused(409, "job_exists");
+        assert_eq!(problem["state"], "delayed");
+        assert_eq!(problem["due_at"], "2026-11-21T05:40:10.000Z");
+    }
+    assert_eq!(api.get("/jobs/a").await.expect(200).json()["topic"], "t", "nothing changed");
+}
+
+async fn a_finished_or_deleted_id_is_free_again(engine: Engine) {
+    let api = Api::new(engine).await;
+    let order = r#"{"topic":"t","id":"a"}"#;
+    api.add(order).await;
+    api.delete("/jobs/a").await.expect(204);
+    api.add(order).await;
+    let job = api.pop("t").await;
+    api.post(&format!("/jobs/a/finish?receipt={}", text(&job["receipt"]))).await.expect(204);
+    api.add(order).await;
+}
+
+async fn every_form_of_a_duration_is_read(engine: Engine) {
+    let api = Api::new(engine).await;
+    for (delay, due_at) in [
+        ("15", "2026-11-21T05:40:15.000Z"),
+        ("0.25", "2026-11-21T05:40:00.250Z"),
+        ("1e2", "2026-11-21T05:41:40.000Z"),
+        ("\"15\"", "2026-11-21T05:40:15.000Z"),
+        ("\"250ms\"", "2026-11-21T05:40:00.250Z"),
+        ("\"3m\"", "2026-11-21T05:43:00.000Z"),
+        ("\"1h30m\"", "2026-11-21T07:10:00.000Z"),
+        ("\"7d\"", "2026-11-28T05:40:00.000Z"),
+        ("\"2w\"", "2026-12-05T05:40:00.000Z"),
+        ("\"PT15M\"", "2026-11-21T05:55:00.000Z"),
+        ("315576000", "2036-11-20T17:40:00.000Z"),
+    ] {
+        let job = api.add(&format!(r#"{{"topic":"t","delay":{delay}}}"#)).await;
+        assert_eq!(job["due_at"], due_at, "{delay}");
+    }
+}
+
+async fn a_moment_may_be_named_instead_of_a_delay(engine: Engine) {
+    let api = Api::new(engine).await;
+    let later = api.add(r#"{"topic":"t","at":"2026-11-21T07:40:00.0001+01:00"}"#).await;
+    assert_eq!(later["due_at"], "2026-11-21T06:40:00.001Z", "rounded up");
+    assert_eq!(later["state"], "delayed");
+    let past = api.add(r#"{"topic":"t","at":"2001-01-01T00:00:00Z"}"#).await;
+    assert_eq!(past["state"], "ready", "in the past is ready now");
+}
+
+async fn the_body_survives_byte_for_byte(engine: Engine) {
+    let api = Api::new(engine).await;
+    for (n, body) in [
+        r#"{"z":1,"a":2,"a":3,  "n":12345678901234567890123456789.1000}"#,
+        "1e999",
+        r#""\u00e9\/\ud83d\ude00 é""#,
+        r#""\ud800 half a pair""#,
+        "[ ]",
+        "null",
+        "{\n\t\"deep\":[[[[[[]]]]]]\n}",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let order = format!("{{\"topic\":\"t{n}\",\"id\":\"{n}\",\"body\": {body} }}");
+        let added = api.call("POST", "/jobs").json(&order).extreme().send().await.expect(201);
+        let looked = api.call("GET", &format!("/jobs/{n}")).extreme().send().await.expect(200);
+        let popped = api.call("GET", &format!("/topics/t{n}/pop")).extreme().send().await.expect(200);
+        for answer in [added.body, looked.body, popped.body] {
+            let sent = format!("\"body\":{body}}}");
+            assert!(answer.ends_with(sent.as_bytes()), "{body}: {}", String::from_utf8_lossy(&answer));
+        }
+    }
+}
+
+async fn every_id_of_the_alphabet_can_be_called_by_its_location(engine: Engine) {
+    let api = Api::new(engine).await;
+    let longest = "x".repeat(255);
+    for id in ["AZaz09._~:@+=-", "...", "-", "a+b", "a@b:c", longest.as_str()] {
+        let answer = api.send("POST", "/jobs", &format!(r#"{{"topic":"t","id":"{id}"}}"#)).await.expect(201);
+        let found = api.get(answer.header("location")).await.expect(200).json();
+        assert_eq!(found["id"], id);
+        let escaped: String = id.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        api.delete(&format!("/jobs/{escaped}")).await.expect(204);
+    }
+}
+
+async fn attempts_come_from_the_job_its_list_or_the_default(engine: Engine) {
+    let api = Api::new(engine).await;
+    let listed = api.add(r#"{"topic":"t","retry":["15s",180,"PT10M"]}"#).await;
+    assert_eq!(listed["max_attempts"], 4, "length + 1");
+    assert_eq!(listed["retry"], json!([15, 180, 600]));
+    let said = api.add(r#"{"topic":"t","retry":[1.5],"max_attempts":0}"#).await;
+    assert_eq!(said["max_attempts"], 0, "no cap");
+    let unlisted = api.add(r#"{"topic":"t","retry":[]}"#).await;
+    assert_eq!(unlisted["max_attempts"], 16, "an empty list is no list");
+    assert!(unlisted.get("retry").is_none());
+}
+
+async fn a_delay_of_thirty_days_is_kept_to_the_millisecond(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t","id":"a","delay":"30d"}"#).await;
+    api.pass(seconds(30 * 86_400) - millis(1)).await;
+    api.get("/topics/t/pop").await.expect(204);
+    assert_eq!(api.get("/jobs/a").await.json()["state"], "delayed");
+    api.pass(millis(1)).await;
+    let job = api.pop("t").await;
+    assert_eq!(job["due_at"], "2026-12-21T05:40:00.000Z");
+    assert_eq!(job["late"], 0);
+}
+
+async fn trap_times_are_compared_in_milliseconds(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.pass(millis(900)).await;
+    api.add(r#"{"topic":"t","delay":1}"#).await;
+    // Seconds compared as whole numbers would fire 900 ms early.
+    api.pass(millis(999)).await;
+    api.get("/topics/t/pop").await.expect(204);
+    api.pass(millis(6)).await;
+    assert_eq!(api.pop("t").await["late"], 0.005);
+}
+
+async fn trap_deleted_and_added_again_is_delivered_once_at_the_new_time(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t","id":"a","delay":10}"#).await;
+    api.delete("/jobs/a").await.expect(204);
+    api.add(r#"{"topic":"t","id":"a","delay":20}"#).await;
+    api.pass(seconds(19)).await;
+    api.get("/topics/t/pop").await.expect(204);
+    api.pass(seconds(1)).await;
+    assert_eq!(api.pop("t").await["id"], "a");
+    api.get("/topics/t/pop").await.expect(204);
+}
+
+async fn a_paused_intake_refuses(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.send("POST", "/topics/t/pause", r#"{"intake":true}"#).await.expect(200);
+    api.send("POST", "/jobs", r#"{"topic":"t"}"#).await.refused(409, "intake_paused");
+    api.post("/topics/t/resume").await.expect(200);
+    api.add(r#"{"topic":"t"}"#).await;
+}

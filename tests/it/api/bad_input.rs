@@ -1,0 +1,350 @@
+//! Bad input: each gets the error of the contract and changes nothing.
+
+use super::on_every_engine;
+use crate::harness::{
+    api::{Api, Setup, places},
+    stores::Engine,
+};
+use linger::{http::Options, queue::Limits};
+
+on_every_engine!(
+    broken_json,
+    deep_json,
+    oversized_bodies_and_requests,
+    wrong_types,
+    invalid_utf8,
+    unknown_fields,
+    fields_given_twice,
+    names_out_of_their_alphabet_empty_or_too_long,
+    nonsense_durations,
+    delay_together_with_at,
+    wrong_methods,
+    wrong_content_types,
+    unknown_paths,
+    unknown_parameters,
+    every_fault_of_a_job_is_reported_at_once,
+    null_is_no_value,
+    missing_bodies,
+);
+
+/// Nothing of what was refused left a trace.
+async fn untouched(api: &Api) {
+    assert_eq!(api.get("/topics").await.expect(200).body, r#"{"topics":[]}"#);
+}
+
+async fn broken_json(engine: Engine) {
+    let api = Api::new(engine).await;
+    for broken in [
+        "{",
+        "}",
+        "{\"topic\":\"t\"",
+        "{\"topic\":\"t\"}}",
+        "{'topic':'t'}",
+        "{\"topic\":\"t\",}",
+        "{\"topic\":\"t\",\"body\":}",
+        "{\"topic\":\"t\",\"delay\":NaN}",
+        "{\"topic\":\"t\",\"delay\":Infinity}",
+        "{\"topic\":\"t\",\"delay\":01}",
+        "{\"topic\":\"t\u{0}\"}",
+        "{\"\\ud800\":1}",
+        "\u{feff}{\"topic\":\"t\"}",
+        "nonsense",
+        " ",
+    ] {
+        api.send("POST", "/jobs", broken).await.refused(400, "malformed_request");
+        api.send("POST", "/batch/pop", broken).await.refused(400, "malformed_request");
+        api.send("POST", "/topics/t/pause", broken).await.refused(400, "malformed_request");
+    }
+    untouched(&api).await;
+}
+
+async fn deep_json(engine: Engine) {
+    let api = Api::new(engine).await;
+    let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    let order = |depth: usize| format!(r#"{{"topic":"t","id":"a","body":{}}}"#, nested(depth));
+    api.send("POST", "/jobs", &order(129)).await.refused(400, "malformed_request");
+    api.send("POST", "/jobs", &order(100_000)).await.refused(400, "malformed_request");
+    api.send("POST", "/jobs", &nested(100_000)).await.refused(422, "invalid_job");
+    let elsewhere = format!(r#"{{"topic":{}}}"#, nested(100_000));
+    api.send("POST", "/jobs", &elsewhere).await.refused(422, "invalid_job");
+    untouched(&api).await;
+    api.call("POST", "/jobs").json(&order(128)).extreme().send().await.expect(201);
+}
+
+async fn oversized_bodies_and_requests(engine: Engine) {
+    let limits = Limits { max_body: 100, ..Limits::default() };
+    let options = Options { max_request_bytes: 1_000, ..Options::default() };
+    let api = Api::with(engine, Setup { limits, options, ..Setup::default() }).await;
+    let order = |len: usize| format!(r#"{{"topic":"t","id":"a","body":"{}"}}"#, "x".repeat(len - 2));
+    let problem = api.send("POST", "/jobs", &order(101)).await.refused(413, "body_too_large");
+    assert_eq!((&problem["limit"], &problem["got"]), (&100.into(), &101.into()));
+    let too_large = api.send("POST", "/jobs", &order(1_000)).await;
+    assert_eq!(too_large.header("connection"), "close", "the rest of it is not read");
+    too_large.refused(413, "body_too_large");
+    untouched(&api).await;
+    api.send("POST", "/jobs", &order(100)).await.expect(201);
+    let patch = format!(r#"{{"body":"{}"}}"#, "x".repeat(99));
+    api.send("PATCH", "/jobs/a", &patch).await.refused(413, "body_too_large");
+}
+
+async fn wrong_types(engine: Engine) {
+    let api = Api::new(engine).await;
+    for (field, wrong) in [
+        ("topic", "1"),
+        ("topic", "null"),
+        ("topic", "[\"t\"]"),
+        ("id", "7"),
+        ("delay", "true"),
+        ("delay", "{}"),
+        ("at", "1700000000"),
+        ("at", "\"tomorrow\""),
+        ("at", "\"2026-11-21T06:10:00\""),
+        ("ttr", "[60]"),
+        ("max_attempts", "1.5"),
+        ("max_attempts", "\"3\""),
+        ("max_attempts", "-1"),
+        ("max_attempts", "1000001"),
+        ("retry", "15"),
+        ("retry", "\"15s\""),
+    ] {
+        let topic = if field == "topic" { "" } else { "\"topic\":\"t\"," };
+        let order = format!("{{{topic}\"{field}\":{wrong}}}");
+        let problem = api.send("POST", "/jobs", &order).await.refused(422, "invalid_job");
+        assert_eq!(places(&problem), [format!("/{field}")], "{order}");
+    }
+    for other in ["[]", "\"t\"", "1", "true", "null"] {
+        let problem = api.send("POST", "/jobs", other).await.refused(422, "invalid_job");
+        assert_eq!(places(&problem), [""], "the whole body is at fault");
+    }
+    untouched(&api).await;
+}
+
+async fn invalid_utf8(engine: Engine) {
+    let api = Api::new(engine).await;
+    for bytes in [
+        &b"{\"topic\":\"t\",\"body\":\"\xff\"}"[..],
+        b"{\"topic\":\"\xc3\"}",
+        b"{\"topic\":\"t\",\"\xed\xa0\x80\":1}",
+        b"\xff\xfe{\x00}\x00",
+    ] {
+        let call = api.call("POST", "/jobs").header("content-type", "application/json").body(bytes);
+        call.send().await.refused(400, "malformed_request");
+    }
+    api.get("/jobs/%ff").await.refused(400, "invalid_parameter");
+    api.get("/topics/%C3/pop").await.refused(400, "invalid_parameter");
+    untouched(&api).await;
+}
+
+async fn unknown_fields(engine: Engine) {
+    let api = Api::new(engine).await;
+    let order = r#"{"topic":"t","delays":"1h","Delay":1,"a/b~c":null}"#;
+    let problem = api.send("POST", "/jobs", order).await.refused(422, "invalid_job");
+    assert_eq!(places(&problem), ["/delays", "/Delay", "/a~1b~0c"]);
+    for (method, target) in [
+        ("PUT", "/topics/t"),
+        ("POST", "/topics/t/pause"),
+        ("POST", "/topics/t/dead/requeue"),
+        ("POST", "/jobs/a/requeue"),
+        ("POST", "/jobs/a/finish"),
+    ] {
+        let problem = api.send(method, target, r#"{"typo":1}"#).await.refused(422, "invalid_request");
+        assert_eq!(places(&problem), ["/typo"], "{target}");
+    }
+    untouched(&api).await;
+}
+
+async fn fields_given_twice(engine: Engine) {
+    let api = Api::new(engine).await;
+    let order = r#"{"topic":"t","delay":1,"delay":"1h","body":1,"body":2}"#;
+    let problem = api.send("POST", "/jobs", order).await.refused(422, "invalid_job");
+    assert_eq!(places(&problem), ["/delay", "/body"]);
+    untouched(&api).await;
+}
+
+async fn names_out_of_their_alphabet_empty_or_too_long(engine: Engine) {
+    let api = Api::new(engine).await;
+    let (long_id, long_topic) = ("x".repeat(256), "x".repeat(129));
+    for id in ["", "a b", "a/b", "é", "a{b}", "a\\u0000", ".", "..", "a%20", &long_id] {
+        let order = format!(r#"{{"topic":"t","id":"{id}"}}"#);
+        assert_eq!(places(&api.send("POST", "/jobs", &order).await.refused(422, "invalid_job")), ["/id"]);
+    }
+    for topic in ["", "a b", "a+b", "a@b", "a{b}", "..", "é", &long_topic] {
+        let order = format!(r#"{{"topic":"{topic}"}}"#);
+        assert_eq!(places(&api.send("POST", "/jobs", &order).await.refused(422, "invalid_job")), ["/topic"]);
+    }
+    for path in ["a%20b", "a%2Fb", "%C3%A9", "a%00", "%2E%2E", "a,b", &long_id] {
+        let problem = api.get(&format!("/jobs/{path}")).await.refused(400, "invalid_parameter");
+        assert_eq!(places(&problem), ["id"]);
+        let problem = api.get(&format!("/topics/{path}/pop")).await.refused(400, "invalid_parameter");
+        assert_eq!(places(&problem), ["topic"]);
+    }
+    untouched(&api).await;
+}
+
+async fn nonsense_durations(engine: Engine) {
+    let api = Api::new(engine).await;
+    for delay in [
+        "-1",
+        "-0.001",
+        "1e999",
+        "315576001",
+        "\"-5s\"",
+        "\"NaN\"",
+        "\"Infinity\"",
+        "\"1M\"",
+        "\"1y\"",
+        "\"soon\"",
+        "\"\"",
+        "\"5 s\"",
+        "\"1s1h\"",
+        "\"P1M\"",
+        "\"99999999999999999999w\"",
+        "null",
+        "\"11y\"",
+        "\"4000d\"",
+    ] {
+        let order = format!(r#"{{"topic":"t","delay":{delay}}}"#);
+        let problem = api.send("POST", "/jobs", &order).await.refused(422, "invalid_job");
+        assert_eq!(places(&problem), ["/delay"], "{delay}");
+    }
+    for ttr in ["0", "0.999", "86400.001", "\"25h\"", "-1"] {
+        let order = format!(r#"{{"topic":"t","ttr":{ttr}}}"#);
+        assert_eq!(places(&api.send("POST", "/jobs", &order).await.refused(422, "invalid_job")), ["/ttr"]);
+    }
+    let steps = vec!["1"; 65].join(",");
+    let order = format!(r#"{{"topic":"t","retry":[{steps}]}}"#);
+    assert_eq!(places(&api.send("POST", "/jobs", &order).await.refused(422, "invalid_job")), ["/retry"]);
+    let order = r#"{"topic":"t","retry":[1,"x",-1,"11y"]}"#;
+    let problem = api.send("POST", "/jobs", order).await.refused(422, "invalid_job");
+    assert_eq!(places(&problem), ["/retry/1", "/retry/2", "/retry/3"]);
+    untouched(&api).await;
+}
+
+async fn delay_together_with_at(engine: Engine) {
+    let api = Api::new(engine).await;
+    let order = r#"{"topic":"t","delay":1,"at":"2026-11-21T06:10:00Z"}"#;
+    assert_eq!(places(&api.send("POST", "/jobs", order).await.refused(422, "invalid_job")), ["/at"]);
+    untouched(&api).await;
+}
+
+async fn wrong_methods(engine: Engine) {
+    let api = Api::new(engine).await;
+    for (method, target, allow) in [
+        ("GET", "/jobs", "POST"),
+        ("HEAD", "/jobs", "POST"),
+        ("PUT", "/jobs/a", "GET, HEAD, PATCH, DELETE"),
+        ("GET", "/jobs/a/finish", "POST"),
+        ("HEAD", "/jobs/a/finish", "POST"),
+        ("DELETE", "/topics/t/pop", "GET, POST"),
+        ("OPTIONS", "/topics/t/pop", "GET, POST"),
+        ("GET", "/batch/pop", "POST"),
+        ("POST", "/topics", "GET, HEAD"),
+        ("PATCH", "/topics/t", "GET, HEAD, PUT, DELETE"),
+        ("BREW", "/livez", "GET, HEAD"),
+    ] {
+        let answer = api.call(method, target).send().await.expect(405);
+        assert_eq!(answer.header("allow"), allow, "{method} {target}");
+        if method != "HEAD" {
+            answer.refused(405, "method_not_allowed");
+        }
+    }
+    for page in ["/livez", "/readyz", "/version", "/metrics", "/openapi.yaml", "/topics"] {
+        let answer = api.call("HEAD", page).send().await.expect(200);
+        assert!(answer.body.is_empty(), "{page}");
+    }
+}
+
+async fn wrong_content_types(engine: Engine) {
+    let api = Api::new(engine).await;
+    let order = br#"{"topic":"t","id":"a"}"#;
+    for wrong in [
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "application/json; charset=iso-8859-1",
+        "application/xml",
+        "",
+    ] {
+        let call = api.call("POST", "/jobs").header("content-type", wrong).body(order);
+        call.send().await.refused(415, "unsupported_media_type");
+    }
+    api.call("POST", "/jobs").body(order).send().await.refused(415, "unsupported_media_type");
+    let packed = api.call("POST", "/jobs").header("content-type", "application/json");
+    packed.header("content-encoding", "gzip").body(order).send().await.refused(415, "unsupported_media_type");
+    untouched(&api).await;
+    let right =
+        api.call("POST", "/jobs").header("content-type", "application/json; charset=UTF-8").body(order);
+    right.send().await.expect(201);
+    let merge = api.call("PATCH", "/jobs/a").header("content-type", "application/merge-patch+json");
+    merge.body(br#"{"delay":5}"#).send().await.expect(200);
+}
+
+async fn unknown_paths(engine: Engine) {
+    let api = Api::new(engine).await;
+    for target in ["/", "/job", "/jobs/", "/jobs/a/", "/topics/t/pop/", "/batch", "/JOBS", "/jobs/a/b"] {
+        api.get(target).await.refused(404, "not_found");
+    }
+    api.send("POST", "/jobs/a/finished", "{}").await.refused(404, "not_found");
+    api.post("/jobs//finish").await.refused(400, "invalid_parameter");
+}
+
+async fn unknown_parameters(engine: Engine) {
+    let api = Api::new(engine).await;
+    for (method, target) in [
+        ("GET", "/jobs/a?wait=1"),
+        ("DELETE", "/jobs/a?confirm=a"),
+        ("POST", "/jobs/a/finish?reciept=0123456789abcdef0123456789abcdef"),
+        ("GET", "/topics?limits=1"),
+        ("GET", "/topics/t?x"),
+        ("DELETE", "/topics/t?confirm=t&force=1"),
+        ("POST", "/topics/t/pause?delivery=true"),
+        ("GET", "/topics/t/dead?topic=t"),
+    ] {
+        api.call(method, target).send().await.refused(400, "invalid_parameter");
+    }
+    api.send("POST", "/jobs?delay=5", r#"{"topic":"t"}"#).await.refused(400, "invalid_parameter");
+    untouched(&api).await;
+}
+
+async fn every_fault_of_a_job_is_reported_at_once(engine: Engine) {
+    let api = Api::new(engine).await;
+    let order = r#"{"id":"a b","delay":-1,"ttr":"x","max_attempts":-1,"retry":[1,null],"extra":1}"#;
+    let problem = api.send("POST", "/jobs", order).await.refused(422, "invalid_job");
+    let expected = ["/id", "/topic", "/delay", "/ttr", "/max_attempts", "/retry/1", "/extra"];
+    assert_eq!(places(&problem), expected);
+    let hostile: Vec<_> = (0..10_000).map(|n| format!("\"f{n}\":1")).collect();
+    let problem =
+        api.send("POST", "/jobs", &format!("{{{}}}", hostile.join(","))).await.refused(422, "invalid_job");
+    assert!(places(&problem).len() < 100, "the answer stays small");
+}
+
+async fn null_is_no_value(engine: Engine) {
+    let api = Api::new(engine).await;
+    for field in ["id", "delay", "at", "ttr", "max_attempts", "retry"] {
+        let order = format!(r#"{{"topic":"t","{field}":null}}"#);
+        assert_eq!(
+            places(&api.send("POST", "/jobs", &order).await.refused(422, "invalid_job")),
+            [format!("/{field}")]
+        );
+    }
+    untouched(&api).await;
+    api.add(r#"{"topic":"t","body":null}"#).await;
+}
+
+async fn missing_bodies(engine: Engine) {
+    let api = Api::new(engine).await;
+    for (method, target) in [
+        ("POST", "/jobs"),
+        ("PATCH", "/jobs/a"),
+        ("POST", "/jobs/a/release"),
+        ("POST", "/batch/jobs"),
+        ("POST", "/batch/pop"),
+        ("PUT", "/topics/t"),
+    ] {
+        api.call(method, target).send().await.refused(400, "malformed_request");
+    }
+    untouched(&api).await;
+    // Where a body may be left out, an empty one of any type is none.
+    let form = "application/x-www-form-urlencoded";
+    api.call("POST", "/topics/t/pause").header("content-type", form).send().await.expect(200);
+}

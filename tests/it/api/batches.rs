@@ -1,0 +1,206 @@
+//! Many jobs in one call.
+
+use serde_json::{Value, json};
+
+use super::on_every_engine;
+use crate::harness::{
+    api::{Api, Setup, places, text},
+    jobs::{millis, seconds},
+    stores::Engine,
+};
+use linger::queue::Limits;
+
+on_every_engine!(
+    each_item_of_an_add_has_its_own_status,
+    each_item_of_a_finish_has_its_own_status,
+    each_item_of_a_delete_has_its_own_status,
+    an_empty_batch_answers_nothing,
+    a_batch_over_the_limit_is_refused_whole,
+    a_pop_asks_topics_in_their_order,
+    a_pop_takes_up_to_as_many_as_asked,
+    a_pop_waits_for_the_first,
+    bad_batches_are_refused,
+    the_same_job_twice_in_a_batch,
+);
+
+fn statuses(answer: &Value) -> Vec<u64> {
+    let results = answer["results"].as_array().expect("results");
+    results.iter().map(|result| result["status"].as_u64().expect("a status")).collect()
+}
+
+async fn each_item_of_an_add_has_its_own_status(engine: Engine) {
+    let limits = Limits { max_body: 20, ..Limits::default() };
+    let api = Api::with(engine, Setup { limits, ..Setup::default() }).await;
+    api.add(r#"{"topic":"t","id":"there"}"#).await;
+    api.send("POST", "/topics/closed/pause", r#"{"intake":true}"#).await.expect(200);
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    let long = "x".repeat(30);
+    let jobs = format!(
+        r#"{{"jobs":[
+            {{"topic":"t","id":"new","body":{{"a": 1}}}},
+            {{"topic":"bad topic","id":"named"}},
+            {{"topic":"t","id":"there"}},
+            {{"topic":"t","id":"there","delay":1}},
+            7,
+            {{"topic":"t","body":{deep}}},
+            {{"topic":"t","body":"{long}"}},
+            {{"topic":"closed"}},
+            {{"topic":"t"}}
+        ]}}"#
+    );
+    let answer = api.call("POST", "/batch/jobs").json(&jobs).send().await.expect(200).json();
+    assert_eq!(statuses(&answer), [201, 422, 200, 409, 422, 400, 413, 409, 201]);
+    let results = &answer["results"];
+    assert_eq!(results[0], json!({"status": 201, "id": "new"}));
+    assert_eq!(results[1]["id"], "named", "which one failed can be seen");
+    assert_eq!(places(&results[1]["problem"]), ["/jobs/1/topic"]);
+    assert_eq!(results[3]["problem"]["code"], "job_exists");
+    assert_eq!(results[3]["problem"]["state"], "ready");
+    assert_eq!(places(&results[4]["problem"]), ["/jobs/4"]);
+    assert_eq!(results[5]["problem"]["code"], "malformed_request");
+    assert_eq!(results[6]["problem"]["code"], "body_too_large");
+    assert_eq!(results[7]["problem"]["code"], "intake_paused");
+    assert!(!text(&results[8]["id"]).is_empty(), "a made id is told");
+    assert!(api.get("/jobs/new").await.expect(200).body.ends_with(b"\"body\":{\"a\": 1}}"));
+    assert_eq!(api.get("/topics/t").await.json()["counts"]["ready"], 3);
+}
+
+async fn each_item_of_a_finish_has_its_own_status(engine: Engine) {
+    let api = Api::new(engine).await;
+    for id in ["a", "b", "c"] {
+        api.add(&format!(r#"{{"topic":"t","id":"{id}","delay":0}}"#)).await;
+    }
+    let popped = api.send("POST", "/batch/pop", r#"{"topics":["t"],"max":2}"#).await.expect(200).json();
+    let held = popped["jobs"].as_array().expect("jobs").clone();
+    assert_eq!(held.len(), 2);
+    let free =
+        ["a", "b", "c"].into_iter().find(|id| held.iter().all(|job| job["id"] != *id)).expect("one left");
+    let jobs = format!(
+        r#"{{"jobs":[{{"id":{},"receipt":{}}},{{"id":{},"receipt":{}}},{{"id":{}}},{{"id":"{free}"}},{{"id":"nobody"}},
+            {{"id":"a b"}},{{"receipt":"0123456789abcdef0123456789abcdef"}},{{"id":"x","receipt":"short"}}]}}"#,
+        held[0]["id"], held[0]["receipt"], held[1]["id"], held[0]["receipt"], held[1]["id"],
+    );
+    let answer = api.send("POST", "/batch/finish", &jobs).await.expect(200).json();
+    assert_eq!(statuses(&answer), [204, 409, 204, 409, 404, 422, 422, 422]);
+    let codes: Vec<_> = (0..8).map(|n| answer["results"][n]["problem"]["code"].clone()).collect();
+    assert_eq!(
+        (&codes[1], &codes[3], &codes[4]),
+        (&json!("lease_lost"), &json!("not_reserved"), &json!("job_not_found"))
+    );
+    assert_eq!(places(&answer["results"][6]["problem"]), ["/jobs/6/id"]);
+    assert_eq!(places(&answer["results"][7]["problem"]), ["/jobs/7/receipt"]);
+}
+
+async fn each_item_of_a_delete_has_its_own_status(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t","id":"a"}"#).await;
+    let answer =
+        api.send("POST", "/batch/delete", r#"{"ids":["a","b","a b",7,"a"]}"#).await.expect(200).json();
+    assert_eq!(statuses(&answer), [204, 404, 422, 422, 404]);
+    assert_eq!(answer["results"][0], json!({"status": 204, "id": "a"}));
+    assert_eq!(places(&answer["results"][2]["problem"]), ["/ids/2"]);
+}
+
+async fn an_empty_batch_answers_nothing(engine: Engine) {
+    let api = Api::new(engine).await;
+    for (target, body) in [
+        ("/batch/jobs", r#"{"jobs":[]}"#),
+        ("/batch/finish", r#"{"jobs":[]}"#),
+        ("/batch/delete", r#"{"ids":[]}"#),
+    ] {
+        assert_eq!(api.send("POST", target, body).await.expect(200).body, r#"{"results":[]}"#);
+    }
+}
+
+async fn a_batch_over_the_limit_is_refused_whole(engine: Engine) {
+    let limits = Limits { max_batch: 2, max_batch_pop: 3, max_pop_topics: 2, ..Limits::default() };
+    let api = Api::with(engine, Setup { limits, ..Setup::default() }).await;
+    let job = r#"{"topic":"t"}"#;
+    let problem = api.send("POST", "/batch/jobs", &format!("{{\"jobs\":[{job},{job},{job}]}}")).await;
+    let problem = problem.refused(413, "batch_too_large");
+    assert_eq!((&problem["limit"], &problem["got"]), (&json!(2), &json!(3)));
+    api.send("POST", "/batch/finish", r#"{"jobs":[1,2,3]}"#).await.refused(413, "batch_too_large");
+    api.send("POST", "/batch/delete", r#"{"ids":["a","b","c"]}"#).await.refused(413, "batch_too_large");
+    let pop = r#"{"topics":["a","b","c"],"max":4}"#;
+    let problem = api.send("POST", "/batch/pop", pop).await.refused(422, "invalid_request");
+    assert_eq!(places(&problem), ["/topics", "/max"]);
+    assert_eq!(api.get("/topics").await.expect(200).body, r#"{"topics":[]}"#);
+}
+
+async fn a_pop_asks_topics_in_their_order(engine: Engine) {
+    let api = Api::new(engine).await;
+    for (id, topic) in [("1", "low"), ("2", "high"), ("3", "low"), ("4", "high")] {
+        api.add(&format!(r#"{{"topic":"{topic}","id":"{id}"}}"#)).await;
+    }
+    let pop = r#"{"topics":["high","low","high"],"max":3,"ttr":"90s"}"#;
+    let jobs = api.send("POST", "/batch/pop", pop).await.expect(200).json();
+    let topics: Vec<_> =
+        jobs["jobs"].as_array().expect("jobs").iter().map(|job| job["topic"].clone()).collect();
+    assert_eq!(topics, ["high", "high", "low"]);
+    assert_eq!(jobs["jobs"][0]["reserved_until"], "2026-11-21T05:41:30.000Z");
+}
+
+async fn a_pop_takes_up_to_as_many_as_asked(engine: Engine) {
+    let api = Api::new(engine).await;
+    let jobs: Vec<_> = (0..40).map(|n| format!(r#"{{"topic":"t","id":"{n}"}}"#)).collect();
+    api.send("POST", "/batch/jobs", &format!("{{\"jobs\":[{}]}}", jobs.join(","))).await.expect(200);
+    let popped = |max: usize| {
+        let body = format!(r#"{{"topics":["t"],"max":{max}}}"#);
+        let api = api.clone();
+        async move {
+            api.send("POST", "/batch/pop", &body).await.expect(200).json()["jobs"].as_array().map(Vec::len)
+        }
+    };
+    assert_eq!(popped(25).await, Some(25));
+    assert_eq!(popped(25).await, Some(15));
+    assert_eq!(popped(25).await, Some(0));
+    let one = api.send("POST", "/batch/pop", r#"{"topics":["t"]}"#).await.expect(200);
+    assert_eq!(one.body, r#"{"jobs":[]}"#);
+}
+
+async fn a_pop_waits_for_the_first(engine: Engine) {
+    let api = Api::new(engine).await;
+    let pop = r#"{"topics":["a","b"],"max":5,"wait":"20s"}"#;
+    let poll = api.park(api.call("POST", "/batch/pop").json(pop)).await;
+    api.add(r#"{"topic":"b","id":"x","delay":2}"#).await;
+    api.pass(seconds(2)).await;
+    let jobs = poll.await.expect("is answered").expect(200).json();
+    assert_eq!(jobs["jobs"][0]["id"], "x");
+    let poll = api.park(api.call("POST", "/batch/pop").json(pop)).await;
+    api.clock.advance(seconds(20) - millis(1));
+    tokio::task::yield_now().await;
+    assert!(!poll.is_finished());
+    api.clock.advance(millis(1));
+    assert_eq!(poll.await.expect("is answered").expect(200).body, r#"{"jobs":[]}"#);
+}
+
+async fn bad_batches_are_refused(engine: Engine) {
+    let api = Api::new(engine).await;
+    for (target, body, at) in [
+        ("/batch/jobs", "{}", "/jobs"),
+        ("/batch/jobs", r#"{"jobs":{}}"#, "/jobs"),
+        ("/batch/jobs", r#"{"jobs":[],"atomic":true}"#, "/atomic"),
+        ("/batch/finish", r#"{"jobs":null}"#, "/jobs"),
+        ("/batch/delete", r#"{"ids":"a"}"#, "/ids"),
+        ("/batch/pop", "{}", "/topics"),
+        ("/batch/pop", r#"{"topics":[]}"#, "/topics"),
+        ("/batch/pop", r#"{"topics":"t"}"#, "/topics"),
+        ("/batch/pop", r#"{"topics":["t","a b"]}"#, "/topics/1"),
+        ("/batch/pop", r#"{"topics":["t"],"max":0}"#, "/max"),
+        ("/batch/pop", r#"{"topics":["t"],"max":1001}"#, "/max"),
+        ("/batch/pop", r#"{"topics":["t"],"max":1.5}"#, "/max"),
+        ("/batch/pop", r#"{"topics":["t"],"wait":"soon"}"#, "/wait"),
+        ("/batch/pop", r#"{"topics":["t"],"ttr":0}"#, "/ttr"),
+    ] {
+        let problem = api.send("POST", target, body).await.refused(422, "invalid_request");
+        assert_eq!(places(&problem), [at], "{body}");
+    }
+}
+
+async fn the_same_job_twice_in_a_batch(engine: Engine) {
+    let api = Api::new(engine).await;
+    let jobs = r#"{"jobs":[{"topic":"t","id":"a"},{"topic":"t","id":"a"},{"topic":"u","id":"a"}]}"#;
+    let answer = api.send("POST", "/batch/jobs", jobs).await.expect(200).json();
+    assert_eq!(statuses(&answer), [201, 200, 409]);
+    assert_eq!(api.get("/topics/t").await.json()["counts"]["ready"], 1);
+}

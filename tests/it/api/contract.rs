@@ -1,0 +1,119 @@
+//! The contract itself: every operation is exercised, every example is true.
+
+use std::collections::BTreeSet;
+
+use super::on_every_engine;
+use crate::harness::{
+    api::{Api, text},
+    jobs::seconds,
+    openapi::contract,
+    stores::Engine,
+};
+
+on_every_engine!(every_operation_answers_with_every_success_it_documents);
+
+#[test]
+fn every_operation_has_an_example_and_every_example_is_valid() {
+    assert!(contract().check_examples() > contract().operations().len());
+}
+
+#[test]
+fn operation_ids_are_unique() {
+    let ids: BTreeSet<_> = contract().operations().iter().map(|operation| &operation.id).collect();
+    assert_eq!(ids.len(), contract().operations().len());
+}
+
+/// What the router answers to is what the contract documents, and nothing else.
+#[tokio::test]
+async fn every_path_allows_the_documented_methods_alone() {
+    let api = Api::new(Engine::Naive).await;
+    let paths: BTreeSet<_> = contract().operations().iter().map(|operation| &operation.template).collect();
+    for path in paths {
+        let of_path = contract().operations().iter().filter(|operation| operation.template == *path);
+        let mut documented: BTreeSet<_> = of_path.map(|operation| operation.method.as_str()).collect();
+        if documented.contains("GET") && !path.ends_with("/pop") {
+            documented.insert("HEAD");
+        }
+        let target = path.replace("{id}", "a").replace("{topic}", "t");
+        let answer = api.call("BREW", &target).send().await.expect(405);
+        let allowed: BTreeSet<_> = answer.header("allow").split(", ").collect();
+        assert_eq!(allowed, documented, "{path}");
+    }
+}
+
+/// One walk through the whole API. A new operation, or a new success of an old one, fails here until
+/// the walk covers it.
+async fn every_operation_answers_with_every_success_it_documents(engine: Engine) {
+    let api = Api::new(engine).await;
+    one_job(&api).await;
+    holders(&api).await;
+    batches(&api).await;
+    topics(&api).await;
+    dead_letters(&api).await;
+    for page in ["/livez", "/readyz", "/readyz?verbose=", "/version", "/metrics", "/openapi.yaml"] {
+        api.get(page).await.expect(200);
+    }
+    let documented: BTreeSet<_> = contract()
+        .operations()
+        .iter()
+        .flat_map(|operation| operation.successes.iter().map(|status| (operation.id.clone(), *status)))
+        .collect();
+    let missed: Vec<_> = documented.difference(&api.seen()).cloned().collect();
+    assert!(missed.is_empty(), "never exercised: {missed:?}");
+}
+
+async fn one_job(api: &Api) {
+    let order = r#"{"topic":"orders","id":"o:1","delay":"30m","ttr":"60s","body":{"order":1001}}"#;
+    api.add(order).await;
+    api.send("POST", "/jobs", order).await.expect(200);
+    api.get("/jobs/o:1").await.expect(200);
+    api.send("PATCH", "/jobs/o:1", r#"{"delay":"1h"}"#).await.expect(200);
+    api.delete("/jobs/o:1").await.expect(204);
+}
+
+async fn holders(api: &Api) {
+    for id in ["a", "b", "c", "d"] {
+        api.add(&format!(r#"{{"topic":"work","id":"{id}"}}"#)).await;
+    }
+    // Which job comes first is not promised.
+    let first = api.pop("work").await;
+    let finish = format!("/jobs/{}/finish?receipt={}", text(&first["id"]), text(&first["receipt"]));
+    api.post(&finish).await.expect(204);
+    let second = api.post("/topics/work/pop?ttr=30s").await.expect(200).json();
+    let held = format!("{{\"receipt\":{}}}", second["receipt"]);
+    for step in ["touch", "release"] {
+        let target = format!("/jobs/{}/{step}", text(&second["id"]));
+        api.send("POST", &target, &held).await.expect(200);
+    }
+    let dead = api.bury("work").await;
+    api.send("POST", &format!("/jobs/{}/requeue", text(&dead["id"])), "{}").await.expect(200);
+    api.get("/topics/nobody/pop").await.expect(204);
+    api.post("/topics/nobody/pop?wait=0").await.expect(204);
+}
+
+async fn batches(api: &Api) {
+    let jobs = r#"{"jobs":[{"topic":"bulk","id":"x"},{"topic":"bulk","id":"y"}]}"#;
+    api.send("POST", "/batch/jobs", jobs).await.expect(200);
+    api.send("POST", "/batch/pop", r#"{"topics":["bulk"],"max":1}"#).await.expect(200);
+    api.send("POST", "/batch/finish", r#"{"jobs":[{"id":"x"}]}"#).await.expect(200);
+    api.send("POST", "/batch/delete", r#"{"ids":["y"]}"#).await.expect(200);
+}
+
+async fn topics(api: &Api) {
+    api.send("PUT", "/topics/set", r#"{"ttr":"5m","retry":["15s",180]}"#).await.expect(200);
+    api.get("/topics").await.expect(200);
+    api.get("/topics/set").await.expect(200);
+    api.send("POST", "/topics/set/pause", r#"{"delivery":true}"#).await.expect(200);
+    api.post("/topics/set/resume").await.expect(200);
+    api.delete("/topics/set?confirm=set").await.expect(200);
+}
+
+async fn dead_letters(api: &Api) {
+    api.add(r#"{"topic":"grave","max_attempts":1}"#).await;
+    api.pop("grave").await;
+    api.pass(seconds(60)).await;
+    api.get("/topics/grave/dead").await.expect(200);
+    api.post("/topics/grave/dead/requeue").await.expect(200);
+    api.bury("grave").await;
+    api.delete("/topics/grave/dead").await.expect(200);
+}

@@ -1,0 +1,112 @@
+//! Bad days: a store that is away, full, damaged or not durable, and faults of our own.
+
+use linger::store::Error;
+
+use crate::harness::{
+    api::{Answer, Api},
+    failing::Failure,
+    stores::Engine,
+};
+
+/// Every call that reaches the store, each valid.
+const CALLS: [(&str, &str, &str); 24] = [
+    ("POST", "/jobs", r#"{"topic":"t"}"#),
+    ("GET", "/jobs/a", ""),
+    ("PATCH", "/jobs/a", r#"{"delay":5}"#),
+    ("DELETE", "/jobs/a", ""),
+    ("POST", "/jobs/a/finish", ""),
+    ("POST", "/jobs/a/release", RECEIPT),
+    ("POST", "/jobs/a/touch", RECEIPT),
+    ("POST", "/jobs/a/bury", RECEIPT),
+    ("POST", "/jobs/a/requeue", ""),
+    ("GET", "/topics/t/pop", ""),
+    ("POST", "/topics/t/pop", ""),
+    ("POST", "/batch/jobs", r#"{"jobs":[{"topic":"t"},7]}"#),
+    ("POST", "/batch/pop", r#"{"topics":["t"]}"#),
+    ("POST", "/batch/finish", r#"{"jobs":[{"id":"a"}]}"#),
+    ("POST", "/batch/delete", r#"{"ids":["a"]}"#),
+    ("GET", "/topics", ""),
+    ("GET", "/topics/t", ""),
+    ("PUT", "/topics/t", "{}"),
+    ("DELETE", "/topics/t?confirm=t", ""),
+    ("POST", "/topics/t/pause", ""),
+    ("POST", "/topics/t/resume", ""),
+    ("GET", "/topics/t/dead", ""),
+    ("POST", "/topics/t/dead/requeue", ""),
+    ("DELETE", "/topics/t/dead", ""),
+];
+
+const RECEIPT: &str = r#"{"receipt":"0123456789abcdef0123456789abcdef"}"#;
+
+async fn call(api: &Api, (method, target, body): (&str, &str, &str)) -> Answer {
+    let call = api.call(method, target);
+    if body.is_empty() { call.send().await } else { call.json(body).send().await }
+}
+
+/// Every call answers `status` and `code`, in the form of the contract, and nothing of `secret`.
+async fn every_call_answers(failure: Error, status: u16, code: &str, retry: bool) {
+    let api = Api::new(Engine::Naive).await;
+    api.store.fail(Some(Failure::Error(failure)));
+    for asked in CALLS {
+        let answer = call(&api, asked).await;
+        assert_eq!(answer.headers.contains_key("retry-after"), retry, "{asked:?}");
+        assert!(
+            !String::from_utf8_lossy(&answer.body).contains("10.0.0.7"),
+            "the cause is for the log alone"
+        );
+        answer.refused(status, code);
+    }
+    api.store.fail(None);
+    for asked in CALLS {
+        assert!(call(&api, asked).await.status.as_u16() < 500, "{asked:?} recovers");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_is_away() {
+    every_call_answers(Error::Unavailable("10.0.0.7 is away".to_owned()), 503, "store_unavailable", true)
+        .await;
+}
+
+#[tokio::test]
+async fn a_store_that_is_damaged() {
+    every_call_answers(Error::Damaged("10.0.0.7 rots".to_owned()), 503, "store_unavailable", true).await;
+}
+
+#[tokio::test]
+async fn a_change_that_is_not_durable() {
+    every_call_answers(Error::NotDurable("10.0.0.7 lags".to_owned()), 503, "not_durable", true).await;
+}
+
+#[tokio::test]
+async fn a_store_that_is_full() {
+    let api = Api::new(Engine::Naive).await;
+    api.store.fail(Some(Failure::Error(Error::Full("10.0.0.7 is full".to_owned()))));
+    // Reading never needs room.
+    for asked in CALLS.into_iter().filter(|(method, target, _)| *method != "GET" || target.ends_with("pop")) {
+        call(&api, asked).await.refused(507, "store_full");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_is_away_makes_the_server_unready_but_alive() {
+    let api = Api::new(Engine::Naive).await;
+    api.store.fail(Some(Failure::Error(Error::Unavailable("away".to_owned()))));
+    api.get("/readyz").await.refused(503, "store_unavailable");
+    let problem = api.get("/readyz?verbose").await.refused(503, "store_unavailable");
+    assert_eq!(problem["checks"][0]["status"], "ok");
+    assert_eq!(problem["checks"][1]["status"], "failed");
+    for page in ["/livez", "/version", "/metrics", "/openapi.yaml"] {
+        api.get(page).await.expect(200);
+    }
+}
+
+#[tokio::test]
+async fn a_panic_is_a_problem_of_its_own_call_alone() {
+    let api = Api::new(Engine::Naive).await;
+    api.store.fail(Some(Failure::Panic));
+    let problem = api.get("/jobs/a").await.refused(500, "internal");
+    assert!(!problem.to_string().contains("demanded"), "what it said is for the log alone");
+    api.store.fail(None);
+    api.get("/jobs/a").await.refused(404, "job_not_found");
+}

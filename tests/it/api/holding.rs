@@ -1,0 +1,213 @@
+//! What the holder of a reservation does: finish, release, touch, bury; and what a stale one cannot.
+
+use serde_json::{Value, json};
+
+use super::on_every_engine;
+use crate::harness::{
+    api::{Api, Setup, places, text},
+    jobs::seconds,
+    stores::Engine,
+};
+
+on_every_engine!(
+    a_finished_job_is_gone,
+    finish_without_a_receipt_works_while_it_is_reserved,
+    finish_without_a_receipt_is_refused_where_receipts_are_required,
+    finish_works_past_the_ttr_until_the_job_was_taken_back,
+    a_late_finish_is_refused_and_the_second_holder_finishes,
+    a_stale_receipt_changes_nothing,
+    release_follows_the_delay_the_list_or_the_back_off,
+    touch_extends_from_now,
+    bury_keeps_the_reason,
+    the_last_attempt_makes_a_dead_letter,
+    delete_works_in_every_state,
+    unknown_jobs_are_not_found,
+    receipts_are_checked_before_anything_else,
+);
+
+async fn held(api: &Api, json: &str) -> (String, String) {
+    let id = text(&api.add(json).await["id"]).to_owned();
+    let topic: Value = serde_json::from_str(json).expect("JSON");
+    let job = api.pop(text(&topic["topic"])).await;
+    assert_eq!(job["id"], id);
+    (id, text(&job["receipt"]).to_owned())
+}
+
+async fn a_finished_job_is_gone(engine: Engine) {
+    let api = Api::new(engine).await;
+    let (id, receipt) = held(&api, r#"{"topic":"t","id":"a"}"#).await;
+    let finish = format!("/jobs/{id}/finish?receipt={receipt}");
+    assert!(api.post(&finish).await.expect(204).body.is_empty());
+    api.post(&finish).await.refused(404, "job_not_found");
+    api.get("/jobs/a").await.refused(404, "job_not_found");
+    api.get("/topics/t").await.refused(404, "topic_not_found");
+}
+
+async fn finish_without_a_receipt_works_while_it_is_reserved(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t","id":"a","delay":1}"#).await;
+    api.post("/jobs/a/finish").await.refused(409, "not_reserved");
+    api.pass(seconds(1)).await;
+    api.post("/jobs/a/finish").await.refused(409, "not_reserved");
+    api.pop("t").await;
+    api.call("POST", "/jobs/a/finish").json("{}").send().await.expect(204);
+}
+
+async fn finish_without_a_receipt_is_refused_where_receipts_are_required(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.send("PUT", "/topics/t", r#"{"require_receipt":true}"#).await.expect(200);
+    let (_, receipt) = held(&api, r#"{"topic":"t","id":"a"}"#).await;
+    api.post("/jobs/a/finish").await.refused(422, "receipt_required");
+    api.post(&format!("/jobs/a/finish?receipt={receipt}")).await.expect(204);
+}
+
+async fn finish_works_past_the_ttr_until_the_job_was_taken_back(engine: Engine) {
+    let api = Api::with(engine, Setup { no_timer: true, ..Setup::default() }).await;
+    let (_, receipt) = held(&api, r#"{"topic":"t","id":"a","ttr":5}"#).await;
+    api.clock.advance(seconds(7));
+    let touch = format!(r#"{{"receipt":"{receipt}"}}"#);
+    api.send("POST", "/jobs/a/touch", &touch).await.expect(200);
+    api.clock.advance(seconds(7));
+    api.post(&format!("/jobs/a/finish?receipt={receipt}")).await.expect(204);
+}
+
+async fn a_late_finish_is_refused_and_the_second_holder_finishes(engine: Engine) {
+    let api = Api::new(engine).await;
+    let (_, first) = held(&api, r#"{"topic":"t","id":"a","ttr":5}"#).await;
+    api.pass(seconds(5)).await;
+    api.post(&format!("/jobs/a/finish?receipt={first}")).await.refused(409, "lease_lost");
+    let second = api.pop("t").await;
+    assert_eq!(second["attempt"], 2);
+    api.post(&format!("/jobs/a/finish?receipt={first}")).await.refused(409, "lease_lost");
+    assert_eq!(api.get("/jobs/a").await.json()["state"], "reserved", "nothing changed");
+    api.post(&format!("/jobs/a/finish?receipt={}", text(&second["receipt"]))).await.expect(204);
+}
+
+async fn a_stale_receipt_changes_nothing(engine: Engine) {
+    let api = Api::new(engine).await;
+    let (_, stale) = held(&api, r#"{"topic":"t","id":"a","ttr":5}"#).await;
+    api.pass(seconds(5)).await;
+    api.pop("t").await;
+    let before = api.get("/jobs/a").await.json();
+    let foreign = "0123456789abcdef0123456789abcdef";
+    for receipt in [stale.as_str(), foreign] {
+        let body = format!(r#"{{"receipt":"{receipt}"}}"#);
+        for step in ["release", "touch", "bury"] {
+            api.send("POST", &format!("/jobs/a/{step}"), &body).await.refused(409, "lease_lost");
+        }
+        let batch = format!(r#"{{"jobs":[{{"id":"a","receipt":"{receipt}"}}]}}"#);
+        let results = api.send("POST", "/batch/finish", &batch).await.expect(200).json();
+        assert_eq!(results["results"][0]["problem"]["code"], "lease_lost");
+    }
+    assert_eq!(api.get("/jobs/a").await.json(), before);
+}
+
+async fn release_follows_the_delay_the_list_or_the_back_off(engine: Engine) {
+    let api = Api::new(engine).await;
+    for (job, release, due_at) in [
+        (r#"{"topic":"a"}"#, r#","delay":"1m""#, "2026-11-21T05:41:00.000Z"),
+        (r#"{"topic":"b","retry":[7]}"#, "", "2026-11-21T05:40:07.000Z"),
+        (r#"{"topic":"c","retry":[7]}"#, r#","delay":0"#, "2026-11-21T05:40:00.000Z"),
+        (r#"{"topic":"d"}"#, "", "2026-11-21T05:40:01.000Z"),
+    ] {
+        let (id, receipt) = held(&api, job).await;
+        let body = format!(r#"{{"receipt":"{receipt}","reason":"closed"{release}}}"#);
+        let job = api.send("POST", &format!("/jobs/{id}/release"), &body).await.expect(200).json();
+        assert_eq!(job["due_at"], due_at, "{job}");
+        assert_eq!(job["reason"], "closed");
+        assert_eq!(job["attempts"], 1, "a release counts");
+        assert!(job.get("reserved_until").is_none());
+    }
+}
+
+async fn touch_extends_from_now(engine: Engine) {
+    let api = Api::new(engine).await;
+    let (_, receipt) = held(&api, r#"{"topic":"t","id":"a","ttr":10}"#).await;
+    api.pass(seconds(9)).await;
+    let own =
+        api.send("POST", "/jobs/a/touch", &format!(r#"{{"receipt":"{receipt}"}}"#)).await.expect(200).json();
+    assert_eq!(own["reserved_until"], "2026-11-21T05:40:19.000Z");
+    assert!(own.get("receipt").is_none(), "a receipt is told once");
+    let body = format!(r#"{{"receipt":"{receipt}","ttr":"5m"}}"#);
+    let more = api.send("POST", "/jobs/a/touch", &body).await.expect(200).json();
+    assert_eq!(more["reserved_until"], "2026-11-21T05:45:09.000Z");
+}
+
+async fn bury_keeps_the_reason(engine: Engine) {
+    let api = Api::new(engine).await;
+    let (_, receipt) = held(&api, r#"{"topic":"t","id":"a"}"#).await;
+    let body = format!(r#"{{"receipt":"{receipt}","reason":"no such \"order\" é"}}"#);
+    let job = api.send("POST", "/jobs/a/bury", &body).await.expect(200).json();
+    assert_eq!((&job["state"], &job["reason"]), (&json!("dead"), &json!("no such \"order\" é")));
+    assert_eq!(job["dead_at"], "2026-11-21T05:40:00.000Z");
+    api.post(&format!("/jobs/a/finish?receipt={receipt}")).await.refused(409, "lease_lost");
+}
+
+async fn the_last_attempt_makes_a_dead_letter(engine: Engine) {
+    let api = Api::new(engine).await;
+    let (_, receipt) = held(&api, r#"{"topic":"t","id":"a","max_attempts":1}"#).await;
+    let body = format!(r#"{{"receipt":"{receipt}"}}"#);
+    let job = api.send("POST", "/jobs/a/release", &body).await.expect(200).json();
+    assert_eq!((&job["state"], &job["reason"]), (&json!("dead"), &json!("attempts_used")));
+    held(&api, r#"{"topic":"t","id":"b","max_attempts":1,"ttr":5}"#).await;
+    api.pass(seconds(5)).await;
+    let job = api.get("/jobs/b").await.json();
+    assert_eq!((&job["state"], &job["reason"]), (&json!("dead"), &json!("ttr_expired")));
+}
+
+async fn delete_works_in_every_state(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"dead","id":"dead"}"#).await;
+    api.bury("dead").await;
+    api.add(r#"{"topic":"reserved","id":"reserved"}"#).await;
+    let job = api.pop("reserved").await;
+    api.add(r#"{"topic":"ready","id":"ready"}"#).await;
+    api.add(r#"{"topic":"delayed","id":"delayed","delay":5}"#).await;
+    for state in ["dead", "reserved", "ready", "delayed"] {
+        assert_eq!(api.get(&format!("/jobs/{state}")).await.json()["state"], state);
+        assert!(api.delete(&format!("/jobs/{state}")).await.expect(204).body.is_empty());
+        api.delete(&format!("/jobs/{state}")).await.refused(404, "job_not_found");
+    }
+    api.post(&format!("/jobs/reserved/finish?receipt={}", text(&job["receipt"])))
+        .await
+        .refused(404, "job_not_found");
+    api.pass(seconds(5)).await;
+    api.get("/topics/delayed/pop").await.expect(204);
+}
+
+async fn unknown_jobs_are_not_found(engine: Engine) {
+    let api = Api::new(engine).await;
+    let receipt = "0123456789abcdef0123456789abcdef";
+    let body = format!(r#"{{"receipt":"{receipt}"}}"#);
+    for step in ["release", "touch", "bury"] {
+        api.send("POST", &format!("/jobs/nobody/{step}"), &body).await.refused(404, "job_not_found");
+    }
+    api.post("/jobs/nobody/requeue").await.refused(404, "job_not_found");
+    api.post("/jobs/nobody/finish").await.refused(404, "job_not_found");
+    api.post(&format!("/jobs/nobody/finish?receipt={receipt}")).await.refused(404, "job_not_found");
+    api.get("/jobs/nobody").await.refused(404, "job_not_found");
+    api.delete("/jobs/nobody").await.refused(404, "job_not_found");
+}
+
+async fn receipts_are_checked_before_anything_else(engine: Engine) {
+    let api = Api::new(engine).await;
+    held(&api, r#"{"topic":"t","id":"a"}"#).await;
+    let long = "a".repeat(5_000);
+    for bad in
+        ["", "short", "ABCDEF0123456789ABCDEF0123456789", "%00", "0123456789abcdef0123456789abcdeg", &long]
+    {
+        api.post(&format!("/jobs/a/finish?receipt={bad}")).await.refused(400, "invalid_parameter");
+    }
+    for bad in ["null", "1", "\"\"", "\"short\"", "[]"] {
+        for step in ["release", "touch", "bury"] {
+            let answer =
+                api.send("POST", &format!("/jobs/a/{step}"), &format!(r#"{{"receipt":{bad}}}"#)).await;
+            assert_eq!(places(&answer.refused(422, "invalid_request")), ["/receipt"]);
+        }
+    }
+    // A receipt in the body of a finish would be ignored, and the job finished all the same.
+    let astray = r#"{"receipt":"0123456789abcdef0123456789abcdef"}"#;
+    let answer = api.send("POST", "/jobs/a/finish", astray).await;
+    assert_eq!(places(&answer.refused(422, "invalid_request")), ["/receipt"]);
+    assert_eq!(api.get("/jobs/a").await.json()["state"], "reserved");
+}

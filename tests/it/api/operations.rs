@@ -1,0 +1,138 @@
+//! Pages for operators, request ids, and figures.
+
+use super::on_every_engine;
+use crate::harness::{
+    api::{Api, text},
+    jobs::seconds,
+    stores::Engine,
+};
+
+on_every_engine!(
+    ready_until_it_drains,
+    calls_that_do_not_wait_work_while_it_drains,
+    a_closed_store_is_unavailable,
+    the_version_names_the_engine_and_its_durability,
+    the_contract_is_served_as_it_is,
+    figures_are_open_metrics_with_bounded_labels,
+    the_wait_of_a_poll_is_counted_apart,
+    a_request_id_is_taken_or_made_and_echoed,
+    a_problem_is_whole,
+);
+
+async fn ready_until_it_drains(engine: Engine) {
+    let api = Api::new(engine).await;
+    assert_eq!(api.get("/readyz").await.expect(200).body, r#"{"status":"ok"}"#);
+    let verbose = api.get("/readyz?verbose").await.expect(200).json();
+    assert_eq!(verbose["checks"][1]["name"], "store");
+    api.drain();
+    let refused = api.get("/readyz?verbose").await;
+    assert!(refused.header("retry-after").parse::<u32>().is_ok());
+    let problem = refused.refused(503, "draining");
+    assert_eq!(problem["checks"][0]["status"], "failed");
+    assert_eq!(problem["checks"][1]["status"], "ok");
+    api.get("/livez").await.expect(200);
+}
+
+async fn calls_that_do_not_wait_work_while_it_drains(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t","id":"a"}"#).await;
+    let job = api.pop("t").await;
+    api.drain();
+    api.post(&format!("/jobs/a/finish?receipt={}", text(&job["receipt"]))).await.expect(204);
+}
+
+async fn a_closed_store_is_unavailable(engine: Engine) {
+    if engine == Engine::Naive {
+        // The model cannot be closed.
+        return;
+    }
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t","id":"a"}"#).await;
+    api.queue.close().await.expect("closes");
+    for answer in [api.delete("/jobs/a").await, api.send("POST", "/jobs", r#"{"topic":"t"}"#).await] {
+        assert_eq!(answer.header("retry-after"), "1");
+        answer.refused(503, "store_unavailable");
+    }
+}
+
+async fn the_version_names_the_engine_and_its_durability(engine: Engine) {
+    let api = Api::new(engine).await;
+    let version = api.get("/version").await.expect(200).json();
+    assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
+    assert!(!text(&version["durability"]).is_empty());
+}
+
+async fn the_contract_is_served_as_it_is(engine: Engine) {
+    let api = Api::new(engine).await;
+    let answer = api.get("/openapi.yaml").await.expect(200);
+    assert_eq!(answer.body, include_str!("../../../openapi.yaml"));
+    let stated: serde_json::Value =
+        serde_saphyr::from_str(include_str!("../../../openapi.yaml")).expect("YAML");
+    assert_eq!(stated["info"]["version"], env!("CARGO_PKG_VERSION"));
+}
+
+/// The sample of a figure: its value, after its name and labels.
+fn sample<'a>(figures: &'a str, name_and_labels: &str) -> &'a str {
+    let line = figures.lines().find_map(|line| line.strip_prefix(name_and_labels));
+    line.unwrap_or_else(|| panic!("{name_and_labels} is missing in:\n{figures}")).trim()
+}
+
+async fn figures_are_open_metrics_with_bounded_labels(engine: Engine) {
+    let api = Api::new(engine).await;
+    for n in 0..50 {
+        api.add(&format!(r#"{{"topic":"t","id":"{n}"}}"#)).await;
+        api.get(&format!("/jobs/{n}")).await.expect(200);
+        api.get(&format!("/nowhere/{n}")).await.expect(404);
+        api.call(&format!("BREW{n}"), "/jobs").send().await.expect(405);
+    }
+    let answer = api.get("/metrics").await.expect(200);
+    assert!(answer.header("content-type").starts_with("application/openmetrics-text; version=1.0.0"));
+    let figures = String::from_utf8(answer.body.to_vec()).expect("text");
+    assert!(figures.ends_with("# EOF\n"));
+    let count =
+        |labels: &str| sample(&figures, &format!("linger_http_requests_total{{{labels}}}")).to_owned();
+    assert_eq!(count(r#"route="/jobs",method="POST",status="201""#), "50");
+    assert_eq!(count(r#"route="/jobs/{id}",method="GET",status="200""#), "50");
+    assert_eq!(count(r#"route="none",method="GET",status="404""#), "50");
+    assert_eq!(count(r#"route="/jobs",method="other",status="405""#), "50");
+    assert_eq!(sample(&figures, "linger_http_requests_in_flight "), "1", "this one");
+    assert_eq!(sample(&figures, r#"linger_jobs{topic="t",state="ready"} "#), "50");
+}
+
+async fn the_wait_of_a_poll_is_counted_apart(engine: Engine) {
+    let api = Api::new(engine).await;
+    let poll = api.park(api.call("GET", "/topics/t/pop?wait=30s")).await;
+    api.clock.advance(seconds(30));
+    poll.await.expect("is answered").expect(204);
+    let answer = api.get("/metrics").await.expect(200);
+    let figures = String::from_utf8(answer.body.to_vec()).expect("text");
+    let labels = r#"{route="/topics/{topic}/pop",method="GET"} "#;
+    assert_eq!(sample(&figures, &format!("linger_http_poll_wait_seconds_sum{labels}")), "30.0");
+    assert_eq!(sample(&figures, &format!("linger_http_request_duration_seconds_sum{labels}")), "0.0");
+}
+
+async fn a_request_id_is_taken_or_made_and_echoed(engine: Engine) {
+    let api = Api::new(engine).await;
+    let named = api.call("GET", "/jobs/nobody").header("x-request-id", "checkout-7f3a").send().await;
+    assert_eq!(named.header("x-request-id"), "checkout-7f3a");
+    assert_eq!(named.json()["request_id"], "checkout-7f3a", "and stands in the problem");
+    let made = api.get("/nowhere").await.header("x-request-id").to_owned();
+    assert_eq!(made.len(), 36);
+    assert_ne!(made, api.get("/nowhere").await.header("x-request-id"), "each has its own");
+    let long = "x".repeat(129);
+    for unfit in ["", "a b", "\"quoted\"", "<b>", &long] {
+        let answer = api.call("GET", "/livez").header("x-request-id", unfit).send().await.expect(200);
+        assert_eq!(answer.header("x-request-id").len(), 36, "{unfit}");
+    }
+    let twice =
+        api.call("GET", "/livez").header("x-request-id", "a").header("x-request-id", "b").send().await;
+    assert_eq!(twice.header("x-request-id").len(), 36);
+}
+
+async fn a_problem_is_whole(engine: Engine) {
+    let api = Api::new(engine).await;
+    let answer = api.call("GET", "/jobs/nobody").header("x-request-id", "r").send().await;
+    assert_eq!(answer.header("content-type"), "application/problem+json");
+    let expected = r#"{"type":"about:blank","title":"Not Found","status":404,"code":"job_not_found","detail":"no job has this id: it was never added, or it is finished or deleted","request_id":"r"}"#;
+    assert_eq!(answer.expect(404).body, expected);
+}

@@ -1,0 +1,263 @@
+//! Popping: what comes, long polls, and clients that go away.
+
+use serde_json::json;
+
+use super::on_every_engine;
+use crate::harness::{
+    api::{Api, Setup, text},
+    jobs::{millis, seconds},
+    stores::Engine,
+};
+use linger::queue::Limits;
+
+on_every_engine!(
+    a_popped_job_carries_its_receipt_deadline_and_lateness,
+    an_empty_pop_has_no_body,
+    a_topic_never_heard_of_is_waited_on,
+    trap_head_pops_nothing,
+    get_and_post_are_the_same,
+    the_reservation_lasts_as_long_as_asked,
+    nothing_may_be_stored_by_caches,
+    trap_a_long_poll_wakes_for_a_delayed_job_that_becomes_due,
+    a_long_poll_wakes_for_a_new_job,
+    a_long_poll_wakes_for_a_job_whose_ttr_ends,
+    trap_a_long_poll_does_not_return_empty_because_the_head_was_deleted,
+    a_wait_over_the_limit_is_clamped,
+    trap_an_answer_that_nobody_takes_gives_the_job_back_uncounted,
+    trap_a_client_that_leaves_while_it_waits_costs_nothing,
+    shutdown_answers_parked_polls_and_refuses_new_ones,
+    too_many_polls_are_refused,
+    bad_parameters_are_refused,
+    jobs_come_about_by_due_time,
+);
+
+async fn a_popped_job_carries_its_receipt_deadline_and_lateness(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t","id":"a","delay":1,"retry":[5],"body":{"n":1}}"#).await;
+    api.pass(millis(1_250)).await;
+    let job = api.pop("t").await;
+    let receipt = text(&job["receipt"]).to_owned();
+    assert_eq!(receipt.len(), 32, "128 bits");
+    let expected = json!({
+        "id": "a", "topic": "t", "state": "reserved", "created_at": "2026-11-21T05:40:00.000Z",
+        "due_at": "2026-11-21T05:40:01.000Z", "ttr": 60, "attempts": 1, "max_attempts": 2, "retry": [5],
+        "reserved_until": "2026-11-21T05:41:01.250Z", "receipt": receipt, "attempt": 1, "late": 0.25,
+        "body": {"n": 1},
+    });
+    assert_eq!(job, expected);
+    api.pass(seconds(60)).await;
+    api.pass(seconds(5)).await;
+    let again = api.pop("t").await;
+    assert_eq!(again["attempt"], 2);
+    assert_ne!(again["receipt"], receipt, "every reservation has its own");
+}
+
+async fn an_empty_pop_has_no_body(engine: Engine) {
+    let api = Api::new(engine).await;
+    let answer = api.get("/topics/t/pop").await.expect(204);
+    assert!(answer.body.is_empty());
+    let many = api.send("POST", "/batch/pop", r#"{"topics":["t","u"],"max":5}"#).await.expect(200);
+    assert_eq!(many.body, r#"{"jobs":[]}"#);
+}
+
+async fn a_topic_never_heard_of_is_waited_on(engine: Engine) {
+    let api = Api::new(engine).await;
+    let poll = api.park(api.call("GET", "/topics/unheard/pop?wait=5s")).await;
+    assert!(!poll.is_finished(), "it waits");
+    api.clock.advance(seconds(5));
+    poll.await.expect("is answered").expect(204);
+    api.get("/topics/unheard").await.refused(404, "topic_not_found");
+}
+
+async fn trap_head_pops_nothing(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t","id":"a"}"#).await;
+    let answer = api.call("HEAD", "/topics/t/pop?wait=5s").send().await.expect(405);
+    assert_eq!(answer.header("allow"), "GET, POST");
+    assert!(answer.body.is_empty());
+    let job = api.get("/jobs/a").await.json();
+    assert_eq!((&job["state"], &job["attempts"]), (&json!("ready"), &json!(0)));
+}
+
+async fn get_and_post_are_the_same(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t","id":"a"}"#).await;
+    let job = api.post("/topics/t/pop?wait=1s&ttr=90s").await.expect(200).json();
+    assert_eq!(job["reserved_until"], "2026-11-21T05:41:30.000Z");
+    let problem =
+        api.send("POST", "/topics/t/pop", r#"{"wait":"20s"}"#).await.refused(422, "invalid_request");
+    assert_eq!(problem["errors"][0]["pointer"], "/wait", "its parameters are in the query");
+}
+
+async fn the_reservation_lasts_as_long_as_asked(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t","id":"a","ttr":10}"#).await;
+    let job = api.get("/topics/t/pop?ttr=20s").await.expect(200).json();
+    assert_eq!(job["reserved_until"], "2026-11-21T05:40:20.000Z");
+    assert_eq!(job["ttr"], 10, "the job's own stays");
+    api.pass(millis(19_999)).await;
+    api.get("/topics/t/pop").await.expect(204);
+    api.pass(millis(1)).await;
+    assert_eq!(api.pop("t").await["attempt"], 2);
+}
+
+async fn nothing_may_be_stored_by_caches(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t"}"#).await;
+    let calls = [
+        api.call("GET", "/topics/t/pop"),
+        api.call("GET", "/topics/t/pop"),
+        api.call("POST", "/topics/t/pop"),
+        api.call("GET", "/topics/t/pop?wait=x"),
+        api.call("HEAD", "/topics/t/pop"),
+        api.call("POST", "/batch/pop").json(r#"{"topics":["t"]}"#),
+    ];
+    for call in calls {
+        assert_eq!(call.send().await.header("cache-control"), "no-store");
+    }
+}
+
+async fn trap_a_long_poll_wakes_for_a_delayed_job_that_becomes_due(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t","id":"a","delay":"10s"}"#).await;
+    let poll = api.park(api.call("GET", "/topics/t/pop?wait=30s")).await;
+    api.pass(millis(9_999)).await;
+    assert!(!poll.is_finished(), "never early");
+    api.pass(millis(1)).await;
+    assert_eq!(poll.await.expect("is answered").expect(200).json()["id"], "a");
+}
+
+async fn a_long_poll_wakes_for_a_new_job(engine: Engine) {
+    let api = Api::new(engine).await;
+    let poll = api.park(api.call("GET", "/topics/t/pop?wait=30s")).await;
+    api.add(r#"{"topic":"t","id":"a"}"#).await;
+    assert_eq!(poll.await.expect("is answered").expect(200).json()["id"], "a");
+}
+
+async fn a_long_poll_wakes_for_a_job_whose_ttr_ends(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t","id":"a","ttr":5}"#).await;
+    api.pop("t").await;
+    let poll = api.park(api.call("GET", "/topics/t/pop?wait=30s")).await;
+    api.pass(seconds(5)).await;
+    assert_eq!(poll.await.expect("is answered").expect(200).json()["attempt"], 2);
+}
+
+async fn trap_a_long_poll_does_not_return_empty_because_the_head_was_deleted(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t","id":"gone","delay":1}"#).await;
+    api.add(r#"{"topic":"t","id":"moved","delay":2}"#).await;
+    api.pass(seconds(2)).await;
+    api.delete("/jobs/gone").await.expect(204);
+    api.send("PATCH", "/jobs/moved", r#"{"delay":10}"#).await.expect(200);
+    let poll = api.park(api.call("GET", "/topics/t/pop?wait=30s")).await;
+    assert!(!poll.is_finished(), "it waits on");
+    api.pass(seconds(10)).await;
+    assert_eq!(poll.await.expect("is answered").expect(200).json()["id"], "moved");
+}
+
+async fn a_wait_over_the_limit_is_clamped(engine: Engine) {
+    let api = Api::new(engine).await;
+    let poll = api.park(api.call("GET", "/topics/t/pop?wait=1h")).await;
+    api.clock.advance(millis(59_999));
+    tokio::task::yield_now().await;
+    assert!(!poll.is_finished());
+    api.clock.advance(millis(1));
+    poll.await.expect("is answered").expect(204);
+}
+
+async fn trap_an_answer_that_nobody_takes_gives_the_job_back_uncounted(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t","id":"a","max_attempts":1}"#).await;
+    for call in [
+        api.call("GET", "/topics/t/pop"),
+        api.call("POST", "/topics/t/pop"),
+        api.call("POST", "/batch/pop").json(r#"{"topics":["t"]}"#),
+    ] {
+        // The answer is there, but the connection never takes its bytes.
+        let response = call.head().await;
+        assert_eq!(response.status(), 200);
+        assert_eq!(api.get("/jobs/a").await.json()["state"], "reserved");
+        drop(response);
+        // Parked behind the job on its way back, so no state has to be polled for.
+        let back = api.get("/topics/t/pop?wait=60s").await.expect(200).json();
+        assert_eq!(back["attempt"], 1, "the lost answer was not counted");
+        api.delete("/jobs/a").await.expect(204);
+        api.add(r#"{"topic":"t","id":"a","max_attempts":1}"#).await;
+    }
+}
+
+async fn trap_a_client_that_leaves_while_it_waits_costs_nothing(engine: Engine) {
+    let api = Api::new(engine).await;
+    let gone = api.park(api.call("GET", "/topics/t/pop?wait=30s")).await;
+    let stays = api.park(api.call("GET", "/topics/t/pop?wait=30s")).await;
+    gone.abort();
+    api.until(|| api.queue.waiting() == 1).await;
+    api.add(r#"{"topic":"t","id":"a","max_attempts":1}"#).await;
+    let job = stays.await.expect("is answered").expect(200).json();
+    assert_eq!((&job["id"], &job["attempt"]), (&json!("a"), &json!(1)));
+}
+
+async fn shutdown_answers_parked_polls_and_refuses_new_ones(engine: Engine) {
+    let api = Api::new(engine).await;
+    let one = api.park(api.call("GET", "/topics/t/pop?wait=30s")).await;
+    let many = api.park(api.call("POST", "/batch/pop").json(r#"{"topics":["t","u"],"wait":30}"#)).await;
+    api.drain();
+    one.await.expect("is answered").expect(204);
+    assert_eq!(many.await.expect("is answered").expect(200).body, r#"{"jobs":[]}"#);
+    let refused = api.get("/topics/t/pop?wait=30s").await;
+    assert!(refused.header("retry-after").parse::<u32>().is_ok());
+    refused.refused(503, "draining");
+}
+
+async fn too_many_polls_are_refused(engine: Engine) {
+    let limits = Limits { max_waiting: 1, ..Limits::default() };
+    let api = Api::with(engine, Setup { limits, ..Setup::default() }).await;
+    let parked = api.park(api.call("GET", "/topics/t/pop?wait=30s")).await;
+    let refused = api.get("/topics/t/pop?wait=30s").await;
+    assert_eq!(refused.header("retry-after"), "1");
+    refused.refused(503, "too_many_waiting");
+    parked.abort();
+}
+
+async fn bad_parameters_are_refused(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t","id":"a"}"#).await;
+    for query in [
+        "wiat=20s",
+        "wait=soon",
+        "wait=-1",
+        "wait=NaN",
+        "wait=1e300",
+        "wait=",
+        "wait=1&wait=2",
+        "wait=%ff",
+        "ttr=0",
+        "ttr=25h",
+        "ttr=x",
+        "wait=1&limit=5",
+        "max=3",
+    ] {
+        api.get(&format!("/topics/t/pop?{query}")).await.refused(400, "invalid_parameter");
+    }
+    let both = api.get("/topics/t/pop?wait=x&ttr=y&z=1").await.refused(400, "invalid_parameter");
+    assert_eq!(crate::harness::api::places(&both), ["wait", "ttr", "z"], "all at once");
+    assert_eq!(api.get("/jobs/a").await.json()["attempts"], 0);
+}
+
+async fn jobs_come_about_by_due_time(engine: Engine) {
+    let api = Api::new(engine).await;
+    for delay in [3, 1, 2] {
+        api.add(&format!(r#"{{"topic":"t","id":"{delay}","delay":{delay}}}"#)).await;
+    }
+    api.pass(seconds(3)).await;
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        ids.push(text(&api.pop("t").await["id"]).to_owned());
+    }
+    if engine == Engine::Redis {
+        // Shards interleave; what is promised is that every ready job is reached.
+        ids.sort();
+    }
+    assert_eq!(ids, ["1", "2", "3"]);
+}

@@ -1,0 +1,186 @@
+//! Topics: figures, settings, pause, purge, pages.
+
+use serde_json::json;
+
+use super::on_every_engine;
+use crate::harness::{
+    api::{Api, places, text},
+    jobs::seconds,
+    stores::Engine,
+};
+
+on_every_engine!(
+    a_topic_shows_its_jobs_times_and_polls,
+    an_unknown_topic_is_not_found,
+    settings_are_replaced_whole_and_can_be_read_back,
+    settings_are_copied_into_new_jobs_only,
+    bad_settings_are_refused_together,
+    a_paused_delivery_hands_nothing_out,
+    flags_are_paused_and_resumed_apart,
+    a_purge_needs_the_name_twice,
+    a_purge_deletes_every_state_and_keeps_settings,
+    pages_go_through_all_topics,
+    bad_cursors_and_limits_are_refused,
+);
+
+async fn a_topic_shows_its_jobs_times_and_polls(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t","delay":1}"#).await;
+    api.pass(seconds(3)).await;
+    api.add(r#"{"topic":"t","delay":10}"#).await;
+    api.add(r#"{"topic":"t","delay":5}"#).await;
+    let view = api.get("/topics/t").await.expect(200).json();
+    let expected = json!({
+        "topic": "t", "counts": {"delayed": 2, "ready": 1, "reserved": 0, "dead": 0},
+        "next_due_at": "2026-11-21T05:40:08.000Z", "oldest_overdue_at": "2026-11-21T05:40:01.000Z",
+        "waiting": 0, "paused": {"delivery": false, "intake": false}, "settings": {"require_receipt": false},
+    });
+    assert_eq!(view, expected);
+    api.pop("t").await;
+    let poll = api.park(api.call("GET", "/topics/t/pop?wait=5s")).await;
+    let view = api.get("/topics/t").await.expect(200).json();
+    assert_eq!(view["counts"], json!({"delayed": 2, "ready": 0, "reserved": 1, "dead": 0}));
+    assert_eq!((&view["waiting"], &view["oldest_overdue_at"]), (&json!(1), &json!(null)));
+    poll.abort();
+}
+
+async fn an_unknown_topic_is_not_found(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.get("/topics/t").await.refused(404, "topic_not_found");
+    assert_eq!(api.get("/topics/t/dead").await.expect(200).body, r#"{"jobs":[]}"#);
+    assert_eq!(api.delete("/topics/t/dead").await.expect(200).body, r#"{"deleted":0}"#);
+    assert_eq!(api.delete("/topics/t?confirm=t").await.expect(200).body, r#"{"deleted":0}"#);
+    assert_eq!(api.post("/topics/t/dead/requeue").await.expect(200).body, r#"{"requeued":0}"#);
+}
+
+async fn settings_are_replaced_whole_and_can_be_read_back(engine: Engine) {
+    let api = Api::new(engine).await;
+    let settings = r#"{"ttr":"5m","max_attempts":0,"retry":["15s",180],"require_receipt":true}"#;
+    let view = api.send("PUT", "/topics/t", settings).await.expect(200).json();
+    let shown = json!({"ttr": 300, "max_attempts": 0, "retry": [15, 180], "require_receipt": true});
+    assert_eq!(view["settings"], shown);
+    let again = api.send("PUT", "/topics/t", &shown.to_string()).await.expect(200).json();
+    assert_eq!(again["settings"], shown, "what comes out can be put back in");
+    let bare = api.send("PUT", "/topics/t", "{}").await.expect(200).json();
+    assert_eq!(bare["settings"], json!({"require_receipt": false}));
+    api.get("/topics/t").await.refused(404, "topic_not_found");
+}
+
+async fn settings_are_copied_into_new_jobs_only(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t","id":"old"}"#).await;
+    api.send("PUT", "/topics/t", r#"{"ttr":300,"retry":[1,2]}"#).await.expect(200);
+    let new = api.add(r#"{"topic":"t","id":"new"}"#).await;
+    assert_eq!((&new["ttr"], &new["max_attempts"], &new["retry"]), (&json!(300), &json!(3), &json!([1, 2])));
+    assert_eq!(api.get("/jobs/old").await.json()["ttr"], 60);
+    let replay = api.send("POST", "/jobs", r#"{"topic":"t","id":"old"}"#).await.expect(200).json();
+    assert_eq!(replay["ttr"], 60, "a repeat is recognised by what was asked, not by defaults");
+}
+
+async fn bad_settings_are_refused_together(engine: Engine) {
+    let api = Api::new(engine).await;
+    let bad = r#"{"ttr":0,"max_attempts":-1,"retry":["x"],"require_receipt":"yes","priority":1}"#;
+    let problem = api.send("PUT", "/topics/t", bad).await.refused(422, "invalid_request");
+    assert_eq!(places(&problem), ["/ttr", "/max_attempts", "/retry/0", "/require_receipt", "/priority"]);
+    let problem =
+        api.send("POST", "/topics/t/pause", r#"{"delivery":1}"#).await.refused(422, "invalid_request");
+    assert_eq!(places(&problem), ["/delivery"]);
+    api.get("/topics/t").await.refused(404, "topic_not_found");
+}
+
+async fn a_paused_delivery_hands_nothing_out(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t","id":"a"}"#).await;
+    api.send("POST", "/topics/t/pause", r#"{"delivery":true}"#).await.expect(200);
+    api.get("/topics/t/pop").await.expect(204);
+    let poll = api.park(api.call("GET", "/topics/t/pop?wait=30s")).await;
+    assert!(!poll.is_finished());
+    api.post("/topics/t/resume").await.expect(200);
+    assert_eq!(poll.await.expect("is answered").expect(200).json()["id"], "a");
+}
+
+async fn flags_are_paused_and_resumed_apart(engine: Engine) {
+    let api = Api::new(engine).await;
+    for (step, body, delivery, intake) in [
+        ("pause", r#"{"delivery":true}"#, true, false),
+        ("pause", r#"{"intake":true,"delivery":false}"#, true, true),
+        ("resume", r#"{"delivery":true}"#, false, true),
+        ("resume", "{}", false, false),
+        ("pause", "{}", true, true),
+        ("resume", r#"{"intake":true}"#, true, false),
+    ] {
+        let view = api.send("POST", &format!("/topics/t/{step}"), body).await.expect(200).json();
+        assert_eq!(view["paused"], json!({"delivery": delivery, "intake": intake}), "{step} {body}");
+    }
+    assert_eq!(api.post("/topics/t/pause").await.expect(200).json()["paused"]["intake"], true);
+    assert_eq!(api.post("/topics/t/resume").await.expect(200).json()["paused"]["delivery"], false);
+}
+
+async fn a_purge_needs_the_name_twice(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t","id":"a"}"#).await;
+    for query in ["", "?confirm=", "?confirm=u", "?confirm=T", "?confirm"] {
+        api.delete(&format!("/topics/t{query}")).await.refused(400, "confirmation_required");
+    }
+    api.get("/jobs/a").await.expect(200);
+}
+
+async fn a_purge_deletes_every_state_and_keeps_settings(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.send("PUT", "/topics/t", r#"{"ttr":90}"#).await.expect(200);
+    api.add(r#"{"topic":"t","id":"dead"}"#).await;
+    api.bury("t").await;
+    api.add(r#"{"topic":"t","id":"reserved"}"#).await;
+    let held = api.pop("t").await;
+    api.add(r#"{"topic":"t","id":"ready"}"#).await;
+    api.add(r#"{"topic":"t","id":"delayed","delay":9}"#).await;
+    api.add(r#"{"topic":"other","id":"stays"}"#).await;
+    assert_eq!(api.delete("/topics/t?confirm=t").await.expect(200).body, r#"{"deleted":4}"#);
+    let view = api.get("/topics/t").await.expect(200).json();
+    assert_eq!(view["counts"], json!({"delayed": 0, "ready": 0, "reserved": 0, "dead": 0}));
+    assert_eq!(view["settings"]["ttr"], 90);
+    let finish = format!("/jobs/reserved/finish?receipt={}", text(&held["receipt"]));
+    api.post(&finish).await.refused(404, "job_not_found");
+    api.get("/jobs/stays").await.expect(200);
+}
+
+async fn pages_go_through_all_topics(engine: Engine) {
+    let api = Api::new(engine).await;
+    let names = ["a", "b:1", "b:2", "c-x", "z"];
+    for name in names {
+        api.add(&format!(r#"{{"topic":"{name}"}}"#)).await;
+    }
+    let (mut found, mut target) = (Vec::new(), "/topics?limit=2".to_owned());
+    let mut pages = 0;
+    loop {
+        let page = api.get(&target).await.expect(200).json();
+        let topics = page["topics"].as_array().expect("topics");
+        found.extend(topics.iter().map(|topic| text(&topic["topic"]).to_owned()));
+        pages += 1;
+        let Some(cursor) = page.get("next_cursor") else { break };
+        target = format!("/topics?limit=2&cursor={}", text(cursor));
+    }
+    assert_eq!((found, pages), (names.map(str::to_owned).to_vec(), 3));
+    let all = api.get("/topics?limit=5").await.expect(200).json();
+    assert!(all.get("next_cursor").is_none(), "a full last page is the last");
+}
+
+async fn bad_cursors_and_limits_are_refused(engine: Engine) {
+    let api = Api::new(engine).await;
+    for query in [
+        "limit=0",
+        "limit=1001",
+        "limit=x",
+        "limit=-1",
+        "limit=1.0",
+        "cursor=zz",
+        "cursor=7",
+        "cursor=2f",
+        "cursor=",
+    ] {
+        api.get(&format!("/topics?{query}")).await.refused(400, "invalid_parameter");
+    }
+    for query in ["limit=0", "limit=101", "cursor=zz", "cursor=61", "cursor=2d312f61", "cursor=312f6120"] {
+        api.get(&format!("/topics/t/dead?{query}")).await.refused(400, "invalid_parameter");
+    }
+}

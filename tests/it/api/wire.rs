@@ -1,0 +1,312 @@
+//! Through real sockets: clients that are silent, slow, rude or gone, and connections after an error.
+
+use std::time::Duration;
+
+use linger::{
+    clock::{Clock, SystemClock},
+    http::Options,
+    job::{Job, State},
+};
+
+use crate::harness::{
+    jobs::id,
+    wire::{Client, Server, get, post, until},
+};
+
+/// Short enough to wait for: the timeouts under test are the server's own.
+const SOON: Duration = Duration::from_millis(100);
+
+async fn job(server: &Server, name: &str) -> Job {
+    server.queue.get(&id(name)).await.expect("is there")
+}
+
+async fn add(client: &mut Client, name: &str) {
+    client.ask(&post("/jobs", &format!(r#"{{"topic":"t","id":"{name}"}}"#))).await.expect(201);
+}
+
+#[tokio::test]
+async fn the_four_calls_over_one_connection() {
+    let server = Server::start(Options::default()).await;
+    let mut client = server.connect().await;
+    client.ask(&post("/jobs", r#"{"topic":"t","id":"a","body":{"n": 1}}"#)).await.expect(201);
+    let popped = client.ask(&get("/topics/t/pop?wait=5s")).await.expect(200);
+    assert!(popped.body.ends_with(b"\"body\":{\"n\": 1}}"));
+    client.ask(&post("/jobs/a/finish", "")).await.expect(204);
+    let gone = client.ask("DELETE /jobs/a HTTP/1.1\r\nHost: localhost\r\n\r\n").await.expect(404);
+    assert_eq!(gone.code(), "job_not_found");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn trap_head_pops_nothing_over_a_socket() {
+    let server = Server::start(Options::default()).await;
+    let mut client = server.connect().await;
+    add(&mut client, "a").await;
+    // The answer to a HEAD announces a body that does not come.
+    client.say("HEAD /topics/t/pop HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    let answer = String::from_utf8(client.closed().await).expect("text");
+    assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
+    assert!(answer.to_lowercase().contains("\r\nallow: get, post\r\n"), "{answer}");
+    assert!(answer.ends_with("\r\n\r\n"), "no body: {answer}");
+    let job = job(&server, "a").await;
+    assert_eq!((job.state, job.attempts), (State::Ready, 0));
+    server.end().await;
+}
+
+#[tokio::test]
+async fn trap_a_client_that_leaves_a_long_poll_gives_the_job_back_uncounted() {
+    let server = Server::start(Options::default()).await;
+    // A body that nobody wants must not hide that the client went away.
+    let body = "x".repeat(300_000);
+    let unwanted = post("/topics/t/pop?wait=50s", &body).replace("POST", "GET");
+    for (n, request) in [
+        get("/topics/t/pop?wait=50s"),
+        post("/topics/t/pop?wait=50s", ""),
+        post("/batch/pop", r#"{"topics":["t","u"],"wait":50}"#),
+        unwanted,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut gone = server.connect().await;
+        gone.say(&request).await;
+        until(|| server.queue.waiting() > 0).await;
+        drop(gone);
+        until(|| server.queue.waiting() == 0).await;
+        assert!(
+            !server.metrics.encode().contains("pop\",method=\"GET\",status=\"20"),
+            "it left, its wait did not end: call {n}"
+        );
+        let (mut client, name) = (server.connect().await, format!("job-{n}"));
+        add(&mut client, &name).await;
+        let job = job(&server, &name).await;
+        assert_eq!((job.state, job.attempts), (State::Ready, 0), "call {n}");
+        server.queue.delete(&id(&name)).await.expect("deletes");
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn trap_a_silent_or_dripping_connection_is_cut() {
+    let server = Server::start(Options { header_timeout: SOON, ..Options::default() }).await;
+    for said in ["", "G", "GET /livez HTTP/1.1\r\n", "GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Slow: "] {
+        let mut client = server.connect().await;
+        client.say(said).await;
+        assert_eq!(client.closed().await, b"", "{said:?}");
+    }
+    // One that goes on sending, a byte at a time, gets no more time than a silent one.
+    let (mut client, pace) = (server.connect().await, SystemClock::new());
+    client.say("GET /livez HTTP/1.1\r\nX-Slow: ").await;
+    until(|| server.connections() == 1).await;
+    while server.connections() == 1 && client.try_say("x").await.is_ok() {
+        pace.sleep(SOON / 20).await;
+    }
+    // One that is idle after a request, too.
+    let mut client = server.connect().await;
+    client.ask(&get("/livez")).await.expect(200);
+    assert_eq!(client.closed().await, b"");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn trap_a_long_poll_outlasts_every_timeout() {
+    let options =
+        Options { header_timeout: SOON, body_timeout: SOON, write_timeout: SOON, ..Options::default() };
+    let server = Server::start(options).await;
+    let mut poll = server.parked("t").await;
+    // Three silent connections, one after the other, were cut meanwhile: that long it waits already.
+    for _ in 0..3 {
+        assert_eq!(server.connect().await.closed().await, b"");
+    }
+    let mut client = server.connect().await;
+    add(&mut client, "a").await;
+    poll.hear().await.expect(200);
+    poll.ask(&get("/livez")).await.expect(200);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_slow_body_is_cut_with_an_answer() {
+    let server = Server::start(Options { body_timeout: SOON, ..Options::default() }).await;
+    let mut client = server.connect().await;
+    let whole = post("/jobs", r#"{"topic":"t","id":"a"}"#);
+    client.say(&whole[..whole.len() - 1]).await;
+    let answer = client.hear().await.expect(408);
+    assert_eq!(answer.code(), "request_timeout");
+    assert_eq!(answer.headers["connection"], "close");
+    assert_eq!(client.closed().await, b"");
+    assert!(server.queue.get(&id("a")).await.is_err());
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_body_longer_than_announced_is_cut_off_and_the_rest_is_no_request() {
+    let server = Server::start(Options::default()).await;
+    let mut client = server.connect().await;
+    let announced = post("/jobs", r#"{"topic":"t","id":"a"}"#);
+    client.say(&format!("{announced},\"delay\":9}}\r\n\r\n")).await;
+    client.hear().await.expect(201);
+    client.hear().await.expect(400);
+    assert_eq!(client.closed().await, b"");
+    assert_eq!(job(&server, "a").await.state, State::Ready);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_body_shorter_than_announced_adds_nothing() {
+    let server = Server::start(Options::default()).await;
+    let mut client = server.connect().await;
+    let order = r#"{"topic":"t","id":"a"}"#;
+    let request = post("/jobs", order).replace("Content-Length: 22", "Content-Length: 23");
+    client.say(&request).await;
+    drop(client);
+    until(|| server.connections() == 0).await;
+    assert!(server.queue.get(&id("a")).await.is_err());
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_request_over_the_limit_gets_its_answer_though_it_goes_on_sending() {
+    let server = Server::start(Options { max_request_bytes: 1_000, ..Options::default() }).await;
+    let big = "x".repeat(4 * 1_024 * 1_024);
+    let chunked = format!(
+        "POST /jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{big}\r\n0\r\n\r\n",
+        big.len()
+    );
+    for request in [post("/jobs", &big), chunked] {
+        let mut client = server.connect().await;
+        client.say(&request).await;
+        let answer = client.hear().await.expect(413);
+        assert_eq!(answer.code(), "body_too_large");
+        assert_eq!(client.closed().await, b"");
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn bodies_that_are_too_much_together_are_refused() {
+    let server = Server::start(Options { max_buffered_bytes: 100, ..Options::default() }).await;
+    let mut holder = server.connect().await;
+    let whole = post("/jobs", &format!(r#"{{"topic":"t","id":"a","body":"{}"}}"#, "x".repeat(50)));
+    holder.say(&whole[..whole.len() - 1]).await;
+    let other = post("/jobs", &format!(r#"{{"topic":"t","body":"{}"}}"#, "x".repeat(50)));
+    let refused = loop {
+        // Until the holder's bytes have arrived there is room for this one.
+        let answer = server.connect().await.ask(&other).await;
+        if answer.status != 201 {
+            break answer;
+        }
+    };
+    assert_eq!(refused.code(), "overloaded");
+    assert_eq!(refused.headers["retry-after"], "1");
+    holder.say(&whole[whole.len() - 1..]).await;
+    holder.hear().await.expect(201);
+    server.connect().await.ask(&other).await.expect(201);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_connection_stays_usable_after_every_refusal() {
+    let server = Server::start(Options::default()).await;
+    let mut client = server.connect().await;
+    let junk = "x".repeat(300_000);
+    for (request, status) in [
+        (get("/nowhere"), 404),
+        (post("/nowhere", &junk), 404),
+        ("CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 404),
+        ("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), 404),
+        (post("/livez", &junk), 405),
+        (post("/jobs", &junk), 400),
+        (post("/jobs", "{}"), 422),
+        (post("/jobs", "{}").replace("application/json", "text/plain"), 415),
+        (post("/jobs", r#"{"topic":"t"}"#).replace("Host: localhost", "Host: evil.example"), 403),
+        (post("/jobs", r#"{"topic":"t"}"#).replace("Host:", "Origin: http://evil.example\r\nHost:"), 403),
+        (post("/jobs", &format!(r#"{{"topic":"t","body":"{junk}"}}"#)), 413),
+        (get("/topics/t/pop?wiat=1"), 400),
+        (post("/jobs", r#"{"topic":"t"}"#), 201),
+    ] {
+        client.ask(&request).await.expect(status);
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn pipelined_requests_are_answered_in_order() {
+    let server = Server::start(Options::default()).await;
+    let mut client = server.connect().await;
+    let requests =
+        [post("/jobs", r#"{"topic":"t","id":"a"}"#), get("/jobs/a"), get("/nowhere"), get("/livez")];
+    client.say(&requests.concat()).await;
+    for status in [201, 200, 404, 200] {
+        client.hear().await.expect(status);
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn what_is_not_http_is_refused_and_closed() {
+    let options = Options { max_header_bytes: 1_000, ..Options::default() };
+    let server = Server::start(options).await;
+    let long = format!("GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Long: {}\r\n\r\n", "x".repeat(2_000));
+    for (said, status) in [("nonsense\r\n\r\n", 400), ("GET / HTTP/7.0\r\n\r\n", 400), (long.as_str(), 431)] {
+        let mut client = server.connect().await;
+        client.say(said).await;
+        client.hear().await.expect(status);
+        assert_eq!(client.closed().await, b"");
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn http_1_0_is_spoken() {
+    let server = Server::start(Options::default()).await;
+    let mut client = server.connect().await;
+    let answer = client.ask("GET /livez HTTP/1.0\r\n\r\n").await.expect(200);
+    assert_eq!(answer.body, br#"{"status":"ok"}"#);
+    assert_eq!(client.closed().await, b"");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_of_its_answers_is_cut() {
+    let server = Server::start(Options { write_timeout: SOON, linger: SOON, ..Options::default() }).await;
+    let mut client = server.connect().await;
+    let body = "x".repeat(200_000);
+    client.ask(&post("/jobs", &format!(r#"{{"topic":"t","id":"a","body":"{body}"}}"#))).await.expect(201);
+    // Far more answers than the sockets' buffers hold, and none is read.
+    client.say(&get("/jobs/a").repeat(500)).await;
+    until(|| server.connections() == 0).await;
+    server.end().await;
+}
+
+#[tokio::test]
+async fn connections_over_the_cap_wait_their_turn() {
+    let server = Server::start(Options { max_connections: 1, ..Options::default() }).await;
+    let mut first = server.connect().await;
+    first.ask(&get("/livez")).await.expect(200);
+    let mut second = server.connect().await;
+    second.say(&get("/livez")).await;
+    first.ask(&get("/livez")).await.expect(200);
+    assert_eq!(server.connections(), 1);
+    drop(first);
+    second.hear().await.expect(200);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn shutdown_answers_what_is_in_flight_and_closes_what_is_idle() {
+    let server = Server::start(Options::default()).await;
+    let mut poll = server.parked("t").await;
+    let mut idle = server.connect().await;
+    idle.ask(&get("/livez")).await.expect(200);
+    let mut fresh = server.connect().await;
+    until(|| server.connections() == 3).await;
+    let address = server.address;
+    server.end().await;
+    let answer = poll.hear().await.expect(204);
+    assert_eq!(answer.headers["connection"], "close");
+    assert_eq!(poll.closed().await, b"");
+    assert_eq!(idle.closed().await, b"");
+    assert_eq!(fresh.closed().await, b"");
+    assert!(tokio::net::TcpStream::connect(address).await.is_err(), "nobody listens any more");
+}

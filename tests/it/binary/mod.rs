@@ -1,0 +1,9 @@
+//! The real program from outside: its command line, its start, its end, its crash.
+
+mod command_line;
+mod crash;
+mod examples;
+mod readme;
+mod redis;
+mod start;
+mod stop;

@@ -1,0 +1,115 @@
+//! The start: one line on stdout, clear words when it does not work out.
+
+use std::{net::TcpListener, process::Stdio};
+
+use crate::harness::process::{Server, linger, refused, stderr};
+
+#[test]
+fn one_line_says_where_on_which_engine_and_how_durable() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut server = Server::serve(&[], &[], directory.path());
+    let expected = format!(
+        "linger {} listening on {}, engine embedded (data), durability always\n",
+        env!("CARGO_PKG_VERSION"),
+        server.url()
+    );
+    assert_eq!(server.line, expected);
+    assert_ne!(server.address.port(), 0);
+    assert_eq!(server.call("GET", "/livez", "").status, 200);
+    assert_eq!(server.call("GET", "/readyz", "").status, 200);
+    assert_eq!(server.call("GET", "/version", "").json()["durability"], "always");
+    server.signal(rustix::process::Signal::TERM);
+    assert_eq!(server.wait().1, "", "nothing else goes to stdout");
+}
+
+#[test]
+fn serving_needs_no_word() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = Server::spawn(linger(&["--listen", "127.0.0.1:0"], directory.path()));
+    assert_eq!(server.call("GET", "/readyz", "").status, 200);
+}
+
+#[test]
+fn settings_reach_the_parts_that_they_are_for() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = "[queue]\nmax_body = '10B'\n[embedded]\ndata_dir = 'elsewhere'\n[log]\nformat = 'json'";
+    std::fs::write(directory.path().join("mine.toml"), file).expect("can be written");
+    let variables =
+        [("LINGER__EMBEDDED__DURABILITY", "interval"), ("LINGER__EMBEDDED__SYNC_INTERVAL", "20ms")];
+    let server = Server::serve(&["--config", "mine.toml"], &variables, directory.path());
+    assert!(server.line.contains("engine embedded (elsewhere), durability interval 20ms"), "{}", server.line);
+    assert!(directory.path().join("elsewhere").is_dir());
+    let large = server.call("POST", "/jobs", r#"{"topic":"t","body":"more than ten bytes"}"#);
+    assert_eq!((large.status, large.json()["code"].as_str()), (413, Some("body_too_large")));
+    server.logged("listening");
+    let first = server.log().lines().next().map(str::to_owned).expect("a line");
+    assert!(serde_json::from_str::<serde_json::Value>(&first).is_ok(), "{first}");
+}
+
+#[test]
+fn a_taken_port_is_said_in_one_line() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("has an address").to_string();
+    let output = refused(&["--listen", &address], directory.path());
+    let expected = format!("linger: cannot listen on {address}: another process does already; ");
+    assert_eq!(output.status.code(), Some(1));
+    let last = stderr(&output).lines().last().map(str::to_owned).expect("a line");
+    assert!(last.starts_with(&expected), "{last}");
+    assert!(!directory.path().join("data").exists(), "the store is left alone");
+}
+
+#[test]
+fn a_second_process_on_the_same_directory_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let first = Server::serve(&[], &[], directory.path());
+    let second = refused(&["--listen", "127.0.0.1:0"], directory.path());
+    assert_eq!(second.status.code(), Some(1));
+    let last = stderr(&second).lines().last().map(str::to_owned).expect("a line");
+    assert!(last.starts_with("linger: cannot open the store: data"), "{last}");
+    assert_eq!(first.call("GET", "/readyz", "").status, 200, "the first is unharmed");
+}
+
+#[test]
+fn a_data_directory_that_cannot_be_made_is_said_in_one_line() {
+    let directory = tempfile::tempdir().expect("a directory");
+    std::fs::write(directory.path().join("file"), "in the way").expect("can be written");
+    let output = refused(&["--listen", "127.0.0.1:0", "--data-dir", "file/data"], directory.path());
+    assert_eq!(output.status.code(), Some(1));
+    let last = stderr(&output).lines().last().map(str::to_owned).expect("a line");
+    assert!(last.starts_with("linger: cannot open the store: file/data"), "{last}");
+}
+
+#[test]
+fn logs_go_to_stderr_as_json_when_nobody_watches_and_as_text_when_asked() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut json = Server::serve(&[], &[], directory.path());
+    json.signal(rustix::process::Signal::TERM);
+    json.wait();
+    for line in json.log().lines() {
+        let line: serde_json::Value = serde_json::from_str(line).expect("every line is JSON");
+        assert!(line["timestamp"].is_string() && line["level"].is_string() && line["message"].is_string());
+    }
+    let mut text = Server::serve(&[], &[("LINGER__LOG__FORMAT", "text")], directory.path());
+    text.signal(rustix::process::Signal::TERM);
+    text.wait();
+    assert!(text.log().contains("INFO linger::server: stopped"), "{}", text.log());
+    let mut quiet = Server::serve(&[], &[("RUST_LOG", "off")], directory.path());
+    quiet.signal(rustix::process::Signal::TERM);
+    quiet.wait();
+    assert_eq!(quiet.log(), "");
+}
+
+#[test]
+fn a_closed_stderr_stops_nothing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut child = linger(&["--listen", "127.0.0.1:0"], directory.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("linger starts");
+    drop(child.stderr.take());
+    let server = Server::adopt(child);
+    assert_eq!(server.call("GET", "/readyz", "").status, 200);
+    assert!(server.stop().success());
+}

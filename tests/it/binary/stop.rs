@@ -1,0 +1,120 @@
+//! The end: asked for by a signal, in order, with nothing lost.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    os::unix::process::ExitStatusExt,
+};
+
+use rustix::process::Signal;
+
+use crate::harness::{plain::call, process::Server};
+
+#[test]
+fn a_signal_answers_parked_polls_and_ends_well() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut server = Server::serve(&[], &[], directory.path());
+        let address = server.address;
+        let polls: Vec<_> = (0..3)
+            .map(|_| std::thread::spawn(move || call(address, "GET", "/topics/quiet/pop?wait=60s", "")))
+            .collect();
+        server.parked(3);
+        server.signal(signal);
+        for poll in polls {
+            assert_eq!(poll.join().expect("does not panic").expect("is answered").status, 204);
+        }
+        assert_eq!(server.wait().0.code(), Some(0), "{}", server.log());
+        assert!(server.log().contains("\"message\":\"stopped\""), "{}", server.log());
+    }
+}
+
+#[test]
+fn a_request_in_flight_is_finished() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut server = Server::serve(&[], &[], directory.path());
+    let body = r#"{"topic":"t","id":"in-flight","body":1}"#;
+    let (first, second) = body.split_at(10);
+    let mut stream = TcpStream::connect(server.address).expect("connects");
+    let head = format!(
+        "POST /jobs HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        server.address,
+        body.len()
+    );
+    // Asked to be told when to go on, the server shows that the request is in its hands.
+    let head = head.replace("\r\n\r\n", "\r\nExpect: 100-continue\r\n\r\n");
+    stream.write_all(head.as_bytes()).expect("is read");
+    let mut go_on = [0; 25];
+    stream.read_exact(&mut go_on).expect("is answered");
+    assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
+    stream.write_all(first.as_bytes()).expect("is read");
+    server.signal(Signal::TERM);
+    server.logged("shutting down");
+    stream.write_all(second.as_bytes()).expect("is read");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("is answered");
+    assert!(answer.starts_with("HTTP/1.1 201 Created"), "{answer}");
+    assert_eq!(server.wait().0.code(), Some(0), "{}", server.log());
+    let again = Server::serve(&[], &[], directory.path());
+    assert_eq!(again.call("GET", "/jobs/in-flight", "").status, 200);
+}
+
+/// A connection whose request never ends, so that an orderly end takes longer than the grace.
+fn hang(server: &Server) -> TcpStream {
+    let mut stream = TcpStream::connect(server.address).expect("connects");
+    let head = format!(
+        "POST /jobs HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\
+         Expect: 100-continue\r\n\r\n",
+        server.address
+    );
+    stream.write_all(head.as_bytes()).expect("is read");
+    stream.read_exact(&mut [0; 25]).expect("is answered");
+    stream
+}
+
+#[test]
+fn an_end_that_takes_too_long_is_a_failure() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let variables = [("LINGER__SERVER__SHUTDOWN_GRACE", "200ms")];
+    let mut server = Server::serve(&[], &variables, directory.path());
+    let hanging = hang(&server);
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().0.code(), Some(1), "{}", server.log());
+    assert!(server.log().contains("longer than server.shutdown_grace"), "{}", server.log());
+    drop(hanging);
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let variables = [("LINGER__SERVER__SHUTDOWN_GRACE", "1h"), ("LINGER__SERVER__BODY_TIMEOUT", "1h")];
+        let mut server = Server::serve(&[], &variables, directory.path());
+        let hanging = hang(&server);
+        server.signal(Signal::TERM);
+        server.logged("shutting down");
+        server.signal(signal);
+        let status = server.wait().0;
+        assert_eq!((status.code(), status.signal()), (Some(code), None), "{}", server.log());
+        drop(hanging);
+    }
+}
+
+#[test]
+fn jobs_are_there_after_a_restart() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = Server::serve(&[], &[], directory.path());
+    let added = server.call(
+        "POST",
+        "/jobs",
+        r#"{"topic":"t","id":"kept","delay":"1h","body":{"big":12345678901234567890123}}"#,
+    );
+    assert_eq!(added.status, 201);
+    server.call("POST", "/jobs", r#"{"topic":"t","id":"gone","body":1}"#);
+    assert_eq!(server.call("DELETE", "/jobs/gone", "").status, 204);
+    assert!(server.stop().success());
+    let again = Server::serve(&[], &[], directory.path());
+    let kept = again.call("GET", "/jobs/kept", "");
+    assert_eq!((kept.status, kept.body), (200, added.body));
+    assert_eq!(again.call("GET", "/jobs/gone", "").status, 404);
+}

@@ -1,0 +1,146 @@
+//! A store that fails on demand, for what an engine does only on a bad day.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use linger::{
+    job::{Delay, Job, JobId, Reason, Receipt, Topic, TopicPause, TopicSettings, Ttr},
+    store::{
+        AddJob, Added, DeadCursor, Deleted, EngineInfo, Error, FinishJob, Finished, Held, Patch, Patched,
+        Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store, TopicConfig,
+        TopicStats,
+    },
+};
+
+/// What every operation does instead.
+#[derive(Debug, Clone)]
+pub enum Failure {
+    Error(Error),
+    Panic,
+}
+
+/// Hands everything on until it is told to fail.
+#[derive(Debug)]
+pub struct Failing {
+    inner: Arc<dyn Store>,
+    failure: Mutex<Option<Failure>>,
+}
+
+impl Failing {
+    pub fn new(inner: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self { inner, failure: Mutex::default() })
+    }
+
+    /// From now on, or no more.
+    pub fn fail(&self, failure: Option<Failure>) {
+        *self.failure.lock().expect("not poisoned") = failure;
+    }
+
+    fn inner(&self) -> Result<&dyn Store> {
+        let failure = self.failure.lock().expect("not poisoned").clone();
+        match failure {
+            None => Ok(&*self.inner),
+            Some(Failure::Error(error)) => Err(error),
+            Some(Failure::Panic) => panic!("as the test demanded"),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Failing {
+    fn info(&self) -> EngineInfo {
+        self.inner.info()
+    }
+
+    async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>> {
+        self.inner()?.add(jobs).await
+    }
+
+    async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>> {
+        self.inner()?.reserve(topic, ttrs).await
+    }
+
+    async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
+        self.inner()?.cancel(grants).await
+    }
+
+    async fn finish(&self, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
+        self.inner()?.finish(jobs).await
+    }
+
+    async fn release(&self, id: &JobId, receipt: &Receipt, release: Release) -> Result<Held> {
+        self.inner()?.release(id, receipt, release).await
+    }
+
+    async fn touch(&self, id: &JobId, receipt: &Receipt, ttr: Option<Ttr>) -> Result<Held> {
+        self.inner()?.touch(id, receipt, ttr).await
+    }
+
+    async fn bury(&self, id: &JobId, receipt: &Receipt, reason: Option<Reason>) -> Result<Held> {
+        self.inner()?.bury(id, receipt, reason).await
+    }
+
+    async fn requeue(&self, id: &JobId, delay: Delay) -> Result<Requeued> {
+        self.inner()?.requeue(id, delay).await
+    }
+
+    async fn patch(&self, id: &JobId, patch: Patch) -> Result<Patched> {
+        self.inner()?.patch(id, patch).await
+    }
+
+    async fn delete(&self, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
+        self.inner()?.delete(ids).await
+    }
+
+    async fn get(&self, id: &JobId) -> Result<Option<Job>> {
+        self.inner()?.get(id).await
+    }
+
+    async fn promote(&self, limit: usize) -> Result<Promoted> {
+        self.inner()?.promote(limit).await
+    }
+
+    fn topic_config(&self, topic: &Topic) -> Arc<TopicConfig> {
+        self.inner.topic_config(topic)
+    }
+
+    async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()> {
+        self.inner()?.put_settings(topic, settings).await
+    }
+
+    async fn put_pause(&self, topic: &Topic, pause: TopicPause) -> Result<()> {
+        self.inner()?.put_pause(topic, pause).await
+    }
+
+    async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {
+        self.inner()?.topics(after, limit).await
+    }
+
+    async fn topic(&self, topic: &Topic) -> Result<Option<TopicStats>> {
+        self.inner()?.topic(topic).await
+    }
+
+    async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {
+        self.inner()?.purge(topic, cursor, limit).await
+    }
+
+    async fn dead(&self, topic: &Topic, after: Option<&DeadCursor>, limit: usize) -> Result<Vec<Job>> {
+        self.inner()?.dead(topic, after, limit).await
+    }
+
+    async fn requeue_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
+        self.inner()?.requeue_dead(topic, limit).await
+    }
+
+    async fn delete_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
+        self.inner()?.delete_dead(topic, limit).await
+    }
+
+    async fn check(&self) -> Result<()> {
+        self.inner()?.check().await
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.inner.close().await
+    }
+}

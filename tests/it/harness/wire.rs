@@ -1,0 +1,178 @@
+//! The API behind a real socket, and a client that says every byte itself.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use linger::{
+    clock::SystemClock,
+    http::{App, Options},
+    metrics::Metrics,
+    queue::{Hints, Limits, Queue},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::naive::Naive;
+
+/// A server on a free port of the loopback. On the naive model and the system's clock: what is tested
+/// is the way there, and its timeouts are the server's own.
+pub struct Server {
+    pub address: SocketAddr,
+    pub queue: Arc<Queue>,
+    pub metrics: Metrics,
+    pub stop: CancellationToken,
+    pub task: JoinHandle<()>,
+}
+
+impl Server {
+    pub async fn start(options: Options) -> Self {
+        let clock = Arc::new(SystemClock::new());
+        let (hints, metrics, stop) = (Arc::new(Hints::default()), Metrics::new(), CancellationToken::new());
+        let store = Naive::new(clock.clone(), hints.clone(), None);
+        let queue = Queue::new(store, &hints, clock.clone(), Limits::default(), metrics.queue.clone());
+        tokio::spawn({
+            let (queue, stop) = (queue.clone(), stop.clone());
+            async move { queue.run_timer(stop).await }
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("has an address");
+        let app = App::new(queue.clone(), clock, metrics.clone(), options);
+        let task = tokio::spawn({
+            let stop = stop.clone();
+            async move { app.serve(listener, stop).await }
+        });
+        Self { address, queue, metrics, stop, task }
+    }
+
+    pub async fn connect(&self) -> Client {
+        let stream = TcpStream::connect(self.address).await.expect("connects");
+        Client { stream, unread: Vec::new() }
+    }
+
+    /// A connection with a long poll that is parked by the time this returns.
+    pub async fn parked(&self, topic: &str) -> Client {
+        let before = self.queue.waiting();
+        let mut client = self.connect().await;
+        client.say(&get(&format!("/topics/{topic}/pop?wait=50s"))).await;
+        until(|| self.queue.waiting() > before).await;
+        client
+    }
+
+    /// Open connections, as the figures tell.
+    pub fn connections(&self) -> usize {
+        let figures = self.metrics.encode();
+        let line = figures.lines().find_map(|line| line.strip_prefix("linger_http_connections "));
+        line.expect("is counted").parse().expect("a number")
+    }
+
+    /// Shuts down as the program does; returns once every connection has ended.
+    pub async fn end(self) {
+        self.queue.drain();
+        self.stop.cancel();
+        self.task.await.expect("the server ends");
+    }
+}
+
+/// Lets other tasks run until `reached`.
+pub async fn until(reached: impl Fn() -> bool) {
+    while !reached() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A GET as it stands on the wire.
+pub fn get(target: &str) -> String {
+    format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+}
+
+/// A POST of JSON as it stands on the wire.
+pub fn post(target: &str, json: &str) -> String {
+    let len = json.len();
+    format!(
+        "POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len}\r\n\r\n{json}"
+    )
+}
+
+/// One connection.
+pub struct Client {
+    stream: TcpStream,
+    unread: Vec<u8>,
+}
+
+/// An answer as it stood on the wire.
+#[derive(Debug)]
+pub struct Heard {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub body: Vec<u8>,
+}
+
+impl Heard {
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{self:?}");
+        self
+    }
+
+    pub fn code(&self) -> String {
+        let problem: serde_json::Value = serde_json::from_slice(&self.body).expect("a problem");
+        problem["code"].as_str().expect("has a code").to_owned()
+    }
+}
+
+impl Client {
+    /// Sends these bytes.
+    pub async fn say(&mut self, bytes: &str) {
+        self.try_say(bytes).await.expect("sends");
+    }
+
+    pub async fn try_say(&mut self, bytes: &str) -> std::io::Result<()> {
+        self.stream.write_all(bytes.as_bytes()).await
+    }
+
+    /// Sends a request and reads its answer.
+    pub async fn ask(&mut self, request: &str) -> Heard {
+        self.say(request).await;
+        self.hear().await
+    }
+
+    /// Reads one answer, and no byte of the next.
+    pub async fn hear(&mut self) -> Heard {
+        let head_len = loop {
+            if let Some(at) = self.unread.windows(4).position(|w| w == b"\r\n\r\n") {
+                break at + 4;
+            }
+            assert!(self.more().await > 0, "the connection was closed before an answer: {:?}", self.unread);
+        };
+        let head = String::from_utf8(self.unread.drain(..head_len).collect()).expect("text");
+        let mut lines = head.lines();
+        let status = lines.next().and_then(|line| line.split(' ').nth(1)).expect("a status line");
+        let status = status.parse().expect("a status");
+        let headers: HeaderMap = lines.filter_map(|line| line.split_once(": ")).map(header).collect();
+        let body_len = headers
+            .get("content-length")
+            .map_or(0, |len| len.to_str().expect("text").parse().expect("a number"));
+        while self.unread.len() < body_len {
+            assert!(self.more().await > 0, "the connection was closed within an answer");
+        }
+        Heard { status, headers, body: self.unread.drain(..body_len).collect() }
+    }
+
+    /// Waits until the server closes the connection cleanly; what it still said.
+    pub async fn closed(&mut self) -> Vec<u8> {
+        while self.more().await > 0 {}
+        std::mem::take(&mut self.unread)
+    }
+
+    async fn more(&mut self) -> usize {
+        self.stream.read_buf(&mut self.unread).await.expect("the connection is not reset")
+    }
+}
+
+fn header((name, value): (&str, &str)) -> (HeaderName, HeaderValue) {
+    (name.parse().expect("a name"), value.parse().expect("a value"))
+}
