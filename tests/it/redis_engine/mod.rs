@@ -61,9 +61,12 @@ impl Process {
 
     /// Waits until this process has heard that the topic has ready jobs.
     async fn hears(&self, topic: &str) {
-        while !self.heard.take_ready().iter().any(|ready| ready.as_str() == topic) {
-            tokio::task::yield_now().await;
-        }
+        let hearing = async {
+            while !self.heard.take_ready().iter().any(|ready| ready.as_str() == topic) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(20), hearing).await.expect("hears of it");
     }
 }
 
