@@ -23,16 +23,14 @@ if ARGV[A + 5] ~= '' then
 end
 if ARGV[A + 6] ~= '' then JOB.body = ARGV[A + 6] end
 
-local compact = 0
-if not due or (JOB.state == READY and at_once) then
-  JOB.due = due or JOB.due
+local was = JOB.state
+if not due then
   call('HSET', POOL, ID, seal(JOB))
 elseif at_once then
   make_ready(ID, JOB, due)
 else
-  local was = JOB.state
   make_delayed(ID, JOB, due)
-  settle()
-  if was == READY and crowded(JOB.topic) then compact = 1 end
 end
-return done(compact)
+settle()
+-- With a new due time a ready job left a stale entry behind.
+return done(due and was == READY and crowded(JOB.topic) and 1 or 0)

@@ -4,6 +4,7 @@
 -- KEYS  per shard its counts, pool, bucket and the topic's ready list
 -- ARGV  topic, how many entries to look at
 -- Reply per shard delayed, ready, reserved, dead, next due or -1, due time of the oldest ready or -1
+local READY_DEPTH = 20
 local topic, depth, reply = ARGV[1], ARGV[2] - 1, {}
 
 local function next_due(pool, bucket)
@@ -15,13 +16,19 @@ local function next_due(pool, bucket)
   return -1
 end
 
+-- Jobs queue by the moment they became ready, which is about their due time.
 local function oldest_ready(pool, list)
+  local oldest, seen = -1, 0
   for _, entry in ipairs(call('LRANGE', list, 0, depth)) do
     local gen, _, id = read_entry(entry)
     local job = open(call('HGET', pool, id))
-    if job and job.state == READY and job.gen == gen then return job.due end
+    if job and job.state == READY and job.gen == gen then
+      if oldest < 0 or job.due < oldest then oldest = job.due end
+      seen = seen + 1
+      if seen == READY_DEPTH then break end
+    end
   end
-  return -1
+  return oldest
 end
 
 for i = 1, #KEYS, 4 do
