@@ -44,7 +44,7 @@ fn setting(name: &str, default: u64) -> u64 {
 
 async fn run(engine: Engine) {
     let first = setting("LINGER_MODEL_SEED", rand::random::<u32>().into());
-    let sequences = setting("LINGER_MODEL_SEQUENCES", 2_000);
+    let sequences = setting("LINGER_MODEL_SEQUENCES", 1_000);
     println!("{engine:?}: {sequences} sequences from LINGER_MODEL_SEED={first}");
     let mut bench = Bench::new(engine).await;
     for n in 0..sequences {

@@ -13,7 +13,7 @@ async fn with_a_replica() -> (RedisServer, RedisServer, Process) {
     let primary = RedisServer::start_with(&["--save", "", "--repl-diskless-sync-delay", "0"]);
     let port = primary.port.to_string();
     let replica = RedisServer::start_with(&["--save", "", "--replicaof", &format!("127.0.0.1 {port}")]);
-    let options = Options { wait_replicas: 1, wait_timeout: millis(300), ..Options::new(&primary.url()) };
+    let options = Options { wait_replicas: 1, wait_timeout: seconds(2), ..Options::new(&primary.url()) };
     let process = Process::start(&options).await;
     // A replica that has just come up acknowledges by its own beat at first, once a second.
     let warm = || vec![linger::store::AddJob { topic: topic("warm"), ..delayed("warm", seconds(1)) }];
