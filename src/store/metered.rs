@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use super::{
     AddJob, Added, DeadCursor, Deleted, EngineInfo, FinishJob, Finished, Held, Patch, Patched, Promoted,
     PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store, TopicConfig, TopicStats,
+    Verified,
 };
 use crate::{
     clock::Clock,
@@ -126,6 +127,10 @@ impl Store for Metered {
 
     async fn delete_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
         self.timed("delete_dead", self.store.delete_dead(topic, limit)).await
+    }
+
+    async fn verify(&self) -> Result<Verified> {
+        self.timed("verify", self.store.verify()).await
     }
 
     async fn check(&self) -> Result<()> {

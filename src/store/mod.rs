@@ -19,7 +19,7 @@ pub use error::Error;
 pub use metered::Metered;
 pub use outcome::{
     Added, Deleted, Finished, Held, Move, MoveKind, NotHeld, Patched, Promoted, PurgeSlice, Requeued,
-    Reservation, TopicStats,
+    Reservation, TopicStats, Verified,
 };
 pub use request::{AddJob, DeadCursor, FinishJob, Patch, PurgeCursor, Release};
 
@@ -145,6 +145,11 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     /// Deletes up to `limit` dead letters of a topic, oldest first; how many.
     async fn delete_dead(&self, topic: &Topic, limit: usize) -> Result<usize>;
+
+    /// Reads everything and holds it against itself: every job has exactly one valid index entry, every
+    /// count is that of the contents, every record is sound. Changes nothing. Of a store in use a
+    /// consistent view is taken piece by piece, which holds its other operations up.
+    async fn verify(&self) -> Result<Verified>;
 
     /// Whether the store can take a write now.
     async fn check(&self) -> Result<()>;

@@ -145,6 +145,19 @@ pub struct PurgeSlice {
     pub next: Option<PurgeCursor>,
 }
 
+/// What a verification found; see [`super::Store::verify`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Verified {
+    /// Jobs, the dead ones included.
+    pub jobs: u64,
+    /// Index entries that lead to no job, left behind by jobs that moved on. Harmless and bounded.
+    pub stale: u64,
+    /// Broken records that were set aside, now or earlier.
+    pub set_aside: u64,
+    /// What contradicts itself, in words that name the job or topic; a bounded number of them.
+    pub faults: Vec<String>,
+}
+
 /// A topic's figures. Each job counts in exactly one state.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TopicStats {

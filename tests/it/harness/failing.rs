@@ -8,7 +8,7 @@ use linger::{
     store::{
         AddJob, Added, DeadCursor, Deleted, EngineInfo, Error, FinishJob, Finished, Held, Patch, Patched,
         Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store, TopicConfig,
-        TopicStats,
+        TopicStats, Verified,
     },
 };
 
@@ -134,6 +134,10 @@ impl Store for Failing {
 
     async fn delete_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
         self.inner()?.delete_dead(topic, limit).await
+    }
+
+    async fn verify(&self) -> Result<Verified> {
+        self.inner()?.verify().await
     }
 
     async fn check(&self) -> Result<()> {
