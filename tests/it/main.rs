@@ -3,6 +3,7 @@
 
 mod api;
 mod binary;
+mod checker;
 mod conformance;
 mod harness;
 mod load;
