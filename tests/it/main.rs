@@ -4,6 +4,7 @@
 mod api;
 mod binary;
 mod conformance;
+mod disk;
 mod harness;
 mod load;
 mod model;
