@@ -5,6 +5,7 @@ mod api;
 mod binary;
 mod checker;
 mod conformance;
+mod disk;
 mod harness;
 mod load;
 mod model;
