@@ -4,6 +4,7 @@
 mod api;
 mod binary;
 mod checker;
+mod cluster;
 mod conformance;
 mod disk;
 mod harness;

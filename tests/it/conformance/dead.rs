@@ -148,3 +148,8 @@ async fn a_retention_lets_dead_letters_go_at_its_end_embedded() {
 async fn a_retention_lets_dead_letters_go_at_its_end_redis() {
     with_retention(Engine::Redis).await;
 }
+
+#[tokio::test]
+async fn a_retention_lets_dead_letters_go_at_its_end_cluster() {
+    a_retention_lets_dead_letters_go_at_its_end(Engine::Cluster).await;
+}

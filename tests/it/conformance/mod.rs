@@ -39,6 +39,12 @@ macro_rules! on_every_engine {
                 Bench::run(Engine::Redis, super::$case).await;
             })+
         }
+        mod cluster {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(crate::harness::stores::Bench::new(crate::harness::stores::Engine::Cluster).await).await;
+            })+
+        }
     };
 }
 pub(crate) use on_every_engine;

@@ -12,7 +12,7 @@ use linger::{
     store::{Listener, Store, embedded, redis},
 };
 
-use super::{naive::Naive, redis as redis_server};
+use super::{cluster, naive::Naive, redis as redis_server};
 
 /// Which engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub enum Engine {
     Naive,
     Embedded,
     Redis,
+    /// The Redis engine on a Cluster.
+    Cluster,
 }
 
 /// What a listener heard.
@@ -78,7 +80,7 @@ pub struct Bench {
 enum Home {
     Naive(Arc<Naive>),
     Directory(Arc<tempfile::TempDir>),
-    Prefix(String),
+    Prefix(redis::Mode, String),
 }
 
 /// The moment at which every test begins.
@@ -168,7 +170,14 @@ fn home(engine: Engine, settings: &Settings, clock: &Arc<ManualClock>, heard: &A
     match engine {
         Engine::Naive => Home::Naive(Naive::new(clock.clone(), heard.clone(), settings.dead_retention)),
         Engine::Embedded => Home::Directory(Arc::new(tempfile::tempdir().expect("a directory"))),
-        Engine::Redis => Home::Prefix(redis_server::fresh_prefix()),
+        Engine::Redis => {
+            let mode = redis::Mode::Standalone { url: redis_server::shared().url() };
+            Home::Prefix(mode, redis_server::fresh_prefix())
+        }
+        Engine::Cluster => {
+            let mode = redis::Mode::Cluster { urls: cluster::shared().urls() };
+            Home::Prefix(mode, redis_server::fresh_prefix())
+        }
     }
 }
 
@@ -188,8 +197,8 @@ async fn open(
             options.durability = embedded::Durability::Os;
             embedded::open(options, clock.clone(), heard.clone(), metrics).await.expect("opens")
         }
-        Home::Prefix(prefix) => {
-            let mut options = redis::Options::new(&redis_server::shared().url());
+        Home::Prefix(mode, prefix) => {
+            let mut options = redis::Options { mode: mode.clone(), ..redis::Options::new("") };
             options.prefix.clone_from(prefix);
             options.dead_retention = settings.dead_retention;
             let time = redis::TimeSource::Manual(clock.clone());
