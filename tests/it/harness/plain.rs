@@ -20,10 +20,15 @@ impl Answer {
 
 /// Calls `address` on a connection of its own.
 pub fn call(address: SocketAddr, method: &str, path: &str, body: &str) -> Result<Answer> {
+    call_with(address, method, path, "", body)
+}
+
+/// The same with these headers besides, each ended by `\r\n`.
+pub fn call_with(address: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> Result<Answer> {
     let mut stream = TcpStream::connect(address)?;
     stream.write_all(
         format!(
-            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\
              Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         )
