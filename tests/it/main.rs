@@ -4,6 +4,7 @@
 mod api;
 mod auth;
 mod binary;
+mod checker;
 mod conformance;
 mod harness;
 mod load;

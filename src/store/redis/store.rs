@@ -9,9 +9,9 @@ use super::{Redis, script::Op};
 use crate::{
     job::{Delay, Job, JobId, Reason, Receipt, Topic, TopicPause, TopicSettings, Ttr},
     store::{
-        AddJob, Added, DeadCursor, Deleted, EngineInfo, Error, FinishJob, Finished, Held, Patch, Patched,
-        Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store, TopicConfig,
-        TopicStats, Verified,
+        AddJob, Added, DeadCursor, Deleted, EngineInfo, FinishJob, Finished, Held, Patch, Patched, Promoted,
+        PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store, TopicConfig, TopicStats,
+        Verified,
     },
 };
 
@@ -118,7 +118,7 @@ impl Store for Redis {
     }
 
     async fn verify(&self) -> Result<Verified> {
-        Err(Error::Unavailable("verification comes with the next commits".to_owned()))
+        self.0.verify_all().await
     }
 
     /// Asks at once and once: whoever asks wants to know how it is now.
