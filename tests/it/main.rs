@@ -2,6 +2,7 @@
 //! API through its router, and the real program from outside.
 
 mod api;
+mod auth;
 mod binary;
 mod checker;
 mod cluster;

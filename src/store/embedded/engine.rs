@@ -188,16 +188,31 @@ impl Store for Embedded {
 
     async fn requeue(&self, id: &JobId, delay: Delay) -> Result<Requeued> {
         let id = id.clone();
-        self.ask(move |work| ops::requeue(work, &id, delay)).await
+        self.ask(move |work| ops::requeue(work, None, &id, delay)).await
     }
 
     async fn patch(&self, id: &JobId, patch: Patch) -> Result<Patched> {
         let id = id.clone();
-        self.ask(move |work| ops::patch(work, &id, patch)).await
+        self.ask(move |work| ops::patch(work, None, &id, patch)).await
     }
 
     async fn delete(&self, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
-        self.ask_for(ids.len(), 0, move |work| ops::delete(work, &ids).map(Ok)).await
+        self.ask_for(ids.len(), 0, move |work| ops::delete(work, None, &ids).map(Ok)).await
+    }
+
+    async fn requeue_in(&self, topic: &Topic, id: &JobId, delay: Delay) -> Result<Requeued> {
+        let (topic, id) = (topic.clone(), id.clone());
+        self.ask(move |work| ops::requeue(work, Some(&topic), &id, delay)).await
+    }
+
+    async fn patch_in(&self, topic: &Topic, id: &JobId, patch: Patch) -> Result<Patched> {
+        let (topic, id) = (topic.clone(), id.clone());
+        self.ask(move |work| ops::patch(work, Some(&topic), &id, patch)).await
+    }
+
+    async fn delete_in(&self, topic: &Topic, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
+        let topic = topic.clone();
+        self.ask_for(ids.len(), 0, move |work| ops::delete(work, Some(&topic), &ids).map(Ok)).await
     }
 
     async fn get(&self, id: &JobId) -> Result<Option<Job>> {

@@ -14,6 +14,7 @@ mod reserving;
 mod returning;
 mod telling;
 mod together;
+mod topics;
 
 /// Makes a test per engine of every case named.
 macro_rules! on_every_engine {

@@ -92,14 +92,14 @@ impl Heart {
                 self.receipts.extend(receipts);
                 said(granted)
             }
-            Step::Delete { job } => said(self.work(|work| ops::delete(work, &[name(job)]))),
+            Step::Delete { job } => said(self.work(|work| ops::delete(work, None, &[name(job)]))),
             Step::Patch { job, wait_ms } => {
                 let patch = Patch { due: Some(after(wait(wait_ms))), ..Patch::default() };
-                said(self.work(|work| ops::patch(work, &name(job), patch)))
+                said(self.work(|work| ops::patch(work, None, &name(job), patch)))
             }
             Step::Requeue { job, wait_ms } => {
                 let delay = Delay::new(wait(wait_ms)).expect("valid");
-                said(self.work(|work| ops::requeue(work, &name(job), delay)))
+                said(self.work(|work| ops::requeue(work, None, &name(job), delay)))
             }
             Step::Held { pick, kind } => self.held(pick, kind),
             Step::Pass { ms } => {
