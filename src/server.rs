@@ -5,6 +5,7 @@ mod open_files;
 mod parts;
 mod reload;
 mod signals;
+mod upkeep;
 
 use std::{
     io::{self, Write},
@@ -30,6 +31,7 @@ use crate::{
 };
 use reload::Reload;
 use signals::Signals;
+pub use upkeep::{Refusal, Report, backup, restore, verify, verify_backup};
 
 /// Connections that wait in the kernel to be accepted.
 const BACKLOG: u32 = 1_024;

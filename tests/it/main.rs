@@ -3,6 +3,7 @@
 
 mod api;
 mod auth;
+mod backup;
 mod binary;
 mod checker;
 mod cluster;
@@ -15,3 +16,4 @@ mod processes;
 mod queue;
 mod redis_engine;
 mod tidy;
+mod verify;
