@@ -9,6 +9,7 @@ mod checker;
 mod cluster;
 mod conformance;
 mod disk;
+mod formats;
 mod harness;
 mod load;
 mod model;
