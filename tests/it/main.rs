@@ -2,10 +2,12 @@
 //! API through its router, and the real program from outside.
 
 mod api;
+mod auth;
 mod binary;
 mod checker;
 mod cluster;
 mod conformance;
+mod disk;
 mod harness;
 mod load;
 mod model;

@@ -56,12 +56,14 @@ async fn run(engine: Engine) {
     let mut bench = Bench::new(engine).await;
     for n in 0..sequences {
         if n % PER_ENGINE == PER_ENGINE - 1 {
+            bench.verify().await;
             bench = Bench::new(engine).await;
         } else if n % 20 == 19 {
             bench.reopen().await;
         }
         Sequence::new(&bench, first.wrapping_add(n)).run().await;
     }
+    bench.verify().await;
 }
 
 /// One random sequence. Topics and ids carry its seed, so that what an earlier one left behind does
@@ -97,6 +99,7 @@ impl<'a> Sequence<'a> {
             self.step().await;
             self.compare().await;
         }
+        self.bench.verify().await;
         for name in self.topics.clone() {
             let mut cursor = None;
             loop {

@@ -60,9 +60,15 @@ pub struct Settings {
     pub dead_retention: Option<Duration>,
 }
 
+/// The engines that can be verified.
+const VERIFIED: [Engine; 2] = [Engine::Naive, Engine::Embedded];
+
 /// An engine under test.
 pub struct Bench {
     pub store: Arc<dyn Store>,
+    /// The same, for whoever looks when the case has ended.
+    last: Arc<Mutex<Arc<dyn Store>>>,
+    engine: Engine,
     pub clock: Arc<ManualClock>,
     pub heard: Arc<Recorder>,
     home: Home,
@@ -91,14 +97,40 @@ impl Bench {
         let listener: Arc<dyn Listener> = heard.clone();
         let home = home(engine, &settings, &clock, &listener);
         let store = open(&home, &settings, &clock, &listener).await;
-        Self { store, clock, heard, home, settings }
+        let last = Arc::new(Mutex::new(store.clone()));
+        Self { store, last, engine, clock, heard, home, settings }
+    }
+
+    /// Runs a case on a fresh engine, and holds the engine against itself afterwards.
+    pub async fn run<F: Future<Output = ()>>(engine: Engine, case: impl FnOnce(Self) -> F) {
+        Self::run_with(engine, Settings::default(), case).await;
+    }
+
+    /// The same with settings.
+    pub async fn run_with<F: Future<Output = ()>>(
+        engine: Engine,
+        settings: Settings,
+        case: impl FnOnce(Self) -> F,
+    ) {
+        let bench = Self::with(engine, settings).await;
+        let (last, _home) = (bench.last.clone(), bench.home.clone());
+        case(bench).await;
+        let store = last.lock().expect("not poisoned").clone();
+        verified(engine, &*store).await;
+    }
+
+    /// Holds the engine against itself.
+    pub async fn verify(&self) {
+        verified(self.engine, &*self.store).await;
     }
 
     /// Closes the engine and opens it again on the same data.
     pub async fn reopen(&mut self) {
+        self.verify().await;
         self.store.close().await.expect("closes");
         let listener: Arc<dyn Listener> = self.heard.clone();
         self.store = open(&self.home, &self.settings, &self.clock, &listener).await;
+        *self.last.lock().expect("not poisoned") = self.store.clone();
     }
 
     /// Moves the clock on and everything that is then due.
@@ -109,6 +141,14 @@ impl Bench {
 
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+}
+
+/// A verification finds nothing.
+async fn verified(engine: Engine, store: &dyn Store) {
+    if VERIFIED.contains(&engine) {
+        let found = store.verify().await.expect("reads");
+        assert_eq!(found.faults, [""; 0], "{found:?}");
     }
 }
 

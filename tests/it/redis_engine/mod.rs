@@ -7,6 +7,7 @@ mod proxy;
 mod repair;
 mod replicas;
 mod start;
+mod verify;
 
 use std::sync::Arc;
 
