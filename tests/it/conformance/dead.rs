@@ -151,5 +151,5 @@ async fn a_retention_lets_dead_letters_go_at_its_end_redis() {
 
 #[tokio::test]
 async fn a_retention_lets_dead_letters_go_at_its_end_cluster() {
-    a_retention_lets_dead_letters_go_at_its_end(Engine::Cluster).await;
+    with_retention(Engine::Cluster).await;
 }
