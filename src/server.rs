@@ -3,6 +3,7 @@
 
 mod open_files;
 mod parts;
+mod reload;
 mod signals;
 
 use std::{
@@ -27,6 +28,7 @@ use crate::{
     shutdown::Shutdown,
     telemetry,
 };
+use reload::Reload;
 use signals::Signals;
 
 /// Connections that wait in the kernel to be accepted.
@@ -46,6 +48,9 @@ pub enum Failure {
         /// What the system says.
         source: io::Error,
     },
+    /// A file that the server needs cannot be used; which and why.
+    #[error("cannot start: {0}")]
+    File(String),
     /// The engine did not open; where and why.
     #[error("cannot open the store: {0}")]
     Store(String),
@@ -67,6 +72,14 @@ pub enum Ended {
     Well,
     /// A part failed, or the end took too long; the log says which.
     Badly,
+}
+
+/// Whether the files that the settings name can be used, without starting anything.
+///
+/// # Errors
+/// Which one cannot, and why.
+pub fn check_files(config: &Config) -> Result<(), Failure> {
+    Reload::new(config).map(|_| ()).map_err(Failure::File)
 }
 
 /// Serves until SIGINT or SIGTERM. A second signal ends the process at once.
@@ -126,6 +139,7 @@ struct Running {
 
 impl Running {
     async fn start(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, Failure> {
+        let reload = Reload::new(config).map_err(Failure::File)?;
         // Bound before the store is opened, so that a taken port is no reason to open it; listened on
         // after, so that nobody is accepted before there is an answer.
         let socket = bind(config.server.listen)?;
@@ -138,12 +152,16 @@ impl Running {
         let address = listener.local_addr()?;
         let mut http = parts::http_options(&config.server);
         http.max_connections = open_files::make_room_for(http.max_connections);
-        let app = App::new(queue.clone(), clock, metrics, http);
+        let app = App::new(queue.clone(), clock, metrics, http).behind(reload.gate.clone());
         let (shutdown, closing, stop_timer) =
             (Shutdown::new(), CancellationToken::new(), CancellationToken::new());
         let timer = queue.clone();
         let until = stop_timer.clone();
         shutdown.spawn("timer", stop_timer.clone(), async move { timer.run_timer(until).await });
+        if let Some(hangups) = reload.signals()? {
+            let until = closing.clone();
+            shutdown.spawn("reloading", closing.clone(), async move { reload.run(hangups, until).await });
+        }
         let until = closing.clone();
         let serving =
             shutdown.spawn("HTTP server", closing.clone(), async move { app.serve(listener, until).await });

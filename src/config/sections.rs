@@ -59,6 +59,24 @@ impl Server {
     }
 }
 
+/// Who may call: section `[auth]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Auth {
+    /// The file of tokens; without it nobody is asked for one.
+    pub tokens_file: Option<PathBuf>,
+    /// Whether others than this machine's may call without a token.
+    pub allow_anonymous: bool,
+}
+
+impl Auth {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        Self {
+            tokens_file: reader.optional_path("auth.tokens_file"),
+            allow_anonymous: reader.flag("auth.allow_anonymous"),
+        }
+    }
+}
+
 /// Which engine keeps the jobs: key `store.engine`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {

@@ -2,7 +2,10 @@
 //! API through its router, and the real program from outside.
 
 mod api;
+mod auth;
 mod binary;
+mod checker;
+mod cluster;
 mod conformance;
 mod disk;
 mod harness;

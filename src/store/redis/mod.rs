@@ -30,6 +30,7 @@ mod startup;
 mod store;
 mod sweep;
 mod topics;
+mod verify;
 
 use std::{
     sync::{Arc, atomic::AtomicUsize},
