@@ -4,6 +4,7 @@
 mod api;
 mod auth;
 mod binary;
+mod canary;
 mod checker;
 mod conformance;
 mod harness;
@@ -13,3 +14,4 @@ mod processes;
 mod queue;
 mod redis_engine;
 mod tidy;
+mod tls;
