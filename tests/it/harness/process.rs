@@ -2,6 +2,7 @@
 //! signals. Everything that it starts ends with the test.
 
 use std::{
+    ffi::OsString,
     io::{BufRead, BufReader, Read},
     net::SocketAddr,
     path::Path,
@@ -17,9 +18,17 @@ use super::plain::{Answer, call};
 /// `linger` with these arguments, run in `directory` with nothing of this process's environment but the
 /// path. `LINGER_PROGRAM` names another build to test, such as a release.
 pub fn linger(arguments: &[&str], directory: &Path) -> Command {
+    linger_under(&[], arguments, directory)
+}
+
+/// The same started by another program, whose words come first.
+pub fn linger_under(wrapper: &[&str], arguments: &[&str], directory: &Path) -> Command {
     let built = || env!("CARGO_BIN_EXE_linger").into();
-    let mut command = Command::new(std::env::var_os("LINGER_PROGRAM").unwrap_or_else(built));
-    command.args(arguments).current_dir(directory).env_clear();
+    let program = std::env::var_os("LINGER_PROGRAM").unwrap_or_else(built);
+    let words = wrapper.iter().map(OsString::from).chain([program]);
+    let mut words = words.chain(arguments.iter().map(OsString::from));
+    let mut command = Command::new(words.next().expect("at least the program"));
+    command.args(words).current_dir(directory).env_clear();
     command.env("PATH", std::env::var_os("PATH").expect("there is a path")).stdin(Stdio::null());
     command
 }

@@ -22,7 +22,7 @@ use crate::{
             schema,
             state::{
                 State,
-                check::{assert_consistent, rows, snapshot},
+                snapshot::{assert_consistent, rows, snapshot},
             },
             work::{News, Work},
         },
@@ -207,7 +207,7 @@ fn run(heart: &mut Heart, groups: &[(Vec<Step>, bool)]) -> Vec<String> {
             assert_eq!(snapshot(&heart.state), memory, "memory is as it was");
             assert_eq!(rows(&heart.db), disk, "and so is the disk");
         }
-        assert_consistent(&heart.state, &heart.db);
+        assert_consistent(&heart.state, &heart.db, heart.clock.read());
         let ready = heart.state.topics().by_name(None).flat_map(|topic| topic.ready.keys());
         assert!(ready.into_iter().all(|key| key.slot() <= heart.clock.now()), "nothing is early");
     }
@@ -245,7 +245,7 @@ proptest! {
         heart.state = State::new(Ids::new(), Key::first_after(mark.after(heart.options.look_ahead)));
         heart.work(|work| load(work, mark));
         heart.commit();
-        assert_consistent(&heart.state, &heart.db);
+        assert_consistent(&heart.state, &heart.db, heart.clock.read());
         prop_assert_eq!(states(&mut heart), before);
     }
 
