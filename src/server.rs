@@ -137,7 +137,8 @@ impl Running {
         let listener = listen(socket, config.server.listen)?;
         let address = listener.local_addr()?;
         let mut http = parts::http_options(&config.server);
-        http.max_connections = open_files::make_room_for(http.max_connections);
+        let room = open_files::make_room_for(http.max_connections);
+        http.lower_connections(room);
         let app = App::new(queue.clone(), clock, metrics, http);
         let (shutdown, closing, stop_timer) =
             (Shutdown::new(), CancellationToken::new(), CancellationToken::new());

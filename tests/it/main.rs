@@ -1,8 +1,9 @@
 //! The integration tests, in one binary: the conformance suite on every engine, the model test, the
-//! API through its router, and the real program from outside.
+//! API through its router, hostile and heavy clients, and the real program from outside.
 
 mod api;
 mod binary;
+mod clients;
 mod conformance;
 mod harness;
 mod load;

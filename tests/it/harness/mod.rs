@@ -10,4 +10,6 @@ pub mod plain;
 pub mod process;
 pub mod redis;
 pub mod stores;
+pub mod wait;
+pub mod watch;
 pub mod wire;
