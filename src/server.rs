@@ -156,7 +156,8 @@ impl Running {
         let listener = listen(socket, config.server.listen)?;
         let address = listener.local_addr()?;
         let mut http = parts::http_options(&config.server);
-        http.max_connections = open_files::make_room_for(http.max_connections);
+        let room = open_files::make_room_for(http.max_connections);
+        http.lower_connections(room);
         let app = App::new(queue.clone(), clock, metrics, http)
             .behind(reload.gate.clone())
             .over(reload.tls.clone());

@@ -1,5 +1,5 @@
 //! The integration tests, in one binary: the conformance suite on every engine, the model test, the
-//! API through its router, and the real program from outside.
+//! API through its router, hostile and heavy clients, and the real program from outside.
 
 mod api;
 mod auth;
@@ -7,11 +7,12 @@ mod backup;
 mod binary;
 mod canary;
 mod checker;
+mod clients;
 mod cluster;
 mod conformance;
 mod disk;
-mod formats;
 mod fleet;
+mod formats;
 mod harness;
 mod load;
 mod model;
@@ -20,5 +21,5 @@ mod queue;
 mod redis_engine;
 mod sentinel;
 mod tidy;
-mod verify;
 mod tls;
+mod verify;
