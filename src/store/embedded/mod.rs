@@ -9,7 +9,7 @@
 //! engine ─ call ─► intake ─► writer ─► ops ─► work ─┬─► db (rows, transaction)
 //!                              │                     └─► state (ids, topics, window; journal)
 //!                              └─ checkpoint, sync, space: chores beside the work
-//! start ─► schema, log, load
+//! start ─► schema, log, link, load
 //! verify ─► survey (rows) and state (memory), held against each other; inspect: the same, nobody serving
 //! ```
 
@@ -22,6 +22,7 @@ mod ids;
 mod inspect;
 mod intake;
 mod key;
+mod link;
 mod load;
 mod log;
 mod marks;
