@@ -17,6 +17,8 @@ mod call;
 mod checkpoint;
 mod db;
 mod engine;
+#[cfg(any(test, fuzzing))]
+mod fuzzing;
 mod ids;
 mod intake;
 mod key;
@@ -42,5 +44,7 @@ mod work;
 mod writer;
 
 pub use engine::Embedded;
+#[cfg(any(test, fuzzing))]
+pub(crate) use fuzzing::fuzz_record;
 pub use options::{Durability, FreeSpace, OpenError, Options};
 pub use start::open;
