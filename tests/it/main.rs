@@ -3,6 +3,7 @@
 
 mod api;
 mod auth;
+mod backup;
 mod binary;
 mod canary;
 mod checker;
@@ -10,6 +11,7 @@ mod cluster;
 mod conformance;
 mod disk;
 mod fleet;
+mod formats;
 mod harness;
 mod load;
 mod model;
@@ -19,3 +21,4 @@ mod redis_engine;
 mod sentinel;
 mod tidy;
 mod tls;
+mod verify;

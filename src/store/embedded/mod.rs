@@ -10,9 +10,10 @@
 //!                              │                     └─► state (ids, topics, window; journal)
 //!                              └─ checkpoint, sync, space: chores beside the work
 //! start ─► schema, log, load
-//! verify ─► survey (rows) and state (memory), held against each other
+//! verify ─► survey (rows) and state (memory), held against each other; inspect: the same, nobody serving
 //! ```
 
+mod backup;
 mod call;
 mod checkpoint;
 mod db;
@@ -20,6 +21,7 @@ mod engine;
 #[cfg(any(test, fuzzing))]
 mod fuzzing;
 mod ids;
+mod inspect;
 mod intake;
 mod key;
 mod load;
@@ -43,8 +45,10 @@ mod window;
 mod work;
 mod writer;
 
+pub use backup::{backup, restore};
 pub use engine::Embedded;
 #[cfg(any(test, fuzzing))]
 pub(crate) use fuzzing::fuzz_record;
+pub use inspect::{Inspection, inspect, inspect_backup};
 pub use options::{Durability, FreeSpace, OpenError, Options};
 pub use start::open;
