@@ -18,6 +18,8 @@ mod call;
 mod checkpoint;
 mod db;
 mod engine;
+#[cfg(any(test, fuzzing))]
+mod fuzzing;
 mod ids;
 mod inspect;
 mod intake;
@@ -46,6 +48,8 @@ mod writer;
 
 pub use backup::{backup, restore};
 pub use engine::Embedded;
+#[cfg(any(test, fuzzing))]
+pub(crate) use fuzzing::fuzz_record;
 pub use inspect::{Inspection, inspect, inspect_backup};
 pub use options::{Durability, FreeSpace, OpenError, Options};
 pub use start::open;
