@@ -35,7 +35,10 @@ pub(super) async fn serve(app: &App, listener: TcpListener, shutdown: Cancellati
             }
             Err(why) => {
                 app.metrics.connections.refused(why);
-                if let Some(task) = refusals.of(stream, shutdown.clone()) {
+                // Over TLS nothing can be said before keys are agreed on, and that is work: closed at once.
+                if app.tls.is_none()
+                    && let Some(task) = refusals.of(stream, shutdown.clone())
+                {
                     connections.spawn(task.instrument(span));
                 }
             }

@@ -43,6 +43,8 @@ impl Refusal {
 pub enum Cut {
     /// It stayed silent from the start.
     FirstByte,
+    /// TLS was not agreed on in time.
+    Handshake,
     /// The head of a request took too long.
     Head,
     /// It was idle between two requests for too long.
@@ -58,8 +60,9 @@ pub enum Cut {
 }
 
 impl Cut {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::FirstByte,
+        Self::Handshake,
         Self::Head,
         Self::Idle,
         Self::Body,
@@ -71,6 +74,7 @@ impl Cut {
     fn label(self) -> ReasonLabel {
         let reason = match self {
             Self::FirstByte => "first_byte",
+            Self::Handshake => "handshake",
             Self::Head => "head",
             Self::Idle => "idle",
             Self::Body => "body",

@@ -2,13 +2,21 @@
 //! API through its router, hostile and heavy clients, and the real program from outside.
 
 mod api;
+mod auth;
 mod binary;
+mod canary;
+mod checker;
 mod clients;
+mod cluster;
 mod conformance;
+mod disk;
+mod fleet;
 mod harness;
 mod load;
 mod model;
 mod processes;
 mod queue;
 mod redis_engine;
+mod sentinel;
 mod tidy;
+mod tls;

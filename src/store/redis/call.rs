@@ -21,6 +21,9 @@ use crate::{
 /// First and longest pause before trying again.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
 
+/// How long a call is tried again that must not hold up others: a slot's new holder is found by then.
+const BRIEF: Duration = Duration::from_millis(100);
+
 /// A script with all that it is given.
 #[derive(Debug)]
 pub(super) struct Call {
@@ -30,8 +33,8 @@ pub(super) struct Call {
     args: Vec<Value>,
     /// Written before a `WAIT`; only changes that are acknowledged have it.
     mark: Option<Key>,
-    /// Whether it is tried again.
-    patient: bool,
+    /// How long it is tried again, if not as long as the options say.
+    patience: Option<Duration>,
 }
 
 /// One attempt at a call.
@@ -48,7 +51,7 @@ pub(super) struct Shot {
 impl Call {
     /// A call with keys of one slot.
     pub fn new(op: Op, slot: u16, keys: Vec<Key>, args: Vec<Value>) -> Self {
-        Self { op, slot, keys, args, mark: None, patient: true }
+        Self { op, slot, keys, args, mark: None, patience: None }
     }
 
     /// Makes it a change that waits for replicas, covered by writing `mark`.
@@ -60,7 +63,13 @@ impl Call {
     /// Makes it fail at the first fault.
     #[must_use]
     pub fn once(self) -> Self {
-        Self { patient: false, ..self }
+        Self { patience: Some(Duration::ZERO), ..self }
+    }
+
+    /// Makes it fail soon, for callers that have other shards to turn to.
+    #[must_use]
+    pub fn brief(self) -> Self {
+        Self { patience: Some(BRIEF), ..self }
     }
 
     /// One more argument.
@@ -136,7 +145,7 @@ impl Engine {
     /// Calls until there is an answer; also tells whether enough replicas have taken the change.
     pub(super) async fn call_until(&self, call: Call) -> Result<(Value, bool)> {
         let real = &self.context.real;
-        let patience = if call.patient { self.context.options.retry_for } else { Duration::ZERO };
+        let patience = call.patience.unwrap_or(self.context.options.retry_for);
         let deadline_us = real.now_micros().saturating_add(micros(patience));
         let (mut pause, mut full_text, mut redirect) = (PAUSE.0, false, None);
         loop {

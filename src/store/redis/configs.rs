@@ -130,6 +130,13 @@ impl Engine {
         Ok(())
     }
 
+    /// What of the stored settings cannot be read.
+    pub(super) async fn unreadable_configs(&self) -> Result<Vec<String>> {
+        let call = Call::new(Op::Config, self.keys.slot, vec![self.keys.settings.clone()], Vec::new());
+        let (_, _, faults) = read_all(Reply::new(self.call(call.arg("")).await?)?)?;
+        Ok(faults)
+    }
+
     /// Reads all settings anew if they have changed, and tells the listener what resumed.
     pub(super) async fn refresh_configs(&self) -> Result<()> {
         loop {
@@ -139,7 +146,8 @@ impl Engine {
             if reply.is_null() {
                 return Ok(());
             }
-            let (version, topics) = read_all(Reply::new(reply)?)?;
+            let (version, topics, faults) = read_all(Reply::new(reply)?)?;
+            faults.iter().for_each(|fault| tracing::error!(%fault, "a topic's setting is passed over"));
             if let Some(resumed) = self.configs.replace(writes, version, topics) {
                 resumed.iter().for_each(|topic| self.listener.ready(topic));
                 return Ok(());
@@ -148,9 +156,12 @@ impl Engine {
     }
 }
 
-/// Reads every field and value; what cannot be read is passed over and logged.
-fn read_all(mut reply: Reply) -> Result<(u64, HashMap<Topic, Arc<TopicConfig>>)> {
-    let (mut version, mut topics) = (0, BTreeMap::<Topic, TopicConfig>::new());
+/// What was read of all settings: their version, the topics, and what was passed over.
+type AllConfigs = (u64, HashMap<Topic, Arc<TopicConfig>>, Vec<String>);
+
+/// Reads every field and value; what cannot be read is passed over and named.
+fn read_all(mut reply: Reply) -> Result<AllConfigs> {
+    let (mut version, mut topics, mut faults) = (0, BTreeMap::<Topic, TopicConfig>::new(), Vec::new());
     while !reply.is_empty() {
         let (field, mut value) = (reply.text()?, reply.bytes()?);
         if field == "#" {
@@ -162,16 +173,19 @@ fn read_all(mut reply: Reply) -> Result<(u64, HashMap<Topic, Arc<TopicConfig>>)>
         match (kind, topic, value.is_empty()) {
             (Some(SETTINGS), Ok(topic), false) => match unpack(&mut value) {
                 Some(settings) => topics.entry(topic).or_default().settings = settings,
-                None => tracing::error!(%topic, "the settings of a topic cannot be read"),
+                None => faults.push(format!("topic {topic}: its settings cannot be read")),
             },
             (Some(PAUSE), Ok(topic), false) => {
                 topics.entry(topic).or_default().pause =
                     TopicPause { delivery: value.contains(&b'd'), intake: value.contains(&b'i') };
             }
-            (Some(_) | None, Ok(_) | Err(_), _) => tracing::error!(field, "an unknown setting of a topic"),
+            (Some(_) | None, Ok(_) | Err(_), _) => {
+                faults.push(format!("setting {field}: it is none of ours"));
+            }
         }
     }
-    Ok((version, topics.into_iter().map(|(topic, config)| (topic, Arc::new(config))).collect()))
+    let topics = topics.into_iter().map(|(topic, config)| (topic, Arc::new(config))).collect();
+    Ok((version, topics, faults))
 }
 
 /// Version of the layout of settings: the first byte.

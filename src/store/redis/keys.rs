@@ -24,6 +24,19 @@ use crate::job::{JobId, Topic};
 /// A shard's number, from 0.
 pub(super) type Shard = u16;
 
+/// What a key is that begins like ours.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// One of a shard's, or of the whole prefix.
+    Shard,
+    /// A topic's, on that shard.
+    Topic(Shard, Topic),
+    /// Under one of our hash tags, but nothing that we write.
+    Unknown,
+    /// Under another prefix, which may begin like ours.
+    Foreign,
+}
+
 /// The keys of one shard that do not depend on a topic.
 #[derive(Debug)]
 pub(super) struct ShardKeys {
@@ -69,6 +82,7 @@ impl ShardKeys {
 /// All names under one prefix.
 #[derive(Debug)]
 pub(super) struct Keys {
+    prefix: String,
     shards: Vec<ShardKeys>,
     pub meta: Key,
     pub settings: Key,
@@ -83,6 +97,7 @@ pub(super) struct Keys {
 impl Keys {
     pub fn new(prefix: &str, shards: u16) -> Self {
         Self {
+            prefix: prefix.to_owned(),
             shards: (0..shards).map(|shard| ShardKeys::new(prefix, shard)).collect(),
             meta: format!("{{{prefix}}}:meta").into(),
             settings: format!("{{{prefix}}}:settings").into(),
@@ -90,6 +105,31 @@ impl Keys {
             mark: format!("{{{prefix}}}:mark").into(),
             ready_channel: format!("{{{prefix}}}:ready").into(),
             settings_channel: format!("{{{prefix}}}:settings").into(),
+        }
+    }
+
+    /// Matches every key of a shard, and some of other prefixes that begin alike.
+    pub fn pattern(&self) -> String {
+        // A prefix holds nothing that a pattern would take for more than itself.
+        format!("{{{}:*}}:*", self.prefix)
+    }
+
+    /// What a key is that [`pattern`](Self::pattern) matches.
+    pub fn place(&self, key: &[u8]) -> Place {
+        let split = || {
+            let (tag, name) = std::str::from_utf8(key).ok()?.strip_prefix('{')?.split_once("}:")?;
+            let shard = tag.strip_prefix(&self.prefix)?.strip_prefix(':')?;
+            Some((shard.parse::<Shard>().ok()?, name))
+        };
+        let Some((shard, name)) = split() else { return Place::Foreign };
+        if usize::from(shard) >= self.shards.len() {
+            return Place::Unknown;
+        }
+        let topic = name.strip_prefix("ready:").or_else(|| name.strip_prefix("dead:"));
+        match (topic.map(Topic::parse), name) {
+            (Some(Ok(topic)), _) => Place::Topic(shard, topic),
+            (None, "pool" | "bucket" | "counts" | "lanes" | "graves" | "broken" | "mark") => Place::Shard,
+            (Some(Err(_)) | None, _) => Place::Unknown,
         }
     }
 
@@ -125,6 +165,22 @@ mod tests {
         }
         assert_eq!(redis_keyslot(keys.meta.as_bytes()), keys.slot);
         assert_eq!(redis_keyslot(keys.settings.as_bytes()), keys.slot);
+    }
+
+    #[test]
+    fn keys_are_told_from_those_of_others() {
+        let keys = Keys::new("a", 16);
+        let place = |key: &str| keys.place(key.as_bytes());
+        let topic = Topic::parse("t:1").expect("valid");
+        assert_eq!(place("{a:3}:pool"), Place::Shard);
+        assert_eq!(place("{a:3}:ready:t:1"), Place::Topic(3, topic.clone()));
+        assert_eq!(place("{a:15}:dead:t:1"), Place::Topic(15, topic));
+        for unknown in ["{a:16}:pool", "{a:3}:pond", "{a:3}:ready:", "{a:3}:ready:no topic"] {
+            assert_eq!(place(unknown), Place::Unknown, "{unknown}");
+        }
+        for foreign in ["{a:b:3}:pool", "{a:x}:pool", "a:3:pool"] {
+            assert_eq!(place(foreign), Place::Foreign, "{foreign}");
+        }
     }
 
     #[test]

@@ -50,6 +50,7 @@ scripts! {
     Dead "dead" Record,
     Ready "ready" Record,
     Waiting "waiting" Record,
+    Verify "verify" Record,
     Lanes "lanes" Record,
     Pulse "pulse" Record,
     Settings "settings" Record,

@@ -9,9 +9,9 @@ use super::{Redis, script::Op};
 use crate::{
     job::{Delay, Job, JobId, Reason, Receipt, Topic, TopicPause, TopicSettings, Ttr},
     store::{
-        AddJob, Added, DeadCursor, Deleted, EngineInfo, Error, FinishJob, Finished, Held, Patch, Patched,
-        Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store, TopicConfig,
-        TopicStats, Verified,
+        AddJob, Added, DeadCursor, Deleted, EngineInfo, FinishJob, Finished, Held, Patch, Patched, Promoted,
+        PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store, TopicConfig, TopicStats,
+        Verified,
     },
 };
 
@@ -50,15 +50,27 @@ impl Store for Redis {
     }
 
     async fn requeue(&self, id: &JobId, delay: Delay) -> Result<Requeued> {
-        self.0.requeue_job(id, delay).await
+        self.0.requeue_job(None, id, delay).await
     }
 
     async fn patch(&self, id: &JobId, patch: Patch) -> Result<Patched> {
-        self.0.patch_job(id, patch).await
+        self.0.patch_job(None, id, patch).await
     }
 
     async fn delete(&self, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
         self.0.delete_jobs(ids).await
+    }
+
+    async fn requeue_in(&self, topic: &Topic, id: &JobId, delay: Delay) -> Result<Requeued> {
+        self.0.requeue_job(Some(topic), id, delay).await
+    }
+
+    async fn patch_in(&self, topic: &Topic, id: &JobId, patch: Patch) -> Result<Patched> {
+        self.0.patch_job(Some(topic), id, patch).await
+    }
+
+    async fn delete_in(&self, topic: &Topic, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
+        self.0.delete_jobs_of(topic, ids).await
     }
 
     async fn get(&self, id: &JobId) -> Result<Option<Job>> {
@@ -106,7 +118,7 @@ impl Store for Redis {
     }
 
     async fn verify(&self) -> Result<Verified> {
-        Err(Error::Unavailable("verification comes with the next commits".to_owned()))
+        self.0.verify_all().await
     }
 
     /// Asks at once and once: whoever asks wants to know how it is now.

@@ -272,9 +272,9 @@ async fn a_pop_that_does_not_wait_is_answered_behind_any_number_that_do(engine: 
         api.get("/topics/t/pop").await.expect(204);
         let answer = api.send("POST", "/batch/pop", r#"{"topics":["u","t"],"max":5}"#).await.expect(200);
         assert_eq!(answer.body, r#"{"jobs":[]}"#);
-        api.park(api.call("POST", "/batch/pop").json(r#"{"topics":["u","t"],"wait":30}"#)).await
     };
-    let second = tokio::time::timeout(seconds(60), behind).await.expect("is answered at once");
+    tokio::time::timeout(seconds(60), behind).await.expect("is answered at once");
+    let second = api.park(api.call("POST", "/batch/pop").json(r#"{"topics":["u","t"],"wait":30}"#)).await;
     api.add(r#"{"topic":"t","id":"a"}"#).await;
     assert_eq!(parked.await.expect("ends").expect(200).json()["jobs"][0]["id"], "a");
     api.add(r#"{"topic":"t","id":"b"}"#).await;

@@ -1,17 +1,54 @@
-//! One Redis for the whole test process, each bench under a prefix of its own.
+//! Redis servers for the tests: one that the whole process shares, each bench under a prefix of its
+//! own, and others that a test may stop, kill and start again. `LINGER_REDIS_SERVER` names the program.
 
 use std::{
     io::{BufRead, BufReader},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
+    path::Path,
     process::{Child, Command, Stdio},
-    sync::OnceLock,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Mutex, OnceLock,
+        atomic::{AtomicU16, AtomicUsize, Ordering},
+    },
 };
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How a server is started.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// What stands before the program: `nsenter` runs it in another network.
+    pub before: Vec<String>,
+    /// Where it listens.
+    pub host: IpAddr,
+    /// What its configuration file begins with; a sentinel must have one.
+    pub file: Option<String>,
+    /// Its arguments besides.
+    pub arguments: Vec<String>,
+}
+
+impl Launch {
+    /// On the loopback, with these arguments besides.
+    pub fn new(arguments: &[&str]) -> Self {
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        Self { before: Vec::new(), host: Ipv4Addr::LOCALHOST.into(), file: None, arguments }
+    }
+}
 
 /// A Redis server that ends with the process that started it.
 pub struct RedisServer {
     pub port: u16,
-    _dir: tempfile::TempDir,
-    _child: Child,
+    dir: tempfile::TempDir,
+    launch: Launch,
+    running: Mutex<Running>,
+}
+
+/// A server at work, or one that was killed and not started again.
+struct Running {
+    /// The shell that ends the server when its stdin is closed; it keeps the server's id from being given
+    /// to another process.
+    keeper: Child,
+    server: Pid,
 }
 
 impl RedisServer {
@@ -22,58 +59,136 @@ impl RedisServer {
 
     /// Starts `redis-server` with these arguments besides.
     pub fn start_with(arguments: &[&str]) -> Self {
+        Self::launch(Launch::new(arguments))
+    }
+
+    /// Starts a server, or a sentinel.
+    pub fn launch(launch: Launch) -> Self {
         for _ in 0..20 {
             let port = free_port();
             let dir = tempfile::tempdir().expect("a temporary directory");
-            if let Some(child) = spawn(port, dir.path(), arguments) {
-                return Self { port, _dir: dir, _child: child };
+            if let Some(file) = &launch.file {
+                std::fs::write(dir.path().join(FILE), file).expect("writes");
+            }
+            if let Some(running) = spawn(port, dir.path(), &launch) {
+                return Self { port, dir, launch, running: Mutex::new(running) };
             }
         }
         panic!("redis-server found no free port in twenty tries");
     }
 
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        format!("redis://{}", self.address())
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        (self.launch.host, self.port).into()
+    }
+
+    /// Kills it on the spot (SIGKILL) and waits for the end.
+    pub fn kill(&self) {
+        self.running.lock().expect("not poisoned").end();
+    }
+
+    /// Stops it in its tracks (SIGSTOP): connections stay open, nothing is answered.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets a stopped one go on (SIGCONT).
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Starts it again on its port and directory, after killing it if it still runs.
+    pub fn restart(&self) {
+        let mut running = self.running.lock().expect("not poisoned");
+        running.end();
+        *running = spawn(self.port, self.dir.path(), &self.launch).expect("its port is its own");
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(self.running.lock().expect("not poisoned").server, signal).expect("it runs");
     }
 }
 
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("has an address").port()
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
 }
+
+impl Running {
+    /// Has the shell kill the server; nothing happens when that was done before.
+    fn end(&mut self) {
+        drop(self.keeper.stdin.take());
+        self.keeper.wait().expect("is a child of ours");
+    }
+}
+
+/// A port that nothing listens on and that this process gives out once. It lies below those that the
+/// system gives to outgoing connections: one of these could take the port while its server is away, or
+/// even connect to itself. The port ten thousand above it, which a Cluster's servers use among
+/// themselves, does too.
+fn free_port() -> u16 {
+    const FIRST: u16 = 10_000;
+    const COUNT: u16 = 12_000;
+    static TURN: OnceLock<AtomicU16> = OnceLock::new();
+    let turn = TURN.get_or_init(|| AtomicU16::new(rand::random()));
+    loop {
+        let port = FIRST + turn.fetch_add(1, Ordering::Relaxed) % COUNT;
+        if [port, port + 10_000].iter().all(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()) {
+            return port;
+        }
+    }
+}
+
+/// Name of the configuration file, where there is one.
+const FILE: &str = "redis.conf";
+
+/// What a server logs once it serves, and what a sentinel does.
+const READY: [&str; 2] = ["Ready to accept connections", "Sentinel ID is"];
 
 /// Runs the server under a shell that reads from us, so that it ends when this process does, however
 /// that comes about; `None` when the port was taken in between.
-fn spawn(port: u16, dir: &std::path::Path, arguments: &[&str]) -> Option<Child> {
-    let script = "redis-server \"$@\" & server=$!; read -r _; kill $server; wait $server";
-    let port = port.to_string();
-    let mut child = Command::new("sh")
-        .args(["-c", script, "sh", "--port", &port, "--bind", "127.0.0.1"])
-        .args(["--maxmemory-policy", "noeviction", "--enable-debug-command", "yes"])
+fn spawn(port: u16, dir: &Path, launch: &Launch) -> Option<Running> {
+    // Killed outright: one that was stopped would not hear anything milder. The shell lets go of stdout,
+    // so that it ends when the server does.
+    let script = "\"$@\" & server=$!; echo $server; exec >&-; read -r _; kill -9 $server; wait $server";
+    let program = std::env::var("LINGER_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
+    let (port, host) = (port.to_string(), launch.host.to_string());
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh"]).args(&launch.before).arg(&program);
+    command.args(launch.file.iter().map(|_| dir.join(FILE)));
+    command.args(["--port", &port, "--bind", &host]);
+    command.args(["--maxmemory-policy", "noeviction", "--enable-debug-command", "yes"]);
+    let mut keeper = command
         .arg("--dir")
         .arg(dir)
-        .args(arguments)
+        .args(&launch.arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        .stderr(Stdio::null())
         .spawn()
         .expect("sh runs");
-    let output = BufReader::new(child.stdout.take().expect("piped"));
+    let output = BufReader::new(keeper.stdout.take().expect("piped"));
     let mut lines = output.lines().map_while(Result::ok);
+    let server = lines.next().and_then(|pid| Pid::from_raw(pid.parse().ok()?)).expect("sh tells the id");
+    let mut running = Running { keeper, server };
     let mut log = Vec::new();
     let ready = lines.by_ref().any(|line| {
-        let ready = line.contains("Ready to accept connections");
+        let ready = READY.iter().any(|ready| line.contains(ready));
         log.push(line);
         ready
     });
     if ready {
         // Kept reading, or the server would block once the pipe is full.
         std::thread::spawn(move || lines.for_each(drop));
-        return Some(child);
+        return Some(running);
     }
-    drop(child.stdin.take());
-    let _ = child.wait();
+    running.end();
     let taken = log.iter().any(|line| line.contains("Address already in use"));
-    assert!(taken, "redis-server did not start; install it with scripts/test. It said: {log:?}");
+    assert!(taken, "{program} did not start; install it with scripts/test. It said: {log:?}");
     None
 }
 

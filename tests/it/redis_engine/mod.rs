@@ -1,11 +1,13 @@
 //! What only the Redis engine can get wrong: cut answers, full memory, foreign entries, replicas,
 //! processes side by side. Each case has a prefix of its own; some a server of their own.
 
+mod crash;
 mod cut;
 mod proxy;
 mod repair;
 mod replicas;
 mod start;
+mod verify;
 
 use std::sync::Arc;
 

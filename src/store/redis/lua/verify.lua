@@ -1,0 +1,185 @@
+#!lua flags=no-writes
+-- Holds a shard against itself, as far as one run goes: every record against its indexes, every
+-- index entry against its record, the counts against all of it. A shard that fits in one run is seen as
+-- it is at one moment. Of a larger one each page is, and each ready list; only its counts per topic are
+-- then not held against the records, but in sum against the sizes of the indexes.
+--
+-- KEYS  1 pool  2 bucket  3 counts  4 lanes  5 graves  6 broken, then ready list and dead set per topic
+-- ARGV  step and cursor to go on from, the topics
+-- Reply { next step or 0, next cursor, jobs, stale, set aside, faults, ids of the jobs, topics that the
+--         caller did not know of: it runs the same step again with them }
+local BUDGET, PAGE, FAULT_LIMIT, BROKEN_LIMIT = 10000, 100, 20, 10000
+local POOL, BUCKET, COUNTS, LANES, GRAVES, BROKEN = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local LETTERS = { 'd', 'r', 'v', 'x' }
+
+local names, topics = {}, {}
+for i = 3, #ARGV do
+  names[i - 2] = ARGV[i]
+  topics[ARGV[i]] = { ready = KEYS[2 * i + 1], dead = KEYS[2 * i + 2] }
+end
+
+local spent, jobs, stale, aside = 0, 0, 0, 0
+local faults, ids, unknown, tally = {}, {}, {}, {}
+
+local function fault(...)
+  if #faults < FAULT_LIMIT then faults[#faults + 1] = table.concat({ ... }) end
+end
+
+local function read(id)
+  local raw = call('HGET', POOL, id)
+  spent = spent + 1 + (raw and #raw or 0) / 1024
+  return open(raw)
+end
+
+-- Where the record says that the job stands in an index; nil when it should not be there.
+local function bucket_place(job)
+  if job.state == DELAYED then return job.due end
+  if job.state == RESERVED then return job.till end
+end
+
+local function expect(id, index, key, place)
+  local score = call('ZSCORE', key, id)
+  if place and not score then
+    fault('job ', id, ': it is missing in ', index)
+  elseif score and not place then
+    fault('job ', id, ': it should not be in ', index)
+  elseif place and tonumber(score) ~= place then
+    fault('job ', id, ': it stands at the wrong place in ', index)
+  end
+end
+
+local function check_record(id, raw)
+  local job = open(raw)
+  spent = spent + 1 + #raw / 1024
+  if not job then
+    -- With the place for broken records full they stay in the pool.
+    if call('HLEN', BROKEN) < BROKEN_LIMIT then fault('job ', id, ': its record cannot be read') end
+    aside = aside + 1
+    return
+  end
+  jobs, ids[#ids + 1] = jobs + 1, id
+  local field = LETTERS[job.state] .. job.topic
+  tally[field] = (tally[field] or 0) + 1
+  expect(id, 'the bucket', BUCKET, bucket_place(job))
+  expect(id, 'the graves', GRAVES, job.died)
+  local own = topics[job.topic]
+  if own then
+    expect(id, 'the dead letters of its topic', own.dead, job.died)
+  else
+    unknown[job.topic] = true
+  end
+end
+
+local function check_entry(index, id, score, topic, place)
+  local job = read(id)
+  if not job then
+    fault('entry ', id, ' of ', index, ': it leads to no job')
+  elseif place(job) ~= tonumber(score) or (topic and job.topic ~= topic) then
+    fault('entry ', id, ' of ', index, ': the job is not what it says')
+  end
+end
+
+-- One page of a table; where to go on.
+local function page(command, key, cursor, check)
+  local found = call(command, key, cursor, 'COUNT', PAGE)
+  for i = 1, #found[2], 2 do check(found[2][i], found[2][i + 1]) end
+  return found[1]
+end
+
+local function died(job) return job.died end
+
+local function check_index(index, key, cursor, topic, place)
+  return page('ZSCAN', key, cursor, function(id, score) check_entry(index, id, score, topic, place) end)
+end
+
+local function check_ready(topic)
+  local list, valid, seen = topics[topic].ready, 0, {}
+  for from = 0, call('LLEN', list) - 1, PAGE do
+    for _, entry in ipairs(call('LRANGE', list, from, from + PAGE - 1)) do
+      local gen, _, id = read_entry(entry)
+      local job = read(id)
+      if not job or job.state ~= READY or job.gen ~= gen or job.topic ~= topic then
+        stale = stale + 1
+      elseif seen[id] then
+        fault('job ', id, ': it is twice in the ready list of its topic')
+      else
+        seen[id], valid = true, valid + 1
+      end
+    end
+  end
+  local said = tonumber(call('HGET', COUNTS, 'r' .. topic) or 0)
+  if said ~= valid then
+    fault('topic ', topic, ': ', said, ' jobs are counted as ready, ', valid, ' stand in its list')
+  end
+  return '0'
+end
+
+local function check_lanes()
+  local lanes = call('HGETALL', LANES)
+  for i = 1, #lanes, 2 do
+    if #lanes[i] ~= 12 or #lanes[i + 1] <= 12 or not pcall(cmsgpack.unpack, sub(lanes[i + 1], 13)) then
+      fault('a lane cannot be read')
+    end
+  end
+end
+
+local function check_sums()
+  check_lanes()
+  aside = aside + call('HLEN', BROKEN)
+  local sums, counts = { d = 0, r = 0, v = 0, x = 0 }, call('HGETALL', COUNTS)
+  for i = 1, #counts, 2 do
+    local letter, topic, number = sub(counts[i], 1, 1), sub(counts[i], 2), tonumber(counts[i + 1])
+    if counts[i] ~= '#' then
+      if not sums[letter] or not number or number < 1 or number % 1 ~= 0 then
+        fault('count ', counts[i], ': ', counts[i + 1], ' is none')
+      else
+        sums[letter] = sums[letter] + number
+        if letter == 'x' and topics[topic] and call('ZCARD', topics[topic].dead) ~= number then
+          fault('topic ', topic, ': its dead letters are not as many as counted')
+        end
+      end
+    end
+  end
+  local size = { bucket = call('ZCARD', BUCKET), graves = call('ZCARD', GRAVES), pool = call('HLEN', POOL) }
+  if sums.d + sums.v ~= size.bucket then fault('the bucket does not hold as many jobs as counted') end
+  if sums.x ~= size.graves then fault('the graves do not hold as many jobs as counted') end
+  if sums.d + sums.r + sums.v + sums.x ~= size.pool and aside == 0 then
+    fault('the pool does not hold as many jobs as counted')
+  end
+  return '0'
+end
+
+local function check_counts()
+  local counts = call('HGETALL', COUNTS)
+  for i = 1, #counts, 2 do
+    local there = tally[counts[i]] or 0
+    if counts[i] ~= '#' and tonumber(counts[i + 1]) ~= there then
+      fault('count ', counts[i], ': it says ', counts[i + 1], ', there are ', there)
+    end
+    tally[counts[i]] = nil
+  end
+  for field, there in pairs(tally) do fault('count ', field, ': it is missing, there are ', there) end
+end
+
+-- The steps in order: pool, bucket, graves, each topic's dead letters, each topic's ready list, sums.
+local function run(step, cursor)
+  if step == 1 then return page('HSCAN', POOL, cursor, check_record) end
+  if step == 2 then return check_index('the bucket', BUCKET, cursor, nil, bucket_place) end
+  if step == 3 then return check_index('the graves', GRAVES, cursor, nil, died) end
+  local topic = names[step - 3]
+  if topic then return check_index('the dead letters', topics[topic].dead, cursor, topic, died) end
+  topic = names[step - 3 - #names]
+  return topic and check_ready(topic) or check_sums()
+end
+
+local step, cursor, last = tonumber(ARGV[1]), ARGV[2], 4 + 2 * #names
+local whole = step == 1 and cursor == '0'
+while step <= last and spent < BUDGET do
+  cursor = run(step, cursor)
+  if cursor == '0' then step = step + 1 end
+end
+if whole and step > last then check_counts() end
+
+local strangers = {}
+for topic in pairs(unknown) do strangers[#strangers + 1] = topic end
+return { step > last and 0 or step, cursor, jobs, stale, aside, faults, ids, strangers }

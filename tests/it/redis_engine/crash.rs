@@ -1,0 +1,21 @@
+//! The server dies and comes back.
+
+use linger::store::{Added, redis::Options};
+
+use super::Process;
+use crate::harness::{jobs::*, redis::RedisServer};
+
+#[tokio::test]
+async fn what_was_acknowledged_under_aof_always_survives_a_kill_and_the_process_goes_on() {
+    let server = RedisServer::start_with(&["--save", "", "--appendonly", "yes", "--appendfsync", "always"]);
+    let process = Process::start(&Options::new(&server.url())).await;
+    let store = process.store();
+    add(store, job("held")).await;
+    let held = reserve(store).await;
+    add(store, job("ready")).await;
+    server.restart();
+    assert!(matches!(add_any(store, job("ready")).await, Added::Replayed(_)));
+    let done = store.finish(finish(&held.job.id, &held.receipt)).await.expect("finishes");
+    assert_eq!(done, [linger::store::Finished::Done { topic: topic("t") }]);
+    assert_eq!(reserve(store).await.job.id, id("ready"));
+}

@@ -1,0 +1,107 @@
+//! Verification finds what contradicts itself, names it, and finds nothing where nothing is wrong.
+
+use linger::store::{Verified, redis::Options};
+
+use super::{Process, Raw, options, tag};
+use crate::harness::{jobs::*, redis::shared};
+
+/// A process with jobs in every state, on one shard, and words for that shard's keys.
+async fn furnished() -> (Process, Raw, String) {
+    let options = Options { shards: 1, ..options() };
+    let process = Process::start(&options).await;
+    let store = process.store();
+    for name in ["held", "buried"] {
+        add(store, job(name)).await;
+    }
+    let reserved = store.reserve(&topic("t"), &[None, None]).await.expect("reserves");
+    let buried = reserved.iter().find(|held| held.job.id == id("buried")).expect("is held");
+    store.bury(&id("buried"), &buried.receipt, None).await.expect("answers").expect("is held");
+    add(store, job("ready")).await;
+    add(store, delayed("delayed", seconds(9))).await;
+    let raw = Raw::connect(&shared().url()).await;
+    (process, raw, tag(&options, &id("held")))
+}
+
+async fn verified(process: &Process) -> Verified {
+    process.store.verify().await.expect("verifies")
+}
+
+#[tokio::test]
+async fn a_sound_store_has_no_faults() {
+    let (process, _, _) = furnished().await;
+    let settings = linger::job::TopicSettings { ttr: Some(ttr(5)), ..Default::default() };
+    process.store.put_settings(&topic("t"), settings).await.expect("sets");
+    assert_eq!(verified(&process).await, Verified { jobs: 4, ..Verified::default() });
+    add(process.store(), job("stale")).await;
+    process.store.delete(vec![id("stale")]).await.expect("deletes");
+    assert_eq!(verified(&process).await, Verified { jobs: 4, stale: 1, ..Verified::default() });
+}
+
+#[tokio::test]
+async fn a_shard_that_takes_several_runs_is_counted_whole() {
+    let process = Process::start(&Options { shards: 1, ..options() }).await;
+    for thousand in 0..12 {
+        let jobs = (0..1_000).map(|n| delayed(&format!("{thousand}-{n}"), seconds(1 + n % 2)));
+        process.store.add(jobs.collect()).await.expect("adds");
+    }
+    process.clock.advance(seconds(1));
+    promote(process.store()).await;
+    assert_eq!(verified(&process).await, Verified { jobs: 12_000, ..Verified::default() });
+}
+
+#[tokio::test]
+async fn every_contradiction_is_named() {
+    // What is done to the keys (`@` being the shard's tag), and what must be said of it.
+    let cases: [(&[&str], &str); 18] = [
+        (&["HDEL", "@:pool", "held"], "entry held of the bucket: it leads to no job"),
+        (&["HDEL", "@:pool", "ready"], "topic t: 1 jobs are counted as ready, 0 stand"),
+        (&["HSET", "@:pool", "held", "nonsense"], "job held: its record cannot be read"),
+        (&["HSET", "@:pool", "nobody", "nonsense"], "job nobody: its record cannot be read"),
+        (&["ZREM", "@:bucket", "delayed"], "job delayed: it is missing in the bucket"),
+        (&["ZINCRBY", "@:bucket", "1", "held"], "job held: it stands at the wrong place in the bucket"),
+        (&["ZADD", "@:bucket", "5", "ready"], "job ready: it should not be in the bucket"),
+        (&["ZADD", "@:bucket", "5", "ghost"], "entry ghost of the bucket: it leads to no job"),
+        (&["ZREM", "@:graves", "buried"], "job buried: it is missing in the graves"),
+        (&["ZREM", "@:dead:t", "buried"], "job buried: it is missing in the dead letters"),
+        (&["ZADD", "@:dead:other", "5", "ghost"], "entry ghost of the dead letters: it leads to no job"),
+        (&["DEL", "@:ready:t"], "topic t: 1 jobs are counted as ready, 0 stand in its list"),
+        (&["HINCRBY", "@:counts", "vt", "1"], "count vt: it says 2, there are 1"),
+        (&["HDEL", "@:counts", "xt"], "count xt: it is missing, there are 1"),
+        (&["HSET", "@:counts", "dother", "0"], "count dother: 0 is none"),
+        (&["HSET", "@:lanes", "lane", "x"], "a lane cannot be read"),
+        (&["SET", "@:pond", "x"], ":pond: it is none of ours"),
+        (&["HSET", "@:counts", "zt", "1"], "count zt: 1 is none"),
+    ];
+    for (command, expected) in cases {
+        let (process, raw, tag) = furnished().await;
+        let words: Vec<String> = command.iter().map(|word| word.replace('@', &tag)).collect();
+        raw.send(&words.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        let faults = verified(&process).await.faults;
+        assert!(faults.iter().any(|fault| fault.contains(expected)), "{command:?}: {faults:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_stands_twice_in_its_list_or_on_a_foreign_shard_is_named() {
+    let (process, raw, tag) = furnished().await;
+    let ready = format!("{tag}:ready:t");
+    raw.send(&["COPY", &ready, &format!("{tag}:ready:copy")]).await;
+    raw.send(&["LMOVE", &format!("{tag}:ready:copy"), &ready, "LEFT", "LEFT"]).await;
+    let faults = verified(&process).await.faults;
+    assert!(faults.iter().any(|fault| fault.contains("job ready: it is twice")), "{faults:?}");
+
+    let options = options();
+    let process = Process::start(&options).await;
+    add(process.store(), job("stray")).await;
+    let (there, elsewhere) = (tag_of(&options, "stray"), tag_of(&options, "neighbour"));
+    assert_ne!(there, elsewhere);
+    for key in ["pool", "counts", "ready:t"] {
+        raw.send(&["RENAME", &format!("{there}:{key}"), &format!("{elsewhere}:{key}")]).await;
+    }
+    let faults = verified(&process).await.faults;
+    assert!(faults.iter().any(|fault| fault.contains("job stray: it does not belong")), "{faults:?}");
+}
+
+fn tag_of(options: &Options, name: &str) -> String {
+    tag(options, &id(name))
+}
