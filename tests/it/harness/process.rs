@@ -138,9 +138,9 @@ impl Server {
         Ok(Self { child, line, address, log, rest, logging })
     }
 
-    /// The process itself, to look at from outside.
-    pub fn pid(&self) -> Pid {
-        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("is a process")
+    /// Its process, to look at from outside.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Sends a signal.
