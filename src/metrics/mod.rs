@@ -3,6 +3,7 @@
 //! The lowest layer: it knows names and numbers, not queues. Each layer is handed the part it feeds.
 //! Labels are bounded: a topic label stops at [`MAX_TOPICS`] topics, the rest share `other`.
 
+mod clock;
 mod engine;
 mod http;
 mod queue;
@@ -11,6 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use prometheus_client::registry::Registry;
 
+pub use clock::ClockMetrics;
 pub use engine::EngineMetrics;
 pub use http::{HttpMetrics, Present};
 pub use queue::{Event, MAX_TOPICS, QueueMetrics};
@@ -19,6 +21,8 @@ pub use queue::{Event, MAX_TOPICS, QueueMetrics};
 #[derive(Debug, Clone)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
+    /// The clock's part.
+    pub clock: ClockMetrics,
     /// The engine's part.
     pub engine: EngineMetrics,
     /// The queue's part.
@@ -35,10 +39,11 @@ impl Metrics {
     #[must_use]
     pub fn new() -> Self {
         let mut registry = Registry::default();
+        let clock = ClockMetrics::register(&mut registry);
         let engine = EngineMetrics::register(&mut registry);
         let queue = QueueMetrics::register(&mut registry);
         let http = HttpMetrics::register(&mut registry);
-        Self { registry: Arc::new(Mutex::new(registry)), engine, queue, http }
+        Self { registry: Arc::new(Mutex::new(registry)), clock, engine, queue, http }
     }
 
     /// The figures as text.
