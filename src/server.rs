@@ -5,6 +5,7 @@ mod open_files;
 mod parts;
 mod reload;
 mod signals;
+mod upkeep;
 
 use std::{
     io::{self, Write},
@@ -30,6 +31,7 @@ use crate::{
 };
 use reload::Reload;
 use signals::Signals;
+pub use upkeep::{Refusal, Report, backup, restore, verify, verify_backup};
 
 /// Connections that wait in the kernel to be accepted.
 const BACKLOG: u32 = 1_024;
@@ -134,6 +136,7 @@ struct Running {
     /// Cancelled once nothing needs the timer any more.
     stop_timer: CancellationToken,
     address: SocketAddr,
+    scheme: &'static str,
     engine: String,
 }
 
@@ -146,15 +149,20 @@ impl Running {
         let (hints, metrics, engine) = (Arc::new(Hints::default()), Metrics::new(), parts::engine(config));
         let store = parts::open_store(config, clock.clone(), hints.clone(), metrics.engine.clone()).await;
         let store = store.map_err(Failure::Store)?;
+        let info = store.info();
+        metrics.describe_store(info.engine, &info.version, &info.durability);
         let limits = parts::limits(&config.queue);
         let queue = Queue::new(store, &hints, clock.clone(), limits, metrics.queue.clone());
         let listener = listen(socket, config.server.listen)?;
         let address = listener.local_addr()?;
         let mut http = parts::http_options(&config.server);
         http.max_connections = open_files::make_room_for(http.max_connections);
-        let app = App::new(queue.clone(), clock, metrics, http).behind(reload.gate.clone());
+        let app = App::new(queue.clone(), clock, metrics, http)
+            .behind(reload.gate.clone())
+            .over(reload.tls.clone());
         let (shutdown, closing, stop_timer) =
             (Shutdown::new(), CancellationToken::new(), CancellationToken::new());
+        let scheme = if reload.tls.is_some() { "https" } else { "http" };
         let timer = queue.clone();
         let until = stop_timer.clone();
         shutdown.spawn("timer", stop_timer.clone(), async move { timer.run_timer(until).await });
@@ -165,17 +173,17 @@ impl Running {
         let until = closing.clone();
         let serving =
             shutdown.spawn("HTTP server", closing.clone(), async move { app.serve(listener, until).await });
-        Ok(Self { shutdown, queue, closing, serving, stop_timer, address, engine })
+        Ok(Self { shutdown, queue, closing, serving, stop_timer, address, scheme, engine })
     }
 
     /// The one line on stdout: where, on which engine, with which durability.
     fn announce(&self) {
-        let (address, engine, info) = (self.address, &self.engine, self.queue.info());
+        let (scheme, address, engine, info) = (self.scheme, self.address, &self.engine, self.queue.info());
         let (version, durability) = (env!("CARGO_PKG_VERSION"), &info.durability);
         tracing::info!(%address, engine, durability, engine_version = info.version, version, "listening");
         let mut stdout = io::stdout().lock();
         let line = format!(
-            "linger {version} listening on http://{address}, engine {engine}, durability {durability}\n"
+            "linger {version} listening on {scheme}://{address}, engine {engine}, durability {durability}\n"
         );
         if let Err(error) = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()) {
             tracing::warn!(%error, "stdout takes nothing");

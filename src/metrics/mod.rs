@@ -9,7 +9,7 @@ mod queue;
 
 use std::sync::{Arc, Mutex};
 
-use prometheus_client::registry::Registry;
+use prometheus_client::{metrics::info::Info, registry::Registry};
 
 pub use engine::EngineMetrics;
 pub use http::{HttpMetrics, Present};
@@ -39,6 +39,14 @@ impl Metrics {
         let queue = QueueMetrics::register(&mut registry);
         let http = HttpMetrics::register(&mut registry);
         Self { registry: Arc::new(Mutex::new(registry)), engine, queue, http }
+    }
+
+    /// Shows which store is behind this process, and what its acknowledgements mean.
+    pub fn describe_store(&self, engine: &str, version: &str, durability: &str) {
+        let labels = [("engine", engine), ("version", version), ("durability", durability)];
+        let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        let mut registry = self.registry.lock().expect("no code panics while it holds the registry");
+        registry.register("linger_store", "The store behind this process", Info::new(labels));
     }
 
     /// The figures as text.

@@ -36,7 +36,7 @@ pub(super) async fn open_store(
     .map_err(|why| why.lines().map(str::trim).collect::<Vec<_>>().join("; "))
 }
 
-fn embedded_options(config: &Config) -> embedded::Options {
+pub(super) fn embedded_options(config: &Config) -> embedded::Options {
     let settings = &config.embedded;
     let mut options = embedded::Options::new(&settings.data_dir);
     options.durability = match settings.durability {

@@ -3,15 +3,22 @@
 
 mod api;
 mod auth;
+mod backup;
 mod binary;
+mod canary;
 mod checker;
 mod cluster;
 mod conformance;
 mod disk;
+mod fleet;
+mod formats;
 mod harness;
 mod load;
 mod model;
 mod processes;
 mod queue;
 mod redis_engine;
+mod sentinel;
 mod tidy;
+mod tls;
+mod verify;

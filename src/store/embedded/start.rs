@@ -92,7 +92,9 @@ impl Start {
 
     /// Everything loaded: the writer, ready to run, and the engine as its callers see it.
     pub fn writer(self) -> Result<(Writer, Embedded), OpenError> {
-        let lock = self.lock()?;
+        create_dir(&self.options.data_dir)
+            .map_err(|source| OpenError::Io { path: self.options.data_dir.clone(), source })?;
+        let lock = lock(&self.options.data_dir)?;
         let mut db = self.open_db(&lock)?;
         let shared = Arc::new(Shared::default());
         let state = self.load(&mut db, &shared)?;
@@ -136,21 +138,6 @@ impl Start {
         Ok((writer, engine))
     }
 
-    /// Makes the directory ours.
-    fn lock(&self) -> Result<File, OpenError> {
-        let dir = &self.options.data_dir;
-        create_dir(dir).map_err(|source| OpenError::Io { path: dir.clone(), source })?;
-        let path = dir.join(LOCK_FILE);
-        let io = |source| OpenError::Io { path: path.clone(), source };
-        let lock =
-            OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path).map_err(io)?;
-        match lock.try_lock() {
-            Ok(()) => Ok(lock),
-            Err(TryLockError::WouldBlock) => Err(OpenError::Locked { dir: dir.clone() }),
-            Err(TryLockError::Error(source)) => Err(io(source)),
-        }
-    }
-
     /// Opens the file when it and its log belong together.
     fn open_db(&self, lock: &File) -> Result<Db, OpenError> {
         let io = |path: &Path| {
@@ -168,11 +155,10 @@ impl Start {
                 "the file is missing or empty, but its log is there; put it back, or remove the log too";
             return Err(OpenError::Incomplete { path: self.db_path.clone(), why: why.to_owned() });
         }
-        let replays = matches!(log, Log::Present(frames) if frames.kept > 0);
         let lock_path = self.options.data_dir.join(LOCK_FILE);
         let note = Note::read(lock).map_err(io(&lock_path))?;
         let files =
-            Files::new(&self.db_path, &self.log_path, lock_path, replays).map_err(io(&self.db_path))?;
+            Files::new(&self.db_path, &self.log_path, lock_path, log.replays()).map_err(io(&self.db_path))?;
         if is_new {
             files.admit_new(note)?;
         }
@@ -265,8 +251,21 @@ impl Start {
     }
 }
 
+/// Makes the directory ours until the file is dropped.
+pub(super) fn lock(dir: &Path) -> Result<File, OpenError> {
+    let path = dir.join(LOCK_FILE);
+    let io = |source| OpenError::Io { path: path.clone(), source };
+    let lock =
+        OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path).map_err(io)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(OpenError::Locked { dir: dir.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(io(source)),
+    }
+}
+
 /// Creates the directory and its parents, for our eyes only: bodies may be confidential.
-fn create_dir(dir: &Path) -> io::Result<()> {
+pub(super) fn create_dir(dir: &Path) -> io::Result<()> {
     if dir.is_dir() {
         return Ok(());
     }
@@ -279,6 +278,6 @@ fn create_dir(dir: &Path) -> io::Result<()> {
 }
 
 /// Makes the names of new files durable.
-fn sync_dir(dir: &Path) -> io::Result<()> {
+pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }

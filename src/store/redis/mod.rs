@@ -49,6 +49,7 @@ use self::{
     announce::Announcements,
     call::Call,
     configs::Configs,
+    error::in_words,
     gather::Gather,
     hints::Hints,
     keys::{Keys, Shard},
@@ -155,7 +156,8 @@ pub async fn connect(
         runtime: tokio::runtime::Handle::current(),
         closing: CancellationToken::new(),
     };
-    let routes = Routes::open(context.clone()).await.map_err(|error| unreachable(&context, error))?;
+    let routes =
+        Routes::open(context.clone()).await.map_err(|error| unreachable(&context, in_words(&error)))?;
     let redis = Redis(Arc::new(Engine::open(context, time, listener, routes).await?));
     let engine = &redis.0;
     engine.check_layout().await?;
@@ -179,16 +181,17 @@ impl Engine {
         let options = context.options.clone();
         let at = options.mode.to_string();
         let info = inspect(&routes, &options).await.map_err(|refusal| match refusal {
-            Refusal::Unreachable(error) => unreachable(&context, error),
+            Refusal::Unreachable(error) => unreachable(&context, in_words(&error)),
             Refusal::Unfit(why) => ConnectError::Unfit { at, why },
         })?;
         let none = || unreachable(&context, "no server holds a slot");
         let first = routes.nodes().into_iter().next().ok_or_else(none)?;
-        let scripts =
-            Scripts::load(&first.link.client).await.map_err(|error| unreachable(&context, error))?;
+        let scripts = Scripts::load(&first.link.client)
+            .await
+            .map_err(|error| unreachable(&context, in_words(&error)))?;
         let config = options.mode.config().map_err(ConnectError::Options)?;
         let link = Link::open(config, &options, options.command_timeout);
-        let link = link.await.map_err(|error| unreachable(&context, error))?;
+        let link = link.await.map_err(|error| unreachable(&context, in_words(&error)))?;
         let lanes = Lanes::new(options.shards);
         let process = lanes.process();
         Ok(Self {
@@ -228,6 +231,11 @@ impl Engine {
         Call::new(op, self.keys.shard(first).slot, keys, Vec::with_capacity(4))
     }
 
+    /// A call that need not be insisted on: in a Cluster it gives way to those to other servers.
+    fn brief_in_cluster(&self, call: Call) -> Call {
+        if self.routes.spans_slots() { call } else { call.brief() }
+    }
+
     /// A topic may have ready jobs on a shard that it did not have before.
     fn tell_ready(&self, topic: &Topic, shard: Shard) {
         self.hints.mark(topic, shard);
@@ -250,9 +258,7 @@ impl Engine {
             tracing::warn!("a task of the Redis engine did not end in time");
         }
         self.announcements.link.close().await;
-        for node in self.routes.nodes() {
-            node.close().await;
-        }
+        self.routes.close().await;
     }
 }
 

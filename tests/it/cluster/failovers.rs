@@ -6,10 +6,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::{aside, serve};
 use crate::{
-    harness::{
-        cluster::{Cluster, until},
-        redis::fresh_prefix,
-    },
+    harness::{cluster::Cluster, redis::fresh_prefix, resp::until},
     load::{Plan, Report, run, setting},
 };
 
@@ -23,14 +20,20 @@ const ADDS_BETWEEN: usize = 200;
 /// which is handed a random number to choose one.
 async fn failovers(times: u64, settings: &str, fault: fn(&Cluster, usize)) -> Report {
     let cluster = Arc::new(Cluster::start(NODE_TIMEOUT_MS));
-    let home = tempfile::tempdir().expect("a directory");
-    let server = serve(&cluster, &fresh_prefix(), settings, home.path());
-    run(Plan::asked(), &[server.address], async |run| {
+    let (home, prefix) = (tempfile::tempdir().expect("a directory"), fresh_prefix());
+    let server = serve(&cluster, &prefix, settings, home.path());
+    let channel = format!("{{{prefix}}}:ready");
+    run(Plan::light(), &[server.address], async |run| {
         let mut random = StdRng::seed_from_u64(run.plan.seed + 4_000);
         for number in 1..=times {
             run.progress(ADDS_BETWEEN).await;
-            let lot = random.random_range(0..3);
-            aside(&cluster, move |cluster| fault(cluster, lot)).await;
+            let (lot, channel) = (random.random_range(0..3), channel.clone());
+            aside(&cluster, move |cluster| {
+                fault(cluster, lot);
+                let listens = || cluster.subscribers(&channel).iter().sum::<i64>() == 1;
+                assert!(until(listens), "announcements are heard again: {:?}", cluster.subscribers(&channel));
+            })
+            .await;
             println!("failover {number}: {} acknowledged, {} on their way", run.acknowledged(), run.open());
         }
     })

@@ -1,15 +1,11 @@
 //! Redis Clusters for the tests: three primaries and a replica of each, on the loopback. One is shared
 //! by all tests that only use it; a test that breaks things starts its own.
 
-use std::{
-    net::{Ipv4Addr, SocketAddr},
-    sync::OnceLock,
-    time::Duration,
-};
+use std::sync::OnceLock;
 
 use super::{
     redis::RedisServer,
-    resp::{Reply, Resp},
+    resp::{Reply, Resp, until},
 };
 
 /// Slots of every Cluster.
@@ -85,7 +81,7 @@ impl Cluster {
 
     /// A connection to a server by its number.
     pub fn node(&self, n: usize) -> Resp {
-        Resp::connect(address(self.servers[n].port)).expect("the server is there")
+        Resp::connect(self.servers[n].address()).expect("the server is there")
     }
 
     /// A server's name in the Cluster.
@@ -118,9 +114,36 @@ impl Cluster {
         (range[0].int(), range[1].int(), self.servers.iter().position(held).expect("one of ours"))
     }
 
+    /// How many listen to `channel` at each server.
+    pub fn subscribers(&self, channel: &str) -> Vec<i64> {
+        let at = |n| self.node(n).call(&["PUBSUB", "NUMSUB", channel]).list()[1].int();
+        (0..self.servers.len()).map(at).collect()
+    }
+
+    /// Starts a server that joins as a primary without slots; its number.
+    pub fn grow(&mut self) -> usize {
+        let timeout = "15000";
+        let server = RedisServer::start_with(&[
+            "--save",
+            "",
+            "--cluster-enabled",
+            "yes",
+            "--cluster-node-timeout",
+            timeout,
+        ]);
+        self.node(0).call(&["CLUSTER", "MEET", "127.0.0.1", &server.port.to_string()]);
+        self.servers.push(server);
+        let known = format!("cluster_known_nodes:{}", self.servers.len());
+        self.wait_until("the new server is known", |node| {
+            let info = info(node);
+            info.contains(&known) && info.contains("cluster_state:ok")
+        });
+        self.servers.len() - 1
+    }
+
     /// `host:port` of every server.
     pub fn addresses(&self) -> Vec<String> {
-        self.servers.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect()
+        self.servers.iter().map(|server| server.address().to_string()).collect()
     }
 
     /// The URL of every server.
@@ -135,11 +158,6 @@ impl Cluster {
             "[store]\nengine = \"redis\"\n[redis]\nmode = \"cluster\"\nnodes = {nodes:?}\nprefix = \"{prefix}\"\n"
         )
     }
-}
-
-/// An address of the loopback.
-pub fn address(port: u16) -> SocketAddr {
-    (Ipv4Addr::LOCALHOST, port).into()
 }
 
 fn ok() -> Reply {
@@ -167,18 +185,6 @@ fn roles(node: &mut Resp) -> (usize, usize) {
 fn in_step(node: &mut Resp) -> bool {
     let info = node.call(&["INFO", "replication"]).text();
     info.contains("role:master") || info.contains("master_link_status:up")
-}
-
-/// Asks again and again, for at most half a minute, until the answer is yes; whether it came.
-#[expect(clippy::disallowed_methods, reason = "looking must not take the time of what is looked at")]
-pub fn until(mut holds: impl FnMut() -> bool) -> bool {
-    for _ in 0..6_000 {
-        if holds() {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    false
 }
 
 /// The Cluster that all tests share: for those that leave it as it is.

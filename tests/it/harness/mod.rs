@@ -11,5 +11,6 @@ pub mod plain;
 pub mod process;
 pub mod redis;
 pub mod resp;
+pub mod sentinel;
 pub mod stores;
 pub mod wire;

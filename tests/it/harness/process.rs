@@ -221,5 +221,5 @@ fn collect(mut from: impl Read + Send + 'static, into: Arc<Mutex<String>>) -> Jo
 }
 
 fn address_in(line: &str) -> Option<SocketAddr> {
-    line.split_once("http://")?.1.split_once(',')?.0.parse().ok()
+    line.split_once("://")?.1.split_once(',')?.0.parse().ok()
 }

@@ -106,3 +106,15 @@ impl Resp {
         Ok(Reply::Text(String::from_utf8_lossy(&bytes[..len]).into_owned()))
     }
 }
+
+/// Asks again and again, for at most a minute, until the answer is yes; whether it came.
+#[expect(clippy::disallowed_methods, reason = "looking must not take the time of what is looked at")]
+pub fn until(mut holds: impl FnMut() -> bool) -> bool {
+    for _ in 0..6_000 {
+        if holds() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    false
+}
