@@ -23,6 +23,8 @@ COPY --from=build /src/target/release/linger /usr/local/bin/linger
 # A number, so that Kubernetes can see that it is not root.
 COPY --from=build --chown=10001:10001 /empty /data
 USER 10001:10001
+# Listening for others needs tokens (LINGER__AUTH__TOKENS_FILE), or LINGER__AUTH__ALLOW_ANONYMOUS=true where
+# the port is published on a loopback address or in a closed network only.
 ENV LINGER__SERVER__LISTEN=0.0.0.0:9277 \
     LINGER__EMBEDDED__DATA_DIR=/data
 VOLUME /data

@@ -8,11 +8,12 @@
 //! queue                     the rules: service, waiters (parked polls), timer, limits
 //! store                     one trait and its laws; embedded/ and redis/ never import each other
 //! job                       the domain: names, states, times, retry schedule; pure, no I/O
-//! clock · shutdown · metrics · telemetry · config
+//! auth · clock · shutdown · metrics · telemetry · config
 //! ```
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod auth;
 pub mod cli;
 pub mod clock;
 pub mod config;

@@ -3,6 +3,7 @@
 
 mod open_files;
 mod parts;
+mod reload;
 mod signals;
 
 use std::{
@@ -27,6 +28,7 @@ use crate::{
     shutdown::Shutdown,
     telemetry,
 };
+use reload::Reload;
 use signals::Signals;
 
 /// Connections that wait in the kernel to be accepted.
@@ -46,6 +48,9 @@ pub enum Failure {
         /// What the system says.
         source: io::Error,
     },
+    /// A file that the server needs cannot be used; which and why.
+    #[error("cannot start: {0}")]
+    File(String),
     /// The engine did not open; where and why.
     #[error("cannot open the store: {0}")]
     Store(String),
@@ -67,6 +72,14 @@ pub enum Ended {
     Well,
     /// A part failed, or the end took too long; the log says which.
     Badly,
+}
+
+/// Whether the files that the settings name can be used, without starting anything.
+///
+/// # Errors
+/// Which one cannot, and why.
+pub fn check_files(config: &Config) -> Result<(), Failure> {
+    Reload::new(config).map(|_| ()).map_err(Failure::File)
 }
 
 /// Serves until SIGINT or SIGTERM. A second signal ends the process at once.
@@ -121,11 +134,13 @@ struct Running {
     /// Cancelled once nothing needs the timer any more.
     stop_timer: CancellationToken,
     address: SocketAddr,
+    scheme: &'static str,
     engine: String,
 }
 
 impl Running {
     async fn start(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, Failure> {
+        let reload = Reload::new(config).map_err(Failure::File)?;
         // Bound before the store is opened, so that a taken port is no reason to open it; listened on
         // after, so that nobody is accepted before there is an answer.
         let socket = bind(config.server.listen)?;
@@ -140,26 +155,33 @@ impl Running {
         let address = listener.local_addr()?;
         let mut http = parts::http_options(&config.server);
         http.max_connections = open_files::make_room_for(http.max_connections);
-        let app = App::new(queue.clone(), clock, metrics, http);
+        let app = App::new(queue.clone(), clock, metrics, http)
+            .behind(reload.gate.clone())
+            .over(reload.tls.clone());
         let (shutdown, closing, stop_timer) =
             (Shutdown::new(), CancellationToken::new(), CancellationToken::new());
+        let scheme = if reload.tls.is_some() { "https" } else { "http" };
         let timer = queue.clone();
         let until = stop_timer.clone();
         shutdown.spawn("timer", stop_timer.clone(), async move { timer.run_timer(until).await });
+        if let Some(hangups) = reload.signals()? {
+            let until = closing.clone();
+            shutdown.spawn("reloading", closing.clone(), async move { reload.run(hangups, until).await });
+        }
         let until = closing.clone();
         let serving =
             shutdown.spawn("HTTP server", closing.clone(), async move { app.serve(listener, until).await });
-        Ok(Self { shutdown, queue, closing, serving, stop_timer, address, engine })
+        Ok(Self { shutdown, queue, closing, serving, stop_timer, address, scheme, engine })
     }
 
     /// The one line on stdout: where, on which engine, with which durability.
     fn announce(&self) {
-        let (address, engine, info) = (self.address, &self.engine, self.queue.info());
+        let (scheme, address, engine, info) = (self.scheme, self.address, &self.engine, self.queue.info());
         let (version, durability) = (env!("CARGO_PKG_VERSION"), &info.durability);
         tracing::info!(%address, engine, durability, engine_version = info.version, version, "listening");
         let mut stdout = io::stdout().lock();
         let line = format!(
-            "linger {version} listening on http://{address}, engine {engine}, durability {durability}\n"
+            "linger {version} listening on {scheme}://{address}, engine {engine}, durability {durability}\n"
         );
         if let Err(error) = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()) {
             tracing::warn!(%error, "stdout takes nothing");

@@ -5,18 +5,19 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::Flag;
+use crate::{auth::Scope, config::Flag, job::TopicPattern};
 
 const ABOUT: &str = "A durable delay-queue server over HTTP: post a job with a delay, pop it when it is due.";
 
 const EXAMPLES: &str = "\
 Examples:
   linger                                    serve on 127.0.0.1:9277, jobs in ./data
-  linger --listen 0.0.0.0:9277 --data-dir /var/lib/linger
+  linger --listen 127.0.0.1:8080 --data-dir /var/lib/linger
   linger --store redis --redis-url redis://127.0.0.1:6379
   linger config show --config my.toml       what is in force, and where it comes from
   linger config check                       every fault of the configuration, without starting
   linger health && echo ready               for containers and scripts
+  linger token new --name shop --scope add  a token for a client, and its entry for the server
 
 A first job, from another terminal:
   curl -sX POST localhost:9277/jobs -H 'content-type: application/json' \\
@@ -26,12 +27,13 @@ A first job, from another terminal:
 Settings, later wins:
   1. defaults           `linger config show` lists every key
   2. one file           --config FILE, else ./linger.toml, else /etc/linger/linger.toml (TOML)
-  3. environment        LINGER__SECTION__KEY, such as LINGER__SERVER__LISTEN=0.0.0.0:9277
+  3. environment        LINGER__SECTION__KEY, such as LINGER__SERVER__LISTEN=127.0.0.1:8080
                         or LINGER__REDIS__PASSWORD_FILE=/run/secrets/redis
   4. flags
 RUST_LOG wins over log.level, NO_COLOR turns colours off.
 
-Signals: SIGTERM and SIGINT end the server in order, a second one at once.
+Signals: SIGTERM and SIGINT end the server in order, a second one at once. SIGHUP reads the tokens
+and the certificate again, where there are any.
 Exit codes: 0 done; 1 failed; 2 wrong usage or configuration; 130 or 143 stopped by a second
 SIGINT or SIGTERM.";
 
@@ -54,10 +56,11 @@ pub(super) enum Command {
     Serve,
     /// Ask a running server whether it is ready: exit code 0 if it is, 1 if not
     #[command(after_help = "\
-Asks the configured address (server.listen), over loopback when that is 0.0.0.0 or [::].
+Asks the configured address (server.listen), over loopback when that is 0.0.0.0 or [::], by TLS where
+tls.certificate is set. Any certificate will do: nothing secret is sent.
 Example: HEALTHCHECK CMD [\"linger\", \"health\"]")]
     Health {
-        /// Server to ask instead of the configured address, such as http://10.0.0.7:9277
+        /// Server to ask instead of the configured address, such as https://queue.internal
         #[arg(long, value_name = "URL")]
         url: Option<String>,
         /// How long to wait for the answer
@@ -67,6 +70,9 @@ Example: HEALTHCHECK CMD [\"linger\", \"health\"]")]
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Make tokens for clients
+    #[command(subcommand)]
+    Token(TokenCommand),
 }
 
 /// What can be done with the configuration.
@@ -76,6 +82,32 @@ pub(super) enum ConfigCommand {
     Show,
     /// List every fault: exit code 0 if there is none, 1 otherwise
     Check,
+}
+
+/// What can be done about tokens.
+#[derive(Debug, Subcommand)]
+pub(super) enum TokenCommand {
+    /// Make a token: prints it once, and its entry for the file that auth.tokens_file names
+    #[command(after_help = "\
+Examples:
+  linger token new --name shop --scope add --topic 'orders-*'
+  linger token new --name worker-1 --scope work --topic orders-eu --topic orders-us
+  linger token new --name prometheus --scope read")]
+    New {
+        /// Whose it is; shown in the log
+        #[arg(long, default_value = "unnamed")]
+        name: String,
+        /// What it allows: add, work, read, admin (which allows the other three too); may be repeated
+        #[arg(long = "scope", required = true, value_name = "SCOPE", value_parser = scope)]
+        scopes: Vec<Scope>,
+        /// For which topics: a name, or the beginning of names followed by *; may be repeated [default: all]
+        #[arg(long = "topic", value_name = "TOPIC", value_parser = TopicPattern::parse)]
+        topics: Vec<TopicPattern>,
+    },
+}
+
+fn scope(text: &str) -> Result<Scope, String> {
+    Scope::parse(text).ok_or_else(|| "must be add, work, read or admin".to_owned())
 }
 
 /// Flags that set something. They may stand before or after the command.

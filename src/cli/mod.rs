@@ -3,6 +3,8 @@
 
 mod args;
 mod health;
+mod health_tls;
+mod token;
 
 use std::{
     ffi::OsString,
@@ -16,7 +18,7 @@ use crate::{
     config::{self, Config, Faults, Loaded, Sources},
     server::{self, Ended},
 };
-use args::{Cli, Command, ConfigCommand, Settings};
+use args::{Cli, Command, ConfigCommand, Settings, TokenCommand};
 
 /// Wrong usage or configuration; also what clap ends with.
 const WRONG: u8 = 2;
@@ -38,11 +40,18 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
             with_settings(&cli.settings, WRONG, |loaded| print(&loaded.show()))
         }
         Command::Config(ConfigCommand::Check) => {
-            with_settings(&cli.settings, 1, |_| print("the configuration is valid\n"))
+            with_settings(&cli.settings, 1, |loaded| match server::check_files(&loaded.config) {
+                Ok(()) => print("the configuration is valid\n"),
+                Err(failure) => {
+                    complain(&failure);
+                    ExitCode::FAILURE
+                }
+            })
         }
+        Command::Token(TokenCommand::New { name, scopes, topics }) => token::new(&name, &scopes, &topics),
         Command::Health { url: Some(url), timeout } => health::ask_url(&url, timeout),
         Command::Health { url: None, timeout } => with_settings(&cli.settings, WRONG, |loaded| {
-            health::ask_address(loaded.config.server.listen, timeout)
+            health::ask_address(loaded.config.server.listen, loaded.config.tls.is_some(), timeout)
         }),
     }
 }

@@ -20,7 +20,7 @@ pub use layers::{Flag, Sources, USUAL_FILES, choose_file};
 pub use redis::{Credentials, Redis, Topology};
 pub use redis_url::Node;
 pub use secret::Secret;
-pub use sections::{Durability, Embedded, Engine, Log, LogFormat, Queue, Server};
+pub use sections::{Auth, Durability, Embedded, Engine, Log, LogFormat, Queue, Server, Tls};
 
 use layers::Layers;
 use reader::Reader;
@@ -30,6 +30,10 @@ use reader::Reader;
 pub struct Config {
     /// Listening, and limits of connections.
     pub server: Server,
+    /// Who may call.
+    pub auth: Auth,
+    /// The certificate to serve with; plain HTTP without.
+    pub tls: Option<Tls>,
     /// Which engine.
     pub engine: Engine,
     /// The embedded engine's settings, also when it is not in use.
@@ -74,6 +78,8 @@ fn read(reader: &mut Reader<'_>) -> Config {
     let engine = Engine::read(reader);
     let config = Config {
         server: Server::read(reader),
+        auth: Auth::read(reader),
+        tls: Tls::read(reader),
         engine,
         embedded: Embedded::read(reader),
         redis: Redis::read(reader, engine == Engine::Redis),
@@ -86,6 +92,17 @@ fn read(reader: &mut Reader<'_>) -> Config {
 
 /// What is possible alone, but not beside another value.
 fn check_together(config: &Config, reader: &mut Reader<'_>) {
+    match (&config.auth.tokens_file, config.auth.allow_anonymous) {
+        (Some(_), true) => {
+            reader.refuse("auth.allow_anonymous", "and auth.tokens_file are both set; leave one of them out");
+        }
+        (None, false) if !config.server.listen.ip().is_loopback() => {
+            let remedy = "is an address that others can reach, and nothing asks them for a token: set \
+                          auth.tokens_file, or auth.allow_anonymous = true if something else keeps strangers out";
+            reader.refuse("server.listen", format!("{} {remedy}", config.server.listen));
+        }
+        (Some(_), false) | (None, _) => {}
+    }
     if config.queue.max_body_bytes > config.server.max_request_bytes {
         reader.refuse("queue.max_body", "must not be more than server.max_request_bytes");
     }

@@ -71,6 +71,15 @@ impl<'a> Reader<'a> {
         self.get(key, values::optional_text)
     }
 
+    pub fn flag(&mut self, key: &'static str) -> bool {
+        self.get(key, values::flag)
+    }
+
+    /// A path that may be left out.
+    pub fn optional_path(&mut self, key: &'static str) -> Option<PathBuf> {
+        self.text(key).map(PathBuf::from)
+    }
+
     pub fn duration(&mut self, key: &'static str, min: Duration, max: Duration) -> Duration {
         self.get(key, |kind| values::duration(kind, min, max))
     }

@@ -22,6 +22,15 @@ pub(super) fn optional_text(kind: &ValueKind) -> Result<Option<String>, Problem>
     Ok(Some(text(kind)?).filter(|text| !text.is_empty()))
 }
 
+pub(super) fn flag(kind: &ValueKind) -> Result<bool, Problem> {
+    match kind {
+        ValueKind::Boolean(flag) => Ok(*flag),
+        ValueKind::String(text) if text == "true" => Ok(true),
+        ValueKind::String(text) if text == "false" => Ok(false),
+        _ => Err("must be true or false".to_owned()),
+    }
+}
+
 pub(super) fn path(kind: &ValueKind) -> Result<PathBuf, Problem> {
     match text(kind)? {
         text if text.is_empty() => Err("must name a path".to_owned()),

@@ -4,6 +4,7 @@ use axum::{extract::State, http::StatusCode, response::Response};
 
 use super::{
     App,
+    access::{self, Calling},
     bodies::{self, Item},
     params::NoQuery,
     payload::Json,
@@ -17,8 +18,21 @@ use crate::{
 
 type Answer = Result<Response, Problem>;
 
-pub(super) async fn add(State(app): State<App>, _: NoQuery, Json(body): Json) -> Answer {
-    let (slots, jobs) = split(bodies::new_jobs(&body, app.queue.limits())?);
+pub(super) async fn add(
+    State(app): State<App>,
+    Calling(caller): Calling,
+    _: NoQuery,
+    Json(body): Json,
+) -> Answer {
+    let mut items = bodies::new_jobs(&body, app.queue.limits())?;
+    for item in &mut items {
+        if let Ok(job) = &item.read
+            && let Err(problem) = access::check_topic(&caller, &job.topic)
+        {
+            item.read = Err(problem);
+        }
+    }
+    let (slots, jobs) = split(items);
     let outcomes = app.queue.add_batch(jobs).await?;
     Ok(render::results(&merge(slots, outcomes, |outcome: AddOutcome, slot| {
         slot.id = Some(outcome.job.id);
@@ -26,15 +40,25 @@ pub(super) async fn add(State(app): State<App>, _: NoQuery, Json(body): Json) ->
     })))
 }
 
-pub(super) async fn finish(State(app): State<App>, _: NoQuery, Json(body): Json) -> Answer {
+pub(super) async fn finish(
+    State(app): State<App>,
+    Calling(caller): Calling,
+    _: NoQuery,
+    Json(body): Json,
+) -> Answer {
     let (slots, jobs) = split(bodies::finish_jobs(&body, app.queue.limits())?);
-    let outcomes = app.queue.finish_batch(jobs).await?;
+    let outcomes = app.queue.within(&caller.topics).finish_batch(jobs).await?;
     Ok(render::results(&merge(slots, outcomes, |(), _| StatusCode::NO_CONTENT)))
 }
 
-pub(super) async fn delete(State(app): State<App>, _: NoQuery, Json(body): Json) -> Answer {
+pub(super) async fn delete(
+    State(app): State<App>,
+    Calling(caller): Calling,
+    _: NoQuery,
+    Json(body): Json,
+) -> Answer {
     let (slots, ids) = split(bodies::delete_jobs(&body, app.queue.limits())?);
-    let outcomes = app.queue.delete_batch(ids).await?;
+    let outcomes = app.queue.within(&caller.topics).delete_batch(ids).await?;
     Ok(render::results(&merge(slots, outcomes, |(), _| StatusCode::NO_CONTENT)))
 }
 

@@ -60,6 +60,7 @@ pub(super) fn span(request: &Request) -> Span {
         request_id = request_id(request),
         method = method_of(request.method()),
         route = route_of(request),
+        caller = tracing::field::Empty,
     )
 }
 

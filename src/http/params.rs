@@ -6,6 +6,7 @@ use axum::{
 };
 
 use super::{
+    access,
     problem::{Fault, Problem},
     values::{self, Read},
 };
@@ -23,7 +24,7 @@ pub(super) struct NoQuery;
 /// The job's id from the path.
 pub(super) struct JobPath(pub JobId);
 
-/// The topic from the path.
+/// The topic from the path, which the caller may use.
 pub(super) struct TopicPath(pub Topic);
 
 impl Query {
@@ -161,7 +162,9 @@ impl<S: Send + Sync> FromRequestParts<S> for TopicPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        path_parameter(parts, state, "topic", values::topic_text).await.map(Self)
+        let topic = path_parameter(parts, state, "topic", values::topic_text).await?;
+        access::check_topic(&access::calling(parts), &topic)?;
+        Ok(Self(topic))
     }
 }
 

@@ -9,7 +9,9 @@ use axum::{
 };
 
 use super::{
-    App, bodies, delivery,
+    App,
+    access::{self, Calling},
+    bodies, delivery,
     json::Object,
     params::{NoQuery, Query, TopicPath},
     payload::{Json, OptionalJson},
@@ -46,8 +48,14 @@ pub(super) async fn one_by_post(
 }
 
 /// `POST /batch/pop`.
-pub(super) async fn many(State(app): State<App>, _: NoQuery, Json(body): Json) -> Result<Response, Problem> {
+pub(super) async fn many(
+    State(app): State<App>,
+    Calling(caller): Calling,
+    _: NoQuery,
+    Json(body): Json,
+) -> Result<Response, Problem> {
     let pop_jobs = bodies::pop(&body, app.queue.limits())?;
+    pop_jobs.topics.iter().try_for_each(|topic| access::check_topic(&caller, topic))?;
     pop(&app, pop_jobs, many_jobs).await
 }
 

@@ -13,7 +13,8 @@ use tower_http::{
 };
 
 use super::{
-    App, batch, browser, dead, jobs, observe, operations, paths, payload, pop, problem::Problem, topics,
+    App, access, batch, browser, dead, jobs, observe, operations, paths, payload, pop, problem::Problem,
+    topics,
 };
 
 /// Every route's pattern, for the figures.
@@ -101,6 +102,7 @@ fn layered(routes: Router<App>, app: &App) -> Router {
     let bounded = routes
         .layer(from_fn_with_state(app.clone(), payload::read))
         .layer(RequestBodyLimitLayer::new(app.options.max_request_bytes))
+        .layer(from_fn_with_state(app.clone(), access::guard))
         .layer(from_fn_with_state(app.clone(), browser::guard));
     bounded
         .layer(CatchPanicLayer::custom(observe::panicked))

@@ -5,6 +5,7 @@
 
 mod body;
 mod duration;
+mod filter;
 mod model;
 mod names;
 mod retry;
@@ -12,6 +13,7 @@ mod time;
 
 pub use body::{Body, BodyError, MAX_DEPTH};
 pub use duration::{DurationError, format_seconds, parse_duration};
+pub use filter::{TopicFilter, TopicPattern};
 pub use model::{
     Delay, Due, Fingerprint, Job, MAX_ATTEMPTS_LIMIT, NewJob, Reason, State, TopicPause, TopicSettings, Ttr,
     ValueError,

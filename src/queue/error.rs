@@ -26,7 +26,7 @@ pub enum Error {
     #[error("the job is not reserved; pop it first, or delete it")]
     NotReserved,
     /// The job's topic requires receipts and none was sent.
-    #[error("this topic requires the receipt that came with the reservation")]
+    #[error("the receipt that came with the reservation is required here")]
     ReceiptRequired,
     /// A reserved job cannot be changed.
     #[error("the job is reserved by a worker; try again once it is back, or release it")]

@@ -155,7 +155,11 @@ impl Queue {
     /// # Errors
     /// [`Error::JobNotFound`], [`Error::NotDead`], or the store's.
     pub async fn requeue(&self, id: &JobId, delay: Delay) -> Result<Job> {
-        match self.store.requeue(id, delay).await? {
+        self.requeued(self.store.requeue(id, delay).await?)
+    }
+
+    pub(super) fn requeued(&self, requeued: Requeued) -> Result<Job> {
+        match requeued {
             Requeued::Done(job) => {
                 self.metrics.count(Event::Requeued, job.topic.as_str(), 1);
                 Ok(job)
@@ -171,16 +175,16 @@ impl Queue {
     /// [`Error::JobNotFound`], [`Error::JobReserved`], [`Error::JobDead`], [`Error::BodyTooLarge`], or the
     /// store's.
     pub async fn patch(&self, id: &JobId, patch: Patch) -> Result<Job> {
+        self.check_patch(&patch)?;
+        patched(self.store.patch(id, patch).await?)
+    }
+
+    pub(super) fn check_patch(&self, patch: &Patch) -> Result<()> {
         let limit = self.limits.max_body;
         if let Some(got) = patch.body.as_ref().map(|body| body.as_bytes().len()).filter(|got| *got > limit) {
             return Err(Error::BodyTooLarge { limit, got });
         }
-        match self.store.patch(id, patch).await? {
-            Patched::Done(job) => Ok(job),
-            Patched::Gone => Err(Error::JobNotFound),
-            Patched::Refused(State::Dead) => Err(Error::JobDead),
-            Patched::Refused(State::Reserved | State::Delayed | State::Ready) => Err(Error::JobReserved),
-        }
+        Ok(())
     }
 
     /// Deletes a job in any state.
@@ -202,7 +206,7 @@ impl Queue {
         Ok(deleted.into_iter().map(|deleted| self.deleted(deleted)).collect())
     }
 
-    fn deleted(&self, deleted: Deleted) -> Result<()> {
+    pub(super) fn deleted(&self, deleted: Deleted) -> Result<()> {
         match deleted {
             Deleted::Done { topic } => {
                 self.metrics.count(Event::Deleted, topic.as_str(), 1);
@@ -220,9 +224,18 @@ impl Queue {
         self.store.get(id).await?.ok_or(Error::JobNotFound)
     }
 
-    fn check_batch(&self, got: usize) -> Result<()> {
+    pub(super) fn check_batch(&self, got: usize) -> Result<()> {
         let limit = self.limits.max_batch;
         if got > limit { Err(Error::BatchTooLarge { limit, got }) } else { Ok(()) }
+    }
+}
+
+pub(super) fn patched(patched: Patched) -> Result<Job> {
+    match patched {
+        Patched::Done(job) => Ok(job),
+        Patched::Gone => Err(Error::JobNotFound),
+        Patched::Refused(State::Dead) => Err(Error::JobDead),
+        Patched::Refused(State::Reserved | State::Delayed | State::Ready) => Err(Error::JobReserved),
     }
 }
 
@@ -235,6 +248,6 @@ fn held(held: Held) -> Result<Job> {
 
 /// An engine that answers fewer items than it was asked broke its law; the client must not read that as
 /// a refusal.
-fn missing_answer() -> Error {
+pub(super) fn missing_answer() -> Error {
     Error::Damaged("the engine left an item of a batch unanswered".to_owned())
 }

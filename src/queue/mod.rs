@@ -11,6 +11,7 @@ mod pop;
 mod timer;
 mod topics;
 mod waiters;
+mod within;
 
 use std::{
     sync::{Arc, OnceLock, Weak},
@@ -25,6 +26,7 @@ pub use jobs::AddOutcome;
 pub use limits::Limits;
 pub use pop::Pop;
 pub use topics::TopicView;
+pub use within::Within;
 
 pub use crate::store::{
     DeadCursor, EngineInfo, FinishJob, Patch, Release, Reservation, TopicConfig, TopicStats,

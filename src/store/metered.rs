@@ -85,6 +85,18 @@ impl Store for Metered {
         self.timed("delete", self.store.delete(ids)).await
     }
 
+    async fn requeue_in(&self, topic: &Topic, id: &JobId, delay: Delay) -> Result<Requeued> {
+        self.timed("requeue", self.store.requeue_in(topic, id, delay)).await
+    }
+
+    async fn patch_in(&self, topic: &Topic, id: &JobId, patch: Patch) -> Result<Patched> {
+        self.timed("patch", self.store.patch_in(topic, id, patch)).await
+    }
+
+    async fn delete_in(&self, topic: &Topic, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
+        self.timed("delete", self.store.delete_in(topic, ids)).await
+    }
+
     async fn get(&self, id: &JobId) -> Result<Option<Job>> {
         self.timed("get", self.store.get(id)).await
     }

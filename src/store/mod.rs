@@ -110,6 +110,16 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Deletes jobs in any state.
     async fn delete(&self, ids: Vec<JobId>) -> Result<Vec<Deleted>>;
 
+    /// As [`requeue`](Self::requeue), of `topic` alone: a job of another topic counts as gone, even if it
+    /// took the id a moment ago.
+    async fn requeue_in(&self, topic: &Topic, id: &JobId, delay: crate::job::Delay) -> Result<Requeued>;
+
+    /// As [`patch`](Self::patch), of `topic` alone, in the same sense.
+    async fn patch_in(&self, topic: &Topic, id: &JobId, patch: Patch) -> Result<Patched>;
+
+    /// As [`delete`](Self::delete), of `topic` alone, in the same sense.
+    async fn delete_in(&self, topic: &Topic, ids: Vec<JobId>) -> Result<Vec<Deleted>>;
+
     /// The job, without reserving it.
     async fn get(&self, id: &JobId) -> Result<Option<Job>>;
 

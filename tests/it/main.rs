@@ -2,13 +2,20 @@
 //! API through its router, and the real program from outside.
 
 mod api;
+mod auth;
 mod binary;
+mod canary;
 mod checker;
+mod cluster;
 mod conformance;
+mod disk;
+mod fleet;
 mod harness;
 mod load;
 mod model;
 mod processes;
 mod queue;
 mod redis_engine;
+mod sentinel;
 mod tidy;
+mod tls;

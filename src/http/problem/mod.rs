@@ -32,6 +32,7 @@ struct Parts {
     member: Member,
     allow: Option<&'static str>,
     retry_after_s: Option<u32>,
+    challenge: Option<&'static str>,
     close: bool,
     cause: Option<String>,
 }
@@ -79,6 +80,7 @@ impl Problem {
             member: Member::None,
             allow: None,
             retry_after_s: None,
+            challenge: None,
             close: false,
             cause: None,
         }))
@@ -124,6 +126,33 @@ impl Problem {
     pub fn foreign_host() -> Self {
         let detail = "this host name is not known here; use localhost or an address, or add it to server.allowed_hosts";
         Self::new(StatusCode::FORBIDDEN, "host_refused", detail)
+    }
+
+    /// No token where one is needed (RFC 6750, 3.1: then without an error code).
+    pub fn no_token() -> Self {
+        Self::unauthorized("this call needs a token; send it as Authorization: Bearer TOKEN", "Bearer")
+    }
+
+    /// A token that nobody was given, or that was taken away.
+    pub fn unknown_token() -> Self {
+        Self::unauthorized("this token is not known here", "Bearer error=\"invalid_token\"")
+    }
+
+    fn unauthorized(detail: &'static str, challenge: &'static str) -> Self {
+        let mut problem = Self::new(StatusCode::UNAUTHORIZED, "unauthorized", detail);
+        problem.0.challenge = Some(challenge);
+        problem
+    }
+
+    /// A token without the scope that the call needs.
+    pub fn forbidden(needed: &str) -> Self {
+        let detail = format!("this token does not allow this call; it needs the scope {needed}");
+        Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
+    }
+
+    /// A token that is for other topics.
+    pub fn forbidden_topic() -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", "this token is not for this topic")
     }
 
     /// No such path.
@@ -230,6 +259,9 @@ impl Problem {
         }
         if let Some(seconds) = self.0.retry_after_s {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(challenge) = self.0.challenge {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
         }
         if self.0.close {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));

@@ -316,7 +316,8 @@ pub(super) fn backfill(conn: &Connection, mode: &str) -> Sql<Backfill> {
     })
 }
 
-fn decode_record(key: Key, row: &Row<'_>, from: usize) -> Sql<Result<Record, Broken>> {
+/// The record in a row whose columns from `from` on are id, topic, head and body.
+pub(super) fn decode_record(key: Key, row: &Row<'_>, from: usize) -> Sql<Result<Record, Broken>> {
     let body = bytes(row.get_ref(from + 3)?);
     Ok(columns(key, row, from)?.and_then(|columns| columns.decode_record(body.ok_or(Broken::Column)?)))
 }

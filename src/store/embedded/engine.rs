@@ -22,6 +22,8 @@ use super::{
     options::Options,
     record::{Broken, Record},
     shared::Shared,
+    start::DB_FILE,
+    verify::{self, Faults, Step},
     work::Work,
 };
 use crate::{
@@ -186,16 +188,31 @@ impl Store for Embedded {
 
     async fn requeue(&self, id: &JobId, delay: Delay) -> Result<Requeued> {
         let id = id.clone();
-        self.ask(move |work| ops::requeue(work, &id, delay)).await
+        self.ask(move |work| ops::requeue(work, None, &id, delay)).await
     }
 
     async fn patch(&self, id: &JobId, patch: Patch) -> Result<Patched> {
         let id = id.clone();
-        self.ask(move |work| ops::patch(work, &id, patch)).await
+        self.ask(move |work| ops::patch(work, None, &id, patch)).await
     }
 
     async fn delete(&self, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
-        self.ask_for(ids.len(), 0, move |work| ops::delete(work, &ids).map(Ok)).await
+        self.ask_for(ids.len(), 0, move |work| ops::delete(work, None, &ids).map(Ok)).await
+    }
+
+    async fn requeue_in(&self, topic: &Topic, id: &JobId, delay: Delay) -> Result<Requeued> {
+        let (topic, id) = (topic.clone(), id.clone());
+        self.ask(move |work| ops::requeue(work, Some(&topic), &id, delay)).await
+    }
+
+    async fn patch_in(&self, topic: &Topic, id: &JobId, patch: Patch) -> Result<Patched> {
+        let (topic, id) = (topic.clone(), id.clone());
+        self.ask(move |work| ops::patch(work, Some(&topic), &id, patch)).await
+    }
+
+    async fn delete_in(&self, topic: &Topic, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
+        let topic = topic.clone();
+        self.ask_for(ids.len(), 0, move |work| ops::delete(work, Some(&topic), &ids).map(Ok)).await
     }
 
     async fn get(&self, id: &JobId) -> Result<Option<Job>> {
@@ -272,7 +289,27 @@ impl Store for Embedded {
     }
 
     async fn verify(&self) -> Result<Verified> {
-        Err(Error::Unavailable("verification comes with the next commits".to_owned()))
+        let (mut faults, mut step) = (Faults::default(), Some(Step::FIRST));
+        while let Some(at) = step {
+            (step, faults) = self
+                .ask(move |work| {
+                    let next = at.take(work.state, work.db, work.now, &mut faults).unwrap_or_else(|error| {
+                        faults.add(|| format!("not everything could be read: {error}"));
+                        None
+                    });
+                    Ok((next, faults))
+                })
+                .await?;
+        }
+        let (jobs, set_aside) =
+            self.ask(|work| Ok((work.state.ids().len() as u64, work.db.set_aside_count()?))).await?;
+        let path = self.options.data_dir.join(DB_FILE);
+        // On a connection of its own: it may take long, and needs nothing that only memory knows.
+        let file = tokio::task::spawn_blocking(move || verify::file(&path)).await;
+        for line in file.map_err(|_cancelled| self.shared.why_stopped())? {
+            faults.add(|| line);
+        }
+        Ok(Verified { jobs, stale: 0, set_aside, faults: faults.into_sentences() })
     }
 
     /// A round through the writer. That adds are refused for lack of space does not count: finishing and

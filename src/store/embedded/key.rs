@@ -19,6 +19,8 @@ const PLACE_BITS: u32 = 15;
 pub(super) struct Key(u64);
 
 impl Key {
+    /// Before every key, or the first.
+    pub const START: Self = Self(0);
     /// Behind every key.
     pub const END: Self = Self(i64::MAX.unsigned_abs());
 

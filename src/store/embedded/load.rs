@@ -1,5 +1,7 @@
 //! Start-up: fills memory from the file, in one ordered pass over each table.
 
+use std::collections::HashMap;
+
 use super::{
     db::{Db, Sql, Table},
     ids::Located,
@@ -11,74 +13,92 @@ use super::{
 };
 use crate::job::{Timestamp, Topic};
 
-/// Records read between two looks at the broken ones. Tests cross many ends of slices.
-const SLICE: usize = if cfg!(test) { 5 } else { 50_000 };
+/// What is on disk but cannot be part of memory.
+#[derive(Debug, Default)]
+pub(super) struct Unsound {
+    /// Records that cannot be read, or that have the id of another.
+    pub broken: Vec<(Table, Key, Broken)>,
+    /// Reservations without a job.
+    pub stray_leases: Vec<Key>,
+    /// Topics whose settings make no sense.
+    pub topics: Vec<String>,
+}
 
-/// Fills the state of `work`, which is empty, within the present transaction. What was due when the clock
-/// last stood at `clock` is ready; the rest is delayed until the next promotion, also when it is due by now.
+/// Fills the state of `work`, which is empty, within the present transaction, and puts right what is unsound.
 pub(super) fn load(work: &mut Work<'_>, clock: Timestamp) -> Sql<()> {
-    for topic in work.db.topics()? {
+    let unsound = read(work.state, work.db, clock)?;
+    for topic in unsound.topics {
+        tracing::error!(topic, "the stored settings of a topic make no sense; ignored");
+    }
+    for (table, key, why) in unsound.broken {
+        work.set_aside(key, table == Table::Dead, why)?;
+    }
+    for key in unsound.stray_leases {
+        tracing::error!(?key, "a reservation without a job was removed");
+        work.db.delete_lease(key)?;
+    }
+    let first_dead = work.db.first_dead()?.map(Key::slot);
+    work.state.set_dead_since(first_dead);
+    let topics = work.state.topics().by_name(None).filter(|topic| !topic.config.is_default());
+    work.news.configs.extend(topics.map(|topic| (topic.name.clone(), topic.config.clone())));
+    Ok(())
+}
+
+/// Fills `state`, which is empty, and changes nothing on disk. What was due when the clock last stood at `clock`
+/// is ready; the rest is delayed until the next promotion, also when it is due by now.
+pub(super) fn read(state: &mut State, db: &Db, clock: Timestamp) -> Sql<Unsound> {
+    let mut unsound = Unsound::default();
+    for topic in db.topics()? {
         match topic {
             Ok((name, config)) => {
-                let topic = work.state.topic(&name);
-                let config = std::sync::Arc::new(config);
-                work.state.set_config(topic, config.clone());
-                work.news.configs.push((name, config));
+                let topic = state.topic(&name);
+                state.set_config(topic, std::sync::Arc::new(config));
             }
-            Err(name) => {
-                tracing::error!(topic = name, "the stored settings of a topic make no sense; ignored")
-            }
+            Err(name) => unsound.topics.push(name),
         }
     }
-    let mut leases: std::collections::HashMap<Key, Lease> = work.db.leases()?.into_iter().collect();
-    load_table(work, Table::Live, |key| match leases.remove(&key) {
+    let mut leases: HashMap<Key, Lease> = db.leases()?.into_iter().collect();
+    read_table(state, db, Table::Live, &mut unsound, |key| match leases.remove(&key) {
         Some(lease) => Place::Reserved(lease),
         None if key.slot() <= clock => Place::Ready { since: key.slot() },
         None => Place::Delayed,
     })?;
-    for key in leases.into_keys() {
-        tracing::error!(?key, "a reservation without a job was removed");
-        work.db.delete_lease(key)?;
-    }
-    load_table(work, Table::Dead, |_| Place::Dead)?;
-    let first_dead = work.db.first_dead()?.map(Key::slot);
-    work.state.set_dead_since(first_dead);
-    Ok(())
+    unsound.stray_leases = leases.into_keys().collect();
+    read_table(state, db, Table::Dead, &mut unsound, |_| Place::Dead)?;
+    state.set_dead_since(db.first_dead()?.map(Key::slot));
+    Ok(unsound)
 }
 
-fn load_table(work: &mut Work<'_>, table: Table, mut place: impl FnMut(Key) -> Place) -> Sql<()> {
-    let mut topics = LastTopic::default();
-    let mut from = Key::from_bits(0);
-    loop {
-        let mut broken = Vec::new();
-        let (state, db) = (&mut *work.state, &*work.db);
-        let mut twins = Ok(());
-        let seen = db.scan(table, (from, Key::END), SLICE, |key, columns| {
-            from = key.next();
-            let checked = columns.and_then(|columns| {
-                columns.verify()?;
-                Ok((state.ids().hash(columns.id), topics.find(state, columns.topic)?, columns.id))
-            });
-            match checked {
-                Ok((hash, topic, id)) => {
+fn read_table(
+    state: &mut State,
+    db: &Db,
+    table: Table,
+    unsound: &mut Unsound,
+    mut place: impl FnMut(Key) -> Place,
+) -> Sql<()> {
+    let (mut topics, mut twins) = (LastTopic::default(), Ok(()));
+    db.scan(table, (Key::START, Key::END), usize::MAX, |key, columns| {
+        let checked = columns.and_then(|columns| {
+            columns.verify()?;
+            Ok((state.ids().hash(columns.id), topics.find(state, columns.topic)?, columns.id))
+        });
+        let why = match checked {
+            Ok((hash, topic, id)) => match has_twin(db, state, id) {
+                Ok(false) => {
                     let at = Located { key, topic, dead: table == Table::Dead };
-                    match has_twin(db, state, id) {
-                        Ok(false) => state.load(hash, at, place(key)),
-                        Ok(true) => broken.push((key, Broken::Twin)),
-                        Err(error) => twins = Err(error),
-                    }
+                    return state.load(hash, at, place(key));
                 }
-                Err(why) => broken.push((key, why)),
-            }
-        })?;
-        twins?;
-        for (key, why) in broken {
-            work.set_aside(key, table == Table::Dead, why)?;
-        }
-        if seen < SLICE {
-            return Ok(());
-        }
-    }
+                Ok(true) => Broken::Twin,
+                Err(error) => {
+                    twins = Err(error);
+                    return;
+                }
+            },
+            Err(why) => why,
+        };
+        unsound.broken.push((table, key, why));
+    })?;
+    twins
 }
 
 /// Whether a job called `id` has been loaded already. Two equal hashes are rare, so it costs nothing.

@@ -10,6 +10,7 @@
 //!                              │                     └─► state (ids, topics, window; journal)
 //!                              └─ checkpoint, sync, space: chores beside the work
 //! start ─► schema, log, load
+//! verify ─► survey (rows) and state (memory), held against each other
 //! ```
 
 mod call;
@@ -30,10 +31,12 @@ mod shared;
 mod space;
 mod start;
 mod state;
+mod survey;
 mod sync;
 #[cfg(test)]
 mod tests;
 mod topics;
+mod verify;
 mod window;
 mod work;
 mod writer;

@@ -29,9 +29,9 @@ use super::{
 };
 use crate::{clock::Clock, job::Timestamp, metrics::EngineMetrics, store::Listener};
 
-const DB_FILE: &str = "linger.db";
-const LOG_FILE: &str = "linger.db-wal";
-const LOCK_FILE: &str = "lock";
+pub(super) const DB_FILE: &str = "linger.db";
+pub(super) const LOG_FILE: &str = "linger.db-wal";
+pub(super) const LOCK_FILE: &str = "lock";
 
 /// Opens the store in `options.data_dir`, creating it when there is none. The clock is raised to the latest
 /// moment that was ever acted on here.

@@ -5,8 +5,9 @@
 //! each other's effects. (Rejected: applying changes after the commit, which needs an overlay in front of
 //! every look-up.) Knows keys and hashes, neither SQL nor records.
 
+mod check;
 #[cfg(test)]
-pub(super) mod check;
+pub(super) mod snapshot;
 
 use std::{
     collections::{BTreeSet, HashMap},

@@ -5,3 +5,4 @@ mod faults;
 mod groups;
 mod heart;
 mod opening;
+mod verify;

@@ -112,6 +112,11 @@ impl Topics {
         self.slots[ix.0 as usize].as_ref().expect("a topic is remembered while anything holds its number")
     }
 
+    /// The topic with this number, if one is remembered.
+    pub fn look(&self, ix: TopicIx) -> Option<&TopicState> {
+        self.slots.get(ix.0 as usize)?.as_ref()
+    }
+
     pub fn get_mut(&mut self, ix: TopicIx) -> &mut TopicState {
         self.slots[ix.0 as usize].as_mut().expect("a topic is remembered while anything holds its number")
     }

@@ -44,6 +44,11 @@ impl Window {
         self.heads.first().copied()
     }
 
+    /// The first key of every topic that has any in the window.
+    pub fn heads(&self) -> &BTreeSet<(Key, TopicIx)> {
+        &self.heads
+    }
+
     /// Jobs in the window.
     pub fn len(&self) -> usize {
         self.len

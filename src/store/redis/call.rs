@@ -23,6 +23,9 @@ use crate::{
 /// First and longest pause before trying again.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
 
+/// How long a call is tried again that must not hold up others: a slot's new holder is found by then.
+const BRIEF: Duration = Duration::from_millis(100);
+
 /// A script with all that it is given.
 #[derive(Debug)]
 pub(super) struct Call {
@@ -34,8 +37,8 @@ pub(super) struct Call {
     mark: Option<Key>,
     /// The shard that it changes.
     changes: Option<Shard>,
-    /// Whether it is tried again.
-    patient: bool,
+    /// How long it is tried again, if not as long as the options say.
+    patience: Option<Duration>,
 }
 
 /// One attempt at a call.
@@ -52,7 +55,7 @@ pub(super) struct Shot {
 impl Call {
     /// A call with keys of one slot.
     pub fn new(op: Op, slot: u16, keys: Vec<Key>, args: Vec<Value>) -> Self {
-        Self { op, slot, keys, args, mark: None, changes: None, patient: true }
+        Self { op, slot, keys, args, mark: None, changes: None, patience: None }
     }
 
     /// Makes it a change that waits for replicas, covered by writing `mark`.
@@ -64,7 +67,13 @@ impl Call {
     /// Makes it fail at the first fault.
     #[must_use]
     pub fn once(self) -> Self {
-        Self { patient: false, ..self }
+        Self { patience: Some(Duration::ZERO), ..self }
+    }
+
+    /// Makes it fail soon, for callers that have other shards to turn to.
+    #[must_use]
+    pub fn brief(self) -> Self {
+        Self { patience: Some(BRIEF), ..self }
     }
 
     /// One more argument.
@@ -140,7 +149,7 @@ impl Engine {
     /// Calls until there is an answer; also tells whether enough replicas have taken the change.
     pub(super) async fn call_until(&self, call: Call) -> Result<(Value, bool)> {
         let real = &self.context.real;
-        let patience = if call.patient { self.context.options.retry_for } else { Duration::ZERO };
+        let patience = call.patience.unwrap_or(self.context.options.retry_for);
         let deadline_us = real.now_micros().saturating_add(micros(patience));
         let (mut pause, mut full_text, mut redirect, mut again) = (PAUSE.0, false, None, false);
         let doubt = call.changes.map(|shard| self.announcements.begin(shard));

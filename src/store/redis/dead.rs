@@ -8,6 +8,7 @@ use super::{
     Engine,
     jobs::code,
     keys::Shard,
+    leaving::Which,
     reply::{Reply, unexpected},
     script::Op,
 };
@@ -109,7 +110,8 @@ impl Engine {
     pub(super) async fn delete_dead_jobs(&self, topic: &Topic, limit: usize) -> Result<usize> {
         let shards = self.oldest_dead_by_shard(topic, limit).await?;
         let deletes = shards.into_iter().map(|(shard, ids)| async move {
-            let deleted = self.delete_in(shard, ids.into_iter().enumerate().collect(), Some(topic)).await?;
+            let deleted =
+                self.delete_in(shard, ids.into_iter().enumerate().collect(), Which::DeadOf(topic)).await?;
             Ok(deleted.iter().filter(|(_, deleted)| matches!(deleted, Deleted::Done { .. })).count())
         });
         Ok(try_join_all(deletes).await?.into_iter().sum())

@@ -52,7 +52,7 @@ impl Engine {
     }
 
     async fn by_holder(&self, op: Op, id: &JobId, args: impl Fn(Call) -> Call) -> Result<Held> {
-        match self.on_job(op, id, args).await? {
+        match self.on_job(op, None, id, args).await? {
             Answer::Done(job) => Ok(Ok(job)),
             Answer::Gone => Ok(Err(NotHeld::Gone)),
             Answer::Lost => Ok(Err(NotHeld::Lost)),
@@ -60,7 +60,8 @@ impl Engine {
         }
     }
 
-    pub(super) async fn patch_job(&self, id: &JobId, patch: Patch) -> Result<Patched> {
+    /// With `only`, a job of another topic counts as gone.
+    pub(super) async fn patch_job(&self, only: Option<&Topic>, id: &JobId, patch: Patch) -> Result<Patched> {
         let (kind, due) = match patch.due {
             None => ("", Value::from("")),
             Some(Due::After(delay)) => ("after", millis(delay.as_duration())),
@@ -70,11 +71,18 @@ impl Engine {
         let max = patch.max_attempts.map(i64::from);
         let retry = patch.retry.map(|retry| [b"+", &record::steps(&retry)[..]].concat());
         let body = patch.body.map(|body| body.as_bytes().clone());
+        let word = only.map(|_| "only");
         let args = |call: Call| {
             let retry = retry.clone().map(bytes::Bytes::from);
-            call.arg(kind).arg(due.clone()).maybe(ttr.clone()).maybe(max).maybe(retry).maybe(body.clone())
+            call.arg(kind)
+                .arg(due.clone())
+                .maybe(ttr.clone())
+                .maybe(max)
+                .maybe(retry)
+                .maybe(body.clone())
+                .maybe(word)
         };
-        match self.on_job(Op::Patch, id, args).await? {
+        match self.on_job(Op::Patch, only, id, args).await? {
             Answer::Done(job) => Ok(Patched::Done(job)),
             Answer::Gone => Ok(Patched::Gone),
             Answer::Refused(state) => Ok(Patched::Refused(state)),
@@ -82,11 +90,17 @@ impl Engine {
         }
     }
 
-    /// Runs a script on one job. It is told no topic at first, which is all that most need; one that
-    /// needs the topic's keys says which.
-    async fn on_job(&self, op: Op, id: &JobId, args: impl Fn(Call) -> Call) -> Result<Answer> {
+    /// Runs a script on one job. It is told no topic at first, which is all that most need, unless `topic` is
+    /// known; one that needs other keys says which.
+    async fn on_job(
+        &self,
+        op: Op,
+        topic: Option<&Topic>,
+        id: &JobId,
+        args: impl Fn(Call) -> Call,
+    ) -> Result<Answer> {
         let shard = self.keys.shard_of(id);
-        let mut topic: Option<Topic> = None;
+        let mut topic = topic.cloned();
         for _ in 0..MOVES_LIMIT {
             let lane = self.lanes.take(shard);
             let known: Vec<&Topic> = topic.iter().collect();
@@ -136,9 +150,15 @@ impl Engine {
         }
     }
 
-    pub(super) async fn requeue_job(&self, id: &JobId, delay: Delay) -> Result<Requeued> {
+    /// With `only`, a job of another topic counts as gone.
+    pub(super) async fn requeue_job(
+        &self,
+        only: Option<&Topic>,
+        id: &JobId,
+        delay: Delay,
+    ) -> Result<Requeued> {
         let shard = self.keys.shard_of(id);
-        let mut topic: Option<Topic> = None;
+        let mut topic = only.cloned();
         for _ in 0..MOVES_LIMIT {
             let mut reply =
                 self.requeue_in(shard, topic.as_ref(), delay, std::slice::from_ref(id), true).await?;
@@ -152,6 +172,7 @@ impl Engine {
                 }
                 code::GONE => Ok(Requeued::Gone),
                 code::REFUSED => Ok(Requeued::NotDead(self.state(&mut reply)?)),
+                code::MOVED if only.is_some() => Ok(Requeued::Gone),
                 code::MOVED => {
                     topic = Some(reply.name()?);
                     continue;

@@ -18,6 +18,17 @@ use crate::{
     store::{Deleted, FinishJob, Finished, Result},
 };
 
+/// Which jobs a delete may meet; others count as gone.
+#[derive(Clone, Copy)]
+pub(super) enum Which<'a> {
+    /// All.
+    Any,
+    /// Those of this topic.
+    Of(&'a Topic),
+    /// The dead letters of this topic.
+    DeadOf(&'a Topic),
+}
+
 /// The kind of call that finishes jobs.
 pub(super) struct Finishing;
 
@@ -71,24 +82,37 @@ impl Engine {
     pub(super) async fn delete_jobs(&self, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
         let count = ids.len();
         let shards = self.by_shard(ids.into_iter().enumerate(), |id| id);
-        let answers = shards.into_iter().map(|(shard, ids)| self.delete_in(shard, ids, None));
+        let answers = shards.into_iter().map(|(shard, ids)| self.delete_in(shard, ids, Which::Any));
         Ok(in_order(count, try_join_all(answers).await?))
     }
 
-    /// Deletes jobs of one shard; with `dead_in`, only while they are dead letters of that topic. The
-    /// topic of a ready or dead job is needed for its keys, and is learnt at the first try.
+    pub(super) async fn delete_jobs_of(&self, topic: &Topic, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
+        let count = ids.len();
+        let shards = self.by_shard(ids.into_iter().enumerate(), |id| id);
+        let answers = shards.into_iter().map(|(shard, ids)| self.delete_in(shard, ids, Which::Of(topic)));
+        Ok(in_order(count, try_join_all(answers).await?))
+    }
+
+    /// Deletes jobs of one shard. The topic of a ready or dead job is needed for its keys, and is learnt at
+    /// the first try.
     pub(super) async fn delete_in(
         &self,
         shard: Shard,
         ids: Placed<JobId>,
-        dead_in: Option<&Topic>,
+        which: Which<'_>,
     ) -> Result<Placed<Deleted>> {
-        let mut topics: Vec<Topic> = dead_in.into_iter().cloned().collect();
+        let (word, topic) = match which {
+            Which::Any => (None, None),
+            Which::Of(topic) => (Some("only"), Some(topic)),
+            Which::DeadOf(topic) => (Some("dead"), Some(topic)),
+        };
+        let mut topics: Vec<Topic> = topic.into_iter().cloned().collect();
+        let topic_given = topic.is_some();
         let (mut deleted, mut left) = (Vec::with_capacity(ids.len()), ids);
         for _ in 0..MOVES_LIMIT {
             let lane = self.lanes.take(shard);
             let known: Vec<&Topic> = topics.iter().collect();
-            let mut call = self.change(Op::Delete, shard, Some(&lane), &known).maybe(dead_in.map(|_| "dead"));
+            let mut call = self.change(Op::Delete, shard, Some(&lane), &known).maybe(word);
             for (_, id) in &left {
                 call = call.arg(id.as_str());
             }
@@ -104,7 +128,7 @@ impl Engine {
                     (code::OK, Some(topic)) => deleted.push((at, Deleted::Done { topic })),
                     (code::GONE, None) => deleted.push((at, Deleted::Gone)),
                     // A dead letter that was added again elsewhere is not of the topic asked for.
-                    (code::MOVED, Some(_)) if dead_in.is_some() => deleted.push((at, Deleted::Gone)),
+                    (code::MOVED, Some(_)) if topic_given => deleted.push((at, Deleted::Gone)),
                     (code::MOVED, Some(topic)) => {
                         moved.push((at, id));
                         topics.push(topic);

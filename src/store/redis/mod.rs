@@ -231,6 +231,11 @@ impl Engine {
         Call::new(op, self.keys.shard(first).slot, keys, Vec::with_capacity(4))
     }
 
+    /// A call that need not be insisted on: in a Cluster it gives way to those to other servers.
+    fn brief_in_cluster(&self, call: Call) -> Call {
+        if self.routes.spans_slots() { call } else { call.brief() }
+    }
+
     /// A topic may have ready jobs on a shard that it did not have before.
     fn tell_ready(&self, topic: &Topic, shard: Shard) {
         self.hints.mark(topic, shard);
@@ -253,9 +258,7 @@ impl Engine {
             tracing::warn!("a task of the Redis engine did not end in time");
         }
         self.announcements.link.close().await;
-        for node in self.routes.nodes() {
-            node.close().await;
-        }
+        self.routes.close().await;
     }
 }
 

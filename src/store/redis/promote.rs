@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 
 use super::{
     Engine,
@@ -33,15 +33,40 @@ impl Engine {
     pub(super) async fn promote_due(&self, limit: usize) -> Result<Promoted> {
         let groups = self.groups();
         let share = limit.div_ceil(groups.len()).max(1);
-        let looks = try_join_all(groups.into_iter().map(|group| self.look_for_due(group, share))).await?;
+        let parts = join_all(groups.into_iter().map(|group| self.promote_group(group, share))).await;
+        let all = parts.len();
         let mut promoted = Promoted { next_in: Some(HORIZON), ..Promoted::default() };
-        let mut due = Vec::new();
-        for (next_in, shards) in looks {
-            promoted.next_in = promoted.next_in.min(next_in.or(promoted.next_in));
-            promoted.more |= shards.iter().map(|due| due.ids.len()).sum::<usize>() >= share;
-            due.extend(shards.into_iter().filter(|due| !due.ids.is_empty()));
+        let mut failed = Vec::new();
+        for part in parts {
+            match part {
+                Ok(part) => {
+                    promoted.moves.extend(part.moves);
+                    promoted.more |= part.more;
+                    promoted.set_aside += part.set_aside;
+                    promoted.next_in = promoted.next_in.min(part.next_in.or(promoted.next_in));
+                }
+                Err(error) => failed.push(error),
+            }
         }
-        for (moves, again, aside) in try_join_all(due.into_iter().map(|due| self.promote_on(due))).await? {
+        match failed.pop() {
+            Some(error) if failed.len() + 1 == all => Err(error),
+            Some(error) => {
+                // What is due there waits for the next look; it must not hold up what has been moved.
+                let shards = failed.len() + 1;
+                tracing::warn!(%error, shards, "what is due on some shards could not be moved");
+                Ok(promoted)
+            }
+            None => Ok(promoted),
+        }
+    }
+
+    /// Moves what is due on a group of shards.
+    async fn promote_group(&self, group: Vec<Shard>, share: usize) -> Result<Promoted> {
+        let (next_in, due) = self.look_for_due(group, share).await?;
+        let mut promoted = Promoted { next_in, ..Promoted::default() };
+        promoted.more = due.iter().map(|due| due.ids.len()).sum::<usize>() >= share;
+        let due = due.into_iter().filter(|due| !due.ids.is_empty());
+        for (moves, again, aside) in try_join_all(due.map(|due| self.promote_on(due))).await? {
             promoted.moves.extend(moves);
             promoted.more |= again;
             promoted.set_aside += aside;
@@ -67,7 +92,7 @@ impl Engine {
             .arg(self.now_arg())
             .arg(i64::try_from(share).unwrap_or(i64::MAX))
             .maybe(self.retention());
-        let mut reply = Reply::new(self.call(call).await?)?;
+        let mut reply = Reply::new(self.call(self.brief_in_cluster(call)).await?)?;
         let next_us = u64::try_from(reply.int()?).ok();
         let mut shards = Vec::with_capacity(group.len());
         for shard in group {
@@ -97,7 +122,7 @@ impl Engine {
         for id in &due.ids {
             call = call.bytes(id.clone());
         }
-        let mut reply = Reply::new(self.call(call).await?)?;
+        let mut reply = Reply::new(self.call(self.brief_in_cluster(call)).await?)?;
         let again = reply.int()? == 1;
         let aside = reply.count()?;
         self.set_aside(due.shard, aside);

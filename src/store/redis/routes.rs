@@ -10,6 +10,7 @@ use std::{
 };
 
 use fred::{
+    clients::Client,
     error::{Error as FredError, ErrorKind},
     interfaces::ClusterInterface,
     types::{
@@ -17,6 +18,8 @@ use fred::{
         config::{Config, Server, ServerConfig},
     },
 };
+
+use futures_util::future::{join_all, select_ok};
 
 use super::{Context, Mode, link::Node};
 
@@ -33,6 +36,8 @@ enum Kind {
     One(Arc<Node>),
     Cluster {
         map: Mutex<Arc<Map>>,
+        /// Servers that an `ASK` named and that hold no slot yet.
+        guests: tokio::sync::Mutex<HashMap<Server, Arc<Node>>>,
         /// Held while the map is read anew, so that a thousand `MOVED` cause one look.
         looking: tokio::sync::Mutex<()>,
     },
@@ -65,9 +70,11 @@ impl Routes {
             Mode::Standalone { .. } | Mode::Sentinel { .. } => {
                 Kind::One(Arc::new(Node::open(config.clone(), &context).await?))
             }
-            Mode::Cluster { .. } => {
-                Kind::Cluster { map: Mutex::default(), looking: tokio::sync::Mutex::default() }
-            }
+            Mode::Cluster { .. } => Kind::Cluster {
+                map: Mutex::default(),
+                guests: Default::default(),
+                looking: Default::default(),
+            },
         };
         let routes = Self { context, config, kind };
         routes.look(None).await?;
@@ -95,26 +102,36 @@ impl Routes {
         }
     }
 
-    /// The server at an address that an `ASK` named.
+    /// Closes all connections, within a bound.
+    pub async fn close(&self) {
+        let mut nodes = self.nodes();
+        if let Kind::Cluster { guests, .. } = &self.kind {
+            nodes.extend(guests.lock().await.drain().map(|(_, node)| node));
+        }
+        join_all(nodes.iter().map(|node| node.close())).await;
+    }
+
+    /// The server at an address that an `ASK` named; one that gets its first slot is not in the map yet.
     pub async fn at(&self, server: &Server) -> Result<Arc<Node>, FredError> {
-        if let Kind::Cluster { map, .. } = &self.kind {
-            let known = lock(map).nodes.get(server).cloned();
-            if let Some(node) = known {
-                return Ok(node);
-            }
+        let Kind::Cluster { map, guests, .. } = &self.kind else {
+            return Err(FredError::new(ErrorKind::Cluster, "a server without a Cluster named another"));
+        };
+        let known = lock(map).nodes.get(server).cloned();
+        if let Some(node) = known {
+            return Ok(node);
         }
-        // It holds no slot yet: the next look finds it.
-        self.look(None).await?;
-        match &self.kind {
-            Kind::Cluster { map, .. } => lock(map).nodes.get(server).cloned(),
-            Kind::One(_) => None,
+        let mut guests = guests.lock().await;
+        if let Some(node) = guests.get(server) {
+            return Ok(node.clone());
         }
-        .ok_or_else(|| FredError::new(ErrorKind::Cluster, "the slot moves to an unknown server"))
+        let node = Arc::new(Node::open(self.only(server), &self.context).await?);
+        guests.insert(server.clone(), node.clone());
+        Ok(node)
     }
 
     /// Reads the map of slots anew, unless somebody did since `seen` was the holder of `slot`.
     pub async fn look(&self, seen: Option<(u16, &Arc<Node>)>) -> Result<(), FredError> {
-        let Kind::Cluster { map, looking } = &self.kind else { return Ok(()) };
+        let Kind::Cluster { map, guests, looking } = &self.kind else { return Ok(()) };
         let _looking = looking.lock().await;
         let old = lock(map).clone();
         if let Some((slot, node)) = seen
@@ -123,7 +140,8 @@ impl Routes {
             return Ok(());
         }
         let slots = self.ask_any(&old).await?;
-        let nodes = self.nodes_of(&slots, &old).await?;
+        let mut guests = guests.lock().await;
+        let nodes = self.nodes_of(&slots, &old, &mut guests).await?;
         let gone = old.nodes.iter().filter(|(server, _)| !nodes.contains_key(*server));
         let gone: Vec<_> = gone.map(|(_, node)| node.clone()).collect();
         *lock(map) = Arc::new(Map { nodes, slots });
@@ -134,12 +152,13 @@ impl Routes {
         Ok(())
     }
 
-    /// The servers that hold slots: the known ones, and connections to the new ones. One that cannot be
-    /// reached is left out; its slots have no holder until a later look.
+    /// The servers that hold slots: the known ones, `guests` that stay, and connections to new ones. One
+    /// that cannot be reached is left out; its slots have no holder until a later look.
     async fn nodes_of(
         &self,
         slots: &[(u16, u16, Server)],
         old: &Map,
+        guests: &mut HashMap<Server, Arc<Node>>,
     ) -> Result<HashMap<Server, Arc<Node>>, FredError> {
         let mut nodes: HashMap<Server, Arc<Node>> = HashMap::new();
         let mut failed = None;
@@ -147,8 +166,8 @@ impl Routes {
             if nodes.contains_key(server) {
                 continue;
             }
-            if let Some(node) = old.nodes.get(server) {
-                nodes.insert(server.clone(), node.clone());
+            if let Some(node) = old.nodes.get(server).cloned().or_else(|| guests.remove(server)) {
+                nodes.insert(server.clone(), node);
                 continue;
             }
             match Node::open(self.only(server), &self.context).await {
@@ -167,12 +186,15 @@ impl Routes {
         }
     }
 
-    /// Asks a known server, or else a configured one, who holds what.
+    /// Asks all known servers at once, or else the configured ones in turn, who holds what.
     async fn ask_any(&self, old: &Map) -> Result<Vec<(u16, u16, Server)>, FredError> {
         let mut last = FredError::new(ErrorKind::Cluster, "no server of the Cluster answers");
-        for (server, node) in &old.nodes {
-            match slots(&node.link.client, server).await {
-                Ok(slots) => return Ok(slots),
+        // One that is stopped or cut off must not hold up what the others can tell.
+        let asked = old.nodes.iter().map(|(server, node)| Box::pin(slots(&node.link.client, server)));
+        let asked: Vec<_> = asked.collect();
+        if !asked.is_empty() {
+            match select_ok(asked).await {
+                Ok((slots, _)) => return Ok(slots),
                 Err(error) => last = error,
             }
         }
@@ -208,8 +230,13 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().expect("no code panics while it holds the map")
 }
 
-/// What `asked` says of who holds which slots.
-async fn slots(client: &fred::clients::Client, asked: &Server) -> Result<Vec<(u16, u16, Server)>, FredError> {
+/// What `asked` says of who holds which slots. One that was cut off from the others for too long takes
+/// the Cluster for down; what it says of the slots may have been overtaken, and is an error.
+async fn slots(client: &Client, asked: &Server) -> Result<Vec<(u16, u16, Server)>, FredError> {
+    let info: String = client.cluster_info().await?;
+    if info.lines().any(|line| line.trim() == "cluster_state:fail") {
+        return Err(FredError::new(ErrorKind::Cluster, "a server takes the Cluster for down"));
+    }
     let answer: Value = client.cluster_slots().await?;
     let ranges = answer.into_array();
     let read: Option<Vec<_>> = ranges.into_iter().map(|range| read_range(range, asked)).collect();

@@ -50,15 +50,27 @@ impl Store for Redis {
     }
 
     async fn requeue(&self, id: &JobId, delay: Delay) -> Result<Requeued> {
-        self.0.requeue_job(id, delay).await
+        self.0.requeue_job(None, id, delay).await
     }
 
     async fn patch(&self, id: &JobId, patch: Patch) -> Result<Patched> {
-        self.0.patch_job(id, patch).await
+        self.0.patch_job(None, id, patch).await
     }
 
     async fn delete(&self, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
         self.0.delete_jobs(ids).await
+    }
+
+    async fn requeue_in(&self, topic: &Topic, id: &JobId, delay: Delay) -> Result<Requeued> {
+        self.0.requeue_job(Some(topic), id, delay).await
+    }
+
+    async fn patch_in(&self, topic: &Topic, id: &JobId, patch: Patch) -> Result<Patched> {
+        self.0.patch_job(Some(topic), id, patch).await
+    }
+
+    async fn delete_in(&self, topic: &Topic, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
+        self.0.delete_jobs_of(topic, ids).await
     }
 
     async fn get(&self, id: &JobId) -> Result<Option<Job>> {

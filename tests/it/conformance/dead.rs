@@ -116,9 +116,7 @@ async fn without_a_retention_a_dead_letter_stays(bench: Bench) {
     assert_eq!(names(&dead(&bench).await), ["a"]);
 }
 
-async fn a_retention_lets_dead_letters_go_at_its_end(engine: Engine) {
-    let settings = Settings { dead_retention: Some(seconds(100)) };
-    let bench = Bench::with(engine, settings).await;
+async fn a_retention_lets_dead_letters_go_at_its_end(bench: Bench) {
     bury(&bench, &["a", "b"]).await;
     bench.store.requeue(&id("b"), delay(seconds(500))).await.expect("answers");
     bench.pass(millis(98_999)).await;
@@ -131,17 +129,27 @@ async fn a_retention_lets_dead_letters_go_at_its_end(engine: Engine) {
     assert_eq!(bench.store.get(&id("b")).await.expect("gets").expect("is there").state, State::Delayed);
 }
 
+async fn with_retention(engine: Engine) {
+    let settings = Settings { dead_retention: Some(seconds(100)) };
+    Bench::run_with(engine, settings, a_retention_lets_dead_letters_go_at_its_end).await;
+}
+
 #[tokio::test]
 async fn a_retention_lets_dead_letters_go_at_its_end_naive() {
-    a_retention_lets_dead_letters_go_at_its_end(Engine::Naive).await;
+    with_retention(Engine::Naive).await;
 }
 
 #[tokio::test]
 async fn a_retention_lets_dead_letters_go_at_its_end_embedded() {
-    a_retention_lets_dead_letters_go_at_its_end(Engine::Embedded).await;
+    with_retention(Engine::Embedded).await;
 }
 
 #[tokio::test]
 async fn a_retention_lets_dead_letters_go_at_its_end_redis() {
-    a_retention_lets_dead_letters_go_at_its_end(Engine::Redis).await;
+    with_retention(Engine::Redis).await;
+}
+
+#[tokio::test]
+async fn a_retention_lets_dead_letters_go_at_its_end_cluster() {
+    with_retention(Engine::Cluster).await;
 }

@@ -14,6 +14,7 @@ use axum::{
 };
 use http_body_util::BodyExt;
 use linger::{
+    auth::Gate,
     clock::ManualClock,
     http::{App, Options},
     job::Timestamp,
@@ -36,6 +37,8 @@ use super::{
 pub struct Setup {
     pub limits: Limits,
     pub options: Options,
+    /// Who is let in; everybody when left out.
+    pub gate: Option<Arc<Gate>>,
     /// Leaves due jobs where they are until `pass` moves them.
     pub no_timer: bool,
 }
@@ -80,6 +83,7 @@ impl Api {
             tokio::spawn(async move { queue.run_timer(stop).await });
         }
         let app = App::new(queue.clone(), clock.clone(), metrics, setup.options);
+        let app = app.behind(setup.gate.unwrap_or_default());
         let router = app.router();
         let running = Arc::new(Running { stop, _home: opened });
         Self { queue, clock, store, router, seen: Arc::default(), _running: running }

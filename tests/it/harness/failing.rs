@@ -92,6 +92,18 @@ impl Store for Failing {
         self.inner()?.delete(ids).await
     }
 
+    async fn requeue_in(&self, topic: &Topic, id: &JobId, delay: Delay) -> Result<Requeued> {
+        self.inner()?.requeue_in(topic, id, delay).await
+    }
+
+    async fn patch_in(&self, topic: &Topic, id: &JobId, patch: Patch) -> Result<Patched> {
+        self.inner()?.patch_in(topic, id, patch).await
+    }
+
+    async fn delete_in(&self, topic: &Topic, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
+        self.inner()?.delete_in(topic, ids).await
+    }
+
     async fn get(&self, id: &JobId) -> Result<Option<Job>> {
         self.inner()?.get(id).await
     }

@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod client;
+pub mod cluster;
 pub mod failing;
 pub mod jobs;
 pub mod naive;
@@ -9,5 +10,7 @@ pub mod openapi;
 pub mod plain;
 pub mod process;
 pub mod redis;
+pub mod resp;
+pub mod sentinel;
 pub mod stores;
 pub mod wire;

@@ -62,6 +62,10 @@ impl Naive {
         self.content.lock().expect("not poisoned")
     }
 
+    fn is_in(&self, topic: &Topic, id: &JobId) -> bool {
+        self.content().jobs.get(id).is_some_and(|entry| entry.job.topic == *topic)
+    }
+
     /// Ids of the ready jobs of a topic by due time, then arrival.
     pub fn ready(&self, topic: &Topic) -> Vec<JobId> {
         let content = self.content();
@@ -339,6 +343,23 @@ impl Store for Naive {
             None => Deleted::Gone,
         };
         Ok(ids.into_iter().map(&mut delete).collect())
+    }
+
+    async fn requeue_in(&self, topic: &Topic, id: &JobId, delay: Delay) -> Result<Requeued> {
+        if self.is_in(topic, id) { self.requeue(id, delay).await } else { Ok(Requeued::Gone) }
+    }
+
+    async fn patch_in(&self, topic: &Topic, id: &JobId, patch: Patch) -> Result<Patched> {
+        if self.is_in(topic, id) { self.patch(id, patch).await } else { Ok(Patched::Gone) }
+    }
+
+    async fn delete_in(&self, topic: &Topic, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
+        let mut deleted = Vec::new();
+        for id in ids {
+            let own = self.is_in(topic, &id);
+            deleted.extend(if own { self.delete(vec![id]).await? } else { vec![Deleted::Gone] });
+        }
+        Ok(deleted)
     }
 
     async fn get(&self, id: &JobId) -> Result<Option<Job>> {

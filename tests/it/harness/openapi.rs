@@ -33,6 +33,10 @@ pub struct Operation {
     at: String,
     /// Documented statuses below 300.
     pub successes: Vec<u16>,
+    /// The scope that it needs; none when it asks nobody for a token.
+    pub scope: Option<String>,
+    /// Whether it is closed to tokens that are for some topics only.
+    pub every_topic: bool,
 }
 
 /// One call and its answer.
@@ -73,6 +77,8 @@ impl Contract {
                         method: method.to_uppercase(),
                         template: template.clone(),
                         at: format!("/paths/{}/{method}", escape(template)),
+                        scope: operation["x-scope"].as_str().map(str::to_owned),
+                        every_topic: operation["x-topics"] == "all",
                         successes: statuses.filter(|status| *status < 300).collect(),
                     });
                 }
@@ -123,7 +129,7 @@ impl Contract {
     /// What no operation answers: an unknown path, a wrong method, a foreign page.
     fn check_refusal(&self, exchange: &Exchange<'_>, context: &str) {
         assert!(
-            matches!(exchange.status.as_u16(), 400 | 403 | 404 | 405 | 408 | 413 | 500),
+            matches!(exchange.status.as_u16(), 400 | 401 | 403 | 404 | 405 | 408 | 413 | 500),
             "{context}: not of any operation"
         );
         if exchange.status == StatusCode::METHOD_NOT_ALLOWED {

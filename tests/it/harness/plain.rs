@@ -3,6 +3,7 @@
 use std::{
     io::{Error, ErrorKind, Read, Result, Write},
     net::{SocketAddr, TcpStream},
+    time::Duration,
 };
 
 /// An answer, read to its end.
@@ -18,12 +19,21 @@ impl Answer {
     }
 }
 
+/// Longer than any answer takes, long polls included, so that a server that hangs fails its test.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// Calls `address` on a connection of its own.
 pub fn call(address: SocketAddr, method: &str, path: &str, body: &str) -> Result<Answer> {
+    call_with(address, method, path, "", body)
+}
+
+/// The same with these headers besides, each ended by `\r\n`.
+pub fn call_with(address: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> Result<Answer> {
     let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(
         format!(
-            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\
              Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         )

@@ -2,6 +2,7 @@
 //! signals. Everything that it starts ends with the test.
 
 use std::{
+    ffi::OsString,
     io::{BufRead, BufReader, Read},
     net::SocketAddr,
     path::Path,
@@ -17,9 +18,17 @@ use super::plain::{Answer, call};
 /// `linger` with these arguments, run in `directory` with nothing of this process's environment but the
 /// path. `LINGER_PROGRAM` names another build to test, such as a release.
 pub fn linger(arguments: &[&str], directory: &Path) -> Command {
+    linger_under(&[], arguments, directory)
+}
+
+/// The same started by another program, whose words come first.
+pub fn linger_under(wrapper: &[&str], arguments: &[&str], directory: &Path) -> Command {
     let built = || env!("CARGO_BIN_EXE_linger").into();
-    let mut command = Command::new(std::env::var_os("LINGER_PROGRAM").unwrap_or_else(built));
-    command.args(arguments).current_dir(directory).env_clear();
+    let program = std::env::var_os("LINGER_PROGRAM").unwrap_or_else(built);
+    let words = wrapper.iter().map(OsString::from).chain([program]);
+    let mut words = words.chain(arguments.iter().map(OsString::from));
+    let mut command = Command::new(words.next().expect("at least the program"));
+    command.args(words).current_dir(directory).env_clear();
     command.env("PATH", std::env::var_os("PATH").expect("there is a path")).stdin(Stdio::null());
     command
 }
@@ -53,6 +62,14 @@ pub fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// How a server ended that did not come to listen.
+#[derive(Debug)]
+pub struct Refused {
+    pub status: ExitStatus,
+    /// What it wrote.
+    pub log: String,
+}
+
 /// A server at work; killed when dropped.
 pub struct Server {
     child: Child,
@@ -81,12 +98,22 @@ impl Server {
     }
 
     /// Starts a command line that serves.
-    pub fn spawn(mut command: Command) -> Self {
-        Self::adopt(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("linger starts"))
+    pub fn spawn(command: Command) -> Self {
+        Self::try_spawn(command).unwrap_or_else(|refused| panic!("linger did not start: {refused:?}"))
+    }
+
+    /// Starts a command line that may be refused.
+    pub fn try_spawn(mut command: Command) -> Result<Self, Refused> {
+        Self::try_adopt(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts"))
     }
 
     /// Takes over a server that was just started with its stdout piped, perhaps its stderr too.
-    pub fn adopt(mut child: Child) -> Self {
+    pub fn adopt(child: Child) -> Self {
+        Self::try_adopt(child).unwrap_or_else(|refused| panic!("linger did not start: {refused:?}"))
+    }
+
+    /// The same for one that may refuse to start.
+    pub fn try_adopt(mut child: Child) -> Result<Self, Refused> {
         let log = Arc::new(Mutex::new(String::new()));
         let logging = child.stderr.take().map(|stderr| collect(stderr, log.clone()));
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
@@ -94,14 +121,23 @@ impl Server {
         stdout.read_line(&mut line).expect("stdout is text");
         let Some(address) = address_in(&line) else {
             let status = child.wait().expect("it ends");
-            panic!("linger did not start ({status}): {line}{}", log.lock().expect("not poisoned"));
+            if let Some(logging) = logging {
+                logging.join().expect("does not panic");
+            }
+            let log = format!("{line}{}", log.lock().expect("not poisoned"));
+            return Err(Refused { status, log });
         };
         let rest = Some(std::thread::spawn(move || {
             let mut rest = String::new();
             stdout.read_to_string(&mut rest).expect("stdout is text");
             rest
         }));
-        Self { child, line, address, log, rest, logging }
+        Ok(Self { child, line, address, log, rest, logging })
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Sends a signal.
@@ -185,5 +221,5 @@ fn collect(mut from: impl Read + Send + 'static, into: Arc<Mutex<String>>) -> Jo
 }
 
 fn address_in(line: &str) -> Option<SocketAddr> {
-    line.split_once("http://")?.1.split_once(',')?.0.parse().ok()
+    line.split_once("://")?.1.split_once(',')?.0.parse().ok()
 }

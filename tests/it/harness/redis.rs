@@ -3,7 +3,7 @@
 
 use std::{
     io::{BufRead, BufReader},
-    net::TcpListener,
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     path::Path,
     process::{Child, Command, Stdio},
     sync::{
@@ -14,11 +14,32 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
+/// How a server is started.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// What stands before the program: `nsenter` runs it in another network.
+    pub before: Vec<String>,
+    /// Where it listens.
+    pub host: IpAddr,
+    /// What its configuration file begins with; a sentinel must have one.
+    pub file: Option<String>,
+    /// Its arguments besides.
+    pub arguments: Vec<String>,
+}
+
+impl Launch {
+    /// On the loopback, with these arguments besides.
+    pub fn new(arguments: &[&str]) -> Self {
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        Self { before: Vec::new(), host: Ipv4Addr::LOCALHOST.into(), file: None, arguments }
+    }
+}
+
 /// A Redis server that ends with the process that started it.
 pub struct RedisServer {
     pub port: u16,
     dir: tempfile::TempDir,
-    arguments: Vec<String>,
+    launch: Launch,
     running: Mutex<Running>,
 }
 
@@ -38,19 +59,30 @@ impl RedisServer {
 
     /// Starts `redis-server` with these arguments besides.
     pub fn start_with(arguments: &[&str]) -> Self {
-        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        Self::launch(Launch::new(arguments))
+    }
+
+    /// Starts a server, or a sentinel.
+    pub fn launch(launch: Launch) -> Self {
         for _ in 0..20 {
             let port = free_port();
             let dir = tempfile::tempdir().expect("a temporary directory");
-            if let Some(running) = spawn(port, dir.path(), &arguments) {
-                return Self { port, dir, arguments, running: Mutex::new(running) };
+            if let Some(file) = &launch.file {
+                std::fs::write(dir.path().join(FILE), file).expect("writes");
+            }
+            if let Some(running) = spawn(port, dir.path(), &launch) {
+                return Self { port, dir, launch, running: Mutex::new(running) };
             }
         }
         panic!("redis-server found no free port in twenty tries");
     }
 
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        format!("redis://{}", self.address())
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        (self.launch.host, self.port).into()
     }
 
     /// Kills it on the spot (SIGKILL) and waits for the end.
@@ -72,7 +104,7 @@ impl RedisServer {
     pub fn restart(&self) {
         let mut running = self.running.lock().expect("not poisoned");
         running.end();
-        *running = spawn(self.port, self.dir.path(), &self.arguments).expect("its port is its own");
+        *running = spawn(self.port, self.dir.path(), &self.launch).expect("its port is its own");
     }
 
     fn signal(&self, signal: Signal) {
@@ -111,20 +143,30 @@ fn free_port() -> u16 {
     }
 }
 
+/// Name of the configuration file, where there is one.
+const FILE: &str = "redis.conf";
+
+/// What a server logs once it serves, and what a sentinel does.
+const READY: [&str; 2] = ["Ready to accept connections", "Sentinel ID is"];
+
 /// Runs the server under a shell that reads from us, so that it ends when this process does, however
 /// that comes about; `None` when the port was taken in between.
-fn spawn(port: u16, dir: &Path, arguments: &[String]) -> Option<Running> {
+fn spawn(port: u16, dir: &Path, launch: &Launch) -> Option<Running> {
     // Killed outright: one that was stopped would not hear anything milder. The shell lets go of stdout,
     // so that it ends when the server does.
-    let script = "\"$@\" & server=$!; echo $server; exec >&-; read -r _; kill -9 $server; wait $server";
+    let script =
+        "sh -c 'echo $$; exec \"$@\"' sh \"$@\" & server=$!; exec >&-; read -r _; kill -9 $server; wait";
     let program = std::env::var("LINGER_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
-    let port = port.to_string();
-    let mut keeper = Command::new("sh")
-        .args(["-c", script, "sh", &program, "--port", &port, "--bind", "127.0.0.1"])
-        .args(["--maxmemory-policy", "noeviction", "--enable-debug-command", "yes"])
+    let (port, host) = (port.to_string(), launch.host.to_string());
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh"]).args(&launch.before).arg(&program);
+    command.args(launch.file.iter().map(|_| dir.join(FILE)));
+    command.args(["--port", &port, "--bind", &host]);
+    command.args(["--maxmemory-policy", "noeviction", "--enable-debug-command", "yes"]);
+    let mut keeper = command
         .arg("--dir")
         .arg(dir)
-        .args(arguments)
+        .args(&launch.arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -136,7 +178,7 @@ fn spawn(port: u16, dir: &Path, arguments: &[String]) -> Option<Running> {
     let mut running = Running { keeper, server };
     let mut log = Vec::new();
     let ready = lines.by_ref().any(|line| {
-        let ready = line.contains("Ready to accept connections");
+        let ready = READY.iter().any(|ready| line.contains(ready));
         log.push(line);
         ready
     });

@@ -12,7 +12,7 @@ use linger::{
     store::{Listener, Store, embedded, redis},
 };
 
-use super::{naive::Naive, redis as redis_server};
+use super::{cluster, naive::Naive, redis as redis_server};
 
 /// Which engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub enum Engine {
     Naive,
     Embedded,
     Redis,
+    /// The Redis engine on a Cluster.
+    Cluster,
 }
 
 /// What a listener heard.
@@ -61,6 +63,8 @@ pub struct Settings {
 /// An engine under test.
 pub struct Bench {
     pub store: Arc<dyn Store>,
+    /// The same, for whoever looks when the case has ended.
+    last: Arc<Mutex<Arc<dyn Store>>>,
     pub clock: Arc<ManualClock>,
     pub heard: Arc<Recorder>,
     home: Home,
@@ -72,7 +76,7 @@ pub struct Bench {
 enum Home {
     Naive(Arc<Naive>),
     Directory(Arc<tempfile::TempDir>),
-    Prefix(String),
+    Prefix(redis::Mode, String),
 }
 
 /// The moment at which every test begins.
@@ -89,14 +93,40 @@ impl Bench {
         let listener: Arc<dyn Listener> = heard.clone();
         let home = home(engine, &settings, &clock, &listener);
         let store = open(&home, &settings, &clock, &listener).await;
-        Self { store, clock, heard, home, settings }
+        let last = Arc::new(Mutex::new(store.clone()));
+        Self { store, last, clock, heard, home, settings }
+    }
+
+    /// Runs a case on a fresh engine, and holds the engine against itself afterwards.
+    pub async fn run<F: Future<Output = ()>>(engine: Engine, case: impl FnOnce(Self) -> F) {
+        Self::run_with(engine, Settings::default(), case).await;
+    }
+
+    /// The same with settings.
+    pub async fn run_with<F: Future<Output = ()>>(
+        engine: Engine,
+        settings: Settings,
+        case: impl FnOnce(Self) -> F,
+    ) {
+        let bench = Self::with(engine, settings).await;
+        let (last, _home) = (bench.last.clone(), bench.home.clone());
+        case(bench).await;
+        let store = last.lock().expect("not poisoned").clone();
+        verified(&*store).await;
+    }
+
+    /// Holds the engine against itself.
+    pub async fn verify(&self) {
+        verified(&*self.store).await;
     }
 
     /// Closes the engine and opens it again on the same data.
     pub async fn reopen(&mut self) {
+        self.verify().await;
         self.store.close().await.expect("closes");
         let listener: Arc<dyn Listener> = self.heard.clone();
         self.store = open(&self.home, &self.settings, &self.clock, &listener).await;
+        *self.last.lock().expect("not poisoned") = self.store.clone();
     }
 
     /// Moves the clock on and everything that is then due.
@@ -108,6 +138,12 @@ impl Bench {
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
+}
+
+/// A verification finds nothing.
+async fn verified(store: &dyn Store) {
+    let found = store.verify().await.expect("reads");
+    assert_eq!(found.faults, [""; 0], "{found:?}");
 }
 
 /// An engine opened for a listener of the caller's, with the place where it keeps its data.
@@ -128,7 +164,14 @@ fn home(engine: Engine, settings: &Settings, clock: &Arc<ManualClock>, heard: &A
     match engine {
         Engine::Naive => Home::Naive(Naive::new(clock.clone(), heard.clone(), settings.dead_retention)),
         Engine::Embedded => Home::Directory(Arc::new(tempfile::tempdir().expect("a directory"))),
-        Engine::Redis => Home::Prefix(redis_server::fresh_prefix()),
+        Engine::Redis => {
+            let mode = redis::Mode::Standalone { url: redis_server::shared().url() };
+            Home::Prefix(mode, redis_server::fresh_prefix())
+        }
+        Engine::Cluster => {
+            let mode = redis::Mode::Cluster { urls: cluster::shared().urls() };
+            Home::Prefix(mode, redis_server::fresh_prefix())
+        }
     }
 }
 
@@ -148,8 +191,8 @@ async fn open(
             options.durability = embedded::Durability::Os;
             embedded::open(options, clock.clone(), heard.clone(), metrics).await.expect("opens")
         }
-        Home::Prefix(prefix) => {
-            let mut options = redis::Options::new(&redis_server::shared().url());
+        Home::Prefix(mode, prefix) => {
+            let mut options = redis::Options { mode: mode.clone(), ..redis::Options::new("") };
             options.prefix.clone_from(prefix);
             options.dead_retention = settings.dead_retention;
             let time = redis::TimeSource::Manual(clock.clone());

@@ -34,6 +34,17 @@ impl Plan {
             seed: setting("LINGER_LOAD_SEED", rand::random_range(0..1_000_000)),
         }
     }
+
+    /// The same, or else a lighter one, for loads that last as long as their faults do.
+    pub fn light() -> Self {
+        let jobs = usize::try_from(setting("LINGER_LOAD_JOBS", 600)).expect("fits");
+        Self {
+            jobs,
+            spread: Duration::from_secs(setting("LINGER_LOAD_SECONDS", 1)),
+            clients: 4,
+            ..Self::asked()
+        }
+    }
 }
 
 /// A number from a variable.

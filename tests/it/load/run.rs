@@ -91,6 +91,16 @@ impl Run {
         self.opened.load(Ordering::Relaxed)
     }
 
+    /// Waits until so many more jobs have been acknowledged; a load that gets nowhere fails.
+    pub async fn progress(&self, jobs: usize) {
+        let (clock, before) = (SystemClock::new(), self.acknowledged());
+        let deadline_us = clock.now_micros() + 60_000_000;
+        while self.acknowledged() < before + jobs {
+            assert!(clock.now_micros() < deadline_us, "{} more in a minute", self.acknowledged() - before);
+            clock.sleep(LOOK).await;
+        }
+    }
+
     pub fn delivered(&self, late: Duration) {
         let late_us = u64::try_from(late.as_micros()).unwrap_or(u64::MAX);
         self.late_us.lock().expect("not poisoned").push(late_us);

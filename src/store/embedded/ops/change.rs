@@ -1,18 +1,25 @@
-//! Changes by id that need no reservation: patch, delete, requeue.
+//! Changes by id that need no reservation: patch, delete, requeue. With a topic, a job of another counts as
+//! gone.
 
 use super::super::{
     db::{Sql, Table},
-    record::Record,
+    record::{Head, Record},
     work::{Found, Work},
 };
 use crate::{
-    job::{Delay, JobId, State},
+    job::{Delay, JobId, State, Topic},
     store::{Deleted, Patch, Patched, Requeued},
 };
 
 /// See [`crate::store::Store::patch`].
-pub(in super::super) fn patch(work: &mut Work<'_>, id: &JobId, patch: Patch) -> Sql<Patched> {
-    let Some(found) = work.find(id)? else { return Ok(Patched::Gone) };
+pub(in super::super) fn patch(
+    work: &mut Work<'_>,
+    only: Option<&Topic>,
+    id: &JobId,
+    patch: Patch,
+) -> Sql<Patched> {
+    let found = work.find(id)?.filter(|found| is_of(only, &found.content.head));
+    let Some(found) = found else { return Ok(Patched::Gone) };
     match work.state.job_state(found.at) {
         State::Delayed | State::Ready => {}
         state @ (State::Reserved | State::Dead) => return Ok(Patched::Refused(state)),
@@ -38,9 +45,14 @@ pub(in super::super) fn patch(work: &mut Work<'_>, id: &JobId, patch: Patch) -> 
 }
 
 /// See [`crate::store::Store::delete`].
-pub(in super::super) fn delete(work: &mut Work<'_>, ids: &[JobId]) -> Sql<Vec<Deleted>> {
+pub(in super::super) fn delete(
+    work: &mut Work<'_>,
+    only: Option<&Topic>,
+    ids: &[JobId],
+) -> Sql<Vec<Deleted>> {
     let mut delete_one = |id| {
-        let Some(found) = work.find_head(id)? else { return Ok(Deleted::Gone) };
+        let found = work.find_head(id)?.filter(|found| is_of(only, &found.content));
+        let Some(found) = found else { return Ok(Deleted::Gone) };
         work.take_out(found.hash, found.at)?;
         Ok(Deleted::Done { topic: found.content.topic })
     };
@@ -48,13 +60,23 @@ pub(in super::super) fn delete(work: &mut Work<'_>, ids: &[JobId]) -> Sql<Vec<De
 }
 
 /// See [`crate::store::Store::requeue`].
-pub(in super::super) fn requeue(work: &mut Work<'_>, id: &JobId, delay: Delay) -> Sql<Requeued> {
-    let Some(found) = work.find(id)? else { return Ok(Requeued::Gone) };
+pub(in super::super) fn requeue(
+    work: &mut Work<'_>,
+    only: Option<&Topic>,
+    id: &JobId,
+    delay: Delay,
+) -> Sql<Requeued> {
+    let found = work.find(id)?.filter(|found| is_of(only, &found.content.head));
+    let Some(found) = found else { return Ok(Requeued::Gone) };
     match work.state.job_state(found.at) {
         State::Dead => {}
         state @ (State::Delayed | State::Ready | State::Reserved) => return Ok(Requeued::NotDead(state)),
     }
     requeue_found(work, found, delay).map(Requeued::Done)
+}
+
+fn is_of(only: Option<&Topic>, head: &Head) -> bool {
+    only.is_none_or(|topic| *topic == head.topic)
 }
 
 /// Makes a dead job wait again, as if it were new.

@@ -96,8 +96,7 @@ fn forget_dead(work: &mut Work<'_>, budget: &mut usize, moves: &mut Vec<Move>) -
     let kept_ms = i64::try_from(kept.as_millis()).unwrap_or(i64::MAX);
     let last = Timestamp::from_millis(work.now.down.as_millis().saturating_sub(kept_ms));
     let mut keys = Vec::new();
-    work.db
-        .scan(Table::Dead, (Key::from_bits(0), Key::first_after(last)), *budget, |key, _| keys.push(key))?;
+    work.db.scan(Table::Dead, (Key::START, Key::first_after(last)), *budget, |key, _| keys.push(key))?;
     for key in keys {
         *budget -= 1;
         if let Some(head) = forget(work, key)? {

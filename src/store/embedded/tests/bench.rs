@@ -12,7 +12,7 @@ use crate::{
     metrics::Metrics,
     store::{
         AddJob, Added, FinishJob, Finished, Listener, Reservation, Store,
-        embedded::{Embedded, OpenError, Options, open, state::check::assert_consistent},
+        embedded::{Embedded, OpenError, Options, open, state::snapshot::assert_consistent},
     },
 };
 
@@ -129,7 +129,7 @@ pub async fn consistent(store: &Embedded) {
     store
         .ask(|work| {
             assert!(!work.db.is_changing());
-            assert_consistent(work.state, work.db);
+            assert_consistent(work.state, work.db, work.now);
             Ok(())
         })
         .await

@@ -7,10 +7,11 @@ use std::sync::{
 
 use super::bench::*;
 use crate::{
+    clock::Clock,
     job::{Body, State},
     store::{
         AddJob, Error, FinishJob, MoveKind, Store,
-        embedded::{intake::Patience, start::Start, state::check::assert_consistent},
+        embedded::{intake::Patience, start::Start, state::snapshot::assert_consistent},
     },
 };
 
@@ -207,7 +208,7 @@ async fn space_is_used_again_and_handed_back_when_idle() {
     assert!(steps > 10, "in small steps: {steps}");
     let after = length(bench.dir.path(), "linger.db");
     assert!(before > 20 << 20 && after < 4 << 20, "{before} bytes before, {after} after");
-    assert_consistent(&writer.state, &writer.db);
+    assert_consistent(&writer.state, &writer.db, bench.clock.read());
 }
 
 #[tokio::test]
@@ -229,5 +230,5 @@ async fn the_log_starts_over_while_it_is_written_to() {
     }
     let log = length(bench.dir.path(), "linger.db-wal");
     assert!(log < 24 << 20, "about 160 MB went through a log of {log} bytes");
-    assert_consistent(&writer.state, &writer.db);
+    assert_consistent(&writer.state, &writer.db, bench.clock.read());
 }

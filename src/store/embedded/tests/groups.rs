@@ -96,7 +96,7 @@ async fn after_a_failed_write_nothing_is_acknowledged_until_a_restart() {
     let held = reserve(&store, 1).await;
     let failed = store
         .ask(|work| {
-            crate::store::embedded::ops::delete(work, &[id("a")])?;
+            crate::store::embedded::ops::delete(work, None, &[id("a")])?;
             Err::<(), _>(failure(ffi::SQLITE_IOERR_FSYNC))
         })
         .await;

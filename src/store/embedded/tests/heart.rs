@@ -22,7 +22,7 @@ use crate::{
             schema,
             state::{
                 State,
-                check::{assert_consistent, rows, snapshot},
+                snapshot::{assert_consistent, rows, snapshot},
             },
             work::{News, Work},
         },
@@ -92,14 +92,14 @@ impl Heart {
                 self.receipts.extend(receipts);
                 said(granted)
             }
-            Step::Delete { job } => said(self.work(|work| ops::delete(work, &[name(job)]))),
+            Step::Delete { job } => said(self.work(|work| ops::delete(work, None, &[name(job)]))),
             Step::Patch { job, wait_ms } => {
                 let patch = Patch { due: Some(after(wait(wait_ms))), ..Patch::default() };
-                said(self.work(|work| ops::patch(work, &name(job), patch)))
+                said(self.work(|work| ops::patch(work, None, &name(job), patch)))
             }
             Step::Requeue { job, wait_ms } => {
                 let delay = Delay::new(wait(wait_ms)).expect("valid");
-                said(self.work(|work| ops::requeue(work, &name(job), delay)))
+                said(self.work(|work| ops::requeue(work, None, &name(job), delay)))
             }
             Step::Held { pick, kind } => self.held(pick, kind),
             Step::Pass { ms } => {
@@ -207,7 +207,7 @@ fn run(heart: &mut Heart, groups: &[(Vec<Step>, bool)]) -> Vec<String> {
             assert_eq!(snapshot(&heart.state), memory, "memory is as it was");
             assert_eq!(rows(&heart.db), disk, "and so is the disk");
         }
-        assert_consistent(&heart.state, &heart.db);
+        assert_consistent(&heart.state, &heart.db, heart.clock.read());
         let ready = heart.state.topics().by_name(None).flat_map(|topic| topic.ready.keys());
         assert!(ready.into_iter().all(|key| key.slot() <= heart.clock.now()), "nothing is early");
     }
@@ -245,7 +245,7 @@ proptest! {
         heart.state = State::new(Ids::new(), Key::first_after(mark.after(heart.options.look_ahead)));
         heart.work(|work| load(work, mark));
         heart.commit();
-        assert_consistent(&heart.state, &heart.db);
+        assert_consistent(&heart.state, &heart.db, heart.clock.read());
         prop_assert_eq!(states(&mut heart), before);
     }
 

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Deletes jobs, in any state or only while they are dead.
+-- Deletes jobs: in any state; only while they are dead; or only if they are of the topics in KEYS.
 --
--- ARGV[A..] '' or 'dead', the ids
+-- ARGV[A..] '' or 'dead' or 'only', the ids
 -- Reply     { 1 when a list should be compacted, per job a code and a topic ('' when gone) }
 local saved = recall()
 if saved then return saved end
@@ -12,7 +12,7 @@ for i = A + 1, #ARGV do
   local job = open(raw)
   local code, topic = OK, ''
   if raw and not job then set_aside(id, raw) end
-  if not job or (ARGV[A] == 'dead' and job.state ~= DEAD) then
+  if not job or (ARGV[A] == 'dead' and job.state ~= DEAD) or (ARGV[A] == 'only' and not topics[job.topic]) then
     code = GONE
   elseif not indexed(job.state) and not topics[job.topic] then
     code, topic = MOVED, job.topic

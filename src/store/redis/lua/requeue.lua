@@ -22,10 +22,10 @@ for i = A + 2, #ARGV do
   local code, what = OK, ''
   if not job then
     code = GONE
-  elseif job.state ~= DEAD then
-    code, what = REFUSED, job.state
   elseif not topics[job.topic] then
     code, what = MOVED, job.topic
+  elseif job.state ~= DEAD then
+    code, what = REFUSED, job.state
   else
     job.attempts, job.reason = 0, nil
     wait_again(id, job, delay)

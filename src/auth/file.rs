@@ -1,0 +1,164 @@
+//! The file of tokens: TOML, one `[[token]]` per client. A problem names the entry and the key, and never
+//! quotes a value: somebody may have pasted a token where its hash belongs.
+
+use std::{path::Path, sync::Arc};
+
+use toml::{Table, Value};
+
+use super::{Caller, Entry, Scope, TokenHash, Tokens};
+use crate::job::{TopicFilter, TopicPattern};
+
+/// What is wrong with the file, and where.
+type Problem = String;
+
+/// The keys of an entry.
+const KEYS: [&str; 4] = ["name", "sha256", "scopes", "topics"];
+
+/// Reads the tokens in `path`.
+///
+/// # Errors
+/// One line that names the file and what is wrong.
+pub fn read(path: &Path) -> Result<Tokens, Problem> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| format!("the file of tokens {} cannot be read: {error}", path.display()))?;
+    parse(&text).map_err(|problem| format!("the file of tokens {}: {problem}", path.display()))
+}
+
+/// Reads the text of such a file.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse(text: &str) -> Result<Tokens, Problem> {
+    let mut table: Table = text.parse().map_err(|error| not_toml(text, &error))?;
+    let entries = table.remove("token");
+    if !table.is_empty() {
+        return Err("holds something else than [[token]] entries".to_owned());
+    }
+    let Some(Value::Array(entries)) = entries else {
+        return Err("holds no [[token]] entry; `linger token new` prints one".to_owned());
+    };
+    let mut read: Vec<Entry> = Vec::with_capacity(entries.len());
+    for (at, entry) in entries.iter().enumerate() {
+        let entry = one(entry).map_err(|problem| format!("entry {}: {problem}", at + 1))?;
+        if read.iter().any(|other| other.hash == entry.hash) {
+            return Err(format!("entry {}: has the sha256 of an entry before it", at + 1));
+        }
+        read.push(entry);
+    }
+    Ok(Tokens(read))
+}
+
+/// The line alone: the parser's own message may quote it.
+fn not_toml(text: &str, error: &toml::de::Error) -> Problem {
+    let upto = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    format!("is not TOML (line {})", upto.matches('\n').count() + 1)
+}
+
+fn one(entry: &Value) -> Result<Entry, Problem> {
+    let Value::Table(table) = entry else { return Err("is not a [[token]] table".to_owned()) };
+    if table.keys().any(|key| !KEYS.contains(&key.as_str())) {
+        return Err(format!("has an unknown key; there are {}", KEYS.join(", ")));
+    }
+    let Some(Value::String(name)) = table.get("name").filter(|name| is_name(name)) else {
+        return Err("needs a name of 1 to 64 printable characters".to_owned());
+    };
+    let hash = match table.get("sha256") {
+        Some(Value::String(text)) => TokenHash::parse(text),
+        _ => None,
+    };
+    let hash = hash.ok_or("needs a sha256 of 64 hexadecimal digits, the hash of the token")?;
+    let scopes = texts(table.get("scopes")).ok_or("needs scopes, a list such as [\"add\", \"work\"]")?;
+    let scopes: Option<Vec<Scope>> = scopes.into_iter().map(Scope::parse).collect();
+    let scopes = scopes.filter(|scopes| !scopes.is_empty());
+    let scopes = scopes.ok_or("needs scopes out of add, work, read, admin")?;
+    let topics = match table.get("topics") {
+        None => TopicFilter::all(),
+        some => topics(some)?,
+    };
+    Ok(Entry { hash, caller: Caller { name: Arc::from(name.as_str()), scopes: scopes.into(), topics } })
+}
+
+fn topics(value: Option<&Value>) -> Result<TopicFilter, Problem> {
+    let topics = texts(value).filter(|topics| !topics.is_empty());
+    let topics = topics.ok_or("topics must be a list such as [\"mail\", \"orders-*\"]; all when left out")?;
+    let patterns: Result<Vec<_>, _> = topics.into_iter().map(TopicPattern::parse).collect();
+    patterns
+        .map(TopicFilter::only)
+        .map_err(|_| "a topic must be a topic's name, or the beginning of names followed by *".to_owned())
+}
+
+fn is_name(value: &Value) -> bool {
+    let printable = |name: &str| name.len() <= 64 && name.chars().all(|c| c.is_ascii_graphic() || c == ' ');
+    value.as_str().is_some_and(|name| !name.trim().is_empty() && printable(name))
+}
+
+fn texts(value: Option<&Value>) -> Option<Vec<&str>> {
+    value?.as_array()?.iter().map(Value::as_str).collect()
+}
+
+/// An entry for this token, as it stands in the file.
+#[must_use]
+pub fn entry(name: &str, token: &str, scopes: &[Scope], topics: &[TopicPattern]) -> String {
+    // JSON's texts and lists of texts are TOML's too.
+    let list = |items: Vec<String>| serde_json::Value::from(items).to_string();
+    let mut entry = format!(
+        "[[token]]\nname = {}\nsha256 = \"{}\"\nscopes = {}\n",
+        serde_json::Value::from(name),
+        TokenHash::of(token.as_bytes()),
+        list(scopes.iter().map(ToString::to_string).collect()),
+    );
+    if !topics.is_empty() {
+        entry.push_str(&format!("topics = {}\n", list(topics.iter().map(ToString::to_string).collect())));
+    }
+    entry
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Topic;
+
+    #[test]
+    fn reads_what_it_prints() {
+        let topics = ["mail", "orders-*"].map(|text| TopicPattern::parse(text).expect("a pattern"));
+        let entries = entry("shop \"7\"", "t1", &[Scope::Add, Scope::Read], &topics)
+            + &entry("ops", "t2", &[Scope::Admin], &[]);
+        let tokens = parse(&entries).expect("is valid");
+        let shop = tokens.find(b"t1").expect("is there");
+        assert_eq!(&*shop.name, "shop \"7\"");
+        assert_eq!(Scope::ALL.map(|scope| shop.may(scope)), [true, false, true, false]);
+        assert!(shop.topics.allows(&Topic::parse("orders-eu").expect("a topic")));
+        assert!(!shop.topics.allows(&Topic::parse("sms").expect("a topic")));
+        let ops = tokens.find(b"t2").expect("is there");
+        assert_eq!(Scope::ALL.map(|scope| ops.may(scope)), [true; 4]);
+        assert!(ops.topics.is_all());
+        assert!(tokens.find(b"t3").is_none() && tokens.find(b"").is_none());
+    }
+
+    #[test]
+    fn refuses_what_is_wrong_without_quoting_it() {
+        let hash = TokenHash::of(b"x").to_string();
+        let good = format!("[[token]]\nname = 'a'\nsha256 = '{hash}'\nscopes = ['add']\n");
+        assert!(parse(&good).is_ok());
+        for (text, part) in [
+            (String::new(), "no [[token]]"),
+            ("token = []".to_owned(), ""),
+            (format!("{good}{good}"), "entry 2: has the sha256"),
+            (good.replace("name = 'a'", "name = ''"), "name"),
+            (good.replace("name = 'a'", "name = 'a\\u0007'"), ""),
+            (good.replace("name = 'a'\n", ""), "name"),
+            (good.replace(&hash, "linger_secret"), "sha256"),
+            (good.replace("['add']", "'secret'"), "scopes"),
+            (good.replace("['add']", "[]"), "scopes"),
+            (good.replace("['add']", "['add', 'secret']"), "scopes"),
+            (format!("{good}topics = []"), "topics"),
+            (format!("{good}topics = ['secret topic']"), "topic"),
+            (format!("{good}topic = 'secret'"), "unknown key"),
+            (format!("secret = 1\n{good}"), "something else"),
+            (format!("{good}\nsecret = = 'secret'"), "line 6"),
+        ] {
+            let Err(problem) = parse(&text) else { panic!("was accepted: {text}") };
+            assert!(problem.contains(part) && !problem.contains("secret"), "{text}: {problem}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Who may call what: the scope that each operation needs, and the layer that asks for it.
+//!
+//! A topic in the path is checked by `params::TopicPath`, one in a body by its handler, and a job's by
+//! `queue::Within`. What is not listed here needs `admin`: a route that somebody forgot is closed.
+
+use axum::{
+    extract::{FromRequestParts, MatchedPath, Request, State},
+    http::{HeaderMap, Method, header, request::Parts},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+
+use super::{App, paths, problem::Problem};
+use crate::{
+    auth::{Caller, Gate, Refused, Scope},
+    job::Topic,
+};
+
+/// What an operation asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Need {
+    /// Nothing: orchestrators have no tokens.
+    Nothing,
+    /// This scope, for the topics concerned.
+    Scope(Scope),
+    /// This scope for all topics, because the answer shows them all.
+    EveryTopic(Scope),
+}
+
+use Need::{EveryTopic, Nothing, Scope as Needs};
+
+/// Every operation of the API.
+const OPERATIONS: [(&str, &str, Need); 29] = [
+    ("POST", paths::JOBS, Needs(Scope::Add)),
+    ("GET", paths::JOB, Needs(Scope::Read)),
+    ("PATCH", paths::JOB, Needs(Scope::Add)),
+    ("DELETE", paths::JOB, Needs(Scope::Add)),
+    ("POST", paths::FINISH, Needs(Scope::Work)),
+    ("POST", paths::RELEASE, Needs(Scope::Work)),
+    ("POST", paths::TOUCH, Needs(Scope::Work)),
+    ("POST", paths::BURY, Needs(Scope::Work)),
+    ("POST", paths::REQUEUE, Needs(Scope::Admin)),
+    ("POST", paths::BATCH_JOBS, Needs(Scope::Add)),
+    ("POST", paths::BATCH_POP, Needs(Scope::Work)),
+    ("POST", paths::BATCH_FINISH, Needs(Scope::Work)),
+    ("POST", paths::BATCH_DELETE, Needs(Scope::Add)),
+    ("GET", paths::TOPICS, EveryTopic(Scope::Read)),
+    ("GET", paths::TOPIC, Needs(Scope::Read)),
+    ("PUT", paths::TOPIC, Needs(Scope::Admin)),
+    ("DELETE", paths::TOPIC, Needs(Scope::Admin)),
+    ("GET", paths::POP, Needs(Scope::Work)),
+    ("POST", paths::POP, Needs(Scope::Work)),
+    ("POST", paths::PAUSE, Needs(Scope::Admin)),
+    ("POST", paths::RESUME, Needs(Scope::Admin)),
+    ("GET", paths::DEAD, Needs(Scope::Read)),
+    ("DELETE", paths::DEAD, Needs(Scope::Admin)),
+    ("POST", paths::DEAD_REQUEUE, Needs(Scope::Admin)),
+    ("GET", paths::LIVEZ, Nothing),
+    ("GET", paths::READYZ, Nothing),
+    ("GET", paths::VERSION, Needs(Scope::Read)),
+    ("GET", paths::METRICS, EveryTopic(Scope::Read)),
+    ("GET", paths::OPENAPI, Needs(Scope::Read)),
+];
+
+/// What a call of `method` on the route `path` needs; `HEAD` as `GET`.
+fn need(method: &Method, path: Option<&str>) -> Need {
+    let method = if *method == Method::HEAD { "GET" } else { method.as_str() };
+    let listed = OPERATIONS.iter().find(|(of, at, _)| *of == method && Some(*at) == path);
+    listed.map_or(Needs(Scope::Admin), |(_, _, need)| *need)
+}
+
+/// Layer: lets a call through whose token allows it, and says to the handler who calls.
+pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    let need = need(request.method(), path);
+    match admit(&app.gate, need, request.headers()) {
+        Ok(caller) => {
+            tracing::Span::current().record("caller", &*caller.name);
+            // Nobody behind this layer has any business with it.
+            request.headers_mut().remove(header::AUTHORIZATION);
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Err(problem) => problem.into_response(),
+    }
+}
+
+fn admit(gate: &Gate, need: Need, headers: &HeaderMap) -> Result<Caller, Problem> {
+    let mut credentials = headers.get_all(header::AUTHORIZATION).iter();
+    let (first, second) = (credentials.next(), credentials.next());
+    // Two of them contradict each other.
+    let credential = first.map(|value| if second.is_some() { b"" } else { value.as_bytes() });
+    let admitted = gate.admit(credential);
+    let allowed = |caller: &Caller| match need {
+        Nothing => true,
+        Needs(scope) => caller.may(scope),
+        EveryTopic(scope) => caller.may(scope) && caller.topics.is_all(),
+    };
+    match (admitted, need) {
+        (Ok(caller), _) if allowed(&caller) => Ok(caller),
+        (Ok(_), EveryTopic(scope)) => Err(Problem::forbidden(&format!("{scope} for all topics"))),
+        (Ok(_), Needs(scope)) => Err(Problem::forbidden(scope.as_str())),
+        (Ok(caller), Nothing) => Ok(caller),
+        (Err(_), Nothing) => Ok(Caller::nobody()),
+        (Err(Refused::Missing), _) => Err(Problem::no_token()),
+        (Err(Refused::Unknown), _) => Err(Problem::unknown_token()),
+    }
+}
+
+/// Refuses a topic that the caller may not use.
+pub(super) fn check_topic(caller: &Caller, topic: &Topic) -> Result<(), Problem> {
+    if caller.topics.allows(topic) { Ok(()) } else { Err(Problem::forbidden_topic()) }
+}
+
+/// Who calls, as the layer found out.
+pub(super) struct Calling(pub Caller);
+
+impl<S: Send + Sync> FromRequestParts<S> for Calling {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        Ok(Self(calling(parts)))
+    }
+}
+
+/// Who calls; somebody who may do nothing where the layer is missing.
+pub(super) fn calling(parts: &Parts) -> Caller {
+    parts.extensions.get::<Caller>().cloned().unwrap_or_else(Caller::nobody)
+}

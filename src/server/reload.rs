@@ -1,0 +1,79 @@
+//! What SIGHUP reads again: the file of tokens, and the certificate with its key. What cannot be used changes nothing and is logged.
+
+use std::{io, path::PathBuf, sync::Arc};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    auth::{self, Gate},
+    config::Config,
+    http::Tls,
+};
+
+/// The parts of a server that come from files and may change while it runs.
+pub(super) struct Reload {
+    /// Who is let in.
+    pub gate: Arc<Gate>,
+    /// With which certificate, if any.
+    pub tls: Option<Tls>,
+    tokens_file: Option<PathBuf>,
+}
+
+impl Reload {
+    /// Reads the files for the first time.
+    ///
+    /// # Errors
+    /// Which file cannot be used, and why.
+    pub fn new(config: &Config) -> Result<Self, String> {
+        let tokens_file = config.auth.tokens_file.clone();
+        let gate = match &tokens_file {
+            Some(path) => {
+                let tokens = auth::read(path)?;
+                tracing::info!(tokens = tokens.count(), file = %path.display(), "clients need a token");
+                Gate::guarded(tokens)
+            }
+            None => {
+                if !config.server.listen.ip().is_loopback() {
+                    tracing::warn!("auth.allow_anonymous: everybody who can connect may do everything");
+                }
+                Gate::open()
+            }
+        };
+        let tls = config.tls.as_ref().map(|files| Tls::read(&files.certificate, &files.key)).transpose()?;
+        Ok(Self { gate: Arc::new(gate), tls, tokens_file })
+    }
+
+    /// Catches SIGHUP from now on. Not where there is nothing to read again: then it ends the process, as
+    /// it does when the terminal goes away.
+    pub fn signals(&self) -> io::Result<Option<Signal>> {
+        (self.tokens_file.is_some() || self.tls.is_some()).then(|| signal(SignalKind::hangup())).transpose()
+    }
+
+    /// Reads the files again at each signal, until the server ends.
+    pub async fn run(self, mut hangups: Signal, until: CancellationToken) {
+        loop {
+            tokio::select! {
+                _ = hangups.recv() => self.again(),
+                () = until.cancelled() => return,
+            }
+        }
+    }
+
+    fn again(&self) {
+        if let Some(path) = &self.tokens_file {
+            match auth::read(path) {
+                Ok(tokens) => {
+                    tracing::info!(tokens = tokens.count(), "the tokens were read again");
+                    self.gate.replace(tokens);
+                }
+                Err(problem) => tracing::error!(problem, "the tokens stay as they were"),
+            }
+        }
+        match self.tls.as_ref().map(Tls::read_again) {
+            Some(Ok(())) => tracing::info!("the certificate was read again"),
+            Some(Err(problem)) => tracing::error!(problem, "the certificate stays as it was"),
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Verification finds what is wrong, each fault by its name, and finds nothing in a sound store.
+
+use super::bench::*;
+use crate::store::{
+    Store, TopicConfig, Verified,
+    embedded::{Embedded, ids::Located, key::Key, ops, state::Place, work::Work},
+};
+
+/// Delayed within the window and beyond, ready, reserved and dead jobs, and a topic with settings.
+async fn filled(bench: &Bench) -> std::sync::Arc<Embedded> {
+    let store = bench.open().await;
+    add(&store, [delayed("soon", seconds(10)), delayed("far", seconds(100_000))]).await;
+    add(&store, ["held-1", "held-2", "dead-1", "dead-2"].map(job)).await;
+    for grant in reserve(&store, 4).await {
+        if grant.job.id.as_str().starts_with("dead") {
+            store.bury(&grant.job.id, &grant.receipt, None).await.expect("answers").expect("is held");
+        }
+    }
+    add(&store, ["ready-1", "ready-2"].map(job)).await;
+    let pause = |config: &mut TopicConfig| config.pause.intake = true;
+    store.ask(move |work| ops::put_config(work, &topic("set"), pause)).await.expect("is set");
+    assert_eq!(store.verify().await.expect("reads"), Verified { jobs: 8, ..Verified::default() });
+    store
+}
+
+/// What a verification finds after `sabotage` was done to a sound store.
+async fn found(sabotage: impl FnOnce(&mut Work<'_>) + Send + 'static) -> Vec<String> {
+    let bench = Bench::new();
+    let store = filled(&bench).await;
+    let done = |work: &mut Work<'_>| {
+        sabotage(work);
+        Ok(())
+    };
+    store.ask(done).await.expect("runs");
+    store.verify().await.expect("reads").faults
+}
+
+async fn found_after(sql: &'static str) -> Vec<String> {
+    found(move |work| work.db.conn().execute_batch(sql).expect("runs")).await
+}
+
+/// There are faults, and each of `words` is in one.
+fn named(faults: &[String], words: &[&str]) {
+    assert!(!faults.is_empty(), "nothing was found");
+    for word in words {
+        assert!(faults.iter().any(|fault| fault.contains(word)), "{word:?} is not in {faults:#?}");
+    }
+}
+
+/// The job called `name` in memory.
+fn located(work: &mut Work<'_>, name: &str) -> (super::super::ids::IdHash, Located) {
+    let found = work.find_head(&id(name)).expect("reads").expect("is there");
+    (found.hash, found.at)
+}
+
+#[tokio::test]
+async fn damaged_rows_are_named() {
+    let head = found_after("UPDATE rec SET head = zeroblob(60) WHERE id = 'far'").await;
+    named(&head, &["record of job \"far\"", "checksum of its head"]);
+    let body = found_after("UPDATE dead SET body = x'37' WHERE id = 'dead-1'").await;
+    named(&body, &["record of job \"dead-1\"", "checksum of its body"]);
+    let moved = found_after("UPDATE dead SET dead_ms = dead_ms + 1 WHERE id = 'dead-1'").await;
+    named(&moved, &["job dead-1", "another moment of death"]);
+    let stray = found_after("UPDATE rec SET key = -key WHERE id = 'far'").await;
+    named(&stray, &["1 rows have keys that are no moment", "not on disk"]);
+}
+
+#[tokio::test]
+async fn rows_without_memory_and_memory_without_rows_are_named() {
+    let lost = found_after("DELETE FROM rec WHERE id = 'ready-1'").await;
+    named(&lost, &["memory knows a job at", "not on disk"]);
+    let unknown = found(|work| {
+        let (hash, at) = located(work, "ready-1");
+        work.state.remove(hash, at);
+    });
+    named(&unknown.await, &["job ready-1 at", "on disk but not in memory"]);
+    let twice = found(|work| {
+        let (hash, at) = located(work, "far");
+        work.state.insert(hash, at, Place::Delayed);
+    });
+    named(&twice.await, &["job far at", "in memory 2 times"]);
+    let elsewhere = found(|work| {
+        let (hash, at) = located(work, "far");
+        work.state.remove(hash, at);
+        let other = work.state.topic(&topic("set"));
+        work.state.insert(hash, Located { topic: other, ..at }, Place::Delayed);
+    });
+    named(&elsewhere.await, &["job far at", "of topic t is filed under set"]);
+}
+
+#[tokio::test]
+async fn jobs_in_the_wrong_place_are_named() {
+    let early = found(|work| {
+        let (_, at) = located(work, "far");
+        work.state.shift(at, Place::Ready { since: work.now.down });
+    });
+    named(&early.await, &["job far at", "handed out before its due time"]);
+    let unseen = found(|work| work.state.set_frontier(Key::END));
+    named(&unseen.await, &["job far at", "missing among the jobs that are", "topic t counts"]);
+    let seen = found(|work| {
+        let (_, at) = located(work, "far");
+        work.state.see(at.key, at.topic);
+    });
+    named(&seen.await, &["job far at", "wrongly among the jobs that are due soon"]);
+}
+
+#[tokio::test]
+async fn reservations_that_differ_are_named() {
+    for sql in [
+        "DELETE FROM lease WHERE key = (SELECT key FROM rec WHERE id = 'held-1')",
+        "UPDATE lease SET attempts = 9 WHERE key = (SELECT key FROM rec WHERE id = 'held-1')",
+        "INSERT INTO lease SELECT rec.key, 1, 5, zeroblob(16) FROM rec WHERE id = 'far'",
+    ] {
+        named(&found_after(sql).await, &["the reservation at"]);
+    }
+    let unreadable = found_after("UPDATE lease SET receipt = x'00'").await;
+    named(&unreadable, &["2 reservations on disk cannot be read"]);
+}
+
+#[tokio::test]
+async fn settings_marks_and_the_file_itself_are_looked_at() {
+    named(&found_after("DELETE FROM topic").await, &["settings of topic set are not those on disk"]);
+    let senseless = found_after("UPDATE topic SET retry_ms = 'soon'").await;
+    named(&senseless, &["settings of topic \"set\" make no sense"]);
+    let clock = found_after("UPDATE meta SET value = value + 1000000 WHERE name = 'clock_ms'").await;
+    named(&clock, &["the clock stands before its mark"]);
+    let index = found_after(
+        "PRAGMA writable_schema = ON;
+         UPDATE sqlite_schema SET sql = replace(sql, 'dead_ms, id', 'id, dead_ms') WHERE name = 'dead_by_topic'",
+    );
+    named(&index.await, &["SQLite: ", "dead_by_topic"]);
+}
+
+#[tokio::test]
+async fn faults_are_named_up_to_a_limit_and_then_counted() {
+    let bench = Bench::new();
+    let store = bench.open().await;
+    add(&store, (0..150).map(|n| delayed(&format!("job-{n}"), seconds(5)))).await;
+    sql(&store, "UPDATE rec SET body = x'37'").await;
+    let faults = store.verify().await.expect("reads").faults;
+    assert_eq!((faults.len(), faults[100].as_str()), (101, "and 50 more"));
+}
+
+#[tokio::test]
+async fn what_was_set_aside_is_counted_and_no_fault() {
+    let bench = Bench::new();
+    let store = filled(&bench).await;
+    sql(&store, "UPDATE rec SET body = x'37' WHERE id = 'far'").await;
+    assert_eq!(store.get(&id("far")).await.expect("answers"), None);
+    let expected = Verified { jobs: 7, set_aside: 1, ..Verified::default() };
+    assert_eq!(store.verify().await.expect("reads"), expected);
+}
+
+#[tokio::test]
+async fn a_closed_store_is_not_verified() {
+    let bench = Bench::new();
+    let store = filled(&bench).await;
+    store.close().await.expect("closes");
+    assert!(store.verify().await.is_err());
+}

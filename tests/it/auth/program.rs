@@ -1,0 +1,120 @@
+//! The real program with tokens: when it starts, and when it reads them again.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use linger::auth::{Scope, entry};
+use rustix::process::Signal;
+
+use crate::harness::{
+    plain::call_with,
+    process::{Server, refused, run, stderr, stdout},
+};
+
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary directory")
+}
+
+fn tokens_in(directory: &Path, tokens: &[&str]) -> PathBuf {
+    let path = directory.join("tokens.toml");
+    let entries: String = tokens.iter().map(|token| entry(token, token, &[Scope::Read], &[])).collect();
+    fs::write(&path, entries).expect("can be written");
+    path
+}
+
+fn status(server: &Server, token: &str) -> u16 {
+    let header = format!("Authorization: Bearer {token}\r\n");
+    call_with(server.address, "GET", "/version", &header, "").expect("it answers").status
+}
+
+fn serve_with(tokens: &Path, directory: &Path) -> Server {
+    Server::serve(&[], &[("LINGER__AUTH__TOKENS_FILE", tokens.to_str().expect("is text"))], directory)
+}
+
+#[test]
+fn listening_for_others_needs_tokens_or_a_word() {
+    let directory = directory();
+    let output = refused(&["serve", "--listen", "0.0.0.0:0"], directory.path());
+    assert_eq!(output.status.code(), Some(2));
+    for part in ["server.listen", "auth.tokens_file", "auth.allow_anonymous"] {
+        assert!(stderr(&output).contains(part), "{part}: {}", stderr(&output));
+    }
+    let open = &[("LINGER__SERVER__LISTEN", "0.0.0.0:0"), ("LINGER__AUTH__ALLOW_ANONYMOUS", "true")];
+    let mut command = crate::harness::process::linger(&["serve"], directory.path());
+    command.envs(open.iter().copied());
+    let server = Server::spawn(command);
+    server.logged("auth.allow_anonymous");
+    assert!(server.stop().success());
+    let tokens = tokens_in(directory.path(), &["one"]);
+    let mut command = crate::harness::process::linger(&["serve", "--listen", "0.0.0.0:0"], directory.path());
+    command.env("LINGER__AUTH__TOKENS_FILE", &tokens);
+    let server = Server::spawn(command);
+    assert_eq!((status(&server, "one"), status(&server, "two")), (200, 401));
+    assert!(server.stop().success());
+}
+
+#[test]
+fn a_file_of_tokens_that_cannot_be_used_is_named_at_the_start_and_by_config_check() {
+    let directory = directory();
+    let path = directory.path().join("tokens.toml");
+    let shown = path.to_str().expect("is text");
+    fs::write(directory.path().join("linger.toml"), format!("[auth]\ntokens_file = {shown:?}\n"))
+        .expect("can be written");
+    for (text, part) in [(None, "cannot be read"), (Some(""), "no [[token]]"), (Some("[[token]]"), "entry 1")]
+    {
+        if let Some(text) = text {
+            fs::write(&path, text).expect("can be written");
+        }
+        for words in [&["serve", "--listen", "127.0.0.1:0"][..], &["config", "check"]] {
+            let output = refused(words, directory.path());
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), Some(1), "{said}");
+            assert!(said.contains(shown) && said.contains(part), "{said}");
+        }
+    }
+    tokens_in(directory.path(), &["one"]);
+    assert_eq!(stdout(&run(&["config", "check"], directory.path())), "the configuration is valid\n");
+}
+
+#[test]
+fn sighup_reads_the_tokens_again_and_keeps_the_old_ones_where_it_cannot() {
+    let directory = directory();
+    let tokens = tokens_in(directory.path(), &["one"]);
+    let server = serve_with(&tokens, directory.path());
+    assert_eq!((status(&server, "one"), status(&server, "two")), (200, 401));
+    fs::write(&tokens, "[[token]]\nname = 'half").expect("can be written");
+    server.signal(Signal::HUP);
+    server.logged("the tokens stay as they were");
+    assert_eq!((status(&server, "one"), status(&server, "two")), (200, 401));
+    tokens_in(directory.path(), &["two"]);
+    server.signal(Signal::HUP);
+    server.logged("the tokens were read again");
+    assert_eq!((status(&server, "one"), status(&server, "two")), (401, 200));
+    assert!(server.stop().success());
+}
+
+#[test]
+fn a_new_token_works_with_its_entry() {
+    let directory = directory();
+    let made = run(&["token", "new", "--name", "ops", "--scope", "read", "--topic", "a*"], directory.path());
+    assert!(made.status.success(), "{}", stderr(&made));
+    let printed = stdout(&made);
+    let token = printed.lines().find_map(|line| line.trim().strip_prefix("linger_")).expect("a token");
+    let token = format!("linger_{token}");
+    let (_, entry) = printed.split_once("[[token]]").expect("an entry");
+    assert!(!entry.contains(&token) && entry.contains("topics = [\"a*\"]"), "{entry}");
+    let path = directory.path().join("tokens.toml");
+    fs::write(&path, format!("[[token]]{entry}")).expect("can be written");
+    let server = serve_with(&path, directory.path());
+    assert_eq!(status(&server, &token), 200);
+    assert!(server.stop().success());
+    for words in [
+        &["token", "new"][..],
+        &["token", "new", "--scope", "root"],
+        &["token", "new", "--scope", "add", "--topic", "*x"],
+    ] {
+        assert_eq!(run(words, directory.path()).status.code(), Some(2), "{words:?}");
+    }
+}

@@ -1,0 +1,201 @@
+//! Every operation of the contract, called by everybody: without a token, with each scope alone, and for
+//! other topics. The contract's `x-scope` and `x-topics` say what must come of it.
+
+use std::collections::BTreeSet;
+
+use linger::auth::Scope;
+use serde_json::Value;
+
+use super::{guarded, with};
+use crate::harness::{
+    api::{Answer, Api, text},
+    openapi::{Operation, contract},
+    stores::Engine,
+};
+
+/// Where a call says which topic it is about.
+#[derive(Clone, Copy, PartialEq)]
+enum About {
+    /// In the path or the body: another topic is 403.
+    Topic,
+    /// By a job's id: another topic's job is 404.
+    Job,
+    /// By items, each with its own status.
+    Items(u16),
+    /// About no topic, or about all of them.
+    None,
+}
+use About::{Items, Job, None as NoTopic, Topic};
+
+/// One call of each operation. `RECEIPT` stands for the receipt of the job `held`. Everything is of the
+/// topic `orders`.
+const CALLS: [(&str, &str, &str, About); 29] = [
+    ("addJob", "/jobs", r#"{"topic":"orders","id":"new"}"#, Topic),
+    ("getJob", "/jobs/held", "", Job),
+    ("patchJob", "/jobs/waiting", r#"{"ttr":"5s"}"#, Job),
+    ("deleteJob", "/jobs/waiting", "", Job),
+    ("finishJob", "/jobs/held/finish?receipt=RECEIPT", "", Job),
+    ("releaseJob", "/jobs/held/release", r#"{"receipt":"RECEIPT"}"#, Job),
+    ("touchJob", "/jobs/held/touch", r#"{"receipt":"RECEIPT"}"#, Job),
+    ("buryJob", "/jobs/held/bury", r#"{"receipt":"RECEIPT"}"#, Job),
+    ("requeueJob", "/jobs/dead/requeue", "", Job),
+    ("popJob", "/topics/orders/pop", "", Topic),
+    ("popJobByPost", "/topics/orders/pop", "", Topic),
+    ("addJobs", "/batch/jobs", r#"{"jobs":[{"topic":"orders","id":"new"}]}"#, Items(403)),
+    ("popJobs", "/batch/pop", r#"{"topics":["mail","orders"]}"#, Topic),
+    ("finishJobs", "/batch/finish", r#"{"jobs":[{"id":"held","receipt":"RECEIPT"}]}"#, Items(404)),
+    ("deleteJobs", "/batch/delete", r#"{"ids":["waiting"]}"#, Items(404)),
+    ("listTopics", "/topics", "", NoTopic),
+    ("getTopic", "/topics/orders", "", Topic),
+    ("putTopic", "/topics/orders", r#"{"ttr":"5s"}"#, Topic),
+    ("purgeTopic", "/topics/orders?confirm=orders", "", Topic),
+    ("pauseTopic", "/topics/orders/pause", "", Topic),
+    ("resumeTopic", "/topics/orders/resume", "", Topic),
+    ("listDead", "/topics/orders/dead", "", Topic),
+    ("requeueDead", "/topics/orders/dead/requeue", "", Topic),
+    ("deleteDead", "/topics/orders/dead", "", Topic),
+    ("getLiveness", "/livez", "", NoTopic),
+    ("getReadiness", "/readyz", "", NoTopic),
+    ("getVersion", "/version", "", NoTopic),
+    ("getMetrics", "/metrics", "", NoTopic),
+    ("getOpenapi", "/openapi.yaml", "", NoTopic),
+];
+
+/// The tokens: one for each scope, once for all topics, once for `orders` and one more, once for others.
+const TOKENS: [(&str, &[Scope], &[&str]); 12] = [
+    ("add", &[Scope::Add], &[]),
+    ("work", &[Scope::Work], &[]),
+    ("read", &[Scope::Read], &[]),
+    ("admin", &[Scope::Admin], &[]),
+    ("add-orders", &[Scope::Add], &["mail", "ord*"]),
+    ("work-orders", &[Scope::Work], &["mail", "ord*"]),
+    ("read-orders", &[Scope::Read], &["mail", "ord*"]),
+    ("admin-orders", &[Scope::Admin], &["mail", "ord*"]),
+    ("add-mail", &[Scope::Add], &["mail", "order"]),
+    ("work-mail", &[Scope::Work], &["mail", "order"]),
+    ("read-mail", &[Scope::Read], &["mail", "order"]),
+    ("admin-mail", &[Scope::Admin], &["mail", "order"]),
+];
+
+#[tokio::test]
+async fn every_operation_lets_in_whom_the_contract_says_and_nobody_else() {
+    let known: BTreeSet<_> = CALLS.iter().map(|(id, ..)| (*id).to_owned()).collect();
+    let documented: BTreeSet<_> = contract().operations().iter().map(|of| of.id.clone()).collect();
+    assert_eq!(known, documented, "every operation has its line in this table");
+    for (id, target, body, about) in CALLS {
+        let operation = contract().operations().iter().find(|of| of.id == id).expect("is documented");
+        let line = Line { operation, target, body, about };
+        line.refuses_strangers().await;
+        for (token, scopes, topics) in TOKENS {
+            line.answers(token, scopes[0], topics).await;
+        }
+    }
+}
+
+/// One line of the table.
+struct Line<'a> {
+    operation: &'a Operation,
+    target: &'a str,
+    body: &'a str,
+    about: About,
+}
+
+impl Line<'_> {
+    async fn refuses_strangers(&self) {
+        let world = World::new().await;
+        let before = world.jobs().await;
+        for (token, challenge) in [(None, "Bearer"), (Some("nobody"), "Bearer error=\"invalid_token\"")] {
+            let answer = self.send(&world, token).await;
+            if self.operation.scope.is_none() {
+                answer.expect(200);
+                continue;
+            }
+            assert_eq!(answer.header("www-authenticate"), challenge, "{}", self.operation.id);
+            answer.refused(401, "unauthorized");
+        }
+        assert_eq!(world.jobs().await, before, "{} changed something", self.operation.id);
+    }
+
+    /// Holds the answer to one token, with one scope and these topics, against the contract.
+    async fn answers(&self, token: &str, scope: Scope, topics: &[&str]) {
+        let world = World::new().await;
+        let before = world.jobs().await;
+        let answer = self.send(&world, Some(token)).await;
+        let (status, body) = (answer.status.as_u16(), String::from_utf8_lossy(&answer.body).into_owned());
+        let context = format!("{} by {token}: {status} {body}", self.operation.id);
+        let needed = self.operation.scope.as_deref();
+        let has_scope = needed.is_none_or(|needed| scope == Scope::Admin || scope.as_str() == needed);
+        let is_foreign = topics.contains(&"order");
+        if !has_scope || (self.operation.every_topic && !topics.is_empty()) {
+            assert!(status == 403 && body.contains(r#""code":"forbidden""#), "{context}");
+        } else if is_foreign && self.about != NoTopic {
+            match self.about {
+                Topic => assert!(status == 403 && body.contains(r#""code":"forbidden""#), "{context}"),
+                Job => assert!(status == 404 && body.contains(r#""code":"job_not_found""#), "{context}"),
+                Items(item) => assert_eq!(answer.json()["results"][0]["status"], item, "{context}"),
+                NoTopic => {}
+            }
+        } else {
+            assert!(answer.status.is_success() && !body.contains(r#""problem""#), "{context}");
+            return;
+        }
+        assert_eq!(world.jobs().await, before, "{context}: changed something");
+    }
+
+    async fn send(&self, world: &World, token: Option<&str>) -> Answer {
+        let filled = |text: &str| text.replace("RECEIPT", &world.receipt);
+        let call = world.api.call(&self.operation.method, &filled(self.target));
+        let call = if self.body.is_empty() { call } else { call.json(&filled(self.body)) };
+        match token {
+            Some(token) => with(call, token),
+            None => call,
+        }
+        .send()
+        .await
+    }
+}
+
+/// A server with a job of `orders` in each state, each called by its state.
+struct World {
+    api: Api,
+    /// Of the job `held`.
+    receipt: String,
+}
+
+impl World {
+    async fn new() -> Self {
+        let api = guarded(Engine::Naive, &TOKENS).await;
+        let mut world = Self { api, receipt: String::new() };
+        for id in ["dead", "held"] {
+            world.post("/jobs", &format!(r#"{{"topic":"orders","id":"{id}"}}"#)).await;
+            world.receipt = text(&world.post("/topics/orders/pop", "").await["receipt"]).to_owned();
+            if id == "dead" {
+                let held = format!(r#"{{"receipt":"{}"}}"#, world.receipt);
+                world.post("/jobs/dead/bury", &held).await;
+            }
+        }
+        world.post("/jobs", r#"{"topic":"orders","id":"ready"}"#).await;
+        world.post("/jobs", r#"{"topic":"orders","id":"waiting","delay":"1h"}"#).await;
+        world
+    }
+
+    async fn post(&self, target: &str, body: &str) -> Value {
+        let call = with(self.api.call("POST", target), "admin");
+        let answer = if body.is_empty() { call } else { call.json(body) }.send().await;
+        assert!(answer.status.is_success(), "{answer:?}");
+        answer.json()
+    }
+
+    /// Everything about every job that there may be.
+    async fn jobs(&self) -> Vec<Value> {
+        let mut jobs = Vec::new();
+        for target in ["/jobs/dead", "/jobs/held", "/jobs/ready", "/jobs/waiting", "/jobs/new", "/topics"] {
+            let mut job = with(self.api.call("GET", target), "admin").send().await.json();
+            if let Some(problem) = job.as_object_mut() {
+                problem.remove("request_id");
+            }
+            jobs.push(job);
+        }
+        jobs
+    }
+}

@@ -1,0 +1,134 @@
+//! Tokens that are for some topics, beyond single calls: batches item by item, ids that change hands.
+
+use linger::auth::Scope;
+
+use super::{guarded, with};
+use crate::harness::{
+    api::{Api, text},
+    stores::Engine,
+};
+
+const TOKENS: [(&str, &[Scope], &[&str]); 2] =
+    [("ops", &[Scope::Admin], &[]), ("shop", &[Scope::Add, Scope::Work], &["orders-*"])];
+
+async fn send(api: &Api, token: &str, method: &str, target: &str, body: &str) -> crate::harness::api::Answer {
+    let call = with(api.call(method, target), token);
+    if body.is_empty() { call } else { call.json(body) }.send().await
+}
+
+async fn statuses(api: &Api, target: &str, body: &str) -> Vec<u64> {
+    let answer = send(api, "shop", "POST", target, body).await.expect(200).json();
+    let results = answer["results"].as_array().expect("results").clone();
+    results.iter().map(|result| result["status"].as_u64().expect("a status")).collect()
+}
+
+macro_rules! on_every_engine {
+    ($($case:ident),+ $(,)?) => {
+        $(mod $case {
+            use super::*;
+
+            #[tokio::test]
+            async fn naive() {
+                super::$case(guarded(Engine::Naive, &TOKENS).await).await;
+            }
+
+            #[tokio::test]
+            async fn embedded() {
+                super::$case(guarded(Engine::Embedded, &TOKENS).await).await;
+            }
+
+            #[tokio::test]
+            async fn redis() {
+                super::$case(guarded(Engine::Redis, &TOKENS).await).await;
+            }
+        })+
+    };
+}
+
+on_every_engine!(
+    every_item_of_a_batch_is_checked,
+    a_worker_lives_within_its_topics,
+    an_id_that_another_topic_took_is_not_met,
+    a_finish_needs_its_receipt,
+);
+
+async fn every_item_of_a_batch_is_checked(api: Api) {
+    let jobs = r#"{"jobs":[{"topic":"orders-eu","id":"a"},{"topic":"mail","id":"b"},{"topic":"bad topic"},{"topic":"orders-us","id":"c"}]}"#;
+    assert_eq!(statuses(&api, "/batch/jobs", jobs).await, [201, 403, 422, 201]);
+    send(&api, "ops", "GET", "/jobs/b", "").await.refused(404, "job_not_found");
+    send(&api, "ops", "POST", "/jobs", r#"{"topic":"mail","id":"b"}"#).await.expect(201);
+    let ids = r#"{"ids":["b","a","nobody","c","a"]}"#;
+    assert_eq!(statuses(&api, "/batch/delete", ids).await, [404, 204, 404, 204, 404]);
+    send(&api, "ops", "GET", "/jobs/b", "").await.expect(200);
+    send(&api, "shop", "POST", "/batch/pop", r#"{"topics":["orders-eu","mail"]}"#)
+        .await
+        .refused(403, "forbidden");
+    let job = send(&api, "ops", "GET", "/jobs/b", "").await.expect(200).json();
+    assert_eq!((&job["state"], &job["attempts"]), (&"ready".into(), &0.into()));
+}
+
+async fn a_worker_lives_within_its_topics(api: Api) {
+    send(&api, "shop", "POST", "/jobs", r#"{"topic":"orders-eu","id":"a"}"#).await.expect(201);
+    send(&api, "ops", "POST", "/jobs", r#"{"topic":"mail","id":"b"}"#).await.expect(201);
+    let own = send(&api, "shop", "GET", "/topics/orders-eu/pop", "").await.expect(200).json();
+    let foreign = send(&api, "ops", "GET", "/topics/mail/pop", "").await.expect(200).json();
+    // Even with its receipt, another topic's job is none.
+    let held = format!(r#"{{"receipt":{}}}"#, foreign["receipt"]);
+    for step in ["release", "touch", "bury"] {
+        let target = format!("/jobs/b/{step}");
+        send(&api, "shop", "POST", &target, &held).await.refused(404, "job_not_found");
+    }
+    let finish = |job: &serde_json::Value| {
+        format!("/jobs/{}/finish?receipt={}", text(&job["id"]), text(&job["receipt"]))
+    };
+    send(&api, "shop", "POST", &finish(&foreign), "").await.refused(404, "job_not_found");
+    let touch = format!(r#"{{"receipt":{},"ttr":"5m"}}"#, own["receipt"]);
+    send(&api, "shop", "POST", "/jobs/a/touch", &touch).await.expect(200);
+    let both = format!(
+        r#"{{"jobs":[{{"id":"b","receipt":{}}},{{"id":"a","receipt":{}}}]}}"#,
+        foreign["receipt"], own["receipt"]
+    );
+    assert_eq!(statuses(&api, "/batch/finish", &both).await, [404, 204]);
+    send(&api, "ops", "POST", &finish(&foreign), "").await.expect(204);
+}
+
+async fn an_id_that_another_topic_took_is_not_met(api: Api) {
+    send(&api, "shop", "POST", "/jobs", r#"{"topic":"orders-eu","id":"a","delay":"1h"}"#).await.expect(201);
+    send(&api, "shop", "DELETE", "/jobs/a", "").await.expect(204);
+    send(&api, "ops", "POST", "/jobs", r#"{"topic":"mail","id":"a","delay":"1h"}"#).await.expect(201);
+    send(&api, "shop", "DELETE", "/jobs/a", "").await.refused(404, "job_not_found");
+    send(&api, "shop", "PATCH", "/jobs/a", r#"{"delay":0}"#).await.refused(404, "job_not_found");
+    // Ids are global: this one is taken, and that much has to be said.
+    send(&api, "shop", "POST", "/jobs", r#"{"topic":"orders-eu","id":"a"}"#).await.refused(409, "job_exists");
+    let job = send(&api, "ops", "GET", "/jobs/a", "").await.expect(200).json();
+    assert_eq!((&job["topic"], &job["state"]), (&"mail".into(), &"delayed".into()));
+}
+
+async fn a_finish_needs_its_receipt(api: Api) {
+    send(&api, "shop", "POST", "/jobs", r#"{"topic":"orders-eu","id":"a"}"#).await.expect(201);
+    send(&api, "shop", "GET", "/topics/orders-eu/pop", "").await.expect(200);
+    send(&api, "shop", "POST", "/jobs/a/finish", "").await.refused(422, "receipt_required");
+    let batch = r#"{"jobs":[{"id":"a"},{"id":"nobody"}]}"#;
+    assert_eq!(statuses(&api, "/batch/finish", batch).await, [422, 404]);
+    send(&api, "ops", "POST", "/jobs/a/finish", "").await.expect(204);
+}
+
+#[tokio::test]
+async fn head_asks_for_the_same_as_get_and_unknown_paths_say_nothing_to_strangers() {
+    let api = guarded(Engine::Naive, &TOKENS).await;
+    for (method, target, status) in [
+        ("HEAD", "/version", 401),
+        ("HEAD", "/livez", 200),
+        ("GET", "/nothing/here", 401),
+        ("BREW", "/jobs", 401),
+        ("OPTIONS", "/jobs", 401),
+    ] {
+        api.call(method, target).send().await.expect(status);
+    }
+    with(api.call("GET", "/nothing/here"), "ops").send().await.refused(404, "not_found");
+    with(api.call("BREW", "/jobs"), "ops").send().await.refused(405, "method_not_allowed");
+    let twice = with(with(api.call("GET", "/version"), "ops"), "ops");
+    twice.send().await.refused(401, "unauthorized");
+    let basic = api.call("GET", "/version").header("authorization", "Basic b3BzOm9wcw==");
+    basic.send().await.refused(401, "unauthorized");
+}

@@ -1,0 +1,235 @@
+//! What clients were told about each job, and where a store that was opened again says otherwise. Each job
+//! belongs to one client, which has one call under way at a time; so what was acknowledged is exact, and only
+//! a call without a clear answer leaves a doubt.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::harness::process::Server;
+
+/// Where a job is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    Delayed,
+    Ready,
+    /// With the receipt, where it was told.
+    Reserved(Option<String>),
+    Dead,
+    Gone,
+}
+
+impl Place {
+    /// As the answers name it.
+    pub fn of(state: &str) -> Self {
+        match state {
+            "delayed" => Self::Delayed,
+            "ready" => Self::Ready,
+            "reserved" => Self::Reserved(None),
+            "dead" => Self::Dead,
+            other => panic!("no such state: {other}"),
+        }
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+}
+
+/// What a call may have done to a job while nobody knows its outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Doubt {
+    None,
+    /// It is there, wherever.
+    Moved,
+    /// It may be there or not.
+    Anything,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    topic: String,
+    place: Place,
+    /// By calls that ended without a clear answer.
+    doubt: Doubt,
+    /// By a call that is under way.
+    pending: Doubt,
+    /// The worst of both since the last [`Ledger::before`].
+    lately: Doubt,
+}
+
+/// Every job of a run.
+#[derive(Debug, Clone, Default)]
+pub struct Ledger {
+    jobs: BTreeMap<String, Entry>,
+    /// Jobs that were gone when last asked for.
+    gone: BTreeSet<String>,
+    /// Acknowledgements so far.
+    pub acks: usize,
+    /// Answers that contradict what is known.
+    pub untrue: Vec<String>,
+}
+
+/// How a store differs from what was told.
+#[derive(Debug, Default)]
+pub struct Findings {
+    pub lost: Vec<String>,
+    pub returned: Vec<String>,
+    /// There, but elsewhere than told, or counted wrongly, or not to be touched with its receipt.
+    pub wrong: Vec<String>,
+    /// Not answered for: 503.
+    pub unanswered: Vec<String>,
+    /// Jobs that are there.
+    pub present: usize,
+}
+
+impl Findings {
+    pub fn is_clean(&self) -> bool {
+        [&self.lost, &self.returned, &self.wrong, &self.unanswered].iter().all(|list| list.is_empty())
+    }
+}
+
+impl Ledger {
+    /// A call is about to be sent that may do this to `id`.
+    pub fn begin(&mut self, topic: &str, id: &str, doubt: Doubt) {
+        let new = || Entry {
+            topic: topic.to_owned(),
+            place: Place::Gone,
+            doubt: Doubt::None,
+            pending: Doubt::None,
+            lately: Doubt::None,
+        };
+        let entry = self.jobs.entry(id.to_owned()).or_insert_with(new);
+        entry.pending = doubt;
+        entry.lately = entry.lately.max(doubt);
+    }
+
+    /// An answer said where `id` is now.
+    pub fn settle(&mut self, id: &str, place: Place) {
+        let entry = self.jobs.get_mut(id).expect("its call was begun");
+        (entry.place, entry.doubt, entry.pending) = (place, Doubt::None, Doubt::None);
+        self.acks += 1;
+    }
+
+    /// An answer said that nothing happened to `id`.
+    pub fn unchanged(&mut self, id: &str) {
+        self.jobs.get_mut(id).expect("its call was begun").pending = Doubt::None;
+    }
+
+    /// There was no answer, or one that leaves open what happened.
+    pub fn unclear(&mut self, id: &str) {
+        let entry = self.jobs.get_mut(id).expect("its call was begun");
+        entry.doubt = entry.doubt.max(entry.pending);
+        entry.pending = Doubt::None;
+    }
+
+    /// Jobs of a topic that are without doubt where `wanted` says.
+    pub fn certain(&self, topic: &str, wanted: impl Fn(&Place) -> bool) -> Vec<(String, Place)> {
+        let known = |entry: &&Entry| {
+            entry.topic == topic && entry.doubt.max(entry.pending) == Doubt::None && wanted(&entry.place)
+        };
+        let jobs = self.jobs.iter().filter(|(_, entry)| known(entry));
+        jobs.map(|(id, entry)| (id.clone(), entry.place.clone())).collect()
+    }
+
+    /// Where a job is known to be; `None` in doubt or when it was never heard of.
+    pub fn place(&self, id: &str) -> Option<&Place> {
+        self.jobs.get(id).filter(|entry| entry.doubt == Doubt::None).map(|entry| &entry.place)
+    }
+
+    /// Jobs that are certainly not gone.
+    pub fn living(&self) -> usize {
+        let lives = |entry: &&Entry| entry.doubt < Doubt::Anything && entry.place != Place::Gone;
+        self.jobs.values().filter(lives).count()
+    }
+
+    /// What is known at the beginning of a moment that takes a while.
+    pub fn before(&mut self) -> Self {
+        for entry in self.jobs.values_mut() {
+            entry.lately = entry.doubt.max(entry.pending);
+        }
+        self.clone()
+    }
+
+    /// What that moment has kept, `since` being the ledger at its end: what was begun meanwhile is in doubt.
+    pub fn through(mut self, since: &Self) -> Self {
+        for (id, entry) in &since.jobs {
+            let kept =
+                self.jobs.entry(id.clone()).or_insert_with(|| Entry { place: Place::Gone, ..entry.clone() });
+            kept.doubt = kept.doubt.max(entry.lately);
+            kept.pending = Doubt::None;
+        }
+        self
+    }
+
+    /// Holds a server against what is known, and from then on knows what it says. Jobs that are gone then are
+    /// not asked for again but by [`still_gone`](Self::still_gone).
+    pub fn check(&mut self, server: &Server) -> Findings {
+        let mut findings = Findings::default();
+        let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+        for (id, entry) in &mut self.jobs {
+            let answer = server.call("GET", &format!("/jobs/{id}"), "");
+            let found = match answer.status {
+                200 => Place::of(answer.json()["state"].as_str().expect("a state")),
+                404 => Place::Gone,
+                503 => {
+                    findings.unanswered.push(id.clone());
+                    continue;
+                }
+                _ => panic!("{id}: {answer:?}"),
+            };
+            let here = found != Place::Gone;
+            findings.present += usize::from(here);
+            *counts.entry(entry.topic.clone()).or_default() += u64::from(here);
+            match (&entry.place, entry.doubt) {
+                (_, Doubt::Anything) => {}
+                (Place::Gone, _) if here => findings.returned.push(id.clone()),
+                (Place::Gone, _) => {}
+                (_, Doubt::Moved | Doubt::None) if !here => findings.lost.push(id.clone()),
+                (place, Doubt::None) if !place.is_like(&found) => {
+                    findings.wrong.push(format!("{id} was {place:?} and is {found:?}"));
+                }
+                (Place::Reserved(Some(receipt)), Doubt::None) => {
+                    let touch = format!(r#"{{"receipt":"{receipt}","ttr":"1h"}}"#);
+                    let answer = server.call("POST", &format!("/jobs/{id}/touch"), &touch);
+                    if answer.status != 200 {
+                        findings.wrong.push(format!("{id} is not its holder's any more: {answer:?}"));
+                    }
+                    continue;
+                }
+                (_, Doubt::Moved | Doubt::None) => {}
+            }
+            (entry.place, entry.doubt, entry.pending) = (found, Doubt::None, Doubt::None);
+        }
+        findings
+            .wrong
+            .extend(counts.into_iter().filter_map(|(topic, here)| miscounted(server, &topic, here)));
+        self.put_away_gone();
+        findings
+    }
+
+    /// Jobs that came back after they had been gone.
+    pub fn still_gone(&self, server: &Server) -> Vec<String> {
+        let there = |id: &&String| server.call("GET", &format!("/jobs/{id}"), "").status != 404;
+        self.gone.iter().filter(there).cloned().collect()
+    }
+
+    fn put_away_gone(&mut self) {
+        let gone = |_: &String, entry: &mut Entry| entry.place == Place::Gone;
+        self.gone.extend(self.jobs.extract_if(.., gone).map(|(id, _)| id));
+    }
+}
+
+/// What is wrong with the server's own count of a topic.
+fn miscounted(server: &Server, topic: &str, here: u64) -> Option<String> {
+    let answer = server.call("GET", &format!("/topics/{topic}"), "");
+    let counted = match answer.status {
+        404 => 0,
+        503 => return None,
+        _ => {
+            let counts = answer.json()["counts"].take();
+            let count =
+                |state: &str| counts[state].as_u64().unwrap_or_else(|| panic!("{state} in {answer:?}"));
+            ["delayed", "ready", "reserved", "dead"].map(count).iter().sum()
+        }
+    };
+    (counted != here).then(|| format!("{topic} counts {counted} jobs and has {here}"))
+}

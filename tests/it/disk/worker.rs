@@ -1,0 +1,238 @@
+//! One client: sends a call, reads the answer, and has the ledger know both. Its jobs are its own; so is its
+//! topic. Long delays and reservations keep the clock out of it: nothing moves by itself.
+
+use std::{
+    net::SocketAddr,
+    sync::{Mutex, MutexGuard},
+};
+
+use rand::{RngExt, rngs::SmallRng, seq::IndexedRandom};
+use serde_json::{Value, json};
+
+use super::ledger::{Doubt, Ledger, Place};
+use crate::harness::plain::{Answer, call};
+
+/// How a call went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Done,
+    /// 507: nothing was done.
+    Full,
+    /// 503: it is open what was done.
+    Unavailable,
+    /// Cut before the answer, or no connection at all.
+    Cut,
+}
+
+/// Jobs that one client keeps alive: with this many it deletes rather than adds.
+const ENOUGH: usize = 60;
+
+pub struct Worker<'a> {
+    topic: String,
+    /// Part of its jobs' names, new for each run on one ledger.
+    run: u64,
+    address: SocketAddr,
+    ledger: &'a Mutex<Ledger>,
+    /// Numbers its jobs.
+    next: usize,
+}
+
+impl<'a> Worker<'a> {
+    pub fn new(topic: &str, run: u64, address: SocketAddr, ledger: &'a Mutex<Ledger>) -> Self {
+        Self { topic: topic.to_owned(), run, address, ledger, next: 0 }
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().expect("not poisoned")
+    }
+
+    /// Sends a call that may do `doubt` to `ids`; the answer, when it is 2xx. 503 and 507 are for the
+    /// ledger; any other answer is untrue, because only what should work is asked for.
+    fn send(&self, ids: &[String], doubt: Doubt, method: &str, path: &str, body: &Value) -> (Outcome, Value) {
+        {
+            let mut ledger = self.ledger();
+            ids.iter().for_each(|id| ledger.begin(&self.topic, id, doubt));
+        }
+        let answer = call(self.address, method, path, &body.to_string());
+        let outcome = outcome_of(&answer);
+        let mut ledger = self.ledger();
+        match (outcome, answer) {
+            (Some(Outcome::Done), Ok(answer)) => {
+                let body = if answer.body.is_empty() { Value::Null } else { answer.json() };
+                return (Outcome::Done, body);
+            }
+            (Some(Outcome::Full), _) => ids.iter().for_each(|id| ledger.unchanged(id)),
+            (Some(Outcome::Unavailable | Outcome::Cut | Outcome::Done), _) => {
+                ids.iter().for_each(|id| ledger.unclear(id));
+            }
+            (None, answer) => {
+                ids.iter().for_each(|id| ledger.unclear(id));
+                ledger.untrue.push(format!("{method} {path}: {answer:?}"));
+            }
+        }
+        (outcome.unwrap_or(Outcome::Unavailable), Value::Null)
+    }
+
+    /// Adds jobs with bodies of these lengths, delayed by an hour or ready at once.
+    pub fn add(&mut self, body_bytes: &[usize], delayed: bool) -> Outcome {
+        let ids: Vec<String> = body_bytes.iter().map(|_| self.name()).collect();
+        let jobs = ids.iter().zip(body_bytes).map(|(id, len)| {
+            json!({ "topic": self.topic, "id": id, "delay": if delayed { "1h" } else { "0s" }, "body": "x".repeat(*len) })
+        });
+        let jobs: Vec<Value> = jobs.collect();
+        let (outcome, answer) =
+            self.send(&ids, Doubt::Anything, "POST", "/batch/jobs", &json!({ "jobs": jobs }));
+        if outcome == Outcome::Done {
+            let mut ledger = self.ledger();
+            for (id, result) in ids.iter().zip(answer["results"].as_array().into_iter().flatten()) {
+                if result["status"] == 201 {
+                    ledger.settle(id, if delayed { Place::Delayed } else { Place::Ready });
+                } else {
+                    ledger.unclear(id);
+                    ledger.untrue.push(format!("adding {id}: {result}"));
+                }
+            }
+        }
+        outcome
+    }
+
+    fn name(&mut self) -> String {
+        self.next += 1;
+        format!("{}-{}-{}", self.topic, self.run, self.next)
+    }
+
+    /// Pops up to `max` jobs, which it holds for an hour.
+    pub fn pop(&self, max: usize) -> Outcome {
+        let ready = self.ids(|place| *place == Place::Ready);
+        let pop = json!({ "topics": [self.topic], "max": max, "ttr": "1h" });
+        let (outcome, answer) = self.send(&ready, Doubt::Moved, "POST", "/batch/pop", &pop);
+        if outcome == Outcome::Done {
+            let mut ledger = self.ledger();
+            ready.iter().for_each(|id| ledger.unchanged(id));
+            for job in answer["jobs"].as_array().into_iter().flatten() {
+                let (id, receipt) = (text(job, "id"), text(job, "receipt"));
+                if matches!(ledger.place(&id), Some(place) if *place != Place::Ready) {
+                    let known = ledger.place(&id).cloned();
+                    ledger.untrue.push(format!("{id} was handed out and is {known:?}"));
+                }
+                ledger.settle(&id, Place::Reserved(Some(receipt)));
+            }
+        }
+        outcome
+    }
+
+    pub fn finish(&self, id: &str, receipt: &str) -> Outcome {
+        let path = format!("/jobs/{id}/finish?receipt={receipt}");
+        self.change(id, Doubt::Anything, "POST", &path, &json!({}))
+    }
+
+    pub fn delete(&self, id: &str) -> Outcome {
+        self.change(id, Doubt::Anything, "DELETE", &format!("/jobs/{id}"), &Value::Null)
+    }
+
+    pub fn release(&self, id: &str, receipt: &str, delayed: bool) -> Outcome {
+        let body = json!({ "receipt": receipt, "delay": if delayed { "1h" } else { "0s" } });
+        self.change(id, Doubt::Moved, "POST", &format!("/jobs/{id}/release"), &body)
+    }
+
+    pub fn bury(&self, id: &str, receipt: &str) -> Outcome {
+        self.change(id, Doubt::Moved, "POST", &format!("/jobs/{id}/bury"), &json!({ "receipt": receipt }))
+    }
+
+    pub fn requeue(&self, id: &str) -> Outcome {
+        self.change(id, Doubt::Moved, "POST", &format!("/jobs/{id}/requeue"), &json!({ "delay": "1h" }))
+    }
+
+    /// A call that concerns one job; what it answers says where the job is, nothing that it is gone.
+    fn change(&self, id: &str, doubt: Doubt, method: &str, path: &str, body: &Value) -> Outcome {
+        let (outcome, answer) = self.send(&[id.to_owned()], doubt, method, path, body);
+        if outcome == Outcome::Done {
+            let place = answer["state"].as_str().map_or(Place::Gone, Place::of);
+            self.ledger().settle(id, place);
+        }
+        outcome
+    }
+
+    /// Its jobs that are without doubt where `wanted` says.
+    pub fn ids(&self, wanted: impl Fn(&Place) -> bool) -> Vec<String> {
+        self.ledger().certain(&self.topic, wanted).into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// Jobs that it holds, with their receipts.
+    pub fn held(&self) -> Vec<(String, String)> {
+        let held = self.ledger().certain(&self.topic, |place| matches!(place, Place::Reserved(Some(_))));
+        let receipt = |(id, place)| match place {
+            Place::Reserved(Some(receipt)) => Some((id, receipt)),
+            Place::Reserved(None) | Place::Delayed | Place::Ready | Place::Dead | Place::Gone => None,
+        };
+        held.into_iter().filter_map(receipt).collect()
+    }
+
+    /// A little of everything, each step whatever became of those before.
+    pub fn script(&mut self) -> Vec<Outcome> {
+        let mut outcomes = vec![
+            self.add(&[20, 20, 20, 20], false),
+            self.add(&[50_000], false),
+            self.add(&[10, 10, 10], true),
+            self.pop(4),
+        ];
+        let held = self.held();
+        let ended = held.iter().enumerate().take(3).map(|(n, (id, receipt))| match n {
+            0 => self.finish(id, receipt),
+            1 => self.bury(id, receipt),
+            _ => self.release(id, receipt, true),
+        });
+        outcomes.extend(ended);
+        outcomes.extend(self.ids(|place| *place == Place::Delayed).first().map(|id| self.delete(id)));
+        outcomes.extend(self.ids(|place| *place == Place::Dead).first().map(|id| self.requeue(id)));
+        outcomes.push(self.add(&[30], false));
+        outcomes.push(self.pop(1));
+        outcomes
+    }
+
+    /// One step of a busy client's day. A quarter of the adds is small, the others have bodies up
+    /// to `largest` bytes.
+    pub fn random_step(&mut self, rng: &mut SmallRng, largest: usize) -> Outcome {
+        match rng.random_range(0..100) {
+            0..40 => {
+                let living = self.ids(|place| *place != Place::Gone);
+                if living.len() > ENOUGH {
+                    return self.one_of(rng, &living, |id| self.delete(id));
+                }
+                let largest = if rng.random_bool(0.75) { largest } else { 200 };
+                let jobs = rng.random_range(1..=8);
+                let bodies: Vec<usize> = (0..jobs).map(|_| rng.random_range(0..largest)).collect();
+                let delayed = rng.random_bool(0.3);
+                self.add(&bodies, delayed)
+            }
+            40..62 => self.pop(rng.random_range(1..=4)),
+            62..65 => self.one_of(rng, &self.ids(|place| *place == Place::Dead), |id| self.requeue(id)),
+            kind => self.one_of(rng, &self.held(), |(id, receipt)| match kind {
+                65..70 => self.release(id, receipt, kind < 67),
+                70..74 => self.bury(id, receipt),
+                _ => self.finish(id, receipt),
+            }),
+        }
+    }
+
+    fn one_of<T>(&self, rng: &mut SmallRng, things: &[T], step: impl FnOnce(&T) -> Outcome) -> Outcome {
+        things.choose(rng).map_or(Outcome::Done, step)
+    }
+}
+
+/// `None` for an answer that is neither success nor a failure of the store.
+fn outcome_of(answer: &std::io::Result<Answer>) -> Option<Outcome> {
+    match answer {
+        Err(_) => Some(Outcome::Cut),
+        Ok(answer) => match answer.status {
+            200..300 => Some(Outcome::Done),
+            503 => Some(Outcome::Unavailable),
+            507 => Some(Outcome::Full),
+            _ => None,
+        },
+    }
+}
+
+fn text(value: &Value, member: &str) -> String {
+    value[member].as_str().unwrap_or_else(|| panic!("no {member} in {value}")).to_owned()
+}

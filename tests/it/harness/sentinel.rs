@@ -1,0 +1,114 @@
+//! Redis behind Sentinel for the tests: a primary, two replicas and three sentinels, on the loopback or
+//! wherever a test says.
+
+use super::{
+    redis::{Launch, RedisServer},
+    resp::{Resp, until},
+};
+
+/// The name of the primary.
+pub const SERVICE: &str = "main";
+/// Servers, and as many sentinels.
+pub const COUNT: usize = 3;
+
+/// A primary that sentinels watch over; ends with the process that started it.
+pub struct Sentinels {
+    /// The first began as the primary.
+    pub servers: Vec<RedisServer>,
+    pub sentinels: Vec<RedisServer>,
+}
+
+impl Sentinels {
+    /// Starts all, with these arguments for every server.
+    pub fn start(arguments: &[&str]) -> Self {
+        Self::start_at(&[(); COUNT].map(|()| Launch::new(&[])), arguments)
+    }
+
+    /// The same, one server and one sentinel at each of these places.
+    pub fn start_at(places: &[Launch; COUNT], arguments: &[&str]) -> Self {
+        let mut servers: Vec<RedisServer> = Vec::new();
+        for place in places {
+            let mut all = vec!["--save", "", "--repl-diskless-sync-delay", "0", "--repl-timeout", "5"];
+            // The measure of `min-replicas-max-lag`; replicas acknowledge once a second.
+            all.extend(["--repl-ping-replica-period", "1"]);
+            all.extend(arguments);
+            let primary = servers.first().map(RedisServer::address);
+            let follow = primary.map(|primary| format!("{} {}", primary.ip(), primary.port()));
+            all.extend(follow.iter().flat_map(|follow| ["--replicaof", follow.as_str()]));
+            servers.push(RedisServer::launch(at(place, &all, None)));
+        }
+        let primary = servers[0].address();
+        let file = format!(
+            "sentinel monitor {SERVICE} {} {} 2\nsentinel down-after-milliseconds {SERVICE} 1000\n\
+             sentinel failover-timeout {SERVICE} 3000\nsentinel parallel-syncs {SERVICE} 2\n",
+            primary.ip(),
+            primary.port()
+        );
+        let sentinel = |place| RedisServer::launch(at(place, &["--sentinel"], Some(file.clone())));
+        let sentinels = places.iter().map(sentinel).collect();
+        let all = Self { servers, sentinels };
+        all.wait_until_well();
+        all
+    }
+
+    /// Waits until every sentinel knows the others and the replicas, and these have caught up.
+    pub fn wait_until_well(&self) {
+        for sentinel in &self.sentinels {
+            let mut asked = connect(sentinel);
+            let knows = |master: &[String]| {
+                let of =
+                    |name: &str| master.chunks(2).find(|pair| pair[0] == name).map(|pair| pair[1].as_str());
+                of("num-slaves") == Some("2")
+                    && of("num-other-sentinels") == Some("2")
+                    && of("flags") == Some("master")
+            };
+            let well = until(|| knows(&master(&mut asked)));
+            assert!(well, "a sentinel knows {:?}", master(&mut asked));
+        }
+        let connected = || {
+            let info = connect(&self.servers[self.primary()]).call(&["INFO", "replication"]).text();
+            info.contains("role:master") && info.matches("state=online").count() == COUNT - 1
+        };
+        assert!(until(connected), "the replicas follow the primary");
+    }
+
+    /// The primary, by what most sentinels say that answer.
+    pub fn primary(&self) -> usize {
+        let mut votes = [0; COUNT];
+        for sentinel in &self.sentinels {
+            let ask = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE];
+            let Ok(answer) = Resp::connect(sentinel.address()).and_then(|mut asked| asked.send(&ask)) else {
+                continue;
+            };
+            let address: Vec<String> = answer.list().into_iter().map(|part| part.text()).collect();
+            let address = address.join(":");
+            let named = self.servers.iter().position(|server| server.address().to_string() == address);
+            votes[named.expect("one of ours")] += 1;
+        }
+        (0..COUNT).max_by_key(|n| votes[*n]).expect("there are some")
+    }
+
+    /// Section `[redis]` of a server's settings, under this prefix.
+    pub fn settings(&self, prefix: &str) -> String {
+        let nodes: Vec<String> =
+            self.sentinels.iter().map(|sentinel| sentinel.address().to_string()).collect();
+        format!(
+            "[store]\nengine = \"redis\"\n[redis]\nmode = \"sentinel\"\nnodes = {nodes:?}\n\
+             sentinel_master = \"{SERVICE}\"\nprefix = \"{prefix}\"\n"
+        )
+    }
+}
+
+fn at(place: &Launch, arguments: &[&str], file: Option<String>) -> Launch {
+    Launch { file, arguments: Launch::new(arguments).arguments, ..place.clone() }
+}
+
+/// A connection to a server or sentinel.
+pub fn connect(server: &RedisServer) -> Resp {
+    Resp::connect(server.address()).expect("the server is there")
+}
+
+fn master(sentinel: &mut Resp) -> Vec<String> {
+    let fields = sentinel.call(&["SENTINEL", "MASTER", SERVICE]).list();
+    fields.into_iter().map(|field| field.text()).collect()
+}
