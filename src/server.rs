@@ -5,6 +5,7 @@ mod open_files;
 mod parts;
 mod reload;
 mod signals;
+mod upkeep;
 
 use std::{
     io::{self, Write},
@@ -30,6 +31,7 @@ use crate::{
 };
 use reload::Reload;
 use signals::Signals;
+pub use upkeep::{Refusal, Report, backup, restore, verify, verify_backup};
 
 /// Connections that wait in the kernel to be accepted.
 const BACKLOG: u32 = 1_024;
@@ -154,7 +156,8 @@ impl Running {
         let listener = listen(socket, config.server.listen)?;
         let address = listener.local_addr()?;
         let mut http = parts::http_options(&config.server);
-        http.max_connections = open_files::make_room_for(http.max_connections);
+        let room = open_files::make_room_for(http.max_connections);
+        http.lower_connections(room);
         let app = App::new(queue.clone(), clock, metrics, http)
             .behind(reload.gate.clone())
             .over(reload.tls.clone());

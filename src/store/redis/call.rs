@@ -35,10 +35,10 @@ pub(super) struct Call {
     args: Vec<Value>,
     /// Written before a `WAIT`; only changes that are acknowledged have it.
     mark: Option<Key>,
-    /// The shard that it changes.
-    changes: Option<Shard>,
     /// How long it is tried again, if not as long as the options say.
     patience: Option<Duration>,
+    /// The shard that it changes.
+    changes: Option<Shard>,
 }
 
 /// One attempt at a call.
@@ -55,7 +55,7 @@ pub(super) struct Shot {
 impl Call {
     /// A call with keys of one slot.
     pub fn new(op: Op, slot: u16, keys: Vec<Key>, args: Vec<Value>) -> Self {
-        Self { op, slot, keys, args, mark: None, changes: None, patience: None }
+        Self { op, slot, keys, args, mark: None, patience: None, changes: None }
     }
 
     /// Makes it a change that waits for replicas, covered by writing `mark`.
