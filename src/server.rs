@@ -134,6 +134,7 @@ struct Running {
     /// Cancelled once nothing needs the timer any more.
     stop_timer: CancellationToken,
     address: SocketAddr,
+    scheme: &'static str,
     engine: String,
 }
 
@@ -152,9 +153,12 @@ impl Running {
         let address = listener.local_addr()?;
         let mut http = parts::http_options(&config.server);
         http.max_connections = open_files::make_room_for(http.max_connections);
-        let app = App::new(queue.clone(), clock, metrics, http).behind(reload.gate.clone());
+        let app = App::new(queue.clone(), clock, metrics, http)
+            .behind(reload.gate.clone())
+            .over(reload.tls.clone());
         let (shutdown, closing, stop_timer) =
             (Shutdown::new(), CancellationToken::new(), CancellationToken::new());
+        let scheme = if reload.tls.is_some() { "https" } else { "http" };
         let timer = queue.clone();
         let until = stop_timer.clone();
         shutdown.spawn("timer", stop_timer.clone(), async move { timer.run_timer(until).await });
@@ -165,17 +169,17 @@ impl Running {
         let until = closing.clone();
         let serving =
             shutdown.spawn("HTTP server", closing.clone(), async move { app.serve(listener, until).await });
-        Ok(Self { shutdown, queue, closing, serving, stop_timer, address, engine })
+        Ok(Self { shutdown, queue, closing, serving, stop_timer, address, scheme, engine })
     }
 
     /// The one line on stdout: where, on which engine, with which durability.
     fn announce(&self) {
-        let (address, engine, info) = (self.address, &self.engine, self.queue.info());
+        let (scheme, address, engine, info) = (self.scheme, self.address, &self.engine, self.queue.info());
         let (version, durability) = (env!("CARGO_PKG_VERSION"), &info.durability);
         tracing::info!(%address, engine, durability, engine_version = info.version, version, "listening");
         let mut stdout = io::stdout().lock();
         let line = format!(
-            "linger {version} listening on http://{address}, engine {engine}, durability {durability}\n"
+            "linger {version} listening on {scheme}://{address}, engine {engine}, durability {durability}\n"
         );
         if let Err(error) = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()) {
             tracing::warn!(%error, "stdout takes nothing");

@@ -33,7 +33,7 @@ Settings, later wins:
 RUST_LOG wins over log.level, NO_COLOR turns colours off.
 
 Signals: SIGTERM and SIGINT end the server in order, a second one at once. SIGHUP reads the tokens
-again, where there are any.
+and the certificate again, where there are any.
 Exit codes: 0 done; 1 failed; 2 wrong usage or configuration; 130 or 143 stopped by a second
 SIGINT or SIGTERM.";
 
@@ -56,10 +56,11 @@ pub(super) enum Command {
     Serve,
     /// Ask a running server whether it is ready: exit code 0 if it is, 1 if not
     #[command(after_help = "\
-Asks the configured address (server.listen), over loopback when that is 0.0.0.0 or [::].
+Asks the configured address (server.listen), over loopback when that is 0.0.0.0 or [::], by TLS where
+tls.certificate is set. Any certificate will do: nothing secret is sent.
 Example: HEALTHCHECK CMD [\"linger\", \"health\"]")]
     Health {
-        /// Server to ask instead of the configured address, such as http://10.0.0.7:9277
+        /// Server to ask instead of the configured address, such as https://queue.internal
         #[arg(long, value_name = "URL")]
         url: Option<String>,
         /// How long to wait for the answer

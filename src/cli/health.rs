@@ -9,40 +9,52 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
 };
 
-use super::{WRONG, complain, print};
+use super::{WRONG, complain, health_tls, print};
 use crate::clock::{Clock, SystemClock};
 
-/// Asks the address that a server of this configuration listens on.
-pub(super) fn ask_address(listen: SocketAddr, timeout: Duration) -> ExitCode {
+/// Asks the address that a server of this configuration listens on, by TLS where it has a certificate.
+pub(super) fn ask_address(listen: SocketAddr, secure: bool, timeout: Duration) -> ExitCode {
     if listen.port() == 0 {
         complain(&"server.listen has port 0, which says nothing about the real one; use --url");
         return ExitCode::from(WRONG);
     }
-    report(&reachable(listen).to_string(), timeout)
+    report(&Asked { authority: reachable(listen).to_string(), secure }, timeout)
 }
 
 /// Asks the server at `url`.
 pub(super) fn ask_url(url: &str, timeout: Duration) -> ExitCode {
-    match authority(url) {
-        Some(authority) => report(&authority, timeout),
+    match asked(url) {
+        Some(asked) => report(&asked, timeout),
         None => {
-            complain(&format_args!("--url: {url:?} must be like http://127.0.0.1:9277"));
+            complain(&format_args!(
+                "--url: {url:?} must be like http://127.0.0.1:9277 or https://queue.internal"
+            ));
             ExitCode::from(WRONG)
         }
     }
 }
 
-fn report(authority: &str, timeout: Duration) -> ExitCode {
+/// Whom to ask.
+#[derive(Debug, PartialEq, Eq)]
+struct Asked {
+    /// Host and port.
+    authority: String,
+    /// Whether by TLS.
+    secure: bool,
+}
+
+fn report(asked: &Asked, timeout: Duration) -> ExitCode {
+    let authority = &asked.authority;
     let clock = SystemClock::new();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let answer = runtime.and_then(|runtime| {
         runtime.block_on(async {
             tokio::select! {
-                answer = ask(authority) => answer,
+                answer = ask(asked) => answer,
                 () = clock.sleep(timeout) => {
                     Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {timeout:?}")))
                 }
@@ -63,10 +75,19 @@ fn report(authority: &str, timeout: Duration) -> ExitCode {
 }
 
 /// The status that `GET /readyz` is answered with.
-async fn ask(authority: &str) -> io::Result<u16> {
-    let mut stream = TcpStream::connect(authority).await?;
+async fn ask(Asked { authority, secure }: &Asked) -> io::Result<u16> {
+    let stream = TcpStream::connect(authority).await?;
+    if *secure {
+        status_of(health_tls::secure(authority, stream).await?, authority).await
+    } else {
+        status_of(stream, authority).await
+    }
+}
+
+async fn status_of(mut stream: impl AsyncRead + AsyncWrite + Unpin, authority: &str) -> io::Result<u16> {
     let request = format!("GET /readyz HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
+    stream.flush().await?;
     // "HTTP/1.1 200" is all that matters; what follows is left unread.
     let mut start = [0; 12];
     stream.read_exact(&mut start).await?;
@@ -88,16 +109,21 @@ fn reachable(listen: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, listen.port())
 }
 
-/// `host:port` of an `http://` URL, of which any path is left out.
-fn authority(url: &str) -> Option<String> {
-    let rest = url.strip_prefix("http://")?;
+/// Whom an `http://` or `https://` URL means; any path is left out.
+fn asked(url: &str) -> Option<Asked> {
+    let (rest, secure, port) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
+        (Some(rest), _) => (rest, false, 80),
+        (None, Some(rest)) => (rest, true, 443),
+        (None, None) => return None,
+    };
     let authority = rest.split_once('/').map_or(rest, |(authority, _)| authority);
     let legal = |c: char| c.is_ascii_alphanumeric() || ".-_:[]".contains(c);
     if authority.is_empty() || !authority.chars().all(legal) {
         return None;
     }
     let host = authority.rsplit_once(']').map_or(authority, |(_, after)| after);
-    Some(if host.contains(':') { authority.to_owned() } else { format!("{authority}:80") })
+    let authority = if host.contains(':') { authority.to_owned() } else { format!("{authority}:{port}") };
+    Some(Asked { authority, secure })
 }
 
 #[cfg(test)]
@@ -124,13 +150,16 @@ mod tests {
             ("http://linger/readyz", Some("linger:80")),
             ("http://[::1]", Some("[::1]:80")),
             ("http://[::1]:9277/", Some("[::1]:9277")),
-            ("https://linger", None),
+            ("https://linger", Some("linger:443")),
+            ("ftp://linger", None),
             ("linger:9277", None),
             ("http://", None),
             ("http://a b", None),
             ("http://a\r\nX: y", None),
         ] {
-            assert_eq!(authority(url).as_deref(), expected, "{url}");
+            let secure = url.starts_with("https");
+            let expected = expected.map(|authority| Asked { authority: authority.to_owned(), secure });
+            assert_eq!(asked(url), expected, "{url}");
         }
     }
 

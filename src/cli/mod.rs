@@ -3,6 +3,7 @@
 
 mod args;
 mod health;
+mod health_tls;
 mod token;
 
 use std::{
@@ -50,7 +51,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Token(TokenCommand::New { name, scopes, topics }) => token::new(&name, &scopes, &topics),
         Command::Health { url: Some(url), timeout } => health::ask_url(&url, timeout),
         Command::Health { url: None, timeout } => with_settings(&cli.settings, WRONG, |loaded| {
-            health::ask_address(loaded.config.server.listen, timeout)
+            health::ask_address(loaded.config.server.listen, loaded.config.tls.is_some(), timeout)
         }),
     }
 }

@@ -20,7 +20,7 @@ pub use layers::{Flag, Sources, USUAL_FILES, choose_file};
 pub use redis::{Credentials, Redis, Topology};
 pub use redis_url::Node;
 pub use secret::Secret;
-pub use sections::{Auth, Durability, Embedded, Engine, Log, LogFormat, Queue, Server};
+pub use sections::{Auth, Durability, Embedded, Engine, Log, LogFormat, Queue, Server, Tls};
 
 use layers::Layers;
 use reader::Reader;
@@ -32,6 +32,8 @@ pub struct Config {
     pub server: Server,
     /// Who may call.
     pub auth: Auth,
+    /// The certificate to serve with; plain HTTP without.
+    pub tls: Option<Tls>,
     /// Which engine.
     pub engine: Engine,
     /// The embedded engine's settings, also when it is not in use.
@@ -77,6 +79,7 @@ fn read(reader: &mut Reader<'_>) -> Config {
     let config = Config {
         server: Server::read(reader),
         auth: Auth::read(reader),
+        tls: Tls::read(reader),
         engine,
         embedded: Embedded::read(reader),
         redis: Redis::read(reader, engine == Engine::Redis),

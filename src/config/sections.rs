@@ -77,6 +77,34 @@ impl Auth {
     }
 }
 
+/// The files of TLS: section `[tls]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    /// The certificate chain.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+impl Tls {
+    /// `None` when neither is set.
+    pub(super) fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (certificate, key) = (reader.optional_path("tls.certificate"), reader.optional_path("tls.key"));
+        match (certificate, key) {
+            (Some(certificate), Some(key)) => Some(Self { certificate, key }),
+            (None, None) => None,
+            (Some(_), None) => {
+                reader.refuse("tls.key", "must be set too, since tls.certificate is");
+                None
+            }
+            (None, Some(_)) => {
+                reader.refuse("tls.certificate", "must be set too, since tls.key is");
+                None
+            }
+        }
+    }
+}
+
 /// Which engine keeps the jobs: key `store.engine`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {

@@ -21,9 +21,10 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::TcpStream,
 };
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-use super::App;
+use super::{App, Tls};
 use crate::clock::Clock;
 
 /// Serves the requests of one connection, one after the other.
@@ -33,6 +34,40 @@ pub(super) async fn drive(app: &App, stream: TcpStream, router: Router, shutdown
         tracing::debug!(%error, "the connection is gone already");
         return;
     }
+    match &app.tls {
+        None => {
+            let stream = requests(app, stream, router, &shutdown).await;
+            leave(app, stream, &shutdown).await;
+        }
+        Some(tls) => {
+            let Some(stream) = secured(app, tls, stream, &shutdown).await else { return };
+            let stream = requests(app, stream, router, &shutdown).await;
+            leave(app, stream, &shutdown).await;
+        }
+    }
+}
+
+/// The connection once both sides have agreed on keys, for which they have as long as for a request's head.
+async fn secured(
+    app: &App,
+    tls: &Tls,
+    stream: TcpStream,
+    shutdown: &CancellationToken,
+) -> Option<TlsStream<TcpStream>> {
+    // On the heap, since it is large and short-lived, and a connection's task is neither.
+    let agreed = tokio::select! {
+        agreed = Box::pin(tls.acceptor().accept(stream)) => agreed,
+        () = app.clock.sleep(app.options.header_timeout) => Err(io::ErrorKind::TimedOut.into()),
+        () = shutdown.cancelled() => return None,
+    };
+    agreed.map_err(|error| tracing::debug!(%error, "TLS was not agreed on")).ok()
+}
+
+/// Speaks HTTP/1 until either side ends it, or after the request at work on `shutdown`.
+async fn requests<S>(app: &App, stream: S, router: Router, shutdown: &CancellationToken) -> S
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let stream = Impatient::new(stream, app.options.write_timeout, app.clock.clone());
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -51,7 +86,11 @@ pub(super) async fn drive(app: &App, stream: TcpStream, router: Router, shutdown
     if let Err(error) = ended {
         tracing::debug!(%error, "the connection ended early");
     }
-    let stream = connection.into_parts().io.into_inner().stream;
+    connection.into_parts().io.into_inner().stream
+}
+
+/// Lets a client that was refused have its answer.
+async fn leave(app: &App, stream: impl AsyncRead + AsyncWrite + Unpin, shutdown: &CancellationToken) {
     tokio::select! {
         () = linger(stream) => {}
         () = app.clock.sleep(app.options.linger) => {}
@@ -61,7 +100,7 @@ pub(super) async fn drive(app: &App, stream: TcpStream, router: Router, shutdown
 
 /// Says that nothing more will come, then reads what the client still sends. Closing with unread bytes
 /// would reset the connection, and the client would lose the answer (RFC 9112, 9.6).
-async fn linger(mut stream: TcpStream) {
+async fn linger(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let mut discarded = [0; 4_096];
     if stream.shutdown().await.is_ok() {
         while stream.read(&mut discarded).await.is_ok_and(|read| read > 0) {}
@@ -69,16 +108,16 @@ async fn linger(mut stream: TcpStream) {
 }
 
 /// A stream on which no write waits for longer than a timeout.
-struct Impatient {
-    stream: TcpStream,
+struct Impatient<S> {
+    stream: S,
     timeout: Duration,
     clock: Arc<dyn Clock>,
     /// Runs while a write waits.
     too_long: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-impl Impatient {
-    fn new(stream: TcpStream, timeout: Duration, clock: Arc<dyn Clock>) -> Self {
+impl<S> Impatient<S> {
+    fn new(stream: S, timeout: Duration, clock: Arc<dyn Clock>) -> Self {
         Self { stream, timeout, clock, too_long: None }
     }
 
@@ -97,7 +136,7 @@ impl Impatient {
     }
 }
 
-impl AsyncRead for Impatient {
+impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -107,7 +146,7 @@ impl AsyncRead for Impatient {
     }
 }
 
-impl AsyncWrite for Impatient {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = pin!(&mut self.stream).poll_write(cx, bytes);
         self.bounded(cx, written)

@@ -23,6 +23,7 @@ mod problem;
 mod render;
 mod router;
 mod serve;
+mod tls;
 mod topics;
 mod values;
 
@@ -33,6 +34,7 @@ use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
 
 pub use options::Options;
+pub use tls::Tls;
 
 use crate::{auth::Gate, clock::Clock, metrics::Metrics, queue::Queue};
 
@@ -44,6 +46,7 @@ pub struct App {
     metrics: Metrics,
     options: Arc<Options>,
     gate: Arc<Gate>,
+    tls: Option<Tls>,
     /// In bytes: what the bodies of all requests may hold together.
     body_room: Arc<Semaphore>,
 }
@@ -54,13 +57,19 @@ impl App {
     pub fn new(queue: Arc<Queue>, clock: Arc<dyn Clock>, metrics: Metrics, options: Options) -> Self {
         options.publish(&metrics);
         let body_room = Arc::new(Semaphore::new(options.max_buffered_bytes.min(Semaphore::MAX_PERMITS)));
-        Self { queue, clock, metrics, options: Arc::new(options), gate: Arc::default(), body_room }
+        Self { queue, clock, metrics, options: Arc::new(options), gate: Arc::default(), tls: None, body_room }
     }
 
     /// The same behind `gate`, which may change its tokens later.
     #[must_use]
     pub fn behind(self, gate: Arc<Gate>) -> Self {
         Self { gate, ..self }
+    }
+
+    /// The same, speaking HTTPS only where there is a certificate.
+    #[must_use]
+    pub fn over(self, tls: Option<Tls>) -> Self {
+        Self { tls, ..self }
     }
 
     /// The whole API as a tower service.

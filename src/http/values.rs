@@ -112,9 +112,14 @@ pub(super) fn schedule(steps: Vec<Duration>) -> Read<RetrySchedule> {
     RetrySchedule::new(steps).map_err(|error| error.to_string())
 }
 
-/// A whole JSON number within bounds.
+/// A whole JSON number within bounds, in plain digits; `5.0` too, as some languages write it.
 pub(super) fn whole(raw: &RawValue, min: usize, max: usize) -> Read<usize> {
-    whole_text(raw.get(), min, max)
+    let text = raw.get();
+    let digits = match text.split_once('.') {
+        Some((digits, zeros)) if zeros.bytes().all(|zero| zero == b'0') => digits,
+        Some(_) | None => text,
+    };
+    whole_text(digits, min, max)
 }
 
 /// A whole number within bounds, in plain digits.
@@ -149,7 +154,10 @@ mod tests {
     fn whole_numbers_are_plain_digits_within_bounds() {
         assert_eq!(max_attempts(raw("0")), Ok(0));
         assert_eq!(max_attempts(raw("1000000")), Ok(1_000_000));
-        for json in ["1000001", "-1", "1.0", "1e2", "\"5\"", "null", "99999999999999999999999"] {
+        assert_eq!(max_attempts(raw("7.00")), Ok(7));
+        for json in
+            ["1000001", "-1", "1.5", "1.01", "-1.0", "1e2", "\"5\"", "null", "99999999999999999999999"]
+        {
             assert!(max_attempts(raw(json)).is_err(), "{json}");
         }
         assert_eq!(whole_text("+5", 1, 10), Err("must be a whole number from 1 to 10".to_owned()));

@@ -15,12 +15,18 @@ pub enum DurationError {
     /// Larger than any duration the server handles.
     #[error("is too large")]
     TooLarge,
+    /// Longer than any sensible way of writing one.
+    #[error("must be at most {MAX_TEXT} characters long")]
+    TooLong,
     /// Not one of the accepted forms.
     #[error(
         "must be a number of seconds or a text such as \"250ms\", \"15s\", \"3m\", \"1h30m\", \"7d\", \"2w\" or \"PT15M\""
     )]
     Malformed,
 }
+
+/// Longest text, in bytes; the contract says so too.
+const MAX_TEXT: usize = 64;
 
 /// Nothing the server handles is longer (100 years); keeps all arithmetic far from overflow.
 const CEILING: Duration = Duration::from_secs(100 * 366 * 86_400);
@@ -34,6 +40,9 @@ const UNITS: [(&str, u64); 6] =
 /// # Errors
 /// [`DurationError`] for a negative, too large or malformed value.
 pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
+    if text.len() > MAX_TEXT {
+        return Err(DurationError::TooLong);
+    }
     let text = text.trim_ascii();
     if text.starts_with('-') {
         return Err(if text.len() > 1 { DurationError::Negative } else { DurationError::Malformed });

@@ -1,4 +1,4 @@
-//! What SIGHUP reads again: the file of tokens. What cannot be used changes nothing and is logged.
+//! What SIGHUP reads again: the file of tokens, and the certificate with its key. What cannot be used changes nothing and is logged.
 
 use std::{io, path::PathBuf, sync::Arc};
 
@@ -8,12 +8,15 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     auth::{self, Gate},
     config::Config,
+    http::Tls,
 };
 
 /// The parts of a server that come from files and may change while it runs.
 pub(super) struct Reload {
     /// Who is let in.
     pub gate: Arc<Gate>,
+    /// With which certificate, if any.
+    pub tls: Option<Tls>,
     tokens_file: Option<PathBuf>,
 }
 
@@ -37,13 +40,14 @@ impl Reload {
                 Gate::open()
             }
         };
-        Ok(Self { gate: Arc::new(gate), tokens_file })
+        let tls = config.tls.as_ref().map(|files| Tls::read(&files.certificate, &files.key)).transpose()?;
+        Ok(Self { gate: Arc::new(gate), tls, tokens_file })
     }
 
     /// Catches SIGHUP from now on. Not where there is nothing to read again: then it ends the process, as
     /// it does when the terminal goes away.
     pub fn signals(&self) -> io::Result<Option<Signal>> {
-        self.tokens_file.is_some().then(|| signal(SignalKind::hangup())).transpose()
+        (self.tokens_file.is_some() || self.tls.is_some()).then(|| signal(SignalKind::hangup())).transpose()
     }
 
     /// Reads the files again at each signal, until the server ends.
@@ -65,6 +69,11 @@ impl Reload {
                 }
                 Err(problem) => tracing::error!(problem, "the tokens stay as they were"),
             }
+        }
+        match self.tls.as_ref().map(Tls::read_again) {
+            Some(Ok(())) => tracing::info!("the certificate was read again"),
+            Some(Err(problem)) => tracing::error!(problem, "the certificate stays as it was"),
+            None => {}
         }
     }
 }

@@ -4,6 +4,7 @@
 mod api;
 mod auth;
 mod binary;
+mod canary;
 mod checker;
 mod cluster;
 mod conformance;
@@ -17,3 +18,4 @@ mod queue;
 mod redis_engine;
 mod sentinel;
 mod tidy;
+mod tls;

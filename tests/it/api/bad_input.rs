@@ -62,13 +62,13 @@ async fn deep_json(engine: Engine) {
     let api = Api::new(engine).await;
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     let order = |depth: usize| format!(r#"{{"topic":"t","id":"a","body":{}}}"#, nested(depth));
-    api.send("POST", "/jobs", &order(129)).await.refused(400, "malformed_request");
+    api.send("POST", "/jobs", &order(linger::job::MAX_DEPTH + 1)).await.refused(400, "malformed_request");
     api.send("POST", "/jobs", &order(100_000)).await.refused(400, "malformed_request");
     api.send("POST", "/jobs", &nested(100_000)).await.refused(422, "invalid_job");
     let elsewhere = format!(r#"{{"topic":{}}}"#, nested(100_000));
     api.send("POST", "/jobs", &elsewhere).await.refused(422, "invalid_job");
     untouched(&api).await;
-    api.call("POST", "/jobs").json(&order(128)).extreme().send().await.expect(201);
+    api.call("POST", "/jobs").json(&order(linger::job::MAX_DEPTH)).send().await.expect(201);
 }
 
 async fn oversized_bodies_and_requests(engine: Engine) {

@@ -116,7 +116,7 @@ fn health_is_0_for_a_ready_server_and_1_otherwise() {
     let health = run(&["health", "--listen", &address], directory.path());
     assert_eq!(health.status.code(), Some(1));
     assert!(stderr(&health).contains("is not ready"), "{}", stderr(&health));
-    let senseless = run(&["health", "--url", "https://localhost"], directory.path());
+    let senseless = run(&["health", "--url", "ftp://localhost"], directory.path());
     assert_eq!(senseless.status.code(), Some(2));
 }
 

@@ -17,6 +17,7 @@ use super::{
     asked,
     bay::Bay,
     ledger::{Findings, Ledger},
+    seed,
     worker::{Outcome, Worker},
 };
 use crate::harness::process::Server;
@@ -86,11 +87,6 @@ fn cut_under_load(bay: &Bay, mut server: Server, ledger: Ledger, seed: u64, step
     server.kill();
     remount(bay);
     kept
-}
-
-fn seed() -> u64 {
-    let seed = asked("LINGER_PROVE_SEED", 0) as u64;
-    if seed == 0 { rand::random::<u32>().into() } else { seed }
 }
 
 #[test]

@@ -75,13 +75,15 @@ pub struct Findings {
     pub returned: Vec<String>,
     /// There, but elsewhere than told, or counted wrongly, or not to be touched with its receipt.
     pub wrong: Vec<String>,
+    /// Not answered for: 503.
+    pub unanswered: Vec<String>,
     /// Jobs that are there.
     pub present: usize,
 }
 
 impl Findings {
     pub fn is_clean(&self) -> bool {
-        self.lost.is_empty() && self.returned.is_empty() && self.wrong.is_empty()
+        [&self.lost, &self.returned, &self.wrong, &self.unanswered].iter().all(|list| list.is_empty())
     }
 }
 
@@ -168,6 +170,10 @@ impl Ledger {
             let found = match answer.status {
                 200 => Place::of(answer.json()["state"].as_str().expect("a state")),
                 404 => Place::Gone,
+                503 => {
+                    findings.unanswered.push(id.clone());
+                    continue;
+                }
                 _ => panic!("{id}: {answer:?}"),
             };
             let here = found != Place::Gone;
@@ -217,6 +223,7 @@ fn miscounted(server: &Server, topic: &str, here: u64) -> Option<String> {
     let answer = server.call("GET", &format!("/topics/{topic}"), "");
     let counted = match answer.status {
         404 => 0,
+        503 => return None,
         _ => {
             let counts = answer.json()["counts"].take();
             let count =

@@ -1,16 +1,46 @@
 //! The embedded engine against the disk: power cuts, calls that fail, a full file system, damaged files.
 //! Real program, real files; what is held against it afterwards is what its clients were told.
 //!
-//! Short in the normal run. `LINGER_PROVE_CUTS` sets how many power cuts there are. Each test prints one
-//! line of figures that begins with `proof:`, or says why it cannot run here.
+//! Short in the normal run. `LINGER_PROVE_CUTS` and `LINGER_PROVE_FAULTS` set how many
+//! power cuts and failing calls there are, `LINGER_PROVE_SEED` which. Each test prints one line of figures that begins with `proof:`,
+//! or says why it cannot run here.
 
 mod bay;
 mod cuts;
+mod faults;
+mod full;
 mod ledger;
+mod strace;
 mod worker;
+
+use std::path::Path;
+
+use crate::harness::process::Refused;
 
 /// A count from the environment, or the short run's.
 fn asked(name: &str, default: usize) -> usize {
     let number = |text: String| text.parse().unwrap_or_else(|_| panic!("{name}: a number"));
     std::env::var(name).map_or(default, number)
+}
+
+/// What chance is drawn from; printed, so that a failure can be had again.
+fn seed() -> u64 {
+    let seed = asked("LINGER_PROVE_SEED", 0) as u64;
+    if seed == 0 { rand::random::<u32>().into() } else { seed }
+}
+
+/// Copies the store in `data` from one server's directory to another's.
+fn copy_store(from: &Path, to: &Path) {
+    let Ok(files) = std::fs::read_dir(from.join("data")) else { return };
+    std::fs::create_dir_all(to.join("data")).expect("can be made");
+    for file in files.map(|file| file.expect("readable")) {
+        std::fs::copy(file.path(), to.join("data").join(file.file_name())).expect("copies");
+    }
+}
+
+/// Whether a refusal to start is an orderly one, whose last line names what of `data` is at fault.
+fn names_a_file(refused: &Refused) -> bool {
+    let last = refused.log.lines().last().unwrap_or_default();
+    let named = ["data/linger.db", "data/lock", "data:"].iter().any(|name| last.contains(name));
+    named && refused.status.code() == Some(1) && !refused.log.contains("panicked")
 }

@@ -168,6 +168,28 @@ impl<'a> Worker<'a> {
         held.into_iter().filter_map(receipt).collect()
     }
 
+    /// A little of everything, each step whatever became of those before.
+    pub fn script(&mut self) -> Vec<Outcome> {
+        let mut outcomes = vec![
+            self.add(&[20, 20, 20, 20], false),
+            self.add(&[50_000], false),
+            self.add(&[10, 10, 10], true),
+            self.pop(4),
+        ];
+        let held = self.held();
+        let ended = held.iter().enumerate().take(3).map(|(n, (id, receipt))| match n {
+            0 => self.finish(id, receipt),
+            1 => self.bury(id, receipt),
+            _ => self.release(id, receipt, true),
+        });
+        outcomes.extend(ended);
+        outcomes.extend(self.ids(|place| *place == Place::Delayed).first().map(|id| self.delete(id)));
+        outcomes.extend(self.ids(|place| *place == Place::Dead).first().map(|id| self.requeue(id)));
+        outcomes.push(self.add(&[30], false));
+        outcomes.push(self.pop(1));
+        outcomes
+    }
+
     /// One step of a busy client's day. A quarter of the adds is small, the others have bodies up
     /// to `largest` bytes.
     pub fn random_step(&mut self, rng: &mut SmallRng, largest: usize) -> Outcome {

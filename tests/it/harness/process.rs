@@ -62,6 +62,14 @@ pub fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// How a server ended that did not come to listen.
+#[derive(Debug)]
+pub struct Refused {
+    pub status: ExitStatus,
+    /// What it wrote.
+    pub log: String,
+}
+
 /// A server at work; killed when dropped.
 pub struct Server {
     child: Child,
@@ -90,12 +98,22 @@ impl Server {
     }
 
     /// Starts a command line that serves.
-    pub fn spawn(mut command: Command) -> Self {
-        Self::adopt(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("linger starts"))
+    pub fn spawn(command: Command) -> Self {
+        Self::try_spawn(command).unwrap_or_else(|refused| panic!("linger did not start: {refused:?}"))
+    }
+
+    /// Starts a command line that may be refused.
+    pub fn try_spawn(mut command: Command) -> Result<Self, Refused> {
+        Self::try_adopt(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts"))
     }
 
     /// Takes over a server that was just started with its stdout piped, perhaps its stderr too.
-    pub fn adopt(mut child: Child) -> Self {
+    pub fn adopt(child: Child) -> Self {
+        Self::try_adopt(child).unwrap_or_else(|refused| panic!("linger did not start: {refused:?}"))
+    }
+
+    /// The same for one that may refuse to start.
+    pub fn try_adopt(mut child: Child) -> Result<Self, Refused> {
         let log = Arc::new(Mutex::new(String::new()));
         let logging = child.stderr.take().map(|stderr| collect(stderr, log.clone()));
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
@@ -103,14 +121,23 @@ impl Server {
         stdout.read_line(&mut line).expect("stdout is text");
         let Some(address) = address_in(&line) else {
             let status = child.wait().expect("it ends");
-            panic!("linger did not start ({status}): {line}{}", log.lock().expect("not poisoned"));
+            if let Some(logging) = logging {
+                logging.join().expect("does not panic");
+            }
+            let log = format!("{line}{}", log.lock().expect("not poisoned"));
+            return Err(Refused { status, log });
         };
         let rest = Some(std::thread::spawn(move || {
             let mut rest = String::new();
             stdout.read_to_string(&mut rest).expect("stdout is text");
             rest
         }));
-        Self { child, line, address, log, rest, logging }
+        Ok(Self { child, line, address, log, rest, logging })
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Sends a signal.
@@ -194,5 +221,5 @@ fn collect(mut from: impl Read + Send + 'static, into: Arc<Mutex<String>>) -> Jo
 }
 
 fn address_in(line: &str) -> Option<SocketAddr> {
-    line.split_once("http://")?.1.split_once(',')?.0.parse().ok()
+    line.split_once("://")?.1.split_once(',')?.0.parse().ok()
 }

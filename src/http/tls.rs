@@ -1,0 +1,156 @@
+//! TLS in front of HTTP: a certificate chain and its key from two files, which may be read again while
+//! the server runs. Connections keep the pair that they began with.
+
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{
+        self, ServerConfig,
+        crypto::{CryptoProvider, ring},
+        server::{ClientHello, ResolvesServerCert},
+        sign::CertifiedKey,
+    },
+};
+
+/// The server's side of TLS 1.2 and 1.3. Cheap to clone.
+#[derive(Clone)]
+pub struct Tls {
+    config: Arc<ServerConfig>,
+    pair: Arc<Pair>,
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+/// The pair that new connections get.
+#[derive(Debug)]
+struct Pair(RwLock<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for Pair {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+}
+
+impl Tls {
+    /// Reads a chain, the server's own certificate first, and its key, both PEM.
+    ///
+    /// # Errors
+    /// Which file cannot be used and why, without anything of what it holds.
+    pub fn read(certificate: &Path, key: &Path) -> Result<Self, String> {
+        let provider = Arc::new(ring::default_provider());
+        let pair = Arc::new(Pair(RwLock::new(read_pair(&provider, certificate, key)?)));
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| format!("TLS cannot be set up: {error}"))?;
+        let mut config = config.with_no_client_auth().with_cert_resolver(pair.clone());
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self { config: Arc::new(config), pair, certificate: certificate.into(), key: key.into() })
+    }
+
+    /// Reads both files again; from now on new connections get what they hold.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); then the old pair stays.
+    pub fn read_again(&self) -> Result<(), String> {
+        let pair = read_pair(self.config.crypto_provider(), &self.certificate, &self.key)?;
+        *self.pair.0.write().unwrap_or_else(PoisonError::into_inner) = pair;
+        Ok(())
+    }
+
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        self.config.clone().into()
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("certificate", &self.certificate).finish_non_exhaustive()
+    }
+}
+
+fn read_pair(provider: &CryptoProvider, certificate: &Path, key: &Path) -> Result<Arc<CertifiedKey>, String> {
+    let of = |file: &Path, problem: String| format!("{} {problem}", file.display());
+    let bytes = |file: &Path| fs::read(file).map_err(|error| of(file, format!("cannot be read: {error}")));
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes(certificate)?).collect();
+    let chain = chain.map_err(|_| of(certificate, "is not PEM".to_owned()))?;
+    if chain.is_empty() {
+        return Err(of(certificate, "holds no certificate".to_owned()));
+    }
+    let private = PrivateKeyDer::from_pem_slice(&bytes(key)?)
+        .map_err(|_| of(key, "holds no private key in PEM".to_owned()))?;
+    let pair = CertifiedKey::from_der(chain, private, provider).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => of(key, format!("is not the key of {}", certificate.display())),
+        rustls::Error::InvalidCertificate(_) => {
+            of(certificate, "holds something else than a certificate".to_owned())
+        }
+        _ => of(
+            key,
+            "holds a key of a kind that is not supported; RSA, ECDSA (P-256, P-384) and Ed25519 are"
+                .to_owned(),
+        ),
+    })?;
+    Ok(Arc::new(pair))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Files {
+        directory: tempfile::TempDir,
+    }
+
+    impl Files {
+        fn new() -> Self {
+            Self { directory: tempfile::tempdir().expect("a temporary directory") }
+        }
+
+        fn write(&self, name: &str, text: &str) -> PathBuf {
+            let path = self.directory.path().join(name);
+            fs::write(&path, text).expect("can be written");
+            path
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named_and_leaves_the_old_pair() {
+        let files = Files::new();
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("is made");
+        let other = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("is made");
+        let certificate = files.write("cert.pem", &made.cert.pem());
+        let key = files.write("key.pem", &made.signing_key.serialize_pem());
+        let tls = Tls::read(&certificate, &key).expect("is valid");
+        let before = tls.pair.0.read().expect("not poisoned").clone();
+        let broken = made.cert.pem().replace("MII", "MI!");
+        let no_der = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        for (name, text, part) in [
+            ("cert.pem", "", "cert.pem holds no certificate"),
+            ("cert.pem", made.signing_key.serialize_pem().as_str(), "cert.pem holds no certificate"),
+            ("cert.pem", broken.as_str(), "cert.pem is not PEM"),
+            ("cert.pem", no_der, "cert.pem"),
+            ("cert.pem", other.cert.pem().as_str(), "is not the key of"),
+            ("key.pem", "", "key.pem holds no private key"),
+            ("key.pem", made.cert.pem().as_str(), "key.pem holds no private key"),
+            ("key.pem", other.signing_key.serialize_pem().as_str(), "is not the key of"),
+        ] {
+            files.write("cert.pem", &made.cert.pem());
+            files.write("key.pem", &made.signing_key.serialize_pem());
+            files.write(name, text);
+            let problem = tls.read_again().expect_err("cannot be used");
+            assert!(problem.contains(part), "{name} {text}: {problem}");
+            assert!(Arc::ptr_eq(&before, &tls.pair.0.read().expect("not poisoned")), "the old pair stays");
+        }
+        files.write("cert.pem", &other.cert.pem());
+        files.write("key.pem", &other.signing_key.serialize_pem());
+        tls.read_again().expect("is valid");
+        assert!(!Arc::ptr_eq(&before, &tls.pair.0.read().expect("not poisoned")));
+        let missing = Tls::read(&files.directory.path().join("none.pem"), &key).expect_err("is missing");
+        assert!(missing.contains("none.pem cannot be read"), "{missing}");
+    }
+}

@@ -1,0 +1,227 @@
+//! Secrets and what is private, sent through the real program at its most talkative: none of it may come
+//! out again on stdout or stderr, in either form of log line, whatever goes wrong.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use linger::auth::{Scope, entry};
+use rustix::process::Signal;
+
+use crate::harness::{
+    plain::{Answer, call_with},
+    process::{Server, linger, refused, run, stderr, stdout},
+    redis::RedisServer,
+};
+
+/// What must not be seen. Each is unlike anything that a program writes of itself.
+const TOKEN: &str = "linger_c4n4ry70k3n";
+const STRANGE_TOKEN: &str = "c4n4ry57r4ng370k3n";
+const PASTED_TOKEN: &str = "c4n4ryp4573d70k3n";
+const BODY: &str = "c4n4ryb0dy";
+const BROKEN: &str = "c4n4rybr0k3n";
+const REASON: &str = "c4n4ryr3450n";
+const PASSWORD: &str = "c4n4ryp455w0rd";
+const WRONG_PASSWORD: &str = "c4n4rywr0ngp455w0rd";
+
+const SECRETS: [&str; 8] =
+    [TOKEN, STRANGE_TOKEN, PASTED_TOKEN, BODY, BROKEN, REASON, PASSWORD, WRONG_PASSWORD];
+
+/// Every form that a secret could come out in.
+#[track_caller]
+fn nothing_of(secrets: &[&str], output: &str, context: &str) {
+    for secret in secrets {
+        let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let bytes = format!("{:?}", secret.as_bytes());
+        for form in [*secret, &hex, &hex.to_uppercase(), bytes.trim_matches(['[', ']'])] {
+            let line = output.lines().find(|line| line.contains(form));
+            assert!(line.is_none(), "{context}: {secret} is in {line:?}");
+        }
+    }
+}
+
+#[track_caller]
+fn silent(output: &Output, context: &str) {
+    nothing_of(&SECRETS, &format!("{}\n{}", stdout(output), stderr(output)), context);
+}
+
+fn directory() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let entry = entry("canary", TOKEN, &[Scope::Admin], &[]);
+    fs::write(directory.path().join("tokens.toml"), entry).expect("can be written");
+    directory
+}
+
+/// `linger` with everything logged in this form.
+fn talkative(arguments: &[&str], format: &str, directory: &Path) -> Command {
+    let mut command = linger(arguments, directory);
+    command.env("RUST_LOG", "trace").env("LINGER__LOG__FORMAT", format);
+    command.env("LINGER__AUTH__TOKENS_FILE", "tokens.toml");
+    command
+}
+
+fn call(server: &Server, token: &str, method: &str, path: &str, body: &str) -> Answer {
+    let headers = format!("Authorization: Bearer {token}\r\nCookie: session={BROKEN}\r\n");
+    call_with(server.address, method, path, &headers, body).expect("it answers")
+}
+
+/// Everything that clients do, well and badly; the receipts that they got.
+fn session(server: &Server) -> Vec<String> {
+    let send = |method: &str, path: &str, body: &str| call(server, TOKEN, method, path, body);
+    let mut receipts = Vec::new();
+    for step in ["finish", "release", "touch", "bury"] {
+        let job = format!(r#"{{"topic":"t","id":"{step}","body":{{"{BODY}":"{BODY}"}}}}"#);
+        assert_eq!(send("POST", "/jobs", &job).status, 201);
+        assert_eq!(send("POST", "/jobs", &job).status, 200);
+        let other = job.replace("{\"c4", "{\"other\":1,\"c4");
+        assert_eq!(send("POST", "/jobs", &other).status, 409);
+        let popped = send("GET", "/topics/t/pop?wait=5s", "").json();
+        let receipt = popped["receipt"].as_str().expect("a receipt").to_owned();
+        let (path, body) = match step {
+            "finish" => (format!("/jobs/{step}/finish?receipt={receipt}"), String::new()),
+            "bury" => {
+                (format!("/jobs/{step}/bury"), format!(r#"{{"receipt":"{receipt}","reason":"{REASON}"}}"#))
+            }
+            _ => (format!("/jobs/{step}/{step}"), format!(r#"{{"receipt":"{receipt}"}}"#)),
+        };
+        assert!(matches!(send("POST", &path, &body).status, 200 | 204), "{step}");
+        send("POST", &path, &body);
+        receipts.push(receipt);
+    }
+    send("PATCH", "/jobs/release", &format!(r#"{{"body":"{BODY}","delay":"1h"}}"#));
+    send("GET", "/topics/t/dead", "");
+    send("POST", "/jobs/bury/requeue", "");
+    send("POST", "/batch/jobs", &format!(r#"{{"jobs":[{{"topic":"t","body":"{BODY}"}},{{"{BROKEN}":1}}]}}"#));
+    for broken in [
+        format!(r#"{{"topic":"t","body":{BROKEN}}}"#),
+        format!(r#"{{"topic":"t","{BROKEN}":1}}"#),
+        format!(r#"{{"topic":"{BROKEN} !"}}"#),
+        format!(r#"{{"topic":"t","delay":"{BROKEN}"}}"#),
+        BROKEN.to_owned(),
+    ] {
+        assert!(matches!(send("POST", "/jobs", &broken).status, 400 | 422), "{broken}");
+    }
+    send("GET", &format!("/topics/t/pop?{BROKEN}={BROKEN}&wait={BROKEN}"), "");
+    send("GET", &format!("/{BROKEN}?{BROKEN}"), "");
+    send("GET", &format!("/jobs/finish%2F{BROKEN}"), "");
+    assert_eq!(call(server, STRANGE_TOKEN, "GET", "/version", "").status, 401);
+    for page in ["/version", "/metrics", "/readyz?verbose", "/topics"] {
+        nothing_of(&SECRETS, &send("GET", page, "").body, page);
+    }
+    receipts
+}
+
+/// Runs a whole session on a server so started, and looks through all that it said.
+fn serves_in_silence(mut command: Command, format: &str, directory: &Path) {
+    command.args(["--listen", "127.0.0.1:0"]);
+    let mut server = Server::spawn(command);
+    let receipts = session(&server);
+    let pasted = format!("[[token]]\nname = 'a'\nsha256 = '{PASTED_TOKEN}'\nscopes = ['{PASTED_TOKEN}']");
+    for broken in [pasted, format!("[[token]]\n'{PASTED_TOKEN}' = = '{PASTED_TOKEN}'")] {
+        fs::write(directory.join("tokens.toml"), broken).expect("can be written");
+        server.signal(Signal::HUP);
+    }
+    server.logged("the tokens stay as they were");
+    server.signal(Signal::TERM);
+    let (status, rest) = server.wait();
+    assert!(status.success(), "{}", server.log());
+    let log = server.log();
+    assert!(log.contains("/jobs/{id}/finish") && log.contains("canary"), "it is talkative: {log}");
+    assert_eq!(log.lines().all(|line| line.starts_with('{')), format == "json", "{log}");
+    let output = format!("{}{rest}{log}", server.line);
+    nothing_of(&SECRETS, &output, format);
+    nothing_of(&receipts.iter().map(String::as_str).collect::<Vec<_>>(), &output, format);
+}
+
+#[test]
+fn the_embedded_engine_keeps_its_secrets() {
+    for format in ["json", "text"] {
+        let directory = directory();
+        serves_in_silence(talkative(&["serve"], format, directory.path()), format, directory.path());
+    }
+}
+
+#[test]
+fn the_redis_engine_keeps_its_secrets() {
+    let redis = RedisServer::start_with(&["--requirepass", PASSWORD, "--save", ""]);
+    for format in ["json", "text"] {
+        let directory = directory();
+        let mut command = talkative(&["serve", "--store", "redis"], format, directory.path());
+        command.env("LINGER__REDIS__URL", redis.url()).env("LINGER__REDIS__PASSWORD", PASSWORD);
+        command.env("LINGER__REDIS__PREFIX", format);
+        serves_in_silence(command, format, directory.path());
+        // The same in the URL, where it is easiest to give away; and a wrong one.
+        let with = |password: &str| redis.url().replace("redis://", &format!("redis://:{password}@"));
+        for password in [PASSWORD, WRONG_PASSWORD] {
+            let url = with(password);
+            let mut show = talkative(&["config", "show", "--redis-url", &url], format, directory.path());
+            silent(&show.output().expect("linger runs"), "config show");
+        }
+        let wrong = with(WRONG_PASSWORD);
+        fs::write(directory.path().join("tokens.toml"), entry("canary", TOKEN, &[Scope::Admin], &[]))
+            .expect("can be written");
+        let words = ["serve", "--listen", "127.0.0.1:0", "--store", "redis", "--redis-url", &wrong];
+        let mut command = talkative(&words, format, directory.path());
+        command.env("LINGER__REDIS__RETRY_FOR", "1s");
+        let output = command.output().expect("linger runs");
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        assert!(stderr(&output).contains("cannot open the store"), "{}", stderr(&output));
+        silent(&output, "a wrong password");
+    }
+}
+
+#[test]
+fn settings_that_are_wrong_are_reported_without_their_secrets() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("linger.toml");
+    for text in [
+        format!("[redis]\npassword = \"{PASSWORD}"),
+        format!("[redis]\npassword = [\"{PASSWORD}\"]"),
+        format!("[redis]\npassword = {PASSWORD}"),
+        format!("[redis]\npasword = \"{PASSWORD}\""),
+        format!("[redis]\nurl = \"redis://:{PASSWORD}@host:none\""),
+        format!("[redis]\nurl = \"rediss://user:{PASSWORD}@host/?{PASSWORD}\""),
+        format!("[redis]\nurl = \"redis://:{PASSWORD}@host\"\npassword = \"{PASSWORD}\""),
+        format!("[redis]\npassword = \"{PASSWORD}\"\npassword_file = \"nowhere\""),
+        format!("[redis]\nsentinel_password = \"{PASSWORD}\"\nnodes = 7"),
+    ] {
+        fs::write(&file, &text).expect("can be written");
+        for words in [&["config", "check"][..], &["config", "show"], &["serve", "--listen", "nonsense"]] {
+            let output = run(words, directory.path());
+            assert!(words[1] == "show" || !output.status.success(), "{text} was accepted");
+            silent(&output, &text);
+        }
+    }
+    fs::remove_file(&file).expect("is there");
+    for variable in ["LINGER__REDIS__PASSWORD", "LINGER__REDIS__URL", "LINGER__REDIS__PORT", "RUST_LOG"] {
+        let mut command = linger(&["config", "show"], directory.path());
+        let output =
+            command.env(variable, format!("redis://:{PASSWORD}@host")).output().expect("linger runs");
+        silent(&output, variable);
+    }
+    let tokens = format!("[[token]]\nname = 'a'\nsha256 = '{PASTED_TOKEN}'\nscopes = ['add']");
+    fs::write(directory.path().join("tokens.toml"), tokens).expect("can be written");
+    fs::write(&file, "[auth]\ntokens_file = 'tokens.toml'").expect("can be written");
+    silent(&refused(&["serve", "--listen", "127.0.0.1:0"], directory.path()), "a pasted token");
+    let keys = format!("-----BEGIN PRIVATE KEY-----\n{PASSWORD}\n-----END PRIVATE KEY-----\n");
+    for key in [keys, PASSWORD.to_owned()] {
+        fs::write(directory.path().join("key.pem"), key).expect("can be written");
+        fs::write(&file, "[tls]\ncertificate = 'key.pem'\nkey = 'key.pem'").expect("can be written");
+        silent(&refused(&["serve", "--listen", "127.0.0.1:0"], directory.path()), "a key that is none");
+    }
+    fs::write(&file, "[auth]\ntokens_file = 'tokens.toml'").expect("can be written");
+    silent(&run(&["config", "check"], directory.path()), "a pasted token");
+}
+
+#[test]
+fn a_new_token_is_shown_once_and_not_in_its_entry() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let made = talkative(&["token", "new", "--scope", "add"], "json", directory.path()).output();
+    let made = made.expect("linger runs");
+    let printed = stdout(&made);
+    let token = printed.split_whitespace().find(|word| word.starts_with("linger_")).expect("a token");
+    assert_eq!(printed.matches(token).count(), 1);
+    nothing_of(&[token], &stderr(&made), "token new");
+}

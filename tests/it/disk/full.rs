@@ -1,0 +1,153 @@
+//! A file system that fills up: a small one in memory, mounted by the test.
+
+use std::sync::Mutex;
+
+use super::{
+    bay::Bay,
+    ledger::{Ledger, Place},
+    names_a_file,
+    worker::{Outcome, Worker},
+};
+use crate::harness::process::Server;
+
+/// A bay with a file system of this size at `small`.
+fn bay(size: &str) -> Result<Bay, String> {
+    let bay = Bay::open()?;
+    bay.run(&format!("mkdir small; mount -t tmpfs -o size={size} none small"))?;
+    Ok(bay)
+}
+
+/// Adds until it is refused; how often it was not.
+fn fill(worker: &mut Worker<'_>, body_bytes: usize) -> usize {
+    for added in 0..10_000 {
+        match worker.add(&[body_bytes; 5], added % 3 == 0) {
+            Outcome::Done => {}
+            Outcome::Full => return added,
+            other @ (Outcome::Unavailable | Outcome::Cut) => panic!("{other:?} instead of full"),
+        }
+    }
+    panic!("never full");
+}
+
+/// Ends everything that the worker has, in one way or another; how many calls that took.
+fn end_all(worker: &Worker<'_>) -> usize {
+    let mut calls = 0;
+    let mut done = |outcome| {
+        assert_eq!(outcome, Outcome::Done, "call {calls}");
+        calls += 1;
+    };
+    loop {
+        let ready = worker.ids(|place| *place == Place::Ready).len();
+        if ready == 0 {
+            break;
+        }
+        done(worker.pop(ready.min(50)));
+        for (n, (id, receipt)) in worker.held().into_iter().enumerate() {
+            done(match n % 8 {
+                0 => worker.bury(&id, &receipt),
+                1 => worker.release(&id, &receipt, true),
+                _ => worker.finish(&id, &receipt),
+            });
+        }
+    }
+    for id in worker.ids(|place| *place != Place::Gone) {
+        done(worker.delete(&id));
+    }
+    calls
+}
+
+fn check(bay: &Bay, variables: &[(&str, &str)], ledger: Mutex<Ledger>) {
+    let mut ledger = ledger.into_inner().expect("not poisoned");
+    assert!(ledger.untrue.is_empty(), "{:#?}", ledger.untrue);
+    let server = bay.serve("small/data", variables);
+    let found = ledger.check(&server);
+    assert!(found.is_clean(), "{found:#?}\n{}", server.log());
+}
+
+#[test]
+fn adds_stop_while_there_is_room_to_finish_and_delete_everything() {
+    let bay = match bay("160m") {
+        Ok(bay) => bay,
+        Err(why) => return println!("not run here: short_of_space: {why}"),
+    };
+    let (mut server, ledger) = (bay.serve("small/data", &[]), Mutex::default());
+    let mut worker = Worker::new("t", 0, server.address, &ledger);
+    let adds = fill(&mut worker, 100_000);
+    assert_eq!(server.call("GET", "/readyz", "").status, 200, "finishing goes on");
+    let calls = end_all(&worker);
+    assert_eq!(server.call("GET", "/readyz", "").status, 200);
+    println!("proof: what=short_of_space runs=1 adds={adds} then_ended={calls} refused_ends=0 violations=0");
+    server.kill();
+    check(&bay, &[], ledger);
+}
+
+/// Does what a client would, as far as there is room, and says how it went.
+fn try_everything(server: &Server, ledger: &Mutex<Ledger>, topic: &str) -> Vec<Outcome> {
+    let outcomes = Worker::new(topic, 0, server.address, ledger).script();
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Done | Outcome::Full)), "{outcomes:?}");
+    outcomes
+}
+
+#[test]
+fn a_disk_filled_to_the_last_byte_takes_nothing_back_and_goes_on_when_there_is_room() {
+    let bay = match bay("8m") {
+        Ok(bay) => bay,
+        Err(why) => return println!("not run here: full_disk: {why}"),
+    };
+    // No reserve: every call meets the full disk itself.
+    let variables = [("LINGER__EMBEDDED__MIN_FREE", "0B")];
+    let (mut server, ledger) = (bay.serve("small/data", &variables), Mutex::default());
+    try_everything(&server, &ledger, "before");
+    let mut full = 0;
+    // Filled by others but for a little, so that the end comes at different places of a change.
+    for (round, left) in [0, 4_096, 8_192, 20_000, 60_000].into_iter().enumerate() {
+        bay.must(&format!(
+            "head -c 100m /dev/zero >small/filler 2>/dev/null || true
+             truncate -s $(($(stat -c %s small/filler) > {left} ? $(stat -c %s small/filler) - {left} : 0)) small/filler"
+        ));
+        let outcomes = try_everything(&server, &ledger, &format!("full{round}"));
+        full += outcomes.iter().filter(|outcome| **outcome == Outcome::Full).count();
+        let again = bay.server("small/data", &variables);
+        server.kill();
+        // A start needs a little room too; without it, it says so.
+        if let Err(refused) = Server::try_spawn(again) {
+            assert!(names_a_file(&refused), "{refused:?}");
+        }
+        bay.must("rm small/filler");
+        server = bay.serve("small/data", &variables);
+        let mut known = ledger.lock().expect("not poisoned");
+        let found = known.check(&server);
+        assert!(found.is_clean(), "{left} left: {found:#?}\n{}", server.log());
+        drop(known);
+        let after = try_everything(&server, &ledger, &format!("room{round}"));
+        assert!(after.iter().all(|outcome| *outcome == Outcome::Done), "{after:?}");
+    }
+    println!("proof: what=full_disk runs=5 refused={full} lost=0 returned=0 violations=0");
+    assert!(full > 5, "the disk was hardly full: {full}");
+    server.kill();
+    check(&bay, &variables, ledger);
+}
+
+/// The same server all along: being full stops nothing for good.
+#[test]
+fn a_full_disk_stops_nothing_for_good() {
+    let bay = match bay("8m") {
+        Ok(bay) => bay,
+        Err(why) => return println!("not run here: full_disk_passing: {why}"),
+    };
+    let variables = [("LINGER__EMBEDDED__MIN_FREE", "0B")];
+    let (mut server, ledger) = (bay.serve("small/data", &variables), Mutex::default());
+    let mut worker = Worker::new("t", 0, server.address, &ledger);
+    for round in 2..5 {
+        fill(&mut worker, 20_000);
+        fill(&mut worker, 1);
+        assert!(matches!(worker.pop(1), Outcome::Done | Outcome::Full), "truthful either way");
+        assert_eq!(server.call("GET", "/readyz", "").status, 200, "it is only full");
+        bay.must(&format!("mount -o remount,size={}m small", round * 8));
+        let after = try_everything(&server, &ledger, &format!("room{round}"));
+        assert!(after.iter().all(|outcome| *outcome == Outcome::Done), "{after:?}");
+    }
+    println!("proof: what=full_disk_passing runs=3 lost=0 returned=0 violations=0");
+    server.kill();
+    check(&bay, &variables, ledger);
+}

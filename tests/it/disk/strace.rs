@@ -1,0 +1,116 @@
+//! Calls of the operating system that fail, by `strace`: the real program on a real file system, and one call
+//! of its choosing answers with an error instead of being done.
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+/// The files whose calls count.
+const FILES: [&str; 6] = ["", "linger.db", "linger.db-wal", "linger.db-journal", "linger.db-shm", "lock"];
+
+/// One call that fails once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    pub call: &'static str,
+    pub error: &'static str,
+    /// Which of these calls of a thread, from 1.
+    pub nth: usize,
+}
+
+/// Where a run of `strace` writes what it saw.
+#[derive(Debug)]
+pub struct Trace(PathBuf);
+
+/// Whether a process may be traced here, or why not.
+pub fn works() -> Result<(), String> {
+    let output = Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).output();
+    match output {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        Err(error) => Err(format!("strace: {error}")),
+    }
+}
+
+impl Trace {
+    /// A record in this file.
+    pub fn new(file: PathBuf) -> Self {
+        Self(file)
+    }
+
+    /// What to put before a command line so that these calls on the store in `data` are recorded, and `fault`
+    /// happens. The traced program stays our child; the tracer is beside it.
+    pub fn wrapper(&self, data: &Path, calls: &[&str], fault: Option<&Fault>) -> Vec<String> {
+        let mut words = vec!["strace".to_owned(), "-D".to_owned(), "-f".to_owned()];
+        words.extend(self.options(data, calls, fault));
+        words.push("--".to_owned());
+        words
+    }
+
+    /// Has `fault` happen in a process that runs already; counting begins now. Ends with that process.
+    pub fn attach(&self, pid: u32, data: &Path, calls: &[&str], fault: Option<&Fault>) -> Child {
+        let mut tracer = Command::new("strace")
+            .args(["-f", "-p", &pid.to_string()])
+            .args(self.options(data, calls, fault))
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("strace starts");
+        let mut lines = BufReader::new(tracer.stderr.take().expect("piped")).lines();
+        let attached = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains(" attached")));
+        assert!(attached.is_some(), "strace could not attach to {pid}");
+        // It goes on to tell of every new thread; nobody reading must not stop it.
+        std::thread::spawn(move || lines.for_each(drop));
+        tracer
+    }
+
+    fn options(&self, data: &Path, calls: &[&str], fault: Option<&Fault>) -> Vec<String> {
+        let mut words = vec!["-o".to_owned(), self.0.display().to_string()];
+        for file in FILES {
+            words.extend([
+                "-P".to_owned(),
+                data.join(file).display().to_string().trim_end_matches('/').to_owned(),
+            ]);
+        }
+        words.extend(["-e".to_owned(), format!("trace={}", calls.join(","))]);
+        if let Some(Fault { call, error, nth }) = fault {
+            words.extend(["-e".to_owned(), format!("inject={call}:error={error}:when={nth}")]);
+        }
+        words
+    }
+
+    fn text(&self) -> String {
+        std::fs::read_to_string(&self.0).unwrap_or_default()
+    }
+
+    /// Whether the fault happened.
+    pub fn was_hit(&self) -> bool {
+        self.text().contains("(INJECTED)")
+    }
+
+    /// The calls behind the fault, of all threads.
+    pub fn after_fault(&self) -> Vec<String> {
+        let text = self.text();
+        let behind = text.lines().skip_while(|line| !line.contains("(INJECTED)")).skip(1);
+        // Not the signals and ends, which stand between dashes and plusses.
+        behind.filter(|line| !line.contains(" ---") && !line.contains(" +++")).map(str::to_owned).collect()
+    }
+
+    /// How often the busiest thread made each call.
+    pub fn counts(&self) -> BTreeMap<String, usize> {
+        let mut by_thread: BTreeMap<(String, String), usize> = BTreeMap::new();
+        for line in self.text().lines() {
+            let Some((thread, rest)) = line.split_once(' ') else { continue };
+            let Some((call, _)) = rest.trim_start().split_once('(') else { continue };
+            *by_thread.entry((thread.to_owned(), call.to_owned())).or_default() += 1;
+        }
+        let mut counts = BTreeMap::new();
+        for ((_, call), count) in by_thread {
+            let most: &mut usize = counts.entry(call).or_default();
+            *most = (*most).max(count);
+        }
+        counts
+    }
+}

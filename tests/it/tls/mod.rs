@@ -1,0 +1,206 @@
+//! TLS by the real program: agreed on beside the accept loop and in bounded time, read again at SIGHUP, refused
+//! clearly when a file is wrong.
+
+use std::{
+    fs,
+    io::Read,
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    sync::Arc,
+};
+
+use rustix::process::Signal;
+use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_rustls::{
+    TlsConnector,
+    rustls::{ClientConfig, RootCertStore, crypto::ring},
+};
+
+use crate::harness::process::{Server, linger, refused, stderr, stdout};
+
+/// Writes a fresh certificate for localhost and its key where the program looks; the certificate as PEM.
+fn new_pair(directory: &Path) -> String {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("is made");
+    fs::write(directory.join("cert.pem"), made.cert.pem()).expect("can be written");
+    fs::write(directory.join("key.pem"), made.signing_key.serialize_pem()).expect("can be written");
+    made.cert.pem()
+}
+
+fn directory() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let settings = "[tls]\ncertificate = 'cert.pem'\nkey = 'key.pem'\n";
+    fs::write(directory.path().join("linger.toml"), settings).expect("can be written");
+    directory
+}
+
+/// What a client that trusts just one certificate is told.
+struct Told {
+    protocol: Option<Vec<u8>>,
+    answer: String,
+}
+
+/// Asks over TLS, trusting only `certificate`.
+async fn ask(address: SocketAddr, certificate: &str, request: &str) -> std::io::Result<Told> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(certificate.as_bytes()).expect("PEM")).expect("a certificate");
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("has versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let stream = tokio::net::TcpStream::connect(address).await?;
+    let name = ServerName::try_from("localhost").expect("a name");
+    let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    let protocol = stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec);
+    Ok(Told { protocol, answer })
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+}
+
+fn post(path: &str, json: &str) -> String {
+    let len = json.len();
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {len}\r\n\r\n{json}"
+    )
+}
+
+async fn is_presented(server: &Server, certificate: &str) -> bool {
+    ask(server.address, certificate, &get("/livez")).await.is_ok_and(|told| told.answer.contains(" 200 "))
+}
+
+#[tokio::test]
+async fn jobs_travel_over_tls_and_only_over_tls() {
+    let directory = directory();
+    let certificate = new_pair(directory.path());
+    let server = Server::serve(&[], &[], directory.path());
+    assert!(server.line.contains(&format!("https://{}", server.address)), "{}", server.line);
+    let poll = get("/topics/t/pop?wait=50s");
+    let add = post("/jobs", r#"{"topic":"t","delay":"100ms","body":"hello"}"#);
+    let (poll, add) =
+        tokio::join!(ask(server.address, &certificate, &poll), ask(server.address, &certificate, &add));
+    let (poll, add) = (poll.expect("answers"), add.expect("answers"));
+    assert!(add.answer.starts_with("HTTP/1.1 201 "), "{}", add.answer);
+    assert!(poll.answer.starts_with("HTTP/1.1 200 ") && poll.answer.contains("hello"), "{}", poll.answer);
+    assert_eq!(poll.protocol.as_deref(), Some(&b"http/1.1"[..]), "h2 is not spoken");
+    let plain = server.try_call("GET", "/livez", "");
+    assert!(plain.is_err(), "plain HTTP is no handshake: {plain:?}");
+    let stranger = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("is made");
+    assert!(!is_presented(&server, &stranger.cert.pem()).await);
+    assert!(is_presented(&server, &certificate).await, "the server is none the worse for them");
+    assert!(server.stop().success());
+}
+
+#[tokio::test]
+async fn who_agrees_on_nothing_is_cut_off_and_holds_nobody_up() {
+    let directory = directory();
+    let certificate = new_pair(directory.path());
+    let impatient = [("LINGER__SERVER__HEADER_TIMEOUT", "300ms")];
+    let server = Server::serve(&[], &impatient, directory.path());
+    let mut silent: Vec<TcpStream> =
+        (0..20).map(|_| TcpStream::connect(server.address).expect("connects")).collect();
+    for half in &mut silent[10..] {
+        // The beginning of a ClientHello that never comes whole.
+        std::io::Write::write_all(half, &[0x16, 0x03, 0x01, 0x02, 0x00, 0x01]).expect("sends");
+    }
+    assert!(is_presented(&server, &certificate).await);
+    let closed = tokio::task::spawn_blocking(move || {
+        let mut rest = Vec::new();
+        silent.iter_mut().all(|stream| stream.read_to_end(&mut rest).is_ok() && rest.len() < 64)
+    });
+    assert!(closed.await.expect("does not panic"), "each is closed by the server");
+    assert!(server.stop().success());
+}
+
+#[tokio::test]
+async fn sighup_reads_the_pair_again_and_a_broken_one_changes_nothing() {
+    let directory = directory();
+    let first = new_pair(directory.path());
+    let server = Server::serve(&[], &[], directory.path());
+    assert!(is_presented(&server, &first).await);
+    fs::write(directory.path().join("key.pem"), "").expect("can be written");
+    server.signal(Signal::HUP);
+    server.logged("the certificate stays as it was");
+    assert!(server.log().contains("key.pem holds no private key"), "{}", server.log());
+    assert!(is_presented(&server, &first).await);
+    let second = new_pair(directory.path());
+    server.signal(Signal::HUP);
+    server.logged("the certificate was read again");
+    assert!(is_presented(&server, &second).await && !is_presented(&server, &first).await);
+    assert!(server.stop().success());
+}
+
+#[test]
+fn a_start_without_a_sound_pair_is_refused_with_the_file_that_is_at_fault() {
+    let directory = directory();
+    let file = |name: &str| directory.path().join(name);
+    let start = ["serve", "--listen", "127.0.0.1:0"];
+    for words in [&start[..], &["config", "check"]] {
+        let said = stderr(&refused(words, directory.path()));
+        assert!(said.contains("cert.pem cannot be read"), "{said}");
+    }
+    new_pair(directory.path());
+    let key = fs::read_to_string(file("key.pem")).expect("is there");
+    new_pair(directory.path());
+    fs::write(file("key.pem"), &key).expect("can be written");
+    let said = stderr(&refused(&start, directory.path()));
+    assert!(said.contains("key.pem is not the key of cert.pem"), "{said}");
+    let secret = key.lines().nth(1).expect("has lines");
+    fs::write(file("key.pem"), secret).expect("can be written");
+    let output = refused(&start, directory.path());
+    let said = stderr(&output) + &stdout(&output);
+    assert!(said.contains("key.pem holds no private key") && !said.contains(secret), "{said}");
+    fs::write(file("linger.toml"), "[tls]\nkey = 'key.pem'").expect("can be written");
+    let said = stderr(&refused(&start, directory.path()));
+    assert!(said.contains("tls.certificate") && said.contains("must be set too"), "{said}");
+}
+
+#[test]
+fn health_asks_over_tls() {
+    let directory = directory();
+    new_pair(directory.path());
+    let server = Server::serve(&[], &[], directory.path());
+    let (listen, url) = (server.address.to_string(), format!("https://{}", server.address));
+    for words in [&["--listen", &listen][..], &["--url", &url]] {
+        let health = linger(&["health"], directory.path()).args(words).output().expect("linger runs");
+        assert_eq!(stdout(&health), "ready\n", "{words:?}: {}", stderr(&health));
+    }
+    let plain = format!("http://{}", server.address);
+    let health = linger(&["health", "--url", &plain], directory.path()).output().expect("linger runs");
+    assert_eq!(health.status.code(), Some(1));
+    assert!(server.stop().success());
+}
+
+/// Two providers would be twice the code to trust, and rustls picks between them at run time.
+#[test]
+fn there_is_one_provider_of_tls_in_the_whole_tree() {
+    let lock = include_str!("../../../Cargo.lock");
+    let packages: Vec<_> = lock.lines().filter_map(|line| line.strip_prefix("name = \"")).collect();
+    let is_there = |name: &str| packages.contains(&format!("{name}\"").as_str());
+    assert!(is_there("ring") && is_there("rustls"));
+    for other in [
+        "aws-lc-rs",
+        "aws-lc-sys",
+        "aws-lc-fips-sys",
+        "openssl",
+        "openssl-sys",
+        "native-tls",
+        "boring",
+        "boring-sys",
+        "schannel",
+        "security-framework",
+        "rustls-openssl",
+        "graviola",
+        "mbedtls",
+        "s2n-tls",
+    ] {
+        assert!(!is_there(other), "{other} is a second one");
+    }
+}
