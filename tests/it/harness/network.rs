@@ -68,13 +68,15 @@ impl Network {
     }
 
     fn between(&self, verb: &str, host: usize) {
-        // What is meant for the router itself never comes to these rules.
-        let from = format!("ip rule {verb} iif h{host} priority 10 blackhole");
+        // What is meant for the router itself never comes to these rules. Its answers are cut off before
+        // its questions: the other way round one replica could have, and acknowledge, a change that
+        // another never gets, and Sentinel may choose that other.
         let rest = (0..self.hosts.len()).filter(|other| *other != host);
         let to = rest.map(|other| {
             format!("ip rule {verb} iif h{other} to {} priority 10 blackhole", Self::address(host))
         });
-        for command in std::iter::once(from).chain(to) {
+        let from = format!("ip rule {verb} iif h{host} priority 10 blackhole");
+        for command in to.chain([from]) {
             self.router.run(&command).expect("rules can be changed");
         }
     }
