@@ -3,6 +3,8 @@
 //!
 //! `LINGER_PROVE_FAILOVERS` sets how many primaries fall, in each way.
 
+mod partition;
+
 use std::sync::Arc;
 
 use crate::{
