@@ -17,6 +17,8 @@ Examples:
   linger config show --config my.toml       what is in force, and where it comes from
   linger config check                       every fault of the configuration, without starting
   linger health && echo ready               for containers and scripts
+  linger backup jobs.backup                 while the server runs; `linger restore` takes it back
+  linger verify jobs.backup                 reads all of it; without a name, the store itself
   linger token new --name shop --scope add  a token for a client, and its entry for the server
 
 A first job, from another terminal:
@@ -66,6 +68,27 @@ Example: HEALTHCHECK CMD [\"linger\", \"health\"]")]
         /// How long to wait for the answer
         #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = crate::job::parse_duration)]
         timeout: std::time::Duration,
+    },
+    /// Read everything in the store and hold it against itself: exit code 0 if it is sound, 1 if not
+    #[command(after_help = "\
+The embedded engine's directory must not be in use: stop the server, or verify a backup of it, as in
+`linger backup FILE && linger verify FILE`. Nothing is changed. Redis may be in use.")]
+    Verify {
+        /// A backup to verify instead of the configured store
+        file: Option<PathBuf>,
+    },
+    /// Copy the embedded engine's store into one file, also while a server is at work on it
+    #[command(after_help = "\
+Everything acknowledged before it began is in the copy. FILE must not exist, and appears only when the copy is
+complete and on disk. It can be read by its owner only. Redis has means of its own.")]
+    Backup {
+        /// File to make
+        file: PathBuf,
+    },
+    /// Put a backup, if it is sound, into the configured data directory, which must be empty or missing
+    Restore {
+        /// Backup made by `linger backup`
+        file: PathBuf,
     },
     /// Look at the configuration
     #[command(subcommand)]

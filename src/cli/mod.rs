@@ -5,6 +5,7 @@ mod args;
 mod health;
 mod health_tls;
 mod token;
+mod upkeep;
 
 use std::{
     ffi::OsString,
@@ -47,6 +48,16 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
                     ExitCode::FAILURE
                 }
             })
+        }
+        Command::Verify { file: Some(file) } => upkeep::verify_backup(&file),
+        Command::Verify { file: None } => {
+            with_settings(&cli.settings, WRONG, |loaded| upkeep::verify(&loaded.config))
+        }
+        Command::Backup { file } => {
+            with_settings(&cli.settings, WRONG, |loaded| upkeep::backup(&loaded.config, &file))
+        }
+        Command::Restore { file } => {
+            with_settings(&cli.settings, WRONG, |loaded| upkeep::restore(&loaded.config, &file))
         }
         Command::Token(TokenCommand::New { name, scopes, topics }) => token::new(&name, &scopes, &topics),
         Command::Health { url: Some(url), timeout } => health::ask_url(&url, timeout),

@@ -36,7 +36,7 @@ pub(super) async fn open_store(
     .map_err(|why| why.lines().map(str::trim).collect::<Vec<_>>().join("; "))
 }
 
-fn embedded_options(config: &Config) -> embedded::Options {
+pub(super) fn embedded_options(config: &Config) -> embedded::Options {
     let settings = &config.embedded;
     let mut options = embedded::Options::new(&settings.data_dir);
     options.durability = match settings.durability {
@@ -107,6 +107,7 @@ pub(super) fn limits(config: &config::Queue) -> queue::Limits {
         max_body: config.max_body_bytes,
         max_batch: config.max_batch,
         max_batch_pop: config.max_batch_pop,
+        max_delivery: config.max_delivery_bytes,
         max_pop_topics: config.max_pop_topics,
         max_wait: config.max_wait,
         max_waiting: config.max_waiting,
@@ -122,8 +123,12 @@ pub(super) fn http_options(config: &config::Server) -> http::Options {
         max_request_bytes: config.max_request_bytes,
         max_buffered_bytes: config.max_buffered_bytes,
         max_header_bytes: config.max_header_bytes,
+        max_headers: config.max_headers,
         max_connections: config.max_connections,
+        max_connections_per_address: config.max_connections_per_address,
+        first_byte_timeout: config.first_byte_timeout,
         header_timeout: config.header_timeout,
+        keep_alive_timeout: config.keep_alive_timeout,
         body_timeout: config.body_timeout,
         write_timeout: config.write_timeout,
         linger: config.linger_timeout,

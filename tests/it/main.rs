@@ -1,15 +1,18 @@
 //! The integration tests, in one binary: the conformance suite on every engine, the model test, the
-//! API through its router, and the real program from outside.
+//! API through its router, hostile and heavy clients, and the real program from outside.
 
 mod api;
 mod auth;
+mod backup;
 mod binary;
 mod canary;
 mod checker;
+mod clients;
 mod cluster;
 mod conformance;
 mod disk;
 mod fleet;
+mod formats;
 mod harness;
 mod load;
 mod model;
@@ -19,3 +22,4 @@ mod redis_engine;
 mod sentinel;
 mod tidy;
 mod tls;
+mod verify;

@@ -10,14 +10,16 @@
 //!                              │                     └─► state (ids, topics, window; journal)
 //!                              └─ checkpoint, sync, space: chores beside the work
 //! start ─► schema, log, load
-//! verify ─► survey (rows) and state (memory), held against each other
+//! verify ─► survey (rows) and state (memory), held against each other; inspect: the same, nobody serving
 //! ```
 
+mod backup;
 mod call;
 mod checkpoint;
 mod db;
 mod engine;
 mod ids;
+mod inspect;
 mod intake;
 mod key;
 mod load;
@@ -41,6 +43,8 @@ mod window;
 mod work;
 mod writer;
 
+pub use backup::{backup, restore};
 pub use engine::Embedded;
+pub use inspect::{Inspection, inspect, inspect_backup};
 pub use options::{Durability, FreeSpace, OpenError, Options};
 pub use start::open;

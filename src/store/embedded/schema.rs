@@ -45,10 +45,7 @@ const TABLES: &str = "
 /// Opens `path` for writing or checkpointing, creating the file when it is missing or empty. Refuses what is
 /// not ours and formats that this build does not know.
 pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
-    let sqlite = |source: rusqlite::Error| match source.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase) => OpenError::NotOurs { path: path.to_owned() },
-        Some(_) | None => OpenError::Sqlite { path: path.to_owned(), source },
-    };
+    let sqlite = |source: rusqlite::Error| not_ours(path, source);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
@@ -77,13 +74,44 @@ pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connect
 
 /// Opens `path` for reading only.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
-    let sqlite = |source| OpenError::Sqlite { path: path.to_owned(), source };
+    let sqlite = |source| not_ours(path, source);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_EXRESCODE;
     let conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
     set_up(&conn).map_err(sqlite)?;
     conn.pragma_update(None, "query_only", true).map_err(sqlite)?;
     conn.pragma_update(None, "cache_size", -1_024).map_err(sqlite)?;
     Ok(conn)
+}
+
+/// Opens the store in `path`, which must be there and ours, for reading only.
+pub(super) fn open_existing(path: &Path) -> Result<Connection, OpenError> {
+    let conn = open_reader(path)?;
+    identify(&conn, path)?;
+    Ok(conn)
+}
+
+/// Opens a file that nobody changes, such as a backup: without locks, and without making any file beside it.
+pub(super) fn open_immutable(path: &Path) -> Result<Connection, OpenError> {
+    let sqlite = |source| OpenError::Sqlite { path: path.to_owned(), source };
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_EXRESCODE;
+    let conn = Connection::open_with_flags(immutable_uri(path), flags).map_err(sqlite)?;
+    set_up(&conn).map_err(|error| not_ours(path, error))?;
+    identify(&conn, path)?;
+    Ok(conn)
+}
+
+/// `path` as an address in which nothing but its bytes has a meaning.
+fn immutable_uri(path: &Path) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/.-_".contains(&byte);
+    let mut uri = "file:".to_owned();
+    for &byte in path.as_os_str().as_encoded_bytes() {
+        match plain(byte) {
+            true => uri.push(char::from(byte)),
+            false => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    uri + "?immutable=1"
 }
 
 /// An empty store in memory.
@@ -136,9 +164,16 @@ fn create(conn: &Connection) -> rusqlite::Result<()> {
     ))
 }
 
+fn not_ours(path: &Path, source: rusqlite::Error) -> OpenError {
+    match source.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => OpenError::NotOurs { path: path.to_owned() },
+        Some(_) | None => OpenError::Sqlite { path: path.to_owned(), source },
+    }
+}
+
 fn identify(conn: &Connection, path: &Path) -> Result<(), OpenError> {
     let pragma = |name: &str| conn.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-    let sqlite = |source| OpenError::Sqlite { path: path.to_owned(), source };
+    let sqlite = |source| not_ours(path, source);
     if pragma("application_id").map_err(sqlite)? != APPLICATION_ID {
         return Err(OpenError::NotOurs { path: path.to_owned() });
     }

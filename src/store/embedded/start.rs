@@ -91,7 +91,9 @@ impl Start {
 
     /// Everything loaded: the writer, ready to run, and the engine as its callers see it.
     pub fn writer(self) -> Result<(Writer, Embedded), OpenError> {
-        let lock = self.lock()?;
+        create_dir(&self.options.data_dir)
+            .map_err(|source| OpenError::Io { path: self.options.data_dir.clone(), source })?;
+        let lock = lock(&self.options.data_dir)?;
         let mut db = self.open_db()?;
         let shared = Arc::new(Shared::default());
         let state = self.load(&mut db, &shared)?;
@@ -131,20 +133,6 @@ impl Start {
             _lock: lock,
         };
         Ok((writer, engine))
-    }
-
-    /// Makes the directory ours.
-    fn lock(&self) -> Result<File, OpenError> {
-        let dir = &self.options.data_dir;
-        create_dir(dir).map_err(|source| OpenError::Io { path: dir.clone(), source })?;
-        let path = dir.join(LOCK_FILE);
-        let io = |source| OpenError::Io { path: path.clone(), source };
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(io)?;
-        match lock.try_lock() {
-            Ok(()) => Ok(lock),
-            Err(TryLockError::WouldBlock) => Err(OpenError::Locked { dir: dir.clone() }),
-            Err(TryLockError::Error(source)) => Err(io(source)),
-        }
     }
 
     /// Opens the file when it and its log belong together.
@@ -231,8 +219,20 @@ impl Start {
     }
 }
 
+/// Makes the directory ours until the file is dropped.
+pub(super) fn lock(dir: &Path) -> Result<File, OpenError> {
+    let path = dir.join(LOCK_FILE);
+    let io = |source| OpenError::Io { path: path.clone(), source };
+    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(io)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(OpenError::Locked { dir: dir.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(io(source)),
+    }
+}
+
 /// Creates the directory and its parents, for our eyes only: bodies may be confidential.
-fn create_dir(dir: &Path) -> io::Result<()> {
+pub(super) fn create_dir(dir: &Path) -> io::Result<()> {
     if dir.is_dir() {
         return Ok(());
     }
@@ -245,6 +245,6 @@ fn create_dir(dir: &Path) -> io::Result<()> {
 }
 
 /// Makes the names of new files durable.
-fn sync_dir(dir: &Path) -> io::Result<()> {
+pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }

@@ -85,16 +85,23 @@ impl Step {
 }
 
 /// All steps at once, then SQLite's own check on the same connection.
-#[cfg(test)]
-pub(super) fn everything(state: &State, db: &Db, now: Now, faults: &mut Faults) -> Sql<()> {
+pub(super) fn everything(state: &State, db: &Db, now: Now, faults: &mut Faults) {
     let mut step = Some(Step::FIRST);
     while let Some(at) = step {
-        step = at.take(state, db, now, faults)?;
+        step = at.take(state, db, now, faults).unwrap_or_else(|error| {
+            faults.add(|| format!("not everything could be read: {error}"));
+            None
+        });
     }
-    for line in survey::integrity(db.conn(), MAX_FAULTS)? {
-        faults.add(|| line);
+    integrity(db, faults);
+}
+
+/// What SQLite finds wrong with the structure of its file.
+pub(super) fn integrity(db: &Db, faults: &mut Faults) {
+    match survey::integrity(db.conn(), MAX_FAULTS) {
+        Ok(lines) => lines.into_iter().for_each(|line| faults.add(|| line)),
+        Err(error) => faults.add(|| format!("SQLite cannot check its file: {error}")),
     }
-    Ok(())
 }
 
 /// What SQLite finds wrong with the structure of the file at `path`, while others use it.

@@ -51,6 +51,7 @@ use self::{
     announce::Announcements,
     call::Call,
     configs::Configs,
+    error::in_words,
     gather::Gather,
     hints::Hints,
     keys::{Keys, Shard},
@@ -156,7 +157,8 @@ pub async fn connect(
         runtime: tokio::runtime::Handle::current(),
         closing: CancellationToken::new(),
     };
-    let routes = Routes::open(context.clone()).await.map_err(|error| unreachable(&context, error))?;
+    let routes =
+        Routes::open(context.clone()).await.map_err(|error| unreachable(&context, in_words(&error)))?;
     let redis = Redis(Arc::new(Engine::open(context, time, listener, routes).await?));
     let engine = &redis.0;
     engine.check_layout().await?;
@@ -181,13 +183,14 @@ impl Engine {
         let options = context.options.clone();
         let at = options.mode.to_string();
         let info = inspect(&routes, &options).await.map_err(|refusal| match refusal {
-            Refusal::Unreachable(error) => unreachable(&context, error),
+            Refusal::Unreachable(error) => unreachable(&context, in_words(&error)),
             Refusal::Unfit(why) => ConnectError::Unfit { at, why },
         })?;
         let none = || unreachable(&context, "no server holds a slot");
         let first = routes.nodes().into_iter().next().ok_or_else(none)?;
-        let scripts =
-            Scripts::load(&first.link.client).await.map_err(|error| unreachable(&context, error))?;
+        let scripts = Scripts::load(&first.link.client)
+            .await
+            .map_err(|error| unreachable(&context, in_words(&error)))?;
         let lanes = Lanes::new(options.shards);
         let process = lanes.process();
         Ok(Self {

@@ -1,8 +1,7 @@
 //! The laws of `store::Store`, one case per rule, each run on every engine.
 //!
 //! A case gets a fresh engine on a manual clock and never sleeps; when it has ended, a verification of the
-//! engine must find nothing. The naive model runs first: a case
-//! that fails there is wrong itself.
+//! engine must find nothing. The naive model runs first: a case that fails there is wrong itself.
 
 mod adding;
 mod counting;
@@ -43,7 +42,8 @@ macro_rules! on_every_engine {
         mod cluster {
             $(#[tokio::test]
             async fn $case() {
-                super::$case(crate::harness::stores::Bench::new(crate::harness::stores::Engine::Cluster).await).await;
+                use crate::harness::stores::{Bench, Engine};
+                Bench::run(Engine::Cluster, super::$case).await;
             })+
         }
     };

@@ -1,0 +1,123 @@
+//! Verification of a store that nobody serves: a data directory or a backup. It reads into memory as a start
+//! would, but writes nothing: what a start would set aside is reported instead. (In a directory SQLite makes
+//! its index of the log, `linger.db-shm`, anew, and an empty log where there is none; a missing lock file is
+//! made.)
+
+use std::{io, path::Path};
+
+use super::{
+    db::{Db, Sql},
+    ids::Ids,
+    key::Key,
+    load,
+    log::{Log, Run},
+    options::{OpenError, Options},
+    schema,
+    start::{self, DB_FILE, LOG_FILE},
+    state::State,
+    verify::{Faults, everything, integrity},
+};
+use crate::{
+    clock::Clock,
+    store::{TopicStats, Verified},
+};
+
+/// What was found in a store that nobody serves.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Inspection {
+    /// What a verification found. A record that a start would set aside is a fault.
+    pub verified: Verified,
+    /// Jobs waiting for their due time, as the states were at the last moment that was acted on.
+    pub delayed: u64,
+    /// Jobs waiting for a worker.
+    pub ready: u64,
+    /// Jobs held by workers.
+    pub reserved: u64,
+    /// Dead letters.
+    pub dead: u64,
+}
+
+/// Verifies the store in `options.data_dir`.
+///
+/// # Errors
+/// Why it cannot be opened; [`OpenError::Locked`] while somebody serves it.
+pub fn inspect(options: &Options, clock: &dyn Clock) -> Result<Inspection, OpenError> {
+    let (db_path, log_path) = (options.data_dir.join(DB_FILE), options.data_dir.join(LOG_FILE));
+    let io = |source| OpenError::Io { path: db_path.clone(), source };
+    std::fs::metadata(&db_path).map_err(io)?;
+    let _lock = start::lock(&options.data_dir)?;
+    let log = Log::inspect(&log_path).map_err(|source| OpenError::Io { path: log_path.clone(), source })?;
+    let db = Db::new(schema::open_existing(&db_path)?);
+    log.admit(&log_path, &db_path, run_of(&db, &db_path)?)?;
+    Ok(examine(&db, log, options, clock))
+}
+
+/// Verifies the backup `file`, which needs no log beside it.
+///
+/// # Errors
+/// Why it cannot be read, or is no backup.
+pub fn inspect_backup(file: &Path, clock: &dyn Clock) -> Result<Inspection, OpenError> {
+    let refused = |source| OpenError::Io { path: file.to_owned(), source };
+    if std::fs::metadata(file).map_err(refused)?.is_dir() {
+        let why = io::Error::other("this is a directory, not a backup; use --data-dir for it");
+        return Err(refused(why));
+    }
+    for ending in ["-wal", "-journal"] {
+        let mut beside = file.as_os_str().to_owned();
+        beside.push(ending);
+        if std::fs::metadata(&beside).is_ok_and(|beside| beside.len() > 0) {
+            let why = format!("{} lies beside it, so it is no backup", Path::new(&beside).display());
+            return Err(OpenError::Incomplete { path: file.to_owned(), why });
+        }
+    }
+    let db = Db::new(schema::open_immutable(file)?);
+    Log::Missing.admit(file, file, run_of(&db, file)?)?;
+    Ok(examine(&db, Log::Missing, &Options::new("."), clock))
+}
+
+pub(super) fn run_of(db: &Db, path: &Path) -> Result<Run, OpenError> {
+    db.run().map_err(|source| OpenError::Sqlite { path: path.to_owned(), source })
+}
+
+fn examine(db: &Db, log: Log, options: &Options, clock: &dyn Clock) -> Inspection {
+    let mut faults = Faults::default();
+    let commits = match log {
+        Log::Present(frames) => frames.dropped_commits,
+        Log::Missing | Log::Unreadable => 0,
+    };
+    faults.check(commits < 2, || {
+        format!("the log ends in {commits} damaged commits; up to one is what a crash leaves behind")
+    });
+    let state = match read(db, options, clock) {
+        Ok(state) => {
+            everything(&state, db, clock.read(), &mut faults);
+            state
+        }
+        Err(error) => {
+            faults.add(|| format!("not everything could be read: {error}"));
+            integrity(db, &mut faults);
+            State::new(Ids::new(), Key::START)
+        }
+    };
+    let sum = |count: fn(&TopicStats) -> u64| state.topics().by_name(None).map(|t| count(&t.stats())).sum();
+    let verified = Verified {
+        jobs: state.ids().len() as u64,
+        stale: 0,
+        set_aside: db.set_aside_count().unwrap_or_default(),
+        faults: faults.into_sentences(),
+    };
+    let [delayed, ready, reserved, dead] =
+        [sum(|t| t.delayed), sum(|t| t.ready), sum(|t| t.reserved), sum(|t| t.dead)];
+    Inspection { verified, delayed, ready, reserved, dead }
+}
+
+/// Memory as a start would have it. What it could not take in, the verification names.
+fn read(db: &Db, options: &Options, clock: &dyn Clock) -> Sql<State> {
+    let mark = db.clock()?;
+    clock.raise_to(mark);
+    let frontier = Key::first_after(clock.read().up.after(options.look_ahead));
+    let mut state = State::new(Ids::new(), frontier);
+    load::read(&mut state, db, mark)?;
+    state.commit();
+    Ok(state)
+}

@@ -1,0 +1,243 @@
+//! `linger backup` beside a server at work and `linger restore`: what was acknowledged before is there.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    net::SocketAddr,
+    path::Path,
+    process::Output,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+};
+
+use crate::harness::{
+    plain::call,
+    process::{Server, run, stderr, stdout},
+};
+
+/// Ids by the last step that was sent or acknowledged for them.
+#[derive(Debug, Default, Clone)]
+struct Told {
+    added: BTreeSet<String>,
+    popped: BTreeSet<String>,
+    buried: BTreeSet<String>,
+    finished: BTreeSet<String>,
+    /// Sent, perhaps not answered yet.
+    leaving: BTreeSet<String>,
+}
+
+/// Every fourth job is finished, buried, held, or left alone until it is told to stop.
+fn work(address: SocketAddr, worker: usize, told: &Mutex<Told>, stop: &AtomicBool, acked: &mpsc::Sender<()>) {
+    let step = |method: &str, path: &str, body: &str, status: u16| {
+        let answer = call(address, method, path, body).expect("it answers");
+        assert_eq!(answer.status, status, "{path}: {answer:?}");
+        answer
+    };
+    let note = |change: &dyn Fn(&mut Told)| change(&mut told.lock().expect("not poisoned"));
+    for n in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let id = format!("w{worker}-{n}");
+        let delay = if n % 4 == 3 { 3_600 } else { 0 };
+        let job = format!(r#"{{"topic":"w{worker}","id":"{id}","delay":{delay},"body":"{id}"}}"#);
+        step("POST", "/jobs", &job, 201);
+        note(&|told| _ = told.added.insert(id.clone()));
+        let _ = acked.send(());
+        if n % 4 == 3 {
+            continue;
+        }
+        let popped = step("GET", &format!("/topics/w{worker}/pop?ttr=1h"), "", 200).json();
+        assert_eq!(popped["id"], id.as_str());
+        note(&|told| _ = told.popped.insert(id.clone()));
+        if n % 4 == 0 {
+            note(&|told| _ = told.leaving.insert(id.clone()));
+            let receipt = popped["receipt"].as_str().expect("a receipt");
+            step("POST", &format!("/jobs/{id}/finish?receipt={receipt}"), "", 204);
+            note(&|told| _ = told.finished.insert(id.clone()));
+        } else if n % 4 == 1 {
+            let bury = format!(r#"{{"receipt":{},"reason":"as told"}}"#, popped["receipt"]);
+            step("POST", &format!("/jobs/{id}/bury"), &bury, 200);
+            note(&|told| _ = told.buried.insert(id.clone()));
+        }
+    }
+}
+
+/// Holds a restored server against what was told before the copy began and until it was done.
+fn check(server: &Server, before: &Told, after: &Told) {
+    for id in &before.added {
+        let found = server.call("GET", &format!("/jobs/{id}"), "");
+        if before.finished.contains(id) {
+            assert_eq!(found.status, 404, "{id} was finished and is back");
+            continue;
+        }
+        if after.leaving.contains(id) && found.status == 404 {
+            continue;
+        }
+        assert_eq!(found.status, 200, "{id} is lost");
+        let job = found.json();
+        assert_eq!(job["body"], id.as_str());
+        let state = job["state"].as_str().expect("a state");
+        if before.buried.contains(id) {
+            assert_eq!(state, "dead", "{id}");
+        } else if before.popped.contains(id) {
+            assert!(["reserved", "dead"].contains(&state), "{id} is {state}");
+        }
+    }
+}
+
+fn linger(words: &[&str], directory: &Path) -> Output {
+    run(words, directory)
+}
+
+/// Runs a command that must succeed; what it printed.
+fn done(words: &[&str], directory: &Path) -> String {
+    let output = linger(words, directory);
+    assert_eq!(output.status.code(), Some(0), "{words:?}: {}{}", stdout(&output), stderr(&output));
+    stdout(&output)
+}
+
+/// Runs a command that must fail with `code` and say `text`.
+fn refused(words: &[&str], directory: &Path, code: i32, text: &str) {
+    let output = linger(words, directory);
+    assert_eq!(output.status.code(), Some(code), "{words:?}: {}", stderr(&output));
+    assert!(stderr(&output).contains(text), "{words:?}: {text:?} is not in {}", stderr(&output));
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).expect("is there");
+    let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("reads").file_name().into_string();
+    let mut names: Vec<String> = entries.map(|entry| name(entry).expect("is text")).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_backup_under_load_holds_everything_acknowledged_before_it_began() {
+    const WORKERS: usize = 4;
+    let runs = std::env::var("LINGER_PROVE_BACKUPS").map_or(3, |text| text.parse().expect("is a number"));
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    let server = Server::serve(&[], &[], path);
+    let (address, (sender, acked)) = (server.address, mpsc::channel());
+    let (told, stop) = (Mutex::new(Told::default()), AtomicBool::new(false));
+    let snapshot = || told.lock().expect("not poisoned").clone();
+    let copies: Vec<(Told, Told)> = std::thread::scope(|scope| {
+        for worker in 0..WORKERS {
+            let (told, stop, sender) = (&told, &stop, sender.clone());
+            scope.spawn(move || work(address, worker, told, stop, &sender));
+        }
+        drop(sender);
+        let copies = (0..runs).map(|n| {
+            assert_eq!(acked.iter().take(60).count(), 60, "the workers gave up");
+            let before = snapshot();
+            let said = done(&["backup", &format!("copy-{n}")], path);
+            assert!(said.starts_with(&format!("copy-{n}: ")), "{said}");
+            (before, snapshot())
+        });
+        let copies = copies.collect();
+        stop.store(true, Ordering::Relaxed);
+        copies
+    });
+    assert!(server.stop().success());
+    assert_eq!(names(path).len(), runs + 1, "nothing else is left: {:?}", names(path));
+    let mut jobs = 0;
+    for (n, (before, after)) in copies.iter().enumerate() {
+        assert!(!before.finished.is_empty() && !before.buried.is_empty(), "the load has got that far");
+        assert!(done(&["verify", &format!("copy-{n}")], path).contains(&format!("copy-{n}: sound")));
+        let restored = tempfile::tempdir().expect("a directory");
+        let data = restored.path().join("data");
+        let data = data.to_str().expect("is text");
+        done(&["restore", &format!("copy-{n}"), "--data-dir", data], path);
+        assert!(done(&["verify", "--data-dir", data], path).contains("sound"));
+        let server = Server::serve(&[], &[], restored.path());
+        check(&server, before, after);
+        assert!(server.stop().success());
+        assert!(done(&["verify", "--data-dir", data], path).contains("sound"));
+        jobs += before.added.len();
+    }
+    println!("proof: what=backups, runs={runs}, faults=0, acked={jobs}, lost=0, violations=0");
+}
+
+#[test]
+fn a_backup_is_one_file_for_its_owner_that_overwrites_nothing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    let mut server = Server::serve(&[], &[], path);
+    assert_eq!(server.call("POST", "/jobs", r#"{"topic":"t","id":"a","delay":60}"#).status, 201);
+    fs::write(path.join("mine"), "mine").expect("writes");
+    refused(&["backup", "mine"], path, 2, "mine: it exists already, and a backup overwrites nothing");
+    assert_eq!(fs::read(path.join("mine")).expect("reads"), b"mine");
+    refused(&["backup", "no/such/place"], path, 2, "No such file");
+    done(&["backup", "copy"], path);
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&fs::metadata(path.join("copy")).expect("is").permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    // Of a store that nobody serves, stopped or killed, too.
+    server.kill();
+    done(&["backup", "after"], path);
+    assert_eq!(names(path), ["after", "copy", "data", "mine"]);
+    assert!(done(&["verify", "after"], path).contains("jobs       1 (1 delayed"));
+    assert_eq!(names(path), ["after", "copy", "data", "mine"], "verifying leaves nothing behind");
+}
+
+#[test]
+fn a_restore_takes_only_sound_backups_and_empty_directories() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    let mut server = Server::serve(&[], &[], path);
+    assert_eq!(server.call("POST", "/jobs", r#"{"topic":"t","id":"a","delay":60}"#).status, 201);
+    done(&["backup", "copy"], path);
+    // A copy by hand of what a server has open lacks what is in the log.
+    fs::copy(path.join("data/linger.db"), path.join("by-hand")).expect("copies");
+    server.kill();
+    refused(&["restore", "copy"], path, 2, "it is not empty");
+    refused(&["restore", "by-hand", "--data-dir", "new"], path, 1, "the log is missing or empty");
+    refused(&["restore", "data/linger.db", "--data-dir", "new"], path, 1, "linger.db-wal lies beside it");
+    refused(&["restore", "data", "--data-dir", "new"], path, 1, "this is a directory");
+    refused(&["restore", "nothing", "--data-dir", "new"], path, 2, "nothing: No such file");
+    fs::write(path.join("text"), "not a database at all, but long enough to be taken for one")
+        .expect("writes");
+    refused(&["restore", "text", "--data-dir", "new"], path, 1, "text: this is not a Linger store");
+    let faulty = rusqlite::Connection::open(path.join("copy")).expect("opens");
+    faulty.execute_batch("UPDATE rec SET body = x'37'").expect("runs");
+    drop(faulty);
+    refused(
+        &["restore", "copy", "--data-dir", "new"],
+        path,
+        1,
+        "not restored, because the backup has faults",
+    );
+    assert!(!path.join("new").exists(), "nothing was begun");
+}
+
+#[test]
+fn a_backup_cut_short_anywhere_is_no_backup() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    let server = Server::serve(&[], &[], path);
+    for n in 0..50 {
+        let job = format!(r#"{{"topic":"t","id":"{n}","delay":60,"body":"{}"}}"#, "x".repeat(3_000));
+        assert_eq!(server.call("POST", "/jobs", &job).status, 201);
+    }
+    done(&["backup", "copy"], path);
+    let whole = fs::read(path.join("copy")).expect("reads");
+    for part in 0..8 {
+        fs::write(path.join("cut"), &whole[..whole.len() * part / 8]).expect("writes");
+        let output = linger(&["restore", "cut", "--data-dir", "new"], path);
+        assert_eq!(output.status.code(), Some(1), "{part}/8: {}", stdout(&output));
+    }
+    assert!(!path.join("new").exists());
+}
+
+#[test]
+fn redis_has_means_of_its_own() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for command in ["backup", "restore"] {
+        refused(&[command, "copy", "--store", "redis"], directory.path(), 2, "the store is Redis; ");
+    }
+    assert!(names(directory.path()).is_empty());
+}

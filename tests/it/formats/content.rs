@@ -1,0 +1,234 @@
+//! The content of a fixture: jobs in all states, odd names and bodies, settings and pauses, made on any engine
+//! by the steps that clients take; and the list of it all that is kept beside.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use linger::{
+    clock::ManualClock,
+    job::{Body, Due, Job, JobId, Reason, Receipt, RetrySchedule, Timestamp, TopicPause, TopicSettings, Ttr},
+    store::{AddJob, Added, Release, Store, TopicStats},
+};
+use serde_json::{Value, json};
+
+use crate::harness::jobs::{delay, id, job, millis, promote, retry, seconds, topic, ttr};
+
+/// What is beside a fixture: everything that is in it.
+pub struct Content {
+    /// The moment of its last step.
+    pub now: Timestamp,
+    /// Every job, by id.
+    pub jobs: Vec<Value>,
+    /// Every topic, by name.
+    pub topics: Vec<Value>,
+    /// The receipt of the job `held`.
+    pub receipt: Receipt,
+}
+
+/// Bodies that a format could stumble over.
+const BODIES: [(&str, &str); 12] = [
+    ("body-null", "null"),
+    ("body-empty-text", "\"\""),
+    ("body-zero", "\"\\u0000\\u001f\\u007f\""),
+    ("body-unicode", "\"\u{7f}\u{e9}\u{2028}\u{fffd}\u{10ffff}😀\""),
+    ("body-surrogate", "\"\\ud83d\\ude00\""),
+    ("body-spaces", " { \"b\" : [ 1 ,\t2 ] ,\n\"a\":{}} "),
+    ("body-twice", "{\"a\":1,\"a\":2}"),
+    ("body-large-number", "123456789012345678901234567890.5e+300"),
+    ("body-minus-zero", "-0"),
+    ("body-resp", "\"*1\\r\\n$4\\r\\nPING\\r\\n\""),
+    ("body-sql", "\"'); DROP TABLE rec; --\""),
+    ("body-deep", "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]"),
+];
+
+/// Ids that look like something else. Each is an id by the contract.
+const IDS: [&str; 10] = [
+    "0",
+    "NULL",
+    "linger.db",
+    "dq_bucket_1",
+    "orders:1001:close",
+    "a.b_c~d:e@f+g=h-i",
+    "format-1:pool",
+    "1.",
+    "A..",
+    "A",
+];
+
+/// Fills `store`, which is empty and stands on `clock`.
+pub async fn fill(store: &dyn Store, clock: &ManualClock) -> Content {
+    settings(store).await;
+    add(store, waiting()).await;
+    add(store, IDS.map(|name| ready(name, "odd")).into()).await;
+    let longest = AddJob { id: id(&"i".repeat(255)), topic: topic(&"t".repeat(128)), ..job("x") };
+    add(store, vec![longest]).await;
+    add(
+        store,
+        BODIES.map(|(name, text)| AddJob { body: parsed(text.to_owned()), ..ready(name, "bodies") }).into(),
+    )
+    .await;
+    let large = format!("\"{}\"", "0123456789abcdef".repeat(1_000));
+    add(store, vec![AddJob { body: parsed(large), ..ready("body-large", "bodies") }]).await;
+    let receipt = tried(store, clock).await;
+    let names: Vec<JobId> = NAMES_TRIED.iter().map(|name| id(name)).collect();
+    content(store, clock, names, receipt).await
+}
+
+const NAMES_TRIED: [&str; 7] = ["held", "touched", "released", "buried", "expired", "used-up", "requeued"];
+
+fn parsed(text: String) -> Body {
+    Body::parse(Bytes::from(text)).expect("a valid body")
+}
+
+fn ready(name: &str, of: &str) -> AddJob {
+    AddJob { topic: topic(of), ..job(name) }
+}
+
+async fn add(store: &dyn Store, jobs: Vec<AddJob>) {
+    let added = store.add(jobs).await.expect("adds");
+    assert!(added.iter().all(|added| matches!(added, Added::Created(_))), "{added:?}");
+}
+
+async fn settings(store: &dyn Store) {
+    let settings = TopicSettings {
+        ttr: Some(ttr(30)),
+        max_attempts: Some(5),
+        retry: Some(retry(&[15, 180, 54_000])),
+        require_receipt: true,
+    };
+    store.put_settings(&topic("set"), settings).await.expect("is set");
+    for (name, delivery, intake) in
+        [("paused", true, false), ("closed", false, true), ("stopped", true, true)]
+    {
+        store.put_pause(&topic(name), TopicPause { delivery, intake }).await.expect("is set");
+    }
+}
+
+/// Jobs that nobody has tried yet: due at once, soon, late, last of all, in one millisecond.
+fn waiting() -> Vec<AddJob> {
+    let at = |text| Due::At(Timestamp::parse(text).expect("a moment"));
+    let due = |name, due| AddJob { due, ..ready(name, "times") };
+    let mut jobs = vec![
+        due("in-a-millisecond", Due::After(delay(millis(1)))),
+        due("in-an-hour", Due::After(delay(seconds(3_600)))),
+        due("in-a-year", Due::After(delay(seconds(31_536_000)))),
+        due("at-last", at("9999-12-30T21:59:59.999Z")),
+        due("long-ago", at("2001-02-03T04:05:06.789Z")),
+        AddJob {
+            ttr: Ttr::new(millis(86_400_000)).expect("valid"),
+            max_attempts: 0,
+            ..ready("patient", "paused")
+        },
+        AddJob { require_receipt: true, max_attempts: 10_000, ..ready("strict", "set") },
+        AddJob {
+            retry: RetrySchedule::new((1..=64).map(Duration::from_secs).collect()).expect("valid"),
+            ..ready("many-steps", "set")
+        },
+    ];
+    let twin = |n| AddJob { due: at("2027-01-01T00:00:00Z"), ..ready(&format!("twin-{n}"), "times") };
+    jobs.extend((0..5).map(twin));
+    jobs
+}
+
+/// Jobs that were handed out once at least; the receipt of `held`, whose reservation lasts a day.
+async fn tried(store: &dyn Store, clock: &ManualClock) -> Receipt {
+    let one = |name: &str, attempts| AddJob {
+        max_attempts: attempts,
+        retry: retry(&[600]),
+        ..ready(name, "tried")
+    };
+    let mut held = None;
+    for name in NAMES_TRIED {
+        add(store, vec![one(name, if name == "used-up" { 1 } else { 16 })]).await;
+        let lasts = if name == "held" { ttr(86_400) } else { ttr(60) };
+        let granted = store.reserve(&topic("tried"), &[Some(lasts)]).await.expect("reserves");
+        let [grant] = &granted[..] else { panic!("one job: {granted:?}") };
+        assert_eq!(grant.job.id, id(name));
+        let (id, receipt) = (&grant.job.id, &grant.receipt);
+        let reason = Reason::new("über \u{10ffff} \"quoted\"\nand more");
+        match name {
+            "held" => held = Some(receipt.clone()),
+            "touched" => {
+                _ = store.touch(id, receipt, Some(ttr(7_200))).await.expect("answers").expect("is held")
+            }
+            "released" => {
+                let release = Release { delay: Some(delay(seconds(90))), reason };
+                store.release(id, receipt, release).await.expect("answers").expect("is held");
+            }
+            "buried" | "requeued" => {
+                store.bury(id, receipt, reason).await.expect("answers").expect("is held");
+            }
+            // Their reservations end below.
+            "expired" | "used-up" => {}
+            other => panic!("{other} is no step"),
+        }
+    }
+    store.requeue(&id("requeued"), delay(Duration::ZERO)).await.expect("answers");
+    clock.advance(seconds(61));
+    promote(store).await;
+    held.expect("it was handed out")
+}
+
+/// Reads everything back. `tried` are the jobs of [`tried`]; the others are found by their names.
+async fn content(store: &dyn Store, clock: &ManualClock, tried: Vec<JobId>, receipt: Receipt) -> Content {
+    let mut names = tried;
+    names.extend(waiting().into_iter().map(|job| job.id));
+    names.extend(IDS.into_iter().map(id));
+    names.extend(BODIES.map(|(name, _)| id(name)));
+    names.extend([id("body-large"), id(&"i".repeat(255))]);
+    names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+    let mut jobs = Vec::new();
+    for name in &names {
+        jobs.push(shown(&store.get(name).await.expect("reads").expect("is there")));
+    }
+    let topics = store.topics(None, 1_000).await.expect("reads");
+    let topics = topics.into_iter().map(|(name, stats)| topic_shown(name.as_str(), &stats)).collect();
+    Content { now: linger::clock::Clock::now(clock), jobs, topics, receipt }
+}
+
+/// A job with all that it has, as it is listed.
+pub fn shown(job: &Job) -> Value {
+    let moment = |moment: Option<Timestamp>| moment.map(|moment| moment.to_string());
+    json!({
+        "id": job.id.as_str(),
+        "topic": job.topic.as_str(),
+        "state": job.state.as_str(),
+        "created_at": job.created_at.to_string(),
+        "due_at": job.due_at.to_string(),
+        "ttr_ms": ms(job.ttr.as_duration()),
+        "attempts": job.attempts,
+        "max_attempts": job.max_attempts,
+        "retry_ms": steps(&job.retry),
+        "require_receipt": job.require_receipt,
+        "reserved_until": moment(job.reserved_until),
+        "dead_at": moment(job.dead_at),
+        "reason": job.reason.as_ref().map(Reason::as_str),
+        "body": std::str::from_utf8(job.body.as_bytes()).expect("bodies are text"),
+    })
+}
+
+/// A topic's counts, settings and pause, as they are listed.
+pub fn topic_shown(name: &str, stats: &TopicStats) -> Value {
+    let (settings, pause) = (&stats.config.settings, stats.config.pause);
+    json!({
+        "name": name,
+        "delayed": stats.delayed,
+        "ready": stats.ready,
+        "reserved": stats.reserved,
+        "dead": stats.dead,
+        "ttr_ms": settings.ttr.map(|ttr| ms(ttr.as_duration())),
+        "max_attempts": settings.max_attempts,
+        "retry_ms": settings.retry.as_ref().map(steps),
+        "require_receipt": settings.require_receipt,
+        "pause_delivery": pause.delivery,
+        "pause_intake": pause.intake,
+    })
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).expect("durations of a job are short")
+}
+
+fn steps(retry: &RetrySchedule) -> Vec<u64> {
+    retry.steps().iter().copied().map(ms).collect()
+}

@@ -1,0 +1,262 @@
+//! Formats: what format 1 wrote is read by every later version, exactly and for good. The fixtures are in
+//! `tests/fixtures`; each has the list of what is in it, and was made once by the version of its day.
+//!
+//! `LINGER_WRITE_FIXTURE=<new folder>` has the last test keep what today's program writes. That is for a new format
+//! only; an old set is never written again, because what it holds is what people have on their disks.
+
+mod content;
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use linger::{
+    clock::ManualClock,
+    job::{Receipt, State, Timestamp, TopicPause},
+    metrics::Metrics,
+    store::{FinishJob, Finished, Store, embedded, redis},
+};
+use serde_json::{Value, json};
+
+use crate::harness::{
+    jobs::{id, promote, seconds},
+    redis::RedisServer,
+    resp::Resp,
+    stores::{Recorder, START},
+};
+use content::{Content, fill, shown, topic_shown};
+
+const PREFIX: &str = "format-1";
+
+fn fixture() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-1")
+}
+
+fn start() -> Arc<ManualClock> {
+    ManualClock::new(Timestamp::parse(START).expect("a moment"))
+}
+
+async fn open(directory: &Path, clock: &Arc<ManualClock>) -> Result<Arc<dyn Store>, String> {
+    let (options, heard) = (embedded::Options::new(directory), Arc::new(Recorder::default()));
+    let opened = embedded::open(options, clock.clone(), heard, Metrics::new().engine).await;
+    opened.map(|store| -> Arc<dyn Store> { store }).map_err(|error| error.to_string())
+}
+
+async fn connect(server: &RedisServer, clock: &Arc<ManualClock>) -> Result<Arc<dyn Store>, String> {
+    let (mut options, heard) = (redis::Options::new(&server.url()), Arc::new(Recorder::default()));
+    options.prefix = PREFIX.to_owned();
+    let time = redis::TimeSource::Manual(clock.clone());
+    let opened = redis::connect(options, time, heard, Metrics::new().engine).await;
+    opened.map(|store| -> Arc<dyn Store> { store }).map_err(|error| error.to_string())
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The list beside a fixture, and the clock as it stood at its last step.
+fn listed() -> (Value, Arc<ManualClock>) {
+    let list: Value = serde_json::from_slice(&read(&fixture().join("content.json"))).expect("is JSON");
+    let now = Timestamp::parse(list["now"].as_str().expect("a moment")).expect("a moment");
+    (list, ManualClock::new(now))
+}
+
+fn receipt(name: &str) -> Receipt {
+    let text = String::from_utf8(read(&fixture().join(name))).expect("is text");
+    Receipt::parse(text.trim()).expect("a receipt")
+}
+
+/// `store` holds just what is listed.
+async fn holds(store: &dyn Store, list: &Value) {
+    let jobs = list["jobs"].as_array().expect("a list");
+    for expected in jobs {
+        let found = store.get(&id(expected["id"].as_str().expect("an id"))).await.expect("reads");
+        assert_eq!(found.as_ref().map(shown).as_ref(), Some(expected));
+    }
+    let topics = store.topics(None, 1_000).await.expect("reads").into_iter();
+    let topics: Vec<Value> = topics.map(|(name, stats)| topic_shown(name.as_str(), &stats)).collect();
+    assert_eq!(Some(&topics), list["topics"].as_array());
+    let verified = store.verify().await.expect("reads");
+    assert_eq!((verified.jobs, verified.set_aside), (jobs.len() as u64, 0));
+    assert_eq!(verified.faults, [""; 0]);
+}
+
+/// Every job of `store` is handed out when it is due and finished; the held one by the receipt of its day.
+async fn works_off(store: &dyn Store, clock: &ManualClock, receipt: Receipt) {
+    let held = FinishJob { id: id("held"), receipt: Some(receipt) };
+    let finished = store.finish(vec![held]).await.expect("answers");
+    assert!(matches!(finished[..], [Finished::Done { .. }]), "{finished:?}");
+    let names: Vec<_> =
+        store.topics(None, 1_000).await.expect("reads").into_iter().map(|(name, _)| name).collect();
+    for name in &names {
+        store.put_pause(name, TopicPause::default()).await.expect("resumes");
+        store.requeue_dead(name, 1_000).await.expect("requeues");
+    }
+    // Far enough for all but the job that is due last of all; then for one more step of retrying.
+    for wait in [2 * 31_536_000, 3_600] {
+        clock.advance(seconds(wait));
+        promote(store).await;
+    }
+    let mut done = 1;
+    for name in &names {
+        loop {
+            let granted = store.reserve(name, &[None; 7]).await.expect("reserves");
+            assert!(granted.iter().all(|grant| grant.job.due_at <= linger::clock::Clock::now(clock)));
+            let finishes = granted.into_iter();
+            let finishes = finishes.map(|grant| FinishJob { id: grant.job.id, receipt: Some(grant.receipt) });
+            let finished = store.finish(finishes.collect()).await.expect("answers");
+            assert!(finished.iter().all(|done| matches!(done, Finished::Done { .. })), "{finished:?}");
+            done += finished.len();
+            if finished.is_empty() {
+                break;
+            }
+        }
+    }
+    let last = store.get(&id("at-last")).await.expect("reads").expect("is there");
+    assert_eq!(last.state, State::Delayed);
+    let verified = store.verify().await.expect("reads");
+    assert_eq!((verified.jobs, verified.faults.len()), (1, 0), "{verified:?}");
+    let (list, _) = listed();
+    assert_eq!(done + 1, list["jobs"].as_array().expect("a list").len(), "each job was handed out once");
+}
+
+/// A copy of one of the embedded fixtures, to open.
+fn copied(name: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    for entry in fs::read_dir(fixture().join(name)).expect("is there") {
+        let entry = entry.expect("reads");
+        fs::copy(entry.path(), directory.path().join(entry.file_name())).expect("copies");
+    }
+    directory
+}
+
+/// A Redis with the commands of the fixture.
+fn loaded() -> RedisServer {
+    let server = RedisServer::start();
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port)).expect("connects");
+    stream.write_all(&read(&fixture().join("redis.aof"))).expect("takes them");
+    stream.write_all(b"*1\r\n$4\r\nQUIT\r\n").expect("takes it");
+    let mut answers = String::new();
+    stream.read_to_string(&mut answers).expect("answers");
+    assert!(answers.starts_with("+OK\r\n") && !answers.contains("\r\n-"), "{answers}");
+    server
+}
+
+#[tokio::test]
+async fn a_directory_of_a_stopped_server_is_read() {
+    let (directory, (list, clock)) = (copied("stopped"), listed());
+    let store = open(directory.path(), &clock).await.expect("opens");
+    holds(&*store, &list).await;
+    works_off(&*store, &clock, receipt("embedded.receipt")).await;
+}
+
+#[tokio::test]
+async fn a_directory_of_a_killed_server_is_read() {
+    let (directory, (list, clock)) = (copied("killed"), listed());
+    let store = open(directory.path(), &clock).await.expect("opens");
+    holds(&*store, &list).await;
+    store.close().await.expect("closes");
+    let store = open(directory.path(), &clock).await.expect("opens again");
+    holds(&*store, &list).await;
+    works_off(&*store, &clock, receipt("embedded.receipt")).await;
+}
+
+#[tokio::test]
+async fn the_content_of_a_redis_is_read() {
+    let (server, (list, clock)) = (loaded(), listed());
+    let store = connect(&server, &clock).await.expect("connects");
+    holds(&*store, &list).await;
+    works_off(&*store, &clock, receipt("redis.receipt")).await;
+}
+
+#[tokio::test]
+async fn a_newer_format_is_refused_by_its_number() {
+    let (directory, clock) = (copied("stopped"), start());
+    let conn = rusqlite::Connection::open(directory.path().join("linger.db")).expect("opens");
+    conn.execute_batch("PRAGMA user_version = 2").expect("is set");
+    drop(conn);
+    let refused = open(directory.path(), &clock).await.map(drop).expect_err("is refused");
+    assert!(refused.contains("format version 2, but this version of Linger knows only 1"), "{refused}");
+
+    let server = loaded();
+    let mut redis = Resp::connect(([127, 0, 0, 1], server.port).into()).expect("connects");
+    redis.call(&["HSET", &format!("{{{PREFIX}}}:meta"), "format", "2"]);
+    let refused = connect(&server, &clock).await.map(drop).expect_err("is refused");
+    assert!(refused.contains("it has format 2, this version reads 1"), "{refused}");
+}
+
+/// What today's program writes it reads back, the same on both engines.
+#[tokio::test]
+async fn what_is_written_today_is_read_back() {
+    let (directory, killed, clock) = (temporary(), temporary(), start());
+    let store = open(directory.path(), &clock).await.expect("opens");
+    let embedded = fill(&*store, &clock).await;
+    for name in ["linger.db", "linger.db-wal"] {
+        fs::copy(directory.path().join(name), killed.path().join(name)).expect("copies");
+    }
+    store.close().await.expect("closes");
+
+    let plain = ["--save", "", "--appendonly", "yes", "--aof-use-rdb-preamble", "no"];
+    let (server, clock) = (RedisServer::start_with(&plain), start());
+    let store = connect(&server, &clock).await.expect("connects");
+    let redis = fill(&*store, &clock).await;
+    store.close().await.expect("closes");
+    let list = listing(&embedded);
+    assert_eq!(list, listing(&redis));
+
+    if let Some(folder) = std::env::var_os("LINGER_WRITE_FIXTURE") {
+        let folder = PathBuf::from(folder);
+        keep(&folder, "stopped/linger.db", &read(&directory.path().join("linger.db")));
+        for name in ["linger.db", "linger.db-wal"] {
+            keep(&folder, &format!("killed/{name}"), &read(&killed.path().join(name)));
+        }
+        keep(&folder, "redis.aof", &commands(&server));
+        keep(&folder, "content.json", format!("{list:#}\n").as_bytes());
+        keep(&folder, "embedded.receipt", format!("{}\n", embedded.receipt).as_bytes());
+        keep(&folder, "redis.receipt", format!("{}\n", redis.receipt).as_bytes());
+    }
+
+    let clock = ManualClock::new(embedded.now);
+    for directory in [&directory, &killed] {
+        let store = open(directory.path(), &clock).await.expect("opens");
+        holds(&*store, &list).await;
+        store.close().await.expect("closes");
+    }
+    let store = connect(&server, &clock).await.expect("connects");
+    holds(&*store, &list).await;
+    store.close().await.expect("closes");
+}
+
+fn temporary() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a directory")
+}
+
+fn listing(content: &Content) -> Value {
+    json!({ "now": content.now.to_string(), "jobs": content.jobs, "topics": content.topics })
+}
+
+/// Writes a file of a new set; one that is there already is not overwritten.
+fn keep(folder: &Path, name: &str, bytes: &[u8]) {
+    let path = folder.join(name);
+    fs::create_dir_all(path.parent().expect("has a folder")).expect("is made");
+    let file = fs::OpenOptions::new().write(true).create_new(true).open(&path);
+    file.expect("a new set has a new folder").write_all(bytes).expect("writes");
+}
+
+/// All that a Redis holds, as the commands that make it: its append-only file, written anew.
+fn commands(server: &RedisServer) -> Vec<u8> {
+    let mut redis = Resp::connect(([127, 0, 0, 1], server.port).into()).expect("connects");
+    let dir = redis.call(&["CONFIG", "GET", "dir"]).list().pop().expect("a value").text();
+    redis.call(&["BGREWRITEAOF"]);
+    let base = Path::new(&dir).join("appendonlydir/appendonly.aof.2.base.aof");
+    let mut rounds = 0;
+    while !base.exists() || !redis.call(&["INFO", "persistence"]).text().contains("_rewrite_in_progress:0") {
+        rounds += 1;
+        assert!(rounds < 1_000_000, "the file was not written anew");
+    }
+    read(&base)
+}

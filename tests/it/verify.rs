@@ -1,0 +1,165 @@
+//! `linger verify` from outside: what it says, what it ends with, and that it changes nothing.
+
+use std::{collections::BTreeMap, path::Path, process::Output};
+
+use rusqlite::{Connection, config::DbConfig};
+
+use crate::harness::{
+    process::{Server, linger, run, stderr, stdout},
+    redis::RedisServer,
+    resp::Resp,
+};
+
+/// A directory with the store of a server that was killed with jobs in every state.
+fn killed() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut server = Server::serve(&[], &[], directory.path());
+    for (id, delay) in [("a", 0), ("b", 0), ("c", 0), ("d", 3_600), ("e", 900_000)] {
+        let job = format!(r#"{{"topic":"t","id":"{id}","delay":{delay},"body":"of {id}"}}"#);
+        assert_eq!(server.call("POST", "/jobs", &job).status, 201);
+    }
+    assert_eq!(server.call("GET", "/topics/t/pop?ttr=1h", "").json()["id"], "a");
+    let held = server.call("GET", "/topics/t/pop", "").json();
+    let bury = format!(r#"{{"receipt":{}}}"#, held["receipt"]);
+    assert_eq!(server.call("POST", "/jobs/b/bury", &bury).status, 200);
+    server.kill();
+    directory
+}
+
+/// A connection to the store that leaves the log in place.
+fn database(directory: &Path) -> Connection {
+    let conn = Connection::open(directory.join("data/linger.db")).expect("opens");
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).expect("is set");
+    conn
+}
+
+fn sabotage(directory: &Path, sql: &str) {
+    database(directory).execute_batch(sql).expect("runs");
+}
+
+/// Every file of the store but SQLite's index of the log.
+fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = std::fs::read_dir(directory.join("data")).expect("is there");
+    let file = |entry: std::io::Result<std::fs::DirEntry>| {
+        let entry = entry.expect("is readable");
+        let name = entry.file_name().into_string().expect("is text");
+        (name, std::fs::read(entry.path()).expect("reads"))
+    };
+    entries.map(file).filter(|(name, _)| name != "linger.db-shm").collect()
+}
+
+/// Verifies, which must change no file.
+fn verify(directory: &Path) -> Output {
+    let before = files(directory);
+    let output = run(&["verify"], directory);
+    assert!(files(directory) == before, "a file has changed");
+    output
+}
+
+#[test]
+fn a_sound_store_is_summed_up_with_0() {
+    let directory = killed();
+    let output = verify(directory.path());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let expected = "data: sound\n  jobs       5 (2 delayed, 1 ready, 1 reserved, 1 dead)\n  stale      0\n  \
+                    set aside  0\n  faults     0\n";
+    assert_eq!(stdout(&output), expected);
+}
+
+#[test]
+fn faults_are_listed_with_1_and_left_as_they_are() {
+    for (sql, fault) in [
+        ("UPDATE rec SET body = x'37' WHERE id = 'd'", "job \"d\""),
+        ("UPDATE rec SET head = zeroblob(50) WHERE id = 'e'", "checksum of its head"),
+        ("DELETE FROM rec WHERE id = 'a'", "the reservation at"),
+        (
+            "DELETE FROM rec WHERE id = 'd'; INSERT INTO broken (id) VALUES ('d'); DROP TABLE lease",
+            "no such table",
+        ),
+    ] {
+        let directory = killed();
+        sabotage(directory.path(), sql);
+        for _ in 0..2 {
+            let output = verify(directory.path());
+            let text = stdout(&output);
+            assert_eq!(output.status.code(), Some(1), "{text}{}", stderr(&output));
+            assert!(text.starts_with("data: NOT SOUND\n") && text.contains(fault), "{fault:?}: {text}");
+        }
+    }
+}
+
+#[test]
+fn damaged_pages_are_faults() {
+    let directory = killed();
+    // A clean stop moves everything into the file.
+    assert!(Server::serve(&[], &[], directory.path()).stop().success());
+    let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'rec'";
+    let page: u32 = database(directory.path()).query_row(root, [], |row| row.get(0)).expect("reads");
+    let path = directory.path().join("data/linger.db");
+    let mut bytes = std::fs::read(&path).expect("reads");
+    let start = (page as usize - 1) * 4_096;
+    bytes[start..start + 4_096].fill(0xa5);
+    std::fs::write(&path, bytes).expect("writes");
+    let output = verify(directory.path());
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    let text = stdout(&output);
+    assert!(text.contains("NOT SOUND") && text.contains("malformed"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_verified_is_refused_with_its_name() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let missing = run(&["verify"], directory.path());
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(stderr(&missing).contains("data/linger.db: No such file"), "{}", stderr(&missing));
+    assert!(!directory.path().join("data").exists());
+
+    let server = Server::serve(&[], &[], directory.path());
+    let used = run(&["verify"], directory.path());
+    assert_eq!(used.status.code(), Some(2));
+    assert!(
+        stderr(&used).contains("another process is using this data directory; stop it, or verify a backup")
+    );
+    assert!(server.stop().success());
+
+    sabotage(directory.path(), "PRAGMA user_version = 7");
+    let newer = verify(directory.path());
+    assert_eq!(newer.status.code(), Some(1));
+    assert!(stderr(&newer).contains("format version 7, but this version of Linger knows only 1"));
+}
+
+#[test]
+fn a_lost_log_is_refused() {
+    let directory = killed();
+    std::fs::remove_file(directory.path().join("data/linger.db-wal")).expect("removes");
+    for command in [&["verify"][..], &["backup", "copy"]] {
+        let output = run(command, directory.path());
+        assert_eq!(output.status.code(), Some(1), "{command:?}");
+        assert!(stderr(&output).contains("the log is missing or empty"), "{}", stderr(&output));
+    }
+    assert!(!directory.path().join("copy").exists());
+}
+
+#[test]
+fn redis_is_verified_beside_the_servers_that_use_it() {
+    let (directory, redis) = (tempfile::tempdir().expect("a directory"), RedisServer::start());
+    let url = redis.url();
+    let words = ["--store", "redis", "--redis-url", &url];
+    let server = Server::serve(&words, &[], directory.path());
+    for id in ["a", "b"] {
+        assert_eq!(server.call("POST", "/jobs", &format!(r#"{{"topic":"t","id":"{id}"}}"#)).status, 201);
+    }
+    let verify = || linger(&["verify"], directory.path()).args(words).output().expect("linger runs");
+    let sound = verify();
+    assert_eq!(sound.status.code(), Some(0), "{}", stderr(&sound));
+    let text = stdout(&sound);
+    assert!(text.contains("): sound\n  jobs       2 (0 delayed, 2 ready, 0 reserved, 0 dead)"), "{text}");
+    // A job whose entry among the ready ones is gone would wait for ever.
+    let mut client = Resp::connect(([127, 0, 0, 1], redis.port).into()).expect("connects");
+    for key in client.call(&["KEYS", "*:ready:t"]).list() {
+        client.call(&["DEL", &key.text()]);
+    }
+    let faulty = verify();
+    assert_eq!(faulty.status.code(), Some(1), "{}", stdout(&faulty));
+    assert!(stdout(&faulty).contains("NOT SOUND"), "{}", stdout(&faulty));
+}
