@@ -1,6 +1,7 @@
 //! The composition root: the only place that names an engine and sees the whole configuration. It
 //! puts the parts together, waits for the end, and takes them apart in order.
 
+mod clock_watch;
 mod open_files;
 mod parts;
 mod reload;
@@ -99,7 +100,7 @@ pub fn run(config: &Config) -> Result<Ended, Failure> {
 
 async fn serve(config: &Config) -> Result<Ended, Failure> {
     let mut signals = Signals::new()?;
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let clock = Arc::new(SystemClock::new());
     let running = tokio::select! {
         running = Running::start(config, clock.clone()) => running?,
         asked = signals.next() => {
@@ -141,7 +142,8 @@ struct Running {
 }
 
 impl Running {
-    async fn start(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, Failure> {
+    async fn start(config: &Config, system: Arc<SystemClock>) -> Result<Self, Failure> {
+        let clock: Arc<dyn Clock> = system.clone();
         let reload = Reload::new(config).map_err(Failure::File)?;
         // Bound before the store is opened, so that a taken port is no reason to open it; listened on
         // after, so that nobody is accepted before there is an answer.
@@ -158,6 +160,7 @@ impl Running {
         let mut http = parts::http_options(&config.server);
         let room = open_files::make_room_for(http.max_connections);
         http.lower_connections(room);
+        let clock_metrics = metrics.clock.clone();
         let app = App::new(queue.clone(), clock, metrics, http)
             .behind(reload.gate.clone())
             .over(reload.tls.clone());
@@ -167,6 +170,8 @@ impl Running {
         let timer = queue.clone();
         let until = stop_timer.clone();
         shutdown.spawn("timer", stop_timer.clone(), async move { timer.run_timer(until).await });
+        let watching = clock_watch::watch(system, clock_metrics, stop_timer.clone());
+        shutdown.spawn("clock watch", stop_timer.clone(), watching);
         if let Some(hangups) = reload.signals()? {
             let until = closing.clone();
             shutdown.spawn("reloading", closing.clone(), async move { reload.run(hangups, until).await });

@@ -10,6 +10,8 @@ mod connection;
 mod dead;
 mod delivery;
 mod fields;
+#[cfg(any(test, fuzzing))]
+mod fuzzing;
 mod jobs;
 mod json;
 mod observe;
@@ -36,6 +38,8 @@ use axum::Router;
 use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use fuzzing::{fuzz_bodies, fuzz_query};
 pub use options::Options;
 pub use tls::Tls;
 

@@ -3,6 +3,7 @@
 //! The lowest layer: it knows names and numbers, not queues. Each layer is handed the part it feeds.
 //! Labels are bounded: a topic label stops at [`MAX_TOPICS`] topics, the rest share `other`.
 
+mod clock;
 mod connections;
 mod engine;
 mod http;
@@ -12,6 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use prometheus_client::{metrics::info::Info, registry::Registry};
 
+pub use clock::ClockMetrics;
 pub use connections::{ConnectionMetrics, Cut, Refusal};
 pub use engine::EngineMetrics;
 pub use http::{Buffered, HttpMetrics, Present};
@@ -21,6 +23,8 @@ pub use queue::{Event, MAX_TOPICS, QueueMetrics};
 #[derive(Debug, Clone)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
+    /// The clock's part.
+    pub clock: ClockMetrics,
     /// The engine's part.
     pub engine: EngineMetrics,
     /// The queue's part.
@@ -39,11 +43,12 @@ impl Metrics {
     #[must_use]
     pub fn new() -> Self {
         let mut registry = Registry::default();
+        let clock = ClockMetrics::register(&mut registry);
         let engine = EngineMetrics::register(&mut registry);
         let queue = QueueMetrics::register(&mut registry);
         let http = HttpMetrics::register(&mut registry);
         let connections = ConnectionMetrics::register(&mut registry);
-        Self { registry: Arc::new(Mutex::new(registry)), engine, queue, http, connections }
+        Self { registry: Arc::new(Mutex::new(registry)), clock, engine, queue, http, connections }
     }
 
     /// Shows which store is behind this process, and what its acknowledgements mean.

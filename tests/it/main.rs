@@ -8,6 +8,7 @@ mod binary;
 mod canary;
 mod checker;
 mod clients;
+mod clocks;
 mod cluster;
 mod conformance;
 mod disk;

@@ -80,6 +80,11 @@ impl Log {
         }
     }
 
+    /// Whether there is anything in it that counts.
+    pub fn replays(self) -> bool {
+        matches!(self, Self::Present(frames) if frames.kept > 0)
+    }
+
     /// Refuses a log that is gone though changes were in it; logs what SQLite drops.
     pub fn admit(self, path: &Path, db: &Path, run: Run) -> Result<(), OpenError> {
         match self {
@@ -109,6 +114,22 @@ impl Log {
         }
         Ok(())
     }
+}
+
+/// The pages of the first commit in the log at `path`, which is one whose frames are sound.
+pub(super) fn first_commit(path: &Path) -> io::Result<Vec<u8>> {
+    let mut reader = BufReader::with_capacity(1 << 16, File::open(path)?);
+    let mut header = [0; HEADER_BYTES];
+    read_full(&mut reader, &mut header)?;
+    let mut frame = vec![0; FRAME_HEADER_BYTES + word(&header, 8) as usize];
+    let mut pages = Vec::new();
+    while read_full(&mut reader, &mut frame)? == frame.len() {
+        pages.extend_from_slice(&frame[FRAME_HEADER_BYTES..]);
+        if word(&frame, 4) != 0 {
+            break;
+        }
+    }
+    Ok(pages)
 }
 
 /// Walks the frames behind a header; `None` when it is no header. The format is fixed by SQLite's

@@ -11,6 +11,8 @@ mod configs;
 mod dead;
 mod durable;
 mod error;
+#[cfg(any(test, fuzzing))]
+mod fuzzing;
 mod gather;
 mod held;
 mod hints;
@@ -44,6 +46,8 @@ use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use error::ConnectError;
+#[cfg(any(test, fuzzing))]
+pub(crate) use fuzzing::fuzz_record;
 pub use options::{Mode, Options, Secret};
 
 use self::{

@@ -155,7 +155,8 @@ fn spawn(port: u16, dir: &Path, launch: &Launch) -> Option<Running> {
     // Killed outright: one that was stopped would not hear anything milder. The shell lets go of stdout,
     // so that it ends when the server does.
     // The server's process tells its id itself, before the server's first word.
-    let script = "sh -c 'echo $$; exec \"$@\"' sh \"$@\" & server=$!; exec >&-; read -r _; kill -9 $server; wait $server";
+    let script =
+        "sh -c 'echo $$; exec \"$@\"' sh \"$@\" & server=$!; exec >&-; read -r _; kill -9 $server; wait";
     let program = std::env::var("LINGER_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
     let (port, host) = (port.to_string(), launch.host.to_string());
     let mut command = Command::new("sh");
