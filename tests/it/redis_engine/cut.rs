@@ -112,6 +112,8 @@ async fn a_delete_whose_answer_was_cut_is_done() {
 #[tokio::test]
 async fn what_became_ready_by_a_call_whose_answer_was_cut_is_heard_of() {
     let (process, proxy) = behind_a_proxy().await;
+    // By then it listens: an announcement that it missed would be made up for in any case.
+    proxy.learn_background().await;
     add(process.store(), delayed("late", seconds(1))).await;
     process.clock.advance(seconds(1));
     // Only the script that moves it names the list.
