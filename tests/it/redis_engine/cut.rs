@@ -110,6 +110,21 @@ async fn a_delete_whose_answer_was_cut_is_done() {
 }
 
 #[tokio::test]
+async fn what_became_ready_by_a_call_whose_answer_was_cut_is_heard_of() {
+    let (process, proxy) = behind_a_proxy().await;
+    // By then it listens: an announcement that it missed would be made up for in any case.
+    proxy.learn_background().await;
+    add(process.store(), delayed("late", seconds(1))).await;
+    process.clock.advance(seconds(1));
+    // Only the script that moves it names the list.
+    proxy.cut(":ready:t", 1);
+    let promoted = process.store.promote(10).await.expect("answers");
+    assert!(proxy.is_spent());
+    assert_eq!(promoted.moves, [], "the second run found it moved");
+    process.hears("t").await;
+}
+
+#[tokio::test]
 async fn a_release_whose_answer_was_cut_happens_once() {
     let (process, proxy) = behind_a_proxy().await;
     let held = held(&process).await;
