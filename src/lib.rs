@@ -17,6 +17,8 @@ pub mod auth;
 pub mod cli;
 pub mod clock;
 pub mod config;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod http;
 pub mod job;
 pub mod metrics;

@@ -151,12 +151,15 @@ impl Running {
         let (hints, metrics, engine) = (Arc::new(Hints::default()), Metrics::new(), parts::engine(config));
         let store = parts::open_store(config, clock.clone(), hints.clone(), metrics.engine.clone()).await;
         let store = store.map_err(Failure::Store)?;
+        let info = store.info();
+        metrics.describe_store(info.engine, &info.version, &info.durability);
         let limits = parts::limits(&config.queue);
         let queue = Queue::new(store, &hints, clock.clone(), limits, metrics.queue.clone());
         let listener = listen(socket, config.server.listen)?;
         let address = listener.local_addr()?;
         let mut http = parts::http_options(&config.server);
-        http.max_connections = open_files::make_room_for(http.max_connections);
+        let room = open_files::make_room_for(http.max_connections);
+        http.lower_connections(room);
         let clock_metrics = metrics.clock.clone();
         let app = App::new(queue.clone(), clock, metrics, http)
             .behind(reload.gate.clone())

@@ -34,9 +34,8 @@ pub fn parse(text: &str) -> Result<Tokens, Problem> {
     if !table.is_empty() {
         return Err("holds something else than [[token]] entries".to_owned());
     }
-    let Some(Value::Array(entries)) = entries else {
-        return Err("holds no [[token]] entry; `linger token new` prints one".to_owned());
-    };
+    let entries = entries.as_ref().and_then(Value::as_array).filter(|entries| !entries.is_empty());
+    let entries = entries.ok_or("holds no [[token]] entry; `linger token new` prints one")?;
     let mut read: Vec<Entry> = Vec::with_capacity(entries.len());
     for (at, entry) in entries.iter().enumerate() {
         let entry = one(entry).map_err(|problem| format!("entry {}: {problem}", at + 1))?;
@@ -142,7 +141,7 @@ mod tests {
         assert!(parse(&good).is_ok());
         for (text, part) in [
             (String::new(), "no [[token]]"),
-            ("token = []".to_owned(), ""),
+            ("token = []".to_owned(), "no [[token]]"),
             (format!("{good}{good}"), "entry 2: has the sha256"),
             (good.replace("name = 'a'", "name = ''"), "name"),
             (good.replace("name = 'a'", "name = 'a\\u0007'"), ""),

@@ -20,22 +20,30 @@ pub struct Server {
     pub listen: SocketAddr,
     /// `Host` names accepted besides addresses and localhost.
     pub allowed_hosts: Vec<String>,
-    /// For the head of a request, and for an idle connection.
+    /// For the first byte of a new connection.
+    pub first_byte_timeout: Duration,
+    /// For the head of a request, from its first byte.
     pub header_timeout: Duration,
+    /// For a connection that is idle between two requests.
+    pub keep_alive_timeout: Duration,
     /// For each 64 KiB of a request's body.
     pub body_timeout: Duration,
-    /// For a client that leaves its answer unread.
+    /// For each 64 KiB of an answer.
     pub write_timeout: Duration,
     /// For a refused client to stop sending.
     pub linger_timeout: Duration,
     /// Of a request's head.
     pub max_header_bytes: usize,
+    /// Headers of a request.
+    pub max_headers: usize,
     /// Of any request's body.
     pub max_request_bytes: usize,
     /// Of the bodies of all requests at work.
     pub max_buffered_bytes: usize,
     /// Open at a time.
     pub max_connections: usize,
+    /// Open at a time from one address.
+    pub max_connections_per_address: usize,
     /// Longest orderly shutdown.
     pub shutdown_grace: Duration,
 }
@@ -45,15 +53,19 @@ impl Server {
         Self {
             listen: reader.address("server.listen"),
             allowed_hosts: reader.list("server.allowed_hosts"),
+            first_byte_timeout: reader.duration("server.first_byte_timeout", 10 * MILLISECOND, HOUR),
             header_timeout: reader.duration("server.header_timeout", 10 * MILLISECOND, HOUR),
+            keep_alive_timeout: reader.duration("server.keep_alive_timeout", 10 * MILLISECOND, HOUR),
             body_timeout: reader.duration("server.body_timeout", 10 * MILLISECOND, HOUR),
             write_timeout: reader.duration("server.write_timeout", 10 * MILLISECOND, HOUR),
             linger_timeout: reader.duration("server.linger_timeout", MILLISECOND, MINUTE),
             // hyper's read buffer cannot be smaller.
             max_header_bytes: reader.size("server.max_header_bytes", 8 * KIB, MIB),
+            max_headers: reader.count("server.max_headers", 8, 10_000),
             max_request_bytes: reader.size("server.max_request_bytes", KIB, GIB),
             max_buffered_bytes: reader.size("server.max_buffered_bytes", KIB, 1_024 * GIB),
             max_connections: reader.count("server.max_connections", 1, 1_000_000),
+            max_connections_per_address: reader.count("server.max_connections_per_address", 1, 1_000_000),
             shutdown_grace: reader.duration("server.shutdown_grace", 100 * MILLISECOND, HOUR),
         }
     }
@@ -170,6 +182,8 @@ pub struct Queue {
     pub max_batch: usize,
     /// Jobs that one batch pop hands out.
     pub max_batch_pop: usize,
+    /// Of the bodies that one pop hands out.
+    pub max_delivery_bytes: usize,
     /// Topics of one batch pop.
     pub max_pop_topics: usize,
     /// Longest poll.
@@ -188,6 +202,7 @@ impl Queue {
             max_body_bytes: reader.size("queue.max_body", 1, 256 * MIB),
             max_batch: reader.count("queue.max_batch", 1, 100_000),
             max_batch_pop: reader.count("queue.max_batch_pop", 1, 10_000),
+            max_delivery_bytes: reader.size("queue.max_delivery", 1, GIB),
             max_pop_topics: reader.count("queue.max_pop_topics", 1, 10_000),
             max_wait: reader.duration("queue.max_wait", Duration::ZERO, HOUR),
             max_waiting: reader.count("queue.max_waiting", 0, 10_000_000),

@@ -48,16 +48,29 @@ fn host<B>(request: &axum::http::Request<B>) -> Result<Option<Authority>, Proble
     }
     // A target in absolute form goes before the header (RFC 9112, 3.2.2).
     if let Some(authority) = request.uri().authority() {
-        return Ok(Some(authority.clone()));
+        return plain(authority.clone()).map(Some);
     }
     match first {
         Some(value) => match Authority::try_from(value.as_bytes()) {
-            Ok(authority) => Ok(Some(authority)),
+            Ok(authority) => plain(authority).map(Some),
             Err(_) => Err(Problem::malformed("the Host header is not a host")),
         },
         None if request.version() <= Version::HTTP_10 => Ok(None),
         None => Err(Problem::malformed("the Host header is missing")),
     }
+}
+
+/// A host, perhaps with a port; a user before it has no place here (RFC 9110, 4.2.4) and may mislead.
+fn plain(authority: Authority) -> Result<Authority, Problem> {
+    if has_user(&authority) {
+        Err(Problem::malformed("the host must not name a user"))
+    } else {
+        Ok(authority)
+    }
+}
+
+fn has_user(authority: &Authority) -> bool {
+    authority.as_str().contains('@')
 }
 
 /// Whether `host` cannot have been bound to this server by somebody else: an address, a name that never
@@ -92,7 +105,7 @@ fn is_same(address: &[u8], host: Option<&Authority>) -> bool {
     };
     let (Ok(theirs), Some(ours)) = (authority.parse::<Authority>(), host) else { return false };
     let port = |authority: &Authority| authority.port_u16().unwrap_or(default_port);
-    theirs.host().eq_ignore_ascii_case(ours.host()) && port(&theirs) == port(ours)
+    !has_user(&theirs) && theirs.host().eq_ignore_ascii_case(ours.host()) && port(&theirs) == port(ours)
 }
 
 #[cfg(test)]

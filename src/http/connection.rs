@@ -1,31 +1,47 @@
 //! One connection, from its first byte to its last: hyper with every wait bounded.
 //!
-//! A silent or dripping client is cut, a client that stops reading is cut, and a client that was refused
-//! still gets its answer. Long polls are none of these and have no bound here.
+//! A silent or dripping client is cut, a client that reads too slowly is cut, and a client that was
+//! refused still gets its answer. Long polls are none of these and have no bound here.
 
-use std::{
-    io,
-    pin::{Pin, pin},
-    sync::Arc,
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use std::time::Duration;
 
-use axum::Router;
-use hyper::server::conn::http1;
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    service::TowerToHyperService,
-};
+use axum::{Router, extract::Request};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
 };
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
 
-use super::{App, Tls};
-use crate::clock::Clock;
+use super::{
+    App, Tls,
+    pace::{Paced, Turns},
+};
+use crate::metrics::Cut;
+
+/// hyper's one timer would count the reading of an answer as idle time, so `pace` has the real ones. Set
+/// beyond all of them it still serves: only with it does hyper ask for the next request after an answer.
+const BEYOND: Duration = Duration::from_secs(365 * 24 * 3_600);
+
+/// What requests come over: a socket, or TLS on one.
+trait Wire: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    fn socket(&self) -> &TcpStream;
+}
+
+impl Wire for TcpStream {
+    fn socket(&self) -> &TcpStream {
+        self
+    }
+}
+
+impl Wire for TlsStream<TcpStream> {
+    fn socket(&self) -> &TcpStream {
+        self.get_ref().0
+    }
+}
 
 /// Serves the requests of one connection, one after the other.
 pub(super) async fn drive(app: &App, stream: TcpStream, router: Router, shutdown: CancellationToken) {
@@ -35,14 +51,11 @@ pub(super) async fn drive(app: &App, stream: TcpStream, router: Router, shutdown
         return;
     }
     match &app.tls {
-        None => {
-            let stream = requests(app, stream, router, &shutdown).await;
-            leave(app, stream, &shutdown).await;
-        }
+        None => converse(app, stream, router, &shutdown).await,
         Some(tls) => {
-            let Some(stream) = secured(app, tls, stream, &shutdown).await else { return };
-            let stream = requests(app, stream, router, &shutdown).await;
-            leave(app, stream, &shutdown).await;
+            if let Some(stream) = secured(app, tls, stream, &shutdown).await {
+                converse(app, stream, router, &shutdown).await;
+            }
         }
     }
 }
@@ -57,23 +70,51 @@ async fn secured(
     // On the heap, since it is large and short-lived, and a connection's task is neither.
     let agreed = tokio::select! {
         agreed = Box::pin(tls.acceptor().accept(stream)) => agreed,
-        () = app.clock.sleep(app.options.header_timeout) => Err(io::ErrorKind::TimedOut.into()),
+        () = app.clock.sleep(app.options.header_timeout) => Err(std::io::ErrorKind::TimedOut.into()),
         () = shutdown.cancelled() => return None,
     };
-    agreed.map_err(|error| tracing::debug!(%error, "TLS was not agreed on")).ok()
+    agreed
+        .map_err(|error| {
+            tracing::debug!(%error, "TLS was not agreed on");
+            app.metrics.connections.cut(Cut::Handshake);
+        })
+        .ok()
 }
 
-/// Speaks HTTP/1 until either side ends it, or after the request at work on `shutdown`.
-async fn requests<S>(app: &App, stream: S, router: Router, shutdown: &CancellationToken) -> S
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let stream = Impatient::new(stream, app.options.write_timeout, app.clock.clone());
+/// Speaks HTTP/1, and lets a client that was refused have its answer.
+async fn converse(app: &App, stream: impl Wire, router: Router, shutdown: &CancellationToken) {
+    let (stream, taken) = requests(app, stream, router, shutdown).await;
+    if !taken {
+        // The system would keep trying to send what the client does not take, and hold it meanwhile.
+        let _ = stream.socket().set_zero_linger();
+        return;
+    }
+    tokio::select! {
+        () = linger(stream) => {}
+        () = app.clock.sleep(app.options.linger) => {}
+        () = shutdown.cancelled() => {}
+    }
+}
+
+/// Speaks HTTP/1 until either side ends it, or after the request at work on `shutdown`. Returns the stream,
+/// and whether the client took its answers.
+async fn requests<S: Wire>(app: &App, stream: S, router: Router, shutdown: &CancellationToken) -> (S, bool) {
+    let turns = Turns::default();
+    let stream = Paced::new(stream, app, turns.clone());
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (work, router) = (turns.work(), router.clone());
+        async move {
+            let answer = router.oneshot(request).await;
+            drop(work);
+            answer
+        }
+    });
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(app.options.header_timeout)
+        .header_read_timeout(BEYOND)
         .max_header_size(app.options.max_header_bytes)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .max_headers(app.options.max_headers)
+        .serve_connection(TokioIo::new(stream), service);
     let ended = tokio::select! {
         // Shutdown first: an answer that it brought about then says that the connection closes.
         biased;
@@ -85,91 +126,20 @@ where
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "the connection ended early");
+        if error.is_parse_too_large() {
+            app.metrics.connections.cut(Cut::HeadTooLarge);
+        } else if error.is_parse() {
+            app.metrics.connections.cut(Cut::Malformed);
+        }
     }
-    connection.into_parts().io.into_inner().stream
-}
-
-/// Lets a client that was refused have its answer.
-async fn leave(app: &App, stream: impl AsyncRead + AsyncWrite + Unpin, shutdown: &CancellationToken) {
-    tokio::select! {
-        () = linger(stream) => {}
-        () = app.clock.sleep(app.options.linger) => {}
-        () = shutdown.cancelled() => {}
-    }
+    connection.into_parts().io.into_inner().into_inner()
 }
 
 /// Says that nothing more will come, then reads what the client still sends. Closing with unread bytes
 /// would reset the connection, and the client would lose the answer (RFC 9112, 9.6).
-async fn linger(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+pub(super) async fn linger(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let mut discarded = [0; 4_096];
     if stream.shutdown().await.is_ok() {
         while stream.read(&mut discarded).await.is_ok_and(|read| read > 0) {}
-    }
-}
-
-/// A stream on which no write waits for longer than a timeout.
-struct Impatient<S> {
-    stream: S,
-    timeout: Duration,
-    clock: Arc<dyn Clock>,
-    /// Runs while a write waits.
-    too_long: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-}
-
-impl<S> Impatient<S> {
-    fn new(stream: S, timeout: Duration, clock: Arc<dyn Clock>) -> Self {
-        Self { stream, timeout, clock, too_long: None }
-    }
-
-    /// Lets a write through that is done, and one that waits only as long as the timeout runs.
-    fn bounded<T>(&mut self, cx: &mut Context<'_>, write: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if write.is_ready() {
-            self.too_long = None;
-            return write;
-        }
-        let too_long = self.too_long.get_or_insert_with(|| {
-            let (clock, timeout) = (self.clock.clone(), self.timeout);
-            Box::pin(async move { clock.sleep(timeout).await })
-        });
-        ready!(too_long.as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing of its answer")))
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        pin!(&mut self.stream).poll_read(cx, into)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = pin!(&mut self.stream).poll_write(cx, bytes);
-        self.bounded(cx, written)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = pin!(&mut self.stream).poll_write_vectored(cx, parts);
-        self.bounded(cx, written)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        pin!(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        pin!(&mut self.stream).poll_shutdown(cx)
     }
 }

@@ -10,18 +10,23 @@ mod connection;
 mod dead;
 mod delivery;
 mod fields;
+#[cfg(any(test, fuzzing))]
+mod fuzzing;
 mod jobs;
 mod json;
 mod observe;
 mod operations;
 mod options;
+mod pace;
 mod params;
 mod paths;
 mod payload;
 mod pop;
 mod problem;
+mod refusal;
 mod render;
 mod router;
+mod seats;
 mod serve;
 mod tls;
 mod topics;
@@ -33,6 +38,8 @@ use axum::Router;
 use tokio::{net::TcpListener, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use fuzzing::{fuzz_bodies, fuzz_query};
 pub use options::Options;
 pub use tls::Tls;
 

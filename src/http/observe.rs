@@ -27,10 +27,16 @@ const NO_ROUTE: &str = "none";
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NewRequestId;
 
+impl NewRequestId {
+    /// An id as text.
+    pub fn text() -> String {
+        uuid::Uuid::now_v7().hyphenated().to_string()
+    }
+}
+
 impl MakeRequestId for NewRequestId {
     fn make_request_id<B>(&mut self, _: &axum::http::Request<B>) -> Option<RequestId> {
-        let id = uuid::Uuid::now_v7().hyphenated().to_string();
-        HeaderValue::try_from(id).ok().map(RequestId::new)
+        HeaderValue::try_from(Self::text()).ok().map(RequestId::new)
     }
 }
 
@@ -117,6 +123,7 @@ fn finished(mut response: Response, request_id: &str, app: &App) -> Response {
     }
     let problem = problem.unwrap_or_else(|| Problem::of_status(status, app.options.max_request_bytes));
     log(&problem);
+    app.metrics.http.problem(problem.code());
     let (mut parts, _) = response.into_parts();
     parts.headers.remove(header::CONTENT_LENGTH);
     let (rendered, body) = problem.render(request_id).into_parts();

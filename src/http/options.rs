@@ -18,14 +18,21 @@ pub struct Options {
     pub max_buffered_bytes: usize,
     /// Largest head of a request, in bytes.
     pub max_header_bytes: usize,
-    /// Most connections open at once; later ones wait to be accepted.
+    /// Most headers of a request.
+    pub max_headers: usize,
+    /// Most connections open at once; later ones are answered 503 and closed.
     pub max_connections: usize,
-    /// How long a connection may take for a request's head; also how long it may stay idle between two
-    /// requests, since hyper has one timer for both.
+    /// The same for each address; of IPv6, for each network of 64 bits.
+    pub max_connections_per_address: usize,
+    /// How long a new connection may stay silent.
+    pub first_byte_timeout: Duration,
+    /// How long a request's head may take from its first byte.
     pub header_timeout: Duration,
+    /// How long a connection may stay idle between two requests.
+    pub keep_alive_timeout: Duration,
     /// How long each 64 KiB of a request's body may take.
     pub body_timeout: Duration,
-    /// How long a client may take nothing of an answer.
+    /// How long a client may take to read each 64 KiB of an answer.
     pub write_timeout: Duration,
     /// How long a refused client may go on sending before its connection is cut. Cutting at once would
     /// lose it the answer (RFC 9112, 9.6).
@@ -40,9 +47,13 @@ impl Default for Options {
             max_request_bytes: 8 * 1_024 * 1_024,
             max_buffered_bytes: 256 * 1_024 * 1_024,
             max_header_bytes: 32 * 1_024,
+            max_headers: 100,
             max_connections: 100_000,
+            max_connections_per_address: 50_000,
+            first_byte_timeout: Duration::from_secs(10),
+            header_timeout: Duration::from_secs(10),
             // Longer than the minute that load balancers keep idle connections for.
-            header_timeout: Duration::from_secs(75),
+            keep_alive_timeout: Duration::from_secs(75),
             body_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
             linger: Duration::from_secs(2),
@@ -51,15 +62,48 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Lowers the most connections to `room`, and the most of an address in proportion, so that one address
+    /// still cannot take all places.
+    pub fn lower_connections(&mut self, room: usize) {
+        if room < self.max_connections {
+            let share = self.max_connections_per_address as f64 / self.max_connections as f64;
+            let own = (room as f64 * share.min(1.0)).ceil() as usize;
+            (self.max_connections, self.max_connections_per_address) = (room, own);
+        }
+    }
+
     /// Shows every limit as a metric.
     pub(super) fn publish(&self, metrics: &Metrics) {
         let limit = |name, value: u64| metrics.queue.set_limit(name, value);
         limit("max_request_bytes", self.max_request_bytes as u64);
         limit("max_buffered_bytes", self.max_buffered_bytes as u64);
         limit("max_header_bytes", self.max_header_bytes as u64);
+        limit("max_headers", self.max_headers as u64);
         limit("max_connections", self.max_connections as u64);
+        limit("max_connections_per_address", self.max_connections_per_address as u64);
+        limit("first_byte_timeout_seconds", self.first_byte_timeout.as_secs());
         limit("header_timeout_seconds", self.header_timeout.as_secs());
+        limit("keep_alive_timeout_seconds", self.keep_alive_timeout.as_secs());
         limit("body_timeout_seconds", self.body_timeout.as_secs());
         limit("write_timeout_seconds", self.write_timeout.as_secs());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fewer_connections_leave_an_address_its_share() {
+        let lowered = |all, own, room| {
+            let mut options =
+                Options { max_connections: all, max_connections_per_address: own, ..Options::default() };
+            options.lower_connections(room);
+            (options.max_connections, options.max_connections_per_address)
+        };
+        assert_eq!(lowered(100_000, 50_000, 100_000), (100_000, 50_000));
+        assert_eq!(lowered(100_000, 50_000, 768), (768, 384));
+        assert_eq!(lowered(100_000, 50_000, 1), (1, 1));
+        assert_eq!(lowered(100, 1_000, 10), (10, 10));
     }
 }

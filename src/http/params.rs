@@ -29,7 +29,7 @@ pub(super) struct TopicPath(pub Topic);
 
 impl Query {
     /// Parses the query as forms are encoded: `+` is a space, escapes are UTF-8.
-    fn parse(query: &str) -> Self {
+    pub(super) fn parse(query: &str) -> Self {
         let mut parsed = Self { pairs: Vec::new(), faults: Vec::new() };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));

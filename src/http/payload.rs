@@ -16,10 +16,8 @@ use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{App, problem::Problem};
-
-/// So much of a body has to arrive within each body timeout.
-const WINDOW_BYTES: usize = 64 * 1_024;
+use super::{App, pace::WINDOW_BYTES, problem::Problem};
+use crate::metrics::{Buffered, Cut};
 
 /// A JSON body that must be there.
 pub(super) struct Json(pub Bytes);
@@ -48,10 +46,29 @@ pub(super) async fn read(State(app): State<App>, request: Request, next: Next) -
     }
 }
 
+/// What a body takes of the room for all of them; given back when dropped.
+struct Room {
+    permit: OwnedSemaphorePermit,
+    shown: Buffered,
+}
+
+impl Room {
+    fn new(app: &App) -> Result<Self, Problem> {
+        Ok(Self { permit: reserve(&app.body_room, 0)?, shown: app.metrics.http.buffered() })
+    }
+
+    /// Room for `len` more bytes.
+    fn grow(&mut self, app: &App, len: usize) -> Result<(), Problem> {
+        self.permit.merge(reserve(&app.body_room, len)?);
+        self.shown.add(len);
+        Ok(())
+    }
+}
+
 /// Reads `body` to its end; its bytes are counted against what all requests may hold together.
-async fn collect(app: &App, body: Body) -> Result<(Bytes, OwnedSemaphorePermit), Problem> {
+async fn collect(app: &App, body: Body) -> Result<(Bytes, Room), Problem> {
     let mut body = pin!(body);
-    let (mut bytes, mut room) = (Vec::new(), reserve(&app.body_room, 0)?);
+    let (mut bytes, mut room) = (Vec::new(), Room::new(app)?);
     loop {
         let window_end = bytes.len() + WINDOW_BYTES;
         let mut too_slow = pin!(app.clock.sleep(app.options.body_timeout));
@@ -59,13 +76,16 @@ async fn collect(app: &App, body: Body) -> Result<(Bytes, OwnedSemaphorePermit),
             let frame = tokio::select! {
                 biased;
                 frame = body.frame() => frame,
-                () = &mut too_slow => return Err(Problem::slow()),
+                () = &mut too_slow => {
+                    app.metrics.connections.cut(Cut::Body);
+                    return Err(Problem::slow());
+                }
             };
             let Some(frame) = frame else { return Ok((bytes.into(), room)) };
             let frame = frame.map_err(|error| unreadable(error, app.options.max_request_bytes))?;
             // Trailers have no meaning here.
             if let Ok(data) = frame.into_data() {
-                room.merge(reserve(&app.body_room, data.len())?);
+                room.grow(app, data.len())?;
                 bytes.extend_from_slice(&data);
             }
         }

@@ -1,48 +1,43 @@
-//! The accept loop: one task per connection, all tracked, as many as the cap allows.
+//! The accept loop: one task per connection, all tracked, as many as there are places.
 //!
 //! Not `axum::serve`, which has no timeout for a request's head: a silent connection stays open for ever.
 
-use std::{sync::Arc, time::Duration};
+use std::{io, time::Duration};
 
-use tokio::{net::TcpListener, sync::Semaphore};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument;
 
-use super::{App, connection};
+use super::{App, connection, refusal::Refusals, seats::Seats};
+use crate::metrics::Refusal;
 
 /// Pause after the system refused a connection for want of something (file descriptors, memory): trying
-/// again at once would only burn the processor.
+/// again at once would only burn the processor. Clients wait in the listener's backlog meanwhile.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Accepts until `shutdown`, then waits for the connections to end.
 pub(super) async fn serve(app: &App, listener: TcpListener, shutdown: CancellationToken) {
     let connections = TaskTracker::new();
-    let room = Arc::new(Semaphore::new(app.options.max_connections.min(Semaphore::MAX_PERMITS)));
-    let router = app.router();
-    loop {
-        // A place first: a connection that has none waits in the listener's backlog.
-        let accepted = async {
-            let place = room.clone().acquire_owned().await.expect("the semaphore is never closed");
-            (place, listener.accept().await)
-        };
-        let (place, accepted) = tokio::select! {
-            accepted = accepted => accepted,
-            () = shutdown.cancelled() => break,
-        };
-        match accepted {
-            Ok((stream, peer)) => {
+    let (seats, refusals, router) = (Seats::new(&app.options), Refusals::new(app), app.router());
+    let mut failing = false;
+    while let Some(accepted) = shutdown.run_until_cancelled(next(app, &listener, &mut failing)).await {
+        let Some((stream, peer)) = accepted else { continue };
+        let span = tracing::debug_span!("connection", %peer);
+        match seats.take(peer.ip()) {
+            Ok(seat) => {
                 let (app, router, shutdown) = (app.clone(), router.clone(), shutdown.clone());
                 let task = async move {
-                    let _present = app.metrics.http.connection();
+                    let _present = app.metrics.connections.opened();
                     connection::drive(&app, stream, router, shutdown).await;
-                    drop(place);
+                    drop(seat);
                 };
-                connections.spawn(task.instrument(tracing::debug_span!("connection", %peer)));
+                connections.spawn(task.instrument(span));
             }
-            Err(error) if is_of_the_peer(&error) => {}
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                app.clock.sleep(PAUSE).await;
+            Err(why) => {
+                app.metrics.connections.refused(why);
+                if let Some(task) = refusals.of(stream, shutdown.clone()) {
+                    connections.spawn(task.instrument(span));
+                }
             }
         }
     }
@@ -51,9 +46,35 @@ pub(super) async fn serve(app: &App, listener: TcpListener, shutdown: Cancellati
     connections.wait().await;
 }
 
+/// The next connection; none where it could not be accepted.
+async fn next(
+    app: &App,
+    listener: &TcpListener,
+    failing: &mut bool,
+) -> Option<(TcpStream, std::net::SocketAddr)> {
+    match listener.accept().await {
+        Ok(accepted) => {
+            if std::mem::take(failing) {
+                tracing::info!("connections can be accepted again");
+            }
+            Some(accepted)
+        }
+        Err(error) if is_of_the_peer(&error) => None,
+        Err(error) => {
+            // Once, not ten times a second for as long as it lasts.
+            if !std::mem::replace(failing, true) {
+                tracing::warn!(%error, "connections cannot be accepted; trying again until they can");
+            }
+            app.metrics.connections.refused(Refusal::System);
+            app.clock.sleep(PAUSE).await;
+            None
+        }
+    }
+}
+
 /// Whether only this connection failed: the peer went away before it was accepted.
-fn is_of_the_peer(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind;
+fn is_of_the_peer(error: &io::Error) -> bool {
+    use io::ErrorKind;
     matches!(
         error.kind(),
         ErrorKind::ConnectionRefused | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset

@@ -1,10 +1,11 @@
 //! Figures that only an engine can see.
 
-use std::time::Duration;
+use std::{sync::atomic::AtomicU64, time::Duration};
 
 use prometheus_client::{
     metrics::{
         counter::Counter,
+        gauge::Gauge,
         histogram::{Histogram, exponential_buckets},
     },
     registry::Registry,
@@ -15,6 +16,8 @@ use prometheus_client::{
 pub struct EngineMetrics {
     syncs: Histogram,
     set_aside: Counter,
+    clock_steps: Counter,
+    clock_step_seconds: Gauge<f64, AtomicU64>,
 }
 
 impl EngineMetrics {
@@ -23,6 +26,7 @@ impl EngineMetrics {
     pub fn register(registry: &mut Registry) -> Self {
         let syncs = Histogram::new(exponential_buckets(0.000_1, 2.0, 16));
         let set_aside = Counter::default();
+        let (clock_steps, clock_step_seconds) = (Counter::default(), Gauge::default());
         registry.register(
             "linger_store_sync_duration_seconds",
             "Time to make a group of changes durable",
@@ -33,7 +37,17 @@ impl EngineMetrics {
             "Broken entries set aside, which never stop the timer",
             set_aside.clone(),
         );
-        Self { syncs, set_aside }
+        registry.register(
+            "linger_store_clock_steps",
+            "Steps of the store's clock that were noticed; each shifts all due times by as much",
+            clock_steps.clone(),
+        );
+        registry.register(
+            "linger_store_clock_step_seconds",
+            "How far the store's clock stepped when it last did, negative when back",
+            clock_step_seconds.clone(),
+        );
+        Self { syncs, set_aside, clock_steps, clock_step_seconds }
     }
 
     /// One group of changes was made durable in `took`.
@@ -44,5 +58,11 @@ impl EngineMetrics {
     /// `entries` broken entries were set aside.
     pub fn set_aside(&self, entries: u64) {
         self.set_aside.inc_by(entries);
+    }
+
+    /// The clock that due times are counted by stepped by so many microseconds, back when negative.
+    pub fn clock_stepped(&self, step_us: i64) {
+        self.clock_steps.inc();
+        self.clock_step_seconds.set(step_us as f64 / 1_000_000.0);
     }
 }

@@ -28,6 +28,12 @@ struct RouteLabels {
     method: &'static str,
 }
 
+/// Label of a problem: the stable word of the API.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CodeLabel {
+    code: &'static str,
+}
+
 type Durations = Family<RouteLabels, Histogram, fn() -> Histogram>;
 
 /// What the HTTP layer counts. Cheap to clone.
@@ -36,8 +42,9 @@ pub struct HttpMetrics {
     requests: Family<RequestLabels, Counter>,
     durations: Durations,
     waits: Durations,
+    problems: Family<CodeLabel, Counter>,
     in_flight: Gauge,
-    connections: Gauge,
+    buffered: Gauge,
 }
 
 /// Something that is counted from now until it is dropped.
@@ -45,7 +52,7 @@ pub struct HttpMetrics {
 pub struct Present(Gauge);
 
 impl Present {
-    fn new(gauge: &Gauge) -> Self {
+    pub(super) fn new(gauge: &Gauge) -> Self {
         gauge.inc();
         Self(gauge.clone())
     }
@@ -54,6 +61,28 @@ impl Present {
 impl Drop for Present {
     fn drop(&mut self) {
         self.0.dec();
+    }
+}
+
+/// Bytes that are held from now until this is dropped.
+#[derive(Debug)]
+pub struct Buffered {
+    gauge: Gauge,
+    bytes: i64,
+}
+
+impl Buffered {
+    /// So many more.
+    pub fn add(&mut self, bytes: usize) {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.gauge.inc_by(bytes);
+        self.bytes += bytes;
+    }
+}
+
+impl Drop for Buffered {
+    fn drop(&mut self) {
+        self.gauge.dec_by(self.bytes);
     }
 }
 
@@ -75,8 +104,9 @@ impl HttpMetrics {
             requests: Family::default(),
             durations: Family::new_with_constructor(durations),
             waits: Family::new_with_constructor(waits),
+            problems: Family::default(),
             in_flight: Gauge::default(),
-            connections: Gauge::default(),
+            buffered: Gauge::default(),
         };
         registry.register("linger_http_requests", "Requests answered", metrics.requests.clone());
         registry.register(
@@ -94,7 +124,16 @@ impl HttpMetrics {
             "Requests at work, waiting polls among them",
             metrics.in_flight.clone(),
         );
-        registry.register("linger_http_connections", "Open connections", metrics.connections.clone());
+        registry.register(
+            "linger_http_problems",
+            "Requests refused or failed, by the code of the answer",
+            metrics.problems.clone(),
+        );
+        registry.register(
+            "linger_http_buffered_bytes",
+            "Bytes that the bodies of requests at work hold",
+            metrics.buffered.clone(),
+        );
         metrics
     }
 
@@ -104,10 +143,15 @@ impl HttpMetrics {
         Present::new(&self.in_flight)
     }
 
-    /// A connection was accepted.
+    /// A request's body is about to be held.
     #[must_use]
-    pub fn connection(&self) -> Present {
-        Present::new(&self.connections)
+    pub fn buffered(&self) -> Buffered {
+        Buffered { gauge: self.buffered.clone(), bytes: 0 }
+    }
+
+    /// A request was refused or failed.
+    pub fn problem(&self, code: &'static str) {
+        self.problems.get_or_create(&CodeLabel { code }).inc();
     }
 
     /// A request was answered with `status` after `took`, of which it was parked for `waited`.

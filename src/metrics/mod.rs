@@ -4,17 +4,19 @@
 //! Labels are bounded: a topic label stops at [`MAX_TOPICS`] topics, the rest share `other`.
 
 mod clock;
+mod connections;
 mod engine;
 mod http;
 mod queue;
 
 use std::sync::{Arc, Mutex};
 
-use prometheus_client::registry::Registry;
+use prometheus_client::{metrics::info::Info, registry::Registry};
 
 pub use clock::ClockMetrics;
+pub use connections::{ConnectionMetrics, Cut, Refusal};
 pub use engine::EngineMetrics;
-pub use http::{HttpMetrics, Present};
+pub use http::{Buffered, HttpMetrics, Present};
 pub use queue::{Event, MAX_TOPICS, QueueMetrics};
 
 /// Every figure of the process, and the registry that writes them out.
@@ -29,6 +31,8 @@ pub struct Metrics {
     pub queue: QueueMetrics,
     /// The HTTP layer's part.
     pub http: HttpMetrics,
+    /// The accept loop's part.
+    pub connections: ConnectionMetrics,
 }
 
 impl Metrics {
@@ -43,7 +47,16 @@ impl Metrics {
         let engine = EngineMetrics::register(&mut registry);
         let queue = QueueMetrics::register(&mut registry);
         let http = HttpMetrics::register(&mut registry);
-        Self { registry: Arc::new(Mutex::new(registry)), clock, engine, queue, http }
+        let connections = ConnectionMetrics::register(&mut registry);
+        Self { registry: Arc::new(Mutex::new(registry)), clock, engine, queue, http, connections }
+    }
+
+    /// Shows which store is behind this process, and what its acknowledgements mean.
+    pub fn describe_store(&self, engine: &str, version: &str, durability: &str) {
+        let labels = [("engine", engine), ("version", version), ("durability", durability)];
+        let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        let mut registry = self.registry.lock().expect("no code panics while it holds the registry");
+        registry.register("linger_store", "The store behind this process", Info::new(labels));
     }
 
     /// The figures as text.

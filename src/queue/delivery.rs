@@ -49,6 +49,11 @@ impl Delivery {
         &self.jobs
     }
 
+    /// Bytes of the jobs' bodies.
+    pub(super) fn body_bytes(&self) -> usize {
+        self.jobs.iter().map(|reservation| reservation.job.body.as_bytes().len()).sum()
+    }
+
     /// The jobs are with the client, or so close that nobody can tell: they stay reserved.
     pub fn accept(mut self) {
         if let Some(giver) = self.giver.take() {

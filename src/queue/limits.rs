@@ -13,6 +13,8 @@ pub struct Limits {
     pub max_batch: usize,
     /// Most jobs handed out by one batch pop.
     pub max_batch_pop: usize,
+    /// Most bytes of bodies handed out by one pop, unless a single job has more.
+    pub max_delivery: usize,
     /// Most topics of one batch pop.
     pub max_pop_topics: usize,
     /// Longest wait of a long poll; a longer one is clamped.
@@ -29,6 +31,7 @@ impl Default for Limits {
             max_body: 256 * 1_024,
             max_batch: 1_000,
             max_batch_pop: 1_000,
+            max_delivery: 64 * 1_024 * 1_024,
             max_pop_topics: 100,
             max_wait: Duration::from_secs(60),
             max_waiting: 100_000,
@@ -43,6 +46,7 @@ impl Limits {
         metrics.set_limit("max_body_bytes", self.max_body as u64);
         metrics.set_limit("max_batch", self.max_batch as u64);
         metrics.set_limit("max_batch_pop", self.max_batch_pop as u64);
+        metrics.set_limit("max_delivery_bytes", self.max_delivery as u64);
         metrics.set_limit("max_pop_topics", self.max_pop_topics as u64);
         metrics.set_limit("max_wait_seconds", self.max_wait.as_secs());
         metrics.set_limit("max_waiting", self.max_waiting as u64);

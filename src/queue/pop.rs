@@ -19,7 +19,8 @@ pub struct Pop {
 }
 
 impl Queue {
-    /// Reserves up to `pop.max` jobs, waiting up to `pop.wait` for the first. An empty delivery
+    /// Reserves up to `pop.max` jobs, fewer where their bodies would be over the limit of a delivery, waiting
+    /// up to `pop.wait` for the first. An empty delivery
     /// means that nothing came in time, or that the server is shutting down.
     ///
     /// # Errors
@@ -35,9 +36,38 @@ impl Queue {
         }
         let mut seen = std::collections::HashSet::new();
         pop.topics.retain(|topic| seen.insert(topic.clone()));
+        self.pop_within_bytes(pop).await
+    }
+
+    /// No store knows how large the next bodies are, so it is asked only for as many jobs as fit whatever
+    /// they are, and for more while the bytes that came leave room.
+    async fn pop_within_bytes(&self, mut pop: Pop) -> Result<Delivery> {
+        let wanted = pop.max;
+        let mut asked = self.fitting(0).clamp(1, wanted.max(1));
+        pop.max = asked;
+        let mut found = self.pop_some(&pop).await?;
+        pop.wait = Duration::ZERO;
+        while found.jobs().len() == asked && asked < wanted {
+            pop.max = self.fitting(found.body_bytes()).min(wanted - asked);
+            asked += pop.max;
+            match self.pop_some(&pop).await {
+                Ok(more) if !more.jobs().is_empty() => found.append(more),
+                // What is there goes out, whatever became of the rest.
+                Ok(_) | Err(_) => break,
+            }
+        }
+        Ok(found)
+    }
+
+    /// Jobs that fit in a delivery beside `taken` bytes, however large their bodies.
+    fn fitting(&self, taken: usize) -> usize {
+        self.limits.max_delivery.saturating_sub(taken) / self.limits.max_body.max(1)
+    }
+
+    async fn pop_some(&self, pop: &Pop) -> Result<Delivery> {
         let wait = pop.wait.min(self.limits.max_wait);
         if pop.topics.len() > 1 || wait.is_zero() {
-            let found = self.pop_ready(&pop).await?;
+            let found = self.pop_ready(pop).await?;
             if !found.jobs().is_empty() || wait.is_zero() {
                 return Ok(found);
             }

@@ -45,9 +45,41 @@ struct Lines {
 struct Line {
     /// By ticket, so that who leaves is found and order is kept.
     waiting: BTreeMap<u64, Arc<Waiter>>,
+    /// How many of them do not wait for a job to come.
+    hasty: usize,
     /// Whether a dispatch is under way; it looks again before it ends if `hinted`.
     dispatching: bool,
     hinted: bool,
+}
+
+impl Line {
+    fn join(&mut self, ticket: u64, waiter: Arc<Waiter>) {
+        self.hasty += usize::from(!waiter.patient);
+        self.waiting.insert(ticket, waiter);
+    }
+
+    fn leave(&mut self, ticket: u64) {
+        if let Some(waiter) = self.waiting.remove(&ticket) {
+            self.hasty -= usize::from(!waiter.patient);
+        }
+    }
+
+    /// Has the line looked at: true when that takes a new dispatch, false when the one under way will.
+    fn look(&mut self) -> bool {
+        let new = !self.dispatching;
+        self.hinted = !new;
+        self.dispatching = true;
+        new
+    }
+
+    /// Takes out all who do not wait.
+    fn take_hasty(&mut self) -> Vec<Arc<Waiter>> {
+        if self.hasty == 0 {
+            return Vec::new();
+        }
+        self.hasty = 0;
+        self.waiting.extract_if(.., |_, waiter| !waiter.patient).map(|(_, waiter)| waiter).collect()
+    }
 }
 
 #[derive(Debug)]
@@ -126,7 +158,7 @@ impl Waiters {
             patient: want.patient,
             answer: Mutex::new(Some(sender)),
         });
-        let ticket = {
+        let (ticket, look_at) = {
             let mut lines = self.lock();
             if lines.closed {
                 return Err(Error::Draining);
@@ -136,30 +168,34 @@ impl Waiters {
             }
             lines.tickets += 1;
             let ticket = lines.tickets;
+            let mut look_at = Vec::new();
             for topic in topics {
-                lines.by_topic.entry(topic.clone()).or_default().waiting.insert(ticket, waiter.clone());
+                let line = lines.by_topic.entry(topic.clone()).or_default();
+                line.join(ticket, waiter.clone());
+                // In the same step: a dispatch that ends in between would answer who was never looked at.
+                if line.look() {
+                    look_at.push(topic);
+                }
             }
             lines.waiting += usize::from(want.patient);
             self.giver.metrics.set_waiting(lines.waiting);
-            ticket
+            (ticket, look_at)
         };
-        for topic in topics {
-            self.hint(topic);
+        for topic in look_at {
+            self.dispatch(topic);
         }
         Ok(Place { waiters: self.clone(), topics: topics.to_vec(), ticket, patient: want.patient, answer })
     }
 
     /// `topic` may have ready jobs: has its line looked at, if anyone stands in it.
     pub fn hint(self: &Arc<Self>, topic: &Topic) {
-        {
-            let mut lines = self.lock();
-            let Some(line) = lines.by_topic.get_mut(topic) else { return };
-            if line.dispatching {
-                line.hinted = true;
-                return;
-            }
-            line.dispatching = true;
+        let new = self.lock().by_topic.get_mut(topic).is_some_and(Line::look);
+        if new {
+            self.dispatch(topic);
         }
+    }
+
+    fn dispatch(self: &Arc<Self>, topic: &Topic) {
         let dispatch = Dispatch { waiters: self.clone(), topic: topic.clone(), ended: false };
         self.giver.tasks.spawn_on(dispatch.run(), &self.giver.runtime);
     }
@@ -195,7 +231,7 @@ impl Waiters {
         let mut lines = self.lock();
         for topic in &place.topics {
             let Some(line) = lines.by_topic.get_mut(topic) else { continue };
-            line.waiting.remove(&place.ticket);
+            line.leave(place.ticket);
             if line.waiting.is_empty() && !line.dispatching {
                 lines.by_topic.remove(topic);
             }
@@ -230,12 +266,13 @@ impl Dispatch {
 
     /// Takes who was `answered` out of the line, then returns its head, as many as share one call. When
     /// nobody is left, or there is neither `more` nor a new hint, the line is let go in the same
-    /// step, so that no hint is lost in between.
+    /// step, so that no hint is lost in between. Who does not wait but stood behind the last head is then
+    /// answered: those before it got all there was.
     fn front(&mut self, answered: &[u64], more: bool) -> Option<Front> {
         let mut lines = self.waiters.lock();
         let line = lines.by_topic.get_mut(&self.topic)?;
         for ticket in answered {
-            line.waiting.remove(ticket);
+            line.leave(*ticket);
         }
         let look = more || line.hinted;
         line.hinted = false;
@@ -254,9 +291,12 @@ impl Dispatch {
         }
         line.dispatching = false;
         self.ended = true;
+        let hasty = line.take_hasty();
         if line.waiting.is_empty() {
             lines.by_topic.remove(&self.topic);
         }
+        drop(lines);
+        hasty.into_iter().for_each(|waiter| waiter.answer(Ok(Delivery::empty())));
         None
     }
 

@@ -3,7 +3,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What a server holds open beside its connections: the store, its connections, the log.
+/// What a server holds open beside its connections: the store, its connections, the log, and the
+/// connections that are just being refused.
 const OTHERS: u64 = 256;
 
 /// Raises the soft limit of open files as far as `connections` need and the hard limit allows. Returns

@@ -1,5 +1,5 @@
 //! The integration tests, in one binary: the conformance suite on every engine, the model test, the
-//! API through its router, and the real program from outside.
+//! API through its router, hostile and heavy clients, and the real program from outside.
 
 mod api;
 mod auth;
@@ -7,6 +7,7 @@ mod backup;
 mod binary;
 mod canary;
 mod checker;
+mod clients;
 mod clocks;
 mod cluster;
 mod conformance;

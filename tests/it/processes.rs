@@ -10,6 +10,7 @@ use crate::harness::{
     client::{Answer, Client},
     process::Server,
     redis::{fresh_prefix, shared},
+    wait::Patience,
 };
 
 /// A directory whose `settings.toml` makes every server started in it share one Redis prefix.
@@ -57,8 +58,14 @@ async fn finish(client: &mut Client, popped: &Answer) -> u16 {
 
 /// Polls of a topic parked in the process behind `client`; waits until there are `n`.
 async fn parked(client: &mut Client, n: u64) {
-    while get(client, "/topics/t").await.json()["waiting"] != json!(n) {
-        tokio::task::yield_now().await;
+    let patience = Patience::new();
+    loop {
+        let topic = get(client, "/topics/t").await.json();
+        if topic["waiting"] == json!(n) {
+            return;
+        }
+        patience.or_fail(|| topic.to_string());
+        patience.pause().await;
     }
 }
 

@@ -60,10 +60,9 @@ impl Bench {
     }
 
     /// Lets the other tasks run until `reached`.
-    async fn until(&self, reached: impl Fn() -> bool) {
-        while !reached() {
-            tokio::task::yield_now().await;
-        }
+    #[track_caller]
+    fn until(&self, reached: impl Fn() -> bool) -> impl Future<Output = ()> {
+        crate::harness::wait::until(reached)
     }
 
     async fn get(&self, name: &str) -> Job {
@@ -215,7 +214,9 @@ async fn fault_a_delivery_that_nobody_takes_goes_back_at_once_and_uncounted() {
         let delivery = poll.await.expect("ends").expect("answers");
         assert_eq!(delivery.jobs()[0].job.attempts, 1);
     }
+    let patience = crate::harness::wait::Patience::new();
     while bench.get("job").await != added {
+        patience.or_fail(|| format!("not yet {added:?}"));
         tokio::task::yield_now().await;
     }
     assert!(bench.metrics.encode().contains("linger_jobs_cancelled_total{topic=\"t\"} 6"));

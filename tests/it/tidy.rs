@@ -6,9 +6,10 @@ use std::{
 };
 
 /// Who may use whom, top to bottom; a module may use itself and what stands in its list.
-const LAYERS: [(&str, &[&str]); 14] = [
+const LAYERS: [(&str, &[&str]); 15] = [
     ("auth", &["job"]),
     ("clock", &["job"]),
+    ("fuzzing", &["auth", "http", "store", "job"]),
     ("job", &[]),
     ("shutdown", &[]),
     ("metrics", &[]),

@@ -191,6 +191,12 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(1).closing()
     }
 
+    /// No place for another connection.
+    pub fn no_place() -> Self {
+        let detail = "too many connections are open; send this again in a moment";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(1).closing()
+    }
+
     /// A fault of the server.
     pub fn internal() -> Self {
         let detail = "a fault of the server; its log says more under this request id";

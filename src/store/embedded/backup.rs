@@ -62,14 +62,16 @@ pub fn backup(data_dir: &Path, target: &Path) -> Result<u64, OpenError> {
 pub fn restore(file: &Path, data_dir: &Path) -> Result<(), OpenError> {
     refuse_unless_empty(data_dir)?;
     create_dir(data_dir).map_err(io_at(data_dir))?;
-    let _lock = lock(data_dir)?;
+    let lock = lock(data_dir)?;
     refuse_unless_empty(data_dir)?;
     let target = data_dir.join(DB_FILE);
     let mut source = File::open(file).map_err(io_at(file))?;
     let partial = Partial::create(&target)?;
     let mut copy = OpenOptions::new().write(true).open(&partial.0).map_err(io_at(&partial.0))?;
     io::copy(&mut source, &mut copy).map_err(io_at(&partial.0))?;
-    partial.keep_as(&target).map(|_| ())
+    partial.keep_as(&target)?;
+    // What it noted was of the store before.
+    lock.set_len(0).map_err(io_at(&data_dir.join(LOCK_FILE)))
 }
 
 /// One consistent copy of all pages.

@@ -5,6 +5,7 @@ use rusqlite::{Connection, Row, params, types::ValueRef};
 
 use super::{
     key::Key,
+    link::Link,
     record::{Broken, Columns, Head, Lease, Record},
 };
 use crate::job::{Receipt, Timestamp, Topic};
@@ -49,13 +50,37 @@ pub(super) struct Backfill {
 pub(super) struct Db {
     conn: Connection,
     changing: bool,
+    /// As of the last commit.
+    link: Link,
+    /// Jobs, with the changes of the present transaction.
+    jobs: Option<u64>,
     /// The last key given out in each table, for runs of jobs that are due in the same millisecond.
     last: [Option<(Timestamp, Key)>; 2],
 }
 
 impl Db {
     pub fn new(conn: Connection) -> Self {
-        Self { conn, changing: false, last: [None; 2] }
+        Self { conn, changing: false, link: Link::new(), jobs: None, last: [None; 2] }
+    }
+
+    /// How far the store has come.
+    pub fn link(&self) -> Link {
+        self.link
+    }
+
+    /// Counts on from here.
+    pub fn set_link(&mut self, link: Link) {
+        (self.link, self.jobs) = (link, link.jobs);
+    }
+
+    /// How many jobs there should be, where they were counted.
+    pub fn jobs(&self) -> Option<u64> {
+        self.jobs
+    }
+
+    /// There are so many.
+    pub fn set_jobs(&mut self, jobs: u64) {
+        self.jobs = Some(jobs);
     }
 
     /// For statements that concern the file as a whole.
@@ -77,18 +102,21 @@ impl Db {
         self.changing
     }
 
-    /// Makes the changes permanent, and that the clock has reached `now`.
+    /// Makes the changes permanent, counts them, and that the clock has reached `now`.
     pub fn commit(&mut self, now: Timestamp) -> Sql<()> {
         let mut mark = self.conn.prepare_cached("UPDATE meta SET value = ?1 WHERE name = 'clock_ms'")?;
         mark.execute([now.as_millis()])?;
+        let link = Link { changes: self.link.changes + 1, jobs: self.jobs, ..self.link };
+        let put = "INSERT OR REPLACE INTO meta VALUES ('link', ?1)";
+        self.conn.prepare_cached(put)?.execute([link.encode()])?;
         self.conn.prepare_cached("COMMIT")?.execute([])?;
-        self.changing = false;
+        (self.changing, self.link) = (false, link);
         Ok(())
     }
 
     /// Takes the changes back. After some errors SQLite has done so itself.
     pub fn rollback(&mut self) -> Sql<()> {
-        self.changing = false;
+        (self.changing, self.jobs) = (false, self.link.jobs);
         if self.conn.is_autocommit() {
             return Ok(());
         }
@@ -146,6 +174,7 @@ impl Db {
                 self.conn.prepare_cached(sql)?.execute(row)?;
             }
         }
+        self.jobs = self.jobs.map(|jobs| jobs + 1);
         Ok(())
     }
 
@@ -155,7 +184,8 @@ impl Db {
             Table::Live => "DELETE FROM rec WHERE key = ?1",
             Table::Dead => "DELETE FROM dead WHERE key = ?1",
         };
-        self.conn.prepare_cached(sql)?.execute([key.to_row()])?;
+        let deleted = self.conn.prepare_cached(sql)?.execute([key.to_row()])?;
+        self.jobs = self.jobs.map(|jobs| jobs.saturating_sub(deleted as u64));
         Ok(())
     }
 

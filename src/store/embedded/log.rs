@@ -111,6 +111,22 @@ impl Log {
     }
 }
 
+/// The pages of the first commit in the log at `path`, which is one whose frames are sound.
+pub(super) fn first_commit(path: &Path) -> io::Result<Vec<u8>> {
+    let mut reader = BufReader::with_capacity(1 << 16, File::open(path)?);
+    let mut header = [0; HEADER_BYTES];
+    read_full(&mut reader, &mut header)?;
+    let mut frame = vec![0; FRAME_HEADER_BYTES + word(&header, 8) as usize];
+    let mut pages = Vec::new();
+    while read_full(&mut reader, &mut frame)? == frame.len() {
+        pages.extend_from_slice(&frame[FRAME_HEADER_BYTES..]);
+        if word(&frame, 4) != 0 {
+            break;
+        }
+    }
+    Ok(pages)
+}
+
 /// Walks the frames behind a header; `None` when it is no header. The format is fixed by SQLite's
 /// documentation ("WAL-mode file format").
 fn frames(reader: &mut impl Read, header: &[u8; HEADER_BYTES]) -> io::Result<Option<Frames>> {

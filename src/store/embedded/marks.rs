@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use rusqlite::{Row, params};
+use rusqlite::{OptionalExtension, Row, params, types::Value};
 
 use super::{
     db::{Db, Sql},
+    link::{Link, Told},
     log::Run,
 };
 use crate::{
@@ -64,6 +65,17 @@ impl Db {
         let sql = "SELECT value FROM meta WHERE name = 'run'";
         let text: String = self.conn().query_row(sql, [], |row| row.get(0))?;
         Ok(Run::parse(&text).unwrap_or(Run::Open))
+    }
+
+    /// How far the store has come.
+    pub fn told_link(&self) -> Sql<Told> {
+        let sql = "SELECT value FROM meta WHERE name = 'link'";
+        let value = self.conn().query_row(sql, [], |row| row.get::<_, Value>(0)).optional()?;
+        Ok(match value {
+            None => Told::Nothing,
+            Some(Value::Blob(bytes)) => Link::decode(&bytes).map_or(Told::Damaged, Told::Link),
+            Some(Value::Null | Value::Integer(_) | Value::Real(_) | Value::Text(_)) => Told::Damaged,
+        })
     }
 
     pub fn set_run(&mut self, run: Run) -> Sql<()> {

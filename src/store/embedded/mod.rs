@@ -9,7 +9,7 @@
 //! engine ─ call ─► intake ─► writer ─► ops ─► work ─┬─► db (rows, transaction)
 //!                              │                     └─► state (ids, topics, window; journal)
 //!                              └─ checkpoint, sync, space: chores beside the work
-//! start ─► schema, log, load
+//! start ─► schema, log, link, load
 //! verify ─► survey (rows) and state (memory), held against each other; inspect: the same, nobody serving
 //! ```
 
@@ -18,10 +18,13 @@ mod call;
 mod checkpoint;
 mod db;
 mod engine;
+#[cfg(any(test, fuzzing))]
+mod fuzzing;
 mod ids;
 mod inspect;
 mod intake;
 mod key;
+mod link;
 mod load;
 mod log;
 mod marks;
@@ -45,6 +48,8 @@ mod writer;
 
 pub use backup::{backup, restore};
 pub use engine::Embedded;
+#[cfg(any(test, fuzzing))]
+pub(crate) use fuzzing::fuzz_record;
 pub use inspect::{Inspection, inspect, inspect_backup};
 pub use options::{Durability, FreeSpace, OpenError, Options};
 pub use start::open;

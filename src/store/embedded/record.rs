@@ -211,7 +211,7 @@ impl<'a> Columns<'a> {
     }
 
     /// Over every column but the body, each with its length, so that no byte can change sides.
-    fn sum(&self) -> u64 {
+    pub fn sum(&self) -> u64 {
         let mut hash = Xxh3::new();
         hash.update(&self.key.to_bits().to_le_bytes());
         for part in [self.id, self.topic, self.head] {

@@ -16,6 +16,7 @@ use super::{
     ids::Ids,
     intake::Intake,
     key::Key,
+    link::{Files, Note},
     load::load,
     log::{Log, Run},
     options::{Durability, OpenError, Options},
@@ -94,10 +95,11 @@ impl Start {
         create_dir(&self.options.data_dir)
             .map_err(|source| OpenError::Io { path: self.options.data_dir.clone(), source })?;
         let lock = lock(&self.options.data_dir)?;
-        let mut db = self.open_db()?;
+        let mut db = self.open_db(&lock)?;
         let shared = Arc::new(Shared::default());
         let state = self.load(&mut db, &shared)?;
         self.begin_run(&mut db).map_err(|error| self.sqlite(error))?;
+        self.settle_files(&db, &lock)?;
         let durability = self.options.durability;
         let checkpoints = Checkpointer::start(&self.db_path, durability)?;
         let syncer = match durability {
@@ -130,13 +132,14 @@ impl Start {
             sleeps_until: Timestamp::MAX,
             give_back: GiveBack::default(),
             db_path: self.db_path,
-            _lock: lock,
+            lock,
+            notes: true,
         };
         Ok((writer, engine))
     }
 
     /// Opens the file when it and its log belong together.
-    fn open_db(&self) -> Result<Db, OpenError> {
+    fn open_db(&self, lock: &File) -> Result<Db, OpenError> {
         let io = |path: &Path| {
             let path = path.to_owned();
             move |source| OpenError::Io { path, source }
@@ -152,12 +155,19 @@ impl Start {
                 "the file is missing or empty, but its log is there; put it back, or remove the log too";
             return Err(OpenError::Incomplete { path: self.db_path.clone(), why: why.to_owned() });
         }
-        let db = Db::new(schema::open_writer(&self.db_path, self.options.durability)?);
+        let replays = matches!(log, Log::Present(frames) if frames.kept > 0);
+        let lock_path = self.options.data_dir.join(LOCK_FILE);
+        let note = Note::read(lock).map_err(io(&lock_path))?;
+        let files =
+            Files::new(&self.db_path, &self.log_path, lock_path, replays).map_err(io(&self.db_path))?;
+        if is_new {
+            files.admit_new(note)?;
+        }
+        let mut db = Db::new(schema::open_writer(&self.db_path, self.options.durability)?);
         let run = db.run().map_err(|error| self.sqlite(error))?;
         log.admit(&self.log_path, &self.db_path, run)?;
-        if is_new {
-            sync_dir(&self.options.data_dir).map_err(io(&self.options.data_dir))?;
-        }
+        let told = db.told_link().map_err(|error| self.sqlite(error))?;
+        db.set_link(files.admit(told, note)?);
         Ok(db)
     }
 
@@ -185,6 +195,7 @@ impl Start {
             short_of_space: None,
         };
         load(&mut work, mark).map_err(|error| self.sqlite(error))?;
+        self.count_jobs(db, state.ids().len() as u64);
         if db.is_changing() {
             db.commit(now.up).map_err(|error| self.sqlite(error))?;
         }
@@ -198,6 +209,28 @@ impl Start {
             took_ms = (self.clock.now_micros() - start_us) / 1_000, "the store is loaded"
         );
         Ok(state)
+    }
+
+    /// Tells of records that are gone without a trace: SQLite has no checksums of its own.
+    fn count_jobs(&self, db: &mut Db, found: u64) {
+        if let Some(told) = db.jobs()
+            && told != found
+        {
+            tracing::error!(
+                db = %self.db_path.display(), told, found,
+                "the file does not hold as many jobs as were put into it: it was damaged, or changed by others"
+            );
+        }
+        db.set_jobs(found);
+    }
+
+    /// The names of new files, and the first note.
+    fn settle_files(&self, db: &Db, lock: &File) -> Result<(), OpenError> {
+        let io = |path: PathBuf| move |source| OpenError::Io { path, source };
+        let dir = &self.options.data_dir;
+        Note::of(db.link(), self.options.durability).write(lock).map_err(io(dir.join(LOCK_FILE)))?;
+        // Also when the files are not new: whoever made them may have been cut short.
+        sync_dir(dir).map_err(io(dir.clone()))
     }
 
     /// Marks the file as in use, in such an order that the mark stands in the file itself before the first
@@ -223,7 +256,8 @@ impl Start {
 pub(super) fn lock(dir: &Path) -> Result<File, OpenError> {
     let path = dir.join(LOCK_FILE);
     let io = |source| OpenError::Io { path: path.clone(), source };
-    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(io)?;
+    let lock =
+        OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path).map_err(io)?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(TryLockError::WouldBlock) => Err(OpenError::Locked { dir: dir.to_owned() }),

@@ -10,6 +10,7 @@ use super::{
     checkpoint::Checkpointer,
     db::{Db, Sql, backfill},
     intake::{Intake, Operation, Patience, Taken},
+    link::Note,
     log::Run,
     options::{Durability, Options},
     shared::Shared,
@@ -41,7 +42,9 @@ pub(super) struct Writer {
     pub give_back: GiveBack,
     pub db_path: PathBuf,
     /// Held for as long as the thread lives, and let go last.
-    pub _lock: File,
+    pub lock: File,
+    /// Whether the lock file takes notes; it is only an aid, and nothing stops when it does not.
+    pub notes: bool,
 }
 
 /// Closes the intake however the thread ends, also by a panic, so that nobody waits for an answer.
@@ -133,7 +136,18 @@ impl Writer {
             Durability::Interval(_) => self.syncer.iter().for_each(Syncer::written),
             Durability::Os => {}
         }
+        self.note();
         Ok(())
+    }
+
+    /// Notes how far the store has come, for the next start to hold it against.
+    fn note(&mut self) {
+        if self.notes
+            && let Err(error) = Note::of(self.db.link(), self.options.durability).write(&self.lock)
+        {
+            self.notes = false;
+            tracing::warn!(%error, "the lock file cannot be written to; it no longer tells how far the store is");
+        }
     }
 
     /// Undoes the group, and decides whether the engine may go on.

@@ -38,7 +38,8 @@ impl Work for Adding {
         let mut topics: Vec<&Topic> = jobs.iter().map(|job| &job.topic).collect();
         topics.sort_unstable();
         topics.dedup();
-        let mut call = engine.change(Op::Add, shard, None, &topics);
+        let lane = engine.lanes.take(shard);
+        let mut call = engine.change(Op::Add, shard, Some(&lane), &topics);
         for job in &jobs {
             call = call.arg(job.id.as_str()).bytes(record::incoming(job, rand::random()));
         }

@@ -3,7 +3,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicI64, Ordering},
+    atomic::{AtomicBool, AtomicI64, Ordering},
 };
 use std::time::Duration;
 
@@ -27,11 +27,48 @@ pub(super) struct Announcements {
     pub link: Link,
     /// Number of the last announcement heard, by shard.
     heard: Vec<AtomicI64>,
+    /// Shards where a change of ours may have happened without our hearing of it.
+    doubts: Vec<AtomicBool>,
+}
+
+/// A change of a shard whose outcome is not known yet. Dropped before it is [`settled`](Self::settle) it
+/// leaves a doubt: nobody heard what the change made ready, and our own announcement of it we pass
+/// over. The sweep looks after doubts.
+pub(super) struct Doubt<'a>(Option<&'a AtomicBool>);
+
+impl Doubt<'_> {
+    /// The outcome is known.
+    pub fn settle(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Doubt<'_> {
+    fn drop(&mut self) {
+        if let Some(doubt) = self.0 {
+            doubt.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Announcements {
     pub fn new(link: Link, shards: u16) -> Self {
-        Self { link, heard: (0..shards).map(|_| AtomicI64::new(0)).collect() }
+        Self {
+            link,
+            heard: (0..shards).map(|_| AtomicI64::new(0)).collect(),
+            doubts: (0..shards).map(|_| AtomicBool::new(false)).collect(),
+        }
+    }
+
+    /// A change begins.
+    pub fn begin(&self, shard: Shard) -> Doubt<'_> {
+        Doubt(Some(&self.doubts[usize::from(shard)]))
+    }
+
+    /// The doubt that is left of a shard's changes, if any.
+    pub fn doubt(&self, shard: Shard) -> Option<Doubt<'_>> {
+        let doubt = &self.doubts[usize::from(shard)];
+        doubt.swap(false, Ordering::Relaxed).then_some(Doubt(Some(doubt)))
     }
 
     pub fn heard(&self, shard: Shard) -> i64 {

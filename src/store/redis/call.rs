@@ -11,7 +11,9 @@ use fred::{
     types::{ClusterHash, CustomCommand, Key, Value},
 };
 
-use super::{Engine, TimeSource, error::Fault, keys::Shard, lanes::Lane, link::Node, script::Op};
+use super::{
+    Engine, TimeSource, announce::Doubt, error::Fault, keys::Shard, lanes::Lane, link::Node, script::Op,
+};
 use crate::{
     clock::Clock,
     job::Topic,
@@ -35,6 +37,8 @@ pub(super) struct Call {
     mark: Option<Key>,
     /// How long it is tried again, if not as long as the options say.
     patience: Option<Duration>,
+    /// The shard that it changes.
+    changes: Option<Shard>,
 }
 
 /// One attempt at a call.
@@ -51,7 +55,7 @@ pub(super) struct Shot {
 impl Call {
     /// A call with keys of one slot.
     pub fn new(op: Op, slot: u16, keys: Vec<Key>, args: Vec<Value>) -> Self {
-        Self { op, slot, keys, args, mark: None, patience: None }
+        Self { op, slot, keys, args, mark: None, patience: None, changes: None }
     }
 
     /// Makes it a change that waits for replicas, covered by writing `mark`.
@@ -118,7 +122,7 @@ impl Engine {
             all.extend([keys.ready(topic), keys.dead(topic)]);
             args.push(topic.as_str().into());
         }
-        Call { mark: Some(keys.mark.clone()), ..Call::new(op, keys.slot, all, args) }
+        Call { mark: Some(keys.mark.clone()), changes: Some(shard), ..Call::new(op, keys.slot, all, args) }
     }
 
     /// The time for a script: ours on a manual clock, else its server's own.
@@ -147,7 +151,8 @@ impl Engine {
         let real = &self.context.real;
         let patience = call.patience.unwrap_or(self.context.options.retry_for);
         let deadline_us = real.now_micros().saturating_add(micros(patience));
-        let (mut pause, mut full_text, mut redirect) = (PAUSE.0, false, None);
+        let (mut pause, mut full_text, mut redirect, mut again) = (PAUSE.0, false, None, false);
+        let doubt = call.changes.map(|shard| self.announcements.begin(shard));
         loop {
             if self.context.closing.is_cancelled() {
                 return Err(Error::Unavailable("the store is closed".to_owned()));
@@ -158,11 +163,16 @@ impl Engine {
             };
             let fault = match &node {
                 Some((node, asking)) => match self.shoot(node, &call, full_text, *asking).await {
-                    Ok(outcome) => return Ok(outcome),
+                    Ok(outcome) => {
+                        // The answer of a second run need not tell all that the first one did.
+                        doubt.filter(|_| !again).into_iter().for_each(Doubt::settle);
+                        return Ok(outcome);
+                    }
                     Err(error) => Fault::sort(&error),
                 },
                 None => Fault::Passing("no server holds the slot".to_owned()),
             };
+            again = true;
             let seen = node.as_ref().map(|(node, _)| node);
             let at_once = match &fault {
                 Fault::NoScript => !std::mem::replace(&mut full_text, true),

@@ -91,9 +91,9 @@ impl Fault {
             | ErrorKind::Routing
             | ErrorKind::Cluster
             | ErrorKind::Sentinel
-            | ErrorKind::Backpressure => Self::Passing(error.to_string()),
-            ErrorKind::Unknown if !is_reply(word) => Self::Passing(error.to_string()),
-            ErrorKind::Auth | ErrorKind::Config | ErrorKind::Url => Self::Refused(error.to_string()),
+            | ErrorKind::Backpressure => Self::Passing(in_words(error)),
+            ErrorKind::Unknown if !is_reply(word) => Self::Passing(in_words(error)),
+            ErrorKind::Auth | ErrorKind::Config | ErrorKind::Url => Self::Refused(in_words(error)),
             ErrorKind::Unknown
             | ErrorKind::InvalidCommand
             | ErrorKind::InvalidArgument
@@ -112,6 +112,32 @@ impl Fault {
             Self::Moved | Self::Ask(_) => Error::Unavailable("the slot keeps moving".to_owned()),
             Self::Damaged(why) => Error::Damaged(why),
         }
+    }
+}
+
+/// What went wrong, for a person to read: the library shows the operating system's errors as Rust does.
+pub(super) fn in_words(error: &FredError) -> String {
+    let text = error.details();
+    let quoted = |name: &str| Some(text.split_once(name)?.1.split_once('"')?.0);
+    match text.split_ascii_whitespace().next().unwrap_or_default() {
+        "DENIED" => {
+            return "it is in protected mode, so it only serves its own host: give it a password, or turn \
+                    protected-mode off"
+                .to_owned();
+        }
+        "NOAUTH" => return "it asks for a password, and none is configured".to_owned(),
+        "WRONGPASS" => return "it refuses the user name or password".to_owned(),
+        "NOPERM" => return format!("its user may not do all that is needed: {text}"),
+        _ => {}
+    }
+    match error.kind() {
+        ErrorKind::IO => {
+            let said = quoted("message: \"").or_else(|| quoted("error: \"")).unwrap_or(text);
+            format!("the connection failed: {said}")
+        }
+        ErrorKind::Canceled => format!("the connection ended: {text}"),
+        _ if text == "Request timed out." => "no answer in time".to_owned(),
+        _ => text.to_owned(),
     }
 }
 
@@ -164,6 +190,26 @@ mod tests {
         assert_eq!(sorted(ErrorKind::Cluster, "MOVED 3999 127.0.0.1:6381"), Fault::Moved);
         let there = Server::new("127.0.0.1", 6_381);
         assert_eq!(sorted(ErrorKind::Cluster, "ASK 3999 127.0.0.1:6381"), Fault::Ask(there));
+    }
+
+    #[test]
+    fn errors_are_told_in_words() {
+        let told = |kind, text: &'static str| in_words(&FredError::new(kind, text));
+        let refused = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
+        assert_eq!(told(ErrorKind::IO, refused), "the connection failed: Connection refused");
+        let unknown = "Custom { kind: Uncategorized, error: \"failed to lookup address information\" }";
+        assert_eq!(
+            told(ErrorKind::IO, unknown),
+            "the connection failed: failed to lookup address information"
+        );
+        assert_eq!(told(ErrorKind::IO, "gone"), "the connection failed: gone");
+        assert_eq!(told(ErrorKind::Timeout, "Request timed out."), "no answer in time");
+        assert_eq!(told(ErrorKind::Unknown, "LOADING Redis is loading"), "LOADING Redis is loading");
+        assert!(
+            told(ErrorKind::Unknown, "DENIED Redis is running in").starts_with("it is in protected mode")
+        );
+        assert!(told(ErrorKind::Auth, "NOAUTH Authentication required.").contains("password"));
+        assert!(told(ErrorKind::Auth, "WRONGPASS invalid username").contains("password"));
     }
 
     #[test]

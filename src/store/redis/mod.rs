@@ -11,6 +11,8 @@ mod configs;
 mod dead;
 mod durable;
 mod error;
+#[cfg(any(test, fuzzing))]
+mod fuzzing;
 mod gather;
 mod held;
 mod hints;
@@ -42,6 +44,8 @@ use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use error::ConnectError;
+#[cfg(any(test, fuzzing))]
+pub(crate) use fuzzing::fuzz_record;
 pub use options::{Mode, Options, Secret};
 
 use self::{
@@ -49,6 +53,7 @@ use self::{
     announce::Announcements,
     call::Call,
     configs::Configs,
+    error::in_words,
     gather::Gather,
     hints::Hints,
     keys::{Keys, Shard},
@@ -155,7 +160,8 @@ pub async fn connect(
         runtime: tokio::runtime::Handle::current(),
         closing: CancellationToken::new(),
     };
-    let routes = Routes::open(context.clone()).await.map_err(|error| unreachable(&context, error))?;
+    let routes =
+        Routes::open(context.clone()).await.map_err(|error| unreachable(&context, in_words(&error)))?;
     let redis = Redis(Arc::new(Engine::open(context, time, listener, routes).await?));
     let engine = &redis.0;
     engine.check_layout().await?;
@@ -179,16 +185,17 @@ impl Engine {
         let options = context.options.clone();
         let at = options.mode.to_string();
         let info = inspect(&routes, &options).await.map_err(|refusal| match refusal {
-            Refusal::Unreachable(error) => unreachable(&context, error),
+            Refusal::Unreachable(error) => unreachable(&context, in_words(&error)),
             Refusal::Unfit(why) => ConnectError::Unfit { at, why },
         })?;
         let none = || unreachable(&context, "no server holds a slot");
         let first = routes.nodes().into_iter().next().ok_or_else(none)?;
-        let scripts =
-            Scripts::load(&first.link.client).await.map_err(|error| unreachable(&context, error))?;
+        let scripts = Scripts::load(&first.link.client)
+            .await
+            .map_err(|error| unreachable(&context, in_words(&error)))?;
         let config = options.mode.config().map_err(ConnectError::Options)?;
         let link = Link::open(config, &options, options.command_timeout);
-        let link = link.await.map_err(|error| unreachable(&context, error))?;
+        let link = link.await.map_err(|error| unreachable(&context, in_words(&error)))?;
         let lanes = Lanes::new(options.shards);
         let process = lanes.process();
         Ok(Self {

@@ -6,6 +6,7 @@ use fred::{
     clients::Client,
     error::Error as FredError,
     interfaces::{ClientLike, ConfigInterface},
+    types::{ClusterHash, CustomCommand, Value},
 };
 
 use super::{Engine, Options, call::Call, error::ConnectError, reply::Reply, script::Op};
@@ -15,6 +16,46 @@ use super::{Engine, Options, call::Call, error::ConnectError, reply::Reply, scri
 const OLDEST: (u32, u32) = (7, 0);
 /// Version of everything under a prefix.
 const FORMAT: &str = "1";
+
+/// Every command that is sent, or that a script calls.
+const COMMANDS: [&str; 36] = [
+    "eval",
+    "evalsha",
+    "exists",
+    "hdel",
+    "hexists",
+    "hget",
+    "hgetall",
+    "hincrby",
+    "hkeys",
+    "hlen",
+    "hmget",
+    "hscan",
+    "hset",
+    "hsetnx",
+    "info",
+    "llen",
+    "lpop",
+    "lpush",
+    "lrange",
+    "ping",
+    "publish",
+    "rpush",
+    "scan",
+    "script",
+    "set",
+    "subscribe",
+    "time",
+    "unlink",
+    "wait",
+    "zadd",
+    "zcard",
+    "zrange",
+    "zrangebyscore",
+    "zrem",
+    "zscan",
+    "zscore",
+];
 
 /// What a server says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +75,25 @@ pub(super) async fn inspect(client: &Client, options: &Options) -> Result<Server
     let info: String = client.info(None).await.map_err(Refusal::Unreachable)?;
     let info = parse(&info);
     let config = configuration(client).await;
-    judge(&info, config.as_ref(), options.wait_replicas).map_err(Refusal::Unfit)
+    let server = judge(&info, config.as_ref(), options.wait_replicas).map_err(Refusal::Unfit)?;
+    let missing = missing_commands(client).await;
+    if !missing.is_empty() {
+        return Err(Refusal::Unfit(format!("it lacks commands that are needed: {}", missing.join(", "))));
+    }
+    Ok(server)
+}
+
+/// The commands that the server does not have, or was told to hide; none where it may not be asked.
+async fn missing_commands(client: &Client) -> Vec<&'static str> {
+    let command = CustomCommand::new_static("COMMAND", ClusterHash::Random, false);
+    let names = std::iter::once("INFO").chain(COMMANDS).map(Value::from).collect();
+    match client.custom::<Value, Value>(command, names).await {
+        Ok(Value::Array(found)) if found.len() == COMMANDS.len() => {
+            let all = COMMANDS.into_iter().zip(found);
+            all.filter(|(_, found)| found.is_null()).map(|(name, _)| name).collect()
+        }
+        Ok(_) | Err(_) => Vec::new(),
+    }
 }
 
 /// The settings that matter; `None` where they may not be read, as with many hosted servers.

@@ -10,7 +10,7 @@ use std::{
 
 use futures_util::future::join_all;
 
-use super::{Engine, keys::Shard, reply::Reply, script::Op};
+use super::{Engine, announce::Doubt, keys::Shard, reply::Reply, script::Op};
 use crate::{clock::Clock, job::Topic, store::Result};
 
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -89,10 +89,17 @@ impl Engine {
         for (group, before_us, after_us, reply) in join_all(looks).await {
             let mut reply = Reply::new(reply?)?;
             let server_us = reply.int()?.saturating_mul(1_000_000).saturating_add(reply.int()?);
+            // One group is one server: its first shard remembers for all.
+            if let Some(first) = group.first() {
+                let memory = &mut memory[usize::from(*first)];
+                if let Some(step_us) = watch_clock(memory, server_us, before_us, after_us) {
+                    self.context.metrics.clock_stepped(step_us);
+                    let step_ms = step_us / 1_000;
+                    tracing::warn!(step_ms, "the clock of the Redis server stepped, and due times with it");
+                }
+            }
             for shard in group {
-                let memory = &mut memory[usize::from(shard)];
-                watch_clock(memory, server_us, before_us, after_us);
-                self.make_up(shard, memory, reply.int()?).await?;
+                self.make_up(shard, &mut memory[usize::from(shard)], reply.int()?).await?;
             }
         }
         for ((shard, topic), left) in self.compaction.take() {
@@ -104,12 +111,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes up for announcements that were made by the last sweep and have not been heard by this one.
+    /// Makes up for announcements that were made by the last sweep and have not been heard by this one, and
+    /// for changes of ours whose answer got lost.
     async fn make_up(&self, shard: Shard, memory: &mut Memory, pulse: i64) -> Result<()> {
         let heard = self.announcements.heard(shard);
         let missed = heard < memory.pulse || pulse < memory.pulse;
         memory.pulse = pulse;
-        if missed {
+        let doubt = self.announcements.doubt(shard);
+        if missed || doubt.is_some() {
             let counts = self.keys.shard(shard).counts.clone();
             let mut reply = Reply::new(self.call(self.read(Op::Waiting, &[shard], vec![counts])).await?)?;
             self.announcements.set_heard(shard, pulse);
@@ -119,6 +128,7 @@ impl Engine {
                 }
             }
         }
+        doubt.into_iter().for_each(Doubt::settle);
         Ok(())
     }
 
@@ -149,17 +159,13 @@ impl Engine {
     }
 }
 
-/// Logs a step of a server's clock: it shifts all due times of its shards by as much.
-fn watch_clock(memory: &mut Memory, server_us: i64, before_us: i64, after_us: i64) {
+/// By how many microseconds a server's clock stepped since the last look, if it did: all due times of its
+/// shards shift by as much. A slow answer says less about the moment at which it was read.
+fn watch_clock(memory: &mut Memory, server_us: i64, before_us: i64, after_us: i64) -> Option<i64> {
     let offset_us = server_us - before_us.midpoint(after_us);
-    let jump_us = memory.offset_us.map_or(0, |last_us| offset_us - last_us);
-    if jump_us.abs() > STEP_US.saturating_add(after_us - before_us) {
-        tracing::warn!(
-            step_ms = jump_us / 1_000,
-            "the clock of the Redis server stepped, and due times with it"
-        );
-    }
+    let step_us = memory.offset_us.map_or(0, |last_us| offset_us - last_us);
     memory.offset_us = Some(offset_us);
+    (step_us.abs() > STEP_US.saturating_add(after_us - before_us)).then_some(step_us)
 }
 
 #[cfg(test)]
@@ -169,9 +175,12 @@ mod tests {
     #[test]
     fn a_clock_is_compared_with_its_own_past() {
         let mut memory = Memory::default();
-        watch_clock(&mut memory, 5_000_000, 1_000, 3_000);
-        assert_eq!(memory.offset_us, Some(4_998_000));
-        watch_clock(&mut memory, 6_000_000, 1_001_000, 1_003_000);
-        assert_eq!(memory.offset_us, Some(4_998_000), "both moved on by a second");
+        let mut look =
+            |server_us, before_us, after_us| watch_clock(&mut memory, server_us, before_us, after_us);
+        assert_eq!(look(5_000_000, 1_000, 3_000), None, "there is nothing to compare with yet");
+        assert_eq!(look(6_000_000, 1_001_000, 1_003_000), None, "both moved on by a second");
+        assert_eq!(look(67_000_000, 2_001_000, 2_003_000), Some(60_000_000));
+        assert_eq!(look(8_000_000, 3_001_000, 3_003_000), Some(-60_000_000), "back");
+        assert_eq!(look(10_400_000, 4_000_000, 6_000_000), None, "the answer took two seconds");
     }
 }

@@ -27,6 +27,7 @@ on_every_engine!(
     trap_a_client_that_leaves_while_it_waits_costs_nothing,
     shutdown_answers_parked_polls_and_refuses_new_ones,
     too_many_polls_are_refused,
+    a_pop_that_does_not_wait_is_answered_behind_any_number_that_do,
     bad_parameters_are_refused,
     jobs_come_about_by_due_time,
 );
@@ -260,4 +261,22 @@ async fn jobs_come_about_by_due_time(engine: Engine) {
         ids.sort();
     }
     assert_eq!(ids, ["1", "2", "3"]);
+}
+
+async fn a_pop_that_does_not_wait_is_answered_behind_any_number_that_do(engine: Engine) {
+    let api = Api::new(engine).await;
+    // More jobs than one call asks the store for.
+    let many = r#"{"topics":["t"],"max":300,"wait":30}"#;
+    let parked = api.park(api.call("POST", "/batch/pop").json(many)).await;
+    let behind = async {
+        api.get("/topics/t/pop").await.expect(204);
+        let answer = api.send("POST", "/batch/pop", r#"{"topics":["u","t"],"max":5}"#).await.expect(200);
+        assert_eq!(answer.body, r#"{"jobs":[]}"#);
+    };
+    tokio::time::timeout(seconds(60), behind).await.expect("is answered at once");
+    let second = api.park(api.call("POST", "/batch/pop").json(r#"{"topics":["u","t"],"wait":30}"#)).await;
+    api.add(r#"{"topic":"t","id":"a"}"#).await;
+    assert_eq!(parked.await.expect("ends").expect(200).json()["jobs"][0]["id"], "a");
+    api.add(r#"{"topic":"t","id":"b"}"#).await;
+    assert_eq!(second.await.expect("ends").expect(200).json()["jobs"][0]["id"], "b");
 }

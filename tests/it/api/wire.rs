@@ -10,11 +10,17 @@ use linger::{
 
 use crate::harness::{
     jobs::id,
-    wire::{Client, Server, get, post, until},
+    wait::until,
+    wire::{Client, Server, get, post},
 };
 
 /// Short enough to wait for: the timeouts under test are the server's own.
 const SOON: Duration = Duration::from_millis(100);
+
+/// Waits for no request.
+fn impatient() -> Options {
+    Options { first_byte_timeout: SOON, header_timeout: SOON, keep_alive_timeout: SOON, ..Options::default() }
+}
 
 async fn job(server: &Server, name: &str) -> Job {
     server.queue.get(&id(name)).await.expect("is there")
@@ -88,7 +94,7 @@ async fn trap_a_client_that_leaves_a_long_poll_gives_the_job_back_uncounted() {
 
 #[tokio::test]
 async fn trap_a_silent_or_dripping_connection_is_cut() {
-    let server = Server::start(Options { header_timeout: SOON, ..Options::default() }).await;
+    let server = Server::start(impatient()).await;
     for said in ["", "G", "GET /livez HTTP/1.1\r\n", "GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Slow: "] {
         let mut client = server.connect().await;
         client.say(said).await;
@@ -101,17 +107,49 @@ async fn trap_a_silent_or_dripping_connection_is_cut() {
     while server.connections() == 1 && client.try_say("x").await.is_ok() {
         pace.sleep(SOON / 20).await;
     }
-    // One that is idle after a request, too.
-    let mut client = server.connect().await;
-    client.ask(&get("/livez")).await.expect(200);
-    assert_eq!(client.closed().await, b"");
+    // One that is idle after a request, too, and one that begins another without an end.
+    for said in ["", "GET /livez"] {
+        let mut client = server.connect().await;
+        client.ask(&get("/livez")).await.expect(200);
+        client.say(said).await;
+        assert_eq!(client.closed().await, b"", "{said:?}");
+    }
+    for (reason, connections) in [("first_byte", 1), ("head", 5), ("idle", 1), ("answer", 0)] {
+        assert_eq!(server.cut(reason), connections, "{reason}");
+    }
     server.end().await;
 }
 
 #[tokio::test]
+async fn each_wait_for_a_client_has_its_own_bound() {
+    let long = Duration::from_secs(3_600);
+    let patient = Options {
+        first_byte_timeout: long,
+        header_timeout: long,
+        keep_alive_timeout: long,
+        ..Options::default()
+    };
+    for (asks, says, reason, options) in [
+        (false, "", "first_byte", Options { first_byte_timeout: SOON, ..patient.clone() }),
+        (false, "GET", "head", Options { header_timeout: SOON, ..patient.clone() }),
+        (true, "", "idle", Options { keep_alive_timeout: SOON, ..patient.clone() }),
+        (true, "GET", "head", Options { header_timeout: SOON, ..patient.clone() }),
+    ] {
+        let server = Server::start(options).await;
+        let mut client = server.connect().await;
+        if asks {
+            client.ask(&get("/livez")).await.expect(200);
+        }
+        client.say(says).await;
+        assert_eq!(client.closed().await, b"", "{reason}");
+        assert_eq!(server.cut(reason), 1, "{reason}");
+        server.end().await;
+    }
+}
+
+#[tokio::test]
 async fn trap_a_long_poll_outlasts_every_timeout() {
-    let options =
-        Options { header_timeout: SOON, body_timeout: SOON, write_timeout: SOON, ..Options::default() };
+    let options = Options { body_timeout: SOON, write_timeout: SOON, ..impatient() };
     let server = Server::start(options).await;
     let mut poll = server.parked("t").await;
     // Three silent connections, one after the other, were cut meanwhile: that long it waits already.
@@ -121,7 +159,6 @@ async fn trap_a_long_poll_outlasts_every_timeout() {
     let mut client = server.connect().await;
     add(&mut client, "a").await;
     poll.hear().await.expect(200);
-    poll.ask(&get("/livez")).await.expect(200);
     server.end().await;
 }
 
@@ -264,32 +301,6 @@ async fn http_1_0_is_spoken() {
     let answer = client.ask("GET /livez HTTP/1.0\r\n\r\n").await.expect(200);
     assert_eq!(answer.body, br#"{"status":"ok"}"#);
     assert_eq!(client.closed().await, b"");
-    server.end().await;
-}
-
-#[tokio::test]
-async fn a_client_that_takes_nothing_of_its_answers_is_cut() {
-    let server = Server::start(Options { write_timeout: SOON, linger: SOON, ..Options::default() }).await;
-    let mut client = server.connect().await;
-    let body = "x".repeat(200_000);
-    client.ask(&post("/jobs", &format!(r#"{{"topic":"t","id":"a","body":"{body}"}}"#))).await.expect(201);
-    // Far more answers than the sockets' buffers hold, and none is read.
-    client.say(&get("/jobs/a").repeat(500)).await;
-    until(|| server.connections() == 0).await;
-    server.end().await;
-}
-
-#[tokio::test]
-async fn connections_over_the_cap_wait_their_turn() {
-    let server = Server::start(Options { max_connections: 1, ..Options::default() }).await;
-    let mut first = server.connect().await;
-    first.ask(&get("/livez")).await.expect(200);
-    let mut second = server.connect().await;
-    second.say(&get("/livez")).await;
-    first.ask(&get("/livez")).await.expect(200);
-    assert_eq!(server.connections(), 1);
-    drop(first);
-    second.hear().await.expect(200);
     server.end().await;
 }
 

@@ -29,6 +29,20 @@ fn the_same_program_serves_on_redis_and_several_share_it() {
 }
 
 #[test]
+fn what_an_acknowledgement_means_is_told_in_the_log_the_version_and_the_figures() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let always = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"];
+    let server = redis::RedisServer::start_with(&always);
+    let linger = Server::serve(&["--store", "redis", "--redis-url", &server.url()], &[], directory.path());
+    assert!(linger.line.ends_with(", durability aof always\n"), "{}", linger.line);
+    assert!(linger.log().contains("aof always"), "{}", linger.log());
+    assert_eq!(linger.call("GET", "/version", "").json()["durability"], "aof always");
+    let figures = linger.call("GET", "/metrics", "").body;
+    let shown = figures.lines().find(|line| line.starts_with("linger_store_info{")).expect("is shown");
+    assert!(shown.contains("engine=\"redis\"") && shown.contains("durability=\"aof always\""), "{shown}");
+}
+
+#[test]
 fn a_redis_that_is_not_there_is_said_in_one_line_without_its_password() {
     let directory = tempfile::tempdir().expect("a directory");
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");

@@ -1,12 +1,13 @@
 //! The embedded engine against the disk: power cuts, calls that fail, a full file system, damaged files.
 //! Real program, real files; what is held against it afterwards is what its clients were told.
 //!
-//! Short in the normal run. `LINGER_PROVE_CUTS` and `LINGER_PROVE_FAULTS` set how many
-//! power cuts and failing calls there are, `LINGER_PROVE_SEED` which. Each test prints one line of figures that begins with `proof:`,
-//! or says why it cannot run here.
+//! Short in the normal run. `LINGER_PROVE_CUTS`, `LINGER_PROVE_FAULTS` and `LINGER_PROVE_DAMAGE` set how many
+//! power cuts, failing calls and damaged stores of each kind there are, `LINGER_PROVE_SEED` which. Each test
+//! prints one line of figures that begins with `proof:`, or says why it cannot run here.
 
 mod bay;
 mod cuts;
+mod damage;
 mod faults;
 mod full;
 mod ledger;

@@ -30,6 +30,7 @@ use super::{
     failing::Failing,
     openapi::{Exchange, contract},
     stores::{Engine, Opened, START},
+    wait::until,
 };
 
 /// What a case may set apart from the defaults.
@@ -96,10 +97,9 @@ impl Api {
     }
 
     /// Lets the other tasks run until `reached`.
-    pub async fn until(&self, reached: impl Fn() -> bool) {
-        while !reached() {
-            tokio::task::yield_now().await;
-        }
+    #[track_caller]
+    pub fn until(&self, reached: impl Fn() -> bool) -> impl Future<Output = ()> {
+        until(reached)
     }
 
     pub fn call(&self, method: &str, target: &str) -> Call {

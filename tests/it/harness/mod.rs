@@ -13,4 +13,6 @@ pub mod redis;
 pub mod resp;
 pub mod sentinel;
 pub mod stores;
+pub mod wait;
+pub mod watch;
 pub mod wire;

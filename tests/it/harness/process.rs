@@ -13,7 +13,10 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::plain::{Answer, call};
+use super::{
+    plain::{Answer, call},
+    wait::Patience,
+};
 
 /// `linger` with these arguments, run in `directory` with nothing of this process's environment but the
 /// path. `LINGER_PROGRAM` names another build to test, such as a release.
@@ -135,15 +138,9 @@ impl Server {
         Ok(Self { child, line, address, log, rest, logging })
     }
 
-    /// Its process.
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("is a process");
-        kill_process(pid, signal).expect("it runs");
+        kill_process(self.pid(), signal).expect("it runs");
     }
 
     /// Waits for its end: the status, and what it wrote to stdout after its line.
@@ -174,8 +171,11 @@ impl Server {
     }
 
     /// Waits until it has logged `text`.
+    #[track_caller]
     pub fn logged(&self, text: &str) {
+        let patience = Patience::new();
         while !self.log().contains(text) {
+            patience.or_fail(|| format!("no {text:?} in {}", self.log()));
             std::thread::yield_now();
         }
     }
@@ -196,9 +196,34 @@ impl Server {
     }
 
     /// Waits until just `polls` polls are parked.
+    #[track_caller]
     pub fn parked(&self, polls: usize) {
-        let figure = format!("\nlinger_parked_polls {polls}\n");
-        while !self.call("GET", "/metrics", "").body.contains(&figure) {}
+        self.shows("linger_parked_polls", polls as f64);
+    }
+
+    /// Waits until a figure has just this value.
+    #[track_caller]
+    pub fn shows(&self, figure: &str, value: f64) {
+        let patience = Patience::new();
+        loop {
+            let seen = self.figure(figure);
+            if seen == Some(value) {
+                return;
+            }
+            patience.or_fail(|| format!("{figure} {seen:?}, not {value}"));
+        }
+    }
+
+    /// A figure as `/metrics` shows it now; none when it is not there.
+    pub fn figure(&self, figure: &str) -> Option<f64> {
+        let page = self.call("GET", "/metrics", "").body;
+        let value = page.lines().find_map(|line| line.strip_prefix(figure)?.strip_prefix(' '))?;
+        Some(value.parse().expect("a number"))
+    }
+
+    /// The process itself, to look at from outside.
+    pub fn pid(&self) -> Pid {
+        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("is a process")
     }
 }
 

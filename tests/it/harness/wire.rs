@@ -1,6 +1,9 @@
 //! The API behind a real socket, and a client that says every byte itself.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use linger::{
@@ -11,12 +14,12 @@ use linger::{
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
 
-use super::naive::Naive;
+use super::{naive::Naive, wait::until};
 
 /// A server on a free port of the loopback. On the naive model and the system's clock: what is tested
 /// is the way there, and its timeouts are the server's own.
@@ -49,8 +52,7 @@ impl Server {
     }
 
     pub async fn connect(&self) -> Client {
-        let stream = TcpStream::connect(self.address).await.expect("connects");
-        Client { stream, unread: Vec::new() }
+        Client::connect(self.address).await
     }
 
     /// A connection with a long poll that is parked by the time this returns.
@@ -64,9 +66,19 @@ impl Server {
 
     /// Open connections, as the figures tell.
     pub fn connections(&self) -> usize {
+        self.figure("linger_http_connections")
+    }
+
+    /// A figure as it stands.
+    pub fn figure(&self, figure: &str) -> usize {
         let figures = self.metrics.encode();
-        let line = figures.lines().find_map(|line| line.strip_prefix("linger_http_connections "));
-        line.expect("is counted").parse().expect("a number")
+        let value = figures.lines().find_map(|line| line.strip_prefix(figure)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("no {figure}")).parse().expect("a number")
+    }
+
+    /// Connections cut for this reason.
+    pub fn cut(&self, reason: &str) -> usize {
+        self.figure(&format!("linger_http_connections_cut_total{{reason=\"{reason}\"}}"))
     }
 
     /// Shuts down as the program does; returns once every connection has ended.
@@ -74,13 +86,6 @@ impl Server {
         self.queue.drain();
         self.stop.cancel();
         self.task.await.expect("the server ends");
-    }
-}
-
-/// Lets other tasks run until `reached`.
-pub async fn until(reached: impl Fn() -> bool) {
-    while !reached() {
-        tokio::task::yield_now().await;
     }
 }
 
@@ -125,6 +130,22 @@ impl Heard {
 }
 
 impl Client {
+    pub async fn connect(address: SocketAddr) -> Self {
+        Self::on(TcpStream::connect(address).await.expect("connects"))
+    }
+
+    /// A connection from an address of its own.
+    pub async fn connect_from(own: IpAddr, address: SocketAddr) -> Self {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind((own, 0).into()).expect("an address of this machine");
+        Self::on(socket.connect(address).await.expect("connects"))
+    }
+
+    /// Over a connection that is open already.
+    pub fn on(stream: TcpStream) -> Self {
+        Self { stream, unread: Vec::new() }
+    }
+
     /// Sends these bytes.
     pub async fn say(&mut self, bytes: &str) {
         self.try_say(bytes).await.expect("sends");
@@ -138,6 +159,11 @@ impl Client {
     pub async fn ask(&mut self, request: &str) -> Heard {
         self.say(request).await;
         self.hear().await
+    }
+
+    /// Reads one byte and forgets it; false once the connection is closed or reset.
+    pub async fn taste(&mut self) -> bool {
+        self.stream.read(&mut [0]).await.is_ok_and(|read| read > 0)
     }
 
     /// Reads one answer, and no byte of the next.

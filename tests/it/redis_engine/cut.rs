@@ -5,7 +5,10 @@ use linger::{
     store::{Added, Deleted, FinishJob, Finished, Patch, Patched, Release, Requeued, Reservation},
 };
 
-use super::{Process, Raw, options, proxy::Proxy};
+use super::{
+    Process, Raw, options,
+    proxy::{Fault, Proxy},
+};
 use crate::harness::{jobs::*, redis::shared};
 
 /// A process whose connection to the shared server can be cut.
@@ -37,6 +40,25 @@ async fn an_add_whose_answer_was_cut_is_new_and_there_once() {
         assert_eq!(reserve_any(process.store()).await, None, "it was added once");
         assert!(matches!(add_any(process.store(), job(&name)).await, Added::Replayed(_)));
     }
+}
+
+#[tokio::test]
+async fn an_add_that_is_sent_again_does_not_bring_a_finished_job_back() {
+    let proxy = Proxy::start(shared().port).await;
+    let options = linger::store::redis::Options { retry_for: seconds(60), ..options() };
+    let behind = linger::store::redis::Options { mode: mode(&proxy.url()), ..options.clone() };
+    let (process, neighbour) = (Process::start(&behind).await, Process::start(&options).await);
+    proxy.learn_background().await;
+    proxy.arm_then(Fault::CutAfter, Fault::CutBefore);
+    let store = process.store.clone();
+    let adding = tokio::spawn(async move { store.add(vec![job("a")]).await });
+    neighbour.hears("t").await;
+    let held = reserve(neighbour.store()).await;
+    neighbour.store.finish(finish(&held.job.id, &held.receipt)).await.expect("finishes");
+    proxy.heal();
+    let added = one(adding.await.expect("does not panic").expect("adds"));
+    assert!(matches!(added, Added::Created(_)), "{added:?}");
+    assert_eq!(neighbour.store.topic(&topic("t")).await.expect("reads"), None);
 }
 
 #[tokio::test]

@@ -3,11 +3,17 @@
 
 mod crash;
 mod cut;
+mod memory;
+mod outages;
+mod points;
 mod proxy;
 mod repair;
 mod replicas;
 mod start;
+mod steps;
+mod together;
 mod verify;
+mod weather;
 
 use std::sync::Arc;
 
@@ -42,6 +48,7 @@ struct Process {
     store: Arc<dyn Store>,
     clock: Arc<ManualClock>,
     heard: Arc<Recorder>,
+    metrics: Metrics,
 }
 
 impl Process {
@@ -53,8 +60,9 @@ impl Process {
         let clock = ManualClock::new(Timestamp::parse(START).expect("a moment"));
         let heard = Arc::new(Recorder::default());
         let time = redis::TimeSource::Manual(clock.clone());
-        let store = redis::connect(options.clone(), time, heard.clone(), Metrics::new().engine).await?;
-        Ok(Self { store, clock, heard })
+        let metrics = Metrics::new();
+        let store = redis::connect(options.clone(), time, heard.clone(), metrics.engine.clone()).await?;
+        Ok(Self { store, clock, heard, metrics })
     }
 
     fn store(&self) -> &dyn Store {

@@ -1,37 +1,111 @@
-//! A proxy that cuts a connection at the worst moment: after the server did what it was asked, before
-//! its answer is passed on.
+//! A proxy that does to chosen requests, or to their answers, what networks do: lose them before or after
+//! the server acted, break an answer off, fall silent with the connection open, be late, trickle.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
 
+use linger::clock::{Clock, SystemClock};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    sync::Notify,
 };
+
+/// What happens to a request or its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The connection ends before the server hears of it.
+    CutBefore,
+    /// The server acts, and the connection ends without an answer.
+    CutAfter,
+    /// So much of the answer arrives, then the connection ends.
+    CutInside(At),
+    /// The server hears nothing, and the connection stays open for ever.
+    SilentBefore,
+    /// The server acts, and the connection stays open for ever without an answer.
+    SilentAfter,
+    /// The answer comes so much later.
+    Late(Duration),
+    /// The answer comes byte by byte.
+    Trickle,
+}
+
+/// Where an answer breaks off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum At {
+    FirstByte,
+    Half,
+    LastByte,
+}
+
+impl Fault {
+    pub const ALL: [Self; 9] = [
+        Self::CutAfter,
+        Self::CutBefore,
+        Self::CutInside(At::FirstByte),
+        Self::CutInside(At::Half),
+        Self::CutInside(At::LastByte),
+        Self::SilentAfter,
+        Self::SilentBefore,
+        Self::Trickle,
+        Self::Late(Duration::from_millis(20)),
+    ];
+}
 
 /// Listens on the loopback and passes everything on, until it is armed.
 pub struct Proxy {
     pub port: u16,
-    armed: Arc<Mutex<Option<Armed>>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    learnt: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    armed: Option<Armed>,
+    /// How many requests met a fault since it was armed.
+    fired: usize,
+    /// How many requests could have.
+    seen: usize,
+    /// Whether requests are taken for what the engine sends of its own accord.
+    learning: bool,
+    /// Scripts that the engine runs of its own accord.
+    background: HashSet<Vec<u8>>,
+    /// How many of these there were.
+    background_seen: usize,
+    /// How far the server's clock seems to have stepped.
+    clock_step: u64,
 }
 
 struct Armed {
+    /// Only requests that hold this; with nothing here, every script that is not of the background.
     marker: Vec<u8>,
-    /// How many more requests with the marker lose their answers.
-    cuts: usize,
+    skip: usize,
+    times: usize,
+    fault: Fault,
+    /// What all after those meet.
+    then: Option<Fault>,
 }
 
 impl Proxy {
     pub async fn start(server_port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = listener.local_addr().expect("has an address").port();
-        let armed: Arc<Mutex<Option<Armed>>> = Arc::default();
-        let shared = armed.clone();
+        let shared: Arc<Shared> = Arc::default();
+        let passing = shared.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(pass(client, server_port, shared.clone()));
+                tokio::spawn(pass(client, server_port, passing.clone()));
             }
         });
-        Self { port, armed }
+        Self { port, shared }
     }
 
     pub fn url(&self) -> String {
@@ -40,52 +114,248 @@ impl Proxy {
 
     /// Cuts the answers to the next `cuts` requests that hold `marker`.
     pub fn cut(&self, marker: &str, cuts: usize) {
-        let armed = Armed { marker: marker.as_bytes().to_vec(), cuts };
-        *self.armed.lock().expect("not poisoned") = Some(armed);
+        let marker = marker.as_bytes().to_vec();
+        self.set(Some(Armed { marker, skip: 0, times: cuts, fault: Fault::CutAfter, then: None }));
     }
 
-    /// Whether every cut was made; a test that cuts nothing shows nothing.
+    /// Has `times` scripts meet a fault, after `skip` that pass.
+    pub fn arm(&self, skip: usize, times: usize, fault: Fault) {
+        self.set(Some(Armed { marker: Vec::new(), skip, times, fault, then: None }));
+    }
+
+    /// Has the next script meet a fault, and all after it another.
+    pub fn arm_then(&self, fault: Fault, then: Fault) {
+        self.set(Some(Armed { marker: Vec::new(), skip: 0, times: 1, fault, then: Some(then) }));
+    }
+
+    /// How many scripts of the background were asked for.
+    pub fn background_seen(&self) -> usize {
+        self.shared.lock().background_seen
+    }
+
+    /// Has the server's clock seem to have stepped on by so many seconds.
+    pub fn step_clock(&self, seconds: u64) {
+        self.shared.lock().clock_step = seconds;
+    }
+
+    /// Lets everything pass again; how many requests met the fault, and how many there were.
+    pub fn heal(&self) -> (usize, usize) {
+        let mut state = self.shared.lock();
+        state.armed = None;
+        (state.fired, state.seen)
+    }
+
+    /// Whether every fault happened; a test in which none does shows nothing.
     pub fn is_spent(&self) -> bool {
-        self.armed.lock().expect("not poisoned").is_none()
+        self.shared.lock().armed.as_ref().is_none_or(|armed| armed.times == 0)
     }
-}
 
-fn fires(armed: &Mutex<Option<Armed>>, request: &[u8]) -> bool {
-    let mut armed = armed.lock().expect("not poisoned");
-    let Some(waiting) = armed.as_mut() else { return false };
-    if !request.windows(waiting.marker.len()).any(|window| window == waiting.marker) {
-        return false;
-    }
-    waiting.cuts -= 1;
-    if waiting.cuts == 0 {
-        *armed = None;
-    }
-    true
-}
-
-async fn pass(mut client: TcpStream, server_port: u16, armed: Arc<Mutex<Option<Armed>>>) {
-    let mut server = TcpStream::connect(("127.0.0.1", server_port)).await.expect("the server is there");
-    let (mut request, mut answer) = (vec![0; 64 * 1_024], vec![0; 64 * 1_024]);
-    loop {
-        tokio::select! {
-            read = client.read(&mut request) => {
-                let Ok(len @ 1..) = read else { return };
-                let cut = fires(&armed, &request[..len]);
-                if server.write_all(&request[..len]).await.is_err() {
-                    return;
-                }
-                if cut {
-                    // The server has answered, so it has happened; nobody will hear of it.
-                    let _ = server.read(&mut answer).await;
-                    return;
-                }
+    /// Learns which scripts the engine runs of its own accord, so that they meet no fault: the two of its
+    /// sweep, seen while nobody asks it for anything.
+    pub async fn learn_background(&self) {
+        self.shared.lock().learning = true;
+        let learning = async {
+            while self.shared.lock().background.len() < 2 {
+                self.shared.learnt.notified().await;
             }
-            read = server.read(&mut answer) => {
-                let Ok(len @ 1..) = read else { return };
-                if client.write_all(&answer[..len]).await.is_err() {
-                    return;
+        };
+        tokio::time::timeout(Duration::from_secs(20), learning).await.expect("the engine sweeps");
+        self.shared.lock().learning = false;
+    }
+
+    fn set(&self, armed: Option<Armed>) {
+        let mut state = self.shared.lock();
+        (state.armed, state.fired, state.seen) = (armed, 0, 0);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("not poisoned")
+    }
+
+    /// The fault that this request meets.
+    fn meets(&self, request: &[u8]) -> Option<Fault> {
+        let mut state = self.lock();
+        let script = script(request);
+        if state.learning
+            && let Some(script) = script
+        {
+            state.background.insert(script.to_vec());
+            self.learnt.notify_one();
+        }
+        let in_background = script.is_some_and(|script| state.background.contains(script));
+        state.background_seen += usize::from(in_background);
+        let counts = script.is_some() && !in_background;
+        let armed = state.armed.as_mut()?;
+        let marker = &armed.marker;
+        let marked = || request.windows(marker.len()).any(|window| window == marker);
+        if !(if marker.is_empty() { counts } else { marked() }) {
+            return None;
+        }
+        let fault = match (armed.skip, armed.times) {
+            (0, 0) => armed.then,
+            (0, _) => Some(armed.fault),
+            (_, _) => None,
+        };
+        match armed.skip {
+            0 => armed.times = armed.times.saturating_sub(1),
+            _ => armed.skip -= 1,
+        }
+        state.fired += usize::from(fault.is_some());
+        state.seen += 1;
+        fault
+    }
+}
+
+/// What names the script that a request runs; a walk over keys, and a wait for replicas, count as one.
+fn script(request: &[u8]) -> Option<&[u8]> {
+    let mut words = request.split(|byte| *byte == b'\n').skip(2).step_by(2);
+    match words.next()?.strip_suffix(b"\r")? {
+        b"EVALSHA" | b"EVAL" => words.next(),
+        b"SCAN" => Some(b"SCAN"),
+        b"WAIT" => Some(b"WAIT"),
+        _ => None,
+    }
+}
+
+/// How long the first request or answer in `bytes` is, once it is whole.
+fn frame(bytes: &[u8]) -> Option<usize> {
+    let line = bytes.windows(2).position(|end| end == b"\r\n")? + 2;
+    let count = || std::str::from_utf8(&bytes[1..line - 2]).ok()?.parse::<i64>().ok();
+    let len = match bytes[0] {
+        b'$' => usize::try_from(count()?).map_or(line, |len| line + len + 2),
+        b'*' => (0..count()?).try_fold(line, |at, _| Some(at + frame(bytes.get(at..)?)?))?,
+        _ => line,
+    };
+    (len <= bytes.len()).then_some(len)
+}
+
+fn take_frame(bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
+    let len = frame(bytes)?;
+    Some(bytes.drain(..len).collect())
+}
+
+/// An answer that begins with the seconds of a clock, with some more of them; others as they are.
+fn later(answer: Vec<u8>, seconds: u64) -> Vec<u8> {
+    let told = || {
+        let (head, rest) = (answer.get(..10)?, answer.get(20..)?);
+        let clock: u64 = std::str::from_utf8(answer.get(10..20)?).ok()?.parse().ok()?;
+        let begins = head.starts_with(b"*") && head.ends_with(b"\r\n$10\r\n");
+        begins.then(|| [head, (clock + seconds).to_string().as_bytes(), rest].concat())
+    };
+    told().unwrap_or(answer)
+}
+
+/// One connection of a client.
+struct Line {
+    client: TcpStream,
+    server: TcpStream,
+    /// Faults for answers to come, by the number of the request.
+    planned: VecDeque<(usize, Fault)>,
+    asked: usize,
+    answered: usize,
+}
+
+/// Whether a connection goes on.
+#[derive(PartialEq)]
+enum Then {
+    On,
+    Ends,
+    Silent,
+}
+
+async fn pass(client: TcpStream, server_port: u16, shared: Arc<Shared>) {
+    // A server that is away is what a closed connection looks like.
+    let Ok(server) = TcpStream::connect(("127.0.0.1", server_port)).await else { return };
+    client.set_nodelay(true).expect("is open");
+    let mut line = Line { client, server, planned: VecDeque::new(), asked: 0, answered: 0 };
+    let (mut requests, mut answers) = (Vec::new(), Vec::new());
+    let mut then = Then::On;
+    while then == Then::On {
+        then = tokio::select! {
+            read = line.client.read_buf(&mut requests) => match read {
+                Ok(1..) => line.ask(&mut requests, &shared).await,
+                Ok(_) | Err(_) => Then::Ends,
+            },
+            read = line.server.read_buf(&mut answers) => match read {
+                Ok(1..) => {
+                    let clock_step = shared.lock().clock_step;
+                    line.answer(&mut answers, clock_step).await
                 }
+                Ok(_) | Err(_) => Then::Ends,
+            },
+        };
+    }
+    if then == Then::Silent {
+        while matches!(line.client.read_buf(&mut requests).await, Ok(1..)) {}
+    }
+}
+
+impl Line {
+    async fn ask(&mut self, requests: &mut Vec<u8>, shared: &Shared) -> Then {
+        while let Some(request) = take_frame(requests) {
+            self.asked += 1;
+            match shared.meets(&request) {
+                Some(Fault::CutBefore) => return Then::Ends,
+                Some(Fault::SilentBefore) => return Then::Silent,
+                Some(fault) => self.planned.push_back((self.asked, fault)),
+                None => {}
+            }
+            if self.server.write_all(&request).await.is_err() {
+                return Then::Ends;
             }
         }
+        Then::On
     }
+
+    async fn answer(&mut self, answers: &mut Vec<u8>, clock_step: u64) -> Then {
+        while let Some(answer) = take_frame(answers) {
+            let answer = if clock_step > 0 { later(answer, clock_step) } else { answer };
+            self.answered += 1;
+            let planned = self.planned.pop_front_if(|(number, _)| *number == self.answered);
+            let part = match planned.map(|(_, fault)| fault) {
+                None => answer.len(),
+                Some(Fault::SilentAfter) => return Then::Silent,
+                Some(Fault::Late(wait)) => {
+                    SystemClock::new().sleep(wait).await;
+                    answer.len()
+                }
+                Some(Fault::Trickle) => {
+                    for byte in &answer {
+                        if self.client.write_all(std::slice::from_ref(byte)).await.is_err() {
+                            return Then::Ends;
+                        }
+                        tokio::task::yield_now().await;
+                    }
+                    continue;
+                }
+                Some(Fault::CutInside(At::FirstByte)) => 1,
+                Some(Fault::CutInside(At::Half)) => answer.len() / 2,
+                Some(Fault::CutInside(At::LastByte)) => answer.len() - 1,
+                Some(Fault::CutBefore | Fault::CutAfter | Fault::SilentBefore) => 0,
+            };
+            if self.client.write_all(&answer[..part]).await.is_err() || part < answer.len() {
+                return Then::Ends;
+            }
+        }
+        Then::On
+    }
+}
+
+#[test]
+fn requests_and_answers_are_told_apart() {
+    for (bytes, len) in [
+        (&b"+OK\r\n:1\r\n"[..], Some(5)),
+        (b"$3\r\na\r\n\r\n", Some(9)),
+        (b"$-1\r\n", Some(5)),
+        (b"*2\r\n:1\r\n*1\r\n$0\r\n\r\n+", Some(18)),
+        (b"*-1\r\n", Some(5)),
+        (b"*2\r\n:1\r\n", None),
+        (b"$3\r\nab", None),
+    ] {
+        assert_eq!(frame(bytes), len, "{bytes:?}");
+    }
+    assert_eq!(script(b"*2\r\n$7\r\nEVALSHA\r\n$3\r\nabc\r\n"), Some(&b"abc\r"[..]));
+    assert_eq!(script(b"*1\r\n$4\r\nPING\r\n"), None);
 }

@@ -1,5 +1,7 @@
 //! Servers that are not fit to hold jobs, and memory that is full.
 
+use std::{io::Write, net::TcpListener};
+
 use linger::store::{
     Deleted, Error, Finished,
     redis::{ConnectError, Options},
@@ -47,22 +49,66 @@ async fn a_server_that_is_not_there_is_named_without_its_password() {
     let mut options = Options::new("redis://user:hunter2@127.0.0.1:1");
     options.connect_timeout = millis(200);
     let text = refusal(&options).await.to_string();
-    assert!(text.contains("127.0.0.1:1") && !text.contains("hunter2"), "{text}");
+    assert_eq!(text, "cannot use Redis at redis://127.0.0.1:1: the connection failed: Connection refused");
     let server = RedisServer::start_with(&["--save", "", "--requirepass", "hunter2"]);
     let text = refusal(&Options::new(&server.url())).await.to_string();
-    assert!(text.contains("NOAUTH"), "{text}");
+    assert!(text.ends_with("it asks for a password, and none is configured"), "{text}");
     let with_password = server.url().replace("redis://", "redis://:hunter2@");
     let process = Process::start(&Options::new(&with_password)).await;
     assert!(!format!("{:?}", process.store).contains("hunter2"));
 }
 
+/// Answers every connection with `line` and no more.
+fn impostor(line: &'static str) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("has an address").port();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let mut client = client.expect("accepts");
+            // One that has gone already is no matter.
+            let _ = client.write_all(line.as_bytes());
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn why_a_server_cannot_be_used_is_said_in_words() {
+    let denied = impostor("-DENIED Redis is running in protected mode because protected mode is enabled\r\n");
+    let password = RedisServer::start_with(&["--save", "", "--requirepass", "hunter2"]);
+    let hidden = RedisServer::start_with(&["--save", "", "--rename-command", "HSCAN", ""]);
+    let mute = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let mute = mute.local_addr().map(|address| (address.port(), mute)).expect("has an address");
+    let at = |port: u16| format!("redis://127.0.0.1:{port}");
+    for (url, why) in [
+        (at(denied), "it is in protected mode, so it only serves its own host"),
+        (password.url().replace("://", "://:wrong@"), "it refuses the user name or password"),
+        (hidden.url(), "it lacks commands that are needed: hscan"),
+        (at(mute.0), "in time"),
+    ] {
+        let options =
+            Options { connect_timeout: millis(300), command_timeout: millis(300), ..Options::new(&url) };
+        let text = refusal(&options).await.to_string();
+        assert!(text.contains(why), "{text}");
+        assert!(!text.contains("Error") && !text.contains('{') && !text.contains("wrong@"), "{text}");
+    }
+}
+
 #[tokio::test]
 async fn the_durability_of_the_server_is_published() {
-    let server = RedisServer::start_with(&["--save", "", "--appendonly", "yes", "--appendfsync", "always"]);
-    let process = Process::start(&Options::new(&server.url())).await;
-    let info = process.store().info();
-    assert_eq!((info.engine, info.durability.as_str()), ("redis", "aof always"));
-    assert!(info.version.contains('.'), "{info:?}");
+    let class = async |arguments: &[&str]| {
+        let server = RedisServer::start_with(arguments);
+        let process = Process::start(&Options::new(&server.url())).await;
+        let info = process.store().info();
+        assert!(info.engine == "redis" && info.version.contains('.'), "{info:?}");
+        info.durability
+    };
+    let aof = async |sync: &str| class(&["--save", "", "--appendonly", "yes", "--appendfsync", sync]).await;
+    assert_eq!(aof("always").await, "aof always");
+    assert_eq!(aof("everysec").await, "aof everysec");
+    assert_eq!(aof("no").await, "aof no");
+    assert_eq!(class(&["--save", "3600", "1"]).await, "snapshots only");
+    assert_eq!(class(&["--save", ""]).await, "none");
 }
 
 #[tokio::test]

@@ -2,16 +2,20 @@
 -- Adds jobs. Refused as a whole when memory is full, before anything is written.
 --
 -- ARGV[A..] per job its id and its record; the record's `due` holds a delay in ms, or a moment when
--- `created` is 1. Its generation is a fresh random number, by which a second run knows its own work.
+-- `created` is 1. Its generation is a fresh random number, so that no stale entry of its id fits it.
 -- Reply     { set aside, per job 'C' created due | 'R' record | 'E' state due }
-local GEN_AT, DUE_AT, CREATED_AT, TTR_AT = 3, 7, 17, 23
+local GEN_AT, DUE_AT, CREATED_AT, TTR_AT, PRINT_AT = 3, 7, 17, 23, 30
+local CREATED = 67 -- 'C'
+
+-- What an earlier run added stays said: a worker may have finished it since, and it must not come back.
+local made = recall() or {}
+if made.err then return made end
 
 -- What to say of a job that is there already; nil when what is there cannot be read.
 local function known_as(stored, raw)
-  local old, job = open(stored), open(raw)
+  local old = open(stored)
   if not old then return nil end
-  if old.print ~= job.print then return 'E' .. pack('>BI6', old.state, old.due) end
-  if (old.gen - job.gen) % 4294967296 < 64 then return 'C' .. pack('>I6I6', old.created, old.due) end
+  if old.print ~= sub(raw, PRINT_AT, TOPIC_AT - 1) then return 'E' .. pack('>BI6', old.state, old.due) end
   return 'R' .. stored
 end
 
@@ -26,28 +30,33 @@ local function index(id, raw, state, due)
   return 'C' .. pack('>I6I6', NOW, due)
 end
 
-local reply = { 0 }
-for i = A, #ARGV, 2 do
-  local id, raw = ARGV[i], ARGV[i + 1]
+local function add(id, raw)
   local due, _, absolute = unpack('>I6I4I6', raw, DUE_AT)
   due = due_at(absolute == 1, due)
   local state = due <= NOW and READY or DELAYED
   local record = pack('>B', VERSION + state) .. sub(raw, 2, DUE_AT - 1) .. pack('>I6', due)
     .. sub(raw, DUE_AT + 6, CREATED_AT - 1) .. pack('>I6', NOW) .. sub(raw, TTR_AT)
-  local said
-  if call('HSETNX', POOL, id, record) == 1 then
-    said = index(id, raw, state, due)
-  else
-    local stored = call('HGET', POOL, id)
-    said = known_as(stored, raw)
-    if not said then
-      set_aside(id, stored)
-      call('HSET', POOL, id, record)
-      said = index(id, raw, state, due)
-    end
+  if call('HSETNX', POOL, id, record) == 1 then return index(id, raw, state, due) end
+  local stored = call('HGET', POOL, id)
+  local said = known_as(stored, raw)
+  if said then return said end
+  set_aside(id, stored)
+  call('HSET', POOL, id, record)
+  return index(id, raw, state, due)
+end
+
+local reply, news = { 0 }, false
+for i = A, #ARGV, 2 do
+  local n = #reply
+  local said = made[n]
+  if not said or said == '' then
+    said = add(ARGV[i], ARGV[i + 1])
+    made[n] = byte(said) == CREATED and said or ''
+    news = news or made[n] ~= ''
   end
-  reply[#reply + 1] = said
+  reply[n + 1] = said
 end
 settle()
+if news then remember(made) end
 reply[1] = aside
 return reply

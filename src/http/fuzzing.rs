@@ -1,0 +1,90 @@
+//! Fuzz targets of what clients send: JSON bodies and query parameters.
+
+use bytes::Bytes;
+
+use super::{
+    bodies,
+    params::{Query, cursor, read_cursor},
+    problem::Problem,
+    values,
+};
+use crate::{
+    job::{Body, NewJob},
+    queue::Limits,
+};
+
+/// The first byte chooses the call, the rest is its body.
+pub fn fuzz_bodies(data: &[u8]) {
+    let Some((call, body)) = data.split_first() else { return };
+    let (body, limits) = (Bytes::copy_from_slice(body), Limits::default());
+    match call % 13 {
+        0 => sound(bodies::new_job(&body), |job| job_is_sound(&job)),
+        1 => sound(bodies::patch(&body), |patch| patch.body.iter().for_each(body_is_sound)),
+        2 => sound(bodies::new_jobs(&body, &limits), |items| {
+            assert!(items.len() <= limits.max_batch);
+            items.into_iter().for_each(|item| sound(item.read, |job| job_is_sound(&job)));
+        }),
+        3 => sound(bodies::release(&body), |_| ()),
+        4 => sound(bodies::touch(&body), |_| ()),
+        5 => sound(bodies::bury(&body), |_| ()),
+        6 => sound(bodies::requeue(&body), |_| ()),
+        7 => sound(bodies::requeue_dead(&body), |limit| assert!(limit > 0)),
+        8 => sound(bodies::pause(&body), |_| ()),
+        9 => sound(bodies::settings(&body), |_| ()),
+        10 => sound(bodies::pop(&body, &limits), |pop| {
+            assert!((1..=limits.max_batch_pop).contains(&pop.max));
+            assert!((1..=limits.max_pop_topics).contains(&pop.topics.len()));
+        }),
+        11 => sound(bodies::finish_jobs(&body, &limits), |items| {
+            items.into_iter().for_each(|item| sound(item.read, |_| ()));
+        }),
+        _ => sound(bodies::delete_jobs(&body, &limits), |items| {
+            items.into_iter().for_each(|item| sound(item.read, |_| ()));
+        }),
+    }
+}
+
+/// What was read holds what `check` says; a refusal is one of the client's faults, and can be written.
+fn sound<T>(read: Result<T, Problem>, check: impl FnOnce(T)) {
+    match read {
+        Ok(read) => check(read),
+        Err(problem) => {
+            assert!(problem.status().is_client_error(), "{}", problem.code());
+            let mut out = Vec::new();
+            problem.write(&mut out, Some("id"));
+            let written: serde_json::Value = serde_json::from_slice(&out).expect("a problem is JSON");
+            assert_eq!(written["code"], problem.code());
+        }
+    }
+}
+
+fn job_is_sound(job: &NewJob) {
+    body_is_sound(&job.body);
+    assert_eq!(job.fingerprint(), job.clone().fingerprint());
+    assert!(job.resolved_max_attempts(&Default::default()) <= crate::job::MAX_ATTEMPTS_LIMIT);
+}
+
+/// A body is JSON as it stands, nothing more and nothing less.
+fn body_is_sound(body: &Body) {
+    assert_eq!(Body::parse(body.as_bytes().clone()).as_ref(), Ok(body));
+}
+
+/// A query string, read as each call with parameters reads it.
+pub fn fuzz_query(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let mut query = Query::parse(text);
+    query.take("wait", values::duration_text);
+    query.take("ttr", values::ttr_text);
+    query.take("limit", |text| values::whole_text(text, 1, 1_000));
+    query.take("receipt", values::receipt_text);
+    let confirm = query.text("confirm");
+    let read = query.take("cursor", read_cursor);
+    if let Err(problem) = query.end() {
+        let mut out = Vec::new();
+        problem.write(&mut out, None);
+        assert!(serde_json::from_slice::<serde_json::Value>(&out).is_ok(), "a problem is JSON");
+    }
+    for text in read.iter().chain(&confirm).map(String::as_str).chain([text]) {
+        assert_eq!(read_cursor(&cursor(text)).as_deref(), Ok(text));
+    }
+}

@@ -1,0 +1,32 @@
+//! Fuzz target of records in Redis.
+
+use bytes::Bytes;
+
+use super::record;
+use crate::{
+    job::{Due, Fingerprint, JobId},
+    store::AddJob,
+};
+
+/// Any bytes are a job or none; a job that is written again reads the same.
+pub fn fuzz_record(data: &[u8]) {
+    let (id, raw) = (JobId::parse("a").expect("is an id"), Bytes::copy_from_slice(data));
+    let _ = record::receipt(&raw);
+    let Some(job) = record::read(&id, &raw) else { return };
+    assert!(!format!("{job:?} {} {}", job.due_at, job.created_at).is_empty());
+    let added = AddJob {
+        id: job.id.clone(),
+        topic: job.topic.clone(),
+        due: Due::At(job.due_at),
+        ttr: job.ttr,
+        max_attempts: job.max_attempts,
+        retry: job.retry.clone(),
+        require_receipt: job.require_receipt,
+        fingerprint: Fingerprint([7; 16]),
+        body: job.body.clone(),
+    };
+    let again = record::read(&id, &record::incoming(&added, 1)).expect("what is written can be read");
+    assert_eq!((&again.topic, &again.body, &again.retry), (&job.topic, &job.body, &job.retry));
+    assert_eq!((again.ttr, again.max_attempts, again.due_at), (job.ttr, job.max_attempts, job.due_at));
+    assert_eq!(again.require_receipt, job.require_receipt);
+}

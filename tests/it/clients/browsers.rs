@@ -1,0 +1,218 @@
+//! Foreign web pages, from outside: what a browser can be made to send, and what names lead here.
+//!
+//! Every request stands here as it would on the wire, and a job with one attempt is the bait: it must be
+//! there, untouched, after all of them.
+
+use crate::harness::{
+    process::Server,
+    wire::{Client, Heard},
+};
+
+const FOREIGN: &str = "cross_site_refused";
+const HOST: &str = "host_refused";
+const MALFORMED: &str = "malformed_request";
+/// What answers when the guard lets a call through: a job, an addition, or nothing ready.
+const LET_IN: &str = "";
+
+/// A request of these lines, the port filled in, and a body.
+fn request(lines: &[&str], body: &str, port: u16) -> String {
+    let mut text = String::new();
+    for line in lines {
+        text += &format!("{}\r\n", line.replace("PORT", &port.to_string()));
+    }
+    if !body.is_empty() {
+        text += &format!("Content-Length: {}\r\n", body.len());
+    }
+    format!("{text}\r\n{body}")
+}
+
+fn code(answer: &Heard) -> String {
+    if answer.status < 400 { LET_IN.to_owned() } else { answer.code() }
+}
+
+struct Bait {
+    server: Server,
+    _directory: tempfile::TempDir,
+}
+
+impl Bait {
+    fn new() -> Self {
+        Self::with(&[])
+    }
+
+    fn with(variables: &[(&str, &str)]) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let server = Server::serve(&[], variables, directory.path());
+        let bait = Self { server, _directory: directory };
+        let job = r#"{"topic":"t","id":"bait","max_attempts":1}"#;
+        assert_eq!(bait.server.call("POST", "/jobs", job).status, 201);
+        bait
+    }
+
+    async fn ask(&self, lines: &[&str], body: &str) -> Heard {
+        let text = request(lines, body, self.server.address.port());
+        Client::connect(self.server.address).await.ask(&text).await
+    }
+
+    fn is_untouched(&self) {
+        let job = self.server.call("GET", "/jobs/bait", "").json();
+        assert_eq!((&job["state"], &job["attempts"]), (&"ready".into(), &0.into()));
+        assert_eq!(self.server.call("GET", "/topics/evil", "").status, 404, "nothing was added");
+    }
+}
+
+#[tokio::test]
+async fn what_a_foreign_page_can_send_is_refused() {
+    let bait = Bait::new();
+    let host = "Host: localhost:PORT";
+    let evil = r#"{"topic":"evil"}"#;
+    let text = "Content-Type: text/plain";
+    let form = "Content-Type: application/x-www-form-urlencoded";
+    let json = "Content-Type: application/json";
+    let origin = "Origin: https://evil.example";
+    let fetch = "Sec-Fetch-Site: cross-site";
+    for (lines, body, expected) in [
+        // fetch() with a simple method and body, which asks no preflight
+        (&["POST /jobs HTTP/1.1", host, text, origin, fetch][..], evil, FOREIGN),
+        (&["POST /jobs HTTP/1.1", host, form, origin, fetch], "topic=evil", FOREIGN),
+        (
+            &["POST /jobs HTTP/1.1", host, "Content-Type: multipart/form-data; boundary=x", origin],
+            "--x--",
+            FOREIGN,
+        ),
+        // a form's enctype text/plain, from a sandboxed frame, an old browser, a page on another port
+        (&["POST /jobs HTTP/1.1", host, text, "Origin: null"], evil, FOREIGN),
+        (&["POST /jobs HTTP/1.1", host, text, "Referer: http://evil.example/form"], evil, FOREIGN),
+        (&["POST /jobs HTTP/1.1", host, json, "Origin: http://localhost:3000"], evil, FOREIGN),
+        (&["POST /jobs HTTP/1.1", host, json, "Origin: http://127.0.0.1:PORT"], evil, FOREIGN),
+        (&["POST /jobs HTTP/1.1", host, json, "Origin: http://localhost:PORT.evil.example"], evil, FOREIGN),
+        (&["POST /jobs HTTP/1.1", host, json, "Origin: http://localhost:PORT@evil.example"], evil, FOREIGN),
+        (&["POST /jobs HTTP/1.1", host, json, "Origin: http://user@localhost:PORT"], evil, FOREIGN),
+        (&["POST /jobs HTTP/1.1", host, json, "Origin: file://"], evil, FOREIGN),
+        (&["POST /jobs HTTP/1.1", host, json, "Origin: chrome-extension://abc"], evil, FOREIGN),
+        (&["POST /jobs HTTP/1.1", host, json, "Origin: http://localhost:PORT", origin], evil, FOREIGN),
+        (&["POST /jobs HTTP/1.1", host, json, "Origin:"], evil, FOREIGN),
+        (&["POST /jobs HTTP/1.1", host, json, "Origin: http://localhost:PORT", fetch], evil, FOREIGN),
+        (&["POST /jobs HTTP/1.1", host, json, "Sec-Fetch-Site: same-site"], evil, FOREIGN),
+        (&["POST /jobs HTTP/1.1", host, json, "Sec-Fetch-Site: Cross-Site"], evil, FOREIGN),
+        // an image, a link, a frame, a script; a beacon
+        (&["GET /topics/t/pop HTTP/1.1", host, fetch], "", FOREIGN),
+        (
+            &[
+                "GET /topics/t/pop HTTP/1.1",
+                host,
+                fetch,
+                "Sec-Fetch-Mode: navigate",
+                "Sec-Fetch-Dest: document",
+            ],
+            "",
+            FOREIGN,
+        ),
+        (&["GET /topics/t/pop?wait=50s HTTP/1.1", host, "Referer: https://evil.example/"], "", FOREIGN),
+        (&["GET /topics/t/pop HTTP/1.1", host, origin], "", FOREIGN),
+        (&["POST /topics/t/pop HTTP/1.1", host, "Origin: null"], "", FOREIGN),
+        (&["POST /batch/pop HTTP/1.1", host, text, origin], r#"{"topics":["t"]}"#, FOREIGN),
+        (&["POST /jobs/bait/finish HTTP/1.1", host, text, origin], "", FOREIGN),
+        (&["POST /topics/t/pause HTTP/1.1", host, origin], "", FOREIGN),
+        // preflights, also of the kind for private networks: no answer allows anything
+        (&["OPTIONS /jobs HTTP/1.1", host, origin, "Access-Control-Request-Method: POST"], "", FOREIGN),
+        (
+            &["OPTIONS /jobs HTTP/1.1", host, origin, "Access-Control-Request-Private-Network: true"],
+            "",
+            FOREIGN,
+        ),
+        (&["DELETE /jobs/bait HTTP/1.1", host, origin], "", FOREIGN),
+        (&["PATCH /jobs/bait HTTP/1.1", host, json, origin], r#"{"delay":"1h"}"#, FOREIGN),
+        (&["DELETE /topics/t?confirm=t HTTP/1.1", host, origin], "", FOREIGN),
+        // even without a word of where it comes from, what a page can send unasked is no JSON
+        (&["POST /jobs HTTP/1.1", host, text], evil, "unsupported_media_type"),
+        (&["POST /jobs HTTP/1.1", host, form], evil, "unsupported_media_type"),
+        (&["POST /jobs HTTP/1.1", host], evil, "unsupported_media_type"),
+        (&["POST /batch/pop HTTP/1.1", host, text], r#"{"topics":["t"]}"#, "unsupported_media_type"),
+    ] {
+        let answer = bait.ask(lines, body).await;
+        assert_eq!(code(&answer), expected, "{lines:?}");
+        assert!(answer.headers.keys().all(|name| !name.as_str().starts_with("access-control-")), "{lines:?}");
+    }
+    bait.is_untouched();
+}
+
+#[tokio::test]
+async fn names_that_others_can_give_this_address_are_refused() {
+    let bait = Bait::new();
+    let mut tried = 0;
+    for (target, hosts, expected) in [
+        // ours: what only this machine resolves, and addresses
+        ("/topics/u/pop", &["Host: localhost:PORT"][..], LET_IN),
+        ("/topics/u/pop", &["Host: LOCALHOST:PORT"], LET_IN),
+        ("/topics/u/pop", &["Host: localhost.:PORT"], LET_IN),
+        ("/topics/u/pop", &["Host: localhost"], LET_IN),
+        ("/topics/u/pop", &["Host: localhost:1"], LET_IN),
+        ("/topics/u/pop", &["Host: queue.localhost"], LET_IN),
+        ("/topics/u/pop", &["Host: 127.0.0.1:PORT"], LET_IN),
+        ("/topics/u/pop", &["Host: [::1]:PORT"], LET_IN),
+        ("/topics/u/pop", &["Host: [::1]"], LET_IN),
+        ("http://localhost:PORT/topics/u/pop", &["Host: localhost:PORT"], LET_IN),
+        // a name that was bound to this address (DNS rebinding), however it is written
+        ("/topics/t/pop", &["Host: evil.example"], HOST),
+        ("/topics/t/pop", &["Host: evil.example:PORT"], HOST),
+        ("/topics/t/pop", &["Host: EVIL.example."], HOST),
+        ("/topics/t/pop", &["Host: localhost.evil.example"], HOST),
+        ("/topics/t/pop", &["Host: evillocalhost"], HOST),
+        ("/topics/t/pop", &["Host: 127.0.0.1.nip.io:PORT"], HOST),
+        ("/topics/u/pop", &["Host: 127.0.0.1.:PORT"], LET_IN),
+        ("/topics/t/pop", &["Host: 2130706433"], HOST),
+        ("/topics/t/pop", &["Host: 0x7f.1"], HOST),
+        ("/topics/t/pop", &["Host: localhost@evil.example"], MALFORMED),
+        ("http://localhost@evil.example/topics/t/pop", &["Host: localhost"], MALFORMED),
+        ("http://evil.example@localhost/topics/t/pop", &["Host: localhost"], MALFORMED),
+        ("/topics/t/pop", &["Host: evil.example@localhost"], MALFORMED),
+        ("/livez", &["Host: evil.example"], HOST),
+        ("/metrics", &["Host: evil.example"], HOST),
+        // the target goes before the header (RFC 9112, 3.2.2)
+        ("http://evil.example/topics/t/pop", &["Host: localhost:PORT"], HOST),
+        ("http://evil.example/topics/t/pop", &["Host: evil.example"], HOST),
+        ("http://localhost/topics/u/pop", &["Host: evil.example"], LET_IN),
+        // none, two, or what is none
+        ("/topics/t/pop", &[], MALFORMED),
+        ("/topics/t/pop", &["Host:"], MALFORMED),
+        ("/topics/t/pop", &["Host: localhost", "Host: localhost"], MALFORMED),
+        ("/topics/t/pop", &["Host: localhost", "Host: evil.example"], MALFORMED),
+        ("/topics/t/pop", &["Host: localhost, evil.example"], MALFORMED),
+        ("/topics/t/pop", &["Host: localhost/evil"], MALFORMED),
+        ("/topics/t/pop", &["Host: http://localhost"], MALFORMED),
+    ] {
+        let first = format!("GET {target} HTTP/1.1");
+        let lines = [&[first.as_str()][..], hosts].concat();
+        assert_eq!(code(&bait.ask(&lines, "").await), expected, "{lines:?}");
+        tried += 1;
+    }
+    // Without a version that asks for one, a name may be missing, but not be foreign.
+    for (hosts, expected) in [(&[][..], LET_IN), (&["Host: evil.example"][..], HOST)] {
+        let lines = [&["GET /topics/u/pop HTTP/1.0"][..], hosts].concat();
+        assert_eq!(code(&bait.ask(&lines, "").await), expected, "{lines:?}");
+        tried += 1;
+    }
+    bait.is_untouched();
+    println!("proof: what=host_names, runs={tried}, faults=0, lost=0, violations=0");
+}
+
+#[tokio::test]
+async fn names_of_ones_own_are_accepted_where_they_are_set_and_no_others() {
+    let bait = Bait::with(&[("LINGER__SERVER__ALLOWED_HOSTS", "queue.example")]);
+    for (host, origin, expected) in [
+        ("Host: queue.example", "", LET_IN),
+        ("Host: Queue.Example.:8080", "", LET_IN),
+        ("Host: queue.example:8080", "Origin: http://queue.example:8080", LET_IN),
+        ("Host: queue.example:8080", "Origin: http://queue.example", FOREIGN),
+        // a page of our own behind a proxy that speaks TLS for us
+        ("Host: queue.example", "Origin: https://queue.example", LET_IN),
+        ("Host: other.queue.example", "", HOST),
+        ("Host: queue.example.evil.example", "", HOST),
+    ] {
+        let lines: Vec<_> =
+            ["GET /topics/u/pop HTTP/1.1", host, origin].into_iter().filter(|l| !l.is_empty()).collect();
+        assert_eq!(code(&bait.ask(&lines, "").await), expected, "{lines:?}");
+    }
+    bait.is_untouched();
+}

@@ -1,0 +1,169 @@
+//! Caps: on connections, all and per address, on open files, on headers; what those beyond them are told.
+
+use std::{net::IpAddr, time::Duration};
+
+use linger::{
+    clock::{Clock, SystemClock},
+    http::Options,
+};
+
+use crate::harness::{
+    process,
+    wait::{Patience, until},
+    watch,
+    wire::{Client, Heard, Server, get, post},
+};
+
+const ALL: &str = "linger_http_connections_refused_total{reason=\"all\"}";
+const ADDRESS: &str = "linger_http_connections_refused_total{reason=\"address\"}";
+const SYSTEM: &str = "linger_http_connections_refused_total{reason=\"system\"}";
+
+fn told(answer: Heard) {
+    let answer = answer.expect(503);
+    assert_eq!(answer.headers["retry-after"], "1");
+    assert_eq!(answer.headers["connection"], "close");
+    assert_eq!(answer.headers["content-type"], "application/problem+json");
+    assert_eq!(answer.code(), "overloaded");
+}
+
+#[tokio::test]
+async fn connections_over_the_cap_are_told_at_once_and_closed() {
+    let server = Server::start(Options { max_connections: 2, ..Options::default() }).await;
+    let (mut first, mut second) = (server.connect().await, server.connect().await);
+    first.ask(&get("/livez")).await.expect(200);
+    second.ask(&get("/livez")).await.expect(200);
+    let body = post("/jobs", &format!(r#"{{"topic":"t","body":"{}"}}"#, "x".repeat(200_000)));
+    for (n, request) in [get("/livez"), get("/topics/t/pop?wait=50s"), body].into_iter().enumerate() {
+        let mut third = server.connect().await;
+        third.say(&request).await;
+        told(third.hear().await);
+        assert_eq!(third.closed().await, b"");
+        assert_eq!((server.figure(ALL), server.connections()), (n + 1, 2));
+    }
+    first.ask(&get("/livez")).await.expect(200);
+    drop(first);
+    until(|| server.connections() == 1).await;
+    server.connect().await.ask(&get("/livez")).await.expect(200);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn one_address_cannot_take_every_place() {
+    let options = Options { max_connections: 10, max_connections_per_address: 2, ..Options::default() };
+    let server = Server::start(options).await;
+    let own = |last: u8| IpAddr::from([127, 0, 0, last]);
+    let mut held = Vec::new();
+    for last in [2, 2, 3] {
+        let mut client = Client::connect_from(own(last), server.address).await;
+        client.ask(&get("/livez")).await.expect(200);
+        held.push(client);
+    }
+    told(Client::connect_from(own(2), server.address).await.ask(&get("/livez")).await);
+    assert_eq!((server.figure(ADDRESS), server.figure(ALL), server.connections()), (1, 0, 3));
+    Client::connect_from(own(4), server.address).await.ask(&get("/livez")).await.expect(200);
+    held.remove(0);
+    until(|| server.connections() == 2).await;
+    Client::connect_from(own(2), server.address).await.ask(&get("/livez")).await.expect(200);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn who_is_refused_and_says_nothing_is_closed_and_a_flood_of_them_is_no_harm() {
+    let linger = Duration::from_millis(100);
+    let server = Server::start(Options { max_connections: 1, linger, ..Options::default() }).await;
+    let mut first = server.connect().await;
+    first.ask(&get("/livez")).await.expect(200);
+    let mut silent = Vec::new();
+    for _ in 0..300 {
+        silent.push(server.connect().await);
+    }
+    for mut client in silent {
+        assert!(!client.taste().await, "closed without a word");
+    }
+    first.ask(&get("/livez")).await.expect(200);
+    assert_eq!((server.figure(ALL), server.connections()), (300, 1));
+    server.end().await;
+}
+
+#[tokio::test]
+async fn shutdown_does_not_wait_for_those_who_are_refused() {
+    let hour = Duration::from_secs(3_600);
+    let server = Server::start(Options { max_connections: 1, linger: hour, ..Options::default() }).await;
+    let _first = server.connect().await;
+    until(|| server.connections() == 1).await;
+    let mut silent = server.connect().await;
+    until(|| server.figure(ALL) == 1).await;
+    server.end().await;
+    assert_eq!(silent.closed().await, b"");
+}
+
+#[tokio::test]
+async fn too_many_headers_are_refused_and_counted() {
+    let server = Server::start(Options { max_headers: 10, ..Options::default() }).await;
+    let with = |headers: usize| {
+        get("/livez").replace("\r\n\r\n", &format!("{}\r\n\r\n", "\r\nX: y".repeat(headers)))
+    };
+    server.connect().await.ask(&with(9)).await.expect(200);
+    let mut client = server.connect().await;
+    client.ask(&with(10)).await.expect(431);
+    assert_eq!(client.closed().await, b"");
+    assert_eq!((server.cut("head_too_large"), server.cut("malformed")), (1, 0));
+    server.end().await;
+}
+
+#[tokio::test]
+async fn every_refusal_of_a_request_is_counted_by_its_code() {
+    let server = Server::start(Options { max_request_bytes: 1_000, ..Options::default() }).await;
+    for request in [get("/nowhere"), post("/jobs", &"x".repeat(2_000)), post("/jobs", "{")] {
+        server.connect().await.ask(&request).await;
+    }
+    for code in ["not_found", "body_too_large", "malformed_request"] {
+        assert_eq!(server.figure(&format!("linger_http_problems_total{{code=\"{code}\"}}")), 1, "{code}");
+    }
+    let whole = post("/jobs", r#"{"topic":"t"}"#);
+    let mut slow = server.connect().await;
+    slow.say(&whole[..whole.len() - 3]).await;
+    until(|| server.figure("linger_http_buffered_bytes") == 10).await;
+    slow.say(&whole[whole.len() - 3..]).await;
+    slow.hear().await.expect(201);
+    until(|| server.figure("linger_http_buffered_bytes") == 0).await;
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_full_file_table_neither_stops_nor_spins_the_accept_loop() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = process::Server::serve(&[], &[], directory.path());
+    let mut first = Client::connect(server.address).await;
+    first.ask(&get("/livez")).await.expect(200);
+    let pid = server.pid();
+    watch::limit_open_files(pid, watch::open_files(pid) + 5);
+    let mut held = Vec::new();
+    for _ in 0..20 {
+        held.push(Client::connect(server.address).await);
+    }
+    server.logged("connections cannot be accepted");
+    let failures = async |client: &mut Client| {
+        let page = client.ask(&get("/metrics")).await.expect(200).body;
+        let page = String::from_utf8(page).expect("text");
+        let value = page.lines().find_map(|line| line.strip_prefix(SYSTEM)).expect("is counted");
+        value.trim().parse::<u64>().expect("a number")
+    };
+    // Ten tries a second, not as many as the processor can make.
+    let (before, used) = (failures(&mut first).await, watch::processor_time(pid));
+    SystemClock::new().sleep(Duration::from_secs(1)).await;
+    let (tries, used) = (failures(&mut first).await - before, watch::processor_time(pid) - used);
+    assert!((1..100).contains(&tries), "{tries} tries in a second");
+    assert_eq!(server.log().matches("connections cannot be accepted").count(), 1, "{}", server.log());
+    drop(held);
+    let patience = Patience::new();
+    while !server.log().contains("connections can be accepted again") {
+        patience.or_fail(|| server.log());
+        patience.pause().await;
+    }
+    Client::connect(server.address).await.ask(&get("/livez")).await.expect(200);
+    println!(
+        "proof: what=full_file_table, tries_in_a_second={tries}, cpu_ms={}, faults=1, lost=0",
+        used.as_millis()
+    );
+}

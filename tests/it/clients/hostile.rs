@@ -1,0 +1,270 @@
+//! Bad connections by the thousand, all at once, while good clients go on: each is closed in time.
+//!
+//! `LINGER_PROVE_HOSTILE` sets how many there are of each kind.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use linger::clock::{Clock, SystemClock};
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpSocket, TcpStream},
+    task::JoinSet,
+};
+
+use super::{count, make_room_for};
+use crate::harness::{
+    client::Client,
+    process::Server,
+    wait::Patience,
+    watch,
+    wire::{get, post},
+};
+
+const GOOD_CLIENTS: usize = 4;
+/// Past this a connection counts as not closed: many times what the settings below allow, for the sake
+/// of busy machines.
+const LONGEST: Duration = Duration::from_secs(60);
+const SETTINGS: [(&str, &str); 6] = [
+    ("LINGER__SERVER__FIRST_BYTE_TIMEOUT", "1s"),
+    ("LINGER__SERVER__HEADER_TIMEOUT", "1s"),
+    ("LINGER__SERVER__BODY_TIMEOUT", "1s"),
+    ("LINGER__SERVER__WRITE_TIMEOUT", "1s"),
+    ("LINGER__SERVER__LINGER_TIMEOUT", "200ms"),
+    ("LINGER__SERVER__MAX_CONNECTIONS_PER_ADDRESS", "100000"),
+];
+
+/// What a bad client does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Silent,
+    HeaderDrip,
+    SlowBody,
+    SlowReader,
+    HalfPreface,
+}
+
+impl Kind {
+    const ALL: [Self; 5] =
+        [Self::Silent, Self::HeaderDrip, Self::SlowBody, Self::SlowReader, Self::HalfPreface];
+
+    /// What it says at first.
+    fn opening(self, n: usize) -> Vec<u8> {
+        const TLS_HELLO: &[u8] = b"\x16\x03\x01\x00\xf4\x01\x00\x00\xf0\x03\x03";
+        const PREFACES: [&[u8]; 6] =
+            [b"GE", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"PRI * HT", TLS_HELLO, b"\x16", b"\r\n"];
+        match self {
+            Self::Silent => Vec::new(),
+            Self::HeaderDrip => b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Slow: ".to_vec(),
+            Self::SlowBody => {
+                let whole = post("/jobs", &format!(r#"{{"topic":"bad","body":"{}"}}"#, "x".repeat(1_000)));
+                whole.as_bytes()[..whole.len() - 900].to_vec()
+            }
+            Self::SlowReader => get("/jobs/large").repeat(40).into_bytes(),
+            Self::HalfPreface => PREFACES[n % PREFACES.len()].to_vec(),
+        }
+    }
+
+    /// What it sends now and then, so as not to look dead.
+    fn drip(self) -> Option<&'static [u8]> {
+        match self {
+            Self::HeaderDrip | Self::SlowBody => Some(b"x"),
+            Self::Silent | Self::SlowReader | Self::HalfPreface => None,
+        }
+    }
+}
+
+/// What became of a bad connection.
+#[derive(Debug)]
+struct Closed {
+    after: Duration,
+    said: Vec<u8>,
+}
+
+/// Behaves badly until the server closes the connection; none when it did not.
+async fn misbehave(kind: Kind, n: usize, address: SocketAddr) -> Option<Closed> {
+    let clock = SystemClock::new();
+    let mut stream = connect(kind, address).await;
+    let began_us = clock.now_micros();
+    let badly = async {
+        let mut said = Vec::new();
+        if stream.write_all(&kind.opening(n)).await.is_ok() {
+            while one_more(kind, &mut stream, &mut said, &clock).await {}
+        }
+        said
+    };
+    let said = tokio::select! {
+        said = badly => said,
+        () = clock.sleep(LONGEST) => return None,
+    };
+    let after_us = (clock.now_micros() - began_us).unsigned_abs();
+    Some(Closed { after: Duration::from_micros(after_us), said })
+}
+
+async fn connect(kind: Kind, address: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    if kind == Kind::SlowReader {
+        socket.set_recv_buffer_size(4_096).expect("a size");
+    }
+    socket.connect(address).await.expect("connects")
+}
+
+/// One step; false once the connection is closed.
+async fn one_more(kind: Kind, stream: &mut TcpStream, said: &mut Vec<u8>, clock: &SystemClock) -> bool {
+    let pause = Duration::from_millis(100);
+    if kind == Kind::SlowReader {
+        clock.sleep(pause).await;
+        return stream.read(&mut [0; 512]).await.is_ok_and(|read| read > 0);
+    }
+    let mut heard = [0; 1_024];
+    tokio::select! {
+        read = stream.read(&mut heard) => match read {
+            Ok(read) if read > 0 => {
+                said.extend_from_slice(&heard[..read]);
+                true
+            }
+            Ok(_) | Err(_) => false,
+        },
+        () = clock.sleep(pause), if kind.drip().is_some() => {
+            stream.write_all(kind.drip().expect("was asked")).await.is_ok()
+        }
+    }
+}
+
+/// What the good clients saw.
+#[derive(Default)]
+struct Good {
+    over: AtomicBool,
+    calls: AtomicUsize,
+    slowest_us: AtomicUsize,
+}
+
+/// Adds, pops and finishes until it is over; every call must be answered well.
+async fn work(number: usize, address: SocketAddr, good: Arc<Good>) {
+    let (mut client, clock) = (Client::new(address), SystemClock::new());
+    let topic = format!("good-{number}");
+    let mut id = String::new();
+    let mut receipt = String::new();
+    for step in 0.. {
+        if step % 3 == 0 && good.over.load(Ordering::Relaxed) {
+            return;
+        }
+        let began_us = clock.now_micros();
+        let (answer, expected) = match step % 3 {
+            0 => (client.post("/jobs", &json!({ "topic": topic })).await, 201),
+            1 => (client.get(&format!("/topics/{topic}/pop?wait=10s")).await, 200),
+            _ => {
+                let path = format!("/jobs/{id}/finish?receipt={receipt}");
+                (client.send(hyper::Method::POST, &path, None).await, 204)
+            }
+        };
+        let answer = answer.expect("a good client is answered");
+        assert_eq!(answer.status, expected, "{answer:?}");
+        if expected == 200 {
+            (id, receipt) = (answer.text("id"), answer.text("receipt"));
+        }
+        let took_us = usize::try_from(clock.now_micros() - began_us).expect("time goes on");
+        good.slowest_us.fetch_max(took_us, Ordering::Relaxed);
+        good.calls.fetch_add(1, Ordering::Relaxed);
+        // Beside thousands of others on the same machine it is no load test.
+        clock.sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Sets bad clients of `kind` loose; how long the last took to be closed, and what was wrong.
+async fn attack(kind: Kind, clients: usize, address: SocketAddr) -> (Duration, Vec<String>) {
+    let mut bad = JoinSet::new();
+    for n in 0..clients {
+        bad.spawn(misbehave(kind, n, address));
+    }
+    let (mut slowest, mut wrong) = (Duration::ZERO, Vec::new());
+    while let Some(ended) = bad.join_next().await {
+        let Some(closed) = ended.expect("does not panic") else {
+            wrong.push(format!("{kind:?}: not closed within {LONGEST:?}"));
+            continue;
+        };
+        slowest = slowest.max(closed.after);
+        let said = String::from_utf8_lossy(&closed.said);
+        let right = match kind {
+            Kind::Silent | Kind::HeaderDrip => said.is_empty(),
+            // A reset may overtake the answer to one who goes on sending.
+            Kind::SlowBody => said.is_empty() || said.starts_with("HTTP/1.1 408 "),
+            Kind::HalfPreface => said.is_empty() || said.starts_with("HTTP/1.1 400 "),
+            Kind::SlowReader => true,
+        };
+        if !right {
+            wrong.push(format!("{kind:?} was told {said:?}"));
+        }
+    }
+    (slowest, wrong)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bad_connections_are_closed_in_time_while_good_ones_are_served() {
+    let clients = count("LINGER_PROVE_HOSTILE", 200);
+    make_room_for(clients * Kind::ALL.len());
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = Server::serve(&[], &SETTINGS, directory.path());
+    let address = server.address;
+    let large = json!({ "topic": "large", "id": "large", "body": "x".repeat(250_000) });
+    assert_eq!(Client::new(address).post("/jobs", &large).await.expect("answers").status, 201);
+    let memory_before = watch::memory_bytes(server.pid());
+    let (good, mut workers) = (Arc::new(Good::default()), JoinSet::new());
+    for number in 0..GOOD_CLIENTS {
+        workers.spawn(work(number, address, good.clone()));
+    }
+    let mut attacks = JoinSet::new();
+    for kind in Kind::ALL {
+        attacks.spawn(async move { (kind, attack(kind, clients, address).await) });
+    }
+    let (mut wrong, mut slowest) = (Vec::new(), String::new());
+    while let Some(ended) = attacks.join_next().await {
+        let (kind, (longest, faults)) = ended.expect("does not panic");
+        wrong.extend(faults);
+        slowest += &format!(", {kind:?}_closed_within_ms={}", longest.as_millis());
+    }
+    good.over.store(true, Ordering::Relaxed);
+    while let Some(ended) = workers.join_next().await {
+        ended.expect("good clients are served");
+    }
+    let calls = good.calls.load(Ordering::Relaxed);
+    println!(
+        "proof: what=hostile_connections, runs={}, faults={}, lost=0, violations={}, good_calls={calls}, good_slowest_ms={}, memory_mib={}{slowest}",
+        clients * Kind::ALL.len(),
+        clients * Kind::ALL.len(),
+        wrong.len(),
+        good.slowest_us.load(Ordering::Relaxed) / 1_000,
+        (watch::memory_bytes(server.pid()).saturating_sub(memory_before)) >> 20,
+    );
+    assert!(wrong.is_empty(), "{} faults: {:#?}", wrong.len(), &wrong[..wrong.len().min(20)]);
+    assert!(calls > 0);
+    counted(&server, clients).await;
+    assert_eq!(server.stop().code(), Some(0));
+}
+
+/// Each kind was ended for its own reason, and nothing is left of any.
+async fn counted(server: &Server, clients: usize) {
+    let patience = Patience::new();
+    while server.figure("linger_http_connections") != Some(1.0) {
+        patience.or_fail(|| format!("{:?} connections", server.figure("linger_http_connections")));
+        patience.pause().await;
+    }
+    let cut = |reason: &str| {
+        let figure = format!("linger_http_connections_cut_total{{reason=\"{reason}\"}}");
+        server.figure(&figure).expect("is counted")
+    };
+    let clients = clients as f64;
+    assert_eq!(cut("first_byte"), clients, "silent");
+    assert_eq!(cut("body"), clients, "slow bodies");
+    assert_eq!(cut("answer"), clients, "slow readers");
+    assert_eq!(cut("head") + cut("malformed"), clients * 2.0, "drips and prefaces");
+    assert_eq!(cut("idle") + cut("head_too_large"), 0.0);
+    assert_eq!(server.figure("linger_http_buffered_bytes"), Some(0.0));
+}

@@ -1,0 +1,81 @@
+//! Clients that read their answers slowly.
+
+use std::{net::SocketAddr, time::Duration};
+
+use linger::{
+    clock::{Clock, SystemClock},
+    http::Options,
+};
+use tokio::net::TcpSocket;
+
+use crate::harness::{
+    wait::{Patience, until},
+    wire::{Client, Server, get, post},
+};
+
+/// Short enough to wait for: the timeouts under test are the server's own.
+const SOON: Duration = Duration::from_millis(100);
+/// More answers than the buffers of two sockets hold.
+const ANSWERS: usize = 100;
+const BODY_BYTES: usize = 200_000;
+
+/// A client with a small buffer who has asked for many large answers.
+async fn greedy(address: SocketAddr) -> Client {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_recv_buffer_size(16_384).expect("a size");
+    let mut client = Client::on(socket.connect(address).await.expect("connects"));
+    client.say(&get("/jobs/large").repeat(ANSWERS)).await;
+    client
+}
+
+async fn server(options: Options) -> Server {
+    let server = Server::start(options).await;
+    let job = format!(r#"{{"topic":"t","id":"large","body":"{}"}}"#, "x".repeat(BODY_BYTES));
+    server.connect().await.ask(&post("/jobs", &job)).await.expect(201);
+    until(|| server.connections() == 0).await;
+    server
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_of_its_answers_is_cut() {
+    let server = server(Options { write_timeout: SOON, linger: SOON, ..Options::default() }).await;
+    let _client = greedy(server.address).await;
+    until(|| server.cut("answer") == 1 && server.connections() == 0).await;
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_client_that_sips_at_its_answers_is_cut() {
+    let server = server(Options { write_timeout: SOON, linger: SOON, ..Options::default() }).await;
+    let (mut client, pace, patience) = (greedy(server.address).await, SystemClock::new(), Patience::new());
+    // It always takes something before the timeout, though never enough.
+    while server.cut("answer") == 0 {
+        patience.or_fail(|| format!("{} connections", server.connections()));
+        client.taste().await;
+        pace.sleep(SOON / 10).await;
+    }
+    until(|| server.connections() == 0).await;
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_client_that_reads_at_a_fair_pace_gets_everything() {
+    let write_timeout = Duration::from_millis(1_500);
+    let options = Options {
+        first_byte_timeout: SOON,
+        header_timeout: SOON,
+        keep_alive_timeout: SOON,
+        write_timeout,
+        ..Options::default()
+    };
+    let server = server(options).await;
+    let (mut client, pace) = (greedy(server.address).await, SystemClock::new());
+    // Longer in all than every timeout, so that only the pace can be what counts.
+    let pause = write_timeout * 2 / u32::try_from(ANSWERS).expect("fits");
+    for _ in 0..ANSWERS {
+        assert_eq!(client.hear().await.expect(200).body.len() / BODY_BYTES, 1);
+        pace.sleep(pause).await;
+    }
+    assert_eq!(server.cut("answer"), 0);
+    server.end().await;
+}

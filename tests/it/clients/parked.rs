@@ -1,0 +1,203 @@
+//! Long polls parked by the thousand: what each costs, that a job reaches just one of them, and that
+//! nothing is left when they go.
+//!
+//! `LINGER_PROVE_PARKED` sets how many there are.
+
+use std::{io::Read, io::Write, net::SocketAddr, time::Duration};
+
+use linger::clock::{Clock, SystemClock};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::mpsc,
+    task::JoinSet,
+};
+
+use super::{count, make_room_for};
+use crate::harness::{
+    client::Client,
+    process::Server,
+    redis::{RedisServer, fresh_prefix},
+    wait::Patience,
+    watch,
+    wire::get,
+};
+
+/// So few that they cost nothing.
+const FEW: usize = 10;
+/// What one may cost at most; a build without optimisation takes most of it.
+const MOST_BYTES: u64 = 64 * 1_024;
+const IDLE: Duration = Duration::from_secs(2);
+const SETTINGS: [(&str, &str); 2] =
+    [("LINGER__QUEUE__MAX_WAIT", "1h"), ("LINGER__SERVER__MAX_CONNECTIONS_PER_ADDRESS", "100000")];
+
+/// Parked polls; they leave when this is dropped.
+struct Parked {
+    polls: JoinSet<()>,
+    answers: mpsc::UnboundedReceiver<String>,
+}
+
+impl Parked {
+    /// Parks so many polls beside those that are parked already.
+    async fn new(server: &Server, polls: usize) -> Self {
+        let (sender, answers) = mpsc::unbounded_channel();
+        let (mut all, before) = (JoinSet::new(), parked(server));
+        for number in 0..polls {
+            // Four addresses, so that no one of them runs out of ports.
+            let own = format!("127.0.0.{}:0", 2 + number % 4).parse().expect("an address");
+            all.spawn(poll(own, server.address, sender.clone()));
+        }
+        wait_for(server, before + polls).await;
+        Self { polls: all, answers }
+    }
+
+    /// The next answer that any of them got.
+    async fn answer(&mut self) -> Value {
+        let clock = SystemClock::new();
+        tokio::select! {
+            answer = self.answers.recv() => {
+                let answer = answer.expect("some are parked");
+                let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+                assert!(head.starts_with("HTTP/1.1 200 "), "{answer}");
+                serde_json::from_str(body).expect("a job")
+            }
+            () = clock.sleep(Duration::from_secs(60)) => panic!("the job reached nobody"),
+        }
+    }
+
+    /// All leave at once, and the server sees that only `others` are left; answers that none had told of.
+    async fn leave_only(mut self, server: &Server, others: usize) -> Vec<String> {
+        self.polls.shutdown().await;
+        wait_for(server, others).await;
+        let mut unread = Vec::new();
+        while let Ok(answer) = self.answers.try_recv() {
+            unread.push(answer);
+        }
+        unread
+    }
+}
+
+/// One parked poll; tells what it is answered, and stays.
+async fn poll(own: SocketAddr, address: SocketAddr, answers: mpsc::UnboundedSender<String>) {
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.bind(own).expect("an address of this machine");
+    let mut stream: TcpStream = socket.connect(address).await.expect("connects");
+    stream.write_all(get("/topics/t/pop?wait=1h&ttr=1h").as_bytes()).await.expect("sends");
+    let mut answer = vec![0; 2_048];
+    loop {
+        let len = stream.read(&mut answer).await.expect("is not reset");
+        if len == 0 {
+            return;
+        }
+        let _ = answers.send(String::from_utf8_lossy(&answer[..len]).into_owned());
+    }
+}
+
+fn parked(server: &Server) -> usize {
+    server.figure("linger_parked_polls").expect("is shown") as usize
+}
+
+async fn wait_for(server: &Server, polls: usize) {
+    let patience = Patience::new();
+    while parked(server) != polls {
+        patience.or_fail(|| format!("{} of {polls} parked", parked(server)));
+        patience.pause().await;
+    }
+}
+
+/// Adds a job: how many milliseconds later a parked poll has it.
+async fn add_and_time(server: &Server, parked: &mut Parked, id: &str) -> f64 {
+    let (mut client, clock) = (Client::new(server.address), SystemClock::new());
+    client.get("/livez").await.expect("answers");
+    let began_us = clock.now_micros();
+    let added = client.post("/jobs", &json!({ "topic": "t", "id": id, "max_attempts": 1 })).await;
+    assert_eq!(added.expect("answers").status, 201);
+    let job = parked.answer().await;
+    let took_ms = (clock.now_micros() - began_us) as f64 / 1_000.0;
+    assert_eq!((&job["id"], &job["attempt"]), (&id.into(), &1.into()));
+    let path = format!("/jobs/{id}/finish?receipt={}", job["receipt"].as_str().expect("a receipt"));
+    let finished = client.send(hyper::Method::POST, &path, None).await.expect("answers");
+    assert_eq!(finished.status, 204);
+    took_ms
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thousands_of_parked_polls_cost_next_to_nothing_and_leave_nothing() {
+    let polls = count("LINGER_PROVE_PARKED", 1_000);
+    make_room_for(polls);
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = Server::serve(&[], &SETTINGS, directory.path());
+    let (pid, clock) = (server.pid(), SystemClock::new());
+    // What the first ones cost is the server's own.
+    Parked::new(&server, FEW).await.leave_only(&server, 0).await;
+    let before = watch::memory_bytes(pid);
+    let mut first = Parked::new(&server, polls).await;
+    let each = watch::memory_bytes(pid).saturating_sub(before) / polls as u64;
+    let used = watch::processor_time(pid);
+    clock.sleep(IDLE).await;
+    let used = watch::processor_time(pid) - used;
+    let mut reached_ms: Vec<f64> = Vec::new();
+    for n in 0..20 {
+        reached_ms.push(add_and_time(&server, &mut first, &format!("job-{n}")).await);
+    }
+    assert_eq!(parked(&server), polls - 20, "each job reached just one");
+    assert_eq!(first.leave_only(&server, 0).await, Vec::<String>::new());
+    server.shows("linger_http_connections", 1.0);
+    let full = before + each * polls as u64;
+    let second = Parked::new(&server, polls).await;
+    let again = watch::memory_bytes(pid);
+    second.leave_only(&server, 0).await;
+    let slowest_ms = reached_ms.iter().copied().fold(0.0, f64::max);
+    println!(
+        "proof: what=parked_polls, runs={polls}, bytes_each={each}, idle_cpu_percent={:.1}, reached_slowest_ms={slowest_ms:.1}, second_time_mib_more={}, faults=0, lost=0, violations=0",
+        used.as_secs_f64() * 100.0 / IDLE.as_secs_f64(),
+        again.saturating_sub(full) >> 20,
+    );
+    assert!(each < MOST_BYTES, "{each} bytes a poll");
+    assert!(used < IDLE / 4, "{used:?} of processor time in {IDLE:?} of rest");
+    // Memory that the first had is there for the second.
+    assert!(again < full + full / 2, "{full} bytes grew to {again}");
+    assert_eq!(server.stop().code(), Some(0));
+}
+
+/// Commands that a Redis has carried out since its start.
+fn commands(redis: &RedisServer) -> u64 {
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", redis.port)).expect("connects");
+    stream.write_all(b"INFO commandstats\r\nQUIT\r\n").expect("sends");
+    let mut said = String::new();
+    stream.read_to_string(&mut said).expect("text");
+    let calls =
+        said.lines().filter_map(|line| line.split_once(":calls=")?.1.split_once(',')?.0.parse::<u64>().ok());
+    calls.sum()
+}
+
+/// Commands in a while in which nothing happens.
+async fn commands_at_rest(redis: &RedisServer) -> u64 {
+    let before = commands(redis);
+    SystemClock::new().sleep(IDLE).await;
+    commands(redis) - before
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_load_on_redis_does_not_grow_with_parked_polls() {
+    let polls = count("LINGER_PROVE_PARKED", 1_000);
+    make_room_for(polls);
+    let (directory, redis) = (tempfile::tempdir().expect("a directory"), RedisServer::start());
+    let (url, prefix) = (redis.url(), fresh_prefix());
+    let mut settings = vec![("LINGER__REDIS__PREFIX", prefix.as_str())];
+    settings.extend(SETTINGS);
+    let server = Server::serve(&["--store", "redis", "--redis-url", &url], &settings, directory.path());
+    let few = Parked::new(&server, FEW).await;
+    let with_few = commands_at_rest(&redis).await;
+    let mut many = Parked::new(&server, polls).await;
+    let with_many = commands_at_rest(&redis).await;
+    few.leave_only(&server, polls).await;
+    let reached_ms = add_and_time(&server, &mut many, "job").await;
+    println!(
+        "proof: what=parked_polls_on_redis, runs={polls}, commands_with_{FEW}={with_few}, commands_with_all={with_many}, reached_ms={reached_ms:.1}, faults=0, lost=0, violations=0"
+    );
+    assert!(with_many <= with_few * 2 + 50, "{with_few} commands with {FEW} polls, {with_many} with {polls}");
+    assert_eq!(many.leave_only(&server, 0).await, Vec::<String>::new());
+    assert_eq!(server.stop().code(), Some(0));
+}

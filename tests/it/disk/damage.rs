@@ -1,0 +1,290 @@
+//! Damaged files: cut off, flipped, zeroed, missing, exchanged. What comes of it is everything, or less and
+//! the program says so, or no start and the file is named. Never less in silence.
+
+use std::{
+    fs::OpenOptions,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::Mutex,
+};
+
+use rand::{RngExt, SeedableRng, rngs::SmallRng, seq::SliceRandom};
+
+use super::{asked, copy_store, ledger::Ledger, names_a_file, seed, worker::Worker};
+use crate::harness::process::{Server, linger};
+
+const DB: &str = "linger.db";
+const LOG: &str = "linger.db-wal";
+const FRAME_BYTES: u64 = 24 + 4_096;
+
+/// A store at rest, and what its clients were told.
+struct Store {
+    directory: tempfile::TempDir,
+    ledger: Ledger,
+}
+
+impl Store {
+    /// Jobs in the file and more in the log: stopped once, then killed.
+    fn killed() -> Self {
+        let (directory, ledger) = (tempfile::tempdir().expect("a directory"), Mutex::default());
+        let server = Server::serve(&[], &[], directory.path());
+        Worker::new("first", 0, server.address, &ledger).script();
+        assert!(server.stop().success());
+        let mut server = Server::serve(&[], &[], directory.path());
+        Worker::new("second", 0, server.address, &ledger).script();
+        server.kill();
+        Self { directory, ledger: ledger.into_inner().expect("not poisoned") }
+    }
+
+    /// The same and stopped in order.
+    fn stopped() -> Self {
+        let store = Self::killed();
+        assert!(Server::serve(&[], &[], store.directory.path()).stop().success());
+        store
+    }
+
+    /// The same store later on: more was done, and it was killed again.
+    fn later(&self) -> Self {
+        let (copy, ledger) = (self.again(), Mutex::new(self.ledger.clone()));
+        let mut server = Server::serve(&[], &[], copy.directory.path());
+        Worker::new("later", 0, server.address, &ledger).script();
+        server.kill();
+        Self { directory: copy.directory, ledger: ledger.into_inner().expect("not poisoned") }
+    }
+
+    fn again(&self) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        copy_store(self.directory.path(), directory.path());
+        Self { directory, ledger: self.ledger.clone() }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join("data").join(name)
+    }
+
+    fn len(&self, name: &str) -> u64 {
+        std::fs::metadata(self.file(name)).map_or(0, |file| file.len())
+    }
+}
+
+/// What is done to a store that nobody has open.
+#[derive(Debug, Clone)]
+enum Damage {
+    Cut(&'static str, u64),
+    Flip(&'static str, u64, u8),
+    Zero(&'static str, u64, u64),
+    /// Something else's bytes behind the end.
+    Tail(&'static str, u64),
+    Remove(&'static [&'static str]),
+    /// A file of another store, or of the same at another time.
+    Exchange(&'static str, PathBuf),
+}
+
+impl Damage {
+    fn apply(&self, store: &Store) {
+        let open =
+            |name: &str| OpenOptions::new().write(true).read(true).open(store.file(name)).expect("is there");
+        match self {
+            Self::Cut(name, len) => open(name).set_len(*len).expect("is cut"),
+            Self::Flip(name, at, bit) => {
+                let (file, mut byte) = (open(name), [0]);
+                file.read_exact_at(&mut byte, *at).expect("is there");
+                file.write_all_at(&[byte[0] ^ (1 << bit)], *at).expect("is written");
+            }
+            Self::Zero(name, from, to) => {
+                let len = usize::try_from(*to - *from).expect("fits");
+                open(name).write_all_at(&vec![0; len], *from).expect("is written");
+            }
+            Self::Tail(name, len) => {
+                let noise: Vec<u8> = (0..*len).map(|n| (n * 31 % 251) as u8).collect();
+                open(name).write_all_at(&noise, store.len(name)).expect("is written");
+            }
+            Self::Remove(names) => {
+                names.iter().for_each(|name| std::fs::remove_file(store.file(name)).expect("is there"));
+            }
+            Self::Exchange(name, other) => {
+                std::fs::copy(other, store.file(name)).expect("copies");
+            }
+        }
+    }
+}
+
+/// What came of a damage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Whole,
+    /// Less than everything, and the log says so.
+    Told,
+    Refused,
+    /// Less than everything, and nobody says so; or a panic.
+    Silent,
+}
+
+/// Damages a copy of `store`, starts a server on it, and looks.
+fn judge(store: &Store, damage: &Damage) -> (End, String) {
+    let mut copy = store.again();
+    damage.apply(&copy);
+    let command = linger(&["serve", "--listen", "127.0.0.1:0"], copy.directory.path());
+    match Server::try_spawn(command) {
+        Err(refused) if names_a_file(&refused) => (End::Refused, refused.log),
+        Err(refused) => (End::Silent, refused.log),
+        Ok(mut server) => {
+            let found = copy.ledger.check(&server);
+            server.signal(rustix::process::Signal::TERM);
+            server.wait();
+            let log = server.log();
+            let end = match (found.is_clean(), told(&log)) {
+                _ if log.contains("panicked") => End::Silent,
+                (true, _) => End::Whole,
+                (false, true) => End::Told,
+                (false, false) => End::Silent,
+            };
+            (end, format!("{found:?}\n{log}"))
+        }
+    }
+}
+
+/// Whether the store has complained.
+fn told(log: &str) -> bool {
+    let complains = |line: &str| line.contains(r#""WARN""#) || line.contains(r#""ERROR""#);
+    log.lines().any(|line| complains(line) && line.contains("linger::store::embedded"))
+}
+
+/// Judges every damage; panics with those that ended in silence.
+fn judge_all(what: &str, cases: &[(&Store, Damage)]) {
+    let mut ends = Vec::new();
+    let mut silent = Vec::new();
+    for (store, damage) in cases {
+        let (end, log) = judge(store, damage);
+        ends.push(end);
+        if end == End::Silent {
+            silent.push(format!("{damage:?}: {log}"));
+        }
+    }
+    let count = |wanted| ends.iter().filter(|end| **end == wanted).count();
+    println!(
+        "proof: what=damage_{what} runs={} whole={} told={} refused={} silent={} violations={}",
+        cases.len(),
+        count(End::Whole),
+        count(End::Told),
+        count(End::Refused),
+        silent.len(),
+        silent.len()
+    );
+    assert!(silent.is_empty(), "{} in silence: {}", silent.len(), silent.join("\n"));
+}
+
+fn sampled<T>(mut all: Vec<T>, rng: &mut SmallRng, part: usize) -> Vec<T> {
+    all.shuffle(rng);
+    all.truncate(asked("LINGER_PROVE_DAMAGE", 40).div_ceil(part));
+    all
+}
+
+fn random() -> SmallRng {
+    let seed = seed();
+    println!("LINGER_PROVE_SEED={seed}");
+    SmallRng::seed_from_u64(seed)
+}
+
+#[test]
+fn a_log_cut_off_anywhere_is_noticed() {
+    let (store, mut rng) = (Store::killed(), random());
+    let len = store.len(LOG);
+    let frames = (len - 32) / FRAME_BYTES;
+    // The end of each frame is where a cut leaves no trace of its own.
+    let ends: Vec<u64> = (0..=frames).map(|n| 32 + n * FRAME_BYTES).filter(|end| *end < len).collect();
+    let mut cuts = sampled(ends, &mut rng, 3);
+    cuts.extend([0, 1, 31]);
+    cuts.extend(sampled((0..len).collect(), &mut rng, 3));
+    let cases: Vec<_> = cuts.into_iter().map(|at| (&store, Damage::Cut(LOG, at))).collect();
+    judge_all("cut_log", &cases);
+}
+
+#[test]
+fn a_file_cut_off_anywhere_is_noticed() {
+    let (killed, stopped, mut rng) = (Store::killed(), Store::stopped(), random());
+    let cuts = |store: &Store| (0..store.len(DB)).collect();
+    let mut cases: Vec<_> =
+        sampled(cuts(&killed), &mut rng, 8).into_iter().map(|at| (&killed, Damage::Cut(DB, at))).collect();
+    cases.extend(sampled(cuts(&stopped), &mut rng, 8).into_iter().map(|at| (&stopped, Damage::Cut(DB, at))));
+    let pages = |store: &Store| (0..store.len(DB) / 4_096).map(|page| page * 4_096).collect();
+    cases.extend(sampled(pages(&stopped), &mut rng, 8).into_iter().map(|at| (&stopped, Damage::Cut(DB, at))));
+    judge_all("cut_file", &cases);
+}
+
+#[test]
+fn a_flipped_bit_is_noticed_or_harmless() {
+    let (killed, stopped, mut rng) = (Store::killed(), Store::stopped(), random());
+    let mut cases = Vec::new();
+    for (store, name) in [(&killed, LOG), (&killed, DB), (&stopped, DB)] {
+        for _ in 0..asked("LINGER_PROVE_DAMAGE", 40).div_ceil(3) {
+            let at = rng.random_range(0..store.len(name));
+            cases.push((store, Damage::Flip(name, at, rng.random_range(0..8))));
+        }
+    }
+    judge_all("flipped", &cases);
+}
+
+#[test]
+fn a_zeroed_page_is_noticed() {
+    let (killed, stopped, mut rng) = (Store::killed(), Store::stopped(), random());
+    let mut cases = Vec::new();
+    for (store, name) in [(&killed, LOG), (&killed, DB), (&stopped, DB)] {
+        let len = store.len(name);
+        let pages: Vec<u64> = (0..len.div_ceil(4_096)).collect();
+        for page in sampled(pages, &mut rng, 3) {
+            cases.push((store, Damage::Zero(name, page * 4_096, len.min((page + 1) * 4_096))));
+        }
+    }
+    judge_all("zeroed", &cases);
+}
+
+#[test]
+fn missing_and_exchanged_files_are_noticed() {
+    let (killed, stopped, other) = (Store::killed(), Store::stopped(), Store::killed());
+    let later = killed.later();
+    let much_later = later.later();
+    let from = |store: &Store, name: &str| store.file(name);
+    let cases = [
+        (&killed, Damage::Remove(&[LOG]), End::Refused),
+        (&killed, Damage::Remove(&[DB]), End::Refused),
+        (&killed, Damage::Remove(&["linger.db-shm"]), End::Whole),
+        (&killed, Damage::Remove(&["lock"]), End::Whole),
+        (&killed, Damage::Remove(&[LOG, "linger.db-shm"]), End::Refused),
+        (&killed, Damage::Remove(&[LOG, "linger.db-shm", "lock"]), End::Refused),
+        (&killed, Damage::Remove(&[DB, LOG]), End::Refused),
+        (&stopped, Damage::Remove(&[LOG]), End::Whole),
+        (&stopped, Damage::Remove(&[DB]), End::Refused),
+        (&stopped, Damage::Remove(&["lock"]), End::Whole),
+        (&killed, Damage::Exchange(LOG, from(&other, LOG)), End::Refused),
+        (&killed, Damage::Exchange(DB, from(&other, DB)), End::Refused),
+        (&stopped, Damage::Exchange(LOG, from(&other, LOG)), End::Refused),
+        (&killed, Damage::Exchange(LOG, from(&killed, DB)), End::Refused),
+        (&killed, Damage::Exchange(DB, from(&killed, LOG)), End::Refused),
+        (&later, Damage::Exchange(LOG, from(&killed, LOG)), End::Refused),
+        (&much_later, Damage::Exchange(DB, from(&killed, DB)), End::Refused),
+        (&much_later, Damage::Exchange(DB, from(&stopped, DB)), End::Refused),
+        (&later, Damage::Exchange("linger.db-shm", from(&other, "linger.db-shm")), End::Whole),
+        (&killed, Damage::Tail(LOG, 100), End::Whole),
+        (&killed, Damage::Tail(LOG, 10_000), End::Whole),
+        (&killed, Damage::Tail(DB, 5_000), End::Whole),
+    ];
+    for (store, damage, expected) in &cases {
+        let (end, log) = judge(store, damage);
+        assert_eq!(end, *expected, "{damage:?}: {log}");
+    }
+    println!("proof: what=damage_missing_or_exchanged runs={} silent=0 violations=0", cases.len());
+}
+
+/// A damage that nobody could notice must be found by the judge.
+#[test]
+fn the_judge_tells_silence_from_words() {
+    let store = Store::killed();
+    assert_eq!(judge(&store, &Damage::Tail("linger.db-shm", 1)).0, End::Whole);
+    let mut more = store.again();
+    more.ledger.begin("first", "never-there", super::ledger::Doubt::None);
+    more.ledger.settle("never-there", super::ledger::Place::Ready);
+    assert_eq!(judge(&more, &Damage::Tail("linger.db-shm", 1)).0, End::Silent);
+    assert_eq!(judge(&store, &Damage::Remove(&[LOG])).0, End::Refused);
+    assert!(Path::new(&store.file(DB)).exists(), "only copies are damaged");
+}

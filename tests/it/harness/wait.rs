@@ -1,0 +1,49 @@
+//! Waiting for what another task, thread or process brings about: never without a bound, and what was seen
+//! last is said when it ends.
+
+use std::{panic::Location, time::Duration};
+
+use linger::clock::{Clock, SystemClock};
+
+/// Longer than anything takes that is to happen at all, on however busy a machine.
+const LONGEST: Duration = Duration::from_secs(90);
+
+/// The bound of one wait.
+#[derive(Debug)]
+pub struct Patience {
+    clock: SystemClock,
+    end_us: i64,
+    at: &'static Location<'static>,
+}
+
+impl Patience {
+    #[track_caller]
+    pub fn new() -> Self {
+        let clock = SystemClock::new();
+        let end_us = clock.now_micros() + i64::try_from(LONGEST.as_micros()).expect("fits");
+        Self { clock, end_us, at: Location::caller() }
+    }
+
+    /// Fails with what was `seen` once the bound is reached.
+    pub fn or_fail(&self, seen: impl FnOnce() -> String) {
+        let over = self.clock.now_micros() > self.end_us;
+        assert!(!over, "{}: in vain for {LONGEST:?}; seen last: {}", self.at, seen());
+    }
+
+    /// Lets others have the processor before the next look.
+    pub async fn pause(&self) {
+        self.clock.sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Lets other tasks run until `reached`.
+#[track_caller]
+pub fn until(reached: impl Fn() -> bool) -> impl Future<Output = ()> {
+    let patience = Patience::new();
+    async move {
+        while !reached() {
+            patience.or_fail(|| "not so yet".to_owned());
+            tokio::task::yield_now().await;
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Memory that is full: what needs room is refused whole, everything else works.
+
+use std::sync::Arc;
+
+use linger::store::{Error, redis::Options};
+
+use super::{
+    Process, Raw,
+    steps::{Side, Step},
+};
+use crate::harness::{jobs::*, naive::Naive, redis::RedisServer, stores::Recorder};
+
+fn needs_room(step: Step) -> bool {
+    let adds = matches!(step, Step::Add | Step::AddDelayed | Step::AddBatch);
+    let patches = matches!(step, Step::PatchInPlace | Step::PatchNow | Step::PatchLater);
+    adds || patches || matches!(step, Step::PutSettings | Step::PutPause | Step::Check)
+}
+
+#[tokio::test]
+async fn with_a_full_memory_every_step_is_refused_whole_or_works() {
+    let server = RedisServer::start();
+    let process = Process::start(&Options::new(&server.url())).await;
+    let raw = Raw::connect(&server.url()).await;
+    let naive = Naive::new(process.clock.clone(), Arc::new(Recorder::default()), None);
+    for (number, step) in Step::ALL.into_iter().enumerate() {
+        let name = format!("case{number}");
+        let wanted = Side::furnish(naive.clone(), &name).await;
+        let got = Side::furnish(process.store.clone(), &name).await;
+        if step == Step::Promote {
+            process.clock.advance(seconds(2));
+        }
+        let before = wanted.jobs().await;
+        let (answer, _) = wanted.perform(step).await.expect("the naive store is never full");
+        raw.send(&["CONFIG", "SET", "maxmemory", "1"]).await;
+        match got.perform(step).await {
+            Err(Error::Full(_)) if needs_room(step) => {
+                assert_eq!(got.jobs().await, before, "{step:?} was refused and did something");
+            }
+            Ok((got_answer, _)) if !needs_room(step) => {
+                assert_eq!(got_answer, answer, "{step:?}");
+                assert_eq!(got.jobs().await, wanted.jobs().await, "{step:?}");
+            }
+            other => panic!("{step:?} with a full memory: {other:?}"),
+        }
+        assert_eq!(process.store.verify().await.expect("verifies").faults, Vec::<String>::new(), "{step:?}");
+        raw.send(&["CONFIG", "SET", "maxmemory", "0"]).await;
+        wanted.clear().await;
+        got.clear().await;
+    }
+}
+
+#[tokio::test]
+async fn memory_that_ends_in_the_middle_of_a_batch_leaves_nothing_half_done() {
+    let server = RedisServer::start();
+    let process = Process::start(&Options { shards: 1, ..Options::new(&server.url()) }).await;
+    let raw = Raw::connect(&server.url()).await;
+    let used = raw.send(&["INFO", "memory"]).await.into_string().expect("a text");
+    let used = used.lines().find_map(|line| line.strip_prefix("used_memory:")).expect("is told");
+    let limit = used.trim().parse::<u64>().expect("a number") + 500_000;
+    raw.send(&["CONFIG", "SET", "maxmemory", &limit.to_string()]).await;
+    let mut added = 0;
+    let refused = loop {
+        let batch = (0..100).map(|n| delayed(&format!("{added}-{n}"), seconds(9)));
+        match process.store.add(batch.collect()).await {
+            Ok(_) => added += 1,
+            Err(error) => break error,
+        }
+        assert!(added < 1_000, "500 kB hold no more");
+    };
+    assert!(matches!(refused, Error::Full(_)), "{refused:?}");
+    let verified = process.store.verify().await.expect("verifies");
+    assert_eq!(
+        (verified.jobs, verified.faults),
+        (100 * added, vec![]),
+        "batches are there whole or not at all"
+    );
+}

@@ -1,0 +1,138 @@
+//! A server that is there and does not serve: a replica in the primary's place, one that still loads its
+//! file, one that was stopped, one whose clock steps.
+
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::Arc,
+    time::Duration,
+};
+
+use linger::store::{Added, Error, Finished, redis::Options};
+
+use super::{Process, Raw, options, proxy::Proxy};
+use crate::harness::{jobs::*, redis::RedisServer, redis::shared};
+
+/// Waits, within bounds, until `done` says so.
+async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
+    let waiting = async {
+        while !done().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(seconds(30), waiting).await.unwrap_or_else(|_| panic!("{what}: never"));
+}
+
+fn impatient(server: &RedisServer) -> Options {
+    Options {
+        command_timeout: millis(100),
+        unresponsive_timeout: millis(100),
+        retry_for: millis(200),
+        reconnect_max: millis(50),
+        ..Options::new(&server.url())
+    }
+}
+
+fn is_unavailable<T: std::fmt::Debug>(answer: linger::store::Result<T>) {
+    assert!(matches!(answer, Err(Error::Unavailable(_))), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_replica_in_the_primarys_place_is_unavailable_until_it_is_promoted() {
+    let server = RedisServer::start();
+    let process = Process::start(&impatient(&server)).await;
+    let (store, raw) = (process.store(), Raw::connect(&server.url()).await);
+    add(store, job("held")).await;
+    let held = reserve(store).await;
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = nobody.local_addr().expect("has an address").port().to_string();
+    drop(nobody);
+    raw.send(&["REPLICAOF", "127.0.0.1", &port]).await;
+    is_unavailable(store.add(vec![job("a")]).await);
+    is_unavailable(store.finish(finish(&held.job.id, &held.receipt)).await);
+    is_unavailable(
+        store.promote(10).await.map(|promoted| assert_eq!(promoted.moves, [])).and(store.check().await),
+    );
+    raw.send(&["REPLICAOF", "NO", "ONE"]).await;
+    until("writes again", async || store.check().await.is_ok()).await;
+    let done = store.finish(finish(&held.job.id, &held.receipt)).await.expect("finishes");
+    assert_eq!(one(done), Finished::Done { topic: topic("t") });
+    assert!(matches!(add_any(store, job("a")).await, Added::Created(_)));
+}
+
+/// Sends a command on a connection of its own and reads what comes first.
+fn ask(port: u16, command: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.write_all(format!("{command}\r\n").as_bytes())?;
+    let mut answer = [0; 64];
+    let len = stream.read(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer[..len]).into_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_loads_its_file_is_unavailable_and_then_serves() {
+    // A second for each key, until told otherwise; requests are looked at after every kilobyte.
+    let slow = ["--key-load-delay", "1000000", "--loading-process-events-interval-bytes", "1024"];
+    let arguments = [&["--save", "", "--rdbcompression", "no"], &slow[..]].concat();
+    let server = Arc::new(RedisServer::start_with(&arguments));
+    let process = Process::start(&impatient(&server)).await;
+    let raw = Raw::connect(&server.url()).await;
+    add(process.store(), job("a")).await;
+    for number in 0..100 {
+        raw.send(&["SET", &format!("ballast-{number}"), &"x".repeat(2_000)]).await;
+    }
+    raw.send(&["SAVE"]).await;
+    let (starting, port) = (server.clone(), server.port);
+    let started = tokio::task::spawn_blocking(move || starting.restart());
+    until("loads", async || ask(port, "PING").is_ok_and(|answer| answer.starts_with("-LOADING"))).await;
+    is_unavailable(process.store.get(&id("a")).await);
+    is_unavailable(process.store.add(vec![job("b")]).await);
+    until("is told", async || {
+        ask(port, "CONFIG SET key-load-delay 0").is_ok_and(|answer| answer == "+OK\r\n")
+    })
+    .await;
+    started.await.expect("is ready");
+    until("serves", async || process.store.check().await.is_ok()).await;
+    assert!(matches!(add_any(process.store(), job("a")).await, Added::Replayed(_)));
+}
+
+#[tokio::test]
+async fn a_server_that_was_stopped_is_an_error_in_time_and_serves_when_it_goes_on() {
+    let server = RedisServer::start();
+    let process = Process::start(&impatient(&server)).await;
+    let store = process.store();
+    add(store, job("a")).await;
+    let a = id("a");
+    server.pause();
+    for _ in 0..3 {
+        let answers = async { tokio::join!(store.add(vec![job("b")]), store.get(&a), store.promote(1)) };
+        let (added, got, promoted) = tokio::time::timeout(seconds(30), answers).await.expect("no call hangs");
+        is_unavailable(added);
+        is_unavailable(got);
+        is_unavailable(promoted);
+    }
+    server.resume();
+    until("serves", async || store.check().await.is_ok()).await;
+    add_any(store, job("b")).await;
+    let held = store.reserve(&topic("t"), &[None; 3]).await.expect("reserves");
+    assert_eq!(held.len(), 2, "both are there, once");
+}
+
+#[tokio::test]
+async fn a_step_of_the_servers_clock_is_counted_and_shown_once() {
+    let proxy = Proxy::start(shared().port).await;
+    let mode = linger::store::redis::Mode::new(&[proxy.url()], None, false).expect("a mode");
+    let process = Process::start(&Options { mode, ..options() }).await;
+    proxy.learn_background().await;
+    assert!(process.metrics.encode().contains("linger_store_clock_steps_total 0\n"));
+    // The engine has looked at the clock once this has been asked for again.
+    until("looks again", async || proxy.background_seen() > 5).await;
+    proxy.step_clock(3_600);
+    until("is noticed", async || process.metrics.encode().contains("linger_store_clock_steps_total 1\n"))
+        .await;
+    let figures = process.metrics.encode();
+    let step = figures.lines().find_map(|line| line.strip_prefix("linger_store_clock_step_seconds "));
+    let step: f64 = step.expect("is shown").parse().expect("a number");
+    assert!((3_590.0..3_610.0).contains(&step), "{step}");
+}

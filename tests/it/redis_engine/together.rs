@@ -1,0 +1,137 @@
+//! Calls that strangers share: what happens to one call happens to all its callers, each hears of it, and
+//! who leaves takes nothing away from the others.
+
+use std::{future::Future, pin::Pin, time::Duration};
+
+use futures_util::{future::join_all, poll};
+use linger::store::{Added, Error, Finished, redis::Options};
+
+use super::{
+    Process, options,
+    proxy::{Fault, Proxy},
+};
+use crate::harness::{jobs::*, redis::shared};
+
+/// The first call goes alone; the others, which come while it is on its way, share the second.
+const CALLERS: usize = 6;
+/// No call takes longer, on a machine that is busy.
+const BOUND: Duration = Duration::from_secs(30);
+
+type Adding<'a> = Pin<Box<dyn Future<Output = linger::store::Result<Vec<Added>>> + Send + 'a>>;
+
+async fn behind_a_proxy(retry_for: Duration) -> (Process, Proxy) {
+    let proxy = Proxy::start(shared().port).await;
+    let mode = linger::store::redis::Mode::new(&[proxy.url()], None, false).expect("a mode");
+    let (command_timeout, unresponsive_timeout) = (millis(250), millis(250));
+    let options = Options { mode, shards: 1, command_timeout, unresponsive_timeout, retry_for, ..options() };
+    let process = Process::start(&options).await;
+    proxy.learn_background().await;
+    (process, proxy)
+}
+
+fn name(caller: usize) -> String {
+    format!("job-{caller}")
+}
+
+/// Adds a job for each caller, all at once.
+fn adds<'a>(process: &'a Process) -> Vec<Adding<'a>> {
+    (0..CALLERS).map(|caller| process.store().add(vec![job(&name(caller))])).collect()
+}
+
+/// Every job is there, once, and nothing contradicts itself; returns what finishes them.
+async fn all_are_there_once(process: &Process, what: &str) -> Vec<Vec<linger::store::FinishJob>> {
+    let held = process.store.reserve(&topic("t"), &[None; CALLERS + 1]).await.expect("reserves");
+    assert_eq!(held.len(), CALLERS, "{what}");
+    let verified = process.store.verify().await.expect("verifies");
+    assert_eq!((verified.jobs, verified.faults), (CALLERS as u64, vec![]), "{what}");
+    held.into_iter().map(|held| finish(&held.job.id, &held.receipt)).collect()
+}
+
+#[tokio::test]
+async fn who_comes_while_a_call_is_on_its_way_shares_the_next() {
+    let (process, proxy) = behind_a_proxy(seconds(5)).await;
+    proxy.arm(usize::MAX, 0, Fault::CutAfter);
+    join_all(adds(&process)).await.into_iter().for_each(|added| drop(added.expect("adds")));
+    assert_eq!(proxy.heal(), (0, 2), "two calls for six callers");
+}
+
+#[tokio::test]
+async fn each_caller_hears_the_truth_of_a_shared_call_that_met_a_fault() {
+    let (process, proxy) = behind_a_proxy(seconds(5)).await;
+    for fault in Fault::ALL {
+        proxy.arm(1, 1, fault);
+        let added = tokio::time::timeout(BOUND, join_all(adds(&process))).await.expect("no call hangs");
+        assert_eq!(proxy.heal().0, 1, "{fault:?} happened");
+        for added in added {
+            assert!(matches!(one(added.expect("adds")), Added::Created(_)), "{fault:?}");
+        }
+        let finishes = all_are_there_once(&process, &format!("{fault:?}")).await;
+        proxy.arm(1, 1, fault);
+        let finishing = join_all(finishes.into_iter().map(|jobs| process.store().finish(jobs)));
+        let finished = tokio::time::timeout(BOUND, finishing).await.expect("no call hangs");
+        assert_eq!(proxy.heal().0, 1, "{fault:?} happened");
+        for finished in finished {
+            assert_eq!(one(finished.expect("finishes")), Finished::Done { topic: topic("t") }, "{fault:?}");
+        }
+        assert_eq!(process.store.topic(&topic("t")).await.expect("reads"), None);
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_a_shared_call_reaches_each_of_its_callers() {
+    let (process, proxy) = behind_a_proxy(millis(100)).await;
+    proxy.arm(1, usize::MAX, Fault::CutAfter);
+    let added = tokio::time::timeout(BOUND, join_all(adds(&process))).await.expect("no call hangs");
+    proxy.heal();
+    let (alone, shared) = added.split_first().expect("there are callers");
+    assert!(alone.is_ok(), "{alone:?}");
+    for error in shared {
+        assert!(matches!(error, Err(Error::Unavailable(_))), "{error:?}");
+    }
+    // They may have happened, and did; a repeat tells.
+    for caller in 1..CALLERS {
+        assert!(matches!(add_any(process.store(), job(&name(caller))).await, Added::Replayed(_)));
+    }
+    all_are_there_once(&process, "after the repeats").await;
+}
+
+#[tokio::test]
+async fn callers_that_leave_take_nothing_from_the_others() {
+    let (process, proxy) = behind_a_proxy(seconds(5)).await;
+    for fault in [None, Some(Fault::CutAfter), Some(Fault::SilentBefore)] {
+        for leaver in [0, 3] {
+            if let Some(fault) = fault {
+                proxy.arm(1, 1, fault);
+            }
+            let mut adding = adds(&process);
+            for add in &mut adding {
+                assert!(poll!(add).is_pending());
+            }
+            drop(adding.remove(leaver));
+            let added = tokio::time::timeout(BOUND, join_all(adding)).await.expect("no call hangs");
+            proxy.heal();
+            for added in added {
+                assert!(matches!(one(added.expect("adds")), Added::Created(_)), "{fault:?} {leaver}");
+            }
+            // The one that left may be there or not; sent again it is.
+            add_any(process.store(), job(&name(leaver))).await;
+            for jobs in all_are_there_once(&process, &format!("{fault:?} {leaver}")).await {
+                process.store.finish(jobs).await.expect("finishes");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_closing_store_leaves_no_caller_waiting() {
+    let (process, proxy) = behind_a_proxy(seconds(60)).await;
+    proxy.arm(0, usize::MAX, Fault::CutBefore);
+    let mut adding = adds(&process);
+    for add in &mut adding {
+        assert!(poll!(add).is_pending());
+    }
+    let closing = async { tokio::join!(join_all(adding), process.store.close()) };
+    let (added, closed) = tokio::time::timeout(BOUND, closing).await.expect("no call hangs");
+    closed.expect("closes");
+    assert!(added.iter().all(|added| matches!(added, Err(Error::Unavailable(_)))), "{added:?}");
+}
