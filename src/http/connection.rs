@@ -3,7 +3,7 @@
 //! A silent or dripping client is cut, a client that reads too slowly is cut, and a client that was
 //! refused still gets its answer. Long polls are none of these and have no bound here.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use axum::{Router, extract::Request};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
@@ -26,38 +26,38 @@ use crate::metrics::Cut;
 /// beyond all of them it still serves: only with it does hyper ask for the next request after an answer.
 const BEYOND: Duration = Duration::from_secs(365 * 24 * 3_600);
 
-/// What requests come over: a socket, or TLS on one.
-trait Wire: AsyncRead + AsyncWrite + Unpin + Send + 'static {
-    fn socket(&self) -> &TcpStream;
-}
-
-impl Wire for TcpStream {
-    fn socket(&self) -> &TcpStream {
-        self
-    }
-}
-
-impl Wire for TlsStream<TcpStream> {
-    fn socket(&self) -> &TcpStream {
-        self.get_ref().0
-    }
-}
+/// What the system may hold of answers that it has not sent yet.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const UNSENT_BYTES: u32 = 128 * 1_024;
 
 /// Serves the requests of one connection, one after the other.
 pub(super) async fn drive(app: &App, stream: TcpStream, router: Router, shutdown: CancellationToken) {
-    // Answers are small and written at once; waiting to fill a packet only adds delay.
-    if let Err(error) = stream.set_nodelay(true) {
+    if let Err(error) = prepare(&stream) {
         tracing::debug!(%error, "the connection is gone already");
         return;
     }
     match &app.tls {
-        None => converse(app, stream, router, &shutdown).await,
+        None => {
+            let (stream, taken) = requests(app, stream, router, &shutdown).await;
+            if taken { leave(app, stream, &shutdown).await } else { abort(&stream) }
+        }
         Some(tls) => {
-            if let Some(stream) = secured(app, tls, stream, &shutdown).await {
-                converse(app, stream, router, &shutdown).await;
-            }
+            let Some(stream) = secured(app, tls, stream, &shutdown).await else { return };
+            let (stream, taken) = requests(app, stream, router, &shutdown).await;
+            if taken { leave(app, stream, &shutdown).await } else { abort(stream.get_ref().0) }
         }
     }
+}
+
+/// Sets how the system is to send.
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    // Answers are small and written at once; waiting to fill a packet only adds delay.
+    stream.set_nodelay(true)?;
+    // What a client does not take is to wait here, where its pace is seen, and not by the megabyte in the
+    // system's buffers.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES)?;
+    Ok(())
 }
 
 /// The connection once both sides have agreed on keys, for which they have as long as for a request's head.
@@ -70,25 +70,24 @@ async fn secured(
     // On the heap, since it is large and short-lived, and a connection's task is neither.
     let agreed = tokio::select! {
         agreed = Box::pin(tls.acceptor().accept(stream)) => agreed,
-        () = app.clock.sleep(app.options.header_timeout) => Err(std::io::ErrorKind::TimedOut.into()),
+        () = app.clock.sleep(app.options.header_timeout) => {
+            app.metrics.connections.cut(Cut::Handshake);
+            return None;
+        }
         () = shutdown.cancelled() => return None,
     };
-    agreed
-        .map_err(|error| {
-            tracing::debug!(%error, "TLS was not agreed on");
-            app.metrics.connections.cut(Cut::Handshake);
-        })
-        .ok()
+    agreed.map_err(|error| tracing::debug!(%error, "TLS was not agreed on")).ok()
 }
 
-/// Speaks HTTP/1, and lets a client that was refused have its answer.
-async fn converse(app: &App, stream: impl Wire, router: Router, shutdown: &CancellationToken) {
-    let (stream, taken) = requests(app, stream, router, shutdown).await;
-    if !taken {
-        // The system would keep trying to send what the client does not take, and hold it meanwhile.
-        let _ = stream.socket().set_zero_linger();
-        return;
+/// Ends a connection whose client does not take its answer: the system would hold it and go on trying.
+fn abort(stream: &TcpStream) {
+    if let Err(error) = stream.set_zero_linger() {
+        tracing::debug!(%error, "the connection is gone already");
     }
+}
+
+/// Lets a client that was refused have its answer.
+async fn leave(app: &App, stream: impl AsyncRead + AsyncWrite + Unpin, shutdown: &CancellationToken) {
     tokio::select! {
         () = linger(stream) => {}
         () = app.clock.sleep(app.options.linger) => {}
@@ -98,7 +97,10 @@ async fn converse(app: &App, stream: impl Wire, router: Router, shutdown: &Cance
 
 /// Speaks HTTP/1 until either side ends it, or after the request at work on `shutdown`. Returns the stream,
 /// and whether the client took its answers.
-async fn requests<S: Wire>(app: &App, stream: S, router: Router, shutdown: &CancellationToken) -> (S, bool) {
+async fn requests<S>(app: &App, stream: S, router: Router, shutdown: &CancellationToken) -> (S, bool)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let turns = Turns::default();
     let stream = Paced::new(stream, app, turns.clone());
     let service = service_fn(move |request: Request<Incoming>| {

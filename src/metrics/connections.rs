@@ -41,10 +41,10 @@ impl Refusal {
 /// Why a connection was ended by this side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
-    /// TLS was not agreed on, or not in time.
-    Handshake,
     /// It stayed silent from the start.
     FirstByte,
+    /// TLS was not agreed on in time.
+    Handshake,
     /// The head of a request took too long.
     Head,
     /// It was idle between two requests for too long.
@@ -61,8 +61,8 @@ pub enum Cut {
 
 impl Cut {
     const ALL: [Self; 8] = [
-        Self::Handshake,
         Self::FirstByte,
+        Self::Handshake,
         Self::Head,
         Self::Idle,
         Self::Body,
@@ -73,8 +73,8 @@ impl Cut {
 
     fn label(self) -> ReasonLabel {
         let reason = match self {
-            Self::Handshake => "tls_handshake",
             Self::FirstByte => "first_byte",
+            Self::Handshake => "handshake",
             Self::Head => "head",
             Self::Idle => "idle",
             Self::Body => "body",

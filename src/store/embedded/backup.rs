@@ -70,7 +70,7 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<(), OpenError> {
     let mut copy = OpenOptions::new().write(true).open(&partial.0).map_err(io_at(&partial.0))?;
     io::copy(&mut source, &mut copy).map_err(io_at(&partial.0))?;
     partial.keep_as(&target)?;
-    // What it noted was of the store before.
+    // It may still tell of the store that was here before; until now that kept a start from beginning anew.
     lock.set_len(0).map_err(io_at(&data_dir.join(LOCK_FILE)))
 }
 

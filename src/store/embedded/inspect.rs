@@ -9,11 +9,12 @@ use super::{
     db::{Db, Sql},
     ids::Ids,
     key::Key,
+    link::{Files, Link, Note, Told},
     load,
     log::{Log, Run},
     options::{OpenError, Options},
     schema,
-    start::{self, DB_FILE, LOG_FILE},
+    start::{self, DB_FILE, LOCK_FILE, LOG_FILE},
     state::State,
     verify::{Faults, everything, integrity},
 };
@@ -45,11 +46,17 @@ pub fn inspect(options: &Options, clock: &dyn Clock) -> Result<Inspection, OpenE
     let (db_path, log_path) = (options.data_dir.join(DB_FILE), options.data_dir.join(LOG_FILE));
     let io = |source| OpenError::Io { path: db_path.clone(), source };
     std::fs::metadata(&db_path).map_err(io)?;
-    let _lock = start::lock(&options.data_dir)?;
+    let lock = start::lock(&options.data_dir)?;
+    let lock_path = options.data_dir.join(LOCK_FILE);
+    let note = Note::read(&lock).map_err(|source| OpenError::Io { path: lock_path.clone(), source })?;
     let log = Log::inspect(&log_path).map_err(|source| OpenError::Io { path: log_path.clone(), source })?;
+    let files = Files::new(&db_path, &log_path, lock_path, log.replays()).map_err(io)?;
     let db = Db::new(schema::open_existing(&db_path)?);
     log.admit(&log_path, &db_path, run_of(&db, &db_path)?)?;
-    Ok(examine(&db, log, options, clock))
+    let told = told_by(&db, &db_path)?;
+    let link = files.admit(told, note)?;
+    let missing = note.map_or(0, |note| link.missing(note));
+    Ok(examine(&db, log, (told, missing), options, clock))
 }
 
 /// Verifies the backup `file`, which needs no log beside it.
@@ -72,14 +79,20 @@ pub fn inspect_backup(file: &Path, clock: &dyn Clock) -> Result<Inspection, Open
     }
     let db = Db::new(schema::open_immutable(file)?);
     Log::Missing.admit(file, file, run_of(&db, file)?)?;
-    Ok(examine(&db, Log::Missing, &Options::new("."), clock))
+    let told = told_by(&db, file)?;
+    Ok(examine(&db, Log::Missing, (told, 0), &Options::new("."), clock))
 }
 
 pub(super) fn run_of(db: &Db, path: &Path) -> Result<Run, OpenError> {
     db.run().map_err(|source| OpenError::Sqlite { path: path.to_owned(), source })
 }
 
-fn examine(db: &Db, log: Log, options: &Options, clock: &dyn Clock) -> Inspection {
+fn told_by(db: &Db, path: &Path) -> Result<Told, OpenError> {
+    db.told_link().map_err(|source| OpenError::Sqlite { path: path.to_owned(), source })
+}
+
+/// `told` is the link, and how many changes are missing by the lock file.
+fn examine(db: &Db, log: Log, told: (Told, u64), options: &Options, clock: &dyn Clock) -> Inspection {
     let mut faults = Faults::default();
     let commits = match log {
         Log::Present(frames) => frames.dropped_commits,
@@ -88,8 +101,15 @@ fn examine(db: &Db, log: Log, options: &Options, clock: &dyn Clock) -> Inspectio
     faults.check(commits < 2, || {
         format!("the log ends in {commits} damaged commits; up to one is what a crash leaves behind")
     });
+    let (told, missing) = told;
+    faults.check(told != Told::Damaged, || "how far the store had come cannot be read".to_owned());
+    faults.check(missing == 0, || format!("{missing} changes are missing from its end"));
     let state = match read(db, options, clock) {
         Ok(state) => {
+            if let Told::Link(Link { jobs: Some(jobs), .. }) = told {
+                let found = state.ids().len() as u64;
+                faults.check(found == jobs, || format!("{found} jobs can be read, and {jobs} were counted"));
+            }
             everything(&state, db, clock.read(), &mut faults);
             state
         }

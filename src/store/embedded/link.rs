@@ -99,6 +99,11 @@ impl Link {
         links.filter_map(Self::decode).map(|link| link.changes).max()
     }
 
+    /// How many changes a note tells of that are not in the database.
+    pub fn missing(&self, note: Note) -> u64 {
+        note.changes.saturating_sub(self.changes)
+    }
+
     /// Whether there is a link of any store among raw pages.
     fn is_in(pages: &[u8]) -> bool {
         pages.windows(LINK_BYTES).any(|bytes| Self::decode(bytes).is_some())
@@ -240,7 +245,7 @@ impl<'a> Files<'a> {
     }
 
     fn miss(&self, link: Link, note: Note) {
-        let lost = note.changes.saturating_sub(link.changes);
+        let lost = link.missing(note);
         let db = self.db.display();
         match (lost, note.synced) {
             (0, _) => {}

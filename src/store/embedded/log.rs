@@ -80,6 +80,11 @@ impl Log {
         }
     }
 
+    /// Whether there is anything in it that counts.
+    pub fn replays(self) -> bool {
+        matches!(self, Self::Present(frames) if frames.kept > 0)
+    }
+
     /// Refuses a log that is gone though changes were in it; logs what SQLite drops.
     pub fn admit(self, path: &Path, db: &Path, run: Run) -> Result<(), OpenError> {
         match self {

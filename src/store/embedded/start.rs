@@ -155,11 +155,10 @@ impl Start {
                 "the file is missing or empty, but its log is there; put it back, or remove the log too";
             return Err(OpenError::Incomplete { path: self.db_path.clone(), why: why.to_owned() });
         }
-        let replays = matches!(log, Log::Present(frames) if frames.kept > 0);
         let lock_path = self.options.data_dir.join(LOCK_FILE);
         let note = Note::read(lock).map_err(io(&lock_path))?;
         let files =
-            Files::new(&self.db_path, &self.log_path, lock_path, replays).map_err(io(&self.db_path))?;
+            Files::new(&self.db_path, &self.log_path, lock_path, log.replays()).map_err(io(&self.db_path))?;
         if is_new {
             files.admit_new(note)?;
         }

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use fred::{
     clients::Client,
-    error::Error as FredError,
+    error::{Error as FredError, ErrorKind},
     interfaces::{ClientLike, EventInterface, PubsubInterface},
-    types::Message,
+    types::{Message, config::Config},
 };
 use tokio::sync::broadcast::error::RecvError;
 
@@ -21,10 +21,9 @@ use crate::{clock::Clock, job::Topic};
 /// How often the connection is tried when nothing comes: a half-open one is otherwise never noticed.
 const PROBE: Duration = Duration::from_secs(1);
 
-/// The connection that listens, and how far it has heard each shard.
+/// How far each shard has been heard.
 #[derive(Debug)]
 pub(super) struct Announcements {
-    pub link: Link,
     /// Number of the last announcement heard, by shard.
     heard: Vec<AtomicI64>,
     /// Shards where a change of ours may have happened without our hearing of it.
@@ -52,9 +51,8 @@ impl Drop for Doubt<'_> {
 }
 
 impl Announcements {
-    pub fn new(link: Link, shards: u16) -> Self {
+    pub fn new(shards: u16) -> Self {
         Self {
-            link,
             heard: (0..shards).map(|_| AtomicI64::new(0)).collect(),
             doubts: (0..shards).map(|_| AtomicBool::new(false)).collect(),
         }
@@ -84,18 +82,45 @@ impl Announcements {
 
 impl Engine {
     /// Subscribes; also after every reconnection.
-    pub(super) async fn subscribe(&self, client: &Client) -> Result<(), FredError> {
+    async fn subscribe(&self, client: &Client) -> Result<(), FredError> {
         client.subscribe(self.keys.ready_channel.clone()).await?;
         client.subscribe(self.keys.settings_channel.clone()).await
     }
 
-    /// Listens until the engine closes.
+    /// Listens until the engine closes: at one server as long as it is one and answers, then at another.
     pub(super) async fn listen(self: Arc<Self>) {
-        let link = &self.announcements.link;
+        let options = &self.context.options;
+        while !self.context.closing.is_cancelled() {
+            let link = match self.routes.next_announcer() {
+                Some(config) => {
+                    let link = Link::open(config.clone(), options, options.command_timeout).await;
+                    link.map(|link| (config, link))
+                }
+                None => Err(FredError::new(ErrorKind::Cluster, "no server is known")),
+            };
+            match link {
+                Ok((config, link)) => {
+                    self.listen_at(&config, &link).await;
+                    link.close().await;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot listen to announcements");
+                    tokio::select! {
+                        () = self.context.real.sleep(PROBE) => {}
+                        () = self.context.closing.cancelled() => {}
+                    }
+                }
+            }
+        }
+    }
+
+    async fn listen_at(&self, config: &Config, link: &Link) {
         let (mut messages, mut reconnects) = (link.client.message_rx(), link.client.reconnect_rx());
         if let Err(error) = self.subscribe(&link.client).await {
             tracing::warn!(%error, "cannot subscribe to announcements yet");
         }
+        // What was announced before is found by a look.
+        self.wake_sweep.notify_one();
         loop {
             tokio::select! {
                 message = messages.recv() => match message {
@@ -112,8 +137,12 @@ impl Engine {
                 }
                 () = self.context.real.sleep(PROBE) => {
                     link.revive();
-                    if let Err(error) = link.client.ping::<fred::types::Value>(None).await {
+                    let answer = link.client.ping::<fred::types::Value>(None).await;
+                    if let Err(error) = &answer {
                         tracing::debug!(%error, "the connection for announcements does not answer");
+                    }
+                    if !self.routes.leads_on(config) || (answer.is_err() && !self.routes.has_one()) {
+                        return;
                     }
                 }
                 () = self.context.closing.cancelled() => return,

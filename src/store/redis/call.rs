@@ -185,8 +185,9 @@ impl Engine {
                     false
                 }
                 Fault::Demoted(_) => {
-                    if let Some(node) = seen {
-                        node.reopen(&self.context.options).await;
+                    match seen {
+                        Some(node) if self.routes.has_one() => node.reopen(&self.context.options).await,
+                        Some(_) | None => self.recover(call.slot, seen).await,
                     }
                     false
                 }
@@ -209,7 +210,7 @@ impl Engine {
             node.revive();
         }
         if let Err(error) = self.routes.look(seen.map(|node| (slot, node))).await {
-            tracing::warn!(%error, "cannot read the slots of the Redis Cluster");
+            tracing::warn!(%error, "cannot find out which server is the primary");
         }
     }
 

@@ -28,6 +28,8 @@ mod reply;
 mod reserve;
 mod routes;
 mod script;
+mod sentinel;
+mod slots;
 mod startup;
 mod store;
 mod sweep;
@@ -59,7 +61,6 @@ use self::{
     keys::{Keys, Shard},
     lanes::Lanes,
     leaving::Finishing,
-    link::Link,
     routes::Routes,
     script::{Op, Scripts},
     startup::Refusal,
@@ -168,6 +169,7 @@ pub async fn connect(
     engine.refresh_configs().await.map_err(|error| unreachable(&engine.context, error))?;
     engine.context.tasks.spawn(engine.clone().listen());
     engine.context.tasks.spawn(engine.clone().sweep());
+    engine.context.tasks.spawn(engine.clone().watch());
     Ok(Arc::new(redis))
 }
 
@@ -193,9 +195,6 @@ impl Engine {
         let scripts = Scripts::load(&first.link.client)
             .await
             .map_err(|error| unreachable(&context, in_words(&error)))?;
-        let config = options.mode.config().map_err(ConnectError::Options)?;
-        let link = Link::open(config, &options, options.command_timeout);
-        let link = link.await.map_err(|error| unreachable(&context, in_words(&error)))?;
         let lanes = Lanes::new(options.shards);
         let process = lanes.process();
         Ok(Self {
@@ -209,7 +208,7 @@ impl Engine {
             finishing: Gather::new(options.shards),
             hints: Hints::default(),
             configs: Configs::default(),
-            announcements: Announcements::new(link, options.shards),
+            announcements: Announcements::new(options.shards),
             compaction: Compaction::default(),
             wake_sweep: Notify::new(),
             origins: (0..options.shards).map(|shard| format!("{process} {shard}").into()).collect(),
@@ -255,13 +254,17 @@ impl Engine {
         }
     }
 
+    /// Keeps an eye on which server is the primary.
+    async fn watch(self: Arc<Self>) {
+        self.routes.watch().await;
+    }
+
     async fn shut(&self) {
         self.context.closing.cancel();
         self.context.tasks.close();
         if tokio::time::timeout(TASKS_WAIT, self.context.tasks.wait()).await.is_err() {
             tracing::warn!("a task of the Redis engine did not end in time");
         }
-        self.announcements.link.close().await;
         self.routes.close().await;
     }
 }

@@ -1,27 +1,36 @@
-//! Which server holds which slot. Standalone and Sentinel have one server; for a Cluster we keep the
-//! map of slots ourselves and follow `MOVED` and `ASK`.
+//! Which server holds which slot. Standalone has one server for ever; for a Cluster we keep the map of
+//! slots ourselves and follow `MOVED` and `ASK`; behind Sentinel the present primary holds all slots.
 //!
-//! The library can follow them too, but not with its own resending off: then one `ASK` ends its
-//! connection task. And a `WAIT` must go down the connection that wrote.
+//! The library can do both, too. But with its own resending off one `ASK` ends its connection task, a
+//! `WAIT` must go down the connection that wrote, and cut off from a primary it did not find the next
+//! one in half a minute.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use fred::{
-    clients::Client,
     error::{Error as FredError, ErrorKind},
-    interfaces::ClusterInterface,
-    types::{
-        Value,
-        config::{Config, Server, ServerConfig},
-    },
+    types::config::{Config, Server, ServerConfig},
 };
-
 use futures_util::future::{join_all, select_ok};
 
-use super::{Context, Mode, link::Node};
+use super::{
+    Context, Mode,
+    link::{Link, Node},
+    sentinel::Sentinels,
+    slots::{ALL, Range, slots},
+};
+use crate::clock::Clock;
+
+/// How often sentinels are asked for the primary while all goes well: an old one that was cut off may
+/// go on answering.
+const WATCH: Duration = Duration::from_secs(1);
 
 /// The servers and their slots.
 #[derive(Debug)]
@@ -29,31 +38,46 @@ pub(super) struct Routes {
     context: Context,
     config: Config,
     kind: Kind,
+    /// Which server passes announcements on next.
+    turn: AtomicUsize,
 }
 
 #[derive(Debug)]
 enum Kind {
     One(Arc<Node>),
-    Cluster {
-        map: Mutex<Arc<Map>>,
-        /// Servers that an `ASK` named and that hold no slot yet.
-        guests: tokio::sync::Mutex<HashMap<Server, Arc<Node>>>,
-        /// Held while the map is read anew, so that a thousand `MOVED` cause one look.
-        looking: tokio::sync::Mutex<()>,
-    },
+    Found(Box<Found>),
 }
 
-/// One view of a Cluster.
+/// Servers that have to be found, and found again.
+#[derive(Debug)]
+struct Found {
+    by: Source,
+    map: Mutex<Arc<Map>>,
+    /// Servers that an `ASK` named and that hold no slot yet.
+    guests: tokio::sync::Mutex<HashMap<Server, Arc<Node>>>,
+    /// Held while the map is read anew, so that a thousand `MOVED` cause one look.
+    looking: tokio::sync::Mutex<()>,
+    /// How often it was.
+    looks: AtomicU64,
+}
+
+/// Who knows.
+#[derive(Debug)]
+enum Source {
+    Cluster,
+    Sentinels(Sentinels),
+}
+
+/// One view of the servers.
 #[derive(Debug, Default)]
 struct Map {
     nodes: HashMap<Server, Arc<Node>>,
-    /// First and last slot, and who holds them.
-    slots: Vec<(u16, u16, Server)>,
+    slots: Vec<Range>,
 }
 
 impl Map {
     fn holder(&self, slot: u16) -> Option<&Arc<Node>> {
-        let held = |(first, last, _): &&(u16, u16, Server)| (*first..=*last).contains(&slot);
+        let held = |(first, last, _): &&Range| (*first..=*last).contains(&slot);
         self.nodes.get(&self.slots.iter().find(held)?.2)
     }
 }
@@ -66,23 +90,41 @@ impl Routes {
             .mode
             .config()
             .map_err(|faults| FredError::new(ErrorKind::Config, faults.join("; ")))?;
-        let kind = match context.options.mode {
-            Mode::Standalone { .. } | Mode::Sentinel { .. } => {
-                Kind::One(Arc::new(Node::open(config.clone(), &context).await?))
-            }
-            Mode::Cluster { .. } => Kind::Cluster {
+        let by = match &context.options.mode {
+            Mode::Standalone { .. } => None,
+            Mode::Cluster { .. } => Some(Source::Cluster),
+            Mode::Sentinel { service, username, password, .. } => Some(Source::Sentinels(Sentinels {
+                hosts: config.server.hosts(),
+                service: service.clone(),
+                username: username.clone(),
+                password: password.clone(),
+            })),
+        };
+        let kind = match by {
+            None => Kind::One(Arc::new(Node::open(config.clone(), &context).await?)),
+            Some(by) => Kind::Found(Box::new(Found {
+                by,
                 map: Mutex::default(),
                 guests: Default::default(),
                 looking: Default::default(),
-            },
+                looks: AtomicU64::new(0),
+            })),
         };
-        let routes = Self { context, config, kind };
+        let routes = Self { context, config, kind, turn: AtomicUsize::new(0) };
         routes.look(None).await?;
         Ok(routes)
     }
 
     /// Whether one script may be given the keys of several slots.
     pub fn spans_slots(&self) -> bool {
+        match &self.kind {
+            Kind::One(_) => true,
+            Kind::Found(found) => matches!(found.by, Source::Sentinels(_)),
+        }
+    }
+
+    /// Whether there is one server for ever.
+    pub fn has_one(&self) -> bool {
         matches!(self.kind, Kind::One(_))
     }
 
@@ -90,7 +132,7 @@ impl Routes {
     pub fn holder(&self, slot: u16) -> Option<Arc<Node>> {
         match &self.kind {
             Kind::One(node) => Some(node.clone()),
-            Kind::Cluster { map, .. } => lock(map).holder(slot).cloned(),
+            Kind::Found(found) => lock(&found.map).holder(slot).cloned(),
         }
     }
 
@@ -98,29 +140,62 @@ impl Routes {
     pub fn nodes(&self) -> Vec<Arc<Node>> {
         match &self.kind {
             Kind::One(node) => vec![node.clone()],
-            Kind::Cluster { map, .. } => lock(map).nodes.values().cloned().collect(),
+            Kind::Found(found) => lock(&found.map).nodes.values().cloned().collect(),
+        }
+    }
+
+    /// How to reach a server that passes announcements on, another one each time where there are several.
+    /// Every server of a Cluster passes on those of all.
+    pub fn next_announcer(&self) -> Option<Config> {
+        let Kind::Found(found) = &self.kind else { return Some(self.config.clone()) };
+        let mut servers: Vec<Server> = lock(&found.map).nodes.keys().cloned().collect();
+        servers.sort_unstable();
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        (!servers.is_empty()).then(|| self.only(&servers[turn % servers.len()]))
+    }
+
+    /// Whether what `config` leads to is still one of the servers.
+    pub fn leads_on(&self, config: &Config) -> bool {
+        let Kind::Found(found) = &self.kind else { return true };
+        let map = lock(&found.map).clone();
+        config.server.hosts().iter().all(|server| map.nodes.contains_key(server))
+    }
+
+    /// Keeps asking the sentinels, where there are any, until the engine closes.
+    pub async fn watch(&self) {
+        if self.has_one() || !self.spans_slots() {
+            return;
+        }
+        loop {
+            tokio::select! {
+                () = self.context.real.sleep(WATCH) => {}
+                () = self.context.closing.cancelled() => return,
+            }
+            if let Err(error) = self.look(None).await {
+                tracing::debug!(%error, "the sentinels were asked in vain");
+            }
         }
     }
 
     /// Closes all connections, within a bound.
     pub async fn close(&self) {
         let mut nodes = self.nodes();
-        if let Kind::Cluster { guests, .. } = &self.kind {
-            nodes.extend(guests.lock().await.drain().map(|(_, node)| node));
+        if let Kind::Found(found) = &self.kind {
+            nodes.extend(found.guests.lock().await.drain().map(|(_, node)| node));
         }
         join_all(nodes.iter().map(|node| node.close())).await;
     }
 
     /// The server at an address that an `ASK` named; one that gets its first slot is not in the map yet.
     pub async fn at(&self, server: &Server) -> Result<Arc<Node>, FredError> {
-        let Kind::Cluster { map, guests, .. } = &self.kind else {
+        let Kind::Found(found) = &self.kind else {
             return Err(FredError::new(ErrorKind::Cluster, "a server without a Cluster named another"));
         };
-        let known = lock(map).nodes.get(server).cloned();
+        let known = lock(&found.map).nodes.get(server).cloned();
         if let Some(node) = known {
             return Ok(node);
         }
-        let mut guests = guests.lock().await;
+        let mut guests = found.guests.lock().await;
         if let Some(node) = guests.get(server) {
             return Ok(node.clone());
         }
@@ -129,23 +204,36 @@ impl Routes {
         Ok(node)
     }
 
-    /// Reads the map of slots anew, unless somebody did since `seen` was the holder of `slot`.
+    /// Finds the servers anew, unless somebody did since this was called, or since `seen` was the holder
+    /// of `slot`.
     pub async fn look(&self, seen: Option<(u16, &Arc<Node>)>) -> Result<(), FredError> {
-        let Kind::Cluster { map, guests, looking } = &self.kind else { return Ok(()) };
-        let _looking = looking.lock().await;
-        let old = lock(map).clone();
-        if let Some((slot, node)) = seen
-            && old.holder(slot).is_some_and(|holder| !Arc::ptr_eq(holder, node))
-        {
+        let Kind::Found(found) = &self.kind else { return Ok(()) };
+        let looks = found.looks.load(Ordering::Acquire);
+        let _looking = found.looking.lock().await;
+        let old = lock(&found.map).clone();
+        let overtaken = |(slot, node): (u16, &Arc<Node>)| {
+            old.holder(slot).is_some_and(|holder| !Arc::ptr_eq(holder, node))
+        };
+        if found.looks.load(Ordering::Acquire) != looks || seen.is_some_and(overtaken) {
             return Ok(());
         }
-        let slots = self.ask_any(&old).await?;
-        let mut guests = guests.lock().await;
-        let nodes = self.nodes_of(&slots, &old, &mut guests).await?;
+        let looked = self.look_for(found, &old).await;
+        found.looks.fetch_add(1, Ordering::Release);
+        looked
+    }
+
+    async fn look_for(&self, found: &Found, old: &Map) -> Result<(), FredError> {
+        let slots = match &found.by {
+            Source::Cluster => self.ask_any(old).await?,
+            Source::Sentinels(sentinels) => vec![(ALL.0, ALL.1, sentinels.primary().await?)],
+        };
+        let mut guests = found.guests.lock().await;
+        let nodes = self.nodes_of(&slots, old, &mut guests).await?;
         let gone = old.nodes.iter().filter(|(server, _)| !nodes.contains_key(*server));
-        let gone: Vec<_> = gone.map(|(_, node)| node.clone()).collect();
-        *lock(map) = Arc::new(Map { nodes, slots });
-        for node in gone {
+        let gone: Vec<_> = gone.map(|(server, node)| (server.clone(), node.clone())).collect();
+        *lock(&found.map) = Arc::new(Map { nodes, slots });
+        for (server, node) in gone {
+            tracing::info!(%server, "a Redis server is no primary any more");
             // Its callers have an answer or an error by then; nobody waits for it.
             self.context.tasks.spawn(async move { node.close().await });
         }
@@ -156,7 +244,7 @@ impl Routes {
     /// that cannot be reached is left out; its slots have no holder until a later look.
     async fn nodes_of(
         &self,
-        slots: &[(u16, u16, Server)],
+        slots: &[Range],
         old: &Map,
         guests: &mut HashMap<Server, Arc<Node>>,
     ) -> Result<HashMap<Server, Arc<Node>>, FredError> {
@@ -175,7 +263,7 @@ impl Routes {
                     nodes.insert(server.clone(), Arc::new(node));
                 }
                 Err(error) => {
-                    tracing::warn!(%server, %error, "a server of the Redis Cluster cannot be reached");
+                    tracing::warn!(%server, %error, "a Redis server cannot be reached");
                     failed = Some(error);
                 }
             }
@@ -187,7 +275,7 @@ impl Routes {
     }
 
     /// Asks all known servers at once, or else the configured ones in turn, who holds what.
-    async fn ask_any(&self, old: &Map) -> Result<Vec<(u16, u16, Server)>, FredError> {
+    async fn ask_any(&self, old: &Map) -> Result<Vec<Range>, FredError> {
         let mut last = FredError::new(ErrorKind::Cluster, "no server of the Cluster answers");
         // One that is stopped or cut off must not hold up what the others can tell.
         let asked = old.nodes.iter().map(|(server, node)| Box::pin(slots(&node.link.client, server)));
@@ -199,12 +287,8 @@ impl Routes {
             }
         }
         for server in self.config.server.hosts() {
-            let answer = super::link::Link::open(
-                self.only(&server),
-                &self.context.options,
-                self.context.options.command_timeout,
-            );
-            match answer.await {
+            let options = &self.context.options;
+            match Link::open(self.only(&server), options, options.command_timeout).await {
                 Ok(link) => {
                     let slots = slots(&link.client, &server).await;
                     link.close().await;
@@ -219,7 +303,7 @@ impl Routes {
         Err(last)
     }
 
-    /// The configuration for one server of the Cluster.
+    /// The configuration for one of several servers.
     fn only(&self, server: &Server) -> Config {
         let server = ServerConfig::Centralized { server: server.clone() };
         Config { server, ..self.config.clone() }
@@ -228,56 +312,4 @@ impl Routes {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().expect("no code panics while it holds the map")
-}
-
-/// What `asked` says of who holds which slots. One that was cut off from the others for too long takes
-/// the Cluster for down; what it says of the slots may have been overtaken, and is an error.
-async fn slots(client: &Client, asked: &Server) -> Result<Vec<(u16, u16, Server)>, FredError> {
-    let info: String = client.cluster_info().await?;
-    if info.lines().any(|line| line.trim() == "cluster_state:fail") {
-        return Err(FredError::new(ErrorKind::Cluster, "a server takes the Cluster for down"));
-    }
-    let answer: Value = client.cluster_slots().await?;
-    let ranges = answer.into_array();
-    let read: Option<Vec<_>> = ranges.into_iter().map(|range| read_range(range, asked)).collect();
-    match read {
-        Some(slots) if !slots.is_empty() => Ok(slots),
-        _ => Err(FredError::new(ErrorKind::Cluster, "CLUSTER SLOTS names no slots")),
-    }
-}
-
-/// Reads `[first, last, [host, port, ...], ...]`; a server that does not know its own host leaves it
-/// empty and means the one it was asked at.
-fn read_range(range: Value, asked: &Server) -> Option<(u16, u16, Server)> {
-    let mut range = range.into_array().into_iter();
-    let first = u16::try_from(range.next()?.as_u64()?).ok()?;
-    let last = u16::try_from(range.next()?.as_u64()?).ok()?;
-    let mut primary = range.next()?.into_array().into_iter();
-    let host = primary.next()?.as_string().filter(|host| !host.is_empty() && host != "?");
-    let port = u16::try_from(primary.next()?.as_u64()?).ok()?;
-    let server = host.map_or_else(|| Server::new(asked.host.clone(), port), |host| Server::new(host, port));
-    Some((first, last, server))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_without_a_host_is_the_one_that_was_asked() {
-        let asked = Server::new("seed", 1);
-        let range = |host: Value| {
-            Value::Array(vec![
-                0.into(),
-                5_460.into(),
-                Value::Array(vec![host, 7_000.into(), "node-id".into()]),
-                Value::Array(vec!["replica".into(), 7_001.into()]),
-            ])
-        };
-        assert_eq!(read_range(range("a".into()), &asked), Some((0, 5_460, Server::new("a", 7_000))));
-        for unknown in [Value::Null, "".into(), "?".into()] {
-            assert_eq!(read_range(range(unknown), &asked), Some((0, 5_460, Server::new("seed", 7_000))));
-        }
-        assert_eq!(read_range(Value::Array(vec![1.into()]), &asked), None);
-    }
 }

@@ -35,7 +35,7 @@ fn what_an_acknowledgement_means_is_told_in_the_log_the_version_and_the_figures(
     let server = redis::RedisServer::start_with(&always);
     let linger = Server::serve(&["--store", "redis", "--redis-url", &server.url()], &[], directory.path());
     assert!(linger.line.ends_with(", durability aof always\n"), "{}", linger.line);
-    assert!(linger.log().contains("aof always"), "{}", linger.log());
+    linger.logged("aof always");
     assert_eq!(linger.call("GET", "/version", "").json()["durability"], "aof always");
     let figures = linger.call("GET", "/metrics", "").body;
     let shown = figures.lines().find(|line| line.starts_with("linger_store_info{")).expect("is shown");

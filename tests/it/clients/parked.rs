@@ -24,10 +24,12 @@ use crate::harness::{
     wire::get,
 };
 
+/// How many come at the same time.
+const WAVE: usize = 500;
 /// So few that they cost nothing.
 const FEW: usize = 10;
 /// What one may cost at most; a build without optimisation takes most of it.
-const MOST_BYTES: u64 = 64 * 1_024;
+const MOST_BYTES: u64 = 128 * 1_024;
 const IDLE: Duration = Duration::from_secs(2);
 const SETTINGS: [(&str, &str); 2] =
     [("LINGER__QUEUE__MAX_WAIT", "1h"), ("LINGER__SERVER__MAX_CONNECTIONS_PER_ADDRESS", "100000")];
@@ -47,6 +49,10 @@ impl Parked {
             // Four addresses, so that no one of them runs out of ports.
             let own = format!("127.0.0.{}:0", 2 + number % 4).parse().expect("an address");
             all.spawn(poll(own, server.address, sender.clone()));
+            // In waves that the listener's backlog holds: beyond it the system itself resets connections.
+            if number % WAVE == WAVE - 1 {
+                wait_for(server, before + number + 1).await;
+            }
         }
         wait_for(server, before + polls).await;
         Self { polls: all, answers }

@@ -137,7 +137,7 @@ fn a_power_cut_takes_what_was_not_synced() {
     let found = ledger.check(&server);
     let undone = [&found.lost, &found.returned, &found.wrong].map(Vec::len);
     println!(
-        "proof: what=power_cuts_unsynced runs=1 acked={living} lost={} returned={} moved={}",
+        "proof: what=power_cuts_without_syncing runs=1 acked={living} control_lost={} control_returned={} control_moved={}",
         undone[0], undone[1], undone[2]
     );
     assert!(undone.iter().sum::<usize>() > 0, "a cut takes nothing here: {}", server.log());

@@ -11,7 +11,7 @@ use std::{
 use rand::{RngExt, SeedableRng, rngs::SmallRng, seq::SliceRandom};
 
 use super::{asked, copy_store, ledger::Ledger, names_a_file, seed, worker::Worker};
-use crate::harness::process::{Server, linger};
+use crate::harness::process::{Server, linger, run, stdout};
 
 const DB: &str = "linger.db";
 const LOG: &str = "linger.db-wal";
@@ -124,6 +124,7 @@ enum End {
 fn judge(store: &Store, damage: &Damage) -> (End, String) {
     let mut copy = store.again();
     damage.apply(&copy);
+    let verified = run(&["verify"], copy.directory.path());
     let command = linger(&["serve", "--listen", "127.0.0.1:0"], copy.directory.path());
     match Server::try_spawn(command) {
         Err(refused) if names_a_file(&refused) => (End::Refused, refused.log),
@@ -139,6 +140,9 @@ fn judge(store: &Store, damage: &Damage) -> (End, String) {
                 (false, true) => End::Told,
                 (false, false) => End::Silent,
             };
+            // What is told at a start a verification would have found before it.
+            let agrees = end != End::Told || !verified.status.success();
+            assert!(agrees, "{damage:?} was verified: {}{found:?}\n{log}", stdout(&verified));
             (end, format!("{found:?}\n{log}"))
         }
     }

@@ -8,8 +8,6 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use rustix::process::Pid;
-
 /// The files whose calls count.
 const FILES: [&str; 6] = ["", "linger.db", "linger.db-wal", "linger.db-journal", "linger.db-shm", "lock"];
 
@@ -52,9 +50,9 @@ impl Trace {
     }
 
     /// Has `fault` happen in a process that runs already; counting begins now. Ends with that process.
-    pub fn attach(&self, pid: Pid, data: &Path, calls: &[&str], fault: Option<&Fault>) -> Child {
+    pub fn attach(&self, pid: u32, data: &Path, calls: &[&str], fault: Option<&Fault>) -> Child {
         let mut tracer = Command::new("strace")
-            .args(["-f", "-p", &pid.as_raw_pid().to_string()])
+            .args(["-f", "-p", &pid.to_string()])
             .args(self.options(data, calls, fault))
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
@@ -62,7 +60,7 @@ impl Trace {
             .expect("strace starts");
         let mut lines = BufReader::new(tracer.stderr.take().expect("piped")).lines();
         let attached = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains(" attached")));
-        assert!(attached.is_some(), "strace could not attach to {pid:?}");
+        assert!(attached.is_some(), "strace could not attach to {pid}");
         // It goes on to tell of every new thread; nobody reading must not stop it.
         std::thread::spawn(move || lines.for_each(drop));
         tracer

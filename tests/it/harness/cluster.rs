@@ -30,7 +30,8 @@ impl Cluster {
         let mut all = vec!["--cluster-enabled", "yes", "--cluster-node-timeout", &timeout];
         // Otherwise a replica that was cut off from its primary for a while would not follow it.
         all.extend(["--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"]);
-        all.extend(["--save", ""]);
+        // Nor would a primary stay one that has given its last slot away.
+        all.extend(["--save", "", "--cluster-allow-replica-migration", "no"]);
         all.extend(arguments);
         let servers = (0..2 * PRIMARIES).map(|_| RedisServer::start_with(&all)).collect();
         let cluster = Self { servers };
@@ -122,15 +123,9 @@ impl Cluster {
 
     /// Starts a server that joins as a primary without slots; its number.
     pub fn grow(&mut self) -> usize {
-        let timeout = "15000";
-        let server = RedisServer::start_with(&[
-            "--save",
-            "",
-            "--cluster-enabled",
-            "yes",
-            "--cluster-node-timeout",
-            timeout,
-        ]);
+        let cluster = ["--cluster-enabled", "yes", "--cluster-node-timeout", "15000"];
+        let alone = ["--save", "", "--cluster-allow-replica-migration", "no"];
+        let server = RedisServer::start_with(&[cluster, alone].concat());
         self.node(0).call(&["CLUSTER", "MEET", "127.0.0.1", &server.port.to_string()]);
         self.servers.push(server);
         let known = format!("cluster_known_nodes:{}", self.servers.len());

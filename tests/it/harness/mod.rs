@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod failing;
 pub mod jobs;
 pub mod naive;
+pub mod network;
 pub mod openapi;
 pub mod plain;
 pub mod process;

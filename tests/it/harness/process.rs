@@ -138,9 +138,15 @@ impl Server {
         Ok(Self { child, line, address, log, rest, logging })
     }
 
+    /// Its process, to look at from outside.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
-        kill_process(self.pid(), signal).expect("it runs");
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw).expect("is a process");
+        kill_process(pid, signal).expect("it runs");
     }
 
     /// Waits for its end: the status, and what it wrote to stdout after its line.
@@ -219,11 +225,6 @@ impl Server {
         let page = self.call("GET", "/metrics", "").body;
         let value = page.lines().find_map(|line| line.strip_prefix(figure)?.strip_prefix(' '))?;
         Some(value.parse().expect("a number"))
-    }
-
-    /// The process itself, to look at from outside.
-    pub fn pid(&self) -> Pid {
-        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("is a process")
     }
 }
 

@@ -154,7 +154,9 @@ const READY: [&str; 2] = ["Ready to accept connections", "Sentinel ID is"];
 fn spawn(port: u16, dir: &Path, launch: &Launch) -> Option<Running> {
     // Killed outright: one that was stopped would not hear anything milder. The shell lets go of stdout,
     // so that it ends when the server does.
-    let script = "\"$@\" & server=$!; echo $server; exec >&-; read -r _; kill -9 $server; wait $server";
+    // The server's process tells its id itself, before the server's first word.
+    let script =
+        "sh -c 'echo $$; exec \"$@\"' sh \"$@\" & server=$!; exec >&-; read -r _; kill -9 $server; wait";
     let program = std::env::var("LINGER_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
     let (port, host) = (port.to_string(), launch.host.to_string());
     let mut command = Command::new("sh");

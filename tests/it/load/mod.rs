@@ -15,7 +15,7 @@ use linger::clock::{Clock, SystemClock};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 pub use plan::{Plan, Report, setting};
-pub use run::run;
+pub use run::{Run, run};
 
 use crate::harness::{
     process::Server,

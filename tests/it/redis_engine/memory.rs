@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use linger::store::{Error, redis::Options};
+use linger::store::{Error, Store, redis::Options};
 
 use super::{
     Process, Raw,
@@ -21,11 +21,12 @@ async fn with_a_full_memory_every_step_is_refused_whole_or_works() {
     let server = RedisServer::start();
     let process = Process::start(&Options::new(&server.url())).await;
     let raw = Raw::connect(&server.url()).await;
-    let naive = Naive::new(process.clock.clone(), Arc::new(Recorder::default()), None);
+    let heard = Arc::new(Recorder::default());
+    let naive: Arc<dyn Store> = Naive::new(process.clock.clone(), heard, None);
     for (number, step) in Step::ALL.into_iter().enumerate() {
         let name = format!("case{number}");
-        let wanted = Side::furnish(naive.clone(), &name).await;
-        let got = Side::furnish(process.store.clone(), &name).await;
+        let wanted = Side::furnish(&naive, &naive, &name).await;
+        let got = Side::furnish(&process.store, &process.store, &name).await;
         if step == Step::Promote {
             process.clock.advance(seconds(2));
         }

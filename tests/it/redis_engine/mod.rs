@@ -58,6 +58,15 @@ impl Process {
 
     async fn try_start(options: &Options) -> Result<Self, ConnectError> {
         let clock = ManualClock::new(Timestamp::parse(START).expect("a moment"));
+        Self::on_clock(clock, options).await
+    }
+
+    /// Another one on the same clock.
+    async fn beside(other: &Self, options: &Options) -> Self {
+        Self::on_clock(other.clock.clone(), options).await.expect("connects")
+    }
+
+    async fn on_clock(clock: Arc<ManualClock>, options: &Options) -> Result<Self, ConnectError> {
         let heard = Arc::new(Recorder::default());
         let time = redis::TimeSource::Manual(clock.clone());
         let metrics = Metrics::new();

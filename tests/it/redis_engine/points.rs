@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use futures_util::future::join_all;
 use linger::{
     clock::{Clock, SystemClock},
-    store::{Error, redis::Options},
+    store::{Error, Store, redis::Options},
 };
 
 use super::{
@@ -18,7 +18,12 @@ use super::{
     proxy::{Fault, Proxy},
     steps::{Side, Step},
 };
-use crate::harness::{jobs::*, naive::Naive, redis::shared, stores::Recorder};
+use crate::harness::{
+    jobs::*,
+    naive::Naive,
+    redis::{RedisServer, shared},
+    stores::Recorder,
+};
 
 /// Longest time that one call may take beyond what is configured, on a machine that is busy.
 const SLACK: Duration = Duration::from_secs(10);
@@ -28,8 +33,10 @@ const BENCHES: usize = 4;
 /// An engine behind a proxy and the naive store, on one clock.
 struct Lab {
     process: Process,
+    /// A neighbour that is not behind the proxy: it furnishes, and looks at what came of it.
+    keeper: Process,
     proxy: Proxy,
-    naive: Arc<Naive>,
+    naive: Arc<dyn Store>,
     naive_heard: Arc<Recorder>,
     options: Options,
     cases: usize,
@@ -59,15 +66,18 @@ impl Lab {
             retry_for: seconds(5),
             ..options()
         };
-        Self::with(proxy, options).await
+        Self::with(proxy, options, &shared().url()).await
     }
 
-    async fn with(proxy: Proxy, options: Options) -> Self {
+    /// With a keeper straight at the server.
+    async fn with(proxy: Proxy, options: Options, at: &str) -> Self {
         let process = Process::start(&options).await;
         proxy.learn_background().await;
+        let direct = Options { prefix: options.prefix.clone(), shards: options.shards, ..Options::new(at) };
+        let keeper = Process::beside(&process, &direct).await;
         let naive_heard = Arc::new(Recorder::default());
         let naive = Naive::new(process.clock.clone(), naive_heard.clone(), None);
-        Self { process, proxy, naive, naive_heard, options, cases: 0 }
+        Self { process, keeper, proxy, naive, naive_heard, options, cases: 0 }
     }
 
     /// Longest that an operation may take: none makes more than four calls one after the other.
@@ -87,8 +97,8 @@ impl Lab {
         self.cases += 1;
         let what = format!("{step:?}, {fault:?} {times} times after {skip} requests");
         let name = format!("case{}", self.cases);
-        let wanted = Side::furnish(self.naive.clone(), &name).await;
-        let got = Side::furnish(self.process.store.clone(), &name).await;
+        let wanted = Side::furnish(&self.naive, &self.naive, &name).await;
+        let got = Side::furnish(&self.process.store, &self.keeper.store, &name).await;
         if step == Step::Promote {
             self.process.clock.advance(seconds(2));
         }
@@ -120,7 +130,7 @@ impl Lab {
             }
             Err(error) => panic!("{what}: {error:?}"),
         }
-        let verified = self.process.store.verify().await.expect("verifies");
+        let verified = self.keeper.store.verify().await.expect("verifies");
         assert_eq!(verified.faults, Vec::<String>::new(), "{what}");
         if jobs == after && !self.naive_heard.take_ready().is_empty() {
             self.process.hears(&name).await;
@@ -148,7 +158,7 @@ impl Lab {
         what: &str,
     ) {
         for (id, receipt) in granted {
-            let done = self.process.store.finish(finish(&id, &receipt)).await.expect("finishes");
+            let done = self.keeper.store.finish(finish(&id, &receipt)).await.expect("finishes");
             assert!(matches!(one(done), linger::store::Finished::Done { .. }), "{what}: {id} is not held");
         }
         side.clear().await;
@@ -191,11 +201,37 @@ async fn every_step_survives_every_fault_at_every_request() {
     report("redis_cut_points", join_all(benches).await);
 }
 
+/// With a replica to wait for, a change goes down another connection, in a pipeline with its `WAIT`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_change_that_waits_for_a_replica_survives_cuts_too() {
+    let primary = RedisServer::start_with(&["--save", "", "--repl-diskless-sync-delay", "0"]);
+    let port = primary.port.to_string();
+    let _replica = RedisServer::start_with(&["--save", "", "--replicaof", &format!("127.0.0.1 {port}")]);
+    let proxy = Proxy::start(primary.port).await;
+    let mode = linger::store::redis::Mode::new(&[proxy.url()], None, false).expect("a mode");
+    // Nothing is asserted of how fast the replica is; it has ample time.
+    let (wait_timeout, retry_for) = (seconds(20), seconds(30));
+    let options = Options { mode, shards: 1, wait_replicas: 1, wait_timeout, retry_for, ..options() };
+    let (mut lab, mut tally) = (Lab::with(proxy, options, &primary.url()).await, Tally::default());
+    for (number, step) in Step::ALL.into_iter().enumerate() {
+        let requests = lab.case(step, usize::MAX, 0, Fault::CutAfter, &mut tally).await;
+        for skip in 0..requests {
+            // Not the silent ones: how long a silent connection is kept follows from the wait.
+            let faults =
+                if rounds() == 0 { &Fault::ALL[(number + skip) % 5..][..1] } else { &Fault::ALL[..5] };
+            for fault in faults {
+                lab.case(step, skip, 1, *fault, &mut tally).await;
+            }
+        }
+    }
+    report("redis_cut_points_with_replica", vec![Ok(tally)]);
+}
+
 /// Every step of a bench's share, with a fault that lasts longer than we try.
 async fn lasting(bench: usize, rounds: usize) -> Tally {
     let (mut lab, mut tally) = (Lab::new().await, Tally::default());
     let options = Options { retry_for: millis(300), ..lab.options };
-    lab = Lab::with(lab.proxy, options).await;
+    lab = Lab::with(lab.proxy, options, &shared().url()).await;
     for _ in 0..rounds.max(1) {
         for (number, step) in Step::ALL.into_iter().enumerate().skip(bench).step_by(BENCHES) {
             let faults = match rounds {

@@ -97,7 +97,10 @@ const NEW: [&str; 2] = ["new", "new2"];
 
 /// A store with the furniture of one case: all ids begin with the name of its topic.
 pub struct Side {
-    pub store: Arc<dyn Store>,
+    /// Does the step.
+    store: Arc<dyn Store>,
+    /// Furnishes before and looks after it.
+    keeper: Arc<dyn Store>,
     name: String,
     receipts: BTreeMap<JobId, Receipt>,
 }
@@ -108,22 +111,23 @@ pub type Answer = (String, Vec<(JobId, Receipt)>);
 impl Side {
     /// Two jobs held, one held for the last time and not for long, two dead, two ready, one due in a
     /// second and one in a minute.
-    pub async fn furnish(store: Arc<dyn Store>, name: &str) -> Self {
-        let mut side = Self { store, name: name.to_owned(), receipts: BTreeMap::new() };
+    pub async fn furnish(store: &Arc<dyn Store>, keeper: &Arc<dyn Store>, name: &str) -> Self {
+        let (store, keeper) = (store.clone(), keeper.clone());
+        let mut side = Self { store, keeper, name: name.to_owned(), receipts: BTreeMap::new() };
         let mut held: Vec<AddJob> = HELD.iter().map(|part| side.job(part)).collect();
         (held[2].max_attempts, held[2].ttr) = (1, ttr(1));
-        side.store.add(held).await.expect("adds");
-        let held = side.store.reserve(&topic(name), &[None; 6]).await.expect("reserves");
+        side.keeper.add(held).await.expect("adds");
+        let held = side.keeper.reserve(&topic(name), &[None; 6]).await.expect("reserves");
         assert_eq!(held.len(), HELD.len());
         side.receipts = held.into_iter().map(|held| (held.job.id, held.receipt)).collect();
         for part in ["dead", "dead2"] {
-            let buried = side.store.bury(&side.id(part), side.receipt(part), None).await;
+            let buried = side.keeper.bury(&side.id(part), side.receipt(part), None).await;
             buried.expect("buries").expect("is held");
         }
         let mut waiting: Vec<AddJob> = WAITING.iter().map(|part| side.job(part)).collect();
         waiting[2].due = Due::After(delay(seconds(60)));
         waiting[3].due = Due::After(delay(seconds(1)));
-        side.store.add(waiting).await.expect("adds");
+        side.keeper.add(waiting).await.expect("adds");
         side
     }
 
@@ -259,7 +263,7 @@ impl Side {
     pub async fn jobs(&self) -> Vec<String> {
         let mut jobs = Vec::new();
         for id in self.ids() {
-            let job: Option<Job> = self.store.get(&id).await.expect("gets");
+            let job: Option<Job> = self.keeper.get(&id).await.expect("gets");
             // Which of the reserved got which TTR is chance.
             let till = job.as_ref().and_then(|job| job.reserved_until).is_some();
             jobs.push(words(&(till, job.map(|job| Job { reserved_until: None, ..job }))));
@@ -274,7 +278,7 @@ impl Side {
 
     /// Leaves nothing of the case.
     pub async fn clear(&self) {
-        self.store.delete(self.ids().collect()).await.expect("deletes");
+        self.keeper.delete(self.ids().collect()).await.expect("deletes");
         let topic = topic(&self.name);
         self.store.put_settings(&topic, TopicSettings::default()).await.expect("forgets");
         self.store.put_pause(&topic, TopicPause::default()).await.expect("resumes");

@@ -53,7 +53,8 @@ async fn storms(redis: &RedisServer, count: u64, kinds: &[Storm]) -> (Report, Ve
     let url = redis.url();
     let words = ["--store", "redis", "--redis-url", &url];
     let servers = [(); 2].map(|()| Server::serve(&words, &[], home.path()));
-    let report = run(Plan::asked(), &servers.each_ref().map(|server| server.address), async |run| {
+    let plan = Plan { jobs: Plan::asked().jobs / 2, clients: 4, ..Plan::asked() };
+    let report = run(plan, &servers.each_ref().map(|server| server.address), async |run| {
         let mut random = StdRng::seed_from_u64(run.plan.seed + 3_000);
         for (_, storm) in (0..count).zip(kinds.iter().cycle()) {
             SystemClock::new().sleep(Duration::from_millis(random.random_range(20..600))).await;

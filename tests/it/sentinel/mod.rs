@@ -3,6 +3,9 @@
 //!
 //! `LINGER_PROVE_FAILOVERS` sets how many primaries fall, in each way.
 
+mod durable;
+mod partition;
+
 use std::sync::Arc;
 
 use crate::{

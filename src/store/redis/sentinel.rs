@@ -1,0 +1,170 @@
+//! Asking sentinels for the primary: each on a connection of its own that lives for one question.
+//!
+//! The client library can do that too, but it believes the first sentinel that it reaches, which may be
+//! cut off together with an old primary, and it stays with a primary as long as that one answers.
+
+use std::{io, net::SocketAddr, time::Duration};
+
+use fred::{
+    error::{Error as FredError, ErrorKind},
+    types::config::Server,
+};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::{TcpStream, lookup_host},
+};
+
+/// Longest wait for one sentinel. The others answer meanwhile.
+const WAIT: Duration = Duration::from_secs(1);
+/// Longest text that is read from a sentinel, and most parts of an answer.
+const LIMIT: usize = 1_024;
+
+/// Who is asked for what.
+#[derive(Debug)]
+pub(super) struct Sentinels {
+    pub hosts: Vec<Server>,
+    pub service: String,
+    pub username: Option<String>,
+    pub password: Option<super::Secret>,
+}
+
+impl Sentinels {
+    /// The primary, by what most sentinels say. Where fewer than half answer, those that do decide: it
+    /// is better to follow one than none.
+    pub async fn primary(&self) -> Result<Server, FredError> {
+        let mut asked: FuturesUnordered<_> = self.hosts.iter().map(|host| self.ask(host)).collect();
+        let mut votes: Vec<(Server, usize)> = Vec::new();
+        let mut last = FredError::new(ErrorKind::Sentinel, "no sentinel answers");
+        while let Some(answer) = asked.next().await {
+            match answer {
+                Ok(server) => {
+                    let at = votes.iter().position(|(named, _)| *named == server);
+                    let at = at.unwrap_or_else(|| {
+                        votes.push((server, 0));
+                        votes.len() - 1
+                    });
+                    votes[at].1 += 1;
+                    if votes[at].1 * 2 > self.hosts.len() {
+                        break;
+                    }
+                }
+                Err(error) => last = FredError::new(ErrorKind::Sentinel, error.to_string()),
+            }
+        }
+        votes.into_iter().max_by_key(|(_, count)| *count).map(|(server, _)| server).ok_or(last)
+    }
+
+    async fn ask(&self, host: &Server) -> io::Result<Server> {
+        let late = || io::Error::new(io::ErrorKind::TimedOut, format!("sentinel {host} does not answer"));
+        tokio::time::timeout(WAIT, self.exchange(host)).await.map_err(|_| late())?
+    }
+
+    async fn exchange(&self, host: &Server) -> io::Result<Server> {
+        let mut stream = BufReader::new(connect(host).await?);
+        if let Some(password) = &self.password {
+            let words = ["AUTH"].into_iter().chain(self.username.as_deref()).chain([password.reveal()]);
+            send(&mut stream, words).await?;
+            read_line(&mut stream).await?;
+        }
+        send(&mut stream, ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &self.service]).await?;
+        match read_line(&mut stream).await?.as_str() {
+            "*2" => {}
+            "*-1" => return Err(odd(&format!("sentinel {host} knows no primary {}", self.service))),
+            other => return Err(odd(other)),
+        }
+        let (host, port) = (read_text(&mut stream).await?, read_text(&mut stream).await?);
+        Ok(Server::new(host, port.parse().map_err(|_| odd("a port was expected"))?))
+    }
+}
+
+async fn connect(host: &Server) -> io::Result<TcpStream> {
+    let addresses: Vec<SocketAddr> = lookup_host((&*host.host, host.port)).await?.collect();
+    TcpStream::connect(&*addresses).await
+}
+
+async fn send<'a>(
+    stream: &mut BufReader<TcpStream>,
+    words: impl IntoIterator<Item = &'a str>,
+) -> io::Result<()> {
+    let words: Vec<&str> = words.into_iter().collect();
+    let mut command = format!("*{}\r\n", words.len());
+    for word in words {
+        command.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+    }
+    stream.get_mut().write_all(command.as_bytes()).await
+}
+
+/// One line without its end; what begins with `-` is an error, in the sentinel's own words.
+async fn read_line(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
+    let mut line = String::new();
+    stream.take(LIMIT as u64).read_line(&mut line).await?;
+    let line = line.strip_suffix("\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
+    match line.strip_prefix('-') {
+        Some(error) => Err(odd(error)),
+        None => Ok(line.to_owned()),
+    }
+}
+
+async fn read_text(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
+    let line = read_line(stream).await?;
+    let len = line.strip_prefix('$').and_then(|len| len.parse::<usize>().ok());
+    let len = len.filter(|len| *len <= LIMIT).ok_or_else(|| odd("a text was expected"))?;
+    let mut text = vec![0; len + 2];
+    stream.read_exact(&mut text).await?;
+    text.truncate(len);
+    String::from_utf8(text).map_err(|_| odd("a text was expected"))
+}
+
+fn odd(words: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, words.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    /// A sentinel that answers everything with these bytes.
+    async fn answering(answer: &'static str) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let port = listener.local_addr().expect("has an address").port();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut request = [0; 1_024];
+                let _ = stream.read(&mut request).await;
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        Server::new("127.0.0.1", port)
+    }
+
+    async fn primary(answers: &[&'static str]) -> Result<Server, FredError> {
+        let mut hosts = Vec::new();
+        for answer in answers {
+            hosts.push(answering(answer).await);
+        }
+        Sentinels { hosts, service: "main".to_owned(), username: None, password: None }.primary().await
+    }
+
+    const A: &str = "*2\r\n$1\r\na\r\n$1\r\n1\r\n";
+    const B: &str = "*2\r\n$1\r\nb\r\n$1\r\n2\r\n";
+
+    #[tokio::test]
+    async fn most_sentinels_decide() {
+        assert_eq!(primary(&[A, B, B]).await.expect("is known"), Server::new("b", 2));
+        assert_eq!(primary(&[A, "", "-ERR no\r\n"]).await.expect("is known"), Server::new("a", 1));
+    }
+
+    #[tokio::test]
+    async fn what_is_no_answer_is_an_error() {
+        for answer in
+            ["", "*-1\r\n", "-NOAUTH no\r\n", "*2\r\n$1\r\na\r\n$1\r\nx\r\n", "*2\r\n$9999\r\n", "x"]
+        {
+            let answer = primary(&[answer]).await;
+            assert!(answer.is_err(), "{answer:?}");
+        }
+        let unnamed = primary(&["*-1\r\n"]).await.expect_err("is unknown");
+        assert!(unnamed.details().contains("knows no primary main"), "{unnamed}");
+    }
+}
