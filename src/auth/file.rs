@@ -144,7 +144,7 @@ mod tests {
             ("token = []".to_owned(), "no [[token]]"),
             (format!("{good}{good}"), "entry 2: has the sha256"),
             (good.replace("name = 'a'", "name = ''"), "name"),
-            (good.replace("name = 'a'", "name = 'a\\u0007'"), ""),
+            (good.replace("name = 'a'", r#"name = "a\u0007""#), "name"),
             (good.replace("name = 'a'\n", ""), "name"),
             (good.replace(&hash, "linger_secret"), "sha256"),
             (good.replace("['add']", "'secret'"), "scopes"),

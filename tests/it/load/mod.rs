@@ -18,7 +18,7 @@ pub use plan::{Plan, Report, setting};
 pub use run::{Run, run};
 
 use crate::harness::{
-    process::Server,
+    process::{self, Server},
     redis::{fresh_prefix, shared},
 };
 
@@ -38,6 +38,8 @@ async fn a_load_on_the_embedded_engine_keeps_every_promise() {
     let report = run(Plan::asked(), &[server.address], async |_| {}).await;
     report.print("load_embedded", 0);
     report.assert_clean();
+    assert!(server.stop().success());
+    verified(&[], home.path());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -51,6 +53,7 @@ async fn a_load_on_redis_keeps_every_promise() {
     let report = run(Plan::asked(), &[server.address], async |_| {}).await;
     report.print("load_redis", 0);
     report.assert_clean();
+    verified(&arguments, home.path());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -70,7 +73,7 @@ async fn killed(kills: u64) -> Report {
     let home = tempfile::tempdir().expect("a directory");
     let mut server = start("127.0.0.1:0", &[], home.path());
     let address = server.address;
-    run(Plan::asked(), &[address], async |run| {
+    let report = run(Plan::asked(), &[address], async |run| {
         let mut random = StdRng::seed_from_u64(run.plan.seed + 2_000);
         for kill in 1..=kills {
             SystemClock::new().sleep(Duration::from_millis(random.random_range(20..600))).await;
@@ -79,5 +82,14 @@ async fn killed(kills: u64) -> Report {
             println!("kill {kill}: {} acknowledged, {} on their way", run.acknowledged(), run.open());
         }
     })
-    .await
+    .await;
+    server.kill();
+    verified(&[], home.path());
+    report
+}
+
+/// `linger verify` finds the store sound.
+fn verified(arguments: &[&str], home: &Path) {
+    let verified = process::run(&[&["verify"], arguments].concat(), home);
+    assert!(verified.status.success(), "{}{}", process::stdout(&verified), process::stderr(&verified));
 }
