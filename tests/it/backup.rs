@@ -16,6 +16,7 @@ use std::{
 use crate::harness::{
     plain::call,
     process::{Server, run, stderr, stdout},
+    wait::Ends,
 };
 
 /// Ids by the last step that was sent or acknowledged for them.
@@ -126,6 +127,7 @@ fn a_backup_under_load_holds_everything_acknowledged_before_it_began() {
     let (told, stop) = (Mutex::new(Told::default()), AtomicBool::new(false));
     let snapshot = || told.lock().expect("not poisoned").clone();
     let copies: Vec<(Told, Told)> = std::thread::scope(|scope| {
+        let _ends = Ends(&stop);
         for worker in 0..WORKERS {
             let (told, stop, sender) = (&told, &stop, sender.clone());
             scope.spawn(move || work(address, worker, told, stop, &sender));
@@ -138,9 +140,7 @@ fn a_backup_under_load_holds_everything_acknowledged_before_it_began() {
             assert!(said.starts_with(&format!("copy-{n}: ")), "{said}");
             (before, snapshot())
         });
-        let copies = copies.collect();
-        stop.store(true, Ordering::Relaxed);
-        copies
+        copies.collect()
     });
     assert!(server.stop().success());
     assert_eq!(names(path).len(), runs + 1, "nothing else is left: {:?}", names(path));

@@ -14,7 +14,7 @@ use crate::{
         process::Server,
         redis::{fresh_prefix, shared},
     },
-    load::{Plan, run, setting},
+    load::{Plan, run, setting, verified},
 };
 
 const PROCESSES: usize = 4;
@@ -68,4 +68,6 @@ async fn four_processes_that_fall_at_random_keep_every_promise() {
     println!("kills={kills} stops={stops} of {stop:?}, restarts={restarts}");
     report.print("fleet", faults);
     report.assert_clean();
+    assert!(report.verdict.refused > 0, "nobody was late");
+    verified(&["--config", "settings.toml"], home.path());
 }

@@ -19,7 +19,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::{count, make_room_for};
+use super::{count, crowd};
 use crate::harness::{
     client::Client,
     process::Server,
@@ -209,7 +209,7 @@ async fn attack(kind: Kind, clients: usize, address: SocketAddr) -> (Duration, V
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bad_connections_are_closed_in_time_while_good_ones_are_served() {
     let clients = count("LINGER_PROVE_HOSTILE", 200);
-    make_room_for(clients * Kind::ALL.len());
+    let _crowd = crowd(clients * Kind::ALL.len()).await;
     let directory = tempfile::tempdir().expect("a directory");
     let server = Server::serve(&[], &SETTINGS, directory.path());
     let address = server.address;

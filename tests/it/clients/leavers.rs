@@ -213,14 +213,14 @@ async fn run(engine: &str, leavers: usize, arguments: &[&str], variables: &[(&st
     let by_ttr = work_off(&server, SHORT, |counts| of(counts, &["delayed", "ready", "reserved"])).await;
     let (dead, delivered) = (dead(&server, SHORT), figure(&server, "delivered", SHORT));
     let lost = added - held - dead - (at_once.len() + by_ttr.len()) as u64;
-    println!(
-        "proof: what=leavers_{engine}, runs={leavers}, jobs={added}, given_back_at_once={given_back}, held_by_the_dead={held}, back_by_ttr={}, dead_after_their_one_delivery={dead}, faults={leavers}, lost={lost}, violations=0",
-        figure(&server, "expired", SHORT),
-    );
     assert_eq!(lost, 0);
     // An attempt counts just when a connection took the job's bytes.
     assert_eq!(by_ttr.values().sum::<u64>() + dead, delivered, "{by_ttr:?}");
     assert_eq!(of(&counts(&server, LONG), &["reserved", "dead"]), held);
+    println!(
+        "proof: what=leavers_{engine}, runs={leavers}, jobs={added}, given_back_at_once={given_back}, held_by_the_dead={held}, back_by_ttr={}, dead_after_their_one_delivery={dead}, faults={leavers}, lost={lost}, violations=0",
+        figure(&server, "expired", SHORT),
+    );
     assert_eq!(server.stop().code(), Some(0));
 }
 
@@ -243,7 +243,7 @@ async fn whoever_leaves_whenever_no_job_is_lost_redis() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parked_leavers_who_are_seen_to_leave_cost_no_attempt() {
     let leavers = count("LINGER_PROVE_LEAVERS", 500).min(5_000) / 2;
-    super::make_room_for(leavers);
+    let _crowd = super::crowd(leavers).await;
     let directory = tempfile::tempdir().expect("a directory");
     let server = Server::serve(&[], &[], directory.path());
     let mut parked = Vec::new();

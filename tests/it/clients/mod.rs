@@ -13,6 +13,7 @@ mod pace;
 mod parked;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::sync::{Mutex, MutexGuard};
 
 /// How many clients, as set by a variable.
 fn count(variable: &str, normally: usize) -> usize {
@@ -20,13 +21,18 @@ fn count(variable: &str, normally: usize) -> usize {
     std::env::var(variable).map_or(normally, read)
 }
 
-/// Raises this process's own limit of open files so that it can have so many connections.
-fn make_room_for(connections: usize) {
+/// Thousands of connections at a time are enough for one process.
+static CROWD: Mutex<()> = Mutex::const_new(());
+
+/// The right to have so many connections; raises this process's own limit of open files for them.
+async fn crowd(connections: usize) -> MutexGuard<'static, ()> {
+    let turn = CROWD.lock().await;
     let wanted = u64::try_from(connections).expect("fits") + 500;
     let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|soft| soft >= wanted) {
-        return;
+    if limit.current.is_some_and(|soft| soft < wanted) {
+        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+        setrlimit(Resource::Nofile, raised).unwrap_or_else(|error| panic!("{raised:?}: {error}"));
+        assert!(limit.maximum.is_none_or(|hard| hard >= wanted), "{wanted} open files are needed: {limit:?}");
     }
-    let raised = Rlimit { current: Some(wanted), maximum: limit.maximum };
-    setrlimit(Resource::Nofile, raised).unwrap_or_else(|error| panic!("{wanted} open files: {error}"));
+    turn
 }

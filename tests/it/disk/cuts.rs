@@ -20,7 +20,7 @@ use super::{
     seed,
     worker::{Outcome, Worker},
 };
-use crate::harness::process::Server;
+use crate::harness::{process::Server, wait::Ends};
 
 const CLIENTS: u64 = 4;
 
@@ -61,6 +61,7 @@ fn cut_under_load(bay: &Bay, mut server: Server, ledger: Ledger, seed: u64, step
     let (ledger, over) = (Mutex::new(ledger), AtomicBool::new(false));
     let lock = || ledger.lock().expect("not poisoned");
     let kept = std::thread::scope(|scope| {
+        let _ends = Ends(&over);
         let (sender, stepped) = mpsc::channel();
         for client in 0..CLIENTS {
             let (ledger, over, sender, address) = (&ledger, &over, sender.clone(), server.address);
@@ -78,7 +79,6 @@ fn cut_under_load(bay: &Bay, mut server: Server, ledger: Ledger, seed: u64, step
         let before = lock().before();
         bay.clone_file("outer/disk.img", "outer/cut.img");
         let kept = before.through(&lock());
-        over.store(true, Ordering::Relaxed);
         assert_eq!(done, steps, "the clients gave up: {}", server.log());
         kept
     });
@@ -116,7 +116,7 @@ fn nothing_acknowledged_is_lost_in_a_power_cut() {
     let returned = ledger.still_gone(&server);
     assert!(returned.is_empty(), "came back: {returned:?}");
     println!(
-        "proof: what=power_cuts runs={cuts} acks={} lost=0 returned=0 cut_short_logs={dropped} jobs_at_end={} violations=0",
+        "proof: what=power_cuts runs={cuts} faults={cuts} acks={} lost=0 returned=0 cut_short_logs={dropped} jobs_at_end={} violations=0",
         ledger.acks, all.present
     );
 }

@@ -76,9 +76,9 @@ fn adds_stop_while_there_is_room_to_finish_and_delete_everything() {
     assert_eq!(server.call("GET", "/readyz", "").status, 200, "finishing goes on");
     let calls = end_all(&worker);
     assert_eq!(server.call("GET", "/readyz", "").status, 200);
-    println!("proof: what=short_of_space runs=1 adds={adds} then_ended={calls} refused_ends=0 violations=0");
     server.kill();
     check(&bay, &[], ledger);
+    println!("proof: what=short_of_space runs=1 adds={adds} then_ended={calls} refused_ends=0 violations=0");
 }
 
 /// Does what a client would, as far as there is room, and says how it went.
@@ -122,10 +122,10 @@ fn a_disk_filled_to_the_last_byte_takes_nothing_back_and_goes_on_when_there_is_r
         let after = try_everything(&server, &ledger, &format!("room{round}"));
         assert!(after.iter().all(|outcome| *outcome == Outcome::Done), "{after:?}");
     }
-    println!("proof: what=full_disk runs=5 refused={full} lost=0 returned=0 violations=0");
     assert!(full > 5, "the disk was hardly full: {full}");
     server.kill();
     check(&bay, &variables, ledger);
+    println!("proof: what=full_disk runs=5 faults=5 refused={full} lost=0 returned=0 violations=0");
 }
 
 /// The same server all along: being full stops nothing for good.
@@ -147,7 +147,7 @@ fn a_full_disk_stops_nothing_for_good() {
         let after = try_everything(&server, &ledger, &format!("room{round}"));
         assert!(after.iter().all(|outcome| *outcome == Outcome::Done), "{after:?}");
     }
-    println!("proof: what=full_disk_passing runs=3 lost=0 returned=0 violations=0");
     server.kill();
     check(&bay, &variables, ledger);
+    println!("proof: what=full_disk_passing runs=3 faults=3 lost=0 returned=0 violations=0");
 }

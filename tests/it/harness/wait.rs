@@ -1,7 +1,11 @@
 //! Waiting for what another task, thread or process brings about: never without a bound, and what was seen
 //! last is said when it ends.
 
-use std::{panic::Location, time::Duration};
+use std::{
+    panic::Location,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use linger::clock::{Clock, SystemClock};
 
@@ -45,5 +49,15 @@ pub fn until(reached: impl Fn() -> bool) -> impl Future<Output = ()> {
             patience.or_fail(|| "not so yet".to_owned());
             tokio::task::yield_now().await;
         }
+    }
+}
+
+/// Sets a flag when it is dropped: threads that work until it is set also end when a check between panics.
+#[derive(Debug)]
+pub struct Ends<'a>(pub &'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }

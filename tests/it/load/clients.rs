@@ -25,35 +25,46 @@ const BATCH: usize = 4;
 /// Jobs on their way above which producers wait.
 const OPEN_LIMIT: usize = 1_000;
 const PAUSE: Duration = Duration::from_millis(5);
+/// Longer than any call may take.
+const LONGEST_CALL: Duration = Duration::from_secs(120);
+/// Two minutes at the least of calls in vain.
+const UNKNOWN_LIMIT: usize = 24_000;
 
 /// One client, at any of several servers: another one whenever the present one does not answer.
 pub struct Caller {
     addresses: Vec<SocketAddr>,
     at: usize,
     client: Client,
+    /// Calls in a row whose outcome nobody knows.
+    unknown: usize,
 }
 
 impl Caller {
     pub fn new(addresses: &[SocketAddr], number: usize) -> Self {
         let at = number % addresses.len();
-        Self { addresses: addresses.to_vec(), at, client: Client::new(addresses[at]) }
+        Self { addresses: addresses.to_vec(), at, client: Client::new(addresses[at]), unknown: 0 }
     }
 
-    /// Calls the present server; `None` when nobody knows whether it happened.
+    /// Calls the present server; `None` when nobody knows whether it happened. Fails when that is so for
+    /// minutes on end.
     pub async fn call(&mut self, method: Method, path: &str, json: Option<&Value>) -> Option<Answer> {
-        match self.client.send(method, path, json).await {
-            Ok(answer) if answer.status < 500 => Some(answer),
-            Ok(_) => {
-                SystemClock::new().sleep(PAUSE).await;
-                None
+        let answered = tokio::time::timeout(LONGEST_CALL, self.client.send(method, path, json)).await;
+        let refused = match answered {
+            Ok(Ok(answer)) if answer.status < 500 => {
+                self.unknown = 0;
+                return Some(answer);
             }
-            Err(Unknown) => {
+            Ok(Ok(answer)) => Some(answer),
+            Ok(Err(Unknown)) | Err(_) => {
                 self.at = (self.at + 1) % self.addresses.len();
                 self.client = Client::new(self.addresses[self.at]);
-                SystemClock::new().sleep(PAUSE).await;
                 None
             }
-        }
+        };
+        self.unknown += 1;
+        assert!(self.unknown < UNKNOWN_LIMIT, "{path}: unknown again and again; at last {refused:?}");
+        SystemClock::new().sleep(PAUSE).await;
+        None
     }
 }
 

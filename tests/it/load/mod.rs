@@ -89,7 +89,7 @@ async fn killed(kills: u64) -> Report {
 }
 
 /// `linger verify` finds the store sound.
-fn verified(arguments: &[&str], home: &Path) {
+pub fn verified(arguments: &[&str], home: &Path) {
     let verified = process::run(&[&["verify"], arguments].concat(), home);
     assert!(verified.status.success(), "{}{}", process::stdout(&verified), process::stderr(&verified));
 }

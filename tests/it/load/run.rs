@@ -129,10 +129,17 @@ pub async fn run(plan: Plan, addresses: &[SocketAddr], chaos: impl AsyncFnOnce(&
         producers.spawn(produce(run.clone(), number));
         workers.spawn(work(run.clone(), number));
     }
-    chaos(&run).await;
-    run.chaos_over.store(true, Ordering::Release);
-    producers.join_all().await;
-    let quiet = drain(&run).await;
+    let working = async {
+        chaos(&run).await;
+        run.chaos_over.store(true, Ordering::Release);
+        producers.join_all().await;
+        drain(&run).await
+    };
+    let quiet = tokio::select! {
+        quiet = working => quiet,
+        // None of them ends before the run is over, unless it saw what may not be.
+        Some(ended) = workers.join_next() => panic!("a worker ended early: {ended:?}"),
+    };
     run.over.store(true, Ordering::Release);
     workers.join_all().await;
     let slow = std::mem::take(&mut *run.late.lock().expect("not poisoned"));

@@ -116,7 +116,7 @@ fn a_primary_cut_off_loses_at_most_what_was_done_at_it_meanwhile() {
         let (report, touched) = partitions(network, &[], "").await;
         let verdict = &report.verdict;
         println!(
-            "proof: what=sentinel_partition_unguarded runs=1 faults={} jobs={} in_the_window={} \
+            "proof: what=sentinel_partition_unguarded runs=1 admitted_faults={} admitted_jobs={} in_the_window={} \
              lost_in_the_window={} broken_in_the_window={}",
             setting("LINGER_PROVE_FAILOVERS", 1),
             verdict.acknowledged,
