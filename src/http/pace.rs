@@ -194,6 +194,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+        let this = self.get_mut();
+        let closed = Pin::new(&mut this.stream).poll_shutdown(cx);
+        // TLS has a last word to say, which the client may not take.
+        if closed.is_pending() { this.nothing_taken(cx).map(Err) } else { closed }
     }
 }

@@ -73,10 +73,27 @@ impl Announcements {
         self.heard[usize::from(shard)].load(Ordering::Relaxed)
     }
 
+    /// A look has made up for everything up to this number.
     pub fn set_heard(&self, shard: Shard, number: i64) {
         if let Some(heard) = self.heard.get(usize::from(shard)) {
             heard.store(number, Ordering::Relaxed);
         }
+    }
+
+    /// An announcement came. When it does not follow the last one, some between were lost, and its own number
+    /// must not hide that.
+    fn hear(&self, shard: Shard, number: i64) {
+        let at = usize::from(shard);
+        if let (Some(heard), Some(doubt)) = (self.heard.get(at), self.doubts.get(at))
+            && heard.swap(number, Ordering::Relaxed) != number.saturating_sub(1)
+        {
+            doubt.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Any announcement may have been lost.
+    fn doubt_all(&self) {
+        self.doubts.iter().for_each(|doubt| doubt.store(true, Ordering::Relaxed));
     }
 }
 
@@ -90,6 +107,7 @@ impl Engine {
     /// Listens until the engine closes: at one server as long as it is one and answers, then at another.
     pub(super) async fn listen(self: Arc<Self>) {
         let options = &self.context.options;
+        let mut listened = false;
         while !self.context.closing.is_cancelled() {
             let link = match self.routes.next_announcer() {
                 Some(config) => {
@@ -100,6 +118,9 @@ impl Engine {
             };
             match link {
                 Ok((config, link)) => {
+                    if std::mem::replace(&mut listened, true) {
+                        self.announcements.doubt_all();
+                    }
                     self.listen_at(&config, &link).await;
                     link.close().await;
                 }
@@ -125,14 +146,17 @@ impl Engine {
             tokio::select! {
                 message = messages.recv() => match message {
                     Ok(message) => self.heard(&message),
-                    // The sweep finds what was dropped.
-                    Err(RecvError::Lagged(count)) => tracing::warn!(count, "announcements were dropped"),
+                    Err(RecvError::Lagged(count)) => {
+                        tracing::warn!(count, "announcements were dropped");
+                        self.announcements.doubt_all();
+                    }
                     Err(RecvError::Closed) => return,
                 },
                 reconnected = reconnects.recv() => {
                     if reconnected.is_ok() && let Err(error) = self.subscribe(&link.client).await {
                         tracing::warn!(%error, "cannot subscribe to announcements again");
                     }
+                    self.announcements.doubt_all();
                     self.wake_sweep.notify_one();
                 }
                 () = self.context.real.sleep(PROBE) => {
@@ -160,7 +184,7 @@ impl Engine {
             tracing::warn!("an announcement that cannot be read");
             return;
         };
-        self.announcements.set_heard(shard, number);
+        self.announcements.hear(shard, number);
         // What this process made ready it told its own listener then.
         if process != self.process && self.keys.shards().any(|known| known == shard) {
             self.tell_ready(&topic, shard);
@@ -178,6 +202,22 @@ fn parse(text: &str) -> Option<(&str, Shard, i64, Topic)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_gap_between_announcements_leaves_a_doubt() {
+        let announcements = Announcements::new(2);
+        announcements.set_heard(1, 5);
+        announcements.hear(1, 6);
+        assert!(announcements.doubt(1).is_none(), "6 follows 5");
+        announcements.hear(1, 9);
+        announcements.doubt(1).expect("7 and 8 are missing").settle();
+        announcements.hear(1, 10);
+        assert!(announcements.doubt(1).is_none(), "the look made up for it");
+        announcements.hear(1, 3);
+        assert!(announcements.doubt(1).is_some(), "another server counts otherwise");
+        announcements.doubt_all();
+        assert!(announcements.doubt(0).is_some());
+    }
 
     #[test]
     fn announcements_are_read_or_refused() {

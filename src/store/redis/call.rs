@@ -164,8 +164,9 @@ impl Engine {
             let fault = match &node {
                 Some((node, asking)) => match self.shoot(node, &call, full_text, *asking).await {
                     Ok(outcome) => {
-                        // The answer of a second run need not tell all that the first one did.
-                        doubt.filter(|_| !again).into_iter().for_each(Doubt::settle);
+                        // The answer of a second run need not tell all that the first one did, and one that
+                        // is not durable never reaches those who would tell.
+                        doubt.filter(|_| !again && outcome.1).into_iter().for_each(Doubt::settle);
                         return Ok(outcome);
                     }
                     Err(error) => Fault::sort(&error),

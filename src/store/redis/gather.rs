@@ -63,6 +63,8 @@ impl<W: Work> Gather<W> {
     /// The next to share a call; when nobody waits, the line is free.
     fn next(&self, shard: Shard) -> Vec<Ask<W>> {
         let mut line = self.lock(shard);
+        // What nobody waits for any more must not happen later, when it may be a surprise.
+        line.waiting.retain(|ask| !ask.answer.is_closed());
         let (mut items, mut bytes) = (0, 0);
         let together = line.waiting.iter().take_while(|ask| {
             let room = items == 0 || (items < LIMIT.0 && bytes < LIMIT.1);

@@ -76,6 +76,16 @@ impl Link {
     }
 }
 
+/// Dropped without [`Link::close`] (an opening beside it failed, its caller went away), it still must not go on
+/// connecting for ever: the library's task does not end with its client.
+impl Drop for Link {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.get_mut().ok().and_then(Option::take) {
+            task.abort();
+        }
+    }
+}
+
 /// One server: the connection that everybody shares, and those that wait for replicas.
 #[derive(Debug)]
 pub(super) struct Node {

@@ -52,7 +52,13 @@ impl Sentinels {
                 Err(error) => last = FredError::new(ErrorKind::Sentinel, error.to_string()),
             }
         }
-        votes.into_iter().max_by_key(|(_, count)| *count).map(|(server, _)| server).ok_or(last)
+        let best = votes.iter().map(|(_, count)| *count).max().ok_or(last)?;
+        let mut best = votes.into_iter().filter(|(_, count)| *count == best).map(|(server, _)| server);
+        match (best.next(), best.next()) {
+            (Some(server), None) => Ok(server),
+            // In the middle of a failover: better none than now this one, now that.
+            _ => Err(FredError::new(ErrorKind::Sentinel, "the sentinels do not agree on the primary")),
+        }
     }
 
     async fn ask(&self, host: &Server) -> io::Result<Server> {

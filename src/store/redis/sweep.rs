@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use fred::types::Value;
 use futures_util::future::join_all;
 
 use super::{Engine, announce::Doubt, keys::Shard, reply::Reply, script::Op};
@@ -79,34 +80,50 @@ impl Engine {
     }
 
     async fn sweep_once(&self, memory: &mut [Memory], round: u64) -> Result<()> {
-        self.refresh_configs().await?;
+        // What cannot be reached holds up nothing else.
+        let mut outcome = self.refresh_configs().await;
         let looks = self.groups().into_iter().map(|group| async move {
             let before_us = self.context.real.now_micros();
             let keys = group.iter().map(|shard| self.keys.shard(*shard).counts.clone()).collect();
-            let reply = self.call(self.read(Op::Pulse, &group, keys)).await;
+            let reply = self.call(self.brief_in_cluster(self.read(Op::Pulse, &group, keys))).await;
             (group, before_us, self.context.real.now_micros(), reply)
         });
         for (group, before_us, after_us, reply) in join_all(looks).await {
-            let mut reply = Reply::new(reply?)?;
-            let server_us = reply.int()?.saturating_mul(1_000_000).saturating_add(reply.int()?);
-            // One group is one server: its first shard remembers for all.
-            if let Some(first) = group.first() {
-                let memory = &mut memory[usize::from(*first)];
-                if let Some(step_us) = watch_clock(memory, server_us, before_us, after_us) {
-                    self.context.metrics.clock_stepped(step_us);
-                    let step_ms = step_us / 1_000;
-                    tracing::warn!(step_ms, "the clock of the Redis server stepped, and due times with it");
-                }
-            }
-            for shard in group {
-                self.make_up(shard, &mut memory[usize::from(shard)], reply.int()?).await?;
-            }
+            outcome = outcome.and(match reply {
+                Ok(reply) => self.look_after(&group, (before_us, after_us), reply, memory).await,
+                Err(error) => Err(error),
+            });
         }
         for ((shard, topic), left) in self.compaction.take() {
-            self.compact(shard, topic, left).await?;
+            outcome = outcome.and(self.compact(shard, topic, left).await);
         }
         if round.is_multiple_of(LANES_EVERY) {
-            self.forget_lanes().await?;
+            outcome = outcome.and(self.forget_lanes().await);
+        }
+        outcome
+    }
+
+    /// Looks after the shards of one server, which answered between two moments.
+    async fn look_after(
+        &self,
+        group: &[Shard],
+        (before_us, after_us): (i64, i64),
+        reply: Value,
+        memory: &mut [Memory],
+    ) -> Result<()> {
+        let mut reply = Reply::new(reply)?;
+        let server_us = reply.int()?.saturating_mul(1_000_000).saturating_add(reply.int()?);
+        // One group is one server: its first shard remembers for all.
+        if let Some(first) = group.first() {
+            let memory = &mut memory[usize::from(*first)];
+            if let Some(step_us) = watch_clock(memory, server_us, before_us, after_us) {
+                self.context.metrics.clock_stepped(step_us);
+                let step_ms = step_us / 1_000;
+                tracing::warn!(step_ms, "the clock of the Redis server stepped, and due times with it");
+            }
+        }
+        for shard in group {
+            self.make_up(*shard, &mut memory[usize::from(*shard)], reply.int()?).await?;
         }
         Ok(())
     }
@@ -116,7 +133,6 @@ impl Engine {
     async fn make_up(&self, shard: Shard, memory: &mut Memory, pulse: i64) -> Result<()> {
         let heard = self.announcements.heard(shard);
         let missed = heard < memory.pulse || pulse < memory.pulse;
-        memory.pulse = pulse;
         let doubt = self.announcements.doubt(shard);
         if missed || doubt.is_some() {
             let counts = self.keys.shard(shard).counts.clone();
@@ -128,6 +144,8 @@ impl Engine {
                 }
             }
         }
+        // Only now: a look that failed is made up for by the next.
+        memory.pulse = pulse;
         doubt.into_iter().for_each(Doubt::settle);
         Ok(())
     }
