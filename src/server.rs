@@ -34,8 +34,9 @@ use reload::Reload;
 use signals::Signals;
 pub use upkeep::{Refusal, Report, backup, restore, verify, verify_backup};
 
-/// Connections that wait in the kernel to be accepted.
-const BACKLOG: u32 = 1_024;
+/// Connections that wait in the kernel to be accepted, as when thousands of workers come back after a restart;
+/// the system may allow fewer (net.core.somaxconn).
+const BACKLOG: u32 = 4_096;
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]

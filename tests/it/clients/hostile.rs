@@ -16,6 +16,7 @@ use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpSocket, TcpStream},
+    sync::Semaphore,
     task::JoinSet,
 };
 
@@ -29,6 +30,9 @@ use crate::harness::{
 };
 
 const GOOD_CLIENTS: usize = 4;
+/// How many connect at the same time, of all kinds: beyond what the listener's backlog holds, the system
+/// itself turns connections away, good ones among them.
+static CONNECTING: Semaphore = Semaphore::const_new(500);
 /// Past this a connection counts as not closed: many times what the settings below allow, for the sake
 /// of busy machines.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -109,6 +113,7 @@ async fn misbehave(kind: Kind, n: usize, address: SocketAddr) -> Option<Closed> 
 }
 
 async fn connect(kind: Kind, address: SocketAddr) -> TcpStream {
+    let _turn = CONNECTING.acquire().await.expect("is never closed");
     let socket = TcpSocket::new_v4().expect("a socket");
     if kind == Kind::SlowReader {
         socket.set_recv_buffer_size(4_096).expect("a size");

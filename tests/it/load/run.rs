@@ -19,7 +19,10 @@ use super::{
     clients::{Caller, produce, work},
     plan::{Plan, Report},
 };
-use crate::checker::{History, Rest, Resting, check};
+use crate::{
+    checker::{History, Rest, Resting, check},
+    harness::wait::Patience,
+};
 
 /// How long after the last progress everything must have come to rest: a few TTRs, a restart, a
 /// failover.
@@ -93,12 +96,12 @@ impl Run {
 
     /// Waits until so many more jobs have been acknowledged; a load that gets nowhere fails.
     pub async fn progress(&self, jobs: usize) {
-        let (clock, before) = (SystemClock::new(), self.acknowledged());
-        let deadline_us = clock.now_micros() + 60_000_000;
-        while self.acknowledged() < before + jobs {
-            assert!(clock.now_micros() < deadline_us, "{} more in a minute", self.acknowledged() - before);
-            clock.sleep(LOOK).await;
-        }
+        grown(jobs, || self.acknowledged()).await;
+    }
+
+    /// Waits until so many more calls have ended, whatever came of them.
+    pub async fn calls(&self, calls: usize) {
+        grown(calls, || self.history.events().len()).await;
     }
 
     pub fn delivered(&self, late: Duration) {
@@ -113,6 +116,15 @@ impl Run {
 
     pub fn over(&self) -> bool {
         self.over.load(Ordering::Acquire)
+    }
+}
+
+/// Waits until a figure has grown by so much.
+async fn grown(by: usize, figure: impl Fn() -> usize) {
+    let (before, patience) = (figure(), Patience::new());
+    while figure() < before + by {
+        patience.or_fail(|| format!("{} of {by} more", figure() - before));
+        patience.pause().await;
     }
 }
 

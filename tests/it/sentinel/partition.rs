@@ -6,7 +6,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use linger::clock::{Clock, SystemClock};
 
-use super::CAREFUL;
+use super::{CAREFUL, EVERY_REPLICA};
 use crate::{
     checker::Law,
     harness::{
@@ -21,6 +21,8 @@ use crate::{
 
 /// Jobs that must get through before the next step.
 const ADDS_BETWEEN: usize = 100;
+/// Calls that clients make, answered well or not, while there may be two primaries.
+const CALLS_MEANWHILE: usize = 40;
 /// How old an acknowledged change may be that a replica has not heard of, without having been asked.
 const REPLICATION: Duration = Duration::from_secs(1);
 
@@ -76,7 +78,7 @@ fn serve(network: &Network, host: usize, home: &std::path::Path) -> Server {
     Server::spawn(linger_under(&wrapper, &arguments, home))
 }
 
-/// Cuts the primary off, and heals it once another has its place and has served for a while.
+/// Cuts the primary off, and heals it once another has its place and clients have tried both for a while.
 async fn partition(run: &Run, network: &Arc<Network>, sentinels: &Arc<Sentinels>) -> Touched {
     run.progress(ADDS_BETWEEN).await;
     let began = run.history.events().len();
@@ -87,7 +89,7 @@ async fn partition(run: &Run, network: &Arc<Network>, sentinels: &Arc<Sentinels>
         assert!(until(|| sentinels.primary() != victim), "another took over from {victim}");
     })
     .await;
-    run.progress(ADDS_BETWEEN).await;
+    run.calls(CALLS_MEANWHILE).await;
     network.heal(victim);
     aside(sentinels, Sentinels::wait_until_well).await;
     run.history.events()[began..].iter().filter(|event| event.done()).map(|event| event.job.clone()).collect()
@@ -102,9 +104,9 @@ async fn aside<T: Send + 'static>(
 }
 
 #[test]
-fn a_primary_cut_off_loses_nothing_that_a_replica_had_to_have() {
+fn a_primary_cut_off_loses_nothing_that_replicas_had_to_have() {
     on_a_network("sentinel_partition_with_wait", async |network| {
-        let (report, _) = partitions(network, &CAREFUL, "wait_replicas = 1\n").await;
+        let (report, _) = partitions(network, &CAREFUL, EVERY_REPLICA).await;
         report.print("sentinel_partition_with_wait", setting("LINGER_PROVE_FAILOVERS", 1));
         report.assert_clean();
     });
