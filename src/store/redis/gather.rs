@@ -10,8 +10,11 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use super::{Engine, keys::Shard};
-use crate::store::{Error, Result};
+use super::{Context, Engine, keys::Shard};
+use crate::{
+    clock::Clock,
+    store::{Error, Result},
+};
 
 /// Most items, and about the most bytes, that strangers share a call for, so that none holds Redis up
 /// for long.
@@ -101,10 +104,18 @@ impl Engine {
                 let _turn = Turn::<W>::new(self, shard);
                 W::call(self, shard, items).await
             }
-            Err(answered) => match answered.await {
-                Ok(answer) => answer,
-                Err(_) => Err(Error::Unavailable("the store is closing".to_owned())),
-            },
+            Err(answered) => self.in_turn(answered).await,
+        }
+    }
+
+    /// Waits for one's turn and its answer, though behind a shard that does not answer no longer than it
+    /// may take to be tried again.
+    async fn in_turn<A>(&self, answered: oneshot::Receiver<Result<A>>) -> Result<A> {
+        let Context { options, real, .. } = &self.context;
+        let away = |what: &str| Err(Error::Unavailable(what.to_owned()));
+        tokio::select! {
+            answer = answered => answer.unwrap_or_else(|_| away("the store is closing")),
+            () = real.sleep(options.retry_for) => away("the calls before this one were not answered in time"),
         }
     }
 }

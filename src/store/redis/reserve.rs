@@ -1,9 +1,10 @@
 //! Reserving ready jobs over all shards, and taking reservations back.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::{BufMut, BytesMut};
 use futures_util::future::{join_all, try_join_all};
+use tokio::sync::oneshot;
 
 use super::{
     Engine,
@@ -15,39 +16,83 @@ use super::{
     script::Op,
 };
 use crate::{
+    clock::Clock,
     job::{JobId, Receipt, Timestamp, Topic, Ttr},
-    store::{Reservation, Result},
+    store::{Error, Reservation, Result},
 };
 
 /// Most jobs that one run of the script reserves, so that none holds Redis up for long.
 const SLICE: usize = 100;
 
+/// How long a step may take once a pop holds jobs, whose reservations run meanwhile: well below the
+/// shortest TTR.
+const FURTHER: Duration = Duration::from_millis(500);
+
 impl Engine {
     /// Reserves from the shards that may have something, in turns; when none may, looks at all, and
-    /// answers with less than was asked only when there is nothing. An error after some jobs were
-    /// reserved does not cost them: what there is is returned.
-    pub(super) async fn reserve_jobs(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>> {
-        let mut granted: Vec<Reservation> = Vec::new();
-        while granted.len() < ttrs.len() {
+    /// answers with less than was asked only when there is nothing. What was reserved is returned when a
+    /// later step fails, or takes so long that the first reservations would suffer.
+    pub(super) async fn reserve_jobs(
+        self: &Arc<Self>,
+        topic: &Topic,
+        ttrs: &[Option<Ttr>],
+    ) -> Result<Vec<Reservation>> {
+        let mut granted = self.reserve_step(topic, &ttrs[..ttrs.len().min(SLICE)]).await?;
+        let mut more = !granted.is_empty();
+        while more && granted.len() < ttrs.len() {
             let slice = &ttrs[granted.len()..ttrs.len().min(granted.len() + SLICE)];
-            let step = match self.hints.pick(topic) {
-                Some(shard) => self.reserve_from(shard, topic, slice).await,
-                None => match self.look_for_ready(topic).await {
-                    Ok(false) => break,
-                    Ok(true) => continue,
-                    Err(error) => Err(error),
-                },
-            };
-            match step {
-                Ok(more) => granted.extend(more),
-                Err(error) if granted.is_empty() => return Err(error),
+            match self.reserve_further(topic, slice).await {
+                Ok(further) => {
+                    more = !further.is_empty();
+                    granted.extend(further);
+                }
                 Err(error) => {
                     tracing::warn!(%topic, %error, "reserved fewer jobs than there may be");
-                    break;
+                    more = false;
                 }
             }
         }
         Ok(granted)
+    }
+
+    /// Reserves from the next shard that has something; nothing when none has.
+    async fn reserve_step(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>> {
+        while !ttrs.is_empty() {
+            let granted = match self.hints.pick(topic) {
+                Some(shard) => self.reserve_from(shard, topic, ttrs).await?,
+                None if self.look_for_ready(topic).await? => continue,
+                None => break,
+            };
+            if !granted.is_empty() {
+                return Ok(granted);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// The same, bounded in time. What is reserved too late is given back: no client has seen it.
+    async fn reserve_further(
+        self: &Arc<Self>,
+        topic: &Topic,
+        ttrs: &[Option<Ttr>],
+    ) -> Result<Vec<Reservation>> {
+        let (answer, mut answered) = oneshot::channel();
+        let (engine, name, ttrs) = (self.clone(), topic.clone(), ttrs.to_vec());
+        let step = async move {
+            let step = engine.reserve_step(&name, &ttrs).await;
+            if let Err(Ok(late)) = answer.send(step) {
+                engine.give_back(&name, &late).await;
+            }
+        };
+        self.context.tasks.spawn_on(step, &self.context.runtime);
+        let in_time = tokio::select! {
+            step = &mut answered => step.ok(),
+            () = self.context.real.sleep(FURTHER) => {
+                answered.close();
+                answered.try_recv().ok()
+            }
+        };
+        in_time.unwrap_or_else(|| Err(Error::Unavailable("a shard takes too long".to_owned())))
     }
 
     /// Looks at every shard for ready jobs of a topic and keeps hints of them; whether there are any.
@@ -100,12 +145,7 @@ impl Engine {
         self.set_aside(shard, reply.count()?);
         let granted = self.grants(reply, now)?;
         if !durable && !granted.is_empty() {
-            // No client has seen them: better ready again at once than after their TTR.
-            let receipts =
-                granted.iter().map(|grant| (grant.job.id.clone(), grant.receipt.clone())).collect();
-            if let Err(error) = self.cancel_grants(receipts).await {
-                tracing::warn!(%topic, %error, "reservations that are not durable end by their TTR");
-            }
+            self.give_back(topic, &granted).await;
             return Err(not_durable());
         }
         if let Some(soonest) = granted.iter().filter_map(|grant| grant.job.reserved_until).min() {
@@ -130,6 +170,14 @@ impl Engine {
             granted.push(Reservation { job, receipt: Receipt::from_bytes(receipt), late, waited });
         }
         Ok(granted)
+    }
+
+    /// Cancels reservations that no client has seen: better ready again at once than after their TTR.
+    async fn give_back(&self, topic: &Topic, granted: &[Reservation]) {
+        let receipts = granted.iter().map(|grant| (grant.job.id.clone(), grant.receipt.clone())).collect();
+        if let Err(error) = self.cancel_grants(receipts).await {
+            tracing::warn!(%topic, %error, "reservations that nobody has seen end by their TTR");
+        }
     }
 
     pub(super) async fn cancel_grants(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {

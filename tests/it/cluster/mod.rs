@@ -5,6 +5,7 @@
 //! primaries change, each way.
 
 mod failovers;
+mod hung;
 mod slots;
 mod spread;
 

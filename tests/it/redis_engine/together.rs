@@ -96,6 +96,18 @@ async fn an_error_of_a_shared_call_reaches_each_of_its_callers() {
 }
 
 #[tokio::test]
+async fn who_waits_behind_a_silent_server_is_told_when_one_call_would_be() {
+    let (process, proxy) = behind_a_proxy(seconds(1)).await;
+    proxy.arm(0, usize::MAX, Fault::SilentBefore);
+    // Call after call they would take half a minute.
+    let names = 0..2_000;
+    let adds = join_all(names.map(|caller| process.store().add(vec![job(&name(caller))])));
+    let added = tokio::time::timeout(BOUND / 2, adds).await.expect("they do not wait for each other");
+    proxy.heal();
+    assert!(added.iter().all(|added| matches!(added, Err(Error::Unavailable(_)))));
+}
+
+#[tokio::test]
 async fn callers_that_leave_take_nothing_from_the_others() {
     let (process, proxy) = behind_a_proxy(seconds(5)).await;
     for fault in [None, Some(Fault::CutAfter), Some(Fault::SilentBefore)] {
