@@ -1,0 +1,249 @@
+//! The model: a delay queue so plain that it can be checked by reading. One lock, one map, every
+//! question answered by looking at all jobs. The conformance suite runs on it too, so that suite and
+//! model agree before any engine is held against them.
+
+mod store;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use linger::{
+    clock::Clock,
+    job::{Fingerprint, Job, JobId, Reason, Receipt, State, Timestamp, Topic, Ttr},
+    store::{
+        AddJob, Added, FinishJob, Finished, Held, Listener, MoveKind, NotHeld, Reservation, TopicConfig,
+        TopicStats,
+    },
+};
+
+#[derive(Debug, Clone)]
+struct Entry {
+    job: Job,
+    fingerprint: Fingerprint,
+    receipt: Option<Receipt>,
+    ready_at: Timestamp,
+    arrival: u64,
+}
+
+#[derive(Debug, Default)]
+struct Content {
+    jobs: HashMap<JobId, Entry>,
+    topics: HashMap<Topic, TopicConfig>,
+    arrivals: u64,
+}
+
+pub struct Naive {
+    clock: Arc<dyn Clock>,
+    listener: Arc<dyn Listener>,
+    dead_retention: Option<Duration>,
+    content: Mutex<Content>,
+}
+
+impl std::fmt::Debug for Naive {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Naive")
+    }
+}
+
+impl Naive {
+    pub fn new(
+        clock: Arc<dyn Clock>,
+        listener: Arc<dyn Listener>,
+        dead_retention: Option<Duration>,
+    ) -> Arc<Self> {
+        Arc::new(Self { clock, listener, dead_retention, content: Mutex::default() })
+    }
+
+    fn content(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().expect("not poisoned")
+    }
+
+    fn is_in(&self, topic: &Topic, id: &JobId) -> bool {
+        self.content().jobs.get(id).is_some_and(|entry| entry.job.topic == *topic)
+    }
+
+    /// Ids of the ready jobs of a topic by due time, then arrival.
+    pub fn ready(&self, topic: &Topic) -> Vec<JobId> {
+        let content = self.content();
+        let mut ready: Vec<_> = content
+            .jobs
+            .values()
+            .filter(|entry| entry.job.topic == *topic && entry.job.state == State::Ready)
+            .collect();
+        ready.sort_by_key(|entry| (entry.job.due_at, entry.arrival));
+        ready.into_iter().map(|entry| entry.job.id.clone()).collect()
+    }
+
+    /// Reserves one certain job under a given receipt: what an engine under test did.
+    pub fn grant(&self, id: &JobId, receipt: &Receipt, ttr: Option<Ttr>) -> Reservation {
+        let now = self.clock.read();
+        let mut content = self.content();
+        let entry = content.jobs.get_mut(id).expect("the model has this job");
+        assert_eq!(entry.job.state, State::Ready, "only a ready job is reserved");
+        entry.job.state = State::Reserved;
+        entry.job.attempts += 1;
+        entry.job.reserved_until = Some(now.after(ttr.unwrap_or(entry.job.ttr).as_duration()));
+        entry.receipt = Some(receipt.clone());
+        self.listener.due_in(ttr.unwrap_or(entry.job.ttr).as_duration());
+        Reservation {
+            job: entry.job.clone(),
+            receipt: receipt.clone(),
+            late: now.down.since(entry.job.due_at),
+            waited: now.down.since(entry.ready_at),
+        }
+    }
+
+    /// Makes a job wait until `due_at`; tells the listener.
+    fn wait_until(&self, entry: &mut Entry, due_at: Timestamp) {
+        let now = self.clock.now();
+        entry.job.due_at = due_at;
+        entry.job.reserved_until = None;
+        entry.job.dead_at = None;
+        entry.receipt = None;
+        if due_at <= now {
+            entry.job.state = State::Ready;
+            entry.ready_at = now;
+            self.listener.ready(&entry.job.topic);
+        } else {
+            entry.job.state = State::Delayed;
+            self.listener.due_in(due_at.since(now));
+        }
+    }
+
+    fn die(&self, entry: &mut Entry, reason: Option<Reason>, otherwise: &str) {
+        entry.job.state = State::Dead;
+        entry.job.dead_at = Some(self.clock.now());
+        entry.job.reserved_until = None;
+        entry.job.reason = reason.or_else(|| Reason::new(otherwise));
+        entry.receipt = None;
+    }
+
+    fn held(&self, id: &JobId, receipt: &Receipt, change: impl FnOnce(&mut Entry)) -> Held {
+        let mut content = self.content();
+        let entry = content.jobs.get_mut(id).ok_or(NotHeld::Gone)?;
+        if entry.receipt.as_ref() != Some(receipt) {
+            return Err(NotHeld::Lost);
+        }
+        change(entry);
+        Ok(entry.job.clone())
+    }
+
+    fn add_one(&self, content: &mut Content, add: AddJob) -> Added {
+        if let Some(entry) = content.jobs.get(&add.id) {
+            let Job { state, due_at, .. } = entry.job;
+            let same = entry.fingerprint == add.fingerprint;
+            return if same { Added::Replayed(entry.job.clone()) } else { Added::Exists { state, due_at } };
+        }
+        let now = self.clock.read();
+        content.arrivals += 1;
+        let job = Job {
+            id: add.id.clone(),
+            topic: add.topic,
+            state: State::Delayed,
+            created_at: now.down,
+            due_at: now.down,
+            ttr: add.ttr,
+            attempts: 0,
+            max_attempts: add.max_attempts,
+            retry: add.retry,
+            require_receipt: add.require_receipt,
+            reserved_until: None,
+            dead_at: None,
+            reason: None,
+            body: add.body,
+        };
+        let arrival = content.arrivals;
+        let mut entry =
+            Entry { job, fingerprint: add.fingerprint, receipt: None, ready_at: now.down, arrival };
+        self.wait_until(&mut entry, add.due.resolve(now));
+        let job = entry.job.clone();
+        content.jobs.insert(add.id, entry);
+        Added::Created(job)
+    }
+
+    fn finish_one(content: &mut Content, finish: &FinishJob) -> Finished {
+        let Some(entry) = content.jobs.get(&finish.id) else { return Finished::Gone };
+        match &finish.receipt {
+            Some(_) if finish.receipt != entry.receipt => return Finished::Lost,
+            None if entry.job.require_receipt => return Finished::ReceiptRequired,
+            None if entry.job.state != State::Reserved => return Finished::NotReserved,
+            Some(_) | None => {}
+        }
+        let topic = entry.job.topic.clone();
+        content.jobs.remove(&finish.id);
+        Finished::Done { topic }
+    }
+
+    /// What a deadline that has passed does to a job; `None` when it leaves it alone.
+    fn expire(&self, entry: &mut Entry) -> Option<MoveKind> {
+        let now = self.clock.read();
+        match entry.job.state {
+            State::Delayed if entry.job.due_at <= now.down => {
+                self.wait_until(entry, entry.job.due_at);
+                Some(MoveKind::Ready)
+            }
+            State::Reserved if entry.job.reserved_until <= Some(now.down) => {
+                let Job { attempts, max_attempts, .. } = entry.job;
+                if max_attempts != 0 && attempts >= max_attempts {
+                    self.die(entry, None, Reason::TTR_EXPIRED);
+                    return Some(MoveKind::Died);
+                }
+                let step = entry.job.retry.after_expiry(attempts);
+                self.wait_until(entry, now.after(step));
+                Some(MoveKind::Expired)
+            }
+            State::Dead => {
+                let (dead_at, keep) = (entry.job.dead_at?, self.dead_retention?);
+                (dead_at.after(keep) <= now.down).then_some(MoveKind::Forgotten)
+            }
+            State::Delayed | State::Ready | State::Reserved => None,
+        }
+    }
+
+    fn deadline(&self, entry: &Entry) -> Option<Timestamp> {
+        match entry.job.state {
+            State::Delayed => Some(entry.job.due_at),
+            State::Ready => None,
+            State::Reserved => entry.job.reserved_until,
+            State::Dead => Some(entry.job.dead_at?.after(self.dead_retention?)),
+        }
+    }
+
+    fn stats(content: &Content, topic: &Topic) -> Option<TopicStats> {
+        let config = content.topics.get(topic).cloned().unwrap_or_default();
+        let mut stats = TopicStats { config, ..TopicStats::default() };
+        let jobs: Vec<_> = content.jobs.values().map(|e| &e.job).filter(|job| job.topic == *topic).collect();
+        for job in &jobs {
+            match job.state {
+                State::Delayed => stats.delayed += 1,
+                State::Ready => stats.ready += 1,
+                State::Reserved => stats.reserved += 1,
+                State::Dead => stats.dead += 1,
+            }
+        }
+        let first = |state| jobs.iter().filter(|job| job.state == state).map(|job| job.due_at).min();
+        stats.next_due = first(State::Delayed);
+        stats.oldest_ready = first(State::Ready);
+        (!jobs.is_empty() || !stats.config.is_default()).then_some(stats)
+    }
+
+    fn dead_ids(content: &Content, topic: &Topic, limit: usize) -> Vec<JobId> {
+        let mut dead: Vec<_> = content
+            .jobs
+            .values()
+            .filter(|entry| entry.job.topic == *topic && entry.job.state == State::Dead)
+            .map(|entry| (entry.job.dead_at, entry.job.id.clone()))
+            .collect();
+        dead.sort();
+        dead.into_iter().take(limit).map(|(_, id)| id).collect()
+    }
+
+    fn configure(&self, topic: &Topic, change: impl FnOnce(&mut TopicConfig)) {
+        let mut content = self.content();
+        change(content.topics.entry(topic.clone()).or_default());
+        content.topics.retain(|_, config| !config.is_default());
+    }
+}

@@ -1,0 +1,233 @@
+//! The model as a store.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use linger::{
+    job::{Delay, Due, Job, JobId, Reason, Receipt, State, Topic, TopicPause, TopicSettings, Ttr},
+    store::{
+        AddJob, Added, DeadCursor, Deleted, EngineInfo, FinishJob, Finished, Held, Move, MoveKind, Patch,
+        Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store,
+        TopicConfig, TopicStats, Verified,
+    },
+};
+
+use super::Naive;
+
+#[async_trait]
+impl Store for Naive {
+    fn info(&self) -> EngineInfo {
+        EngineInfo { engine: "naive", durability: "none".to_owned(), version: "0".to_owned() }
+    }
+
+    async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>> {
+        let mut content = self.content();
+        Ok(jobs.into_iter().map(|job| self.add_one(&mut content, job)).collect())
+    }
+
+    async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>> {
+        let ready = self.ready(topic);
+        Ok(ready.iter().zip(ttrs).map(|(id, ttr)| self.grant(id, &Receipt::generate(), *ttr)).collect())
+    }
+
+    async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
+        for (id, receipt) in grants {
+            let _ = self.held(&id, &receipt, |entry| {
+                entry.job.attempts -= 1;
+                self.wait_until(entry, entry.job.due_at);
+            });
+        }
+        Ok(())
+    }
+
+    async fn finish(&self, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
+        let mut content = self.content();
+        Ok(jobs.iter().map(|job| Self::finish_one(&mut content, job)).collect())
+    }
+
+    async fn release(&self, id: &JobId, receipt: &Receipt, release: Release) -> Result<Held> {
+        let now = self.clock.read();
+        Ok(self.held(id, receipt, |entry| {
+            let Job { attempts, max_attempts, .. } = entry.job;
+            if max_attempts != 0 && attempts >= max_attempts {
+                return self.die(entry, release.reason, Reason::ATTEMPTS_USED);
+            }
+            entry.job.reason = release.reason;
+            let step = entry.job.retry.after_release(attempts);
+            self.wait_until(entry, now.after(release.delay.map_or(step, Delay::as_duration)));
+        }))
+    }
+
+    async fn touch(&self, id: &JobId, receipt: &Receipt, ttr: Option<Ttr>) -> Result<Held> {
+        let now = self.clock.read();
+        Ok(self.held(id, receipt, |entry| {
+            let ttr = ttr.unwrap_or(entry.job.ttr).as_duration();
+            entry.job.reserved_until = Some(now.after(ttr));
+            self.listener.due_in(ttr);
+        }))
+    }
+
+    async fn bury(&self, id: &JobId, receipt: &Receipt, reason: Option<Reason>) -> Result<Held> {
+        Ok(self.held(id, receipt, |entry| self.die(entry, reason, Reason::BURIED)))
+    }
+
+    async fn requeue(&self, id: &JobId, delay: Delay) -> Result<Requeued> {
+        let mut content = self.content();
+        let Some(entry) = content.jobs.get_mut(id) else { return Ok(Requeued::Gone) };
+        if entry.job.state != State::Dead {
+            return Ok(Requeued::NotDead(entry.job.state));
+        }
+        entry.job.attempts = 0;
+        entry.job.reason = None;
+        self.wait_until(entry, self.clock.read().after(delay.as_duration()));
+        Ok(Requeued::Done(entry.job.clone()))
+    }
+
+    async fn patch(&self, id: &JobId, patch: Patch) -> Result<Patched> {
+        let mut content = self.content();
+        let Some(entry) = content.jobs.get_mut(id) else { return Ok(Patched::Gone) };
+        if !matches!(entry.job.state, State::Delayed | State::Ready) {
+            return Ok(Patched::Refused(entry.job.state));
+        }
+        let job = &mut entry.job;
+        job.ttr = patch.ttr.unwrap_or(job.ttr);
+        job.max_attempts = patch.max_attempts.unwrap_or(job.max_attempts);
+        job.retry = patch.retry.unwrap_or_else(|| job.retry.clone());
+        job.body = patch.body.unwrap_or_else(|| job.body.clone());
+        if let Some(due) = patch.due {
+            let due: Due = due;
+            self.wait_until(entry, due.resolve(self.clock.read()));
+        }
+        Ok(Patched::Done(entry.job.clone()))
+    }
+
+    async fn delete(&self, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
+        let mut content = self.content();
+        let mut delete = |id| match content.jobs.remove(&id) {
+            Some(entry) => Deleted::Done { topic: entry.job.topic },
+            None => Deleted::Gone,
+        };
+        Ok(ids.into_iter().map(&mut delete).collect())
+    }
+
+    async fn requeue_in(&self, topic: &Topic, id: &JobId, delay: Delay) -> Result<Requeued> {
+        if self.is_in(topic, id) { self.requeue(id, delay).await } else { Ok(Requeued::Gone) }
+    }
+
+    async fn patch_in(&self, topic: &Topic, id: &JobId, patch: Patch) -> Result<Patched> {
+        if self.is_in(topic, id) { self.patch(id, patch).await } else { Ok(Patched::Gone) }
+    }
+
+    async fn delete_in(&self, topic: &Topic, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
+        let mut deleted = Vec::new();
+        for id in ids {
+            let own = self.is_in(topic, &id);
+            deleted.extend(if own { self.delete(vec![id]).await? } else { vec![Deleted::Gone] });
+        }
+        Ok(deleted)
+    }
+
+    async fn get(&self, id: &JobId) -> Result<Option<Job>> {
+        Ok(self.content().jobs.get(id).map(|entry| entry.job.clone()))
+    }
+
+    async fn promote(&self, limit: usize) -> Result<Promoted> {
+        let now = self.clock.now();
+        let mut content = self.content();
+        let mut due: Vec<_> = content
+            .jobs
+            .values()
+            .filter_map(|entry| Some((self.deadline(entry)?, entry.arrival, entry.job.id.clone())))
+            .filter(|(deadline, _, _)| *deadline <= now)
+            .collect();
+        due.sort();
+        let mut promoted = Promoted { more: due.len() > limit, ..Promoted::default() };
+        for (deadline, _, id) in due.into_iter().take(limit) {
+            let entry = content.jobs.get_mut(&id).expect("just seen");
+            let topic = entry.job.topic.clone();
+            let kind = self.expire(entry).expect("its deadline has passed");
+            if kind == MoveKind::Forgotten {
+                content.jobs.remove(&id);
+            }
+            promoted.moves.push(Move { topic, kind, late: now.since(deadline) });
+        }
+        promoted.next_in =
+            content.jobs.values().filter_map(|entry| self.deadline(entry)).min().map(|next| next.since(now));
+        Ok(promoted)
+    }
+
+    fn topic_config(&self, topic: &Topic) -> Arc<TopicConfig> {
+        Arc::new(self.content().topics.get(topic).cloned().unwrap_or_default())
+    }
+
+    async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()> {
+        self.configure(topic, |config| config.settings = settings);
+        Ok(())
+    }
+
+    async fn put_pause(&self, topic: &Topic, pause: TopicPause) -> Result<()> {
+        self.configure(topic, |config| config.pause = pause);
+        if !pause.delivery {
+            self.listener.ready(topic);
+        }
+        Ok(())
+    }
+
+    async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {
+        let content = self.content();
+        let mut names: Vec<_> = content.jobs.values().map(|entry| entry.job.topic.clone()).collect();
+        names.extend(content.topics.keys().cloned());
+        names.sort();
+        names.dedup();
+        let page = names.into_iter().filter(|name| after.is_none_or(|after| name > after)).take(limit);
+        Ok(page.filter_map(|name| Some((name.clone(), Self::stats(&content, &name)?))).collect())
+    }
+
+    async fn topic(&self, topic: &Topic) -> Result<Option<TopicStats>> {
+        Ok(Self::stats(&self.content(), topic))
+    }
+
+    async fn purge(&self, topic: &Topic, _: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {
+        let mut content = self.content();
+        let of_topic = content.jobs.values().filter(|entry| entry.job.topic == *topic);
+        let ids: Vec<_> = of_topic.map(|entry| entry.job.id.clone()).take(limit).collect();
+        ids.iter().for_each(|id| drop(content.jobs.remove(id)));
+        let next = (ids.len() == limit).then(|| PurgeCursor(String::new()));
+        Ok(PurgeSlice { deleted: ids.len(), next })
+    }
+
+    async fn dead(&self, topic: &Topic, after: Option<&DeadCursor>, limit: usize) -> Result<Vec<Job>> {
+        let content = self.content();
+        let ids = Self::dead_ids(&content, topic, usize::MAX);
+        let jobs = ids.iter().map(|id| content.jobs[id].job.clone());
+        let behind =
+            |job: &Job| after.is_none_or(|after| (job.dead_at, &job.id) > (Some(after.dead_at), &after.id));
+        Ok(jobs.filter(behind).take(limit).collect())
+    }
+
+    async fn requeue_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
+        let ids = Self::dead_ids(&self.content(), topic, limit);
+        for id in &ids {
+            self.requeue(id, Delay::default()).await?;
+        }
+        Ok(ids.len())
+    }
+
+    async fn delete_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
+        let ids = Self::dead_ids(&self.content(), topic, limit);
+        Ok(self.delete(ids).await?.len())
+    }
+
+    async fn verify(&self) -> Result<Verified> {
+        let jobs = self.content().jobs.len() as u64;
+        Ok(Verified { jobs, ..Verified::default() })
+    }
+
+    async fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<()> {
+        Ok(())
+    }
+}

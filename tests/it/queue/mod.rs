@@ -1,0 +1,120 @@
+//! The queue above the engines: parked polls, the timer, deliveries that nobody takes, topic settings.
+//!
+//! On the naive model, so that only the queue is under test; the same paths run on the engines in
+//! the API tests.
+
+mod polls;
+mod rules;
+
+use std::{sync::Arc, time::Duration};
+
+use linger::{
+    clock::ManualClock,
+    job::{Due, Job, NewJob, Timestamp},
+    metrics::Metrics,
+    queue::{Delivery, Error, FinishJob, Hints, Limits, Pop, Queue},
+};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::harness::{
+    jobs::{body, delay, id, topic},
+    naive::Naive,
+    stores::START,
+};
+
+/// A queue on the naive model with its timer running.
+struct Bench {
+    queue: Arc<Queue>,
+    clock: Arc<ManualClock>,
+    metrics: Metrics,
+    stop: CancellationToken,
+    timer: JoinHandle<()>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self::with(Limits::default())
+    }
+
+    fn with(limits: Limits) -> Self {
+        let clock = ManualClock::new(Timestamp::parse(START).expect("a moment"));
+        let (hints, metrics, stop) = (Arc::new(Hints::default()), Metrics::new(), CancellationToken::new());
+        let store = Naive::new(clock.clone(), hints.clone(), None);
+        let queue = Queue::new(store, &hints, clock.clone(), limits, metrics.queue.clone());
+        let timer = tokio::spawn({
+            let (queue, stop) = (queue.clone(), stop.clone());
+            async move { queue.run_timer(stop).await }
+        });
+        Self { queue, clock, metrics, stop, timer }
+    }
+
+    async fn add(&self, name: &str, wait: Duration) -> Job {
+        self.queue.add(new_job(name, wait)).await.expect("adds").job
+    }
+
+    /// A poll in a task of its own, parked by the time this returns.
+    async fn park(&self, pop: Pop) -> JoinHandle<Result<Delivery, Error>> {
+        let before = self.queue.waiting();
+        let queue = self.queue.clone();
+        let poll = tokio::spawn(async move { queue.pop(pop).await });
+        self.until(|| self.queue.waiting() > before || poll.is_finished()).await;
+        poll
+    }
+
+    /// Lets the other tasks run until `reached`.
+    #[track_caller]
+    fn until(&self, reached: impl Fn() -> bool) -> impl Future<Output = ()> {
+        crate::harness::wait::until(reached)
+    }
+
+    async fn get(&self, name: &str) -> Job {
+        self.queue.get(&id(name)).await.expect("is there")
+    }
+
+    async fn finish(&self, delivery: Delivery) {
+        let jobs: Vec<_> = delivery
+            .jobs()
+            .iter()
+            .map(|r| FinishJob { id: r.job.id.clone(), receipt: Some(r.receipt.clone()) })
+            .collect();
+        delivery.accept();
+        for outcome in self.queue.finish_batch(jobs).await.expect("answers") {
+            outcome.expect("finishes");
+        }
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        self.timer.await.expect("the timer ends");
+        self.queue.close().await.expect("closes");
+    }
+}
+
+fn new_job(name: &str, wait: Duration) -> NewJob {
+    NewJob {
+        id: Some(id(name)),
+        topic: topic("t"),
+        due: Due::After(delay(wait)),
+        ttr: None,
+        max_attempts: None,
+        retry: None,
+        body: body("1"),
+    }
+}
+
+fn pop(wait: Duration) -> Pop {
+    Pop { topics: vec![topic("t")], max: 1, wait, ttr: None }
+}
+
+async fn names(poll: JoinHandle<Result<Delivery, Error>>) -> Vec<String> {
+    taken(poll.await.expect("the poll ends").expect("is answered"))
+}
+
+fn taken(delivery: Delivery) -> Vec<String> {
+    let names = delivery.jobs().iter().map(|r| r.job.id.to_string()).collect();
+    delivery.accept();
+    names
+}
+
+const NOW: Duration = Duration::ZERO;
