@@ -107,7 +107,11 @@ fn parked(server: &Server) -> usize {
 async fn wait_for(server: &Server, polls: usize) {
     let patience = Patience::new();
     while parked(server) != polls {
-        patience.or_fail(|| format!("{} of {polls} parked", parked(server)));
+        patience.or_fail(|| {
+            let [connections, calls] = ["connections", "requests_in_flight"]
+                .map(|name| server.figure(&format!("linger_http_{name}")));
+            format!("{} of {polls} parked, {connections:?} connections, {calls:?} calls", parked(server))
+        });
         patience.pause().await;
     }
 }
