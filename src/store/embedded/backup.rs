@@ -51,7 +51,7 @@ pub fn backup(data_dir: &Path, target: &Path) -> Result<u64, OpenError> {
     let partial = Partial::create(target)?;
     let copied = copy(source.conn(), &partial.0).and_then(|()| detach(&partial.0));
     copied.map_err(|source| OpenError::Sqlite { path: partial.0.clone(), source })?;
-    partial.keep_as(target)
+    partial.keep_as(target, || Ok(()))
 }
 
 /// Puts the backup `file` into `data_dir`, which must be empty or missing, as its store. Whether the backup is
@@ -69,9 +69,8 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<(), OpenError> {
     let partial = Partial::create(&target)?;
     let mut copy = OpenOptions::new().write(true).open(&partial.0).map_err(io_at(&partial.0))?;
     io::copy(&mut source, &mut copy).map_err(io_at(&partial.0))?;
-    partial.keep_as(&target)?;
     // It may still tell of the store that was here before; until now that kept a start from beginning anew.
-    lock.set_len(0).map_err(io_at(&data_dir.join(LOCK_FILE)))
+    partial.keep_as(&target, || lock.set_len(0).map_err(io_at(&data_dir.join(LOCK_FILE)))).map(drop)
 }
 
 /// One consistent copy of all pages.
@@ -115,17 +114,22 @@ impl Partial {
         Ok(Self(path))
     }
 
-    /// Gives it its name, which must be free, once all of it is on disk; its length.
-    fn keep_as(self, target: &Path) -> Result<u64, OpenError> {
+    /// Gives it its name, which must be free, once all of it is on disk; its length. When the name may not
+    /// last or `then` fails, nothing is there.
+    fn keep_as(self, target: &Path, then: impl FnOnce() -> Result<(), OpenError>) -> Result<u64, OpenError> {
         let file = File::open(&self.0).map_err(io_at(&self.0))?;
         file.sync_all().map_err(io_at(&self.0))?;
+        let len = file.metadata().map_err(io_at(&self.0))?.len();
         // A link, because a rename would overwrite what came into being meanwhile.
         fs::hard_link(&self.0, target).map_err(io_at(target))?;
-        let len = file.metadata().map_err(io_at(target))?.len();
         drop(self);
         let dir = target.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        sync_dir(dir).map_err(io_at(dir))?;
-        Ok(len)
+        let lasting = sync_dir(dir).map_err(io_at(dir)).and_then(|()| then());
+        if lasting.is_err() {
+            // What is told of is the first failure; this one would be the same disk's.
+            let _ = fs::remove_file(target);
+        }
+        lasting.map(|()| len)
     }
 }
 

@@ -1,11 +1,13 @@
-//! The embedded engine against the disk: power cuts, calls that fail, a full file system, damaged files.
+//! The embedded engine against the disk: power cuts, calls that fail, a full file system, damaged files, copies.
 //! Real program, real files; what is held against it afterwards is what its clients were told.
 //!
 //! Short in the normal run. `LINGER_PROVE_CUTS`, `LINGER_PROVE_FAULTS` and `LINGER_PROVE_DAMAGE` set how many
-//! power cuts, failing calls and damaged stores of each kind there are, `LINGER_PROVE_SEED` which. Each test
+//! power cuts, failing calls and damaged stores of each kind there are, `LINGER_PROVE_SEED` which; with `LINGER_PROVE_TAIL=1` a log is cut
+//! off at every byte of its end. Each test
 //! prints one line of figures that begins with `proof:`, or says why it cannot run here.
 
 mod bay;
+mod copies;
 mod cuts;
 mod damage;
 mod faults;

@@ -24,6 +24,12 @@ pub struct Fault {
 #[derive(Debug)]
 pub struct Trace(PathBuf);
 
+/// The options that leave out all calls but those on the store in `data`.
+fn files_of(data: &Path) -> Vec<String> {
+    let path = |file: &str| data.join(file).display().to_string().trim_end_matches('/').to_owned();
+    FILES.into_iter().flat_map(|file| ["-P".to_owned(), path(file)]).collect()
+}
+
 /// Whether a process may be traced here, or why not.
 pub fn works() -> Result<(), String> {
     let output = Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).output();
@@ -43,17 +49,25 @@ impl Trace {
     /// What to put before a command line so that these calls on the store in `data` are recorded, and `fault`
     /// happens. The traced program stays our child; the tracer is beside it.
     pub fn wrapper(&self, data: &Path, calls: &[&str], fault: Option<&Fault>) -> Vec<String> {
-        let mut words = vec!["strace".to_owned(), "-D".to_owned(), "-f".to_owned()];
-        words.extend(self.options(data, calls, fault));
-        words.push("--".to_owned());
-        words
+        Self::before_words([files_of(data), self.options(calls, fault)].concat())
+    }
+
+    /// The same for calls on all files, those with names that nobody knows before included.
+    pub fn wrapper_of_all(&self, calls: &[&str], fault: Option<&Fault>) -> Vec<String> {
+        Self::before_words(self.options(calls, fault))
+    }
+
+    fn before_words(options: Vec<String>) -> Vec<String> {
+        let own = ["strace", "-D", "-f"].map(str::to_owned);
+        own.into_iter().chain(options).chain(["--".to_owned()]).collect()
     }
 
     /// Has `fault` happen in a process that runs already; counting begins now. Ends with that process.
     pub fn attach(&self, pid: u32, data: &Path, calls: &[&str], fault: Option<&Fault>) -> Child {
         let mut tracer = Command::new("strace")
             .args(["-f", "-p", &pid.to_string()])
-            .args(self.options(data, calls, fault))
+            .args(files_of(data))
+            .args(self.options(calls, fault))
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -66,14 +80,8 @@ impl Trace {
         tracer
     }
 
-    fn options(&self, data: &Path, calls: &[&str], fault: Option<&Fault>) -> Vec<String> {
+    fn options(&self, calls: &[&str], fault: Option<&Fault>) -> Vec<String> {
         let mut words = vec!["-o".to_owned(), self.0.display().to_string()];
-        for file in FILES {
-            words.extend([
-                "-P".to_owned(),
-                data.join(file).display().to_string().trim_end_matches('/').to_owned(),
-            ]);
-        }
         words.extend(["-e".to_owned(), format!("trace={}", calls.join(","))]);
         if let Some(Fault { call, error, nth }) = fault {
             words.extend(["-e".to_owned(), format!("inject={call}:error={error}:when={nth}")]);

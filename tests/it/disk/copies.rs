@@ -1,0 +1,154 @@
+//! Backups and restores on a disk on which one call fails: a copy is complete, or it is not there and the
+//! program says why.
+
+use std::{path::Path, process::Output, sync::Mutex};
+
+use rand::{SeedableRng, rngs::SmallRng, seq::IndexedRandom};
+
+use super::{
+    asked, copy_store,
+    ledger::Ledger,
+    seed,
+    strace::{Fault, Trace, works},
+    worker::{Outcome, Worker},
+};
+use crate::harness::process::{self, Server, linger_under, stderr};
+
+/// Every call that makes a copy, and what it is made to answer.
+const CALLS: [(&str, &str); 9] = [
+    ("openat", "EIO"),
+    ("pread64", "EIO"),
+    ("read", "EIO"),
+    ("pwrite64", "ENOSPC"),
+    ("copy_file_range", "ENOSPC"),
+    ("ftruncate", "EIO"),
+    ("fsync", "EIO"),
+    ("fdatasync", "EIO"),
+    ("linkat", "EIO"),
+];
+
+/// A stopped store in a directory, and what its clients were told.
+fn store() -> (tempfile::TempDir, Ledger) {
+    let (directory, ledger) = (tempfile::tempdir().expect("a directory"), Mutex::default());
+    let server = Server::serve(&[], &[], directory.path());
+    let outcomes = Worker::new("kept", 0, server.address, &ledger).script();
+    assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Done), "{outcomes:?}");
+    assert!(server.stop().success());
+    (directory, ledger.into_inner().expect("not poisoned"))
+}
+
+/// Runs the program with these words, and perhaps a fault among its calls.
+fn run(home: &Path, trace: &Trace, words: &[&str], fault: Option<&Fault>) -> Output {
+    let wrapper = trace.wrapper_of_all(&CALLS.map(|(call, _)| call), fault);
+    let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
+    linger_under(&wrapper, words, home).output().expect("it runs")
+}
+
+/// Every fault that these words can meet, counted in a run without one; as many of them as are asked for.
+fn plan(home: &Path, words: &[&str]) -> Vec<Fault> {
+    let (trace, seed) = (Trace::new(home.join("trace")), seed());
+    println!("LINGER_PROVE_SEED={seed}");
+    let output = run(home, &trace, words, None);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let counts = trace.counts();
+    let each = |(call, error): (&'static str, &'static str)| {
+        (1..=counts.get(call).copied().unwrap_or_default()).map(move |nth| Fault { call, error, nth })
+    };
+    let all: Vec<Fault> = CALLS.into_iter().flat_map(each).collect();
+    all.sample(&mut SmallRng::seed_from_u64(seed), asked("LINGER_PROVE_FAULTS", 24)).cloned().collect()
+}
+
+/// Runs `words` under fault after fault, each in what `prepare` leaves, and hands over what came of it.
+fn under_faults(what: &str, words: &[&str], prepare: impl Fn(&Path), look: impl Fn(&Path, &str, bool)) {
+    let home = || {
+        let home = tempfile::tempdir().expect("a directory");
+        prepare(home.path());
+        home
+    };
+    let faults = plan(home().path(), words);
+    let (mut hit, mut refused) = (0, 0);
+    for fault in &faults {
+        let home = home();
+        let trace = Trace::new(home.path().join("trace"));
+        let output = run(home.path(), &trace, words, Some(fault));
+        let (done, said) = (output.status.success(), stderr(&output));
+        let about = format!("{fault:?}: {}: {said}", output.status);
+        assert!(!said.contains("panicked") && output.status.code().is_some(), "{about}");
+        assert!(done || !said.is_empty(), "it says why: {about}");
+        hit += usize::from(trace.was_hit());
+        refused += usize::from(!done);
+        look(home.path(), &about, done);
+    }
+    println!(
+        "proof: what={what}_on_a_failing_disk runs={} faults={hit} refused={refused} lost=0 violations=0",
+        faults.len()
+    );
+    assert!(hit * 2 > faults.len() && refused > 0, "{hit} of {} happened, {refused} refused", faults.len());
+}
+
+/// Nothing but these is in a directory, the record of the calls aside.
+fn holds_only(home: &Path, expected: &[&str], about: &str) {
+    let entries =
+        std::fs::read_dir(home).expect("is there").map(|entry| entry.expect("readable").file_name());
+    let mut names: Vec<String> = entries.map(|name| name.to_string_lossy().into_owned()).collect();
+    names.retain(|name| name != "trace");
+    names.sort();
+    assert_eq!(names, expected, "{about}");
+}
+
+/// The restored store in `home` holds what was told.
+fn is_all_there(home: &Path, ledger: &Ledger, about: &str) {
+    let found = ledger.clone().check(&Server::serve(&[], &[], home));
+    assert!(found.is_clean(), "{about}: {found:#?}");
+}
+
+fn restore(file: &Path, home: &Path, about: &str) {
+    let output = process::run(&["restore", &file.display().to_string()], home);
+    assert!(output.status.success(), "{about}: {}", stderr(&output));
+}
+
+#[test]
+fn a_backup_that_meets_a_fault_is_complete_or_not_there() {
+    if let Err(why) = works() {
+        return println!("not run here: backup_on_a_failing_disk: {why}");
+    }
+    let (store, ledger) = store();
+    let prepare = |home: &Path| copy_store(store.path(), home);
+    under_faults("backup", &["backup", "jobs.backup"], prepare, |home, about, done| {
+        holds_only(home, if done { &["data", "jobs.backup"] } else { &["data"] }, about);
+        is_all_there(home, &ledger, about);
+        if done {
+            let other = tempfile::tempdir().expect("a directory");
+            restore(&home.join("jobs.backup"), other.path(), about);
+            is_all_there(other.path(), &ledger, about);
+        }
+    });
+}
+
+#[test]
+fn a_restore_that_meets_a_fault_is_complete_or_can_be_repeated() {
+    if let Err(why) = works() {
+        return println!("not run here: restore_on_a_failing_disk: {why}");
+    }
+    let (store, ledger) = store();
+    let backup = process::run(&["backup", "jobs.backup"], store.path());
+    assert!(backup.status.success(), "{}", stderr(&backup));
+    let file = store.path().join("jobs.backup");
+    let words = ["restore", &file.display().to_string()];
+    under_faults(
+        "restore",
+        &words,
+        |_| {},
+        |home, about, done| {
+            if !done {
+                let left = home.join("data");
+                if left.exists() {
+                    let lock: &[&str] = if left.join("lock").exists() { &["lock"] } else { &[] };
+                    holds_only(&left, lock, about);
+                }
+                restore(&file, home, about);
+            }
+            is_all_there(home, &ledger, about);
+        },
+    );
+}
