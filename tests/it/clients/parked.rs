@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    sync::mpsc,
+    sync::mpsc::{self, error::TryRecvError},
     task::JoinSet,
 };
 
@@ -41,9 +41,9 @@ struct Parked {
 }
 
 impl Parked {
-    /// Parks so many polls beside those that are parked already.
+    /// Parks so many polls beside those that are parked already; none may be answered by that.
     async fn new(server: &Server, polls: usize) -> Self {
-        let (sender, answers) = mpsc::unbounded_channel();
+        let (sender, mut answers) = mpsc::unbounded_channel();
         let (mut all, before) = (JoinSet::new(), parked(server));
         for number in 0..polls {
             // Four addresses, so that no one of them runs out of ports.
@@ -55,6 +55,7 @@ impl Parked {
             }
         }
         wait_for(server, before + polls).await;
+        assert_eq!(answers.try_recv(), Err(TryRecvError::Empty));
         Self { polls: all, answers }
     }
 
@@ -64,8 +65,7 @@ impl Parked {
         tokio::select! {
             answer = self.answers.recv() => {
                 let answer = answer.expect("some are parked");
-                let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-                assert!(head.starts_with("HTTP/1.1 200 "), "{answer}");
+                let (_, body) = answer.split_once("\r\n\r\n").expect("a head");
                 serde_json::from_str(body).expect("a job")
             }
             () = clock.sleep(Duration::from_secs(60)) => panic!("the job reached nobody"),
@@ -93,10 +93,10 @@ async fn poll(own: SocketAddr, address: SocketAddr, answers: mpsc::UnboundedSend
     let mut answer = vec![0; 2_048];
     loop {
         let len = stream.read(&mut answer).await.expect("is not reset");
-        if len == 0 {
-            return;
-        }
-        let _ = answers.send(String::from_utf8_lossy(&answer[..len]).into_owned());
+        assert!(len > 0, "a parked poll was closed");
+        let answer = String::from_utf8_lossy(&answer[..len]).into_owned();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        let _ = answers.send(answer);
     }
 }
 
