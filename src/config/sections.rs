@@ -40,6 +40,8 @@ pub struct Server {
     pub max_request_bytes: usize,
     /// Of the bodies of all requests at work.
     pub max_buffered_bytes: usize,
+    /// Of the answers that clients have not taken yet.
+    pub max_answer_bytes: usize,
     /// Open at a time.
     pub max_connections: usize,
     /// Open at a time from one address.
@@ -64,6 +66,7 @@ impl Server {
             max_headers: reader.count("server.max_headers", 8, 10_000),
             max_request_bytes: reader.size("server.max_request_bytes", KIB, GIB),
             max_buffered_bytes: reader.size("server.max_buffered_bytes", KIB, 1_024 * GIB),
+            max_answer_bytes: reader.size("server.max_answer_bytes", KIB, 1_024 * GIB),
             max_connections: reader.count("server.max_connections", 1, 1_000_000),
             max_connections_per_address: reader.count("server.max_connections_per_address", 1, 1_000_000),
             shutdown_grace: reader.duration("server.shutdown_grace", 100 * MILLISECOND, HOUR),

@@ -3,6 +3,7 @@
 //! A handler extracts, makes one call into the queue, converts. The contract is `openapi.yaml`.
 
 mod access;
+mod answers;
 mod batch;
 mod bodies;
 mod browser;
@@ -25,6 +26,7 @@ mod pop;
 mod problem;
 mod refusal;
 mod render;
+mod room;
 mod router;
 mod seats;
 mod serve;
@@ -35,7 +37,7 @@ mod values;
 use std::sync::Arc;
 
 use axum::Router;
-use tokio::{net::TcpListener, sync::Semaphore};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 #[cfg(any(test, fuzzing))]
@@ -43,6 +45,7 @@ pub(crate) use fuzzing::{fuzz_bodies, fuzz_query};
 pub use options::Options;
 pub use tls::Tls;
 
+use self::room::Room;
 use crate::{auth::Gate, clock::Clock, metrics::Metrics, queue::Queue};
 
 /// The HTTP service over one queue. Cheap to clone.
@@ -54,8 +57,10 @@ pub struct App {
     options: Arc<Options>,
     gate: Arc<Gate>,
     tls: Option<Tls>,
-    /// In bytes: what the bodies of all requests may hold together.
-    body_room: Arc<Semaphore>,
+    /// What the bodies of all requests may hold together.
+    body_room: Room,
+    /// The same for answers that clients have not taken yet.
+    answer_room: Room,
 }
 
 impl App {
@@ -63,8 +68,10 @@ impl App {
     #[must_use]
     pub fn new(queue: Arc<Queue>, clock: Arc<dyn Clock>, metrics: Metrics, options: Options) -> Self {
         options.publish(&metrics);
-        let body_room = Arc::new(Semaphore::new(options.max_buffered_bytes.min(Semaphore::MAX_PERMITS)));
-        Self { queue, clock, metrics, options: Arc::new(options), gate: Arc::default(), tls: None, body_room }
+        let body_room = Room::new(options.max_buffered_bytes);
+        let answer_room = Room::new(options.max_answer_bytes);
+        let (options, gate) = (Arc::new(options), Arc::default());
+        Self { queue, clock, metrics, options, gate, tls: None, body_room, answer_room }
     }
 
     /// The same behind `gate`, which may change its tokens later.

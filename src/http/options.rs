@@ -16,6 +16,8 @@ pub struct Options {
     pub max_request_bytes: usize,
     /// Most bytes that the bodies of all requests at work may hold together.
     pub max_buffered_bytes: usize,
+    /// Most bytes of answers over 4 KiB that clients have not taken yet; one of more is sent alone.
+    pub max_answer_bytes: usize,
     /// Largest head of a request, in bytes.
     pub max_header_bytes: usize,
     /// Most headers of a request.
@@ -46,6 +48,7 @@ impl Default for Options {
             allowed_hosts: Vec::new(),
             max_request_bytes: 8 * 1_024 * 1_024,
             max_buffered_bytes: 256 * 1_024 * 1_024,
+            max_answer_bytes: 256 * 1_024 * 1_024,
             max_header_bytes: 32 * 1_024,
             max_headers: 100,
             max_connections: 100_000,
@@ -77,6 +80,7 @@ impl Options {
         let limit = |name, value: u64| metrics.queue.set_limit(name, value);
         limit("max_request_bytes", self.max_request_bytes as u64);
         limit("max_buffered_bytes", self.max_buffered_bytes as u64);
+        limit("max_answer_bytes", self.max_answer_bytes as u64);
         limit("max_header_bytes", self.max_header_bytes as u64);
         limit("max_headers", self.max_headers as u64);
         limit("max_connections", self.max_connections as u64);

@@ -3,7 +3,7 @@
 //! Read before and not by the handler, because hyper does not notice a client that goes away while a
 //! body lies unread, and because a connection stays usable after a refusal only when its body was read.
 
-use std::{pin::pin, sync::Arc};
+use std::pin::pin;
 
 use axum::{
     body::{Body, Bytes},
@@ -14,10 +14,9 @@ use axum::{
 };
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{App, pace::WINDOW_BYTES, problem::Problem};
-use crate::metrics::{Buffered, Cut};
+use super::{App, pace::WINDOW_BYTES, problem::Problem, room::Taken};
+use crate::metrics::Cut;
 
 /// A JSON body that must be there.
 pub(super) struct Json(pub Bytes);
@@ -46,29 +45,11 @@ pub(super) async fn read(State(app): State<App>, request: Request, next: Next) -
     }
 }
 
-/// What a body takes of the room for all of them; given back when dropped.
-struct Room {
-    permit: OwnedSemaphorePermit,
-    shown: Buffered,
-}
-
-impl Room {
-    fn new(app: &App) -> Result<Self, Problem> {
-        Ok(Self { permit: reserve(&app.body_room, 0)?, shown: app.metrics.http.buffered() })
-    }
-
-    /// Room for `len` more bytes.
-    fn grow(&mut self, app: &App, len: usize) -> Result<(), Problem> {
-        self.permit.merge(reserve(&app.body_room, len)?);
-        self.shown.add(len);
-        Ok(())
-    }
-}
-
 /// Reads `body` to its end; its bytes are counted against what all requests may hold together.
-async fn collect(app: &App, body: Body) -> Result<(Bytes, Room), Problem> {
+async fn collect(app: &App, body: Body) -> Result<(Bytes, Taken), Problem> {
     let mut body = pin!(body);
-    let (mut bytes, mut room) = (Vec::new(), Room::new(app)?);
+    let none = app.body_room.take(0, app.metrics.http.buffered());
+    let (mut bytes, mut room) = (Vec::new(), none.ok_or_else(Problem::overloaded)?);
     loop {
         let window_end = bytes.len() + WINDOW_BYTES;
         let mut too_slow = pin!(app.clock.sleep(app.options.body_timeout));
@@ -85,17 +66,13 @@ async fn collect(app: &App, body: Body) -> Result<(Bytes, Room), Problem> {
             let frame = frame.map_err(|error| unreadable(error, app.options.max_request_bytes))?;
             // Trailers have no meaning here.
             if let Ok(data) = frame.into_data() {
-                room.grow(app, data.len())?;
+                if !room.grow(&app.body_room, data.len()) {
+                    return Err(Problem::overloaded());
+                }
                 bytes.extend_from_slice(&data);
             }
         }
     }
-}
-
-/// Room for `len` more bytes, or a refusal: waiting would let slow senders hold up all the others.
-fn reserve(room: &Arc<Semaphore>, len: usize) -> Result<OwnedSemaphorePermit, Problem> {
-    let permits = u32::try_from(len).map_err(|_| Problem::overloaded())?;
-    room.clone().try_acquire_many_owned(permits).map_err(|_| Problem::overloaded())
 }
 
 /// Why a body could not be read: over the limit, or broken off or badly framed.

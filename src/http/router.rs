@@ -2,7 +2,7 @@
 
 use axum::{
     Router,
-    middleware::{from_fn_with_state, map_request, map_response},
+    middleware::{from_fn_with_state, map_request, map_response, map_response_with_state},
     routing::{MethodRouter, get, post},
 };
 use tower_http::{
@@ -13,8 +13,8 @@ use tower_http::{
 };
 
 use super::{
-    App, access, batch, browser, dead, jobs, observe, operations, paths, payload, pop, problem::Problem,
-    topics,
+    App, access, answers, batch, browser, dead, jobs, observe, operations, paths, payload, pop,
+    problem::Problem, topics,
 };
 
 /// Every route's pattern, for the figures.
@@ -46,10 +46,12 @@ pub(super) const ROUTES: [&str; 23] = [
 
 /// The whole API.
 pub(super) fn router(app: &App) -> Router {
-    layered(routes(), app)
+    // Questions about the server itself are answered however slow others are.
+    let calls = calls().layer(map_response_with_state(app.clone(), answers::hold));
+    layered(calls.merge(operations()).fallback(async || Problem::no_route()), app)
 }
 
-fn routes() -> Router<App> {
+fn calls() -> Router<App> {
     Router::new()
         .route(paths::JOBS, only("POST", post(jobs::add)))
         .route(
@@ -74,12 +76,15 @@ fn routes() -> Router<App> {
         .route(paths::RESUME, only("POST", post(topics::resume)))
         .route(paths::DEAD, only("GET, HEAD, DELETE", get(dead::list).delete(dead::delete)))
         .route(paths::DEAD_REQUEUE, only("POST", post(dead::requeue)))
+}
+
+fn operations() -> Router<App> {
+    Router::new()
         .route(paths::LIVEZ, only("GET, HEAD", get(operations::live)))
         .route(paths::READYZ, only("GET, HEAD", get(operations::ready)))
         .route(paths::VERSION, only("GET, HEAD", get(operations::version)))
         .route(paths::METRICS, only("GET, HEAD", get(operations::figures)))
         .route(paths::OPENAPI, only("GET, HEAD", get(operations::openapi)))
-        .fallback(async || Problem::no_route())
 }
 
 fn pops() -> Router<App> {

@@ -45,6 +45,7 @@ pub struct HttpMetrics {
     problems: Family<CodeLabel, Counter>,
     in_flight: Gauge,
     buffered: Gauge,
+    answering: Gauge,
 }
 
 /// Something that is counted from now until it is dropped.
@@ -107,6 +108,7 @@ impl HttpMetrics {
             problems: Family::default(),
             in_flight: Gauge::default(),
             buffered: Gauge::default(),
+            answering: Gauge::default(),
         };
         registry.register("linger_http_requests", "Requests answered", metrics.requests.clone());
         registry.register(
@@ -134,6 +136,11 @@ impl HttpMetrics {
             "Bytes that the bodies of requests at work hold",
             metrics.buffered.clone(),
         );
+        registry.register(
+            "linger_http_answer_bytes",
+            "Bytes of large answers that clients have not taken yet",
+            metrics.answering.clone(),
+        );
         metrics
     }
 
@@ -147,6 +154,12 @@ impl HttpMetrics {
     #[must_use]
     pub fn buffered(&self) -> Buffered {
         Buffered { gauge: self.buffered.clone(), bytes: 0 }
+    }
+
+    /// A large answer is about to be held until its client has taken it.
+    #[must_use]
+    pub fn answering(&self) -> Buffered {
+        Buffered { gauge: self.answering.clone(), bytes: 0 }
     }
 
     /// A request was refused or failed.

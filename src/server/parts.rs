@@ -122,6 +122,7 @@ pub(super) fn http_options(config: &config::Server) -> http::Options {
         allowed_hosts: config.allowed_hosts.clone(),
         max_request_bytes: config.max_request_bytes,
         max_buffered_bytes: config.max_buffered_bytes,
+        max_answer_bytes: config.max_answer_bytes,
         max_header_bytes: config.max_header_bytes,
         max_headers: config.max_headers,
         max_connections: config.max_connections,

@@ -191,6 +191,12 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(1).closing()
     }
 
+    /// Other clients have yet to take too much of what they were answered.
+    pub fn too_many_answers() -> Self {
+        let detail = "too many large answers are on their way to slow clients; send this again in a moment";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(1)
+    }
+
     /// No place for another connection.
     pub fn no_place() -> Self {
         let detail = "too many connections are open; send this again in a moment";

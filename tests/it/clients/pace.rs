@@ -10,7 +10,7 @@ use tokio::net::TcpSocket;
 
 use crate::harness::{
     wait::{Patience, until},
-    wire::{Client, Server, get, post},
+    wire::{Client, Heard, Server, get, post},
 };
 
 /// Short enough to wait for: the timeouts under test are the server's own.
@@ -19,11 +19,16 @@ const SOON: Duration = Duration::from_millis(100);
 const ANSWERS: usize = 100;
 const BODY_BYTES: usize = 200_000;
 
-/// A client with a small buffer who has asked for many large answers.
-async fn greedy(address: SocketAddr) -> Client {
+/// A client with a small buffer.
+async fn slow(address: SocketAddr) -> Client {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(16_384).expect("a size");
-    let mut client = Client::on(socket.connect(address).await.expect("connects"));
+    Client::on(socket.connect(address).await.expect("connects"))
+}
+
+/// One who has asked for many large answers.
+async fn greedy(address: SocketAddr) -> Client {
+    let mut client = slow(address).await;
     client.say(&get("/jobs/large").repeat(ANSWERS)).await;
     client
 }
@@ -77,5 +82,33 @@ async fn a_client_that_reads_at_a_fair_pace_gets_everything() {
         pace.sleep(pause).await;
     }
     assert_eq!(server.cut("answer"), 0);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn what_slow_clients_have_not_taken_is_bounded_together() {
+    let mib = 1_024 * 1_024;
+    let server = server(Options { max_answer_bytes: 10 * mib, ..Options::default() }).await;
+    let mut quick = server.connect().await;
+    for n in 0..60 {
+        let job = format!(r#"{{"topic":"many","id":"{n}","body":"{}"}}"#, "x".repeat(BODY_BYTES));
+        quick.ask(&post("/jobs", &job)).await.expect(201);
+    }
+    let pop = |max: usize| post("/batch/pop", &format!(r#"{{"topics":["many"],"max":{max}}}"#));
+    let mut client = slow(server.address).await;
+    client.say(&pop(40)).await;
+    let held = || server.figure("linger_http_answer_bytes");
+    until(|| held() > 40 * BODY_BYTES).await;
+    let refused = quick.ask(&pop(20)).await.expect(503);
+    assert_eq!(
+        (refused.code().as_str(), &refused.headers["retry-after"]),
+        ("overloaded", &"1".parse().unwrap())
+    );
+    let job = quick.ask(&get("/jobs/59")).await.expect(200).json();
+    assert_eq!((&job["state"], &job["attempts"]), (&"ready".into(), &0.into()), "given back, uncounted");
+    let jobs = |answer: Heard| answer.expect(200).json()["jobs"].as_array().expect("jobs").len();
+    assert_eq!(jobs(client.hear().await), 40);
+    until(|| held() == 0).await;
+    assert_eq!(jobs(quick.ask(&pop(20)).await), 20);
     server.end().await;
 }

@@ -123,9 +123,12 @@ impl Heard {
         self
     }
 
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).expect("JSON")
+    }
+
     pub fn code(&self) -> String {
-        let problem: serde_json::Value = serde_json::from_slice(&self.body).expect("a problem");
-        problem["code"].as_str().expect("has a code").to_owned()
+        self.json()["code"].as_str().expect("a problem has a code").to_owned()
     }
 }
 

@@ -1,0 +1,75 @@
+//! Memory that requests share: so many bytes in all, and no more than that.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::metrics::Buffered;
+
+/// So many bytes, for whoever comes first. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Room {
+    free: Arc<Semaphore>,
+    bytes: usize,
+}
+
+/// What somebody has taken of a room; given back when dropped.
+#[derive(Debug)]
+pub(super) struct Taken {
+    permit: OwnedSemaphorePermit,
+    shown: Buffered,
+}
+
+impl Room {
+    pub fn new(bytes: usize) -> Self {
+        let bytes = bytes.min(Semaphore::MAX_PERMITS);
+        Self { free: Arc::new(Semaphore::new(bytes)), bytes }
+    }
+
+    /// Takes `len` bytes and shows them; the whole room for what is larger than it, or it could never be
+    /// done. None when there is no room: waiting for it would let slow clients hold up all the others.
+    pub fn take(&self, len: usize, shown: Buffered) -> Option<Taken> {
+        let permit = self.permit(len.min(self.bytes))?;
+        let mut taken = Taken { permit, shown };
+        taken.shown.add(len);
+        Some(taken)
+    }
+
+    fn permit(&self, len: usize) -> Option<OwnedSemaphorePermit> {
+        self.free.clone().try_acquire_many_owned(u32::try_from(len).ok()?).ok()
+    }
+}
+
+impl Taken {
+    /// Takes `len` bytes more of `room`, all of which must fit; whether there was room.
+    pub fn grow(&mut self, room: &Room, len: usize) -> bool {
+        let Some(more) = room.permit(len) else { return false };
+        self.permit.merge(more);
+        self.shown.add(len);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Metrics;
+
+    #[test]
+    fn what_is_taken_is_missing_until_it_is_dropped() {
+        let (room, metrics) = (Room::new(10), Metrics::new());
+        let take = |len| room.take(len, metrics.http.buffered());
+        let mut first = take(4).expect("there is room");
+        assert!(first.grow(&room, 5) && !first.grow(&room, 2));
+        assert!(take(2).is_none());
+        let second = take(1).expect("there is room");
+        drop(first);
+        assert!(take(9).is_some());
+        assert!(take(11).is_none(), "what is larger than the room needs all of it");
+        drop(second);
+        let large = take(11).expect("there is room");
+        assert!(take(1).is_none());
+        drop(large);
+        assert!(take(10).is_some());
+    }
+}
