@@ -106,6 +106,9 @@ fn check_together(config: &Config, reader: &mut Reader<'_>) {
     if config.queue.max_body_bytes > config.server.max_request_bytes {
         reader.refuse("queue.max_body", "must not be more than server.max_request_bytes");
     }
+    if config.queue.max_delivery_bytes > config.server.max_answer_bytes {
+        reader.refuse("queue.max_delivery", "must not be more than server.max_answer_bytes");
+    }
     if config.server.max_request_bytes > config.server.max_buffered_bytes {
         reader.refuse("server.max_request_bytes", "must not be more than server.max_buffered_bytes");
     }

@@ -208,6 +208,8 @@ fn dead_retention_is_for_ever_or_a_duration() {
 fn limits_that_contradict_each_other_are_refused() {
     let found = faults("[queue]\nmax_body = '9MiB'", &[]);
     assert_eq!(found, ["queue.max_body: must not be more than server.max_request_bytes"]);
+    let found = faults("[server]\nmax_answer_bytes = '1MiB'", &[]);
+    assert_eq!(found, ["queue.max_delivery: must not be more than server.max_answer_bytes"]);
     let found = faults("[server]\nmax_buffered_bytes = '1MiB'", &[]);
     assert_eq!(found, ["server.max_request_bytes: must not be more than server.max_buffered_bytes"]);
 }

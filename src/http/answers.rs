@@ -7,7 +7,9 @@ use std::{
 
 use axum::{
     body::{Body, Bytes},
-    extract::State,
+    extract::{Request, State},
+    http::Method,
+    middleware::Next,
     response::{IntoResponse, Response},
 };
 use http_body::{Body as _, Frame, SizeHint};
@@ -17,9 +19,21 @@ use super::{App, problem::Problem, room::Taken};
 /// Answers up to this are not counted: a connection's own buffers hold more than that.
 const SMALL_BYTES: usize = 4 * 1_024;
 
-/// Layer: an answer goes out when there is room for it. Dropped for want of room, the jobs in it go back
-/// uncounted; a change that it told of has happened, and may be sent again.
-pub(super) async fn hold(State(app): State<App>, response: Response) -> Response {
+/// Layer: a large answer takes room until its client has it. Where there is none a question is refused;
+/// what was changed is told all the same.
+pub(super) async fn hold(State(app): State<App>, request: Request, next: Next) -> Response {
+    let method = request.method().clone();
+    let response = next.run(request).await;
+    // What answers HEAD is never sent.
+    if method == Method::HEAD { response } else { held(&app, response, method == Method::GET) }
+}
+
+/// The same around pops, of any method: dropped for want of room, the jobs in an answer go back uncounted.
+pub(super) async fn hold_delivery(State(app): State<App>, response: Response) -> Response {
+    held(&app, response, true)
+}
+
+fn held(app: &App, response: Response, refusable: bool) -> Response {
     let len = response.body().size_hint().lower();
     let len = usize::try_from(len).unwrap_or(usize::MAX);
     if len <= SMALL_BYTES {
@@ -27,12 +41,18 @@ pub(super) async fn hold(State(app): State<App>, response: Response) -> Response
     }
     match app.answer_room.take(len, app.metrics.http.answering()) {
         Some(room) => response.map(|body| Body::new(Held { body, room: Some(room) })),
-        None => Problem::too_many_answers().into_response(),
+        None if refusable => {
+            let mut refusal = Problem::too_many_answers().into_response();
+            // The figures know from these how long the request waited for a job.
+            refusal.extensions_mut().extend(response.into_parts().0.extensions);
+            refusal
+        }
+        None => response,
     }
 }
 
-/// An answer with its room, which goes on to the bytes: hyper asks for them at once, but keeps them until
-/// the client has taken them.
+/// An answer with its room, which goes on to the bytes: hyper takes these when it begins to write them, and
+/// keeps them until the client has taken them.
 struct Held {
     body: Body,
     room: Option<Taken>,

@@ -16,7 +16,8 @@ pub struct Options {
     pub max_request_bytes: usize,
     /// Most bytes that the bodies of all requests at work may hold together.
     pub max_buffered_bytes: usize,
-    /// Most bytes of answers over 4 KiB that clients have not taken yet; one of more is sent alone.
+    /// Most bytes of answers over 4 KiB that clients have not taken yet, what tells of a change aside; one
+    /// of more is sent when there is no other.
     pub max_answer_bytes: usize,
     /// Largest head of a request, in bytes.
     pub max_header_bytes: usize,
@@ -48,7 +49,7 @@ impl Default for Options {
             allowed_hosts: Vec::new(),
             max_request_bytes: 8 * 1_024 * 1_024,
             max_buffered_bytes: 256 * 1_024 * 1_024,
-            max_answer_bytes: 256 * 1_024 * 1_024,
+            max_answer_bytes: 1_024 * 1_024 * 1_024,
             max_header_bytes: 32 * 1_024,
             max_headers: 100,
             max_connections: 100_000,

@@ -47,8 +47,8 @@ pub(super) const ROUTES: [&str; 23] = [
 /// The whole API.
 pub(super) fn router(app: &App) -> Router {
     // Questions about the server itself are answered however slow others are.
-    let calls = calls().layer(map_response_with_state(app.clone(), answers::hold));
-    layered(calls.merge(operations()).fallback(async || Problem::no_route()), app)
+    let calls = calls().layer(from_fn_with_state(app.clone(), answers::hold));
+    layered(calls.merge(pops(app)).merge(operations()).fallback(async || Problem::no_route()), app)
 }
 
 fn calls() -> Router<App> {
@@ -66,7 +66,6 @@ fn calls() -> Router<App> {
         .route(paths::BATCH_JOBS, only("POST", post(batch::add)))
         .route(paths::BATCH_FINISH, only("POST", post(batch::finish)))
         .route(paths::BATCH_DELETE, only("POST", post(batch::delete)))
-        .merge(pops())
         .route(paths::TOPICS, only("GET, HEAD", get(topics::list)))
         .route(
             paths::TOPIC,
@@ -87,10 +86,11 @@ fn operations() -> Router<App> {
         .route(paths::OPENAPI, only("GET, HEAD", get(operations::openapi)))
 }
 
-fn pops() -> Router<App> {
+fn pops(app: &App) -> Router<App> {
     Router::new()
         .route(paths::POP, only("GET, POST", get(pop::one).post(pop::one_by_post)))
         .route(paths::BATCH_POP, only("POST", post(pop::many)))
+        .layer(map_response_with_state(app.clone(), answers::hold_delivery))
         .layer(map_response(pop::never_stored))
 }
 

@@ -18,6 +18,10 @@ pub struct Pop {
     pub ttr: Option<Ttr>,
 }
 
+/// How long a pop that holds jobs already waits for more from another line, whose engine may hang: well
+/// below the shortest TTR, for the reservations run meanwhile.
+const FURTHER: Duration = Duration::from_millis(500);
+
 impl Queue {
     /// Reserves up to `pop.max` jobs, fewer where their bodies would be over the limit of a delivery, waiting
     /// up to `pop.wait` for the first. An empty delivery
@@ -46,15 +50,13 @@ impl Queue {
         let mut asked = self.fitting(0).clamp(1, wanted.max(1));
         pop.max = asked;
         let mut found = self.pop_some(&pop).await?;
-        pop.wait = Duration::ZERO;
-        while found.jobs().len() == asked && asked < wanted {
+        while found.jobs().len() == asked {
             pop.max = self.fitting(found.body_bytes()).min(wanted - asked);
-            asked += pop.max;
-            match self.pop_some(&pop).await {
-                Ok(more) if !more.jobs().is_empty() => found.append(more),
-                // What is there goes out, whatever became of the rest.
-                Ok(_) | Err(_) => break,
+            if pop.max == 0 {
+                break;
             }
+            asked += pop.max;
+            self.pop_ready(&pop, &mut found).await?;
         }
         Ok(found)
     }
@@ -67,7 +69,8 @@ impl Queue {
     async fn pop_some(&self, pop: &Pop) -> Result<Delivery> {
         let wait = pop.wait.min(self.limits.max_wait);
         if pop.topics.len() > 1 || wait.is_zero() {
-            let found = self.pop_ready(pop).await?;
+            let mut found = Delivery::empty();
+            self.pop_ready(pop, &mut found).await?;
             if !found.jobs().is_empty() || wait.is_zero() {
                 return Ok(found);
             }
@@ -82,18 +85,39 @@ impl Queue {
         }
     }
 
-    /// What is ready at once, topic by topic in the order asked.
-    async fn pop_ready(&self, pop: &Pop) -> Result<Delivery> {
-        let mut found = Delivery::empty();
+    /// Adds what is ready at once to `found`, up to `pop.max` jobs, topic by topic in the order asked. Once
+    /// there is something, it goes out whatever becomes of the rest.
+    async fn pop_ready(&self, pop: &Pop, found: &mut Delivery) -> Result<()> {
+        let full = found.jobs().len() + pop.max;
         for topic in &pop.topics {
-            let jobs = pop.max - found.jobs().len();
+            let jobs = full - found.jobs().len();
             if jobs == 0 {
                 break;
             }
             let want = Want { jobs, ttr: pop.ttr, patient: false };
-            let mut place = self.waiters.join(std::slice::from_ref(topic), want)?;
-            found.append(place.answered().await?);
+            let holds = !found.jobs().is_empty();
+            match self.ready_in(topic, want, holds).await {
+                Ok(more) => found.append(more),
+                Err(error) if !holds => return Err(error),
+                Err(error) => {
+                    tracing::warn!(%topic, %error, "a pop hands out fewer jobs than there may be");
+                    break;
+                }
+            }
         }
-        Ok(found)
+        Ok(())
+    }
+
+    /// What is ready at once in one topic; for a pop that holds jobs already, in a bounded time.
+    async fn ready_in(&self, topic: &Topic, want: Want, holds: bool) -> Result<Delivery> {
+        let mut place = self.waiters.join(std::slice::from_ref(topic), want)?;
+        if !holds {
+            return place.answered().await;
+        }
+        tokio::select! {
+            biased;
+            answer = place.answered() => answer,
+            () = self.clock.sleep(FURTHER) => place.give_up(),
+        }
     }
 }

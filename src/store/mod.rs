@@ -62,8 +62,9 @@ pub struct EngineInfo {
 /// 3. Delayed jobs become ready, and reservations end, only inside [`promote`](Self::promote): a
 ///    receipt works until `promote` took the job back, also just past its TTR. Once `promote` has
 ///    answered with `more == false`, nothing that was due at that moment is left waiting.
-/// 4. [`reserve`](Self::reserve) answers with fewer jobs than wanted only when no more are ready.
-///    Every ready job is reached in the end. Order is about by due time.
+/// 4. [`reserve`](Self::reserve) answers with fewer jobs than wanted only when no more are ready, or
+///    when more take so long that the TTRs of the first would suffer; then the [`Listener`] is told that
+///    there may be more. Every ready job is reached in the end. Order is about by due time.
 /// 5. Only the receipt of the present reservation finishes, releases, touches, buries or cancels. Any
 ///    other changes nothing.
 /// 6. A finished or deleted job is gone: it counts nowhere and its id is free.

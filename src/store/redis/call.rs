@@ -154,7 +154,8 @@ impl Engine {
         let (mut pause, mut full_text, mut redirect, mut again) = (PAUSE.0, false, None, false);
         let doubt = call.changes.map(|shard| self.announcements.begin(shard));
         loop {
-            if self.context.closing.is_cancelled() {
+            // One attempt is made all the same: what a close has overtaken may have to be given back.
+            if again && self.context.closing.is_cancelled() {
                 return Err(Error::Unavailable("the store is closed".to_owned()));
             }
             let node = match redirect.take() {

@@ -46,21 +46,40 @@ pub(super) struct Gather<W: Work>(Vec<Mutex<Line<W>>>);
 
 struct Line<W: Work> {
     busy: bool,
+    asked: u64,
     waiting: Vec<Ask<W>>,
 }
 
 struct Ask<W: Work> {
+    number: u64,
     items: Vec<W::Item>,
     answer: oneshot::Sender<Result<Vec<W::Answer>>>,
 }
 
+type Waiting<W> = (u64, oneshot::Receiver<Result<Vec<<W as Work>::Answer>>>);
+
 impl<W: Work> Gather<W> {
     pub fn new(shards: u16) -> Self {
-        Self((0..shards).map(|_| Mutex::new(Line { busy: false, waiting: Vec::new() })).collect())
+        Self((0..shards).map(|_| Mutex::new(Line { busy: false, asked: 0, waiting: Vec::new() })).collect())
     }
 
     fn lock(&self, shard: Shard) -> MutexGuard<'_, Line<W>> {
         self.0[usize::from(shard)].lock().expect("no code panics while it holds a line")
+    }
+
+    /// Joins the line behind a call that is on its way: the ask's number, and where its answer comes.
+    fn wait(line: &mut Line<W>, items: Vec<W::Item>) -> Waiting<W> {
+        let (answer, answered) = oneshot::channel();
+        line.asked += 1;
+        line.waiting.push(Ask { number: line.asked, items, answer });
+        (line.asked, answered)
+    }
+
+    /// Takes an ask back that nobody has begun to do; whether it still stood in the line.
+    fn take_back(&self, shard: Shard, number: u64) -> bool {
+        let mut line = self.lock(shard);
+        let place = line.waiting.iter().position(|ask| ask.number == number);
+        place.map(|place| line.waiting.remove(place)).is_some()
     }
 
     /// The next to share a call; when nobody waits, the line is free.
@@ -91,9 +110,7 @@ impl Engine {
         let answered = {
             let mut line = W::gather(self).lock(shard);
             if line.busy {
-                let (answer, answered) = oneshot::channel();
-                line.waiting.push(Ask { items, answer });
-                Err(answered)
+                Err(Gather::wait(&mut line, items))
             } else {
                 line.busy = true;
                 Ok(items)
@@ -104,19 +121,29 @@ impl Engine {
                 let _turn = Turn::<W>::new(self, shard);
                 W::call(self, shard, items).await
             }
-            Err(answered) => self.in_turn(answered).await,
+            Err(waiting) => self.in_turn::<W>(shard, waiting).await,
         }
     }
 
-    /// Waits for one's turn and its answer, though behind a shard that does not answer no longer than it
-    /// may take to be tried again.
-    async fn in_turn<A>(&self, answered: oneshot::Receiver<Result<A>>) -> Result<A> {
+    /// Waits for one's turn, behind a shard that does not answer no longer than a call is tried again;
+    /// once it is one's turn, for the answer: what is told to have failed must not happen later.
+    async fn in_turn<W: Work>(
+        &self,
+        shard: Shard,
+        (number, mut answered): Waiting<W>,
+    ) -> Result<Vec<W::Answer>> {
         let Context { options, real, .. } = &self.context;
         let away = |what: &str| Err(Error::Unavailable(what.to_owned()));
-        tokio::select! {
-            answer = answered => answer.unwrap_or_else(|_| away("the store is closing")),
-            () = real.sleep(options.retry_for) => away("the calls before this one were not answered in time"),
-        }
+        let answer = tokio::select! {
+            answer = &mut answered => answer,
+            () = real.sleep(options.retry_for) => {
+                if W::gather(self).take_back(shard, number) {
+                    return away("the calls before this one were not answered in time");
+                }
+                answered.await
+            }
+        };
+        answer.unwrap_or_else(|_| away("the store is closing"))
     }
 }
 

@@ -24,9 +24,9 @@ use crate::{
 /// Most jobs that one run of the script reserves, so that none holds Redis up for long.
 const SLICE: usize = 100;
 
-/// How long a step may take once a pop holds jobs, whose reservations run meanwhile: well below the
-/// shortest TTR.
-const FURTHER: Duration = Duration::from_millis(500);
+/// The share of the shortest TTR that a pop which holds jobs may spend on more of them: the reservations
+/// run meanwhile.
+const FURTHER: f64 = 0.5;
 
 impl Engine {
     /// Reserves from the shards that may have something, in turns; when none may, looks at all, and
@@ -37,11 +37,14 @@ impl Engine {
         topic: &Topic,
         ttrs: &[Option<Ttr>],
     ) -> Result<Vec<Reservation>> {
+        let began_us = self.context.real.now_micros();
         let mut granted = self.reserve_step(topic, &ttrs[..ttrs.len().min(SLICE)]).await?;
         let mut more = !granted.is_empty();
         while more && granted.len() < ttrs.len() {
+            let spent_us = self.context.real.now_micros().saturating_sub(began_us).unsigned_abs();
+            let left = time_for_more(&granted, ttrs).saturating_sub(Duration::from_micros(spent_us));
             let slice = &ttrs[granted.len()..ttrs.len().min(granted.len() + SLICE)];
-            match self.reserve_further(topic, slice).await {
+            match self.reserve_further(topic, slice, left).await {
                 Ok(further) => {
                     more = !further.is_empty();
                     granted.extend(further);
@@ -49,6 +52,8 @@ impl Engine {
                 Err(error) => {
                     tracing::warn!(%topic, %error, "reserved fewer jobs than there may be");
                     more = false;
+                    // Who waits for them must not wait for a job that comes later.
+                    self.listener.ready(topic);
                 }
             }
         }
@@ -70,11 +75,12 @@ impl Engine {
         Ok(Vec::new())
     }
 
-    /// The same, bounded in time. What is reserved too late is given back: no client has seen it.
+    /// The same, in the time that is left. What is reserved too late is given back: no client has seen it.
     async fn reserve_further(
         self: &Arc<Self>,
         topic: &Topic,
         ttrs: &[Option<Ttr>],
+        left: Duration,
     ) -> Result<Vec<Reservation>> {
         let (answer, mut answered) = oneshot::channel();
         let (engine, name, ttrs) = (self.clone(), topic.clone(), ttrs.to_vec());
@@ -87,7 +93,7 @@ impl Engine {
         self.context.tasks.spawn_on(step, &self.context.runtime);
         let in_time = tokio::select! {
             step = &mut answered => step.ok(),
-            () = self.context.real.sleep(FURTHER) => {
+            () = self.context.real.sleep(left) => {
                 answered.close();
                 answered.try_recv().ok()
             }
@@ -216,4 +222,10 @@ impl Engine {
         }
         Err(keeps_moving())
     }
+}
+
+/// How long a pop that holds these, each for the TTR at its index, may go on.
+fn time_for_more(granted: &[Reservation], ttrs: &[Option<Ttr>]) -> Duration {
+    let ttrs = granted.iter().zip(ttrs).map(|(grant, ttr)| ttr.unwrap_or(grant.job.ttr).as_duration());
+    ttrs.min().unwrap_or_default().mul_f64(FURTHER)
 }

@@ -78,6 +78,9 @@ impl Parked {
 
     /// All leave at once, and the server sees that only `others` are left; answers that none had told of.
     async fn leave_only(mut self, server: &Server, others: usize) -> Vec<String> {
+        while let Some(ended) = self.polls.try_join_next() {
+            ended.expect("a parked poll stays");
+        }
         self.polls.shutdown().await;
         wait_for(server, others).await;
         let mut unread = Vec::new();

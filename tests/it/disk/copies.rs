@@ -66,7 +66,7 @@ fn under_faults(what: &str, words: &[&str], prepare: impl Fn(&Path), look: impl 
         home
     };
     let faults = plan(home().path(), words);
-    let (mut hit, mut refused) = (0, 0);
+    let (mut hit, mut refused, mut explained) = (0, 0, 0);
     for fault in &faults {
         let home = home();
         let trace = Trace::new(home.path().join("trace"));
@@ -77,13 +77,15 @@ fn under_faults(what: &str, words: &[&str], prepare: impl Fn(&Path), look: impl 
         assert!(done || !said.is_empty(), "it says why: {about}");
         hit += usize::from(trace.was_hit());
         refused += usize::from(!done);
+        explained += usize::from(!done && said.starts_with("linger: "));
         look(home.path(), &about, done);
     }
     println!(
         "proof: what={what}_on_a_failing_disk runs={} faults={hit} refused={refused} lost=0 violations=0",
         faults.len()
     );
-    assert!(hit * 2 > faults.len() && refused > 0, "{hit} of {} happened, {refused} refused", faults.len());
+    // Others hit the start of any program, before it is ours.
+    assert!(hit * 2 > faults.len() && explained > 0, "{hit} of {} happened, {explained} told", faults.len());
 }
 
 /// Nothing but these is in a directory, the record of the calls aside.
