@@ -31,8 +31,12 @@ const FEW: usize = 10;
 /// What one may cost at most; a build without optimisation takes most of it.
 const MOST_BYTES: u64 = 128 * 1_024;
 const IDLE: Duration = Duration::from_secs(2);
-const SETTINGS: [(&str, &str); 2] =
-    [("LINGER__QUEUE__MAX_WAIT", "1h"), ("LINGER__SERVER__MAX_CONNECTIONS_PER_ADDRESS", "100000")];
+/// Clients and server share the machine: it may stand still for longer than a first byte may take.
+const SETTINGS: [(&str, &str); 3] = [
+    ("LINGER__QUEUE__MAX_WAIT", "1h"),
+    ("LINGER__SERVER__FIRST_BYTE_TIMEOUT", "10m"),
+    ("LINGER__SERVER__MAX_CONNECTIONS_PER_ADDRESS", "100000"),
+];
 
 /// Parked polls; they leave when this is dropped.
 struct Parked {
