@@ -89,12 +89,44 @@ fn make_room(plan: &Plan) -> Result<(), Failure> {
 }
 
 async fn drive(plan: &Plan) -> Outcome {
-    let (clock, at_work): (Arc<dyn Clock>, _) = (Arc::new(SystemClock::new()), OnceLock::new());
-    let mut failures = Vec::new();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let mut all = Outcome { report: Report::default(), failures: Vec::new() };
     let mut signals = match Signals::new() {
         Ok(signals) => signals,
-        Err(error) => return Outcome { report: Report::default(), failures: vec![error.into()] },
+        Err(error) => return Outcome { failures: vec![error.into()], ..all },
     };
+    for round in rounds(plan) {
+        let Outcome { report, failures } = drive_round(plan, &round, &clock, &mut signals).await;
+        all.report.merge(report);
+        all.failures.extend(failures);
+        if !all.failures.is_empty() {
+            break;
+        }
+    }
+    all
+}
+
+/// Scenarios by the server that they share: each has one of its own where it may, since memory and disk that
+/// one left behind would be taken for the next one's.
+fn rounds(plan: &Plan) -> Vec<Vec<Scenario>> {
+    use Scenario::{All, Backlog, Burst, Lateness, Parked, Throughput};
+    let scenarios = match plan.scenario {
+        All => vec![Throughput, Lateness, Parked, Backlog, Burst],
+        Throughput | Lateness | Parked | Backlog | Burst => vec![plan.scenario],
+    };
+    match plan.target {
+        Target::Running { .. } => vec![scenarios],
+        Target::Own { .. } => scenarios.into_iter().map(|scenario| vec![scenario]).collect(),
+    }
+}
+
+async fn drive_round(
+    plan: &Plan,
+    round: &[Scenario],
+    clock: &Arc<dyn Clock>,
+    signals: &mut Signals,
+) -> Outcome {
+    let (mut failures, at_work) = (Vec::new(), OnceLock::new());
     let mut own = match &plan.target {
         Target::Running { .. } => None,
         Target::Own { settings, parent } => match OwnServer::spawn(settings, parent) {
@@ -105,7 +137,7 @@ async fn drive(plan: &Plan) -> Outcome {
     let ended = tokio::select! {
         biased;
         asked = signals.next() => Err(Failure::Stopped(asked)),
-        ended = measure(plan, &clock, own.as_mut(), &at_work) => ended,
+        ended = measure(plan, round, clock, own.as_mut(), &at_work) => ended,
     };
     failures.extend(ended.err());
     failures.extend(own.as_mut().and_then(OwnServer::ended).map(Failure::Unfit));
@@ -134,6 +166,7 @@ async fn drive(plan: &Plan) -> Outcome {
 /// Finds the server and runs the scenarios. What is to be cleaned up afterwards is put `at_work` at once.
 async fn measure(
     plan: &Plan,
+    round: &[Scenario],
     clock: &Arc<dyn Clock>,
     own: Option<&mut OwnServer>,
     at_work: &OnceLock<Arc<Bench>>,
@@ -149,27 +182,28 @@ async fn measure(
     let mut report = Report::default();
     let seen = report.server(format!("http://{authority}"), version);
     seen.own = own_data.is_some();
-    seen.directory = own_data.as_ref().filter(|_| is_embedded).map(|data| data.display().to_string());
+    let parent = own_data.as_ref().filter(|_| is_embedded).and_then(|data| data.ancestors().nth(2));
+    seen.directory = parent.map(|parent| parent.display().to_string());
     seen.connections = plan.load.connections();
     seen.body_bytes = plan.load.body_bytes;
     let watch = Watch { pid, directory: own_data.filter(|_| is_embedded) };
     let bench = Arc::new(Bench::new(clock.clone(), peer, plan.load.clone(), watch, report));
-    run_scenarios(plan.scenario, at_work.get_or_init(|| bench)).await
+    run_scenarios(plan.scenario, round, at_work.get_or_init(|| bench)).await
 }
 
-/// One scenario, or all of them in a short form.
-async fn run_scenarios(scenario: Scenario, bench: &Arc<Bench>) -> Result<(), Failure> {
+/// The scenarios of a round, in a short form where all were asked for.
+async fn run_scenarios(scenario: Scenario, round: &[Scenario], bench: &Arc<Bench>) -> Result<(), Failure> {
     let load = &bench.load;
     let jobs = |alone, short| load.jobs.unwrap_or(if scenario == Scenario::All { short } else { alone });
     let seconds =
         |alone, short| load.seconds.unwrap_or(if scenario == Scenario::All { short } else { alone });
-    let is_asked = |which| scenario == which || scenario == Scenario::All;
+    let is_asked = |which| round.contains(&which);
     if is_asked(Scenario::Throughput) {
         let batch = if scenario == Scenario::All { 1 } else { load.batch.unwrap_or(1) };
         throughput::run(bench, jobs(50_000, 10_000), batch).await?;
-    }
-    if scenario == Scenario::All && load.batch() > 1 {
-        throughput::run(bench, jobs(0, 50_000), load.batch()).await?;
+        if scenario == Scenario::All && load.batch() > 1 {
+            throughput::run(bench, jobs(50_000, 50_000), load.batch()).await?;
+        }
     }
     if is_asked(Scenario::Lateness) {
         let all_seconds = usize::try_from(seconds(30, 10)).unwrap_or(usize::MAX);
@@ -182,6 +216,10 @@ async fn run_scenarios(scenario: Scenario, bench: &Arc<Bench>) -> Result<(), Fai
     }
     if is_asked(Scenario::Backlog) {
         backlog::run(bench, jobs(1_000_000, 100_000), load.batch()).await?;
+        if round.len() > 1 {
+            // Not to be in the way of the next.
+            bench.clean_up().await?;
+        }
     }
     if is_asked(Scenario::Burst) {
         let jobs = jobs(100_000, 10_000);

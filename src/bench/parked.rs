@@ -57,7 +57,7 @@ pub(super) async fn run(
     let before = bench.look();
     let begun_us = bench.clock.now_micros();
     let parking = polling.park(polls, &mut connection);
-    bench.progress.guard(bench.clock.as_ref(), "park polls", polls, Duration::ZERO, parking).await?;
+    bench.progress.guard(bench.clock.as_ref(), "polls to be parked", polls, Duration::ZERO, parking).await?;
     let parked = bench.look();
     report_parked(bench, polls, bench.clock.now_micros() - begun_us, &before, &parked);
 
@@ -66,7 +66,7 @@ pub(super) async fn run(
     report_rest(bench, polls, bench.clock.now_micros() - begun_us, &parked);
 
     let before = bench.look();
-    let name = "add to parked polls";
+    let name = "jobs to reach parked polls";
     let giving = give(bench, &jobs, &mut connection, &mut arrivals);
     let took = bench.progress.guard(bench.clock.as_ref(), name, jobs.count, Duration::ZERO, giving).await?;
     let after = bench.look();

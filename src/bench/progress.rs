@@ -27,7 +27,7 @@ pub(super) struct Progress {
 impl Progress {
     pub fn new() -> Self {
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template("{msg:28} {wide_bar} {human_pos}/{human_len} {elapsed}");
+        let style = ProgressStyle::with_template("{msg:30} {wide_bar} {human_pos}/{human_len} {elapsed}");
         bar.set_style(style.expect("the template is sound"));
         Self { bar, moved: AtomicU64::new(0) }
     }

@@ -24,7 +24,7 @@ pub(super) struct ServerSeen {
     pub durability: String,
     /// Whether the bench started it.
     pub own: bool,
-    /// Where the store of the bench's own server was.
+    /// Where the directory of the bench's own server was made.
     pub directory: Option<String>,
     pub connections: usize,
     pub body_bytes: usize,
@@ -87,6 +87,17 @@ impl Report {
         })
     }
 
+    /// Adds what was measured later. The server that was seen first is the one that is told of.
+    pub(super) fn merge(&mut self, later: Self) {
+        let Self { server, rows, totals: Totals { jobs, lost, doubled, early } } = later;
+        self.server = self.server.take().or(server);
+        self.rows.extend(rows);
+        self.totals.jobs += jobs;
+        self.totals.lost += lost;
+        self.totals.doubled += doubled;
+        self.totals.early += early;
+    }
+
     pub(super) fn push(&mut self, row: Row) {
         self.rows.push(row);
     }
@@ -113,7 +124,7 @@ impl Report {
         let Some(server) = &self.server else { return String::new() };
         let ServerSeen { url, version, engine, engine_version, durability, .. } = server;
         let mut text = format!("linger {version} at {url}");
-        text += if server.own { ", started for this" } else { "" };
+        text += if server.own { ", started anew for each scenario" } else { "" };
         text += &server.directory.as_ref().map_or(String::new(), |directory| format!(" in {directory}"));
         text += &format!("\nengine {engine} ({engine_version}), durability {durability}\n");
         let (connections, bytes) = (server.connections, server.body_bytes);

@@ -75,8 +75,8 @@ pub(super) async fn add_all(
             }
         }
     });
-    let name = format!("add to {}", jobs.topic);
-    let guarded = bench.progress.guard(bench.clock.as_ref(), &name, jobs.count, Duration::ZERO, adding);
+    let name = "jobs to be added";
+    let guarded = bench.progress.guard(bench.clock.as_ref(), name, jobs.count, Duration::ZERO, adding);
     let connections = guarded.await?;
     let elapsed_us = bench.clock.now_micros() - begun_us;
     Ok(Added { connections, latency: times.percentiles(), elapsed_us })
@@ -113,9 +113,9 @@ pub(super) async fn drain(
     let draining = crew(connections, |_, connection| {
         take_turns(bench.clone(), jobs.clone(), drain.clone(), batch, connection)
     });
-    let name = format!("pop and finish of {}", jobs.topic);
+    let name = "jobs to be popped and finished";
     let mut connections =
-        bench.progress.guard(bench.clock.as_ref(), &name, jobs.count, idle, draining).await?;
+        bench.progress.guard(bench.clock.as_ref(), name, jobs.count, idle, draining).await?;
     let elapsed_us = jobs.ledger.last_us() - begun_us;
     if let Some(connection) = connections.first_mut() {
         look_again(bench, jobs, connection).await?;

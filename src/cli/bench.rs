@@ -13,8 +13,8 @@ use crate::bench::{self, DelayPattern, Failure, Load, Outcome, Plan, Scenario, T
 
 /// Shown below the help of the command.
 pub(super) const EXAMPLES: &str = "\
-Without --url it measures a server of its own: this program, on a free loopback port, with a data directory that
-is made where --data-dir says, or among the temporary files, and removed again. --config, --store and --redis-url
+Without --url it measures a server of its own, a new one for each scenario: this program, on a free loopback port, with
+a data directory that is made where --data-dir says, or among the temporary files, and removed again. --config, --store and --redis-url
 are passed on to it. Mind that temporary files may be kept in memory, where syncs cost nothing.
 
 With --url it drives a running server, over plain HTTP. It works in topics of its own (bench-...), which it deletes

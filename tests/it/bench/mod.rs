@@ -144,6 +144,27 @@ fn burst() {
 }
 
 #[test]
+fn all_of_them_each_on_a_server_of_its_own() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let few = ["--json", "--jobs", "20", "--connections", "4", "--seconds", "2", "--rate", "100"];
+    let output = bench(&few, &[], directory.path());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let found = json(&output);
+    let mut seen: Vec<_> =
+        found["rows"].as_array().expect("a list").iter().map(|row| &row["scenario"]).collect();
+    seen.dedup();
+    assert_eq!(seen, ["throughput", "lateness", "parked", "backlog", "burst"]);
+    // Throughput twice, and the other topic of the burst.
+    let others = figure(&found, 15, "count") + figure(&found, 16, "count");
+    assert_eq!(found["totals"]["jobs"].as_f64(), Some(6.0 * 20.0 + others), "{found}");
+    // Nothing that another scenario left behind serves this one's jobs.
+    let backlog =
+        found["rows"].as_array().expect("a list").iter().position(|row| row["scenario"] == "backlog");
+    assert!(figure(&found, backlog.expect("is there"), "disk_per_job_bytes") > 256.0, "{found}");
+    assert_empty(directory.path());
+}
+
+#[test]
 fn a_running_server_is_left_as_it_was() {
     let (directory, store) = (tempfile::tempdir().expect("one"), tempfile::tempdir().expect("another"));
     let server = Server::serve(&[], &[], store.path());
