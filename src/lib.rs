@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! main · cli · server       composition root; alone names an engine or sees the whole config
+//! bench                     a client that measures a server; knows no more of it than HTTP tells
 //! http                      alone knows HTTP and JSON
 //! queue                     the rules: service, waiters (parked polls), timer, limits
 //! store                     one trait and its laws; embedded/ and redis/ never import each other
@@ -14,6 +15,7 @@
 #![warn(missing_docs)]
 
 pub mod auth;
+mod bench;
 pub mod cli;
 pub mod clock;
 pub mod config;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use super::bench::BenchArgs;
 use crate::{auth::Scope, config::Flag, job::TopicPattern};
 
 const ABOUT: &str = "A durable delay-queue server over HTTP: post a job with a delay, pop it when it is due.";
@@ -20,6 +21,7 @@ Examples:
   linger backup jobs.backup                 while the server runs; `linger restore` takes it back
   linger verify jobs.backup                 reads all of it; without a name, the store itself
   linger token new --name shop --scope add  a token for a client, and its entry for the server
+  linger bench                              measures a server of its own; --url a running one
 
 A first job, from another terminal:
   curl -sX POST localhost:9277/jobs -H 'content-type: application/json' \\
@@ -37,7 +39,7 @@ RUST_LOG wins over log.level, NO_COLOR turns colours off.
 Signals: SIGTERM and SIGINT end the server in order, a second one at once. SIGHUP reads the tokens
 and the certificate again, where there are any.
 Exit codes: 0 done; 1 failed; 2 wrong usage or configuration; 130 or 143 stopped by a second
-SIGINT or SIGTERM.";
+SIGINT or SIGTERM, `linger bench` by the first.";
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -90,6 +92,9 @@ complete and on disk. It can be read by its owner only. Redis has means of its o
         /// Backup made by `linger backup`
         file: PathBuf,
     },
+    /// Measure a server: throughput, lateness, parked polls, a backlog, a burst
+    #[command(after_help = super::bench::EXAMPLES)]
+    Bench(BenchArgs),
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -142,10 +147,10 @@ pub(super) struct Settings {
     pub config: Option<PathBuf>,
     /// Where to listen (server.listen); port 0 picks a free one [default: 127.0.0.1:9277]
     #[arg(long, global = true, value_name = "ADDR:PORT")]
-    listen: Option<String>,
+    pub listen: Option<String>,
     /// Directory of the embedded engine (embedded.data_dir) [default: data]
     #[arg(long, global = true, value_name = "DIR")]
-    data_dir: Option<String>,
+    pub data_dir: Option<String>,
     /// Where jobs are kept (store.engine): embedded or redis [default: embedded]
     #[arg(long, global = true, value_name = "ENGINE")]
     store: Option<String>,

@@ -40,11 +40,11 @@ pub(super) fn ask_url(url: &str, timeout: Duration) -> ExitCode {
 
 /// Whom to ask.
 #[derive(Debug, PartialEq, Eq)]
-struct Asked {
+pub(super) struct Asked {
     /// Host and port.
-    authority: String,
+    pub authority: String,
     /// Whether by TLS.
-    secure: bool,
+    pub secure: bool,
 }
 
 fn report(asked: &Asked, timeout: Duration) -> ExitCode {
@@ -110,7 +110,7 @@ fn reachable(listen: SocketAddr) -> SocketAddr {
 }
 
 /// Whom an `http://` or `https://` URL means; any path is left out.
-fn asked(url: &str) -> Option<Asked> {
+pub(super) fn asked(url: &str) -> Option<Asked> {
     let (rest, secure, port) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
         (Some(rest), _) => (rest, false, 80),
         (None, Some(rest)) => (rest, true, 443),

@@ -2,6 +2,7 @@
 //! asked for, and never panics when nobody reads it.
 
 mod args;
+mod bench;
 mod health;
 mod health_tls;
 mod token;
@@ -59,6 +60,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Restore { file } => {
             with_settings(&cli.settings, WRONG, |loaded| upkeep::restore(&loaded.config, &file))
         }
+        Command::Bench(arguments) => bench::run(arguments, &cli.settings),
         Command::Token(TokenCommand::New { name, scopes, topics }) => token::new(&name, &scopes, &topics),
         Command::Health { url: Some(url), timeout } => health::ask_url(&url, timeout),
         Command::Health { url: None, timeout } => with_settings(&cli.settings, WRONG, |loaded| {

@@ -4,6 +4,7 @@
 mod api;
 mod auth;
 mod backup;
+mod bench;
 mod binary;
 mod canary;
 mod checker;

@@ -1,0 +1,175 @@
+//! Burst: jobs all due at one instant; when the first and the last is delivered, and how much longer a job of
+//! another topic takes meanwhile. Their order is nobody's promise, since they are due at the same time.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Failure,
+    calls::{When, job_text},
+    client::Connection,
+    figures::{Times, per_second},
+    ledger::TTR,
+    plan::Due,
+    report::Row,
+    steps::{add_all, drain, look_again, rest},
+    work::{Bench, Jobs, body_of},
+};
+
+const NAME: &str = "burst";
+
+/// Most jobs of the other topic; one every [`BEAT`] while it goes on.
+const MOST_OTHERS: usize = 10_000;
+
+/// Pause between two jobs of the other topic.
+const BEAT: Duration = Duration::from_millis(10);
+
+/// How long a poll of the other topic waits; one that had to wait longer than all but all of it has nothing to
+/// wait for.
+const WAIT: Duration = Duration::from_secs(10);
+const LONG_US: i64 = 9_900_000;
+
+/// How long the other topic is watched before the instant, for comparison.
+const CALM: Duration = Duration::from_secs(1);
+
+/// With `jobs` jobs due `lead` from now.
+pub(super) async fn run(
+    bench: &Arc<Bench>,
+    jobs: usize,
+    batch: usize,
+    lead: Duration,
+) -> Result<(), Failure> {
+    let topic = bench.new_topic().await?;
+    let due = instant(bench, lead).await?;
+    let jobs = Jobs::new(bench, &topic, jobs, due);
+    let connections = bench.open(bench.load.connections()).await?;
+    let added = add_all(bench, &jobs, batch.max(100), connections).await?;
+    let idle = due.longest(bench.clock.now_micros());
+    if idle < CALM {
+        return Err(Failure::Unfit(format!(
+            "burst: adding took {:.1} s, too long for jobs due {lead:?} after it began: use --seconds",
+            added.elapsed_us as f64 / 1e6
+        )));
+    }
+    bench.clock.sleep(idle - CALM).await;
+
+    let other = Other {
+        jobs: Jobs::new(bench, &bench.new_topic().await?, MOST_OTHERS, Due::Now),
+        is_over: CancellationToken::new(),
+        calm: Times::new(),
+        burst: Times::new(),
+    };
+    let before = bench.look();
+    let draining = async {
+        let drained = drain(bench, &jobs, batch, added.connections, CALM).await;
+        other.is_over.cancel();
+        drained
+    };
+    let (drained, ()) = tokio::try_join!(draining, beside(bench, &other, due))?;
+    let after = bench.look();
+
+    let Due::At { due_us, .. } = due else { return Ok(()) };
+    let row = |step: &str, count| Row {
+        scenario: NAME,
+        step: step.to_owned(),
+        delay: due.pattern(),
+        count,
+        ..Row::default()
+    };
+    let (first_us, last_us) = drained.first_last_us;
+    let mut all = Row {
+        per_second: Some(per_second(jobs.count, last_us - due_us)),
+        latency_ms: drained.late,
+        cpu_us_per_job: after.cpu_us_per(&before, jobs.count),
+        resident_bytes: after.resident_bytes,
+        ..row("delivered after due", jobs.count)
+    };
+    let ms = |at_us: i64| Some((at_us - due_us) as f64 / 1_000.0);
+    all.note("first_ms", ms(first_us), |ms| format!("first after {ms:.1} ms"));
+    all.note("last_ms", ms(last_us), |ms| format!("last after {ms:.1} ms"));
+    bench.push(all);
+    for (step, times) in [("other topic before", &other.calm), ("other topic meanwhile", &other.burst)] {
+        let latency_ms = times.percentiles();
+        let count = latency_ms.map_or(0, |times| usize::try_from(times.count).unwrap_or(usize::MAX));
+        bench.push(Row { latency_ms, delay: "none".to_owned(), ..row(step, count) });
+    }
+    Ok(())
+}
+
+/// The instant: `lead` after a job that is added now, by the server's clock. By ours it is not before the job
+/// was sent plus `lead`, less the millisecond to which the server rounds.
+async fn instant(bench: &Bench, lead: Duration) -> Result<Due, Failure> {
+    let probe = bench.new_topic().await?;
+    let text =
+        job_text(&probe, &format!("{probe}.0"), TTR, When::In(Duration::from_secs(86_400)), &body_of(2));
+    let sent_us = bench.clock.now_micros();
+    let created = Connection::new(&bench.peer).add_and_see(text).await?;
+    let lead_us = i64::try_from(lead.as_micros()).unwrap_or(i64::MAX / 4);
+    Ok(Due::At { moment: created.after(lead), due_us: sent_us + lead_us - 1_000 })
+}
+
+/// A topic beside the one of the burst.
+#[derive(Debug)]
+struct Other {
+    jobs: Arc<Jobs>,
+    /// Cancelled after the burst.
+    is_over: CancellationToken,
+    /// From the add to the delivery, before the instant.
+    calm: Times,
+    /// The same from the instant on.
+    burst: Times,
+}
+
+/// One job after the other through the other topic, as long as the burst goes on.
+async fn beside(bench: &Bench, other: &Other, burst: Due) -> Result<(), Failure> {
+    let (mut adder, mut poller) = (Connection::new(&bench.peer), Connection::new(&bench.peer));
+    for number in 0..other.jobs.count {
+        if other.is_over.is_cancelled() {
+            break;
+        }
+        one_beside(bench, other, number, burst, (&mut adder, &mut poller)).await?;
+        bench.clock.sleep(BEAT).await;
+    }
+    look_again(bench, &other.jobs, &mut poller).await?;
+    other.jobs.ledger.close(&bench.tally);
+    Ok(())
+}
+
+/// Adds one job while a poll for it is under way, and finishes it.
+async fn one_beside(
+    bench: &Bench,
+    other: &Other,
+    number: usize,
+    burst: Due,
+    (adder, poller): (&mut Connection, &mut Connection),
+) -> Result<(), Failure> {
+    let jobs = &other.jobs;
+    let polling = async {
+        loop {
+            let begun_us = bench.clock.now_micros();
+            let popped = poller.pop(&jobs.topic, 1, WAIT).await?;
+            let now_us = bench.clock.now_micros();
+            // One that does not come even now is lost, and counted so.
+            if !popped.is_empty() || now_us - begun_us > LONG_US {
+                return Ok::<_, Failure>((popped, now_us));
+            }
+            rest(bench, now_us - begun_us).await;
+        }
+    };
+    let sent_us = bench.clock.now_micros();
+    let written = [jobs.write(number, bench.clock.as_ref())];
+    let ((popped, got_us), ()) = tokio::try_join!(polling, adder.add(&written))?;
+    jobs.ledger.taken(1);
+    if popped.is_empty() {
+        return Ok(());
+    }
+    let is_calm = matches!(burst, Due::At { due_us, .. } if got_us < due_us);
+    let times = if is_calm { &other.calm } else { &other.burst };
+    times.record(got_us - sent_us);
+    let to_finish = jobs.deliver(bench, popped, |_, _| {})?;
+    if to_finish.is_empty() {
+        return Ok(());
+    }
+    jobs.finish(bench, poller, &to_finish).await.map(drop)
+}

@@ -1,0 +1,113 @@
+//! Lateness: adds evenly while others poll, and measures how long after its due moment each job is delivered.
+//! The due moment is the one just before the request was sent plus the delay, all by the client's clock, so
+//! that a delivery before it is early whatever the clocks say.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use super::{
+    Failure,
+    client::Connection,
+    figures::{Times, per_second},
+    plan::Due,
+    report::Row,
+    steps::drain,
+    work::{Bench, Jobs, crew},
+};
+
+const NAME: &str = "lateness";
+
+/// With `jobs` jobs, `rate` a second.
+pub(super) async fn run(bench: &Arc<Bench>, jobs: usize, rate: usize) -> Result<(), Failure> {
+    let topic = bench.new_topic().await?;
+    let due = Due::after(bench.load.delay, 1_000, 1_000, 2_000);
+    let jobs = Jobs::new(bench, &topic, jobs, due);
+    let idle = due.longest(bench.clock.now_micros());
+    let pollers = bench.open(bench.load.connections()).await?;
+    // As many again, so that one slow add does not hold up the next.
+    let adders = bench.open(bench.load.connections()).await?;
+    let added = Arc::new(Adding { next: AtomicUsize::new(0), rate, late: Times::new(), times: Times::new() });
+
+    let before = bench.look();
+    let begun_us = bench.clock.now_micros();
+    let adding = crew(adders, |_, connection| {
+        add_evenly(bench.clone(), jobs.clone(), added.clone(), begun_us, connection)
+    });
+    let adding = async {
+        let connections = adding.await?;
+        let elapsed_us = bench.clock.now_micros() - begun_us;
+        Ok::<_, Failure>((connections, elapsed_us))
+    };
+    // The drain has the guard, and stands still when the adding does.
+    let draining = drain(bench, &jobs, 1, pollers, idle);
+    let ((_, elapsed_us), drained) = tokio::try_join!(adding, draining)?;
+    let after = bench.look();
+    let (first_us, last_us) = drained.first_last_us;
+
+    let row = |step: &str| Row {
+        scenario: NAME,
+        step: step.to_owned(),
+        delay: due.pattern(),
+        count: jobs.count,
+        ..Row::default()
+    };
+    let mut add = Row {
+        per_second: Some(per_second(jobs.count, elapsed_us)),
+        latency_ms: added.times.percentiles(),
+        ..row(&format!("add, {rate}/s"))
+    };
+    let behind = added.late.percentiles().map(|late| late.p99);
+    add.note("behind_schedule_p99_ms", behind, |ms| format!("{ms:.2} ms behind its schedule at p99"));
+    bench.push(add);
+    bench.push(Row {
+        per_second: Some(per_second(jobs.count, last_us - first_us)),
+        latency_ms: drained.late,
+        cpu_us_per_job: after.cpu_us_per(&before, jobs.count),
+        resident_bytes: after.resident_bytes,
+        ..row("delivered after due")
+    });
+    Ok(())
+}
+
+#[derive(Debug)]
+struct Adding {
+    next: AtomicUsize,
+    /// Jobs per second.
+    rate: usize,
+    /// How much later than planned requests were sent.
+    late: Times,
+    times: Times,
+}
+
+/// Adds, each in its turn, the jobs whose moment has come.
+async fn add_evenly(
+    bench: Arc<Bench>,
+    jobs: Arc<Jobs>,
+    adding: Arc<Adding>,
+    begun_us: i64,
+    mut connection: Connection,
+) -> Result<Connection, Failure> {
+    loop {
+        let number = adding.next.fetch_add(1, Relaxed);
+        if number >= jobs.count {
+            return Ok(connection);
+        }
+        let share_us =
+            u64::try_from(number).unwrap_or(0) * 1_000_000 / u64::try_from(adding.rate).unwrap_or(1);
+        let planned_us = begun_us + i64::try_from(share_us).unwrap_or(i64::MAX / 4);
+        let wait_us = u64::try_from(planned_us - bench.clock.now_micros()).unwrap_or(0);
+        if wait_us > 0 {
+            bench.clock.sleep(Duration::from_micros(wait_us)).await;
+        }
+        let sent_us = bench.clock.now_micros();
+        adding.late.record(sent_us - planned_us);
+        connection.add(&[jobs.write(number, bench.clock.as_ref())]).await?;
+        jobs.ledger.taken(1);
+        adding.times.record(bench.clock.now_micros() - sent_us);
+    }
+}

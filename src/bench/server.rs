@@ -1,0 +1,154 @@
+//! A server of the bench's own: this same program on a free loopback port and in a directory that goes with
+//! it. Whatever happens, the process is ended and the directory removed.
+
+use std::{
+    ffi::OsString,
+    fs,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    process::{Child, ChildStdout, Command},
+};
+
+use super::Failure;
+use crate::clock::Clock;
+
+/// How long it may take to start.
+const START: Duration = Duration::from_secs(60);
+
+/// How long it may take to end; its own limit is 10 s.
+const END: Duration = Duration::from_secs(20);
+
+/// A server that was started; killed, and its directory removed, when dropped.
+#[derive(Debug)]
+pub(super) struct OwnServer {
+    // Before the directory, so that the process is told first when both are dropped.
+    child: Child,
+    stdout: Option<BufReader<ChildStdout>>,
+    directory: Temporary,
+}
+
+impl OwnServer {
+    /// Starts one with these settings beside the address and the directory, which is made in `parent`.
+    pub fn spawn(settings: &[OsString], parent: &Path) -> Result<Self, Failure> {
+        let directory = Temporary::new(parent)?;
+        let log = fs::File::create(directory.log())?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(directory.data());
+        command.args(settings).env_remove(super::TOKEN_VARIABLE);
+        // A group of its own: Ctrl-C is for the bench, which ends it when it needs it no longer.
+        command.process_group(0).kill_on_drop(true);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        let mut child = command.spawn()?;
+        let stdout = child.stdout.take().map(BufReader::new);
+        Ok(Self { child, stdout, directory })
+    }
+
+    /// Waits until it listens; where.
+    pub async fn listens(&mut self, clock: &dyn Clock) -> Result<String, Failure> {
+        let mut line = String::new();
+        if let Some(stdout) = &mut self.stdout {
+            tokio::select! {
+                read = stdout.read_line(&mut line) => drop(read?),
+                () = clock.sleep(START) => {
+                    return Err(Failure::Unfit(format!("the server does not listen within {START:?}")));
+                }
+            }
+        }
+        match address_in(&line) {
+            Some(authority) => Ok(authority.to_owned()),
+            None => Err(Failure::Unfit(format!("the server did not start: {}", self.last_words()))),
+        }
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// Where its store is.
+    pub fn data(&self) -> PathBuf {
+        self.directory.data()
+    }
+
+    /// What it said, if it ended by itself.
+    pub fn ended(&mut self) -> Option<String> {
+        let status = self.child.try_wait().ok()??;
+        Some(format!("the server ended by itself, {status}: {}", self.last_words()))
+    }
+
+    /// Ends it, in order if it can, and removes its directory.
+    pub async fn stop(mut self, clock: &dyn Clock) -> Result<(), Failure> {
+        let pid = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            // Not reaped yet, so the id is still its own; it may have ended just now.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let in_order = tokio::select! {
+            ended = self.child.wait() => ended.is_ok(),
+            () = clock.sleep(END) => false,
+        };
+        if !in_order {
+            self.child.kill().await?;
+        }
+        self.directory.remove()?;
+        if in_order { Ok(()) } else { Err(Failure::Unfit(format!("the server did not end within {END:?}"))) }
+    }
+
+    /// Ends it on the spot and removes its directory.
+    pub async fn kill(mut self) -> Result<(), Failure> {
+        self.child.kill().await?;
+        self.directory.remove()
+    }
+
+    /// The end of its log.
+    fn last_words(&self) -> String {
+        let log = fs::read_to_string(self.directory.log()).unwrap_or_default();
+        let lines: Vec<_> = log.lines().rev().take(10).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn address_in(line: &str) -> Option<&str> {
+    Some(line.split_once("http://")?.1.split_once(',')?.0)
+}
+
+/// A directory of a name that nobody else has, readable by its owner only; removed when dropped.
+#[derive(Debug)]
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn new(parent: &Path) -> Result<Self, Failure> {
+        let unfit = |error| Failure::Unfit(format!("{}: {error}", parent.display()));
+        let path = parent.canonicalize().map_err(unfit)?;
+        let path = path.join(format!("linger-bench-{:016x}", rand::random::<u64>()));
+        fs::DirBuilder::new().mode(0o700).create(&path).map_err(unfit)?;
+        Ok(Self(path))
+    }
+
+    fn data(&self) -> PathBuf {
+        self.0.join("data")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.0.join("log")
+    }
+
+    fn remove(&self) -> Result<(), Failure> {
+        let removed = fs::remove_dir_all(&self.0);
+        removed.map_err(|error| Failure::Unfit(format!("cannot remove {}: {error}", self.0.display())))
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // Removed already when all went well.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
