@@ -53,14 +53,14 @@ impl SystemClock {
     /// Starts from the wall clock.
     #[must_use]
     pub fn new() -> Self {
-        Self { offset_us: AtomicI64::new(wall_micros() - boot_micros()) }
+        Self { offset_us: AtomicI64::new(offset_micros()) }
     }
 
     /// How far the wall clock has moved away from this one since start, in microseconds; shows steps
     /// of the wall clock.
     #[must_use]
     pub fn wall_drift_micros(&self) -> i64 {
-        wall_micros() - self.now_micros()
+        offset_micros() - self.offset_us.load(Ordering::Relaxed)
     }
 }
 
@@ -92,6 +92,21 @@ impl Clock for SystemClock {
 /// By how many microseconds `now_us` lies before `floor`; 0 when it does not.
 fn behind(floor: Timestamp, now_us: i64) -> i64 {
     floor.as_millis().saturating_mul(1_000).saturating_sub(now_us).max(0)
+}
+
+/// How often both clocks are read to find out how far they are apart.
+const READINGS: usize = 100;
+
+/// Wall time less boot time. Whoever is interrupted between reading the one and the other would be off by that
+/// for as long as it runs, and the next process on the same store would fire early or late by it.
+fn offset_micros() -> i64 {
+    closest((0..READINGS).map(|_| (boot_micros(), wall_micros(), boot_micros())))
+}
+
+/// The difference by the readings of boot time, wall time and boot time again that lie closest together.
+fn closest(readings: impl Iterator<Item = (i64, i64, i64)>) -> i64 {
+    let by_width = readings.map(|(before, wall, after)| (after - before, wall - before));
+    by_width.min_by_key(|(width, _)| *width).map_or(0, |(_, offset)| offset)
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
@@ -199,6 +214,12 @@ mod tests {
         let future = clock.now().after(Duration::from_secs(3_600));
         assert!(clock.raise_to(future) > Duration::from_secs(3_599));
         assert!(clock.now() >= future);
+    }
+
+    #[test]
+    fn a_reading_that_was_interrupted_does_not_count() {
+        let interrupted = [(0, 500, 2_000), (3_000, 103_001, 3_002), (4_000, 106_000, 6_000)];
+        assert_eq!(closest(interrupted.into_iter()), 100_001);
     }
 
     #[tokio::test]
