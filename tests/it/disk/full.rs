@@ -138,16 +138,20 @@ fn a_full_disk_stops_nothing_for_good() {
     let variables = [("LINGER__EMBEDDED__MIN_FREE", "0B")];
     let (mut server, ledger) = (bay.serve("small/data", &variables), Mutex::default());
     let mut worker = Worker::new("t", 0, server.address, &ledger);
-    for round in 2..5 {
+    let mut size_mib = 8;
+    for round in 0..2 {
         fill(&mut worker, 20_000);
         fill(&mut worker, 1);
         assert!(matches!(worker.pop(1), Outcome::Done | Outcome::Full), "truthful either way");
         assert_eq!(server.call("GET", "/readyz", "").status, 200, "it is only full");
-        bay.must(&format!("mount -o remount,size={}m small", round * 8));
+        // Room for all that is there twice: a checkpoint may begin at any time, and what it moves from the log
+        // into the file stands in both until it is done.
+        size_mib *= 3;
+        bay.must(&format!("mount -o remount,size={size_mib}m small"));
         let after = try_everything(&server, &ledger, &format!("room{round}"));
         assert!(after.iter().all(|outcome| *outcome == Outcome::Done), "{after:?}");
     }
     server.kill();
     check(&bay, &variables, ledger);
-    println!("proof: what=full_disk_passing runs=3 faults=3 lost=0 returned=0 violations=0");
+    println!("proof: what=full_disk_passing runs=2 faults=2 lost=0 returned=0 violations=0");
 }
