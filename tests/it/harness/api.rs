@@ -30,7 +30,7 @@ use super::{
     failing::Failing,
     openapi::{Exchange, contract},
     stores::{Engine, Opened, START},
-    wait::until,
+    wait::{bounded, until},
 };
 
 /// What a case may set apart from the defaults.
@@ -217,14 +217,14 @@ impl Call {
 
     /// The answer's head, its body unread: what exists before the connection takes the bytes.
     pub async fn head(self) -> axum::response::Response {
-        let request = self.request();
-        self.api.router.clone().oneshot(request).await.expect("the router never fails")
+        let answering = self.api.router.clone().oneshot(self.request());
+        bounded(&self.target, answering).await.expect("the router never fails")
     }
 
     /// Sends the call, reads the answer and holds both against the contract.
     pub async fn send(self) -> Answer {
-        let request = self.request();
-        let response = self.api.router.clone().oneshot(request).await.expect("the router never fails");
+        let answering = self.api.router.clone().oneshot(self.request());
+        let response = bounded(&self.target, answering).await.expect("the router never fails");
         let (parts, body) = response.into_parts();
         let body = body.collect().await.expect("a body in memory").to_bytes();
         let exchange = Exchange {

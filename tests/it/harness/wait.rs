@@ -52,6 +52,15 @@ pub fn until(reached: impl Fn() -> bool) -> impl Future<Output = ()> {
     }
 }
 
+/// What `future` comes to; fails when that takes longer than anything may.
+pub async fn bounded<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let clock = SystemClock::new();
+    tokio::select! {
+        outcome = future => outcome,
+        () = clock.sleep(LONGEST) => panic!("{what}: in vain for {LONGEST:?}"),
+    }
+}
+
 /// Sets a flag when it is dropped: threads that work until it is set also end when a check between panics.
 #[derive(Debug)]
 pub struct Ends<'a>(pub &'a AtomicBool);
