@@ -143,3 +143,24 @@ async fn a_dead_process_leaves_its_jobs_to_the_others() {
         assert_eq!(reserve(other.store()).await.job.state, State::Reserved);
     }
 }
+
+/// Redis deletes by its own clock, whatever a job's clock says: a backlog would vanish.
+#[tokio::test]
+async fn fault_a_time_to_live_is_on_nothing_that_is_stored() {
+    let options = options();
+    let process = Process::start(&options).await;
+    for name in ["held", "dead", "ready"] {
+        add(process.store(), job(name)).await;
+    }
+    add(process.store(), delayed("delayed", seconds(60))).await;
+    reserve(process.store()).await;
+    let buried = reserve(process.store()).await;
+    process.store.bury(&buried.job.id, &buried.receipt, None).await.expect("asks").expect("buries");
+    let raw = Raw::connect(&shared().url()).await;
+    let keys = raw.send(&["KEYS", &format!("*{}*", options.prefix)]).await.into_array();
+    assert!(keys.len() > 4, "{keys:?}");
+    for key in keys {
+        let key = key.as_string().expect("a name");
+        assert_eq!(raw.send(&["PTTL", &key]).await.as_i64(), Some(-1), "{key}");
+    }
+}
