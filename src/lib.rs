@@ -9,7 +9,7 @@
 //! queue                     the rules: service, waiters (parked polls), timer, limits
 //! store                     one trait and its laws; embedded/ and redis/ never import each other
 //! job                       the domain: names, states, times, retry schedule; pure, no I/O
-//! auth · clock · shutdown · metrics · telemetry · config
+//! auth · clock · shutdown · signals · metrics · telemetry · config
 //! ```
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -27,5 +27,6 @@ pub mod metrics;
 pub mod queue;
 pub mod server;
 pub mod shutdown;
+mod signals;
 pub mod store;
 pub mod telemetry;

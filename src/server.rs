@@ -5,7 +5,6 @@ mod clock_watch;
 mod open_files;
 mod parts;
 mod reload;
-mod signals;
 mod upkeep;
 
 use std::{
@@ -28,10 +27,10 @@ use crate::{
     metrics::Metrics,
     queue::{Hints, Queue},
     shutdown::Shutdown,
+    signals::Signals,
     telemetry,
 };
 use reload::Reload;
-use signals::Signals;
 pub use upkeep::{Refusal, Report, backup, restore, verify, verify_backup};
 
 /// Connections that wait in the kernel to be accepted, as when thousands of workers come back after a restart;
@@ -123,7 +122,7 @@ async fn serve(config: &Config) -> Result<Ended, Failure> {
         }
         asked = signals.next() => {
             tracing::warn!(signal = asked.name(), "a second signal: stopping at once");
-            std::process::exit(asked.exit_code())
+            std::process::exit(asked.exit_code().into())
         }
     }
 }

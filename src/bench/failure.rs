@@ -2,7 +2,7 @@
 
 use std::{io, time::Duration};
 
-use super::signals::Asked;
+use crate::signals::Asked;
 
 /// Why a bench ended before its time.
 #[derive(Debug, thiserror::Error)]

@@ -17,7 +17,6 @@ mod plan;
 mod progress;
 mod report;
 mod server;
-mod signals;
 mod steps;
 mod throughput;
 mod watch;
@@ -34,10 +33,12 @@ pub(crate) use failure::Failure;
 pub(crate) use plan::{DelayPattern, Load, Plan, Scenario, Target};
 pub(crate) use report::Report;
 
-use crate::clock::{Clock, SystemClock};
+use crate::{
+    clock::{Clock, SystemClock},
+    signals::Signals,
+};
 use client::{Connection, Peer};
 use server::OwnServer;
-use signals::Signals;
 use watch::Watch;
 use work::Bench;
 

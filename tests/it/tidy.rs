@@ -6,13 +6,14 @@ use std::{
 };
 
 /// Who may use whom, top to bottom; a module may use itself and what stands in its list.
-const LAYERS: [(&str, &[&str]); 16] = [
+const LAYERS: [(&str, &[&str]); 17] = [
     ("auth", &["job"]),
-    ("bench", &["job", "clock"]),
+    ("bench", &["job", "clock", "signals"]),
     ("clock", &["job"]),
     ("fuzzing", &["auth", "http", "store", "job"]),
     ("job", &[]),
     ("shutdown", &[]),
+    ("signals", &[]),
     ("metrics", &[]),
     ("telemetry", &["config"]),
     ("config", &["job"]),
@@ -23,7 +24,19 @@ const LAYERS: [(&str, &[&str]); 16] = [
     ("http", &["queue", "auth", "job", "clock", "metrics", "shutdown"]),
     (
         "server",
-        &["http", "queue", "store", "auth", "job", "clock", "metrics", "shutdown", "telemetry", "config"],
+        &[
+            "http",
+            "queue",
+            "store",
+            "auth",
+            "job",
+            "clock",
+            "metrics",
+            "shutdown",
+            "signals",
+            "telemetry",
+            "config",
+        ],
     ),
     ("cli", &["bench", "server", "auth", "job", "clock", "config"]),
 ];

@@ -1,18 +1,19 @@
-//! SIGINT and SIGTERM: the first asks for the orderly end, the second ends at once.
+//! SIGINT and SIGTERM, told one after the other: what the first and what a second brings about is for whoever
+//! runs something to say.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Both signals, caught from the moment this is made.
-pub(super) struct Signals {
+pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 /// A signal that asks for the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(crate) enum Asked {
     /// SIGINT, as by Ctrl-C.
     Interrupt,
     /// SIGTERM.
@@ -28,7 +29,7 @@ impl Asked {
     }
 
     /// What a shell shows for a process that the signal killed.
-    pub fn exit_code(self) -> i32 {
+    pub fn exit_code(self) -> u8 {
         match self {
             Self::Interrupt => 130,
             Self::Terminate => 143,
