@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::{Delivery, Error, Queue, Result, waiters::Want};
-use crate::job::{Topic, Ttr};
+use crate::{
+    clock::Clock,
+    job::{Topic, Ttr},
+};
 
 /// What a worker asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,9 +21,9 @@ pub struct Pop {
     pub ttr: Option<Ttr>,
 }
 
-/// How long a pop that holds jobs already waits for more from another line, whose engine may hang: well
-/// below the shortest TTR, for the reservations run meanwhile.
-const FURTHER: Duration = Duration::from_millis(500);
+/// How long a pop that holds jobs looks for more in other lines, whose engine may hang: well below the
+/// shortest TTR, for the reservations run meanwhile.
+const FURTHER_US: i64 = 500_000;
 
 impl Queue {
     /// Reserves up to `pop.max` jobs, fewer where their bodies would be over the limit of a delivery, waiting
@@ -50,15 +53,15 @@ impl Queue {
         let mut asked = self.fitting(0).clamp(1, wanted.max(1));
         pop.max = asked;
         let mut found = self.pop_some(&pop).await?;
-        while found.jobs().len() == asked {
-            pop.max = self.fitting(found.body_bytes()).min(wanted - asked);
+        while found.count() == asked {
+            pop.max = self.fitting(found.delivery.body_bytes()).min(wanted - asked);
             if pop.max == 0 {
                 break;
             }
             asked += pop.max;
             self.pop_ready(&pop, &mut found).await?;
         }
-        Ok(found)
+        Ok(found.delivery)
     }
 
     /// Jobs that fit in a delivery beside `taken` bytes, however large their bodies.
@@ -66,39 +69,41 @@ impl Queue {
         self.limits.max_delivery.saturating_sub(taken) / self.limits.max_body.max(1)
     }
 
-    async fn pop_some(&self, pop: &Pop) -> Result<Delivery> {
+    async fn pop_some(&self, pop: &Pop) -> Result<Found> {
         let wait = pop.wait.min(self.limits.max_wait);
+        let mut found = Found { delivery: Delivery::empty(), until_us: None };
         if pop.topics.len() > 1 || wait.is_zero() {
-            let mut found = Delivery::empty();
             self.pop_ready(pop, &mut found).await?;
-            if !found.jobs().is_empty() || wait.is_zero() {
+            if found.count() > 0 || wait.is_zero() {
                 return Ok(found);
             }
         }
         let want = Want { jobs: pop.max, ttr: pop.ttr, patient: true };
         let mut place = self.waiters.join(&pop.topics, want)?;
-        tokio::select! {
+        let answer = tokio::select! {
             // An answer that came goes out, also in the moment in which the wait ends.
             biased;
             answer = place.answered() => answer,
             () = self.clock.sleep(wait) => place.give_up(),
-        }
+        };
+        found.append(answer?, &*self.clock);
+        Ok(found)
     }
 
     /// Adds what is ready at once to `found`, up to `pop.max` jobs, topic by topic in the order asked. Once
     /// there is something, it goes out whatever becomes of the rest.
-    async fn pop_ready(&self, pop: &Pop, found: &mut Delivery) -> Result<()> {
-        let full = found.jobs().len() + pop.max;
+    async fn pop_ready(&self, pop: &Pop, found: &mut Found) -> Result<()> {
+        let full = found.count() + pop.max;
         for topic in &pop.topics {
-            let jobs = full - found.jobs().len();
-            if jobs == 0 {
+            let jobs = full - found.count();
+            let left = found.until_us.map(|until_us| self.left_until(until_us));
+            if jobs == 0 || left == Some(Duration::ZERO) {
                 break;
             }
             let want = Want { jobs, ttr: pop.ttr, patient: false };
-            let holds = !found.jobs().is_empty();
-            match self.ready_in(topic, want, holds).await {
-                Ok(more) => found.append(more),
-                Err(error) if !holds => return Err(error),
+            match self.ready_in(topic, want, left).await {
+                Ok(more) => found.append(more, &*self.clock),
+                Err(error) if found.count() == 0 => return Err(error),
                 Err(error) => {
                     tracing::warn!(%topic, %error, "a pop hands out fewer jobs than there may be");
                     break;
@@ -108,16 +113,39 @@ impl Queue {
         Ok(())
     }
 
-    /// What is ready at once in one topic; for a pop that holds jobs already, in a bounded time.
-    async fn ready_in(&self, topic: &Topic, want: Want, holds: bool) -> Result<Delivery> {
+    /// What is ready at once in one topic, as far as that is known in the time that is `left`, if it is
+    /// bounded.
+    async fn ready_in(&self, topic: &Topic, want: Want, left: Option<Duration>) -> Result<Delivery> {
         let mut place = self.waiters.join(std::slice::from_ref(topic), want)?;
-        if !holds {
-            return place.answered().await;
-        }
+        let Some(left) = left else { return place.answered().await };
         tokio::select! {
             biased;
             answer = place.answered() => answer,
-            () = self.clock.sleep(FURTHER) => place.give_up(),
+            () = self.clock.sleep(left) => place.give_up(),
         }
+    }
+
+    fn left_until(&self, until_us: i64) -> Duration {
+        Duration::from_micros(u64::try_from(until_us - self.clock.now_micros()).unwrap_or(0))
+    }
+}
+
+/// What a pop holds already.
+struct Found {
+    delivery: Delivery,
+    /// How long it may look for more, by the queue's clock; no bound while it holds nothing.
+    until_us: Option<i64>,
+}
+
+impl Found {
+    fn count(&self) -> usize {
+        self.delivery.jobs().len()
+    }
+
+    fn append(&mut self, more: Delivery, clock: &dyn Clock) {
+        if self.until_us.is_none() && !more.jobs().is_empty() {
+            self.until_us = Some(clock.now_micros() + FURTHER_US);
+        }
+        self.delivery.append(more);
     }
 }

@@ -82,12 +82,16 @@ impl Engine {
         ttrs: &[Option<Ttr>],
         left: Duration,
     ) -> Result<Vec<Reservation>> {
+        let late = || Err(Error::Unavailable("a shard takes too long".to_owned()));
+        if left.is_zero() {
+            return late();
+        }
         let (answer, mut answered) = oneshot::channel();
         let (engine, name, ttrs) = (self.clone(), topic.clone(), ttrs.to_vec());
         let step = async move {
             let step = engine.reserve_step(&name, &ttrs).await;
-            if let Err(Ok(late)) = answer.send(step) {
-                engine.give_back(&name, &late).await;
+            if let Err(Ok(unseen)) = answer.send(step) {
+                engine.give_back(&name, &unseen).await;
             }
         };
         self.context.tasks.spawn_on(step, &self.context.runtime);
@@ -98,7 +102,7 @@ impl Engine {
                 answered.try_recv().ok()
             }
         };
-        in_time.unwrap_or_else(|| Err(Error::Unavailable("a shard takes too long".to_owned())))
+        in_time.unwrap_or_else(late)
     }
 
     /// Looks at every shard for ready jobs of a topic and keeps hints of them; whether there are any.

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::on_every_engine;
 use crate::harness::{
     api::{Api, Setup, text},
-    jobs::{millis, seconds},
+    jobs::{millis, seconds, topic},
     stores::Engine,
 };
 use linger::queue::Limits;
@@ -30,6 +30,7 @@ on_every_engine!(
     a_pop_that_does_not_wait_is_answered_behind_any_number_that_do,
     bad_parameters_are_refused,
     jobs_come_about_by_due_time,
+    a_pop_that_holds_jobs_looks_further_only_for_half_a_second_in_all,
 );
 
 async fn a_popped_job_carries_its_receipt_deadline_and_lateness(engine: Engine) {
@@ -279,4 +280,22 @@ async fn a_pop_that_does_not_wait_is_answered_behind_any_number_that_do(engine: 
     assert_eq!(parked.await.expect("ends").expect(200).json()["jobs"][0]["id"], "a");
     api.add(r#"{"topic":"t","id":"b"}"#).await;
     assert_eq!(second.await.expect("ends").expect(200).json()["jobs"][0]["id"], "b");
+}
+
+async fn a_pop_that_holds_jobs_looks_further_only_for_half_a_second_in_all(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t","id":"a"}"#).await;
+    api.add(r#"{"topic":"u","id":"b"}"#).await;
+    let (second, third) = (api.store.hang(&topic("u")), api.store.hang(&topic("v")));
+    let asked = r#"{"topics":["t","u","v"],"max":5}"#;
+    let pop = tokio::spawn(api.call("POST", "/batch/pop").json(asked).send());
+    api.until(|| second.asked() == 1).await;
+    api.clock.advance(millis(500));
+    let popped = pop.await.expect("ends").expect(200).json();
+    let ids: Vec<_> = popped["jobs"].as_array().expect("jobs").iter().map(|job| text(&job["id"])).collect();
+    assert_eq!(ids, ["a"]);
+    assert_eq!(third.asked(), 0, "no time was left to ask for more");
+    second.heal();
+    let late = api.get("/topics/u/pop?wait=30").await.expect(200).json();
+    assert_eq!((text(&late["id"]), &late["attempt"]), ("b", &json!(1)), "given back uncounted");
 }

@@ -1,6 +1,9 @@
 //! A store that fails on demand, for what an engine does only on a bad day.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
 
 use async_trait::async_trait;
 use linger::{
@@ -11,6 +14,7 @@ use linger::{
         TopicStats, Verified,
     },
 };
+use tokio::sync::Semaphore;
 
 /// What every operation does instead.
 #[derive(Debug, Clone)]
@@ -24,16 +28,49 @@ pub enum Failure {
 pub struct Failing {
     inner: Arc<dyn Store>,
     failure: Mutex<Option<Failure>>,
+    hung: Mutex<HashMap<Topic, Arc<Hung>>>,
+}
+
+/// The reservations of one topic, none of which begins before it is healed.
+#[derive(Debug)]
+pub struct Hung {
+    asked: Mutex<usize>,
+    healed: Semaphore,
+}
+
+impl Hung {
+    /// Reservations that were asked for.
+    pub fn asked(&self) -> usize {
+        *self.asked.lock().expect("not poisoned")
+    }
+
+    /// Lets them all begin.
+    pub fn heal(&self) {
+        self.healed.close();
+    }
+
+    async fn pass(&self) {
+        *self.asked.lock().expect("not poisoned") += 1;
+        let closed = self.healed.acquire().await.is_err();
+        assert!(closed, "there are no permits");
+    }
 }
 
 impl Failing {
     pub fn new(inner: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self { inner, failure: Mutex::default() })
+        Arc::new(Self { inner, failure: Mutex::default(), hung: Mutex::default() })
     }
 
     /// From now on, or no more.
     pub fn fail(&self, failure: Option<Failure>) {
         *self.failure.lock().expect("not poisoned") = failure;
+    }
+
+    /// Has the reservations of one topic hang from now on.
+    pub fn hang(&self, topic: &Topic) -> Arc<Hung> {
+        let hung = Arc::new(Hung { asked: Mutex::default(), healed: Semaphore::new(0) });
+        self.hung.lock().expect("not poisoned").insert(topic.clone(), hung.clone());
+        hung
     }
 
     fn inner(&self) -> Result<&dyn Store> {
@@ -57,6 +94,10 @@ impl Store for Failing {
     }
 
     async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>> {
+        let hung = self.hung.lock().expect("not poisoned").get(topic).cloned();
+        if let Some(hung) = hung {
+            hung.pass().await;
+        }
         self.inner()?.reserve(topic, ttrs).await
     }
 
