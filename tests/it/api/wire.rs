@@ -105,6 +105,7 @@ async fn trap_a_silent_or_dripping_connection_is_cut() {
     client.say("GET /livez HTTP/1.1\r\nX-Slow: ").await;
     until(|| server.connections() == 1).await;
     while server.connections() == 1 && client.try_say("x").await.is_ok() {
+        // Its own pace, and what is tried here; nothing is waited for.
         pace.sleep(SOON / 20).await;
     }
     // One that is idle after a request, too, and one that begins another without an end.

@@ -109,6 +109,7 @@ async fn misbehave(kind: Kind, n: usize, address: SocketAddr) -> Option<Closed> 
     };
     let said = tokio::select! {
         said = badly => said,
+        // The bound of the wait for the connection's end.
         () = clock.sleep(LONGEST) => return None,
     };
     let after_us = (clock.now_micros() - began_us).unsigned_abs();
@@ -125,6 +126,7 @@ async fn connect(kind: Kind, address: SocketAddr) -> TcpStream {
 
 /// One step; false once the connection is closed.
 async fn one_more(kind: Kind, stream: &mut TcpStream, said: &mut Vec<u8>, clock: &SystemClock) -> bool {
+    // The pace of a bad client, which is what it is bad by.
     let pause = Duration::from_millis(100);
     if kind == Kind::SlowReader {
         clock.sleep(pause).await;

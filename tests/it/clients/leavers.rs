@@ -86,9 +86,11 @@ impl Leaver {
         let mut some = vec![0; 1 + (self.share * 2_000.0) as usize];
         match self.moment {
             Moment::HalfAsked | Moment::Asked => {}
+            // When it leaves is what is tried, and drawn by lot.
             Moment::Later => clock.sleep(Duration::from_millis((self.share * 150.0) as u64)).await,
             Moment::HalfAnswered => tokio::select! {
                 _ = stream.read(&mut some) => {}
+                // For some there is no job, and so no answer to leave half-way.
                 () = clock.sleep(Duration::from_millis(300)) => {}
             },
         }
