@@ -40,13 +40,20 @@ async fn failovers(times: u64, settings: &str, fault: fn(&Cluster, usize)) -> Re
     .await
 }
 
+/// How often a replica is told to take over. One that cannot within five seconds, as on a machine that stands
+/// still, forgets about it (Redis, CLUSTER FAILOVER).
+const ORDERS: usize = 3;
+
 /// Has a replica take over from its primary, which hands over what it has.
 fn hand_over(cluster: &Cluster, lot: usize) {
     let all = 0..cluster.servers.len();
     let primaries = cluster.primaries(0);
     let replica = all.filter(|n| !primaries.contains(n)).nth(lot).expect("there are three");
-    cluster.node(replica).call(&["CLUSTER", "FAILOVER"]);
-    assert!(until(|| cluster.primaries(replica).contains(&replica)), "{replica} took over");
+    let takes_over = |_| {
+        cluster.node(replica).call(&["CLUSTER", "FAILOVER"]);
+        until(|| cluster.primaries(replica).contains(&replica))
+    };
+    assert!((0..ORDERS).any(takes_over), "{replica} took over");
     cluster.wait_until_well();
 }
 
