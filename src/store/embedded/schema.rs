@@ -129,6 +129,8 @@ fn set_up(conn: &Connection) -> rusqlite::Result<()> {
     // Closing must never remove the log: a missing log is how a lost one is recognised.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     conn.set_prepared_statement_cache_capacity(64);
+    // No plan here depends on the values, so none is to be made again when they are bound.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     // No memory map: an I/O error must be an error, not a signal. 32 MiB of cache: enough for the working
     // set of a busy queue, and a bound. Checkpoints are ours to choose.
     conn.execute_batch(
