@@ -6,9 +6,10 @@ use std::{
 };
 
 /// Who may use whom, top to bottom; a module may use itself and what stands in its list.
-const LAYERS: [(&str, &[&str]); 17] = [
+const LAYERS: [(&str, &[&str]); 18] = [
     ("auth", &["job"]),
     ("bench", &["job", "clock", "signals"]),
+    ("benching", &["http", "store", "job"]),
     ("clock", &["job"]),
     ("fuzzing", &["auth", "http", "store", "job"]),
     ("job", &[]),

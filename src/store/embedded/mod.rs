@@ -14,6 +14,8 @@
 //! ```
 
 mod backup;
+#[cfg(any(test, feature = "benching"))]
+pub(crate) mod benching;
 mod call;
 mod checkpoint;
 mod db;
