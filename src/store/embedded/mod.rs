@@ -34,6 +34,7 @@ mod ops;
 mod options;
 mod record;
 mod schema;
+mod seal;
 mod shared;
 mod space;
 mod start;
