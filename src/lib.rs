@@ -16,6 +16,8 @@
 
 pub mod auth;
 mod bench;
+#[cfg(any(test, feature = "benching"))]
+pub mod benching;
 pub mod cli;
 pub mod clock;
 pub mod config;

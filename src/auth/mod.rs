@@ -5,7 +5,7 @@ mod file;
 mod scope;
 mod token;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
@@ -29,7 +29,12 @@ impl Caller {
     /// Everybody, where no tokens are asked for.
     #[must_use]
     pub fn anyone() -> Self {
-        Self { name: "".into(), scopes: [Scope::Admin].into(), topics: TopicFilter::all() }
+        static ANYONE: LazyLock<Caller> = LazyLock::new(|| Caller {
+            name: "".into(),
+            scopes: [Scope::Admin].into(),
+            topics: TopicFilter::all(),
+        });
+        ANYONE.clone()
     }
 
     /// Somebody who may do nothing that anything is asked for.

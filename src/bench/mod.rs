@@ -72,9 +72,7 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
 
 /// Raises the limit of open files as far as the connections need.
 fn make_room(plan: &Plan) -> Result<(), Failure> {
-    // Lateness has adders beside as many pollers.
-    let connections = plan.load.connections().saturating_mul(2).max(plan.load.parked());
-    let wanted = u64::try_from(connections + OTHER_FILES).unwrap_or(u64::MAX);
+    let wanted = u64::try_from(most_connections(plan).saturating_add(OTHER_FILES)).unwrap_or(u64::MAX);
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|soft| soft >= wanted) {
         return Ok(());
@@ -87,6 +85,19 @@ fn make_room(plan: &Plan) -> Result<(), Failure> {
     }
     let raised = Rlimit { current: Some(wanted), maximum: limit.maximum };
     setrlimit(Resource::Nofile, raised).map_err(|error| Failure::Unfit(format!("open files: {error}")))
+}
+
+/// Most connections that are open at a time.
+fn most_connections(plan: &Plan) -> usize {
+    let (usual, parked) = (plan.load.connections(), plan.load.parked());
+    // Lateness has adders beside as many pollers.
+    let late = usual.saturating_mul(2);
+    match plan.scenario {
+        Scenario::Throughput | Scenario::Backlog | Scenario::Burst => usual,
+        Scenario::Lateness => late,
+        Scenario::Parked => parked,
+        Scenario::All => late.max(parked),
+    }
 }
 
 async fn drive(plan: &Plan) -> Outcome {

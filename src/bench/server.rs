@@ -42,6 +42,8 @@ impl OwnServer {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(directory.data());
         command.args(settings).env_remove(super::TOKEN_VARIABLE);
+        // All its clients are at one address, this one.
+        command.env("LINGER__SERVER__MAX_CONNECTIONS_PER_ADDRESS", "1000000");
         // A group of its own: Ctrl-C is for the bench, which ends it when it needs it no longer.
         command.process_group(0).kill_on_drop(true);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);

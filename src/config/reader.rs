@@ -63,8 +63,8 @@ impl<'a> Reader<'a> {
         self.get(key, values::path)
     }
 
-    pub fn list(&mut self, key: &'static str) -> Vec<String> {
-        self.get(key, values::list)
+    pub fn host_names(&mut self, key: &'static str) -> Vec<String> {
+        self.get(key, values::host_names)
     }
 
     pub fn text(&mut self, key: &'static str) -> Option<String> {

@@ -54,7 +54,7 @@ impl Server {
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
         Self {
             listen: reader.address("server.listen"),
-            allowed_hosts: reader.list("server.allowed_hosts"),
+            allowed_hosts: reader.host_names("server.allowed_hosts"),
             first_byte_timeout: reader.duration("server.first_byte_timeout", 10 * MILLISECOND, HOUR),
             header_timeout: reader.duration("server.header_timeout", 10 * MILLISECOND, HOUR),
             keep_alive_timeout: reader.duration("server.keep_alive_timeout", 10 * MILLISECOND, HOUR),

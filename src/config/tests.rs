@@ -109,6 +109,21 @@ fn a_mistake_in_a_lower_layer_is_not_hidden_by_a_higher_one() {
 }
 
 #[test]
+fn what_cannot_be_the_name_of_a_host_is_refused() {
+    for wrong in ["a.example:80", "http://a.example", "[\"a.example\"]", "*.example", "a,b/c"] {
+        let found = faults("", &[("LINGER__SERVER__ALLOWED_HOSTS", wrong)]);
+        assert!(
+            matches!(&found[..], [one] if one.contains("is not the name of a host")),
+            "{wrong}: {found:?}"
+        );
+    }
+    assert_eq!(
+        faults("[server]\nallowed_hosts = ['queue', 'my_queue.a-b.example']", &[]),
+        Vec::<String>::new()
+    );
+}
+
+#[test]
 fn a_secret_keeps_its_leading_zero() {
     let environment = [("LINGER__REDIS__PASSWORD", "0123"), ("LINGER__STORE__ENGINE", "redis")];
     let config = load_with("", &environment, &[]).expect("is valid").config;
@@ -151,8 +166,12 @@ fn no_secret_is_ever_shown() {
 
 #[test]
 fn what_is_shown_reads_back_the_same() {
-    let file = "[server]\nallowed_hosts = ['a.example', 'quo\"te\\']\nheader_timeout = 2.5\n[queue]\nmax_body = 70000";
-    let environment = [("LINGER__REDIS__NODES", "a:1,b:2"), ("LINGER__LOG__LEVEL", "warn")];
+    let file = "[server]\nallowed_hosts = ['a.example', 'b']\nheader_timeout = 2.5\n[embedded]\ndata_dir = 'quo\"te\\'";
+    let environment = [
+        ("LINGER__QUEUE__MAX_BODY", "70000"),
+        ("LINGER__REDIS__NODES", "a:1,b:2"),
+        ("LINGER__LOG__LEVEL", "warn"),
+    ];
     let first = load_with(file, &environment, &[listen("[::1]:80")]).expect("is valid");
     let shown = first.show();
     assert!(shown.contains("level = \"warn\"  # environment variable LINGER__LOG__LEVEL"), "{shown}");

@@ -52,6 +52,18 @@ pub(super) fn list(kind: &ValueKind) -> Result<Vec<String>, Problem> {
     Ok(items)
 }
 
+/// A list of names of hosts, without ports.
+pub(super) fn host_names(kind: &ValueKind) -> Result<Vec<String>, Problem> {
+    let names = list(kind)?;
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    match names.iter().find(|name| !name.bytes().all(fits)) {
+        Some(name) => {
+            Err(format!("{name:?} is not the name of a host, such as queue.example.com, without a port"))
+        }
+        None => Ok(names),
+    }
+}
+
 pub(super) fn address(kind: &ValueKind) -> Result<SocketAddr, Problem> {
     let text = text(kind)?;
     text.parse().map_err(|_| {

@@ -1,16 +1,16 @@
-//! Who may call what: the scope that each operation needs, and the layer that asks for it.
+//! Who may call what: the scope that each operation needs, and the check that asks for it.
 //!
 //! A topic in the path is checked by `params::TopicPath`, one in a body by its handler, and a job's by
 //! `queue::Within`. What is not listed here needs `admin`: a route that somebody forgot is closed.
 
+use std::sync::Arc;
+
 use axum::{
-    extract::{FromRequestParts, MatchedPath, Request, State},
+    extract::{FromRequestParts, MatchedPath, Request},
     http::{HeaderMap, Method, header, request::Parts},
-    middleware::Next,
-    response::{IntoResponse, Response},
 };
 
-use super::{App, paths, problem::Problem};
+use super::{paths, problem::Problem};
 use crate::{
     auth::{Caller, Gate, Refused, Scope},
     job::Topic,
@@ -69,20 +69,15 @@ fn need(method: &Method, path: Option<&str>) -> Need {
     listed.map_or(Needs(Scope::Admin), |(_, _, need)| *need)
 }
 
-/// Layer: lets a call through whose token allows it, and says to the handler who calls.
-pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
+/// Refuses a call whose token does not allow it, and notes in the request who calls.
+pub(super) fn check(gate: &Gate, request: &mut Request) -> Result<(), Problem> {
     let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
-    let need = need(request.method(), path);
-    match admit(&app.gate, need, request.headers()) {
-        Ok(caller) => {
-            tracing::Span::current().record("caller", &*caller.name);
-            // Nobody behind this layer has any business with it.
-            request.headers_mut().remove(header::AUTHORIZATION);
-            request.extensions_mut().insert(caller);
-            next.run(request).await
-        }
-        Err(problem) => problem.into_response(),
-    }
+    let caller = admit(gate, need(request.method(), path), request.headers())?;
+    tracing::Span::current().record("caller", &*caller.name);
+    // Nobody behind this has any business with it.
+    request.headers_mut().remove(header::AUTHORIZATION);
+    request.extensions_mut().insert(caller);
+    Ok(())
 }
 
 fn admit(gate: &Gate, need: Need, headers: &HeaderMap) -> Result<Caller, Problem> {
@@ -112,7 +107,11 @@ pub(super) fn check_topic(caller: &Caller, topic: &Topic) -> Result<(), Problem>
     if caller.topics.allows(topic) { Ok(()) } else { Err(Problem::forbidden_topic()) }
 }
 
-/// Who calls, as the layer found out.
+/// The name of who called, on an answer that the log tells of.
+#[derive(Debug, Clone)]
+pub(super) struct CallerName(pub Arc<str>);
+
+/// Who calls, as the check found out.
 pub(super) struct Calling(pub Caller);
 
 impl<S: Send + Sync> FromRequestParts<S> for Calling {
@@ -123,7 +122,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Calling {
     }
 }
 
-/// Who calls; somebody who may do nothing where the layer is missing.
+/// Who calls; somebody who may do nothing where the check is missing.
 pub(super) fn calling(parts: &Parts) -> Caller {
     parts.extensions.get::<Caller>().cloned().unwrap_or_else(Caller::nobody)
 }

@@ -7,30 +7,56 @@ use std::{
 
 use axum::{
     body::{Body, Bytes},
-    extract::{Request, State},
-    http::Method,
-    middleware::Next,
+    extract::{MatchedPath, Request},
+    http::{HeaderValue, Method, header},
     response::{IntoResponse, Response},
 };
 use http_body::{Body as _, Frame, SizeHint};
 
-use super::{App, problem::Problem, room::Taken};
+use super::{App, paths, problem::Problem, room::Taken};
 
 /// Answers up to this are not counted: a connection's own buffers hold more than that.
 const SMALL_BYTES: usize = 4 * 1_024;
 
-/// Layer: a large answer takes room until its client has it. Where there is none a question is refused;
-/// what was changed is told all the same.
-pub(super) async fn hold(State(app): State<App>, request: Request, next: Next) -> Response {
-    let method = request.method().clone();
-    let response = next.run(request).await;
-    // What answers HEAD is never sent.
-    if method == Method::HEAD { response } else { held(&app, response, method == Method::GET) }
+/// What becomes of the answer to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hold {
+    /// It is sent whatever it is: questions about the server itself are answered however slow others are, and
+    /// what answers HEAD is never sent.
+    Free,
+    /// It takes room if it is large. What was changed is told all the same.
+    Change,
+    /// It takes room if it is large, and is refused where there is none.
+    Question,
+    /// The same, whatever the method: the jobs in it go back uncounted. No cache may keep it.
+    Delivery,
 }
 
-/// The same around pops, of any method: dropped for want of room, the jobs in an answer go back uncounted.
-pub(super) async fn hold_delivery(State(app): State<App>, response: Response) -> Response {
-    held(&app, response, true)
+impl Hold {
+    pub fn of(request: &Request) -> Self {
+        let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+        match *request.method() {
+            _ if paths::DELIVERIES.contains(&route) => Self::Delivery,
+            _ if paths::OPERATIONS.contains(&route) => Self::Free,
+            Method::HEAD => Self::Free,
+            Method::GET => Self::Question,
+            _ => Self::Change,
+        }
+    }
+}
+
+/// The answer as it goes out.
+pub(super) fn on_the_way(app: &App, hold: Hold, answer: Response) -> Response {
+    match hold {
+        Hold::Free => answer,
+        Hold::Change => held(app, answer, false),
+        Hold::Question => held(app, answer, true),
+        Hold::Delivery => {
+            let mut answer = held(app, answer, true);
+            answer.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            answer
+        }
+    }
 }
 
 fn held(app: &App, response: Response, refusable: bool) -> Response {

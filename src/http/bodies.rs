@@ -11,10 +11,7 @@ use super::{
     values,
 };
 use crate::{
-    job::{
-        Body, BodyError, Delay, Due, JobId, NewJob, Reason, Receipt, RetrySchedule, TopicPause,
-        TopicSettings, Ttr,
-    },
+    job::{Body, Delay, Due, JobId, NewJob, Reason, Receipt, RetrySchedule, TopicPause, TopicSettings, Ttr},
     queue::{Error, FinishJob, Limits, Patch, Pop, Release},
 };
 
@@ -97,12 +94,9 @@ fn retry(fields: &mut Fields<'_>) -> Option<RetrySchedule> {
 /// The job's body, as a slice of the request: the very bytes that were sent.
 fn body(fields: &mut Fields<'_>, bytes: &Bytes) -> Result<Option<Body>, Problem> {
     let Some(raw) = fields.raw("body") else { return Ok(None) };
-    match Body::parse(bytes.slice_ref(raw.get().as_bytes())) {
+    match Body::from_raw(raw, bytes) {
         Ok(body) => Ok(Some(body)),
-        Err(BodyError::TooDeep) => {
-            Err(Problem::malformed(format!("{} {}", fields.pointer("body"), BodyError::TooDeep)))
-        }
-        Err(BodyError::NotJson(why)) => Err(Problem::malformed(why)),
+        Err(error) => Err(Problem::malformed(format!("{} {error}", fields.pointer("body")))),
     }
 }
 

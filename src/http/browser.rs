@@ -8,24 +8,12 @@
 
 use std::net::IpAddr;
 
-use axum::{
-    extract::{Request, State},
-    http::{HeaderMap, Method, Version, header, uri::Authority},
-    middleware::Next,
-    response::{IntoResponse, Response},
-};
+use axum::http::{HeaderMap, Method, Version, header, uri::Authority};
 
-use super::{App, Options, paths, problem::Problem};
+use super::{Options, paths, problem::Problem};
 
-/// Layer: refuses what a foreign page sent.
-pub(super) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
-    match check(&request, &app.options) {
-        Ok(()) => next.run(request).await,
-        Err(problem) => problem.into_response(),
-    }
-}
-
-fn check<B>(request: &axum::http::Request<B>, options: &Options) -> Result<(), Problem> {
+/// Refuses what a foreign page sent.
+pub(super) fn check<B>(request: &axum::http::Request<B>, options: &Options) -> Result<(), Problem> {
     let host = host(request)?;
     let rebinding_matters = options.loopback || !options.allowed_hosts.is_empty();
     if rebinding_matters && host.as_ref().is_some_and(|host| !is_ours(host.host(), options)) {

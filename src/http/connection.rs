@@ -41,12 +41,21 @@ pub(super) async fn drive(app: &App, stream: TcpStream, router: Router, shutdown
             let (stream, taken) = requests(app, stream, router, &shutdown).await;
             if taken { leave(app, stream, &shutdown).await } else { abort(&stream) }
         }
-        Some(tls) => {
-            let Some(stream) = secured(app, tls, stream, &shutdown).await else { return };
-            let (stream, taken) = requests(app, stream, router, &shutdown).await;
-            if taken { leave(app, stream, &shutdown).await } else { abort(stream.get_ref().0) }
-        }
+        // On the heap, so that a connection without TLS, which is the usual one, has no room for it.
+        Some(tls) => Box::pin(drive_secured(app, tls, stream, router, &shutdown)).await,
     }
+}
+
+async fn drive_secured(
+    app: &App,
+    tls: &Tls,
+    stream: TcpStream,
+    router: Router,
+    shutdown: &CancellationToken,
+) {
+    let Some(stream) = secured(app, tls, stream, shutdown).await else { return };
+    let (stream, taken) = requests(app, stream, router, shutdown).await;
+    if taken { leave(app, stream, shutdown).await } else { abort(stream.get_ref().0) }
 }
 
 /// Sets how the system is to send.

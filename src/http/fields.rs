@@ -17,10 +17,15 @@ use super::problem::{Fault, Problem};
 pub(super) struct Fields<'a> {
     /// JSON Pointer of the object itself.
     at: String,
-    /// In the order of the text; `None` once taken.
-    entries: Vec<(Cow<'a, str>, Option<&'a RawValue>)>,
+    /// In the order of the text.
+    entries: Vec<Entry<'a>>,
     faults: Vec<Fault>,
 }
+
+/// A name and its value, which is `None` once taken.
+type Entry<'a> = (Cow<'a, str>, Option<&'a RawValue>);
+
+const NO_OBJECT: &str = "must be a JSON object";
 
 /// Why a document could not be read as an object.
 pub(super) enum NotAnObject {
@@ -35,22 +40,30 @@ pub(super) fn document(bytes: &[u8]) -> Result<Fields<'_>, NotAnObject> {
     let broken = |detail: String| NotAnObject::Broken(Problem::malformed(detail));
     let text =
         std::str::from_utf8(bytes).map_err(|error| broken(format!("the body is not UTF-8: {error}")))?;
-    let raw: &RawValue =
-        serde_json::from_str(text).map_err(|error| broken(format!("the body is not JSON: {error}")))?;
-    Fields::read(raw, String::new())
+    let is_object = text.trim_ascii_start().starts_with('{');
+    let read =
+        if is_object { entries(text) } else { serde_json::from_str::<&RawValue>(text).map(|_| Vec::new()) };
+    match read.map_err(|error| broken(format!("the body is not JSON: {error}")))? {
+        entries if is_object => Ok(Fields::new(entries, String::new())),
+        _ => Err(NotAnObject::Other(Fault::at(String::new(), NO_OBJECT))),
+    }
 }
 
 impl<'a> Fields<'a> {
     /// Reads `raw`, which stands at the pointer `at`.
     pub fn read(raw: &'a RawValue, at: String) -> Result<Self, NotAnObject> {
         if !raw.get().starts_with('{') {
-            return Err(NotAnObject::Other(Fault::at(at, "must be a JSON object")));
+            return Err(NotAnObject::Other(Fault::at(at, NO_OBJECT)));
         }
         // What can still be wrong is a name that is no Unicode, such as half of a surrogate pair.
-        let entries: Entries<'a> = serde_json::from_str(raw.get()).map_err(|error| {
+        let entries = entries(raw.get()).map_err(|error| {
             NotAnObject::Broken(Problem::malformed(format!("not a JSON object: {error}")))
         })?;
-        Ok(Self { at, entries: entries.0, faults: Vec::new() })
+        Ok(Self::new(entries, at))
+    }
+
+    fn new(entries: Vec<Entry<'a>>, at: String) -> Self {
+        Self { at, entries, faults: Vec::new() }
     }
 
     /// Whether the object has no fields at all.
@@ -137,7 +150,12 @@ fn pointer(at: &str, name: &str) -> String {
     format!("{at}/{name}")
 }
 
-struct Entries<'a>(Vec<(Cow<'a, str>, Option<&'a RawValue>)>);
+/// The entries of a text that is one JSON object.
+fn entries(text: &str) -> serde_json::Result<Vec<Entry<'_>>> {
+    serde_json::from_str::<Entries<'_>>(text).map(|entries| entries.0)
+}
+
+struct Entries<'a>(Vec<Entry<'a>>);
 
 /// A name, borrowed from the text where it has no escapes.
 #[derive(Deserialize)]

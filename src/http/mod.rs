@@ -5,6 +5,8 @@
 mod access;
 mod answers;
 mod batch;
+#[cfg(any(test, feature = "benching"))]
+pub(crate) mod benching;
 mod bodies;
 mod browser;
 mod connection;
@@ -34,7 +36,7 @@ mod tls;
 mod topics;
 mod values;
 
-use std::sync::Arc;
+use std::{ops::Deref, sync::Arc};
 
 use axum::Router;
 use tokio::net::TcpListener;
@@ -50,17 +52,29 @@ use crate::{auth::Gate, clock::Clock, metrics::Metrics, queue::Queue};
 
 /// The HTTP service over one queue. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct App {
+pub struct App(Arc<Parts>);
+
+/// What a service is made of.
+#[derive(Debug, Clone)]
+pub struct Parts {
     queue: Arc<Queue>,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
-    options: Arc<Options>,
+    options: Options,
     gate: Arc<Gate>,
     tls: Option<Tls>,
     /// What the bodies of all requests may hold together.
     body_room: Room,
     /// The same for answers that clients have not taken yet.
     answer_room: Room,
+}
+
+impl Deref for App {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
 }
 
 impl App {
@@ -70,20 +84,20 @@ impl App {
         options.publish(&metrics);
         let body_room = Room::new(options.max_buffered_bytes);
         let answer_room = Room::new(options.max_answer_bytes);
-        let (options, gate) = (Arc::new(options), Arc::default());
-        Self { queue, clock, metrics, options, gate, tls: None, body_room, answer_room }
+        let gate = Arc::default();
+        Self(Arc::new(Parts { queue, clock, metrics, options, gate, tls: None, body_room, answer_room }))
     }
 
     /// The same behind `gate`, which may change its tokens later.
     #[must_use]
     pub fn behind(self, gate: Arc<Gate>) -> Self {
-        Self { gate, ..self }
+        Self(Arc::new(Parts { gate, ..Arc::unwrap_or_clone(self.0) }))
     }
 
     /// The same, speaking HTTPS only where there is a certificate.
     #[must_use]
     pub fn over(self, tls: Option<Tls>) -> Self {
-        Self { tls, ..self }
+        Self(Arc::new(Parts { tls, ..Arc::unwrap_or_clone(self.0) }))
     }
 
     /// The whole API as a tower service.

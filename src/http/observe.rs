@@ -6,52 +6,45 @@
 use std::{any::Any, time::Duration};
 
 use axum::{
-    body::Body,
+    body::{Body, Bytes},
     extract::{MatchedPath, Request, State},
-    http::{HeaderValue, Method, header},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, header},
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use tower_http::request_id::{MakeRequestId, RequestId};
-use tracing::Span;
+use tracing::{Instrument, Span};
 
-use super::{App, pop::Waited, problem::Problem};
+use super::{App, access::CallerName, pop::Waited, problem::Problem};
 
-pub(super) const REQUEST_ID: &str = "x-request-id";
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest request id taken from a client, in bytes.
 const MAX_REQUEST_ID: usize = 128;
 /// The route of a request that none matches.
 const NO_ROUTE: &str = "none";
 
-/// Makes ids for requests that came without one: UUID version 7, ordered by time.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct NewRequestId;
+/// Names a request to the client and in the log.
+#[derive(Debug, Clone)]
+pub(super) struct RequestId(HeaderValue);
 
-impl NewRequestId {
-    /// An id as text.
-    pub fn text() -> String {
-        uuid::Uuid::now_v7().hyphenated().to_string()
+impl RequestId {
+    /// The id that came with the request, if it is fit to be echoed and logged, or else a new one.
+    fn of(headers: &HeaderMap) -> Self {
+        let mut ids = headers.get_all(REQUEST_ID).iter();
+        match (ids.next(), ids.next()) {
+            (Some(id), None) if is_fit(id) => Self(id.clone()),
+            _ => Self::new(),
+        }
     }
-}
 
-impl MakeRequestId for NewRequestId {
-    fn make_request_id<B>(&mut self, _: &axum::http::Request<B>) -> Option<RequestId> {
-        HeaderValue::try_from(Self::text()).ok().map(RequestId::new)
+    /// A UUID of version 7, so that ids are in the order of time.
+    pub fn new() -> Self {
+        let text = uuid::Uuid::now_v7().hyphenated().to_string();
+        Self(HeaderValue::from_maybe_shared(Bytes::from(text)).expect("a UUID is plain text"))
     }
-}
 
-/// Layer: forgets a request id that is not fit to be echoed and logged, so that one is made.
-pub(super) async fn check_request_id(mut request: Request) -> Request {
-    let mut ids = request.headers().get_all(REQUEST_ID).iter();
-    let fit = match (ids.next(), ids.next()) {
-        (Some(id), None) => is_fit(id),
-        (None, _) => true,
-        (Some(_), Some(_)) => false,
-    };
-    if !fit {
-        request.headers_mut().remove(REQUEST_ID);
+    pub fn as_str(&self) -> &str {
+        self.0.to_str().expect("an id is plain text")
     }
-    request
 }
 
 fn is_fit(id: &HeaderValue) -> bool {
@@ -59,20 +52,16 @@ fn is_fit(id: &HeaderValue) -> bool {
     (1..=MAX_REQUEST_ID).contains(&id.len()) && id.as_bytes().iter().all(accepted)
 }
 
-/// The span that every line about a request carries.
-pub(super) fn span(request: &Request) -> Span {
-    tracing::info_span!(
+/// The span of what is logged while a request is at work. For debugging: it costs more than the request's own
+/// lines, which carry the same.
+fn span(request: &Request, id: &RequestId) -> Span {
+    tracing::debug_span!(
         "request",
-        request_id = request_id(request),
+        request_id = id.as_str(),
         method = method_of(request.method()),
         route = route_of(request),
         caller = tracing::field::Empty,
     )
-}
-
-fn request_id<B>(request: &axum::http::Request<B>) -> &str {
-    let id = request.extensions().get::<RequestId>();
-    id.and_then(|id| id.header_value().to_str().ok()).unwrap_or_default()
 }
 
 fn route_of(request: &Request) -> &str {
@@ -93,14 +82,16 @@ fn method_of(method: &Method) -> &'static str {
     }
 }
 
-/// Layer: counts the request and gives its answer the final form.
+/// Layer: logs and counts the request and gives its answer the final form.
 pub(super) async fn observe(State(app): State<App>, request: Request, next: Next) -> Response {
     let _present = app.metrics.http.request();
     let began_us = app.clock.now_micros();
     let method = method_of(request.method());
     let route = super::router::ROUTES.iter().find(|route| **route == route_of(&request)).unwrap_or(&NO_ROUTE);
-    let request_id = request_id(&request).to_owned();
-    let response = finished(next.run(request).await, &request_id, &app);
+    let id = RequestId::of(request.headers());
+    let span = span(&request, &id);
+    let answering = async { finished(next.run(request).await, &id, (method, route), &app) };
+    let mut response = answering.instrument(span).await;
     let took_us = app.clock.now_micros().saturating_sub(began_us).unsigned_abs();
     let waited = response.extensions().get::<Waited>().map(|waited| waited.0);
     app.metrics.http.answered(
@@ -110,32 +101,35 @@ pub(super) async fn observe(State(app): State<App>, request: Request, next: Next
         Duration::from_micros(took_us),
         waited,
     );
+    response.headers_mut().insert(REQUEST_ID, id.0);
     response
 }
 
 /// Renders a problem where there is one, and makes one where a layer refused without saying why.
-fn finished(mut response: Response, request_id: &str, app: &App) -> Response {
+fn finished(mut response: Response, id: &RequestId, call: (&str, &str), app: &App) -> Response {
     let status = response.status();
     let problem = response.extensions_mut().remove::<Problem>();
     if problem.is_none() && !status.is_client_error() && !status.is_server_error() {
         tracing::debug!(status = status.as_u16(), "answered");
         return response;
     }
-    let problem = problem.unwrap_or_else(|| Problem::of_status(status, app.options.max_request_bytes));
-    log(&problem);
+    let problem = problem.unwrap_or_else(|| Problem::of_status(status));
+    log(&problem, id, call, response.extensions().get::<CallerName>());
     app.metrics.http.problem(problem.code());
     let (mut parts, _) = response.into_parts();
     parts.headers.remove(header::CONTENT_LENGTH);
-    let (rendered, body) = problem.render(request_id).into_parts();
+    let (rendered, body) = problem.render(id.as_str()).into_parts();
     parts.status = rendered.status;
     parts.headers.extend(rendered.headers);
     Response::from_parts(parts, body)
 }
 
-fn log(problem: &Problem) {
+fn log(problem: &Problem, id: &RequestId, (method, route): (&str, &str), caller: Option<&CallerName>) {
     let (status, code) = (problem.status().as_u16(), problem.code());
     if problem.status().is_server_error() {
-        tracing::warn!(status, code, cause = problem.cause().unwrap_or_default(), "failed");
+        let (request_id, cause) = (id.as_str(), problem.cause().unwrap_or_default());
+        let caller = caller.map(|caller| &*caller.0);
+        tracing::warn!(request_id, method, route, caller, status, code, cause, "failed");
     } else {
         tracing::debug!(status, code, "refused");
     }

@@ -27,5 +27,8 @@ pub(super) const VERSION: &str = "/version";
 pub(super) const METRICS: &str = "/metrics";
 pub(super) const OPENAPI: &str = "/openapi.yaml";
 
+/// What hands out jobs.
+pub(super) const DELIVERIES: [&str; 2] = [POP, BATCH_POP];
+
 /// Pages that change nothing and show nothing of any job.
 pub(super) const OPERATIONS: [&str; 5] = [LIVEZ, READYZ, VERSION, METRICS, OPENAPI];

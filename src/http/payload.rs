@@ -7,13 +7,11 @@ use std::pin::pin;
 
 use axum::{
     body::{Body, Bytes},
-    extract::{FromRequestParts, Request, State},
+    extract::{FromRequestParts, Request},
     http::{HeaderMap, header, request::Parts},
-    middleware::Next,
-    response::{IntoResponse, Response},
 };
 use http_body::Body as _;
-use http_body_util::{BodyExt, LengthLimitError};
+use http_body_util::BodyExt;
 
 use super::{App, pace::WINDOW_BYTES, problem::Problem, room::Taken};
 use crate::metrics::Cut;
@@ -28,25 +26,26 @@ pub(super) struct OptionalJson(pub Bytes);
 #[derive(Clone)]
 struct Payload(Bytes);
 
-/// Layer: reads the body and hands it on as a whole.
-pub(super) async fn read(State(app): State<App>, request: Request, next: Next) -> Response {
+/// Reads the body of `request`, for the handler to have as a whole, with the room that it takes.
+pub(super) async fn read(app: &App, request: Request) -> Result<(Request, Option<Taken>), Problem> {
     let (mut parts, body) = request.into_parts();
-    if body.is_end_stream() {
-        return next.run(Request::from_parts(parts, Body::empty())).await;
+    let mut room = None;
+    if !body.is_end_stream() {
+        // On the heap while it lasts, so that a long poll, which has no body, has no room for one either.
+        let (bytes, taken) = Box::pin(collect(app, body)).await?;
+        parts.extensions.insert(Payload(bytes));
+        room = Some(taken);
     }
-    match collect(&app, body).await {
-        Ok((bytes, room)) => {
-            parts.extensions.insert(Payload(bytes));
-            let response = next.run(Request::from_parts(parts, Body::empty())).await;
-            drop(room);
-            response
-        }
-        Err(problem) => problem.into_response(),
-    }
+    Ok((Request::from_parts(parts, Body::empty()), room))
 }
 
 /// Reads `body` to its end; its bytes are counted against what all requests may hold together.
 async fn collect(app: &App, body: Body) -> Result<(Bytes, Taken), Problem> {
+    let limit = app.options.max_request_bytes;
+    // Not a byte of it is read where its length says so much; so the client is not asked to send it either.
+    if usize::try_from(body.size_hint().lower()).is_ok_and(|announced| announced > limit) {
+        return Err(Problem::request_too_large(limit));
+    }
     let mut body = pin!(body);
     let none = app.body_room.take(0, app.metrics.http.buffered());
     let (mut bytes, mut room) = (Vec::new(), none.ok_or_else(Problem::overloaded)?);
@@ -63,24 +62,19 @@ async fn collect(app: &App, body: Body) -> Result<(Bytes, Taken), Problem> {
                 }
             };
             let Some(frame) = frame else { return Ok((bytes.into(), room)) };
-            let frame = frame.map_err(|error| unreadable(error, app.options.max_request_bytes))?;
+            let frame =
+                frame.map_err(|_| Problem::malformed("the request's body broke off or is badly framed"))?;
             // Trailers have no meaning here.
             if let Ok(data) = frame.into_data() {
+                if data.len() > limit - bytes.len() {
+                    return Err(Problem::request_too_large(limit));
+                }
                 if !room.grow(&app.body_room, data.len()) {
                     return Err(Problem::overloaded());
                 }
                 bytes.extend_from_slice(&data);
             }
         }
-    }
-}
-
-/// Why a body could not be read: over the limit, or broken off or badly framed.
-fn unreadable(error: axum::Error, max_request_bytes: usize) -> Problem {
-    if error.into_inner().is::<LengthLimitError>() {
-        Problem::request_too_large(max_request_bytes)
-    } else {
-        Problem::malformed("the request's body broke off or is badly framed")
     }
 }
 

@@ -89,9 +89,3 @@ fn handed_over(json: Vec<u8>, delivery: Delivery) -> Response {
     let body = delivery::body(json, delivery);
     ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
 }
-
-/// Layer over the pops: no cache may keep any of their answers.
-pub(super) async fn never_stored(mut response: Response) -> Response {
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
-}

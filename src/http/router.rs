@@ -2,20 +2,24 @@
 
 use axum::{
     Router,
-    middleware::{from_fn_with_state, map_request, map_response, map_response_with_state},
+    extract::{Request, State},
+    middleware::{Next, from_fn_with_state},
+    response::{IntoResponse, Response},
     routing::{MethodRouter, get, post},
 };
-use tower_http::{
-    catch_panic::CatchPanicLayer,
-    limit::RequestBodyLimitLayer,
-    request_id::{PropagateRequestIdLayer, SetRequestIdLayer},
-    trace::TraceLayer,
-};
+use tower::ServiceBuilder;
+use tower_http::catch_panic::CatchPanicLayer;
 
 use super::{
-    App, access, answers, batch, browser, dead, jobs, observe, operations, paths, payload, pop,
-    problem::Problem, topics,
+    App,
+    access::{self, CallerName},
+    answers::{self, Hold},
+    batch, browser, dead, jobs, observe, operations, paths, payload, pop,
+    problem::Problem,
+    room::Taken,
+    topics,
 };
+use crate::auth::Caller;
 
 /// Every route's pattern, for the figures.
 pub(super) const ROUTES: [&str; 23] = [
@@ -46,9 +50,14 @@ pub(super) const ROUTES: [&str; 23] = [
 
 /// The whole API.
 pub(super) fn router(app: &App) -> Router {
-    // Questions about the server itself are answered however slow others are.
-    let calls = calls().layer(from_fn_with_state(app.clone(), answers::hold));
-    layered(calls.merge(pops(app)).merge(operations()).fallback(async || Problem::no_route()), app)
+    // One stack for them all: each layer given to a Router by itself is boxed, and copied for every request
+    // together with all that are below it.
+    let layers = ServiceBuilder::new()
+        .layer(from_fn_with_state(app.clone(), observe::observe))
+        .layer(CatchPanicLayer::custom(observe::panicked))
+        .layer(from_fn_with_state(app.clone(), pass));
+    let routes = calls().merge(pops()).merge(operations()).fallback(async || Problem::no_route());
+    routes.layer(layers).with_state(app.clone())
 }
 
 fn calls() -> Router<App> {
@@ -86,12 +95,10 @@ fn operations() -> Router<App> {
         .route(paths::OPENAPI, only("GET, HEAD", get(operations::openapi)))
 }
 
-fn pops(app: &App) -> Router<App> {
+fn pops() -> Router<App> {
     Router::new()
         .route(paths::POP, only("GET, POST", get(pop::one).post(pop::one_by_post)))
         .route(paths::BATCH_POP, only("POST", post(pop::many)))
-        .layer(map_response_with_state(app.clone(), answers::hold_delivery))
-        .layer(map_response(pop::never_stored))
 }
 
 /// A path that answers to the methods in `allow` and refuses the others. axum answers `HEAD` by running
@@ -102,27 +109,29 @@ fn only(allow: &'static str, methods: MethodRouter<App>) -> MethodRouter<App> {
     if allow.contains("HEAD") { methods } else { methods.head(refuse) }
 }
 
-/// The layers, innermost first.
-fn layered(routes: Router<App>, app: &App) -> Router {
-    let bounded = routes
-        .layer(from_fn_with_state(app.clone(), payload::read))
-        .layer(RequestBodyLimitLayer::new(app.options.max_request_bytes))
-        .layer(from_fn_with_state(app.clone(), access::guard))
-        .layer(from_fn_with_state(app.clone(), browser::guard));
-    bounded
-        .layer(CatchPanicLayer::custom(observe::panicked))
-        .layer(from_fn_with_state(app.clone(), observe::observe))
-        .layer(
-            TraceLayer::new_for_http()
-                .make_span_with(observe::span)
-                .on_request(())
-                .on_response(())
-                .on_failure(()),
-        )
-        .layer(PropagateRequestIdLayer::x_request_id())
-        .layer(SetRequestIdLayer::x_request_id(observe::NewRequestId))
-        .layer(map_request(observe::check_request_id))
-        .with_state(app.clone())
+/// Layer: what every request passes on its way to its handler, and its answer on the way back.
+async fn pass(State(app): State<App>, request: Request, next: Next) -> Response {
+    let hold = Hold::of(&request);
+    let answer = match admitted(&app, request).await {
+        Ok((request, room)) => {
+            let caller = request.extensions().get::<Caller>().map(|caller| CallerName(caller.name.clone()));
+            let mut answer = next.run(request).await;
+            if let Some(caller) = caller.filter(|_| answer.status().is_server_error()) {
+                answer.extensions_mut().insert(caller);
+            }
+            drop(room);
+            answer
+        }
+        Err(problem) => problem.into_response(),
+    };
+    answers::on_the_way(&app, hold, answer)
+}
+
+/// The request with its body read, once it is known who sent it, with what the body takes of all room.
+async fn admitted(app: &App, mut request: Request) -> Result<(Request, Option<Taken>), Problem> {
+    browser::check(&request, &app.options)?;
+    access::check(&app.gate, &mut request)?;
+    payload::read(app, request).await
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! A job's body: any JSON value, kept byte for byte as it was sent.
 
 use bytes::Bytes;
+use serde_json::value::RawValue;
 
 /// Deepest accepted nesting of arrays and objects. A body that workers cannot read would be a poison job,
 /// and the strictest of the common JSON readers stops at 64 levels (.NET's; Ruby's at 100, serde's at 128),
@@ -29,12 +30,20 @@ impl Body {
     /// # Errors
     /// [`BodyError`] when the bytes are something else.
     pub fn parse(bytes: Bytes) -> Result<Self, BodyError> {
-        let raw: &serde_json::value::RawValue =
-            serde_json::from_slice(&bytes).map_err(|error| BodyError::NotJson(error.to_string()))?;
-        if depth(raw.get().as_bytes()) > MAX_DEPTH {
-            return Err(BodyError::TooDeep);
-        }
-        Ok(Self(bytes.slice_ref(raw.get().as_bytes())))
+        let raw = serde_json::from_slice(&bytes).map_err(|error| BodyError::NotJson(error.to_string()))?;
+        Self::from_raw(raw, &bytes)
+    }
+
+    /// The same for a value that a reader has already found in `text`, of which it is a slice.
+    ///
+    /// # Errors
+    /// [`BodyError::TooDeep`].
+    ///
+    /// # Panics
+    /// When `raw` was read from something else.
+    pub fn from_raw(raw: &RawValue, text: &Bytes) -> Result<Self, BodyError> {
+        let json = raw.get().as_bytes();
+        if is_too_deep(json) { Err(BodyError::TooDeep) } else { Ok(Self(text.slice_ref(json))) }
     }
 
     /// The body that an engine stored; it was a valid body when it went in.
@@ -55,6 +64,12 @@ impl Default for Body {
     fn default() -> Self {
         Self(Bytes::from_static(b"null"))
     }
+}
+
+fn is_too_deep(json: &[u8]) -> bool {
+    // So few brackets, the usual case, cannot: that is found out many bytes at a time.
+    let opening = json.iter().filter(|byte| matches!(byte, b'[' | b'{')).count();
+    opening > MAX_DEPTH && depth(json) > MAX_DEPTH
 }
 
 /// Deepest nesting of brackets outside of strings, in text already known to be JSON.

@@ -15,11 +15,10 @@ use crate::{
 #[derive(Debug)]
 pub struct Delivery {
     jobs: Vec<Reservation>,
-    giver: Option<Giver>,
+    giver: Option<Arc<Giver>>,
 }
 
 /// What it takes to return jobs from wherever a delivery is dropped.
-#[derive(Clone)]
 pub(super) struct Giver {
     pub store: Arc<dyn Store>,
     pub metrics: QueueMetrics,
@@ -34,7 +33,7 @@ impl std::fmt::Debug for Giver {
 }
 
 impl Delivery {
-    pub(super) fn new(jobs: Vec<Reservation>, giver: Giver) -> Self {
+    pub(super) fn new(jobs: Vec<Reservation>, giver: Arc<Giver>) -> Self {
         Self { jobs, giver: Some(giver) }
     }
 
@@ -76,13 +75,13 @@ impl Drop for Delivery {
     fn drop(&mut self) {
         let Some(giver) = self.giver.take().filter(|_| !self.jobs.is_empty()) else { return };
         let jobs = std::mem::take(&mut self.jobs);
-        let Giver { store, metrics, tasks, runtime } = giver;
+        let (tasks, runtime) = (giver.tasks.clone(), giver.runtime.clone());
         let give_back = async move {
             for reservation in &jobs {
-                metrics.count(Event::Cancelled, reservation.job.topic.as_str(), 1);
+                giver.metrics.count(Event::Cancelled, reservation.job.topic.as_str(), 1);
             }
             let grants = jobs.into_iter().map(|r| (r.job.id, r.receipt)).collect();
-            if let Err(error) = store.cancel(grants).await {
+            if let Err(error) = giver.store.cancel(grants).await {
                 tracing::warn!(%error, "jobs of a client that went away could not be given back; their TTR will");
             }
         };

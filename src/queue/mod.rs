@@ -99,12 +99,12 @@ impl Queue {
         limits.publish(&metrics);
         let store: Arc<dyn Store> = Arc::new(Metered::new(store, clock.clone(), metrics.clone()));
         let tasks = TaskTracker::new();
-        let giver = Giver {
+        let giver = Arc::new(Giver {
             store: store.clone(),
             metrics: metrics.clone(),
             tasks: tasks.clone(),
             runtime: tokio::runtime::Handle::current(),
-        };
+        });
         let queue = Arc::new(Self {
             store,
             waiters: Waiters::new(giver, limits.max_waiting),

@@ -1,6 +1,6 @@
 //! Popping: reserve what is ready, or wait for it.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use super::{Delivery, Error, Queue, Result, waiters::Want};
 use crate::{
@@ -41,25 +41,27 @@ impl Queue {
         if pop.topics.len() > self.limits.max_pop_topics {
             return Err(Error::BatchTooLarge { limit: self.limits.max_pop_topics, got: pop.topics.len() });
         }
-        let mut seen = std::collections::HashSet::new();
-        pop.topics.retain(|topic| seen.insert(topic.clone()));
-        self.pop_within_bytes(pop).await
+        if pop.topics.len() > 1 {
+            let mut seen = HashSet::new();
+            pop.topics.retain(|topic| seen.insert(topic.clone()));
+        }
+        self.pop_within_bytes(&mut pop).await
     }
 
     /// No store knows how large the next bodies are, so it is asked only for as many jobs as fit whatever
     /// they are, and for more while the bytes that came leave room.
-    async fn pop_within_bytes(&self, mut pop: Pop) -> Result<Delivery> {
+    async fn pop_within_bytes(&self, pop: &mut Pop) -> Result<Delivery> {
         let wanted = pop.max;
         let mut asked = self.fitting(0).clamp(1, wanted.max(1));
         pop.max = asked;
-        let mut found = self.pop_some(&pop).await?;
+        let mut found = self.pop_some(pop).await?;
         while found.count() == asked {
             pop.max = self.fitting(found.delivery.body_bytes()).min(wanted - asked);
             if pop.max == 0 {
                 break;
             }
             asked += pop.max;
-            self.pop_ready(&pop, &mut found).await?;
+            self.pop_ready(pop, &mut found).await?;
         }
         Ok(found.delivery)
     }

@@ -28,7 +28,7 @@ type Answer = Result<Delivery, Error>;
 /// The lines of all topics.
 #[derive(Debug)]
 pub(super) struct Waiters {
-    giver: Giver,
+    giver: Arc<Giver>,
     max_waiting: usize,
     lines: Mutex<Lines>,
 }
@@ -145,7 +145,7 @@ impl Drop for Place {
 }
 
 impl Waiters {
-    pub fn new(giver: Giver, max_waiting: usize) -> Arc<Self> {
+    pub fn new(giver: Arc<Giver>, max_waiting: usize) -> Arc<Self> {
         Arc::new(Self { giver, max_waiting, lines: Mutex::default() })
     }
 

@@ -210,10 +210,9 @@ impl Problem {
     }
 
     /// What a layer below answered without saying why.
-    pub fn of_status(status: StatusCode, max_request_bytes: usize) -> Self {
+    pub fn of_status(status: StatusCode) -> Self {
         match status {
             StatusCode::NOT_FOUND => Self::no_route(),
-            StatusCode::PAYLOAD_TOO_LARGE => Self::request_too_large(max_request_bytes),
             other if other.is_client_error() => Self::malformed("the request was refused"),
             _ => Self::internal(),
         }

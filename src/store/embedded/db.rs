@@ -7,8 +7,9 @@ use super::{
     key::Key,
     link::Link,
     record::{Broken, Columns, Head, Lease, Record},
+    seal::{open_lease, seal_clock, seal_lease},
 };
-use crate::job::{Receipt, Timestamp, Topic};
+use crate::job::{Timestamp, Topic};
 
 pub(super) type Sql<T> = rusqlite::Result<T>;
 
@@ -105,7 +106,7 @@ impl Db {
     /// Makes the changes permanent, counts them, and that the clock has reached `now`.
     pub fn commit(&mut self, now: Timestamp) -> Sql<()> {
         let mut mark = self.conn.prepare_cached("UPDATE meta SET value = ?1 WHERE name = 'clock_ms'")?;
-        mark.execute([now.as_millis()])?;
+        mark.execute([seal_clock(now)])?;
         let link = Link { changes: self.link.changes + 1, jobs: self.jobs, ..self.link };
         let put = "INSERT OR REPLACE INTO meta VALUES ('link', ?1)";
         self.conn.prepare_cached(put)?.execute([link.encode()])?;
@@ -264,7 +265,7 @@ impl Db {
         self.begin()?;
         let sql =
             "INSERT OR REPLACE INTO lease (key, attempts, deadline_ms, receipt) VALUES (?1, ?2, ?3, ?4)";
-        let row = params![key.to_row(), lease.attempts, lease.deadline.as_millis(), lease.receipt.as_bytes()];
+        let row = params![key.to_row(), lease.attempts, lease.deadline.as_millis(), seal_lease(key, lease)];
         self.conn.prepare_cached(sql)?.execute(row)?;
         Ok(())
     }
@@ -276,16 +277,13 @@ impl Db {
         Ok(())
     }
 
-    /// Every reservation; one that makes no sense is left out.
-    pub fn leases(&self) -> Sql<Vec<(Key, Lease)>> {
+    /// Every reservation; `None` where it is damaged.
+    pub fn leases(&self) -> Sql<Vec<(Key, Option<Lease>)>> {
         let mut select = self.conn.prepare("SELECT key, attempts, deadline_ms, receipt FROM lease")?;
         let leases = select.query_map([], |row| {
-            let receipt = row.get::<_, [u8; 16]>(3).ok().map(Receipt::from_bytes);
-            let deadline = Timestamp::from_millis(row.get(2)?);
-            let attempts = u32::try_from(row.get::<_, i64>(1)?).ok();
-            Ok(Key::from_row(row.get(0)?)
-                .zip(receipt.zip(attempts))
-                .map(|(key, (receipt, attempts))| (key, Lease { deadline, receipt, attempts })))
+            let Some(key) = Key::from_row(row.get(0)?) else { return Ok(None) };
+            let lease = bytes(row.get_ref(3)?).unwrap_or_default();
+            Ok(Some((key, open_lease(key, row.get(1)?, row.get(2)?, lease))))
         })?;
         leases.filter_map(Result::transpose).collect()
     }

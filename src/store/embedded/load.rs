@@ -20,6 +20,8 @@ pub(super) struct Unsound {
     pub broken: Vec<(Table, Key, Broken)>,
     /// Reservations without a job.
     pub stray_leases: Vec<Key>,
+    /// Reservations that cannot be read.
+    pub damaged_leases: Vec<Key>,
     /// Topics whose settings make no sense.
     pub topics: Vec<String>,
 }
@@ -32,6 +34,13 @@ pub(super) fn load(work: &mut Work<'_>, clock: Timestamp) -> Sql<()> {
     }
     for (table, key, why) in unsound.broken {
         work.set_aside(key, table == Table::Dead, why)?;
+    }
+    for key in unsound.damaged_leases {
+        tracing::error!(
+            ?key,
+            "a reservation was damaged; its job is handed out again, and its holder's receipt is void"
+        );
+        work.db.delete_lease(key)?;
     }
     for key in unsound.stray_leases {
         tracing::error!(?key, "a reservation without a job was removed");
@@ -57,7 +66,13 @@ pub(super) fn read(state: &mut State, db: &Db, clock: Timestamp) -> Sql<Unsound>
             Err(name) => unsound.topics.push(name),
         }
     }
-    let mut leases: HashMap<Key, Lease> = db.leases()?.into_iter().collect();
+    let mut leases = HashMap::<Key, Lease>::new();
+    for (key, lease) in db.leases()? {
+        match lease {
+            Some(lease) => drop(leases.insert(key, lease)),
+            None => unsound.damaged_leases.push(key),
+        }
+    }
     read_table(state, db, Table::Live, &mut unsound, |key| match leases.remove(&key) {
         Some(lease) => Place::Reserved(lease),
         None if key.slot() <= clock => Place::Ready { since: key.slot() },

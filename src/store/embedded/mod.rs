@@ -14,6 +14,8 @@
 //! ```
 
 mod backup;
+#[cfg(any(test, feature = "benching"))]
+pub(crate) mod benching;
 mod call;
 mod checkpoint;
 mod db;
@@ -32,6 +34,7 @@ mod ops;
 mod options;
 mod record;
 mod schema;
+mod seal;
 mod shared;
 mod space;
 mod start;

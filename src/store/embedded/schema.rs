@@ -18,7 +18,7 @@ const TABLES: &str = "
     CREATE TABLE rec (
         key INTEGER PRIMARY KEY, id TEXT NOT NULL, topic TEXT NOT NULL, head BLOB NOT NULL, body BLOB NOT NULL
     ) STRICT;
-    -- One row beside a record exactly while it is reserved.
+    -- One row beside a record exactly while it is reserved. receipt: with a sum of the row, see `seal.rs`.
     CREATE TABLE lease (
         key INTEGER PRIMARY KEY, attempts INTEGER NOT NULL, deadline_ms INTEGER NOT NULL, receipt BLOB NOT NULL
     ) STRICT;
@@ -33,7 +33,7 @@ const TABLES: &str = "
         name TEXT PRIMARY KEY, ttr_ms INTEGER, max_attempts INTEGER, retry_ms TEXT,
         require_receipt INTEGER NOT NULL, pause_delivery INTEGER NOT NULL, pause_intake INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
-    -- clock_ms: no moment later than this was ever acted on. run: see `log.rs`. link: see `link.rs`.
+    -- clock_ms: no moment later than this was ever acted on, with its sum. topic NAME: the sum of its row. run: see `log.rs`. link: see `link.rs`.
     CREATE TABLE meta (name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
     INSERT INTO meta VALUES ('clock_ms', 0), ('run', 'clean');
     -- Records that could not be read, as they were found.
@@ -129,6 +129,8 @@ fn set_up(conn: &Connection) -> rusqlite::Result<()> {
     // Closing must never remove the log: a missing log is how a lost one is recognised.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     conn.set_prepared_statement_cache_capacity(64);
+    // No plan here depends on the values, so none is to be made again when they are bound.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     // No memory map: an I/O error must be an error, not a signal. 32 MiB of cache: enough for the working
     // set of a busy queue, and a bound. Checkpoints are ours to choose.
     conn.execute_batch(

@@ -122,6 +122,16 @@ fn parked() {
 }
 
 #[test]
+fn a_server_of_its_own_takes_all_connections_from_one_address() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let few = [("LINGER__SERVER__MAX_CONNECTIONS_PER_ADDRESS", "2")];
+    let output =
+        bench(&["throughput", "--json", "--jobs", "40", "--connections", "8"], &few, directory.path());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(json(&output)["totals"]["jobs"], 40);
+}
+
+#[test]
 fn backlog() {
     let found = measures("backlog", &["--batch", "30"], &[("add up to 200, 30 a request", true, true)]);
     assert!(figure(&found, 0, "disk_per_job_bytes") > 256.0, "{found}");

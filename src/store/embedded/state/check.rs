@@ -93,8 +93,12 @@ impl State {
         self.check_configs(db, faults)?;
         let strays = db.stray_rows()?;
         faults.check(strays == 0, || format!("{strays} rows have keys that are no moment"));
-        let mark = db.clock()?;
-        faults.check(mark <= now.up, || format!("the clock stands before its mark {mark}"));
+        match db.clock()? {
+            Some(mark) => {
+                faults.check(mark <= now.up, || format!("the clock stands before its mark {mark}"));
+            }
+            None => faults.add(|| "the clock's mark cannot be read".to_owned()),
+        }
         if let Some(first) = db.first_dead()? {
             let known = self.dead_since.is_some_and(|since| since <= first.slot());
             faults.check(known, || format!("the first dead letter, at {first:?}, is not expected"));
@@ -156,7 +160,8 @@ impl State {
     }
 
     fn check_leases(&self, db: &Db, faults: &mut Faults) -> Sql<()> {
-        let stored: BTreeMap<Key, Lease> = db.leases()?.into_iter().collect();
+        let leases = db.leases()?.into_iter();
+        let stored: BTreeMap<Key, Lease> = leases.filter_map(|(key, lease)| Some((key, lease?))).collect();
         let rows = db.lease_count()?;
         faults.check(rows == stored.len(), || {
             format!("{} reservations on disk cannot be read", rows.abs_diff(stored.len()))

@@ -54,6 +54,41 @@ async fn a_record_without_a_readable_name_is_set_aside_too() {
 }
 
 #[tokio::test]
+async fn a_damaged_reservation_ends_and_its_job_is_handed_out_again() {
+    for damage in ["deadline_ms = deadline_ms + 1", "attempts = attempts + 8", "receipt = zeroblob(24)"] {
+        let bench = Bench::new();
+        let store = bench.open().await;
+        add(&store, [job("a"), job("b")]).await;
+        let held = reserve(&store, 2).await;
+        sql(&store, &format!("UPDATE lease SET {damage} WHERE key = (SELECT key FROM rec WHERE id = 'a')"))
+            .await;
+        store.close().await.expect("closes");
+        let store = bench.open().await;
+        finish(&store, &held[1]).await;
+        let again = reserve(&store, 2).await;
+        assert_eq!(names(&again), ["a"], "{damage}");
+        finish(&store, &again[0]).await;
+        consistent(&store).await;
+    }
+}
+
+#[tokio::test]
+async fn without_its_mark_the_clock_is_the_systems() {
+    let bench = Bench::new();
+    let store = bench.open().await;
+    add(&store, [delayed("a", seconds(60))]).await;
+    // A moment of another year, had it no sum.
+    sql(
+        &store,
+        "UPDATE meta SET value = CAST(x'000001ffffffffff' || zeroblob(8) AS BLOB) WHERE name = 'clock_ms'",
+    )
+    .await;
+    let store = bench.crashed().open().await;
+    assert_eq!(reserve(&store, 1).await.len(), 0, "nothing is early");
+    assert_eq!(store.topic(&topic("t")).await.expect("reads").expect("is there").delayed, 1);
+}
+
+#[tokio::test]
 async fn a_missing_row_is_noticed() {
     let bench = Bench::new();
     let store = bench.open().await;

@@ -1,0 +1,17 @@
+//! Parts of the HTTP layer for the component benchmarks.
+
+use bytes::Bytes;
+
+use super::{bodies, render};
+use crate::job::Job;
+
+/// Reads the body of an add as its handler does; whether it is valid.
+#[must_use]
+pub fn read_new_job(body: &Bytes) -> bool {
+    bodies::new_job(body).is_ok()
+}
+
+/// Writes a job as an answer has it.
+pub fn write_job(job: &Job) {
+    std::hint::black_box(render::job(job));
+}

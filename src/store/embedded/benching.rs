@@ -1,0 +1,140 @@
+//! Parts of the embedded engine for the component benchmarks.
+
+use std::time::Duration;
+
+use super::{
+    ids::{Ids, Located},
+    key::Key,
+    record::{Columns, Head, Record},
+    topics::{TopicIx, Topics},
+    window::Window,
+};
+use crate::job::{Body, Fingerprint, JobId, RetrySchedule, Timestamp, Topic, Ttr};
+
+/// The codec of records, with a record to write and to read.
+#[derive(Debug)]
+pub struct Codec {
+    key: Key,
+    record: Record,
+    head: Vec<u8>,
+}
+
+impl Codec {
+    /// With a job of this id, topic and body.
+    #[must_use]
+    pub fn new(id: JobId, topic: Topic, body: Body) -> Self {
+        let key = Key::from_bits(7);
+        let head = Head {
+            id,
+            topic,
+            due_at: Timestamp::from_millis(1_800_000_000_000),
+            created_at: Timestamp::from_millis(1_800_000_000_000),
+            ttr: Ttr::new(Duration::from_secs(60)).expect("is a TTR"),
+            attempts: 0,
+            max_attempts: 5,
+            retry: RetrySchedule::default(),
+            require_receipt: false,
+            fingerprint: Fingerprint([7; 16]),
+            reason: None,
+            dead_at: None,
+        };
+        let record = Record { head, body };
+        let head = record.encode_head(key);
+        Self { key, record, head }
+    }
+
+    /// Writes the record; how long its head is.
+    #[must_use]
+    pub fn encode(&self) -> usize {
+        self.record.encode_head(self.key).len()
+    }
+
+    /// Reads the record, its checksums included; how many attempts it has had.
+    ///
+    /// # Panics
+    /// When what was written does not read back.
+    #[must_use]
+    pub fn decode(&self) -> u32 {
+        let (id, topic) = (self.record.head.id.as_str(), self.record.head.topic.as_str());
+        let columns = Columns { key: self.key, id: id.as_bytes(), topic: topic.as_bytes(), head: &self.head };
+        columns.decode_record(self.record.body.as_bytes()).expect("reads back").head.attempts
+    }
+}
+
+/// The map from ids to where their jobs lie.
+#[derive(Debug)]
+pub struct IdMap {
+    ids: Ids,
+    jobs: u64,
+}
+
+impl IdMap {
+    /// With so many jobs, called by their numbers.
+    #[must_use]
+    pub fn of(jobs: u64) -> Self {
+        let mut map = Self { ids: Ids::new(), jobs };
+        (0..jobs).for_each(|number| map.insert(number));
+        map
+    }
+
+    fn insert(&mut self, number: u64) {
+        let located = Located { key: Key::from_bits(number), topic: TopicIx::from_bits(0), dead: false };
+        self.ids.insert(self.ids.hash(&number.to_le_bytes()), located);
+    }
+
+    /// Whether there is a job of this number.
+    #[must_use]
+    pub fn find(&self, number: u64) -> bool {
+        !self.ids.candidates(self.ids.hash(&number.to_le_bytes())).is_empty()
+    }
+
+    /// Adds a job behind the last, and removes the first that is left.
+    pub fn turn_over(&mut self) {
+        let first = self.jobs - self.ids.len() as u64;
+        self.insert(self.jobs);
+        self.jobs += 1;
+        self.ids.remove(self.ids.hash(&first.to_le_bytes()), Key::from_bits(first), false);
+    }
+}
+
+/// The window of jobs that are due soon.
+#[derive(Debug)]
+pub struct DueWindow {
+    window: Window,
+    topics: Topics,
+    turns: u64,
+}
+
+impl DueWindow {
+    /// With so many jobs in so many topics, one a millisecond.
+    ///
+    /// # Panics
+    /// When there are no topics.
+    #[must_use]
+    pub fn of(jobs: u64, topics: usize) -> Self {
+        let mut this = Self { window: Window::new(Key::END), topics: Topics::default(), turns: 0 };
+        let topics: Vec<_> = (0..topics)
+            .map(|number| this.topics.find_or_add(&Topic::parse(&format!("t{number}")).expect("is a name")))
+            .collect();
+        for (number, topic) in (0..jobs).zip(topics.iter().cycle()) {
+            this.window.enter(&mut this.topics, Self::key(number), *topic);
+        }
+        this
+    }
+
+    fn key(number: u64) -> Key {
+        Key::first_at(Timestamp::from_millis(i64::try_from(number).expect("fits")))
+    }
+
+    /// Takes the job out that is due first, and adds one to its topic that is due last.
+    ///
+    /// # Panics
+    /// When the window is empty.
+    pub fn turn_over(&mut self) {
+        let (key, topic) = self.window.head().expect("has jobs");
+        self.window.leave(&mut self.topics, key, topic);
+        let last = self.turns + self.window.len() as u64 + 1;
+        self.window.enter(&mut self.topics, Self::key(last), topic);
+        self.turns += 1;
+    }
+}
