@@ -139,8 +139,8 @@ fn log(problem: &Problem, id: &RequestId, (method, route): (&str, &str), caller:
 pub(super) fn panicked(panic: Box<dyn Any + Send + 'static>) -> axum::http::Response<Body> {
     let message = panic.downcast_ref::<&str>().copied();
     let message = message.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    tracing::error!(message = message.unwrap_or("no message"), "a handler panicked");
-    Problem::internal().into_response()
+    // Logged with the request's id once the answer gets its form.
+    Problem::panicked(message.unwrap_or("no message")).into_response()
 }
 
 #[cfg(test)]

@@ -16,7 +16,6 @@ use super::{
     answers::{self, Hold},
     batch, browser, dead, jobs, observe, operations, paths, payload, pop,
     problem::Problem,
-    room::Taken,
     topics,
 };
 use crate::auth::Caller;
@@ -110,28 +109,33 @@ fn only(allow: &'static str, methods: MethodRouter<App>) -> MethodRouter<App> {
 }
 
 /// Layer: what every request passes on its way to its handler, and its answer on the way back.
-async fn pass(State(app): State<App>, request: Request, next: Next) -> Response {
+async fn pass(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let hold = Hold::of(&request);
-    let answer = match admitted(&app, request).await {
-        Ok((request, room)) => {
-            let caller = request.extensions().get::<Caller>().map(|caller| CallerName(caller.name.clone()));
-            let mut answer = next.run(request).await;
-            if let Some(caller) = caller.filter(|_| answer.status().is_server_error()) {
-                answer.extensions_mut().insert(caller);
-            }
-            drop(room);
-            answer
-        }
+    let admitted = admit(&app, &mut request);
+    let caller = request.extensions().get::<Caller>().map(|caller| CallerName(caller.name.clone()));
+    let answer = match admitted {
+        Ok(()) => handled(&app, request, next).await,
         Err(problem) => problem.into_response(),
     };
-    answers::on_the_way(&app, hold, answer)
+    let mut answer = answers::on_the_way(&app, hold, answer);
+    if let Some(caller) = caller.filter(|_| answer.status().is_server_error()) {
+        answer.extensions_mut().insert(caller);
+    }
+    answer
 }
 
-/// The request with its body read, once it is known who sent it, with what the body takes of all room.
-async fn admitted(app: &App, mut request: Request) -> Result<(Request, Option<Taken>), Problem> {
-    browser::check(&request, &app.options)?;
-    access::check(&app.gate, &mut request)?;
-    payload::read(app, request).await
+/// Whether whoever sent the request may, and who it is.
+fn admit(app: &App, request: &mut Request) -> Result<(), Problem> {
+    browser::check(request, &app.options)?;
+    access::check(&app.gate, request)
+}
+
+/// What the handler answers, once it has the body, whose room is kept as long.
+async fn handled(app: &App, request: Request, next: Next) -> Response {
+    match payload::read(app, request).await {
+        Ok((request, _room)) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
 }
 
 #[cfg(test)]

@@ -209,6 +209,13 @@ impl Problem {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail)
     }
 
+    /// The fault of a handler that panicked, with what it said for the log.
+    pub fn panicked(message: &str) -> Self {
+        let mut problem = Self::internal();
+        problem.0.cause = Some(format!("a handler panicked: {message}"));
+        problem
+    }
+
     /// What a layer below answered without saying why.
     pub fn of_status(status: StatusCode) -> Self {
         match status {

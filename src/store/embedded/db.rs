@@ -105,7 +105,7 @@ impl Db {
 
     /// Makes the changes permanent, counts them, and that the clock has reached `now`.
     pub fn commit(&mut self, now: Timestamp) -> Sql<()> {
-        let mut mark = self.conn.prepare_cached("UPDATE meta SET value = ?1 WHERE name = 'clock_ms'")?;
+        let mut mark = self.conn.prepare_cached("INSERT OR REPLACE INTO meta VALUES ('clock_ms', ?1)")?;
         mark.execute([seal_clock(now)])?;
         let link = Link { changes: self.link.changes + 1, jobs: self.jobs, ..self.link };
         let put = "INSERT OR REPLACE INTO meta VALUES ('link', ?1)";
@@ -282,8 +282,11 @@ impl Db {
         let mut select = self.conn.prepare("SELECT key, attempts, deadline_ms, receipt FROM lease")?;
         let leases = select.query_map([], |row| {
             let Some(key) = Key::from_row(row.get(0)?) else { return Ok(None) };
-            let lease = bytes(row.get_ref(3)?).unwrap_or_default();
-            Ok(Some((key, open_lease(key, row.get(1)?, row.get(2)?, lease))))
+            // Whatever type a flipped bit has made of a column.
+            let number = |column| row.get_ref(column).map(|value| value.as_i64().ok());
+            let (attempts, deadline_ms, sealed) = (number(1)?, number(2)?, bytes(row.get_ref(3)?));
+            let lease = attempts.zip(deadline_ms).zip(sealed);
+            Ok(Some((key, lease.and_then(|((tries, ms), sealed)| open_lease(key, tries, ms, sealed)))))
         })?;
         leases.filter_map(Result::transpose).collect()
     }

@@ -20,7 +20,6 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    job::Timestamp,
     store::{TopicStats, Verified},
 };
 
@@ -135,7 +134,7 @@ fn examine(db: &Db, log: Log, told: (Told, u64), options: &Options, clock: &dyn 
 /// Memory as a start would have it. What it could not take in, the verification names.
 fn read(db: &Db, options: &Options, clock: &dyn Clock) -> Sql<State> {
     // Without it the system's clock has to do; that it is damaged the verification says.
-    let mark = db.clock()?.unwrap_or(Timestamp::from_millis(0));
+    let mark = db.clock()?.unwrap_or(clock.read().down);
     clock.raise_to(mark);
     let frontier = Key::first_after(clock.read().up.after(options.look_ahead));
     let mut state = State::new(Ids::new(), frontier);

@@ -38,7 +38,7 @@ pub(super) fn load(work: &mut Work<'_>, clock: Timestamp) -> Sql<()> {
     for key in unsound.damaged_leases {
         tracing::error!(
             ?key,
-            "a reservation was damaged; its job is handed out again, and its holder's receipt is void"
+            "a reservation was damaged and is void; its job, if it is there, is handed out again"
         );
         work.db.delete_lease(key)?;
     }

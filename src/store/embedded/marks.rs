@@ -1,14 +1,17 @@
 //! The rows that are not jobs: what is set for topics, how far the clock has come, how the last run ended.
 
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
 
-use rusqlite::{OptionalExtension, Row, params, types::Value};
+use rusqlite::{
+    OptionalExtension, Row, params,
+    types::{Value, ValueRef},
+};
 
 use super::{
     db::{Db, Sql},
     link::{Link, Told},
     log::Run,
-    seal::{open_clock, topic_sum},
+    seal::open_clock,
 };
 use crate::{
     job::{RetrySchedule, Timestamp, Topic, TopicPause, TopicSettings, Ttr},
@@ -21,7 +24,6 @@ impl Db {
         self.begin()?;
         if config.is_default() {
             self.conn().prepare_cached("DELETE FROM topic WHERE name = ?1")?.execute([name.as_str()])?;
-            self.conn().prepare_cached("DELETE FROM meta WHERE name = ?1")?.execute([sum_name(name)])?;
             return Ok(());
         }
         let TopicSettings { ttr, max_attempts, retry, require_receipt } = &config.settings;
@@ -40,50 +42,34 @@ impl Db {
         ];
         let sql = "INSERT OR REPLACE INTO topic VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
         self.conn().prepare_cached(sql)?.execute(row)?;
-        let sql = "INSERT OR REPLACE INTO meta VALUES (?1, ?2)";
-        self.conn()
-            .prepare_cached(sql)?
-            .execute(params![sum_name(name), topic_sum(name.as_str(), &columns(config))])?;
         Ok(())
     }
 
-    /// What is set for each topic; `Err` names a row that makes no sense, is not as it was written, or is missing.
+    /// What is set for each topic; `Err` names a row that makes no sense.
     pub fn topics(&self) -> Sql<Vec<Result<(Topic, TopicConfig), String>>> {
-        let mut sums = self.topic_sums()?;
         let mut select = self.conn().prepare("SELECT * FROM topic")?;
         let topics = select.query_map([], |row| {
             let name: String = row.get(0)?;
             let settings = topic_settings(row)?;
             let pause = TopicPause { delivery: row.get(5)?, intake: row.get(6)? };
-            let config = settings.map(|settings| TopicConfig { settings, pause });
-            // One that was written before there were sums has none.
-            let sum = sums.remove(&name);
-            let read = Topic::parse(&name).ok().zip(config).filter(|(_, config)| {
-                sum.is_none_or(|sum| sum == Value::Blob(topic_sum(&name, &columns(config)).to_vec()))
-            });
-            Ok(read.ok_or(name))
+            let parsed = Topic::parse(&name).ok().zip(settings);
+            Ok(parsed.map(|(topic, settings)| (topic, TopicConfig { settings, pause })).ok_or(name))
         })?;
-        let mut topics = topics.collect::<Sql<Vec<_>>>()?;
-        topics.extend(sums.into_keys().map(Err));
-        Ok(topics)
-    }
-
-    /// The sums of what is set for topics, by name.
-    fn topic_sums(&self) -> Sql<HashMap<String, Value>> {
-        let sql = "SELECT substr(name, 7), value FROM meta WHERE name GLOB 'topic *'";
-        self.conn().prepare(sql)?.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+        topics.collect()
     }
 
     /// No moment later than this was ever acted on; `None` where it is damaged.
     pub fn clock(&self) -> Sql<Option<Timestamp>> {
         let sql = "SELECT value FROM meta WHERE name = 'clock_ms'";
-        let value = self.conn().query_row(sql, [], |row| row.get::<_, Value>(0)).optional()?;
-        Ok(match value {
-            // As it was written before there were sums.
-            Some(Value::Integer(ms)) => Some(Timestamp::from_millis(ms)),
-            Some(Value::Blob(sealed)) => open_clock(&sealed),
-            Some(Value::Null | Value::Real(_) | Value::Text(_)) | None => None,
-        })
+        let mark = self.conn().query_row(sql, [], |row| {
+            Ok(match row.get_ref(0)? {
+                // As it was written before there were sums.
+                ValueRef::Integer(ms) => Some(Timestamp::from_millis(ms)),
+                ValueRef::Blob(sealed) => open_clock(sealed),
+                ValueRef::Null | ValueRef::Real(_) | ValueRef::Text(_) => None,
+            })
+        });
+        Ok(mark.optional()?.flatten())
     }
 
     /// How the last run ended; what nobody ever wrote counts as not ended.
@@ -109,22 +95,6 @@ impl Db {
         self.conn().execute("UPDATE meta SET value = ?1 WHERE name = 'run'", [run.as_str()])?;
         Ok(())
     }
-}
-
-/// Where the sum of a topic's row stands in `meta`.
-fn sum_name(topic: &Topic) -> String {
-    format!("topic {topic}")
-}
-
-/// What a topic's sum is over, besides its name.
-fn columns(config: &TopicConfig) -> Vec<u8> {
-    let TopicConfig { settings: TopicSettings { ttr, max_attempts, retry, require_receipt }, pause } = config;
-    let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
-    let steps = retry.as_ref().map(|retry| retry.steps().iter().map(|step| ms(*step)).collect::<Vec<_>>());
-    let pauses = (pause.delivery, pause.intake);
-    let ttr = ttr.map(|ttr| ms(ttr.as_duration()));
-    // As text, in which no value can pass for another.
-    format!("{ttr:?} {max_attempts:?} {steps:?} {require_receipt} {pauses:?}").into_bytes()
 }
 
 fn topic_settings(row: &Row<'_>) -> Sql<Option<TopicSettings>> {

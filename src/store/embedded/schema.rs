@@ -33,7 +33,7 @@ const TABLES: &str = "
         name TEXT PRIMARY KEY, ttr_ms INTEGER, max_attempts INTEGER, retry_ms TEXT,
         require_receipt INTEGER NOT NULL, pause_delivery INTEGER NOT NULL, pause_intake INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
-    -- clock_ms: no moment later than this was ever acted on, with its sum. topic NAME: the sum of its row. run: see `log.rs`. link: see `link.rs`.
+    -- clock_ms: no moment later than this was ever acted on, with its sum. run: see `log.rs`. link: see `link.rs`.
     CREATE TABLE meta (name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
     INSERT INTO meta VALUES ('clock_ms', 0), ('run', 'clean');
     -- Records that could not be read, as they were found.

@@ -1,5 +1,5 @@
-//! The sums of small rows: reservations, what is set for topics, the clock's mark. Records and the link have sums
-//! of their own. SQLite has none, so a flipped bit in a row would pass for what was written.
+//! The sums of small rows: reservations and the clock's mark. Records and the link have sums of their own. SQLite
+//! has none, so a flipped bit in a row would pass for what was written.
 //!
 //! What a version before wrote has no sum and is taken as it is.
 
@@ -59,11 +59,6 @@ pub(super) fn seal_clock(mark: Timestamp) -> [u8; MOMENT_BYTES + 8] {
 pub(super) fn open_clock(sealed: &[u8]) -> Option<Timestamp> {
     let (ms, stored) = sealed.split_first_chunk::<MOMENT_BYTES>()?;
     (*stored == sum("clock", &[ms])).then(|| Timestamp::from_millis(i64::from_be_bytes(*ms)))
-}
-
-/// The sum over what is set for a topic, by the columns of its row.
-pub(super) fn topic_sum(name: &str, columns: &[u8]) -> [u8; 8] {
-    sum("topic", &[name.as_bytes(), columns])
 }
 
 #[cfg(test)]

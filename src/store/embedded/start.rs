@@ -173,7 +173,7 @@ impl Start {
     fn load(&self, db: &mut Db, shared: &Shared) -> Result<State, OpenError> {
         let mark = db.clock().map_err(|error| self.sqlite(error))?.unwrap_or_else(|| {
             tracing::error!(db = %self.db_path.display(), "the clock's mark is damaged; the system's clock has to do");
-            Timestamp::from_millis(0)
+            self.clock.read().down
         });
         let moved = self.clock.raise_to(mark);
         if moved.as_secs() >= 1 {

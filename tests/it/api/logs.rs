@@ -9,6 +9,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::harness::{
     api::{Api, text},
+    failing::Failure,
     stores::Engine,
 };
 
@@ -35,18 +36,41 @@ impl<'a> MakeWriter<'a> for Log {
     }
 }
 
+/// Has what this thread logs from `level` on kept in `log`, for as long as what is returned lives.
+fn kept(log: &Log, level: tracing::Level) -> impl Drop + use<> {
+    let kept =
+        tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_writer(log.clone()).finish();
+    tracing::subscriber::set_default(kept)
+}
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().expect("not poisoned").clone()).expect("text")
+    }
+}
+
+#[tokio::test]
+async fn a_failure_is_found_by_its_request_id_without_debugging() {
+    let log = Log::default();
+    let _second = tracing::Dispatch::new(tracing_subscriber::fmt().with_writer(io::sink).finish());
+    let _here = kept(&log, tracing::Level::INFO);
+    let api = Api::new(Engine::Naive).await;
+    api.store.fail(Some(Failure::Panic));
+    api.call("GET", "/jobs/a").header("x-request-id", "checkout-7f3a").send().await.expect(500);
+    let log = log.text();
+    let line = log.lines().find(|line| line.contains("checkout-7f3a")).expect("the request is logged");
+    for part in ["failed", "a handler panicked: as the test demanded", r#"route="/jobs/{id}""#, "GET"] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+}
+
 #[tokio::test]
 async fn names_the_request_and_its_route_but_no_receipt_and_no_body() {
     let log = Log::default();
     // With a single subscriber, tracing asks the thread that first reaches a line whether it is wanted,
     // and another test's thread, which has none, would say no for all. With two it asks them both.
     let _second = tracing::Dispatch::new(tracing_subscriber::fmt().with_writer(io::sink).finish());
-    let everything = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_ansi(false)
-        .with_writer(log.clone())
-        .finish();
-    let _here = tracing::subscriber::set_default(everything);
+    let _here = kept(&log, tracing::Level::TRACE);
     let api = Api::new(Engine::Naive).await;
     api.add(r#"{"topic":"t","id":"job-7","body":"s3cr3t"}"#).await;
     let receipt = text(&api.pop("t").await["receipt"]).to_owned();
@@ -56,7 +80,7 @@ async fn names_the_request_and_its_route_but_no_receipt_and_no_body() {
     api.send("POST", "/jobs/job-7/touch", &format!(r#"{{"receipt":"{receipt}","body":"s3cr3t"}}"#))
         .await
         .expect(422);
-    let log = String::from_utf8(log.0.lock().expect("not poisoned").clone()).expect("text");
+    let log = log.text();
     let line = log.lines().find(|line| line.contains("checkout-7f3a")).expect("the request is logged");
     assert!(line.contains(r#"route="/jobs/{id}/finish""#) && line.contains("status=204"), "{line}");
     assert!(log.contains(r#"code="job_not_found""#));

@@ -74,18 +74,24 @@ async fn a_damaged_reservation_ends_and_its_job_is_handed_out_again() {
 
 #[tokio::test]
 async fn without_its_mark_the_clock_is_the_systems() {
-    let bench = Bench::new();
-    let store = bench.open().await;
-    add(&store, [delayed("a", seconds(60))]).await;
-    // A moment of another year, had it no sum.
-    sql(
-        &store,
-        "UPDATE meta SET value = CAST(x'000001ffffffffff' || zeroblob(8) AS BLOB) WHERE name = 'clock_ms'",
-    )
-    .await;
-    let store = bench.crashed().open().await;
-    assert_eq!(reserve(&store, 1).await.len(), 0, "nothing is early");
-    assert_eq!(store.topic(&topic("t")).await.expect("reads").expect("is there").delayed, 1);
+    let another_year = "value = CAST(x'000001ffffffffff' || zeroblob(8) AS BLOB)";
+    for damage in [
+        &format!("UPDATE meta SET {another_year} WHERE name = 'clock_ms'"),
+        "UPDATE meta SET value = 'text' WHERE name = 'clock_ms'",
+        "UPDATE meta SET name = 'clock_m3' WHERE name = 'clock_ms'",
+    ] {
+        let bench = Bench::new();
+        let store = bench.open().await;
+        add(&store, [delayed("a", seconds(60)), job("b")]).await;
+        sql(&store, damage).await;
+        let crashed = bench.crashed();
+        let store = crashed.open().await;
+        let stats = store.topic(&topic("t")).await.expect("reads").expect("is there");
+        assert_eq!((stats.delayed, stats.ready), (1, 1), "{damage}");
+        assert_eq!(names(&reserve(&store, 2).await), ["b"], "nothing is early");
+        let faults = store.verify().await.expect("reads").faults;
+        assert_eq!(faults, Vec::<String>::new(), "the mark is there again");
+    }
 }
 
 #[tokio::test]
