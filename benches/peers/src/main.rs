@@ -94,7 +94,9 @@ async fn step(options: &Arc<Options>, step: Step, jobs: usize) -> Result<Value, 
                 let (first, count) = (done * options.connections + number, options.batch.min(share - done));
                 let sent = Instant::now();
                 let got = match (step, options.peer) {
-                    (Step::Add, Kind::Beanstalkd) => beanstalkd::add(&mut connection, &options, count).await?,
+                    (Step::Add, Kind::Beanstalkd) => {
+                        beanstalkd::add(&mut connection, &options, count).await?
+                    }
                     (Step::Add, _) => http::add(&mut connection, &options, first, count).await?,
                     (Step::Drain, Kind::Beanstalkd) => beanstalkd::drain(&mut connection, count).await?,
                     (Step::Drain, _) => http::drain(&mut connection, &options, first, count).await?,

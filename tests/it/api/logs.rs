@@ -37,10 +37,13 @@ impl<'a> MakeWriter<'a> for Log {
 }
 
 /// Has what this thread logs from `level` on kept in `log`, for as long as what is returned lives.
-fn kept(log: &Log, level: tracing::Level) -> impl Drop + use<> {
+fn kept(log: &Log, level: tracing::Level) -> (tracing::Dispatch, tracing::subscriber::DefaultGuard) {
+    // With a single subscriber, tracing asks the thread that first reaches a line whether it is wanted,
+    // and another test's thread, which has none, would say no for all. With two it asks them both.
+    let second = tracing::Dispatch::new(tracing_subscriber::fmt().with_writer(io::sink).finish());
     let kept =
         tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_writer(log.clone()).finish();
-    tracing::subscriber::set_default(kept)
+    (second, tracing::subscriber::set_default(kept))
 }
 
 impl Log {
@@ -52,7 +55,6 @@ impl Log {
 #[tokio::test]
 async fn a_failure_is_found_by_its_request_id_without_debugging() {
     let log = Log::default();
-    let _second = tracing::Dispatch::new(tracing_subscriber::fmt().with_writer(io::sink).finish());
     let _here = kept(&log, tracing::Level::INFO);
     let api = Api::new(Engine::Naive).await;
     api.store.fail(Some(Failure::Panic));
@@ -67,9 +69,6 @@ async fn a_failure_is_found_by_its_request_id_without_debugging() {
 #[tokio::test]
 async fn names_the_request_and_its_route_but_no_receipt_and_no_body() {
     let log = Log::default();
-    // With a single subscriber, tracing asks the thread that first reaches a line whether it is wanted,
-    // and another test's thread, which has none, would say no for all. With two it asks them both.
-    let _second = tracing::Dispatch::new(tracing_subscriber::fmt().with_writer(io::sink).finish());
     let _here = kept(&log, tracing::Level::TRACE);
     let api = Api::new(Engine::Naive).await;
     api.add(r#"{"topic":"t","id":"job-7","body":"s3cr3t"}"#).await;
