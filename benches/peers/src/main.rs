@@ -32,6 +32,9 @@ struct Options {
     what: What,
     #[arg(long, default_value_t = 10_000)]
     jobs: usize,
+    /// Number of the first job, so that jobs added before keep their ids.
+    #[arg(long, default_value_t = 0)]
+    first: usize,
     #[arg(long, default_value_t = 64)]
     connections: usize,
     /// Jobs in a request; for beanstalkd, which has no batches, requests that are sent before the first answer
@@ -91,7 +94,8 @@ async fn step(options: &Arc<Options>, step: Step, jobs: usize) -> Result<Value, 
             let share = (number..jobs).step_by(options.connections).len();
             let mut done = 0;
             while done < share {
-                let (first, count) = (done * options.connections + number, options.batch.min(share - done));
+                let first = options.first + done * options.connections + number;
+                let count = options.batch.min(share - done);
                 let sent = Instant::now();
                 let got = match (step, options.peer) {
                     (Step::Add, Kind::Beanstalkd) => {
