@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use axum::{
-    extract::{FromRequestParts, MatchedPath, Request},
+    extract::{FromRequestParts, Request},
     http::{HeaderMap, Method, header, request::Parts},
 };
 
@@ -62,22 +62,23 @@ const OPERATIONS: [(&str, &str, Need); 29] = [
     ("GET", paths::OPENAPI, Needs(Scope::Read)),
 ];
 
-/// What a call of `method` on the route `path` needs; `HEAD` as `GET`.
-fn need(method: &Method, path: Option<&str>) -> Need {
+/// What a call of `method` on `route` needs; `HEAD` as `GET`.
+fn need(method: &Method, route: &str) -> Need {
     let method = if *method == Method::HEAD { "GET" } else { method.as_str() };
-    let listed = OPERATIONS.iter().find(|(of, at, _)| *of == method && Some(*at) == path);
+    let listed = OPERATIONS.iter().find(|(of, at, _)| *of == method && *at == route);
     listed.map_or(Needs(Scope::Admin), |(_, _, need)| *need)
 }
 
-/// Refuses a call whose token does not allow it, and notes in the request who calls.
-pub(super) fn check(gate: &Gate, request: &mut Request) -> Result<(), Problem> {
-    let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
-    let caller = admit(gate, need(request.method(), path), request.headers())?;
-    tracing::Span::current().record("caller", &*caller.name);
+/// Refuses a call of `route` whose token does not allow it, and notes in the request who calls.
+pub(super) fn check(gate: &Gate, route: &str, request: &mut Request) -> Result<Caller, Problem> {
+    let caller = admit(gate, need(request.method(), route), request.headers())?;
+    if tracing::enabled!(tracing::Level::DEBUG) {
+        tracing::Span::current().record("caller", &*caller.name);
+    }
     // Nobody behind this has any business with it.
     request.headers_mut().remove(header::AUTHORIZATION);
-    request.extensions_mut().insert(caller);
-    Ok(())
+    request.extensions_mut().insert(caller.clone());
+    Ok(caller)
 }
 
 fn admit(gate: &Gate, need: Need, headers: &HeaderMap) -> Result<Caller, Problem> {

@@ -7,7 +7,6 @@ use std::{
 
 use axum::{
     body::{Body, Bytes},
-    extract::{MatchedPath, Request},
     http::{HeaderValue, Method, header},
     response::{IntoResponse, Response},
 };
@@ -33,9 +32,8 @@ pub(super) enum Hold {
 }
 
 impl Hold {
-    pub fn of(request: &Request) -> Self {
-        let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-        match *request.method() {
+    pub fn of(route: &str, method: &Method) -> Self {
+        match *method {
             _ if paths::DELIVERIES.contains(&route) => Self::Delivery,
             _ if paths::OPERATIONS.contains(&route) => Self::Free,
             Method::HEAD => Self::Free,

@@ -17,6 +17,7 @@ mod fields;
 mod fuzzing;
 mod jobs;
 mod json;
+mod layers;
 mod observe;
 mod operations;
 mod options;

@@ -6,21 +6,18 @@
 use std::{any::Any, time::Duration};
 
 use axum::{
-    body::{Body, Bytes},
-    extract::{MatchedPath, Request, State},
+    extract::Request,
     http::{HeaderMap, HeaderName, HeaderValue, Method, header},
-    middleware::Next,
     response::{IntoResponse, Response},
 };
 use tracing::{Instrument, Span};
 
 use super::{App, access::CallerName, pop::Waited, problem::Problem};
+use crate::metrics::Present;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest request id taken from a client, in bytes.
 const MAX_REQUEST_ID: usize = 128;
-/// The route of a request that none matches.
-const NO_ROUTE: &str = "none";
 
 /// Names a request to the client and in the log.
 #[derive(Debug, Clone)]
@@ -38,8 +35,9 @@ impl RequestId {
 
     /// A UUID of version 7, so that ids are in the order of time.
     pub fn new() -> Self {
-        let text = uuid::Uuid::now_v7().hyphenated().to_string();
-        Self(HeaderValue::from_maybe_shared(Bytes::from(text)).expect("a UUID is plain text"))
+        let mut text = uuid::Uuid::encode_buffer();
+        let text: &str = uuid::Uuid::now_v7().hyphenated().encode_lower(&mut text);
+        Self(HeaderValue::from_str(text).expect("a UUID is plain text"))
     }
 
     pub fn as_str(&self) -> &str {
@@ -50,22 +48,6 @@ impl RequestId {
 fn is_fit(id: &HeaderValue) -> bool {
     let accepted = |b: &u8| b.is_ascii_alphanumeric() || b"-_.:/+=@".contains(b);
     (1..=MAX_REQUEST_ID).contains(&id.len()) && id.as_bytes().iter().all(accepted)
-}
-
-/// The span of what is logged while a request is at work. For debugging: it costs more than the request's own
-/// lines, which carry the same.
-fn span(request: &Request, id: &RequestId) -> Span {
-    tracing::debug_span!(
-        "request",
-        request_id = id.as_str(),
-        method = method_of(request.method()),
-        route = route_of(request),
-        caller = tracing::field::Empty,
-    )
-}
-
-fn route_of(request: &Request) -> &str {
-    request.extensions().get::<MatchedPath>().map_or(NO_ROUTE, MatchedPath::as_str)
 }
 
 /// A label for the method; what is not of HTTP shares one.
@@ -82,61 +64,90 @@ fn method_of(method: &Method) -> &'static str {
     }
 }
 
-/// Layer: logs and counts the request and gives its answer the final form.
-pub(super) async fn observe(State(app): State<App>, request: Request, next: Next) -> Response {
-    let _present = app.metrics.http.request();
-    let began_us = app.clock.now_micros();
-    let method = method_of(request.method());
-    let route = super::router::ROUTES.iter().find(|route| **route == route_of(&request)).unwrap_or(&NO_ROUTE);
-    let id = RequestId::of(request.headers());
-    let span = span(&request, &id);
-    let answering = async { finished(next.run(request).await, &id, (method, route), &app) };
-    let mut response = answering.instrument(span).await;
-    let took_us = app.clock.now_micros().saturating_sub(began_us).unsigned_abs();
-    let waited = response.extensions().get::<Waited>().map(|waited| waited.0);
-    app.metrics.http.answered(
-        route,
-        method,
-        response.status().as_u16(),
-        Duration::from_micros(took_us),
-        waited,
-    );
-    response.headers_mut().insert(REQUEST_ID, id.0);
-    response
+/// A request that is being answered.
+#[derive(Debug)]
+pub(super) struct Call {
+    app: App,
+    route: &'static str,
+    method: &'static str,
+    id: RequestId,
+    began_us: i64,
+    /// Counted from the moment the request came until this is dropped.
+    _present: Present,
 }
 
-/// Renders a problem where there is one, and makes one where a layer refused without saying why.
-fn finished(mut response: Response, id: &RequestId, call: (&str, &str), app: &App) -> Response {
-    let status = response.status();
-    let problem = response.extensions_mut().remove::<Problem>();
-    if problem.is_none() && !status.is_client_error() && !status.is_server_error() {
-        tracing::debug!(status = status.as_u16(), "answered");
-        return response;
+impl Call {
+    /// The request that has just come for `route`.
+    pub fn new(app: App, route: &'static str, request: &Request) -> Self {
+        Self {
+            route,
+            method: method_of(request.method()),
+            id: RequestId::of(request.headers()),
+            began_us: app.clock.now_micros(),
+            _present: app.metrics.http.request(),
+            app,
+        }
     }
-    let problem = problem.unwrap_or_else(|| Problem::of_status(status));
-    log(&problem, id, call, response.extensions().get::<CallerName>());
-    app.metrics.http.problem(problem.code());
-    let (mut parts, _) = response.into_parts();
-    parts.headers.remove(header::CONTENT_LENGTH);
-    let (rendered, body) = problem.render(id.as_str()).into_parts();
-    parts.status = rendered.status;
-    parts.headers.extend(rendered.headers);
-    Response::from_parts(parts, body)
-}
 
-fn log(problem: &Problem, id: &RequestId, (method, route): (&str, &str), caller: Option<&CallerName>) {
-    let (status, code) = (problem.status().as_u16(), problem.code());
-    if problem.status().is_server_error() {
-        let (request_id, cause) = (id.as_str(), problem.cause().unwrap_or_default());
-        let caller = caller.map(|caller| &*caller.0);
-        tracing::warn!(request_id, method, route, caller, status, code, cause, "failed");
-    } else {
-        tracing::debug!(status, code, "refused");
+    /// Counts `answering`, logs what comes of it and gives it the final form.
+    pub async fn observe(self, answering: impl Future<Output = Response>) -> Response {
+        let span = self.span();
+        let finished = async { self.finished(answering.await) };
+        let mut response = if span.is_disabled() { finished.await } else { finished.instrument(span).await };
+        let Self { app, route, method, id, began_us, .. } = self;
+        let took_us = app.clock.now_micros().saturating_sub(began_us).unsigned_abs();
+        let waited = response.extensions().get::<Waited>().map(|waited| waited.0);
+        let (status, took) = (response.status().as_u16(), Duration::from_micros(took_us));
+        app.metrics.http.answered(route, method, status, took, waited);
+        response.headers_mut().insert(REQUEST_ID, id.0);
+        response
+    }
+
+    /// The span of what is logged while the request is at work. For debugging: it costs more than the
+    /// request's own lines, which carry the same.
+    fn span(&self) -> Span {
+        tracing::debug_span!(
+            "request",
+            request_id = self.id.as_str(),
+            method = self.method,
+            route = self.route,
+            caller = tracing::field::Empty,
+        )
+    }
+
+    /// Renders a problem where there is one, and makes one where a layer refused without saying why.
+    fn finished(&self, mut response: Response) -> Response {
+        let status = response.status();
+        let problem = response.extensions_mut().remove::<Problem>();
+        if problem.is_none() && !status.is_client_error() && !status.is_server_error() {
+            tracing::debug!(status = status.as_u16(), "answered");
+            return response;
+        }
+        let problem = problem.unwrap_or_else(|| Problem::of_status(status));
+        self.log(&problem, response.extensions().get::<CallerName>());
+        self.app.metrics.http.problem(problem.code());
+        let (mut parts, _) = response.into_parts();
+        parts.headers.remove(header::CONTENT_LENGTH);
+        let (rendered, body) = problem.render(self.id.as_str()).into_parts();
+        parts.status = rendered.status;
+        parts.headers.extend(rendered.headers);
+        Response::from_parts(parts, body)
+    }
+
+    fn log(&self, problem: &Problem, caller: Option<&CallerName>) {
+        let (status, code) = (problem.status().as_u16(), problem.code());
+        if problem.status().is_server_error() {
+            let (request_id, cause) = (self.id.as_str(), problem.cause().unwrap_or_default());
+            let (method, route, caller) = (self.method, self.route, caller.map(|caller| &*caller.0));
+            tracing::warn!(request_id, method, route, caller, status, code, cause, "failed");
+        } else {
+            tracing::debug!(status, code, "refused");
+        }
     }
 }
 
 /// The answer to a request whose handler panicked.
-pub(super) fn panicked(panic: Box<dyn Any + Send + 'static>) -> axum::http::Response<Body> {
+pub(super) fn panicked(panic: Box<dyn Any + Send>) -> Response {
     let message = panic.downcast_ref::<&str>().copied();
     let message = message.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     // Logged with the request's id once the answer gets its form.

@@ -118,6 +118,9 @@ impl Queue {
     /// What is ready at once in one topic, as far as that is known in the time that is `left`, if it is
     /// bounded.
     async fn ready_in(&self, topic: &Topic, want: Want, left: Option<Duration>) -> Result<Delivery> {
+        if !self.store.may_have_ready(topic) {
+            return if self.waiters.is_closed() { Err(Error::Draining) } else { Ok(Delivery::empty()) };
+        }
         let mut place = self.waiters.join(std::slice::from_ref(topic), want)?;
         let Some(left) = left else { return place.answered().await };
         tokio::select! {

@@ -149,7 +149,7 @@ impl Waiters {
         Arc::new(Self { giver, max_waiting, lines: Mutex::default() })
     }
 
-    /// Joins the lines of `topics` and has each looked at.
+    /// Joins the lines of `topics` and has each looked at that may have ready jobs.
     pub fn join(self: &Arc<Self>, topics: &[Topic], want: Want) -> Result<Place, Error> {
         let (sender, answer) = oneshot::channel();
         let waiter = Arc::new(Waiter {
@@ -172,8 +172,10 @@ impl Waiters {
             for topic in topics {
                 let line = lines.by_topic.entry(topic.clone()).or_default();
                 line.join(ticket, waiter.clone());
-                // In the same step: a dispatch that ends in between would answer who was never looked at.
-                if line.look() {
+                // In the same step: a dispatch that ends in between would answer who was never looked at. Who
+                // waits anyway stands in the line for whatever is hinted at from here on.
+                let worth_it = !want.patient || self.giver.store.may_have_ready(topic);
+                if worth_it && line.look() {
                     look_at.push(topic);
                 }
             }

@@ -53,6 +53,10 @@ impl Store for Metered {
         self.timed("reserve", self.store.reserve(topic, ttrs)).await
     }
 
+    fn may_have_ready(&self, topic: &Topic) -> bool {
+        self.store.may_have_ready(topic)
+    }
+
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
         self.timed("cancel", self.store.cancel(grants)).await
     }

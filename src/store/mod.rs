@@ -84,6 +84,13 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// the job's own. Each grant counts an attempt and carries a fresh receipt.
     async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>>;
 
+    /// Whether [`reserve`](Self::reserve) is worth asking for `topic`, from memory: false only where it
+    /// would have granted nothing at a moment during this call. Who is told false and waits is in time for
+    /// the [`Listener`]'s next word.
+    fn may_have_ready(&self, _topic: &Topic) -> bool {
+        true
+    }
+
     /// Takes reservations back that no client has seen: the attempt is not counted, the due time
     /// stays, the job is ready again at once. Stale receipts are passed over.
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()>;

@@ -223,6 +223,8 @@ impl<'a> Sequence<'a> {
         let ttrs: Vec<_> = (0..self.random.random_range(1..4)).map(|_| self.maybe(Self::ttr)).collect();
         self.note(("reserve", &name, &ttrs));
         let ready = self.model.ready(&name);
+        let worth_asking = self.bench.store.may_have_ready(&name);
+        self.agree(&(worth_asking || ready.is_empty()), &true, "ready jobs of a topic said to have none");
         let engine = self.bench.store.reserve(&name, &ttrs).await.expect("reserves");
         self.agree(&engine.len(), &ready.len().min(ttrs.len()), "how many are reserved");
         for (reservation, ttr) in engine.into_iter().zip(ttrs) {

@@ -30,7 +30,7 @@ struct Parts {
     detail: Cow<'static, str>,
     faults: Vec<Fault>,
     member: Member,
-    allow: Option<&'static str>,
+    allow: Option<HeaderValue>,
     retry_after_s: Option<u32>,
     challenge: Option<&'static str>,
     close: bool,
@@ -161,10 +161,10 @@ impl Problem {
     }
 
     /// The path exists, the method does not; `allow` lists those that do.
-    pub fn method_not_allowed(allow: &'static str) -> Self {
+    pub fn method_not_allowed(allow: &str) -> Self {
         let detail = format!("this path answers to {allow}");
         let mut problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail);
-        problem.0.allow = Some(allow);
+        problem.0.allow = Some(HeaderValue::from_str(allow).expect("methods are plain text"));
         problem
     }
 
@@ -272,8 +272,8 @@ impl Problem {
 
     fn add_headers(&self, headers: &mut HeaderMap) {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if let Some(allow) = self.0.allow {
-            headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+        if let Some(allow) = &self.0.allow {
+            headers.insert(header::ALLOW, allow.clone());
         }
         if let Some(seconds) = self.0.retry_after_s {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));

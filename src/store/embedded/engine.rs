@@ -163,6 +163,10 @@ impl Store for Embedded {
         grants.receive().await.unwrap_or_else(|| Err(self.shared.why_stopped()))
     }
 
+    fn may_have_ready(&self, topic: &Topic) -> bool {
+        self.shared.may_have_ready(topic)
+    }
+
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
         self.ask_for(grants.len(), 0, move |work| ops::cancel(work, &grants).map(Ok)).await
     }

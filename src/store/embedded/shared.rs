@@ -1,8 +1,8 @@
-//! What the writer, its helpers and the callers share: why the engine failed, if it did, and the topics'
-//! configuration. The writer's own state is not here; it needs no lock.
+//! What the writer, its helpers and the callers share: why the engine failed, if it did, the topics'
+//! configuration, and which of them have ready jobs. The writer's own state is not here; it needs no lock.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex, MutexGuard, RwLock,
         atomic::{AtomicBool, Ordering},
@@ -23,6 +23,8 @@ pub(super) struct Shared {
     /// Whether the writer is to leave everything tidy when it ends.
     stop_cleanly: AtomicBool,
     configs: RwLock<HashMap<Topic, Arc<TopicConfig>>>,
+    /// As of the last commit, and published before anybody is told of that.
+    ready: RwLock<HashSet<Topic>>,
 }
 
 impl Shared {
@@ -67,6 +69,22 @@ impl Shared {
             configs.remove(&topic);
         } else {
             configs.insert(topic, config);
+        }
+    }
+
+    /// Whether a reservation could be granted, or would be told why not.
+    pub fn may_have_ready(&self, topic: &Topic) -> bool {
+        let ready = || self.ready.read().expect("no code panics while it holds the ready topics");
+        self.failed.load(Ordering::Acquire) || ready().contains(topic)
+    }
+
+    /// Publishes whether `topic` has ready jobs.
+    pub fn set_ready(&self, topic: &Topic, any: bool) {
+        let mut ready = self.ready.write().expect("no code panics while it holds the ready topics");
+        if !any {
+            ready.remove(topic);
+        } else if !ready.contains(topic) {
+            ready.insert(topic.clone());
         }
     }
 

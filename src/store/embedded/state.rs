@@ -63,6 +63,8 @@ pub(super) struct State {
     journal: Vec<Undo>,
     /// Topics that may have become empty, or were never filled.
     maybe_empty: Vec<TopicIx>,
+    /// Topics that may have got their first ready job in this group, or lost their last.
+    ready_turned: Vec<TopicIx>,
 }
 
 impl State {
@@ -78,6 +80,7 @@ impl State {
             dead_since: None,
             journal: Vec::new(),
             maybe_empty: Vec::new(),
+            ready_turned: Vec::new(),
         }
     }
 
@@ -195,8 +198,18 @@ impl State {
         [delayed, reserved, unseen, dead].into_iter().flatten().min()
     }
 
+    /// Tells of each topic that got its first ready job since the last commit, or lost its last, whether
+    /// it has any now.
+    pub fn tell_ready_turns(&mut self, mut tell: impl FnMut(&Topic, bool)) {
+        for topic in self.ready_turned.drain(..) {
+            let topic = self.topics.get(topic);
+            tell(&topic.name, !topic.ready.is_empty());
+        }
+    }
+
     /// What was changed stays.
     pub fn commit(&mut self) {
+        debug_assert!(self.ready_turned.is_empty(), "told before, while every topic is remembered");
         self.journal.clear();
         self.sweep();
     }
@@ -221,6 +234,7 @@ impl State {
                 Undo::Config(topic, before) => self.topics.get_mut(topic).config = before,
             }
         }
+        self.ready_turned.clear();
         self.sweep();
     }
 
@@ -253,6 +267,9 @@ impl State {
                 }
             }
             Place::Ready { since } => {
+                if topic.ready.is_empty() {
+                    self.ready_turned.push(job.topic);
+                }
                 topic.ready.insert(job.key, since);
             }
             Place::Reserved(lease) => {
@@ -276,6 +293,9 @@ impl State {
             return Place::Reserved(lease);
         }
         if let Some(since) = topic.ready.remove(&job.key) {
+            if topic.ready.is_empty() {
+                self.ready_turned.push(job.topic);
+            }
             return Place::Ready { since };
         }
         topic.delayed -= 1;
