@@ -64,12 +64,12 @@ fn has_user(authority: &Authority) -> bool {
 /// Whether `host` cannot have been bound to this server by somebody else: an address, a name that never
 /// leaves the machine (RFC 6761), or a name that was configured.
 fn is_ours(host: &str, options: &Options) -> bool {
-    let host = host.trim_end_matches('.').to_ascii_lowercase();
-    let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&host);
-    address.parse::<IpAddr>().is_ok()
-        || host == "localhost"
-        || host.ends_with(".localhost")
-        || options.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(&host))
+    let host = host.trim_end_matches('.');
+    let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    let last = host.rsplit('.').next().unwrap_or_default();
+    last.eq_ignore_ascii_case("localhost")
+        || address.parse::<IpAddr>().is_ok()
+        || options.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host))
 }
 
 fn is_foreign(headers: &HeaderMap, host: Option<&Authority>) -> bool {

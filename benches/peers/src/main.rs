@@ -41,8 +41,8 @@ struct Options {
     /// is read.
     #[arg(long, default_value_t = 1)]
     batch: usize,
-    /// Delay of every job in seconds.
-    #[arg(long, default_value_t = 1)]
+    /// Delay of every job in seconds: long enough that none is due while others are still added.
+    #[arg(long, default_value_t = 5)]
     delay: u32,
     #[arg(long, default_value_t = 256)]
     body_bytes: usize,
@@ -78,13 +78,12 @@ enum Step {
     Empty,
 }
 
-/// A step of all connections together.
-async fn step(options: &Arc<Options>, step: Step, jobs: usize) -> Result<Value, Failure> {
+/// A step of all connections together, whose processor time counts from `before_us` on.
+async fn step(options: &Arc<Options>, step: Step, jobs: usize, before_us: u64) -> Result<Value, Failure> {
     let mut connections = Vec::new();
     for number in 0..options.connections {
         connections.push(Connection::open(options.address[number % options.address.len()]).await?);
     }
-    let before_us = process::cpu_us(&options.pid);
     let began = Instant::now();
     let mut work = JoinSet::new();
     for (number, mut connection) in connections.into_iter().enumerate() {
@@ -156,14 +155,17 @@ async fn parked(options: &Options) -> Result<Value, Failure> {
 }
 
 async fn run(options: Arc<Options>) -> Result<Value, Failure> {
+    let cpu_us = || process::cpu_us(&options.pid);
     match options.what {
         What::Parked => parked(&options).await,
-        What::Add => step(&options, Step::Add, options.jobs).await,
-        What::Empty => step(&options, Step::Empty, options.jobs).await,
+        What::Add => step(&options, Step::Add, options.jobs, cpu_us()).await,
+        What::Empty => step(&options, Step::Empty, options.jobs, cpu_us()).await,
         What::Throughput => {
-            let add = step(&options, Step::Add, options.jobs).await?;
+            let add = step(&options, Step::Add, options.jobs, cpu_us()).await?;
+            // A job's becoming due belongs to its way out.
+            let added_us = cpu_us();
             tokio::time::sleep(Duration::from_secs(u64::from(options.delay) + 1)).await;
-            let drain = step(&options, Step::Drain, options.jobs).await?;
+            let drain = step(&options, Step::Drain, options.jobs, added_us).await?;
             Ok(json!({ "add": add, "drain": drain }))
         }
     }

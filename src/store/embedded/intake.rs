@@ -42,6 +42,8 @@ struct Queue {
     operations: VecDeque<Queued>,
     closed: bool,
     writer_sleeps: bool,
+    /// Whether several callers shared the last group.
+    shared: bool,
 }
 
 pub(super) struct Intake {
@@ -111,7 +113,9 @@ impl Intake {
         let mut queue = self.lock();
         loop {
             if !queue.operations.is_empty() {
-                return Taken::Group(Self::group(&mut queue.operations));
+                let group = Self::group(&mut queue.operations);
+                queue.shared = group.len() > 1;
+                return Taken::Group(group);
             }
             if queue.closed {
                 return Taken::Closed;
@@ -120,7 +124,8 @@ impl Intake {
             queue = match patience {
                 Patience::None => return Taken::Quiet,
                 Patience::Forever => {
-                    self.filled.wait(queue).expect("no code panics while it holds the queue")
+                    let queue = self.filled.wait(queue).expect("no code panics while it holds the queue");
+                    self.let_gather(queue)
                 }
                 Patience::For(time) => {
                     // Real time, not the clock's: it only decides when we tidy up.
@@ -131,10 +136,22 @@ impl Intake {
                     if waited.timed_out() && queue.operations.is_empty() && !queue.closed {
                         return Taken::Quiet;
                     }
-                    queue
+                    self.let_gather(queue)
                 }
             };
         }
+    }
+
+    /// Lets callers that are about to push do so first, where several have been about: the first to come
+    /// wakes the writer, and a commit costs about the same for one as for many. Costs nothing on a core
+    /// that nobody else wants, and nothing for a caller that is alone.
+    fn let_gather<'a>(&'a self, queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
+        if !queue.shared {
+            return queue;
+        }
+        drop(queue);
+        std::thread::yield_now();
+        self.lock()
     }
 
     fn group(operations: &mut VecDeque<Queued>) -> Vec<Box<dyn Operation>> {

@@ -299,3 +299,22 @@ async fn a_pop_that_holds_jobs_looks_further_only_for_half_a_second_in_all(engin
     let late = api.get("/topics/u/pop?wait=30").await.expect(200).json();
     assert_eq!((text(&late["id"]), &late["attempt"]), ("b", &json!(1)), "given back uncounted");
 }
+
+/// Whoever asks the embedded engine for what is not there, or waits for it, costs it nothing.
+#[tokio::test]
+async fn a_topic_without_ready_jobs_is_not_asked_for_in_the_store() {
+    let api = Api::new(Engine::Embedded).await;
+    let reserved = async || {
+        let page = api.get("/metrics").await.expect(200).body;
+        let figures = std::str::from_utf8(&page).expect("text");
+        figures.contains(r#"linger_store_operation_duration_seconds_count{operation="reserve""#)
+    };
+    api.add(r#"{"topic":"t","id":"a","delay":5}"#).await;
+    api.get("/topics/t/pop").await.expect(204);
+    api.send("POST", "/batch/pop", r#"{"topics":["u","t"],"max":5}"#).await.expect(200);
+    let parked = api.park(api.call("GET", "/topics/t/pop?wait=30")).await;
+    assert!(!reserved().await);
+    api.pass(seconds(5)).await;
+    assert_eq!(parked.await.expect("ends").expect(200).json()["id"], "a");
+    assert!(reserved().await);
+}

@@ -101,6 +101,12 @@ impl Store for Failing {
         self.inner()?.reserve(topic, ttrs).await
     }
 
+    fn may_have_ready(&self, topic: &Topic) -> bool {
+        let fails = self.failure.lock().expect("not poisoned").is_some();
+        let hangs = self.hung.lock().expect("not poisoned").contains_key(topic);
+        fails || hangs || self.inner.may_have_ready(topic)
+    }
+
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
         self.inner()?.cancel(grants).await
     }

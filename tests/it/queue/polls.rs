@@ -100,7 +100,7 @@ async fn fault_a_delivery_that_nobody_takes_goes_back_at_once_and_uncounted() {
     let bench = Bench::new();
     let added = bench.add("job", NOW).await;
     for _ in 0..3 {
-        let unseen = bench.queue.pop(pop(NOW)).await.expect("answers");
+        let unseen = bench.queue.pop(pop(seconds(1))).await.expect("answers");
         assert_eq!(bench.get("job").await.state, State::Reserved);
         drop(unseen);
         let poll = bench.park(pop(seconds(1))).await;

@@ -30,6 +30,10 @@ impl Store for Naive {
         Ok(ready.iter().zip(ttrs).map(|(id, ttr)| self.grant(id, &Receipt::generate(), *ttr)).collect())
     }
 
+    fn may_have_ready(&self, topic: &Topic) -> bool {
+        !self.ready(topic).is_empty()
+    }
+
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
         for (id, receipt) in grants {
             let _ = self.held(&id, &receipt, |entry| {
