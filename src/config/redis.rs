@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use config::ValueKind;
+
 use super::{
     reader::Reader,
     redis_url::{Node, RedisUrl},
@@ -51,8 +53,8 @@ pub struct Redis {
     pub database: u8,
     /// First part of every key.
     pub prefix: String,
-    /// Number of shards.
-    pub shards: u16,
+    /// Number of shards; `None` for what is stored, or suits at first use.
+    pub shards: Option<u16>,
     /// For making a connection.
     pub connect_timeout: Duration,
     /// For one command.
@@ -90,7 +92,7 @@ impl Redis {
             credentials,
             database: url.database.unwrap_or_default(),
             prefix: reader.get("redis.prefix", |kind| prefix(&values::text(kind)?)),
-            shards: reader.count("redis.shards", 1, 256),
+            shards: reader.get("redis.shards", shards),
             connect_timeout: reader.duration("redis.connect_timeout", 10 * MILLISECOND, MINUTE),
             command_timeout: reader.duration("redis.command_timeout", 10 * MILLISECOND, MINUTE),
             retry_for: reader.duration("redis.retry_for", Duration::ZERO, 5 * MINUTE),
@@ -179,6 +181,17 @@ fn check_mode(reader: &mut Reader<'_>, mode: Mode, nodes: &[Node], master: Optio
             reader.refuse("redis.sentinel_master", "is for the mode sentinel only");
         }
         (Mode::Sentinel, Some(_)) | (Mode::Standalone | Mode::Cluster, None) => {}
+    }
+}
+
+/// A number, or `None` when what is stored decides.
+fn shards(kind: &ValueKind) -> Result<Option<u16>, values::Problem> {
+    match values::optional_text(kind) {
+        Ok(None) => Ok(None),
+        Ok(Some(text)) if text == "auto" => Ok(None),
+        _ => values::count(kind, 1, 256)
+            .map(|shards| u16::try_from(shards).ok())
+            .map_err(|problem| format!("{problem}, or \"auto\"")),
     }
 }
 

@@ -35,7 +35,7 @@ fn the_defaults_are_valid_and_are_what_the_contract_says() {
     assert_eq!(config.queue.max_wait, Duration::from_secs(60));
     assert_eq!(config.queue.dead_retention, None);
     assert_eq!(config.redis.place(), "127.0.0.1:6379");
-    assert_eq!(config.redis.shards, 16);
+    assert_eq!(config.redis.shards, None);
 }
 
 #[test]
@@ -221,6 +221,24 @@ fn dead_retention_is_for_ever_or_a_duration() {
     let week = Some(Some(Duration::from_secs(604_800)));
     assert_eq!(read("'7d'").map(|l| l.config.queue.dead_retention).ok(), week);
     assert!(read("'never'").is_err());
+}
+
+#[test]
+fn the_number_of_shards_is_one_or_is_left_to_what_is_stored() {
+    let read = |text: &str| load_with(&format!("[redis]\nshards = {text}"), &[], &[]);
+    for unset in ["''", "'auto'"] {
+        let loaded = read(unset).expect("is valid");
+        assert_eq!(loaded.config.redis.shards, None);
+    }
+    for set in ["8", "'8'"] {
+        assert_eq!(read(set).expect("is valid").config.redis.shards, Some(8));
+    }
+    let shown = load(Sources::default()).expect("is valid").show();
+    assert!(shown.contains("\nshards = \"auto\"\n"), "{shown}");
+    for wrong in ["0", "257", "-1", "'many'", "true"] {
+        let found = faults(&format!("[redis]\nshards = {wrong}"), &[]);
+        assert!(matches!(&found[..], [one] if one.ends_with("from 1 to 256, or \"auto\"")), "{found:?}");
+    }
 }
 
 #[test]

@@ -12,7 +12,14 @@ use fred::{
 };
 
 use super::{
-    Engine, TimeSource, announce::Doubt, error::Fault, keys::Shard, lanes::Lane, link::Node, script::Op,
+    Context, Engine, TimeSource,
+    announce::Doubt,
+    error::Fault,
+    keys::Shard,
+    lanes::Lane,
+    link::Node,
+    routes::Routes,
+    script::{Op, Scripts},
 };
 use crate::{
     clock::Clock,
@@ -39,6 +46,23 @@ pub(super) struct Call {
     patience: Option<Duration>,
     /// The shard that it changes.
     changes: Option<Shard>,
+}
+
+/// What it takes to make a call, also before it is known how many shards there are.
+#[derive(Clone, Copy)]
+pub(super) struct Caller<'a> {
+    pub context: &'a Context,
+    pub routes: &'a Routes,
+    pub scripts: &'a Scripts,
+}
+
+/// What came of a call.
+pub(super) struct Answer {
+    pub value: Value,
+    /// Whether enough replicas have taken the change.
+    durable: bool,
+    /// Whether it may be that of a second run.
+    again: bool,
 }
 
 /// One attempt at a call.
@@ -148,11 +172,23 @@ impl Engine {
 
     /// Calls until there is an answer; also tells whether enough replicas have taken the change.
     pub(super) async fn call_until(&self, call: Call) -> Result<(Value, bool)> {
+        let doubt = call.changes.map(|shard| self.announcements.begin(shard));
+        let caller = Caller { context: &self.context, routes: &self.routes, scripts: &self.scripts };
+        let Answer { value, durable, again } = caller.insist(call).await?;
+        // The answer of a second run need not tell all that the first one did, and one that is not
+        // durable never reaches those who would tell.
+        doubt.filter(|_| !again && durable).into_iter().for_each(Doubt::settle);
+        Ok((value, durable))
+    }
+}
+
+impl Caller<'_> {
+    /// Calls until there is an answer.
+    pub async fn insist(self, call: Call) -> Result<Answer> {
         let real = &self.context.real;
         let patience = call.patience.unwrap_or(self.context.options.retry_for);
         let deadline_us = real.now_micros().saturating_add(micros(patience));
         let (mut pause, mut full_text, mut redirect, mut again) = (PAUSE.0, false, None, false);
-        let doubt = call.changes.map(|shard| self.announcements.begin(shard));
         loop {
             // One attempt is made all the same: what a close has overtaken may have to be given back.
             if again && self.context.closing.is_cancelled() {
@@ -164,12 +200,7 @@ impl Engine {
             };
             let fault = match &node {
                 Some((node, asking)) => match self.shoot(node, &call, full_text, *asking).await {
-                    Ok(outcome) => {
-                        // The answer of a second run need not tell all that the first one did, and one that
-                        // is not durable never reaches those who would tell.
-                        doubt.filter(|_| !again && outcome.1).into_iter().for_each(Doubt::settle);
-                        return Ok(outcome);
-                    }
+                    Ok((value, durable)) => return Ok(Answer { value, durable, again }),
                     Err(error) => Fault::sort(&error),
                 },
                 None => Fault::Passing("no server holds the slot".to_owned()),
@@ -207,7 +238,7 @@ impl Engine {
 
     /// After an attempt that got lost: a connection whose task has ended is opened anew, and in a
     /// Cluster the slot may have another holder.
-    async fn recover(&self, slot: u16, seen: Option<&Arc<Node>>) {
+    async fn recover(self, slot: u16, seen: Option<&Arc<Node>>) {
         if let Some(node) = seen {
             node.revive();
         }
@@ -218,7 +249,7 @@ impl Engine {
 
     /// One attempt.
     async fn shoot(
-        &self,
+        self,
         node: &Node,
         call: &Call,
         full_text: bool,
@@ -268,7 +299,7 @@ pub(super) fn in_pipeline(
     (CustomCommand::new_static(name, ClusterHash::Random, false), all)
 }
 
-fn micros(duration: Duration) -> i64 {
+pub(super) fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 

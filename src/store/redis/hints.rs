@@ -3,7 +3,7 @@
 //! every shard first.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     sync::{Mutex, MutexGuard},
 };
 
@@ -16,7 +16,8 @@ pub(super) struct Hints(Mutex<HashMap<Topic, Hinted>>);
 
 #[derive(Debug, Default)]
 struct Hinted {
-    shards: BTreeSet<Shard>,
+    /// How many jobs each was last known to have ready.
+    shards: BTreeMap<Shard, usize>,
     /// Where the next reservation begins, so that they take turns.
     next: Shard,
 }
@@ -26,15 +27,17 @@ impl Hints {
     pub fn mark(&self, topic: &Topic, shard: Shard) {
         let mut topics = self.lock();
         match topics.get_mut(topic) {
-            Some(hinted) => drop(hinted.shards.insert(shard)),
-            None => drop(topics.entry(topic.clone()).or_default().shards.insert(shard)),
+            Some(hinted) => drop(hinted.shards.entry(shard).or_insert(1)),
+            None => drop(topics.entry(topic.clone()).or_default().shards.insert(shard, 1)),
         }
     }
 
-    /// `shard` has none left.
-    pub fn clear(&self, topic: &Topic, shard: Shard) {
+    /// `shard` counts so many ready jobs of `topic`.
+    pub fn set(&self, topic: &Topic, shard: Shard, ready: i64) {
         let mut topics = self.lock();
-        if let Some(hinted) = topics.get_mut(topic) {
+        if let Ok(ready @ 1..) = usize::try_from(ready) {
+            topics.entry(topic.clone()).or_default().shards.insert(shard, ready);
+        } else if let Some(hinted) = topics.get_mut(topic) {
             hinted.shards.remove(&shard);
             if hinted.shards.is_empty() {
                 topics.remove(topic);
@@ -42,13 +45,21 @@ impl Hints {
         }
     }
 
-    /// A shard to try, taking turns.
-    pub fn pick(&self, topic: &Topic) -> Option<Shard> {
+    /// Shards to try for `wanted` jobs, taking turns: as many as it takes by what they are known to have when
+    /// each gives up to `most`, and so no more than there are jobs wanted.
+    pub fn pick(&self, topic: &Topic, wanted: usize, most: usize) -> Vec<Shard> {
         let mut topics = self.lock();
-        let hinted = topics.get_mut(topic)?;
-        let shard = *hinted.shards.range(hinted.next..).next().or_else(|| hinted.shards.first())?;
-        hinted.next = shard + 1;
-        Some(shard)
+        let Some(hinted) = topics.get_mut(topic) else { return Vec::new() };
+        let in_turn = hinted.shards.range(hinted.next..).chain(hinted.shards.range(..hinted.next));
+        let mut known = 0;
+        let picked = in_turn.take_while(|(_, ready)| {
+            let short = known < wanted;
+            known += (**ready).min(most);
+            short
+        });
+        let picked: Vec<Shard> = picked.map(|(shard, _)| *shard).collect();
+        hinted.next = picked.last().map_or(0, |last| last + 1);
+        picked
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Topic, Hinted>> {
@@ -64,12 +75,27 @@ mod tests {
     fn shards_take_turns_and_topics_are_forgotten() {
         let hints = Hints::default();
         let topic = Topic::parse("t").expect("valid");
-        assert_eq!(hints.pick(&topic), None);
+        assert!(hints.pick(&topic, 1, 100).is_empty());
         [3, 1, 7].into_iter().for_each(|shard| hints.mark(&topic, shard));
-        let picked: Vec<_> = (0..4).filter_map(|_| hints.pick(&topic)).collect();
+        let picked: Vec<_> = (0..4).flat_map(|_| hints.pick(&topic, 1, 100)).collect();
         assert_eq!(picked, [1, 3, 7, 1]);
-        [3, 1, 7].into_iter().for_each(|shard| hints.clear(&topic, shard));
-        assert_eq!(hints.pick(&topic), None);
+        [3, 1, 7].into_iter().for_each(|shard| hints.set(&topic, shard, 0));
+        assert!(hints.pick(&topic, 1, 100).is_empty());
         assert!(hints.lock().is_empty());
+    }
+
+    #[test]
+    fn as_many_shards_are_tried_as_it_takes() {
+        let hints = Hints::default();
+        let topic = Topic::parse("t").expect("valid");
+        [0, 1, 2, 3].into_iter().for_each(|shard| hints.mark(&topic, shard));
+        assert_eq!(hints.pick(&topic, 9, 100), [0, 1, 2, 3], "each has one, as far as is known");
+        assert_eq!(hints.pick(&topic, 3, 100), [0, 1, 2]);
+        assert_eq!(hints.pick(&topic, 3, 100), [3, 0, 1]);
+        hints.set(&topic, 2, 50);
+        hints.mark(&topic, 2);
+        assert_eq!(hints.pick(&topic, 9, 100), [2], "what is known stands");
+        assert_eq!(hints.pick(&topic, 9, 5), [3, 0, 1, 2], "one gives no more than a share");
+        assert!(hints.pick(&topic, 0, 5).is_empty());
     }
 }

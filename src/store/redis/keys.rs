@@ -79,14 +79,18 @@ impl ShardKeys {
     }
 }
 
+/// Where the layout under a prefix is kept, and its slot: known before the number of shards is.
+pub(super) fn meta(prefix: &str) -> (Key, u16) {
+    (format!("{{{prefix}}}:meta").into(), redis_keyslot(prefix.as_bytes()))
+}
+
 /// All names under one prefix.
 #[derive(Debug)]
 pub(super) struct Keys {
     prefix: String,
     shards: Vec<ShardKeys>,
-    pub meta: Key,
     pub settings: Key,
-    /// The slot that `meta` and `settings` share.
+    /// The slot of the settings.
     pub slot: u16,
     /// As [`ShardKeys::mark`], for the slot of the settings.
     pub mark: Key,
@@ -99,7 +103,6 @@ impl Keys {
         Self {
             prefix: prefix.to_owned(),
             shards: (0..shards).map(|shard| ShardKeys::new(prefix, shard)).collect(),
-            meta: format!("{{{prefix}}}:meta").into(),
             settings: format!("{{{prefix}}}:settings").into(),
             slot: redis_keyslot(prefix.as_bytes()),
             mark: format!("{{{prefix}}}:mark").into(),
@@ -163,8 +166,9 @@ mod tests {
                 assert_eq!(redis_keyslot(key.as_bytes()), shard.slot, "{key:?}");
             }
         }
-        assert_eq!(redis_keyslot(keys.meta.as_bytes()), keys.slot);
         assert_eq!(redis_keyslot(keys.settings.as_bytes()), keys.slot);
+        let (meta, slot) = meta("linger");
+        assert_eq!(redis_keyslot(meta.as_bytes()), slot);
     }
 
     #[test]

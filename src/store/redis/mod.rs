@@ -53,7 +53,7 @@ pub use options::{Mode, Options, Secret};
 use self::{
     adding::Adding,
     announce::Announcements,
-    call::Call,
+    call::{Call, Caller},
     configs::Configs,
     error::in_words,
     gather::Gather,
@@ -165,7 +165,6 @@ pub async fn connect(
         Routes::open(context.clone()).await.map_err(|error| unreachable(&context, in_words(&error)))?;
     let redis = Redis(Arc::new(Engine::open(context, time, listener, routes).await?));
     let engine = &redis.0;
-    engine.check_layout().await?;
     engine.refresh_configs().await.map_err(|error| unreachable(&engine.context, error))?;
     engine.context.tasks.spawn(engine.clone().listen());
     engine.context.tasks.spawn(engine.clone().sweep());
@@ -195,23 +194,25 @@ impl Engine {
         let scripts = Scripts::load(&first.link.client)
             .await
             .map_err(|error| unreachable(&context, in_words(&error)))?;
-        let lanes = Lanes::new(options.shards);
+        let caller = Caller { context: &context, routes: &routes, scripts: &scripts };
+        let shards = startup::layout(caller).await?;
+        let lanes = Lanes::new(shards);
         let process = lanes.process();
         Ok(Self {
             time,
             listener,
             info,
             routes,
-            keys: Keys::new(&options.prefix, options.shards),
+            keys: Keys::new(&options.prefix, shards),
             scripts,
-            adding: Gather::new(options.shards),
-            finishing: Gather::new(options.shards),
+            adding: Gather::new(shards),
+            finishing: Gather::new(shards),
             hints: Hints::default(),
             configs: Configs::default(),
-            announcements: Announcements::new(options.shards),
+            announcements: Announcements::new(shards),
             compaction: Compaction::default(),
             wake_sweep: Notify::new(),
-            origins: (0..options.shards).map(|shard| format!("{process} {shard}").into()).collect(),
+            origins: (0..shards).map(|shard| format!("{process} {shard}").into()).collect(),
             process,
             lanes,
             turn: AtomicUsize::new(0),

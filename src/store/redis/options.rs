@@ -2,9 +2,12 @@
 //!
 //! Knows URLs and durations, opens nothing.
 
-use std::{fmt, time::Duration};
+use std::{fmt, ops::RangeInclusive, time::Duration};
 
 use fred::types::config::{Config, Server, ServerConfig};
+
+/// How many shards there may be.
+pub(super) const SHARDS: RangeInclusive<u16> = 1..=256;
 
 /// A password: it can be used, never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -198,8 +201,9 @@ pub struct Options {
     /// Begins every key and channel, so that several queues can share one Redis: 1 to 64 of
     /// `A-Z a-z 0-9 . _ : -`.
     pub prefix: String,
-    /// Over how many shards jobs are spread. Fixed when the prefix is first used; 1 to 256.
-    pub shards: u16,
+    /// Over how many shards jobs are spread, 1 to 256. Fixed when the prefix is first used; `None` is what
+    /// it was first used with, or at first use what suits the mode.
+    pub shards: Option<u16>,
     /// How long to wait for the answer to one command.
     pub command_timeout: Duration,
     /// How long to wait for a connection.
@@ -230,7 +234,7 @@ impl Options {
             username: None,
             password: None,
             prefix: "linger".to_owned(),
-            shards: 16,
+            shards: None,
             command_timeout: Duration::from_secs(2),
             connect_timeout: Duration::from_secs(3),
             unresponsive_timeout: Duration::from_secs(4),
@@ -251,7 +255,7 @@ impl Options {
         if self.prefix.is_empty() || self.prefix.len() > 64 || !self.prefix.chars().all(named) {
             faults.push("the prefix must be 1 to 64 of A-Z a-z 0-9 . _ : -".to_owned());
         }
-        if !(1..=256).contains(&self.shards) {
+        if self.shards.is_some_and(|shards| !SHARDS.contains(&shards)) {
             faults.push("the number of shards must lie between 1 and 256".to_owned());
         }
         for (name, duration) in [
@@ -298,7 +302,7 @@ mod tests {
     fn every_fault_is_reported() {
         let mut options = Options::new("rediss://cache");
         options.prefix = "a{b}".to_owned();
-        options.shards = 0;
+        options.shards = Some(0);
         options.command_timeout = Duration::ZERO;
         options.reconnect_max = Duration::ZERO;
         assert_eq!(options.faults().len(), 5, "{:?}", options.faults());

@@ -4,11 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::{BufMut, BytesMut};
 use futures_util::future::{join_all, try_join_all};
-use tokio::sync::oneshot;
+use tokio::sync::mpsc::{self, UnboundedReceiver, error::SendError};
 
 use super::{
     Engine,
-    call::not_durable,
+    call::{micros, not_durable},
     jobs::{MOVES_LIMIT, code, keeps_moving},
     keys::Shard,
     record,
@@ -28,81 +28,165 @@ const SLICE: usize = 100;
 /// run meanwhile.
 const FURTHER: f64 = 0.5;
 
+/// How long those who were asked together may take once one of them has given jobs, which would have to
+/// wait with them for a server that hangs. Or as long again as that one took, when all are slow.
+const TOGETHER: Duration = Duration::from_millis(250);
+
+type Reserved = Result<Vec<Reservation>>;
+
+/// A pop under way.
+struct Pop<'a> {
+    topic: &'a Topic,
+    /// One per job that is wanted: the first is that of the first job granted, and so on.
+    ttrs: &'a [Option<Ttr>],
+    granted: Vec<Reservation>,
+    began_us: i64,
+}
+
+impl<'a> Pop<'a> {
+    fn wanted(&self) -> &'a [Option<Ttr>] {
+        &self.ttrs[self.granted.len()..]
+    }
+
+    /// How long it may go on, once it holds jobs.
+    fn left(&self, now_us: i64) -> Option<Duration> {
+        (!self.granted.is_empty()).then(|| self.left_with(&self.granted, self.ttrs, now_us))
+    }
+
+    /// How long it may go on when it holds these, each for the TTR at its index.
+    fn left_with(&self, granted: &[Reservation], ttrs: &[Option<Ttr>], now_us: i64) -> Duration {
+        let ttrs = granted.iter().zip(ttrs).map(|(grant, ttr)| ttr.unwrap_or(grant.job.ttr).as_duration());
+        let spent = between(self.began_us, now_us);
+        ttrs.min().unwrap_or_default().mul_f64(FURTHER).saturating_sub(spent)
+    }
+}
+
 impl Engine {
-    /// Reserves from the shards that may have something, in turns; when none may, looks at all, and
-    /// answers with less than was asked only when there is nothing. What was reserved is returned when a
-    /// later step fails, or takes so long that the first reservations would suffer.
+    /// Reserves from the shards that may have something; when none may, looks at all, and answers with
+    /// less than was asked only when there is nothing. When a step fails or takes so long that the
+    /// reservations would suffer, it answers with those that it has.
     pub(super) async fn reserve_jobs(
         self: &Arc<Self>,
         topic: &Topic,
         ttrs: &[Option<Ttr>],
     ) -> Result<Vec<Reservation>> {
         let began_us = self.context.real.now_micros();
-        let mut granted = self.reserve_step(topic, &ttrs[..ttrs.len().min(SLICE)]).await?;
-        let mut more = !granted.is_empty();
-        while more && granted.len() < ttrs.len() {
-            let spent_us = self.context.real.now_micros().saturating_sub(began_us).unsigned_abs();
-            let left = time_for_more(&granted, ttrs).saturating_sub(Duration::from_micros(spent_us));
-            let slice = &ttrs[granted.len()..ttrs.len().min(granted.len() + SLICE)];
-            match self.reserve_further(topic, slice, left).await {
-                Ok(further) => {
-                    more = !further.is_empty();
-                    granted.extend(further);
-                }
+        let mut pop = Pop { topic, ttrs, granted: Vec::new(), began_us };
+        while !pop.wanted().is_empty() {
+            match self.reserve_step(&mut pop).await {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) if pop.granted.is_empty() => return Err(error),
                 Err(error) => {
                     tracing::warn!(%topic, %error, "reserved fewer jobs than there may be");
-                    more = false;
                     // Who waits for them must not wait for a job that comes later.
                     self.listener.ready(topic);
+                    break;
                 }
             }
         }
-        Ok(granted)
+        Ok(pop.granted)
     }
 
-    /// Reserves from the next shard that has something; nothing when none has.
-    async fn reserve_step(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>> {
-        while !ttrs.is_empty() {
-            let granted = match self.hints.pick(topic) {
-                Some(shard) => self.reserve_from(shard, topic, ttrs).await?,
-                None if self.look_for_ready(topic).await? => continue,
-                None => break,
+    /// Reserves from the next shards that have something; false when none has.
+    async fn reserve_step(self: &Arc<Self>, pop: &mut Pop<'_>) -> Result<bool> {
+        let before = pop.granted.len();
+        while pop.granted.len() == before {
+            let wanted = pop.wanted();
+            // Asked together, they do not know how many the others give, and so not whose TTR is whose turn.
+            let alike = wanted.iter().all(|ttr| *ttr == wanted[0]);
+            let shards = self.hints.pick(pop.topic, if alike { wanted.len() } else { 1 }, SLICE);
+            match &shards[..] {
+                [] if !self.look_in_time(pop).await? => return Ok(false),
+                [] => {}
+                [shard] if before == 0 => {
+                    let slice = &wanted[..wanted.len().min(SLICE)];
+                    pop.granted = self.reserve_from(*shard, pop.topic, slice).await?;
+                }
+                shards => self.reserve_together(shards, pop).await?,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Asks shards at the same time, each for its share, in the time that is left. What they reserve too
+    /// late is given back: no client has seen it.
+    async fn reserve_together(self: &Arc<Self>, shards: &[Shard], pop: &mut Pop<'_>) -> Result<()> {
+        let real = &self.context.real;
+        let asked_us = real.now_micros();
+        let mut end_us = pop.left(asked_us).map_or(i64::MAX, |left| asked_us.saturating_add(micros(left)));
+        if end_us <= asked_us {
+            return Err(too_long());
+        }
+        let mut answers = self.ask_aside(shards, pop);
+        let (mut came, mut answered, mut failed) = (vec![Vec::new(); shards.len()], 0, None);
+        while answered < shards.len() {
+            let (at, jobs) = tokio::select! {
+                biased;
+                answer = answers.recv() => match answer {
+                    Some(answer) => answer,
+                    None => break,
+                },
+                () = real.sleep(between(real.now_micros(), end_us)), if !answers.is_closed() => {
+                    // From now on they keep their answers; what came before is still there.
+                    answers.close();
+                    continue;
+                }
             };
-            if !granted.is_empty() {
-                return Ok(granted);
+            answered += 1;
+            match jobs {
+                Ok(jobs) => came[at] = jobs,
+                Err(error) => failed = failed.or(Some(error)),
+            }
+            if !came[at].is_empty() {
+                let now_us = real.now_micros();
+                let left = pop.left_with(&came[at], pop.wanted(), now_us);
+                let left = left.min(TOGETHER.max(between(asked_us, now_us)));
+                end_us = end_us.min(now_us.saturating_add(micros(left)));
             }
         }
-        Ok(Vec::new())
+        pop.granted.extend(came.into_iter().flatten());
+        match failed {
+            Some(error) => Err(error),
+            None if answered < shards.len() => Err(too_long()),
+            None => Ok(()),
+        }
     }
 
-    /// The same, in the time that is left. What is reserved too late is given back: no client has seen it.
-    async fn reserve_further(
-        self: &Arc<Self>,
-        topic: &Topic,
-        ttrs: &[Option<Ttr>],
-        left: Duration,
-    ) -> Result<Vec<Reservation>> {
-        let late = || Err(Error::Unavailable("a shard takes too long".to_owned()));
-        if left.is_zero() {
-            return late();
+    /// Asks each shard for its share, in a task of its own: what it reserves when nobody waits for it any
+    /// more it gives back.
+    fn ask_aside(self: &Arc<Self>, shards: &[Shard], pop: &Pop<'_>) -> UnboundedReceiver<(usize, Reserved)> {
+        let (answer, answers) = mpsc::unbounded_channel();
+        let mut wanted = pop.wanted();
+        for (at, shard) in shards.iter().copied().enumerate() {
+            let share = wanted.len().div_ceil(shards.len() - at).min(SLICE);
+            let (ttrs, others) = wanted.split_at(share);
+            wanted = others;
+            let (engine, topic, ttrs, answer) =
+                (self.clone(), pop.topic.clone(), ttrs.to_vec(), answer.clone());
+            let asking = async move {
+                let jobs = engine.reserve_from(shard, &topic, &ttrs).await;
+                if let Err(SendError((_, Ok(unseen)))) = answer.send((at, jobs)) {
+                    engine.give_back(&topic, &unseen).await;
+                }
+            };
+            self.context.tasks.spawn_on(asking, &self.context.runtime);
         }
-        let (answer, mut answered) = oneshot::channel();
-        let (engine, name, ttrs) = (self.clone(), topic.clone(), ttrs.to_vec());
-        let step = async move {
-            let step = engine.reserve_step(&name, &ttrs).await;
-            if let Err(Ok(unseen)) = answer.send(step) {
-                engine.give_back(&name, &unseen).await;
-            }
-        };
-        self.context.tasks.spawn_on(step, &self.context.runtime);
-        let in_time = tokio::select! {
-            step = &mut answered => step.ok(),
-            () = self.context.real.sleep(left) => {
-                answered.close();
-                answered.try_recv().ok()
-            }
-        };
-        in_time.unwrap_or_else(late)
+        answers
+    }
+
+    /// Looks at every shard, in the time that is left.
+    async fn look_in_time(self: &Arc<Self>, pop: &Pop<'_>) -> Result<bool> {
+        let real = &self.context.real;
+        let Some(left) = pop.left(real.now_micros()) else { return self.look_for_ready(pop.topic).await };
+        let (engine, topic) = (self.clone(), pop.topic.clone());
+        // Aside, since it may be opening a connection, which is not to be broken off.
+        let look = async move { engine.look_for_ready(&topic).await };
+        let look = self.context.tasks.spawn_on(look, &self.context.runtime);
+        tokio::select! {
+            found = look => found.unwrap_or_else(|_| Err(too_long())),
+            () = real.sleep(left) => Err(too_long()),
+        }
     }
 
     /// Looks at every shard for ready jobs of a topic and keeps hints of them; whether there are any.
@@ -113,10 +197,9 @@ impl Engine {
             let mut reply = Reply::new(reply)?;
             let mut found = false;
             for shard in group {
-                if reply.int()? > 0 {
-                    self.hints.mark(topic, shard);
-                    found = true;
-                }
+                let ready = reply.int()?;
+                self.hints.set(topic, shard, ready);
+                found |= ready > 0;
             }
             Ok(found)
         });
@@ -148,9 +231,7 @@ impl Engine {
             .bytes(receipts);
         let (reply, durable) = self.call_until(call).await?;
         let mut reply = Reply::new(reply)?;
-        if reply.int()? == 0 {
-            self.hints.clear(topic, shard);
-        }
+        self.hints.set(topic, shard, reply.int()?);
         let now = Timestamp::from_millis(reply.int()?);
         self.set_aside(shard, reply.count()?);
         let granted = self.grants(reply, now)?;
@@ -228,8 +309,10 @@ impl Engine {
     }
 }
 
-/// How long a pop that holds these, each for the TTR at its index, may go on.
-fn time_for_more(granted: &[Reservation], ttrs: &[Option<Ttr>]) -> Duration {
-    let ttrs = granted.iter().zip(ttrs).map(|(grant, ttr)| ttr.unwrap_or(grant.job.ttr).as_duration());
-    ttrs.min().unwrap_or_default().mul_f64(FURTHER)
+fn too_long() -> Error {
+    Error::Unavailable("a shard takes too long".to_owned())
+}
+
+fn between(from_us: i64, to_us: i64) -> Duration {
+    Duration::from_micros(u64::try_from(to_us.saturating_sub(from_us)).unwrap_or_default())
 }

@@ -53,7 +53,7 @@ async fn with_a_full_memory_every_step_is_refused_whole_or_works() {
 #[tokio::test]
 async fn memory_that_ends_in_the_middle_of_a_batch_leaves_nothing_half_done() {
     let server = RedisServer::start();
-    let process = Process::start(&Options { shards: 1, ..Options::new(&server.url()) }).await;
+    let process = Process::start(&Options { shards: Some(1), ..Options::new(&server.url()) }).await;
     let raw = Raw::connect(&server.url()).await;
     let used = raw.send(&["INFO", "memory"]).await.into_string().expect("a text");
     let used = used.lines().find_map(|line| line.strip_prefix("used_memory:")).expect("is told");

@@ -9,6 +9,7 @@ mod points;
 mod proxy;
 mod repair;
 mod replicas;
+mod reserving;
 mod start;
 mod steps;
 mod together;
@@ -107,7 +108,11 @@ impl Raw {
     }
 }
 
+/// How many shards one server is first used with.
+const SHARDS: u16 = 4;
+
 /// The hash tag of the shard where a job lives.
 fn tag(options: &Options, id: &JobId) -> String {
-    format!("{{{}:{}}}", options.prefix, xxh3_64(id.as_str().as_bytes()) % u64::from(options.shards))
+    let shards = options.shards.unwrap_or(SHARDS);
+    format!("{{{}:{}}}", options.prefix, xxh3_64(id.as_str().as_bytes()) % u64::from(shards))
 }

@@ -57,7 +57,7 @@ impl Lab {
         let mode = linger::store::redis::Mode::new(&[proxy.url()], None, false).expect("a mode");
         let options = Options {
             mode,
-            shards: 2,
+            shards: Some(2),
             command_timeout: millis(250),
             unresponsive_timeout: millis(250),
             connect_timeout: seconds(1),
@@ -211,7 +211,7 @@ async fn every_change_that_waits_for_a_replica_survives_cuts_too() {
     let mode = linger::store::redis::Mode::new(&[proxy.url()], None, false).expect("a mode");
     // Nothing is asserted of how fast the replica is; it has ample time.
     let (wait_timeout, retry_for) = (seconds(20), seconds(30));
-    let options = Options { mode, shards: 1, wait_replicas: 1, wait_timeout, retry_for, ..options() };
+    let options = Options { mode, shards: Some(1), wait_replicas: 1, wait_timeout, retry_for, ..options() };
     let (mut lab, mut tally) = (Lab::with(proxy, options, &primary.url()).await, Tally::default());
     for (number, step) in Step::ALL.into_iter().enumerate() {
         let requests = lab.case(step, usize::MAX, 0, Fault::CutAfter, &mut tally).await;

@@ -239,9 +239,11 @@ fn take_frame(bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
 /// An answer that begins with the seconds of a clock, with some more of them; others as they are.
 fn later(answer: Vec<u8>, seconds: u64) -> Vec<u8> {
     let told = || {
-        let (head, rest) = (answer.get(..10)?, answer.get(20..)?);
-        let clock: u64 = std::str::from_utf8(answer.get(10..20)?).ok()?.parse().ok()?;
-        let begins = head.starts_with(b"*") && head.ends_with(b"\r\n$10\r\n");
+        // Behind how many parts there are, and how long the first is.
+        let at = answer.windows(7).position(|end| end == b"\r\n$10\r\n")? + 7;
+        let (head, rest) = (&answer[..at], answer.get(at + 10..)?);
+        let clock: u64 = std::str::from_utf8(answer.get(at..at + 10)?).ok()?.parse().ok()?;
+        let begins = head.starts_with(b"*") && head.len() <= 11;
         begins.then(|| [head, (clock + seconds).to_string().as_bytes(), rest].concat())
     };
     told().unwrap_or(answer)

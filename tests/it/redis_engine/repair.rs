@@ -58,7 +58,7 @@ async fn a_count_that_is_too_high_ends_with_its_list() {
 
 #[tokio::test]
 async fn jobs_behind_many_deleted_ones_are_reached() {
-    let process = Process::start(&linger::store::redis::Options { shards: 1, ..options() }).await;
+    let process = Process::start(&linger::store::redis::Options { shards: Some(1), ..options() }).await;
     let names: Vec<String> = (0..3_000).map(|n| n.to_string()).collect();
     process.store.add(names.iter().map(|name| job(name)).collect()).await.expect("adds");
     let all_but_the_last = names[..2_999].iter().map(|name| id(name)).collect();
@@ -70,7 +70,7 @@ async fn jobs_behind_many_deleted_ones_are_reached() {
 
 #[tokio::test]
 async fn a_list_that_is_mostly_stale_is_compacted_in_order() {
-    let options = linger::store::redis::Options { shards: 1, ..options() };
+    let options = linger::store::redis::Options { shards: Some(1), ..options() };
     let process = Process::start(&options).await;
     let raw = Raw::connect(&shared().url()).await;
     let names: Vec<String> = (0..2_100).map(|n| n.to_string()).collect();

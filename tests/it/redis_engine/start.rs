@@ -2,13 +2,20 @@
 
 use std::{io::Write, net::TcpListener};
 
+use futures_util::future::join_all;
 use linger::store::{
     Deleted, Error, Finished,
     redis::{ConnectError, Options},
 };
 
-use super::{Process, Raw, options};
-use crate::harness::{jobs::*, redis::RedisServer};
+use super::{
+    Process, Raw, SHARDS, options,
+    proxy::{Fault, Proxy},
+};
+use crate::harness::{
+    jobs::*,
+    redis::{RedisServer, shared},
+};
 
 async fn refusal(options: &Options) -> ConnectError {
     match Process::try_start(options).await {
@@ -37,11 +44,108 @@ async fn a_replica_is_refused() {
 async fn another_number_of_shards_is_refused_and_named() {
     let options = options();
     Process::start(&options).await;
-    let error = refusal(&Options { shards: 8, ..options.clone() }).await;
+    let error = refusal(&Options { shards: Some(8), ..options.clone() }).await;
     let text = error.to_string();
     assert!(matches!(error, ConnectError::Layout { .. }), "{text}");
-    assert!(text.contains("16 shards") && text.contains('8'), "{text}");
+    assert!(text.contains("4 shards") && text.contains('8'), "{text}");
+    Process::start(&Options { shards: Some(SHARDS), ..options }).await;
+}
+
+/// What is stored under the prefix as the number of shards.
+async fn stored(raw: &Raw, options: &Options) -> String {
+    let shards = raw.send(&["HGET", &format!("{{{}}}:meta", options.prefix), "shards"]).await;
+    shards.as_string().expect("is stored")
+}
+
+#[tokio::test]
+async fn the_number_of_shards_is_what_is_stored_when_none_is_set() {
+    let options = options();
+    let raw = Raw::connect(&shared().url()).await;
+    let first = Process::start(&Options { shards: Some(8), ..options.clone() }).await;
+    let ids: Vec<String> = (0..40).map(|n| format!("job-{n}")).collect();
+    first.store().add(ids.iter().map(|id| job(id)).collect()).await.expect("adds");
+    let second = Process::beside(&first, &options).await;
+    assert_eq!(stored(&raw, &options).await, "8");
+    for id in &ids {
+        assert!(second.store().get(&self::id(id)).await.expect("gets").is_some(), "{id}");
+    }
+    let held = second.store().reserve(&topic("t"), &[None; 50]).await.expect("reserves");
+    assert_eq!(held.len(), ids.len());
+}
+
+#[tokio::test]
+async fn of_several_that_start_together_one_decides_the_number_of_shards() {
+    let options = options();
+    let raw = Raw::connect(&shared().url()).await;
+    let numbers = [Some(7), None, Some(2), None, None];
+    let each = numbers.map(|shards| Options { shards, ..options.clone() });
+    let started = join_all(each.iter().map(Process::try_start)).await;
+    let shards = stored(&raw, &options).await;
+    assert!(["4", "2", "7"].contains(&shards.as_str()), "{shards}");
+    for (number, started) in numbers.into_iter().zip(&started) {
+        let agrees = number.is_none_or(|number| number.to_string() == shards);
+        assert_eq!(started.is_ok(), agrees, "{number:?} of {shards}: {:?}", started.as_ref().err());
+    }
+    let mut running = started.iter().flatten();
+    let (one, other) = (running.next().expect("one"), running.next().expect("another"));
+    let ids: Vec<String> = (0..40).map(|n| format!("job-{n}")).collect();
+    one.store().add(ids.iter().map(|id| job(id)).collect()).await.expect("adds");
+    for id in &ids {
+        assert!(other.store().get(&self::id(id)).await.expect("gets").is_some(), "{id}");
+    }
+}
+
+#[tokio::test]
+async fn one_server_is_first_used_with_four_shards() {
+    let options = options();
     Process::start(&options).await;
+    assert_eq!(stored(&Raw::connect(&shared().url()).await, &options).await, SHARDS.to_string());
+}
+
+#[tokio::test]
+async fn a_stored_number_of_shards_that_makes_no_sense_is_refused() {
+    let raw = Raw::connect(&shared().url()).await;
+    for odd in ["0", "257", "many"] {
+        let options = options();
+        raw.send(&["HSET", &format!("{{{}}}:meta", options.prefix), "format", "1", "shards", odd]).await;
+        for shards in [None, Some(16)] {
+            let error = refusal(&Options { shards, ..options.clone() }).await;
+            let text = error.to_string();
+            assert!(matches!(error, ConnectError::Layout { .. }), "{text}");
+            assert!(text.contains(odd) && text.contains("between 1 and 256"), "{text}");
+        }
+    }
+}
+
+/// The very first script of a process is the one that reads the layout.
+#[tokio::test]
+async fn a_start_survives_what_befalls_its_first_script() {
+    for fault in Fault::ALL {
+        let proxy = Proxy::start(shared().port).await;
+        let mode = linger::store::redis::Mode::new(&[proxy.url()], None, false).expect("a mode");
+        let (command_timeout, unresponsive_timeout) = (millis(250), millis(250));
+        let options = Options { mode, command_timeout, unresponsive_timeout, ..options() };
+        proxy.arm(0, 1, fault);
+        let process = Process::start(&options).await;
+        assert_eq!(proxy.heal().0, 1, "{fault:?} happened");
+        add(process.store(), job("a")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_start_survives_a_server_that_forgets_its_scripts() {
+    let server = RedisServer::start();
+    let options = Options::new(&server.url());
+    let raw = Raw::connect(&server.url()).await;
+    let forgetting = async {
+        loop {
+            raw.send(&["SCRIPT", "FLUSH"]).await;
+        }
+    };
+    tokio::select! {
+        process = Process::start(&options) => add(process.store(), job("a")).await,
+        () = forgetting => unreachable!("goes on for ever"),
+    };
 }
 
 #[tokio::test]

@@ -23,7 +23,8 @@ async fn behind_a_proxy(retry_for: Duration) -> (Process, Proxy) {
     let proxy = Proxy::start(shared().port).await;
     let mode = linger::store::redis::Mode::new(&[proxy.url()], None, false).expect("a mode");
     let (command_timeout, unresponsive_timeout) = (millis(250), millis(250));
-    let options = Options { mode, shards: 1, command_timeout, unresponsive_timeout, retry_for, ..options() };
+    let options =
+        Options { mode, shards: Some(1), command_timeout, unresponsive_timeout, retry_for, ..options() };
     let process = Process::start(&options).await;
     proxy.learn_background().await;
     (process, proxy)

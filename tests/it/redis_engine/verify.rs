@@ -7,7 +7,7 @@ use crate::harness::{jobs::*, redis::shared};
 
 /// A process with jobs in every state, on one shard, and words for that shard's keys.
 async fn furnished() -> (Process, Raw, String) {
-    let options = Options { shards: 1, ..options() };
+    let options = Options { shards: Some(1), ..options() };
     let process = Process::start(&options).await;
     let store = process.store();
     for name in ["held", "buried"] {
@@ -39,7 +39,7 @@ async fn a_sound_store_has_no_faults() {
 
 #[tokio::test]
 async fn a_shard_that_takes_several_runs_is_counted_whole() {
-    let process = Process::start(&Options { shards: 1, ..options() }).await;
+    let process = Process::start(&Options { shards: Some(1), ..options() }).await;
     for thousand in 0..12 {
         let jobs = (0..1_000).map(|n| delayed(&format!("{thousand}-{n}"), seconds(1 + n % 2)));
         process.store.add(jobs.collect()).await.expect("adds");

@@ -1,0 +1,93 @@
+//! Pops of many jobs, for which several shards are asked at the same time.
+
+use std::collections::BTreeSet;
+
+use linger::{
+    clock::Clock,
+    job::{JobId, Ttr},
+    store::{AddJob, Finished, Reservation, redis::Options},
+};
+
+use super::{Process, Raw, options, tag};
+use crate::harness::{jobs::*, redis::shared};
+
+/// Enough jobs that every shard has some.
+const JOBS: usize = 400;
+
+fn jobs() -> Vec<AddJob> {
+    (0..JOBS).map(|n| job(&format!("job-{n}"))).collect()
+}
+
+fn ids(held: &[Reservation]) -> BTreeSet<JobId> {
+    held.iter().map(|held| held.job.id.clone()).collect()
+}
+
+#[tokio::test]
+async fn the_jobs_of_all_shards_come_in_one_pop() {
+    for shards in [1, 4, 16, 256] {
+        let options = Options { shards: Some(shards), ..options() };
+        let process = Process::start(&options).await;
+        process.store().add(jobs()).await.expect("adds");
+        // One that hears of nothing before it looks.
+        let other = Process::beside(&process, &options).await;
+        let few = other.store().reserve(&topic("t"), &[None; 3]).await.expect("reserves");
+        assert_eq!(few.len(), 3, "of {shards} shards");
+        let mut held = process.store().reserve(&topic("t"), &[None; JOBS - 5]).await.expect("reserves");
+        assert_eq!(held.len(), JOBS - 5, "of {shards} shards");
+        let rest = other.store().reserve(&topic("t"), &[None; JOBS]).await.expect("reserves");
+        assert_eq!(rest.len(), 2, "of {shards} shards");
+        held.extend(few.into_iter().chain(rest));
+        assert_eq!(ids(&held).len(), JOBS, "each came once");
+        for held in held {
+            let done = process.store().finish(finish(&held.job.id, &held.receipt)).await.expect("finishes");
+            assert_eq!(one(done), Finished::Done { topic: topic("t") });
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_job_is_reserved_for_as_long_as_was_asked_at_its_place() {
+    let options = Options { shards: Some(16), ..options() };
+    let process = Process::start(&options).await;
+    process.store().add(jobs()).await.expect("adds");
+    let own = jobs()[0].ttr;
+    let alike: fn(usize) -> Option<Ttr> = |_| Some(ttr(7));
+    let mixed: fn(usize) -> Option<Ttr> =
+        |n| [None, Some(ttr(7)), Some(ttr(9))].get(n % 7).copied().flatten();
+    let halves: fn(usize) -> Option<Ttr> = |n| (n >= 40).then(|| ttr(300));
+    for wanted in [alike, mixed, halves] {
+        let ttrs: Vec<Option<Ttr>> = (0..80).map(wanted).collect();
+        let held = process.store().reserve(&topic("t"), &ttrs).await.expect("reserves");
+        assert_eq!(held.len(), ttrs.len());
+        for (at, (held, ttr)) in held.iter().zip(ttrs).enumerate() {
+            let till = held.job.reserved_until.expect("is reserved");
+            assert_eq!(till.since(process.clock.now()), ttr.unwrap_or(own).as_duration(), "the job at {at}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_shard_that_fails_takes_nothing_from_the_others() {
+    let raw = Raw::connect(&shared().url()).await;
+    for broken in 0..4 {
+        let options = Options { shards: Some(4), ..options() };
+        let process = Process::start(&options).await;
+        process.store().add(jobs()).await.expect("adds");
+        process.heard.take_ready();
+        let broken = format!("{{{}:{broken}}}", options.prefix);
+        let (ready, aside) = (format!("{broken}:ready:t"), format!("{broken}:aside"));
+        raw.send(&["RENAME", &ready, &aside]).await;
+        raw.send(&["SET", &ready, "no list"]).await;
+        let held = process.store().reserve(&topic("t"), &[None; JOBS]).await.expect("the others give");
+        let mut seen = ids(&held);
+        let tags: BTreeSet<String> = seen.iter().map(|id| tag(&options, id)).collect();
+        assert!(tags.len() == 3 && !tags.contains(&broken), "{tags:?}");
+        assert!(process.heard.take_ready().contains(&topic("t")), "there may be more");
+        raw.send(&["RENAME", &aside, &ready]).await;
+        for held in process.store().reserve(&topic("t"), &[None; JOBS]).await.expect("reserves") {
+            assert_eq!(held.job.attempts, 1);
+            assert!(seen.insert(held.job.id));
+        }
+        assert_eq!(seen.len(), JOBS);
+    }
+}
