@@ -42,7 +42,7 @@ struct Options {
     #[arg(long, default_value_t = 1)]
     batch: usize,
     /// Delay of every job in seconds: long enough that none is due while others are still added.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 8)]
     delay: u32,
     #[arg(long, default_value_t = 256)]
     body_bytes: usize,
@@ -161,10 +161,14 @@ async fn run(options: Arc<Options>) -> Result<Value, Failure> {
         What::Add => step(&options, Step::Add, options.jobs, cpu_us()).await,
         What::Empty => step(&options, Step::Empty, options.jobs, cpu_us()).await,
         What::Throughput => {
+            let (began, delay) = (Instant::now(), Duration::from_secs(options.delay.into()));
             let add = step(&options, Step::Add, options.jobs, cpu_us()).await?;
+            if began.elapsed() >= delay {
+                return Err("adding took longer than the delay: jobs became due meanwhile".into());
+            }
             // A job's becoming due belongs to its way out.
             let added_us = cpu_us();
-            tokio::time::sleep(Duration::from_secs(u64::from(options.delay) + 1)).await;
+            tokio::time::sleep(delay + Duration::from_secs(1)).await;
             let drain = step(&options, Step::Drain, options.jobs, added_us).await?;
             Ok(json!({ "add": add, "drain": drain }))
         }

@@ -139,6 +139,6 @@ fn read(db: &Db, options: &Options, clock: &dyn Clock) -> Sql<State> {
     let frontier = Key::first_after(clock.read().up.after(options.look_ahead));
     let mut state = State::new(Ids::new(), frontier);
     load::read(&mut state, db, mark)?;
-    state.commit();
+    state.commit(|_, _| ());
     Ok(state)
 }

@@ -201,8 +201,7 @@ impl Start {
         if db.is_changing() {
             db.commit(now.up).map_err(|error| self.sqlite(error))?;
         }
-        state.tell_ready_turns(|topic, any| shared.set_ready(topic, any));
-        state.commit();
+        state.commit(|topic, any| shared.set_ready(topic, any));
         for (topic, config) in news.configs {
             shared.set_config(topic, config);
         }

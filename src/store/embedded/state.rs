@@ -198,18 +198,13 @@ impl State {
         [delayed, reserved, unseen, dead].into_iter().flatten().min()
     }
 
-    /// Tells of each topic that got its first ready job since the last commit, or lost its last, whether
-    /// it has any now.
-    pub fn tell_ready_turns(&mut self, mut tell: impl FnMut(&Topic, bool)) {
+    /// What was changed stays. `tell` hears of each topic that got its first ready job since the last commit,
+    /// or lost its last, whether it has any now.
+    pub fn commit(&mut self, mut tell: impl FnMut(&Topic, bool)) {
         for topic in self.ready_turned.drain(..) {
             let topic = self.topics.get(topic);
             tell(&topic.name, !topic.ready.is_empty());
         }
-    }
-
-    /// What was changed stays.
-    pub fn commit(&mut self) {
-        debug_assert!(self.ready_turned.is_empty(), "told before, while every topic is remembered");
         self.journal.clear();
         self.sweep();
     }

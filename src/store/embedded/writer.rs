@@ -111,8 +111,7 @@ impl Writer {
         let changed = change(&mut work).and_then(|value| self.commit().map(|()| value));
         match changed {
             Ok(value) => {
-                self.state.tell_ready_turns(|topic, any| self.shared.set_ready(topic, any));
-                self.state.commit();
+                self.state.commit(|topic, any| self.shared.set_ready(topic, any));
                 for (topic, config) in news.configs.drain(..) {
                     self.shared.set_config(topic, config);
                 }

@@ -67,7 +67,7 @@ impl Heart {
         if self.db.is_changing() {
             self.db.commit(self.clock.read().up).expect("commits");
         }
-        self.state.commit();
+        self.state.commit(|_, _| ());
     }
 
     fn rollback(&mut self) {
