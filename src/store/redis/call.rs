@@ -170,11 +170,14 @@ impl Engine {
         Ok(self.call_until(Call { mark: None, ..call }).await?.0)
     }
 
+    pub(super) fn caller(&self) -> Caller<'_> {
+        Caller { context: &self.context, routes: &self.routes, scripts: &self.scripts }
+    }
+
     /// Calls until there is an answer; also tells whether enough replicas have taken the change.
     pub(super) async fn call_until(&self, call: Call) -> Result<(Value, bool)> {
         let doubt = call.changes.map(|shard| self.announcements.begin(shard));
-        let caller = Caller { context: &self.context, routes: &self.routes, scripts: &self.scripts };
-        let Answer { value, durable, again } = caller.insist(call).await?;
+        let Answer { value, durable, again } = self.caller().insist(call).await?;
         // The answer of a second run need not tell all that the first one did, and one that is not
         // durable never reaches those who would tell.
         doubt.filter(|_| !again && durable).into_iter().for_each(Doubt::settle);

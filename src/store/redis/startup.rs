@@ -17,6 +17,7 @@ use super::{
     reply::Reply,
     script::Op,
 };
+use crate::store::Error;
 
 /// Oldest server: its scripts can say that they need no room (`#!lua flags=allow-oom`), so that finish
 /// and delete work when memory is full, and nothing is cut in the middle.
@@ -174,15 +175,38 @@ pub(super) async fn layout(caller: Caller<'_>) -> Result<u16, ConnectError> {
     let options = &caller.context.options;
     let first =
         options.shards.unwrap_or(if caller.routes.spans_slots() { SHARDS } else { SHARDS_IN_CLUSTER });
-    let (meta, slot) = keys::meta(&options.prefix);
-    let call = Call::new(Op::Start, slot, vec![meta], Vec::new()).arg(FORMAT).arg(first.to_string());
-    let stored = caller.insist(call).await.and_then(|answer| {
-        let mut reply = Reply::new(answer.value)?;
-        Ok((reply.text()?, reply.text()?))
-    });
+    let stored = stored(caller, write(options, first)).await;
     let (format, stored) = stored.map_err(|error| super::unreachable(caller.context, error))?;
     agreed(&format, &stored, options.shards)
         .map_err(|why| ConnectError::Layout { at: options.mode.to_string(), why })
+}
+
+/// Writes the layout again if the server has lost it with all else, so that a process which starts later does
+/// not decide for another one than this process works with.
+///
+/// # Errors
+/// [`Error::Damaged`] when another layout is stored.
+pub(super) async fn keep_layout(caller: Caller<'_>, shards: u16) -> Result<(), Error> {
+    match stored(caller, write(&caller.context.options, shards).brief()).await {
+        Ok((format, stored)) => agreed(&format, &stored, Some(shards)).map(drop).map_err(|why| {
+            Error::Damaged(format!("another layout is stored than this process works with: {why}"))
+        }),
+        // Where there is no room for it, nothing was lost.
+        Err(Error::Full(_)) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The call that writes the layout where there is none, and tells what it is.
+fn write(options: &Options, shards: u16) -> Call {
+    let (meta, slot) = keys::meta(&options.prefix);
+    Call::new(Op::Start, slot, vec![meta], Vec::new()).arg(FORMAT).arg(shards.to_string())
+}
+
+/// The format and the number of shards that `call` finds.
+async fn stored(caller: Caller<'_>, call: Call) -> Result<(String, String), Error> {
+    let mut reply = Reply::new(caller.insist(call).await?.value)?;
+    Ok((reply.text()?, reply.text()?))
 }
 
 /// The number of shards that is stored, unless this version or these options are for another layout.

@@ -1,6 +1,7 @@
 //! The sweep: a slow look, twice a second, that makes up for what announcements may have lost, so
 //! that nothing waits longer than a second for it. It also watches the server's clock, compacts
-//! ready lists that are full of stale entries, and forgets the lanes of processes that are gone.
+//! ready lists that are full of stale entries, forgets the lanes of processes that are gone, and writes the
+//! layout again where the server lost it.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +12,7 @@ use std::{
 use fred::types::Value;
 use futures_util::future::join_all;
 
-use super::{Engine, announce::Doubt, keys::Shard, reply::Reply, script::Op};
+use super::{Engine, announce::Doubt, keys::Shard, reply::Reply, script::Op, startup};
 use crate::{clock::Clock, job::Topic, store::Result};
 
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -70,9 +71,9 @@ impl Engine {
             let result = self.sweep_once(&mut memory, round).await;
             match &result {
                 Err(error) if !failing && !self.context.closing.is_cancelled() => {
-                    tracing::warn!(%error, "Redis does not answer the sweep");
+                    tracing::warn!(%error, "the sweep of Redis failed");
                 }
-                Ok(()) if failing => tracing::info!("Redis answers the sweep again"),
+                Ok(()) if failing => tracing::info!("the sweep of Redis works again"),
                 Ok(()) | Err(_) => {}
             }
             failing = result.is_err();
@@ -81,7 +82,9 @@ impl Engine {
 
     async fn sweep_once(&self, memory: &mut [Memory], round: u64) -> Result<()> {
         // What cannot be reached holds up nothing else.
-        let mut outcome = self.refresh_configs().await;
+        let shards = Shard::try_from(memory.len()).expect("there are at most 256 shards");
+        let mut outcome = startup::keep_layout(self.caller(), shards).await;
+        outcome = outcome.and(self.refresh_configs().await);
         let looks = self.groups().into_iter().map(|group| async move {
             let before_us = self.context.real.now_micros();
             let keys = group.iter().map(|shard| self.keys.shard(*shard).counts.clone()).collect();

@@ -150,12 +150,12 @@ impl Proxy {
         self.shared.lock().armed.as_ref().is_none_or(|armed| armed.times == 0)
     }
 
-    /// Learns which scripts the engine runs of its own accord, so that they meet no fault: the two of its
+    /// Learns which scripts the engine runs of its own accord, so that they meet no fault: the three of its
     /// sweep, seen while nobody asks it for anything.
     pub async fn learn_background(&self) {
         self.shared.lock().learning = true;
         let learning = async {
-            while self.shared.lock().background.len() < 2 {
+            while self.shared.lock().background.len() < 3 {
                 self.shared.learnt.notified().await;
             }
         };

@@ -15,6 +15,7 @@ use super::{
 use crate::harness::{
     jobs::*,
     redis::{RedisServer, shared},
+    wait::Patience,
 };
 
 async fn refusal(options: &Options) -> ConnectError {
@@ -100,6 +101,25 @@ async fn one_server_is_first_used_with_four_shards() {
     let options = options();
     Process::start(&options).await;
     assert_eq!(stored(&Raw::connect(&shared().url()).await, &options).await, SHARDS.to_string());
+}
+
+/// A server that lost everything must not part the processes that still run from those that start.
+#[tokio::test]
+async fn a_lost_number_of_shards_is_written_again_by_who_works_with_it() {
+    let options = options();
+    let raw = Raw::connect(&shared().url()).await;
+    let first = Process::start(&Options { shards: Some(8), ..options.clone() }).await;
+    let meta = format!("{{{}}}:meta", options.prefix);
+    raw.send(&["DEL", &meta]).await;
+    let patience = Patience::new();
+    while raw.send(&["HLEN", &meta]).await.as_i64() != Some(2) {
+        patience.or_fail(|| "it is not written again".to_owned());
+        patience.pause().await;
+    }
+    assert_eq!(stored(&raw, &options).await, "8");
+    let second = Process::beside(&first, &options).await;
+    first.store().add(vec![job("a")]).await.expect("adds");
+    assert!(second.store().get(&id("a")).await.expect("gets").is_some());
 }
 
 #[tokio::test]

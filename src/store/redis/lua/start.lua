@@ -1,5 +1,5 @@
 #!lua
--- Writes the layout at the very first start; tells what it is.
+-- Writes the layout at the very first start, or where it was lost; tells what it is.
 --
 -- KEYS  meta
 -- ARGV  format, and the number of shards if this is that start
