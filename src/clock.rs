@@ -4,6 +4,8 @@
 //! running neither fire delays early nor hold them back, and suspend counts. [`ManualClock`] stands
 //! still until a test advances it, which lets a 30-day delay pass in a millisecond.
 
+mod alarm;
+
 use std::{
     collections::BTreeMap,
     sync::{
@@ -16,6 +18,8 @@ use std::{
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 
+pub use alarm::Alarm;
+
 use crate::job::{Now, Timestamp};
 
 /// A source of time and of waiting.
@@ -24,8 +28,11 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     /// The present moment in microseconds since the Unix epoch; never goes backwards.
     fn now_micros(&self) -> i64;
 
-    /// Returns once `duration` has passed on this clock, never earlier.
+    /// Returns once `duration` has passed on this clock, never earlier, and perhaps some milliseconds later.
     async fn sleep(&self, duration: Duration);
+
+    /// A sleeper that wakes as precisely as this clock can. Must be called within a runtime.
+    fn alarm(self: Arc<Self>) -> Alarm;
 
     /// Moves the clock forward to `floor` if it is behind: the high-water mark that an engine kept,
     /// so that time does not go backwards over a restart. Returns how far it was moved.
@@ -80,6 +87,10 @@ impl Clock for SystemClock {
     async fn sleep(&self, duration: Duration) {
         // tokio's timer stands still in suspend; the callers' waits are capped and looked at again.
         tokio::time::sleep(duration).await;
+    }
+
+    fn alarm(self: Arc<Self>) -> Alarm {
+        Alarm::fine(self)
     }
 
     fn raise_to(&self, floor: Timestamp) -> Duration {
@@ -192,6 +203,10 @@ impl Clock for ManualClock {
             woken
         };
         let _ = woken.await;
+    }
+
+    fn alarm(self: Arc<Self>) -> Alarm {
+        Alarm::plain(self)
     }
 
     fn raise_to(&self, floor: Timestamp) -> Duration {

@@ -15,8 +15,8 @@ use crate::{
     store::{MoveKind, Promoted},
 };
 
-/// Longest sleep. The operating system's timers stand still while a machine is suspended, so a sleep
-/// that began before may end late by as much as this.
+/// Longest sleep. Where there is no fine timer, sleeps stand still while a machine is suspended, and one that
+/// began before may end late by as much as this.
 const MAX_SLEEP: Duration = Duration::from_secs(60);
 /// First and longest pause after the store failed.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
@@ -53,6 +53,7 @@ impl Queue {
     /// again after a pause that doubles up to 2 s.
     pub async fn run_timer(&self, stop: CancellationToken) {
         let mut pause = BACKOFF.0;
+        let mut alarm = self.clock.clone().alarm();
         while !stop.is_cancelled() {
             self.nudge.next_look_us.store(i64::MAX, Ordering::Release);
             let sleep = match self.promote_once().await {
@@ -73,7 +74,7 @@ impl Queue {
             // A nudge since the look began has left a permit, so nothing is slept through.
             self.nudge.next_look_us.fetch_min(moment(&*self.clock, sleep), Ordering::AcqRel);
             tokio::select! {
-                () = self.clock.sleep(sleep) => {}
+                () = alarm.sleep(sleep) => {}
                 () = self.nudge.notify.notified() => {}
                 () = stop.cancelled() => {}
             }

@@ -15,10 +15,18 @@ fn topic(options: &Options, number: usize) -> String {
 }
 const NOTHING: &str = "bench-nothing";
 
+/// A job in hand.
 #[derive(Deserialize)]
-struct Job {
+pub struct Job {
     id: String,
     receipt: String,
+}
+
+impl Job {
+    /// The number that it was added as.
+    pub fn number(&self) -> Result<usize, Failure> {
+        Ok(self.id.strip_prefix("job-").ok_or("a job of somebody else")?.parse()?)
+    }
 }
 
 #[derive(Deserialize)]
@@ -76,18 +84,12 @@ pub async fn drain(
     first: usize,
     count: usize,
 ) -> Result<usize, Failure> {
-    let topic = topic(options, first);
     if options.batch == 1 {
-        let (status, answer) = call(connection, "GET", &format!("/topics/{topic}/pop"), b"").await?;
-        if status == 204 {
-            return Ok(0);
-        }
-        expect(status == 200, status, &answer)?;
-        let Job { id, receipt } = serde_json::from_slice(&answer)?;
-        let (status, answer) =
-            call(connection, "POST", &format!("/jobs/{id}/finish?receipt={receipt}"), b"").await?;
-        return expect(status == 204, status, &answer).map(|()| 1);
+        let Some(job) = pop(connection, options, first, 0).await? else { return Ok(0) };
+        finish(connection, &job).await?;
+        return Ok(1);
     }
+    let topic = topic(options, first);
     let wanted = format!(r#"{{"topics":["{topic}"],"max":{count}}}"#);
     let (status, answer) = call(connection, "POST", "/batch/pop", wanted.as_bytes()).await?;
     expect(status == 200, status, &answer)?;
@@ -99,6 +101,30 @@ pub async fn drain(
     let body = format!(r#"{{"jobs":[{}]}}"#, finished.collect::<Vec<_>>().join(","));
     let (status, answer) = call(connection, "POST", "/batch/finish", body.as_bytes()).await?;
     all(status, &answer, 204)
+}
+
+/// Pops a job of the topic of job `number`, waiting up to `seconds` for one.
+pub async fn pop(
+    connection: &mut Connection,
+    options: &Options,
+    number: usize,
+    seconds: u32,
+) -> Result<Option<Job>, Failure> {
+    let topic = topic(options, number);
+    let wait = if seconds == 0 { String::new() } else { format!("?wait={seconds}") };
+    let (status, answer) = call(connection, "GET", &format!("/topics/{topic}/pop{wait}"), b"").await?;
+    if status == 204 {
+        return Ok(None);
+    }
+    expect(status == 200, status, &answer)?;
+    Ok(Some(serde_json::from_slice(&answer)?))
+}
+
+/// Finishes a job.
+pub async fn finish(connection: &mut Connection, Job { id, receipt }: &Job) -> Result<(), Failure> {
+    let path = format!("/jobs/{id}/finish?receipt={receipt}");
+    let (status, answer) = call(connection, "POST", &path, b"").await?;
+    expect(status == 204, status, &answer)
 }
 
 /// Pops of a topic that has nothing.

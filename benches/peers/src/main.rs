@@ -4,6 +4,7 @@
 mod beanstalkd;
 mod connection;
 mod http;
+mod late;
 mod process;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -49,6 +50,9 @@ struct Options {
     /// Topics that the jobs are spread over, one job to a request.
     #[arg(long, default_value_t = 1)]
     topics: usize,
+    /// Jobs that are added in a second, where lateness is measured.
+    #[arg(long, default_value_t = 1_000)]
+    rate: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -68,6 +72,8 @@ enum What {
     Empty,
     /// Holds a long poll on every connection.
     Parked,
+    /// Adds evenly while others poll, and tells how long after their due moment jobs come.
+    Late,
 }
 
 /// What a connection does in a step.
@@ -98,7 +104,7 @@ async fn step(options: &Arc<Options>, step: Step, jobs: usize, before_us: u64) -
                 let sent = Instant::now();
                 let got = match (step, options.peer) {
                     (Step::Add, Kind::Beanstalkd) => {
-                        beanstalkd::add(&mut connection, &options, count).await?
+                        beanstalkd::add(&mut connection, &options, first, count).await?
                     }
                     (Step::Add, _) => http::add(&mut connection, &options, first, count).await?,
                     (Step::Drain, Kind::Beanstalkd) => beanstalkd::drain(&mut connection, count).await?,
@@ -158,6 +164,7 @@ async fn run(options: Arc<Options>) -> Result<Value, Failure> {
     let cpu_us = || process::cpu_us(&options.pid);
     match options.what {
         What::Parked => parked(&options).await,
+        What::Late => late::run(&options).await,
         What::Add => step(&options, Step::Add, options.jobs, cpu_us()).await,
         What::Empty => step(&options, Step::Empty, options.jobs, cpu_us()).await,
         What::Throughput => {
