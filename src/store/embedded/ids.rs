@@ -33,27 +33,48 @@ struct Entry {
     topic: u32,
 }
 
-#[derive(Debug, Clone)]
-pub(super) struct Ids {
-    shards: Box<[HashTable<Entry>]>,
+/// How ids are hashed in one run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct IdHasher {
     seed: u64,
     /// All ones; tests leave few bits, so that hashes collide.
     mask: u64,
 }
 
+impl IdHasher {
+    pub fn hash(self, id: &[u8]) -> IdHash {
+        IdHash(xxh3_64_with_seed(id, self.seed) & self.mask)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Ids {
+    shards: Box<[HashTable<Entry>]>,
+    hasher: IdHasher,
+}
+
 impl Ids {
     pub fn new() -> Self {
-        Self { shards: vec![HashTable::new(); SHARDS].into(), seed: rand::random(), mask: u64::MAX }
+        Self::masked(u64::MAX)
+    }
+
+    fn masked(mask: u64) -> Self {
+        let hasher = IdHasher { seed: rand::random(), mask };
+        Self { shards: vec![HashTable::new(); SHARDS].into(), hasher }
     }
 
     /// With hashes that collide all the time.
     #[cfg(test)]
     pub fn colliding() -> Self {
-        Self { mask: 0b11, ..Self::new() }
+        Self::masked(0b11)
     }
 
     pub fn hash(&self, id: &[u8]) -> IdHash {
-        IdHash(xxh3_64_with_seed(id, self.seed) & self.mask)
+        self.hasher.hash(id)
+    }
+
+    pub fn hasher(&self) -> IdHasher {
+        self.hasher
     }
 
     /// Every job whose id has this hash: nearly always none or one.
@@ -185,7 +206,7 @@ mod tests {
 
     #[test]
     fn room_of_a_past_backlog_is_given_back() {
-        let mut ids = Ids { mask: (1 << 40) - 1, ..Ids::new() };
+        let mut ids = Ids::masked((1 << 40) - 1);
         let hashes: Vec<IdHash> = (0..5_000u32).map(|n| ids.hash(&n.to_le_bytes())).collect();
         for (n, hash) in hashes.iter().enumerate() {
             ids.insert(*hash, at(n as i64, false));

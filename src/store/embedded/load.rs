@@ -1,14 +1,16 @@
 //! Start-up: fills memory from the file, in one ordered pass over each table.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    sync::mpsc::{Receiver, SyncSender, sync_channel},
+};
 
 use super::{
     db::{Db, Sql, Table},
-    ids::Located,
+    ids::{IdHash, IdHasher, Located},
     key::Key,
-    record::{Broken, Lease},
+    record::{Broken, Columns, Lease},
     state::{Place, State},
-    topics::TopicIx,
     work::Work,
 };
 use crate::job::{Timestamp, Topic};
@@ -84,68 +86,126 @@ pub(super) fn read(state: &mut State, db: &Db, clock: Timestamp) -> Sql<Unsound>
     Ok(unsound)
 }
 
+/// Fills `state` from a table. Reading and checking records takes one thread, this one, and taking them in takes
+/// another, which has half as much to do: with tens of millions of jobs a start waits for both.
 fn read_table(
     state: &mut State,
     db: &Db,
     table: Table,
     unsound: &mut Unsound,
-    mut place: impl FnMut(Key) -> Place,
+    mut place: impl FnMut(Key) -> Place + Send,
 ) -> Sql<()> {
-    let (mut topics, mut twins) = (LastTopic::default(), Ok(()));
-    db.scan(table, (Key::START, Key::END), usize::MAX, |key, columns| {
-        let checked = columns.and_then(|columns| {
-            columns.verify()?;
-            Ok((state.ids().hash(columns.id), topics.find(state, columns.topic)?, columns.id))
+    let mut checked = Checked::new(state.ids().hasher());
+    let (scanned, suspects) = std::thread::scope(|scope| {
+        let (sender, receiver) = sync_channel(BATCHES);
+        let taking_in = scope.spawn(|| take_in(state, table, receiver, &mut place));
+        let scanned = db.scan(table, (Key::START, Key::END), usize::MAX, |key, columns| {
+            match columns.and_then(|columns| checked.push(&columns)) {
+                Ok(()) if checked.batch.rows.len() == BATCH => checked.send(&sender),
+                Ok(()) => {}
+                Err(why) => unsound.broken.push((table, key, why)),
+            }
         });
-        let why = match checked {
-            Ok((hash, topic, id)) => match has_twin(db, state, id) {
-                Ok(false) => {
-                    let at = Located { key, topic, dead: table == Table::Dead };
-                    return state.load(hash, at, place(key));
-                }
-                Ok(true) => Broken::Twin,
-                Err(error) => {
-                    twins = Err(error);
-                    return;
-                }
-            },
-            Err(why) => why,
-        };
-        unsound.broken.push((table, key, why));
-    })?;
-    twins
+        checked.send(&sender);
+        drop(sender);
+        (scanned, taking_in.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    scanned?;
+    for (hash, at) in suspects {
+        match has_twin(db, state, hash, at) {
+            Ok(false) => state.load(hash, at, place(at.key)),
+            Ok(true) => unsound.broken.push((table, at.key, Broken::Twin)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
-/// Whether a job called `id` has been loaded already. Two equal hashes are rare, so it costs nothing.
-fn has_twin(db: &Db, state: &State, id: &[u8]) -> Sql<bool> {
-    for at in state.ids().candidates(state.ids().hash(id)) {
-        if let Ok(head) = db.read_head(Table::of(at.dead), at.key)?
-            && head.id.as_str().as_bytes() == id
-        {
+/// Records that are handed over together, and how many such batches may wait.
+const BATCH: usize = 1_024;
+const BATCHES: usize = 4;
+
+/// Records that are sound by themselves, in order of key.
+#[derive(Default)]
+struct Batch {
+    /// Where each lies, its id's hash, and the number of its topic.
+    rows: Vec<(Key, IdHash, usize)>,
+    /// Topics that were met for the first time, which have the next numbers.
+    topics: Vec<Topic>,
+}
+
+/// Judges records, and keeps what memory will want to know of them.
+struct Checked {
+    hasher: IdHasher,
+    numbers: HashMap<Topic, usize>,
+    /// The last topic: neighbours often share one, and finding it by name would cost more than the rest.
+    last: Option<(Topic, usize)>,
+    batch: Batch,
+}
+
+impl Checked {
+    fn new(hasher: IdHasher) -> Self {
+        Self { hasher, numbers: HashMap::new(), last: None, batch: Batch::default() }
+    }
+
+    fn push(&mut self, columns: &Columns<'_>) -> Result<(), Broken> {
+        columns.verify()?;
+        let topic = match &self.last {
+            Some((name, number)) if name.as_str().as_bytes() == columns.topic => *number,
+            Some(_) | None => self.number(columns.topic)?,
+        };
+        self.batch.rows.push((columns.key, self.hasher.hash(columns.id), topic));
+        Ok(())
+    }
+
+    fn number(&mut self, name: &[u8]) -> Result<usize, Broken> {
+        let text = std::str::from_utf8(name).map_err(|_| Broken::Value)?;
+        let topic = Topic::parse(text).map_err(|_| Broken::Value)?;
+        let next = self.numbers.len();
+        let number = *self.numbers.entry(topic.clone()).or_insert(next);
+        if number == next {
+            self.batch.topics.push(topic.clone());
+        }
+        self.last = Some((topic, number));
+        Ok(number)
+    }
+
+    fn send(&mut self, sender: &SyncSender<Batch>) {
+        // Whoever takes them in leaves early only in a panic, which then ends this, too.
+        let _ = sender.send(std::mem::take(&mut self.batch));
+    }
+}
+
+/// Takes records in, all but those whose id may be there already; returns those.
+fn take_in(
+    state: &mut State,
+    table: Table,
+    batches: Receiver<Batch>,
+    place: &mut impl FnMut(Key) -> Place,
+) -> Vec<(IdHash, Located)> {
+    let (mut topics, mut suspects) = (Vec::new(), Vec::new());
+    for batch in batches {
+        topics.extend(batch.topics.iter().map(|topic| state.topic(topic)));
+        for (key, hash, topic) in batch.rows {
+            let at = Located { key, topic: topics[topic], dead: table == Table::Dead };
+            if state.ids().candidates(hash).is_empty() {
+                state.load(hash, at, place(key));
+            } else {
+                suspects.push((hash, at));
+            }
+        }
+    }
+    suspects
+}
+
+/// Whether another job with the id of the record at `at` has been loaded already.
+fn has_twin(db: &Db, state: &State, hash: IdHash, at: Located) -> Sql<bool> {
+    let read = |at: Located| db.read_head(Table::of(at.dead), at.key);
+    let Ok(own) = read(at)? else { return Ok(false) };
+    for other in state.ids().candidates(hash) {
+        if read(other)?.is_ok_and(|head| head.id == own.id) {
             return Ok(true);
         }
     }
     Ok(false)
-}
-
-/// Remembers the last topic: neighbours often share one, and finding it by name would cost more than the rest.
-#[derive(Default)]
-struct LastTopic {
-    name: Vec<u8>,
-    ix: Option<TopicIx>,
-}
-
-impl LastTopic {
-    fn find(&mut self, state: &mut State, name: &[u8]) -> Result<TopicIx, Broken> {
-        if let Some(ix) = self.ix.filter(|_| self.name == name) {
-            return Ok(ix);
-        }
-        let text = std::str::from_utf8(name).map_err(|_| Broken::Value)?;
-        let ix = match state.topics().find(text) {
-            Some(ix) => ix,
-            None => state.topic(&Topic::parse(text).map_err(|_| Broken::Value)?),
-        };
-        (self.name, self.ix) = (name.to_vec(), Some(ix));
-        Ok(ix)
-    }
 }

@@ -4,5 +4,6 @@ mod bench;
 mod faults;
 mod groups;
 mod heart;
+mod load;
 mod opening;
 mod verify;

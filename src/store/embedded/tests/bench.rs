@@ -12,7 +12,11 @@ use crate::{
     metrics::Metrics,
     store::{
         AddJob, Added, FinishJob, Finished, Listener, Reservation, Store,
-        embedded::{Embedded, OpenError, Options, open, state::snapshot::assert_consistent},
+        embedded::{
+            Embedded, OpenError, Options, open,
+            record::{Head, Record},
+            state::snapshot::assert_consistent,
+        },
     },
 };
 
@@ -175,4 +179,24 @@ pub async fn sql(store: &Embedded, text: &str) {
 /// Length of a file of the store.
 pub fn length(dir: &Path, name: &str) -> u64 {
     std::fs::metadata(dir.join(name)).expect("is there").len()
+}
+
+/// A record as `name`'s job would have it when it was added for `due_at`.
+pub fn record(name: &str, due_at: Timestamp) -> Record {
+    let job = job(name);
+    let head = Head {
+        id: job.id,
+        topic: job.topic,
+        due_at,
+        created_at: due_at,
+        ttr: job.ttr,
+        attempts: 0,
+        max_attempts: 0,
+        retry: job.retry,
+        require_receipt: false,
+        fingerprint: job.fingerprint,
+        reason: None,
+        dead_at: None,
+    };
+    Record { head, body: job.body }
 }

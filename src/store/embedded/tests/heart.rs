@@ -17,9 +17,7 @@ use crate::{
             ids::Ids,
             key::Key,
             load::load,
-            ops,
-            record::{Head, Record},
-            schema,
+            ops, schema,
             state::{
                 State,
                 snapshot::{assert_consistent, rows, snapshot},
@@ -272,25 +270,6 @@ proptest! {
             }
         }
     }
-}
-
-fn record(name: &str, due_at: Timestamp) -> Record {
-    let job = job(name);
-    let head = Head {
-        id: job.id,
-        topic: job.topic,
-        due_at,
-        created_at: due_at,
-        ttr: job.ttr,
-        attempts: 0,
-        max_attempts: 0,
-        retry: job.retry,
-        require_receipt: false,
-        fingerprint: job.fingerprint,
-        reason: None,
-        dead_at: None,
-    };
-    Record { head, body: job.body }
 }
 
 #[test]
