@@ -1,8 +1,8 @@
 //! Entries that are not as we wrote them, announcements that got lost, lists full of stale entries.
 
 use linger::{
-    job::State,
-    store::{Deleted, MoveKind},
+    job::{RetrySchedule, State},
+    store::{AddJob, Deleted, MoveKind},
 };
 
 use super::{Process, Raw, options, tag};
@@ -44,6 +44,40 @@ async fn a_ready_job_whose_record_is_broken_is_set_aside_and_counts_no_more() {
     assert_eq!((stats.ready, stats.reserved), (0, 1));
     add(process.store(), job("victim")).await;
     assert_eq!(reserve(process.store()).await.job.id, id("victim"), "its id is free again");
+}
+
+/// However much of a record is left, the jobs around it are served, and what cannot be a job is set aside.
+#[tokio::test]
+async fn records_that_were_cut_off_anywhere_stop_nothing() {
+    const CUT: &str = "redis.call('HSET', KEYS[1], ARGV[1],
+        string.sub(redis.call('HGET', KEYS[1], ARGV[1]), 1, ARGV[2]))";
+    /// Bytes before the body: the fixed part, a topic of one byte, a schedule of one step.
+    const HEAD: usize = 46 + 1 + 1 + 5;
+    let options = linger::store::redis::Options { shards: Some(1), ..options() };
+    let process = Process::start(&options).await;
+    let raw = Raw::connect(&shared().url()).await;
+    let pool = format!("{{{}:0}}:pool", options.prefix);
+    let retry = RetrySchedule::new(vec![seconds(1)]).expect("a schedule");
+    let names = |kind| (0..HEAD + 2).map(move |left| (format!("{kind}-{left}"), left));
+    for (name, _) in names("ready") {
+        add(process.store(), AddJob { retry: retry.clone(), ..job(&name) }).await;
+    }
+    for (name, _) in names("late") {
+        add(process.store(), AddJob { retry: retry.clone(), ..delayed(&name, seconds(1)) }).await;
+    }
+    for (name, left) in names("ready").chain(names("late")) {
+        raw.send(&["EVAL", CUT, "1", &pool, &name, &left.to_string()]).await;
+    }
+    add(process.store(), job("witness")).await;
+    process.clock.advance(seconds(1));
+    let promoted = process.store.promote(1_000).await.expect("promotes");
+    assert_eq!((promoted.set_aside, promoted.moves.len()), (HEAD + 1, 1), "one has a byte of its body left");
+    let got = process.store.reserve(&topic("t"), &[None; 2 * HEAD]).await.expect("reserves");
+    let got: Vec<String> = got.iter().map(|reservation| reservation.job.id.to_string()).collect();
+    let whole = HEAD + 1;
+    assert_eq!(got, [format!("ready-{whole}"), "witness".to_owned(), format!("late-{whole}")]);
+    let stats = process.store.topic(&topic("t")).await.expect("reads").expect("is there");
+    assert_eq!((stats.ready, stats.reserved), (0, 3));
 }
 
 #[tokio::test]

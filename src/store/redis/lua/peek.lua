@@ -11,8 +11,13 @@ local soonest, reply = nil, { -1 }
 local function look(key, pool, until_ms, offset, found)
   if room > 0 then
     for _, id in ipairs(call('ZRANGEBYSCORE', key, '-inf', until_ms, 'LIMIT', 0, room)) do
-      local job = open(call('HGET', pool, id))
-      found[#found + 1], found[#found + 2] = id, job and job.topic or ''
+      local raw = call('HGET', pool, id)
+      local _, topic = outline(raw, DELAYED)
+      if not topic or not string.find(topic, TOPIC) then
+        local job = open(raw)
+        topic = job and job.topic or ''
+      end
+      found[#found + 1], found[#found + 2] = id, topic
       room = room - 1
     end
   end

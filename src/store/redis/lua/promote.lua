@@ -48,18 +48,34 @@ local function dispatch(id, job)
   end
 end
 
+-- The usual case, without taking the record apart: a delayed job that is due becomes ready. False when it is another.
+local function wake(id, raw)
+  local _, topic, flags = outline(raw, DELAYED)
+  if not topic or flags > 3 or not topics[topic] then return false end
+  local gen, due = unpack('>I4I6', raw, 3)
+  if due > NOW then return false end
+  gen = (gen + 1) % 4294967296
+  call('ZREM', BUCKET, id)
+  call('RPUSH', topics[topic].ready, pack('>I4I6', gen, NOW) .. id)
+  call('HSET', POOL, id, pack('>BBI4', VERSION + READY, flags, gen) .. sub(raw, 7))
+  count(topic, DELAYED, -1)
+  count(topic, READY, 1)
+  moved(topic, 1, 1, NOW - due)
+  return true
+end
+
 for i = A + 1, #ARGV do
   local id = ARGV[i]
   local score = call('ZSCORE', BUCKET, id)
   local grave = retention and not score and call('ZSCORE', GRAVES, id)
   if (score and tonumber(score) <= NOW) or (grave and tonumber(grave) + retention <= NOW) then
     local raw = call('HGET', POOL, id)
-    local job = open(raw)
-    if not job then
+    local job = not wake(id, raw) and open(raw)
+    if job == nil then
       set_aside(id, raw)
-    elseif topics[job.topic] then
+    elseif job and topics[job.topic] then
       dispatch(id, job)
-    else
+    elseif job then
       reply[1] = 1
     end
   end

@@ -8,6 +8,7 @@ local VERSION = 16 -- in the upper half of the first byte; the state is in the l
 local DELAYED, READY, RESERVED, DEAD = 1, 2, 3, 4
 local FIXED = '>BBI4I6I4I6I4I3'
 local TOPIC_AT = 46
+local TOPIC = '^[%w._:-]+$'
 
 -- The record as a table, or nil when it is not one.
 local function open(raw)
@@ -16,7 +17,7 @@ local function open(raw)
   local state = kind - VERSION
   local at = TOPIC_AT + 1 + byte(raw, TOPIC_AT)
   if state < DELAYED or state > DEAD or flags > 31 or at > #raw then return nil end
-  if not string.find(sub(raw, TOPIC_AT + 1, at - 1), '^[%w._:-]+$') then return nil end
+  if not string.find(sub(raw, TOPIC_AT + 1, at - 1), TOPIC) then return nil end
   local job = {
     state = state, gen = gen, due = due, attempts = attempts, created = created, ttr = ttr, max = max,
     print = sub(raw, 30, 45), topic = sub(raw, TOPIC_AT + 1, at - 1), strict = flags % 2 == 1,
@@ -71,6 +72,16 @@ local function seal(job)
   parts[1] = pack(FIXED, VERSION + job.state, flags, job.gen, job.due, job.attempts, job.created, job.ttr, job.max)
   parts[#parts + 1] = job.body
   return table.concat(parts)
+end
+
+-- Of a record in `state`: where its retry schedule, or else its topic, ends; the topic; the flags. Nothing when that
+-- much cannot be read. For the scripts that run for every job, which cut and join bytes rather than `open` and `seal`.
+local function outline(raw, state)
+  if not raw or #raw <= TOPIC_AT or byte(raw, 1) ~= VERSION + state then return nil end
+  local flags, ends = byte(raw, 2), TOPIC_AT + byte(raw, TOPIC_AT)
+  local topic = sub(raw, TOPIC_AT + 1, ends)
+  if flags % 4 >= 2 then ends = ends + 1 + 5 * (byte(raw, ends + 1) or #raw) end
+  if ends < #raw then return ends, topic, flags end
 end
 
 -- An entry of a ready list: generation, moment it was pushed, id. Nothing for what is none.

@@ -24,11 +24,10 @@ end
 
 -- The record of a ready job as reserved, and until when; nil when it is not that ready job.
 local function reserved(raw, gen, ttr, receipt)
-  if not raw or #raw <= TOPIC_AT or byte(raw, 1) ~= VERSION + READY then return nil end
-  local _, flags, is_gen, due, attempts, _, own_ttr = unpack(FIXED, raw)
-  local ends = TOPIC_AT + byte(raw, TOPIC_AT)
-  if is_gen ~= gen or sub(raw, TOPIC_AT + 1, ends) ~= topic then return nil end
-  if flags % 4 >= 2 then ends = ends + 1 + 5 * byte(raw, ends + 1) end
+  local ends, of, flags = outline(raw, READY)
+  if of ~= topic or flags % 16 >= 4 then return nil end
+  local _, _, is_gen, due, attempts, _, own_ttr = unpack(FIXED, raw)
+  if is_gen ~= gen then return nil end
   local till = NOW_UP + (ttr > 0 and ttr or own_ttr)
   return pack('>BBI4I6I4', VERSION + RESERVED, flags + 4, gen, due, attempts + 1) .. sub(raw, 17, ends)
     .. receipt .. pack('>I6', till) .. sub(raw, ends + 1), till
