@@ -22,7 +22,7 @@ pub async fn add(
 ) -> Result<usize, Failure> {
     for _ in 0..count {
         write!(connection.out, "put 0 {} 60 {}\r\n", options.delay, options.body_bytes)?;
-        let end = connection.out.len() + options.body_bytes;
+        let end = connection.out.len() + options.body_bytes as usize;
         write!(connection.out, "{first:020}")?;
         connection.out.resize(end, b'x');
         connection.out.extend_from_slice(b"\r\n");

@@ -47,7 +47,7 @@ struct Item {
 fn write_job(out: &mut Vec<u8>, options: &Options, number: usize) -> Result<(), Failure> {
     let (topic, delay) = (topic(options, number), options.delay);
     write!(out, r#"{{"topic":"{topic}","id":"job-{number:032}","delay":{delay},"body":""#)?;
-    out.resize(out.len() + options.body_bytes.saturating_sub(2), b'x');
+    out.resize(out.len() + options.body_bytes as usize - 2, b'x');
     out.extend_from_slice(b"\"}");
     Ok(())
 }

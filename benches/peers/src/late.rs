@@ -20,7 +20,7 @@ use crate::{
     http, process,
 };
 
-/// How long nothing may come before whoever polls takes the rest for lost.
+/// How long nothing may come of what is due before whoever polls takes the rest for lost.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 struct Late {
@@ -28,7 +28,7 @@ struct Late {
     began: Instant,
     /// The next job to add.
     next: Cell<usize>,
-    finished: Cell<usize>,
+    came: Cell<usize>,
     /// By job: when it is due, and whether it came.
     jobs: RefCell<Vec<(Option<Instant>, bool)>>,
     times: RefCell<Histogram<u64>>,
@@ -37,7 +37,13 @@ struct Late {
 }
 
 /// Adds `options.jobs` jobs, `options.rate` a second, on as many connections as poll.
+///
+/// # Errors
+/// What the server refuses, and options that mean nothing here.
 pub async fn run(options: &Options) -> Result<Value, Failure> {
+    if options.topics != 1 || options.first != 0 {
+        return Err("lateness is measured on one topic and from the first job on".into());
+    }
     let mut adding = Vec::new();
     let mut polling = Vec::new();
     for number in 0..options.connections {
@@ -49,7 +55,7 @@ pub async fn run(options: &Options) -> Result<Value, Failure> {
         options: options.clone(),
         began: Instant::now(),
         next: Cell::default(),
-        finished: Cell::default(),
+        came: Cell::default(),
         jobs: RefCell::new(vec![(None, false); options.jobs]),
         times: RefCell::new(Histogram::new(3)?),
         early: Cell::default(),
@@ -64,17 +70,17 @@ pub async fn run(options: &Options) -> Result<Value, Failure> {
     while let Some(ended) = work.join_next().await {
         ended??;
     }
-    let (finished, times) = (late.finished.get(), late.times.borrow());
+    let (came, times) = (late.came.get(), late.times.borrow());
     let ms = |quantile| times.value_at_quantile(quantile) as f64 / 1e3;
     Ok(json!({
-        "jobs": finished,
-        "missing": options.jobs - finished,
+        "jobs": came,
+        "missing": options.jobs - came,
         "early": late.early.get(),
         "doubled": late.doubled.get(),
         "p50_ms": ms(0.5),
         "p99_ms": ms(0.99),
         "max_ms": times.max() as f64 / 1e3,
-        "cpu_us": (process::cpu_us(&options.pid) - before_us) as f64 / finished.max(1) as f64,
+        "cpu_us": (process::cpu_us(&options.pid) - before_us) as f64 / came.max(1) as f64,
     }))
 }
 
@@ -99,8 +105,8 @@ impl Late {
 
     /// Polls until every job is finished, or nothing comes any more.
     async fn poll(self: Rc<Self>, mut connection: Connection) -> Result<(), Failure> {
-        let mut heard = Instant::now();
-        while self.finished.get() < self.options.jobs && heard.elapsed() < PATIENCE {
+        let mut heard = Instant::now() + Duration::from_secs(self.options.delay.into());
+        while self.came.get() < self.options.jobs && heard.elapsed() < PATIENCE {
             let came = match self.options.peer {
                 Kind::Beanstalkd => match beanstalkd::reserve(&mut connection, 1).await? {
                     Some(job) => {
@@ -120,8 +126,7 @@ impl Late {
                 },
             };
             if came {
-                self.finished.set(self.finished.get() + 1);
-                heard = Instant::now();
+                heard = heard.max(Instant::now());
             }
         }
         Ok(())
@@ -133,9 +138,8 @@ impl Late {
         let Some((Some(due), came)) = jobs.get_mut(number) else {
             return Err(format!("job {number} was never added").into());
         };
-        if std::mem::replace(came, true) {
-            self.doubled.set(self.doubled.get() + 1);
-        }
+        let count = if std::mem::replace(came, true) { &self.doubled } else { &self.came };
+        count.set(count.get() + 1);
         if now < *due {
             self.early.set(self.early.get() + 1);
         }

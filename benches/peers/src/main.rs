@@ -45,13 +45,14 @@ struct Options {
     /// Delay of every job in seconds: long enough that none is due while others are still added.
     #[arg(long, default_value_t = 8)]
     delay: u32,
-    #[arg(long, default_value_t = 256)]
-    body_bytes: usize,
+    /// Enough for the number that beanstalkd's begin with.
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(20..))]
+    body_bytes: u32,
     /// Topics that the jobs are spread over, one job to a request.
     #[arg(long, default_value_t = 1)]
     topics: usize,
     /// Jobs that are added in a second, where lateness is measured.
-    #[arg(long, default_value_t = 1_000)]
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     rate: u32,
 }
 

@@ -96,9 +96,12 @@ fn read_table(
     mut place: impl FnMut(Key) -> Place + Send,
 ) -> Sql<()> {
     let mut checked = Checked::new(state.ids().hasher());
-    let (scanned, suspects) = std::thread::scope(|scope| {
+    let suspects = std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel(BATCHES);
-        let taking_in = scope.spawn(|| take_in(state, table, receiver, &mut place));
+        let taking_in = std::thread::Builder::new()
+            .name("linger-load".to_owned())
+            .spawn_scoped(scope, || take_in(state, table, receiver, &mut place))
+            .map_err(no_thread)?;
         let scanned = db.scan(table, (Key::START, Key::END), usize::MAX, |key, columns| {
             match columns.and_then(|columns| checked.push(&columns)) {
                 Ok(()) if checked.batch.rows.len() == BATCH => checked.send(&sender),
@@ -108,17 +111,21 @@ fn read_table(
         });
         checked.send(&sender);
         drop(sender);
-        (scanned, taking_in.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    });
-    scanned?;
+        let suspects = taking_in.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        scanned.map(|_| suspects)
+    })?;
     for (hash, at) in suspects {
-        match has_twin(db, state, hash, at) {
-            Ok(false) => state.load(hash, at, place(at.key)),
-            Ok(true) => unsound.broken.push((table, at.key, Broken::Twin)),
-            Err(error) => return Err(error),
+        match judge(db, state, hash, at)? {
+            Ok(()) => state.load(hash, at, place(at.key)),
+            Err(why) => unsound.broken.push((table, at.key, why)),
         }
     }
     Ok(())
+}
+
+fn no_thread(error: std::io::Error) -> rusqlite::Error {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_NOMEM);
+    rusqlite::Error::SqliteFailure(code, Some(format!("there is no thread to load with: {error}")))
 }
 
 /// Records that are handed over together, and how many such batches may wait.
@@ -137,9 +144,10 @@ struct Batch {
 /// Judges records, and keeps what memory will want to know of them.
 struct Checked {
     hasher: IdHasher,
-    numbers: HashMap<Topic, usize>,
-    /// The last topic: neighbours often share one, and finding it by name would cost more than the rest.
-    last: Option<(Topic, usize)>,
+    /// By the bytes of its name.
+    numbers: HashMap<Vec<u8>, usize>,
+    /// The last topic: neighbours often share one.
+    last: Option<(Vec<u8>, usize)>,
     batch: Batch,
 }
 
@@ -151,7 +159,7 @@ impl Checked {
     fn push(&mut self, columns: &Columns<'_>) -> Result<(), Broken> {
         columns.verify()?;
         let topic = match &self.last {
-            Some((name, number)) if name.as_str().as_bytes() == columns.topic => *number,
+            Some((name, number)) if name == columns.topic => *number,
             Some(_) | None => self.number(columns.topic)?,
         };
         self.batch.rows.push((columns.key, self.hasher.hash(columns.id), topic));
@@ -159,14 +167,20 @@ impl Checked {
     }
 
     fn number(&mut self, name: &[u8]) -> Result<usize, Broken> {
-        let text = std::str::from_utf8(name).map_err(|_| Broken::Value)?;
-        let topic = Topic::parse(text).map_err(|_| Broken::Value)?;
-        let next = self.numbers.len();
-        let number = *self.numbers.entry(topic.clone()).or_insert(next);
-        if number == next {
-            self.batch.topics.push(topic.clone());
-        }
-        self.last = Some((topic, number));
+        let number = match self.numbers.get(name) {
+            Some(number) => *number,
+            None => {
+                let text = std::str::from_utf8(name).map_err(|_| Broken::Value)?;
+                self.batch.topics.push(Topic::parse(text).map_err(|_| Broken::Value)?);
+                let next = self.numbers.len();
+                self.numbers.insert(name.to_vec(), next);
+                next
+            }
+        };
+        let (last, its_number) = self.last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(name);
+        *its_number = number;
         Ok(number)
     }
 
@@ -198,14 +212,17 @@ fn take_in(
     suspects
 }
 
-/// Whether another job with the id of the record at `at` has been loaded already.
-fn has_twin(db: &Db, state: &State, hash: IdHash, at: Located) -> Sql<bool> {
+/// Whether the record at `at` can be taken in, beside those with the same hash that were.
+fn judge(db: &Db, state: &State, hash: IdHash, at: Located) -> Sql<Result<(), Broken>> {
     let read = |at: Located| db.read_head(Table::of(at.dead), at.key);
-    let Ok(own) = read(at)? else { return Ok(false) };
+    let own = match read(at)? {
+        Ok(own) => own,
+        Err(why) => return Ok(Err(why)),
+    };
     for other in state.ids().candidates(hash) {
         if read(other)?.is_ok_and(|head| head.id == own.id) {
-            return Ok(true);
+            return Ok(Err(Broken::Twin));
         }
     }
-    Ok(false)
+    Ok(Ok(()))
 }

@@ -140,8 +140,13 @@ impl Keys {
         &self.shards[usize::from(shard)]
     }
 
+    /// How many shards there are.
+    pub fn count(&self) -> Shard {
+        Shard::try_from(self.shards.len()).expect("there are at most 256 shards")
+    }
+
     pub fn shards(&self) -> impl Iterator<Item = Shard> + use<> {
-        0..Shard::try_from(self.shards.len()).expect("there are at most 256 shards")
+        0..self.count()
     }
 
     /// Where a job lives. Part of the layout: another hash would lose every job.

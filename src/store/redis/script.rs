@@ -55,6 +55,7 @@ scripts! {
     Pulse "pulse" Record,
     Settings "settings" Record,
     Start "start" Record,
+    Layout "layout" None,
     Counts "counts" None,
     Config "config" None,
     Check "check" None,

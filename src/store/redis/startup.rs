@@ -14,7 +14,7 @@ use super::{
     call::{Call, Caller},
     error::ConnectError,
     keys, options,
-    reply::Reply,
+    reply::{Reply, unexpected},
     script::Op,
 };
 use crate::store::Error;
@@ -181,20 +181,31 @@ pub(super) async fn layout(caller: Caller<'_>) -> Result<u16, ConnectError> {
         .map_err(|why| ConnectError::Layout { at: options.mode.to_string(), why })
 }
 
-/// Writes the layout again if the server has lost it with all else, so that a process which starts later does
-/// not decide for another one than this process works with.
+/// Writes the layout again if the server has lost it with all else, so that a process which starts from then on
+/// does not decide for another one than this process works with.
 ///
 /// # Errors
-/// [`Error::Damaged`] when another layout is stored.
+/// [`Error::Damaged`] when another layout is stored, those of the store when that cannot be known now.
 pub(super) async fn keep_layout(caller: Caller<'_>, shards: u16) -> Result<(), Error> {
-    match stored(caller, write(&caller.context.options, shards).brief()).await {
-        Ok((format, stored)) => agreed(&format, &stored, Some(shards)).map(drop).map_err(|why| {
-            Error::Damaged(format!("another layout is stored than this process works with: {why}"))
-        }),
-        // Where there is no room for it, nothing was lost.
-        Err(Error::Full(_)) => Ok(()),
-        Err(error) => Err(error),
+    let (meta, slot) = keys::meta(&caller.context.options.prefix);
+    let look = Call::new(Op::Layout, slot, vec![meta], Vec::new()).brief();
+    let mut found = Reply::new(caller.insist(look).await?.value)?;
+    let (format, number) = match (found.value()?, found.value()?) {
+        (Value::Null, _) | (_, Value::Null) => {
+            stored(caller, write(&caller.context.options, shards).once()).await?
+        }
+        (format, number) => (text(format)?, text(number)?),
+    };
+    if (format.as_str(), number.as_str()) == (FORMAT, &shards.to_string()) {
+        return Ok(());
     }
+    Err(Error::Damaged(format!(
+        "{number} shards in format {format} are stored, and this process works with {shards} in format {FORMAT}"
+    )))
+}
+
+fn text(value: Value) -> Result<String, Error> {
+    value.into_string().ok_or_else(|| unexpected("a text"))
 }
 
 /// The call that writes the layout where there is none, and tells what it is.

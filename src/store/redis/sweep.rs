@@ -13,7 +13,11 @@ use fred::types::Value;
 use futures_util::future::join_all;
 
 use super::{Engine, announce::Doubt, keys::Shard, reply::Reply, script::Op, startup};
-use crate::{clock::Clock, job::Topic, store::Result};
+use crate::{
+    clock::Clock,
+    job::Topic,
+    store::{Error, Result},
+};
 
 const INTERVAL: Duration = Duration::from_millis(500);
 /// How long a lane is kept after its last use: far longer than anybody tries a call again.
@@ -61,30 +65,43 @@ impl Engine {
     /// Sweeps until the engine closes.
     pub(super) async fn sweep(self: Arc<Self>) {
         let mut memory: Vec<Memory> = self.keys.shards().map(|_| Memory::default()).collect();
-        let mut failing = false;
+        let (mut failing, mut parted) = (false, false);
         for round in 1_u64.. {
             tokio::select! {
                 () = self.context.real.sleep(INTERVAL) => {}
                 () = self.wake_sweep.notified() => {}
                 () = self.context.closing.cancelled() => return,
             }
-            let result = self.sweep_once(&mut memory, round).await;
+            let ((), result) =
+                tokio::join!(self.keep_layout(&mut parted), self.sweep_once(&mut memory, round));
             match &result {
                 Err(error) if !failing && !self.context.closing.is_cancelled() => {
-                    tracing::warn!(%error, "the sweep of Redis failed");
+                    tracing::warn!(%error, "Redis does not answer the sweep");
                 }
-                Ok(()) if failing => tracing::info!("the sweep of Redis works again"),
+                Ok(()) if failing => tracing::info!("Redis answers the sweep again"),
                 Ok(()) | Err(_) => {}
             }
             failing = result.is_err();
         }
     }
 
+    /// Keeps the number of shards stored; tells once when it is `parted` from those who use another.
+    async fn keep_layout(&self, parted: &mut bool) {
+        match startup::keep_layout(self.caller(), self.keys.count()).await {
+            Ok(()) => *parted = false,
+            Err(Error::Damaged(why)) => {
+                if !std::mem::replace(parted, true) {
+                    tracing::error!(%why, "jobs that others add are not found here; start all processes anew");
+                }
+            }
+            // Whether the server can be reached is the sweep's to tell.
+            Err(_) => {}
+        }
+    }
+
     async fn sweep_once(&self, memory: &mut [Memory], round: u64) -> Result<()> {
         // What cannot be reached holds up nothing else.
-        let shards = Shard::try_from(memory.len()).expect("there are at most 256 shards");
-        let mut outcome = startup::keep_layout(self.caller(), shards).await;
-        outcome = outcome.and(self.refresh_configs().await);
+        let mut outcome = self.refresh_configs().await;
         let looks = self.groups().into_iter().map(|group| async move {
             let before_us = self.context.real.now_micros();
             let keys = group.iter().map(|shard| self.keys.shard(*shard).counts.clone()).collect();

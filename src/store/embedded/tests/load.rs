@@ -25,7 +25,7 @@ fn at(second: i64) -> Timestamp {
 fn put(db: &mut Db, table: Table, name: &str, second: i64) -> Key {
     let key = db.free_key(table, at(second)).expect("finds a key");
     let mut record: Record = record(name, at(second));
-    record.head.topic = Topic::parse(&format!("topic-{}", second % TOPICS)).expect("a topic");
+    record.head.topic = Topic::parse(&format!("topic-{}", second / (JOBS / TOPICS))).expect("a topic");
     record.head.dead_at = (table == Table::Dead).then(|| at(second));
     db.insert(table, key, &record).expect("inserts");
     key
@@ -51,9 +51,13 @@ fn every_record_of_many_comes_into_memory_also_when_all_hashes_collide() {
             put(&mut db, Table::Dead, &format!("dead-{n}"), n);
         }
         db.put_lease(keys[5], &lease(30)).expect("reserves");
+        let damaged = keys[keys.len() - 2];
+        db.conn().execute("UPDATE rec SET head = x'00' WHERE key = ?1", [damaged.to_row()]).expect("updates");
         let (state, unsound) = loaded(ids, &db);
-        assert!(unsound.broken.is_empty() && unsound.stray_leases.is_empty(), "{unsound:?}");
-        assert_eq!(state.ids().len(), usize::try_from(jobs + jobs / 2).unwrap());
+        assert_eq!(unsound.broken, [(Table::Live, damaged, Broken::HeadSum)]);
+        assert!(unsound.stray_leases.is_empty(), "{unsound:?}");
+        db.conn().execute("DELETE FROM rec WHERE key = ?1", [damaged.to_row()]).expect("deletes");
+        assert_eq!(state.ids().len(), usize::try_from(jobs - 1 + jobs / 2).unwrap());
         assert_eq!(state.lease(keys[5]).map(|lease| lease.deadline), Some(at(30)));
         let ready = state.topics().by_name(None).map(|topic| topic.ready.len()).sum::<usize>();
         assert_eq!(ready, 9, "ten were due when the clock was last seen, and one of them is reserved");
