@@ -125,14 +125,14 @@ mod tests {
         let clock = Arc::new(SystemClock::new());
         let mut alarm = clock.clone().alarm();
         given_up(&mut alarm, Duration::MAX);
-        for micros in [0, 1, 10, 100, 999, 1_001, 5_000] {
+        for micros in [0_u32, 1, 10, 100, 999, 1_001, 5_000] {
             // Both of these rang, or soon will; neither may end the wait that follows.
             given_up(&mut alarm, Duration::ZERO);
-            given_up(&mut alarm, Duration::from_micros(micros));
+            given_up(&mut alarm, Duration::from_micros(micros.into()));
             let before_us = clock.now_micros();
-            alarm.sleep(Duration::from_micros(micros)).await;
+            alarm.sleep(Duration::from_micros(micros.into())).await;
             let slept_us = clock.now_micros() - before_us;
-            assert!(slept_us >= i64::try_from(micros).unwrap(), "{slept_us} of {micros} microseconds");
+            assert!(slept_us >= i64::from(micros), "{slept_us} of {micros} microseconds");
         }
         assert!(alarm.fine.is_some(), "the kernel's timer did it all");
     }
