@@ -103,7 +103,7 @@ impl Late {
         }
     }
 
-    /// Polls until every job is finished, or nothing comes any more.
+    /// Polls, and finishes what comes, until every job has come or none comes any more.
     async fn poll(self: Rc<Self>, mut connection: Connection) -> Result<(), Failure> {
         let mut heard = Instant::now() + Duration::from_secs(self.options.delay.into());
         while self.came.get() < self.options.jobs && heard.elapsed() < PATIENCE {
