@@ -44,8 +44,8 @@ pub(super) struct Call {
     mark: Option<Key>,
     /// How long it is tried again, if not as long as the options say.
     patience: Option<Duration>,
-    /// The shard that it changes.
-    changes: Option<Shard>,
+    /// The shards that it changes.
+    changes: Vec<Shard>,
 }
 
 /// What it takes to make a call, also before it is known how many shards there are.
@@ -79,7 +79,7 @@ pub(super) struct Shot {
 impl Call {
     /// A call with keys of one slot.
     pub fn new(op: Op, slot: u16, keys: Vec<Key>, args: Vec<Value>) -> Self {
-        Self { op, slot, keys, args, mark: None, patience: None, changes: None }
+        Self { op, slot, keys, args, mark: None, patience: None, changes: Vec::new() }
     }
 
     /// Makes it a change that waits for replicas, covered by writing `mark`.
@@ -128,25 +128,42 @@ impl Engine {
     /// A call that changes a shard, in the form of `lua/shard.lua`. `lane` is for those scripts that
     /// remember their answer.
     pub(super) fn change(&self, op: Op, shard: Shard, lane: Option<&Lane<'_>>, topics: &[&Topic]) -> Call {
-        let keys = self.keys.shard(shard);
-        let mut all = Vec::with_capacity(6 + 2 * topics.len());
-        all.extend(
-            [&keys.pool, &keys.bucket, &keys.counts, &keys.lanes, &keys.graves, &keys.broken].map(Key::clone),
-        );
+        self.change_group(op, &[shard], lane, topics)
+    }
+
+    /// A call that changes each shard of a group, at least one, with the keys of one after those of the other.
+    pub(super) fn change_group(
+        &self,
+        op: Op,
+        group: &[Shard],
+        lane: Option<&Lane<'_>>,
+        topics: &[&Topic],
+    ) -> Call {
+        let mut all = Vec::with_capacity(group.len() * (6 + 2 * topics.len()));
+        for shard in group {
+            let keys = self.keys.shard(*shard);
+            let own = [&keys.pool, &keys.bucket, &keys.counts, &keys.lanes, &keys.graves, &keys.broken];
+            all.extend(own.map(Key::clone));
+            all.extend(topics.iter().flat_map(|topic| [keys.ready(topic), keys.dead(topic)]));
+        }
         let mut args: Vec<Value> = Vec::with_capacity(12 + topics.len());
         args.push(self.now_arg());
         args.push(self.keys.ready_channel.clone().into());
-        args.push(self.origins[usize::from(shard)].clone().into());
+        args.push(self.origin(group[0]));
         match lane {
             Some(lane) => args.extend([lane.field().into(), lane.sequence().into()]),
             None => args.extend(["".into(), 0.into()]),
         }
         args.push(i64::try_from(topics.len()).expect("topics fit an i64").into());
-        for topic in topics {
-            all.extend([keys.ready(topic), keys.dead(topic)]);
-            args.push(topic.as_str().into());
-        }
-        Call { mark: Some(keys.mark.clone()), changes: Some(shard), ..Call::new(op, keys.slot, all, args) }
+        args.extend(topics.iter().map(|topic| Value::from(topic.as_str())));
+        let first = self.keys.shard(group[0]);
+        let changes = group.to_vec();
+        Call { mark: Some(first.mark.clone()), changes, ..Call::new(op, first.slot, all, args) }
+    }
+
+    /// How this process signs what it announces of a shard.
+    pub(super) fn origin(&self, shard: Shard) -> Value {
+        self.origins[usize::from(shard)].clone().into()
     }
 
     /// The time for a script: ours on a manual clock, else its server's own.
@@ -176,11 +193,14 @@ impl Engine {
 
     /// Calls until there is an answer; also tells whether enough replicas have taken the change.
     pub(super) async fn call_until(&self, call: Call) -> Result<(Value, bool)> {
-        let doubt = call.changes.map(|shard| self.announcements.begin(shard));
+        let doubts: Vec<Doubt<'_>> =
+            call.changes.iter().map(|shard| self.announcements.begin(*shard)).collect();
         let Answer { value, durable, again } = self.caller().insist(call).await?;
         // The answer of a second run need not tell all that the first one did, and one that is not
         // durable never reaches those who would tell.
-        doubt.filter(|_| !again && durable).into_iter().for_each(Doubt::settle);
+        if !again && durable {
+            doubts.into_iter().for_each(Doubt::settle);
+        }
         Ok((value, durable))
     }
 }

@@ -61,6 +61,7 @@ use self::{
     keys::{Keys, Shard},
     lanes::Lanes,
     leaving::Finishing,
+    promote::DueTopics,
     routes::Routes,
     script::{Op, Scripts},
     startup::Refusal,
@@ -135,6 +136,7 @@ struct Engine {
     /// This process as it signs announcements, and that with each shard.
     process: String,
     origins: Vec<Str>,
+    due_topics: DueTopics,
     /// Which shard is looked at first.
     turn: AtomicUsize,
 }
@@ -215,6 +217,7 @@ impl Engine {
             origins: (0..shards).map(|shard| format!("{process} {shard}").into()).collect(),
             process,
             lanes,
+            due_topics: DueTopics::default(),
             turn: AtomicUsize::new(0),
             context,
         })

@@ -1,10 +1,12 @@
-//! Moving what is due: a look at every shard, then one script for each that has something, given
-//! the topics' keys that the look found to be needed.
+//! Moving what is due: one script looks at every shard that it may touch and moves at once what belongs to
+//! the topics that were due before; only what is due in others takes a second call, with their keys.
 
-use std::time::Duration;
+use std::{
+    sync::{Mutex, MutexGuard, atomic::Ordering},
+    time::Duration,
+};
 
-use bytes::Bytes;
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::join_all;
 
 use super::{
     Engine,
@@ -22,11 +24,37 @@ use crate::{
 /// and a process that died has left its jobs to the others.
 pub(super) const HORIZON: Duration = Duration::from_secs(1);
 
-/// What is due on one shard. The ids are bytes: a broken entry may hold anything.
-struct Due {
-    shard: Shard,
-    ids: Vec<Bytes>,
-    topics: Vec<Topic>,
+/// Most jobs that one run of the script looks at, so that none holds Redis up for long.
+const SLICE: usize = 250;
+
+/// How many topics are remembered: each has two keys for every shard, whether it is needed or not.
+const REMEMBERED: usize = 8;
+
+/// The topics that were due last, the latest first: likely to be due next.
+#[derive(Debug, Default)]
+pub(super) struct DueTopics(Mutex<Vec<Topic>>);
+
+impl DueTopics {
+    fn recent(&self) -> Vec<Topic> {
+        self.lock().clone()
+    }
+
+    fn note<'a>(&self, due: impl Iterator<Item = &'a Topic>) {
+        let mut topics = self.lock();
+        for topic in due {
+            match topics.iter().position(|known| known == topic) {
+                Some(at) => topics[..=at].rotate_right(1),
+                None => {
+                    topics.truncate(REMEMBERED - 1);
+                    topics.insert(0, topic.clone());
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Topic>> {
+        self.0.lock().expect("no code panics while it holds the topics")
+    }
 }
 
 impl Engine {
@@ -60,83 +88,68 @@ impl Engine {
         }
     }
 
-    /// Moves what is due on a group of shards.
+    /// Moves what is due on a group of shards, about `share` jobs. A topic whose keys the script was not given
+    /// takes a second call.
     async fn promote_group(&self, group: Vec<Shard>, share: usize) -> Result<Promoted> {
-        let (next_in, due) = self.look_for_due(group, share).await?;
-        let mut promoted = Promoted { next_in, ..Promoted::default() };
-        promoted.more = due.iter().map(|due| due.ids.len()).sum::<usize>() >= share;
-        let due = due.into_iter().filter(|due| !due.ids.is_empty());
-        for (moves, again, aside) in try_join_all(due.map(|due| self.promote_on(due))).await? {
-            promoted.moves.extend(moves);
-            promoted.more |= again;
-            promoted.set_aside += aside;
+        let mut known = self.due_topics.recent();
+        let (mut promoted, unknown) = self.promote_step(&group, share, &known).await?;
+        if !unknown.is_empty() {
+            known = unknown;
+            let (rest, unknown) = self.promote_step(&group, share, &known).await?;
+            promoted.moves.extend(rest.moves);
+            promoted.set_aside += rest.set_aside;
+            promoted.next_in = rest.next_in;
+            promoted.more = rest.more || !unknown.is_empty();
         }
         Ok(promoted)
     }
 
-    /// What is due on a group of shards, at most `share`, and how long until the next after that. The
-    /// shards take turns in being looked at first, so that a full one does not hold up the others.
-    async fn look_for_due(
+    /// One run of the script: what came of it, and the topics of what is due that were not among the `known`.
+    async fn promote_step(
         &self,
-        mut group: Vec<Shard>,
+        group: &[Shard],
         share: usize,
-    ) -> Result<(Option<Duration>, Vec<Due>)> {
-        let turn = self.turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % group.len();
+        known: &[Topic],
+    ) -> Result<(Promoted, Vec<Topic>)> {
+        // The shards take turns in being looked at first, so that a full one does not hold up the others.
+        let mut group = group.to_vec();
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % group.len();
         group.rotate_left(turn);
-        let keys = group.iter().flat_map(|shard| {
-            let keys = self.keys.shard(*shard);
-            [keys.pool.clone(), keys.bucket.clone(), keys.graves.clone()]
-        });
-        let call = self
-            .read(Op::Peek, &group, keys.collect())
-            .arg(self.now_arg())
-            .arg(i64::try_from(share).unwrap_or(i64::MAX))
-            .maybe(self.retention());
+        let topics: Vec<&Topic> = known.iter().collect();
+        let mut call = self
+            .change_group(Op::Promote, &group, None, &topics)
+            .arg(i64::try_from(share.min(SLICE)).expect("a slice fits an i64"))
+            .maybe(self.context.options.dead_retention.map(millis));
+        for shard in &group {
+            call = call.arg(self.origin(*shard));
+        }
         let mut reply = Reply::new(self.call(self.brief_in_cluster(call)).await?)?;
-        let next_us = u64::try_from(reply.int()?).ok();
-        let mut shards = Vec::with_capacity(group.len());
+        let next_in = u64::try_from(reply.int()?).ok().map(Duration::from_micros);
+        let mut promoted = Promoted { next_in, more: reply.int()? == 1, ..Promoted::default() };
+        let mut unknown = reply.list()?;
+        let unknown = (0..unknown.len()).map(|_| unknown.name()).collect::<Result<Vec<Topic>>>()?;
         for shard in group {
-            let mut found = reply.list()?;
-            let mut due = Due { shard, ids: Vec::with_capacity(found.len() / 2), topics: Vec::new() };
-            while !found.is_empty() {
-                due.ids.push(found.bytes()?);
-                if let Some(topic) = found.name_or_none()?
-                    && !due.topics.contains(&topic)
-                {
-                    due.topics.push(topic);
-                }
-            }
-            shards.push(due);
+            self.take_moves(shard, reply.list()?, &mut promoted)?;
         }
-        Ok((next_us.map(Duration::from_micros), shards))
+        Ok((promoted, unknown))
     }
 
-    fn retention(&self) -> Option<fred::types::Value> {
-        self.context.options.dead_retention.map(millis)
-    }
-
-    /// Moves what is due on one shard: the moves, whether to look again, and how many were set aside.
-    async fn promote_on(&self, due: Due) -> Result<(Vec<Move>, bool, usize)> {
-        let topics: Vec<&Topic> = due.topics.iter().collect();
-        let mut call = self.change(Op::Promote, due.shard, None, &topics).maybe(self.retention());
-        for id in &due.ids {
-            call = call.bytes(id.clone());
-        }
-        let mut reply = Reply::new(self.call(self.brief_in_cluster(call)).await?)?;
-        let again = reply.int()? == 1;
+    /// Reads what was moved on one shard, and tells who waits for it.
+    fn take_moves(&self, shard: Shard, mut reply: Reply, promoted: &mut Promoted) -> Result<()> {
         let aside = reply.count()?;
-        self.set_aside(due.shard, aside);
-        let mut moves = Vec::with_capacity(reply.len() / 4);
-        let mut ready: Vec<Topic> = Vec::new();
+        self.set_aside(shard, aside);
+        promoted.set_aside += usize::try_from(aside).unwrap_or(usize::MAX);
+        let (mut ready, first) = (Vec::new(), promoted.moves.len());
         while !reply.is_empty() {
             let (topic, kind): (Topic, _) = (reply.name()?, kind(reply.int()?)?);
             if reply.int()? == 1 && !ready.contains(&topic) {
                 ready.push(topic.clone());
             }
-            moves.push(Move { topic, kind, late: Duration::from_millis(reply.count()?) });
+            promoted.moves.push(Move { topic, kind, late: Duration::from_millis(reply.count()?) });
         }
-        ready.iter().for_each(|topic| self.tell_ready(topic, due.shard));
-        Ok((moves, again, usize::try_from(aside).unwrap_or(usize::MAX)))
+        self.due_topics.note(promoted.moves[first..].iter().map(|moved| &moved.topic));
+        ready.iter().for_each(|topic| self.tell_ready(topic, shard));
+        Ok(())
     }
 }
 
@@ -147,5 +160,21 @@ fn kind(code: i64) -> Result<MoveKind> {
         3 => Ok(MoveKind::Died),
         4 => Ok(MoveKind::Forgotten),
         _ => Err(unexpected("a kind of move")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_topics_that_were_due_last_are_remembered() {
+        let topics: Vec<Topic> =
+            (0..REMEMBERED + 2).map(|n| Topic::parse(&n.to_string()).expect("valid")).collect();
+        let due = DueTopics::default();
+        due.note(topics.iter());
+        due.note([&topics[5], &topics[5]].into_iter());
+        let recent: Vec<String> = due.recent().iter().map(ToString::to_string).collect();
+        assert_eq!(recent, ["5", "9", "8", "7", "6", "4", "3", "2"]);
     }
 }

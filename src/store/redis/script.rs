@@ -44,7 +44,6 @@ scripts! {
     Promote "promote" Moves,
     Purge "purge" Moves,
     Compact "compact" Shard,
-    Peek "peek" Record,
     Read "read" None,
     Topic "topic" Record,
     Dead "dead" Record,

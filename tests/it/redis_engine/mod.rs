@@ -6,6 +6,7 @@ mod cut;
 mod memory;
 mod outages;
 mod points;
+mod promoting;
 mod proxy;
 mod repair;
 mod replicas;

@@ -80,6 +80,31 @@ async fn records_that_were_cut_off_anywhere_stop_nothing() {
     assert_eq!((stats.ready, stats.reserved), (0, 3));
 }
 
+/// What is due is looked up by its topic, so a record with a name that no topic may have must not be asked for
+/// again and again.
+#[tokio::test]
+async fn a_due_record_whose_topic_is_no_name_stops_nothing() {
+    const TOPIC_AT: usize = 46;
+    const RENAME: &str = "local raw = redis.call('HGET', KEYS[1], ARGV[1])
+        local at, name = tonumber(ARGV[2]), ARGV[3]
+        redis.call('HSET', KEYS[1], ARGV[1], string.sub(raw, 1, at - 1)
+            .. string.char(#name) .. name .. string.sub(raw, at + 1 + string.byte(raw, at)))";
+    let options = linger::store::redis::Options { shards: Some(1), ..options() };
+    let process = Process::start(&options).await;
+    let raw = Raw::connect(&shared().url()).await;
+    let pool = format!("{{{}:0}}:pool", options.prefix);
+    let names = [".", "..", "a b", &"t".repeat(129)];
+    for (at, name) in names.iter().enumerate() {
+        add(process.store(), delayed(&at.to_string(), seconds(1))).await;
+        raw.send(&["EVAL", RENAME, "1", &pool, &at.to_string(), &TOPIC_AT.to_string(), name]).await;
+    }
+    add(process.store(), delayed("witness", seconds(1))).await;
+    process.clock.advance(seconds(1));
+    let promoted = process.store.promote(10).await.expect("promotes");
+    assert_eq!((promoted.set_aside, promoted.moves.len(), promoted.more), (names.len(), 1, false));
+    assert_eq!(reserve(process.store()).await.job.id, id("witness"));
+}
+
 #[tokio::test]
 async fn a_count_that_is_too_high_ends_with_its_list() {
     let options = options();

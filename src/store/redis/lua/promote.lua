@@ -1,14 +1,27 @@
 #!lua flags=allow-oom
--- Moves what is due on one shard, after looking at each entry again. A second run finds nothing due.
+-- Looks at every shard of a group and moves what is due there. A second run finds nothing due.
 --
--- ARGV[A..] retention of dead letters in ms or '', the ids
--- Reply     { 1 when something due has a topic that the caller did not know of, set aside,
+-- KEYS      per shard those of a script that changes one
+-- ARGV[A..] how many at most, retention of dead letters in ms or '', per shard its origin
+-- Reply     { microseconds until the next, or -1; 1 when more may be due; topics of what is due that the caller
+--             did not know of; per shard a list: set aside,
 --             per move: topic, 1 ready 2 expired 3 died 4 forgotten, 1 when it is ready now, ms late }
-local retention, reply = tonumber(ARGV[A]), { 0, 0 }
+local room, retention = tonumber(ARGV[A]), tonumber(ARGV[A + 1])
+local soonest, unknown, moves = nil, {}, nil
+
+-- Makes all that follows mean the shard at a place among the caller's.
+local function turn_to(place)
+  local at = (place - 1) * (6 + 2 * known)
+  POOL, BUCKET, COUNTS, LANES, GRAVES, BROKEN = KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], KEYS[at + 4], KEYS[at + 5], KEYS[at + 6]
+  ORIGIN, aside, moves = ARGV[A + 1 + place], 0, { 0 }
+  for i = 1, known do
+    topics[ARGV[6 + i]] = { ready = KEYS[at + 5 + 2 * i], dead = KEYS[at + 6 + 2 * i] }
+  end
+end
 
 local function moved(topic, kind, ready, late)
-  local n = #reply
-  reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = topic, kind, ready, math.max(late, 0)
+  local n = #moves
+  moves[n + 1], moves[n + 2], moves[n + 3], moves[n + 4] = topic, kind, ready, math.max(late, 0)
 end
 
 local function expire(id, job)
@@ -64,22 +77,41 @@ local function wake(id, raw)
   return true
 end
 
-for i = A + 1, #ARGV do
-  local id = ARGV[i]
-  local score = call('ZSCORE', BUCKET, id)
-  local grave = retention and not score and call('ZSCORE', GRAVES, id)
-  if (score and tonumber(score) <= NOW) or (grave and tonumber(grave) + retention <= NOW) then
-    local raw = call('HGET', POOL, id)
-    local job = not wake(id, raw) and open(raw)
-    if job == nil then
-      set_aside(id, raw)
-    elseif job and topics[job.topic] then
-      dispatch(id, job)
-    elseif job then
-      reply[1] = 1
-    end
+local function take(id)
+  local raw = call('HGET', POOL, id)
+  if wake(id, raw) then return end
+  local job = open(raw)
+  if not job then
+    set_aside(id, raw)
+  elseif topics[job.topic] then
+    dispatch(id, job)
+  elseif not unknown[job.topic] then
+    unknown[job.topic], unknown[#unknown + 1] = true, job.topic
   end
 end
-settle()
-reply[2] = aside
+
+-- Takes what an index has until a moment, as far as there is room, and notes what comes next, which is `later` than
+-- it is written there.
+local function look(index, until_ms, later)
+  if room > 0 then
+    local due = call('ZRANGEBYSCORE', index, '-inf', until_ms, 'LIMIT', 0, room)
+    room = room - #due
+    for _, id in ipairs(due) do take(id) end
+  end
+  local after = '(' .. string.format('%.0f', until_ms)
+  local following = call('ZRANGEBYSCORE', index, after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  if following[2] then soonest = math.min(soonest or math.huge, tonumber(following[2]) + later) end
+end
+
+local reply = { -1, 0, unknown }
+for place = 1, #ARGV - A - 1 do
+  turn_to(place)
+  look(BUCKET, NOW, 0)
+  if retention then look(GRAVES, NOW - retention, retention) end
+  settle()
+  moves[1] = aside
+  reply[3 + place] = moves
+end
+if soonest then reply[1] = math.max(soonest * 1000 - MICROS, 0) end
+if room == 0 then reply[2] = 1 end
 return reply

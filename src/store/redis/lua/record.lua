@@ -8,7 +8,11 @@ local VERSION = 16 -- in the upper half of the first byte; the state is in the l
 local DELAYED, READY, RESERVED, DEAD = 1, 2, 3, 4
 local FIXED = '>BBI4I6I4I6I4I3'
 local TOPIC_AT = 46
-local TOPIC = '^[%w._:-]+$'
+
+-- Whether a text is a name that a topic may have.
+local function names_topic(text)
+  return #text <= 128 and text ~= '.' and text ~= '..' and string.find(text, '^[%w._:-]+$')
+end
 
 -- The record as a table, or nil when it is not one.
 local function open(raw)
@@ -17,7 +21,7 @@ local function open(raw)
   local state = kind - VERSION
   local at = TOPIC_AT + 1 + byte(raw, TOPIC_AT)
   if state < DELAYED or state > DEAD or flags > 31 or at > #raw then return nil end
-  if not string.find(sub(raw, TOPIC_AT + 1, at - 1), TOPIC) then return nil end
+  if not names_topic(sub(raw, TOPIC_AT + 1, at - 1)) then return nil end
   local job = {
     state = state, gen = gen, due = due, attempts = attempts, created = created, ttr = ttr, max = max,
     print = sub(raw, 30, 45), topic = sub(raw, TOPIC_AT + 1, at - 1), strict = flags % 2 == 1,

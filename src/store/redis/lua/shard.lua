@@ -6,6 +6,7 @@
 -- ARGV  1 microseconds or ''  2 channel  3 origin  4 lane  5 sequence  6 number of topics, the topics,
 --       then from ARGV[A] what the script itself takes
 local POOL, BUCKET, COUNTS, LANES, GRAVES, BROKEN = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local ORIGIN = ARGV[3]
 local NOW, NOW_UP, MICROS = clock(ARGV[1])
 local known = tonumber(ARGV[6])
 local A = 7 + known
@@ -55,7 +56,7 @@ local function settle()
         if byte(field) == 114 and topics[topic] then call('UNLINK', topics[topic].ready) end
       elseif left == by and byte(field) == 114 then
         local pulse = call('HINCRBY', COUNTS, '#', 1)
-        call('PUBLISH', ARGV[2], ARGV[3] .. ' ' .. string.format('%.0f', pulse) .. ' ' .. topic)
+        call('PUBLISH', ARGV[2], ORIGIN .. ' ' .. string.format('%.0f', pulse) .. ' ' .. topic)
       end
     end
   end
