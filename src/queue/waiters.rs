@@ -261,16 +261,16 @@ type Front = Vec<(u64, Arc<Waiter>)>;
 impl Dispatch {
     async fn run(mut self) {
         let (mut answered, mut more) = (Vec::new(), true);
-        while let Some(front) = self.front(&answered, more) {
-            (answered, more) = self.serve(front).await;
+        while let Some((front, waits)) = self.front(&answered, more) {
+            (answered, more) = self.serve(front, waits).await;
         }
     }
 
-    /// Takes who was `answered` out of the line, then returns its head, as many as share one call. When
-    /// nobody is left, or there is neither `more` nor a new hint, the line is let go in the same
+    /// Takes who was `answered` out of the line, then returns its head, as many as share one call, and whether
+    /// all of the line wait anyway, for one job each. When nobody is left, or there is neither `more` nor a new hint, the line is let go in the same
     /// step, so that no hint is lost in between. Who does not wait but stood behind the last head is then
     /// answered: those before it got all there was.
-    fn front(&mut self, answered: &[u64], more: bool) -> Option<Front> {
+    fn front(&mut self, answered: &[u64], more: bool) -> Option<(Front, bool)> {
         let mut lines = self.waiters.lock();
         let line = lines.by_topic.get_mut(&self.topic)?;
         for ticket in answered {
@@ -288,7 +288,8 @@ impl Dispatch {
                 });
             let front: Front = head.map(|(ticket, waiter)| (*ticket, waiter.clone())).collect();
             if !front.is_empty() {
-                return Some(front);
+                let waits = line.hasty == 0 && front.iter().all(|(_, waiter)| waiter.want == 1);
+                return Some((front, waits));
             }
         }
         line.dispatching = false;
@@ -304,8 +305,8 @@ impl Dispatch {
 
     /// Hands ready jobs to `front`: whose wait is over, and whether all of it is, so that there may be
     /// more for the others.
-    async fn serve(&self, front: Front) -> (Vec<u64>, bool) {
-        let mut jobs = match self.reserve(&front).await {
+    async fn serve(&self, front: Front, waits: bool) -> (Vec<u64>, bool) {
+        let mut jobs = match self.reserve(&front, waits).await {
             Ok(jobs) => jobs.into_iter(),
             Err(error) => {
                 let tickets = front.iter().map(|(ticket, _)| *ticket).collect();
@@ -329,13 +330,18 @@ impl Dispatch {
         (answered, more)
     }
 
-    async fn reserve(&self, front: &Front) -> Result<Vec<Reservation>, Error> {
+    async fn reserve(&self, front: &Front, waits: bool) -> Result<Vec<Reservation>, Error> {
         let store = &self.waiters.giver.store;
         if store.topic_config(&self.topic).pause.delivery {
             return Ok(Vec::new());
         }
         let ttrs: Vec<_> = front.iter().flat_map(|(_, w)| std::iter::repeat_n(w.ttr, w.want)).collect();
-        Ok(store.reserve(&self.topic, &ttrs).await?)
+        let reserved = if waits {
+            store.reserve_announced(&self.topic, &ttrs).await
+        } else {
+            store.reserve(&self.topic, &ttrs).await
+        };
+        Ok(reserved?)
     }
 }
 

@@ -53,6 +53,10 @@ impl Store for Metered {
         self.timed("reserve", self.store.reserve(topic, ttrs)).await
     }
 
+    async fn reserve_announced(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>> {
+        self.timed("reserve", self.store.reserve_announced(topic, ttrs)).await
+    }
+
     fn may_have_ready(&self, topic: &Topic) -> bool {
         self.store.may_have_ready(topic)
     }

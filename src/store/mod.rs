@@ -84,6 +84,12 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// the job's own. Each grant counts an attempt and carries a fresh receipt.
     async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>>;
 
+    /// As [`reserve`](Self::reserve), for those who wait anyway: jobs that the [`Listener`] has not been told of
+    /// may stay behind, and then it is told of them soon, or that asking again will tell why not.
+    async fn reserve_announced(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>> {
+        self.reserve(topic, ttrs).await
+    }
+
     /// Whether [`reserve`](Self::reserve) is worth asking for `topic`, from memory: false only where it
     /// would have granted nothing at a moment during this call. Who is told false and waits is in time for
     /// the [`Listener`]'s next word.

@@ -21,6 +21,7 @@ mod keys;
 mod lanes;
 mod leaving;
 mod link;
+mod look;
 mod options;
 mod promote;
 mod record;
@@ -61,6 +62,7 @@ use self::{
     keys::{Keys, Shard},
     lanes::Lanes,
     leaving::Finishing,
+    look::Looks,
     promote::DueTopics,
     routes::Routes,
     script::{Op, Scripts},
@@ -137,6 +139,7 @@ struct Engine {
     process: String,
     origins: Vec<Str>,
     due_topics: DueTopics,
+    looks: Looks,
     /// Which shard is looked at first.
     turn: AtomicUsize,
 }
@@ -170,6 +173,7 @@ pub async fn connect(
     engine.refresh_configs().await.map_err(|error| unreachable(&engine.context, error))?;
     engine.context.tasks.spawn(engine.clone().listen());
     engine.context.tasks.spawn(engine.clone().sweep());
+    engine.context.tasks.spawn(engine.clone().look_out());
     engine.context.tasks.spawn(engine.clone().watch());
     Ok(Arc::new(redis))
 }
@@ -218,6 +222,7 @@ impl Engine {
             process,
             lanes,
             due_topics: DueTopics::default(),
+            looks: Looks::default(),
             turn: AtomicUsize::new(0),
             context,
         })

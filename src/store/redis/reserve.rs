@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::{BufMut, BytesMut};
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::try_join_all;
 use tokio::sync::mpsc::{self, UnboundedReceiver, error::SendError};
 
 use super::{
@@ -41,6 +41,8 @@ struct Pop<'a> {
     ttrs: &'a [Option<Ttr>],
     granted: Vec<Reservation>,
     began_us: i64,
+    /// Whether those who want them wait anyway, and need not be answered when there is nothing.
+    waits: bool,
 }
 
 impl<'a> Pop<'a> {
@@ -63,15 +65,17 @@ impl<'a> Pop<'a> {
 
 impl Engine {
     /// Reserves from the shards that may have something; when none may, looks at all, and answers with
-    /// less than was asked only when there is nothing. When a step fails or takes so long that the
-    /// reservations would suffer, it answers with those that it has.
+    /// less than was asked only when there is nothing; for those who wait anyway it has that look taken soon,
+    /// by the way. When a step fails or takes so long that the reservations would suffer, it answers with those
+    /// that it has.
     pub(super) async fn reserve_jobs(
         self: &Arc<Self>,
         topic: &Topic,
         ttrs: &[Option<Ttr>],
+        waits: bool,
     ) -> Result<Vec<Reservation>> {
         let began_us = self.context.real.now_micros();
-        let mut pop = Pop { topic, ttrs, granted: Vec::new(), began_us };
+        let mut pop = Pop { topic, ttrs, granted: Vec::new(), began_us, waits };
         while !pop.wanted().is_empty() {
             match self.reserve_step(&mut pop).await {
                 Ok(true) => {}
@@ -97,6 +101,7 @@ impl Engine {
             let alike = wanted.iter().all(|ttr| *ttr == wanted[0]);
             let shards = self.hints.pick(pop.topic, if alike { wanted.len() } else { 1 }, SLICE);
             match &shards[..] {
+                [] if pop.waits && self.looks.ask(pop.topic) => return Ok(false),
                 [] if !self.look_in_time(pop).await? => return Ok(false),
                 [] => {}
                 [shard] if before == 0 => {
@@ -187,27 +192,6 @@ impl Engine {
             found = look => found.unwrap_or_else(|_| Err(too_long())),
             () = real.sleep(left) => Err(too_long()),
         }
-    }
-
-    /// Looks at every shard for ready jobs of a topic and keeps hints of them; whether there are any.
-    async fn look_for_ready(&self, topic: &Topic) -> Result<bool> {
-        let looks = self.groups().into_iter().map(|group| async move {
-            let keys = group.iter().map(|shard| self.keys.shard(*shard).counts.clone()).collect();
-            let reply = self.call(self.read(Op::Ready, &group, keys).arg(topic.as_str())).await?;
-            let mut reply = Reply::new(reply)?;
-            let mut found = false;
-            for shard in group {
-                let ready = reply.int()?;
-                self.hints.set(topic, shard, ready);
-                found |= ready > 0;
-            }
-            Ok(found)
-        });
-        let found: Vec<Result<bool>> = join_all(looks).await;
-        if found.iter().any(|found| matches!(found, Ok(true))) {
-            return Ok(true);
-        }
-        found.into_iter().try_fold(false, |any, found| found.map(|found| any || found))
     }
 
     async fn reserve_from(

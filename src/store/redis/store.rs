@@ -26,7 +26,11 @@ impl Store for Redis {
     }
 
     async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>> {
-        self.0.reserve_jobs(topic, ttrs).await
+        self.0.reserve_jobs(topic, ttrs, false).await
+    }
+
+    async fn reserve_announced(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>> {
+        self.0.reserve_jobs(topic, ttrs, true).await
     }
 
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {

@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use async_trait::async_trait;
@@ -29,6 +32,7 @@ pub struct Failing {
     inner: Arc<dyn Store>,
     failure: Mutex<Option<Failure>>,
     hung: Mutex<HashMap<Topic, Arc<Hung>>>,
+    deaf: AtomicBool,
 }
 
 /// The reservations of one topic, none of which begins before it is healed.
@@ -58,7 +62,12 @@ impl Hung {
 
 impl Failing {
     pub fn new(inner: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self { inner, failure: Mutex::default(), hung: Mutex::default() })
+        Arc::new(Self {
+            inner,
+            failure: Mutex::default(),
+            hung: Mutex::default(),
+            deaf: AtomicBool::default(),
+        })
     }
 
     /// From now on, or no more.
@@ -66,11 +75,23 @@ impl Failing {
         *self.failure.lock().expect("not poisoned") = failure;
     }
 
+    /// Has no announcement come through, from now on: who waits anyway finds nothing.
+    pub fn deafen(&self) {
+        self.deaf.store(true, Ordering::Relaxed);
+    }
+
     /// Has the reservations of one topic hang from now on.
     pub fn hang(&self, topic: &Topic) -> Arc<Hung> {
         let hung = Arc::new(Hung { asked: Mutex::default(), healed: Semaphore::new(0) });
         self.hung.lock().expect("not poisoned").insert(topic.clone(), hung.clone());
         hung
+    }
+
+    async fn pass(&self, topic: &Topic) {
+        let hung = self.hung.lock().expect("not poisoned").get(topic).cloned();
+        if let Some(hung) = hung {
+            hung.pass().await;
+        }
     }
 
     fn inner(&self) -> Result<&dyn Store> {
@@ -94,11 +115,16 @@ impl Store for Failing {
     }
 
     async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>> {
-        let hung = self.hung.lock().expect("not poisoned").get(topic).cloned();
-        if let Some(hung) = hung {
-            hung.pass().await;
-        }
+        self.pass(topic).await;
         self.inner()?.reserve(topic, ttrs).await
+    }
+
+    async fn reserve_announced(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>> {
+        self.pass(topic).await;
+        if self.deaf.load(Ordering::Relaxed) {
+            return Ok(Vec::new());
+        }
+        self.inner()?.reserve_announced(topic, ttrs).await
     }
 
     fn may_have_ready(&self, topic: &Topic) -> bool {

@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::{
+    failing::Failing,
     jobs::{body, delay, id, topic},
     naive::Naive,
     stores::START,
@@ -25,6 +26,7 @@ use crate::harness::{
 
 /// A queue on the naive model with its timer running.
 struct Bench {
+    store: Arc<Failing>,
     queue: Arc<Queue>,
     clock: Arc<ManualClock>,
     metrics: Metrics,
@@ -40,13 +42,13 @@ impl Bench {
     fn with(limits: Limits) -> Self {
         let clock = ManualClock::new(Timestamp::parse(START).expect("a moment"));
         let (hints, metrics, stop) = (Arc::new(Hints::default()), Metrics::new(), CancellationToken::new());
-        let store = Naive::new(clock.clone(), hints.clone(), None);
-        let queue = Queue::new(store, &hints, clock.clone(), limits, metrics.queue.clone());
+        let store = Failing::new(Naive::new(clock.clone(), hints.clone(), None));
+        let queue = Queue::new(store.clone(), &hints, clock.clone(), limits, metrics.queue.clone());
         let timer = tokio::spawn({
             let (queue, stop) = (queue.clone(), stop.clone());
             async move { queue.run_timer(stop).await }
         });
-        Self { queue, clock, metrics, stop, timer }
+        Self { store, queue, clock, metrics, stop, timer }
     }
 
     async fn add(&self, name: &str, wait: Duration) -> Job {

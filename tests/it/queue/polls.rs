@@ -36,6 +36,20 @@ async fn a_poll_that_does_not_wait_stands_behind_those_that_do() {
     bench.end().await;
 }
 
+/// Where only those who wait stand in line, hearsay is enough for the store; not so for others.
+#[tokio::test]
+async fn who_must_be_answered_or_wants_several_is_not_answered_from_hearsay() {
+    let bench = Bench::new();
+    bench.store.deafen();
+    let parked = bench.park(pop(seconds(30))).await;
+    bench.add("first", NOW).await;
+    assert_eq!(taken(bench.queue.pop(pop(NOW)).await.expect("answers")), [""; 0]);
+    assert_eq!(names(parked).await, ["first"], "who does not wait had the line looked at");
+    bench.add("second", NOW).await;
+    assert_eq!(names(bench.park(Pop { max: 2, ..pop(seconds(30)) }).await).await, ["second"]);
+    bench.end().await;
+}
+
 #[tokio::test]
 async fn a_parked_poll_wakes_for_whatever_makes_a_job_ready() {
     let bench = Bench::new();

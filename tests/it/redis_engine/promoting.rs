@@ -2,10 +2,7 @@
 
 use linger::store::AddJob;
 
-use super::{
-    Process, options,
-    proxy::{Fault, Proxy},
-};
+use super::{Process, options, proxy::Proxy};
 use crate::harness::{jobs::*, redis::shared};
 
 /// A process asks once for what is due in topics that were due before, and twice when there are others.
@@ -23,7 +20,7 @@ async fn what_is_due_where_something_was_before_is_moved_by_one_call() {
             add(process.store(), AddJob { topic, ..delayed(&format!("{name}-{round}"), seconds(1)) }).await;
         }
         process.clock.advance(seconds(1));
-        proxy.arm(usize::MAX, 0, Fault::CutBefore);
+        proxy.count(":pool");
         let promoted = process.store.promote(100).await.expect("promotes");
         assert_eq!(proxy.heal(), (0, calls), "calls in round {round}");
         assert_eq!((promoted.moves.len(), promoted.more), (topics.len(), false), "in round {round}");

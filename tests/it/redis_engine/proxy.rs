@@ -128,6 +128,12 @@ impl Proxy {
         self.set(Some(Armed { marker: Vec::new(), skip: 0, times: 1, fault, then: Some(then) }));
     }
 
+    /// Counts the requests that hold `marker`, and lets them pass; [`heal`](Self::heal) tells the number.
+    pub fn count(&self, marker: &str) {
+        let (marker, fault) = (marker.as_bytes().to_vec(), Fault::CutBefore);
+        self.set(Some(Armed { marker, skip: usize::MAX, times: 0, fault, then: None }));
+    }
+
     /// How many scripts of the background were asked for.
     pub fn background_seen(&self) -> usize {
         self.shared.lock().background_seen
@@ -143,6 +149,11 @@ impl Proxy {
         let mut state = self.shared.lock();
         state.armed = None;
         (state.fired, state.seen)
+    }
+
+    /// How many requests could have met the fault since it was armed.
+    pub fn seen(&self) -> usize {
+        self.shared.lock().seen
     }
 
     /// Whether every fault happened; a test in which none does shows nothing.

@@ -5,10 +5,14 @@ use std::collections::BTreeSet;
 use linger::{
     clock::Clock,
     job::{JobId, Ttr},
-    store::{AddJob, Finished, Reservation, redis::Options},
+    store::{AddJob, Error, Finished, Reservation, redis::Options},
 };
 
-use super::{Process, Raw, options, tag};
+use super::{
+    Process, Raw, options,
+    proxy::{Fault, Proxy},
+    tag,
+};
 use crate::harness::{jobs::*, redis::shared};
 
 /// Enough jobs that every shard has some.
@@ -43,6 +47,50 @@ async fn the_jobs_of_all_shards_come_in_one_pop() {
             assert_eq!(one(done), Finished::Done { topic: topic("t") });
         }
     }
+}
+
+/// For those who wait a look is taken by the way, and they are told what it finds.
+#[tokio::test]
+async fn who_waits_is_told_of_what_nobody_announced() {
+    let proxy = Proxy::start(shared().port).await;
+    let mode = linger::store::redis::Mode::new(&[proxy.url()], None, false).expect("a mode");
+    let options = Options { mode, ..options() };
+    let process = Process::start(&options).await;
+    add(process.store(), AddJob { topic: topic("unheard"), ..job("a") }).await;
+    // One that has not heard of it.
+    let other = Process::beside(&process, &options).await;
+    proxy.count("unheard");
+    let none = other.store().reserve_announced(&topic("unheard"), &[None]).await.expect("answers");
+    assert_eq!(none, []);
+    // Neither the sweep nor announcements name a topic when they ask.
+    tokio::time::timeout(seconds(20), async {
+        while proxy.seen() == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("looks");
+    other.hears("unheard").await;
+    let held = other.store().reserve_announced(&topic("unheard"), &[None, None]).await.expect("answers");
+    assert_eq!(one(held).job.id, id("a"));
+}
+
+#[tokio::test]
+async fn who_waits_is_told_why_nobody_can_look() {
+    let proxy = Proxy::start(shared().port).await;
+    let mode = linger::store::redis::Mode::new(&[proxy.url()], None, false).expect("a mode");
+    let process = Process::start(&Options { mode, retry_for: millis(200), ..options() }).await;
+    proxy.learn_background().await;
+    proxy.arm(0, usize::MAX, Fault::CutBefore);
+    let none = process.store().reserve_announced(&topic("t"), &[None]).await.expect("answers");
+    assert_eq!(none, []);
+    process.hears("t").await;
+    let error = process.store().reserve_announced(&topic("t"), &[None]).await.expect_err("cannot look");
+    assert!(matches!(error, Error::Unavailable(_)), "{error:?}");
+    proxy.heal();
+    add(process.store(), job("a")).await;
+    let held = process.store().reserve_announced(&topic("t"), &[None]).await.expect("answers");
+    assert_eq!(one(held).job.id, id("a"));
 }
 
 #[tokio::test]

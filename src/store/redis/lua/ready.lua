@@ -1,10 +1,13 @@
 #!lua flags=no-writes
--- How many jobs of a topic are ready on some shards.
+-- How many jobs of some topics are ready on some shards.
 --
 -- KEYS  per shard its counts
--- ARGV  topic
+-- ARGV  the topics
+-- Reply the numbers, topic by topic for the first shard, and so on
 local reply = {}
-for i, key in ipairs(KEYS) do
-  reply[i] = tonumber(call('HGET', key, 'r' .. ARGV[1]) or 0)
+for _, key in ipairs(KEYS) do
+  for _, topic in ipairs(ARGV) do
+    reply[#reply + 1] = tonumber(call('HGET', key, 'r' .. topic) or 0) or 0
+  end
 end
 return reply
