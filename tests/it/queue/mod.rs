@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::harness::{
     failing::Failing,
-    jobs::{body, delay, id, topic},
+    jobs::{body, delay, id, seconds, topic},
     naive::Naive,
     stores::START,
 };
@@ -109,8 +109,10 @@ fn pop(wait: Duration) -> Pop {
     Pop { topics: vec![topic("t")], max: 1, wait, ttr: None }
 }
 
+/// What a parked poll is answered with; one that never is would hold up all tests.
 async fn names(poll: JoinHandle<Result<Delivery, Error>>) -> Vec<String> {
-    taken(poll.await.expect("the poll ends").expect("is answered"))
+    let ended = tokio::time::timeout(seconds(20), poll).await.expect("is answered in time");
+    taken(ended.expect("the poll ends").expect("is answered"))
 }
 
 fn taken(delivery: Delivery) -> Vec<String> {
