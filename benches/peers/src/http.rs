@@ -44,9 +44,26 @@ struct Item {
     status: u16,
 }
 
+/// A number that looks random, always the same for the same one (the finalizer of SplitMix64).
+fn mixed(number: usize) -> u64 {
+    let mut mixed = (number as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
 fn write_job(out: &mut Vec<u8>, options: &Options, number: usize) -> Result<(), Failure> {
-    let (topic, delay) = (topic(options, number), options.delay);
-    write!(out, r#"{{"topic":"{topic}","id":"job-{number:032}","delay":{delay},"body":""#)?;
+    let topic = topic(options, number);
+    write!(out, r#"{{"topic":"{topic}","id":"job-{number:032}","delay":"#)?;
+    match options.spread {
+        0 => write!(out, "{}", options.delay)?,
+        spread => write!(
+            out,
+            "\"{}ms\"",
+            u64::from(options.delay) * 1_000 + mixed(number) % (u64::from(spread) * 1_000)
+        )?,
+    }
+    out.extend_from_slice(b",\"body\":\"");
     out.resize(out.len() + options.body_bytes as usize - 2, b'x');
     out.extend_from_slice(b"\"}");
     Ok(())

@@ -45,6 +45,9 @@ struct Options {
     /// Delay of every job in seconds: long enough that none is due while others are still added.
     #[arg(long, default_value_t = 8)]
     delay: u32,
+    /// Random delays (Linger only): so many seconds more at most, each as likely as the other, by the job's number.
+    #[arg(long, default_value_t = 0)]
+    spread: u32,
     /// Enough for the number that beanstalkd's begin with.
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(20..))]
     body_bytes: u32,
@@ -178,7 +181,7 @@ async fn run(options: Arc<Options>) -> Result<Value, Failure> {
             }
             // A job's becoming due belongs to its way out.
             let added_us = cpu_us();
-            tokio::time::sleep(delay + Duration::from_secs(1)).await;
+            tokio::time::sleep(delay + Duration::from_secs(1 + u64::from(options.spread))).await;
             let drain = step(&options, Step::Drain, options.jobs, added_us).await?;
             Ok(json!({ "add": add, "drain": drain }))
         }
@@ -188,6 +191,9 @@ async fn run(options: Arc<Options>) -> Result<Value, Failure> {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
     let options = Arc::new(Options::parse());
+    if options.spread > 0 && options.peer != Kind::Linger {
+        return Err("random delays are for Linger".into());
+    }
     let ran = tokio::task::LocalSet::new().run_until(run(options)).await?;
     println!("{ran}");
     Ok(())

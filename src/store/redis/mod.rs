@@ -19,6 +19,7 @@ mod hints;
 mod jobs;
 mod keys;
 mod lanes;
+mod layout;
 mod leaving;
 mod link;
 mod look;
@@ -201,7 +202,7 @@ impl Engine {
             .await
             .map_err(|error| unreachable(&context, in_words(&error)))?;
         let caller = Caller { context: &context, routes: &routes, scripts: &scripts };
-        let shards = startup::layout(caller).await?;
+        let shards = layout::agree(caller).await?;
         let lanes = Lanes::new(shards);
         let process = lanes.process();
         Ok(Self {

@@ -12,7 +12,7 @@ use std::{
 use fred::types::Value;
 use futures_util::future::join_all;
 
-use super::{Engine, announce::Doubt, keys::Shard, reply::Reply, script::Op, startup};
+use super::{Engine, announce::Doubt, keys::Shard, layout, reply::Reply, script::Op};
 use crate::{
     clock::Clock,
     job::Topic,
@@ -87,7 +87,7 @@ impl Engine {
 
     /// Keeps the number of shards stored; tells once when it is `parted` from those who use another.
     async fn keep_layout(&self, parted: &mut bool) {
-        match startup::keep_layout(self.caller(), self.keys.count()).await {
+        match layout::keep(self.caller(), self.keys.count()).await {
             Ok(()) => *parted = false,
             Err(Error::Damaged(why)) => {
                 if !std::mem::replace(parted, true) {

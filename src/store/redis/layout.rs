@@ -1,0 +1,111 @@
+//! The layout of what lies under a prefix: its format, and over how many shards the jobs are spread. The very first
+//! process decides it, and all others must go by it, or jobs would not be found again.
+
+use fred::types::Value;
+
+use super::{
+    Options,
+    call::{Call, Caller},
+    error::ConnectError,
+    keys, options,
+    reply::{Reply, unexpected},
+    script::Op,
+};
+use crate::store::Error;
+
+/// Version of everything under a prefix.
+const FORMAT: &str = "1";
+/// How many shards one server is first used with: callers share calls shard by shard, so that fewer
+/// shards make fewer calls. A Cluster has enough for every server to hold some.
+const SHARDS: u16 = 4;
+const SHARDS_IN_CLUSTER: u16 = 16;
+
+/// Over how many shards the jobs under the prefix are spread. The very first start decides it: what is
+/// configured, or else what is best for these servers; at every later one, what is stored counts.
+pub(super) async fn agree(caller: Caller<'_>) -> Result<u16, ConnectError> {
+    let options = &caller.context.options;
+    let first =
+        options.shards.unwrap_or(if caller.routes.spans_slots() { SHARDS } else { SHARDS_IN_CLUSTER });
+    let stored = stored(caller, write(options, first)).await;
+    let (format, stored) = stored.map_err(|error| super::unreachable(caller.context, error))?;
+    agreed(&format, &stored, options.shards)
+        .map_err(|why| ConnectError::Layout { at: options.mode.to_string(), why })
+}
+
+/// Writes the layout again if the server has lost it with all else, so that a process which starts from then on
+/// does not decide for another one than this process works with.
+///
+/// # Errors
+/// [`Error::Damaged`] when another layout is stored, those of the store when that cannot be known now.
+pub(super) async fn keep(caller: Caller<'_>, shards: u16) -> Result<(), Error> {
+    let (meta, slot) = keys::meta(&caller.context.options.prefix);
+    let look = Call::new(Op::Layout, slot, vec![meta], Vec::new()).brief();
+    let mut found = Reply::new(caller.insist(look).await?.value)?;
+    let (format, number) = match (found.value()?, found.value()?) {
+        (Value::Null, _) | (_, Value::Null) => {
+            stored(caller, write(&caller.context.options, shards).once()).await?
+        }
+        (format, number) => (text(format)?, text(number)?),
+    };
+    if (format.as_str(), number.as_str()) == (FORMAT, &shards.to_string()) {
+        return Ok(());
+    }
+    Err(Error::Damaged(format!(
+        "{number} shards in format {format} are stored, and this process works with {shards} in format {FORMAT}"
+    )))
+}
+
+fn text(value: Value) -> Result<String, Error> {
+    value.into_string().ok_or_else(|| unexpected("a text"))
+}
+
+/// The call that writes the layout where there is none, and tells what it is.
+fn write(options: &Options, shards: u16) -> Call {
+    let (meta, slot) = keys::meta(&options.prefix);
+    Call::new(Op::Start, slot, vec![meta], Vec::new()).arg(FORMAT).arg(shards.to_string())
+}
+
+/// The format and the number of shards that `call` finds.
+async fn stored(caller: Caller<'_>, call: Call) -> Result<(String, String), Error> {
+    let mut reply = Reply::new(caller.insist(call).await?.value)?;
+    Ok((reply.text()?, reply.text()?))
+}
+
+/// The number of shards that is stored, unless this version or these options are for another layout.
+fn agreed(format: &str, stored: &str, configured: Option<u16>) -> Result<u16, String> {
+    if format != FORMAT {
+        return Err(format!("it has format {format}, this version reads {FORMAT}"));
+    }
+    let Some(shards) = stored.parse().ok().filter(|shards| options::SHARDS.contains(shards)) else {
+        let (least, most) = options::SHARDS.into_inner();
+        return Err(format!(
+            "its number of shards is {stored:?}, which should lie between {least} and {most}"
+        ));
+    };
+    match configured {
+        Some(configured) if configured != shards => Err(format!(
+            "it was first used with {shards} shards and {configured} are configured; the number cannot \
+             change, or jobs would not be found again"
+        )),
+        Some(_) | None => Ok(shards),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stored_counts_unless_it_is_something_else() {
+        assert_eq!(agreed("1", "16", None), Ok(16));
+        assert_eq!(agreed("1", "8", Some(8)), Ok(8));
+        assert_eq!(agreed("1", "256", None), Ok(256));
+        let said = agreed("1", "16", Some(8)).expect_err("another number");
+        assert!(said.contains("first used with 16 shards and 8 are configured"), "{said}");
+        for odd in ["0", "257", "-1", "", "many", "70000"] {
+            let said = agreed("1", odd, None).expect_err(odd);
+            assert!(said.contains("between 1 and 256"), "{said}");
+        }
+        assert!(agreed("2", "16", None).expect_err("a later format").contains("format 2"));
+    }
+}
