@@ -267,9 +267,9 @@ impl Dispatch {
     }
 
     /// Takes who was `answered` out of the line, then returns its head, as many as share one call, and whether
-    /// all of the line wait anyway, for one job each. When nobody is left, or there is neither `more` nor a new hint, the line is let go in the same
-    /// step, so that no hint is lost in between. Who does not wait but stood behind the last head is then
-    /// answered: those before it got all there was.
+    /// these want one job each and all of the line waits anyway. When nobody is left, or there is neither
+    /// `more` nor a new hint, the line is let go in the same step, so that no hint is lost in between. Who does
+    /// not wait but stood behind the last head is then answered: those before it got all there was.
     fn front(&mut self, answered: &[u64], more: bool) -> Option<(Front, bool)> {
         let mut lines = self.waiters.lock();
         let line = lines.by_topic.get_mut(&self.topic)?;

@@ -84,8 +84,9 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// the job's own. Each grant counts an attempt and carries a fresh receipt.
     async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>>;
 
-    /// As [`reserve`](Self::reserve), for those who wait anyway: jobs that the [`Listener`] has not been told of
-    /// may stay behind, and then it is told of them soon, or that asking again will tell why not.
+    /// As [`reserve`](Self::reserve), for those who wait anyway: ready jobs may stay behind, and then the
+    /// [`Listener`] is soon told that there are some; or, where that cannot be found out, that there may be, and
+    /// whoever asks then is told why.
     async fn reserve_announced(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>> {
         self.reserve(topic, ttrs).await
     }

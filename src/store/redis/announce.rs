@@ -66,7 +66,8 @@ impl Announcements {
     /// The doubt that is left of a shard's changes, if any.
     pub fn doubt(&self, shard: Shard) -> Option<Doubt<'_>> {
         let doubt = &self.doubts[usize::from(shard)];
-        doubt.swap(false, Ordering::Relaxed).then_some(Doubt(Some(doubt)))
+        // Made only where there is one: dropped, it would leave one.
+        doubt.swap(false, Ordering::Relaxed).then(|| Doubt(Some(doubt)))
     }
 
     pub fn heard(&self, shard: Shard) -> i64 {
@@ -209,6 +210,7 @@ mod tests {
         announcements.set_heard(1, 5);
         announcements.hear(1, 6);
         assert!(announcements.doubt(1).is_none(), "6 follows 5");
+        assert!(announcements.doubt(1).is_none(), "nor does asking leave a doubt");
         announcements.hear(1, 9);
         announcements.doubt(1).expect("7 and 8 are missing").settle();
         announcements.hear(1, 10);

@@ -1,6 +1,6 @@
 //! Which shards may have ready jobs of a topic, as far as this process has heard. Hints save looks;
 //! nothing depends on them: a reservation that is about to answer with less than was asked looks at
-//! every shard first.
+//! every shard first, or has that done soon for those who wait anyway.
 
 use std::{
     collections::{BTreeMap, HashMap},

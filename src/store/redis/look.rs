@@ -11,7 +11,7 @@ use std::{
 use futures_util::future::join_all;
 use tokio::sync::Notify;
 
-use super::{Engine, call::Call, reply::Reply, script::Op};
+use super::{Engine, call::Call, keys::Shard, reply::Reply, script::Op};
 use crate::{
     clock::Clock,
     job::Topic,
@@ -61,6 +61,15 @@ impl Looks {
         self.lock().failed.insert(topic.clone());
     }
 
+    fn succeeded(&self, topics: &[Topic]) {
+        let mut asked = self.lock();
+        if !asked.failed.is_empty() {
+            for topic in topics {
+                asked.failed.remove(topic);
+            }
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Asked> {
         self.asked.lock().expect("no code panics while it holds the topics")
     }
@@ -74,59 +83,68 @@ impl Engine {
                 () = self.looks.wake.notified() => {}
                 () = self.context.closing.cancelled() => return,
             }
-            for slice in self.looks.take().chunks(SLICE) {
-                self.look_for_all(slice).await;
-            }
+            let (engine, topics) = (self.clone(), self.looks.take());
+            // In a task of its own: a server that does not answer must not hold up the next look.
+            self.context.tasks.spawn(async move {
+                join_all(topics.chunks(SLICE).map(|slice| engine.look_for_all(slice))).await;
+            });
             self.context.real.sleep(PAUSE).await;
         }
     }
 
     /// Looks at some topics; who waits for one that has ready jobs, or that could not be looked at, is told.
     async fn look_for_all(&self, topics: &[Topic]) {
-        // Briefly: who waits and is told of a failure insists.
-        let (found, whole) = self.count_ready(topics, Call::brief).await;
-        for (topic, found) in topics.iter().zip(found) {
-            if !found && whole.is_err() {
-                self.looks.failed(topic);
+        let looks = self.groups().into_iter().map(|group| async move {
+            // Briefly: who waits and is told of a failure insists.
+            let ready = self.count_ready(&group, topics, Call::brief).await;
+            for (at, topic) in topics.iter().enumerate() {
+                if ready.is_err() {
+                    self.looks.failed(topic);
+                }
+                if ready.as_ref().map_or(true, |ready| ready[at]) {
+                    self.listener.ready(topic);
+                }
             }
-            if found || whole.is_err() {
-                self.listener.ready(topic);
-            }
+            ready.is_ok()
+        });
+        if join_all(looks).await.into_iter().all(|whole| whole) {
+            self.looks.succeeded(topics);
         }
     }
 
     /// Looks at every shard for ready jobs of a topic and keeps hints of them; whether there are any.
     pub(super) async fn look_for_ready(&self, topic: &Topic) -> Result<bool> {
-        let (found, whole) = self.count_ready(std::slice::from_ref(topic), identity).await;
-        if found.contains(&true) { Ok(true) } else { whole.map(|()| false) }
+        let topics = std::slice::from_ref(topic);
+        let looks = self.groups().into_iter().map(|group| async move {
+            Ok::<_, Error>(self.count_ready(&group, topics, identity).await?.contains(&true))
+        });
+        let found = join_all(looks).await;
+        if found.iter().any(|found| matches!(found, Ok(true))) {
+            return Ok(true);
+        }
+        found.into_iter().try_fold(false, |any, found| found.map(|found| any || found))
     }
 
-    /// Counts the ready jobs of topics on every shard and keeps hints of them: which have any, and why not all
-    /// shards could be asked.
-    async fn count_ready(&self, topics: &[Topic], patience: fn(Call) -> Call) -> (Vec<bool>, Result<()>) {
-        let counts = self.groups().into_iter().map(|group| async move {
-            let keys = group.iter().map(|shard| self.keys.shard(*shard).counts.clone()).collect();
-            let call = self.read(Op::Ready, &group, keys);
-            let call = topics.iter().fold(call, |call, topic| call.arg(topic.as_str()));
-            let mut reply = Reply::new(self.call(patience(call)).await?)?;
-            let mut found = vec![false; topics.len()];
-            for shard in group {
-                for (topic, found) in topics.iter().zip(&mut found) {
-                    let ready = reply.int()?;
-                    self.hints.set(topic, shard, ready);
-                    *found |= ready > 0;
-                }
-            }
-            Ok::<_, Error>(found)
-        });
-        let (mut found, mut whole) = (vec![false; topics.len()], Ok(()));
-        for counted in join_all(counts).await {
-            match counted {
-                Ok(some) => found.iter_mut().zip(some).for_each(|(found, some)| *found |= some),
-                Err(error) => whole = Err(error),
+    /// Counts the ready jobs of topics on a group of shards and keeps hints of them: which topics have any.
+    async fn count_ready(
+        &self,
+        group: &[Shard],
+        topics: &[Topic],
+        patience: fn(Call) -> Call,
+    ) -> Result<Vec<bool>> {
+        let keys = group.iter().map(|shard| self.keys.shard(*shard).counts.clone()).collect();
+        let call = patience(self.read(Op::Ready, group, keys));
+        let call = topics.iter().fold(call, |call, topic| call.arg(topic.as_str()));
+        let mut reply = Reply::new(self.call(call).await?)?;
+        let mut found = vec![false; topics.len()];
+        for shard in group {
+            for (topic, found) in topics.iter().zip(&mut found) {
+                let ready = reply.int()?;
+                self.hints.set(topic, *shard, ready);
+                *found |= ready > 0;
             }
         }
-        (found, whole)
+        Ok(found)
     }
 }
 
@@ -143,5 +161,8 @@ mod tests {
         looks.failed(&topic);
         assert!(!looks.ask(&topic), "who asks looks");
         assert!(looks.ask(&topic), "and only the first");
+        looks.failed(&topic);
+        looks.succeeded(std::slice::from_ref(&topic));
+        assert!(looks.ask(&topic), "there is nothing to tell any more");
     }
 }

@@ -30,6 +30,12 @@ const SLICE: usize = 250;
 /// How many topics are remembered: each has two keys for every shard, whether it is needed or not.
 const REMEMBERED: usize = 8;
 
+/// About how many keys of topics one run is given at most, and for how many topics of one shard.
+const KEYS: (usize, usize) = (512, 64);
+
+/// When what could not be moved is tried again, where other jobs were moved.
+const AGAIN: Duration = Duration::from_millis(100);
+
 /// The topics that were due last, the latest first: likely to be due next.
 #[derive(Debug, Default)]
 pub(super) struct DueTopics(Mutex<Vec<Topic>>);
@@ -90,37 +96,50 @@ impl Engine {
 
     /// Moves what is due on a group of shards, about `share` jobs. A topic whose keys the script was not given
     /// takes a second call.
-    async fn promote_group(&self, group: Vec<Shard>, share: usize) -> Result<Promoted> {
+    async fn promote_group(&self, mut group: Vec<Shard>, share: usize) -> Result<Promoted> {
+        // The shards take turns in being looked at first, so that a full one does not hold up the others. Both
+        // calls begin with the same one: what the first could not move, the second comes to.
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % group.len();
+        group.rotate_left(turn);
+        let most = (KEYS.0 / (2 * group.len())).clamp(1, KEYS.1);
         let mut known = self.due_topics.recent();
-        let (mut promoted, unknown) = self.promote_step(&group, share, &known).await?;
-        if !unknown.is_empty() {
-            known = unknown;
-            let (rest, unknown) = self.promote_step(&group, share, &known).await?;
-            promoted.moves.extend(rest.moves);
-            promoted.set_aside += rest.set_aside;
-            promoted.next_in = rest.next_in;
-            promoted.more = rest.more || !unknown.is_empty();
+        known.truncate(most);
+        let (mut promoted, unknown) = self.promote_step(&group, share, &known, most).await?;
+        if unknown.is_empty() {
+            return Ok(promoted);
         }
-        Ok(promoted)
+        match self.promote_step(&group, share, &unknown, most).await {
+            Ok((rest, unknown)) => {
+                promoted.moves.extend(rest.moves);
+                promoted.set_aside += rest.set_aside;
+                promoted.next_in = rest.next_in;
+                promoted.more = rest.more || !unknown.is_empty();
+                Ok(promoted)
+            }
+            Err(error) if promoted.moves.is_empty() => Err(error),
+            Err(error) => {
+                tracing::warn!(%error, "a part of what is due could not be moved");
+                Ok(Promoted { more: false, next_in: Some(AGAIN), ..promoted })
+            }
+        }
     }
 
-    /// One run of the script: what came of it, and the topics of what is due that were not among the `known`.
+    /// One run of the script: what came of it, and up to `most` topics of what is due that were not among the
+    /// `known`.
     async fn promote_step(
         &self,
         group: &[Shard],
         share: usize,
         known: &[Topic],
+        most: usize,
     ) -> Result<(Promoted, Vec<Topic>)> {
-        // The shards take turns in being looked at first, so that a full one does not hold up the others.
-        let mut group = group.to_vec();
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % group.len();
-        group.rotate_left(turn);
         let topics: Vec<&Topic> = known.iter().collect();
         let mut call = self
-            .change_group(Op::Promote, &group, None, &topics)
+            .change_group(Op::Promote, group, None, &topics)
             .arg(i64::try_from(share.min(SLICE)).expect("a slice fits an i64"))
+            .arg(i64::try_from(most).expect("a few topics fit an i64"))
             .maybe(self.context.options.dead_retention.map(millis));
-        for shard in &group {
+        for shard in group {
             call = call.arg(self.origin(*shard));
         }
         let mut reply = Reply::new(self.call(self.brief_in_cluster(call)).await?)?;
@@ -129,7 +148,7 @@ impl Engine {
         let mut unknown = reply.list()?;
         let unknown = (0..unknown.len()).map(|_| unknown.name()).collect::<Result<Vec<Topic>>>()?;
         for shard in group {
-            self.take_moves(shard, reply.list()?, &mut promoted)?;
+            self.take_moves(*shard, reply.list()?, &mut promoted)?;
         }
         Ok((promoted, unknown))
     }

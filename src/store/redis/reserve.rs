@@ -101,7 +101,9 @@ impl Engine {
             let alike = wanted.iter().all(|ttr| *ttr == wanted[0]);
             let shards = self.hints.pick(pop.topic, if alike { wanted.len() } else { 1 }, SLICE);
             match &shards[..] {
-                [] if pop.waits && self.looks.ask(pop.topic) => return Ok(false),
+                [] if pop.waits && !self.context.closing.is_cancelled() && self.looks.ask(pop.topic) => {
+                    return Ok(false);
+                }
                 [] if !self.look_in_time(pop).await? => return Ok(false),
                 [] => {}
                 [shard] if before == 0 => {

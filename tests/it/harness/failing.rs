@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -33,6 +33,7 @@ pub struct Failing {
     failure: Mutex<Option<Failure>>,
     hung: Mutex<HashMap<Topic, Arc<Hung>>>,
     deaf: AtomicBool,
+    announced: AtomicUsize,
 }
 
 /// The reservations of one topic, none of which begins before it is healed.
@@ -67,6 +68,7 @@ impl Failing {
             failure: Mutex::default(),
             hung: Mutex::default(),
             deaf: AtomicBool::default(),
+            announced: AtomicUsize::default(),
         })
     }
 
@@ -78,6 +80,11 @@ impl Failing {
     /// Has no announcement come through, from now on: who waits anyway finds nothing.
     pub fn deafen(&self) {
         self.deaf.store(true, Ordering::Relaxed);
+    }
+
+    /// How often those who wait anyway were asked for.
+    pub fn announced(&self) -> usize {
+        self.announced.load(Ordering::Relaxed)
     }
 
     /// Has the reservations of one topic hang from now on.
@@ -121,6 +128,7 @@ impl Store for Failing {
 
     async fn reserve_announced(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>> {
         self.pass(topic).await;
+        self.announced.fetch_add(1, Ordering::Relaxed);
         if self.deaf.load(Ordering::Relaxed) {
             return Ok(Vec::new());
         }

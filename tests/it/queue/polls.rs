@@ -43,6 +43,7 @@ async fn who_must_be_answered_or_wants_several_is_not_answered_from_hearsay() {
     bench.store.deafen();
     let parked = bench.park(pop(seconds(30))).await;
     bench.add("first", NOW).await;
+    bench.until(|| bench.store.announced() > 0).await;
     assert_eq!(taken(bench.queue.pop(pop(NOW)).await.expect("answers")), [""; 0]);
     assert_eq!(names(parked).await, ["first"], "who does not wait had the line looked at");
     bench.add("second", NOW).await;

@@ -26,3 +26,23 @@ async fn what_is_due_where_something_was_before_is_moved_by_one_call() {
         assert_eq!((promoted.moves.len(), promoted.more), (topics.len(), false), "in round {round}");
     }
 }
+
+/// More is due, in more topics, than one run moves or may be told the keys of.
+#[tokio::test]
+async fn however_much_is_due_in_however_many_topics_all_of_it_is_moved() {
+    for (shards, jobs, limit) in [(2, 2, 1), (4, 40, 1), (4, 1_300, 1_000), (256, 300, 1_000)] {
+        let options = linger::store::redis::Options { shards: Some(shards), ..options() };
+        let process = Process::start(&options).await;
+        let names = (0..jobs).map(|n| format!("n{n}"));
+        let due = names.map(|name| AddJob { topic: topic(&name), ..delayed(&name, seconds(1)) });
+        process.store.add(due.collect()).await.expect("adds");
+        process.clock.advance(seconds(1));
+        let (mut moved, mut runs, mut more) = (0, 0, true);
+        while more {
+            let promoted = process.store.promote(limit).await.expect("promotes");
+            (moved, more, runs) = (moved + promoted.moves.len(), promoted.more, runs + 1);
+            assert!(runs <= jobs + 1, "moves something each time: {moved} of {jobs} over {shards} shards");
+        }
+        assert_eq!(moved, jobs, "over {shards} shards");
+    }
+}

@@ -151,11 +151,6 @@ impl Proxy {
         (state.fired, state.seen)
     }
 
-    /// How many requests could have met the fault since it was armed.
-    pub fn seen(&self) -> usize {
-        self.shared.lock().seen
-    }
-
     /// Whether every fault happened; a test in which none does shows nothing.
     pub fn is_spent(&self) -> bool {
         self.shared.lock().armed.as_ref().is_none_or(|armed| armed.times == 0)

@@ -52,26 +52,36 @@ async fn the_jobs_of_all_shards_come_in_one_pop() {
 /// For those who wait a look is taken by the way, and they are told what it finds.
 #[tokio::test]
 async fn who_waits_is_told_of_what_nobody_announced() {
+    /// Makes a delayed job of the topic `t` ready, as an engine does, but tells nobody.
+    const IN_SILENCE: &str = "local raw = redis.call('HGET', KEYS[1], ARGV[1])
+        local flags, gen = struct.unpack('>BI4', raw, 2)
+        redis.call('HSET', KEYS[1], ARGV[1], struct.pack('>BBI4', 18, flags, gen + 1) .. string.sub(raw, 7))
+        redis.call('ZREM', KEYS[2], ARGV[1])
+        redis.call('RPUSH', KEYS[3], struct.pack('>I4I6', gen + 1, 0) .. ARGV[1])
+        redis.call('HINCRBY', KEYS[4], 'dt', -1)
+        redis.call('HINCRBY', KEYS[4], 'rt', 1)";
     let proxy = Proxy::start(shared().port).await;
     let mode = linger::store::redis::Mode::new(&[proxy.url()], None, false).expect("a mode");
     let options = Options { mode, ..options() };
     let process = Process::start(&options).await;
-    add(process.store(), AddJob { topic: topic("unheard"), ..job("a") }).await;
-    // One that has not heard of it.
-    let other = Process::beside(&process, &options).await;
-    proxy.count("unheard");
-    let none = other.store().reserve_announced(&topic("unheard"), &[None]).await.expect("answers");
-    assert_eq!(none, []);
-    // Neither the sweep nor announcements name a topic when they ask.
+    // It looks around when it starts, in the first sweeps; from then on it goes by what it hears.
+    proxy.learn_background().await;
     tokio::time::timeout(seconds(20), async {
-        while proxy.seen() == 0 {
+        while proxy.background_seen() < 12 {
             tokio::task::yield_now().await;
         }
     })
     .await
-    .expect("looks");
-    other.hears("unheard").await;
-    let held = other.store().reserve_announced(&topic("unheard"), &[None, None]).await.expect("answers");
+    .expect("sweeps");
+    add(process.store(), delayed("a", seconds(60))).await;
+    let tag = tag(&options, &id("a"));
+    let keys = ["pool", "bucket", "ready:t", "counts"].map(|name| format!("{tag}:{name}"));
+    let words = ["EVAL", IN_SILENCE, "4", &keys[0], &keys[1], &keys[2], &keys[3], "a"];
+    Raw::connect(&shared().url()).await.send(&words).await;
+    let none = process.store().reserve_announced(&topic("t"), &[None]).await.expect("answers");
+    assert_eq!(none, []);
+    process.hears("t").await;
+    let held = process.store().reserve_announced(&topic("t"), &[None, None]).await.expect("answers");
     assert_eq!(one(held).job.id, id("a"));
 }
 

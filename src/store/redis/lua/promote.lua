@@ -1,22 +1,29 @@
 #!lua flags=allow-oom
--- Looks at every shard of a group and moves what is due there. A second run finds nothing due.
+-- Looks at every shard of a group and moves what is due there. A second run goes on where the first ended.
 --
 -- KEYS      per shard those of a script that changes one
--- ARGV[A..] how many at most, retention of dead letters in ms or '', per shard its origin
+-- ARGV[A..] how many at most, how many unknown topics to tell, retention of dead letters in ms or '',
+--           per shard its origin
 -- Reply     { microseconds until the next, or -1; 1 when more may be due; topics of what is due that the caller
 --             did not know of; per shard a list: set aside,
 --             per move: topic, 1 ready 2 expired 3 died 4 forgotten, 1 when it is ready now, ms late }
-local room, retention = tonumber(ARGV[A]), tonumber(ARGV[A + 1])
-local soonest, unknown, moves = nil, {}, nil
+local room, tell, retention = tonumber(ARGV[A]), tonumber(ARGV[A + 1]), tonumber(ARGV[A + 2])
+local more, soonest, unknown, moves, at, named = 0, nil, {}, nil, 0, false
 
 -- Makes all that follows mean the shard at a place among the caller's.
 local function turn_to(place)
-  local at = (place - 1) * (6 + 2 * known)
+  at, named = (place - 1) * (6 + 2 * known), false
   POOL, BUCKET, COUNTS, LANES, GRAVES, BROKEN = KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], KEYS[at + 4], KEYS[at + 5], KEYS[at + 6]
-  ORIGIN, aside, moves = ARGV[A + 1 + place], 0, { 0 }
+  ORIGIN, aside, moves = ARGV[A + 2 + place], 0, { 0 }
+end
+
+-- Has the topics' keys mean those of the same shard, once something is due there.
+local function name_topics()
+  if named then return end
   for i = 1, known do
     topics[ARGV[6 + i]] = { ready = KEYS[at + 5 + 2 * i], dead = KEYS[at + 6 + 2 * i] }
   end
+  named = true
 end
 
 local function moved(topic, kind, ready, late)
@@ -68,8 +75,9 @@ local function wake(id, raw)
   local gen, due = unpack('>I4I6', raw, 3)
   if due > NOW then return false end
   gen = (gen + 1) % 4294967296
-  call('ZREM', BUCKET, id)
+  -- First what fails where the key is somebody else's.
   call('RPUSH', topics[topic].ready, pack('>I4I6', gen, NOW) .. id)
+  call('ZREM', BUCKET, id)
   call('HSET', POOL, id, pack('>BBI4', VERSION + READY, flags, gen) .. sub(raw, 7))
   count(topic, DELAYED, -1)
   count(topic, READY, 1)
@@ -86,7 +94,11 @@ local function take(id)
   elseif topics[job.topic] then
     dispatch(id, job)
   elseif not unknown[job.topic] then
-    unknown[job.topic], unknown[#unknown + 1] = true, job.topic
+    if #unknown < tell then
+      unknown[job.topic], unknown[#unknown + 1] = true, job.topic
+    else
+      more = 1
+    end
   end
 end
 
@@ -96,6 +108,7 @@ local function look(index, until_ms, later)
   if room > 0 then
     local due = call('ZRANGEBYSCORE', index, '-inf', until_ms, 'LIMIT', 0, room)
     room = room - #due
+    if due[1] then name_topics() end
     for _, id in ipairs(due) do take(id) end
   end
   local after = '(' .. string.format('%.0f', until_ms)
@@ -104,7 +117,7 @@ local function look(index, until_ms, later)
 end
 
 local reply = { -1, 0, unknown }
-for place = 1, #ARGV - A - 1 do
+for place = 1, #ARGV - A - 2 do
   turn_to(place)
   look(BUCKET, NOW, 0)
   if retention then look(GRAVES, NOW - retention, retention) end
@@ -113,5 +126,6 @@ for place = 1, #ARGV - A - 1 do
   reply[3 + place] = moves
 end
 if soonest then reply[1] = math.max(soonest * 1000 - MICROS, 0) end
-if room == 0 then reply[2] = 1 end
+if room == 0 then more = 1 end
+reply[2] = more
 return reply
