@@ -1,5 +1,5 @@
-//! The layout of what lies under a prefix: its format, and over how many shards the jobs are spread. The very first
-//! process decides it, and all others must go by it, or jobs would not be found again.
+//! The layout of what lies under a prefix: its format, and over how many shards the jobs are spread. The
+//! very first process decides it, and all others must go by it, or jobs would not be found again.
 
 use fred::types::Value;
 

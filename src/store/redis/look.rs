@@ -18,8 +18,8 @@ use crate::{
     store::{Error, Result},
 };
 
-/// Shortest time between two looks for those who wait. A look finds only what was announced while the answer to an
-/// older question was on its way, or before this process listened.
+/// Shortest time between two looks for those who wait. A look finds only what was announced while the
+/// answer to an older question was on its way, or before this process listened.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Most topics that one run of the script counts.

@@ -30,8 +30,11 @@ const SLICE: usize = 250;
 /// How many topics are remembered: each has two keys for every shard, whether it is needed or not.
 const REMEMBERED: usize = 8;
 
-/// About how many keys of topics one run is given at most, and for how many topics of one shard.
-const KEYS: (usize, usize) = (512, 64);
+/// About how many keys of topics one run is given at most, two for each topic and shard.
+const MOST_KEYS: usize = 512;
+
+/// Most topics that one run is given the keys of, however few the shards.
+const MOST_TOPICS: usize = 64;
 
 /// When what could not be moved is tried again, where other jobs were moved.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -101,7 +104,7 @@ impl Engine {
         // calls begin with the same one: what the first could not move, the second comes to.
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % group.len();
         group.rotate_left(turn);
-        let most = (KEYS.0 / (2 * group.len())).clamp(1, KEYS.1);
+        let most = (MOST_KEYS / (2 * group.len())).clamp(1, MOST_TOPICS);
         let mut known = self.due_topics.recent();
         known.truncate(most);
         let (mut promoted, unknown) = self.promote_step(&group, share, &known, most).await?;

@@ -19,9 +19,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::harness::{
     failing::Failing,
-    jobs::{body, delay, id, seconds, topic},
+    jobs::{body, delay, id, topic},
     naive::Naive,
     stores::START,
+    wait::bounded,
 };
 
 /// A queue on the naive model with its timer running.
@@ -111,7 +112,7 @@ fn pop(wait: Duration) -> Pop {
 
 /// What a parked poll is answered with; one that never is would hold up all tests.
 async fn names(poll: JoinHandle<Result<Delivery, Error>>) -> Vec<String> {
-    let ended = tokio::time::timeout(seconds(20), poll).await.expect("is answered in time");
+    let ended = bounded("a parked poll's answer", poll).await;
     taken(ended.expect("the poll ends").expect("is answered"))
 }
 

@@ -14,12 +14,8 @@ use crate::harness::{jobs::*, redis::shared};
 /// A process whose connection to the shared server can be cut.
 async fn behind_a_proxy() -> (Process, Proxy) {
     let proxy = Proxy::start(shared().port).await;
-    let options = linger::store::redis::Options { mode: mode(&proxy.url()), ..options() };
+    let options = linger::store::redis::Options { mode: proxy.mode(), ..options() };
     (Process::start(&options).await, proxy)
-}
-
-fn mode(url: &str) -> linger::store::redis::Mode {
-    linger::store::redis::Mode::new(&[url.to_owned()], None, false).expect("a mode")
 }
 
 async fn held(process: &Process) -> Reservation {
@@ -46,7 +42,7 @@ async fn an_add_whose_answer_was_cut_is_new_and_there_once() {
 async fn an_add_that_is_sent_again_does_not_bring_a_finished_job_back() {
     let proxy = Proxy::start(shared().port).await;
     let options = linger::store::redis::Options { retry_for: seconds(60), ..options() };
-    let behind = linger::store::redis::Options { mode: mode(&proxy.url()), ..options.clone() };
+    let behind = linger::store::redis::Options { mode: proxy.mode(), ..options.clone() };
     let (process, neighbour) = (Process::start(&behind).await, Process::start(&options).await);
     proxy.learn_background().await;
     proxy.arm_then(Fault::CutAfter, Fault::CutBefore);

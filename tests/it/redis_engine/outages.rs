@@ -122,7 +122,7 @@ async fn a_server_that_was_stopped_is_an_error_in_time_and_serves_when_it_goes_o
 #[tokio::test]
 async fn a_step_of_the_servers_clock_is_counted_and_shown_once() {
     let proxy = Proxy::start(shared().port).await;
-    let mode = linger::store::redis::Mode::new(&[proxy.url()], None, false).expect("a mode");
+    let mode = proxy.mode();
     let process = Process::start(&Options { mode, ..options() }).await;
     proxy.learn_background().await;
     assert!(process.metrics.encode().contains("linger_store_clock_steps_total 0\n"));

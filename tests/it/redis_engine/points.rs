@@ -54,7 +54,7 @@ struct Tally {
 impl Lab {
     async fn new() -> Self {
         let proxy = Proxy::start(shared().port).await;
-        let mode = linger::store::redis::Mode::new(&[proxy.url()], None, false).expect("a mode");
+        let mode = proxy.mode();
         let options = Options {
             mode,
             shards: Some(2),
@@ -208,7 +208,7 @@ async fn every_change_that_waits_for_a_replica_survives_cuts_too() {
     let port = primary.port.to_string();
     let _replica = RedisServer::start_with(&["--save", "", "--replicaof", &format!("127.0.0.1 {port}")]);
     let proxy = Proxy::start(primary.port).await;
-    let mode = linger::store::redis::Mode::new(&[proxy.url()], None, false).expect("a mode");
+    let mode = proxy.mode();
     // Nothing is asserted of how fast the replica is; it has ample time.
     let (wait_timeout, retry_for) = (seconds(20), seconds(30));
     let options = Options { mode, shards: Some(1), wait_replicas: 1, wait_timeout, retry_for, ..options() };

@@ -9,7 +9,7 @@ use crate::harness::{jobs::*, redis::shared};
 #[tokio::test]
 async fn what_is_due_where_something_was_before_is_moved_by_one_call() {
     let proxy = Proxy::start(shared().port).await;
-    let mode = linger::store::redis::Mode::new(&[proxy.url()], None, false).expect("a mode");
+    let mode = proxy.mode();
     let process = Process::start(&linger::store::redis::Options { mode, ..options() }).await;
     proxy.learn_background().await;
     let topics: Vec<String> = (0..20).map(|n| format!("t{n}")).collect();

@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use linger::clock::{Clock, SystemClock};
+use linger::{
+    clock::{Clock, SystemClock},
+    store::redis::Mode,
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -110,6 +113,11 @@ impl Proxy {
 
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// The options' mode for one server, reached through the proxy.
+    pub fn mode(&self) -> Mode {
+        Mode::new(&[self.url()], None, false).expect("a mode")
     }
 
     /// Cuts the answers to the next `cuts` requests that hold `marker`.

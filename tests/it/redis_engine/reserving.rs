@@ -13,7 +13,7 @@ use super::{
     proxy::{Fault, Proxy},
     tag,
 };
-use crate::harness::{jobs::*, redis::shared};
+use crate::harness::{jobs::*, redis::shared, wait::until};
 
 /// Enough jobs that every shard has some.
 const JOBS: usize = 400;
@@ -61,18 +61,12 @@ async fn who_waits_is_told_of_what_nobody_announced() {
         redis.call('HINCRBY', KEYS[4], 'dt', -1)
         redis.call('HINCRBY', KEYS[4], 'rt', 1)";
     let proxy = Proxy::start(shared().port).await;
-    let mode = linger::store::redis::Mode::new(&[proxy.url()], None, false).expect("a mode");
+    let mode = proxy.mode();
     let options = Options { mode, ..options() };
     let process = Process::start(&options).await;
     // It looks around when it starts, in the first sweeps; from then on it goes by what it hears.
     proxy.learn_background().await;
-    tokio::time::timeout(seconds(20), async {
-        while proxy.background_seen() < 12 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await
-    .expect("sweeps");
+    until(|| proxy.background_seen() >= 12).await;
     add(process.store(), delayed("a", seconds(60))).await;
     let tag = tag(&options, &id("a"));
     let keys = ["pool", "bucket", "ready:t", "counts"].map(|name| format!("{tag}:{name}"));
@@ -88,7 +82,7 @@ async fn who_waits_is_told_of_what_nobody_announced() {
 #[tokio::test]
 async fn who_waits_is_told_why_nobody_can_look() {
     let proxy = Proxy::start(shared().port).await;
-    let mode = linger::store::redis::Mode::new(&[proxy.url()], None, false).expect("a mode");
+    let mode = proxy.mode();
     let process = Process::start(&Options { mode, retry_for: millis(200), ..options() }).await;
     proxy.learn_background().await;
     proxy.arm(0, usize::MAX, Fault::CutBefore);

@@ -142,7 +142,7 @@ async fn a_stored_number_of_shards_that_makes_no_sense_is_refused() {
 async fn a_start_survives_what_befalls_its_first_script() {
     for fault in Fault::ALL {
         let proxy = Proxy::start(shared().port).await;
-        let mode = linger::store::redis::Mode::new(&[proxy.url()], None, false).expect("a mode");
+        let mode = proxy.mode();
         let (command_timeout, unresponsive_timeout) = (millis(250), millis(250));
         let options = Options { mode, command_timeout, unresponsive_timeout, ..options() };
         proxy.arm(0, 1, fault);

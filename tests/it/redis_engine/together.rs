@@ -21,7 +21,7 @@ type Adding<'a> = Pin<Box<dyn Future<Output = linger::store::Result<Vec<Added>>>
 
 async fn behind_a_proxy(retry_for: Duration) -> (Process, Proxy) {
     let proxy = Proxy::start(shared().port).await;
-    let mode = linger::store::redis::Mode::new(&[proxy.url()], None, false).expect("a mode");
+    let mode = proxy.mode();
     let (command_timeout, unresponsive_timeout) = (millis(250), millis(250));
     let options =
         Options { mode, shards: Some(1), command_timeout, unresponsive_timeout, retry_for, ..options() };

@@ -42,8 +42,9 @@ local function count(topic, state, by)
   deltas[field] = (deltas[field] or 0) + by
 end
 
--- Writes the counts, and returns those that changed. The first ready job of a topic is announced to every process: while one is
--- ready they all know, or will find it when they look before they answer with less than was asked, or soon after.
+-- Writes the counts, and returns those that changed. The first ready job of a topic is announced to every
+-- process: while one is ready they all know, or will find it when they look before they answer with less than
+-- was asked, or soon after.
 local function settle()
   local lefts = {}
   for field, by in pairs(deltas) do
