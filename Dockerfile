@@ -1,30 +1,46 @@
-# Linger in a small image. Build it with: docker build -t linger .
-# Both bases must have the same C library.
-ARG BUILD_IMAGE=rust:1-slim-bookworm
-ARG RUNTIME_IMAGE=debian:bookworm-slim
+# Linger in a small image:
+#
+#   docker build --tag linger:0.1.0 --build-arg LINGER_COMMIT="$(git rev-parse --short=12 HEAD)" .
+#
+# The first build compiles about 230 packages and takes some minutes; later ones reuse that layer until
+# Cargo.lock changes. Both bases must have the same C library. BUILD_IMAGE needs Rust 1.95 or later and a C
+# compiler. The tags are exact; .github/dependabot.yml proposes newer ones.
+ARG BUILD_IMAGE=rust:1.98.0-slim-bookworm
+ARG RUNTIME_IMAGE=debian:bookworm-20260803-slim
 
 FROM ${BUILD_IMAGE} AS build
 WORKDIR /src
-# The dependencies alone first: this layer is reused until Cargo.lock changes.
+# Compile the dependencies alone first, so that a change of the source does not compile them again.
 COPY Cargo.toml Cargo.lock ./
-RUN mkdir -p src /empty \
+RUN mkdir -p src empty \
  && echo 'fn main() {}' > src/main.rs \
  && touch src/lib.rs \
  && cargo build --release --locked \
  && rm -r src
 COPY . .
-# cargo goes by modification times, and those of the copy may be older than the build above.
+# The commit for `linger --version`; the context has no .git. Declared here, so that a new commit does not
+# compile the dependencies again.
+ARG LINGER_COMMIT=
+# cargo compares modification times, and the copied files may be older than the build above.
 RUN touch src/main.rs src/lib.rs \
  && cargo build --release --locked \
  && strip target/release/linger
 
 FROM ${RUNTIME_IMAGE}
+ARG LINGER_COMMIT=
+LABEL org.opencontainers.image.title="linger" \
+      org.opencontainers.image.description="A durable delay-queue server over HTTP" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.revision="${LINGER_COMMIT}"
 COPY --from=build /src/target/release/linger /usr/local/bin/linger
-# A number, so that Kubernetes can see that it is not root.
-COPY --from=build --chown=10001:10001 /empty /data
+# A number, so that Kubernetes can see that it is not root. A directory that is mounted at /data must belong
+# to it: chown 10001:10001 DIRECTORY. A named volume gets the owner from here.
+COPY --from=build --chown=10001:10001 /src/empty /data
 USER 10001:10001
-# Listening for others needs tokens (LINGER__AUTH__TOKENS_FILE), or LINGER__AUTH__ALLOW_ANONYMOUS=true where
-# the port is published on a loopback address or in a closed network only.
+# To listen on this address, the server needs tokens (LINGER__AUTH__TOKENS_FILE), or
+# LINGER__AUTH__ALLOW_ANONYMOUS=true where the port is published on a loopback address or in a closed network
+# only. A file of settings is read from /etc/linger/linger.toml, or from where LINGER_CONFIG says.
 ENV LINGER__SERVER__LISTEN=0.0.0.0:9277 \
     LINGER__EMBEDDED__DATA_DIR=/data
 VOLUME /data

@@ -116,9 +116,9 @@ pub(super) fn size(kind: &ValueKind, min: u64, max: u64) -> Result<u64, Problem>
         ValueKind::I64(bytes) => u64::try_from(*bytes).ok(),
         ValueKind::String(text) => {
             let text = text.trim();
-            let unit = SIZES.iter().find(|(name, _)| text.ends_with(name));
-            let (number, factor) =
-                unit.map_or((text, 1), |(name, factor)| (text.trim_end_matches(name).trim_end(), *factor));
+            let unit =
+                SIZES.iter().find_map(|(name, factor)| Some((text.strip_suffix(name)?.trim_end(), *factor)));
+            let (number, factor) = unit.unwrap_or((text, 1));
             number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor))
         }
         _ => None,
@@ -180,9 +180,17 @@ mod tests {
             assert_eq!(read(text), Ok(bytes), "{text}");
         }
         assert_eq!(size(&ValueKind::I64(64), 1, 100), Ok(64));
-        for text in
-            ["", "KiB", "-1", "1.5MiB", "1kib", "1M", "99999999999999999999", "18446744073709551615TiB"]
-        {
+        for text in [
+            "",
+            "KiB",
+            "-1",
+            "1.5MiB",
+            "1kib",
+            "1M",
+            "99999999999999999999",
+            "18446744073709551615TiB",
+            "4MiBMiB",
+        ] {
             assert!(read(text).is_err(), "{text}");
         }
         assert_eq!(read("2GiB"), Err("\"2GiB\" must be from 1B to 1GiB".to_owned()));

@@ -16,6 +16,7 @@ mod disk;
 mod fleet;
 mod formats;
 mod harness;
+mod image;
 mod load;
 mod model;
 mod processes;

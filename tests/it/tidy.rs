@@ -43,7 +43,7 @@ const LAYERS: [(&str, &[&str]); 18] = [
 ];
 
 /// Longest file of ours, in lines.
-const MAX_LINES: usize = 450;
+const MAX_LINES: usize = 400;
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -168,6 +168,23 @@ fn nothing_is_silenced_or_left_for_later() {
                 if line.contains(word) && !line.trim_start().starts_with("//") {
                     wrong.push(format!("{file}:{}: {word}", number + 1));
                 }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Everybody would take it for passed.
+#[test]
+fn no_test_skips_itself_in_silence() {
+    let own_words = ["tests/it/harness/not_here.rs", "tests/it/tidy.rs"];
+    let mut wrong = Vec::new();
+    for (file, text) in
+        files("tests", "rs").into_iter().filter(|(file, _)| !own_words.contains(&file.as_str()))
+    {
+        for word in ["return println!", "not run here", "#[ignore"] {
+            if text.contains(word) {
+                wrong.push(format!("{file}: {word}; use harness::not_here"));
             }
         }
     }

@@ -45,7 +45,8 @@ impl Lanes {
         format!("{:016x}", u64::from_be_bytes(self.process))
     }
 
-    /// Takes the lowest free lane, so that the number of lanes stays that of calls in flight.
+    /// Takes the lane that was given back last, or a new one where none is free, so that there are never more lanes
+    /// than calls were in flight at once.
     pub fn take(&self, shard: Shard) -> Lane<'_> {
         let mut pool = self.lock(shard);
         let number = pool.free.pop().unwrap_or_else(|| {

@@ -12,7 +12,10 @@ use super::{
     strace::{Fault, Trace, works},
     worker::{Outcome, Worker},
 };
-use crate::harness::process::{self, Server, linger_under, stderr};
+use crate::harness::{
+    not_here::not_run_here,
+    process::{self, Server, linger_under, stderr},
+};
 
 /// Every call that makes a copy, and what it is made to answer.
 const CALLS: [(&str, &str); 9] = [
@@ -112,7 +115,7 @@ fn restore(file: &Path, home: &Path, about: &str) {
 #[test]
 fn a_backup_that_meets_a_fault_is_complete_or_not_there() {
     if let Err(why) = works() {
-        return println!("not run here: backup_on_a_failing_disk: {why}");
+        return not_run_here("backup_on_a_failing_disk", &why);
     }
     let (store, ledger) = store();
     let prepare = |home: &Path| copy_store(store.path(), home);
@@ -130,7 +133,7 @@ fn a_backup_that_meets_a_fault_is_complete_or_not_there() {
 #[test]
 fn a_restore_that_meets_a_fault_is_complete_or_can_be_repeated() {
     if let Err(why) = works() {
-        return println!("not run here: restore_on_a_failing_disk: {why}");
+        return not_run_here("restore_on_a_failing_disk", &why);
     }
     let (store, ledger) = store();
     let backup = process::run(&["backup", "jobs.backup"], store.path());

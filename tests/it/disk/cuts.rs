@@ -20,7 +20,7 @@ use super::{
     seed,
     worker::{Outcome, Worker},
 };
-use crate::harness::{process::Server, wait::Ends};
+use crate::harness::{not_here::not_run_here, process::Server, wait::Ends};
 
 const CLIENTS: u64 = 4;
 
@@ -93,7 +93,7 @@ fn cut_under_load(bay: &Bay, mut server: Server, ledger: Ledger, seed: u64, step
 fn nothing_acknowledged_is_lost_in_a_power_cut() {
     let bay = match bay() {
         Ok(bay) => bay,
-        Err(why) => return println!("not run here: power_cuts: {why}"),
+        Err(why) => return not_run_here("power_cuts", &why),
     };
     let (cuts, seed) = (asked("LINGER_PROVE_CUTS", 10), seed());
     println!("LINGER_PROVE_SEED={seed}");
@@ -126,7 +126,7 @@ fn nothing_acknowledged_is_lost_in_a_power_cut() {
 fn a_power_cut_takes_what_was_not_synced() {
     let bay = match bay() {
         Ok(bay) => bay,
-        Err(why) => return println!("not run here: power_cuts_unsynced: {why}"),
+        Err(why) => return not_run_here("power_cuts_unsynced", &why),
     };
     let unsynced = [("LINGER__EMBEDDED__DURABILITY", "os")];
     let server = bay.serve("disk/data", &unsynced);

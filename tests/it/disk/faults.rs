@@ -13,7 +13,10 @@ use super::{
     strace::{Fault, Trace, works},
     worker::{Outcome, Worker},
 };
-use crate::harness::process::{Refused, Server, linger_under};
+use crate::harness::{
+    not_here::not_run_here,
+    process::{Refused, Server, linger_under},
+};
 
 /// Every call that changes the files or reads them, and the errors it is made to give.
 const CALLS: [(&str, &[&str]); 7] = [
@@ -134,7 +137,7 @@ fn plan(past: &Past) -> Vec<Fault> {
 #[test]
 fn each_call_to_the_disk_may_fail_once() {
     if let Err(why) = works() {
-        return println!("not run here: disk_faults: {why}");
+        return not_run_here("disk_faults", &why);
     }
     let (most, seed) = (asked("LINGER_PROVE_FAULTS", 24), seed());
     println!("LINGER_PROVE_SEED={seed}");
@@ -174,7 +177,7 @@ fn traced(directory: &Path, trace: &Trace, ledger: &Mutex<Ledger>, fault: &Fault
 #[test]
 fn a_failed_sync_stops_all_writes_until_a_restart_and_is_not_tried_again() {
     if let Err(why) = works() {
-        return println!("not run here: failed_sync: {why}");
+        return not_run_here("failed_sync", &why);
     }
     let directory = tempfile::tempdir().expect("a directory");
     let (trace, ledger) = (Trace::new(directory.path().join("trace")), Mutex::default());

@@ -8,7 +8,7 @@ use super::{
     names_a_file,
     worker::{Outcome, Worker},
 };
-use crate::harness::process::Server;
+use crate::harness::{not_here::not_run_here, process::Server};
 
 /// A bay with a file system of this size at `small`.
 fn bay(size: &str) -> Result<Bay, String> {
@@ -68,7 +68,7 @@ fn check(bay: &Bay, variables: &[(&str, &str)], ledger: Mutex<Ledger>) {
 fn adds_stop_while_there_is_room_to_finish_and_delete_everything() {
     let bay = match bay("160m") {
         Ok(bay) => bay,
-        Err(why) => return println!("not run here: short_of_space: {why}"),
+        Err(why) => return not_run_here("short_of_space", &why),
     };
     let (mut server, ledger) = (bay.serve("small/data", &[]), Mutex::default());
     let mut worker = Worker::new("t", 0, server.address, &ledger);
@@ -92,7 +92,7 @@ fn try_everything(server: &Server, ledger: &Mutex<Ledger>, topic: &str) -> Vec<O
 fn a_disk_filled_to_the_last_byte_takes_nothing_back_and_goes_on_when_there_is_room() {
     let bay = match bay("8m") {
         Ok(bay) => bay,
-        Err(why) => return println!("not run here: full_disk: {why}"),
+        Err(why) => return not_run_here("full_disk", &why),
     };
     // No reserve: every call meets the full disk itself.
     let variables = [("LINGER__EMBEDDED__MIN_FREE", "0B")];
@@ -133,7 +133,7 @@ fn a_disk_filled_to_the_last_byte_takes_nothing_back_and_goes_on_when_there_is_r
 fn a_full_disk_stops_nothing_for_good() {
     let bay = match bay("8m") {
         Ok(bay) => bay,
-        Err(why) => return println!("not run here: full_disk_passing: {why}"),
+        Err(why) => return not_run_here("full_disk_passing", &why),
     };
     let variables = [("LINGER__EMBEDDED__MIN_FREE", "0B")];
     let (mut server, ledger) = (bay.serve("small/data", &variables), Mutex::default());

@@ -4,7 +4,7 @@
 //! Short in the normal run. `LINGER_PROVE_CUTS`, `LINGER_PROVE_FAULTS` and `LINGER_PROVE_DAMAGE` set how many
 //! power cuts, failing calls and damaged stores of each kind there are, `LINGER_PROVE_SEED` which; with `LINGER_PROVE_TAIL=1` a log is cut
 //! off at every byte of its end. Each test
-//! prints one line of figures that begins with `proof:`, or says why it cannot run here.
+//! prints one line of figures that begins with `proof:`, or says why it cannot run (`harness::not_here`).
 
 mod bay;
 mod copies;

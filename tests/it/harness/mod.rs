@@ -7,6 +7,7 @@ pub mod failing;
 pub mod jobs;
 pub mod naive;
 pub mod network;
+pub mod not_here;
 pub mod openapi;
 pub mod plain;
 pub mod process;

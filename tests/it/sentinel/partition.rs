@@ -11,6 +11,7 @@ use crate::{
     checker::Law,
     harness::{
         network::Network,
+        not_here::not_run_here,
         process::{Server, linger_under},
         redis::{Launch, fresh_prefix},
         resp::until,
@@ -34,7 +35,7 @@ type Touched = HashSet<String>;
 fn on_a_network(what: &str, test: impl AsyncFnOnce(Arc<Network>) + Send + 'static) {
     let network = match Network::new(COUNT) {
         Ok(network) => Arc::new(network),
-        Err(why) => return println!("not run here: {what}: {why}"),
+        Err(why) => return not_run_here(what, &why),
     };
     let thread = std::thread::spawn(move || {
         network.enter();
