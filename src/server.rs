@@ -28,7 +28,7 @@ use crate::{
     queue::{Hints, Queue},
     shutdown::Shutdown,
     signals::Signals,
-    telemetry,
+    telemetry::{self, Logging},
 };
 use reload::Reload;
 pub use upkeep::{Refusal, Report, backup, restore, verify, verify_backup};
@@ -90,19 +90,20 @@ pub fn check_files(config: &Config) -> Result<(), Failure> {
 /// # Errors
 /// Why it did not start.
 pub fn run(config: &Config) -> Result<Ended, Failure> {
-    telemetry::init(&config.log, std::env::var("RUST_LOG").ok().as_deref());
+    let metrics = Metrics::new();
+    let logging = telemetry::init(&config.log, metrics.log.clone())?;
     let runtime = runtime::Builder::new_multi_thread().enable_all().thread_name("linger-worker").build()?;
-    let ended = runtime.block_on(serve(config));
+    let ended = runtime.block_on(serve(config, metrics, &logging));
     // Not dropped: that would wait for a thread that hangs in the store.
     runtime.shutdown_background();
     ended
 }
 
-async fn serve(config: &Config) -> Result<Ended, Failure> {
+async fn serve(config: &Config, metrics: Metrics, logging: &Logging) -> Result<Ended, Failure> {
     let mut signals = Signals::new()?;
     let clock = Arc::new(SystemClock::new());
     let running = tokio::select! {
-        running = Running::start(config, clock.clone()) => running?,
+        running = Running::start(config, clock.clone(), metrics) => running?,
         asked = signals.next() => {
             tracing::info!(signal = asked.name(), "stopped before it served");
             return Ok(Ended::Well);
@@ -122,6 +123,7 @@ async fn serve(config: &Config) -> Result<Ended, Failure> {
         }
         asked = signals.next() => {
             tracing::warn!(signal = asked.name(), "a second signal: stopping at once");
+            logging.flush();
             std::process::exit(asked.exit_code().into())
         }
     }
@@ -142,13 +144,13 @@ struct Running {
 }
 
 impl Running {
-    async fn start(config: &Config, system: Arc<SystemClock>) -> Result<Self, Failure> {
+    async fn start(config: &Config, system: Arc<SystemClock>, metrics: Metrics) -> Result<Self, Failure> {
         let clock: Arc<dyn Clock> = system.clone();
         let reload = Reload::new(config).map_err(Failure::File)?;
         // Bound before the store is opened, so that a taken port is no reason to open it; listened on
         // after, so that nobody is accepted before there is an answer.
         let socket = bind(config.server.listen)?;
-        let (hints, metrics, engine) = (Arc::new(Hints::default()), Metrics::new(), parts::engine(config));
+        let (hints, engine) = (Arc::new(Hints::default()), parts::engine(config));
         let store = parts::open_store(config, clock.clone(), hints.clone(), metrics.engine.clone()).await;
         let store = store.map_err(Failure::Store)?;
         let info = store.info();
@@ -187,13 +189,16 @@ impl Running {
         let (scheme, address, engine, info) = (self.scheme, self.address, &self.engine, self.queue.info());
         let (version, durability) = (env!("CARGO_PKG_VERSION"), &info.durability);
         tracing::info!(%address, engine, durability, engine_version = info.version, version, "listening");
-        let mut stdout = io::stdout().lock();
         let line = format!(
             "linger {version} listening on {scheme}://{address}, engine {engine}, durability {durability}\n"
         );
-        if let Err(error) = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()) {
-            tracing::warn!(%error, "stdout takes nothing");
-        }
+        // Nobody waits for it: stdout may be a pipe that is full and not read.
+        tokio::task::spawn_blocking(move || {
+            let mut stdout = io::stdout().lock();
+            if let Err(error) = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()) {
+                tracing::warn!(%error, "stdout takes nothing");
+            }
+        });
     }
 
     /// The orderly end. Parked polls are answered first, because they would keep their connections open;

@@ -1,21 +1,51 @@
 //! Log lines: to stderr, as text for people or JSON for machines. Knows no job, no request and no
 //! secret; what goes into a line is for who writes it.
 
+mod queue;
+
 use std::{
-    io::IsTerminal,
+    io::{self, IsTerminal},
     panic::{self, PanicHookInfo},
+    time::Duration,
 };
 
 use tracing_subscriber::{Layer, filter::Targets, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
-use crate::config::{Log, LogFormat};
+use crate::{
+    config::{Log, LogFormat},
+    metrics::LogMetrics,
+};
+use queue::LogQueue;
 
-/// Begins logging, for the whole process and once. `rust_log` is the variable `RUST_LOG`; it wins
-/// over the configured level unless it is empty or means nothing.
-pub fn init(log: &Log, rust_log: Option<&str>) {
-    let (filter, refused) = filter(&log.level, rust_log);
-    let on_terminal = std::io::stderr().is_terminal();
-    let layer = fmt::layer().with_writer(std::io::stderr);
+/// How long the end of the process waits for its last lines to be read.
+const FLUSH_LIMIT: Duration = Duration::from_secs(1);
+
+/// The log of the process. Dropping it flushes.
+#[derive(Debug)]
+pub struct Logging(LogQueue);
+
+impl Logging {
+    /// Waits until every line was written, for a second at most.
+    pub fn flush(&self) {
+        self.0.flush(FLUSH_LIMIT);
+    }
+}
+
+impl Drop for Logging {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+/// Begins logging, for the whole process and once.
+///
+/// # Errors
+/// When the system has no more threads or files.
+pub fn init(log: &Log, metrics: LogMetrics) -> io::Result<Logging> {
+    let filter: Targets = log.filter.parse().expect("the configuration has checked the filter");
+    let on_terminal = io::stderr().is_terminal();
+    let queue = LogQueue::to_stderr(log.max_queued_bytes, metrics)?;
+    let layer = fmt::layer().with_writer(queue.clone());
     let json = match log.format {
         LogFormat::Auto => !on_terminal,
         LogFormat::Text => false,
@@ -30,21 +60,7 @@ pub fn init(log: &Log, rust_log: Option<&str>) {
     };
     tracing_subscriber::registry().with(layer.with_filter(filter)).init();
     panic::set_hook(Box::new(log_panic));
-    if let Some(refused) = refused {
-        tracing::warn!(RUST_LOG = refused, "RUST_LOG is not understood; log.level is used");
-    }
-}
-
-/// The filter in force, and a `RUST_LOG` that could not be read.
-fn filter<'a>(level: &str, rust_log: Option<&'a str>) -> (Targets, Option<&'a str>) {
-    let wanted = rust_log.filter(|text| !text.trim().is_empty());
-    match wanted.map(str::parse) {
-        Some(Ok(filter)) => (filter, None),
-        not_wanted_or_refused => {
-            let filter = level.parse().expect("the configuration has checked log.level");
-            (filter, wanted.filter(|_| not_wanted_or_refused.is_some()))
-        }
-    }
+    Ok(Logging(queue))
 }
 
 /// A panic as a log line, so that JSON stays JSON.
@@ -58,36 +74,5 @@ fn log_panic(info: &PanicHookInfo<'_>) {
             tracing::error!(thread = thread.name(), location, %backtrace, "panic: {message}");
         }
         _ => tracing::error!(thread = thread.name(), location, "panic: {message}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tracing::Level;
-
-    use super::*;
-
-    fn enabled(filter: &Targets, level: Level) -> bool {
-        filter.would_enable("linger::queue", &level)
-    }
-
-    #[test]
-    fn rust_log_wins_when_it_means_something() {
-        let (plain, refused) = filter("info", None);
-        assert!(enabled(&plain, Level::INFO) && !enabled(&plain, Level::DEBUG));
-        assert_eq!(refused, None);
-        let (narrowed, refused) = filter("info", Some("warn,linger::queue=trace"));
-        assert!(enabled(&narrowed, Level::TRACE) && !narrowed.would_enable("hyper", &Level::INFO));
-        assert_eq!(refused, None);
-    }
-
-    #[test]
-    fn rust_log_without_meaning_is_reported_and_passed_over() {
-        let (kept, refused) = filter("error", Some("linger=loud"));
-        assert!(enabled(&kept, Level::ERROR) && !enabled(&kept, Level::WARN));
-        assert_eq!(refused, Some("linger=loud"));
-        let (kept, refused) = filter("error", Some(" "));
-        assert!(!enabled(&kept, Level::WARN));
-        assert_eq!(refused, None);
     }
 }

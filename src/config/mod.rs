@@ -5,6 +5,7 @@
 
 mod fault;
 mod layers;
+mod log;
 mod reader;
 mod redis;
 mod redis_url;
@@ -17,10 +18,11 @@ mod values;
 
 pub use fault::{Fault, Faults};
 pub use layers::{Flag, Sources, USUAL_FILES, choose_file};
+pub use log::{Log, LogFormat};
 pub use redis::{Credentials, Redis, Topology};
 pub use redis_url::Node;
 pub use secret::Secret;
-pub use sections::{Auth, Durability, Embedded, Engine, Log, LogFormat, Queue, Server, Tls};
+pub use sections::{Auth, Durability, Embedded, Engine, Queue, Server, Tls};
 
 use layers::Layers;
 use reader::Reader;
@@ -69,7 +71,8 @@ impl Loaded {
 pub fn load(sources: Sources) -> Result<Loaded, Faults> {
     let mut faults = Vec::new();
     let layers = Layers::read(&sources, &mut faults);
-    let config = read(&mut Reader::new(&layers, &mut faults));
+    let mut config = read(&mut Reader::new(&layers, &mut faults));
+    config.log.heed_rust_log(&sources.environment, &mut faults);
     Faults::check(faults)?;
     Ok(Loaded { config, layers, sources })
 }

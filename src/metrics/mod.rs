@@ -7,6 +7,7 @@ mod clock;
 mod connections;
 mod engine;
 mod http;
+mod log;
 mod queue;
 
 use std::sync::{Arc, Mutex};
@@ -17,6 +18,7 @@ pub use clock::ClockMetrics;
 pub use connections::{ConnectionMetrics, Cut, Refusal};
 pub use engine::EngineMetrics;
 pub use http::{Buffered, HttpMetrics, Present};
+pub use log::LogMetrics;
 pub use queue::{Event, MAX_TOPICS, QueueMetrics};
 
 /// Every figure of the process, and the registry that writes them out.
@@ -33,6 +35,8 @@ pub struct Metrics {
     pub http: HttpMetrics,
     /// The accept loop's part.
     pub connections: ConnectionMetrics,
+    /// The log's part.
+    pub log: LogMetrics,
 }
 
 impl Metrics {
@@ -48,7 +52,8 @@ impl Metrics {
         let queue = QueueMetrics::register(&mut registry);
         let http = HttpMetrics::register(&mut registry);
         let connections = ConnectionMetrics::register(&mut registry);
-        Self { registry: Arc::new(Mutex::new(registry)), clock, engine, queue, http, connections }
+        let log = LogMetrics::register(&mut registry);
+        Self { registry: Arc::new(Mutex::new(registry)), clock, engine, queue, http, connections, log }
     }
 
     /// Shows which store is behind this process, and what its acknowledgements mean.

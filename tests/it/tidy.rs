@@ -16,7 +16,7 @@ const LAYERS: [(&str, &[&str]); 18] = [
     ("shutdown", &[]),
     ("signals", &[]),
     ("metrics", &[]),
-    ("telemetry", &["config"]),
+    ("telemetry", &["config", "metrics"]),
     ("config", &["job"]),
     ("store/embedded", &["store", "job", "clock", "metrics"]),
     ("store/redis", &["store", "job", "clock", "metrics"]),

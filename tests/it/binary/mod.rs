@@ -3,6 +3,7 @@
 mod command_line;
 mod crash;
 mod examples;
+mod log;
 mod readme;
 mod redis;
 mod start;

@@ -1,0 +1,28 @@
+//! Figures of the log itself.
+
+use prometheus_client::{metrics::counter::Counter, registry::Registry};
+
+/// What the log counts. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct LogMetrics {
+    dropped: Counter,
+}
+
+impl LogMetrics {
+    /// Registers the log's figures in `registry`.
+    #[must_use]
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self { dropped: Counter::default() };
+        registry.register(
+            "linger_log_lines_dropped",
+            "Log lines dropped because the log was not read fast enough",
+            metrics.dropped.clone(),
+        );
+        metrics
+    }
+
+    /// A line was dropped.
+    pub fn dropped(&self) {
+        self.dropped.inc();
+    }
+}

@@ -1,0 +1,155 @@
+//! The log of the real program: which levels there are, and a log that nobody reads.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    process::{ChildStderr, Command, Stdio},
+    time::Duration,
+};
+
+use rustix::{io::ioctl_fionread, process::Signal};
+
+use crate::harness::{
+    plain::call_with,
+    process::{Server, linger, run, stderr},
+    redis::RedisServer,
+    wait::Patience,
+};
+
+/// What a pipe holds that nobody reads, on Linux.
+const PIPE_BYTES: usize = 65_536;
+
+/// A server whose log nobody reads.
+fn unread(mut command: Command) -> (Server, ChildStderr) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("linger starts");
+    let log = child.stderr.take().expect("piped");
+    (Server::adopt(child), log)
+}
+
+/// Whether the pipe is as good as full; its pages need not be.
+fn is_full(log: &ChildStderr) -> bool {
+    ioctl_fionread(log).expect("a pipe") >= PIPE_BYTES as u64 - 8_192
+}
+
+/// Calls from many threads until `log` is full and more lines were written than it holds.
+fn fill(server: &Server, log: &ChildStderr, calls: usize, method: &str, path: &str, body: &str) {
+    let (patience, address) = (Patience::new(), server.address);
+    // A long request id makes for a long line.
+    let headers = format!("X-Request-Id: {}\r\n", "x".repeat(128));
+    let mut full = false;
+    // Once more after it was full, so that the last lines had no room.
+    while !full {
+        full = is_full(log);
+        patience.or_fail(|| format!("{:?} bytes in the log", ioctl_fionread(log)));
+        std::thread::scope(|scope| {
+            for _ in 0..calls {
+                scope.spawn(|| call_with(address, method, path, &headers, body));
+            }
+        });
+    }
+}
+
+/// A call that fails when it is not answered within a time in which anything is.
+fn is_alive(address: SocketAddr) {
+    let mut stream = TcpStream::connect(address).expect("connects");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("can be set");
+    stream.write_all(b"GET /livez HTTP/1.0\r\n\r\n").expect("is taken");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("is answered");
+    assert!(answer.starts_with("HTTP/1.0 200 "), "{answer}");
+}
+
+#[test]
+fn fault_a_log_that_nobody_reads_stops_nothing_with_default_settings() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let redis = RedisServer::start();
+    let words = ["--listen", "127.0.0.1:0", "--store", "redis", "--redis-url", &redis.url()];
+    let (server, log) = unread(linger(&words, directory.path()));
+    redis.kill();
+    fill(&server, &log, 200, "POST", "/jobs", r#"{"topic":"t","body":1}"#);
+    is_alive(server.address);
+    redis.restart();
+    let patience = Patience::new();
+    while server.call("POST", "/jobs", r#"{"topic":"t","body":1}"#).status != 201 {
+        patience.or_fail(|| "adds still fail".to_owned());
+    }
+}
+
+#[test]
+fn dropped_lines_are_counted_and_told_once_somebody_reads() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut command = linger(&["--listen", "127.0.0.1:0"], directory.path());
+    command.env("RUST_LOG", "debug").env("LINGER__LOG__MAX_QUEUED_BYTES", "16KiB");
+    let (server, mut log) = unread(command);
+    fill(&server, &log, 20, "GET", "/livez", "");
+    let patience = Patience::new();
+    while server.figure("linger_log_lines_dropped_total").is_none_or(|dropped| dropped < 10.0) {
+        patience.or_fail(|| "no line was dropped".to_owned());
+        is_alive(server.address);
+    }
+    let mut read = String::new();
+    while !read.contains("log lines were dropped") {
+        let mut part = [0; 4_096];
+        let len = log.read(&mut part).expect("is read");
+        assert!(len > 0, "the log ended: {read}");
+        read.push_str(std::str::from_utf8(&part[..len]).expect("text"));
+    }
+    let line = read.lines().find(|line| line.contains("log lines were dropped")).expect("was found");
+    assert!(line.contains("\"level\":\"WARN\""), "{line}");
+    // Unread again, the log delays the end by no more than a second, and the end is a good one.
+    fill(&server, &log, 20, "GET", "/livez", "");
+    assert_eq!(server.stop().code(), Some(0));
+}
+
+#[test]
+fn a_full_stdout_and_stderr_do_not_hold_up_a_start() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    writer.write_all(&[b'x'; PIPE_BYTES]).expect("a pipe holds that much");
+    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = free.local_addr().expect("has an address");
+    drop(free);
+    let mut command = linger(&["--listen", &address.to_string()], directory.path());
+    let (out, err) = (writer.try_clone().expect("a file"), writer);
+    let mut child = command.stdout(out).stderr(err).spawn().expect("linger starts");
+    let patience = Patience::new();
+    while TcpStream::connect(address).is_err() {
+        patience.or_fail(|| "nobody listens".to_owned());
+    }
+    is_alive(address);
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, Signal::TERM).expect("it runs");
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    drop(reader);
+}
+
+#[test]
+fn the_last_lines_are_written_before_the_end() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut server = Server::serve(&[], &[], directory.path());
+    server.signal(Signal::TERM);
+    server.wait();
+    let last = server.log().lines().last().map(str::to_owned).expect("a line");
+    assert!(last.contains("\"message\":\"stopped\""), "{last}");
+}
+
+#[test]
+fn fault_a_wrong_level_is_refused_and_not_taken_for_silence() {
+    for (variable, key) in
+        [("LINGER__LOG__LEVEL", "log.level"), ("RUST_LOG", "environment variable RUST_LOG")]
+    {
+        for (level, part) in
+            [("warning", "did you mean warn?"), ("verbose", "which are error, warn"), ("wat=foo", "\"foo\"")]
+        {
+            for (words, code) in [(&["config", "check"][..], 1), (&["--listen", "127.0.0.1:0"], 2)] {
+                let directory = tempfile::tempdir().expect("a directory");
+                let output = linger(words, directory.path()).env(variable, level).output().expect("it runs");
+                let said = stderr(&output);
+                assert_eq!(output.status.code(), Some(code), "{words:?} {level}: {said}");
+                assert!(said.contains(key) && said.contains(part), "{words:?} {level}: {said}");
+            }
+        }
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    assert!(run(&["config", "check"], directory.path()).status.success());
+}
