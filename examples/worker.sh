@@ -1,29 +1,55 @@
 #!/usr/bin/env bash
 # A Linger worker: takes the jobs of $TOPIC one by one and prints their bodies. Needs curl and jq.
+# It reads LINGER_URL, LINGER_TOKEN and TOPIC. SIGTERM ends it after the job at hand.
 set -u
-url=${LINGER_URL:-http://127.0.0.1:9277} topic=${TOPIC:-hello}
+url=${LINGER_URL:-http://127.0.0.1:9277} topic=${TOPIC:-hello} pause=2 poll=
+while [[ $url == */ ]]; do url=${url%/}; done
+headers=(-H 'content-type: application/json')
+[ -z "${LINGER_TOKEN-}" ] || headers+=(-H "authorization: Bearer $LINGER_TOKEN")
+answer=$(mktemp)
+stopping=
+# Ending curl closes its connection, which hands a job that was about to come to another worker.
+trap 'stopping=1; [ -z "$poll" ] || kill "$poll" 2>/dev/null' TERM INT
+trap 'rm -f "$answer"' EXIT
 
-work() { # The body is on stdin. May run twice for a job; failing gives the job back.
+work() { # The body is on stdin. It may run twice for a job; fail to give the job back.
   cat
 }
 
-post() { # path [JSON]: prints the status. Longer than a connection may hang.
-  curl -sS -m 30 -o /dev/null -w '%{http_code}' -H 'content-type: application/json' \
-    -d "${2-}" "$url/jobs/$1"
+call() { # curl's arguments: leaves the answer in $answer, prints the status, fails without a whole answer
+  curl -sS -o "$answer" -w '%{http_code}' "${headers[@]}" "$@"
 }
 
-while true; do
-  if ! job=$(curl -sSf -m 40 "$url/topics/$topic/pop?wait=20s"); then
-    sleep 2 # away or overloaded: back off
+settle() { # id, step, JSON: repeating is safe; if every try fails, the job's TTR brings it back
+  local status
+  for _ in 1 2 3 4 5; do
+    if status=$(call -m 30 -d "$3" "$url/jobs/$1/$2"); then
+      [[ $status == 2* ]] && return
+      echo "$2 $1: $status $(<"$answer")" >&2
+      [[ $status == 4* ]] && return # 404: it is gone already. 409: it has another holder by now.
+    else
+      echo "$2 $1: no answer" >&2
+    fi
+    sleep "$pause"
+  done
+}
+
+while [ -z "$stopping" ]; do
+  call -m 40 "$url/topics/$topic/pop?wait=20s" >"$answer.status" & poll=$!
+  wait "$poll" && status=$(<"$answer.status") || status='no answer'
+  poll=
+  rm -f "$answer.status"
+  [ -z "$stopping" ] || [ "$status" = 200 ] || break
+  [ "$status" != 204 ] || continue # no job came due
+  if [ "$status" != 200 ] || ! job=$(jq -ce 'select(.id and .receipt)' "$answer"); then
+    echo "pop: $status $(<"$answer")" >&2
+    sleep "$pause"
     continue
   fi
-  [ -n "$job" ] || continue # 204: nothing came due; ask again
   id=$(jq -r .id <<<"$job") receipt=$(jq -r .receipt <<<"$job")
   if jq -c .body <<<"$job" | work; then
-    status=$(post "$id/finish?receipt=$receipt")
+    settle "$id" "finish?receipt=$receipt" ''
   else
-    status=$(post "$id/release" "{\"receipt\":\"$receipt\",\"reason\":\"work failed\"}")
+    settle "$id" release "{\"receipt\":\"$receipt\",\"reason\":\"the work failed\"}"
   fi
-  # 404 or 409: it is done already, or somebody else's by now. Otherwise it comes back by its TTR.
-  [[ $status =~ ^(200|204|404|409)$ ]] || echo "job $id: status $status" >&2
 done

@@ -2,7 +2,6 @@
 
 mod command_line;
 mod crash;
-mod examples;
 mod log;
 mod readme;
 mod redis;

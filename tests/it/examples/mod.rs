@@ -1,0 +1,194 @@
+//! The workers and producers under `examples/`: against a real server (`queue`), and against one that
+//! refuses, cuts answers off and goes away (`faults`).
+
+mod faults;
+mod queue;
+mod scripted;
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex},
+    thread::JoinHandle,
+};
+
+use rustix::process::{Pid, Signal};
+
+use crate::harness::wait::Patience;
+
+/// The token that the examples are given.
+const TOKEN: &str = "a-token";
+
+/// One language of the examples.
+#[derive(Debug)]
+struct Language {
+    worker: &'static str,
+    producer: &'static str,
+    /// Runs a file; where it stays empty, the file is compiled first.
+    interpreter: &'static [&'static str],
+    /// What of the worker prints the body, and what fails in its place.
+    printing: &'static str,
+    failing: &'static str,
+}
+
+const BASH: Language = Language {
+    worker: "worker.sh",
+    producer: "producer.sh",
+    interpreter: &["bash"],
+    printing: "  cat\n",
+    failing: "  false\n",
+};
+
+const PYTHON: Language = Language {
+    worker: "worker.py",
+    producer: "producer.py",
+    interpreter: &["python3"],
+    printing: "print(json.dumps(body), flush=True)",
+    failing: "raise RuntimeError(\"broken\")",
+};
+
+const NODE: Language = Language {
+    worker: "worker.js",
+    producer: "producer.js",
+    interpreter: &["node"],
+    printing: "console.log(JSON.stringify(body))",
+    failing: "throw new Error('broken')",
+};
+
+const PHP: Language = Language {
+    worker: "worker.php",
+    producer: "producer.php",
+    interpreter: &["php"],
+    printing: "echo json_encode($body), \"\\n\";",
+    failing: "throw new RuntimeException('broken');",
+};
+
+const GO: Language = Language {
+    worker: "worker.go",
+    producer: "producer.go",
+    interpreter: &[],
+    printing: "_, err := fmt.Println(string(body))\n\treturn err",
+    failing: "return errors.New(\"broken\")",
+};
+
+const JAVA: Language = Language {
+    worker: "Worker.java",
+    producer: "Producer.java",
+    interpreter: &["java"],
+    printing: "System.out.println(body);",
+    failing: "throw new Exception(\"broken\");",
+};
+
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name)
+}
+
+impl Language {
+    /// The command that runs a program of this language. A compiled one is built in `directory`.
+    fn command(&self, file: &Path, directory: &Path) -> Command {
+        let Some((program, arguments)) = self.interpreter.split_first() else {
+            let built = directory.join("built");
+            let mut build = Command::new("go");
+            build.args(["build", "-o"]).arg(&built).arg(file).current_dir(directory);
+            let status = build.status().expect("go starts; scripts/test installs it");
+            assert!(status.success(), "{file:?} does not compile");
+            return Command::new(built);
+        };
+        let mut command = Command::new(program);
+        command.args(arguments).arg(file);
+        command
+    }
+
+    fn worker(&self, url: &str, directory: &Path) -> Program {
+        Program::start(self.command(&example(self.worker), directory), url, directory)
+    }
+
+    /// The worker with work that always fails.
+    fn failing_worker(&self, url: &str, directory: &Path) -> Program {
+        let source = std::fs::read_to_string(example(self.worker)).expect("the example is there");
+        assert_eq!(source.matches(self.printing).count(), 1, "{} prints the body once", self.worker);
+        let file = directory.join(self.worker);
+        std::fs::write(&file, source.replace(self.printing, self.failing)).expect("can be written");
+        Program::start(self.command(&file, directory), url, directory)
+    }
+
+    fn producer(&self, url: &str, directory: &Path) -> Program {
+        let mut command = self.command(&example(self.producer), directory);
+        command.args(["1001", "15m"]);
+        Program::start(command, url, directory)
+    }
+}
+
+/// A running example; killed when dropped, with the processes that it started.
+struct Program {
+    child: Child,
+    stdout: Option<BufReader<std::process::ChildStdout>>,
+    errors: Arc<Mutex<String>>,
+    reading: Option<JoinHandle<()>>,
+}
+
+impl Program {
+    fn start(mut command: Command, url: &str, directory: &Path) -> Self {
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        command.env("LINGER_URL", url).env("LINGER_TOKEN", TOKEN).env("TOPIC", "work");
+        command.current_dir(directory).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?} does not start ({error}); run scripts/test"));
+        let stdout = child.stdout.take().map(BufReader::new);
+        let errors = Arc::<Mutex<String>>::default();
+        let (stderr, written) = (child.stderr.take().expect("piped"), errors.clone());
+        let reading = Some(std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                let mut written = written.lock().expect("not poisoned");
+                written.push_str(&line);
+                written.push('\n');
+            }
+        }));
+        Self { child, stdout, errors, reading }
+    }
+
+    /// The next line on its stdout.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        let stdout = self.stdout.as_mut().expect("it runs");
+        stdout.read_line(&mut line).expect("stdout is text");
+        assert!(!line.is_empty(), "it ended: {}", self.errors());
+        line
+    }
+
+    fn errors(&self) -> String {
+        self.errors.lock().expect("not poisoned").clone()
+    }
+
+    /// Sends SIGTERM to the program alone.
+    fn terminate(&self) {
+        rustix::process::kill_process(self.pid(), Signal::TERM).expect("it runs");
+    }
+
+    fn pid(&self) -> Pid {
+        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("is a process")
+    }
+
+    /// Waits for its end: its status, the rest of its stdout and all of its stderr.
+    fn end(mut self) -> (ExitStatus, String, String) {
+        let patience = Patience::new();
+        while self.child.try_wait().expect("is our child").is_none() {
+            patience.or_fail(|| format!("still runs: {}", self.errors()));
+            std::thread::park_timeout(std::time::Duration::from_millis(5));
+        }
+        let mut rest = String::new();
+        let mut stdout = self.stdout.take().expect("it ran");
+        stdout.read_to_string(&mut rest).expect("stdout is text");
+        self.reading.take().expect("it ran").join().expect("does not panic");
+        (self.child.wait().expect("it ended"), rest, self.errors())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = rustix::process::kill_process_group(self.pid(), Signal::KILL);
+        let _ = self.child.wait();
+    }
+}

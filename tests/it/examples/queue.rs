@@ -1,0 +1,81 @@
+//! Each worker works off a queue on the real program, and each producer adds to it.
+
+use std::collections::BTreeSet;
+
+use super::{BASH, GO, JAVA, Language, NODE, PHP, PYTHON};
+use crate::harness::process::Server;
+
+const JOBS: usize = 25;
+
+/// Runs a worker over [`JOBS`] jobs of which some are there before it and some come due while it
+/// polls; then the queue is empty and each body was printed once.
+fn works_off_a_queue(language: &Language) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = Server::serve(&[], &[], directory.path());
+    let add = |n: usize, delay: &str| {
+        let job =
+            format!(r#"{{"topic":"work","id":"job-{n}:a+b=c@d~","delay":"{delay}","body":{{"n":{n}}}}}"#);
+        assert_eq!(server.call("POST", "/jobs", &job).status, 201);
+    };
+    (0..JOBS - 5).for_each(|n| add(n, "0"));
+    let mut worker = language.worker(&server.url(), directory.path());
+    let mut bodies = BTreeSet::new();
+    let mut read = |bodies: &mut BTreeSet<u64>| {
+        let line = worker.line();
+        let body: serde_json::Value = serde_json::from_str(&line).expect("a body per line");
+        assert!(bodies.insert(body["n"].as_u64().expect("our body")), "{line} twice");
+    };
+    (0..JOBS - 5).for_each(|_| read(&mut bodies));
+    // It polls again only after its last finish.
+    let all_finished = || {
+        server.parked(1);
+        assert_eq!(server.call("GET", "/topics/work", "").status, 404, "a job is left");
+    };
+    all_finished();
+    (JOBS - 5..JOBS).for_each(|n| add(n, "300ms"));
+    (0..5).for_each(|_| read(&mut bodies));
+    all_finished();
+    assert_eq!(bodies.len(), JOBS);
+    drop(worker);
+    assert!(server.stop().success());
+}
+
+/// Runs a producer twice: the job is added once.
+fn adds_once(language: &Language) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = Server::serve(&[], &[], directory.path());
+    for _ in 0..2 {
+        let (status, printed, errors) = language.producer(&server.url(), directory.path()).end();
+        assert!(status.success(), "{status}: {errors}");
+        let job: serde_json::Value = serde_json::from_str(&printed).expect("the job");
+        assert_eq!((&job["id"], &job["state"]), (&"orders:1001:close".into(), &"delayed".into()));
+    }
+    let topic: serde_json::Value =
+        serde_json::from_str(&server.call("GET", "/topics/work", "").body).expect("JSON");
+    assert_eq!(topic["counts"]["delayed"], 1, "{topic}");
+}
+
+macro_rules! each_language {
+    ($($name:ident $language:ident,)*) => {
+        $(mod $name {
+            #[test]
+            fn worker_works_off_a_queue() {
+                super::works_off_a_queue(&super::$language);
+            }
+
+            #[test]
+            fn producer_adds_once() {
+                super::adds_once(&super::$language);
+            }
+        })*
+    };
+}
+
+each_language! {
+    bash BASH,
+    python PYTHON,
+    node NODE,
+    php PHP,
+    go GO,
+    java JAVA,
+}

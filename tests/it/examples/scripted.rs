@@ -1,0 +1,141 @@
+//! A server whose every answer a test writes: one request per connection, in the order in which they come.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    time::Duration,
+};
+
+use linger::clock::{Clock, SystemClock};
+
+use crate::harness::wait::Patience;
+
+/// Longest wait for the rest of a request that has begun.
+const REST: Duration = Duration::from_secs(30);
+
+pub struct Scripted {
+    listener: TcpListener,
+    clock: SystemClock,
+}
+
+/// A request that waits for its answer.
+pub struct Request {
+    stream: TcpStream,
+    /// Method and target, such as `GET /jobs/x`.
+    pub line: String,
+    pub headers: Vec<String>,
+    pub body: String,
+    /// When it came, in microseconds of the server's clock.
+    pub at_us: i64,
+}
+
+impl Scripted {
+    pub fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        listener.set_nonblocking(true).expect("can be set");
+        Self { listener, clock: SystemClock::new() }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.listener.local_addr().expect("has an address"))
+    }
+
+    pub fn now_us(&self) -> i64 {
+        self.clock.now_micros()
+    }
+
+    /// The next request, whole.
+    #[track_caller]
+    pub fn next(&self) -> Request {
+        let patience = Patience::new();
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => return Request::read(stream, self.now_us()),
+                Err(_) => patience.or_fail(|| "no request came".to_owned()),
+            }
+            std::thread::park_timeout(Duration::from_millis(2));
+        }
+    }
+
+    /// Whether no request has come since the last one. Ask when the client has ended: a connection without a
+    /// request does not count, since some clients open one in advance.
+    pub fn is_left_alone(&self) -> bool {
+        let Ok((mut stream, _)) = self.listener.accept() else { return true };
+        stream.set_nonblocking(false).expect("can be set");
+        stream.set_read_timeout(Some(REST)).expect("can be set");
+        !matches!(stream.read(&mut [0]), Ok(1))
+    }
+}
+
+impl Request {
+    fn read(stream: TcpStream, at_us: i64) -> Self {
+        stream.set_nonblocking(false).expect("can be set");
+        stream.set_read_timeout(Some(REST)).expect("can be set");
+        let mut from = BufReader::new(stream.try_clone().expect("can be shared"));
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            from.read_line(&mut line).expect("a head of text");
+            match line.trim_end() {
+                "" => break,
+                line => lines.push(line.to_owned()),
+            }
+        }
+        let request = lines.remove(0);
+        let line = request.strip_suffix(" HTTP/1.1").or_else(|| request.strip_suffix(" HTTP/1.0"));
+        let length = lines.iter().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().expect("a length"))
+        });
+        let mut body = vec![0; length.unwrap_or(0)];
+        from.read_exact(&mut body).expect("the whole body");
+        let body = String::from_utf8(body).expect("text");
+        Self { stream, line: line.expect("a request").to_owned(), headers: lines, body, at_us }
+    }
+
+    /// The value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let split =
+            |line: &'_ String| line.split_once(':').map(|(name, value)| (name.len(), value.trim().len()));
+        self.headers.iter().find_map(|line| {
+            let (length, _) = split(line)?;
+            line[..length].eq_ignore_ascii_case(name).then(|| line[length + 1..].trim())
+        })
+    }
+
+    /// Answers it whole.
+    pub fn answer(mut self, status: u16, body: &str) {
+        let length = body.len();
+        let head = format!(
+            "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\nconnection: close\r\n{}\r\n",
+            if status == 204 { String::new() } else { format!("content-length: {length}\r\n") }
+        );
+        // A client that has left does not read it.
+        let _ = self.stream.write_all(format!("{head}{body}").as_bytes());
+    }
+
+    /// Answers with the first half of `body`, then cuts the connection.
+    pub fn cut_off(mut self, status: u16, body: &str) {
+        let head =
+            format!("HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+        let half = &body[..body.len() / 2];
+        let _ = self.stream.write_all(format!("{head}{half}").as_bytes());
+    }
+
+    /// Closes the connection without an answer.
+    pub fn close(self) {}
+
+    /// Waits until the client closes the connection.
+    pub fn left(mut self) {
+        let mut more = [0; 16];
+        let patience = Patience::new();
+        self.stream.set_read_timeout(Some(Duration::from_millis(50))).expect("can be set");
+        // A reset is an end, too.
+        while let Err(error) = self.stream.read(&mut more) {
+            if error.kind() == std::io::ErrorKind::ConnectionReset {
+                return;
+            }
+            patience.or_fail(|| "the connection stays open".to_owned());
+        }
+    }
+}
