@@ -220,7 +220,7 @@ async fn run(engine: &str, leavers: usize, arguments: &[&str], variables: &[(&st
     assert_eq!(by_ttr.values().sum::<u64>() + dead, delivered, "{by_ttr:?}");
     assert_eq!(of(&counts(&server, LONG), &["reserved", "dead"]), held);
     println!(
-        "proof: what=leavers_{engine}, runs={leavers}, jobs={added}, given_back_at_once={given_back}, held_by_the_dead={held}, back_by_ttr={}, dead_after_their_one_delivery={dead}, faults={leavers}, lost={lost}, violations=0",
+        "proof: what=leavers_{engine}, runs={leavers}, jobs={added}, given_back_at_once={given_back}, held_by_the_dead={held}, back_by_ttr={}, dead_after_their_one_delivery={dead}, faults=0, clients={leavers}, lost={lost}, violations=0",
         figure(&server, "expired", SHORT),
     );
     assert_eq!(server.stop().code(), Some(0));
@@ -271,6 +271,6 @@ async fn parked_leavers_who_are_seen_to_leave_cost_no_attempt() {
         assert_eq!(popped.text("id"), format!("only-{n}"));
     }
     assert_eq!(figure(&server, "delivered", LONG), 20);
-    println!("proof: what=parked_leavers, runs={leavers}, faults={leavers}, lost=0, violations=0");
+    println!("proof: what=parked_leavers, runs={leavers}, faults=0, clients={leavers}, lost=0, violations=0");
     assert_eq!(server.stop().code(), Some(0));
 }
