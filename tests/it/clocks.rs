@@ -15,7 +15,10 @@ use linger::{
 };
 use serde_json::Value;
 
-use crate::harness::process::Server;
+use crate::harness::{
+    process::Server,
+    redis::{fresh_prefix, shared},
+};
 
 const HOUR: i64 = 3_600;
 
@@ -45,6 +48,10 @@ impl Machine {
     }
 
     fn serve(&self) -> Server {
+        self.serve_with(&[], &[])
+    }
+
+    fn serve_with(&self, arguments: &[&str], more: &[(&str, &str)]) -> Server {
         let offset = self.path("offset");
         let text = |path: &Path| path.to_str().expect("is text").to_owned();
         let variables = [
@@ -55,8 +62,8 @@ impl Machine {
             ("NO_FAKE_STAT", "1".to_owned()),
         ];
         let variables: Vec<(&str, &str)> =
-            variables.iter().map(|(name, value)| (*name, &value[..])).collect();
-        Server::serve(&[], &variables, self.directory.path())
+            variables.iter().map(|(name, value)| (*name, &value[..])).chain(more.iter().copied()).collect();
+        Server::serve(arguments, &variables, self.directory.path())
     }
 }
 
@@ -179,4 +186,37 @@ fn a_clock_that_was_set_forwards_over_a_restart_is_believed() {
     assert!(moment(&next, "created_at") >= moment(&came, "due_at"), "time went backwards");
     comes(&server, "soon");
     waits(&server, "two-hours");
+}
+
+/// Only Redis's clock counts: what one process delays or reserves, another whose clock is hours ahead neither
+/// delivers early nor takes away, and one whose clock is behind does not hold it back.
+#[test]
+fn processes_with_wrong_clocks_go_by_that_of_redis() {
+    let (url, prefix) = (shared().url(), fresh_prefix());
+    let arguments = ["--store", "redis", "--redis-url", &url];
+    let variables = [("LINGER__REDIS__PREFIX", &prefix[..])];
+    let machines = [2 * HOUR, -2 * HOUR].map(|offset| {
+        let machine = Machine::new();
+        machine.set_clock(offset);
+        machine
+    });
+    let [ahead, behind] = machines.each_ref().map(|machine| machine.serve_with(&arguments, &variables));
+    let clock = SystemClock::new();
+    for (n, (one, other)) in [(&ahead, &behind), (&behind, &ahead)].into_iter().enumerate() {
+        let [held, soon, later] = ["held", "soon", "later"].map(|name| format!("{name}-{n}"));
+        add(one, &held, 0);
+        let receipt = comes(one, &held);
+        add(one, &later, HOUR / 2);
+        let before_us = clock.now_micros();
+        let job = add(one, &soon, 2);
+        let created_us = moment(&job, "created_at").as_millis() * 1_000;
+        assert!((created_us - before_us).abs() < 60_000_000, "{job} is not stamped by Redis's clock");
+        comes(other, &soon);
+        assert!(clock.now_micros() - before_us >= 2_000_000, "{soon} is early");
+        waits(other, &later);
+        waits(one, &later);
+        let receipt = receipt["receipt"].as_str().expect("a receipt");
+        let done = other.call("POST", &format!("/jobs/{held}/finish?receipt={receipt}"), "");
+        assert_eq!(done.status, 204, "the reservation was taken away");
+    }
 }

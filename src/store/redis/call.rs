@@ -12,7 +12,7 @@ use fred::{
 };
 
 use super::{
-    Context, Engine, TimeSource,
+    Context, Engine, Options, TimeSource,
     announce::Doubt,
     error::Fault,
     keys::Shard,
@@ -44,6 +44,8 @@ pub(super) struct Call {
     mark: Option<Key>,
     /// How long it is tried again, if not as long as the options say.
     patience: Option<Duration>,
+    /// Which argument says the latest moment at which it may still happen, as changes have it.
+    latest_at: Option<usize>,
     /// The shards that it changes.
     changes: Vec<Shard>,
 }
@@ -59,6 +61,8 @@ pub(super) struct Caller<'a> {
 /// What came of a call.
 pub(super) struct Answer {
     pub value: Value,
+    /// Who answered.
+    pub node: Arc<Node>,
     /// Whether enough replicas have taken the change.
     durable: bool,
     /// Whether it may be that of a second run.
@@ -79,7 +83,7 @@ pub(super) struct Shot {
 impl Call {
     /// A call with keys of one slot.
     pub fn new(op: Op, slot: u16, keys: Vec<Key>, args: Vec<Value>) -> Self {
-        Self { op, slot, keys, args, mark: None, patience: None, changes: Vec::new() }
+        Self { op, slot, keys, args, mark: None, patience: None, latest_at: None, changes: Vec::new() }
     }
 
     /// Makes it a change that waits for replicas, covered by writing `mark`.
@@ -98,6 +102,12 @@ impl Call {
     #[must_use]
     pub fn brief(self) -> Self {
         Self { patience: Some(BRIEF), ..self }
+    }
+
+    /// One more argument, for the latest moment at which it may still happen.
+    #[must_use]
+    pub fn dated(self) -> Self {
+        Self { latest_at: Some(self.args.len()), ..self }.arg("")
     }
 
     /// One more argument.
@@ -148,6 +158,8 @@ impl Engine {
         }
         let mut args: Vec<Value> = Vec::with_capacity(12 + topics.len());
         args.push(self.now_arg());
+        let latest_at = Some(args.len());
+        args.push("".into());
         args.push(self.keys.ready_channel.clone().into());
         args.push(self.origin(group[0]));
         match lane {
@@ -158,7 +170,7 @@ impl Engine {
         args.extend(topics.iter().map(|topic| Value::from(topic.as_str())));
         let first = self.keys.shard(group[0]);
         let changes = group.to_vec();
-        Call { mark: Some(first.mark.clone()), changes, ..Call::new(op, first.slot, all, args) }
+        Call { mark: Some(first.mark.clone()), latest_at, changes, ..Call::new(op, first.slot, all, args) }
     }
 
     /// How this process signs what it announces of a shard.
@@ -195,7 +207,7 @@ impl Engine {
     pub(super) async fn call_until(&self, call: Call) -> Result<(Value, bool)> {
         let doubts: Vec<Doubt<'_>> =
             call.changes.iter().map(|shard| self.announcements.begin(*shard)).collect();
-        let Answer { value, durable, again } = self.caller().insist(call).await?;
+        let Answer { value, durable, again, .. } = self.caller().insist(call).await?;
         // The answer of a second run need not tell all that the first one did, and one that is not
         // durable never reaches those who would tell.
         if !again && durable {
@@ -210,8 +222,11 @@ impl Caller<'_> {
     pub async fn insist(self, call: Call) -> Result<Answer> {
         let real = &self.context.real;
         let patience = call.patience.unwrap_or(self.context.options.retry_for);
-        let deadline_us = real.now_micros().saturating_add(micros(patience));
+        let (start_us, wait) = (real.now_micros(), self.answer_wait(&call));
+        let deadline_us = start_us.saturating_add(micros(patience));
+        let give_up_us = start_us.saturating_add(micros(patience.max(wait)));
         let (mut pause, mut full_text, mut redirect, mut again) = (PAUSE.0, false, None, false);
+        let (mut late, mut alive_until_us) = (false, start_us);
         loop {
             // One attempt is made all the same: what a close has overtaken may have to be given back.
             if again && self.context.closing.is_cancelled() {
@@ -221,10 +236,15 @@ impl Caller<'_> {
                 Some(node) => Some((node, true)),
                 None => self.routes.holder(call.slot).map(|node| (node, false)),
             };
-            let fault = match &node {
-                Some((node, asking)) => match self.shoot(node, &call, full_text, *asking).await {
-                    Ok((value, durable)) => return Ok(Answer { value, durable, again }),
-                    Err(error) => Fault::sort(&error),
+            // When its answer is not waited for any more, it must not happen any more either.
+            let latest_us = real.now_micros().saturating_add(micros(wait)).min(give_up_us);
+            let fault = match node.clone() {
+                Some((node, asking)) => match self.shoot(&node, &call, latest_us, full_text, asking).await {
+                    Ok((value, durable)) => return Ok(Answer { value, node, durable, again }),
+                    Err(error) => {
+                        alive_until_us = latest_us;
+                        Fault::sort(&error)
+                    }
                 },
                 None => Fault::Passing("no server holds the slot".to_owned()),
             };
@@ -232,6 +252,10 @@ impl Caller<'_> {
             let seen = node.as_ref().map(|(node, _)| node);
             let at_once = match &fault {
                 Fault::NoScript => !std::mem::replace(&mut full_text, true),
+                Fault::Late => {
+                    seen.into_iter().for_each(|node| node.clock.forget());
+                    !std::mem::replace(&mut late, true)
+                }
                 Fault::Ask(server) => {
                     redirect = self.routes.at(server).await.ok();
                     redirect.is_some()
@@ -247,16 +271,36 @@ impl Caller<'_> {
                     }
                     false
                 }
-                Fault::Refused(_) | Fault::Full(_) | Fault::Damaged(_) => return Err(fault.into_error()),
+                Fault::Refused(_) | Fault::Full(_) | Fault::Damaged(_) => {
+                    return Err(self.give_up(&call, fault, alive_until_us).await);
+                }
             };
             if !at_once {
                 if real.now_micros().saturating_add(micros(pause)) >= deadline_us {
-                    return Err(fault.into_error());
+                    return Err(self.give_up(&call, fault, alive_until_us).await);
                 }
                 real.sleep(pause).await;
                 pause = (pause * 2).min(PAUSE.1);
             }
         }
+    }
+
+    /// How long one attempt is given to be answered.
+    fn answer_wait(self, call: &Call) -> Duration {
+        let Options { command_timeout, wait_timeout, wait_replicas, .. } = *self.context.options;
+        let waits = call.mark.is_some() && wait_replicas > 0;
+        command_timeout + if waits { wait_timeout } else { Duration::ZERO }
+    }
+
+    /// The error of a call, once no attempt at it can happen any more: its caller may tell a client, and what
+    /// that does next must not be undone.
+    async fn give_up(self, call: &Call, fault: Fault, alive_until_us: i64) -> Error {
+        let real = &self.context.real;
+        if call.latest_at.is_some() && call.patience.is_none() {
+            let left_us = alive_until_us.saturating_sub(real.now_micros());
+            real.sleep(Duration::from_micros(u64::try_from(left_us).unwrap_or(0))).await;
+        }
+        fault.into_error()
     }
 
     /// After an attempt that got lost: a connection whose task has ended is opened anew, and in a
@@ -270,16 +314,21 @@ impl Caller<'_> {
         }
     }
 
-    /// One attempt.
+    /// One attempt, which may happen until `latest_us` by our clock.
     async fn shoot(
         self,
         node: &Node,
         call: &Call,
+        latest_us: i64,
         full_text: bool,
         asking: bool,
     ) -> std::result::Result<(Value, bool), FredError> {
         let script = self.scripts.get(call.op);
-        let (keys, args) = (call.keys.clone(), call.args.clone());
+        let (keys, mut args) = (call.keys.clone(), call.args.clone());
+        if let Some(latest) = call.latest_at.and_then(|at| args.get_mut(at)) {
+            let offset_us = node.clock.offset_us(&node.link.client, &self.context.real).await?;
+            *latest = latest_us.saturating_add(offset_us).into();
+        }
         if let (Some(durable), Some(mark), false) = (&node.durable, &call.mark, asking) {
             let text = full_text.then(|| script.text.clone());
             return durable

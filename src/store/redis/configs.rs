@@ -124,7 +124,8 @@ impl Engine {
             .arg(self.keys.settings_channel.clone())
             .arg(format!("{kind}{topic}"))
             .bytes(packed)
-            .arg(topic.as_str());
+            .arg(topic.as_str())
+            .dated();
         self.acked(call).await?;
         self.configs.wrote(topic, change);
         Ok(())

@@ -57,6 +57,8 @@ pub(super) enum Fault {
     Moved,
     /// The slot is moving; this once, ask there.
     Ask(Server),
+    /// It arrived after its latest moment and did not happen.
+    Late,
     /// Keys or records are not what we wrote.
     Damaged(String),
 }
@@ -65,7 +67,7 @@ pub(super) enum Fault {
 const PASSING: [&str; 7] =
     ["LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "NOREPLICAS", "UNBLOCKED"];
 /// Answers that will not change by asking again within seconds.
-const REFUSED: [&str; 6] = ["MISCONF", "NOAUTH", "WRONGPASS", "NOPERM", "LATE", "DENIED"];
+const REFUSED: [&str; 5] = ["MISCONF", "NOAUTH", "WRONGPASS", "NOPERM", "DENIED"];
 
 impl Fault {
     /// Sorts an error of the client library.
@@ -76,6 +78,7 @@ impl Fault {
             "NOSCRIPT" => return Self::NoScript,
             "OOM" => return Self::Full("Redis has reached its maxmemory".to_owned()),
             "MOVED" => return Self::Moved,
+            "LATE" => return Self::Late,
             "ASK" => return ask(text),
             "READONLY" => return Self::Demoted("the server is a replica".to_owned()),
             "WRONGTYPE" => return Self::Damaged(text.to_owned()),
@@ -110,6 +113,7 @@ impl Fault {
             Self::Full(why) => Error::Full(why),
             Self::NoScript => Error::Unavailable("the server keeps forgetting its scripts".to_owned()),
             Self::Moved | Self::Ask(_) => Error::Unavailable("the slot keeps moving".to_owned()),
+            Self::Late => Error::Unavailable("Redis took up the call too late".to_owned()),
             Self::Damaged(why) => Error::Damaged(why),
         }
     }

@@ -62,7 +62,7 @@ fn text(value: Value) -> Result<String, Error> {
 /// The call that writes the layout where there is none, and tells what it is.
 fn write(options: &Options, shards: u16) -> Call {
     let (meta, slot) = keys::meta(&options.prefix);
-    Call::new(Op::Start, slot, vec![meta], Vec::new()).arg(FORMAT).arg(shards.to_string())
+    Call::new(Op::Start, slot, vec![meta], Vec::new()).arg(FORMAT).arg(shards.to_string()).dated()
 }
 
 /// The format and the number of shards that `call` finds.

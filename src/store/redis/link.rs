@@ -13,7 +13,7 @@ use fred::{
 };
 use futures_util::future::join_all;
 
-use super::{Options, durable::Durable};
+use super::{Options, durable::Durable, server_clock::ServerClock};
 
 /// Longest wait for a client to say goodbye.
 const QUIT_WAIT: Duration = Duration::from_secs(1);
@@ -91,6 +91,7 @@ impl Drop for Link {
 pub(super) struct Node {
     pub link: Link,
     pub durable: Option<Durable>,
+    pub clock: ServerClock,
 }
 
 impl Node {
@@ -102,7 +103,8 @@ impl Node {
             0 => None,
             _ => Some(Durable::open(config, context).await?),
         };
-        Ok(Self { link, durable })
+        let clock = ServerClock::new(&link.client);
+        Ok(Self { link, durable, clock })
     }
 
     fn links(&self) -> impl Iterator<Item = &Link> {

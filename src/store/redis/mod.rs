@@ -31,6 +31,7 @@ mod reserve;
 mod routes;
 mod script;
 mod sentinel;
+mod server_clock;
 mod slots;
 mod startup;
 mod store;

@@ -9,10 +9,9 @@ use std::{
     time::Duration,
 };
 
-use fred::types::Value;
 use futures_util::future::join_all;
 
-use super::{Engine, announce::Doubt, keys::Shard, layout, reply::Reply, script::Op};
+use super::{Engine, announce::Doubt, call::Answer, keys::Shard, layout, reply::Reply, script::Op};
 use crate::{
     clock::Clock,
     job::Topic,
@@ -105,12 +104,13 @@ impl Engine {
         let looks = self.groups().into_iter().map(|group| async move {
             let before_us = self.context.real.now_micros();
             let keys = group.iter().map(|shard| self.keys.shard(*shard).counts.clone()).collect();
-            let reply = self.call(self.brief_in_cluster(self.read(Op::Pulse, &group, keys))).await;
+            let call = self.brief_in_cluster(self.read(Op::Pulse, &group, keys));
+            let reply = self.caller().insist(call).await;
             (group, before_us, self.context.real.now_micros(), reply)
         });
         for (group, before_us, after_us, reply) in join_all(looks).await {
             outcome = outcome.and(match reply {
-                Ok(reply) => self.look_after(&group, (before_us, after_us), reply, memory).await,
+                Ok(answer) => self.look_after(&group, (before_us, after_us), answer, memory).await,
                 Err(error) => Err(error),
             });
         }
@@ -128,11 +128,12 @@ impl Engine {
         &self,
         group: &[Shard],
         (before_us, after_us): (i64, i64),
-        reply: Value,
+        Answer { value, node, .. }: Answer,
         memory: &mut [Memory],
     ) -> Result<()> {
-        let mut reply = Reply::new(reply)?;
+        let mut reply = Reply::new(value)?;
         let server_us = reply.int()?.saturating_mul(1_000_000).saturating_add(reply.int()?);
+        node.clock.learn(before_us, server_us, after_us);
         // One group is one server: its first shard remembers for all.
         if let Some(first) = group.first() {
             let memory = &mut memory[usize::from(*first)];
@@ -191,7 +192,7 @@ impl Engine {
         for shard in self.keys.shards() {
             let call = self.read(Op::Lanes, &[shard], vec![self.keys.shard(shard).lanes.clone()]);
             let life_ms = i64::try_from(LANE_LIFE.as_millis()).expect("an hour fits an i64");
-            self.call(call.arg(self.now_arg()).arg(life_ms)).await?;
+            self.call(call.arg(self.now_arg()).arg(life_ms).dated()).await?;
         }
         Ok(())
     }

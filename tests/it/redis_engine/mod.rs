@@ -3,6 +3,7 @@
 
 mod crash;
 mod cut;
+mod late;
 mod memory;
 mod outages;
 mod points;

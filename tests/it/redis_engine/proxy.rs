@@ -34,6 +34,8 @@ pub enum Fault {
     Late(Duration),
     /// The answer comes byte by byte.
     Trickle,
+    /// The connection ends, but the request is still on its way: it arrives when the test says so.
+    Withheld,
 }
 
 /// Where an answer breaks off.
@@ -84,7 +86,9 @@ struct State {
     /// How many of these there were.
     background_seen: usize,
     /// How far the server's clock seems to have stepped.
-    clock_step: u64,
+    clock_step: i64,
+    /// Requests on their way whose connections have ended.
+    withheld: Vec<Vec<u8>>,
 }
 
 struct Armed {
@@ -147,8 +151,38 @@ impl Proxy {
         self.shared.lock().background_seen
     }
 
-    /// Has the server's clock seem to have stepped on by so many seconds.
-    pub fn step_clock(&self, seconds: u64) {
+    /// Withholds every request that holds `marker`.
+    pub fn withhold(&self, marker: &str) {
+        let (marker, fault) = (marker.as_bytes().to_vec(), Fault::Withheld);
+        self.set(Some(Armed { marker, skip: 0, times: usize::MAX, fault, then: None }));
+    }
+
+    /// As [`withhold`](Self::withhold), but only the first `times` requests.
+    pub fn withhold_some(&self, marker: &str, times: usize) {
+        let (marker, fault) = (marker.as_bytes().to_vec(), Fault::Withheld);
+        self.set(Some(Armed { marker, skip: 0, times, fault, then: None }));
+    }
+
+    /// Has what was withheld arrive at the server on `server_port`, in order; its answers.
+    pub async fn deliver(&self, server_port: u16) -> Vec<String> {
+        let withheld = std::mem::take(&mut self.shared.lock().withheld);
+        let mut server = TcpStream::connect(("127.0.0.1", server_port)).await.expect("connects");
+        let (mut answers, mut read) = (Vec::new(), Vec::new());
+        for request in withheld {
+            server.write_all(&request).await.expect("sends");
+            let answer = loop {
+                if let Some(answer) = take_frame(&mut read) {
+                    break answer;
+                }
+                assert!(server.read_buf(&mut read).await.expect("reads") > 0, "the server hung up");
+            };
+            answers.push(String::from_utf8_lossy(&answer).into_owned());
+        }
+        answers
+    }
+
+    /// Has the server's clock seem to have stepped by so many seconds.
+    pub fn step_clock(&self, seconds: i64) {
         self.shared.lock().clock_step = seconds;
     }
 
@@ -250,13 +284,13 @@ fn take_frame(bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
     Some(bytes.drain(..len).collect())
 }
 
-/// An answer that begins with the seconds of a clock, with some more of them; others as they are.
-fn later(answer: Vec<u8>, seconds: u64) -> Vec<u8> {
+/// An answer that begins with the seconds of a clock, changed by so many; others as they are.
+fn later(answer: Vec<u8>, seconds: i64) -> Vec<u8> {
     let told = || {
         // Behind how many parts there are, and how long the first is.
         let at = answer.windows(7).position(|end| end == b"\r\n$10\r\n")? + 7;
         let (head, rest) = (&answer[..at], answer.get(at + 10..)?);
-        let clock: u64 = std::str::from_utf8(answer.get(at..at + 10)?).ok()?.parse().ok()?;
+        let clock: i64 = std::str::from_utf8(answer.get(at..at + 10)?).ok()?.parse().ok()?;
         let begins = head.starts_with(b"*") && head.len() <= 11;
         begins.then(|| [head, (clock + seconds).to_string().as_bytes(), rest].concat())
     };
@@ -315,6 +349,10 @@ impl Line {
             match shared.meets(&request) {
                 Some(Fault::CutBefore) => return Then::Ends,
                 Some(Fault::SilentBefore) => return Then::Silent,
+                Some(Fault::Withheld) => {
+                    shared.lock().withheld.push(request);
+                    return Then::Ends;
+                }
                 Some(fault) => self.planned.push_back((self.asked, fault)),
                 None => {}
             }
@@ -325,9 +363,9 @@ impl Line {
         Then::On
     }
 
-    async fn answer(&mut self, answers: &mut Vec<u8>, clock_step: u64) -> Then {
+    async fn answer(&mut self, answers: &mut Vec<u8>, clock_step: i64) -> Then {
         while let Some(answer) = take_frame(answers) {
-            let answer = if clock_step > 0 { later(answer, clock_step) } else { answer };
+            let answer = if clock_step != 0 { later(answer, clock_step) } else { answer };
             self.answered += 1;
             let planned = self.planned.pop_front_if(|(number, _)| *number == self.answered);
             let part = match planned.map(|(_, fault)| fault) {
@@ -349,7 +387,7 @@ impl Line {
                 Some(Fault::CutInside(At::FirstByte)) => 1,
                 Some(Fault::CutInside(At::Half)) => answer.len() / 2,
                 Some(Fault::CutInside(At::LastByte)) => answer.len() - 1,
-                Some(Fault::CutBefore | Fault::CutAfter | Fault::SilentBefore) => 0,
+                Some(Fault::CutBefore | Fault::CutAfter | Fault::SilentBefore | Fault::Withheld) => 0,
             };
             if self.client.write_all(&answer[..part]).await.is_err() || part < answer.len() {
                 return Then::Ends;

@@ -8,8 +8,7 @@ local GEN_AT, DUE_AT, CREATED_AT, TTR_AT, PRINT_AT = 3, 7, 17, 23, 30
 local CREATED = 67 -- 'C'
 
 -- What an earlier run added stays said: a worker may have finished it since, and it must not come back.
-local made = recall() or {}
-if made.err then return made end
+local made = REPLAY or {}
 
 -- What to say of a job that is there already; nil when what is there cannot be read.
 local function known_as(stored, raw)
@@ -50,6 +49,7 @@ for i = A, #ARGV, 2 do
   local n = #reply
   local said = made[n]
   if not said or said == '' then
+    if IS_LATE then return late() end
     said = add(ARGV[i], ARGV[i + 1])
     made[n] = byte(said) == CREATED and said or ''
     news = news or made[n] ~= ''

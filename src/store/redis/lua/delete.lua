@@ -3,8 +3,7 @@
 --
 -- ARGV[A..] '' or 'dead' or 'only', the ids
 -- Reply     { 1 when a list should be compacted, per job a code and a topic ('' when gone) }
-local saved = recall()
-if saved then return saved end
+if REPLAY then return REPLAY end
 local reply, touched = { 0 }, {}
 for i = A + 1, #ARGV do
   local id = ARGV[i]

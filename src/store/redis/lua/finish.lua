@@ -4,8 +4,7 @@
 -- ARGV[A..] per job its id and its receipt or ''
 -- Reply     per job a code and a topic ('' unless done)
 local NOT_RESERVED, RECEIPT_REQUIRED = 6, 7
-local saved = recall()
-if saved then return saved end
+if REPLAY then return REPLAY end
 
 -- The code for a job, and its topic when it is to go.
 local function judge(raw, receipt)

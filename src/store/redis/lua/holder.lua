@@ -8,10 +8,9 @@ local RAW = call('HGET', POOL, ID)
 local JOB = open(RAW)
 
 local function again()
-  local saved = recall()
-  if not saved or saved.err then return saved end
+  if not REPLAY then return nil end
   if not RAW then return { GONE } end
-  return { OK, RAW, NOW, saved[1] }
+  return { OK, RAW, NOW, REPLAY[1] }
 end
 
 -- Why the receipt does not hold the job; nil when it does.

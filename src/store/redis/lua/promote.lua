@@ -21,7 +21,7 @@ end
 local function name_topics()
   if named then return end
   for i = 1, known do
-    topics[ARGV[6 + i]] = { ready = KEYS[at + 5 + 2 * i], dead = KEYS[at + 6 + 2 * i] }
+    topics[ARGV[7 + i]] = { ready = KEYS[at + 5 + 2 * i], dead = KEYS[at + 6 + 2 * i] }
   end
   named = true
 end

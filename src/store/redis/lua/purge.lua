@@ -3,8 +3,7 @@
 --
 -- ARGV[A..] topic, cursor, how many to look at
 -- Reply     { next cursor, how many were deleted }
-local saved = recall()
-if saved then return saved end
+if REPLAY then return REPLAY end
 local topic, deleted = ARGV[A], 0
 local found = call('HSCAN', POOL, ARGV[A + 1], 'COUNT', ARGV[A + 2])
 for i = 1, #found[2], 2 do

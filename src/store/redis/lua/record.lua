@@ -96,14 +96,15 @@ local function read_entry(entry)
 end
 
 -- The present moment by `given` microseconds (tests), else by this server's clock: rounded down for
--- comparing, rounded up for counting delays from, and in microseconds. A double holds them exactly.
+-- comparing, rounded up for counting delays from, and in microseconds; then this server's clock in any case,
+-- in microseconds. A double holds them exactly.
 local function clock(given)
-  local micros
-  if given == '' then
-    local time = call('TIME')
-    micros = time[1] * 1000000 + time[2]
-  else
-    micros = tonumber(given)
-  end
-  return math.floor(micros / 1000), math.ceil(micros / 1000), micros
+  local time = call('TIME')
+  local server = time[1] * 1000000 + time[2]
+  local micros = given == '' and server or tonumber(given)
+  return math.floor(micros / 1000), math.ceil(micros / 1000), micros, server
 end
+
+-- Refuses a call that arrives after the latest moment that its caller gave it: the caller may have
+-- answered with a failure since, and its client may have repeated the call and gone on.
+local function late() return redis.error_reply('LATE the call arrived after its latest moment') end

@@ -13,8 +13,7 @@ local function shown(reply)
   return reply
 end
 
-local saved = recall()
-if saved then return saved.err and saved or shown(saved) end
+if REPLAY then return shown(REPLAY) end
 local delay, reply = tonumber(ARGV[A]), {}
 for i = A + 2, #ARGV do
   local id = ARGV[i]

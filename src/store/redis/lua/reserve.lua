@@ -5,18 +5,16 @@
 -- ARGV[A..] how many, their TTRs (I4 each, 0 for the job's own), their receipts (16 bytes each)
 -- Reply     { ready jobs left, now, set aside, id, record, ms since ready, ... }
 local STALE_LIMIT = 500
-local topic, want, ttrs, receipts = ARGV[7], tonumber(ARGV[A]), ARGV[A + 1], ARGV[A + 2]
+local topic, want, ttrs, receipts = ARGV[8], tonumber(ARGV[A]), ARGV[A + 1], ARGV[A + 2]
 local list = topics[topic].ready
 
-local saved = recall()
-if saved then
-  if saved.err then return saved end
-  local reply = { saved[1], saved[2], 0 }
-  for i = 3, #saved, 3 do
-    local raw = call('HGET', POOL, saved[i])
+if REPLAY then
+  local reply = { REPLAY[1], REPLAY[2], 0 }
+  for i = 3, #REPLAY, 3 do
+    local raw = call('HGET', POOL, REPLAY[i])
     local job = open(raw)
-    if job and job.receipt == saved[i + 1] then
-      reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = saved[i], raw, saved[i + 2]
+    if job and job.receipt == REPLAY[i + 1] then
+      reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = REPLAY[i], raw, REPLAY[i + 2]
     end
   end
   return reply

@@ -2,8 +2,10 @@
 -- Sets or clears one thing about a topic, and tells every process.
 --
 -- KEYS  settings
--- ARGV  channel, field, value or '' to clear, topic
+-- ARGV  channel, field, value or '' to clear, topic, latest moment by this server's clock
 -- Reply the version of all settings
+local _, _, _, server = clock('')
+if server > tonumber(ARGV[5]) then return late() end
 if ARGV[3] == '' then
   call('HDEL', KEYS[1], ARGV[2])
 else

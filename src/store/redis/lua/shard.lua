@@ -3,34 +3,38 @@
 -- knew of; a script that needs another topic's answers MOVED before it has written anything.
 --
 -- KEYS  1 pool  2 bucket  3 counts  4 lanes  5 graves  6 broken, then ready list and dead set per topic
--- ARGV  1 microseconds or ''  2 channel  3 origin  4 lane  5 sequence  6 number of topics, the topics,
---       then from ARGV[A] what the script itself takes
+-- ARGV  1 microseconds or ''  2 latest moment by this server's clock in microseconds  3 channel  4 origin
+--       5 lane or ''  6 sequence  7 number of topics, the topics, then from ARGV[A] what the script itself takes
 local POOL, BUCKET, COUNTS, LANES, GRAVES, BROKEN = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local ORIGIN = ARGV[3]
-local NOW, NOW_UP, MICROS = clock(ARGV[1])
-local known = tonumber(ARGV[6])
-local A = 7 + known
+local ORIGIN = ARGV[4]
+local NOW, NOW_UP, MICROS, SERVER_MICROS = clock(ARGV[1])
+local known = tonumber(ARGV[7])
+local A = 8 + known
 local OK, GONE, LOST, MOVED, REFUSED = 1, 2, 3, 4, 5
 local BROKEN_LIMIT = 10000
 
 local topics = {}
 for i = 1, known do
-  topics[ARGV[6 + i]] = { ready = KEYS[5 + 2 * i], dead = KEYS[6 + 2 * i] }
+  topics[ARGV[7 + i]] = { ready = KEYS[5 + 2 * i], dead = KEYS[6 + 2 * i] }
 end
 
--- What an earlier run of this same call answered: its lane still holds its sequence. A call that
--- comes after its lane's next one was given up long ago and must not happen any more.
-local function recall()
-  local saved = call('HGET', LANES, ARGV[4])
-  if not saved then return nil end
-  local sequence = unpack('>I6', saved)
-  if sequence == tonumber(ARGV[5]) then return cmsgpack.unpack(sub(saved, 13)) end
-  if sequence > tonumber(ARGV[5]) then return redis.error_reply('LATE the caller has given this call up') end
+-- What an earlier run of this same call answered, or nil: its lane still holds its sequence. It counts
+-- also after the latest moment. A call whose lane has gone on to a later one was given up by its caller.
+local REPLAY = nil
+if ARGV[5] ~= '' then
+  local saved = call('HGET', LANES, ARGV[5])
+  if saved then
+    local sequence, own = unpack('>I6', saved), tonumber(ARGV[6])
+    if sequence > own then return late() end
+    if sequence == own then REPLAY = cmsgpack.unpack(sub(saved, 13)) end
+  end
 end
+local IS_LATE = SERVER_MICROS > tonumber(ARGV[2])
+if IS_LATE and not REPLAY then return late() end
 
 -- Keeps `reply` for a second run, and returns it.
 local function remember(reply)
-  call('HSET', LANES, ARGV[4], pack('>I6I6', ARGV[5], NOW) .. cmsgpack.pack(reply))
+  call('HSET', LANES, ARGV[5], pack('>I6I6', ARGV[6], NOW) .. cmsgpack.pack(reply))
   return reply
 end
 
@@ -57,7 +61,7 @@ local function settle()
         if byte(field) == 114 and topics[topic] then call('UNLINK', topics[topic].ready) end
       elseif left == by and byte(field) == 114 then
         local pulse = call('HINCRBY', COUNTS, '#', 1)
-        call('PUBLISH', ARGV[2], ORIGIN .. ' ' .. string.format('%.0f', pulse) .. ' ' .. topic)
+        call('PUBLISH', ARGV[3], ORIGIN .. ' ' .. string.format('%.0f', pulse) .. ' ' .. topic)
       end
     end
   end

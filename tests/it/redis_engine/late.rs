@@ -1,0 +1,185 @@
+//! Calls that reach Redis long after they were answered with a failure: they do nothing. A connection that is cut
+//! leaves what it held on its way, for up to a hundred seconds, while the client repeats the call elsewhere and
+//! goes on.
+
+use linger::{
+    job::{State, TopicPause},
+    store::{Deleted, Error, Finished, Patch, Patched, Requeued, redis::Options},
+};
+
+use super::{
+    Process, Raw, options,
+    proxy::{Fault, Proxy},
+};
+use crate::harness::{jobs::*, redis::shared, wait::Patience};
+
+/// A process whose requests can be withheld, and one beside it, with default settings.
+struct Pair {
+    cut_off: Process,
+    proxy: Proxy,
+    other: Process,
+    options: Options,
+}
+
+impl Pair {
+    async fn start() -> Self {
+        Self::with(options()).await
+    }
+
+    async fn with(options: Options) -> Self {
+        let proxy = Proxy::start(shared().port).await;
+        let cut_off = Process::start(&Options { mode: proxy.mode(), ..options.clone() }).await;
+        let other = Process::beside(&cut_off, &options).await;
+        Self { cut_off, proxy, other, options }
+    }
+
+    /// Has what was withheld arrive, none of which may happen any more.
+    async fn deliver(&self) {
+        let answers = self.proxy.deliver(shared().port).await;
+        assert!(!answers.is_empty(), "nothing was on its way");
+        assert!(answers.iter().all(|answer| answer.starts_with("-LATE")), "{answers:?}");
+        let faults = self.other.store.verify().await.expect("verifies").faults;
+        assert_eq!(faults, Vec::<String>::new());
+    }
+}
+
+fn is_unavailable<T: std::fmt::Debug>(answer: linger::store::Result<T>) {
+    assert!(matches!(answer, Err(Error::Unavailable(_))), "{answer:?}");
+}
+
+async fn a_late_delete_does_not_take_a_job_that_was_added_since() {
+    let pair = Pair::start().await;
+    add(pair.other.store(), job("victim")).await;
+    pair.proxy.withhold("victim");
+    is_unavailable(pair.cut_off.store.delete(vec![id("victim")]).await);
+    let deleted = pair.other.store.delete(vec![id("victim")]).await.expect("deletes");
+    assert!(matches!(one(deleted), Deleted::Done { .. }));
+    add(pair.other.store(), job("victim")).await;
+    pair.deliver().await;
+    assert!(
+        pair.other.store.get(&id("victim")).await.expect("gets").is_some(),
+        "an acknowledged job is lost"
+    );
+}
+
+async fn a_late_add_does_not_bring_a_finished_job_back() {
+    let pair = Pair::start().await;
+    pair.proxy.withhold("victim");
+    is_unavailable(pair.cut_off.store.add(vec![job("victim")]).await);
+    add(pair.other.store(), job("victim")).await;
+    let held = reserve(pair.other.store()).await;
+    let done = pair.other.store.finish(finish(&id("victim"), &held.receipt)).await.expect("finishes");
+    assert!(matches!(one(done), Finished::Done { .. }));
+    pair.deliver().await;
+    assert_eq!(pair.other.store.get(&id("victim")).await.expect("gets"), None, "a finished job is back");
+}
+
+async fn a_late_add_does_not_bring_a_deleted_job() {
+    let pair = Pair::start().await;
+    pair.proxy.withhold("victim");
+    is_unavailable(pair.cut_off.store.add(vec![job("victim")]).await);
+    let deleted = pair.other.store.delete(vec![id("victim")]).await.expect("deletes");
+    assert_eq!(deleted, [Deleted::Gone], "which then means done");
+    pair.deliver().await;
+    assert_eq!(pair.other.store.get(&id("victim")).await.expect("gets"), None, "a cancelled job runs");
+}
+
+async fn a_late_patch_does_not_replace_a_later_one() {
+    let pair = Pair::start().await;
+    add(pair.other.store(), delayed("victim", seconds(60))).await;
+    let patch = |text| Patch { body: Some(body(text)), ..Patch::default() };
+    pair.proxy.withhold("victim");
+    is_unavailable(pair.cut_off.store.patch(&id("victim"), patch("1")).await);
+    let patched = pair.other.store.patch(&id("victim"), patch("2")).await.expect("patches");
+    assert!(matches!(patched, Patched::Done(_)));
+    pair.deliver().await;
+    let stored = pair.other.store.get(&id("victim")).await.expect("gets").expect("is there");
+    assert_eq!(stored.body, body("2"), "an acknowledged PATCH is undone");
+}
+
+/// Not among the four that were seen, but of the same kind.
+async fn late_steps_of_other_kinds_do_nothing_either() {
+    let pair = Pair::start().await;
+    add(pair.other.store(), job("victim")).await;
+    let held = reserve(pair.other.store()).await;
+    pair.other.store.bury(&id("victim"), &held.receipt, None).await.expect("asks").expect("is held");
+    let (victim, paused_topic) = (id("victim"), topic("victim"));
+    let pause = TopicPause { delivery: true, intake: false };
+    pair.proxy.withhold("victim");
+    let (requeued, paused) = tokio::join!(
+        pair.cut_off.store.requeue(&victim, delay(seconds(0))),
+        pair.cut_off.store.put_pause(&paused_topic, pause),
+    );
+    is_unavailable(requeued);
+    is_unavailable(paused);
+    let requeued = pair.other.store.requeue(&id("victim"), delay(seconds(9))).await.expect("requeues");
+    assert!(matches!(requeued, Requeued::Done(_)));
+    pair.other.store.put_pause(&topic("victim"), TopicPause::default()).await.expect("resumes");
+    pair.deliver().await;
+    let stored = pair.other.store.get(&id("victim")).await.expect("gets").expect("is there");
+    assert_eq!(stored.state, State::Delayed, "an acknowledged requeue is undone");
+    let raw = Raw::connect(&shared().url()).await;
+    let pauses = raw.send(&["HKEYS", &format!("{{{}}}:settings", pair.options.prefix)]).await;
+    let pauses: Vec<_> = pauses.into_array().into_iter().filter_map(|field| field.as_string()).collect();
+    assert_eq!(pauses, ["#"], "an acknowledged pause is undone");
+}
+
+/// One of the two jobs was there already when the call first ran, so that only the other was added.
+async fn the_rest_of_a_late_add_is_not_done() {
+    let pair = Pair::with(Options { shards: Some(1), ..options() }).await;
+    add(pair.other.store(), job("there")).await;
+    pair.proxy.learn_background().await;
+    pair.proxy.arm_then(Fault::CutAfter, Fault::Withheld);
+    is_unavailable(pair.cut_off.store.add(vec![job("new"), job("there")]).await);
+    pair.other.store.delete(vec![id("there")]).await.expect("deletes");
+    pair.deliver().await;
+    assert!(pair.other.store.get(&id("new")).await.expect("gets").is_some());
+    assert_eq!(pair.other.store.get(&id("there")).await.expect("gets"), None, "a deleted job is back");
+}
+
+/// All at once: each waits for as long as a call is tried again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_arrives_after_it_was_answered_with_a_failure_does_nothing() {
+    tokio::join!(
+        a_late_delete_does_not_take_a_job_that_was_added_since(),
+        a_late_add_does_not_bring_a_finished_job_back(),
+        a_late_add_does_not_bring_a_deleted_job(),
+        a_late_patch_does_not_replace_a_later_one(),
+        late_steps_of_other_kinds_do_nothing_either(),
+        the_rest_of_a_late_add_is_not_done(),
+    );
+}
+
+#[tokio::test]
+async fn a_first_touch_that_arrives_after_a_later_one_does_not_shorten_the_reservation() {
+    let pair = Pair::start().await;
+    add(pair.other.store(), job("victim")).await;
+    let held = reserve(pair.other.store()).await;
+    pair.proxy.withhold_some("victim", 1);
+    let touch = async |seconds| {
+        let touched = pair.cut_off.store.touch(&id("victim"), &held.receipt, Some(ttr(seconds))).await;
+        touched.expect("answers").expect("is held").reserved_until.expect("is reserved")
+    };
+    touch(10).await;
+    let till = touch(500).await;
+    pair.proxy.deliver(shared().port).await;
+    let stored = pair.other.store.get(&id("victim")).await.expect("gets").expect("is there");
+    assert_eq!(stored.reserved_until, Some(till));
+}
+
+/// The server's clock seems to be an hour behind, as if it were set forward right after a reading: the latest moment
+/// of the next call has passed when it arrives.
+#[tokio::test]
+async fn a_clock_that_was_set_forward_is_measured_anew_and_the_call_sent_again() {
+    let proxy = Proxy::start(shared().port).await;
+    let process = Process::start(&Options { mode: proxy.mode(), ..options() }).await;
+    add(process.store(), job("a")).await;
+    proxy.step_clock(-3_600);
+    let patience = Patience::new();
+    while !process.metrics.encode().contains("linger_store_clock_steps_total 1\n") {
+        patience.or_fail(|| "the sweep has not read the clock".to_owned());
+        patience.pause().await;
+    }
+    proxy.step_clock(0);
+    add(process.store(), job("b")).await;
+}
