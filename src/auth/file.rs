@@ -32,7 +32,7 @@ pub fn parse(text: &str) -> Result<Tokens, Problem> {
     let mut table: Table = text.parse().map_err(|error| not_toml(text, &error))?;
     let entries = table.remove("token");
     if !table.is_empty() {
-        return Err("holds something else than [[token]] entries".to_owned());
+        return Err("holds something other than [[token]] entries".to_owned());
     }
     let entries = entries.as_ref().and_then(Value::as_array).filter(|entries| !entries.is_empty());
     let entries = entries.ok_or("holds no [[token]] entry; `linger token new` prints one")?;
@@ -153,7 +153,7 @@ mod tests {
             (format!("{good}topics = []"), "topics"),
             (format!("{good}topics = ['secret topic']"), "topic"),
             (format!("{good}topic = 'secret'"), "unknown key"),
-            (format!("secret = 1\n{good}"), "something else"),
+            (format!("secret = 1\n{good}"), "something other"),
             (format!("{good}\nsecret = = 'secret'"), "line 6"),
         ] {
             let Err(problem) = parse(&text) else { panic!("was accepted: {text}") };

@@ -86,7 +86,9 @@ impl Tokens {
 pub enum Refused {
     /// There was no credential.
     Missing,
-    /// There was one, but no token of ours.
+    /// There was one of another form than `Bearer TOKEN`.
+    Scheme,
+    /// There was a token, but none of ours.
     Unknown,
 }
 
@@ -119,7 +121,7 @@ impl Gate {
     pub fn admit(&self, credential: Option<&[u8]>) -> Result<Caller, Refused> {
         let tokens = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(tokens) = tokens else { return Ok(Caller::anyone()) };
-        let token = bearer(credential.ok_or(Refused::Missing)?).ok_or(Refused::Unknown)?;
+        let token = bearer(credential.ok_or(Refused::Missing)?).ok_or(Refused::Scheme)?;
         tokens.find(token).cloned().ok_or(Refused::Unknown)
     }
 }
@@ -148,10 +150,11 @@ mod tests {
         for credential in ["Bearer one", "bearer one", "BEARER  one "] {
             assert_eq!(admitted(&gate(), Some(credential)), Ok("a".to_owned()), "{credential}");
         }
-        for credential in
-            ["", "Bearer", "Bearer ", "one", "Basic one", "Bearer on", "Bearer one two", "Bearerone"]
-        {
+        for credential in ["Bearer on", "Bearer one two", "Bearer oneone"] {
             assert_eq!(admitted(&gate(), Some(credential)), Err(Refused::Unknown), "{credential}");
+        }
+        for credential in ["", "Bearer", "Bearer ", "one", "Basic one", "Bearerone"] {
+            assert_eq!(admitted(&gate(), Some(credential)), Err(Refused::Scheme), "{credential}");
         }
         assert_eq!(admitted(&gate(), None), Err(Refused::Missing));
     }

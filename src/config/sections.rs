@@ -4,6 +4,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::{reader::Reader, values};
+use crate::job::Delay;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -38,6 +39,8 @@ pub struct Server {
     pub max_headers: usize,
     /// Of any request's body.
     pub max_request_bytes: usize,
+    /// Of the body of a request that carries no jobs.
+    pub max_small_request_bytes: usize,
     /// Of the bodies of all requests at work.
     pub max_buffered_bytes: usize,
     /// Of the answers that clients have not taken yet.
@@ -65,6 +68,7 @@ impl Server {
             max_header_bytes: reader.size("server.max_header_bytes", 8 * KIB, MIB),
             max_headers: reader.count("server.max_headers", 8, 10_000),
             max_request_bytes: reader.size("server.max_request_bytes", KIB, GIB),
+            max_small_request_bytes: reader.size("server.max_small_request_bytes", KIB, GIB),
             max_buffered_bytes: reader.size("server.max_buffered_bytes", KIB, 1_024 * GIB),
             max_answer_bytes: reader.size("server.max_answer_bytes", KIB, 1_024 * GIB),
             max_connections: reader.count("server.max_connections", 1, 1_000_000),
@@ -189,6 +193,8 @@ pub struct Queue {
     pub max_delivery_bytes: usize,
     /// Topics of one batch pop.
     pub max_pop_topics: usize,
+    /// Longest delay of a job.
+    pub max_delay: Delay,
     /// Longest poll.
     pub max_wait: Duration,
     /// Polls parked at a time.
@@ -207,6 +213,8 @@ impl Queue {
             max_batch_pop: reader.count("queue.max_batch_pop", 1, 10_000),
             max_delivery_bytes: reader.size("queue.max_delivery", 1, GIB),
             max_pop_topics: reader.count("queue.max_pop_topics", 1, 10_000),
+            max_delay: Delay::new(reader.duration("queue.max_delay", SECOND, Delay::MAX))
+                .expect("the range of the key is that of delays"),
             max_wait: reader.duration("queue.max_wait", Duration::ZERO, HOUR),
             max_waiting: reader.count("queue.max_waiting", 0, 10_000_000),
             dead_retention: reader.get("queue.dead_retention", |kind| match values::optional_text(kind) {

@@ -84,9 +84,9 @@ pub(super) fn check(gate: &Gate, route: &str, request: &mut Request) -> Result<C
 
 fn admit(gate: &Gate, need: Need, headers: &HeaderMap) -> Result<Caller, Problem> {
     let mut credentials = headers.get_all(header::AUTHORIZATION).iter();
-    let (first, second) = (credentials.next(), credentials.next());
-    // Two of them contradict each other.
-    let credential = first.map(|value| if second.is_some() { b"" } else { value.as_bytes() });
+    let (first, several) = (credentials.next(), credentials.next().is_some());
+    // Several may contradict each other.
+    let credential = first.map(|value| if several { b"" } else { value.as_bytes() });
     let admitted = gate.admit(credential);
     let allowed = |caller: &Caller| match need {
         Nothing => true,
@@ -100,6 +100,8 @@ fn admit(gate: &Gate, need: Need, headers: &HeaderMap) -> Result<Caller, Problem
         (Ok(caller), Nothing) => Ok(caller),
         (Err(_), Nothing) => Ok(Caller::nobody()),
         (Err(Refused::Missing), _) => Err(Problem::no_token()),
+        (Err(_), _) if several => Err(Problem::several_credentials()),
+        (Err(Refused::Scheme), _) => Err(Problem::wrong_scheme()),
         (Err(Refused::Unknown), _) => Err(Problem::unknown_token()),
     }
 }

@@ -2,20 +2,29 @@
 
 use std::{
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use axum::{
     body::{Body, Bytes},
-    http::{HeaderValue, Method, header},
+    http::Method,
     response::{IntoResponse, Response},
 };
 use http_body::{Body as _, Frame, SizeHint};
 
-use super::{App, paths, problem::Problem, room::Taken};
+use super::{
+    App, paths,
+    problem::{MAX_FAULTS, Problem},
+    room::Taken,
+};
 
 /// Answers up to this are not counted: a connection's own buffers hold more than that.
 const SMALL_BYTES: usize = 4 * 1_024;
+
+/// Most bytes of one item's result, and of one fault in it: an id of up to 255 characters, or a field's name of up to
+/// 64 bytes or a pointer of up to 256, twice, and our own words.
+const RESULT_BYTES: usize = 1_024;
 
 /// What becomes of the answer to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,11 +32,12 @@ pub(super) enum Hold {
     /// It is sent whatever it is: questions about the server itself are answered however slow others are, and
     /// what answers HEAD is never sent.
     Free,
-    /// It takes room if it is large. What was changed is told all the same.
+    /// It takes room if it is large. What was changed is told all the same: of one job, or, of a batch, in the
+    /// room that was [reserved](reserve) before it was carried out.
     Change,
     /// It takes room if it is large, and is refused where there is none.
     Question,
-    /// The same, whatever the method: the jobs in it go back uncounted. No cache may keep it.
+    /// The same, whatever the method: the jobs in it go back uncounted.
     Delivery,
 }
 
@@ -43,27 +53,58 @@ impl Hold {
     }
 }
 
+/// Room for an answer, taken before it was known. Travels with the response.
+#[derive(Debug, Clone)]
+struct Reserved(Arc<Taken>);
+
+/// Room for the results of a batch of so many items.
+pub(super) struct ResultsRoom(Option<Reserved>);
+
+/// Takes room for the results of a batch before it is carried out, because they must be sent afterwards.
+///
+/// # Errors
+/// 503 where there is none; nothing happened then.
+pub(super) fn reserve(app: &App, items: usize) -> Result<ResultsRoom, Problem> {
+    let bytes = (items + items.min(MAX_FAULTS)) * RESULT_BYTES;
+    if bytes <= SMALL_BYTES {
+        return Ok(ResultsRoom(None));
+    }
+    let taken = app.answer_room.take(bytes, app.metrics.http.answering());
+    let taken = taken.ok_or_else(Problem::too_many_answers)?;
+    Ok(ResultsRoom(Some(Reserved(Arc::new(taken)))))
+}
+
+impl ResultsRoom {
+    /// Gives the room to the answer that it was taken for.
+    pub fn hold(self, mut answer: Response) -> Response {
+        if let Some(reserved) = self.0 {
+            answer.extensions_mut().insert(reserved);
+        }
+        answer
+    }
+}
+
 /// The answer as it goes out.
 pub(super) fn on_the_way(app: &App, hold: Hold, answer: Response) -> Response {
     match hold {
         Hold::Free => answer,
         Hold::Change => held(app, answer, false),
-        Hold::Question => held(app, answer, true),
-        Hold::Delivery => {
-            let mut answer = held(app, answer, true);
-            answer.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-            answer
-        }
+        Hold::Question | Hold::Delivery => held(app, answer, true),
     }
 }
 
-fn held(app: &App, response: Response, refusable: bool) -> Response {
+fn held(app: &App, mut response: Response, refusable: bool) -> Response {
+    let reserved = response.extensions_mut().remove::<Reserved>();
     let len = response.body().size_hint().lower();
     let len = usize::try_from(len).unwrap_or(usize::MAX);
     if len <= SMALL_BYTES {
         return response;
     }
-    match app.answer_room.take(len, app.metrics.http.answering()) {
+    let reserved = reserved.and_then(|Reserved(taken)| Arc::into_inner(taken)).map(|mut taken| {
+        taken.shrink(len);
+        taken
+    });
+    match reserved.or_else(|| app.answer_room.take(len, app.metrics.http.answering())) {
         Some(room) => response.map(|body| Body::new(Held { body, room: Some(room) })),
         None if refusable => {
             let mut refusal = Problem::too_many_answers().into_response();

@@ -5,6 +5,7 @@ use axum::{extract::State, http::StatusCode, response::Response};
 use super::{
     App,
     access::{self, Calling},
+    answers,
     bodies::{self, Item},
     params::NoQuery,
     payload::Json,
@@ -18,13 +19,8 @@ use crate::{
 
 type Answer = Result<Response, Problem>;
 
-pub(super) async fn add(
-    State(app): State<App>,
-    Calling(caller): Calling,
-    _: NoQuery,
-    Json(body): Json,
-) -> Answer {
-    let mut items = bodies::new_jobs(&body, app.queue.limits())?;
+pub(super) async fn add(State(app): State<App>, Calling(caller): Calling, _: NoQuery, body: Json) -> Answer {
+    let mut items = body.read(&app, bodies::new_jobs).await?;
     for item in &mut items {
         if let Ok(job) = &item.read
             && let Err(problem) = access::check_topic(&caller, &job.topic)
@@ -32,34 +28,40 @@ pub(super) async fn add(
             item.read = Err(problem);
         }
     }
+    let room = answers::reserve(&app, items.len())?;
     let (slots, jobs) = split(items);
     let outcomes = app.queue.add_batch(jobs).await?;
-    Ok(render::results(&merge(slots, outcomes, |outcome: AddOutcome, slot| {
+    let results = merge(slots, outcomes, |outcome: AddOutcome, slot| {
         slot.id = Some(outcome.job.id);
         if outcome.replayed { StatusCode::OK } else { StatusCode::CREATED }
-    })))
+    });
+    Ok(room.hold(render::results(&results)))
 }
 
 pub(super) async fn finish(
     State(app): State<App>,
     Calling(caller): Calling,
     _: NoQuery,
-    Json(body): Json,
+    body: Json,
 ) -> Answer {
-    let (slots, jobs) = split(bodies::finish_jobs(&body, app.queue.limits())?);
+    let items = body.read(&app, bodies::finish_jobs).await?;
+    let room = answers::reserve(&app, items.len())?;
+    let (slots, jobs) = split(items);
     let outcomes = app.queue.within(&caller.topics).finish_batch(jobs).await?;
-    Ok(render::results(&merge(slots, outcomes, |(), _| StatusCode::NO_CONTENT)))
+    Ok(room.hold(render::results(&merge(slots, outcomes, |(), _| StatusCode::NO_CONTENT))))
 }
 
 pub(super) async fn delete(
     State(app): State<App>,
     Calling(caller): Calling,
     _: NoQuery,
-    Json(body): Json,
+    body: Json,
 ) -> Answer {
-    let (slots, ids) = split(bodies::delete_jobs(&body, app.queue.limits())?);
+    let items = body.read(&app, bodies::delete_jobs).await?;
+    let room = answers::reserve(&app, items.len())?;
+    let (slots, ids) = split(items);
     let outcomes = app.queue.within(&caller.topics).delete_batch(ids).await?;
-    Ok(render::results(&merge(slots, outcomes, |(), _| StatusCode::NO_CONTENT)))
+    Ok(room.hold(render::results(&merge(slots, outcomes, |(), _| StatusCode::NO_CONTENT))))
 }
 
 /// An item's place in the results; `refused` when it never reached the queue.

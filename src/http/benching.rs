@@ -3,12 +3,12 @@
 use bytes::Bytes;
 
 use super::{bodies, render};
-use crate::job::Job;
+use crate::{job::Job, queue::Limits};
 
 /// Reads the body of an add as its handler does; whether it is valid.
 #[must_use]
 pub fn read_new_job(body: &Bytes) -> bool {
-    bodies::new_job(body).is_ok()
+    bodies::new_job(body, &Limits::default()).is_ok()
 }
 
 /// Writes a job as an answer has it.

@@ -7,16 +7,19 @@ use serde_json::value::RawValue;
 
 use super::{
     fields::{self, Fields, NotAnObject},
-    problem::{Fault, Problem},
+    problem::{Fault, Faults, MAX_FAULTS, Problem},
     values,
 };
 use crate::{
-    job::{Body, Delay, Due, JobId, NewJob, Reason, Receipt, RetrySchedule, TopicPause, TopicSettings, Ttr},
+    job::{
+        Body, BodyError, Delay, Due, JobId, NewJob, Reason, Receipt, RetrySchedule, TopicPause,
+        TopicSettings, Ttr,
+    },
     queue::{Error, FinishJob, Limits, Patch, Pop, Release},
 };
 
 /// How the faults of a body are reported.
-type Refuse = fn(Vec<Fault>) -> Problem;
+type Refuse = fn(Faults) -> Problem;
 
 /// One item of a batch: its id as far as it could be read, and the item or why it is refused.
 pub(super) struct Item<T> {
@@ -26,11 +29,13 @@ pub(super) struct Item<T> {
 
 /// Highest `limit` that a bulk requeue accepts.
 const MAX_REQUEUE: usize = 1_000_000;
+/// Longest pointer into a job's body that an answer repeats, in bytes.
+const MAX_POINTER: usize = 256;
 
 fn opened<'a>(read: Result<Fields<'a>, NotAnObject>, refuse: Refuse) -> Result<Fields<'a>, Problem> {
     read.map_err(|error| match error {
         NotAnObject::Broken(problem) => problem,
-        NotAnObject::Other(fault) => refuse(vec![fault]),
+        NotAnObject::Refused(faults) => refuse(faults),
     })
 }
 
@@ -49,20 +54,25 @@ fn given<T>(value: Option<T>) -> T {
 }
 
 /// The body of an add.
-pub(super) fn new_job(bytes: &Bytes) -> Result<NewJob, Problem> {
+pub(super) fn new_job(bytes: &Bytes, limits: &Limits) -> Result<NewJob, Problem> {
     let mut fields = open(bytes, Problem::invalid_job)?;
     let id = fields.take("id", values::job_id);
-    read_job(fields, id, bytes)
+    read_job(fields, id, bytes, limits)
 }
 
 /// Reads what of a job's definition is left once its id was taken. `bytes` is the request that `fields`
 /// borrows from.
-fn read_job(mut fields: Fields<'_>, id: Option<JobId>, bytes: &Bytes) -> Result<NewJob, Problem> {
+fn read_job(
+    mut fields: Fields<'_>,
+    id: Option<JobId>,
+    bytes: &Bytes,
+    limits: &Limits,
+) -> Result<NewJob, Problem> {
     let topic = fields.need("topic", values::topic);
-    let due = due(&mut fields);
+    let due = due(&mut fields, limits);
     let ttr = fields.take("ttr", values::ttr);
     let max_attempts = fields.take("max_attempts", values::max_attempts);
-    let retry = retry(&mut fields);
+    let retry = retry(&mut fields, limits);
     let body = body(&mut fields, bytes)?;
     close(fields, Problem::invalid_job)?;
     Ok(NewJob {
@@ -77,74 +87,118 @@ fn read_job(mut fields: Fields<'_>, id: Option<JobId>, bytes: &Bytes) -> Result<
 }
 
 /// `delay` or `at`, never both.
-fn due(fields: &mut Fields<'_>) -> Option<Due> {
+fn due(fields: &mut Fields<'_>, limits: &Limits) -> Option<Due> {
     if fields.has("delay") && fields.has("at") {
         fields.fault("at", "must not be given together with delay");
     }
-    let delay = fields.take("delay", values::delay).map(Due::After);
+    let delay = delay(fields, limits).map(Due::After);
     let at = fields.take("at", values::moment).map(Due::At);
     delay.or(at)
 }
 
-fn retry(fields: &mut Fields<'_>) -> Option<RetrySchedule> {
-    let steps = fields.take_list("retry", values::duration)?;
+fn delay(fields: &mut Fields<'_>, limits: &Limits) -> Option<Delay> {
+    fields.take("delay", |raw| values::delay(raw, limits.max_delay))
+}
+
+fn retry(fields: &mut Fields<'_>, limits: &Limits) -> Option<RetrySchedule> {
+    let step = |raw| values::step(raw, limits.max_delay);
+    let steps = fields.take_list("retry", RetrySchedule::MAX_STEPS, step)?;
     values::schedule(steps).map_err(|detail| fields.fault("retry", detail)).ok()
 }
 
 /// The job's body, as a slice of the request: the very bytes that were sent.
 fn body(fields: &mut Fields<'_>, bytes: &Bytes) -> Result<Option<Body>, Problem> {
     let Some(raw) = fields.raw("body") else { return Ok(None) };
-    match Body::from_raw(raw, bytes) {
-        Ok(body) => Ok(Some(body)),
-        Err(error) => Err(Problem::malformed(format!("{} {error}", fields.pointer("body")))),
+    let error = match Body::from_raw(raw, bytes) {
+        Ok(body) => return Ok(Some(body)),
+        Err(error) => error,
+    };
+    match &error {
+        BodyError::NotJson(_) | BodyError::TooDeep => {
+            Err(Problem::malformed(format!("{} {error}", fields.pointer("body"))))
+        }
+        BodyError::LoneSurrogate { pointer } => {
+            let within = if pointer.len() > MAX_POINTER { "" } else { pointer };
+            fields.fault(&format!("body{within}"), error.to_string());
+            Ok(None)
+        }
     }
 }
 
 /// The body of a patch: at least one change.
-pub(super) fn patch(bytes: &Bytes) -> Result<Patch, Problem> {
+pub(super) fn patch(bytes: &Bytes, limits: &Limits) -> Result<Patch, Problem> {
     let mut fields = open(bytes, Problem::invalid_job)?;
     if fields.is_empty() {
         fields.fault("", "must change something: delay or at, ttr, max_attempts, retry or body");
     }
     let patch = Patch {
-        due: due(&mut fields),
+        due: due(&mut fields, limits),
         ttr: fields.take("ttr", values::ttr),
         max_attempts: fields.take("max_attempts", values::max_attempts),
-        retry: retry(&mut fields),
+        retry: retry(&mut fields, limits),
         body: body(&mut fields, bytes)?,
     };
     close(fields, Problem::invalid_job)?;
     Ok(patch)
 }
 
-pub(super) fn release(bytes: &Bytes) -> Result<(Receipt, Release), Problem> {
+/// The receipt of the body, or else that of the query. Both must be the same.
+fn receipt(fields: &mut Fields<'_>, in_query: Option<Receipt>) -> Option<Receipt> {
+    let in_body = fields.take("receipt", values::receipt);
+    if in_body.as_ref().zip(in_query.as_ref()).is_some_and(|(body, query)| body != query) {
+        fields.fault("receipt", "must be the receipt of the query; one of the two is enough");
+    }
+    in_body.or(in_query)
+}
+
+/// A receipt that must be in one of the two places.
+fn need_receipt(fields: &mut Fields<'_>, in_query: Option<Receipt>) -> Option<Receipt> {
+    if in_query.is_none() && !fields.has("receipt") {
+        fields.fault("receipt", "is required, here or in the query");
+    }
+    receipt(fields, in_query)
+}
+
+/// The body of a finish: the receipt, if there is one.
+pub(super) fn finish(bytes: &Bytes, in_query: Option<Receipt>) -> Result<Option<Receipt>, Problem> {
     let mut fields = open(bytes, Problem::invalid_request)?;
-    let receipt = fields.need("receipt", values::receipt);
-    let release =
-        Release { delay: fields.take("delay", values::delay), reason: fields.take("reason", values::reason) };
+    let receipt = receipt(&mut fields, in_query);
+    close(fields, Problem::invalid_request)?;
+    Ok(receipt)
+}
+
+pub(super) fn release(
+    bytes: &Bytes,
+    in_query: Option<Receipt>,
+    limits: &Limits,
+) -> Result<(Receipt, Release), Problem> {
+    let mut fields = open(bytes, Problem::invalid_request)?;
+    let receipt = need_receipt(&mut fields, in_query);
+    let delay = delay(&mut fields, limits);
+    let release = Release { delay, reason: fields.take("reason", values::reason) };
     close(fields, Problem::invalid_request)?;
     Ok((given(receipt), release))
 }
 
-pub(super) fn touch(bytes: &Bytes) -> Result<(Receipt, Option<Ttr>), Problem> {
+pub(super) fn touch(bytes: &Bytes, in_query: Option<Receipt>) -> Result<(Receipt, Option<Ttr>), Problem> {
     let mut fields = open(bytes, Problem::invalid_request)?;
-    let receipt = fields.need("receipt", values::receipt);
+    let receipt = need_receipt(&mut fields, in_query);
     let ttr = fields.take("ttr", values::ttr);
     close(fields, Problem::invalid_request)?;
     Ok((given(receipt), ttr))
 }
 
-pub(super) fn bury(bytes: &Bytes) -> Result<(Receipt, Option<Reason>), Problem> {
+pub(super) fn bury(bytes: &Bytes, in_query: Option<Receipt>) -> Result<(Receipt, Option<Reason>), Problem> {
     let mut fields = open(bytes, Problem::invalid_request)?;
-    let receipt = fields.need("receipt", values::receipt);
+    let receipt = need_receipt(&mut fields, in_query);
     let reason = fields.take("reason", values::reason);
     close(fields, Problem::invalid_request)?;
     Ok((given(receipt), reason))
 }
 
-pub(super) fn requeue(bytes: &Bytes) -> Result<Delay, Problem> {
+pub(super) fn requeue(bytes: &Bytes, limits: &Limits) -> Result<Delay, Problem> {
     let mut fields = open(bytes, Problem::invalid_request)?;
-    let delay = fields.take("delay", values::delay);
+    let delay = delay(&mut fields, limits);
     close(fields, Problem::invalid_request)?;
     Ok(delay.unwrap_or_default())
 }
@@ -167,12 +221,12 @@ pub(super) fn pause(bytes: &Bytes) -> Result<TopicPause, Problem> {
     Ok(TopicPause { delivery, intake })
 }
 
-pub(super) fn settings(bytes: &Bytes) -> Result<TopicSettings, Problem> {
+pub(super) fn settings(bytes: &Bytes, limits: &Limits) -> Result<TopicSettings, Problem> {
     let mut fields = open(bytes, Problem::invalid_request)?;
     let settings = TopicSettings {
         ttr: fields.take("ttr", values::ttr),
         max_attempts: fields.take("max_attempts", values::max_attempts),
-        retry: retry(&mut fields),
+        retry: retry(&mut fields, limits),
         require_receipt: fields.take("require_receipt", values::flag).unwrap_or_default(),
     };
     close(fields, Problem::invalid_request)?;
@@ -180,7 +234,7 @@ pub(super) fn settings(bytes: &Bytes) -> Result<TopicSettings, Problem> {
 }
 
 /// A call that takes no body: empty, or an empty object. Anything else would be silently ignored, such
-/// as a receipt that belongs in the query.
+/// as a parameter that belongs in the query.
 pub(super) fn nothing(bytes: &Bytes) -> Result<(), Problem> {
     close(open(bytes, Problem::invalid_request)?, Problem::invalid_request)
 }
@@ -190,9 +244,9 @@ pub(super) fn pop(bytes: &Bytes, limits: &Limits) -> Result<Pop, Problem> {
     if !fields.has("topics") {
         fields.fault("topics", "is required");
     }
-    let topics = fields.take_list("topics", values::topic);
-    if topics.as_ref().is_some_and(|topics| topics.is_empty() || topics.len() > limits.max_pop_topics) {
-        fields.fault("topics", format!("must name 1 to {} topics", limits.max_pop_topics));
+    let topics = fields.take_list("topics", limits.max_pop_topics, values::topic);
+    if topics.as_ref().is_some_and(Vec::is_empty) {
+        fields.fault("topics", "must name at least one topic");
     }
     let max = fields.take("max", |raw| values::whole(raw, 1, limits.max_batch_pop));
     let wait = fields.take("wait", values::duration);
@@ -203,53 +257,66 @@ pub(super) fn pop(bytes: &Bytes, limits: &Limits) -> Result<Pop, Problem> {
 
 pub(super) fn new_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<Item<NewJob>>, Problem> {
     let jobs = batch(bytes, "jobs", limits)?;
-    let item = |(i, raw): (usize, _)| {
-        let mut id = None;
-        let read =
-            opened(Fields::read(raw, format!("/jobs/{i}")), Problem::invalid_job).and_then(|mut fields| {
-                id = fields.take("id", values::job_id);
-                read_job(fields, id.clone(), bytes)
-            });
-        Item { id, read }
-    };
-    Ok(jobs.into_iter().enumerate().map(item).collect())
+    Ok(read_items(jobs, "jobs", |raw, at, faults, id| {
+        let mut fields = opened(Fields::read(raw, at, faults), Problem::invalid_job)?;
+        *id = fields.take("id", values::job_id);
+        read_job(fields, id.clone(), bytes, limits)
+    }))
 }
 
 pub(super) fn finish_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<Item<FinishJob>>, Problem> {
     let jobs = batch(bytes, "jobs", limits)?;
-    let item = |(i, raw): (usize, _)| {
-        let mut id = None;
-        let read = opened(Fields::read(raw, format!("/jobs/{i}")), Problem::invalid_request).and_then(
-            |mut fields| {
-                id = fields.need("id", values::job_id);
-                let receipt = fields.take("receipt", values::receipt);
-                close(fields, Problem::invalid_request)?;
-                Ok(FinishJob { id: given(id.clone()), receipt })
-            },
-        );
-        Item { id, read }
-    };
-    Ok(jobs.into_iter().enumerate().map(item).collect())
+    Ok(read_items(jobs, "jobs", |raw, at, faults, id| {
+        let mut fields = opened(Fields::read(raw, at, faults), Problem::invalid_request)?;
+        *id = fields.need("id", values::job_id);
+        let receipt = fields.take("receipt", values::receipt);
+        close(fields, Problem::invalid_request)?;
+        Ok(FinishJob { id: given(id.clone()), receipt })
+    }))
 }
 
 pub(super) fn delete_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<Item<JobId>>, Problem> {
     let ids = batch(bytes, "ids", limits)?;
-    let item = |(i, raw): (usize, _)| match values::job_id(raw) {
-        Ok(id) => Item { id: Some(id.clone()), read: Ok(id) },
-        Err(detail) => {
-            let fault = Fault::at(format!("/ids/{i}"), detail);
-            Item { id: None, read: Err(Problem::invalid_request(vec![fault])) }
+    Ok(read_items(ids, "ids", |raw, at, faults, id| match values::job_id(raw) {
+        Ok(read) => {
+            *id = Some(read.clone());
+            Ok(read)
         }
+        Err(detail) => {
+            let mut found = Faults::new(faults);
+            found.push(Fault::at(at, detail));
+            Err(Problem::invalid_request(found))
+        }
+    }))
+}
+
+/// Reads the items of a batch, each with its pointer; together they list as many faults as one answer may. The
+/// others tell their first fault in `detail` alone.
+fn read_items<'a, T>(
+    raws: Vec<&'a RawValue>,
+    name: &str,
+    read: impl Fn(&'a RawValue, String, usize, &mut Option<JobId>) -> Result<T, Problem>,
+) -> Vec<Item<T>> {
+    let mut faults = MAX_FAULTS;
+    let item = |(i, raw)| {
+        let mut id = None;
+        let read = read(raw, format!("/{name}/{i}"), faults, &mut id);
+        if let Err(problem) = &read {
+            faults = faults.saturating_sub(problem.listed_faults());
+        }
+        Item { id, read }
     };
-    Ok(ids.into_iter().enumerate().map(item).collect())
+    raws.into_iter().enumerate().map(item).collect()
 }
 
 /// The raw items of a batch, counted before they are read.
-fn batch<'a>(bytes: &'a Bytes, name: &str, limits: &Limits) -> Result<Vec<&'a RawValue>, Problem> {
+fn batch<'a>(bytes: &'a Bytes, name: &'static str, limits: &Limits) -> Result<Vec<&'a RawValue>, Problem> {
     let mut fields = open(bytes, Problem::invalid_request)?;
-    let items = fields.need(name, values::list);
+    let items = fields.need(name, |raw| values::list(raw, limits.max_batch));
     close(fields, Problem::invalid_request)?;
-    let items = given(items);
-    let (limit, got) = (limits.max_batch, items.len());
-    if got > limit { Err(Error::BatchTooLarge { limit, got }.into()) } else { Ok(items) }
+    let (items, limit) = (given(items), limits.max_batch);
+    if items.len > limit {
+        return Err(Error::BatchTooLarge { limit, got: items.len }.into());
+    }
+    Ok(items.items)
 }

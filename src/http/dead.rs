@@ -50,9 +50,10 @@ pub(super) async fn requeue(
     State(app): State<App>,
     TopicPath(topic): TopicPath,
     _: NoQuery,
-    OptionalJson(body): OptionalJson,
+    body: OptionalJson,
 ) -> Answer {
-    let requeued = app.queue.requeue_dead(&topic, bodies::requeue_dead(&body)?).await?;
+    let limit = body.read(&app, |body, _| bodies::requeue_dead(body)).await?;
+    let requeued = app.queue.requeue_dead(&topic, limit).await?;
     Ok(render::count("requeued", requeued as u64))
 }
 

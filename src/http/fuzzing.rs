@@ -17,25 +17,26 @@ use crate::{
 pub fn fuzz_bodies(data: &[u8]) {
     let Some((call, body)) = data.split_first() else { return };
     let (body, limits) = (Bytes::copy_from_slice(body), Limits::default());
-    match call % 13 {
-        0 => sound(bodies::new_job(&body), |job| job_is_sound(&job)),
-        1 => sound(bodies::patch(&body), |patch| patch.body.iter().for_each(body_is_sound)),
+    match call % 14 {
+        0 => sound(bodies::new_job(&body, &limits), |job| job_is_sound(&job)),
+        1 => sound(bodies::patch(&body, &limits), |patch| patch.body.iter().for_each(body_is_sound)),
         2 => sound(bodies::new_jobs(&body, &limits), |items| {
             assert!(items.len() <= limits.max_batch);
             items.into_iter().for_each(|item| sound(item.read, |job| job_is_sound(&job)));
         }),
-        3 => sound(bodies::release(&body), |_| ()),
-        4 => sound(bodies::touch(&body), |_| ()),
-        5 => sound(bodies::bury(&body), |_| ()),
-        6 => sound(bodies::requeue(&body), |_| ()),
+        3 => sound(bodies::release(&body, None, &limits), |_| ()),
+        4 => sound(bodies::touch(&body, None), |_| ()),
+        5 => sound(bodies::bury(&body, None), |_| ()),
+        6 => sound(bodies::requeue(&body, &limits), |_| ()),
         7 => sound(bodies::requeue_dead(&body), |limit| assert!(limit > 0)),
         8 => sound(bodies::pause(&body), |_| ()),
-        9 => sound(bodies::settings(&body), |_| ()),
+        9 => sound(bodies::settings(&body, &limits), |_| ()),
         10 => sound(bodies::pop(&body, &limits), |pop| {
             assert!((1..=limits.max_batch_pop).contains(&pop.max));
             assert!((1..=limits.max_pop_topics).contains(&pop.topics.len()));
         }),
-        11 => sound(bodies::finish_jobs(&body, &limits), |items| {
+        11 => sound(bodies::finish(&body, None), |_| ()),
+        12 => sound(bodies::finish_jobs(&body, &limits), |items| {
             items.into_iter().for_each(|item| sound(item.read, |_| ()));
         }),
         _ => sound(bodies::delete_jobs(&body, &limits), |items| {

@@ -11,17 +11,12 @@ use super::{
     problem::Problem,
     render, values,
 };
-use crate::queue::FinishJob;
+use crate::{job::Receipt, queue::FinishJob};
 
 type Answer = Result<Response, Problem>;
 
-pub(super) async fn add(
-    State(app): State<App>,
-    Calling(caller): Calling,
-    _: NoQuery,
-    Json(body): Json,
-) -> Answer {
-    let job = bodies::new_job(&body)?;
+pub(super) async fn add(State(app): State<App>, Calling(caller): Calling, _: NoQuery, body: Json) -> Answer {
+    let job = body.read(&app, bodies::new_job).await?;
     access::check_topic(&caller, &job.topic)?;
     let outcome = app.queue.add(job).await?;
     Ok(render::added(&outcome))
@@ -41,9 +36,9 @@ pub(super) async fn patch(
     Calling(caller): Calling,
     JobPath(id): JobPath,
     _: NoQuery,
-    Json(body): Json,
+    body: Json,
 ) -> Answer {
-    let patch = bodies::patch(&body)?;
+    let patch = body.read(&app, bodies::patch).await?;
     Ok(render::job(&app.queue.within(&caller.topics).patch(&id, patch).await?))
 }
 
@@ -57,16 +52,21 @@ pub(super) async fn delete(
     Ok(render::done())
 }
 
+/// The receipt in the query, which the steps of a holder may have there or in the body.
+fn receipt(mut query: Query) -> Result<Option<Receipt>, Problem> {
+    let receipt = query.take("receipt", values::receipt_text);
+    query.end().map(|()| receipt)
+}
+
 pub(super) async fn finish(
     State(app): State<App>,
     Calling(caller): Calling,
     JobPath(id): JobPath,
-    mut query: Query,
-    OptionalJson(body): OptionalJson,
+    query: Query,
+    body: OptionalJson,
 ) -> Answer {
-    let receipt = query.take("receipt", values::receipt_text);
-    query.end()?;
-    bodies::nothing(&body)?;
+    let in_query = receipt(query)?;
+    let receipt = body.read(&app, |body, _| bodies::finish(body, in_query)).await?;
     app.queue.within(&caller.topics).finish(FinishJob { id, receipt }).await?;
     Ok(render::done())
 }
@@ -75,10 +75,11 @@ pub(super) async fn release(
     State(app): State<App>,
     Calling(caller): Calling,
     JobPath(id): JobPath,
-    _: NoQuery,
-    Json(body): Json,
+    query: Query,
+    body: OptionalJson,
 ) -> Answer {
-    let (receipt, release) = bodies::release(&body)?;
+    let in_query = receipt(query)?;
+    let (receipt, release) = body.read(&app, |body, limits| bodies::release(body, in_query, limits)).await?;
     Ok(render::job(&app.queue.within(&caller.topics).release(&id, &receipt, release).await?))
 }
 
@@ -86,10 +87,11 @@ pub(super) async fn touch(
     State(app): State<App>,
     Calling(caller): Calling,
     JobPath(id): JobPath,
-    _: NoQuery,
-    Json(body): Json,
+    query: Query,
+    body: OptionalJson,
 ) -> Answer {
-    let (receipt, ttr) = bodies::touch(&body)?;
+    let in_query = receipt(query)?;
+    let (receipt, ttr) = body.read(&app, |body, _| bodies::touch(body, in_query)).await?;
     Ok(render::job(&app.queue.within(&caller.topics).touch(&id, &receipt, ttr).await?))
 }
 
@@ -97,10 +99,11 @@ pub(super) async fn bury(
     State(app): State<App>,
     Calling(caller): Calling,
     JobPath(id): JobPath,
-    _: NoQuery,
-    Json(body): Json,
+    query: Query,
+    body: OptionalJson,
 ) -> Answer {
-    let (receipt, reason) = bodies::bury(&body)?;
+    let in_query = receipt(query)?;
+    let (receipt, reason) = body.read(&app, |body, _| bodies::bury(body, in_query)).await?;
     Ok(render::job(&app.queue.within(&caller.topics).bury(&id, &receipt, reason).await?))
 }
 
@@ -109,8 +112,8 @@ pub(super) async fn requeue(
     Calling(caller): Calling,
     JobPath(id): JobPath,
     _: NoQuery,
-    OptionalJson(body): OptionalJson,
+    body: OptionalJson,
 ) -> Answer {
-    let delay = bodies::requeue(&body)?;
+    let delay = body.read(&app, bodies::requeue).await?;
     Ok(render::job(&app.queue.within(&caller.topics).requeue(&id, delay).await?))
 }

@@ -119,8 +119,9 @@ pub(super) fn object(fill: impl FnOnce(&mut Object<'_>)) -> Response {
     answer(out)
 }
 
-/// An answer of bytes that are JSON already.
-pub(super) fn answer(json: Vec<u8>) -> Response {
+/// An answer of bytes that are JSON already, ended as a line for those who read it on a terminal.
+pub(super) fn answer(mut json: Vec<u8>) -> Response {
+    json.push(b'\n');
     ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], Body::from(json)).into_response()
 }
 

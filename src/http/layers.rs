@@ -121,7 +121,7 @@ where
     let hold = Hold::of(route, request.method());
     let (mut caller, mut room) = (None, None);
     let admitted = match admit(&app, route, &mut request, &mut caller) {
-        Ok(()) => payload::read(&app, request).await,
+        Ok(()) => payload::read(&app, route, request).await,
         Err(problem) => Err(problem),
     };
     let answer = match admitted {

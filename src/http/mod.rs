@@ -33,6 +33,7 @@ mod room;
 mod router;
 mod seats;
 mod serve;
+mod suggest;
 mod tls;
 mod topics;
 mod values;

@@ -99,7 +99,9 @@ impl Call {
         let waited = response.extensions().get::<Waited>().map(|waited| waited.0);
         let (status, took) = (response.status().as_u16(), Duration::from_micros(took_us));
         app.metrics.http.answered(route, method, status, took, waited);
-        response.headers_mut().insert(REQUEST_ID, id.0);
+        let headers = response.headers_mut();
+        headers.insert(REQUEST_ID, id.0);
+        protect(headers);
         response
     }
 
@@ -144,6 +146,13 @@ impl Call {
             tracing::debug!(status, code, "refused");
         }
     }
+}
+
+/// Headers of every answer: no cache may keep it, since most of them show jobs or receipts, and no browser may take
+/// it for another type.
+pub(super) fn protect(headers: &mut HeaderMap) {
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }
 
 /// The answer to a request whose handler panicked.

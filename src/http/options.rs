@@ -14,6 +14,8 @@ pub struct Options {
     pub allowed_hosts: Vec<String>,
     /// Largest body of a request, in bytes.
     pub max_request_bytes: usize,
+    /// The same for calls that carry no jobs: pops, what the holder of a job does, settings, pauses.
+    pub max_small_request_bytes: usize,
     /// Most bytes that the bodies of all requests at work may hold together.
     pub max_buffered_bytes: usize,
     /// Most bytes of answers over 4 KiB that clients have not taken yet, what tells of a change aside; one
@@ -48,6 +50,7 @@ impl Default for Options {
             loopback: true,
             allowed_hosts: Vec::new(),
             max_request_bytes: 8 * 1_024 * 1_024,
+            max_small_request_bytes: 64 * 1_024,
             max_buffered_bytes: 256 * 1_024 * 1_024,
             max_answer_bytes: 1_024 * 1_024 * 1_024,
             max_header_bytes: 32 * 1_024,
@@ -80,6 +83,7 @@ impl Options {
     pub(super) fn publish(&self, metrics: &Metrics) {
         let limit = |name, value: u64| metrics.queue.set_limit(name, value);
         limit("max_request_bytes", self.max_request_bytes as u64);
+        limit("max_small_request_bytes", self.max_small_request_bytes as u64);
         limit("max_buffered_bytes", self.max_buffered_bytes as u64);
         limit("max_answer_bytes", self.max_answer_bytes as u64);
         limit("max_header_bytes", self.max_header_bytes as u64);

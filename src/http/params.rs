@@ -7,7 +7,8 @@ use axum::{
 
 use super::{
     access,
-    problem::{Fault, Problem},
+    problem::{Fault, Faults, MAX_FAULTS, Problem},
+    suggest,
     values::{self, Read},
 };
 use crate::job::{JobId, Topic};
@@ -15,7 +16,9 @@ use crate::job::{JobId, Topic};
 /// The query's parameters; a handler takes those it knows and then calls [`end`](Self::end).
 pub(super) struct Query {
     pairs: Vec<(String, Option<String>)>,
-    faults: Vec<Fault>,
+    /// The parameters that this call has, as far as they were asked for.
+    known: Vec<&'static str>,
+    faults: Faults,
 }
 
 /// A call without query parameters.
@@ -30,7 +33,7 @@ pub(super) struct TopicPath(pub Topic);
 impl Query {
     /// Parses the query as forms are encoded: `+` is a space, escapes are UTF-8.
     pub(super) fn parse(query: &str) -> Self {
-        let mut parsed = Self { pairs: Vec::new(), faults: Vec::new() };
+        let mut parsed = Self { pairs: Vec::new(), known: Vec::new(), faults: Faults::new(MAX_FAULTS) };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             match (decode(name), decode(value)) {
@@ -47,7 +50,12 @@ impl Query {
     }
 
     /// The text of a parameter that may be left out.
-    pub fn text(&mut self, name: &str) -> Option<String> {
+    pub fn text(&mut self, name: &'static str) -> Option<String> {
+        self.known.push(name);
+        self.single(name)
+    }
+
+    fn single(&mut self, name: &str) -> Option<String> {
         let mut found = None;
         for (_, value) in self.pairs.iter_mut().filter(|(key, _)| key == name) {
             let value = value.take();
@@ -61,16 +69,24 @@ impl Query {
     }
 
     /// Reads a parameter that may be left out; a fault is kept and reads as left out.
-    pub fn take<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Read<T>) -> Option<T> {
+    pub fn take<T>(&mut self, name: &'static str, read: impl FnOnce(&str) -> Read<T>) -> Option<T> {
         let text = self.text(name)?;
         read(&text).map_err(|detail| self.fault(name, detail)).ok()
+    }
+
+    /// Refuses a parameter of another call that is often meant, with a hint at that call.
+    pub fn refuse(&mut self, name: &str, hint: &str) {
+        if self.single(name).is_some() {
+            self.fault(name, format!("is not a parameter of this call; {hint}"));
+        }
     }
 
     /// Refuses the call when anything was at fault or is left over.
     pub fn end(mut self) -> Result<(), Problem> {
         for (name, value) in &self.pairs {
             if value.is_some() {
-                self.faults.push(Fault::parameter(name, "is not a parameter of this call"));
+                let detail = suggest::unknown(name, &self.known, "a parameter of this call", "parameters");
+                self.faults.push(Fault::parameter(name, detail));
             }
         }
         if self.faults.is_empty() { Ok(()) } else { Err(Problem::parameters(self.faults)) }
@@ -142,7 +158,7 @@ async fn path_parameter<S: Send + Sync, T>(
     name: &str,
     read: fn(&str) -> Read<T>,
 ) -> Result<T, Problem> {
-    let refuse = |detail: String| Problem::parameters(vec![Fault::parameter(name, detail)]);
+    let refuse = |detail: String| Problem::parameters(Fault::parameter(name, detail).into());
     let parameters = RawPathParams::from_request_parts(parts, state)
         .await
         .map_err(|_| refuse("is not valid percent-encoded UTF-8".to_owned()))?;

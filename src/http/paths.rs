@@ -27,6 +27,9 @@ pub(super) const VERSION: &str = "/version";
 pub(super) const METRICS: &str = "/metrics";
 pub(super) const OPENAPI: &str = "/openapi.yaml";
 
+/// Calls whose bodies hold jobs, or as many ids as a batch may have.
+pub(super) const LARGE_BODIES: [&str; 5] = [JOBS, JOB, BATCH_JOBS, BATCH_FINISH, BATCH_DELETE];
+
 /// What hands out jobs.
 pub(super) const DELIVERIES: [&str; 2] = [POP, BATCH_POP];
 

@@ -13,35 +13,82 @@ use axum::{
 use http_body::Body as _;
 use http_body_util::BodyExt;
 
-use super::{App, pace::WINDOW_BYTES, problem::Problem, room::Taken};
-use crate::metrics::Cut;
+use super::{App, pace::WINDOW_BYTES, paths, problem::Problem, room::Taken};
+use crate::{metrics::Cut, queue::Limits};
+
+/// Longest body that is parsed where it arrived, in bytes. A longer one would hold up every other connection of
+/// that thread for milliseconds.
+const INLINE_BYTES: usize = 256 * 1_024;
 
 /// A JSON body that must be there.
 pub(super) struct Json(pub Bytes);
 
-/// A JSON body that may be left out, which reads as `{}`.
+/// A JSON body that may be left out, which reads as `{}`; so does `null`, which generated clients send for it.
 pub(super) struct OptionalJson(pub Bytes);
+
+impl Json {
+    /// Reads the body by `read`, on a thread for blocking work where it is large.
+    pub async fn read<T: Send + 'static>(
+        self,
+        app: &App,
+        read: impl FnOnce(&Bytes, &Limits) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let Self(bytes) = self;
+        if bytes.len() <= INLINE_BYTES {
+            return read(&bytes, app.queue.limits());
+        }
+        let app = app.clone();
+        match tokio::task::spawn_blocking(move || read(&bytes, app.queue.limits())).await {
+            Ok(read) => read,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime is shutting down.
+                Err(_) => Err(Problem::internal()),
+            },
+        }
+    }
+}
+
+impl OptionalJson {
+    /// The same as [`Json::read`].
+    pub async fn read<T: Send + 'static>(
+        self,
+        app: &App,
+        read: impl FnOnce(&Bytes, &Limits) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        Json(self.0).read(app, read).await
+    }
+}
 
 /// The bytes that [`read`] found.
 #[derive(Clone)]
 struct Payload(Bytes);
 
 /// Reads the body of `request`, for the handler to have as a whole, with the room that it takes.
-pub(super) async fn read(app: &App, request: Request) -> Result<(Request, Option<Taken>), Problem> {
+pub(super) async fn read(
+    app: &App,
+    route: &str,
+    request: Request,
+) -> Result<(Request, Option<Taken>), Problem> {
     let (mut parts, body) = request.into_parts();
     let mut room = None;
     if !body.is_end_stream() {
         // On the heap while it lasts, so that a long poll, which has no body, has no room for one either.
-        let (bytes, taken) = Box::pin(collect(app, body)).await?;
+        let (bytes, taken) = Box::pin(collect(app, limit_of(app, route), body)).await?;
         parts.extensions.insert(Payload(bytes));
         room = Some(taken);
     }
     Ok((Request::from_parts(parts, Body::empty()), room))
 }
 
+/// Largest body of a request to `route`: what carries no jobs has no need of many bytes.
+fn limit_of(app: &App, route: &str) -> usize {
+    let (all, small) = (app.options.max_request_bytes, app.options.max_small_request_bytes);
+    if paths::LARGE_BODIES.contains(&route) { all } else { small.min(all) }
+}
+
 /// Reads `body` to its end; its bytes are counted against what all requests may hold together.
-async fn collect(app: &App, body: Body) -> Result<(Bytes, Taken), Problem> {
-    let limit = app.options.max_request_bytes;
+async fn collect(app: &App, limit: usize, body: Body) -> Result<(Bytes, Taken), Problem> {
     // Not a byte of it is read where its length says so much; so the client is not asked to send it either.
     if usize::try_from(body.size_hint().lower()).is_ok_and(|announced| announced > limit) {
         return Err(Problem::request_too_large(limit));
@@ -126,7 +173,8 @@ impl<S: Send + Sync> FromRequestParts<S> for OptionalJson {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        Ok(Self(payload(parts)?.unwrap_or(Bytes::from_static(b"{}"))))
+        let given = payload(parts)?.filter(|bytes| bytes.trim_ascii() != b"null");
+        Ok(Self(given.unwrap_or(Bytes::from_static(b"{}"))))
     }
 }
 

@@ -32,6 +32,9 @@ pub(super) async fn one(
 ) -> Result<Response, Problem> {
     let wait = query.take("wait", values::duration_text).unwrap_or_default();
     let ttr = query.take("ttr", values::ttr_text);
+    for several in ["count", "limit", "max"] {
+        query.refuse(several, "to reserve several jobs at once, use POST /batch/pop");
+    }
     query.end()?;
     pop(&app, Pop { topics: vec![topic], max: 1, wait, ttr }, one_job).await
 }
@@ -41,9 +44,9 @@ pub(super) async fn one_by_post(
     state: State<App>,
     topic: TopicPath,
     query: Query,
-    OptionalJson(body): OptionalJson,
+    body: OptionalJson,
 ) -> Result<Response, Problem> {
-    bodies::nothing(&body)?;
+    body.read(&state, |body, _| bodies::nothing(body)).await?;
     one(state, topic, query).await
 }
 
@@ -52,9 +55,9 @@ pub(super) async fn many(
     State(app): State<App>,
     Calling(caller): Calling,
     _: NoQuery,
-    Json(body): Json,
+    body: Json,
 ) -> Result<Response, Problem> {
-    let pop_jobs = bodies::pop(&body, app.queue.limits())?;
+    let pop_jobs = body.read(&app, bodies::pop).await?;
     pop_jobs.topics.iter().try_for_each(|topic| access::check_topic(&caller, topic))?;
     pop(&app, pop_jobs, many_jobs).await
 }
@@ -72,6 +75,7 @@ fn one_job(delivery: Delivery) -> Response {
     let Some(reservation) = delivery.jobs().first() else { return render::done() };
     let mut out = Vec::with_capacity(512 + reservation.job.body.as_bytes().len());
     render::reservation(reservation, &mut out);
+    out.push(b'\n');
     handed_over(out, delivery)
 }
 
@@ -82,6 +86,7 @@ fn many_jobs(delivery: Delivery) -> Response {
     let mut object = Object::new(&mut out);
     object.list("jobs", delivery.jobs(), render::reservation);
     object.end();
+    out.push(b'\n');
     handed_over(out, delivery)
 }
 

@@ -11,7 +11,12 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{App, connection::linger, observe::RequestId, problem::Problem};
+use super::{
+    App,
+    connection::linger,
+    observe::{RequestId, protect},
+    problem::Problem,
+};
 
 /// Most connections that are being told so at a time; any more are closed without a word. Each is an open
 /// file beyond the places (`server/open_files.rs` leaves room for them).
@@ -62,7 +67,8 @@ impl Refusals {
 /// The answer as it stands on the wire.
 async fn answer() -> Vec<u8> {
     let response = Problem::no_place().render(RequestId::new().as_str());
-    let (head, body) = response.into_parts();
+    let (mut head, body) = response.into_parts();
+    protect(&mut head.headers);
     let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
     let mut text = format!("HTTP/1.1 {}\r\ncontent-length: {}\r\n", head.status, body.len());
     for (name, value) in &head.headers {

@@ -48,6 +48,13 @@ impl Taken {
         self.shown.add(len);
         true
     }
+
+    /// Gives back all but `len` bytes.
+    pub fn shrink(&mut self, len: usize) {
+        let spare = self.permit.num_permits().saturating_sub(len);
+        drop(self.permit.split(spare));
+        self.shown.shrink(len);
+    }
 }
 
 #[cfg(test)]
@@ -67,6 +74,12 @@ mod tests {
         assert!(take(9).is_some());
         assert!(take(11).is_none(), "what is larger than the room needs all of it");
         drop(second);
+        let mut shrunk = take(10).expect("there is room");
+        shrunk.shrink(12);
+        assert!(take(1).is_none());
+        shrunk.shrink(4);
+        assert!(take(7).is_none() && take(6).is_some());
+        drop(shrunk);
         let large = take(11).expect("there is room");
         assert!(take(1).is_none());
         drop(large);

@@ -3,8 +3,11 @@
 use axum::{
     Router,
     handler::Handler,
+    http::{HeaderValue, Uri, header},
+    response::Response,
     routing::{MethodFilter, MethodRouter},
 };
+use tower::util::MapResponseLayer;
 
 use super::{App, batch, dead, jobs, layers::Layers, operations, paths, pop, problem::Problem, topics};
 
@@ -13,7 +16,8 @@ const NO_ROUTE: &str = "none";
 
 /// The whole API.
 pub(super) fn router(app: &App) -> Router {
-    let no_route = Handler::<((),), App>::layer(async || Problem::no_route(), Layers::new(app, NO_ROUTE));
+    let no_route =
+        Handler::<_, App>::layer(async |uri: Uri| Problem::no_route(uri.path()), Layers::new(app, NO_ROUTE));
     let paths = calls(app).into_iter().chain(pops(app)).chain(operations(app));
     paths.fold(Router::new(), Path::add_to).fallback(no_route).with_state(app.clone())
 }
@@ -104,11 +108,19 @@ impl Path {
         let Self { layers, pattern, allow, methods } = path;
         let heads = allow.contains(&"HEAD");
         let allow = allow.join(", ");
+        let header = HeaderValue::from_str(&allow).expect("methods are plain text");
         let refuse = move || {
             let problem = Problem::method_not_allowed(&allow);
             async move { problem }
         };
+        // Whatever refuses such a call: axum would add the methods of its own table, which has a `HEAD` for each
+        // path.
+        let name_methods = MapResponseLayer::new(move |mut response: Response| {
+            response.headers_mut().insert(header::ALLOW, header.clone());
+            response
+        });
         let refuse = Handler::<((),), App>::layer(refuse, layers);
+        let refuse = Handler::<_, App>::layer(refuse, name_methods);
         let methods = methods.fallback(refuse.clone());
         router.route(pattern, if heads { methods } else { methods.on(MethodFilter::HEAD, refuse) })
     }

@@ -87,7 +87,7 @@ fn read_pair(provider: &CryptoProvider, certificate: &Path, key: &Path) -> Resul
     let pair = CertifiedKey::from_der(chain, private, provider).map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => of(key, format!("is not the key of {}", certificate.display())),
         rustls::Error::InvalidCertificate(_) => {
-            of(certificate, "holds something else than a certificate".to_owned())
+            of(certificate, "holds something other than a certificate".to_owned())
         }
         _ => of(
             key,

@@ -42,9 +42,10 @@ pub(super) async fn put(
     State(app): State<App>,
     TopicPath(topic): TopicPath,
     _: NoQuery,
-    Json(body): Json,
+    body: Json,
 ) -> Answer {
-    let view = app.queue.put_settings(&topic, bodies::settings(&body)?).await?;
+    let settings = body.read(&app, bodies::settings).await?;
+    let view = app.queue.put_settings(&topic, settings).await?;
     Ok(render::topic(&topic, &view))
 }
 
@@ -61,9 +62,10 @@ pub(super) async fn pause(
     State(app): State<App>,
     TopicPath(topic): TopicPath,
     _: NoQuery,
-    OptionalJson(body): OptionalJson,
+    body: OptionalJson,
 ) -> Answer {
-    let view = app.queue.pause(&topic, bodies::pause(&body)?).await?;
+    let pause = body.read(&app, |body, _| bodies::pause(body)).await?;
+    let view = app.queue.pause(&topic, pause).await?;
     Ok(render::topic(&topic, &view))
 }
 
@@ -71,8 +73,9 @@ pub(super) async fn resume(
     State(app): State<App>,
     TopicPath(topic): TopicPath,
     _: NoQuery,
-    OptionalJson(body): OptionalJson,
+    body: OptionalJson,
 ) -> Answer {
-    let view = app.queue.resume(&topic, bodies::pause(&body)?).await?;
+    let pause = body.read(&app, |body, _| bodies::pause(body)).await?;
+    let view = app.queue.resume(&topic, pause).await?;
     Ok(render::topic(&topic, &view))
 }

@@ -2,27 +2,31 @@
 //!
 //! `null` is refused like any other wrong type: what is meant to be left out is left out.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, fmt, time::Duration};
 
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeSeed, IgnoredAny, SeqAccess, Visitor},
+};
 use serde_json::value::RawValue;
 
 use crate::job::{
-    Delay, JobId, MAX_ATTEMPTS_LIMIT, Reason, Receipt, RetrySchedule, Timestamp, Topic, Ttr, parse_duration,
+    Delay, DurationError, JobId, MAX_ATTEMPTS_LIMIT, Reason, Receipt, RetrySchedule, TimeError, Timestamp,
+    Topic, Ttr, ValueError, format_seconds, parse_duration,
 };
 
 /// What a reader answers: the value, or how to mend it.
 pub(super) type Read<T> = Result<T, String>;
 
-/// A JSON text.
+/// A JSON string.
 pub(super) fn text(raw: &RawValue) -> Read<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
     if !raw.get().starts_with('"') {
-        return Err("must be a text".to_owned());
+        return Err("must be a string".to_owned());
     }
     let text: Text<'_> = serde_json::from_str(raw.get())
-        .map_err(|_| "must be a text of whole Unicode characters".to_owned())?;
+        .map_err(|_| "must be a string of whole Unicode characters".to_owned())?;
     Ok(text.0)
 }
 
@@ -36,34 +40,107 @@ pub(super) fn flag(raw: &RawValue) -> Read<bool> {
 }
 
 /// A JSON list, its elements unread.
-pub(super) fn list(raw: &RawValue) -> Read<Vec<&RawValue>> {
+pub(super) struct List<'a> {
+    /// The first elements, up to the limit that was given.
+    pub items: Vec<&'a RawValue>,
+    /// How many elements there are.
+    pub len: usize,
+}
+
+/// A JSON list, of which no more than `limit` elements are kept.
+pub(super) fn list(raw: &RawValue, limit: usize) -> Read<List<'_>> {
     if !raw.get().starts_with('[') {
         return Err("must be a list".to_owned());
     }
-    serde_json::from_str(raw.get()).map_err(|error| format!("must be a list: {error}"))
+    let mut deserializer = serde_json::Deserializer::from_str(raw.get());
+    Elements { limit }.deserialize(&mut deserializer).map_err(|error| format!("must be a list: {error}"))
 }
 
-/// A duration: a number of seconds, or a text.
-pub(super) fn duration(raw: &RawValue) -> Read<Duration> {
+/// Keeps the first elements of a list and counts the others, which cost no memory.
+struct Elements {
+    limit: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Elements {
+    type Value = List<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Elements {
+    type Value = List<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut items = Vec::new();
+        while items.len() < self.limit
+            && let Some(item) = seq.next_element::<&'de RawValue>()?
+        {
+            items.push(item);
+        }
+        let mut len = items.len();
+        while seq.next_element::<IgnoredAny>()?.is_some() {
+            len += 1;
+        }
+        Ok(List { items, len })
+    }
+}
+
+/// A duration: a number of seconds, or a string.
+fn parsed_duration(raw: &RawValue) -> Read<Result<Duration, DurationError>> {
     let json = raw.get();
-    let parsed = match json.as_bytes().first() {
-        Some(b'"') => parse_duration(&text(raw)?),
-        Some(b'-' | b'0'..=b'9') => parse_duration(json),
-        _ => return Err("must be a number of seconds or a text such as \"15s\"".to_owned()),
-    };
-    parsed.map_err(|error| error.to_string())
+    match json.as_bytes().first() {
+        Some(b'"') => text(raw).map(|text| parse_duration(&text)),
+        Some(b'-' | b'0'..=b'9') => Ok(parse_duration(json)),
+        _ => Err("must be a number of seconds or a string such as \"15s\"".to_owned()),
+    }
 }
 
-pub(super) fn delay(raw: &RawValue) -> Read<Delay> {
-    Delay::new(duration(raw)?).map_err(|error| error.to_string())
+pub(super) fn duration(raw: &RawValue) -> Read<Duration> {
+    parsed_duration(raw)?.map_err(|error| error.to_string())
+}
+
+/// A delay of at most `max`, which is `queue.max_delay`.
+pub(super) fn delay(raw: &RawValue, max: Delay) -> Read<Delay> {
+    let duration = match parsed_duration(raw)? {
+        Err(DurationError::TooLarge) => return Err(too_long(max)),
+        parsed => parsed.map_err(|error| error.to_string())?,
+    };
+    Delay::new(duration).ok().filter(|delay| *delay <= max).ok_or_else(|| too_long(max))
+}
+
+/// Names the limit of delays, and how a limit that was set is passed by mistake.
+fn too_long(max: Delay) -> String {
+    if max == Delay::LONGEST {
+        return ValueError::DelayTooLong.to_string();
+    }
+    let seconds = format_seconds(max.as_duration());
+    format!("must be at most {seconds} s (queue.max_delay); a number counts seconds, not milliseconds")
+}
+
+/// One step of a retry list, which is a delay.
+pub(super) fn step(raw: &RawValue, max: Delay) -> Read<Duration> {
+    delay(raw, max).map(Delay::as_duration)
 }
 
 pub(super) fn ttr(raw: &RawValue) -> Read<Ttr> {
-    Ttr::new(duration(raw)?).map_err(|error| error.to_string())
+    ttr_of(parsed_duration(raw)?)
 }
 
 pub(super) fn ttr_text(text: &str) -> Read<Ttr> {
-    let duration = parse_duration(text).map_err(|error| error.to_string())?;
+    ttr_of(parse_duration(text))
+}
+
+fn ttr_of(parsed: Result<Duration, DurationError>) -> Read<Ttr> {
+    let duration = match parsed {
+        Err(DurationError::TooLarge) => Duration::MAX,
+        parsed => parsed.map_err(|error| error.to_string())?,
+    };
     Ttr::new(duration).map_err(|error| error.to_string())
 }
 
@@ -72,7 +149,22 @@ pub(super) fn duration_text(text: &str) -> Read<Duration> {
 }
 
 pub(super) fn moment(raw: &RawValue) -> Read<Timestamp> {
+    if !raw.get().starts_with('"') {
+        return Err(not_a_moment(raw.get()));
+    }
     Timestamp::parse(&text(raw)?).map_err(|error| error.to_string())
+}
+
+/// Many clients send a number of seconds or milliseconds since 1970: those are told how to write it.
+fn not_a_moment(json: &str) -> String {
+    // Seconds until the year 5138, and milliseconds from 1973 on.
+    let unix_ms = match json.parse::<f64>() {
+        Ok(number) if (0.0..1e11).contains(&number) => number * 1e3,
+        Ok(number) if (1e11..1e15).contains(&number) => number,
+        _ => return TimeError::NotRfc3339.to_string(),
+    };
+    let moment = Timestamp::from_millis(unix_ms as i64);
+    format!("must be an RFC 3339 string, not a number; this moment is \"{moment}\"")
 }
 
 pub(super) fn job_id(raw: &RawValue) -> Read<JobId> {
@@ -164,9 +256,17 @@ mod tests {
     }
 
     #[test]
+    fn lists_are_kept_up_to_their_limit_and_counted_to_their_end() {
+        for (limit, kept) in [(0, 0), (2, 2), (3, 3), (9, 3)] {
+            let list = list(raw("[1,\"a\",[2]]"), limit).expect("a list");
+            assert_eq!((list.items.len(), list.len), (kept, 3), "{limit}");
+        }
+    }
+
+    #[test]
     fn null_is_no_text_no_flag_and_no_list() {
         assert!(text(raw("null")).is_err());
         assert!(flag(raw("null")).is_err());
-        assert!(list(raw("null")).is_err());
+        assert!(list(raw("null"), 1).is_err());
     }
 }

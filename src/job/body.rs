@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
+use super::surrogates;
+
 /// Deepest accepted nesting of arrays and objects. A body that workers cannot read would be a poison job,
 /// and the strictest of the common JSON readers stops at 64 levels (.NET's; Ruby's at 100, serde's at 128),
 /// of which the answer to a batch pop takes three.
@@ -21,11 +23,18 @@ pub enum BodyError {
     /// Nested deeper than [`MAX_DEPTH`].
     #[error("must not nest deeper than {MAX_DEPTH} levels")]
     TooDeep,
+    /// Half of a surrogate pair in a string or a name: many readers refuse it, and with it every other job of
+    /// the same answer.
+    #[error("must not hold half of a surrogate pair, which is no Unicode character")]
+    LoneSurrogate {
+        /// JSON Pointer of the value, or of the object with the name, within the body.
+        pointer: String,
+    },
 }
 
 impl Body {
-    /// Accepts exactly one JSON value (RFC 8259), nested at most [`MAX_DEPTH`] deep. White space
-    /// around it is cut off.
+    /// Accepts exactly one JSON value (RFC 8259) of whole Unicode characters, nested at most [`MAX_DEPTH`] deep.
+    /// White space around it is cut off. Numbers may be of any size.
     ///
     /// # Errors
     /// [`BodyError`] when the bytes are something else.
@@ -37,13 +46,19 @@ impl Body {
     /// The same for a value that a reader has already found in `text`, of which it is a slice.
     ///
     /// # Errors
-    /// [`BodyError::TooDeep`].
+    /// [`BodyError::TooDeep`], [`BodyError::LoneSurrogate`].
     ///
     /// # Panics
     /// When `raw` was read from something else.
     pub fn from_raw(raw: &RawValue, text: &Bytes) -> Result<Self, BodyError> {
         let json = raw.get().as_bytes();
-        if is_too_deep(json) { Err(BodyError::TooDeep) } else { Ok(Self(text.slice_ref(json))) }
+        if is_too_deep(json) {
+            return Err(BodyError::TooDeep);
+        }
+        match surrogates::find_lone(json) {
+            Some(pointer) => Err(BodyError::LoneSurrogate { pointer }),
+            None => Ok(Self(text.slice_ref(json))),
+        }
     }
 
     /// The body that an engine stored; it was a valid body when it went in.
@@ -118,6 +133,13 @@ mod tests {
             assert!(matches!(parse(text), Err(BodyError::NotJson(_))), "{text}");
         }
         assert!(Body::parse(Bytes::from_static(b"\"\xff\"")).is_err(), "invalid UTF-8");
+    }
+
+    #[test]
+    fn refuses_half_of_a_surrogate_pair() {
+        let refused = Err(BodyError::LoneSurrogate { pointer: "/a/0".to_owned() });
+        assert_eq!(parse(r#"{"a":["\ud800"]}"#), refused);
+        assert!(parse(r#"{"a":["\ud83d\ude00"]}"#).is_ok());
     }
 
     #[test]

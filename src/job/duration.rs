@@ -13,14 +13,14 @@ pub enum DurationError {
     #[error("must be zero or more seconds")]
     Negative,
     /// Larger than any duration the server handles.
-    #[error("is too large")]
+    #[error("must be at most 100 years")]
     TooLarge,
     /// Longer than any sensible way of writing one.
     #[error("must be at most {MAX_TEXT} characters long")]
     TooLong,
     /// Not one of the accepted forms.
     #[error(
-        "must be a number of seconds or a text such as \"250ms\", \"15s\", \"3m\", \"1h30m\", \"7d\", \"2w\" or \"PT15M\""
+        "must be a number of seconds or a string such as \"250ms\", \"15s\", \"3m\", \"1h30m\", \"7d\", \"2w\" or \"PT15M\""
     )]
     Malformed,
 }

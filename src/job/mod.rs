@@ -9,6 +9,7 @@ mod filter;
 mod model;
 mod names;
 mod retry;
+mod surrogates;
 mod time;
 
 pub use body::{Body, BodyError, MAX_DEPTH};

@@ -71,6 +71,8 @@ pub struct Delay(Duration);
 impl Delay {
     /// Ten years of 365.25 days.
     pub const MAX: Duration = Duration::from_secs(10 * 31_557_600);
+    /// The delay of [`Delay::MAX`].
+    pub const LONGEST: Self = Self(Self::MAX);
 
     /// Accepts up to [`Delay::MAX`].
     ///

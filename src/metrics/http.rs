@@ -79,6 +79,13 @@ impl Buffered {
         self.gauge.inc_by(bytes);
         self.bytes += bytes;
     }
+
+    /// No more than so many from now on.
+    pub fn shrink(&mut self, bytes: usize) {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX).min(self.bytes);
+        self.gauge.dec_by(self.bytes - bytes);
+        self.bytes = bytes;
+    }
 }
 
 impl Drop for Buffered {

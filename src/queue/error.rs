@@ -9,7 +9,10 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Another job has this id.
-    #[error("a job with this id is there already, with other content; delete it first or choose another id")]
+    #[error(
+        "another job has this id; topic, delay or at, ttr, max_attempts, retry and body byte for byte were compared; \
+         delete it first or choose another id"
+    )]
     JobExists {
         /// Where that job is in its life.
         state: State,
@@ -20,7 +23,7 @@ pub enum Error {
     #[error("no job has this id: it was never added, or it is finished or deleted")]
     JobNotFound,
     /// The receipt is not the present reservation's; nothing changed.
-    #[error("the receipt is not of the job's present reservation: somebody else holds it, or it waits again")]
+    #[error("this receipt is from an earlier reservation: another worker holds the job, or it waits again")]
     LeaseLost,
     /// No receipt was sent and the job is not reserved.
     #[error("the job is not reserved; pop it first, or delete it")]

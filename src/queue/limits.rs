@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::metrics::QueueMetrics;
+use crate::{job::Delay, metrics::QueueMetrics};
 
 /// Bounds of the queue; past each comes a clear error, never a silent drop.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct Limits {
     pub max_delivery: usize,
     /// Most topics of one batch pop.
     pub max_pop_topics: usize,
+    /// Longest delay of an add, a patch, a release or a requeue, and longest step of a retry list.
+    pub max_delay: Delay,
     /// Longest wait of a long poll; a longer one is clamped.
     pub max_wait: Duration,
     /// Most long polls parked at once.
@@ -33,6 +35,7 @@ impl Default for Limits {
             max_batch_pop: 1_000,
             max_delivery: 64 * 1_024 * 1_024,
             max_pop_topics: 100,
+            max_delay: Delay::LONGEST,
             max_wait: Duration::from_secs(60),
             max_waiting: 100_000,
             promote_batch: 1_000,
@@ -48,6 +51,7 @@ impl Limits {
         metrics.set_limit("max_batch_pop", self.max_batch_pop as u64);
         metrics.set_limit("max_delivery_bytes", self.max_delivery as u64);
         metrics.set_limit("max_pop_topics", self.max_pop_topics as u64);
+        metrics.set_limit("max_delay_seconds", self.max_delay.as_duration().as_secs());
         metrics.set_limit("max_wait_seconds", self.max_wait.as_secs());
         metrics.set_limit("max_waiting", self.max_waiting as u64);
         metrics.set_limit("promote_batch", self.promote_batch as u64);

@@ -66,7 +66,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        http::operations::OPENAPI,
+        http::{operations::OPENAPI, problem::Faults},
         job::{State, Timestamp},
     };
 
@@ -112,17 +112,19 @@ mod tests {
     fn the_contract_lists_every_code_and_no_other() {
         let own = [
             Problem::malformed(""),
-            Problem::parameters(Vec::new()),
-            Problem::invalid_job(Vec::new()),
-            Problem::invalid_request(Vec::new()),
+            Problem::parameters(Faults::new(1)),
+            Problem::invalid_job(Faults::new(1)),
+            Problem::invalid_request(Faults::new(1)),
             Problem::unconfirmed(),
             Problem::cross_site(),
             Problem::foreign_host(),
             Problem::no_token(),
+            Problem::wrong_scheme(),
+            Problem::several_credentials(),
             Problem::unknown_token(),
             Problem::forbidden(""),
             Problem::forbidden_topic(),
-            Problem::no_route(),
+            Problem::no_route("/"),
             Problem::method_not_allowed("GET"),
             Problem::media_type(""),
             Problem::slow(),

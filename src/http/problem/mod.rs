@@ -4,6 +4,7 @@
 //! response, because only there the request's id is known. Knows no routes.
 
 mod errors;
+mod faults;
 
 use std::borrow::Cow;
 
@@ -16,8 +17,9 @@ use axum::{
 use super::json::Object;
 use crate::job::{State, Timestamp};
 
-/// Most faults listed in one answer; a hostile body could have a million.
-const MAX_FAULTS: usize = 32;
+#[cfg(test)]
+pub(in crate::http) use faults::Place;
+pub(in crate::http) use faults::{Fault, Faults, MAX_FAULTS};
 
 /// Why a call failed. Boxed, since it is the rare side of every handler's result.
 #[derive(Debug, Clone)]
@@ -54,22 +56,6 @@ pub(in crate::http) struct Check {
     pub failure: Option<String>,
 }
 
-/// One value at fault, and how to mend it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::http) struct Fault {
-    pub place: Place,
-    pub detail: String,
-}
-
-/// Where a value at fault stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::http) enum Place {
-    /// JSON Pointer (RFC 6901) into the request's body.
-    Pointer(String),
-    /// A parameter of the path or the query.
-    Parameter(String),
-}
-
 impl Problem {
     fn new(status: StatusCode, code: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
         Self(Box::new(Parts {
@@ -92,21 +78,30 @@ impl Problem {
     }
 
     /// Path or query parameters at fault.
-    pub fn parameters(faults: Vec<Fault>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "invalid_parameter", "a parameter is not valid; errors says which")
-            .with_faults(faults)
+    pub fn parameters(faults: Faults) -> Self {
+        Self::of_values(StatusCode::BAD_REQUEST, "invalid_parameter", faults)
     }
 
     /// Values of a job's definition at fault.
-    pub fn invalid_job(faults: Vec<Fault>) -> Self {
-        let detail = "the job is not valid; errors says where";
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_job", detail).with_faults(faults)
+    pub fn invalid_job(faults: Faults) -> Self {
+        Self::of_values(StatusCode::UNPROCESSABLE_ENTITY, "invalid_job", faults)
     }
 
     /// Values of any other body at fault.
-    pub fn invalid_request(faults: Vec<Fault>) -> Self {
-        let detail = "the request's body is not valid; errors says where";
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_request", detail).with_faults(faults)
+    pub fn invalid_request(faults: Faults) -> Self {
+        Self::of_values(StatusCode::UNPROCESSABLE_ENTITY, "invalid_request", faults)
+    }
+
+    /// The detail carries the first fault, because many clients log nothing else.
+    fn of_values(status: StatusCode, code: &'static str, faults: Faults) -> Self {
+        let mut problem = Self::new(status, code, faults.summary());
+        problem.0.faults = faults.into_listed();
+        problem
+    }
+
+    /// How many faults it lists.
+    pub fn listed_faults(&self) -> usize {
+        self.0.faults.len()
     }
 
     /// A purge without the topic's name said twice.
@@ -128,9 +123,22 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, "host_refused", detail)
     }
 
-    /// No token where one is needed (RFC 6750, 3.1: then without an error code).
+    /// No credential where one is needed (RFC 6750, 3.1: then without an error code).
     pub fn no_token() -> Self {
         Self::unauthorized("this call needs a token; send it as Authorization: Bearer TOKEN", "Bearer")
+    }
+
+    /// A credential of another form than a token's.
+    pub fn wrong_scheme() -> Self {
+        let detail =
+            "the Authorization header has no Bearer scheme; send the token as Authorization: Bearer TOKEN";
+        Self::unauthorized(detail, "Bearer")
+    }
+
+    /// Several credentials, which may contradict each other.
+    pub fn several_credentials() -> Self {
+        let detail = "the Authorization header must be given once, with the scheme Bearer";
+        Self::unauthorized(detail, "Bearer")
     }
 
     /// A token that nobody was given, or that was taken away.
@@ -156,8 +164,15 @@ impl Problem {
     }
 
     /// No such path.
-    pub fn no_route() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "not_found", "this path is not part of the API; see /openapi.yaml")
+    pub fn no_route(path: &str) -> Self {
+        let detail = if path.contains("//") {
+            "this path is not part of the API; write it with single slashes"
+        } else if path.len() > 1 && path.ends_with('/') {
+            "this path is not part of the API; write it without the slash at its end"
+        } else {
+            "this path is not part of the API; see /openapi.yaml"
+        };
+        Self::new(StatusCode::NOT_FOUND, "not_found", detail)
     }
 
     /// The path exists, the method does not; `allow` lists those that do.
@@ -181,7 +196,7 @@ impl Problem {
 
     /// A request over the limit; the connection is closed, since the rest of it is not read.
     pub fn request_too_large(limit: usize) -> Self {
-        let detail = format!("the request's body is over the limit of {limit} bytes; split it");
+        let detail = format!("the request's body is over the limit of {limit} bytes for this call");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail).closing()
     }
 
@@ -219,7 +234,7 @@ impl Problem {
     /// What a layer below answered without saying why.
     pub fn of_status(status: StatusCode) -> Self {
         match status {
-            StatusCode::NOT_FOUND => Self::no_route(),
+            StatusCode::NOT_FOUND => Self::no_route(""),
             other if other.is_client_error() => Self::malformed("the request was refused"),
             _ => Self::internal(),
         }
@@ -228,12 +243,6 @@ impl Problem {
     /// With the checks of the readiness page.
     pub fn with_checks(mut self, checks: Vec<Check>) -> Self {
         self.0.member = Member::Checks(checks);
-        self
-    }
-
-    fn with_faults(mut self, mut faults: Vec<Fault>) -> Self {
-        faults.truncate(MAX_FAULTS);
-        self.0.faults = faults;
         self
     }
 
@@ -264,6 +273,7 @@ impl Problem {
     pub fn render(&self, request_id: &str) -> Response {
         let mut out = Vec::with_capacity(256);
         self.write(&mut out, Some(request_id));
+        out.push(b'\n');
         let mut response = Response::new(Body::from(out));
         *response.status_mut() = self.0.status;
         self.add_headers(response.headers_mut());
@@ -332,26 +342,6 @@ impl Check {
         if let Some(failure) = &self.failure {
             object.text("detail", failure);
         }
-        object.end();
-    }
-}
-
-impl Fault {
-    pub fn at(pointer: String, detail: impl Into<String>) -> Self {
-        Self { place: Place::Pointer(pointer), detail: detail.into() }
-    }
-
-    pub fn parameter(name: &str, detail: impl Into<String>) -> Self {
-        Self { place: Place::Parameter(name.to_owned()), detail: detail.into() }
-    }
-
-    fn write(&self, out: &mut Vec<u8>) {
-        let mut object = Object::new(out);
-        match &self.place {
-            Place::Pointer(pointer) => object.text("pointer", pointer),
-            Place::Parameter(name) => object.text("parameter", name),
-        }
-        object.text("detail", &self.detail);
         object.end();
     }
 }

@@ -33,7 +33,7 @@ async fn the_example_of_the_contract(engine: Engine) {
     let answer = api.send("POST", "/jobs", order).await.expect(201);
     assert_eq!(answer.header("location"), "/jobs/orders:1001:close");
     let expected = r#"{"id":"orders:1001:close","topic":"order-close","state":"delayed","created_at":"2026-11-21T05:40:00.000Z","due_at":"2026-11-21T06:10:00.000Z","ttr":60,"attempts":0,"max_attempts":16,"body":{"order":1001}}"#;
-    assert_eq!(answer.body, expected);
+    assert_eq!(answer.body, format!("{expected}\n"));
 }
 
 async fn only_the_topic_is_needed(engine: Engine) {
@@ -136,7 +136,7 @@ async fn the_body_survives_byte_for_byte(engine: Engine) {
         let looked = api.call("GET", &format!("/jobs/{n}")).extreme().send().await.expect(200);
         let popped = api.call("GET", &format!("/topics/t{n}/pop")).extreme().send().await.expect(200);
         for answer in [added.body, looked.body, popped.body] {
-            let sent = format!("\"body\":{body}}}");
+            let sent = format!("\"body\":{body}}}\n");
             assert!(answer.ends_with(sent.as_bytes()), "{body}: {}", String::from_utf8_lossy(&answer));
         }
     }

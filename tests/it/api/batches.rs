@@ -8,7 +8,7 @@ use crate::harness::{
     jobs::{millis, seconds},
     stores::Engine,
 };
-use linger::queue::Limits;
+use linger::{http::Options, queue::Limits};
 
 on_every_engine!(
     each_item_of_an_add_has_its_own_status,
@@ -21,6 +21,8 @@ on_every_engine!(
     a_pop_waits_for_the_first,
     bad_batches_are_refused,
     the_same_job_twice_in_a_batch,
+    the_answer_to_a_batch_of_faults_stays_small,
+    a_batch_is_carried_out_only_where_its_answer_has_room,
 );
 
 fn statuses(answer: &Value) -> Vec<u64> {
@@ -61,7 +63,7 @@ async fn each_item_of_an_add_has_its_own_status(engine: Engine) {
     assert_eq!(results[6]["problem"]["code"], "body_too_large");
     assert_eq!(results[7]["problem"]["code"], "intake_paused");
     assert!(!text(&results[8]["id"]).is_empty(), "a made id is told");
-    assert!(api.get("/jobs/new").await.expect(200).body.ends_with(b"\"body\":{\"a\": 1}}"));
+    assert!(api.get("/jobs/new").await.expect(200).body.ends_with(b"\"body\":{\"a\": 1}}\n"));
     assert_eq!(api.get("/topics/t").await.json()["counts"]["ready"], 3);
 }
 
@@ -108,7 +110,7 @@ async fn an_empty_batch_answers_nothing(engine: Engine) {
         ("/batch/finish", r#"{"jobs":[]}"#),
         ("/batch/delete", r#"{"ids":[]}"#),
     ] {
-        assert_eq!(api.send("POST", target, body).await.expect(200).body, r#"{"results":[]}"#);
+        assert_eq!(api.send("POST", target, body).await.expect(200).body, "{\"results\":[]}\n");
     }
 }
 
@@ -124,7 +126,7 @@ async fn a_batch_over_the_limit_is_refused_whole(engine: Engine) {
     let pop = r#"{"topics":["a","b","c"],"max":4}"#;
     let problem = api.send("POST", "/batch/pop", pop).await.refused(422, "invalid_request");
     assert_eq!(places(&problem), ["/topics", "/max"]);
-    assert_eq!(api.get("/topics").await.expect(200).body, r#"{"topics":[]}"#);
+    assert_eq!(api.get("/topics").await.expect(200).body, "{\"topics\":[]}\n");
 }
 
 async fn a_pop_asks_topics_in_their_order(engine: Engine) {
@@ -155,7 +157,7 @@ async fn a_pop_takes_up_to_as_many_as_asked(engine: Engine) {
     assert_eq!(popped(25).await, Some(15));
     assert_eq!(popped(25).await, Some(0));
     let one = api.send("POST", "/batch/pop", r#"{"topics":["t"]}"#).await.expect(200);
-    assert_eq!(one.body, r#"{"jobs":[]}"#);
+    assert_eq!(one.body, "{\"jobs\":[]}\n");
 }
 
 async fn a_pop_waits_for_the_first(engine: Engine) {
@@ -171,7 +173,7 @@ async fn a_pop_waits_for_the_first(engine: Engine) {
     tokio::task::yield_now().await;
     assert!(!poll.is_finished());
     api.clock.advance(millis(1));
-    assert_eq!(poll.await.expect("is answered").expect(200).body, r#"{"jobs":[]}"#);
+    assert_eq!(poll.await.expect("is answered").expect(200).body, "{\"jobs\":[]}\n");
 }
 
 async fn bad_batches_are_refused(engine: Engine) {
@@ -203,4 +205,49 @@ async fn the_same_job_twice_in_a_batch(engine: Engine) {
     let answer = api.send("POST", "/batch/jobs", jobs).await.expect(200).json();
     assert_eq!(statuses(&answer), [201, 200, 409]);
     assert_eq!(api.get("/topics/t").await.json()["counts"]["ready"], 1);
+}
+
+async fn the_answer_to_a_batch_of_faults_stays_small(engine: Engine) {
+    let api = Api::new(engine).await;
+    let fields: Vec<_> = (0..40).map(|n| format!("\"f{n}\":1")).collect();
+    let long = format!("{{\"topic\":1,\"{}\":1}}", "x".repeat(6_000));
+    for job in [format!("{{{}}}", fields.join(",")), long] {
+        let body = format!("{{\"jobs\":[{}]}}", vec![job.as_str(); 1_000].join(","));
+        let answer = api.send("POST", "/batch/jobs", &body).await.expect(200);
+        assert!(answer.body.len() < 300_000, "{} bytes for {:.60}", answer.body.len(), body);
+        let answer = answer.json();
+        let results = answer["results"].as_array().expect("results");
+        let told: usize = results.iter().map(|result| places(&result["problem"]).len()).sum();
+        assert_eq!((results.len(), told), (1_000, 32), "32 faults over the whole batch");
+        let last = &results[999]["problem"];
+        assert!(text(&last["detail"]).starts_with("/jobs/999/topic "), "each still says its first: {last}");
+    }
+}
+
+async fn a_batch_is_carried_out_only_where_its_answer_has_room(engine: Engine) {
+    let options = Options { max_answer_bytes: 64 * 1_024, ..Options::default() };
+    let api = Api::with(engine, Setup { options, ..Setup::default() }).await;
+    let large = format!(r#"{{"topic":"large","id":"large","body":"{}"}}"#, "x".repeat(60_000));
+    api.add(&large).await;
+    // A client that has not taken its answer yet.
+    let mut unread = api.call("GET", "/jobs/large").head().await;
+    let bytes = http_body_util::BodyExt::frame(unread.body_mut()).await.expect("a frame");
+    let jobs = vec![r#"{"topic":"t"}"#; 100].join(",");
+    let ids: Vec<_> = (0..100).map(|n| format!("\"{n}\"")).collect();
+    let finishes: Vec<_> = (0..100).map(|n| format!("{{\"id\":\"{n}\"}}")).collect();
+    let calls = [
+        ("/batch/jobs", format!("{{\"jobs\":[{jobs}]}}")),
+        ("/batch/finish", format!("{{\"jobs\":[{}]}}", finishes.join(","))),
+        ("/batch/delete", format!("{{\"ids\":[{}]}}", ids.join(","))),
+    ];
+    for (target, body) in &calls {
+        api.send("POST", target, body).await.refused(503, "overloaded");
+    }
+    api.get("/topics/t").await.refused(404, "topic_not_found");
+    api.add(r#"{"topic":"single"}"#).await;
+    drop((bytes, unread));
+    for (target, body) in &calls {
+        api.send("POST", target, body).await.expect(200);
+    }
+    assert_eq!(api.get("/topics/t").await.json()["counts"]["ready"], 100);
 }

@@ -23,6 +23,9 @@ on_every_engine!(
     delete_works_in_every_state,
     unknown_jobs_are_not_found,
     receipts_are_checked_before_anything_else,
+    a_receipt_may_be_in_the_query_or_in_the_body,
+    a_missing_receipt_is_told_where_it_may_be,
+    null_is_no_body_where_a_body_may_be_left_out,
 );
 
 async fn held(api: &Api, json: &str) -> (String, String) {
@@ -199,15 +202,66 @@ async fn receipts_are_checked_before_anything_else(engine: Engine) {
         api.post(&format!("/jobs/a/finish?receipt={bad}")).await.refused(400, "invalid_parameter");
     }
     for bad in ["null", "1", "\"\"", "\"short\"", "[]"] {
-        for step in ["release", "touch", "bury"] {
+        for step in ["finish", "release", "touch", "bury"] {
             let answer =
                 api.send("POST", &format!("/jobs/a/{step}"), &format!(r#"{{"receipt":{bad}}}"#)).await;
             assert_eq!(places(&answer.refused(422, "invalid_request")), ["/receipt"]);
         }
     }
-    // A receipt in the body of a finish would be ignored, and the job finished all the same.
-    let astray = r#"{"receipt":"0123456789abcdef0123456789abcdef"}"#;
-    let answer = api.send("POST", "/jobs/a/finish", astray).await;
-    assert_eq!(places(&answer.refused(422, "invalid_request")), ["/receipt"]);
+    let foreign = r#"{"receipt":"0123456789abcdef0123456789abcdef"}"#;
+    api.send("POST", "/jobs/a/finish", foreign).await.refused(409, "lease_lost");
     assert_eq!(api.get("/jobs/a").await.json()["state"], "reserved");
+}
+
+async fn a_receipt_may_be_in_the_query_or_in_the_body(engine: Engine) {
+    let api = Api::new(engine).await;
+    let other = "0123456789abcdef0123456789abcdef";
+    for (step, status) in [("touch", 200), ("finish", 204), ("release", 200), ("bury", 200)] {
+        for (id, in_query, in_body) in [("q", true, false), ("b", false, true), ("both", true, true)] {
+            let topic = format!("{step}-{id}");
+            let (id, receipt) = held(&api, &format!(r#"{{"topic":"{topic}","id":"{topic}"}}"#)).await;
+            let differs = format!(r#"{{"receipt":"{other}"}}"#);
+            let problem = api.send("POST", &format!("/jobs/{id}/{step}?receipt={receipt}"), &differs).await;
+            let problem = problem.refused(422, "invalid_request");
+            assert_eq!(places(&problem), ["/receipt"], "{step}");
+            let target = match in_query {
+                true => format!("/jobs/{id}/{step}?receipt={receipt}"),
+                false => format!("/jobs/{id}/{step}"),
+            };
+            let body = if in_body { format!(r#"{{"receipt":"{receipt}"}}"#) } else { String::new() };
+            let call = api.call("POST", &target);
+            let call = if in_body { call.json(&body) } else { call };
+            call.send().await.expect(status);
+        }
+    }
+}
+
+async fn a_missing_receipt_is_told_where_it_may_be(engine: Engine) {
+    let api = Api::new(engine).await;
+    held(&api, r#"{"topic":"t","id":"a"}"#).await;
+    for step in ["release", "touch", "bury"] {
+        let target = format!("/jobs/a/{step}");
+        for problem in [api.post(&target).await, api.send("POST", &target, "{}").await] {
+            let problem = problem.refused(422, "invalid_request");
+            assert_eq!(places(&problem), ["/receipt"]);
+            assert_eq!(text(&problem["detail"]), "/receipt is required, here or in the query");
+        }
+        let problem = api.post(&format!("{target}?receipt=short")).await.refused(400, "invalid_parameter");
+        assert_eq!(places(&problem), ["receipt"]);
+    }
+}
+
+/// Generated clients send it for a body that is not given.
+async fn null_is_no_body_where_a_body_may_be_left_out(engine: Engine) {
+    let api = Api::new(engine).await;
+    let (_, receipt) = held(&api, r#"{"topic":"t","id":"a"}"#).await;
+    api.send("POST", &format!("/jobs/a/touch?receipt={receipt}"), "null").await.expect(200);
+    api.send("POST", &format!("/jobs/a/bury?receipt={receipt}"), " null\n").await.expect(200);
+    api.send("POST", "/jobs/a/requeue", "null").await.expect(200);
+    api.send("POST", "/topics/t/pause", "null").await.expect(200);
+    api.send("POST", "/topics/t/resume", "null").await.expect(200);
+    api.send("POST", "/topics/t/dead/requeue", "null").await.expect(200);
+    api.send("POST", "/topics/t/pop", "null").await.expect(200);
+    api.send("POST", "/jobs/a/finish", "null").await.expect(204);
+    api.send("POST", "/jobs", "null").await.refused(422, "invalid_job");
 }

@@ -12,6 +12,7 @@ mod dead;
 mod failures;
 mod holding;
 mod logs;
+mod messages;
 mod operations;
 mod patching;
 mod popping;

@@ -21,7 +21,7 @@ on_every_engine!(
 
 async fn ready_until_it_drains(engine: Engine) {
     let api = Api::new(engine).await;
-    assert_eq!(api.get("/readyz").await.expect(200).body, r#"{"status":"ok"}"#);
+    assert_eq!(api.get("/readyz").await.expect(200).body, "{\"status\":\"ok\"}\n");
     let verbose = api.get("/readyz?verbose").await.expect(200).json();
     assert_eq!(verbose["checks"][1]["name"], "store");
     api.drain();
@@ -134,5 +134,5 @@ async fn a_problem_is_whole(engine: Engine) {
     let answer = api.call("GET", "/jobs/nobody").header("x-request-id", "r").send().await;
     assert_eq!(answer.header("content-type"), "application/problem+json");
     let expected = r#"{"type":"about:blank","title":"Not Found","status":404,"code":"job_not_found","detail":"no job has this id: it was never added, or it is finished or deleted","request_id":"r"}"#;
-    assert_eq!(answer.expect(404).body, expected);
+    assert_eq!(answer.expect(404).body, format!("{expected}\n"));
 }

@@ -49,7 +49,7 @@ async fn everything_but_id_and_topic_can_be_changed(engine: Engine) {
     api.add(r#"{"topic":"t","id":"a","delay":"1h"}"#).await;
     let change = r#"{"ttr":"2m","max_attempts":3,"retry":[1,2],"body":[1.0]}"#;
     let answer = api.send("PATCH", "/jobs/a", change).await.expect(200);
-    assert!(answer.body.ends_with(b"\"body\":[1.0]}"));
+    assert!(answer.body.ends_with(b"\"body\":[1.0]}\n"));
     let job = answer.json();
     assert_eq!((&job["ttr"], &job["max_attempts"], &job["retry"]), (&json!(120), &json!(3), &json!([1, 2])));
     assert_eq!(job["due_at"], "2026-11-21T06:40:00.000Z", "what is left out stays");

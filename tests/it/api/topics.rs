@@ -47,10 +47,10 @@ async fn a_topic_shows_its_jobs_times_and_polls(engine: Engine) {
 async fn an_unknown_topic_is_not_found(engine: Engine) {
     let api = Api::new(engine).await;
     api.get("/topics/t").await.refused(404, "topic_not_found");
-    assert_eq!(api.get("/topics/t/dead").await.expect(200).body, r#"{"jobs":[]}"#);
-    assert_eq!(api.delete("/topics/t/dead").await.expect(200).body, r#"{"deleted":0}"#);
-    assert_eq!(api.delete("/topics/t?confirm=t").await.expect(200).body, r#"{"deleted":0}"#);
-    assert_eq!(api.post("/topics/t/dead/requeue").await.expect(200).body, r#"{"requeued":0}"#);
+    assert_eq!(api.get("/topics/t/dead").await.expect(200).body, "{\"jobs\":[]}\n");
+    assert_eq!(api.delete("/topics/t/dead").await.expect(200).body, "{\"deleted\":0}\n");
+    assert_eq!(api.delete("/topics/t?confirm=t").await.expect(200).body, "{\"deleted\":0}\n");
+    assert_eq!(api.post("/topics/t/dead/requeue").await.expect(200).body, "{\"requeued\":0}\n");
 }
 
 async fn settings_are_replaced_whole_and_can_be_read_back(engine: Engine) {
@@ -135,7 +135,7 @@ async fn a_purge_deletes_every_state_and_keeps_settings(engine: Engine) {
     api.add(r#"{"topic":"t","id":"ready"}"#).await;
     api.add(r#"{"topic":"t","id":"delayed","delay":9}"#).await;
     api.add(r#"{"topic":"other","id":"stays"}"#).await;
-    assert_eq!(api.delete("/topics/t?confirm=t").await.expect(200).body, r#"{"deleted":4}"#);
+    assert_eq!(api.delete("/topics/t?confirm=t").await.expect(200).body, "{\"deleted\":4}\n");
     let view = api.get("/topics/t").await.expect(200).json();
     assert_eq!(view["counts"], json!({"delayed": 0, "ready": 0, "reserved": 0, "dead": 0}));
     assert_eq!(view["settings"]["ttr"], 90);

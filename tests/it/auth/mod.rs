@@ -29,3 +29,33 @@ async fn guarded(engine: Engine, tokens: &[(&str, &[Scope], &[&str])]) -> Api {
 fn with(call: Call, token: &str) -> Call {
     call.header("authorization", &format!("Bearer {token}"))
 }
+
+/// Each wrong way to send a token is told the right one, and the challenge names the scheme.
+#[tokio::test]
+async fn what_is_wrong_with_the_authorization_is_said() {
+    let api = guarded(Engine::Naive, &[("secret", &[Scope::Read], &[])]).await;
+    let how = "Authorization: Bearer TOKEN";
+    for (header, says, challenge) in [
+        (None, how, "Bearer"),
+        (Some("secret"), how, "Bearer"),
+        (Some("Basic c2VjcmV0"), how, "Bearer"),
+        (Some("Token secret"), how, "Bearer"),
+        (Some("Bearer"), how, "Bearer"),
+        (Some("Bearer wrong"), "this token is not known", "Bearer error=\"invalid_token\""),
+    ] {
+        let call = api.call("GET", "/version");
+        let call = header.into_iter().fold(call, |call, value| call.header("authorization", value));
+        let answer = call.send().await;
+        assert_eq!(answer.header("www-authenticate"), challenge, "{header:?}");
+        let problem = answer.refused(401, "unauthorized");
+        let detail = problem["detail"].as_str().expect("a detail");
+        assert!(detail.contains(says), "{header:?}: {detail}");
+        assert!(!detail.contains("secret"), "{detail}");
+        if header.is_some_and(|header| header != "Bearer wrong") {
+            assert!(detail.contains("scheme"), "{header:?}: {detail}");
+        }
+    }
+    let twice = api.call("GET", "/version").header("authorization", "Bearer secret");
+    let problem = twice.header("authorization", "Bearer secret").send().await.refused(401, "unauthorized");
+    assert!(problem["detail"].as_str().expect("a detail").contains("once"), "{problem}");
+}

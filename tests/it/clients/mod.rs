@@ -9,6 +9,7 @@ mod caps;
 mod deliveries;
 mod hostile;
 mod leavers;
+mod memory;
 mod pace;
 mod parked;
 

@@ -1,0 +1,69 @@
+//! What one request can cost: the real program's peak of memory while it reads the largest and worst bodies
+//! that it accepts, with the default settings.
+
+use std::fs;
+
+use crate::harness::process::Server;
+
+/// Most that one request of 8 MiB may add to the program's memory: its body, which is kept while it is read, twice
+/// while its buffer grows, and some room for what the allocator keeps.
+const ALLOWED: u64 = 64 * 1_024 * 1_024;
+
+/// Just below `server.max_request_bytes`.
+const LARGEST: usize = 8 * 1_024 * 1_024 - 1_024;
+
+/// A figure of `/proc/PID/status`, in bytes.
+fn memory(server: &Server, figure: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix(figure)).expect("has the figure");
+    let kib: u64 = line.trim_matches([':', ' ', '\t', 'k', 'B']).parse().expect("a number");
+    kib * 1_024
+}
+
+/// As many of `item` as fit, within `before` and `after`.
+fn filled(before: &str, item: &str, after: &str) -> String {
+    let count = (LARGEST - before.len() - after.len()) / (item.len() + 1);
+    let mut body = String::with_capacity(LARGEST);
+    body.push_str(before);
+    for n in 0..count {
+        body.push_str(if n == 0 { "" } else { "," });
+        body.push_str(item);
+    }
+    body.push_str(after);
+    body
+}
+
+#[test]
+fn no_request_costs_much_more_than_its_bytes() {
+    let field = format!("\"{}\":1", "f".repeat(8_000));
+    let job = format!("{{\"topic\":\"t\",{}}}", vec!["\"\":1"; 1_500].join(","));
+    let bodies = [
+        ("/jobs", filled("{", "\"\":1", "}"), 422),
+        ("/jobs", filled("{", &field, "}"), 422),
+        ("/jobs", filled("{\"topic\":\"t\",\"retry\":[", "1", "]}"), 422),
+        ("/jobs", filled("{\"topic\":\"t\",\"retry\":[", "{}", "]}"), 422),
+        ("/batch/pop", filled("{\"topics\":[", "1", "]}"), 413),
+        ("/batch/pop", filled("{\"topics\":[", "\"t\"", "]}"), 413),
+        ("/batch/jobs", filled("{\"jobs\":[", "1", "]}"), 413),
+        ("/batch/jobs", filled("{\"jobs\":[", &job, "]}"), 413),
+        ("/batch/jobs", format!("{{\"jobs\":[{}]}}", vec![job.as_str(); 900].join(",")), 200),
+        ("/batch/finish", filled("{\"jobs\":[", "{}", "]}"), 413),
+        ("/batch/delete", filled("{\"ids\":[", "1", "]}"), 413),
+    ];
+    let home = tempfile::tempdir().expect("a directory");
+    let server = Server::serve(&[], &[], home.path());
+    let mut wrong = Vec::new();
+    for (path, body, status) in &bodies {
+        // Sets the peak back to what is held now.
+        fs::write(format!("/proc/{}/clear_refs", server.pid()), "5").expect("it runs");
+        let before = memory(&server, "VmRSS");
+        let answer = server.call("POST", path, body);
+        let cost = memory(&server, "VmHWM").saturating_sub(before);
+        let begins = body.chars().take(40).collect::<String>();
+        let (answered, len) = (answer.status, answer.body.len());
+        if cost > ALLOWED || answered != *status || len > 1_024 * 1_024 {
+            wrong.push(format!("{path} {begins}: {} MiB, status {answered}, {len} bytes", cost >> 20));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
