@@ -9,7 +9,7 @@
 //! queue                     the rules: service, waiters (parked polls), timer, limits
 //! store                     one trait and its laws; embedded/ and redis/ never import each other
 //! job                       the domain: names, states, times, retry schedule; pure, no I/O
-//! auth · clock · shutdown · signals · metrics · telemetry · config
+//! auth · clock · shutdown · signals · small_file · metrics · telemetry · config
 //! ```
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -30,5 +30,6 @@ pub mod queue;
 pub mod server;
 pub mod shutdown;
 mod signals;
+mod small_file;
 pub mod store;
 pub mod telemetry;

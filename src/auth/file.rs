@@ -1,12 +1,15 @@
 //! The file of tokens: TOML, one `[[token]]` per client. A problem names the entry and the key, and never
 //! quotes a value: somebody may have pasted a token where its hash belongs.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::HashMap, path::Path, sync::Arc};
 
 use toml::{Table, Value};
 
-use super::{Caller, Entry, Scope, TokenHash, Tokens};
-use crate::job::{TopicFilter, TopicPattern};
+use super::{Caller, Scope, TokenHash, Tokens};
+use crate::{
+    job::{TopicFilter, TopicPattern},
+    small_file,
+};
 
 /// What is wrong with the file, and where.
 type Problem = String;
@@ -19,7 +22,7 @@ const KEYS: [&str; 4] = ["name", "sha256", "scopes", "topics"];
 /// # Errors
 /// One line that names the file and what is wrong.
 pub fn read(path: &Path) -> Result<Tokens, Problem> {
-    let text = std::fs::read_to_string(path)
+    let text = small_file::read_text(path)
         .map_err(|error| format!("the file of tokens {} cannot be read: {error}", path.display()))?;
     parse(&text).map_err(|problem| format!("the file of tokens {}: {problem}", path.display()))
 }
@@ -36,15 +39,14 @@ pub fn parse(text: &str) -> Result<Tokens, Problem> {
     }
     let entries = entries.as_ref().and_then(Value::as_array).filter(|entries| !entries.is_empty());
     let entries = entries.ok_or("holds no [[token]] entry; `linger token new` prints one")?;
-    let mut read: Vec<Entry> = Vec::with_capacity(entries.len());
+    let mut tokens = HashMap::with_capacity(entries.len());
     for (at, entry) in entries.iter().enumerate() {
-        let entry = one(entry).map_err(|problem| format!("entry {}: {problem}", at + 1))?;
-        if read.iter().any(|other| other.hash == entry.hash) {
+        let (hash, caller) = one(entry).map_err(|problem| format!("entry {}: {problem}", at + 1))?;
+        if tokens.insert(hash, caller).is_some() {
             return Err(format!("entry {}: has the sha256 of an entry before it", at + 1));
         }
-        read.push(entry);
     }
-    Ok(Tokens(read))
+    Ok(Tokens(tokens))
 }
 
 /// The line alone: the parser's own message may quote it.
@@ -53,7 +55,7 @@ fn not_toml(text: &str, error: &toml::de::Error) -> Problem {
     format!("is not TOML (line {})", upto.matches('\n').count() + 1)
 }
 
-fn one(entry: &Value) -> Result<Entry, Problem> {
+fn one(entry: &Value) -> Result<(TokenHash, Caller), Problem> {
     let Value::Table(table) = entry else { return Err("is not a [[token]] table".to_owned()) };
     if table.keys().any(|key| !KEYS.contains(&key.as_str())) {
         return Err(format!("has an unknown key; there are {}", KEYS.join(", ")));
@@ -74,7 +76,7 @@ fn one(entry: &Value) -> Result<Entry, Problem> {
         None => TopicFilter::all(),
         some => topics(some)?,
     };
-    Ok(Entry { hash, caller: Caller { name: Arc::from(name.as_str()), scopes: scopes.into(), topics } })
+    Ok((hash, Caller { name: Arc::from(name.as_str()), scopes: scopes.into(), topics }))
 }
 
 fn topics(value: Option<&Value>) -> Result<TopicFilter, Problem> {

@@ -5,9 +5,10 @@ mod file;
 mod scope;
 mod token;
 
-use std::sync::{Arc, LazyLock, PoisonError, RwLock};
-
-use subtle::{ConditionallySelectable, ConstantTimeEq};
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock, PoisonError, RwLock},
+};
 
 pub use file::{entry, parse, read};
 pub use scope::Scope;
@@ -50,15 +51,9 @@ impl Caller {
     }
 }
 
-/// The tokens of one file.
+/// The tokens of one file, by their hashes.
 #[derive(Debug)]
-pub struct Tokens(Vec<Entry>);
-
-#[derive(Debug)]
-struct Entry {
-    hash: TokenHash,
-    caller: Caller,
-}
+pub struct Tokens(HashMap<TokenHash, Caller>);
 
 impl Tokens {
     /// How many there are.
@@ -67,17 +62,10 @@ impl Tokens {
         self.0.len()
     }
 
-    /// Who holds `token`. Looks at every entry whatever it finds: how long it takes tells nothing.
+    /// Who holds `token`. How long it takes tells nothing of use: where the map looks depends on a hash of the
+    /// token that nobody can choose, and hashes are compared in constant time.
     fn find(&self, token: &[u8]) -> Option<&Caller> {
-        let hash = TokenHash::of(token);
-        let mut found = u64::MAX;
-        for (at, entry) in (0_u64..).zip(&self.0) {
-            found.conditional_assign(&at, entry.hash.matches(&hash));
-        }
-        if bool::from(found.ct_eq(&u64::MAX)) {
-            return None;
-        }
-        usize::try_from(found).ok().and_then(|at| self.0.get(at)).map(|entry| &entry.caller)
+        self.0.get(&TokenHash::of(token))
     }
 }
 

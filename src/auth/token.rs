@@ -1,17 +1,20 @@
 //! Tokens and their hashes. The server keeps hashes alone; a token exists in full only where it is made
 //! and at the client.
 
-use std::fmt;
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+};
 
 use sha2::{Digest, Sha256};
-use subtle::{Choice, ConstantTimeEq};
+use subtle::ConstantTimeEq;
 
 /// What tokens begin with, so that scanners for leaked secrets can find them.
 const PREFIX: &str = "linger_";
 
 /// The SHA-256 of a token. Plain and fast on purpose: tokens hold 256 random bits, so there is nothing
 /// to guess that a slow hash would guard.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Eq)]
 pub struct TokenHash([u8; 32]);
 
 impl TokenHash {
@@ -34,11 +37,18 @@ impl TokenHash {
         }
         Some(Self(bytes))
     }
+}
 
-    /// Whether both are the same, in a time that does not depend on where they differ.
-    #[must_use]
-    pub fn matches(&self, other: &Self) -> Choice {
-        self.0.ct_eq(&other.0)
+/// In a time that does not depend on where they differ.
+impl PartialEq for TokenHash {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl Hash for TokenHash {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
     }
 }
 
@@ -74,7 +84,8 @@ mod tests {
         assert_eq!(hash.to_string(), expected);
         assert_eq!(TokenHash::parse(expected), Some(hash.clone()));
         assert_eq!(TokenHash::parse(&expected.to_uppercase()), Some(hash.clone()));
-        assert!(bool::from(hash.matches(&hash)) && !bool::from(hash.matches(&TokenHash::of(b"abd"))));
+        assert_eq!(hash, hash.clone());
+        assert_ne!(hash, TokenHash::of(b"abd"));
         for text in ["", "abc", &expected[1..], &format!("{expected}0"), &"+1".repeat(32), &"é".repeat(32)] {
             assert_eq!(TokenHash::parse(text), None, "{text}");
         }

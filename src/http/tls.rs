@@ -2,7 +2,7 @@
 //! the server runs. Connections keep the pair that they began with.
 
 use std::{
-    fmt, fs,
+    fmt,
     path::{Path, PathBuf},
     sync::{Arc, PoisonError, RwLock},
 };
@@ -17,6 +17,8 @@ use tokio_rustls::{
         sign::CertifiedKey,
     },
 };
+
+use crate::small_file;
 
 /// The server's side of TLS 1.2 and 1.3. Cheap to clone.
 #[derive(Clone)]
@@ -76,7 +78,8 @@ impl fmt::Debug for Tls {
 
 fn read_pair(provider: &CryptoProvider, certificate: &Path, key: &Path) -> Result<Arc<CertifiedKey>, String> {
     let of = |file: &Path, problem: String| format!("{} {problem}", file.display());
-    let bytes = |file: &Path| fs::read(file).map_err(|error| of(file, format!("cannot be read: {error}")));
+    let bytes =
+        |file: &Path| small_file::read(file).map_err(|error| of(file, format!("cannot be read: {error}")));
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes(certificate)?).collect();
     let chain = chain.map_err(|_| of(certificate, "is not PEM".to_owned()))?;
     if chain.is_empty() {
@@ -113,7 +116,7 @@ mod tests {
 
         fn write(&self, name: &str, text: &str) -> PathBuf {
             let path = self.directory.path().join(name);
-            fs::write(&path, text).expect("can be written");
+            std::fs::write(&path, text).expect("can be written");
             path
         }
     }

@@ -52,9 +52,17 @@ impl Reload {
 
     /// Reads the files again at each signal, until the server ends.
     pub async fn run(self, mut hangups: Signal, until: CancellationToken) {
+        let this = Arc::new(self);
         loop {
             tokio::select! {
-                _ = hangups.recv() => self.again(),
+                _ = hangups.recv() => {}
+                () = until.cancelled() => return,
+            }
+            let reading = this.clone();
+            // A file system may hang, and nothing else is to hang with it.
+            let read = tokio::task::spawn_blocking(move || reading.again());
+            tokio::select! {
+                read = read => read.expect("reading files does not panic"),
                 () = until.cancelled() => return,
             }
         }

@@ -6,8 +6,8 @@ use std::{
 };
 
 /// Who may use whom, top to bottom; a module may use itself and what stands in its list.
-const LAYERS: [(&str, &[&str]); 18] = [
-    ("auth", &["job"]),
+const LAYERS: [(&str, &[&str]); 19] = [
+    ("auth", &["job", "small_file"]),
     ("bench", &["job", "clock", "signals"]),
     ("benching", &["http", "store", "job"]),
     ("clock", &["job"]),
@@ -15,6 +15,7 @@ const LAYERS: [(&str, &[&str]); 18] = [
     ("job", &[]),
     ("shutdown", &[]),
     ("signals", &[]),
+    ("small_file", &[]),
     ("metrics", &[]),
     ("telemetry", &["config", "metrics"]),
     ("config", &["job"]),
@@ -22,7 +23,7 @@ const LAYERS: [(&str, &[&str]); 18] = [
     ("store/redis", &["store", "job", "clock", "metrics"]),
     ("store", &["job", "clock", "metrics"]),
     ("queue", &["store", "job", "clock", "metrics"]),
-    ("http", &["queue", "auth", "job", "clock", "metrics", "shutdown"]),
+    ("http", &["queue", "auth", "job", "clock", "metrics", "shutdown", "small_file"]),
     (
         "server",
         &[
