@@ -2,7 +2,7 @@
 //! back when the answer is dropped before that.
 
 use std::{
-    convert::Infallible,
+    io,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -19,22 +19,26 @@ struct Handover {
 }
 
 /// A body of `bytes` that accepts `delivery` at the moment hyper takes them. After that moment nobody
-/// can tell whether the client got them, and the TTR decides.
+/// can tell whether the client got them, and the TTR decides. Where a reservation has ended by then, the answer is
+/// cut off and nothing is delivered.
 pub(super) fn body(bytes: Vec<u8>, delivery: Delivery) -> Body {
     Body::new(Handover { pending: Some((bytes.into(), delivery)) })
 }
 
 impl http_body::Body for Handover {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = io::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         Poll::Ready(self.pending.take().map(|(bytes, delivery)| {
-            delivery.accept();
-            Ok(Frame::data(bytes))
+            if delivery.accept() {
+                Ok(Frame::data(bytes))
+            } else {
+                Err(io::Error::other("a reservation ended before its answer went out"))
+            }
         }))
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio_util::task::TaskTracker;
 
 use crate::{
+    clock::Clock,
     metrics::{Event, QueueMetrics},
     store::{Reservation, Store},
 };
@@ -15,12 +16,15 @@ use crate::{
 #[derive(Debug)]
 pub struct Delivery {
     jobs: Vec<Reservation>,
+    /// When the first of the reservations may have ended, by the queue's clock.
+    ends_us: i64,
     giver: Option<Arc<Giver>>,
 }
 
 /// What it takes to return jobs from wherever a delivery is dropped.
 pub(super) struct Giver {
     pub store: Arc<dyn Store>,
+    pub clock: Arc<dyn Clock>,
     pub metrics: QueueMetrics,
     pub tasks: TaskTracker,
     pub runtime: tokio::runtime::Handle,
@@ -33,13 +37,13 @@ impl std::fmt::Debug for Giver {
 }
 
 impl Delivery {
-    pub(super) fn new(jobs: Vec<Reservation>, giver: Arc<Giver>) -> Self {
-        Self { jobs, giver: Some(giver) }
+    pub(super) fn new(jobs: Vec<Reservation>, ends_us: i64, giver: Arc<Giver>) -> Self {
+        Self { jobs, ends_us, giver: Some(giver) }
     }
 
     /// Nothing to deliver.
     pub(super) fn empty() -> Self {
-        Self { jobs: Vec::new(), giver: None }
+        Self { jobs: Vec::new(), ends_us: i64::MAX, giver: None }
     }
 
     /// The jobs, in the order they are to be worked on.
@@ -53,8 +57,18 @@ impl Delivery {
         self.jobs.iter().map(|reservation| reservation.job.body.as_bytes().len()).sum()
     }
 
-    /// The jobs are with the client, or so close that nobody can tell: they stay reserved.
-    pub fn accept(mut self) {
+    /// Whether a reservation may have ended meanwhile, as in a process that was stopped for a while. Its job may
+    /// be somebody else's now.
+    pub(super) fn has_ended(&self) -> bool {
+        self.giver.as_ref().is_some_and(|giver| giver.clock.now_micros() >= self.ends_us)
+    }
+
+    /// The jobs are with the client, or so close that nobody can tell: they stay reserved. False, and the jobs are
+    /// given back, when a reservation ended before.
+    pub fn accept(mut self) -> bool {
+        if self.has_ended() {
+            return false;
+        }
         if let Some(giver) = self.giver.take() {
             for reservation in &self.jobs {
                 let topic = reservation.job.topic.as_str();
@@ -62,11 +76,13 @@ impl Delivery {
                 giver.metrics.reserved(topic, reservation.waited);
             }
         }
+        true
     }
 
     /// Takes the jobs of `other` in behind its own.
     pub(super) fn append(&mut self, mut other: Self) {
         self.jobs.append(&mut other.jobs);
+        self.ends_us = self.ends_us.min(other.ends_us);
         self.giver = self.giver.take().or(other.giver.take());
     }
 }

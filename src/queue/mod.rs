@@ -14,7 +14,10 @@ mod waiters;
 mod within;
 
 use std::{
-    sync::{Arc, OnceLock, Weak},
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -53,6 +56,8 @@ pub struct Queue {
     clock: Arc<dyn Clock>,
     limits: Limits,
     metrics: QueueMetrics,
+    /// Whether the end was announced.
+    ending: AtomicBool,
     tasks: TaskTracker,
     /// One reading of the jobs gauges at a time.
     reading: tokio::sync::Mutex<()>,
@@ -101,6 +106,7 @@ impl Queue {
         let tasks = TaskTracker::new();
         let giver = Arc::new(Giver {
             store: store.clone(),
+            clock: clock.clone(),
             metrics: metrics.clone(),
             tasks: tasks.clone(),
             runtime: tokio::runtime::Handle::current(),
@@ -112,6 +118,7 @@ impl Queue {
             clock,
             limits,
             metrics,
+            ending: AtomicBool::new(false),
             tasks,
             reading: tokio::sync::Mutex::default(),
         });
@@ -120,16 +127,21 @@ impl Queue {
         queue
     }
 
+    /// Says that the end is near, so that load balancers send nobody new. Everything still works.
+    pub fn announce_end(&self) {
+        self.ending.store(true, Ordering::Relaxed);
+    }
+
     /// Begins the end: every parked poll is answered with nothing, new ones are refused. Calls that
     /// do not wait still work.
     pub fn drain(&self) {
         self.waiters.close();
     }
 
-    /// Whether [`drain`](Self::drain) was called.
+    /// Whether [`announce_end`](Self::announce_end) or [`drain`](Self::drain) was called.
     #[must_use]
     pub fn is_draining(&self) -> bool {
-        self.waiters.is_closed()
+        self.ending.load(Ordering::Relaxed) || self.waiters.is_closed()
     }
 
     /// Waits until jobs on their way back are back, then flushes and closes the store.

@@ -28,7 +28,8 @@ const FURTHER_US: i64 = 500_000;
 impl Queue {
     /// Reserves up to `pop.max` jobs, fewer where their bodies would be over the limit of a delivery, waiting
     /// up to `pop.wait` for the first. An empty delivery
-    /// means that nothing came in time, or that the server is shutting down.
+    /// means that nothing came in time, that the server is shutting down, or that a reservation ended before
+    /// it could be handed out.
     ///
     /// # Errors
     /// [`Error::Draining`] once shutdown has begun, [`Error::TooManyWaiting`], [`Error::BatchTooLarge`],
@@ -45,7 +46,15 @@ impl Queue {
             let mut seen = HashSet::new();
             pop.topics.retain(|topic| seen.insert(topic.clone()));
         }
-        self.pop_within_bytes(&mut pop).await
+        let delivery = self.pop_within_bytes(&mut pop).await?;
+        if delivery.has_ended() {
+            tracing::warn!(
+                jobs = delivery.jobs().len(),
+                "a reservation ended before it could be handed out; was the process stopped?"
+            );
+            return Ok(Delivery::empty());
+        }
+        Ok(delivery)
     }
 
     /// No store knows how large the next bodies are, so it is asked only for as many jobs as fit whatever

@@ -66,7 +66,8 @@ impl Queue {
                     promoted.next_in.unwrap_or(MAX_SLEEP).min(MAX_SLEEP)
                 }
                 Err(error) => {
-                    tracing::error!(%error, retry_in_ms = pause.as_millis(), "the timer could not move due jobs");
+                    let retry_in_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+                    tracing::error!(%error, retry_in_ms, "the timer could not move due jobs");
                     pause = (pause * 2).min(BACKOFF.1);
                     pause
                 }

@@ -2,7 +2,7 @@
 //!
 //! Every pop stands in its topic's line, also one that does not wait. One dispatch per line asks the
 //! store for as many jobs as the line wants and hands them out in order, so that ten thousand parked
-//! polls cost the store nothing until a hint comes, and then one call. Knows no HTTP and no clock.
+//! polls cost the store nothing until a hint comes, and then one call. Knows no HTTP.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -306,6 +306,8 @@ impl Dispatch {
     /// Hands ready jobs to `front`: whose wait is over, and whether all of it is, so that there may be
     /// more for the others.
     async fn serve(&self, front: Front, waits: bool) -> (Vec<u64>, bool) {
+        // Before the store is asked: the reservations end no earlier than counted from here.
+        let began_us = self.waiters.giver.clock.now_micros();
         let mut jobs = match self.reserve(&front, waits).await {
             Ok(jobs) => jobs.into_iter(),
             Err(error) => {
@@ -319,7 +321,8 @@ impl Dispatch {
             let share: Vec<_> = jobs.by_ref().take(waiter.want).collect();
             more &= share.len() == waiter.want;
             if !share.is_empty() {
-                waiter.answer(Ok(Delivery::new(share, self.waiters.giver.clone())));
+                let ends_us = began_us.saturating_add(shortest_us(&share, waiter.ttr));
+                waiter.answer(Ok(Delivery::new(share, ends_us, self.waiters.giver.clone())));
             } else if !waiter.patient {
                 waiter.answer(Ok(Delivery::empty()));
             } else {
@@ -343,6 +346,12 @@ impl Dispatch {
         };
         Ok(reserved?)
     }
+}
+
+/// The shortest of these reservations, which last for `ttr`, or for each job's own.
+fn shortest_us(reservations: &[Reservation], ttr: Option<Ttr>) -> i64 {
+    let ttrs = reservations.iter().map(|reservation| ttr.unwrap_or(reservation.job.ttr).as_duration());
+    ttrs.min().and_then(|shortest| i64::try_from(shortest.as_micros()).ok()).unwrap_or(i64::MAX)
 }
 
 impl Drop for Dispatch {

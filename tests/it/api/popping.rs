@@ -1,16 +1,19 @@
 //! Popping: what comes, long polls, and clients that go away.
 
+use http_body_util::BodyExt;
 use serde_json::json;
 
 use super::on_every_engine;
 use crate::harness::{
     api::{Api, Setup, text},
-    jobs::{millis, seconds, topic},
+    jobs::{id, millis, seconds, topic},
     stores::Engine,
+    wait::bounded,
 };
-use linger::queue::Limits;
+use linger::{job::State, queue::Limits};
 
 on_every_engine!(
+    fault_a_reservation_that_has_ended_is_not_handed_out,
     a_popped_job_carries_its_receipt_deadline_and_lateness,
     an_empty_pop_has_no_body,
     a_topic_never_heard_of_is_waited_on,
@@ -317,4 +320,46 @@ async fn a_topic_without_ready_jobs_is_not_asked_for_in_the_store() {
     api.pass(seconds(5)).await;
     assert_eq!(parked.await.expect("ends").expect(200).json()["id"], "a");
     assert!(reserved().await);
+}
+
+/// As by a process that was stopped for a while: at whatever point, the job may be somebody else's by then.
+async fn fault_a_reservation_that_has_ended_is_not_handed_out(engine: Engine) {
+    for many in [false, true] {
+        let api = Api::with(engine, Setup { no_timer: true, ..Setup::default() }).await;
+        api.add(r#"{"topic":"t","id":"a","ttr":5}"#).await;
+        let call = || match many {
+            false => api.call("GET", "/topics/t/pop"),
+            true => api.call("POST", "/batch/pop").json(r#"{"topics":["t"],"max":3}"#),
+        };
+        let answer = call().head().await;
+        api.clock.advance(seconds(5));
+        assert!(answer.into_body().collect().await.is_err(), "is cut off");
+        let queue = api.queue.clone();
+        let job = bounded("the job is given back", async {
+            loop {
+                let job = queue.get(&id("a")).await.expect("is there");
+                if job.state == State::Ready {
+                    break job;
+                }
+                tokio::task::yield_now().await;
+            }
+        });
+        assert_eq!(job.await.attempts, 0, "nobody had it");
+        // A moment before its end it is still handed out.
+        let answer = call().head().await;
+        api.clock.advance(seconds(4));
+        assert!(answer.into_body().collect().await.is_ok());
+    }
+}
+
+#[tokio::test]
+async fn fault_a_reservation_that_ends_before_the_store_has_answered_is_not_handed_out() {
+    let api = Api::with(Engine::Naive, Setup { no_timer: true, ..Setup::default() }).await;
+    api.add(r#"{"topic":"t","id":"a","ttr":5}"#).await;
+    let hung = api.store.hang(&topic("t"));
+    let pop = tokio::spawn(api.call("GET", "/topics/t/pop").send());
+    api.until(|| hung.asked() > 0).await;
+    api.clock.advance(seconds(5));
+    hung.heal();
+    bounded("the pop", pop).await.expect("is answered").expect(204);
 }
