@@ -26,21 +26,19 @@ fn unread(mut command: Command) -> (Server, ChildStderr) {
     (Server::adopt(child), log)
 }
 
-/// Whether the pipe is as good as full; its pages need not be.
-fn is_full(log: &ChildStderr) -> bool {
-    ioctl_fionread(log).expect("a pipe") >= PIPE_BYTES as u64 - 8_192
+fn waiting(log: &ChildStderr) -> u64 {
+    ioctl_fionread(log).expect("a pipe")
 }
 
-/// Calls from many threads until `log` is full and more lines were written than it holds.
+/// Calls from many threads until `log` takes no more: what it holds then is all that its pages have room for.
 fn fill(server: &Server, log: &ChildStderr, calls: usize, method: &str, path: &str, body: &str) {
     let (patience, address) = (Patience::new(), server.address);
     // A long request id makes for a long line.
     let headers = format!("X-Request-Id: {}\r\n", "x".repeat(128));
-    let mut full = false;
-    // Once more after it was full, so that the last lines had no room.
-    while !full {
-        full = is_full(log);
-        patience.or_fail(|| format!("{:?} bytes in the log", ioctl_fionread(log)));
+    let mut before = 0;
+    while before < PIPE_BYTES as u64 / 2 || waiting(log) > before {
+        before = waiting(log);
+        patience.or_fail(|| format!("{before} bytes in the log"));
         std::thread::scope(|scope| {
             for _ in 0..calls {
                 scope.spawn(|| call_with(address, method, path, &headers, body));
