@@ -11,6 +11,7 @@ use std::{
     io::{self, Write},
     net::SocketAddr,
     sync::Arc,
+    time::Duration,
 };
 
 use tokio::{
@@ -23,11 +24,11 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock::{Clock, SystemClock},
     config::Config,
-    http::App,
+    http::{self, App},
     metrics::Metrics,
     queue::{Hints, Queue},
     shutdown::Shutdown,
-    signals::Signals,
+    signals::{Asked, Signals},
     telemetry::{self, Logging},
 };
 use reload::Reload;
@@ -36,6 +37,9 @@ pub use upkeep::{Refusal, Report, backup, restore, verify, verify_backup};
 /// Connections that wait in the kernel to be accepted, as when thousands of workers come back after a restart;
 /// the system may allow fewer (net.core.somaxconn).
 const BACKLOG: u32 = 4_096;
+
+/// How long after the first signal another one counts as the same: GNU timeout sends two at once.
+const SAME_SIGNAL_US: i64 = 1_000_000;
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -85,7 +89,7 @@ pub fn check_files(config: &Config) -> Result<(), Failure> {
     Reload::new(config).map(|_| ()).map_err(Failure::File)
 }
 
-/// Serves until SIGINT or SIGTERM. A second signal ends the process at once.
+/// Serves until SIGINT or SIGTERM. A second signal, a second or more later, ends the process at once.
 ///
 /// # Errors
 /// Why it did not start.
@@ -110,22 +114,48 @@ async fn serve(config: &Config, metrics: Metrics, logging: &Logging) -> Result<E
         }
     };
     running.announce();
-    tokio::select! {
-        asked = signals.next() => tracing::info!(signal = asked.name(), "shutting down"),
-        () = running.shutdown.failed() => {}
-    }
-    let grace = config.server.shutdown_grace;
-    tokio::select! {
-        ended = running.stop() => Ok(ended),
-        () = clock.sleep(grace) => {
-            tracing::error!(?grace, "shutting down took longer than server.shutdown_grace");
-            Ok(Ended::Badly)
-        }
+    let drain_delay = tokio::select! {
         asked = signals.next() => {
+            tracing::info!(signal = asked.name(), "shutting down");
+            config.server.drain_delay
+        }
+        () = running.shutdown.failed() => Duration::ZERO,
+    };
+    let began_us = clock.now_micros();
+    tokio::select! {
+        ended = end(running, drain_delay, config.server.shutdown_grace, &*clock) => Ok(ended),
+        asked = second_signal(&mut signals, began_us, &*clock) => {
             tracing::warn!(signal = asked.name(), "a second signal: stopping at once");
             logging.flush();
             std::process::exit(asked.exit_code().into())
         }
+    }
+}
+
+/// Ends `running` in order: it goes on for `drain_delay`, and then has `grace` to finish what is in flight.
+async fn end(running: Running, drain_delay: Duration, grace: Duration, clock: &dyn Clock) -> Ended {
+    running.queue.announce_end();
+    tokio::select! {
+        () = clock.sleep(drain_delay) => {}
+        () = running.shutdown.failed() => {}
+    }
+    tokio::select! {
+        ended = running.stop() => ended,
+        () = clock.sleep(grace) => {
+            tracing::error!(?grace, "shutting down took longer than server.shutdown_grace");
+            Ended::Badly
+        }
+    }
+}
+
+/// The next signal that is not the same as the one at `first_us`.
+async fn second_signal(signals: &mut Signals, first_us: i64, clock: &dyn Clock) -> Asked {
+    loop {
+        let asked = signals.next().await;
+        if clock.now_micros() - first_us >= SAME_SIGNAL_US {
+            return asked;
+        }
+        tracing::debug!(signal = asked.name(), "a second signal within a second of the first is ignored");
     }
 }
 
@@ -146,7 +176,10 @@ struct Running {
 impl Running {
     async fn start(config: &Config, system: Arc<SystemClock>, metrics: Metrics) -> Result<Self, Failure> {
         let clock: Arc<dyn Clock> = system.clone();
-        let reload = Reload::new(config).map_err(Failure::File)?;
+        // A file system may hang: signals are then still heeded.
+        let settings = config.clone();
+        let reload = tokio::task::spawn_blocking(move || Reload::new(&settings)).await;
+        let reload = reload.expect("reading files does not panic").map_err(Failure::File)?;
         // Bound before the store is opened, so that a taken port is no reason to open it; listened on
         // after, so that nobody is accepted before there is an answer.
         let socket = bind(config.server.listen)?;
@@ -159,8 +192,9 @@ impl Running {
         let queue = Queue::new(store, &hints, clock.clone(), limits, metrics.queue.clone());
         let listener = listen(socket, config.server.listen)?;
         let address = listener.local_addr()?;
-        let mut http = parts::http_options(&config.server);
-        let room = open_files::make_room_for(http.max_connections);
+        let mut http = parts::http_options(config);
+        let asked = http.max_connections != http::Options::default().max_connections;
+        let room = open_files::make_room_for(http.max_connections, asked);
         http.lower_connections(room);
         let clock_metrics = metrics.clock.clone();
         let app = App::new(queue.clone(), clock, metrics, http)

@@ -36,7 +36,7 @@ Settings, later wins:
   4. flags
 RUST_LOG wins over log.level, NO_COLOR turns colours off.
 
-Signals: SIGTERM and SIGINT end the server in order, a second one at once. SIGHUP reads the tokens
+Signals: SIGTERM and SIGINT end the server in order, a second one after a second at once. SIGHUP reads the tokens
 and the certificate again, where there are any.
 Exit codes: 0 done; 1 failed; 2 wrong usage or configuration; 130 or 143 stopped by a second
 SIGINT or SIGTERM, `linger bench` by the first.";

@@ -115,4 +115,8 @@ fn check_together(config: &Config, reader: &mut Reader<'_>) {
     if config.server.max_request_bytes > config.server.max_buffered_bytes {
         reader.refuse("server.max_request_bytes", "must not be more than server.max_buffered_bytes");
     }
+    if config.server.max_request_bytes > config.server.max_buffered_bytes_per_caller {
+        let problem = "must not be more than server.max_buffered_bytes_per_caller";
+        reader.refuse("server.max_request_bytes", problem);
+    }
 }

@@ -27,8 +27,10 @@ pub struct Server {
     pub header_timeout: Duration,
     /// For a connection that is idle between two requests.
     pub keep_alive_timeout: Duration,
-    /// For each 64 KiB of a request's body.
+    /// For a request's body, besides the time that its length is given.
     pub body_timeout: Duration,
+    /// Bytes of a request's body in a second.
+    pub min_body_rate: usize,
     /// For each 64 KiB of an answer.
     pub write_timeout: Duration,
     /// For a refused client to stop sending.
@@ -43,12 +45,16 @@ pub struct Server {
     pub max_small_request_bytes: usize,
     /// Of the bodies of all requests at work.
     pub max_buffered_bytes: usize,
+    /// The same for one token or address.
+    pub max_buffered_bytes_per_caller: usize,
     /// Of the answers that clients have not taken yet.
     pub max_answer_bytes: usize,
     /// Open at a time.
     pub max_connections: usize,
     /// Open at a time from one address.
     pub max_connections_per_address: usize,
+    /// Between turning unready and the orderly shutdown.
+    pub drain_delay: Duration,
     /// Longest orderly shutdown.
     pub shutdown_grace: Duration,
 }
@@ -62,6 +68,7 @@ impl Server {
             header_timeout: reader.duration("server.header_timeout", 10 * MILLISECOND, HOUR),
             keep_alive_timeout: reader.duration("server.keep_alive_timeout", 10 * MILLISECOND, HOUR),
             body_timeout: reader.duration("server.body_timeout", 10 * MILLISECOND, HOUR),
+            min_body_rate: reader.size("server.min_body_rate", 1, GIB),
             write_timeout: reader.duration("server.write_timeout", 10 * MILLISECOND, HOUR),
             linger_timeout: reader.duration("server.linger_timeout", MILLISECOND, MINUTE),
             // hyper's read buffer cannot be smaller.
@@ -70,9 +77,15 @@ impl Server {
             max_request_bytes: reader.size("server.max_request_bytes", KIB, GIB),
             max_small_request_bytes: reader.size("server.max_small_request_bytes", KIB, GIB),
             max_buffered_bytes: reader.size("server.max_buffered_bytes", KIB, 1_024 * GIB),
+            max_buffered_bytes_per_caller: reader.size(
+                "server.max_buffered_bytes_per_caller",
+                KIB,
+                1_024 * GIB,
+            ),
             max_answer_bytes: reader.size("server.max_answer_bytes", KIB, 1_024 * GIB),
             max_connections: reader.count("server.max_connections", 1, 1_000_000),
             max_connections_per_address: reader.count("server.max_connections_per_address", 1, 1_000_000),
+            drain_delay: reader.duration("server.drain_delay", Duration::ZERO, HOUR),
             shutdown_grace: reader.duration("server.shutdown_grace", 100 * MILLISECOND, HOUR),
         }
     }

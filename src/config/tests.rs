@@ -65,7 +65,7 @@ fn flags_win_over_the_environment_over_the_file_over_the_defaults() {
     assert_eq!(config.server.listen.port(), 3);
     assert_eq!(config.queue.max_batch, 6);
     assert_eq!(config.server.header_timeout, Duration::from_secs(7));
-    assert_eq!(config.server.max_header_bytes, 32_768);
+    assert_eq!(config.server.max_header_bytes, 16_384);
 }
 
 #[test]

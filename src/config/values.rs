@@ -52,14 +52,14 @@ pub(super) fn list(kind: &ValueKind) -> Result<Vec<String>, Problem> {
     Ok(items)
 }
 
-/// A list of names of hosts, without ports.
+/// A list of names of hosts, without ports; `*.` at the beginning stands for any labels.
 pub(super) fn host_names(kind: &ValueKind) -> Result<Vec<String>, Problem> {
     let names = list(kind)?;
     let fits = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
-    match names.iter().find(|name| !name.bytes().all(fits)) {
-        Some(name) => {
-            Err(format!("{name:?} is not the name of a host, such as queue.example.com, without a port"))
-        }
+    match names.iter().find(|name| !name.strip_prefix("*.").unwrap_or(name).bytes().all(fits)) {
+        Some(name) => Err(format!(
+            "{name:?} is not the name of a host, such as queue.example.com or *.example.com, without a port"
+        )),
         None => Ok(names),
     }
 }

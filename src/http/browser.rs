@@ -15,8 +15,8 @@ use super::{Options, paths, problem::Problem};
 /// Refuses what a foreign page sent.
 pub(super) fn check<B>(request: &axum::http::Request<B>, options: &Options) -> Result<(), Problem> {
     let host = host(request)?;
-    let rebinding_matters = options.loopback || !options.allowed_hosts.is_empty();
-    if rebinding_matters && host.as_ref().is_some_and(|host| !is_ours(host.host(), options)) {
+    let is_probe = paths::PROBES.contains(&request.uri().path());
+    if options.check_host && !is_probe && host.as_ref().is_some_and(|host| !is_ours(host.host(), options)) {
         return Err(Problem::foreign_host());
     }
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -69,7 +69,14 @@ fn is_ours(host: &str, options: &Options) -> bool {
     let last = host.rsplit('.').next().unwrap_or_default();
     last.eq_ignore_ascii_case("localhost")
         || address.parse::<IpAddr>().is_ok()
-        || options.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host))
+        || options.allowed_hosts.iter().any(|allowed| is_named(allowed, host))
+}
+
+/// Whether `allowed` is the name of `host`, or `*.` before the end of its name.
+fn is_named(allowed: &str, host: &str) -> bool {
+    let Some(end) = allowed.strip_prefix('*') else { return allowed.eq_ignore_ascii_case(host) };
+    let at = host.len().saturating_sub(end.len());
+    at > 0 && host.get(at..).is_some_and(|last| last.eq_ignore_ascii_case(end))
 }
 
 fn is_foreign(headers: &HeaderMap, host: Option<&Authority>) -> bool {
@@ -157,9 +164,9 @@ mod tests {
     }
 
     #[test]
-    fn a_rebound_name_is_refused_on_loopback() {
-        let on = |host: &str, options: &Options| code("GET", "/livez", &[("host", host)], options);
-        let loopback = Options { loopback: true, ..Options::default() };
+    fn a_rebound_name_is_refused() {
+        let on = |host: &str, options: &Options| code("GET", "/jobs/1", &[("host", host)], options);
+        let loopback = Options { check_host: true, ..Options::default() };
         for ours in ["localhost", "localhost:9277", "127.0.0.1:1", "[::1]:9277", "app.localhost", "10.0.0.1"]
         {
             assert_eq!(on(ours, &loopback), "ok", "{ours}");
@@ -169,20 +176,44 @@ mod tests {
         }
         let named = Options { allowed_hosts: vec!["queue.internal".to_owned()], ..loopback.clone() };
         assert_eq!(on("Queue.Internal:9277", &named), "ok");
-        let open = Options { loopback: false, ..Options::default() };
-        assert_eq!(on("evil.example", &open), "ok", "elsewhere any name may be bound on purpose");
-        let listed = Options { loopback: false, ..named };
-        assert_eq!(on("evil.example", &listed), "host_refused", "unless names were configured");
+        assert_eq!(on("evil.example", &named), "host_refused");
+        let open = Options { check_host: false, ..Options::default() };
+        assert_eq!(on("evil.example", &open), "ok", "where tokens are asked for");
+    }
+
+    #[test]
+    fn names_may_be_allowed_by_their_end() {
+        let options = Options { allowed_hosts: vec!["*.svc.cluster.local".to_owned()], ..Options::default() };
+        let on = |host: &str| code("GET", "/jobs/1", &[("host", host)], &options);
+        for ours in ["linger.default.svc.cluster.local", "Linger.SVC.cluster.local:9277"] {
+            assert_eq!(on(ours), "ok", "{ours}");
+        }
+        for foreign in
+            ["svc.cluster.local", ".svc.cluster.local", "evilsvc.cluster.local", "x.svc.cluster.local.evil"]
+        {
+            assert_eq!(on(foreign), "host_refused", "{foreign}");
+        }
+    }
+
+    #[test]
+    fn probes_may_use_any_name() {
+        for path in ["/livez", "/readyz"] {
+            assert_eq!(code("GET", path, &[("host", "pod-7.internal")], &Options::default()), "ok");
+        }
+        assert_eq!(
+            code("GET", "/metrics", &[("host", "pod-7.internal")], &Options::default()),
+            "host_refused"
+        );
     }
 
     #[test]
     fn the_host_is_there_once_and_the_target_goes_before_it() {
-        let options = Options { loopback: true, ..Options::default() };
+        let options = Options::default();
         assert_eq!(code("GET", "/livez", &[], &options), "malformed_request");
         assert_eq!(code("GET", "/livez", &[("host", "a b")], &options), "malformed_request");
         let twice = [("host", "localhost"), ("host", "evil.example")];
         assert_eq!(code("GET", "/livez", &twice, &options), "malformed_request");
-        let absolute = code("GET", "http://evil.example/livez", &[("host", "localhost")], &options);
+        let absolute = code("GET", "http://evil.example/jobs/1", &[("host", "localhost")], &options);
         assert_eq!(absolute, "host_refused");
     }
 }

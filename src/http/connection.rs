@@ -3,7 +3,7 @@
 //! A silent or dripping client is cut, a client that reads too slowly is cut, and a client that was
 //! refused still gets its answer. Long polls are none of these and have no bound here.
 
-use std::{io, time::Duration};
+use std::{io, net::IpAddr, time::Duration};
 
 use axum::{Router, extract::Request};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
@@ -18,6 +18,7 @@ use tower::ServiceExt;
 
 use super::{
     App, Tls,
+    client::Client,
     pace::{Paced, Turns},
 };
 use crate::metrics::Cut;
@@ -30,19 +31,25 @@ const BEYOND: Duration = Duration::from_secs(365 * 24 * 3_600);
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const UNSENT_BYTES: u32 = 128 * 1_024;
 
-/// Serves the requests of one connection, one after the other.
-pub(super) async fn drive(app: &App, stream: TcpStream, router: Router, shutdown: CancellationToken) {
+/// Serves the requests of one connection from `address`, one after the other.
+pub(super) async fn drive(
+    app: &App,
+    stream: TcpStream,
+    address: IpAddr,
+    router: Router,
+    shutdown: CancellationToken,
+) {
     if let Err(error) = prepare(&stream) {
         tracing::debug!(%error, "the connection is gone already");
         return;
     }
     match &app.tls {
         None => {
-            let (stream, taken) = requests(app, stream, router, &shutdown).await;
+            let (stream, taken) = requests(app, stream, address, router, &shutdown).await;
             if taken { leave(app, stream, &shutdown).await } else { abort(&stream) }
         }
         // On the heap, so that a connection without TLS, which is the usual one, has no room for it.
-        Some(tls) => Box::pin(drive_secured(app, tls, stream, router, &shutdown)).await,
+        Some(tls) => Box::pin(drive_secured(app, tls, stream, address, router, &shutdown)).await,
     }
 }
 
@@ -50,11 +57,12 @@ async fn drive_secured(
     app: &App,
     tls: &Tls,
     stream: TcpStream,
+    address: IpAddr,
     router: Router,
     shutdown: &CancellationToken,
 ) {
     let Some(stream) = secured(app, tls, stream, shutdown).await else { return };
-    let (stream, taken) = requests(app, stream, router, shutdown).await;
+    let (stream, taken) = requests(app, stream, address, router, shutdown).await;
     if taken { leave(app, stream, shutdown).await } else { abort(stream.get_ref().0) }
 }
 
@@ -106,14 +114,25 @@ async fn leave(app: &App, stream: impl AsyncRead + AsyncWrite + Unpin, shutdown:
 
 /// Speaks HTTP/1 until either side ends it, or after the request at work on `shutdown`. Returns the stream,
 /// and whether the client took its answers.
-async fn requests<S>(app: &App, stream: S, router: Router, shutdown: &CancellationToken) -> (S, bool)
+///
+/// A client that closes its sending side has left, also if it did so behind a whole request: a request that a
+/// client gave up and sent elsewhere must not be carried out afterwards.
+async fn requests<S>(
+    app: &App,
+    stream: S,
+    address: IpAddr,
+    router: Router,
+    shutdown: &CancellationToken,
+) -> (S, bool)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let turns = Turns::default();
     let stream = Paced::new(stream, app, turns.clone());
-    let service = service_fn(move |request: Request<Incoming>| {
+    let client = Client::new(address, turns.clone());
+    let service = service_fn(move |mut request: Request<Incoming>| {
         let (work, router) = (turns.work(), router.clone());
+        request.extensions_mut().insert(client.clone());
         async move {
             let answer = router.oneshot(request).await;
             drop(work);

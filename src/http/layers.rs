@@ -7,6 +7,7 @@
 use std::{
     any::Any,
     convert::Infallible,
+    net::Ipv4Addr,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -22,8 +23,12 @@ use super::{
     App,
     access::{self, CallerName},
     answers::{self, Hold},
-    browser, observe, payload,
+    browser,
+    client::Client,
+    observe, payload,
     problem::Problem,
+    room::Holder,
+    seats,
 };
 use crate::auth::Caller;
 
@@ -119,20 +124,28 @@ where
     S: Service<Request, Response = Response, Error = Infallible>,
 {
     let hold = Hold::of(route, request.method());
-    let (mut caller, mut room) = (None, None);
+    let client = Client::of(&request);
+    let (mut caller, mut held) = (None, None);
     let admitted = match admit(&app, route, &mut request, &mut caller) {
-        Ok(()) => payload::read(&app, route, request).await,
+        Ok(()) => payload::read(&app, route, holder(caller.as_ref(), client.as_ref()), request).await,
         Err(problem) => Err(problem),
     };
     let answer = match admitted {
         Ok((request, taken)) => {
-            // The room of the body is kept as long as the handler is at work.
-            room = taken;
+            held = taken;
+            if hold == Hold::Delivery {
+                // A poll may wait for a minute, and needs its body no longer than it takes to parse it.
+                held = None;
+                if let Some(client) = client {
+                    client.watch();
+                }
+            }
             handler.call(request).await?
         }
         Err(problem) => problem.into_response(),
     };
-    drop(room);
+    // What the body takes is kept as long as the handler is at work.
+    drop(held);
     let mut answer = answers::on_the_way(&app, hold, answer);
     if let Some(caller) = caller.filter(|_| answer.status().is_server_error()) {
         answer.extensions_mut().insert(CallerName(caller.name));
@@ -142,7 +155,17 @@ where
 
 /// Whether whoever sent the request may; says who it is.
 fn admit(app: &App, route: &str, request: &mut Request, caller: &mut Option<Caller>) -> Result<(), Problem> {
+    payload::check_framing(request.headers())?;
     browser::check(request, &app.options)?;
     *caller = Some(access::check(&app.gate, route, request)?);
     Ok(())
+}
+
+/// On whose account the body of a request goes: its token's, or that of the address where nobody has one.
+fn holder(caller: Option<&Caller>, client: Option<&Client>) -> Holder {
+    match (caller, client) {
+        (Some(caller), _) if !caller.name.is_empty() => Holder::Token(caller.name.clone()),
+        (_, Some(client)) => Holder::Address(seats::counted_as(client.address)),
+        (_, None) => Holder::Address(Ipv4Addr::UNSPECIFIED.into()),
+    }
 }

@@ -9,6 +9,7 @@ mod batch;
 pub(crate) mod benching;
 mod bodies;
 mod browser;
+mod client;
 mod connection;
 mod dead;
 mod delivery;
@@ -28,6 +29,7 @@ mod payload;
 mod pop;
 mod problem;
 mod refusal;
+mod refusal_log;
 mod render;
 mod room;
 mod router;
@@ -49,7 +51,10 @@ pub(crate) use fuzzing::{fuzz_bodies, fuzz_query};
 pub use options::Options;
 pub use tls::Tls;
 
-use self::room::Room;
+use self::{
+    refusal_log::RefusalLog,
+    room::{Room, Shares},
+};
 use crate::{auth::Gate, clock::Clock, metrics::Metrics, queue::Queue};
 
 /// The HTTP service over one queue. Cheap to clone.
@@ -67,8 +72,11 @@ pub struct Parts {
     tls: Option<Tls>,
     /// What the bodies of all requests may hold together.
     body_room: Room,
+    /// What the bodies of one caller's requests may hold of it.
+    body_shares: Shares,
     /// The same for answers that clients have not taken yet.
     answer_room: Room,
+    refusal_log: Arc<RefusalLog>,
 }
 
 impl Deref for App {
@@ -84,10 +92,18 @@ impl App {
     #[must_use]
     pub fn new(queue: Arc<Queue>, clock: Arc<dyn Clock>, metrics: Metrics, options: Options) -> Self {
         options.publish(&metrics);
-        let body_room = Room::new(options.max_buffered_bytes);
-        let answer_room = Room::new(options.max_answer_bytes);
-        let gate = Arc::default();
-        Self(Arc::new(Parts { queue, clock, metrics, options, gate, tls: None, body_room, answer_room }))
+        Self(Arc::new(Parts {
+            body_room: Room::new(options.max_buffered_bytes),
+            body_shares: Shares::new(options.max_buffered_bytes_per_caller),
+            answer_room: Room::new(options.max_answer_bytes),
+            refusal_log: Arc::default(),
+            gate: Arc::default(),
+            tls: None,
+            queue,
+            clock,
+            metrics,
+            options,
+        }))
     }
 
     /// The same behind `gate`, which may change its tokens later.

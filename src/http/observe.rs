@@ -3,16 +3,16 @@
 //! Logs the route's pattern, never the address that was sent (its query may hold a receipt), and never a
 //! body.
 
-use std::{any::Any, time::Duration};
+use std::{any::Any, net::IpAddr, time::Duration};
 
 use axum::{
     extract::Request,
     http::{HeaderMap, HeaderName, HeaderValue, Method, header},
     response::{IntoResponse, Response},
 };
-use tracing::{Instrument, Span};
+use tracing::{Instrument, Span, field::display};
 
-use super::{App, access::CallerName, pop::Waited, problem::Problem};
+use super::{App, access::CallerName, client::Client, pop::Waited, problem::Problem, refusal_log};
 use crate::metrics::Present;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -72,6 +72,8 @@ pub(super) struct Call {
     method: &'static str,
     id: RequestId,
     began_us: i64,
+    /// Where it came from.
+    address: Option<IpAddr>,
     /// Counted from the moment the request came until this is dropped.
     _present: Present,
 }
@@ -84,6 +86,7 @@ impl Call {
             method: method_of(request.method()),
             id: RequestId::of(request.headers()),
             began_us: app.clock.now_micros(),
+            address: Client::of(request).map(|client| client.address),
             _present: app.metrics.http.request(),
             app,
         }
@@ -138,10 +141,27 @@ impl Call {
 
     fn log(&self, problem: &Problem, caller: Option<&CallerName>) {
         let (status, code) = (problem.status().as_u16(), problem.code());
-        if problem.status().is_server_error() {
-            let (request_id, cause) = (self.id.as_str(), problem.cause().unwrap_or_default());
-            let (method, route, caller) = (self.method, self.route, caller.map(|caller| &*caller.0));
-            tracing::warn!(request_id, method, route, caller, status, code, cause, "failed");
+        let (request_id, cause) = (self.id.as_str(), problem.cause());
+        let (method, route, address) = (self.method, self.route, self.address.map(display));
+        let caller = caller.map(|caller| &*caller.0).filter(|name| !name.is_empty());
+        if refusal_log::is_expected(code) {
+            tracing::debug!(status, code, cause, "refused");
+            if let Some(left_out) = self.app.refusal_log.admit(code, self.app.clock.now_micros()) {
+                tracing::warn!(
+                    request_id,
+                    method,
+                    route,
+                    caller,
+                    address,
+                    status,
+                    code,
+                    cause,
+                    left_out,
+                    "refused; left_out counts those since the last line with this code"
+                );
+            }
+        } else if problem.status().is_server_error() {
+            tracing::warn!(request_id, method, route, caller, address, status, code, cause, "failed");
         } else {
             tracing::debug!(status, code, "refused");
         }

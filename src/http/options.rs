@@ -7,10 +7,10 @@ use crate::metrics::Metrics;
 /// How the server listens and what it puts up with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Whether the address listened on is a loopback address: then foreign `Host` names are refused.
-    pub loopback: bool,
-    /// Host names, without ports, that are accepted beside addresses and `localhost`. When any is given,
-    /// others are refused on every address.
+    /// Whether requests by foreign `Host` names are refused.
+    pub check_host: bool,
+    /// Host names, without ports, that are accepted besides addresses and `localhost`; `*.` at the beginning
+    /// stands for any labels.
     pub allowed_hosts: Vec<String>,
     /// Largest body of a request, in bytes.
     pub max_request_bytes: usize,
@@ -18,6 +18,8 @@ pub struct Options {
     pub max_small_request_bytes: usize,
     /// Most bytes that the bodies of all requests at work may hold together.
     pub max_buffered_bytes: usize,
+    /// The same for the requests of one token, or of one address where there are no tokens.
+    pub max_buffered_bytes_per_caller: usize,
     /// Most bytes of answers over 4 KiB that clients have not taken yet, what tells of a change aside; one
     /// of more is sent when there is no other.
     pub max_answer_bytes: usize,
@@ -35,8 +37,10 @@ pub struct Options {
     pub header_timeout: Duration,
     /// How long a connection may stay idle between two requests.
     pub keep_alive_timeout: Duration,
-    /// How long each 64 KiB of a request's body may take.
+    /// How long a request's body may take besides the time that `min_body_rate` allows for its length.
     pub body_timeout: Duration,
+    /// Bytes of a request's body that have to come in each second.
+    pub min_body_rate: usize,
     /// How long a client may take to read each 64 KiB of an answer.
     pub write_timeout: Duration,
     /// How long a refused client may go on sending before its connection is cut. Cutting at once would
@@ -47,21 +51,23 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            loopback: true,
+            check_host: true,
             allowed_hosts: Vec::new(),
             max_request_bytes: 8 * 1_024 * 1_024,
             max_small_request_bytes: 64 * 1_024,
             max_buffered_bytes: 256 * 1_024 * 1_024,
+            max_buffered_bytes_per_caller: 32 * 1_024 * 1_024,
             max_answer_bytes: 1_024 * 1_024 * 1_024,
-            max_header_bytes: 32 * 1_024,
+            max_header_bytes: 16 * 1_024,
             max_headers: 100,
             max_connections: 100_000,
-            max_connections_per_address: 50_000,
+            max_connections_per_address: 1_000,
             first_byte_timeout: Duration::from_secs(10),
             header_timeout: Duration::from_secs(10),
             // Longer than the minute that load balancers keep idle connections for.
             keep_alive_timeout: Duration::from_secs(75),
             body_timeout: Duration::from_secs(30),
+            min_body_rate: 64 * 1_024,
             write_timeout: Duration::from_secs(30),
             linger: Duration::from_secs(2),
         }
@@ -69,13 +75,14 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Lowers the most connections to `room`, and the most of an address in proportion, so that one address
-    /// still cannot take all places.
+    /// Lowers the most connections to `room`, and the most of an address to half of that, so that one address
+    /// still cannot take all places unless it was allowed to.
     pub fn lower_connections(&mut self, room: usize) {
         if room < self.max_connections {
-            let share = self.max_connections_per_address as f64 / self.max_connections as f64;
-            let own = (room as f64 * share.min(1.0)).ceil() as usize;
-            (self.max_connections, self.max_connections_per_address) = (room, own);
+            let one_may_take_all = self.max_connections_per_address >= self.max_connections;
+            let most = if one_may_take_all { room } else { room.div_ceil(2) };
+            self.max_connections_per_address = self.max_connections_per_address.min(most);
+            self.max_connections = room;
         }
     }
 
@@ -85,6 +92,7 @@ impl Options {
         limit("max_request_bytes", self.max_request_bytes as u64);
         limit("max_small_request_bytes", self.max_small_request_bytes as u64);
         limit("max_buffered_bytes", self.max_buffered_bytes as u64);
+        limit("max_buffered_bytes_per_caller", self.max_buffered_bytes_per_caller as u64);
         limit("max_answer_bytes", self.max_answer_bytes as u64);
         limit("max_header_bytes", self.max_header_bytes as u64);
         limit("max_headers", self.max_headers as u64);
@@ -94,6 +102,7 @@ impl Options {
         limit("header_timeout_seconds", self.header_timeout.as_secs());
         limit("keep_alive_timeout_seconds", self.keep_alive_timeout.as_secs());
         limit("body_timeout_seconds", self.body_timeout.as_secs());
+        limit("min_body_rate", self.min_body_rate as u64);
         limit("write_timeout_seconds", self.write_timeout.as_secs());
     }
 }
@@ -113,6 +122,8 @@ mod tests {
         assert_eq!(lowered(100_000, 50_000, 100_000), (100_000, 50_000));
         assert_eq!(lowered(100_000, 50_000, 768), (768, 384));
         assert_eq!(lowered(100_000, 50_000, 1), (1, 1));
+        assert_eq!(lowered(100_000, 1_000, 768), (768, 384));
+        assert_eq!(lowered(100_000, 1_000, 20_000), (20_000, 1_000));
         assert_eq!(lowered(100, 1_000, 10), (10, 10));
     }
 }

@@ -8,7 +8,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
     time::Duration,
@@ -23,10 +23,21 @@ use crate::metrics::Cut;
 /// within each write timeout.
 pub(super) const WINDOW_BYTES: usize = 64 * 1_024;
 
+/// Most bytes that a client may send behind a poll that is not answered yet. Clients do not pipeline behind polls;
+/// and the end of the connection is found only behind all that was sent before it.
+const MAX_AHEAD_BYTES: usize = 4 * 1_024;
+
 /// Whose turn it is on a connection: counts up when a request's head is complete and again when its answer
 /// is ready to be written, so it is odd while a request is at work.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Turns(Arc<AtomicU64>);
+pub(super) struct Turns(Arc<Phase>);
+
+#[derive(Debug, Default)]
+struct Phase {
+    turn: AtomicU64,
+    /// Whether the request at work ends with its client.
+    watched: AtomicBool,
+}
 
 /// A request at work.
 #[derive(Debug)]
@@ -35,19 +46,30 @@ pub(super) struct Work(Turns);
 impl Turns {
     /// A request's head is complete.
     pub fn work(&self) -> Work {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.0.turn.fetch_add(1, Ordering::Relaxed);
         Work(self.clone())
+    }
+
+    /// The request at work is dropped as soon as the client closes its sending side.
+    pub fn watch(&self) {
+        self.0.watched.store(true, Ordering::Relaxed);
+    }
+
+    fn is_watched(&self) -> bool {
+        self.0.watched.load(Ordering::Relaxed)
     }
 
     // The stream and the requests of a connection are driven by one task, so the order is given.
     fn now(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.0.turn.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Work {
     fn drop(&mut self) {
-        self.0.0.fetch_add(1, Ordering::Relaxed);
+        let phase = &self.0.0;
+        phase.watched.store(false, Ordering::Relaxed);
+        phase.turn.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -61,6 +83,8 @@ pub(super) struct Paced<S> {
     awaited: Awaited,
     /// Open while a part of an answer waits to be taken.
     window: Option<Window>,
+    /// What the client sent behind a watched request; hyper reads it afterwards.
+    ahead: Vec<u8>,
 }
 
 /// The wait for a request's head.
@@ -81,7 +105,7 @@ struct Window {
 
 impl<S> Paced<S> {
     pub fn new(stream: S, app: &App, turns: Turns) -> Self {
-        Self { stream, app: app.clone(), turns, awaited: Awaited::default(), window: None }
+        Self { stream, app: app.clone(), turns, awaited: Awaited::default(), window: None, ahead: Vec::new() }
     }
 
     /// The stream without a bound, and whether nothing of an answer was left waiting to be taken.
@@ -126,6 +150,16 @@ impl<S> Paced<S> {
         Poll::Ready(self.cut(Cut::Answer, "the client reads its answer too slowly"))
     }
 
+    fn take_ahead(&mut self, into: &mut ReadBuf<'_>) {
+        let len = self.ahead.len().min(into.remaining());
+        into.put_slice(&self.ahead[..len]);
+        self.ahead.drain(..len);
+        if self.ahead.is_empty() {
+            // Without its memory: hardly any client needs it again.
+            self.ahead = Vec::new();
+        }
+    }
+
     fn written(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match written {
             Poll::Ready(Ok(len)) => {
@@ -141,6 +175,28 @@ impl<S> Paced<S> {
     }
 }
 
+impl<S: AsyncRead + Unpin> Paced<S> {
+    /// Fails once the client has closed its sending side. hyper stops to look for that as soon as it has a byte of
+    /// another request; whatever comes before the end is kept for it.
+    fn watch(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        loop {
+            let mut part = [0; 512];
+            let mut part = ReadBuf::new(&mut part);
+            let Poll::Ready(read) = Pin::new(&mut self.stream).poll_read(cx, &mut part) else {
+                return Ok(());
+            };
+            read?;
+            if part.filled().is_empty() {
+                return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the client left its poll"));
+            }
+            self.ahead.extend_from_slice(part.filled());
+            if self.ahead.len() > MAX_AHEAD_BYTES {
+                return Err(self.cut(Cut::Ahead, "the client sends too much behind a poll"));
+            }
+        }
+    }
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
@@ -148,7 +204,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
         if turn != this.awaited.turn {
             this.awaited = Awaited { turn, ..Awaited::default() };
         }
-        let read = Pin::new(&mut this.stream).poll_read(cx, into);
+        let read = if this.ahead.is_empty() {
+            Pin::new(&mut this.stream).poll_read(cx, into)
+        } else {
+            this.take_ahead(into);
+            Poll::Ready(Ok(()))
+        };
         let awaited = turn.is_multiple_of(2) && this.window.is_none();
         if !awaited {
             this.awaited.timer = None;
@@ -161,7 +222,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Paced<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write(cx, bytes);
@@ -182,7 +243,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
         self.stream.is_write_vectored()
     }
 
-    /// hyper flushes once all that it has is written: then nothing waits any more.
+    /// hyper flushes once all that it has is written: then nothing waits any more. It also flushes whenever it
+    /// has looked after a request at work.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let flushed = Pin::new(&mut this.stream).poll_flush(cx);
@@ -190,6 +252,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
             return this.nothing_taken(cx).map(Err);
         }
         this.window = None;
+        if this.turns.is_watched() {
+            this.watch(cx)?;
+        }
         flushed
     }
 

@@ -30,8 +30,14 @@ pub(super) const OPENAPI: &str = "/openapi.yaml";
 /// Calls whose bodies hold jobs, or as many ids as a batch may have.
 pub(super) const LARGE_BODIES: [&str; 5] = [JOBS, JOB, BATCH_JOBS, BATCH_FINISH, BATCH_DELETE];
 
+/// Stands for the route of a request that no path matches.
+pub(super) const NO_ROUTE: &str = "none";
+
 /// What hands out jobs.
 pub(super) const DELIVERIES: [&str; 2] = [POP, BATCH_POP];
+
+/// Pages for whoever watches over the process: open to all, by any name of the host.
+pub(super) const PROBES: [&str; 2] = [LIVEZ, READYZ];
 
 /// Pages that change nothing and show nothing of any job.
 pub(super) const OPERATIONS: [&str; 5] = [LIVEZ, READYZ, VERSION, METRICS, OPENAPI];

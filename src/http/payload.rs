@@ -3,22 +3,31 @@
 //! Read before and not by the handler, because hyper does not notice a client that goes away while a
 //! body lies unread, and because a connection stays usable after a refusal only when its body was read.
 
-use std::pin::pin;
+use std::{pin::pin, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
     extract::{FromRequestParts, Request},
-    http::{HeaderMap, header, request::Parts},
+    http::{HeaderMap, Method, header, request::Parts},
 };
 use http_body::Body as _;
 use http_body_util::BodyExt;
 
-use super::{App, pace::WINDOW_BYTES, paths, problem::Problem, room::Taken};
+use super::{
+    App,
+    pace::WINDOW_BYTES,
+    paths,
+    problem::Problem,
+    room::{Holder, Share, Taken},
+};
 use crate::{metrics::Cut, queue::Limits};
 
 /// Longest body that is parsed where it arrived, in bytes. A longer one would hold up every other connection of
 /// that thread for milliseconds.
 const INLINE_BYTES: usize = 256 * 1_024;
+
+/// Longest body that is read, and forgotten, where none belongs.
+const UNASKED_BYTES: usize = 4 * 1_024;
 
 /// A JSON body that must be there.
 pub(super) struct Json(pub Bytes);
@@ -64,21 +73,38 @@ impl OptionalJson {
 #[derive(Clone)]
 struct Payload(Bytes);
 
-/// Reads the body of `request`, for the handler to have as a whole, with the room that it takes.
+/// What a body takes of the memory for all bodies and of its caller's share; given back when dropped.
+pub(super) struct Held {
+    room: Taken,
+    share: Share,
+}
+
+/// Reads the body of `request`, which `holder` sent to `route`, for the handler to have as a whole.
 pub(super) async fn read(
     app: &App,
     route: &str,
+    holder: Holder,
     request: Request,
-) -> Result<(Request, Option<Taken>), Problem> {
+) -> Result<(Request, Option<Held>), Problem> {
     let (mut parts, body) = request.into_parts();
-    let mut room = None;
+    let mut held = None;
     if !body.is_end_stream() {
         // On the heap while it lasts, so that a long poll, which has no body, has no room for one either.
-        let (bytes, taken) = Box::pin(collect(app, limit_of(app, route), body)).await?;
-        parts.extensions.insert(Payload(bytes));
-        room = Some(taken);
+        if takes_body(route, &parts.method) {
+            let (bytes, taken) = Box::pin(collect(app, holder, limit_of(app, route), body)).await?;
+            parts.extensions.insert(Payload(bytes));
+            held = Some(taken);
+        } else {
+            Box::pin(each_part(app, UNASKED_BYTES, body, |_| Ok(()))).await?;
+        }
     }
-    Ok((Request::from_parts(parts, Body::empty()), room))
+    Ok((Request::from_parts(parts, Body::empty()), held))
+}
+
+/// Whether a request with `method` to `route` may have a body. That of any other takes nothing from the
+/// memory for all bodies: `/livez` answers also those who have no token.
+fn takes_body(route: &str, method: &Method) -> bool {
+    route != paths::NO_ROUTE && matches!(*method, Method::POST | Method::PUT | Method::PATCH)
 }
 
 /// Largest body of a request to `route`: what carries no jobs has no need of many bytes.
@@ -87,19 +113,38 @@ fn limit_of(app: &App, route: &str) -> usize {
     if paths::LARGE_BODIES.contains(&route) { all } else { small.min(all) }
 }
 
-/// Reads `body` to its end; its bytes are counted against what all requests may hold together.
-async fn collect(app: &App, limit: usize, body: Body) -> Result<(Bytes, Taken), Problem> {
+/// Reads `body` to its end; its bytes are counted against what `holder` and all requests may hold.
+async fn collect(app: &App, holder: Holder, limit: usize, body: Body) -> Result<(Bytes, Held), Problem> {
+    let none = app.body_room.take(0, app.metrics.http.buffered());
+    let room = none.ok_or_else(Problem::overloaded)?;
+    let (mut bytes, mut held) = (Vec::new(), Held { room, share: app.body_shares.of(holder) });
+    each_part(app, limit, body, |part| {
+        if !held.share.grow(part.len()) || !held.room.grow(&app.body_room, part.len()) {
+            return Err(Problem::overloaded());
+        }
+        bytes.extend_from_slice(part);
+        Ok(())
+    })
+    .await?;
+    Ok((bytes.into(), held))
+}
+
+/// Hands every part of `body` to `take`, up to `limit` bytes and no slower than the options allow.
+async fn each_part(
+    app: &App,
+    limit: usize,
+    body: Body,
+    mut take: impl FnMut(&[u8]) -> Result<(), Problem>,
+) -> Result<(), Problem> {
     // Not a byte of it is read where its length says so much; so the client is not asked to send it either.
     if usize::try_from(body.size_hint().lower()).is_ok_and(|announced| announced > limit) {
         return Err(Problem::request_too_large(limit));
     }
-    let mut body = pin!(body);
-    let none = app.body_room.take(0, app.metrics.http.buffered());
-    let (mut bytes, mut room) = (Vec::new(), none.ok_or_else(Problem::overloaded)?);
+    let (mut body, began_us, mut len) = (pin!(body), app.clock.now_micros(), 0);
     loop {
-        let window_end = bytes.len() + WINDOW_BYTES;
-        let mut too_slow = pin!(app.clock.sleep(app.options.body_timeout));
-        while bytes.len() < window_end {
+        let window_end = len + WINDOW_BYTES;
+        let mut too_slow = pin!(app.clock.sleep(time_left(app, began_us, len)));
+        while len < window_end {
             let frame = tokio::select! {
                 biased;
                 frame = body.frame() => frame,
@@ -108,20 +153,35 @@ async fn collect(app: &App, limit: usize, body: Body) -> Result<(Bytes, Taken), 
                     return Err(Problem::slow());
                 }
             };
-            let Some(frame) = frame else { return Ok((bytes.into(), room)) };
+            let Some(frame) = frame else { return Ok(()) };
             let frame =
                 frame.map_err(|_| Problem::malformed("the request's body broke off or is badly framed"))?;
             // Trailers have no meaning here.
-            if let Ok(data) = frame.into_data() {
-                if data.len() > limit - bytes.len() {
+            if let Ok(part) = frame.into_data() {
+                if part.len() > limit - len {
                     return Err(Problem::request_too_large(limit));
                 }
-                if !room.grow(&app.body_room, data.len()) {
-                    return Err(Problem::overloaded());
-                }
-                bytes.extend_from_slice(&data);
+                len += part.len();
+                take(&part)?;
             }
         }
+    }
+}
+
+/// How long the next part of a body may take of which `len` bytes have come since `began_us`.
+fn time_left(app: &App, began_us: i64, len: usize) -> Duration {
+    let earned = Duration::from_secs_f64(len as f64 / app.options.min_body_rate.max(1) as f64);
+    let elapsed_us = app.clock.now_micros().saturating_sub(began_us).unsigned_abs();
+    (app.options.body_timeout + earned).saturating_sub(Duration::from_micros(elapsed_us))
+}
+
+/// Refuses a body in any transfer coding but `chunked`: a proxy in front may understand it otherwise.
+pub(super) fn check_framing(headers: &HeaderMap) -> Result<(), Problem> {
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => Ok(()),
+        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(()),
+        (Some(_), _) => Err(Problem::transfer_coding()),
     }
 }
 

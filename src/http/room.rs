@@ -1,6 +1,10 @@
-//! Memory that requests share: so many bytes in all, and no more than that.
+//! Memory that requests share: so many bytes in all, and so many for each caller.
 
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -57,6 +61,72 @@ impl Taken {
     }
 }
 
+/// Who holds bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Holder {
+    /// The holder of the token with this name.
+    Token(Arc<str>),
+    /// Whoever calls from this address, where there are no tokens.
+    Address(IpAddr),
+}
+
+/// The most that each caller may have of a room. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Shares {
+    max: usize,
+    /// Callers that hold anything.
+    held: Arc<Mutex<HashMap<Holder, usize>>>,
+}
+
+/// What one request has of its caller's share; given back when dropped.
+#[derive(Debug)]
+pub(super) struct Share {
+    shares: Shares,
+    holder: Holder,
+    bytes: usize,
+}
+
+impl Shares {
+    pub fn new(max: usize) -> Self {
+        Self { max, held: Arc::default() }
+    }
+
+    /// The share of `holder`, of which nothing is taken yet.
+    pub fn of(&self, holder: Holder) -> Share {
+        Share { shares: self.clone(), holder, bytes: 0 }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Holder, usize>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Share {
+    /// Takes `len` bytes more, all of which must fit; whether they did.
+    pub fn grow(&mut self, len: usize) -> bool {
+        let mut held = self.shares.lock();
+        let own = held.get(&self.holder).copied().unwrap_or_default();
+        if len > self.shares.max.saturating_sub(own) {
+            return false;
+        }
+        held.insert(self.holder.clone(), own + len);
+        self.bytes += len;
+        true
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut held = self.shares.lock();
+        if let Some(own) = held.get_mut(&self.holder) {
+            *own -= self.bytes;
+            if *own == 0 {
+                held.remove(&self.holder);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,5 +154,18 @@ mod tests {
         assert!(take(1).is_none());
         drop(large);
         assert!(take(10).is_some());
+    }
+
+    #[test]
+    fn nobody_gets_more_than_their_share_and_nobody_is_remembered() {
+        let shares = Shares::new(10);
+        let (one, other) = (Holder::Token("one".into()), Holder::Address([127, 0, 0, 1].into()));
+        let (mut first, mut second) = (shares.of(one.clone()), shares.of(one.clone()));
+        assert!(first.grow(6) && second.grow(4) && !second.grow(1));
+        assert!(shares.of(other).grow(10), "the share of somebody else");
+        drop(first);
+        assert!(second.grow(6) && !second.grow(1));
+        drop(second);
+        assert!(shares.lock().is_empty());
     }
 }

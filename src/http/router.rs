@@ -11,13 +11,12 @@ use tower::util::MapResponseLayer;
 
 use super::{App, batch, dead, jobs, layers::Layers, operations, paths, pop, problem::Problem, topics};
 
-/// The route of a request that no pattern matches.
-const NO_ROUTE: &str = "none";
-
 /// The whole API.
 pub(super) fn router(app: &App) -> Router {
-    let no_route =
-        Handler::<_, App>::layer(async |uri: Uri| Problem::no_route(uri.path()), Layers::new(app, NO_ROUTE));
+    let no_route = Handler::<_, App>::layer(
+        async |uri: Uri| Problem::no_route(uri.path()),
+        Layers::new(app, paths::NO_ROUTE),
+    );
     let paths = calls(app).into_iter().chain(pops(app)).chain(operations(app));
     paths.fold(Router::new(), Path::add_to).fallback(no_route).with_state(app.clone())
 }

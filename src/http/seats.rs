@@ -73,7 +73,7 @@ impl Drop for Seat {
 
 /// Whose connection it is: an IPv4 address, or the network of 64 bits of which an IPv6 host has every
 /// address at will.
-fn counted_as(address: IpAddr) -> IpAddr {
+pub(super) fn counted_as(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),

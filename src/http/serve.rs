@@ -28,7 +28,7 @@ pub(super) async fn serve(app: &App, listener: TcpListener, shutdown: Cancellati
                 let (app, router, shutdown) = (app.clone(), router.clone(), shutdown.clone());
                 let task = async move {
                     let _present = app.metrics.connections.opened();
-                    connection::drive(&app, stream, router, shutdown).await;
+                    connection::drive(&app, stream, peer.ip(), router, shutdown).await;
                     drop(seat);
                 };
                 connections.spawn(task.instrument(span));

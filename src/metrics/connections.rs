@@ -57,10 +57,12 @@ pub enum Cut {
     HeadTooLarge,
     /// What came is not HTTP/1.
     Malformed,
+    /// The client sent too much behind a poll that was not answered yet.
+    Ahead,
 }
 
 impl Cut {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::FirstByte,
         Self::Handshake,
         Self::Head,
@@ -69,6 +71,7 @@ impl Cut {
         Self::Answer,
         Self::HeadTooLarge,
         Self::Malformed,
+        Self::Ahead,
     ];
 
     fn label(self) -> ReasonLabel {
@@ -81,6 +84,7 @@ impl Cut {
             Self::Answer => "answer",
             Self::HeadTooLarge => "head_too_large",
             Self::Malformed => "malformed",
+            Self::Ahead => "ahead",
         };
         ReasonLabel { reason }
     }

@@ -8,8 +8,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 const OTHERS: u64 = 256;
 
 /// Raises the soft limit of open files as far as `connections` need and the hard limit allows. Returns
-/// how many connections there is room for: one that finds no open file left would be lost.
-pub(super) fn make_room_for(connections: usize) -> usize {
+/// how many connections there is room for: one that finds no open file left would be lost. Fewer than somebody
+/// `asked` for are worth a warning.
+pub(super) fn make_room_for(connections: usize, asked: bool) -> usize {
     let wanted = u64::try_from(connections).unwrap_or(u64::MAX).saturating_add(OTHERS);
     let limit = getrlimit(Resource::Nofile);
     let mut room = raised(limit.current, limit.maximum, wanted);
@@ -23,11 +24,13 @@ pub(super) fn make_room_for(connections: usize) -> usize {
     match room {
         Some(room) if room < wanted => {
             let fewer = usize::try_from(room.saturating_sub(OTHERS)).unwrap_or(usize::MAX).max(1);
-            tracing::warn!(
-                open_files = room,
-                connections = fewer,
-                "the limit of open files (ulimit -Hn) leaves room for fewer than server.max_connections"
-            );
+            let message =
+                "the limit of open files (ulimit -Hn) leaves room for fewer than server.max_connections";
+            if asked {
+                tracing::warn!(open_files = room, connections = fewer, "{message}");
+            } else {
+                tracing::info!(open_files = room, connections = fewer, "{message}");
+            }
             fewer
         }
         Some(_) | None => connections,

@@ -117,13 +117,17 @@ pub(super) fn limits(config: &config::Queue) -> queue::Limits {
 }
 
 /// The HTTP service's bounds.
-pub(super) fn http_options(config: &config::Server) -> http::Options {
+pub(super) fn http_options(config: &Config) -> http::Options {
+    let anybody_may_call = config.auth.tokens_file.is_none();
+    let config = &config.server;
     http::Options {
-        loopback: config.listen.ip().is_loopback(),
+        // A web page cannot have a token; without tokens, the name is all that gives its calls away.
+        check_host: anybody_may_call || config.listen.ip().is_loopback() || !config.allowed_hosts.is_empty(),
         allowed_hosts: config.allowed_hosts.clone(),
         max_request_bytes: config.max_request_bytes,
         max_small_request_bytes: config.max_small_request_bytes,
         max_buffered_bytes: config.max_buffered_bytes,
+        max_buffered_bytes_per_caller: config.max_buffered_bytes_per_caller,
         max_answer_bytes: config.max_answer_bytes,
         max_header_bytes: config.max_header_bytes,
         max_headers: config.max_headers,
@@ -133,6 +137,7 @@ pub(super) fn http_options(config: &config::Server) -> http::Options {
         header_timeout: config.header_timeout,
         keep_alive_timeout: config.keep_alive_timeout,
         body_timeout: config.body_timeout,
+        min_body_rate: config.min_body_rate,
         write_timeout: config.write_timeout,
         linger: config.linger_timeout,
     }
@@ -148,11 +153,24 @@ mod tests {
     fn the_documented_defaults_are_those_of_the_parts() {
         let config = config::load(Sources::default()).expect("the defaults are valid").config;
         assert_eq!(limits(&config.queue), queue::Limits::default());
-        assert_eq!(http_options(&config.server), http::Options::default());
+        assert_eq!(http_options(&config), http::Options::default());
         let embedded = embedded::Options::new("data");
         assert_eq!(format!("{:?}", embedded_options(&config)), format!("{embedded:?}"));
         let redis = redis::Options::new("redis://127.0.0.1:6379");
         assert_eq!(format!("{:?}", redis_options(&config)), format!("{redis:?}"));
+    }
+
+    #[test]
+    fn foreign_host_names_are_let_in_only_where_tokens_are_asked_for_beyond_loopback() {
+        let mut config = config::load(Sources::default()).expect("the defaults are valid").config;
+        config.server.listen = "0.0.0.0:1".parse().expect("an address");
+        config.auth.allow_anonymous = true;
+        assert!(http_options(&config).check_host);
+        config.auth.allow_anonymous = false;
+        config.auth.tokens_file = Some("tokens.toml".into());
+        assert!(!http_options(&config).check_host);
+        config.server.allowed_hosts = vec!["queue.example".to_owned()];
+        assert!(http_options(&config).check_host);
     }
 
     #[test]

@@ -77,6 +77,11 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, "malformed_request", detail)
     }
 
+    /// A body in a transfer coding other than `chunked`; the connection is closed.
+    pub fn transfer_coding() -> Self {
+        Self::malformed("the only transfer coding is chunked, and it must be named once").closing()
+    }
+
     /// Path or query parameters at fault.
     pub fn parameters(faults: Faults) -> Self {
         Self::of_values(StatusCode::BAD_REQUEST, "invalid_parameter", faults)

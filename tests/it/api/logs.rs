@@ -5,11 +5,16 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use linger::{
+    auth::{Gate, Scope, entry, parse},
+    queue::Limits,
+};
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::harness::{
-    api::{Api, text},
+    api::{Api, Setup, text},
     failing::Failure,
+    jobs::seconds,
     stores::Engine,
 };
 
@@ -64,6 +69,51 @@ async fn a_failure_is_found_by_its_request_id_without_debugging() {
     for part in ["failed", "a handler panicked: as the test demanded", r#"route="/jobs/{id}""#, "GET"] {
         assert!(line.contains(part), "{part}: {line}");
     }
+}
+
+/// The lines that say `refused` with this code.
+fn refusals<'a>(log: &'a str, code: &str) -> Vec<&'a str> {
+    let code = format!("code=\"{code}\"");
+    log.lines()
+        .filter(|line| line.contains("WARN") && line.contains("refused") && line.contains(&code))
+        .collect()
+}
+
+#[tokio::test]
+async fn refusals_under_load_get_a_line_a_second() {
+    let log = Log::default();
+    let _here = kept(&log, tracing::Level::INFO);
+    let setup = Setup { limits: Limits { max_waiting: 0, ..Limits::default() }, ..Setup::default() };
+    let api = Api::with(Engine::Naive, setup).await;
+    for _ in 0..5 {
+        api.get("/topics/t/pop?wait=1s").await.refused(503, "too_many_waiting");
+    }
+    api.clock.advance(seconds(1));
+    api.get("/topics/t/pop?wait=1s").await.refused(503, "too_many_waiting");
+    api.drain();
+    api.get("/readyz").await.refused(503, "draining");
+    let log = log.text();
+    let lines = refusals(&log, "too_many_waiting");
+    assert_eq!(lines.len(), 2, "{log}");
+    assert!(lines[0].contains("left_out=0") && lines[1].contains("left_out=4"), "{log}");
+    assert!(!log.contains("caller="), "nobody has a name here: {log}");
+    assert_eq!(refusals(&log, "draining").len(), 1, "{log}");
+}
+
+#[tokio::test]
+async fn whoever_tries_tokens_is_seen_without_debugging() {
+    let log = Log::default();
+    let _here = kept(&log, tracing::Level::INFO);
+    let tokens = parse(&entry("a", "one", &[Scope::Read], &[])).expect("is valid");
+    let gate = Some(Arc::new(Gate::guarded(tokens)));
+    let api = Api::with(Engine::Naive, Setup { gate, ..Setup::default() }).await;
+    for _ in 0..5 {
+        let call = api.call("GET", "/topics").header("authorization", "Bearer s3cr3t");
+        call.send().await.refused(401, "unauthorized");
+    }
+    let log = log.text();
+    assert_eq!(refusals(&log, "unauthorized").len(), 1, "{log}");
+    assert!(!log.contains("s3cr3t"), "{log}");
 }
 
 #[tokio::test]

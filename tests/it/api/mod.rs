@@ -16,6 +16,7 @@ mod messages;
 mod operations;
 mod patching;
 mod popping;
+mod sending;
 mod topics;
 mod wire;
 

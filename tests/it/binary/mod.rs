@@ -5,5 +5,6 @@ mod crash;
 mod log;
 mod readme;
 mod redis;
+mod reload;
 mod start;
 mod stop;

@@ -2,13 +2,13 @@
 
 use std::{
     io::{Read, Write},
-    net::TcpStream,
+    net::{Shutdown, TcpStream},
     os::unix::process::ExitStatusExt,
 };
 
 use rustix::process::Signal;
 
-use crate::harness::{plain::call, process::Server};
+use crate::harness::{plain::call, process::Server, wait::Patience};
 
 #[test]
 fn a_signal_answers_parked_polls_and_ends_well() {
@@ -93,11 +93,83 @@ fn a_second_signal_ends_at_once() {
         let hanging = hang(&server);
         server.signal(Signal::TERM);
         server.logged("shutting down");
-        server.signal(signal);
+        let patience = Patience::new();
+        while !server.has_ended() {
+            patience.or_fail(|| "it goes on".to_owned());
+            server.signal(signal);
+        }
         let status = server.wait().0;
         assert_eq!((status.code(), status.signal()), (Some(code), None), "{}", server.log());
         drop(hanging);
     }
+}
+
+#[test]
+fn a_second_signal_that_comes_with_the_first_is_ignored() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut server = Server::serve(&[], &[], directory.path());
+    let mut hanging = hang(&server);
+    // GNU timeout sends its signal to the process and to its group.
+    server.signal(Signal::TERM);
+    server.signal(Signal::INT);
+    server.logged("shutting down");
+    hanging.write_all(b"123456789").expect("is read");
+    let mut answer = String::new();
+    hanging.read_to_string(&mut answer).expect("is answered");
+    assert!(answer.starts_with("HTTP/1.1 422 "), "{answer}");
+    assert_eq!(server.wait().0.code(), Some(0), "{}", server.log());
+}
+
+#[test]
+fn during_the_drain_delay_it_is_unready_and_everything_works() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut server = Server::serve(&[], &[("LINGER__SERVER__DRAIN_DELAY", "1h")], directory.path());
+    assert_eq!(server.call("GET", "/readyz", "").status, 200);
+    let address = server.address;
+    let poll = std::thread::spawn(move || call(address, "GET", "/topics/t/pop?wait=60s", ""));
+    server.parked(1);
+    server.signal(Signal::TERM);
+    server.logged("shutting down");
+    let patience = Patience::new();
+    while server.call("GET", "/readyz", "").status != 503 {
+        patience.or_fail(|| "it is still ready".to_owned());
+    }
+    assert_eq!(server.call("GET", "/readyz", "").json()["code"], "draining");
+    assert_eq!(server.call("GET", "/livez", "").status, 200);
+    assert_eq!(server.call("POST", "/jobs", r#"{"topic":"t","id":"a","body":1}"#).status, 201);
+    assert_eq!(poll.join().expect("does not panic").expect("is answered").json()["id"], "a");
+    while !server.has_ended() {
+        patience.or_fail(|| "it goes on".to_owned());
+        server.signal(Signal::TERM);
+    }
+    assert_eq!(server.wait().0.code(), Some(143));
+}
+
+#[test]
+fn the_drain_delay_ends_in_an_orderly_end() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = Server::serve(&[], &[("LINGER__SERVER__DRAIN_DELAY", "50ms")], directory.path());
+    assert!(server.stop().success());
+}
+
+/// A call that its client gave up and sent elsewhere must not undo what was acknowledged there.
+#[test]
+fn what_clients_gave_up_while_the_process_was_stopped_is_not_carried_out() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = Server::serve(&[], &[], directory.path());
+    let mut client = TcpStream::connect(server.address).expect("connects");
+    client.write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("is read");
+    client.read_exact(&mut [0; 15]).expect("is answered");
+    server.signal(Signal::STOP);
+    let body = r#"{"topic":"t","id":"given-up"}"#;
+    let head = "POST /jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json";
+    let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    client.write_all(request.as_bytes()).expect("is sent");
+    client.shutdown(Shutdown::Write).expect("is closed");
+    server.signal(Signal::CONT);
+    // An answer may not come; the end does.
+    let _ = client.read_to_end(&mut Vec::new());
+    assert_eq!(server.call("GET", "/jobs/given-up", "").status, 404);
 }
 
 #[test]

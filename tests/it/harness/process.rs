@@ -159,6 +159,11 @@ impl Server {
         (status, rest.unwrap_or_default())
     }
 
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("is a child of ours").is_some()
+    }
+
     /// Kills it on the spot (SIGKILL) and waits for the end.
     pub fn kill(&mut self) {
         self.signal(Signal::KILL);
