@@ -12,13 +12,15 @@ use criterion::{
 };
 use linger::{
     clock::SystemClock,
-    job::{Body, Delay, Due, Fingerprint, JobId, Receipt, RetrySchedule, Topic, Ttr},
+    job::{Body, Delay, Due, Fingerprint, JobId, Receipt, RetrySchedule, Topic, TopicFilter, Ttr},
     metrics::Metrics,
     queue::{Hints, Limits, Pop, Queue},
-    store::{AddJob, FinishJob, Patch, Patched, Release, Reservation, Store, embedded, redis},
+    store::{AddJob, FinishJob, Patch, Patched, Release, Reservation, Store, Wait, embedded, redis},
 };
 use tokio::runtime::Runtime;
 
+/// The scope of a caller who may use every topic.
+const ALL: &TopicFilter = &TopicFilter::ALL;
 /// Jobs in a call.
 const CALL: usize = 64;
 /// Jobs in a call while the backlog is made.
@@ -98,8 +100,10 @@ impl Bench {
     }
 
     fn reserve(&self) -> Vec<Reservation> {
-        let reserved =
-            self.runtime.block_on(self.store.reserve(&self.topic, &[None; CALL])).expect("reserves");
+        let reserved = self
+            .runtime
+            .block_on(self.store.reserve(&self.topic, &[None; CALL], Wait::No))
+            .expect("reserves");
         assert_eq!(reserved.len(), CALL, "as many as are ready");
         reserved
     }
@@ -111,11 +115,11 @@ impl Bench {
 
     fn finish(&self, held: Vec<(JobId, Receipt)>) {
         let jobs = held.into_iter().map(|(id, receipt)| FinishJob { id, receipt: Some(receipt) }).collect();
-        self.runtime.block_on(self.store.finish(jobs)).expect("finishes");
+        self.runtime.block_on(self.store.finish(ALL, jobs)).expect("finishes");
     }
 
     fn delete(&self, ids: Vec<JobId>) {
-        self.runtime.block_on(self.store.delete(ids)).expect("deletes");
+        self.runtime.block_on(self.store.delete(ALL, ids)).expect("deletes");
     }
 
     /// Calls that take one job each, all at the same time.
@@ -197,7 +201,7 @@ fn operations(c: &mut Criterion, engine: &str, bench: &Bench, pending: usize) {
         |held| {
             let ids = ids_of(&held);
             bench.each(held, async |store, (id, receipt)| {
-                store.touch(&id, &receipt, None).await.expect("answers").expect("is held");
+                store.touch(ALL, &id, &receipt, None).await.expect("answers").expect("is held");
             });
             ids
         },
@@ -211,21 +215,21 @@ fn operations(c: &mut Criterion, engine: &str, bench: &Bench, pending: usize) {
             let ids = ids_of(&held);
             bench.each(held, async |store, (id, receipt)| {
                 let release = Release { delay: Some(Delay::new(DAY).expect("is a delay")), reason: None };
-                store.release(&id, &receipt, release).await.expect("answers").expect("is held");
+                store.release(ALL, &id, &receipt, release).await.expect("answers").expect("is held");
             });
             ids
         },
     );
     operation(&mut group, bench, "look", added, |ids| {
         bench.each(ids.clone(), async |store, id| {
-            drop(store.get(&id).await.expect("answers").expect("is there"))
+            drop(store.get(ALL, &id).await.expect("answers").expect("is there"))
         });
         ids
     });
     operation(&mut group, bench, "patch", added, |ids| {
         bench.each(ids.clone(), async |store, id| {
             let due = Some(Due::After(Delay::new(2 * DAY).expect("is a delay")));
-            let patched = store.patch(&id, Patch { due, ..Patch::default() }).await.expect("answers");
+            let patched = store.patch(ALL, &id, Patch { due, ..Patch::default() }).await.expect("answers");
             assert!(matches!(patched, Patched::Done(_)), "{patched:?}");
         });
         ids

@@ -73,7 +73,7 @@ fn one(entry: &Value) -> Result<(TokenHash, Caller), Problem> {
     let scopes = scopes.filter(|scopes| !scopes.is_empty());
     let scopes = scopes.ok_or("needs scopes out of add, work, read, admin")?;
     let topics = match table.get("topics") {
-        None => TopicFilter::all(),
+        None => TopicFilter::ALL,
         some => topics(some)?,
     };
     Ok((hash, Caller { name: Arc::from(name.as_str()), scopes: scopes.into(), topics }))

@@ -33,7 +33,7 @@ impl Caller {
         static ANYONE: LazyLock<Caller> = LazyLock::new(|| Caller {
             name: "".into(),
             scopes: [Scope::Admin].into(),
-            topics: TopicFilter::all(),
+            topics: TopicFilter::ALL,
         });
         ANYONE.clone()
     }

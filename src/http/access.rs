@@ -1,7 +1,7 @@
 //! Who may call what: the scope that each operation needs, and the check that asks for it.
 //!
 //! A topic in the path is checked by `params::TopicPath`, one in a body by its handler, and a job's by
-//! `queue::Within`. What is not listed here needs `admin`: a route that somebody forgot is closed.
+//! the steps of `queue` themselves. What is not listed here needs `admin`: a route that somebody forgot is closed.
 
 use std::sync::Arc;
 

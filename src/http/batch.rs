@@ -47,7 +47,7 @@ pub(super) async fn finish(
     let items = body.read(&app, bodies::finish_jobs).await?;
     let room = answers::reserve(&app, items.len())?;
     let (slots, jobs) = split(items);
-    let outcomes = app.queue.within(&caller.topics).finish_batch(jobs).await?;
+    let outcomes = app.queue.finish_batch(&caller.topics, jobs).await?;
     Ok(room.hold(render::results(&merge(slots, outcomes, |(), _| StatusCode::NO_CONTENT))))
 }
 
@@ -60,7 +60,7 @@ pub(super) async fn delete(
     let items = body.read(&app, bodies::delete_jobs).await?;
     let room = answers::reserve(&app, items.len())?;
     let (slots, ids) = split(items);
-    let outcomes = app.queue.within(&caller.topics).delete_batch(ids).await?;
+    let outcomes = app.queue.delete_batch(&caller.topics, ids).await?;
     Ok(room.hold(render::results(&merge(slots, outcomes, |(), _| StatusCode::NO_CONTENT))))
 }
 

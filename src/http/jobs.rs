@@ -28,7 +28,7 @@ pub(super) async fn get(
     JobPath(id): JobPath,
     _: NoQuery,
 ) -> Answer {
-    Ok(render::job(&app.queue.within(&caller.topics).get(&id).await?))
+    Ok(render::job(&app.queue.get(&caller.topics, &id).await?))
 }
 
 pub(super) async fn patch(
@@ -39,7 +39,7 @@ pub(super) async fn patch(
     body: Json,
 ) -> Answer {
     let patch = body.read(&app, bodies::patch).await?;
-    Ok(render::job(&app.queue.within(&caller.topics).patch(&id, patch).await?))
+    Ok(render::job(&app.queue.patch(&caller.topics, &id, patch).await?))
 }
 
 pub(super) async fn delete(
@@ -48,7 +48,7 @@ pub(super) async fn delete(
     JobPath(id): JobPath,
     _: NoQuery,
 ) -> Answer {
-    app.queue.within(&caller.topics).delete(&id).await?;
+    app.queue.delete(&caller.topics, &id).await?;
     Ok(render::done())
 }
 
@@ -67,7 +67,7 @@ pub(super) async fn finish(
 ) -> Answer {
     let in_query = receipt(query)?;
     let receipt = body.read(&app, |body, _| bodies::finish(body, in_query)).await?;
-    app.queue.within(&caller.topics).finish(FinishJob { id, receipt }).await?;
+    app.queue.finish(&caller.topics, FinishJob { id, receipt }).await?;
     Ok(render::done())
 }
 
@@ -80,7 +80,7 @@ pub(super) async fn release(
 ) -> Answer {
     let in_query = receipt(query)?;
     let (receipt, release) = body.read(&app, |body, limits| bodies::release(body, in_query, limits)).await?;
-    Ok(render::job(&app.queue.within(&caller.topics).release(&id, &receipt, release).await?))
+    Ok(render::job(&app.queue.release(&caller.topics, &id, &receipt, release).await?))
 }
 
 pub(super) async fn touch(
@@ -92,7 +92,7 @@ pub(super) async fn touch(
 ) -> Answer {
     let in_query = receipt(query)?;
     let (receipt, ttr) = body.read(&app, |body, _| bodies::touch(body, in_query)).await?;
-    Ok(render::job(&app.queue.within(&caller.topics).touch(&id, &receipt, ttr).await?))
+    Ok(render::job(&app.queue.touch(&caller.topics, &id, &receipt, ttr).await?))
 }
 
 pub(super) async fn bury(
@@ -104,7 +104,7 @@ pub(super) async fn bury(
 ) -> Answer {
     let in_query = receipt(query)?;
     let (receipt, reason) = body.read(&app, |body, _| bodies::bury(body, in_query)).await?;
-    Ok(render::job(&app.queue.within(&caller.topics).bury(&id, &receipt, reason).await?))
+    Ok(render::job(&app.queue.bury(&caller.topics, &id, &receipt, reason).await?))
 }
 
 pub(super) async fn requeue(
@@ -115,5 +115,5 @@ pub(super) async fn requeue(
     body: OptionalJson,
 ) -> Answer {
     let delay = body.read(&app, bodies::requeue).await?;
-    Ok(render::job(&app.queue.within(&caller.topics).requeue(&id, delay).await?))
+    Ok(render::job(&app.queue.requeue(&caller.topics, &id, delay).await?))
 }

@@ -53,22 +53,25 @@ pub struct TopicFilter(Option<Arc<[TopicPattern]>>);
 
 impl TopicFilter {
     /// Every topic.
-    #[must_use]
-    pub fn all() -> Self {
-        Self(None)
-    }
+    pub const ALL: Self = Self(None);
 
     /// What one of `patterns` covers; nothing when there is none.
     #[must_use]
     pub fn only(patterns: Vec<TopicPattern>) -> Self {
         let all = TopicPattern::Prefix("".into());
-        if patterns.contains(&all) { Self::all() } else { Self(Some(patterns.into())) }
+        if patterns.contains(&all) { Self::ALL } else { Self(Some(patterns.into())) }
     }
 
     /// Whether every topic passes.
     #[must_use]
     pub fn is_all(&self) -> bool {
         self.0.is_none()
+    }
+
+    /// The patterns, one of which must cover a topic; `None` when every topic passes.
+    #[must_use]
+    pub fn patterns(&self) -> Option<&[TopicPattern]> {
+        self.0.as_deref()
     }
 
     /// Whether `topic` passes.

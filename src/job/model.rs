@@ -304,6 +304,22 @@ pub struct TopicPause {
     pub intake: bool,
 }
 
+impl TopicPause {
+    /// Everything.
+    pub const ALL: Self = Self { delivery: true, intake: true };
+    /// Nothing.
+    pub const NONE: Self = Self { delivery: false, intake: false };
+
+    /// What is stopped once `set` is stopped and then `clear` goes on.
+    #[must_use]
+    pub fn changed(self, set: Self, clear: Self) -> Self {
+        Self {
+            delivery: (self.delivery || set.delivery) && !clear.delivery,
+            intake: (self.intake || set.intake) && !clear.intake,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,8 +1,11 @@
 //! What can be done to jobs, one at a time or many.
+//!
+//! Steps by id take the topics that the caller may use, its `scope`. The store checks it in the step itself: a job of
+//! any other topic is answered like no job, so that nobody learns of what they may not see.
 
 use super::{Error, FinishJob, Patch, Queue, Release, Result};
 use crate::{
-    job::{Delay, Job, JobId, NewJob, Reason, Receipt, State, Ttr},
+    job::{Delay, Job, JobId, NewJob, Reason, Receipt, State, TopicFilter, Ttr},
     metrics::Event,
     store::{AddJob, Added, Deleted, Finished, Held, NotHeld, Patched, Requeued},
 };
@@ -86,24 +89,34 @@ impl Queue {
         }
     }
 
-    /// Finishes a job: it is gone.
+    /// Finishes a job: it is gone. A caller limited to some topics must send the receipt.
     ///
     /// # Errors
     /// [`Error::JobNotFound`], [`Error::LeaseLost`], [`Error::NotReserved`], [`Error::ReceiptRequired`],
     /// or the store's.
-    pub async fn finish(&self, job: FinishJob) -> Result<()> {
-        let finished = self.store.finish(vec![job]).await?;
+    pub async fn finish(&self, scope: &TopicFilter, job: FinishJob) -> Result<()> {
+        check_receipt(scope, &job)?;
+        let finished = self.store.finish(scope, vec![job]).await?;
         self.finished(finished.into_iter().next().ok_or_else(missing_answer)?)
     }
 
-    /// Finishes many jobs, each with its own answer.
+    /// Finishes many jobs, each with its own answer, as [`finish`](Self::finish) does.
     ///
     /// # Errors
     /// [`Error::BatchTooLarge`], or the store's for all of them.
-    pub async fn finish_batch(&self, jobs: Vec<FinishJob>) -> Result<Vec<Result<()>>> {
+    pub async fn finish_batch(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Result<()>>> {
         self.check_batch(jobs.len())?;
-        let finished = self.store.finish(jobs).await?;
-        Ok(finished.into_iter().map(|finished| self.finished(finished)).collect())
+        let checks: Vec<Result<()>> = jobs.iter().map(|job| check_receipt(scope, job)).collect();
+        let accepted = jobs.into_iter().zip(&checks).filter(|(_, check)| check.is_ok());
+        let accepted: Vec<FinishJob> = accepted.map(|(job, _)| job).collect();
+        let finished =
+            if accepted.is_empty() { Vec::new() } else { self.store.finish(scope, accepted).await? };
+        let mut finished = finished.into_iter();
+        let outcome = |check: Result<()>| {
+            check?;
+            self.finished(finished.next().ok_or_else(missing_answer)?)
+        };
+        Ok(checks.into_iter().map(outcome).collect())
     }
 
     fn finished(&self, finished: Finished) -> Result<()> {
@@ -123,8 +136,14 @@ impl Queue {
     ///
     /// # Errors
     /// [`Error::JobNotFound`], [`Error::LeaseLost`], or the store's.
-    pub async fn release(&self, id: &JobId, receipt: &Receipt, release: Release) -> Result<Job> {
-        let job = held(self.store.release(id, receipt, release).await?)?;
+    pub async fn release(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        release: Release,
+    ) -> Result<Job> {
+        let job = held(self.store.release(scope, id, receipt, release).await?)?;
         self.metrics.count(Event::Released, job.topic.as_str(), 1);
         if job.state == State::Dead {
             self.metrics.count(Event::Buried, job.topic.as_str(), 1);
@@ -136,16 +155,28 @@ impl Queue {
     ///
     /// # Errors
     /// [`Error::JobNotFound`], [`Error::LeaseLost`], or the store's.
-    pub async fn touch(&self, id: &JobId, receipt: &Receipt, ttr: Option<Ttr>) -> Result<Job> {
-        held(self.store.touch(id, receipt, ttr).await?)
+    pub async fn touch(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        ttr: Option<Ttr>,
+    ) -> Result<Job> {
+        held(self.store.touch(scope, id, receipt, ttr).await?)
     }
 
     /// Makes a reserved job a dead letter on purpose.
     ///
     /// # Errors
     /// [`Error::JobNotFound`], [`Error::LeaseLost`], or the store's.
-    pub async fn bury(&self, id: &JobId, receipt: &Receipt, reason: Option<Reason>) -> Result<Job> {
-        let job = held(self.store.bury(id, receipt, reason).await?)?;
+    pub async fn bury(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        reason: Option<Reason>,
+    ) -> Result<Job> {
+        let job = held(self.store.bury(scope, id, receipt, reason).await?)?;
         self.metrics.count(Event::Buried, job.topic.as_str(), 1);
         Ok(job)
     }
@@ -154,11 +185,11 @@ impl Queue {
     ///
     /// # Errors
     /// [`Error::JobNotFound`], [`Error::NotDead`], or the store's.
-    pub async fn requeue(&self, id: &JobId, delay: Delay) -> Result<Job> {
-        self.requeued(self.store.requeue(id, delay).await?)
+    pub async fn requeue(&self, scope: &TopicFilter, id: &JobId, delay: Delay) -> Result<Job> {
+        self.requeued(self.store.requeue(scope, id, delay).await?)
     }
 
-    pub(super) fn requeued(&self, requeued: Requeued) -> Result<Job> {
+    fn requeued(&self, requeued: Requeued) -> Result<Job> {
         match requeued {
             Requeued::Done(job) => {
                 self.metrics.count(Event::Requeued, job.topic.as_str(), 1);
@@ -174,12 +205,12 @@ impl Queue {
     /// # Errors
     /// [`Error::JobNotFound`], [`Error::JobReserved`], [`Error::JobDead`], [`Error::BodyTooLarge`], or the
     /// store's.
-    pub async fn patch(&self, id: &JobId, patch: Patch) -> Result<Job> {
+    pub async fn patch(&self, scope: &TopicFilter, id: &JobId, patch: Patch) -> Result<Job> {
         self.check_patch(&patch)?;
-        patched(self.store.patch(id, patch).await?)
+        patched(self.store.patch(scope, id, patch).await?)
     }
 
-    pub(super) fn check_patch(&self, patch: &Patch) -> Result<()> {
+    fn check_patch(&self, patch: &Patch) -> Result<()> {
         let limit = self.limits.max_body;
         if let Some(got) = patch.body.as_ref().map(|body| body.as_bytes().len()).filter(|got| *got > limit) {
             return Err(Error::BodyTooLarge { limit, got });
@@ -191,8 +222,8 @@ impl Queue {
     ///
     /// # Errors
     /// [`Error::JobNotFound`], or the store's.
-    pub async fn delete(&self, id: &JobId) -> Result<()> {
-        let deleted = self.store.delete(vec![id.clone()]).await?;
+    pub async fn delete(&self, scope: &TopicFilter, id: &JobId) -> Result<()> {
+        let deleted = self.store.delete(scope, vec![id.clone()]).await?;
         self.deleted(deleted.into_iter().next().ok_or_else(missing_answer)?)
     }
 
@@ -200,13 +231,13 @@ impl Queue {
     ///
     /// # Errors
     /// [`Error::BatchTooLarge`], or the store's for all of them.
-    pub async fn delete_batch(&self, ids: Vec<JobId>) -> Result<Vec<Result<()>>> {
+    pub async fn delete_batch(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Result<()>>> {
         self.check_batch(ids.len())?;
-        let deleted = self.store.delete(ids).await?;
+        let deleted = self.store.delete(scope, ids).await?;
         Ok(deleted.into_iter().map(|deleted| self.deleted(deleted)).collect())
     }
 
-    pub(super) fn deleted(&self, deleted: Deleted) -> Result<()> {
+    fn deleted(&self, deleted: Deleted) -> Result<()> {
         match deleted {
             Deleted::Done { topic } => {
                 self.metrics.count(Event::Deleted, topic.as_str(), 1);
@@ -220,23 +251,29 @@ impl Queue {
     ///
     /// # Errors
     /// [`Error::JobNotFound`], or the store's.
-    pub async fn get(&self, id: &JobId) -> Result<Job> {
-        self.store.get(id).await?.ok_or(Error::JobNotFound)
+    pub async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Job> {
+        self.store.get(scope, id).await?.ok_or(Error::JobNotFound)
     }
 
-    pub(super) fn check_batch(&self, got: usize) -> Result<()> {
+    fn check_batch(&self, got: usize) -> Result<()> {
         let limit = self.limits.max_batch;
         if got > limit { Err(Error::BatchTooLarge { limit, got }) } else { Ok(()) }
     }
 }
 
-pub(super) fn patched(patched: Patched) -> Result<Job> {
+fn patched(patched: Patched) -> Result<Job> {
     match patched {
         Patched::Done(job) => Ok(job),
         Patched::Gone => Err(Error::JobNotFound),
         Patched::Refused(State::Dead) => Err(Error::JobDead),
         Patched::Refused(State::Reserved | State::Delayed | State::Ready) => Err(Error::JobReserved),
     }
+}
+
+/// Without a receipt a finish would mean whichever job has the id at the moment. A caller who shares the ids with
+/// others must say which reservation it means. The answer is the same whether there is such a job or not.
+fn check_receipt(scope: &TopicFilter, job: &FinishJob) -> Result<()> {
+    if scope.is_all() || job.receipt.is_some() { Ok(()) } else { Err(Error::ReceiptRequired) }
 }
 
 fn held(held: Held) -> Result<Job> {
@@ -248,6 +285,6 @@ fn held(held: Held) -> Result<Job> {
 
 /// An engine that answers fewer items than it was asked broke its law; the client must not read that as
 /// a refusal.
-pub(super) fn missing_answer() -> Error {
+fn missing_answer() -> Error {
     Error::Damaged("the engine left an item of a batch unanswered".to_owned())
 }

@@ -11,7 +11,6 @@ mod pop;
 mod timer;
 mod topics;
 mod waiters;
-mod within;
 
 use std::{
     sync::{
@@ -29,7 +28,6 @@ pub use jobs::AddOutcome;
 pub use limits::Limits;
 pub use pop::Pop;
 pub use topics::TopicView;
-pub use within::Within;
 
 pub use crate::store::{
     DeadCursor, EngineInfo, FinishJob, Patch, Release, Reservation, TopicConfig, TopicStats,

@@ -57,9 +57,7 @@ impl Queue {
     /// # Errors
     /// The store's.
     pub async fn pause(&self, topic: &Topic, stop: TopicPause) -> Result<TopicView> {
-        let now = self.store.topic_config(topic).pause;
-        let pause = TopicPause { delivery: now.delivery || stop.delivery, intake: now.intake || stop.intake };
-        self.put_pause(topic, pause).await
+        self.change_pause(topic, stop, TopicPause::NONE).await
     }
 
     /// Lets go what `resume` names; the rest stays as it is.
@@ -67,15 +65,15 @@ impl Queue {
     /// # Errors
     /// The store's.
     pub async fn resume(&self, topic: &Topic, resume: TopicPause) -> Result<TopicView> {
-        let now = self.store.topic_config(topic).pause;
-        let pause =
-            TopicPause { delivery: now.delivery && !resume.delivery, intake: now.intake && !resume.intake };
-        self.put_pause(topic, pause).await
+        self.change_pause(topic, TopicPause::NONE, resume).await
     }
 
-    async fn put_pause(&self, topic: &Topic, pause: TopicPause) -> Result<TopicView> {
-        self.store.put_pause(topic, pause).await?;
-        self.topic_or_default(topic).await
+    /// The answer shows the pause as this change left it, whatever others have changed since.
+    async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicView> {
+        let pause = self.store.change_pause(topic, set, clear).await?;
+        let mut view = self.topic_or_default(topic).await?;
+        view.stats.config.pause = pause;
+        Ok(view)
     }
 
     /// After a change of settings: an empty view where the change left nothing to remember.

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     job::{Topic, Ttr},
-    store::Reservation,
+    store::{Reservation, Wait},
 };
 
 /// Most jobs asked of the store at once: enough to share one commit, small enough not to hold it up.
@@ -261,8 +261,8 @@ type Front = Vec<(u64, Arc<Waiter>)>;
 impl Dispatch {
     async fn run(mut self) {
         let (mut answered, mut more) = (Vec::new(), true);
-        while let Some((front, waits)) = self.front(&answered, more) {
-            (answered, more) = self.serve(front, waits).await;
+        while let Some((front, wait)) = self.front(&answered, more) {
+            (answered, more) = self.serve(front, wait).await;
         }
     }
 
@@ -270,7 +270,7 @@ impl Dispatch {
     /// these want one job each and all of the line waits anyway. When nobody is left, or there is neither
     /// `more` nor a new hint, the line is let go in the same step, so that no hint is lost in between. Who does
     /// not wait but stood behind the last head is then answered: those before it got all there was.
-    fn front(&mut self, answered: &[u64], more: bool) -> Option<(Front, bool)> {
+    fn front(&mut self, answered: &[u64], more: bool) -> Option<(Front, Wait)> {
         let mut lines = self.waiters.lock();
         let line = lines.by_topic.get_mut(&self.topic)?;
         for ticket in answered {
@@ -289,7 +289,7 @@ impl Dispatch {
             let front: Front = head.map(|(ticket, waiter)| (*ticket, waiter.clone())).collect();
             if !front.is_empty() {
                 let waits = line.hasty == 0 && front.iter().all(|(_, waiter)| waiter.want == 1);
-                return Some((front, waits));
+                return Some((front, if waits { Wait::Yes } else { Wait::No }));
             }
         }
         line.dispatching = false;
@@ -305,10 +305,10 @@ impl Dispatch {
 
     /// Hands ready jobs to `front`: whose wait is over, and whether all of it is, so that there may be
     /// more for the others.
-    async fn serve(&self, front: Front, waits: bool) -> (Vec<u64>, bool) {
+    async fn serve(&self, front: Front, wait: Wait) -> (Vec<u64>, bool) {
         // Before the store is asked: the reservations end no earlier than counted from here.
         let began_us = self.waiters.giver.clock.now_micros();
-        let mut jobs = match self.reserve(&front, waits).await {
+        let mut jobs = match self.reserve(&front, wait).await {
             Ok(jobs) => jobs.into_iter(),
             Err(error) => {
                 let tickets = front.iter().map(|(ticket, _)| *ticket).collect();
@@ -333,18 +333,13 @@ impl Dispatch {
         (answered, more)
     }
 
-    async fn reserve(&self, front: &Front, waits: bool) -> Result<Vec<Reservation>, Error> {
+    async fn reserve(&self, front: &Front, wait: Wait) -> Result<Vec<Reservation>, Error> {
         let store = &self.waiters.giver.store;
         if store.topic_config(&self.topic).pause.delivery {
             return Ok(Vec::new());
         }
         let ttrs: Vec<_> = front.iter().flat_map(|(_, w)| std::iter::repeat_n(w.ttr, w.want)).collect();
-        let reserved = if waits {
-            store.reserve_announced(&self.topic, &ttrs).await
-        } else {
-            store.reserve(&self.topic, &ttrs).await
-        };
-        Ok(reserved?)
+        Ok(store.reserve(&self.topic, &ttrs, wait).await?)
     }
 }
 

@@ -7,11 +7,11 @@ use async_trait::async_trait;
 use super::{
     AddJob, Added, DeadCursor, Deleted, EngineInfo, FinishJob, Finished, Held, Patch, Patched, Promoted,
     PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store, TopicConfig, TopicStats,
-    Verified,
+    Verified, Wait,
 };
 use crate::{
     clock::Clock,
-    job::{Delay, Job, JobId, Reason, Receipt, Topic, TopicPause, TopicSettings, Ttr},
+    job::{Delay, Job, JobId, Reason, Receipt, Topic, TopicFilter, TopicPause, TopicSettings, Ttr},
     metrics::QueueMetrics,
 };
 
@@ -49,12 +49,8 @@ impl Store for Metered {
         self.timed("add", self.store.add(jobs)).await
     }
 
-    async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>> {
-        self.timed("reserve", self.store.reserve(topic, ttrs)).await
-    }
-
-    async fn reserve_announced(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>> {
-        self.timed("reserve", self.store.reserve_announced(topic, ttrs)).await
+    async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>], wait: Wait) -> Result<Vec<Reservation>> {
+        self.timed("reserve", self.store.reserve(topic, ttrs, wait)).await
     }
 
     fn may_have_ready(&self, topic: &Topic) -> bool {
@@ -65,48 +61,54 @@ impl Store for Metered {
         self.timed("cancel", self.store.cancel(grants)).await
     }
 
-    async fn finish(&self, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
-        self.timed("finish", self.store.finish(jobs)).await
+    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
+        self.timed("finish", self.store.finish(scope, jobs)).await
     }
 
-    async fn release(&self, id: &JobId, receipt: &Receipt, release: Release) -> Result<Held> {
-        self.timed("release", self.store.release(id, receipt, release)).await
+    async fn release(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        release: Release,
+    ) -> Result<Held> {
+        self.timed("release", self.store.release(scope, id, receipt, release)).await
     }
 
-    async fn touch(&self, id: &JobId, receipt: &Receipt, ttr: Option<Ttr>) -> Result<Held> {
-        self.timed("touch", self.store.touch(id, receipt, ttr)).await
+    async fn touch(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        ttr: Option<Ttr>,
+    ) -> Result<Held> {
+        self.timed("touch", self.store.touch(scope, id, receipt, ttr)).await
     }
 
-    async fn bury(&self, id: &JobId, receipt: &Receipt, reason: Option<Reason>) -> Result<Held> {
-        self.timed("bury", self.store.bury(id, receipt, reason)).await
+    async fn bury(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        reason: Option<Reason>,
+    ) -> Result<Held> {
+        self.timed("bury", self.store.bury(scope, id, receipt, reason)).await
     }
 
-    async fn requeue(&self, id: &JobId, delay: Delay) -> Result<Requeued> {
-        self.timed("requeue", self.store.requeue(id, delay)).await
+    async fn requeue(&self, scope: &TopicFilter, id: &JobId, delay: Delay) -> Result<Requeued> {
+        self.timed("requeue", self.store.requeue(scope, id, delay)).await
     }
 
-    async fn patch(&self, id: &JobId, patch: Patch) -> Result<Patched> {
-        self.timed("patch", self.store.patch(id, patch)).await
+    async fn patch(&self, scope: &TopicFilter, id: &JobId, patch: Patch) -> Result<Patched> {
+        self.timed("patch", self.store.patch(scope, id, patch)).await
     }
 
-    async fn delete(&self, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
-        self.timed("delete", self.store.delete(ids)).await
+    async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
+        self.timed("delete", self.store.delete(scope, ids)).await
     }
 
-    async fn requeue_in(&self, topic: &Topic, id: &JobId, delay: Delay) -> Result<Requeued> {
-        self.timed("requeue", self.store.requeue_in(topic, id, delay)).await
-    }
-
-    async fn patch_in(&self, topic: &Topic, id: &JobId, patch: Patch) -> Result<Patched> {
-        self.timed("patch", self.store.patch_in(topic, id, patch)).await
-    }
-
-    async fn delete_in(&self, topic: &Topic, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
-        self.timed("delete", self.store.delete_in(topic, ids)).await
-    }
-
-    async fn get(&self, id: &JobId) -> Result<Option<Job>> {
-        self.timed("get", self.store.get(id)).await
+    async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>> {
+        self.timed("get", self.store.get(scope, id)).await
     }
 
     async fn promote(&self, limit: usize) -> Result<Promoted> {
@@ -121,8 +123,8 @@ impl Store for Metered {
         self.timed("put_settings", self.store.put_settings(topic, settings)).await
     }
 
-    async fn put_pause(&self, topic: &Topic, pause: TopicPause) -> Result<()> {
-        self.timed("put_pause", self.store.put_pause(topic, pause)).await
+    async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause> {
+        self.timed("change_pause", self.store.change_pause(topic, set, clear)).await
     }
 
     async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {

@@ -21,9 +21,9 @@ pub use outcome::{
     Added, Deleted, Finished, Held, Move, MoveKind, NotHeld, Patched, Promoted, PurgeSlice, Requeued,
     Reservation, TopicStats, Verified,
 };
-pub use request::{AddJob, DeadCursor, FinishJob, Patch, PurgeCursor, Release};
+pub use request::{AddJob, DeadCursor, FinishJob, Patch, PurgeCursor, Release, Wait};
 
-use crate::job::{Job, JobId, Reason, Receipt, Topic, TopicPause, TopicSettings, Ttr};
+use crate::job::{Delay, Job, JobId, Reason, Receipt, Topic, TopicFilter, TopicPause, TopicSettings, Ttr};
 
 /// Result of a store operation.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -71,6 +71,8 @@ pub struct EngineInfo {
 /// 7. Whatever makes a job ready tells the [`Listener`] after it happened; so does whatever makes
 ///    something due earlier.
 /// 8. All checks come before the first write; an `Err` other than [`Error::Full`] may have happened.
+/// 9. A step by id takes the caller's topics, its `scope`, and checks them inside the step. A job of another
+///    topic is answered exactly like no job, its body does not leave the engine, and the step does not touch it.
 #[async_trait]
 pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// How the engine presents itself.
@@ -81,15 +83,9 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>>;
 
     /// Reserves up to `ttrs.len()` ready jobs of `topic`, each for the TTR at its index, `None` being
-    /// the job's own. Each grant counts an attempt and carries a fresh receipt.
-    async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>>;
-
-    /// As [`reserve`](Self::reserve), for those who wait anyway: ready jobs may stay behind, and then the
-    /// [`Listener`] is soon told that there are some; or, where that cannot be found out, that there may be, and
-    /// whoever asks then is told why.
-    async fn reserve_announced(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>> {
-        self.reserve(topic, ttrs).await
-    }
+    /// the job's own. Each grant counts an attempt and carries a fresh receipt. With [`Wait::Yes`] the engine
+    /// may leave ready jobs behind, as described there.
+    async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>], wait: Wait) -> Result<Vec<Reservation>>;
 
     /// Whether [`reserve`](Self::reserve) is worth asking for `topic`, from memory: false only where it
     /// would have granted nothing at a moment during this call. Who is told false and waits is in time for
@@ -103,40 +99,48 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()>;
 
     /// Finishes jobs: they are gone. Without a receipt a job is finished while it is reserved, unless
-    /// it requires receipts.
-    async fn finish(&self, jobs: Vec<FinishJob>) -> Result<Vec<Finished>>;
+    /// it requires receipts. Items with equal ids are treated in order; repeats do not multiply the work.
+    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>>;
 
     /// Gives a reserved job back: after `release.delay`, or after its schedule's step when that is
     /// `None`; dead instead when its attempts are used.
-    async fn release(&self, id: &JobId, receipt: &Receipt, release: Release) -> Result<Held>;
+    async fn release(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        release: Release,
+    ) -> Result<Held>;
 
     /// Extends a reservation to now plus `ttr`, or plus the TTR of this reservation's job when `None`.
-    async fn touch(&self, id: &JobId, receipt: &Receipt, ttr: Option<Ttr>) -> Result<Held>;
+    async fn touch(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        ttr: Option<Ttr>,
+    ) -> Result<Held>;
 
     /// Makes a reserved job a dead letter.
-    async fn bury(&self, id: &JobId, receipt: &Receipt, reason: Option<Reason>) -> Result<Held>;
+    async fn bury(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        reason: Option<Reason>,
+    ) -> Result<Held>;
 
     /// Makes a dead job wait again, after `delay`; its attempts start at 0, its reason is cleared.
-    async fn requeue(&self, id: &JobId, delay: crate::job::Delay) -> Result<Requeued>;
+    async fn requeue(&self, scope: &TopicFilter, id: &JobId, delay: Delay) -> Result<Requeued>;
 
     /// Changes a delayed or ready job in place. Its fingerprint stays.
-    async fn patch(&self, id: &JobId, patch: Patch) -> Result<Patched>;
+    async fn patch(&self, scope: &TopicFilter, id: &JobId, patch: Patch) -> Result<Patched>;
 
-    /// Deletes jobs in any state.
-    async fn delete(&self, ids: Vec<JobId>) -> Result<Vec<Deleted>>;
-
-    /// As [`requeue`](Self::requeue), of `topic` alone: a job of another topic counts as gone, even if it
-    /// took the id a moment ago.
-    async fn requeue_in(&self, topic: &Topic, id: &JobId, delay: crate::job::Delay) -> Result<Requeued>;
-
-    /// As [`patch`](Self::patch), of `topic` alone, in the same sense.
-    async fn patch_in(&self, topic: &Topic, id: &JobId, patch: Patch) -> Result<Patched>;
-
-    /// As [`delete`](Self::delete), of `topic` alone, in the same sense.
-    async fn delete_in(&self, topic: &Topic, ids: Vec<JobId>) -> Result<Vec<Deleted>>;
+    /// Deletes jobs in any state. Repeated ids do not multiply the work.
+    async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>>;
 
     /// The job, without reserving it.
-    async fn get(&self, id: &JobId) -> Result<Option<Job>>;
+    async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>>;
 
     /// Moves up to about `limit` jobs whose deadline has passed: delayed to ready, reserved to ready,
     /// delayed or dead, dead to gone where a retention is set. A broken entry is set aside, counted
@@ -149,8 +153,9 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Replaces a topic's settings; default settings forget them.
     async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()>;
 
-    /// Replaces what of a topic is paused. Resuming delivery tells the listener.
-    async fn put_pause(&self, topic: &Topic, pause: TopicPause) -> Result<()>;
+    /// Pauses what `set` names, then resumes what `clear` names, in one step. The rest stays as it is, whatever
+    /// others change at the same time. Returns what is paused afterwards. Resuming delivery tells the listener.
+    async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause>;
 
     /// Up to `limit` topics with jobs, settings or a pause, by name, after `after`.
     async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>>;

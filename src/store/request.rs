@@ -27,6 +27,18 @@ pub struct AddJob {
     pub body: Body,
 }
 
+/// Whether the caller of [`Store::reserve`](super::Store::reserve) goes on waiting when it gets fewer jobs than it
+/// wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// It answers with what it gets.
+    No,
+    /// It waits for the [`Listener`](super::Listener) and reserves again. The engine may answer without having
+    /// asked everywhere. It then tells the listener soon if there are ready jobs, or if it cannot find out, so
+    /// that the caller asks again and receives the error.
+    Yes,
+}
+
 /// One job to finish.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FinishJob {

@@ -7,13 +7,13 @@
 use std::{sync::Arc, time::Duration};
 
 use linger::{
-    job::{Due, Fingerprint, Job, JobId, Reason, Receipt, State, Topic, Ttr},
+    job::{Due, Fingerprint, Job, JobId, Reason, Receipt, State, Topic, TopicFilter, Ttr},
     store::{AddJob, Added, DeadCursor, FinishJob, Patch, Release, Store, TopicStats},
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng, seq::IndexedRandom};
 
 use crate::harness::{
-    jobs::{self, delay, millis, retry, topic, ttr},
+    jobs::{self, ALL, Wait, delay, millis, retry, topic, ttr},
     naive::Naive,
     stores::{Bench, Engine, Recorder},
 };
@@ -193,6 +193,16 @@ impl<'a> Sequence<'a> {
         }
     }
 
+    /// Mostly every topic; else one of the sequence's topics, by its name or by its beginning, or neither.
+    fn scope(&mut self) -> TopicFilter {
+        match self.random.random_range(0..10) {
+            0 => jobs::only(&[]),
+            1 => jobs::only(&["a-*", "c"]),
+            2 => jobs::only(&["c*", self.topics[1].as_str()]),
+            _ => TopicFilter::ALL,
+        }
+    }
+
     async fn add(&mut self) {
         let steps: Vec<u64> =
             (0..self.random.random_range(0..3)).map(|_| self.random.random_range(0..40)).collect();
@@ -225,7 +235,7 @@ impl<'a> Sequence<'a> {
         let ready = self.model.ready(&name);
         let worth_asking = self.bench.store.may_have_ready(&name);
         self.agree(&(worth_asking || ready.is_empty()), &true, "ready jobs of a topic said to have none");
-        let engine = self.bench.store.reserve(&name, &ttrs).await.expect("reserves");
+        let engine = self.bench.store.reserve(&name, &ttrs, Wait::No).await.expect("reserves");
         self.agree(&engine.len(), &ready.len().min(ttrs.len()), "how many are reserved");
         for (reservation, ttr) in engine.into_iter().zip(ttrs) {
             let id = reservation.job.id.clone();
@@ -248,51 +258,57 @@ impl<'a> Sequence<'a> {
     }
 
     async fn finish(&mut self) {
+        let scope = self.scope();
         let (id, receipt) = self.receipt();
         let receipt = if self.random.random_bool(0.2) { None } else { Some(receipt) };
         let request = vec![FinishJob { id, receipt }];
-        self.note(("finish", &request));
-        let engine = self.bench.store.finish(request.clone()).await.expect("answers");
-        let model = self.model.finish(request).await.expect("answers");
+        self.note(("finish", &scope, &request));
+        let engine = self.bench.store.finish(&scope, request.clone()).await.expect("answers");
+        let model = self.model.finish(&scope, request).await.expect("answers");
         self.agree(&engine, &model, "finish");
     }
 
     async fn release(&mut self) {
+        let scope = self.scope();
         let (id, receipt) = self.receipt();
         let release = Release { delay: self.maybe(|it| delay(it.wait())), reason: self.reason() };
-        self.note(("release", &id, &release));
-        let engine = self.bench.store.release(&id, &receipt, release.clone()).await.expect("answers");
-        let model = self.model.release(&id, &receipt, release).await.expect("answers");
+        self.note(("release", &scope, &id, &release));
+        let engine = self.bench.store.release(&scope, &id, &receipt, release.clone()).await.expect("answers");
+        let model = self.model.release(&scope, &id, &receipt, release).await.expect("answers");
         self.agree(&engine, &model, "release");
     }
 
     async fn touch(&mut self) {
+        let scope = self.scope();
         let (id, receipt) = self.receipt();
         let ttr = self.maybe(Self::ttr);
-        self.note(("touch", &id, ttr));
-        let engine = self.bench.store.touch(&id, &receipt, ttr).await.expect("answers");
-        let model = self.model.touch(&id, &receipt, ttr).await.expect("answers");
+        self.note(("touch", &scope, &id, ttr));
+        let engine = self.bench.store.touch(&scope, &id, &receipt, ttr).await.expect("answers");
+        let model = self.model.touch(&scope, &id, &receipt, ttr).await.expect("answers");
         self.agree(&engine, &model, "touch");
     }
 
     async fn bury(&mut self) {
+        let scope = self.scope();
         let (id, receipt) = self.receipt();
         let reason = self.reason();
-        self.note(("bury", &id, &reason));
-        let engine = self.bench.store.bury(&id, &receipt, reason.clone()).await.expect("answers");
-        let model = self.model.bury(&id, &receipt, reason).await.expect("answers");
+        self.note(("bury", &scope, &id, &reason));
+        let engine = self.bench.store.bury(&scope, &id, &receipt, reason.clone()).await.expect("answers");
+        let model = self.model.bury(&scope, &id, &receipt, reason).await.expect("answers");
         self.agree(&engine, &model, "bury");
     }
 
     async fn requeue(&mut self) {
+        let scope = self.scope();
         let (id, wait) = (self.id(), delay(self.wait()));
-        self.note(("requeue", &id, wait));
-        let engine = self.bench.store.requeue(&id, wait).await.expect("answers");
-        let model = self.model.requeue(&id, wait).await.expect("answers");
+        self.note(("requeue", &scope, &id, wait));
+        let engine = self.bench.store.requeue(&scope, &id, wait).await.expect("answers");
+        let model = self.model.requeue(&scope, &id, wait).await.expect("answers");
         self.agree(&engine, &model, "requeue");
     }
 
     async fn patch(&mut self) {
+        let scope = self.scope();
         let id = self.id();
         let patch = Patch {
             due: self.maybe(Self::due),
@@ -301,17 +317,18 @@ impl<'a> Sequence<'a> {
             retry: self.maybe(|it| retry(&[it.random.random_range(0..40)])),
             body: self.maybe(|_| jobs::body("[\"patched\"]")),
         };
-        self.note(("patch", &id, &patch));
-        let engine = self.bench.store.patch(&id, patch.clone()).await.expect("answers");
-        let model = self.model.patch(&id, patch).await.expect("answers");
+        self.note(("patch", &scope, &id, &patch));
+        let engine = self.bench.store.patch(&scope, &id, patch.clone()).await.expect("answers");
+        let model = self.model.patch(&scope, &id, patch).await.expect("answers");
         self.agree(&engine, &model, "patch");
     }
 
     async fn delete(&mut self) {
+        let scope = self.scope();
         let ids = vec![self.id(), self.id()];
-        self.note(("delete", &ids));
-        let engine = self.bench.store.delete(ids.clone()).await.expect("answers");
-        let model = self.model.delete(ids).await.expect("answers");
+        self.note(("delete", &scope, &ids));
+        let engine = self.bench.store.delete(&scope, ids.clone()).await.expect("answers");
+        let model = self.model.delete(&scope, ids).await.expect("answers");
         self.agree(&engine, &model, "delete");
     }
 
@@ -337,8 +354,8 @@ impl<'a> Sequence<'a> {
     /// Every job and every count, after every step.
     async fn compare(&mut self) {
         for id in &self.ids {
-            let engine: Option<Job> = self.bench.store.get(id).await.expect("gets");
-            let model = self.model.get(id).await.expect("gets");
+            let engine: Option<Job> = self.bench.store.get(ALL, id).await.expect("gets");
+            let model = self.model.get(ALL, id).await.expect("gets");
             self.agree(&engine, &model, "a job");
         }
         for name in &self.topics {

@@ -27,11 +27,11 @@ use super::{
     work::Work,
 };
 use crate::{
-    job::{Delay, Job, JobId, Reason, Receipt, State, Topic, TopicPause, TopicSettings, Ttr},
+    job::{Delay, Job, JobId, Reason, Receipt, State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr},
     store::{
         AddJob, Added, DeadCursor, Deleted, EngineInfo, Error, FinishJob, Finished, Held, Patch, Patched,
         Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store, TopicConfig,
-        TopicStats, Verified,
+        TopicStats, Verified, Wait,
     },
 };
 
@@ -75,7 +75,7 @@ impl Embedded {
         &self,
         topic: &Topic,
         change: impl FnOnce(&mut TopicConfig) + Send + 'static,
-    ) -> Result<()> {
+    ) -> Result<Arc<TopicConfig>> {
         let topic = topic.clone();
         self.ask(move |work| ops::put_config(work, &topic, change)).await
     }
@@ -154,7 +154,7 @@ impl Store for Embedded {
         self.ask_for(jobs.len(), bytes, move |work| ops::add(work, jobs)).await
     }
 
-    async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>> {
+    async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>], _: Wait) -> Result<Vec<Reservation>> {
         let (topic, ttrs) = (topic.clone(), ttrs.to_vec());
         let jobs = ttrs.len();
         let (call, grants) =
@@ -171,57 +171,62 @@ impl Store for Embedded {
         self.ask_for(grants.len(), 0, move |work| ops::cancel(work, &grants).map(Ok)).await
     }
 
-    async fn finish(&self, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
-        self.ask_for(jobs.len(), 0, move |work| ops::finish(work, &jobs).map(Ok)).await
+    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
+        let scope = scope.clone();
+        self.ask_for(jobs.len(), 0, move |work| ops::finish(work, &scope, &jobs).map(Ok)).await
     }
 
-    async fn release(&self, id: &JobId, receipt: &Receipt, release: Release) -> Result<Held> {
-        let (id, receipt) = (id.clone(), receipt.clone());
-        self.ask(move |work| ops::release(work, &id, &receipt, release)).await
+    async fn release(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        release: Release,
+    ) -> Result<Held> {
+        let (scope, id, receipt) = (scope.clone(), id.clone(), receipt.clone());
+        self.ask(move |work| ops::release(work, &scope, &id, &receipt, release)).await
     }
 
-    async fn touch(&self, id: &JobId, receipt: &Receipt, ttr: Option<Ttr>) -> Result<Held> {
-        let (id, receipt) = (id.clone(), receipt.clone());
-        self.ask(move |work| ops::touch(work, &id, &receipt, ttr)).await
+    async fn touch(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        ttr: Option<Ttr>,
+    ) -> Result<Held> {
+        let (scope, id, receipt) = (scope.clone(), id.clone(), receipt.clone());
+        self.ask(move |work| ops::touch(work, &scope, &id, &receipt, ttr)).await
     }
 
-    async fn bury(&self, id: &JobId, receipt: &Receipt, reason: Option<Reason>) -> Result<Held> {
-        let (id, receipt) = (id.clone(), receipt.clone());
-        self.ask(move |work| ops::bury(work, &id, &receipt, reason)).await
+    async fn bury(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        reason: Option<Reason>,
+    ) -> Result<Held> {
+        let (scope, id, receipt) = (scope.clone(), id.clone(), receipt.clone());
+        self.ask(move |work| ops::bury(work, &scope, &id, &receipt, reason)).await
     }
 
-    async fn requeue(&self, id: &JobId, delay: Delay) -> Result<Requeued> {
-        let id = id.clone();
-        self.ask(move |work| ops::requeue(work, None, &id, delay)).await
+    async fn requeue(&self, scope: &TopicFilter, id: &JobId, delay: Delay) -> Result<Requeued> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.ask(move |work| ops::requeue(work, &scope, &id, delay)).await
     }
 
-    async fn patch(&self, id: &JobId, patch: Patch) -> Result<Patched> {
-        let id = id.clone();
-        self.ask(move |work| ops::patch(work, None, &id, patch)).await
+    async fn patch(&self, scope: &TopicFilter, id: &JobId, patch: Patch) -> Result<Patched> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.ask(move |work| ops::patch(work, &scope, &id, patch)).await
     }
 
-    async fn delete(&self, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
-        self.ask_for(ids.len(), 0, move |work| ops::delete(work, None, &ids).map(Ok)).await
+    async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
+        let scope = scope.clone();
+        self.ask_for(ids.len(), 0, move |work| ops::delete(work, &scope, &ids).map(Ok)).await
     }
 
-    async fn requeue_in(&self, topic: &Topic, id: &JobId, delay: Delay) -> Result<Requeued> {
-        let (topic, id) = (topic.clone(), id.clone());
-        self.ask(move |work| ops::requeue(work, Some(&topic), &id, delay)).await
-    }
-
-    async fn patch_in(&self, topic: &Topic, id: &JobId, patch: Patch) -> Result<Patched> {
-        let (topic, id) = (topic.clone(), id.clone());
-        self.ask(move |work| ops::patch(work, Some(&topic), &id, patch)).await
-    }
-
-    async fn delete_in(&self, topic: &Topic, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
-        let topic = topic.clone();
-        self.ask_for(ids.len(), 0, move |work| ops::delete(work, Some(&topic), &ids).map(Ok)).await
-    }
-
-    async fn get(&self, id: &JobId) -> Result<Option<Job>> {
-        let id = id.clone();
-        self.ask(move |work| ops::get(work, &id)).await
+    async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.ask(move |work| ops::get(work, &scope, &id)).await
     }
 
     async fn promote(&self, limit: usize) -> Result<Promoted> {
@@ -234,11 +239,12 @@ impl Store for Embedded {
     }
 
     async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()> {
-        self.change_config(topic, |config| config.settings = settings).await
+        self.change_config(topic, |config| config.settings = settings).await.map(drop)
     }
 
-    async fn put_pause(&self, topic: &Topic, pause: TopicPause) -> Result<()> {
-        self.change_config(topic, move |config| config.pause = pause).await
+    async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause> {
+        let change = move |config: &mut TopicConfig| config.pause = config.pause.changed(set, clear);
+        Ok(self.change_config(topic, change).await?.pause)
     }
 
     async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {

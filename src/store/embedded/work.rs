@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    job::{Job, JobId, Now, Timestamp, Topic},
+    job::{Job, JobId, Now, Timestamp, Topic, TopicFilter},
     store::TopicConfig,
 };
 
@@ -72,25 +72,30 @@ impl Work<'_> {
         *self.short_of_space.get_or_insert_with(|| space::is_short(options))
     }
 
-    /// The job called `id`, with its body.
-    pub fn find(&mut self, id: &JobId) -> Sql<Option<Found<Record>>> {
-        self.find_by(id, Db::read, |record| &record.head.id)
+    /// The job called `id`, with its body, if it is of a topic in `scope`.
+    pub fn find(&mut self, scope: &TopicFilter, id: &JobId) -> Sql<Option<Found<Record>>> {
+        self.find_by(scope, id, Db::read, |record| &record.head.id)
     }
 
-    /// The job called `id`, without its body.
-    pub fn find_head(&mut self, id: &JobId) -> Sql<Option<Found<Head>>> {
-        self.find_by(id, Db::read_head, |head| &head.id)
+    /// The job called `id`, without its body, if it is of a topic in `scope`.
+    pub fn find_head(&mut self, scope: &TopicFilter, id: &JobId) -> Sql<Option<Found<Head>>> {
+        self.find_by(scope, id, Db::read_head, |head| &head.id)
     }
 
-    /// Looks at every job whose id has the same hash; one that cannot be read is set aside on the way.
+    /// Reads every job in `scope` whose id has the same hash; one that cannot be read is set aside on the way.
+    /// Memory knows the topics: a job of another one costs no read, so that it takes no longer than no job.
     fn find_by<T>(
         &mut self,
+        scope: &TopicFilter,
         id: &JobId,
         read: fn(&Db, Table, Key) -> Sql<Result<T, Broken>>,
         id_of: fn(&T) -> &JobId,
     ) -> Sql<Option<Found<T>>> {
         let hash = self.state.ids().hash(id.as_str().as_bytes());
         for at in self.state.ids().candidates(hash) {
+            if !self.is_in(scope, at) {
+                continue;
+            }
             match read(self.db, Table::of(at.dead), at.key)? {
                 Ok(content) if id_of(&content) == id => return Ok(Some(Found { hash, at, content })),
                 Ok(_) => {}
@@ -98,6 +103,11 @@ impl Work<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// Whether the job at `at` is of a topic in `scope`.
+    pub fn is_in(&self, scope: &TopicFilter, at: Located) -> bool {
+        scope.is_all() || scope.allows(&self.state.topics().get(at.topic).name)
     }
 
     /// The job as people see it.

@@ -28,6 +28,9 @@ struct Known {
     version: u64,
     /// Writes of this process, so that a reading that began before one is not taken for newer.
     writes: u64,
+    /// The version after the last write of this process, by field, since the last reading: the answers to
+    /// writes side by side may come in another order than the writes happened.
+    written: HashMap<String, u64>,
     topics: HashMap<Topic, Arc<TopicConfig>>,
 }
 
@@ -51,10 +54,15 @@ impl Configs {
         (known.version, known.writes)
     }
 
-    /// Takes in what this process has just written.
-    fn wrote(&self, topic: &Topic, change: impl FnOnce(&mut TopicConfig)) {
+    /// Takes in what this process has just written to `field`, unless something later is known already.
+    fn wrote(&self, field: String, version: u64, topic: &Topic, change: impl FnOnce(&mut TopicConfig)) {
         let mut known = self.lock();
         known.writes += 1;
+        let last = known.version.max(known.written.get(&field).copied().unwrap_or(0));
+        if version <= last {
+            return;
+        }
+        known.written.insert(field, version);
         let mut config =
             known.topics.get(topic).map_or_else(TopicConfig::default, |config| (**config).clone());
         change(&mut config);
@@ -77,7 +85,7 @@ impl Configs {
         if writes != known.writes {
             return None;
         }
-        let old = std::mem::replace(&mut *known, Known { version, writes, topics });
+        let old = std::mem::replace(&mut *known, Known { version, writes, written: HashMap::new(), topics });
         let paused = |topics: &HashMap<Topic, Arc<TopicConfig>>, topic: &Topic| {
             topics.get(topic).is_some_and(|config| config.pause.delivery)
         };
@@ -93,42 +101,39 @@ impl Configs {
 impl Engine {
     pub(super) async fn write_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()> {
         let packed = if settings == TopicSettings::default() { Bytes::new() } else { pack(&settings) };
-        self.write_config(SETTINGS, topic, packed, |config| config.settings = settings).await
+        let field = format!("{SETTINGS}{topic}");
+        let call = self.config_change(Op::Settings, &field).bytes(packed).arg(topic.as_str()).dated();
+        let version = Reply::new(self.acked(call).await?)?.count()?;
+        self.configs.wrote(field, version, topic, |config| config.settings = settings);
+        Ok(())
     }
 
-    pub(super) async fn write_pause(&self, topic: &Topic, pause: TopicPause) -> Result<()> {
-        let packed: &[u8] = match (pause.delivery, pause.intake) {
-            (false, false) => b"",
-            (true, false) => b"d",
-            (false, true) => b"i",
-            (true, true) => b"di",
-        };
-        let resumed = self.configs.get(topic).pause.delivery && !pause.delivery;
-        let packed = Bytes::from_static(packed);
-        self.write_config(PAUSE, topic, packed, |config| config.pause = pause).await?;
-        if resumed {
+    /// The script combines the change with what is stored: this process may not have heard of others' changes.
+    pub(super) async fn change_pause(
+        &self,
+        topic: &Topic,
+        set: TopicPause,
+        clear: TopicPause,
+    ) -> Result<TopicPause> {
+        let field = format!("{PAUSE}{topic}");
+        let call = self.config_change(Op::Pause, &field);
+        let call = call.arg(letters(set)).arg(letters(clear)).arg(topic.as_str()).dated();
+        let mut reply = Reply::new(self.acked(call).await?)?;
+        let (version, pause) = (reply.count()?, read_pause(&reply.bytes()?));
+        self.configs.wrote(field, version, topic, |config| config.pause = pause);
+        // Also where it was resumed already: the answer may be that of a second run.
+        if clear.delivery && !pause.delivery {
             self.listener.ready(topic);
         }
-        Ok(())
+        Ok(pause)
     }
 
-    async fn write_config(
-        &self,
-        kind: char,
-        topic: &Topic,
-        packed: Bytes,
-        change: impl FnOnce(&mut TopicConfig),
-    ) -> Result<()> {
-        let call = Call::new(Op::Settings, self.keys.slot, vec![self.keys.settings.clone()], Vec::new())
+    /// A call that changes one field of the settings.
+    fn config_change(&self, op: Op, field: &str) -> Call {
+        Call::new(op, self.keys.slot, vec![self.keys.settings.clone()], Vec::with_capacity(6))
             .marked(self.keys.mark.clone())
             .arg(self.keys.settings_channel.clone())
-            .arg(format!("{kind}{topic}"))
-            .bytes(packed)
-            .arg(topic.as_str())
-            .dated();
-        self.acked(call).await?;
-        self.configs.wrote(topic, change);
-        Ok(())
+            .arg(field)
     }
 
     /// What of the stored settings cannot be read.
@@ -157,6 +162,20 @@ impl Engine {
     }
 }
 
+/// What is paused, as letters: see `lua/pause.lua`.
+fn letters(pause: TopicPause) -> &'static str {
+    match (pause.delivery, pause.intake) {
+        (false, false) => "",
+        (true, false) => "d",
+        (false, true) => "i",
+        (true, true) => "di",
+    }
+}
+
+fn read_pause(letters: &[u8]) -> TopicPause {
+    TopicPause { delivery: letters.contains(&b'd'), intake: letters.contains(&b'i') }
+}
+
 /// What was read of all settings: their version, the topics, and what was passed over.
 type AllConfigs = (u64, HashMap<Topic, Arc<TopicConfig>>, Vec<String>);
 
@@ -177,8 +196,7 @@ fn read_all(mut reply: Reply) -> Result<AllConfigs> {
                 None => faults.push(format!("topic {topic}: its settings cannot be read")),
             },
             (Some(PAUSE), Ok(topic), false) => {
-                topics.entry(topic).or_default().pause =
-                    TopicPause { delivery: value.contains(&b'd'), intake: value.contains(&b'i') };
+                topics.entry(topic).or_default().pause = read_pause(&value);
             }
             (Some(_) | None, Ok(_) | Err(_), _) => {
                 faults.push(format!("setting {field}: it is none of ours"));
@@ -280,11 +298,29 @@ mod tests {
         let configs = Configs::default();
         let topic = Topic::parse("t").expect("valid");
         let (_, before) = configs.seen();
-        configs.wrote(&topic, |config| config.pause.delivery = true);
+        configs.wrote("pt".to_owned(), 1, &topic, |config| config.pause.delivery = true);
         assert_eq!(configs.replace(before, 1, HashMap::new()), None);
         assert!(configs.get(&topic).pause.delivery);
         let (_, after) = configs.seen();
         assert_eq!(configs.replace(after, 2, HashMap::new()), Some(vec![topic.clone()]), "delivery resumed");
         assert!(configs.get(&topic).is_default());
+    }
+
+    #[test]
+    fn an_older_write_does_not_undo_a_newer_one_whose_answer_came_first() {
+        let configs = Configs::default();
+        let topic = Topic::parse("t").expect("valid");
+        let wrote = |version, delivery| {
+            configs.wrote("pt".to_owned(), version, &topic, |config| config.pause.delivery = delivery);
+        };
+        wrote(2, true);
+        wrote(1, false);
+        assert!(configs.get(&topic).pause.delivery);
+        let (_, writes) = configs.seen();
+        assert!(configs.replace(writes, 3, HashMap::new()).is_some());
+        wrote(3, true);
+        assert!(configs.get(&topic).is_default(), "the reading was of the same version or a later one");
+        wrote(4, true);
+        assert!(configs.get(&topic).pause.delivery);
     }
 }

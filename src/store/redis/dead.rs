@@ -8,12 +8,11 @@ use super::{
     Engine,
     jobs::code,
     keys::Shard,
-    leaving::Which,
     reply::{Reply, unexpected},
     script::Op,
 };
 use crate::{
-    job::{Delay, Job, JobId, State, Timestamp, Topic},
+    job::{Delay, Job, JobId, State, Timestamp, Topic, TopicFilter, TopicPattern},
     store::{DeadCursor, Deleted, Result},
 };
 
@@ -44,12 +43,12 @@ impl Engine {
             shards.entry(shard).or_default().push(id);
         }
         let reads = shards.into_iter().map(|(shard, ids)| async move {
-            let raws = self.read_jobs(shard, &ids).await?;
+            let raws = self.read_jobs(shard, &only(topic), &ids).await?;
             let jobs = ids.iter().zip(raws).filter_map(|(id, raw)| raw.map(|raw| self.job(id, &raw)));
             jobs.collect::<Result<Vec<Job>>>()
         });
         let mut jobs: Vec<Job> = try_join_all(reads).await?.into_iter().flatten().collect();
-        jobs.retain(|job| job.state == State::Dead && job.topic == *topic);
+        jobs.retain(|job| job.state == State::Dead);
         jobs.sort_by(|a, b| (a.dead_at, a.id.as_str()).cmp(&(b.dead_at, b.id.as_str())));
         Ok(jobs)
     }
@@ -89,13 +88,13 @@ impl Engine {
         let shards = self.oldest_dead_by_shard(topic, limit).await?;
         let requeues = shards.into_iter().map(|(shard, ids)| async move {
             let delay = Delay::default();
-            let mut reply = self.requeue_in(shard, Some(topic), delay, &ids, false).await?;
+            let mut reply = self.requeue_in(shard, &only(topic), Some(topic), delay, &ids, false).await?;
             let mut requeued = 0;
             for _ in ids {
                 match (reply.int()?, reply.value()?) {
                     (code::OK, _) => requeued += 1,
                     // Somebody else was faster; it is no dead letter of this topic any more.
-                    (code::GONE | code::REFUSED | code::MOVED, _) => {}
+                    (code::GONE | code::REFUSED, _) => {}
                     _ => return Err(unexpected("a known outcome")),
                 }
             }
@@ -110,8 +109,8 @@ impl Engine {
     pub(super) async fn delete_dead_jobs(&self, topic: &Topic, limit: usize) -> Result<usize> {
         let shards = self.oldest_dead_by_shard(topic, limit).await?;
         let deletes = shards.into_iter().map(|(shard, ids)| async move {
-            let deleted =
-                self.delete_in(shard, ids.into_iter().enumerate().collect(), Which::DeadOf(topic)).await?;
+            let ids = ids.into_iter().enumerate().collect();
+            let deleted = self.delete_in(shard, &only(topic), Some(topic), ids).await?;
             Ok(deleted.iter().filter(|(_, deleted)| matches!(deleted, Deleted::Done { .. })).count())
         });
         Ok(try_join_all(deletes).await?.into_iter().sum())
@@ -124,4 +123,9 @@ impl Engine {
         }
         Ok(shards)
     }
+}
+
+/// The scope of this topic alone: an id may have been taken by another topic's job meanwhile.
+fn only(topic: &Topic) -> TopicFilter {
+    TopicFilter::only(vec![TopicPattern::Exact(topic.clone())])
 }

@@ -6,14 +6,14 @@ use fred::types::Value;
 use super::{
     Engine,
     call::Call,
-    jobs::{MOVES_LIMIT, code, keeps_moving},
+    jobs::{MOVES_LIMIT, code, keeps_moving, scope_arg},
     keys::Shard,
     record,
     reply::{Reply, unexpected},
     script::Op,
 };
 use crate::{
-    job::{Delay, Due, Job, JobId, Reason, Receipt, State, Timestamp, Topic, Ttr},
+    job::{Delay, Due, Job, JobId, Reason, Receipt, State, Timestamp, Topic, TopicFilter, Ttr},
     store::{Held, NotHeld, Patch, Patched, Release, Requeued, Result},
 };
 
@@ -26,33 +26,52 @@ enum Answer {
 }
 
 impl Engine {
-    pub(super) async fn release_job(&self, id: &JobId, receipt: &Receipt, release: Release) -> Result<Held> {
+    pub(super) async fn release_job(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        release: Release,
+    ) -> Result<Held> {
         let delay = release.delay.map(|delay| millis(delay.as_duration()));
         let reason = release.reason.map(|reason| format!("+{}", reason.as_str()));
         let args =
             |call: Call| call.bytes(receipt.as_bytes().to_vec()).maybe(delay.clone()).maybe(reason.clone());
-        self.by_holder(Op::Release, id, args).await
+        self.by_holder(Op::Release, scope, id, args).await
     }
 
-    pub(super) async fn touch_job(&self, id: &JobId, receipt: &Receipt, ttr: Option<Ttr>) -> Result<Held> {
+    pub(super) async fn touch_job(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        ttr: Option<Ttr>,
+    ) -> Result<Held> {
         let ttr = ttr.map(|ttr| millis(ttr.as_duration()));
         let args = |call: Call| call.bytes(receipt.as_bytes().to_vec()).maybe(ttr.clone());
-        self.by_holder(Op::Touch, id, args).await
+        self.by_holder(Op::Touch, scope, id, args).await
     }
 
     pub(super) async fn bury_job(
         &self,
+        scope: &TopicFilter,
         id: &JobId,
         receipt: &Receipt,
         reason: Option<Reason>,
     ) -> Result<Held> {
         let reason = reason.as_ref().map_or(Reason::BURIED, Reason::as_str);
         let args = |call: Call| call.bytes(receipt.as_bytes().to_vec()).arg(reason);
-        self.by_holder(Op::Bury, id, args).await
+        self.by_holder(Op::Bury, scope, id, args).await
     }
 
-    async fn by_holder(&self, op: Op, id: &JobId, args: impl Fn(Call) -> Call) -> Result<Held> {
-        match self.on_job(op, None, id, args).await? {
+    async fn by_holder(
+        &self,
+        op: Op,
+        scope: &TopicFilter,
+        id: &JobId,
+        args: impl Fn(Call) -> Call,
+    ) -> Result<Held> {
+        match self.on_job(op, scope, id, args).await? {
             Answer::Done(job) => Ok(Ok(job)),
             Answer::Gone => Ok(Err(NotHeld::Gone)),
             Answer::Lost => Ok(Err(NotHeld::Lost)),
@@ -60,8 +79,7 @@ impl Engine {
         }
     }
 
-    /// With `only`, a job of another topic counts as gone.
-    pub(super) async fn patch_job(&self, only: Option<&Topic>, id: &JobId, patch: Patch) -> Result<Patched> {
+    pub(super) async fn patch_job(&self, scope: &TopicFilter, id: &JobId, patch: Patch) -> Result<Patched> {
         let (kind, due) = match patch.due {
             None => ("", Value::from("")),
             Some(Due::After(delay)) => ("after", millis(delay.as_duration())),
@@ -71,18 +89,11 @@ impl Engine {
         let max = patch.max_attempts.map(i64::from);
         let retry = patch.retry.map(|retry| [b"+", &record::steps(&retry)[..]].concat());
         let body = patch.body.map(|body| body.as_bytes().clone());
-        let word = only.map(|_| "only");
         let args = |call: Call| {
             let retry = retry.clone().map(bytes::Bytes::from);
-            call.arg(kind)
-                .arg(due.clone())
-                .maybe(ttr.clone())
-                .maybe(max)
-                .maybe(retry)
-                .maybe(body.clone())
-                .maybe(word)
+            call.arg(kind).arg(due.clone()).maybe(ttr.clone()).maybe(max).maybe(retry).maybe(body.clone())
         };
-        match self.on_job(Op::Patch, only, id, args).await? {
+        match self.on_job(Op::Patch, scope, id, args).await? {
             Answer::Done(job) => Ok(Patched::Done(job)),
             Answer::Gone => Ok(Patched::Gone),
             Answer::Refused(state) => Ok(Patched::Refused(state)),
@@ -90,22 +101,22 @@ impl Engine {
         }
     }
 
-    /// Runs a script on one job. It is told no topic at first, which is all that most need, unless `topic` is
-    /// known; one that needs other keys says which.
+    /// Runs a script on one job. It is told no topic at first, which is all that most need; one that needs a
+    /// topic's keys says which.
     async fn on_job(
         &self,
         op: Op,
-        topic: Option<&Topic>,
+        scope: &TopicFilter,
         id: &JobId,
         args: impl Fn(Call) -> Call,
     ) -> Result<Answer> {
-        let shard = self.keys.shard_of(id);
-        let mut topic = topic.cloned();
+        let (shard, scope) = (self.keys.shard_of(id), scope_arg(scope));
+        let mut topic: Option<Topic> = None;
         for _ in 0..MOVES_LIMIT {
             let lane = self.lanes.take(shard);
             let known: Vec<&Topic> = topic.iter().collect();
-            let call = args(self.change(op, shard, Some(&lane), &known).arg(id.as_str()));
-            let mut reply = Reply::new(self.acked(call).await?)?;
+            let call = self.change(op, shard, Some(&lane), &known).arg(scope.clone());
+            let mut reply = Reply::new(self.acked(args(call.arg(id.as_str()))).await?)?;
             return Ok(match reply.int()? {
                 code::OK => {
                     let job = self.job(id, &reply.bytes()?)?;
@@ -150,18 +161,17 @@ impl Engine {
         }
     }
 
-    /// With `only`, a job of another topic counts as gone.
     pub(super) async fn requeue_job(
         &self,
-        only: Option<&Topic>,
+        scope: &TopicFilter,
         id: &JobId,
         delay: Delay,
     ) -> Result<Requeued> {
         let shard = self.keys.shard_of(id);
-        let mut topic = only.cloned();
+        let mut topic: Option<Topic> = None;
         for _ in 0..MOVES_LIMIT {
-            let mut reply =
-                self.requeue_in(shard, topic.as_ref(), delay, std::slice::from_ref(id), true).await?;
+            let ids = std::slice::from_ref(id);
+            let mut reply = self.requeue_in(shard, scope, topic.as_ref(), delay, ids, true).await?;
             return match reply.int()? {
                 code::OK => {
                     // Gone already when a second run looked.
@@ -172,7 +182,6 @@ impl Engine {
                 }
                 code::GONE => Ok(Requeued::Gone),
                 code::REFUSED => Ok(Requeued::NotDead(self.state(&mut reply)?)),
-                code::MOVED if only.is_some() => Ok(Requeued::Gone),
                 code::MOVED => {
                     topic = Some(reply.name()?);
                     continue;
@@ -192,10 +201,11 @@ impl Engine {
         }
     }
 
-    /// Requeues dead jobs of one topic and shard: for each a code, and what it means.
+    /// Requeues dead jobs of one shard, of the topic given: for each a code, and what it means.
     pub(super) async fn requeue_in(
         &self,
         shard: Shard,
+        scope: &TopicFilter,
         topic: Option<&Topic>,
         delay: Delay,
         ids: &[JobId],
@@ -204,7 +214,7 @@ impl Engine {
         let lane = self.lanes.take(shard);
         let known: Vec<&Topic> = topic.into_iter().collect();
         let call = self.change(Op::Requeue, shard, Some(&lane), &known);
-        let mut call = call.arg(millis(delay.as_duration())).maybe(show.then_some("1"));
+        let mut call = call.arg(scope_arg(scope)).arg(millis(delay.as_duration())).maybe(show.then_some("1"));
         for id in ids {
             call = call.arg(id.as_str());
         }

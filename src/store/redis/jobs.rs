@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use fred::bytes_utils::Str;
 
 use super::{Engine, call::Call, keys::Shard, record, reply::Reply, script::Op};
 use crate::{
-    job::{Job, JobId},
+    job::{Job, JobId, TopicFilter},
     store::{Error, Result},
 };
 
@@ -46,19 +47,25 @@ impl Engine {
         shards
     }
 
-    pub(super) async fn get_job(&self, id: &JobId) -> Result<Option<Job>> {
+    pub(super) async fn get_job(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>> {
         let shard = self.keys.shard_of(id);
-        let jobs = self.read_jobs(shard, std::slice::from_ref(id)).await?;
+        let jobs = self.read_jobs(shard, scope, std::slice::from_ref(id)).await?;
         match jobs.into_iter().next().flatten() {
             None => Ok(None),
             Some(raw) => self.job(id, &raw).map(Some),
         }
     }
 
-    /// The records of jobs of one shard.
-    pub(super) async fn read_jobs(&self, shard: Shard, ids: &[JobId]) -> Result<Vec<Option<Bytes>>> {
+    /// The records of those jobs of one shard that are of a topic in `scope`.
+    pub(super) async fn read_jobs(
+        &self,
+        shard: Shard,
+        scope: &TopicFilter,
+        ids: &[JobId],
+    ) -> Result<Vec<Option<Bytes>>> {
         let keys = self.keys.shard(shard);
-        let mut call = Call::new(Op::Read, keys.slot, vec![keys.pool.clone()], Vec::with_capacity(ids.len()));
+        let args = Vec::with_capacity(1 + ids.len());
+        let mut call = Call::new(Op::Read, keys.slot, vec![keys.pool.clone()], args).arg(scope_arg(scope));
         for id in ids {
             call = call.arg(id.as_str());
         }
@@ -69,6 +76,16 @@ impl Engine {
     /// The job in a record that a script has just read.
     pub(super) fn job(&self, id: &JobId, raw: &Bytes) -> Result<Job> {
         record::read(id, raw).ok_or_else(|| Error::Damaged(format!("the record of job {id} cannot be read")))
+    }
+}
+
+/// A caller's topics as scripts read them, see `lua/scope.lua`.
+pub(super) fn scope_arg(scope: &TopicFilter) -> Str {
+    match scope.patterns() {
+        None => Str::new(),
+        // Not '' either, which is every topic.
+        Some([]) => Str::from_static(" "),
+        Some(patterns) => patterns.iter().map(|pattern| format!("{pattern} ")).collect::<String>().into(),
     }
 }
 

@@ -3,56 +3,52 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use fred::bytes_utils::Str;
 use futures_util::future::try_join_all;
 
 use super::{
     Engine,
     gather::{Gather, Work},
-    jobs::{MOVES_LIMIT, Placed, code, in_order, keeps_moving, placed},
+    jobs::{MOVES_LIMIT, Placed, code, in_order, keeps_moving, placed, scope_arg},
     keys::Shard,
     reply::{Reply, unexpected},
     script::Op,
 };
 use crate::{
-    job::{JobId, Topic},
+    job::{JobId, Topic, TopicFilter},
     store::{Deleted, FinishJob, Finished, Result},
 };
-
-/// Which jobs a delete may meet; others count as gone.
-#[derive(Clone, Copy)]
-pub(super) enum Which<'a> {
-    /// All.
-    Any,
-    /// Those of this topic.
-    Of(&'a Topic),
-    /// The dead letters of this topic.
-    DeadOf(&'a Topic),
-}
 
 /// The kind of call that finishes jobs.
 pub(super) struct Finishing;
 
+/// A job to finish, with the topics of the caller who names it: callers who share a call differ in them.
+pub(super) struct ScopedFinish {
+    scope: Str,
+    job: FinishJob,
+}
+
 impl Work for Finishing {
-    type Item = FinishJob;
+    type Item = ScopedFinish;
     type Answer = Finished;
 
     fn gather(engine: &Engine) -> &Gather<Self> {
         &engine.finishing
     }
 
-    fn weight(_: &FinishJob) -> usize {
-        JobId::MAX_LEN
+    fn weight(item: &ScopedFinish) -> usize {
+        JobId::MAX_LEN + item.scope.len()
     }
 
-    async fn call(engine: &Engine, shard: Shard, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
+    async fn call(engine: &Engine, shard: Shard, items: Vec<ScopedFinish>) -> Result<Vec<Finished>> {
         let lane = engine.lanes.take(shard);
         let mut call = engine.change(Op::Finish, shard, Some(&lane), &[]);
-        for job in &jobs {
+        for ScopedFinish { scope, job } in &items {
             let receipt = job.receipt.as_ref().map(|receipt| Bytes::copy_from_slice(receipt.as_bytes()));
-            call = call.arg(job.id.as_str()).maybe(receipt);
+            call = call.arg(job.id.as_str()).maybe(receipt).arg(scope.clone());
         }
         let mut reply = Reply::new(engine.acked(call).await?)?;
-        jobs.iter().map(|_| finished_as(reply.int()?, reply.name_or_none()?)).collect()
+        items.iter().map(|_| finished_as(reply.int()?, reply.name_or_none()?)).collect()
     }
 }
 
@@ -69,50 +65,45 @@ fn finished_as(code: i64, topic: Option<Topic>) -> Result<Finished> {
 }
 
 impl Engine {
-    pub(super) async fn finish_jobs(self: &Arc<Self>, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
-        let count = jobs.len();
+    pub(super) async fn finish_jobs(
+        self: &Arc<Self>,
+        scope: &TopicFilter,
+        jobs: Vec<FinishJob>,
+    ) -> Result<Vec<Finished>> {
+        let (count, scope) = (jobs.len(), &scope_arg(scope));
         let shards = self.by_shard(jobs.into_iter().enumerate(), |job| &job.id);
         let finishes = shards.into_iter().map(|(shard, jobs)| async move {
-            let (places, jobs) = jobs.into_iter().unzip();
+            let scoped = |(place, job)| (place, ScopedFinish { scope: scope.clone(), job });
+            let (places, jobs) = jobs.into_iter().map(scoped).unzip();
             Ok(placed(places, self.gathered::<Finishing>(shard, jobs).await?))
         });
         Ok(in_order(count, try_join_all(finishes).await?))
     }
 
-    pub(super) async fn delete_jobs(&self, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
+    pub(super) async fn delete_jobs(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
         let count = ids.len();
         let shards = self.by_shard(ids.into_iter().enumerate(), |id| id);
-        let answers = shards.into_iter().map(|(shard, ids)| self.delete_in(shard, ids, Which::Any));
+        let answers = shards.into_iter().map(|(shard, ids)| self.delete_in(shard, scope, None, ids));
         Ok(in_order(count, try_join_all(answers).await?))
     }
 
-    pub(super) async fn delete_jobs_of(&self, topic: &Topic, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
-        let count = ids.len();
-        let shards = self.by_shard(ids.into_iter().enumerate(), |id| id);
-        let answers = shards.into_iter().map(|(shard, ids)| self.delete_in(shard, ids, Which::Of(topic)));
-        Ok(in_order(count, try_join_all(answers).await?))
-    }
-
-    /// Deletes jobs of one shard. The topic of a ready or dead job is needed for its keys, and is learnt at
-    /// the first try.
+    /// Deletes jobs of one shard, with `dead_of` only the dead letters of that topic. The topic of a ready or
+    /// dead job is needed for its keys; where it is not given, the first call tells it.
     pub(super) async fn delete_in(
         &self,
         shard: Shard,
+        scope: &TopicFilter,
+        dead_of: Option<&Topic>,
         ids: Placed<JobId>,
-        which: Which<'_>,
     ) -> Result<Placed<Deleted>> {
-        let (word, topic) = match which {
-            Which::Any => (None, None),
-            Which::Of(topic) => (Some("only"), Some(topic)),
-            Which::DeadOf(topic) => (Some("dead"), Some(topic)),
-        };
-        let mut topics: Vec<Topic> = topic.into_iter().cloned().collect();
-        let topic_given = topic.is_some();
+        let scope = scope_arg(scope);
+        let mut topics: Vec<Topic> = dead_of.into_iter().cloned().collect();
         let (mut deleted, mut left) = (Vec::with_capacity(ids.len()), ids);
         for _ in 0..MOVES_LIMIT {
             let lane = self.lanes.take(shard);
             let known: Vec<&Topic> = topics.iter().collect();
-            let mut call = self.change(Op::Delete, shard, Some(&lane), &known).maybe(word);
+            let mut call = self.change(Op::Delete, shard, Some(&lane), &known);
+            call = call.arg(scope.clone()).maybe(dead_of.map(|_| "dead"));
             for (_, id) in &left {
                 call = call.arg(id.as_str());
             }
@@ -127,8 +118,6 @@ impl Engine {
                 match (code, topic) {
                     (code::OK, Some(topic)) => deleted.push((at, Deleted::Done { topic })),
                     (code::GONE, None) => deleted.push((at, Deleted::Gone)),
-                    // A dead letter that was added again elsewhere is not of the topic asked for.
-                    (code::MOVED, Some(_)) if topic_given => deleted.push((at, Deleted::Gone)),
                     (code::MOVED, Some(topic)) => {
                         moved.push((at, id));
                         topics.push(topic);

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     clock::Clock,
     job::{JobId, Receipt, Timestamp, Topic, Ttr},
-    store::{Error, Reservation, Result},
+    store::{Error, Reservation, Result, Wait},
 };
 
 /// Most jobs that one run of the script reserves, so that none holds Redis up for long.
@@ -41,8 +41,7 @@ struct Pop<'a> {
     ttrs: &'a [Option<Ttr>],
     granted: Vec<Reservation>,
     began_us: i64,
-    /// Whether those who want them wait anyway, and need not be answered when there is nothing.
-    waits: bool,
+    wait: Wait,
 }
 
 impl<'a> Pop<'a> {
@@ -72,10 +71,10 @@ impl Engine {
         self: &Arc<Self>,
         topic: &Topic,
         ttrs: &[Option<Ttr>],
-        waits: bool,
+        wait: Wait,
     ) -> Result<Vec<Reservation>> {
         let began_us = self.context.real.now_micros();
-        let mut pop = Pop { topic, ttrs, granted: Vec::new(), began_us, waits };
+        let mut pop = Pop { topic, ttrs, granted: Vec::new(), began_us, wait };
         while !pop.wanted().is_empty() {
             match self.reserve_step(&mut pop).await {
                 Ok(true) => {}
@@ -101,7 +100,10 @@ impl Engine {
             let alike = wanted.iter().all(|ttr| *ttr == wanted[0]);
             let shards = self.hints.pick(pop.topic, if alike { wanted.len() } else { 1 }, SLICE);
             match &shards[..] {
-                [] if pop.waits && !self.context.closing.is_cancelled() && self.looks.ask(pop.topic) => {
+                [] if pop.wait == Wait::Yes
+                    && !self.context.closing.is_cancelled()
+                    && self.looks.ask(pop.topic) =>
+                {
                     return Ok(false);
                 }
                 [] if !self.look_in_time(pop).await? => return Ok(false),

@@ -5,64 +5,56 @@
 
 use fred::{bytes_utils::Str, clients::Client, interfaces::LuaInterface};
 
-/// What stands in front of a script's own text.
-#[derive(Debug, Clone, Copy)]
-enum Prelude {
-    None,
-    Record,
-    Shard,
-    Moves,
-    Holder,
-}
-
 macro_rules! scripts {
-    ($($name:ident $file:literal $prelude:ident,)*) => {
+    ($($name:ident $file:literal [$($prelude:ident),*],)*) => {
         /// One operation's script.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(super) enum Op {
             $(#[doc = concat!("`lua/", $file, ".lua`")] $name,)*
         }
 
-        /// Every script, in the order of [`Op`].
-        const SOURCES: &[(Op, &str, Prelude)] = &[
-            $((Op::$name, include_str!(concat!("lua/", $file, ".lua")), Prelude::$prelude),)*
+        /// Every script, in the order of [`Op`], with what stands in front of its own text.
+        const SOURCES: &[(Op, &str, &[&str])] = &[
+            $((Op::$name, include_str!(concat!("lua/", $file, ".lua")), &[$($prelude),*]),)*
         ];
     };
 }
 
 scripts! {
-    Add "add" Shard,
-    Reserve "reserve" Shard,
-    Cancel "cancel" Moves,
-    Finish "finish" Shard,
-    Release "release" Holder,
-    Touch "touch" Holder,
-    Bury "bury" Holder,
-    Patch "patch" Holder,
-    Requeue "requeue" Moves,
-    Delete "delete" Moves,
-    Promote "promote" Moves,
-    Purge "purge" Moves,
-    Compact "compact" Shard,
-    Read "read" None,
-    Topic "topic" Record,
-    Dead "dead" Record,
-    Ready "ready" Record,
-    Waiting "waiting" Record,
-    Verify "verify" Record,
-    Lanes "lanes" Record,
-    Pulse "pulse" Record,
-    Settings "settings" Record,
-    Start "start" Record,
-    Layout "layout" None,
-    Counts "counts" None,
-    Config "config" None,
-    Check "check" None,
+    Add "add" [RECORD, SHARD],
+    Reserve "reserve" [RECORD, SHARD],
+    Cancel "cancel" [RECORD, SHARD, MOVES],
+    Finish "finish" [RECORD, SHARD, SCOPE],
+    Release "release" [RECORD, SHARD, MOVES, SCOPE, HOLDER],
+    Touch "touch" [RECORD, SHARD, MOVES, SCOPE, HOLDER],
+    Bury "bury" [RECORD, SHARD, MOVES, SCOPE, HOLDER],
+    Patch "patch" [RECORD, SHARD, MOVES, SCOPE, HOLDER],
+    Requeue "requeue" [RECORD, SHARD, MOVES, SCOPE],
+    Delete "delete" [RECORD, SHARD, MOVES, SCOPE],
+    Promote "promote" [RECORD, SHARD, MOVES],
+    Purge "purge" [RECORD, SHARD, MOVES],
+    Compact "compact" [RECORD, SHARD],
+    Read "read" [RECORD, SCOPE],
+    Topic "topic" [RECORD],
+    Dead "dead" [RECORD],
+    Ready "ready" [RECORD],
+    Waiting "waiting" [RECORD],
+    Verify "verify" [RECORD],
+    Lanes "lanes" [RECORD],
+    Pulse "pulse" [RECORD],
+    Settings "settings" [RECORD],
+    Pause "pause" [RECORD],
+    Start "start" [RECORD],
+    Layout "layout" [],
+    Counts "counts" [],
+    Config "config" [],
+    Check "check" [],
 }
 
 const RECORD: &str = include_str!("lua/record.lua");
 const SHARD: &str = include_str!("lua/shard.lua");
 const MOVES: &str = include_str!("lua/moves.lua");
+const SCOPE: &str = include_str!("lua/scope.lua");
 const HOLDER: &str = include_str!("lua/holder.lua");
 
 /// A script as a server knows it.
@@ -80,8 +72,8 @@ impl Scripts {
     /// Has a server load every script.
     pub async fn load(client: &Client) -> Result<Self, fred::error::Error> {
         let mut scripts = Vec::with_capacity(SOURCES.len());
-        for (_, source, prelude) in SOURCES {
-            let text = Str::from(assemble(source, *prelude));
+        for (_, source, preludes) in SOURCES {
+            let text = Str::from(assemble(source, preludes));
             let hash: String = client.script_load(text.clone()).await?;
             scripts.push(Script { hash: hash.into(), text });
         }
@@ -94,15 +86,9 @@ impl Scripts {
 }
 
 /// The whole text: the flags, which must come first, the preludes, then the script's own.
-fn assemble(source: &str, prelude: Prelude) -> String {
+fn assemble(source: &str, preludes: &[&str]) -> String {
     let (flags, own) = source.split_once('\n').expect("a script has more than one line");
-    match prelude {
-        Prelude::None => source.to_owned(),
-        Prelude::Record => [flags, RECORD, own].join("\n"),
-        Prelude::Shard => [flags, RECORD, SHARD, own].join("\n"),
-        Prelude::Moves => [flags, RECORD, SHARD, MOVES, own].join("\n"),
-        Prelude::Holder => [flags, RECORD, SHARD, MOVES, HOLDER, own].join("\n"),
-    }
+    [&[flags], preludes, &[own]].concat().join("\n")
 }
 
 #[cfg(test)]
@@ -111,10 +97,10 @@ mod tests {
 
     #[test]
     fn every_script_declares_its_flags_first() {
-        for (at, (op, source, prelude)) in SOURCES.iter().enumerate() {
+        for (at, (op, source, preludes)) in SOURCES.iter().enumerate() {
             assert_eq!(*op as usize, at, "the table is in the order of the enum");
             assert!(
-                assemble(source, *prelude).starts_with("#!lua"),
+                assemble(source, preludes).starts_with("#!lua"),
                 "{op:?} would be cut in the middle when memory is full"
             );
         }

@@ -7,11 +7,11 @@ use futures_util::future::try_join_all;
 
 use super::{Redis, script::Op};
 use crate::{
-    job::{Delay, Job, JobId, Reason, Receipt, Topic, TopicPause, TopicSettings, Ttr},
+    job::{Delay, Job, JobId, Reason, Receipt, Topic, TopicFilter, TopicPause, TopicSettings, Ttr},
     store::{
         AddJob, Added, DeadCursor, Deleted, EngineInfo, FinishJob, Finished, Held, Patch, Patched, Promoted,
         PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store, TopicConfig, TopicStats,
-        Verified,
+        Verified, Wait,
     },
 };
 
@@ -25,60 +25,62 @@ impl Store for Redis {
         self.0.add_jobs(jobs).await
     }
 
-    async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>> {
-        self.0.reserve_jobs(topic, ttrs, false).await
-    }
-
-    async fn reserve_announced(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>> {
-        self.0.reserve_jobs(topic, ttrs, true).await
+    async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>], wait: Wait) -> Result<Vec<Reservation>> {
+        self.0.reserve_jobs(topic, ttrs, wait).await
     }
 
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
         self.0.cancel_grants(grants).await
     }
 
-    async fn finish(&self, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
-        self.0.finish_jobs(jobs).await
+    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
+        self.0.finish_jobs(scope, jobs).await
     }
 
-    async fn release(&self, id: &JobId, receipt: &Receipt, release: Release) -> Result<Held> {
-        self.0.release_job(id, receipt, release).await
+    async fn release(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        release: Release,
+    ) -> Result<Held> {
+        self.0.release_job(scope, id, receipt, release).await
     }
 
-    async fn touch(&self, id: &JobId, receipt: &Receipt, ttr: Option<Ttr>) -> Result<Held> {
-        self.0.touch_job(id, receipt, ttr).await
+    async fn touch(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        ttr: Option<Ttr>,
+    ) -> Result<Held> {
+        self.0.touch_job(scope, id, receipt, ttr).await
     }
 
-    async fn bury(&self, id: &JobId, receipt: &Receipt, reason: Option<Reason>) -> Result<Held> {
-        self.0.bury_job(id, receipt, reason).await
+    async fn bury(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        reason: Option<Reason>,
+    ) -> Result<Held> {
+        self.0.bury_job(scope, id, receipt, reason).await
     }
 
-    async fn requeue(&self, id: &JobId, delay: Delay) -> Result<Requeued> {
-        self.0.requeue_job(None, id, delay).await
+    async fn requeue(&self, scope: &TopicFilter, id: &JobId, delay: Delay) -> Result<Requeued> {
+        self.0.requeue_job(scope, id, delay).await
     }
 
-    async fn patch(&self, id: &JobId, patch: Patch) -> Result<Patched> {
-        self.0.patch_job(None, id, patch).await
+    async fn patch(&self, scope: &TopicFilter, id: &JobId, patch: Patch) -> Result<Patched> {
+        self.0.patch_job(scope, id, patch).await
     }
 
-    async fn delete(&self, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
-        self.0.delete_jobs(ids).await
+    async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
+        self.0.delete_jobs(scope, ids).await
     }
 
-    async fn requeue_in(&self, topic: &Topic, id: &JobId, delay: Delay) -> Result<Requeued> {
-        self.0.requeue_job(Some(topic), id, delay).await
-    }
-
-    async fn patch_in(&self, topic: &Topic, id: &JobId, patch: Patch) -> Result<Patched> {
-        self.0.patch_job(Some(topic), id, patch).await
-    }
-
-    async fn delete_in(&self, topic: &Topic, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
-        self.0.delete_jobs_of(topic, ids).await
-    }
-
-    async fn get(&self, id: &JobId) -> Result<Option<Job>> {
-        self.0.get_job(id).await
+    async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>> {
+        self.0.get_job(scope, id).await
     }
 
     async fn promote(&self, limit: usize) -> Result<Promoted> {
@@ -93,8 +95,8 @@ impl Store for Redis {
         self.0.write_settings(topic, settings).await
     }
 
-    async fn put_pause(&self, topic: &Topic, pause: TopicPause) -> Result<()> {
-        self.0.write_pause(topic, pause).await
+    async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause> {
+        self.0.change_pause(topic, set, clear).await
     }
 
     async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {

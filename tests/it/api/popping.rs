@@ -6,7 +6,7 @@ use serde_json::json;
 use super::on_every_engine;
 use crate::harness::{
     api::{Api, Setup, text},
-    jobs::{id, millis, seconds, topic},
+    jobs::{ALL, id, millis, seconds, topic},
     stores::Engine,
     wait::bounded,
 };
@@ -337,7 +337,7 @@ async fn fault_a_reservation_that_has_ended_is_not_handed_out(engine: Engine) {
         let queue = api.queue.clone();
         let job = bounded("the job is given back", async {
             loop {
-                let job = queue.get(&id("a")).await.expect("is there");
+                let job = queue.get(ALL, &id("a")).await.expect("is there");
                 if job.state == State::Ready {
                     break job;
                 }

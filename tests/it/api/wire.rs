@@ -9,7 +9,7 @@ use linger::{
 };
 
 use crate::harness::{
-    jobs::id,
+    jobs::{ALL, id},
     wait::until,
     wire::{Client, Server, get, post},
 };
@@ -23,7 +23,7 @@ fn impatient() -> Options {
 }
 
 async fn job(server: &Server, name: &str) -> Job {
-    server.queue.get(&id(name)).await.expect("is there")
+    server.queue.get(ALL, &id(name)).await.expect("is there")
 }
 
 async fn add(client: &mut Client, name: &str) {
@@ -92,7 +92,7 @@ async fn trap_a_client_that_leaves_a_long_poll_gives_the_job_back_uncounted() {
         add(&mut client, &name).await;
         let job = job(&server, &name).await;
         assert_eq!((job.state, job.attempts), (State::Ready, 0), "call {n}");
-        server.queue.delete(&id(&name)).await.expect("deletes");
+        server.queue.delete(ALL, &id(&name)).await.expect("deletes");
     }
     server.end().await;
 }
@@ -178,7 +178,7 @@ async fn a_slow_body_is_cut_with_an_answer() {
     assert_eq!(answer.code(), "request_timeout");
     assert_eq!(answer.headers["connection"], "close");
     assert_eq!(client.closed().await, b"");
-    assert!(server.queue.get(&id("a")).await.is_err());
+    assert!(server.queue.get(ALL, &id("a")).await.is_err());
     server.end().await;
 }
 
@@ -204,7 +204,7 @@ async fn a_body_shorter_than_announced_adds_nothing() {
     client.say(&request).await;
     drop(client);
     until(|| server.connections() == 0).await;
-    assert!(server.queue.get(&id("a")).await.is_err());
+    assert!(server.queue.get(ALL, &id("a")).await.is_err());
     server.end().await;
 }
 

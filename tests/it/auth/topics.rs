@@ -1,6 +1,6 @@
 //! Tokens that are for some topics, beyond single calls: batches item by item, ids that change hands.
 
-use linger::auth::Scope;
+use linger::{auth::Scope, job::Receipt};
 
 use super::{guarded, with};
 use crate::harness::{
@@ -108,8 +108,13 @@ async fn a_finish_needs_its_receipt(api: Api) {
     send(&api, "shop", "POST", "/jobs", r#"{"topic":"orders-eu","id":"a"}"#).await.expect(201);
     send(&api, "shop", "GET", "/topics/orders-eu/pop", "").await.expect(200);
     send(&api, "shop", "POST", "/jobs/a/finish", "").await.refused(422, "receipt_required");
-    let batch = r#"{"jobs":[{"id":"a"},{"id":"nobody"}]}"#;
-    assert_eq!(statuses(&api, "/batch/finish", batch).await, [422, 404]);
+    send(&api, "ops", "POST", "/jobs", r#"{"topic":"mail","id":"foreign"}"#).await.expect(201);
+    let receipt = Receipt::generate();
+    let batch = format!(
+        r#"{{"jobs":[{{"id":"a"}},{{"id":"nobody","receipt":"{receipt}"}},{{"id":"nobody"}},{{"id":"foreign"}}]}}"#
+    );
+    // Without a receipt the answer is the same, whether there is such a job or not.
+    assert_eq!(statuses(&api, "/batch/finish", &batch).await, [422, 404, 422, 422]);
     send(&api, "ops", "POST", "/jobs/a/finish", "").await.expect(204);
 }
 

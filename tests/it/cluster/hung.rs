@@ -48,13 +48,13 @@ async fn pop_beside_one_that_hangs(ttrs: &[Option<Ttr>]) -> (BTreeSet<u64>, BTre
     cluster.servers[hung].pause();
     let clock = SystemClock::new();
     let from_us = clock.now_micros();
-    let held = store.reserve(&topic("t"), ttrs).await.expect("reserves");
+    let held = store.reserve(&topic("t"), ttrs, Wait::No).await.expect("reserves");
     let took = Duration::from_micros((clock.now_micros() - from_us).unsigned_abs());
     assert!((1..JOBS).contains(&held.len()), "{} of {JOBS}", held.len());
     let came = held.iter().map(|held| shard(&held.job.id)).collect();
     let mut seen = BTreeSet::new();
     for held in held {
-        let finished = one(store.finish(finish(&held.job.id, &held.receipt)).await.expect("finishes"));
+        let finished = one(store.finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("finishes"));
         assert_eq!(finished, Finished::Done { topic: topic("t") });
         seen.insert(held.job.id);
     }
@@ -62,7 +62,7 @@ async fn pop_beside_one_that_hangs(ttrs: &[Option<Ttr>]) -> (BTreeSet<u64>, BTre
     let patience = Patience::new();
     while seen.len() < JOBS {
         patience.or_fail(|| format!("{} of {JOBS}", seen.len()));
-        for held in store.reserve(&topic("t"), &[Some(ttr(3_600)); JOBS]).await.expect("reserves") {
+        for held in store.reserve(&topic("t"), &[Some(ttr(3_600)); JOBS], Wait::No).await.expect("reserves") {
             assert_eq!(held.job.attempts, 1, "what came too late was given back uncounted");
             assert!(seen.insert(held.job.id));
         }

@@ -61,7 +61,7 @@ async fn the_jobs_of_one_hot_topic_are_spread_over_all_servers() {
     assert!(stored.iter().all(|count| *count >= JOBS / 8), "{stored:?}");
     let mut popped = 0;
     while popped < JOBS {
-        let held = store.reserve(&topic("t"), &[None; 500]).await.expect("reserves");
+        let held = store.reserve(&topic("t"), &[None; 500], Wait::No).await.expect("reserves");
         assert!(!held.is_empty(), "only {popped} were found");
         popped += held.len();
     }

@@ -43,8 +43,8 @@ async fn every_field_comes_back(bench: Bench) {
     assert_eq!((&added.retry, added.require_receipt), (&asked.retry, true));
     assert_eq!((added.reserved_until, added.dead_at, added.reason.clone()), (None, None, None));
     assert_eq!(added.body, asked.body);
-    assert_eq!(bench.store.get(&asked.id).await.expect("gets"), Some(added));
-    assert_eq!(bench.store.get(&id("another")).await.expect("gets"), None);
+    assert_eq!(bench.store.get(ALL, &asked.id).await.expect("gets"), Some(added));
+    assert_eq!(bench.store.get(ALL, &id("another")).await.expect("gets"), None);
 }
 
 async fn a_job_without_delay_is_ready_at_once_within_any_millisecond(bench: Bench) {
@@ -61,9 +61,9 @@ async fn a_delayed_job_is_ready_at_its_moment_and_not_a_millisecond_before(bench
     add(&*bench.store, delayed("a", month)).await;
     bench.pass(month - millis(1)).await;
     assert_eq!(reserve_any(&*bench.store).await, None);
-    assert_eq!(bench.store.get(&id("a")).await.expect("gets").expect("is there").state, State::Delayed);
+    assert_eq!(bench.store.get(ALL, &id("a")).await.expect("gets").expect("is there").state, State::Delayed);
     bench.pass(millis(1)).await;
-    assert_eq!(bench.store.get(&id("a")).await.expect("gets").expect("is there").state, State::Ready);
+    assert_eq!(bench.store.get(ALL, &id("a")).await.expect("gets").expect("is there").state, State::Ready);
     let reserved = reserve(&*bench.store).await;
     assert_eq!((reserved.job.id, reserved.late), (id("a"), seconds(0)));
     // Counted from within a millisecond, the delay is rounded up, never down.
@@ -81,7 +81,7 @@ async fn an_absolute_moment_is_kept_and_a_past_one_is_now(bench: Bench) {
     assert_eq!((past.state, past.due_at), (State::Ready, bench.now()));
     let last = add(&*bench.store, AddJob { id: id("last"), ..at(Timestamp::MAX) }).await;
     assert_eq!(last.due_at, Timestamp::MAX);
-    assert_eq!(bench.store.get(&id("last")).await.expect("gets").expect("is there"), last);
+    assert_eq!(bench.store.get(ALL, &id("last")).await.expect("gets").expect("is there"), last);
 }
 
 async fn the_same_request_again_is_a_replay_at_every_stage(bench: Bench) {
@@ -90,7 +90,7 @@ async fn the_same_request_again_is_a_replay_at_every_stage(bench: Bench) {
         let (store, request) = (bench.store.clone(), request.clone());
         async move {
             let Added::Replayed(seen) = add_any(&*store, request).await else { panic!("no replay: {state}") };
-            assert_eq!(Some(&seen), store.get(&seen.id).await.expect("gets").as_ref());
+            assert_eq!(Some(&seen), store.get(ALL, &seen.id).await.expect("gets").as_ref());
             assert_eq!(seen.state, state);
         }
     };
@@ -111,18 +111,18 @@ async fn another_request_with_the_same_id_is_refused_and_changes_nothing(bench: 
     let other = AddJob { fingerprint: Fingerprint([9; 16]), topic: topic("elsewhere"), ..job("a") };
     let refused = add_any(&*bench.store, other).await;
     assert_eq!(refused, Added::Exists { state: State::Delayed, due_at: first.due_at });
-    assert_eq!(bench.store.get(&id("a")).await.expect("gets"), Some(first));
+    assert_eq!(bench.store.get(ALL, &id("a")).await.expect("gets"), Some(first));
     assert_eq!(bench.store.topic(&topic("elsewhere")).await.expect("reads"), None);
 }
 
 async fn the_id_is_free_once_the_job_is_gone(bench: Bench) {
     add(&*bench.store, job("a")).await;
     let first = reserve(&*bench.store).await;
-    bench.store.finish(finish(&first.job.id, &first.receipt)).await.expect("finishes");
+    bench.store.finish(ALL, finish(&first.job.id, &first.receipt)).await.expect("finishes");
     let other = AddJob { fingerprint: Fingerprint([9; 16]), ..delayed("a", seconds(5)) };
     add(&*bench.store, other).await;
     assert_eq!(
-        bench.store.delete(vec![id("a")]).await.expect("deletes"),
+        bench.store.delete(ALL, vec![id("a")]).await.expect("deletes"),
         [Deleted::Done { topic: topic("t") }]
     );
     // Delete, then add with the same id: one delivery, at the new time.
@@ -158,7 +158,10 @@ async fn bodies_come_back_byte_for_byte(bench: Bench) {
         let body = Body::parse(Bytes::copy_from_slice(text.as_bytes())).expect("valid");
         add(&*bench.store, AddJob { body: body.clone(), ..job(&n.to_string()) }).await;
         assert_eq!(reserve(&*bench.store).await.job.body, body);
-        assert_eq!(bench.store.get(&id(&n.to_string())).await.expect("gets").expect("is there").body, body);
+        assert_eq!(
+            bench.store.get(ALL, &id(&n.to_string())).await.expect("gets").expect("is there").body,
+            body
+        );
     }
 }
 
@@ -168,8 +171,8 @@ async fn names_at_their_limits_work(bench: Bench) {
     assert_eq!((name.len(), far.len()), (JobId::MAX_LEN, Topic::MAX_LEN));
     let far = topic(&far);
     add(&*bench.store, AddJob { topic: far.clone(), ..job(&name) }).await;
-    let reserved = one(bench.store.reserve(&far, &[None]).await.expect("reserves"));
-    bench.store.finish(finish(&id(&name), &reserved.receipt)).await.expect("finishes");
+    let reserved = one(bench.store.reserve(&far, &[None], Wait::No).await.expect("reserves"));
+    bench.store.finish(ALL, finish(&id(&name), &reserved.receipt)).await.expect("finishes");
     assert_eq!(bench.store.topics(None, 10).await.expect("reads"), []);
 }
 
@@ -179,8 +182,8 @@ async fn fault_an_id_that_looks_like_a_key_of_the_store_harms_nothing(bench: Ben
     add(&*bench.store, delayed("witness", seconds(1))).await;
     for name in names {
         add(&*bench.store, AddJob { topic: topic("keys"), ..job(name) }).await;
-        bench.store.delete(vec![id(name)]).await.expect("deletes");
-        bench.store.delete(vec![id(name)]).await.expect("deletes nothing");
+        bench.store.delete(ALL, vec![id(name)]).await.expect("deletes");
+        bench.store.delete(ALL, vec![id(name)]).await.expect("deletes nothing");
     }
     bench.pass(seconds(1)).await;
     assert_eq!(reserve(&*bench.store).await.job.id, id("witness"));
@@ -193,7 +196,7 @@ async fn fault_adding_an_id_again_leaves_one_delivery(bench: Bench) {
     add_any(&*bench.store, AddJob { fingerprint: Fingerprint([9; 16]), ..delayed("a", seconds(30)) }).await;
     bench.pass(seconds(5)).await;
     let reserved = reserve(&*bench.store).await;
-    bench.store.finish(finish(&reserved.job.id, &reserved.receipt)).await.expect("finishes");
+    bench.store.finish(ALL, finish(&reserved.job.id, &reserved.receipt)).await.expect("finishes");
     bench.pass(seconds(86_400)).await;
     assert_eq!(reserve_any(&*bench.store).await, None);
 }

@@ -41,33 +41,38 @@ async fn counts_are_right_after_every_step(bench: Bench) {
     expect(&bench, 1, 1, 0, 0).await;
     bench.pass(seconds(5)).await;
     expect(&bench, 0, 2, 0, 0).await;
-    let held = bench.store.reserve(&topic("t"), &[None; 5]).await.expect("reserves");
+    let held = bench.store.reserve(&topic("t"), &[None; 5], Wait::No).await.expect("reserves");
     expect(&bench, 0, 0, 2, 0).await;
     let of = |name| held.iter().find(|r| r.job.id == id(name)).expect("is held").receipt.clone();
     bench.store.cancel(vec![(id("a"), of("a"))]).await.expect("cancels");
     expect(&bench, 0, 1, 1, 0).await;
-    bench.store.release(&id("b"), &of("b"), Release::default()).await.expect("answers").expect("is held");
+    bench
+        .store
+        .release(ALL, &id("b"), &of("b"), Release::default())
+        .await
+        .expect("answers")
+        .expect("is held");
     expect(&bench, 1, 1, 0, 0).await;
     let put_off = Patch { due: Some(linger::job::Due::After(delay(seconds(9)))), ..Patch::default() };
-    bench.store.patch(&id("a"), put_off).await.expect("patches");
+    bench.store.patch(ALL, &id("a"), put_off).await.expect("patches");
     expect(&bench, 2, 0, 0, 0).await;
     bench.pass(seconds(1)).await;
     expect(&bench, 1, 1, 0, 0).await;
     let b = reserve(&*bench.store).await;
-    bench.store.touch(&id("b"), &b.receipt, None).await.expect("answers").expect("is held");
+    bench.store.touch(ALL, &id("b"), &b.receipt, None).await.expect("answers").expect("is held");
     expect(&bench, 1, 0, 1, 0).await;
     bench.pass(seconds(60)).await;
     expect(&bench, 0, 1, 0, 1).await;
     let a = reserve(&*bench.store).await;
-    bench.store.bury(&id("a"), &a.receipt, None).await.expect("answers").expect("is held");
+    bench.store.bury(ALL, &id("a"), &a.receipt, None).await.expect("answers").expect("is held");
     expect(&bench, 0, 0, 0, 2).await;
-    bench.store.requeue(&id("a"), delay(seconds(3))).await.expect("requeues");
-    bench.store.requeue(&id("b"), delay(seconds(0))).await.expect("requeues");
+    bench.store.requeue(ALL, &id("a"), delay(seconds(3))).await.expect("requeues");
+    bench.store.requeue(ALL, &id("b"), delay(seconds(0))).await.expect("requeues");
     expect(&bench, 1, 1, 0, 0).await;
     let b = reserve(&*bench.store).await;
-    bench.store.finish(finish(&b.job.id, &b.receipt)).await.expect("finishes");
+    bench.store.finish(ALL, finish(&b.job.id, &b.receipt)).await.expect("finishes");
     expect(&bench, 1, 0, 0, 0).await;
-    bench.store.delete(vec![id("a")]).await.expect("deletes");
+    bench.store.delete(ALL, vec![id("a")]).await.expect("deletes");
     assert_eq!(stats(&bench).await, None);
 }
 
@@ -82,7 +87,7 @@ async fn the_next_due_and_the_oldest_ready_are_told(bench: Bench) {
     bench.pass(seconds(25)).await;
     let seen = stats(&bench).await.expect("is there");
     assert_eq!((seen.next_due, seen.oldest_ready), (at(30), at(10)));
-    bench.store.delete(vec![id("a"), id("c")]).await.expect("deletes");
+    bench.store.delete(ALL, vec![id("a"), id("c")]).await.expect("deletes");
     let seen = stats(&bench).await.expect("is there");
     assert_eq!((seen.next_due, seen.oldest_ready), (None, at(20)));
 }
@@ -92,7 +97,7 @@ async fn a_topic_is_forgotten_with_its_last_job(bench: Bench) {
     for n in 0..3 {
         add(&*bench.store, job(&n.to_string())).await;
         let held = reserve(&*bench.store).await;
-        bench.store.finish(finish(&held.job.id, &held.receipt)).await.expect("finishes");
+        bench.store.finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("finishes");
         assert_eq!(stats(&bench).await, None);
     }
 }
@@ -107,7 +112,7 @@ async fn settings_and_pauses_are_kept_until_they_are_taken_back(mut bench: Bench
     let pause = TopicPause { delivery: true, intake: false };
     bench.store.put_settings(&topic("t"), settings.clone()).await.expect("puts");
     assert_eq!(bench.store.topic_config(&topic("t")).settings, settings, "seen at once by who wrote it");
-    bench.store.put_pause(&topic("t"), pause).await.expect("puts");
+    bench.store.change_pause(&topic("t"), pause, TopicPause::NONE).await.expect("puts");
     let config = TopicConfig { settings, pause };
     assert_eq!(*bench.store.topic_config(&topic("t")), config);
     assert_eq!(stats(&bench).await.expect("is there").config, config);
@@ -116,10 +121,10 @@ async fn settings_and_pauses_are_kept_until_they_are_taken_back(mut bench: Bench
     assert_eq!(*bench.store.topic_config(&topic("t")), config);
     let held = reserve(&*bench.store).await;
     assert_eq!(held.job.ttr, ttr(60), "the store does not apply settings, the queue did");
-    bench.store.finish(finish(&id("a"), &held.receipt)).await.expect("finishes");
+    bench.store.finish(ALL, finish(&id("a"), &held.receipt)).await.expect("finishes");
     assert_eq!(stats(&bench).await.expect("its settings keep it").config, config);
     bench.store.put_settings(&topic("t"), TopicSettings::default()).await.expect("puts");
-    bench.store.put_pause(&topic("t"), TopicPause::default()).await.expect("puts");
+    bench.store.change_pause(&topic("t"), TopicPause::NONE, TopicPause::ALL).await.expect("puts");
     assert_eq!(stats(&bench).await, None);
     assert!(bench.store.topic_config(&topic("t")).is_default());
 }
@@ -130,7 +135,7 @@ async fn topics_are_independent(bench: Bench) {
         add(&*bench.store, AddJob { topic: topic(name), ..job(&n.to_string()) }).await;
     }
     for name in names {
-        let got = bench.store.reserve(&topic(name), &[None, None]).await.expect("reserves");
+        let got = bench.store.reserve(&topic(name), &[None, None], Wait::No).await.expect("reserves");
         assert_eq!(one(got).job.topic, topic(name));
     }
 }
@@ -138,7 +143,7 @@ async fn topics_are_independent(bench: Bench) {
 async fn fault_a_deleted_job_counts_nowhere_and_leaves_nothing_to_wait_for(bench: Bench) {
     add(&*bench.store, delayed("a", seconds(365 * 86_400))).await;
     add(&*bench.store, delayed("b", seconds(1))).await;
-    bench.store.delete(vec![id("a"), id("b")]).await.expect("deletes");
+    bench.store.delete(ALL, vec![id("a"), id("b")]).await.expect("deletes");
     expect(&bench, 0, 0, 0, 0).await;
     bench.clock.advance(seconds(1));
     let promoted = bench.store.promote(100).await.expect("promotes");

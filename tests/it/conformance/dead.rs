@@ -25,7 +25,7 @@ async fn bury(bench: &Bench, names: &[&str]) {
         bench.clock.advance(seconds(1));
         add(&*bench.store, job(name)).await;
         let held = reserve(&*bench.store).await;
-        bench.store.bury(&held.job.id, &held.receipt, None).await.expect("answers").expect("is held");
+        bench.store.bury(ALL, &held.job.id, &held.receipt, None).await.expect("answers").expect("is held");
     }
 }
 
@@ -39,13 +39,13 @@ fn names(jobs: &[Job]) -> Vec<&str> {
 
 async fn a_requeued_job_starts_again(bench: Bench) {
     bury(&bench, &["a", "b"]).await;
-    let done = bench.store.requeue(&id("a"), Delay::default()).await.expect("answers");
+    let done = bench.store.requeue(ALL, &id("a"), Delay::default()).await.expect("answers");
     let Requeued::Done(ready) = done else { panic!("{done:?}") };
     assert_eq!((ready.state, ready.attempts, ready.due_at), (State::Ready, 0, bench.now()));
     assert_eq!((ready.reason.clone(), ready.dead_at), (None, None));
-    assert_eq!(bench.store.get(&id("a")).await.expect("gets"), Some(ready));
+    assert_eq!(bench.store.get(ALL, &id("a")).await.expect("gets"), Some(ready));
     assert_eq!(reserve(&*bench.store).await.job.attempts, 1);
-    let done = bench.store.requeue(&id("b"), delay(seconds(30))).await.expect("answers");
+    let done = bench.store.requeue(ALL, &id("b"), delay(seconds(30))).await.expect("answers");
     let Requeued::Done(later) = done else { panic!("{done:?}") };
     assert_eq!((later.state, later.due_at), (State::Delayed, bench.now().after(seconds(30))));
     assert_eq!(dead(&bench).await, []);
@@ -54,13 +54,13 @@ async fn a_requeued_job_starts_again(bench: Bench) {
 }
 
 async fn only_a_dead_job_is_requeued(bench: Bench) {
-    assert_eq!(bench.store.requeue(&id("a"), Delay::default()).await.expect("answers"), Requeued::Gone);
+    assert_eq!(bench.store.requeue(ALL, &id("a"), Delay::default()).await.expect("answers"), Requeued::Gone);
     add(&*bench.store, delayed("a", seconds(1))).await;
     for state in [State::Delayed, State::Ready, State::Reserved] {
-        let before = bench.store.get(&id("a")).await.expect("gets");
-        let refused = bench.store.requeue(&id("a"), Delay::default()).await.expect("answers");
+        let before = bench.store.get(ALL, &id("a")).await.expect("gets");
+        let refused = bench.store.requeue(ALL, &id("a"), Delay::default()).await.expect("answers");
         assert_eq!(refused, Requeued::NotDead(state));
-        assert_eq!(bench.store.get(&id("a")).await.expect("gets"), before);
+        assert_eq!(bench.store.get(ALL, &id("a")).await.expect("gets"), before);
         bench.pass(seconds(1)).await;
         if state == State::Ready {
             reserve(&*bench.store).await;
@@ -73,7 +73,7 @@ async fn dead_letters_are_listed_by_time_of_death(bench: Bench) {
     // Two that die in the same millisecond are ordered by id.
     let twins = ["z", "y"].map(|name| AddJob { max_attempts: 1, ttr: ttr(1), ..job(name) });
     bench.store.add(twins.to_vec()).await.expect("adds");
-    bench.store.reserve(&topic("t"), &[None, None]).await.expect("reserves");
+    bench.store.reserve(&topic("t"), &[None, None], Wait::No).await.expect("reserves");
     bench.pass(seconds(1)).await;
     let all = dead(&bench).await;
     assert_eq!(names(&all), ["c", "a", "b", "y", "z"]);
@@ -94,7 +94,7 @@ async fn the_oldest_are_requeued_first(bench: Bench) {
     bury(&bench, &["a", "b", "c"]).await;
     assert_eq!(bench.store.requeue_dead(&topic("t"), 2).await.expect("requeues"), 2);
     assert_eq!(names(&dead(&bench).await), ["c"]);
-    let ready = bench.store.reserve(&topic("t"), &[None; 5]).await.expect("reserves");
+    let ready = bench.store.reserve(&topic("t"), &[None; 5], Wait::No).await.expect("reserves");
     assert!(ready.iter().all(|r| r.job.attempts == 1 && r.job.reason.is_none()));
     assert_eq!(ready.len(), 2);
     assert_eq!(bench.store.requeue_dead(&topic("t"), 10).await.expect("requeues"), 1);
@@ -105,7 +105,7 @@ async fn the_oldest_are_deleted_first(bench: Bench) {
     bury(&bench, &["b", "a", "c"]).await;
     assert_eq!(bench.store.delete_dead(&topic("t"), 2).await.expect("deletes"), 2);
     assert_eq!(names(&dead(&bench).await), ["c"]);
-    assert_eq!(bench.store.get(&id("a")).await.expect("gets"), None);
+    assert_eq!(bench.store.get(ALL, &id("a")).await.expect("gets"), None);
     assert_eq!(bench.store.delete_dead(&topic("t"), 10).await.expect("deletes"), 1);
     assert_eq!(bench.store.topic(&topic("t")).await.expect("reads"), None);
 }
@@ -118,15 +118,15 @@ async fn without_a_retention_a_dead_letter_stays(bench: Bench) {
 
 async fn a_retention_lets_dead_letters_go_at_its_end(bench: Bench) {
     bury(&bench, &["a", "b"]).await;
-    bench.store.requeue(&id("b"), delay(seconds(500))).await.expect("answers");
+    bench.store.requeue(ALL, &id("b"), delay(seconds(500))).await.expect("answers");
     bench.pass(millis(98_999)).await;
     assert_eq!(names(&dead(&bench).await), ["a"]);
     bench.clock.advance(millis(1));
     let promoted = bench.store.promote(100).await.expect("promotes");
     assert_eq!(one(promoted.moves).kind, MoveKind::Forgotten);
-    assert_eq!(bench.store.get(&id("a")).await.expect("gets"), None);
+    assert_eq!(bench.store.get(ALL, &id("a")).await.expect("gets"), None);
     bench.pass(seconds(200)).await;
-    assert_eq!(bench.store.get(&id("b")).await.expect("gets").expect("is there").state, State::Delayed);
+    assert_eq!(bench.store.get(ALL, &id("b")).await.expect("gets").expect("is there").state, State::Delayed);
 }
 
 async fn with_retention(engine: Engine) {

@@ -9,6 +9,7 @@ mod dead;
 mod leaving;
 mod pages;
 mod patching;
+mod pausing;
 mod reserving;
 mod returning;
 mod telling;

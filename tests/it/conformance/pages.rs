@@ -53,7 +53,12 @@ async fn a_purge_deletes_every_state_and_only_this_topic(bench: Bench) {
         add(&*bench.store, job(name)).await;
         let held = reserve(&*bench.store).await;
         if name == "dead" {
-            bench.store.bury(&held.job.id, &held.receipt, None).await.expect("answers").expect("is held");
+            bench
+                .store
+                .bury(ALL, &held.job.id, &held.receipt, None)
+                .await
+                .expect("answers")
+                .expect("is held");
         }
     }
     add(&*bench.store, job("ready")).await;
@@ -65,12 +70,12 @@ async fn a_purge_deletes_every_state_and_only_this_topic(bench: Bench) {
     assert_eq!(purge(&bench, "t", 100).await.0, 5);
     assert_eq!(bench.store.topic(&topic("t")).await.expect("reads"), None);
     for name in ["dead", "reserved", "ready", "delayed", "far"] {
-        assert_eq!(bench.store.get(&id(name)).await.expect("gets"), None, "{name}");
+        assert_eq!(bench.store.get(ALL, &id(name)).await.expect("gets"), None, "{name}");
     }
     bench.pass(seconds(86_400)).await;
     assert_eq!(reserve_any(&*bench.store).await, None);
     for name in ["t2", "s"] {
-        let left = bench.store.reserve(&topic(name), &[None]).await.expect("reserves");
+        let left = bench.store.reserve(&topic(name), &[None], Wait::No).await.expect("reserves");
         assert_eq!(one(left).job.id, id(name));
     }
     assert_eq!(purge(&bench, "t", 100).await.0, 0);

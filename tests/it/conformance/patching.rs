@@ -24,9 +24,9 @@ fn due_in(wait: u64) -> Patch {
 }
 
 async fn patch(bench: &Bench, name: &str, patch: Patch) -> Job {
-    match bench.store.patch(&id(name), patch).await.expect("answers") {
+    match bench.store.patch(ALL, &id(name), patch).await.expect("answers") {
         Patched::Done(job) => {
-            assert_eq!(bench.store.get(&job.id).await.expect("gets").as_ref(), Some(&job));
+            assert_eq!(bench.store.get(ALL, &job.id).await.expect("gets").as_ref(), Some(&job));
             job
         }
         other => panic!("expected a change, got {other:?}"),
@@ -61,7 +61,7 @@ async fn every_field_can_be_changed_and_the_rest_stays(bench: Bench) {
     };
     assert_eq!(changed, expected);
     assert_eq!(patch(&bench, "a", Patch::default()).await, expected, "an empty patch changes nothing");
-    assert_eq!(bench.store.patch(&id("b"), due_in(0)).await.expect("answers"), Patched::Gone);
+    assert_eq!(bench.store.patch(ALL, &id("b"), due_in(0)).await.expect("answers"), Patched::Gone);
 }
 
 async fn rescheduled_earlier_it_is_delivered_once_at_the_new_time(bench: Bench) {
@@ -113,11 +113,11 @@ async fn a_patch_without_a_due_time_keeps_the_place(bench: Bench) {
 async fn a_reserved_or_dead_job_is_refused_and_unchanged(bench: Bench) {
     add(&*bench.store, AddJob { max_attempts: 1, ..job("a") }).await;
     let held = reserve(&*bench.store).await;
-    let refused = bench.store.patch(&id("a"), due_in(0)).await.expect("answers");
+    let refused = bench.store.patch(ALL, &id("a"), due_in(0)).await.expect("answers");
     assert_eq!(refused, Patched::Refused(State::Reserved));
-    assert_eq!(bench.store.get(&id("a")).await.expect("gets"), Some(held.job));
+    assert_eq!(bench.store.get(ALL, &id("a")).await.expect("gets"), Some(held.job));
     bench.pass(seconds(60)).await;
-    let refused = bench.store.patch(&id("a"), due_in(0)).await.expect("answers");
+    let refused = bench.store.patch(ALL, &id("a"), due_in(0)).await.expect("answers");
     assert_eq!(refused, Patched::Refused(State::Dead));
     assert_eq!(reserve_any(&*bench.store).await, None);
 }
@@ -140,7 +140,7 @@ async fn many_reschedules_leave_one_delivery(bench: Bench) {
     assert_eq!(reserve_any(&*bench.store).await, None);
     bench.pass(seconds(1)).await;
     let reserved = reserve(&*bench.store).await;
-    bench.store.finish(finish(&id("a"), &reserved.receipt)).await.expect("finishes");
+    bench.store.finish(ALL, finish(&id("a"), &reserved.receipt)).await.expect("finishes");
     bench.pass(seconds(1_000)).await;
     assert_eq!(reserve_any(&*bench.store).await, None);
     assert_eq!(bench.store.topic(&topic("t")).await.expect("reads"), None);

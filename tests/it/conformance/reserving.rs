@@ -29,7 +29,7 @@ async fn a_reservation_counts_an_attempt_and_carries_a_fresh_receipt(bench: Benc
     assert_eq!((first.job.state, first.job.attempts), (State::Reserved, 1));
     assert_eq!(first.job.reserved_until, Some(bench.now().after(seconds(60))));
     assert_eq!((first.job.due_at, &first.job.body), (added.due_at, &added.body));
-    assert_eq!(bench.store.get(&id("a")).await.expect("gets"), Some(first.job));
+    assert_eq!(bench.store.get(ALL, &id("a")).await.expect("gets"), Some(first.job));
     bench.pass(seconds(60)).await;
     let second = reserve(&*bench.store).await;
     assert_eq!(second.job.attempts, 2);
@@ -37,11 +37,14 @@ async fn a_reservation_counts_an_attempt_and_carries_a_fresh_receipt(bench: Benc
 }
 
 async fn nothing_ready_is_an_empty_answer(bench: Bench) {
-    assert_eq!(bench.store.reserve(&topic("unheard-of"), &[None, None]).await.expect("reserves"), []);
+    assert_eq!(
+        bench.store.reserve(&topic("unheard-of"), &[None, None], Wait::No).await.expect("reserves"),
+        []
+    );
     add(&*bench.store, delayed("a", seconds(5))).await;
     assert_eq!(reserve_any(&*bench.store).await, None);
     assert_eq!(
-        bench.store.reserve(&topic("T"), &[None]).await.expect("reserves"),
+        bench.store.reserve(&topic("T"), &[None], Wait::No).await.expect("reserves"),
         [],
         "topics keep their case"
     );
@@ -50,11 +53,11 @@ async fn nothing_ready_is_an_empty_answer(bench: Bench) {
 async fn a_reserved_job_is_nobody_elses(bench: Bench) {
     add(&*bench.store, job("a")).await;
     add(&*bench.store, AddJob { topic: topic("u"), ..job("b") }).await;
-    let jobs = bench.store.reserve(&topic("t"), &[None; 5]).await.expect("reserves");
+    let jobs = bench.store.reserve(&topic("t"), &[None; 5], Wait::No).await.expect("reserves");
     assert_eq!(one(jobs).job.id, id("a"));
     bench.pass(seconds(59)).await;
     assert_eq!(reserve_any(&*bench.store).await, None);
-    let other = bench.store.reserve(&topic("u"), &[None; 5]).await.expect("reserves");
+    let other = bench.store.reserve(&topic("u"), &[None; 5], Wait::No).await.expect("reserves");
     assert_eq!(one(other).job.id, id("b"));
 }
 
@@ -63,7 +66,7 @@ async fn each_reservation_lasts_as_asked(bench: Bench) {
         add(&*bench.store, AddJob { ttr: ttr(30), ..job(&n.to_string()) }).await;
     }
     let asked = [Some(ttr(5)), None, Some(Ttr::new(Ttr::MAX).expect("valid"))];
-    let jobs = bench.store.reserve(&topic("t"), &asked).await.expect("reserves");
+    let jobs = bench.store.reserve(&topic("t"), &asked, Wait::No).await.expect("reserves");
     let until: Vec<_> = jobs.iter().map(|r| r.job.reserved_until.expect("is reserved")).collect();
     assert_eq!(until, [5, 30, 86_400].map(|n| bench.now().after(seconds(n))));
     assert!(jobs.iter().all(|r| r.job.ttr == ttr(30)), "the job's own TTR stays");
@@ -94,7 +97,7 @@ async fn every_ready_job_is_reached_once_in_a_burst(bench: Bench) {
     let mut seen = HashSet::new();
     loop {
         let wanted = if seen.len() % 2 == 0 { 7 } else { 64 };
-        let got = bench.store.reserve(&topic("t"), &vec![None; wanted]).await.expect("reserves");
+        let got = bench.store.reserve(&topic("t"), &vec![None; wanted], Wait::No).await.expect("reserves");
         let short = got.len() < wanted;
         for reservation in got {
             assert!(seen.insert(reservation.job.id.clone()), "{} was handed out twice", reservation.job.id);
@@ -112,7 +115,7 @@ async fn deleted_heads_do_not_make_a_queue_look_empty(bench: Bench) {
         add(&*bench.store, job(name)).await;
     }
     let gone: Vec<_> = names[..299].iter().map(|name| id(name)).collect();
-    bench.store.delete(gone).await.expect("deletes");
+    bench.store.delete(ALL, gone).await.expect("deletes");
     assert_eq!(reserve(&*bench.store).await.job.id, id("299"));
     assert_eq!(reserve_any(&*bench.store).await, None);
 }
@@ -131,8 +134,8 @@ async fn a_cancelled_reservation_leaves_no_trace(bench: Bench) {
     bench.clock.advance(seconds(1));
     let reserved = reserve(&*bench.store).await;
     bench.store.cancel(vec![(id("a"), reserved.receipt.clone())]).await.expect("cancels");
-    assert_eq!(bench.store.get(&id("a")).await.expect("gets"), Some(added), "as before");
-    let late = bench.store.finish(finish(&id("a"), &reserved.receipt)).await.expect("answers");
+    assert_eq!(bench.store.get(ALL, &id("a")).await.expect("gets"), Some(added), "as before");
+    let late = bench.store.finish(ALL, finish(&id("a"), &reserved.receipt)).await.expect("answers");
     assert_eq!(late, [Finished::Lost]);
     let again = reserve(&*bench.store).await;
     assert_eq!(again.job.attempts, 1);
@@ -146,8 +149,8 @@ async fn a_stale_cancel_changes_nothing(bench: Bench) {
     let second = reserve(&*bench.store).await;
     let grants = vec![(id("a"), first.receipt), (id("unknown"), second.receipt.clone())];
     bench.store.cancel(grants).await.expect("passes over both");
-    assert_eq!(bench.store.get(&id("a")).await.expect("gets"), Some(second.job));
-    let done = bench.store.finish(finish(&id("a"), &second.receipt)).await.expect("finishes");
+    assert_eq!(bench.store.get(ALL, &id("a")).await.expect("gets"), Some(second.job));
+    let done = bench.store.finish(ALL, finish(&id("a"), &second.receipt)).await.expect("finishes");
     assert_eq!(done, [Finished::Done { topic: topic("t") }]);
 }
 

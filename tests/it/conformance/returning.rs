@@ -24,11 +24,11 @@ super::on_every_engine! {
 }
 
 async fn get(bench: &Bench, name: &str) -> Job {
-    bench.store.get(&id(name)).await.expect("gets").expect("is there")
+    bench.store.get(ALL, &id(name)).await.expect("gets").expect("is there")
 }
 
 async fn release(bench: &Bench, held: &Reservation, release: Release) -> Job {
-    bench.store.release(&held.job.id, &held.receipt, release).await.expect("answers").expect("is held")
+    bench.store.release(ALL, &held.job.id, &held.receipt, release).await.expect("answers").expect("is held")
 }
 
 fn why(text: &str) -> Option<Reason> {
@@ -86,7 +86,7 @@ async fn used_attempts_make_a_dead_letter(bench: Bench) {
     let dead = get(&bench, "a").await;
     assert_eq!((dead.state, dead.attempts), (State::Dead, 2));
     assert_eq!((dead.dead_at, dead.reason), (Some(bench.now()), why(Reason::TTR_EXPIRED)));
-    let late = bench.store.finish(finish(&id("a"), &last.receipt)).await.expect("answers");
+    let late = bench.store.finish(ALL, finish(&id("a"), &last.receipt)).await.expect("answers");
     assert_eq!(late, [Finished::Lost]);
     bench.pass(seconds(10 * 365 * 86_400)).await;
     assert_eq!(reserve_any(&*bench.store).await, None);
@@ -159,36 +159,41 @@ async fn a_receipt_that_is_not_the_present_one_releases_nothing(bench: Bench) {
     for stage in ["ready", "reserved by another", "dead"] {
         let before = get(&bench, "a").await;
         let stale = &old.receipt;
-        let released = bench.store.release(&id("a"), stale, Release::default()).await.expect("answers");
+        let released = bench.store.release(ALL, &id("a"), stale, Release::default()).await.expect("answers");
         assert_eq!(released, Err(NotHeld::Lost), "{stage}");
-        assert_eq!(bench.store.touch(&id("a"), stale, None).await.expect("answers"), Err(NotHeld::Lost));
-        assert_eq!(bench.store.bury(&id("a"), stale, None).await.expect("answers"), Err(NotHeld::Lost));
+        assert_eq!(bench.store.touch(ALL, &id("a"), stale, None).await.expect("answers"), Err(NotHeld::Lost));
+        assert_eq!(bench.store.bury(ALL, &id("a"), stale, None).await.expect("answers"), Err(NotHeld::Lost));
         assert_eq!(get(&bench, "a").await, before, "{stage}");
         if before.state == State::Ready {
             reserve(&*bench.store).await;
         } else if before.state == State::Reserved {
             bench.pass(seconds(60)).await;
             let last = reserve(&*bench.store).await;
-            bench.store.bury(&id("a"), &last.receipt, None).await.expect("answers").expect("is held");
+            bench.store.bury(ALL, &id("a"), &last.receipt, None).await.expect("answers").expect("is held");
         }
     }
-    let unknown = bench.store.release(&id("b"), &old.receipt, Release::default()).await.expect("answers");
+    let unknown =
+        bench.store.release(ALL, &id("b"), &old.receipt, Release::default()).await.expect("answers");
     assert_eq!(unknown, Err(NotHeld::Gone));
-    assert_eq!(bench.store.touch(&id("b"), &old.receipt, None).await.expect("answers"), Err(NotHeld::Gone));
+    assert_eq!(
+        bench.store.touch(ALL, &id("b"), &old.receipt, None).await.expect("answers"),
+        Err(NotHeld::Gone)
+    );
 }
 
 async fn a_touch_moves_the_deadline_and_nothing_else(bench: Bench) {
     add(&*bench.store, AddJob { ttr: ttr(10), ..job("a") }).await;
     let held = reserve(&*bench.store).await;
     bench.pass(seconds(9)).await;
-    let touched = bench.store.touch(&id("a"), &held.receipt, None).await.expect("answers").expect("is held");
+    let touched =
+        bench.store.touch(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
     assert_eq!(touched, Job { reserved_until: Some(bench.now().after(seconds(10))), ..held.job.clone() });
     bench.pass(seconds(9)).await;
-    bench.store.touch(&id("a"), &held.receipt, Some(ttr(100))).await.expect("answers").expect("is held");
+    bench.store.touch(ALL, &id("a"), &held.receipt, Some(ttr(100))).await.expect("answers").expect("is held");
     bench.pass(millis(99_999)).await;
     assert_eq!(reserve_any(&*bench.store).await, None);
     // A touch can also shorten.
-    bench.store.touch(&id("a"), &held.receipt, Some(ttr(2))).await.expect("answers").expect("is held");
+    bench.store.touch(ALL, &id("a"), &held.receipt, Some(ttr(2))).await.expect("answers").expect("is held");
     bench.pass(millis(1_999)).await;
     assert_eq!(reserve_any(&*bench.store).await, None);
     bench.pass(millis(1)).await;
@@ -204,7 +209,7 @@ async fn a_buried_job_waits_for_people(bench: Bench) {
         let held = reserve(&*bench.store).await;
         let given = given.and_then(why);
         let dead =
-            bench.store.bury(&id(name), &held.receipt, given).await.expect("answers").expect("is held");
+            bench.store.bury(ALL, &id(name), &held.receipt, given).await.expect("answers").expect("is held");
         assert_eq!(
             (dead.state, dead.reason.clone(), dead.dead_at),
             (State::Dead, why(kept), Some(bench.now()))

@@ -30,7 +30,7 @@ async fn whatever_makes_a_job_ready_is_told(bench: Bench) {
     let held = reserve(&*bench.store).await;
     bench.heard.take_ready();
     let at_once = Release { delay: Some(delay(Duration::ZERO)), reason: None };
-    bench.store.release(&id("a"), &held.receipt, at_once).await.expect("answers").expect("is held");
+    bench.store.release(ALL, &id("a"), &held.receipt, at_once).await.expect("answers").expect("is held");
     told(&bench, "a release").await;
     let held = reserve(&*bench.store).await;
     bench.heard.take_ready();
@@ -41,26 +41,30 @@ async fn whatever_makes_a_job_ready_is_told(bench: Bench) {
     bench.pass(seconds(60)).await;
     told(&bench, "a TTR end").await;
     let held = reserve(&*bench.store).await;
-    bench.store.bury(&id("a"), &held.receipt, None).await.expect("answers").expect("is held");
+    bench.store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
     bench.heard.take_ready();
-    bench.store.requeue(&id("a"), delay(Duration::ZERO)).await.expect("answers");
+    bench.store.requeue(ALL, &id("a"), delay(Duration::ZERO)).await.expect("answers");
     told(&bench, "a requeue").await;
     let held = reserve(&*bench.store).await;
-    bench.store.bury(&id("a"), &held.receipt, None).await.expect("answers").expect("is held");
+    bench.store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
     bench.heard.take_ready();
     bench.store.requeue_dead(&topic("t"), 10).await.expect("answers");
     told(&bench, "a bulk requeue").await;
-    bench.store.delete(vec![id("a")]).await.expect("deletes");
+    bench.store.delete(ALL, vec![id("a")]).await.expect("deletes");
     add(&*bench.store, job("b")).await;
     told(&bench, "an add without delay").await;
     add(&*bench.store, delayed("c", seconds(100))).await;
     bench.heard.take_ready();
     let now = Patch { due: Some(Due::After(delay(Duration::ZERO))), ..Patch::default() };
-    bench.store.patch(&id("c"), now).await.expect("patches");
+    bench.store.patch(ALL, &id("c"), now).await.expect("patches");
     told(&bench, "a reschedule to now").await;
-    bench.store.put_pause(&topic("t"), TopicPause { delivery: true, intake: true }).await.expect("puts");
+    bench
+        .store
+        .change_pause(&topic("t"), TopicPause { delivery: true, intake: true }, TopicPause::NONE)
+        .await
+        .expect("puts");
     bench.heard.take_ready();
-    bench.store.put_pause(&topic("t"), TopicPause::default()).await.expect("puts");
+    bench.store.change_pause(&topic("t"), TopicPause::NONE, TopicPause::ALL).await.expect("puts");
     told(&bench, "a resumed delivery").await;
 }
 
@@ -73,16 +77,16 @@ async fn whatever_is_due_sooner_nudges_the_timer(bench: Bench) {
     add(&*bench.store, delayed("a", seconds(50))).await;
     assert!(nudged(&bench, seconds(50)), "an add with a delay");
     let sooner = Patch { due: Some(Due::After(delay(seconds(20)))), ..Patch::default() };
-    bench.store.patch(&id("a"), sooner).await.expect("patches");
+    bench.store.patch(ALL, &id("a"), sooner).await.expect("patches");
     assert!(nudged(&bench, seconds(20)), "a reschedule");
     bench.pass(seconds(20)).await;
     bench.heard.take_due_in();
-    let held = one(bench.store.reserve(&topic("t"), &[Some(ttr(3))]).await.expect("reserves"));
+    let held = one(bench.store.reserve(&topic("t"), &[Some(ttr(3))], Wait::No).await.expect("reserves"));
     assert!(nudged(&bench, seconds(3)), "a reservation's deadline");
-    bench.store.touch(&id("a"), &held.receipt, Some(ttr(2))).await.expect("answers").expect("is held");
+    bench.store.touch(ALL, &id("a"), &held.receipt, Some(ttr(2))).await.expect("answers").expect("is held");
     assert!(nudged(&bench, seconds(2)), "a touch");
     let later = Release { delay: Some(delay(seconds(1))), reason: None };
-    bench.store.release(&id("a"), &held.receipt, later).await.expect("answers").expect("is held");
+    bench.store.release(ALL, &id("a"), &held.receipt, later).await.expect("answers").expect("is held");
     assert!(nudged(&bench, seconds(1)), "a release with a delay");
 }
 
@@ -91,7 +95,7 @@ async fn a_promotion_tells_what_it_did(bench: Bench) {
     add(&*bench.store, AddJob { ttr: ttr(10), topic: topic("u"), ..job("expired") }).await;
     add(&*bench.store, AddJob { ttr: ttr(10), topic: topic("v"), max_attempts: 1, ..job("died") }).await;
     for name in ["u", "v"] {
-        bench.store.reserve(&topic(name), &[None]).await.expect("reserves");
+        bench.store.reserve(&topic(name), &[None], Wait::No).await.expect("reserves");
     }
     bench.clock.advance(seconds(12));
     let promoted = bench.store.promote(100).await.expect("promotes");

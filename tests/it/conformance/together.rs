@@ -35,20 +35,20 @@ async fn everything_is_there_after_a_stop(mut bench: Bench) {
     let names = ["dead", "reserved", "returned", "delayed", "far"];
     let mut before = HashMap::new();
     for name in names {
-        before.insert(name, bench.store.get(&id(name)).await.expect("gets").expect("is there"));
+        before.insert(name, bench.store.get(ALL, &id(name)).await.expect("gets").expect("is there"));
     }
     let stats = bench.store.topic(&topic("t")).await.expect("reads");
     bench.reopen().await;
     promote(&*bench.store).await;
     for name in names {
-        assert_eq!(bench.store.get(&id(name)).await.expect("gets").as_ref(), before.get(name), "{name}");
+        assert_eq!(bench.store.get(ALL, &id(name)).await.expect("gets").as_ref(), before.get(name), "{name}");
     }
     assert_eq!(bench.store.topic(&topic("t")).await.expect("reads"), stats);
     let again = add_any(&*bench.store, delayed("delayed", seconds(40))).await;
     assert!(matches!(again, Added::Replayed(_)), "{again:?}");
     let returned = reserve(&*bench.store).await;
     assert_eq!((returned.job.id, returned.job.attempts), (id("returned"), 2));
-    let done = bench.store.finish(finish(&id("reserved"), &held.receipt)).await.expect("finishes");
+    let done = bench.store.finish(ALL, finish(&id("reserved"), &held.receipt)).await.expect("finishes");
     assert_eq!(done, [Finished::Done { topic: topic("t") }], "a receipt outlives a restart");
     bench.pass(seconds(40)).await;
     assert_eq!(reserve(&*bench.store).await.job.id, id("delayed"));
@@ -67,7 +67,7 @@ async fn workers_side_by_side_share_without_overlap(bench: Bench) {
             }
             let mut finished = 0;
             loop {
-                let got = store.reserve(&topic("t"), &[None; 3]).await.expect("reserves");
+                let got = store.reserve(&topic("t"), &[None; 3], Wait::No).await.expect("reserves");
                 if got.is_empty() {
                     return finished;
                 }
@@ -76,7 +76,7 @@ async fn workers_side_by_side_share_without_overlap(bench: Bench) {
                     let other = held.lock().expect("not poisoned").insert(name.clone(), worker);
                     assert_eq!(other, None, "{name} was held twice");
                     let request = finish(&reservation.job.id, &reservation.receipt);
-                    let done = store.finish(request).await.expect("finishes");
+                    let done = store.finish(ALL, request).await.expect("finishes");
                     assert_eq!(done, [Finished::Done { topic: topic("t") }]);
                     finished += 1;
                 }
@@ -110,7 +110,7 @@ async fn finishes_of_one_job_side_by_side_end_it_once(bench: Bench) {
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..16 {
         let (store, request) = (bench.store.clone(), finish(&id("a"), &held.receipt));
-        tasks.spawn(async move { one(store.finish(request).await.expect("answers")) });
+        tasks.spawn(async move { one(store.finish(ALL, request).await.expect("answers")) });
     }
     let outcomes = tasks.join_all().await;
     assert_eq!(outcomes.iter().filter(|outcome| **outcome != Finished::Gone).count(), 1);

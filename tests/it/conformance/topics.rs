@@ -1,66 +1,176 @@
-//! Changes by id that are meant for one topic: another topic's job is as good as none.
+//! Law 9: a step by id treats a job of a topic outside the caller's scope like no job.
 
 use linger::{
-    job::Delay,
-    store::{Deleted, Patch, Patched, Requeued},
+    job::{Delay, Due, Job, JobId, Receipt, State, TopicFilter},
+    store::{AddJob, Deleted, FinishJob, Finished, NotHeld, Patch, Patched, Release, Requeued, Wait},
 };
 
 use crate::harness::{jobs::*, stores::Bench};
 
 super::on_every_engine! {
-    a_job_of_another_topic_is_not_deleted,
-    a_job_of_another_topic_is_not_patched,
-    a_job_of_another_topic_is_not_requeued,
+    a_job_outside_the_scope_is_answered_like_no_job,
+    patterns_cover_names_and_beginnings_of_names,
+    batches_with_repeats_are_answered_in_order,
+    a_limited_batch_leaves_foreign_jobs_alone,
+    callers_with_different_scopes_share_calls,
 }
 
-async fn a_job_of_another_topic_is_not_deleted(bench: Bench) {
-    let ids = || vec![id("ready"), id("delayed"), id("reserved"), id("nobody")];
-    add(&*bench.store, job("reserved")).await;
+/// One job in each state, and the receipt of the reserved one.
+async fn furnish(bench: &Bench) -> Receipt {
+    add(&*bench.store, AddJob { max_attempts: 1, ..job("dead") }).await;
     reserve(&*bench.store).await;
-    add(&*bench.store, job("ready")).await;
-    add(&*bench.store, delayed("delayed", seconds(60))).await;
-    let mut before = Vec::new();
-    for id in ids() {
-        before.push(bench.store.get(&id).await.expect("gets"));
-    }
-    let foreign = bench.store.delete_in(&topic("other"), ids()).await.expect("answers");
-    assert_eq!(foreign, [const { Deleted::Gone }; 4]);
-    for (id, before) in ids().iter().zip(before) {
-        assert_eq!(bench.store.get(id).await.expect("gets"), before);
-    }
-    let done = || Deleted::Done { topic: topic("t") };
-    let own = bench.store.delete_in(&topic("t"), ids()).await.expect("answers");
-    assert_eq!(own, [done(), done(), done(), Deleted::Gone]);
-    assert_eq!(bench.store.get(&id("ready")).await.expect("gets"), None);
-}
-
-async fn a_job_of_another_topic_is_not_patched(bench: Bench) {
-    let later = || Patch { ttr: Some(ttr(7)), ..Patch::default() };
-    let now = || Patch { due: Some(linger::job::Due::default()), ..Patch::default() };
-    for job in [job("ready"), delayed("delayed", seconds(60))] {
-        let added = add(&*bench.store, job).await;
-        for patch in [later(), now()] {
-            let foreign = bench.store.patch_in(&topic("other"), &added.id, patch).await;
-            assert_eq!(foreign.expect("answers"), Patched::Gone);
-            assert_eq!(bench.store.get(&added.id).await.expect("gets").as_ref(), Some(&added));
-        }
-        for patch in [later(), now()] {
-            let own = bench.store.patch_in(&topic("t"), &added.id, patch).await.expect("answers");
-            assert!(matches!(own, Patched::Done(job) if job.ttr == ttr(7)));
-        }
-    }
-}
-
-async fn a_job_of_another_topic_is_not_requeued(bench: Bench) {
-    add(&*bench.store, job("a")).await;
-    let at_once = Delay::default();
-    let foreign = bench.store.requeue_in(&topic("other"), &id("a"), at_once).await.expect("answers");
-    assert_eq!(foreign, Requeued::Gone, "that it is not dead is nobody else's business");
+    bench.pass(seconds(60)).await;
+    add(&*bench.store, job("reserved")).await;
     let held = reserve(&*bench.store).await;
-    let dead = bench.store.bury(&id("a"), &held.receipt, None).await.expect("answers").expect("is held");
-    let foreign = bench.store.requeue_in(&topic("other"), &id("a"), at_once).await.expect("answers");
-    assert_eq!(foreign, Requeued::Gone);
-    assert_eq!(bench.store.get(&id("a")).await.expect("gets"), Some(dead));
-    let own = bench.store.requeue_in(&topic("t"), &id("a"), at_once).await.expect("answers");
-    assert!(matches!(own, Requeued::Done(_)));
+    add(&*bench.store, job("ready")).await;
+    add(&*bench.store, delayed("delayed", seconds(5))).await;
+    held.receipt
+}
+
+async fn seen(bench: &Bench, id: &JobId) -> Option<Job> {
+    bench.store.get(ALL, id).await.expect("gets")
+}
+
+/// Every step by id on one job: the answers, as text.
+async fn every_step(bench: &Bench, scope: &TopicFilter, id: &JobId, receipt: &Receipt) -> Vec<String> {
+    let store = &bench.store;
+    let finish = |receipt: Option<&Receipt>| {
+        store.finish(scope, vec![FinishJob { id: id.clone(), receipt: receipt.cloned() }])
+    };
+    let later = Patch { due: Some(Due::After(delay(seconds(9)))), ..Patch::default() };
+    let at_once = Patch { due: Some(Due::default()), ..Patch::default() };
+    let in_place = Patch { body: Some(body("2")), ..Patch::default() };
+    let mut answers = vec![
+        format!("{:?}", store.get(scope, id).await),
+        format!("{:?}", finish(Some(receipt)).await),
+        format!("{:?}", finish(Some(&Receipt::generate())).await),
+        format!("{:?}", finish(None).await),
+        format!("{:?}", store.release(scope, id, receipt, Release::default()).await),
+        format!("{:?}", store.touch(scope, id, receipt, None).await),
+        format!("{:?}", store.bury(scope, id, receipt, None).await),
+        format!("{:?}", store.requeue(scope, id, Delay::default()).await),
+        format!("{:?}", store.delete(scope, vec![id.clone()]).await),
+    ];
+    for patch in [later, at_once, in_place] {
+        answers.push(format!("{:?}", store.patch(scope, id, patch).await));
+    }
+    answers
+}
+
+async fn a_job_outside_the_scope_is_answered_like_no_job(bench: Bench) {
+    let receipt = furnish(&bench).await;
+    for scope in [only(&["other"]), only(&["tt", "u*", "t-*"]), only(&[])] {
+        let nobody = every_step(&bench, &scope, &id("nobody"), &receipt).await;
+        bench.heard.take_ready();
+        bench.heard.take_due_in();
+        for name in ["delayed", "ready", "reserved", "dead"] {
+            let before = seen(&bench, &id(name)).await;
+            assert!(before.is_some());
+            assert_eq!(every_step(&bench, &scope, &id(name), &receipt).await, nobody, "{name}");
+            assert_eq!(seen(&bench, &id(name)).await, before, "{name}");
+        }
+        assert_eq!((bench.heard.take_ready(), bench.heard.take_due_in()), (vec![], vec![]));
+    }
+}
+
+async fn patterns_cover_names_and_beginnings_of_names(bench: Bench) {
+    let cases: [(&[&str], &str, bool); 9] = [
+        (&["orders"], "orders", true),
+        (&["orders"], "orders-eu", false),
+        (&["orders-*"], "orders-eu", true),
+        (&["orders-*"], "orders-", true),
+        (&["orders-*"], "orders", false),
+        (&["orders-*"], "my-orders-eu", false),
+        (&["mail", "orders-*"], "mail", true),
+        (&["mail.x", "o.d*"], "mailox", false),
+        (&["or.ers", "rders"], "orders", false),
+    ];
+    for (number, (patterns, name, covers)) in cases.into_iter().enumerate() {
+        let id = id(&number.to_string());
+        let added = add(&*bench.store, AddJob { id: id.clone(), topic: topic(name), ..job("any") }).await;
+        let got = bench.store.get(&only(patterns), &id).await.expect("gets");
+        assert_eq!(got, covers.then_some(added), "{patterns:?} and {name}");
+        let deleted = bench.store.delete(&only(patterns), vec![id]).await.expect("answers");
+        let done = Deleted::Done { topic: topic(name) };
+        assert_eq!(deleted, [if covers { done } else { Deleted::Gone }], "{patterns:?} and {name}");
+    }
+}
+
+async fn batches_with_repeats_are_answered_in_order(bench: Bench) {
+    let receipt = furnish(&bench).await;
+    let with = |receipt: &Receipt| FinishJob { id: id("reserved"), receipt: Some(receipt.clone()) };
+    let (wrong, other) = (Receipt::generate(), Receipt::generate());
+    for scope in [TopicFilter::ALL, only(&["t"])] {
+        let ready = || FinishJob { id: id("ready"), receipt: None };
+        let batch = vec![with(&wrong), ready(), with(&other), with(&wrong), ready()];
+        let answers = bench.store.finish(&scope, batch).await.expect("answers");
+        let (lost, waits) = (Finished::Lost, Finished::NotReserved);
+        assert_eq!(answers, [lost.clone(), waits.clone(), lost.clone(), lost, waits]);
+    }
+    let batch = vec![with(&wrong), with(&receipt), with(&wrong), with(&receipt)];
+    let answers = bench.store.finish(&only(&["t"]), batch).await.expect("answers");
+    let done = Finished::Done { topic: topic("t") };
+    assert_eq!(answers, [Finished::Lost, done, Finished::Gone, Finished::Gone]);
+    let ids = ["ready", "nobody", "ready", "dead", "dead", "nobody", "delayed", "ready"].map(id);
+    let answers = bench.store.delete(&only(&["t"]), ids.to_vec()).await.expect("answers");
+    let done = || Deleted::Done { topic: topic("t") };
+    let gone = || Deleted::Gone;
+    assert_eq!(answers, [done(), gone(), gone(), done(), gone(), gone(), done(), gone()]);
+    assert_eq!(bench.store.topic(&topic("t")).await.expect("reads"), None);
+}
+
+async fn a_limited_batch_leaves_foreign_jobs_alone(bench: Bench) {
+    let foreign = |name: &str| AddJob { topic: topic("other"), ..job(name) };
+    for name in ["a", "c"] {
+        add(&*bench.store, job(name)).await;
+    }
+    for name in ["b", "d"] {
+        add(&*bench.store, foreign(name)).await;
+    }
+    let ids = ["a", "b", "c", "d", "b", "nobody"].map(id);
+    let own = bench.store.reserve(&topic("t"), &[None; 2], Wait::No).await.expect("reserves");
+    let others = bench.store.reserve(&topic("other"), &[None; 2], Wait::No).await.expect("reserves");
+    let receipt = |id: &JobId| {
+        own.iter().chain(&others).find(|held| held.job.id == *id).map(|held| held.receipt.clone())
+    };
+    let batch = ids.iter().map(|id| FinishJob { id: id.clone(), receipt: receipt(id) }).collect();
+    let answers = bench.store.finish(&only(&["t"]), batch).await.expect("answers");
+    let done = || Finished::Done { topic: topic("t") };
+    let gone = || Finished::Gone;
+    assert_eq!(answers, [done(), gone(), done(), gone(), gone(), gone()]);
+    for name in ["b", "d"] {
+        assert_eq!(seen(&bench, &id(name)).await.expect("is there").state, State::Reserved);
+    }
+    let deleted = bench.store.delete(&only(&["t", "o"]), ids.to_vec()).await.expect("answers");
+    assert_eq!(deleted, [const { Deleted::Gone }; 6]);
+    let released = bench.store.release(&only(&["t"]), &id("b"), &others[0].receipt, Release::default()).await;
+    assert_eq!(released.expect("answers"), Err(NotHeld::Gone));
+    let requeued = bench.store.requeue(&only(&["t"]), &id("b"), Delay::default()).await.expect("answers");
+    assert_eq!(requeued, Requeued::Gone, "that it is not dead is nobody else's business");
+    let patched = bench.store.patch(&only(&["t"]), &id("b"), Patch::default()).await.expect("answers");
+    assert_eq!(patched, Patched::Gone);
+}
+
+async fn callers_with_different_scopes_share_calls(bench: Bench) {
+    const JOBS: usize = 60;
+    for n in 0..JOBS {
+        add(&*bench.store, AddJob { topic: topic(["t", "other"][n % 2]), ..job(&n.to_string()) }).await;
+    }
+    let mut tasks = tokio::task::JoinSet::new();
+    for name in ["t", "other"] {
+        let held = bench.store.reserve(&topic(name), &[None; JOBS], Wait::No).await.expect("reserves");
+        assert_eq!(held.len(), JOBS / 2);
+        for held in held {
+            let store = bench.store.clone();
+            let scope = only(&[name]);
+            let stranger = only(&[if name == "t" { "other" } else { "t" }]);
+            tasks.spawn(async move {
+                let request = finish(&held.job.id, &held.receipt);
+                let foreign = one(store.finish(&stranger, request.clone()).await.expect("answers"));
+                let own = one(store.finish(&scope, request).await.expect("answers"));
+                (foreign, own) == (Finished::Gone, Finished::Done { topic: held.job.topic })
+            });
+        }
+    }
+    assert!(tasks.join_all().await.into_iter().all(|right| right));
 }

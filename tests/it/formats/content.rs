@@ -11,7 +11,7 @@ use linger::{
 };
 use serde_json::{Value, json};
 
-use crate::harness::jobs::{delay, id, job, millis, promote, retry, seconds, topic, ttr};
+use crate::harness::jobs::{ALL, Wait, delay, id, job, millis, promote, retry, seconds, topic, ttr};
 
 /// What is beside a fixture: everything that is in it.
 pub struct Content {
@@ -100,7 +100,10 @@ async fn settings(store: &dyn Store) {
     for (name, delivery, intake) in
         [("paused", true, false), ("closed", false, true), ("stopped", true, true)]
     {
-        store.put_pause(&topic(name), TopicPause { delivery, intake }).await.expect("is set");
+        store
+            .change_pause(&topic(name), TopicPause { delivery, intake }, TopicPause::NONE)
+            .await
+            .expect("is set");
     }
 }
 
@@ -141,7 +144,7 @@ async fn tried(store: &dyn Store, clock: &ManualClock) -> Receipt {
     for name in NAMES_TRIED {
         add(store, vec![one(name, if name == "used-up" { 1 } else { 16 })]).await;
         let lasts = if name == "held" { ttr(86_400) } else { ttr(60) };
-        let granted = store.reserve(&topic("tried"), &[Some(lasts)]).await.expect("reserves");
+        let granted = store.reserve(&topic("tried"), &[Some(lasts)], Wait::No).await.expect("reserves");
         let [grant] = &granted[..] else { panic!("one job: {granted:?}") };
         assert_eq!(grant.job.id, id(name));
         let (id, receipt) = (&grant.job.id, &grant.receipt);
@@ -149,21 +152,21 @@ async fn tried(store: &dyn Store, clock: &ManualClock) -> Receipt {
         match name {
             "held" => held = Some(receipt.clone()),
             "touched" => {
-                _ = store.touch(id, receipt, Some(ttr(7_200))).await.expect("answers").expect("is held")
+                _ = store.touch(ALL, id, receipt, Some(ttr(7_200))).await.expect("answers").expect("is held")
             }
             "released" => {
                 let release = Release { delay: Some(delay(seconds(90))), reason };
-                store.release(id, receipt, release).await.expect("answers").expect("is held");
+                store.release(ALL, id, receipt, release).await.expect("answers").expect("is held");
             }
             "buried" | "requeued" => {
-                store.bury(id, receipt, reason).await.expect("answers").expect("is held");
+                store.bury(ALL, id, receipt, reason).await.expect("answers").expect("is held");
             }
             // Their reservations end below.
             "expired" | "used-up" => {}
             other => panic!("{other} is no step"),
         }
     }
-    store.requeue(&id("requeued"), delay(Duration::ZERO)).await.expect("answers");
+    store.requeue(ALL, &id("requeued"), delay(Duration::ZERO)).await.expect("answers");
     clock.advance(seconds(61));
     promote(store).await;
     held.expect("it was handed out")
@@ -179,7 +182,7 @@ async fn content(store: &dyn Store, clock: &ManualClock, tried: Vec<JobId>, rece
     names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
     let mut jobs = Vec::new();
     for name in &names {
-        jobs.push(shown(&store.get(name).await.expect("reads").expect("is there")));
+        jobs.push(shown(&store.get(ALL, name).await.expect("reads").expect("is there")));
     }
     let topics = store.topics(None, 1_000).await.expect("reads");
     let topics = topics.into_iter().map(|(name, stats)| topic_shown(name.as_str(), &stats)).collect();

@@ -23,7 +23,7 @@ use linger::{
 use serde_json::{Value, json};
 
 use crate::harness::{
-    jobs::{id, promote, seconds},
+    jobs::{ALL, Wait, id, promote, seconds},
     redis::RedisServer,
     resp::Resp,
     stores::{Recorder, START},
@@ -74,7 +74,7 @@ fn receipt(name: &str) -> Receipt {
 async fn holds(store: &dyn Store, list: &Value) {
     let jobs = list["jobs"].as_array().expect("a list");
     for expected in jobs {
-        let found = store.get(&id(expected["id"].as_str().expect("an id"))).await.expect("reads");
+        let found = store.get(ALL, &id(expected["id"].as_str().expect("an id"))).await.expect("reads");
         assert_eq!(found.as_ref().map(shown).as_ref(), Some(expected));
     }
     let topics = store.topics(None, 1_000).await.expect("reads").into_iter();
@@ -88,12 +88,12 @@ async fn holds(store: &dyn Store, list: &Value) {
 /// Every job of `store` is handed out when it is due and finished; the held one by the receipt of its day.
 async fn works_off(store: &dyn Store, clock: &ManualClock, receipt: Receipt) {
     let held = FinishJob { id: id("held"), receipt: Some(receipt) };
-    let finished = store.finish(vec![held]).await.expect("answers");
+    let finished = store.finish(ALL, vec![held]).await.expect("answers");
     assert!(matches!(finished[..], [Finished::Done { .. }]), "{finished:?}");
     let names: Vec<_> =
         store.topics(None, 1_000).await.expect("reads").into_iter().map(|(name, _)| name).collect();
     for name in &names {
-        store.put_pause(name, TopicPause::default()).await.expect("resumes");
+        store.change_pause(name, TopicPause::NONE, TopicPause::ALL).await.expect("resumes");
         store.requeue_dead(name, 1_000).await.expect("requeues");
     }
     // Far enough for all but the job that is due last of all; then for one more step of retrying.
@@ -104,11 +104,11 @@ async fn works_off(store: &dyn Store, clock: &ManualClock, receipt: Receipt) {
     let mut done = 1;
     for name in &names {
         loop {
-            let granted = store.reserve(name, &[None; 7]).await.expect("reserves");
+            let granted = store.reserve(name, &[None; 7], Wait::No).await.expect("reserves");
             assert!(granted.iter().all(|grant| grant.job.due_at <= linger::clock::Clock::now(clock)));
             let finishes = granted.into_iter();
             let finishes = finishes.map(|grant| FinishJob { id: grant.job.id, receipt: Some(grant.receipt) });
-            let finished = store.finish(finishes.collect()).await.expect("answers");
+            let finished = store.finish(ALL, finishes.collect()).await.expect("answers");
             assert!(finished.iter().all(|done| matches!(done, Finished::Done { .. })), "{finished:?}");
             done += finished.len();
             if finished.is_empty() {
@@ -116,7 +116,7 @@ async fn works_off(store: &dyn Store, clock: &ManualClock, receipt: Receipt) {
             }
         }
     }
-    let last = store.get(&id("at-last")).await.expect("reads").expect("is there");
+    let last = store.get(ALL, &id("at-last")).await.expect("reads").expect("is there");
     assert_eq!(last.state, State::Delayed);
     let verified = store.verify().await.expect("reads");
     assert_eq!((verified.jobs, verified.faults.len()), (1, 0), "{verified:?}");

@@ -10,11 +10,11 @@ use std::{
 
 use async_trait::async_trait;
 use linger::{
-    job::{Delay, Job, JobId, Reason, Receipt, Topic, TopicPause, TopicSettings, Ttr},
+    job::{Delay, Job, JobId, Reason, Receipt, Topic, TopicFilter, TopicPause, TopicSettings, Ttr},
     store::{
         AddJob, Added, DeadCursor, Deleted, EngineInfo, Error, FinishJob, Finished, Held, Patch, Patched,
         Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store, TopicConfig,
-        TopicStats, Verified,
+        TopicStats, Verified, Wait,
     },
 };
 use tokio::sync::Semaphore;
@@ -121,18 +121,15 @@ impl Store for Failing {
         self.inner()?.add(jobs).await
     }
 
-    async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>> {
+    async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>], wait: Wait) -> Result<Vec<Reservation>> {
         self.pass(topic).await;
-        self.inner()?.reserve(topic, ttrs).await
-    }
-
-    async fn reserve_announced(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>> {
-        self.pass(topic).await;
-        self.announced.fetch_add(1, Ordering::Relaxed);
-        if self.deaf.load(Ordering::Relaxed) {
-            return Ok(Vec::new());
+        if wait == Wait::Yes {
+            self.announced.fetch_add(1, Ordering::Relaxed);
+            if self.deaf.load(Ordering::Relaxed) {
+                return Ok(Vec::new());
+            }
         }
-        self.inner()?.reserve_announced(topic, ttrs).await
+        self.inner()?.reserve(topic, ttrs, wait).await
     }
 
     fn may_have_ready(&self, topic: &Topic) -> bool {
@@ -145,48 +142,54 @@ impl Store for Failing {
         self.inner()?.cancel(grants).await
     }
 
-    async fn finish(&self, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
-        self.inner()?.finish(jobs).await
+    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
+        self.inner()?.finish(scope, jobs).await
     }
 
-    async fn release(&self, id: &JobId, receipt: &Receipt, release: Release) -> Result<Held> {
-        self.inner()?.release(id, receipt, release).await
+    async fn release(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        release: Release,
+    ) -> Result<Held> {
+        self.inner()?.release(scope, id, receipt, release).await
     }
 
-    async fn touch(&self, id: &JobId, receipt: &Receipt, ttr: Option<Ttr>) -> Result<Held> {
-        self.inner()?.touch(id, receipt, ttr).await
+    async fn touch(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        ttr: Option<Ttr>,
+    ) -> Result<Held> {
+        self.inner()?.touch(scope, id, receipt, ttr).await
     }
 
-    async fn bury(&self, id: &JobId, receipt: &Receipt, reason: Option<Reason>) -> Result<Held> {
-        self.inner()?.bury(id, receipt, reason).await
+    async fn bury(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        reason: Option<Reason>,
+    ) -> Result<Held> {
+        self.inner()?.bury(scope, id, receipt, reason).await
     }
 
-    async fn requeue(&self, id: &JobId, delay: Delay) -> Result<Requeued> {
-        self.inner()?.requeue(id, delay).await
+    async fn requeue(&self, scope: &TopicFilter, id: &JobId, delay: Delay) -> Result<Requeued> {
+        self.inner()?.requeue(scope, id, delay).await
     }
 
-    async fn patch(&self, id: &JobId, patch: Patch) -> Result<Patched> {
-        self.inner()?.patch(id, patch).await
+    async fn patch(&self, scope: &TopicFilter, id: &JobId, patch: Patch) -> Result<Patched> {
+        self.inner()?.patch(scope, id, patch).await
     }
 
-    async fn delete(&self, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
-        self.inner()?.delete(ids).await
+    async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
+        self.inner()?.delete(scope, ids).await
     }
 
-    async fn requeue_in(&self, topic: &Topic, id: &JobId, delay: Delay) -> Result<Requeued> {
-        self.inner()?.requeue_in(topic, id, delay).await
-    }
-
-    async fn patch_in(&self, topic: &Topic, id: &JobId, patch: Patch) -> Result<Patched> {
-        self.inner()?.patch_in(topic, id, patch).await
-    }
-
-    async fn delete_in(&self, topic: &Topic, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
-        self.inner()?.delete_in(topic, ids).await
-    }
-
-    async fn get(&self, id: &JobId) -> Result<Option<Job>> {
-        self.inner()?.get(id).await
+    async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>> {
+        self.inner()?.get(scope, id).await
     }
 
     async fn promote(&self, limit: usize) -> Result<Promoted> {
@@ -201,8 +204,8 @@ impl Store for Failing {
         self.inner()?.put_settings(topic, settings).await
     }
 
-    async fn put_pause(&self, topic: &Topic, pause: TopicPause) -> Result<()> {
-        self.inner()?.put_pause(topic, pause).await
+    async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause> {
+        self.inner()?.change_pause(topic, set, clear).await
     }
 
     async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {

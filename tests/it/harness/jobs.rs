@@ -3,14 +3,24 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+pub use linger::{job::TopicPause, store::Wait};
 use linger::{
-    job::{Body, Delay, Due, Fingerprint, JobId, RetrySchedule, Topic, Ttr},
+    job::{Body, Delay, Due, Fingerprint, JobId, RetrySchedule, Topic, TopicFilter, TopicPattern, Ttr},
     store::{AddJob, Added, FinishJob, Reservation},
 };
 use linger::{
     job::{Job, Receipt},
     store::Store,
 };
+
+/// The scope of somebody who may use every topic.
+pub const ALL: &TopicFilter = &TopicFilter::ALL;
+
+/// The scope of somebody who may use what these patterns cover.
+pub fn only(patterns: &[&str]) -> TopicFilter {
+    let pattern = |text: &&str| TopicPattern::parse(text).expect("a pattern");
+    TopicFilter::only(patterns.iter().map(pattern).collect())
+}
 
 pub fn id(text: &str) -> JobId {
     JobId::parse(text).expect("a valid id")
@@ -79,7 +89,7 @@ pub async fn add_any(store: &dyn Store, job: AddJob) -> Added {
 
 /// Reserves one job of topic `t` if one is ready.
 pub async fn reserve_any(store: &dyn Store) -> Option<Reservation> {
-    let mut jobs = store.reserve(&topic("t"), &[None]).await.expect("reserves");
+    let mut jobs = store.reserve(&topic("t"), &[None], Wait::No).await.expect("reserves");
     assert!(jobs.len() <= 1, "more jobs than asked: {jobs:?}");
     jobs.pop()
 }

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::harness::{
     failing::Failing,
-    jobs::{body, delay, id, topic},
+    jobs::{ALL, body, delay, id, topic},
     naive::Naive,
     stores::START,
     wait::bounded,
@@ -72,7 +72,7 @@ impl Bench {
     }
 
     async fn get(&self, name: &str) -> Job {
-        self.queue.get(&id(name)).await.expect("is there")
+        self.queue.get(ALL, &id(name)).await.expect("is there")
     }
 
     async fn finish(&self, delivery: Delivery) {
@@ -82,7 +82,7 @@ impl Bench {
             .map(|r| FinishJob { id: r.job.id.clone(), receipt: Some(r.receipt.clone()) })
             .collect();
         delivery.accept();
-        for outcome in self.queue.finish_batch(jobs).await.expect("answers") {
+        for outcome in self.queue.finish_batch(ALL, jobs).await.expect("answers") {
             outcome.expect("finishes");
         }
     }

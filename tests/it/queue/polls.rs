@@ -7,7 +7,7 @@ use linger::{
 };
 
 use super::{Bench, NOW, names, new_job, pop, taken};
-use crate::harness::jobs::{id, millis, seconds, topic, ttr};
+use crate::harness::jobs::{ALL, id, millis, seconds, topic, ttr};
 
 #[tokio::test]
 async fn polls_are_served_first_come_first_served() {
@@ -65,7 +65,7 @@ async fn a_parked_poll_wakes_for_whatever_makes_a_job_ready() {
 
     let poll = bench.park(pop(seconds(60))).await;
     let at_once = Release { delay: Some(Delay::default()), reason: None };
-    bench.queue.release(&id("job"), &held.receipt, at_once).await.expect("is held");
+    bench.queue.release(ALL, &id("job"), &held.receipt, at_once).await.expect("is held");
     assert_eq!(names(poll).await, ["job"], "wakes when it is released");
 
     let poll = bench.park(Pop { ttr: Some(ttr(5)), ..pop(seconds(60)) }).await;

@@ -6,7 +6,7 @@ use linger::{
 };
 
 use super::{Bench, NOW, names, new_job, pop, taken};
-use crate::harness::jobs::{body, id, retry, seconds, topic, ttr};
+use crate::harness::jobs::{ALL, body, id, retry, seconds, topic, ttr};
 
 #[tokio::test]
 async fn every_limit_is_refused_with_its_number() {
@@ -18,13 +18,13 @@ async fn every_limit_is_refused_with_its_number() {
     let three = vec![new_job("a", NOW); 3];
     assert_eq!(bench.queue.add_batch(three).await, Err(Error::BatchTooLarge { limit: 2, got: 3 }));
     let ids = vec![id("a"); 3];
-    assert_eq!(bench.queue.delete_batch(ids).await, Err(Error::BatchTooLarge { limit: 2, got: 3 }));
+    assert_eq!(bench.queue.delete_batch(ALL, ids).await, Err(Error::BatchTooLarge { limit: 2, got: 3 }));
     let many = Pop { max: 4, ..pop(NOW) };
     assert_eq!(bench.queue.pop(many).await.err(), Some(Error::BatchTooLarge { limit: 3, got: 4 }));
     let topics = Pop { topics: vec![topic("a"), topic("b")], ..pop(NOW) };
     assert_eq!(bench.queue.pop(topics).await.err(), Some(Error::BatchTooLarge { limit: 1, got: 2 }));
     let patch = linger::queue::Patch { body: Some(body("\"0123456789\"")), ..Default::default() };
-    let refused = bench.queue.patch(&id("a"), patch).await;
+    let refused = bench.queue.patch(ALL, &id("a"), patch).await;
     assert_eq!(refused, Err(Error::BodyTooLarge { limit: 10, got: 12 }));
     bench.end().await;
 }

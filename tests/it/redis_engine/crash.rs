@@ -15,7 +15,7 @@ async fn what_was_acknowledged_under_aof_always_survives_a_kill_and_the_process_
     add(store, job("ready")).await;
     server.restart();
     assert!(matches!(add_any(store, job("ready")).await, Added::Replayed(_)));
-    let done = store.finish(finish(&held.job.id, &held.receipt)).await.expect("finishes");
+    let done = store.finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("finishes");
     assert_eq!(done, [linger::store::Finished::Done { topic: topic("t") }]);
     assert_eq!(reserve(store).await.job.id, id("ready"));
 }

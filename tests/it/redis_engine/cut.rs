@@ -50,7 +50,7 @@ async fn an_add_that_is_sent_again_does_not_bring_a_finished_job_back() {
     let adding = tokio::spawn(async move { store.add(vec![job("a")]).await });
     neighbour.hears("t").await;
     let held = reserve(neighbour.store()).await;
-    neighbour.store.finish(finish(&held.job.id, &held.receipt)).await.expect("finishes");
+    neighbour.store.finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("finishes");
     proxy.heal();
     let added = one(adding.await.expect("does not panic").expect("adds"));
     assert!(matches!(added, Added::Created(_)), "{added:?}");
@@ -64,14 +64,14 @@ async fn a_reservation_whose_answer_was_cut_is_given_to_who_asked() {
         add(process.store(), job(name)).await;
     }
     proxy.cut("ready:t", 2);
-    let got = process.store.reserve(&topic("t"), &[None, None]).await.expect("reserves");
+    let got = process.store.reserve(&topic("t"), &[None, None], Wait::No).await.expect("reserves");
     assert!(proxy.is_spent());
     assert_eq!(got.len(), 2);
     let stats = process.store.topic(&topic("t")).await.expect("reads").expect("is there");
     assert_eq!((stats.ready, stats.reserved), (1, 2), "no job is held for nobody");
     for reservation in got {
         assert_eq!(reservation.job.attempts, 1);
-        let done = process.store.finish(finish(&reservation.job.id, &reservation.receipt)).await;
+        let done = process.store.finish(ALL, finish(&reservation.job.id, &reservation.receipt)).await;
         assert!(matches!(one(done.expect("answers")), Finished::Done { .. }));
     }
 }
@@ -85,10 +85,10 @@ async fn a_finish_whose_answer_was_cut_is_done() {
         FinishJob { id: id("victim"), receipt: Some(held.receipt) },
         FinishJob { id: id("unknown"), receipt: None },
     ];
-    let done = process.store.finish(request.clone()).await.expect("answers");
+    let done = process.store.finish(ALL, request.clone()).await.expect("answers");
     assert!(proxy.is_spent());
     assert_eq!(done, [Finished::Done { topic: topic("t") }, Finished::Gone]);
-    let again = process.store.finish(request).await.expect("answers");
+    let again = process.store.finish(ALL, request).await.expect("answers");
     assert_eq!(again, [Finished::Gone, Finished::Gone], "a client's own repeat is another call");
 }
 
@@ -98,7 +98,7 @@ async fn a_delete_whose_answer_was_cut_is_done() {
     for (name, wait, marker) in [("victim-1", 5, "victim-1"), ("victim-2", 0, ":ready:t")] {
         add(process.store(), delayed(name, seconds(wait))).await;
         proxy.cut(marker, 1);
-        let deleted = process.store.delete(vec![id(name)]).await.expect("answers");
+        let deleted = process.store.delete(ALL, vec![id(name)]).await.expect("answers");
         assert!(proxy.is_spent());
         assert_eq!(deleted, [Deleted::Done { topic: topic("t") }]);
     }
@@ -126,10 +126,11 @@ async fn a_release_whose_answer_was_cut_happens_once() {
     let held = held(&process).await;
     proxy.cut("victim", 1);
     let release = Release { delay: Some(delay(seconds(5))), reason: None };
-    let back = process.store.release(&id("victim"), &held.receipt, release.clone()).await.expect("answers");
+    let back =
+        process.store.release(ALL, &id("victim"), &held.receipt, release.clone()).await.expect("answers");
     assert!(proxy.is_spent());
     assert_eq!(back.expect("is held").state, State::Delayed);
-    let late = process.store.release(&id("victim"), &held.receipt, release).await.expect("answers");
+    let late = process.store.release(ALL, &id("victim"), &held.receipt, release).await.expect("answers");
     assert!(late.is_err(), "a client's own repeat has lost the reservation");
 }
 
@@ -139,20 +140,21 @@ async fn the_other_steps_happen_once_too() {
     let store = process.store();
     let held = held(&process).await;
     proxy.cut("victim", 1);
-    let touched = store.touch(&id("victim"), &held.receipt, Some(ttr(90))).await.expect("answers");
+    let touched = store.touch(ALL, &id("victim"), &held.receipt, Some(ttr(90))).await.expect("answers");
     assert_eq!(touched.expect("is held").reserved_until, Some(held.job.due_at.after(seconds(90))));
     // These learn the topic first; the call that makes the change names its keys.
     proxy.cut(":dead:t", 2);
-    let dead = store.bury(&id("victim"), &held.receipt, None).await.expect("answers").expect("is held");
+    let dead = store.bury(ALL, &id("victim"), &held.receipt, None).await.expect("answers").expect("is held");
     assert_eq!(dead.state, State::Dead);
     proxy.cut(":dead:t", 2);
-    let Requeued::Done(back) = store.requeue(&id("victim"), delay(seconds(9))).await.expect("answers") else {
+    let Requeued::Done(back) = store.requeue(ALL, &id("victim"), delay(seconds(9))).await.expect("answers")
+    else {
         panic!("it was dead")
     };
     assert_eq!((back.state, back.attempts), (State::Delayed, 0));
     proxy.cut(":dead:t", 2);
     let now = Patch { due: Some(Due::After(delay(seconds(0)))), ..Patch::default() };
-    let Patched::Done(ready) = store.patch(&id("victim"), now).await.expect("answers") else {
+    let Patched::Done(ready) = store.patch(ALL, &id("victim"), now).await.expect("answers") else {
         panic!("it was delayed")
     };
     assert_eq!(ready.state, State::Ready);
@@ -171,7 +173,7 @@ async fn a_server_that_forgot_its_scripts_and_connections_is_served_on() {
     raw.send(&["SCRIPT", "FLUSH"]).await;
     let held = reserve(process.store()).await;
     raw.send(&["CLIENT", "KILL", "TYPE", "normal"]).await;
-    let done = process.store.finish(finish(&held.job.id, &held.receipt)).await.expect("answers");
+    let done = process.store.finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("answers");
     assert_eq!(done, [Finished::Done { topic: topic("t") }]);
 }
 
@@ -184,9 +186,9 @@ async fn a_server_that_does_not_answer_is_an_error_in_time_and_a_closed_engine_s
     let process = Process::start(&options).await;
     let raw = Raw::connect(&server.url()).await;
     raw.send(&["CLIENT", "PAUSE", "100000", "ALL"]).await;
-    let error = process.store.get(&id("a")).await.expect_err("nobody answers");
+    let error = process.store.get(ALL, &id("a")).await.expect_err("nobody answers");
     assert!(matches!(error, linger::store::Error::Unavailable(_)), "{error:?}");
     assert!(process.store.check().await.is_err());
     process.store().close().await.expect("closes");
-    assert!(process.store.get(&id("a")).await.is_err());
+    assert!(process.store.get(ALL, &id("a")).await.is_err());
 }

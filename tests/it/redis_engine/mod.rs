@@ -12,6 +12,7 @@ mod proxy;
 mod repair;
 mod replicas;
 mod reserving;
+mod scopes;
 mod start;
 mod steps;
 mod together;

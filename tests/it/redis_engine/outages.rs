@@ -49,13 +49,13 @@ async fn a_replica_in_the_primarys_place_is_unavailable_until_it_is_promoted() {
     drop(nobody);
     raw.send(&["REPLICAOF", "127.0.0.1", &port]).await;
     is_unavailable(store.add(vec![job("a")]).await);
-    is_unavailable(store.finish(finish(&held.job.id, &held.receipt)).await);
+    is_unavailable(store.finish(ALL, finish(&held.job.id, &held.receipt)).await);
     is_unavailable(
         store.promote(10).await.map(|promoted| assert_eq!(promoted.moves, [])).and(store.check().await),
     );
     raw.send(&["REPLICAOF", "NO", "ONE"]).await;
     until("writes again", async || store.check().await.is_ok()).await;
-    let done = store.finish(finish(&held.job.id, &held.receipt)).await.expect("finishes");
+    let done = store.finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("finishes");
     assert_eq!(one(done), Finished::Done { topic: topic("t") });
     assert!(matches!(add_any(store, job("a")).await, Added::Created(_)));
 }
@@ -86,7 +86,7 @@ async fn a_server_that_loads_its_file_is_unavailable_and_then_serves() {
     let (starting, port) = (server.clone(), server.port);
     let started = tokio::task::spawn_blocking(move || starting.restart());
     until("loads", async || ask(port, "PING").is_ok_and(|answer| answer.starts_with("-LOADING"))).await;
-    is_unavailable(process.store.get(&id("a")).await);
+    is_unavailable(process.store.get(ALL, &id("a")).await);
     is_unavailable(process.store.add(vec![job("b")]).await);
     until("is told", async || {
         ask(port, "CONFIG SET key-load-delay 0").is_ok_and(|answer| answer == "+OK\r\n")
@@ -106,7 +106,7 @@ async fn a_server_that_was_stopped_is_an_error_in_time_and_serves_when_it_goes_o
     let a = id("a");
     server.pause();
     for _ in 0..3 {
-        let answers = async { tokio::join!(store.add(vec![job("b")]), store.get(&a), store.promote(1)) };
+        let answers = async { tokio::join!(store.add(vec![job("b")]), store.get(ALL, &a), store.promote(1)) };
         let (added, got, promoted) = tokio::time::timeout(seconds(30), answers).await.expect("no call hangs");
         is_unavailable(added);
         is_unavailable(got);
@@ -115,7 +115,7 @@ async fn a_server_that_was_stopped_is_an_error_in_time_and_serves_when_it_goes_o
     server.resume();
     until("serves", async || store.check().await.is_ok()).await;
     add_any(store, job("b")).await;
-    let held = store.reserve(&topic("t"), &[None; 3]).await.expect("reserves");
+    let held = store.reserve(&topic("t"), &[None; 3], Wait::No).await.expect("reserves");
     assert_eq!(held.len(), 2, "both are there, once");
 }
 

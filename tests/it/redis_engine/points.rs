@@ -158,7 +158,7 @@ impl Lab {
         what: &str,
     ) {
         for (id, receipt) in granted {
-            let done = self.keeper.store.finish(finish(&id, &receipt)).await.expect("finishes");
+            let done = self.keeper.store.finish(ALL, finish(&id, &receipt)).await.expect("finishes");
             assert!(matches!(one(done), linger::store::Finished::Done { .. }), "{what}: {id} is not held");
         }
         side.clear().await;

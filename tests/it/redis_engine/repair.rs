@@ -38,7 +38,7 @@ async fn a_ready_job_whose_record_is_broken_is_set_aside_and_counts_no_more() {
     raw.send(&["HSET", &format!("{}:pool", tag(&options, &id("victim"))), "victim", "broken"]).await;
     let ready = format!("{}:ready:t", tag(&options, &id("victim")));
     raw.send(&["LPUSH", &ready, "x"]).await;
-    let got = process.store.reserve(&topic("t"), &[None, None]).await.expect("reserves");
+    let got = process.store.reserve(&topic("t"), &[None, None], Wait::No).await.expect("reserves");
     assert_eq!(one(got).job.id, id("witness"));
     let stats = process.store.topic(&topic("t")).await.expect("reads").expect("is there");
     assert_eq!((stats.ready, stats.reserved), (0, 1));
@@ -72,7 +72,7 @@ async fn records_that_were_cut_off_anywhere_stop_nothing() {
     process.clock.advance(seconds(1));
     let promoted = process.store.promote(1_000).await.expect("promotes");
     assert_eq!((promoted.set_aside, promoted.moves.len()), (HEAD + 1, 1), "one has a byte of its body left");
-    let got = process.store.reserve(&topic("t"), &[None; 2 * HEAD]).await.expect("reserves");
+    let got = process.store.reserve(&topic("t"), &[None; 2 * HEAD], Wait::No).await.expect("reserves");
     let got: Vec<String> = got.iter().map(|reservation| reservation.job.id.to_string()).collect();
     let whole = HEAD + 1;
     assert_eq!(got, [format!("ready-{whole}"), "witness".to_owned(), format!("late-{whole}")]);
@@ -121,7 +121,7 @@ async fn jobs_behind_many_deleted_ones_are_reached() {
     let names: Vec<String> = (0..3_000).map(|n| n.to_string()).collect();
     process.store.add(names.iter().map(|name| job(name)).collect()).await.expect("adds");
     let all_but_the_last = names[..2_999].iter().map(|name| id(name)).collect();
-    let deleted = process.store.delete(all_but_the_last).await.expect("deletes");
+    let deleted = process.store.delete(ALL, all_but_the_last).await.expect("deletes");
     assert!(deleted.iter().all(|deleted| matches!(deleted, Deleted::Done { .. })));
     assert_eq!(reserve(process.store()).await.job.id, id("2999"));
     assert_eq!(reserve_any(process.store()).await, None);
@@ -135,14 +135,14 @@ async fn a_list_that_is_mostly_stale_is_compacted_in_order() {
     let names: Vec<String> = (0..2_100).map(|n| n.to_string()).collect();
     process.store.add(names.iter().map(|name| job(name)).collect()).await.expect("adds");
     let most = names.iter().filter(|name| !name.ends_with("00")).map(|name| id(name)).collect();
-    process.store.delete(most).await.expect("deletes");
+    process.store.delete(ALL, most).await.expect("deletes");
     let ready = format!("{{{}:0}}:ready:t", options.prefix);
     let patience = Patience::new();
     while raw.send(&["LLEN", &ready]).await.as_u64() != Some(20) {
         patience.or_fail(|| "the list is as long as it was".to_owned());
         tokio::task::yield_now().await;
     }
-    let left = process.store.reserve(&topic("t"), &[None; 30]).await.expect("reserves");
+    let left = process.store.reserve(&topic("t"), &[None; 30], Wait::No).await.expect("reserves");
     let order: Vec<String> = left.iter().map(|reservation| reservation.job.id.to_string()).collect();
     let expected: Vec<String> = names.into_iter().filter(|name| name.ends_with("00")).collect();
     assert_eq!(order, expected);
@@ -171,7 +171,7 @@ async fn settings_and_pauses_reach_the_neighbours() {
     let options = options();
     let (one, other) = (Process::start(&options).await, Process::start(&options).await);
     let pause = linger::job::TopicPause { delivery: true, intake: false };
-    one.store.put_pause(&topic("t"), pause).await.expect("pauses");
+    one.store.change_pause(&topic("t"), pause, TopicPause::NONE).await.expect("pauses");
     assert_eq!(one.store.topic_config(&topic("t")).pause, pause, "at once in the process that paused");
     let patience = Patience::new();
     while other.store.topic_config(&topic("t")).pause != pause {
@@ -179,7 +179,7 @@ async fn settings_and_pauses_reach_the_neighbours() {
         tokio::task::yield_now().await;
     }
     other.heard.take_ready();
-    one.store.put_pause(&topic("t"), Default::default()).await.expect("resumes");
+    one.store.change_pause(&topic("t"), TopicPause::NONE, TopicPause::ALL).await.expect("resumes");
     other.hears("t").await;
     assert_eq!(
         other.store.topics(None, 10).await.expect("reads"),
@@ -214,7 +214,7 @@ async fn fault_a_time_to_live_is_on_nothing_that_is_stored() {
     add(process.store(), delayed("delayed", seconds(60))).await;
     reserve(process.store()).await;
     let buried = reserve(process.store()).await;
-    process.store.bury(&buried.job.id, &buried.receipt, None).await.expect("asks").expect("buries");
+    process.store.bury(ALL, &buried.job.id, &buried.receipt, None).await.expect("asks").expect("buries");
     let raw = Raw::connect(&shared().url()).await;
     let keys = raw.send(&["KEYS", &format!("*{}*", options.prefix)]).await.into_array();
     assert!(keys.len() > 4, "{keys:?}");

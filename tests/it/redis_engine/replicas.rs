@@ -30,7 +30,7 @@ async fn a_change_is_acknowledged_once_the_replica_has_it() {
     let there = Raw::connect(&replica.url()).await.send(&["HEXISTS", &pool, "a"]).await;
     assert_eq!(there.as_u64(), Some(1));
     let held = reserve(process.store()).await;
-    process.store.finish(finish(&held.job.id, &held.receipt)).await.expect("finishes");
+    process.store.finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("finishes");
 }
 
 #[tokio::test]
@@ -46,10 +46,10 @@ async fn a_shortfall_is_told_and_a_repeat_is_safe() {
         matches!(repeat, Err(Error::NotDurable(_))),
         "a repeat that writes nothing waits too: {repeat:?}"
     );
-    let popped = store.reserve(&topic("t"), &[None]).await;
+    let popped = store.reserve(&topic("t"), &[None], Wait::No).await;
     assert!(matches!(popped, Err(Error::NotDurable(_))), "{popped:?}");
     for name in ["before", "a"] {
-        let job = store.get(&id(name)).await.expect("gets").expect("is there");
+        let job = store.get(ALL, &id(name)).await.expect("gets").expect("is there");
         assert_eq!((job.state, job.attempts), (State::Ready, 0), "given back, and no attempt counted");
     }
     replica.resume();

@@ -68,9 +68,9 @@ async fn the_number_of_shards_is_what_is_stored_when_none_is_set() {
     let second = Process::beside(&first, &options).await;
     assert_eq!(stored(&raw, &options).await, "8");
     for id in &ids {
-        assert!(second.store().get(&self::id(id)).await.expect("gets").is_some(), "{id}");
+        assert!(second.store().get(ALL, &self::id(id)).await.expect("gets").is_some(), "{id}");
     }
-    let held = second.store().reserve(&topic("t"), &[None; 50]).await.expect("reserves");
+    let held = second.store().reserve(&topic("t"), &[None; 50], Wait::No).await.expect("reserves");
     assert_eq!(held.len(), ids.len());
 }
 
@@ -92,7 +92,7 @@ async fn of_several_that_start_together_one_decides_the_number_of_shards() {
     let ids: Vec<String> = (0..40).map(|n| format!("job-{n}")).collect();
     one.store().add(ids.iter().map(|id| job(id)).collect()).await.expect("adds");
     for id in &ids {
-        assert!(other.store().get(&self::id(id)).await.expect("gets").is_some(), "{id}");
+        assert!(other.store().get(ALL, &self::id(id)).await.expect("gets").is_some(), "{id}");
     }
 }
 
@@ -119,7 +119,7 @@ async fn a_lost_number_of_shards_is_written_again_by_who_works_with_it() {
     assert_eq!(stored(&raw, &options).await, "8");
     let second = Process::beside(&first, &options).await;
     first.store().add(vec![job("a")]).await.expect("adds");
-    assert!(second.store().get(&id("a")).await.expect("gets").is_some());
+    assert!(second.store().get(ALL, &id("a")).await.expect("gets").is_some());
 }
 
 #[tokio::test]
@@ -247,12 +247,12 @@ async fn a_full_memory_refuses_jobs_and_lets_them_go() {
     let refused = store.add(vec![job("c")]).await;
     assert!(matches!(refused, Err(Error::Full(_))), "{refused:?}");
     assert!(matches!(store.check().await, Err(Error::Full(_))));
-    assert_eq!(store.get(&id("c")).await.expect("gets"), None, "nothing of it happened");
+    assert_eq!(store.get(ALL, &id("c")).await.expect("gets"), None, "nothing of it happened");
     let held = reserve(store).await;
-    let done = store.finish(finish(&held.job.id, &held.receipt)).await.expect("finishes");
+    let done = store.finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("finishes");
     assert!(matches!(one(done), Finished::Done { .. }));
     let rest = if held.job.id == id("a") { id("b") } else { id("a") };
-    assert!(matches!(one(store.delete(vec![rest]).await.expect("deletes")), Deleted::Done { .. }));
+    assert!(matches!(one(store.delete(ALL, vec![rest]).await.expect("deletes")), Deleted::Done { .. }));
     assert_eq!(store.topic(&topic("t")).await.expect("reads"), None);
     raw.send(&["CONFIG", "SET", "maxmemory", "0"]).await;
     store.check().await.expect("there is room again");

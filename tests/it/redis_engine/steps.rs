@@ -38,7 +38,7 @@ pub enum Step {
     Get,
     Promote,
     PutSettings,
-    PutPause,
+    Pause,
     Topics,
     Topic,
     Purge,
@@ -73,7 +73,7 @@ impl Step {
         Self::Get,
         Self::Promote,
         Self::PutSettings,
-        Self::PutPause,
+        Self::Pause,
         Self::Topics,
         Self::Topic,
         Self::Purge,
@@ -117,11 +117,11 @@ impl Side {
         let mut held: Vec<AddJob> = HELD.iter().map(|part| side.job(part)).collect();
         (held[2].max_attempts, held[2].ttr) = (1, ttr(1));
         side.keeper.add(held).await.expect("adds");
-        let held = side.keeper.reserve(&topic(name), &[None; 6]).await.expect("reserves");
+        let held = side.keeper.reserve(&topic(name), &[None; 6], Wait::No).await.expect("reserves");
         assert_eq!(held.len(), HELD.len());
         side.receipts = held.into_iter().map(|held| (held.job.id, held.receipt)).collect();
         for part in ["dead", "dead2"] {
-            let buried = side.keeper.bury(&side.id(part), side.receipt(part), None).await;
+            let buried = side.keeper.bury(ALL, &side.id(part), side.receipt(part), None).await;
             buried.expect("buries").expect("is held");
         }
         let mut waiting: Vec<AddJob> = WAITING.iter().map(|part| side.job(part)).collect();
@@ -161,7 +161,7 @@ impl Side {
 
     async fn reserve(&self, step: Step) -> Result<Vec<Reservation>> {
         let from = if step == Step::Reserve { topic(&self.name) } else { topic("nothing-there") };
-        self.store.reserve(&from, &[None, Some(ttr(7)), None]).await.map(|mut granted| {
+        self.store.reserve(&from, &[None, Some(ttr(7)), None], Wait::No).await.map(|mut granted| {
             // Which of them got which TTR is chance.
             granted.iter_mut().for_each(|it| it.job.reserved_until = None);
             granted
@@ -181,39 +181,39 @@ impl Side {
                 let grants = ["held", "held2"].map(|part| (id(part), self.receipt(part).clone()));
                 words(&store.cancel(grants.to_vec()).await?)
             }
-            Step::Finish => words::<Vec<Finished>>(&store.finish(self.finishes(&["held"])).await?),
+            Step::Finish => words::<Vec<Finished>>(&store.finish(ALL, self.finishes(&["held"])).await?),
             Step::FinishBatch => {
-                words(&store.finish(self.finishes(&["held", "held2", "ready", "new"])).await?)
+                words(&store.finish(ALL, self.finishes(&["held", "held2", "ready", "new"])).await?)
             }
             Step::ReleaseLater | Step::ReleaseNow | Step::ReleaseUsedUp => {
                 let part = if step == Step::ReleaseUsedUp { "last" } else { "held" };
                 let wait = if step == Step::ReleaseNow { 0 } else { 9 };
                 let release = Release { delay: Some(delay(seconds(wait))), reason };
-                words(&store.release(&id(part), self.receipt(part), release).await?)
+                words(&store.release(ALL, &id(part), self.receipt(part), release).await?)
             }
-            Step::Touch => words(&store.touch(&id("held"), self.receipt("held"), Some(ttr(90))).await?),
-            Step::Bury => words(&store.bury(&id("held"), self.receipt("held"), reason).await?),
-            Step::RequeueLater => words(&store.requeue(&id("dead"), delay(seconds(9))).await?),
-            Step::RequeueNow => words::<Requeued>(&store.requeue(&id("dead"), delay(seconds(0))).await?),
+            Step::Touch => words(&store.touch(ALL, &id("held"), self.receipt("held"), Some(ttr(90))).await?),
+            Step::Bury => words(&store.bury(ALL, &id("held"), self.receipt("held"), reason).await?),
+            Step::RequeueLater => words(&store.requeue(ALL, &id("dead"), delay(seconds(9))).await?),
+            Step::RequeueNow => words::<Requeued>(&store.requeue(ALL, &id("dead"), delay(seconds(0))).await?),
             Step::PatchInPlace | Step::PatchNow | Step::PatchLater => words(
                 &store
-                    .patch(&id(if step == Step::PatchNow { "delayed" } else { "ready" }), patch(step))
+                    .patch(ALL, &id(if step == Step::PatchNow { "delayed" } else { "ready" }), patch(step))
                     .await?,
             ),
             Step::Delete => {
                 let ids = ["held", "dead", "ready", "delayed", "new"].map(id).to_vec();
-                words::<Vec<Deleted>>(&store.delete(ids).await?)
+                words::<Vec<Deleted>>(&store.delete(ALL, ids).await?)
             }
-            Step::Get => words(&store.get(&id("held")).await?),
+            Step::Get => words(&store.get(ALL, &id("held")).await?),
             // Its moves are told once, also when that answer is lost: they are for the figures.
             Step::Promote => words(&store.promote(100).await.map(drop)?),
             Step::PutSettings => {
                 let settings = TopicSettings { ttr: Some(ttr(9)), ..TopicSettings::default() };
                 words(&store.put_settings(&topic, settings).await?)
             }
-            Step::PutPause => {
+            Step::Pause => {
                 let pause = TopicPause { delivery: true, intake: false };
-                words(&store.put_pause(&topic, pause).await?)
+                words(&store.change_pause(&topic, pause, TopicPause::NONE).await?)
             }
             Step::Topics => {
                 let topics = store.topics(None, 10).await?;
@@ -263,7 +263,7 @@ impl Side {
     pub async fn jobs(&self) -> Vec<String> {
         let mut jobs = Vec::new();
         for id in self.ids() {
-            let job: Option<Job> = self.keeper.get(&id).await.expect("gets");
+            let job: Option<Job> = self.keeper.get(ALL, &id).await.expect("gets");
             // Which of the reserved got which TTR is chance.
             let till = job.as_ref().and_then(|job| job.reserved_until).is_some();
             jobs.push(words(&(till, job.map(|job| Job { reserved_until: None, ..job }))));
@@ -278,10 +278,10 @@ impl Side {
 
     /// Leaves nothing of the case.
     pub async fn clear(&self) {
-        self.keeper.delete(self.ids().collect()).await.expect("deletes");
+        self.keeper.delete(ALL, self.ids().collect()).await.expect("deletes");
         let topic = topic(&self.name);
         self.store.put_settings(&topic, TopicSettings::default()).await.expect("forgets");
-        self.store.put_pause(&topic, TopicPause::default()).await.expect("resumes");
+        self.store.change_pause(&topic, TopicPause::NONE, TopicPause::ALL).await.expect("resumes");
         assert_eq!(self.store.topic(&topic).await.expect("reads"), None);
     }
 }

@@ -41,7 +41,7 @@ fn adds<'a>(process: &'a Process) -> Vec<Adding<'a>> {
 
 /// Every job is there, once, and nothing contradicts itself; returns what finishes them.
 async fn all_are_there_once(process: &Process, what: &str) -> Vec<Vec<linger::store::FinishJob>> {
-    let held = process.store.reserve(&topic("t"), &[None; CALLERS + 1]).await.expect("reserves");
+    let held = process.store.reserve(&topic("t"), &[None; CALLERS + 1], Wait::No).await.expect("reserves");
     assert_eq!(held.len(), CALLERS, "{what}");
     let verified = process.store.verify().await.expect("verifies");
     assert_eq!((verified.jobs, verified.faults), (CALLERS as u64, vec![]), "{what}");
@@ -68,7 +68,7 @@ async fn each_caller_hears_the_truth_of_a_shared_call_that_met_a_fault() {
         }
         let finishes = all_are_there_once(&process, &format!("{fault:?}")).await;
         proxy.arm(1, 1, fault);
-        let finishing = join_all(finishes.into_iter().map(|jobs| process.store().finish(jobs)));
+        let finishing = join_all(finishes.into_iter().map(|jobs| process.store().finish(ALL, jobs)));
         let finished = tokio::time::timeout(BOUND, finishing).await.expect("no call hangs");
         assert_eq!(proxy.heal().0, 1, "{fault:?} happened");
         for finished in finished {
@@ -129,7 +129,7 @@ async fn callers_that_leave_take_nothing_from_the_others() {
             // The one that left may be there or not; sent again it is.
             add_any(process.store(), job(&name(leaver))).await;
             for jobs in all_are_there_once(&process, &format!("{fault:?} {leaver}")).await {
-                process.store.finish(jobs).await.expect("finishes");
+                process.store.finish(ALL, jobs).await.expect("finishes");
             }
         }
     }
@@ -147,4 +147,29 @@ async fn a_closing_store_leaves_no_caller_waiting() {
     let (added, closed) = tokio::time::timeout(BOUND, closing).await.expect("no call hangs");
     closed.expect("closes");
     assert!(added.iter().all(|added| matches!(added, Err(Error::Unavailable(_)))), "{added:?}");
+}
+
+/// With default settings: each process changes one flag from a copy that may be out of date.
+#[tokio::test]
+async fn pauses_of_two_processes_are_all_kept() {
+    let options = options();
+    let (one, other) = (Process::start(&options).await, Process::start(&options).await);
+    let delivery = TopicPause { delivery: true, intake: false };
+    let intake = TopicPause { delivery: false, intake: true };
+    for n in 0..40 {
+        let name = topic(&n.to_string());
+        let first = one.store.change_pause(&name, delivery, TopicPause::NONE);
+        let second = other.store.change_pause(&name, intake, TopicPause::NONE);
+        let (first, second) = match n % 2 {
+            0 => tokio::join!(first, second),
+            _ => (first.await, second.await),
+        };
+        let (first, second) = (first.expect("pauses"), second.expect("pauses"));
+        assert!(first.delivery && second.intake, "each answer shows its own change");
+        assert!(first == TopicPause::ALL || second == TopicPause::ALL, "one of them was the later");
+    }
+    let third = Process::start(&options).await;
+    for n in 0..40 {
+        assert_eq!(third.store.topic_config(&topic(&n.to_string())).pause, TopicPause::ALL, "topic {n}");
+    }
 }

@@ -13,9 +13,9 @@ async fn furnished() -> (Process, Raw, String) {
     for name in ["held", "buried"] {
         add(store, job(name)).await;
     }
-    let reserved = store.reserve(&topic("t"), &[None, None]).await.expect("reserves");
+    let reserved = store.reserve(&topic("t"), &[None, None], Wait::No).await.expect("reserves");
     let buried = reserved.iter().find(|held| held.job.id == id("buried")).expect("is held");
-    store.bury(&id("buried"), &buried.receipt, None).await.expect("answers").expect("is held");
+    store.bury(ALL, &id("buried"), &buried.receipt, None).await.expect("answers").expect("is held");
     add(store, job("ready")).await;
     add(store, delayed("delayed", seconds(9))).await;
     let raw = Raw::connect(&shared().url()).await;
@@ -33,7 +33,7 @@ async fn a_sound_store_has_no_faults() {
     process.store.put_settings(&topic("t"), settings).await.expect("sets");
     assert_eq!(verified(&process).await, Verified { jobs: 4, ..Verified::default() });
     add(process.store(), job("stale")).await;
-    process.store.delete(vec![id("stale")]).await.expect("deletes");
+    process.store.delete(ALL, vec![id("stale")]).await.expect("deletes");
     assert_eq!(verified(&process).await, Verified { jobs: 4, stale: 1, ..Verified::default() });
 }
 

@@ -53,15 +53,15 @@ async fn a_shortfall_is_told_and_a_repeat_is_safe() {
             "a repeat that writes nothing waits too: {short:?}"
         );
     }
-    let popped = store.reserve(&topic("t"), &[None]).await;
+    let popped = store.reserve(&topic("t"), &[None], Wait::No).await;
     assert!(matches!(popped, Err(Error::NotDurable(_))), "{popped:?}");
     for name in ["before", "a"] {
-        let job = store.get(&id(name)).await.expect("gets").expect("is there");
+        let job = store.get(ALL, &id(name)).await.expect("gets").expect("is there");
         assert_eq!((job.state, job.attempts), (State::Ready, 0), "given back, and no attempt counted");
     }
     sentinels.servers[1..].iter().for_each(|replica| replica.resume());
     assert!(matches!(add_durably(&*store, "a").await, Added::Replayed(_)));
     let held = reserve(&*store).await;
-    store.finish(finish(&held.job.id, &held.receipt)).await.expect("finishes");
+    store.finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("finishes");
     store.close().await.expect("closes");
 }

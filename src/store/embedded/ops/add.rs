@@ -6,7 +6,7 @@ use super::super::{
     work::Work,
 };
 use crate::{
-    job::State,
+    job::{State, TopicFilter},
     store::{AddJob, Added, Error, Result},
 };
 
@@ -21,7 +21,7 @@ pub(in super::super) fn add(work: &mut Work<'_>, jobs: Vec<AddJob>) -> Sql<Resul
 }
 
 fn add_one(work: &mut Work<'_>, job: AddJob) -> Sql<Added> {
-    if let Some(found) = work.find(&job.id)? {
+    if let Some(found) = work.find(&TopicFilter::ALL, &job.id)? {
         let head = &found.content.head;
         return Ok(if head.fingerprint == job.fingerprint {
             Added::Replayed(work.to_job(found.at, &found.content))

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::super::{db::Sql, work::Work};
 use crate::{
-    job::{Job, JobId, Topic},
+    job::{Job, JobId, Topic, TopicFilter},
     store::{TopicConfig, TopicStats},
 };
 
 /// See [`crate::store::Store::get`].
-pub(in super::super) fn get(work: &mut Work<'_>, id: &JobId) -> Sql<Option<Job>> {
-    let found = work.find(id)?;
+pub(in super::super) fn get(work: &mut Work<'_>, scope: &TopicFilter, id: &JobId) -> Sql<Option<Job>> {
+    let found = work.find(scope, id)?;
     Ok(found.map(|found| work.to_job(found.at, &found.content)))
 }
 
@@ -31,18 +31,18 @@ pub(in super::super) fn topics(
     known.take(limit).map(|topic| (topic.name.clone(), topic.stats())).collect()
 }
 
-/// Changes what is set for a topic. Resuming delivery tells the listener.
+/// Changes what is set for a topic, and returns what is set then. Resuming delivery tells the listener.
 pub(in super::super) fn put_config(
     work: &mut Work<'_>,
     name: &Topic,
     change: impl FnOnce(&mut TopicConfig),
-) -> Sql<()> {
+) -> Sql<Arc<TopicConfig>> {
     let topic = work.state.topic(name);
     let before = work.state.topics().get(topic).config.clone();
     let mut config = (*before).clone();
     change(&mut config);
     if config == *before {
-        return Ok(());
+        return Ok(before);
     }
     work.db.put_topic(name, &config)?;
     if before.pause.delivery && !config.pause.delivery {
@@ -50,6 +50,6 @@ pub(in super::super) fn put_config(
     }
     let config = Arc::new(config);
     work.state.set_config(topic, config.clone());
-    work.news.configs.push((name.clone(), config));
-    Ok(())
+    work.news.configs.push((name.clone(), config.clone()));
+    Ok(config)
 }

@@ -1,25 +1,23 @@
-//! Changes by id that need no reservation: patch, delete, requeue. With a topic, a job of another counts as
-//! gone.
+//! Changes by id that need no reservation: patch, delete, requeue.
 
 use super::super::{
     db::{Sql, Table},
-    record::{Head, Record},
+    record::Record,
     work::{Found, Work},
 };
 use crate::{
-    job::{Delay, JobId, State, Topic},
+    job::{Delay, JobId, State, TopicFilter},
     store::{Deleted, Patch, Patched, Requeued},
 };
 
 /// See [`crate::store::Store::patch`].
 pub(in super::super) fn patch(
     work: &mut Work<'_>,
-    only: Option<&Topic>,
+    scope: &TopicFilter,
     id: &JobId,
     patch: Patch,
 ) -> Sql<Patched> {
-    let found = work.find(id)?.filter(|found| is_of(only, &found.content.head));
-    let Some(found) = found else { return Ok(Patched::Gone) };
+    let Some(found) = work.find(scope, id)? else { return Ok(Patched::Gone) };
     match work.state.job_state(found.at) {
         State::Delayed | State::Ready => {}
         state @ (State::Reserved | State::Dead) => return Ok(Patched::Refused(state)),
@@ -45,14 +43,9 @@ pub(in super::super) fn patch(
 }
 
 /// See [`crate::store::Store::delete`].
-pub(in super::super) fn delete(
-    work: &mut Work<'_>,
-    only: Option<&Topic>,
-    ids: &[JobId],
-) -> Sql<Vec<Deleted>> {
+pub(in super::super) fn delete(work: &mut Work<'_>, scope: &TopicFilter, ids: &[JobId]) -> Sql<Vec<Deleted>> {
     let mut delete_one = |id| {
-        let found = work.find_head(id)?.filter(|found| is_of(only, &found.content));
-        let Some(found) = found else { return Ok(Deleted::Gone) };
+        let Some(found) = work.find_head(scope, id)? else { return Ok(Deleted::Gone) };
         work.take_out(found.hash, found.at)?;
         Ok(Deleted::Done { topic: found.content.topic })
     };
@@ -62,21 +55,16 @@ pub(in super::super) fn delete(
 /// See [`crate::store::Store::requeue`].
 pub(in super::super) fn requeue(
     work: &mut Work<'_>,
-    only: Option<&Topic>,
+    scope: &TopicFilter,
     id: &JobId,
     delay: Delay,
 ) -> Sql<Requeued> {
-    let found = work.find(id)?.filter(|found| is_of(only, &found.content.head));
-    let Some(found) = found else { return Ok(Requeued::Gone) };
+    let Some(found) = work.find(scope, id)? else { return Ok(Requeued::Gone) };
     match work.state.job_state(found.at) {
         State::Dead => {}
         state @ (State::Delayed | State::Ready | State::Reserved) => return Ok(Requeued::NotDead(state)),
     }
     requeue_found(work, found, delay).map(Requeued::Done)
-}
-
-fn is_of(only: Option<&Topic>, head: &Head) -> bool {
-    only.is_none_or(|topic| *topic == head.topic)
 }
 
 /// Makes a dead job wait again, as if it were new.

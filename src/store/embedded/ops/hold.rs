@@ -9,21 +9,25 @@ use super::super::{
     work::{Found, Work},
 };
 use crate::{
-    job::{Delay, JobId, Reason, Receipt, State, Ttr},
+    job::{Delay, JobId, Reason, Receipt, State, TopicFilter, Ttr},
     store::{FinishJob, Finished, Held, NotHeld, Release},
 };
 
 /// See [`crate::store::Store::finish`].
-pub(in super::super) fn finish(work: &mut Work<'_>, jobs: &[FinishJob]) -> Sql<Vec<Finished>> {
-    jobs.iter().map(|job| finish_one(work, job)).collect()
+pub(in super::super) fn finish(
+    work: &mut Work<'_>,
+    scope: &TopicFilter,
+    jobs: &[FinishJob],
+) -> Sql<Vec<Finished>> {
+    jobs.iter().map(|job| finish_one(work, scope, job)).collect()
 }
 
-fn finish_one(work: &mut Work<'_>, job: &FinishJob) -> Sql<Finished> {
-    let held = job.receipt.as_ref().and_then(|receipt| held_under(work, &job.id, receipt));
+fn finish_one(work: &mut Work<'_>, scope: &TopicFilter, job: &FinishJob) -> Sql<Finished> {
+    let held = job.receipt.as_ref().and_then(|receipt| held_under(work, scope, &job.id, receipt));
     let (hash, at) = match (held, &job.receipt) {
         (Some((hash, at, _)), _) => (hash, at),
         (None, receipt) => {
-            let Some(found) = work.find_head(&job.id)? else { return Ok(Finished::Gone) };
+            let Some(found) = work.find_head(scope, &job.id)? else { return Ok(Finished::Gone) };
             if receipt.is_some() {
                 return Ok(Finished::Lost);
             }
@@ -45,7 +49,7 @@ fn finish_one(work: &mut Work<'_>, job: &FinishJob) -> Sql<Finished> {
 pub(in super::super) fn cancel(work: &mut Work<'_>, grants: &[(JobId, Receipt)]) -> Sql<()> {
     for (id, receipt) in grants {
         // The record holds the attempts without this one, and its key its old place in the order.
-        if let Some((_, at, _)) = held_under(work, id, receipt) {
+        if let Some((_, at, _)) = held_under(work, &TopicFilter::ALL, id, receipt) {
             work.db.delete_lease(at.key)?;
             work.shift(at, Place::Ready { since: work.now.down });
         }
@@ -56,11 +60,12 @@ pub(in super::super) fn cancel(work: &mut Work<'_>, grants: &[(JobId, Receipt)])
 /// See [`crate::store::Store::release`].
 pub(in super::super) fn release(
     work: &mut Work<'_>,
+    scope: &TopicFilter,
     id: &JobId,
     receipt: &Receipt,
     release: Release,
 ) -> Sql<Held> {
-    let (found, lease) = match find_held(work, id, receipt)? {
+    let (found, lease) = match find_held(work, scope, id, receipt)? {
         Ok(held) => held,
         Err(not_held) => return Ok(Err(not_held)),
     };
@@ -80,11 +85,12 @@ pub(in super::super) fn release(
 /// See [`crate::store::Store::touch`].
 pub(in super::super) fn touch(
     work: &mut Work<'_>,
+    scope: &TopicFilter,
     id: &JobId,
     receipt: &Receipt,
     ttr: Option<Ttr>,
 ) -> Sql<Held> {
-    let (found, lease) = match find_held(work, id, receipt)? {
+    let (found, lease) = match find_held(work, scope, id, receipt)? {
         Ok(held) => held,
         Err(not_held) => return Ok(Err(not_held)),
     };
@@ -96,11 +102,12 @@ pub(in super::super) fn touch(
 /// See [`crate::store::Store::bury`].
 pub(in super::super) fn bury(
     work: &mut Work<'_>,
+    scope: &TopicFilter,
     id: &JobId,
     receipt: &Receipt,
     reason: Option<Reason>,
 ) -> Sql<Held> {
-    match find_held(work, id, receipt)? {
+    match find_held(work, scope, id, receipt)? {
         Ok((found, lease)) => die(work, found, lease.attempts, reason, Reason::BURIED),
         Err(not_held) => Ok(Err(not_held)),
     }
@@ -121,24 +128,30 @@ fn die(
     Ok(Ok(work.to_job(at, &record)))
 }
 
-/// The job reserved under `receipt`, from memory alone: 128 random bits and the hash of the id prove it as
+/// The job in `scope` reserved under `receipt`, from memory alone: 128 random bits and the hash of the id prove it as
 /// well as the record's own id would.
-fn held_under(work: &Work<'_>, id: &JobId, receipt: &Receipt) -> Option<(IdHash, Located, Lease)> {
+fn held_under(
+    work: &Work<'_>,
+    scope: &TopicFilter,
+    id: &JobId,
+    receipt: &Receipt,
+) -> Option<(IdHash, Located, Lease)> {
     let hash = work.state.ids().hash(id.as_str().as_bytes());
     work.state.ids().candidates(hash).into_iter().find_map(|at| {
         let lease = work.state.lease(at.key).filter(|lease| !at.dead && lease.receipt == *receipt)?;
-        Some((hash, at, lease.clone()))
+        work.is_in(scope, at).then(|| (hash, at, lease.clone()))
     })
 }
 
 /// The record reserved under `receipt`; a broken one is set aside, and gone.
 fn find_held(
     work: &mut Work<'_>,
+    scope: &TopicFilter,
     id: &JobId,
     receipt: &Receipt,
 ) -> Sql<Result<(Found<Record>, Lease), NotHeld>> {
-    let Some((hash, at, lease)) = held_under(work, id, receipt) else {
-        let exists = work.find_head(id)?.is_some();
+    let Some((hash, at, lease)) = held_under(work, scope, id, receipt) else {
+        let exists = work.find_head(scope, id)?.is_some();
         return Ok(Err(if exists { NotHeld::Lost } else { NotHeld::Gone }));
     };
     match work.db.read(Table::Live, at.key)? {

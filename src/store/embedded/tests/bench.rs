@@ -8,10 +8,10 @@ use std::{
 
 use crate::{
     clock::ManualClock,
-    job::{Body, Delay, Due, Fingerprint, JobId, RetrySchedule, Timestamp, Topic, Ttr},
+    job::{Body, Delay, Due, Fingerprint, JobId, RetrySchedule, Timestamp, Topic, TopicFilter, Ttr},
     metrics::Metrics,
     store::{
-        AddJob, Added, FinishJob, Finished, Listener, Reservation, Store,
+        AddJob, Added, FinishJob, Finished, Listener, Reservation, Store, Wait,
         embedded::{
             Embedded, OpenError, Options, open,
             record::{Head, Record},
@@ -20,6 +20,8 @@ use crate::{
     },
 };
 
+/// The scope of somebody who may use every topic.
+pub const ALL: &TopicFilter = &TopicFilter::ALL;
 pub const START_MS: i64 = 1_800_000_000_000;
 
 pub struct Bench {
@@ -115,7 +117,7 @@ pub async fn add(store: &Embedded, jobs: impl IntoIterator<Item = AddJob>) {
 }
 
 pub async fn reserve(store: &Embedded, most: usize) -> Vec<Reservation> {
-    store.reserve(&topic("t"), &vec![None; most]).await.expect("reserves")
+    store.reserve(&topic("t"), &vec![None; most], Wait::No).await.expect("reserves")
 }
 
 pub fn names(reservations: &[Reservation]) -> Vec<&str> {
@@ -124,7 +126,7 @@ pub fn names(reservations: &[Reservation]) -> Vec<&str> {
 
 pub async fn finish(store: &Embedded, held: &Reservation) {
     let request = FinishJob { id: held.job.id.clone(), receipt: Some(held.receipt.clone()) };
-    let finished = store.finish(vec![request]).await.expect("answers");
+    let finished = store.finish(ALL, vec![request]).await.expect("answers");
     assert!(matches!(finished[..], [Finished::Done { .. }]), "{finished:?}");
 }
 

@@ -30,7 +30,7 @@ async fn a_broken_record_is_set_aside_and_stops_nothing() {
     assert_eq!(names(&reserve(&store, 3).await), ["c"]);
     assert_eq!(bench.set_aside(), 2);
     consistent(&store).await;
-    assert_eq!(store.get(&id("a")).await.expect("gets"), None);
+    assert_eq!(store.get(ALL, &id("a")).await.expect("gets"), None);
     let stats = store.topic(&topic("t")).await.expect("reads").expect("is there");
     assert_eq!((stats.ready, stats.reserved), (0, 1));
     // Its bytes are kept, and the id may be used again.
@@ -136,7 +136,7 @@ async fn broken_records_are_found_when_the_store_is_opened() {
     add(&store, ["a", "b", "c", "d", "e", "f", "g"].map(job)).await;
     let held = reserve(&store, 7).await;
     for grant in &held[4..] {
-        store.bury(&grant.job.id, &grant.receipt, None).await.expect("answers").expect("is held");
+        store.bury(ALL, &grant.job.id, &grant.receipt, None).await.expect("answers").expect("is held");
     }
     sql(&store, &format!("{HEAD}'a'")).await;
     sql(&store, "UPDATE dead SET topic = 'u' WHERE id = 'f'").await;
@@ -155,7 +155,7 @@ async fn a_broken_dead_letter_is_left_out_of_the_list() {
     let store = bench.open().await;
     add(&store, ["a", "b", "c"].map(job)).await;
     for grant in reserve(&store, 3).await {
-        store.bury(&grant.job.id, &grant.receipt, None).await.expect("answers").expect("is held");
+        store.bury(ALL, &grant.job.id, &grant.receipt, None).await.expect("answers").expect("is held");
     }
     sql(&store, "UPDATE dead SET body = zeroblob(3) WHERE id = 'a'").await;
     let page = store.dead(&topic("t"), None, 2).await.expect("lists");
@@ -184,8 +184,8 @@ async fn adds_stop_before_the_disk_is_full_and_everything_else_goes_on() {
     let refused = store.add(vec![job("d")]).await;
     assert!(matches!(refused, Err(Error::Full(_))), "{refused:?}");
     finish(&store, &held[0]).await;
-    store.bury(&id("b"), &held[1].receipt, None).await.expect("answers").expect("is held");
-    store.delete(vec![id("c")]).await.expect("deletes");
+    store.bury(ALL, &id("b"), &held[1].receipt, None).await.expect("answers").expect("is held");
+    store.delete(ALL, vec![id("c")]).await.expect("deletes");
     store.check().await.expect("takes writes");
     free.store(500, Ordering::Relaxed);
     add(&store, [job("d")]).await;
@@ -216,7 +216,7 @@ async fn space_is_used_again_and_handed_back_when_idle() {
                 id: held.job.id.clone(),
                 receipt: Some(held.receipt.clone()),
             };
-            store.finish(held.iter().map(finish).collect()).await.expect("finishes");
+            store.finish(ALL, held.iter().map(finish).collect()).await.expect("finishes");
         }
     };
     round(0).await;

@@ -7,7 +7,7 @@ use rusqlite::ffi;
 use super::bench::*;
 use crate::{
     job::{Body, State},
-    store::{Added, Deleted, Error, Store},
+    store::{Added, Deleted, Error, Store, Wait},
 };
 
 /// The engine's error for an SQLite result code.
@@ -23,7 +23,7 @@ async fn operations_of_one_group_see_each_other() {
     let both = tokio::join!(
         async {
             let first = store.add(vec![job("a")]);
-            let delete = store.delete(vec![id("a")]);
+            let delete = store.delete(ALL, vec![id("a")]);
             let again = store.add(vec![delayed("a", seconds(9)), job("b"), job("c")]);
             let (one, two) = (reserve(&store, 1), reserve(&store, 5));
             tokio::join!(first, delete, again, one, two)
@@ -38,7 +38,7 @@ async fn operations_of_one_group_see_each_other() {
     assert_eq!(delete.expect("deletes"), [Deleted::Done { topic: topic("t") }]);
     assert!(matches!(again.expect("adds")[0], Added::Created(_)), "the id is free again");
     assert_eq!((names(&one), names(&two)), (vec!["b"], vec!["c"]), "no job is granted twice");
-    let kept = store.get(&id("a")).await.expect("gets").expect("is there");
+    let kept = store.get(ALL, &id("a")).await.expect("gets").expect("is there");
     assert_eq!(kept.state, State::Delayed);
     consistent(&store).await;
 }
@@ -66,7 +66,7 @@ async fn a_group_that_meets_a_full_disk_is_taken_back_whole_and_the_engine_goes_
     let gate = Gate::close(&store).await;
     let both = tokio::join!(
         async {
-            let finished = store.delete(vec![id("before")]);
+            let finished = store.delete(ALL, vec![id("before")]);
             let small = store.add(vec![job("small")]);
             let large = store.add((0..100).map(large).collect());
             tokio::join!(finished, small, large)
@@ -96,7 +96,7 @@ async fn after_a_failed_write_nothing_is_acknowledged_until_a_restart() {
     let held = reserve(&store, 1).await;
     let failed = store
         .ask(|work| {
-            crate::store::embedded::ops::delete(work, None, &[id("a")])?;
+            crate::store::embedded::ops::delete(work, ALL, &[id("a")])?;
             Err::<(), _>(failure(ffi::SQLITE_IOERR_FSYNC))
         })
         .await;
@@ -104,7 +104,7 @@ async fn after_a_failed_write_nothing_is_acknowledged_until_a_restart() {
     for answer in [
         store.check().await,
         store.add(vec![job("b")]).await.map(drop),
-        store.delete(vec![id("a")]).await.map(drop),
+        store.delete(ALL, vec![id("a")]).await.map(drop),
         store.promote(10).await.map(drop),
         store.dead(&topic("t"), None, 1).await.map(drop),
     ] {
@@ -114,7 +114,7 @@ async fn after_a_failed_write_nothing_is_acknowledged_until_a_restart() {
     drop(store);
     let store = bench.open().await;
     finish(&store, &held[0]).await;
-    assert_eq!(store.get(&id("b")).await.expect("gets"), None);
+    assert_eq!(store.get(ALL, &id("b")).await.expect("gets"), None);
     consistent(&store).await;
 }
 
@@ -168,14 +168,14 @@ async fn grants_that_nobody_receives_are_taken_back() {
     // One goes away before the writer has come to it.
     let gate = Gate::close(&store).await;
     {
-        let mut asked = pin!(store.reserve(&name, &[None]));
+        let mut asked = pin!(store.reserve(&name, &[None], Wait::No));
         assert!(asked.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())).is_pending());
     }
     gate.open().await;
     // Another goes away with the answer on its way: it is granted and never looked at.
     let gate = Gate::close(&store).await;
     {
-        let mut asked = pin!(store.reserve(&name, &[None]));
+        let mut asked = pin!(store.reserve(&name, &[None], Wait::No));
         assert!(asked.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())).is_pending());
         gate.open().await;
         let granted = store.topic(&name).await.expect("reads").expect("is there").reserved;
@@ -183,6 +183,6 @@ async fn grants_that_nobody_receives_are_taken_back() {
     }
     let stats = store.topic(&name).await.expect("reads").expect("is there");
     assert_eq!((stats.ready, stats.reserved), (2, 0));
-    assert_eq!(store.get(&id("a")).await.expect("gets").expect("is there").attempts, 0);
+    assert_eq!(store.get(ALL, &id("a")).await.expect("gets").expect("is there").attempts, 0);
     consistent(&store).await;
 }

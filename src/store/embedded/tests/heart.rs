@@ -90,14 +90,14 @@ impl Heart {
                 self.receipts.extend(receipts);
                 said(granted)
             }
-            Step::Delete { job } => said(self.work(|work| ops::delete(work, None, &[name(job)]))),
+            Step::Delete { job } => said(self.work(|work| ops::delete(work, ALL, &[name(job)]))),
             Step::Patch { job, wait_ms } => {
                 let patch = Patch { due: Some(after(wait(wait_ms))), ..Patch::default() };
-                said(self.work(|work| ops::patch(work, None, &name(job), patch)))
+                said(self.work(|work| ops::patch(work, ALL, &name(job), patch)))
             }
             Step::Requeue { job, wait_ms } => {
                 let delay = Delay::new(wait(wait_ms)).expect("valid");
-                said(self.work(|work| ops::requeue(work, None, &name(job), delay)))
+                said(self.work(|work| ops::requeue(work, ALL, &name(job), delay)))
             }
             Step::Held { pick, kind } => self.held(pick, kind),
             Step::Pass { ms } => {
@@ -131,11 +131,11 @@ impl Heart {
         match kind {
             0 => {
                 let finish = FinishJob { id: name, receipt: Some(receipt) };
-                said(self.work(|work| ops::finish(work, &[finish])))
+                said(self.work(|work| ops::finish(work, ALL, &[finish])))
             }
-            1 => said(self.work(|work| ops::release(work, &name, &receipt, Release::default()))),
-            2 => said(self.work(|work| ops::touch(work, &name, &receipt, None))),
-            3 => said(self.work(|work| ops::bury(work, &name, &receipt, None))),
+            1 => said(self.work(|work| ops::release(work, ALL, &name, &receipt, Release::default()))),
+            2 => said(self.work(|work| ops::touch(work, ALL, &name, &receipt, None))),
+            3 => said(self.work(|work| ops::bury(work, ALL, &name, &receipt, None))),
             _ => {
                 self.work(|work| ops::cancel(work, &[(name, receipt)]));
                 String::new()
@@ -237,7 +237,7 @@ proptest! {
         let states = |heart: &mut Heart| -> Vec<_> {
             let jobs = rows(&heart.db).into_values().map(|(name, _)| name);
             let jobs: Vec<_> = jobs.collect();
-            jobs.iter().map(|name| heart.work(|work| ops::get(work, &id(name)))).collect()
+            jobs.iter().map(|name| heart.work(|work| ops::get(work, ALL, &id(name)))).collect()
         };
         let before = states(&mut heart);
         heart.state = State::new(Ids::new(), Key::first_after(mark.after(heart.options.look_ahead)));
@@ -259,7 +259,7 @@ proptest! {
         heart.commit();
         let now = heart.clock.now();
         for (name, _) in rows(&heart.db).into_values() {
-            let job = heart.work(|work| ops::get(work, &id(&name))).expect("is there");
+            let job = heart.work(|work| ops::get(work, ALL, &id(&name))).expect("is there");
             match job.state {
                 JobState::Delayed => prop_assert!(job.due_at > now, "{job:?}"),
                 JobState::Reserved => prop_assert!(job.reserved_until > Some(now), "{job:?}"),

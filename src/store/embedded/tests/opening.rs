@@ -55,10 +55,10 @@ async fn everything_acknowledged_before_a_crash_is_there_after_it() {
         .await;
     let held = reserve(&store, 3).await;
     finish(&store, &held[1]).await;
-    store.bury(&id("dead"), &held[0].receipt, None).await.expect("answers").expect("is held");
-    store.delete(vec![id("gone")]).await.expect("deletes");
+    store.bury(ALL, &id("dead"), &held[0].receipt, None).await.expect("answers").expect("is held");
+    store.delete(ALL, vec![id("gone")]).await.expect("deletes");
     let pause = TopicPause { delivery: true, intake: false };
-    store.put_pause(&topic("t"), pause).await.expect("puts");
+    store.change_pause(&topic("t"), pause, TopicPause::NONE).await.expect("puts");
     let settings = TopicSettings {
         ttr: Some(Ttr::new(seconds(5)).expect("valid")),
         max_attempts: Some(3),
@@ -71,12 +71,12 @@ async fn everything_acknowledged_before_a_crash_is_there_after_it() {
     let after = crashed.open().await;
     consistent(&after).await;
     for name in ["dead", "held", "ready", "released", "soon", "far"] {
-        let was = store.get(&id(name)).await.expect("gets");
-        assert_eq!(after.get(&id(name)).await.expect("gets"), was, "{name}");
+        let was = store.get(ALL, &id(name)).await.expect("gets");
+        assert_eq!(after.get(ALL, &id(name)).await.expect("gets"), was, "{name}");
         assert!(was.is_some());
     }
     for name in ["finished", "gone"] {
-        assert_eq!(after.get(&id(name)).await.expect("gets"), None, "{name} does not come back");
+        assert_eq!(after.get(ALL, &id(name)).await.expect("gets"), None, "{name} does not come back");
     }
     assert_eq!(after.topic_config(&topic("t")).pause, pause);
     assert_eq!(*after.topic_config(&topic("u")), TopicConfig { settings, ..TopicConfig::default() });
@@ -158,7 +158,7 @@ async fn time_does_not_go_backwards_over_a_restart() {
     bench.clock = ManualClock::new(Timestamp::from_millis(START_MS));
     let store = bench.open().await;
     assert_eq!(bench.clock.now(), was);
-    let job = store.get(&id("a")).await.expect("gets").expect("is there");
+    let job = store.get(ALL, &id("a")).await.expect("gets").expect("is there");
     assert_eq!((job.state, job.due_at), (State::Ready, was));
 }
 

@@ -13,12 +13,12 @@ async fn filled(bench: &Bench) -> std::sync::Arc<Embedded> {
     add(&store, ["held-1", "held-2", "dead-1", "dead-2"].map(job)).await;
     for grant in reserve(&store, 4).await {
         if grant.job.id.as_str().starts_with("dead") {
-            store.bury(&grant.job.id, &grant.receipt, None).await.expect("answers").expect("is held");
+            store.bury(ALL, &grant.job.id, &grant.receipt, None).await.expect("answers").expect("is held");
         }
     }
     add(&store, ["ready-1", "ready-2"].map(job)).await;
     let pause = |config: &mut TopicConfig| config.pause.intake = true;
-    store.ask(move |work| ops::put_config(work, &topic("set"), pause)).await.expect("is set");
+    store.ask(move |work| ops::put_config(work, &topic("set"), pause)).await.map(drop).expect("is set");
     assert_eq!(store.verify().await.expect("reads"), Verified { jobs: 8, ..Verified::default() });
     store
 }
@@ -49,7 +49,7 @@ fn named(faults: &[String], words: &[&str]) {
 
 /// The job called `name` in memory.
 fn located(work: &mut Work<'_>, name: &str) -> (super::super::ids::IdHash, Located) {
-    let found = work.find_head(&id(name)).expect("reads").expect("is there");
+    let found = work.find_head(ALL, &id(name)).expect("reads").expect("is there");
     (found.hash, found.at)
 }
 
@@ -148,7 +148,7 @@ async fn what_was_set_aside_is_counted_and_no_fault() {
     let bench = Bench::new();
     let store = filled(&bench).await;
     sql(&store, "UPDATE rec SET body = x'37' WHERE id = 'far'").await;
-    assert_eq!(store.get(&id("far")).await.expect("answers"), None);
+    assert_eq!(store.get(ALL, &id("far")).await.expect("answers"), None);
     let expected = Verified { jobs: 7, set_aside: 1, ..Verified::default() };
     assert_eq!(store.verify().await.expect("reads"), expected);
 }

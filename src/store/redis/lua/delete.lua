@@ -1,17 +1,20 @@
 #!lua flags=allow-oom
--- Deletes jobs: in any state; only while they are dead; or only if they are of the topics in KEYS.
+-- Deletes jobs: in any state, or only while they are dead.
 --
--- ARGV[A..] '' or 'dead' or 'only', the ids
+-- ARGV[A..] the caller's scope, '' or 'dead', the ids
 -- Reply     { 1 when a list should be compacted, per job a code and a topic ('' when gone) }
 if REPLAY then return REPLAY end
 local reply, touched = { 0 }, {}
-for i = A + 1, #ARGV do
+for i = A + 2, #ARGV do
   local id = ARGV[i]
-  local raw = call('HGET', POOL, id)
-  local job = open(raw)
+  local head = head_of(POOL, ARGV[A], id)
+  local job = open(head)
   local code, topic = OK, ''
-  if raw and not job then set_aside(id, raw) end
-  if not job or (ARGV[A] == 'dead' and job.state ~= DEAD) or (ARGV[A] == 'only' and not topics[job.topic]) then
+  if head and not job then
+    set_aside(id, call('HGET', POOL, id))
+    heads[id] = false
+  end
+  if not job or (ARGV[A + 1] == 'dead' and job.state ~= DEAD) then
     code = GONE
   elseif not indexed(job.state) and not topics[job.topic] then
     code, topic = MOVED, job.topic
@@ -19,6 +22,7 @@ for i = A + 1, #ARGV do
     topic = job.topic
     if job.state == READY then touched[topic] = true end
     forget(id, job)
+    heads[id] = false
   end
   reply[#reply + 1], reply[#reply + 2] = code, topic
 end

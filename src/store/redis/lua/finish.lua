@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Finishes jobs: they are gone.
 --
--- ARGV[A..] per job its id and its receipt or ''
+-- ARGV[A..] per job its id, its receipt or '', and its caller's scope
 -- Reply     per job a code and a topic ('' unless done)
 local NOT_RESERVED, RECEIPT_REQUIRED = 6, 7
 if REPLAY then return REPLAY end
@@ -21,11 +21,11 @@ local function judge(raw, receipt)
 end
 
 local reply, changed = {}, false
-for i = A, #ARGV, 2 do
+for i = A, #ARGV, 3 do
   local id = ARGV[i]
-  local code, topic = judge(call('HGET', POOL, id), ARGV[i + 1])
+  local code, topic = judge(head_of(POOL, ARGV[i + 2], id), ARGV[i + 1])
   if code == OK then
-    changed = true
+    changed, heads[id] = true, false
     call('ZREM', BUCKET, id)
     call('HDEL', POOL, id)
     count(topic, RESERVED, -1)

@@ -1,10 +1,12 @@
 -- Prelude of the operations on one job by id: a second run answers with the job as it then stands.
 --
--- ARGV[A] id, then what the script itself takes
+-- ARGV[A] the caller's scope, the id, then what the script itself takes; from here on A is the place of the id
 -- Reply   { OK, record, now, 1 when a list should be compacted } | { GONE } | { LOST } | { MOVED, topic } |
 --         { REFUSED, state }
+local SCOPE = ARGV[A]
+A = A + 1
 local ID = ARGV[A]
-local RAW = call('HGET', POOL, ID)
+local RAW = within(SCOPE, call('HGET', POOL, ID))
 local JOB = open(RAW)
 
 local function again()

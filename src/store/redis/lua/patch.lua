@@ -3,10 +3,10 @@
 -- new body may be larger.
 --
 -- ARGV[A+1..] 'after' | 'at' | '', ms, TTR or '', max attempts or '', schedule or '' with a leading '+'
---             when given, body or '', 'only' when a job that is not of the topics in KEYS counts as gone
+--             when given, body or ''
 local seen = again()
 if seen then return seen end
-if not JOB or (ARGV[A + 7] == 'only' and not topics[JOB.topic]) then return { GONE } end
+if not JOB then return { GONE } end
 if JOB.state == RESERVED or JOB.state == DEAD then return { REFUSED, JOB.state } end
 local kind, ms = ARGV[A + 1], tonumber(ARGV[A + 2])
 local due = kind ~= '' and due_at(kind == 'at', ms)

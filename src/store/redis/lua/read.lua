@@ -2,6 +2,10 @@
 -- The records of jobs.
 --
 -- KEYS  pool
--- ARGV  ids
+-- ARGV  the caller's scope, the ids
 -- Reply per job its record or nil
-return redis.call('HMGET', KEYS[1], unpack(ARGV))
+local reply = {}
+for i = 2, #ARGV do
+  reply[i - 1] = within(ARGV[1], call('HGET', KEYS[1], ARGV[i]))
+end
+return reply

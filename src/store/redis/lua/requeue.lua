@@ -1,23 +1,24 @@
 #!lua flags=allow-oom
 -- Makes dead jobs wait again: attempts start at 0, the reason is cleared.
 --
--- ARGV[A..] delay in ms, '1' to be shown the jobs, the ids
+-- ARGV[A..] the caller's scope, delay in ms, '1' to be shown the jobs, the ids
 -- Reply     per job a code, and its record when it was requeued and is to be shown, its topic when the
 --           caller did not know of it, its state when it is not dead, '' otherwise
+local SCOPE, FIRST = ARGV[A], A + 3
 local function shown(reply)
   for i = 1, #reply, 2 do
-    if ARGV[A + 1] == '1' and reply[i] == OK then
-      reply[i + 1] = call('HGET', POOL, ARGV[A + 2 + (i - 1) / 2])
+    if ARGV[A + 2] == '1' and reply[i] == OK then
+      reply[i + 1] = within(SCOPE, call('HGET', POOL, ARGV[FIRST + (i - 1) / 2]))
     end
   end
   return reply
 end
 
 if REPLAY then return shown(REPLAY) end
-local delay, reply = tonumber(ARGV[A]), {}
-for i = A + 2, #ARGV do
+local delay, reply = tonumber(ARGV[A + 1]), {}
+for i = FIRST, #ARGV do
   local id = ARGV[i]
-  local job = open(call('HGET', POOL, id))
+  local job = open(within(SCOPE, call('HGET', POOL, id)))
   local code, what = OK, ''
   if not job then
     code = GONE

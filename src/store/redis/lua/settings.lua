@@ -3,7 +3,7 @@
 --
 -- KEYS  settings
 -- ARGV  channel, field, value or '' to clear, topic, latest moment by this server's clock
--- Reply the version of all settings
+-- Reply { the version of all settings }
 local _, _, _, server = clock('')
 if server > tonumber(ARGV[5]) then return late() end
 if ARGV[3] == '' then
@@ -13,4 +13,4 @@ else
 end
 local version = call('HINCRBY', KEYS[1], '#', 1)
 call('PUBLISH', ARGV[1], ARGV[4])
-return version
+return { version }

@@ -12,7 +12,7 @@ use std::{
 
 use linger::{
     clock::Clock,
-    job::{Fingerprint, Job, JobId, Reason, Receipt, State, Timestamp, Topic, Ttr},
+    job::{Fingerprint, Job, JobId, Reason, Receipt, State, Timestamp, Topic, TopicFilter, Ttr},
     store::{
         AddJob, Added, FinishJob, Finished, Held, Listener, MoveKind, NotHeld, Reservation, TopicConfig,
         TopicStats,
@@ -33,6 +33,13 @@ struct Content {
     jobs: HashMap<JobId, Entry>,
     topics: HashMap<Topic, TopicConfig>,
     arrivals: u64,
+}
+
+impl Content {
+    /// The job called `id`, if it is of a topic in `scope`.
+    fn find(&mut self, scope: &TopicFilter, id: &JobId) -> Option<&mut Entry> {
+        self.jobs.get_mut(id).filter(|entry| scope.allows(&entry.job.topic))
+    }
 }
 
 pub struct Naive {
@@ -59,10 +66,6 @@ impl Naive {
 
     fn content(&self) -> MutexGuard<'_, Content> {
         self.content.lock().expect("not poisoned")
-    }
-
-    fn is_in(&self, topic: &Topic, id: &JobId) -> bool {
-        self.content().jobs.get(id).is_some_and(|entry| entry.job.topic == *topic)
     }
 
     /// Ids of the ready jobs of a topic by due time, then arrival.
@@ -121,9 +124,15 @@ impl Naive {
         entry.receipt = None;
     }
 
-    fn held(&self, id: &JobId, receipt: &Receipt, change: impl FnOnce(&mut Entry)) -> Held {
+    fn held(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        change: impl FnOnce(&mut Entry),
+    ) -> Held {
         let mut content = self.content();
-        let entry = content.jobs.get_mut(id).ok_or(NotHeld::Gone)?;
+        let entry = content.find(scope, id).ok_or(NotHeld::Gone)?;
         if entry.receipt.as_ref() != Some(receipt) {
             return Err(NotHeld::Lost);
         }
@@ -164,8 +173,8 @@ impl Naive {
         Added::Created(job)
     }
 
-    fn finish_one(content: &mut Content, finish: &FinishJob) -> Finished {
-        let Some(entry) = content.jobs.get(&finish.id) else { return Finished::Gone };
+    fn finish_one(content: &mut Content, scope: &TopicFilter, finish: &FinishJob) -> Finished {
+        let Some(entry) = content.find(scope, &finish.id) else { return Finished::Gone };
         match &finish.receipt {
             Some(_) if finish.receipt != entry.receipt => return Finished::Lost,
             None if entry.job.require_receipt => return Finished::ReceiptRequired,

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use linger::{
-    job::{Delay, Due, Job, JobId, Reason, Receipt, State, Topic, TopicPause, TopicSettings, Ttr},
+    job::{
+        Delay, Due, Job, JobId, Reason, Receipt, State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
+    },
     store::{
         AddJob, Added, DeadCursor, Deleted, EngineInfo, FinishJob, Finished, Held, Move, MoveKind, Patch,
         Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store,
-        TopicConfig, TopicStats, Verified,
+        TopicConfig, TopicStats, Verified, Wait,
     },
 };
 
@@ -25,7 +27,7 @@ impl Store for Naive {
         Ok(jobs.into_iter().map(|job| self.add_one(&mut content, job)).collect())
     }
 
-    async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>]) -> Result<Vec<Reservation>> {
+    async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>], _: Wait) -> Result<Vec<Reservation>> {
         let ready = self.ready(topic);
         Ok(ready.iter().zip(ttrs).map(|(id, ttr)| self.grant(id, &Receipt::generate(), *ttr)).collect())
     }
@@ -36,7 +38,7 @@ impl Store for Naive {
 
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
         for (id, receipt) in grants {
-            let _ = self.held(&id, &receipt, |entry| {
+            let _ = self.held(&TopicFilter::ALL, &id, &receipt, |entry| {
                 entry.job.attempts -= 1;
                 self.wait_until(entry, entry.job.due_at);
             });
@@ -44,14 +46,20 @@ impl Store for Naive {
         Ok(())
     }
 
-    async fn finish(&self, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
+    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
         let mut content = self.content();
-        Ok(jobs.iter().map(|job| Self::finish_one(&mut content, job)).collect())
+        Ok(jobs.iter().map(|job| Self::finish_one(&mut content, scope, job)).collect())
     }
 
-    async fn release(&self, id: &JobId, receipt: &Receipt, release: Release) -> Result<Held> {
+    async fn release(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        release: Release,
+    ) -> Result<Held> {
         let now = self.clock.read();
-        Ok(self.held(id, receipt, |entry| {
+        Ok(self.held(scope, id, receipt, |entry| {
             let Job { attempts, max_attempts, .. } = entry.job;
             if max_attempts != 0 && attempts >= max_attempts {
                 return self.die(entry, release.reason, Reason::ATTEMPTS_USED);
@@ -62,22 +70,34 @@ impl Store for Naive {
         }))
     }
 
-    async fn touch(&self, id: &JobId, receipt: &Receipt, ttr: Option<Ttr>) -> Result<Held> {
+    async fn touch(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        ttr: Option<Ttr>,
+    ) -> Result<Held> {
         let now = self.clock.read();
-        Ok(self.held(id, receipt, |entry| {
+        Ok(self.held(scope, id, receipt, |entry| {
             let ttr = ttr.unwrap_or(entry.job.ttr).as_duration();
             entry.job.reserved_until = Some(now.after(ttr));
             self.listener.due_in(ttr);
         }))
     }
 
-    async fn bury(&self, id: &JobId, receipt: &Receipt, reason: Option<Reason>) -> Result<Held> {
-        Ok(self.held(id, receipt, |entry| self.die(entry, reason, Reason::BURIED)))
+    async fn bury(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        reason: Option<Reason>,
+    ) -> Result<Held> {
+        Ok(self.held(scope, id, receipt, |entry| self.die(entry, reason, Reason::BURIED)))
     }
 
-    async fn requeue(&self, id: &JobId, delay: Delay) -> Result<Requeued> {
+    async fn requeue(&self, scope: &TopicFilter, id: &JobId, delay: Delay) -> Result<Requeued> {
         let mut content = self.content();
-        let Some(entry) = content.jobs.get_mut(id) else { return Ok(Requeued::Gone) };
+        let Some(entry) = content.find(scope, id) else { return Ok(Requeued::Gone) };
         if entry.job.state != State::Dead {
             return Ok(Requeued::NotDead(entry.job.state));
         }
@@ -87,9 +107,9 @@ impl Store for Naive {
         Ok(Requeued::Done(entry.job.clone()))
     }
 
-    async fn patch(&self, id: &JobId, patch: Patch) -> Result<Patched> {
+    async fn patch(&self, scope: &TopicFilter, id: &JobId, patch: Patch) -> Result<Patched> {
         let mut content = self.content();
-        let Some(entry) = content.jobs.get_mut(id) else { return Ok(Patched::Gone) };
+        let Some(entry) = content.find(scope, id) else { return Ok(Patched::Gone) };
         if !matches!(entry.job.state, State::Delayed | State::Ready) {
             return Ok(Patched::Refused(entry.job.state));
         }
@@ -105,34 +125,19 @@ impl Store for Naive {
         Ok(Patched::Done(entry.job.clone()))
     }
 
-    async fn delete(&self, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
+    async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
         let mut content = self.content();
-        let mut delete = |id| match content.jobs.remove(&id) {
-            Some(entry) => Deleted::Done { topic: entry.job.topic },
-            None => Deleted::Gone,
+        let mut delete = |id| {
+            let Some(entry) = content.find(scope, id) else { return Deleted::Gone };
+            let topic = entry.job.topic.clone();
+            content.jobs.remove(id);
+            Deleted::Done { topic }
         };
-        Ok(ids.into_iter().map(&mut delete).collect())
+        Ok(ids.iter().map(&mut delete).collect())
     }
 
-    async fn requeue_in(&self, topic: &Topic, id: &JobId, delay: Delay) -> Result<Requeued> {
-        if self.is_in(topic, id) { self.requeue(id, delay).await } else { Ok(Requeued::Gone) }
-    }
-
-    async fn patch_in(&self, topic: &Topic, id: &JobId, patch: Patch) -> Result<Patched> {
-        if self.is_in(topic, id) { self.patch(id, patch).await } else { Ok(Patched::Gone) }
-    }
-
-    async fn delete_in(&self, topic: &Topic, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
-        let mut deleted = Vec::new();
-        for id in ids {
-            let own = self.is_in(topic, &id);
-            deleted.extend(if own { self.delete(vec![id]).await? } else { vec![Deleted::Gone] });
-        }
-        Ok(deleted)
-    }
-
-    async fn get(&self, id: &JobId) -> Result<Option<Job>> {
-        Ok(self.content().jobs.get(id).map(|entry| entry.job.clone()))
+    async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>> {
+        Ok(self.content().find(scope, id).map(|entry| entry.job.clone()))
     }
 
     async fn promote(&self, limit: usize) -> Result<Promoted> {
@@ -169,12 +174,16 @@ impl Store for Naive {
         Ok(())
     }
 
-    async fn put_pause(&self, topic: &Topic, pause: TopicPause) -> Result<()> {
-        self.configure(topic, |config| config.pause = pause);
-        if !pause.delivery {
+    async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause> {
+        let mut pause = TopicPause::NONE;
+        self.configure(topic, |config| {
+            config.pause = config.pause.changed(set, clear);
+            pause = config.pause;
+        });
+        if clear.delivery {
             self.listener.ready(topic);
         }
-        Ok(())
+        Ok(pause)
     }
 
     async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {
@@ -212,14 +221,14 @@ impl Store for Naive {
     async fn requeue_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
         let ids = Self::dead_ids(&self.content(), topic, limit);
         for id in &ids {
-            self.requeue(id, Delay::default()).await?;
+            self.requeue(&TopicFilter::ALL, id, Delay::default()).await?;
         }
         Ok(ids.len())
     }
 
     async fn delete_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
         let ids = Self::dead_ids(&self.content(), topic, limit);
-        Ok(self.delete(ids).await?.len())
+        Ok(self.delete(&TopicFilter::ALL, ids).await?.len())
     }
 
     async fn verify(&self) -> Result<Verified> {

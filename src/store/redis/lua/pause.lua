@@ -1,0 +1,24 @@
+#!lua flags=allow-oom
+-- Stops and resumes parts of a topic in one step, and tells every process. Works also when memory is full: it needs a
+-- few bytes, and operators pause topics when something is wrong.
+--
+-- KEYS  settings
+-- ARGV  channel, field, what to stop and what to resume (letters: d for delivery, i for intake), topic,
+--       latest moment by this server's clock
+-- Reply { the version of all settings, what is stopped now }
+local _, _, _, server = clock('')
+if server > tonumber(ARGV[6]) then return late() end
+local was, now = call('HGET', KEYS[1], ARGV[2]) or '', ''
+local function has(letters, letter) return string.find(letters, letter, 1, true) end
+for _, letter in ipairs({ 'd', 'i' }) do
+  if (has(was, letter) or has(ARGV[3], letter)) and not has(ARGV[4], letter) then now = now .. letter end
+end
+if now == was then return { tonumber(call('HGET', KEYS[1], '#') or 0), now } end
+if now == '' then
+  call('HDEL', KEYS[1], ARGV[2])
+else
+  call('HSET', KEYS[1], ARGV[2], now)
+end
+local version = call('HINCRBY', KEYS[1], '#', 1)
+call('PUBLISH', ARGV[1], ARGV[5])
+return { version, now }
