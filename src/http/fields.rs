@@ -82,7 +82,9 @@ impl<'a> Fields<'a> {
         broken: impl FnOnce(serde_json::Error) -> NotAnObject,
     ) -> Result<Self, NotAnObject> {
         match entries(text) {
-            Ok(Some(entries)) => Ok(Self { at, entries, known: Vec::new(), faults: Faults::new(faults) }),
+            Ok(Some(entries)) => {
+                Ok(Self { at, entries, known: Vec::with_capacity(8), faults: Faults::new(faults) })
+            }
             Ok(None) => {
                 let detail = format!("must have at most {MAX_FIELDS} fields");
                 Err(refused(Fault::at(at, detail), faults))

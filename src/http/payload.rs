@@ -3,7 +3,7 @@
 //! Read before and not by the handler, because hyper does not notice a client that goes away while a
 //! body lies unread, and because a connection stays usable after a refusal only when its body was read.
 
-use std::{pin::pin, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -30,10 +30,10 @@ const INLINE_BYTES: usize = 256 * 1_024;
 const UNASKED_BYTES: usize = 4 * 1_024;
 
 /// A JSON body that must be there.
-pub(super) struct Json(pub Bytes);
+pub(super) struct Json(Payload);
 
 /// A JSON body that may be left out, which reads as `{}`; so does `null`, which generated clients send for it.
-pub(super) struct OptionalJson(pub Bytes);
+pub(super) struct OptionalJson(Payload);
 
 impl Json {
     /// Reads the body by `read`, on a thread for blocking work where it is large.
@@ -42,12 +42,17 @@ impl Json {
         app: &App,
         read: impl FnOnce(&Bytes, &Limits) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        let Self(bytes) = self;
-        if bytes.len() <= INLINE_BYTES {
-            return read(&bytes, app.queue.limits());
+        let Self(payload) = self;
+        if payload.bytes.len() <= INLINE_BYTES {
+            return read(&payload.bytes, app.queue.limits());
         }
         let app = app.clone();
-        match tokio::task::spawn_blocking(move || read(&bytes, app.queue.limits())).await {
+        // The thread goes on when the client leaves, so the body stays counted until it is done.
+        let parse = move || {
+            let Payload { bytes, _held } = payload;
+            read(&bytes, app.queue.limits())
+        };
+        match tokio::task::spawn_blocking(parse).await {
             Ok(read) => read,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
@@ -69,9 +74,12 @@ impl OptionalJson {
     }
 }
 
-/// The bytes that [`read`] found.
+/// The bytes that [`read`] found, with what they take.
 #[derive(Clone)]
-struct Payload(Bytes);
+struct Payload {
+    bytes: Bytes,
+    _held: Option<Arc<Held>>,
+}
 
 /// What a body takes of the memory for all bodies and of its caller's share; given back when dropped.
 pub(super) struct Held {
@@ -79,20 +87,22 @@ pub(super) struct Held {
     share: Share,
 }
 
-/// Reads the body of `request`, which `holder` sent to `route`, for the handler to have as a whole.
+/// Reads the body of `request`, which `holder` sent to `route`, for the handler to have as a whole. What it takes
+/// is kept by the handler until it has parsed the body, and by the caller as long as it likes.
 pub(super) async fn read(
     app: &App,
     route: &str,
     holder: Holder,
     request: Request,
-) -> Result<(Request, Option<Held>), Problem> {
+) -> Result<(Request, Option<Arc<Held>>), Problem> {
     let (mut parts, body) = request.into_parts();
     let mut held = None;
     if !body.is_end_stream() {
         // On the heap while it lasts, so that a long poll, which has no body, has no room for one either.
         if takes_body(route, &parts.method) {
             let (bytes, taken) = Box::pin(collect(app, holder, limit_of(app, route), body)).await?;
-            parts.extensions.insert(Payload(bytes));
+            let taken = Arc::new(taken);
+            parts.extensions.insert(Payload { bytes, _held: Some(taken.clone()) });
             held = Some(taken);
         } else {
             Box::pin(each_part(app, UNASKED_BYTES, body, |_| Ok(()))).await?;
@@ -209,11 +219,11 @@ fn is_json(media_type: &str) -> bool {
     })
 }
 
-fn payload(parts: &mut Parts) -> Result<Option<Bytes>, Problem> {
+fn payload(parts: &mut Parts) -> Result<Option<Payload>, Problem> {
     match parts.extensions.remove::<Payload>() {
-        Some(Payload(bytes)) if !bytes.is_empty() => {
+        Some(payload) if !payload.bytes.is_empty() => {
             check_media_type(&parts.headers)?;
-            Ok(Some(bytes))
+            Ok(Some(payload))
         }
         _ => Ok(None),
     }
@@ -233,8 +243,8 @@ impl<S: Send + Sync> FromRequestParts<S> for OptionalJson {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let given = payload(parts)?.filter(|bytes| bytes.trim_ascii() != b"null");
-        Ok(Self(given.unwrap_or(Bytes::from_static(b"{}"))))
+        let given = payload(parts)?.filter(|payload| payload.bytes.trim_ascii() != b"null");
+        Ok(Self(given.unwrap_or(Payload { bytes: Bytes::from_static(b"{}"), _held: None })))
     }
 }
 

@@ -177,8 +177,8 @@ impl fmt::Display for Mode {
         let urls = urls.join(", ");
         match self {
             Self::Standalone { .. } => write!(f, "{urls}"),
-            Self::Sentinel { service, .. } => write!(f, "{service} by Sentinel at {urls}"),
-            Self::Cluster { .. } => write!(f, "Cluster at {urls}"),
+            Self::Sentinel { service, .. } => write!(f, "{urls} (Sentinel, {service})"),
+            Self::Cluster { .. } => write!(f, "{urls} (Cluster)"),
         }
     }
 }

@@ -123,7 +123,6 @@ async fn the_body_survives_byte_for_byte(engine: Engine) {
         r#"{"z":1,"a":2,"a":3,  "n":12345678901234567890123456789.1000}"#,
         "1e999",
         r#""\u00e9\/\ud83d\ude00 é""#,
-        r#""\ud800 half a pair""#,
         "[ ]",
         "null",
         "{\n\t\"deep\":[[[[[[]]]]]]\n}",

@@ -11,6 +11,7 @@ mod contract;
 mod dead;
 mod failures;
 mod holding;
+mod limits;
 mod logs;
 mod messages;
 mod operations;

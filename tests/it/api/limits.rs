@@ -1,0 +1,46 @@
+//! Limits of what one request may hold, apart from those of a job: each is refused whole.
+
+use super::on_every_engine;
+use crate::harness::{
+    api::{Api, places},
+    stores::Engine,
+};
+
+on_every_engine!(control_requests_over_their_own_limit, more_fields_or_longer_names_than_any_request_has);
+
+async fn control_requests_over_their_own_limit(engine: Engine) {
+    let api = Api::new(engine).await;
+    let padded = format!("{{{}}}", " ".repeat(64 * 1_024));
+    for (method, target) in [
+        ("POST", "/jobs/a/finish"),
+        ("POST", "/jobs/a/release"),
+        ("POST", "/jobs/a/touch"),
+        ("POST", "/jobs/a/bury"),
+        ("POST", "/jobs/a/requeue"),
+        ("POST", "/topics/t/pop"),
+        ("POST", "/batch/pop"),
+        ("PUT", "/topics/t"),
+        ("POST", "/topics/t/pause"),
+        ("POST", "/topics/t/resume"),
+        ("POST", "/topics/t/dead/requeue"),
+    ] {
+        let answer = api.send(method, target, &padded).await;
+        assert_eq!(answer.header("connection"), "close", "the rest of it is not read");
+        answer.refused(413, "body_too_large");
+    }
+    assert_eq!(api.get("/topics").await.expect(200).body, "{\"topics\":[]}\n", "nothing happened");
+}
+
+async fn more_fields_or_longer_names_than_any_request_has(engine: Engine) {
+    let api = Api::new(engine).await;
+    let fields: Vec<_> = (0..65).map(|n| format!("\"f{n}\":1")).collect();
+    let problem = api.send("POST", "/jobs", &format!("{{{}}}", fields.join(","))).await;
+    let problem = problem.refused(422, "invalid_job");
+    assert_eq!(places(&problem), [""]);
+    assert_eq!(problem["errors"][0]["detail"], "must have at most 64 fields");
+    let order = format!(r#"{{"topic":"t","{}":1}}"#, "x".repeat(10_000));
+    let answer = api.send("POST", "/jobs", &order).await;
+    assert!(answer.body.len() < 1_000, "a name is not repeated whole: {}", answer.body.len());
+    assert_eq!(places(&answer.refused(422, "invalid_job")), [""]);
+    assert_eq!(api.get("/topics").await.expect(200).body, "{\"topics\":[]}\n", "nothing happened");
+}
