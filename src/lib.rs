@@ -9,7 +9,7 @@
 //! queue                     the rules: service, waiters (parked polls), timer, limits
 //! store                     one trait and its laws; embedded/ and redis/ never import each other
 //! job                       the domain: names, states, times, retry schedule; pure, no I/O
-//! auth · clock · shutdown · signals · small_file · metrics · telemetry · config
+//! auth · clock · shutdown · signals · small_file · metrics · telemetry · failure_log · config
 //! ```
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -21,6 +21,7 @@ pub mod benching;
 pub mod cli;
 pub mod clock;
 pub mod config;
+mod failure_log;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod http;

@@ -206,6 +206,8 @@ impl Running {
         let timer = queue.clone();
         let until = stop_timer.clone();
         shutdown.spawn("timer", stop_timer.clone(), async move { timer.run_timer(until).await });
+        let (watched, until) = (queue.clone(), stop_timer.clone());
+        shutdown.spawn("store watch", stop_timer.clone(), async move { watched.watch_store(until).await });
         let watching = clock_watch::watch(system, clock_metrics, stop_timer.clone());
         shutdown.spawn("clock watch", stop_timer.clone(), watching);
         if let Some(hangups) = reload.signals()? {

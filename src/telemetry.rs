@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{Layer, filter::Targets, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
 use crate::{
@@ -42,7 +43,7 @@ impl Drop for Logging {
 /// # Errors
 /// When the system has no more threads or files.
 pub fn init(log: &Log, metrics: LogMetrics) -> io::Result<Logging> {
-    let filter: Targets = log.filter.parse().expect("the configuration has checked the filter");
+    let filter = log.filter.parse().expect("the configuration has checked the filter");
     let on_terminal = io::stderr().is_terminal();
     let queue = LogQueue::to_stderr(log.max_queued_bytes, metrics)?;
     let layer = fmt::layer().with_writer(queue.clone());
@@ -58,9 +59,17 @@ pub fn init(log: &Log, metrics: LogMetrics) -> io::Result<Logging> {
         let colour = on_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         layer.with_ansi(colour).boxed()
     };
-    tracing_subscriber::registry().with(layer.with_filter(filter)).init();
+    tracing_subscriber::registry().with(layer.with_filter(without_library(filter))).init();
     panic::set_hook(Box::new(log_panic));
     Ok(Logging(queue))
+}
+
+/// The filter without the lines of the Redis library, unless it names that: Linger logs the same things in words of
+/// its own, with addresses and causes.
+fn without_library(filter: Targets) -> Targets {
+    const LIBRARY: &str = "fred";
+    let named = filter.iter().any(|(target, _)| target.starts_with(LIBRARY));
+    if named { filter } else { filter.with_target(LIBRARY, LevelFilter::OFF) }
 }
 
 /// A panic as a log line, so that JSON stays JSON.
@@ -74,5 +83,20 @@ fn log_panic(info: &PanicHookInfo<'_>) {
             tracing::error!(thread = thread.name(), location, %backtrace, "panic: {message}");
         }
         _ => tracing::error!(thread = thread.name(), location, "panic: {message}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+
+    #[test]
+    fn the_redis_library_is_silent_unless_it_is_asked_for() {
+        let filter = |text: &str| without_library(text.parse().expect("a filter"));
+        assert!(!filter("debug").would_enable("fred::router", &Level::WARN));
+        assert!(filter("debug").would_enable("linger::queue", &Level::DEBUG));
+        assert!(filter("info,fred=debug").would_enable("fred::router", &Level::DEBUG));
     }
 }

@@ -21,11 +21,12 @@ pub(super) async fn live() -> Response {
     json::object(|object| object.text("status", "ok"))
 }
 
-/// Whether the server can take work: it is not shutting down, and its store takes writes.
+/// Whether the server can take work: it is not shutting down, and its store takes writes as far as is known. A
+/// store that is away is not asked, so that the answer comes at once.
 pub(super) async fn ready(State(app): State<App>, mut query: Query) -> Result<Response, Problem> {
     let verbose = query.text("verbose").is_some();
     let draining = app.queue.is_draining().then_some(Error::Draining);
-    let store = app.queue.check().await.err();
+    let store = app.queue.store_state().err();
     let check =
         |name, failure: &Option<Error>| Check { name, failure: failure.as_ref().map(Error::to_string) };
     let checks = vec![check("shutdown", &draining), check("store", &store)];
@@ -55,7 +56,7 @@ pub(super) async fn version(State(app): State<App>) -> Response {
 /// The figures, those of jobs read afresh.
 pub(super) async fn figures(State(app): State<App>) -> Response {
     if let Err(error) = app.queue.refresh_metrics().await {
-        // The page still shows everything else; the store's own figures say that it is away.
+        // The page still shows everything else, and `linger_store_up` says that the store is away.
         tracing::debug!(%error, "the counts of jobs are missing from the figures");
     }
     let media_type = HeaderValue::from_static(Metrics::CONTENT_TYPE);

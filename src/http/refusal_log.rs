@@ -6,8 +6,10 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Refusals that load or strangers cause, and no fault of the server.
-const EXPECTED: [&str; 5] = ["overloaded", "too_many_waiting", "store_full", "draining", "unauthorized"];
+/// Refusals that load or strangers cause, and no fault of the server; and those of a store that is away, which is
+/// logged once, where it is noticed.
+const EXPECTED: [&str; 6] =
+    ["overloaded", "too_many_waiting", "store_full", "draining", "unauthorized", "store_unavailable"];
 
 const SECOND_US: i64 = 1_000_000;
 

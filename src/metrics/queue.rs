@@ -91,6 +91,7 @@ pub struct QueueMetrics {
     waits: TopicDurations,
     operations: OperationDurations,
     waiting: Gauge,
+    store_up: Gauge,
     limits: Family<LimitLabel, Gauge>,
     known: Arc<Mutex<HashSet<Arc<str>>>>,
 }
@@ -123,6 +124,7 @@ impl QueueMetrics {
             waits: Family::new_with_constructor(waits),
             operations: Family::new_with_constructor(operations),
             waiting: Gauge::default(),
+            store_up: Gauge::default(),
             limits: Family::default(),
             known: Arc::default(),
         };
@@ -150,8 +152,14 @@ impl QueueMetrics {
             "Time of store operations",
             metrics.operations.clone(),
         );
+        registry.register(
+            "linger_store_up",
+            "Whether the store works; while it does not, the counts of jobs are left out",
+            metrics.store_up.clone(),
+        );
         registry.register("linger_parked_polls", "Long polls waiting for a job", metrics.waiting.clone());
         registry.register("linger_limit", "Configured limits, in their base unit", metrics.limits.clone());
+        metrics.set_store_up(true);
         metrics
     }
 
@@ -174,6 +182,11 @@ impl QueueMetrics {
     pub fn operation(&self, operation: &'static str, ok: bool, took: Duration) {
         let outcome = if ok { "ok" } else { "error" };
         self.operations.get_or_create(&OperationLabel { operation, outcome }).observe(took.as_secs_f64());
+    }
+
+    /// Whether the store works.
+    pub fn set_store_up(&self, works: bool) {
+        self.store_up.set(i64::from(works));
     }
 
     /// So many polls are parked.

@@ -5,6 +5,7 @@
 
 mod delivery;
 mod error;
+mod health;
 mod jobs;
 mod limits;
 mod pop;
@@ -39,6 +40,7 @@ use crate::{
     store::{Listener, Metered, Store},
 };
 use delivery::Giver;
+use health::StoreHealth;
 use timer::Nudge;
 use waiters::Waiters;
 
@@ -51,6 +53,7 @@ pub struct Queue {
     store: Arc<dyn Store>,
     waiters: Arc<Waiters>,
     nudge: Nudge,
+    health: StoreHealth,
     clock: Arc<dyn Clock>,
     limits: Limits,
     metrics: QueueMetrics,
@@ -90,7 +93,7 @@ impl Listener for Hints {
 
 impl Queue {
     /// A queue over `store`, which was opened with `hints`. Call within a tokio runtime; run
-    /// [`run_timer`](Self::run_timer) beside it.
+    /// [`run_timer`](Self::run_timer) and [`watch_store`](Self::watch_store) beside it.
     #[must_use]
     pub fn new(
         store: Arc<dyn Store>,
@@ -113,6 +116,7 @@ impl Queue {
             store,
             waiters: Waiters::new(giver, limits.max_waiting),
             nudge: Nudge::new(),
+            health: StoreHealth::new(),
             clock,
             limits,
             metrics,
@@ -151,14 +155,6 @@ impl Queue {
         self.tasks.close();
         self.tasks.wait().await;
         Ok(self.store.close().await?)
-    }
-
-    /// Whether the store can take a write now.
-    ///
-    /// # Errors
-    /// Why it cannot.
-    pub async fn check(&self) -> Result<()> {
-        Ok(self.store.check().await?)
     }
 
     /// The bounds in force.

@@ -11,8 +11,9 @@ use tokio_util::sync::CancellationToken;
 use super::Queue;
 use crate::{
     clock::Clock,
+    failure_log::FailureLog,
     metrics::Event,
-    store::{MoveKind, Promoted},
+    store::{self, MoveKind, Promoted},
 };
 
 /// Longest sleep. Where there is no fine timer, sleeps stand still while a machine is suspended, and one that
@@ -49,14 +50,16 @@ fn moment(clock: &dyn Clock, after: Duration) -> i64 {
 }
 
 impl Queue {
-    /// Serves delays, TTR ends and dead letters until `stop`. Errors of the store are logged and tried
-    /// again after a pause that doubles up to 2 s.
+    /// Serves delays, TTR ends and dead letters until `stop`. After an error of the store it tries again, after
+    /// a pause that doubles up to 2 s.
     pub async fn run_timer(&self, stop: CancellationToken) {
-        let mut pause = BACKOFF.0;
+        let (mut pause, log) = (BACKOFF.0, FailureLog::default());
         let mut alarm = self.clock.clone().alarm();
         while !stop.is_cancelled() {
             self.nudge.next_look_us.store(i64::MAX, Ordering::Release);
-            let sleep = match self.promote_once().await {
+            let promoted = self.promote_once().await;
+            self.log_promotion(&log, promoted.as_ref().err());
+            let sleep = match promoted {
                 Ok(promoted) if promoted.more => {
                     tokio::task::yield_now().await;
                     continue;
@@ -65,9 +68,7 @@ impl Queue {
                     pause = BACKOFF.0;
                     promoted.next_in.unwrap_or(MAX_SLEEP).min(MAX_SLEEP)
                 }
-                Err(error) => {
-                    let retry_in_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-                    tracing::error!(%error, retry_in_ms, "the timer could not move due jobs");
+                Err(_) => {
                     pause = (pause * 2).min(BACKOFF.1);
                     pause
                 }
@@ -82,6 +83,24 @@ impl Queue {
         }
     }
 
+    fn log_promotion(&self, log: &FailureLog, error: Option<&store::Error>) {
+        let now_us = self.clock.now_micros();
+        match error {
+            None => {
+                if log.works(now_us).is_some() {
+                    tracing::info!("due jobs are moved again");
+                }
+            }
+            // A store that is away has a line of its own.
+            Some(_) if self.store_state().is_err() => {}
+            Some(error) => {
+                if log.failed(now_us) {
+                    tracing::error!(%error, "due jobs cannot be moved");
+                }
+            }
+        }
+    }
+
     /// Moves everything that is due now; what the timer does, for those who hold the clock.
     ///
     /// # Errors
@@ -91,7 +110,7 @@ impl Queue {
         Ok(())
     }
 
-    async fn promote_once(&self) -> Result<Promoted, super::Error> {
+    async fn promote_once(&self) -> store::Result<Promoted> {
         let promoted = self.store.promote(self.limits.promote_batch).await?;
         for moved in &promoted.moves {
             let topic = moved.topic.as_str();

@@ -4,6 +4,7 @@ use super::{DeadCursor, Error, Queue, Result, TopicStats};
 use crate::{
     job::{Job, State, Topic, TopicPause, TopicSettings},
     metrics::Event,
+    store,
 };
 
 /// Jobs handled in one step of a bulk operation, so that none holds up the others for long.
@@ -147,10 +148,18 @@ impl Queue {
     /// Reads the jobs by topic and state into the figures.
     ///
     /// # Errors
-    /// The store's; the figures of jobs are then missing rather than old.
+    /// The store's, at once where it is known not to work; the figures of jobs are then missing rather than old.
     pub async fn refresh_metrics(&self) -> Result<()> {
         let _one_at_a_time = self.reading.lock().await;
         self.metrics.clear_jobs();
+        let read = self.health.while_it_works(self.read_topics()).await;
+        if read.is_err() {
+            self.metrics.clear_jobs();
+        }
+        Ok(read?)
+    }
+
+    async fn read_topics(&self) -> store::Result<()> {
         let mut after = None;
         loop {
             let page = self.store.topics(after.as_ref(), PAGE).await?;
@@ -165,7 +174,7 @@ impl Queue {
         }
     }
 
-    async fn read_topic(&self, topic: &Topic, stats: TopicStats) -> Result<()> {
+    async fn read_topic(&self, topic: &Topic, stats: TopicStats) -> store::Result<()> {
         for state in State::ALL {
             self.metrics.add_jobs(topic.as_str(), state.as_str(), stats.count(state));
         }

@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Who may use whom, top to bottom; a module may use itself and what stands in its list.
-const LAYERS: [(&str, &[&str]); 19] = [
+const LAYERS: [(&str, &[&str]); 20] = [
     ("auth", &["job", "small_file"]),
     ("bench", &["job", "clock", "signals"]),
     ("benching", &["http", "store", "job"]),
@@ -17,12 +17,13 @@ const LAYERS: [(&str, &[&str]); 19] = [
     ("signals", &[]),
     ("small_file", &[]),
     ("metrics", &[]),
+    ("failure_log", &[]),
     ("telemetry", &["config", "metrics"]),
     ("config", &["job"]),
     ("store/embedded", &["store", "job", "clock", "metrics"]),
-    ("store/redis", &["store", "job", "clock", "metrics"]),
+    ("store/redis", &["store", "job", "clock", "metrics", "failure_log"]),
     ("store", &["job", "clock", "metrics"]),
-    ("queue", &["store", "job", "clock", "metrics"]),
+    ("queue", &["store", "job", "clock", "metrics", "failure_log"]),
     ("http", &["queue", "auth", "job", "clock", "metrics", "shutdown", "small_file"]),
     (
         "server",

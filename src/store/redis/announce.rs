@@ -10,16 +10,18 @@ use std::time::Duration;
 use fred::{
     clients::Client,
     error::{Error as FredError, ErrorKind},
-    interfaces::{ClientLike, EventInterface, PubsubInterface},
+    interfaces::{EventInterface, PubsubInterface},
     types::{Message, config::Config},
 };
 use tokio::sync::broadcast::error::RecvError;
 
-use super::{Engine, keys::Shard, link::Link};
+use super::{Engine, connection::Connection, keys::Shard};
 use crate::{clock::Clock, job::Topic};
 
-/// How often the connection is tried when nothing comes: a half-open one is otherwise never noticed.
-const PROBE: Duration = Duration::from_secs(1);
+/// The pause before another connection is opened.
+const REOPEN: Duration = Duration::from_millis(200);
+/// How often it is compared with what is known of the servers, when nothing comes.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How far each shard has been heard.
 #[derive(Debug)]
@@ -99,7 +101,7 @@ impl Announcements {
 }
 
 impl Engine {
-    /// Subscribes; also after every reconnection.
+    /// Subscribes.
     async fn subscribe(&self, client: &Client) -> Result<(), FredError> {
         client.subscribe(self.keys.ready_channel.clone()).await?;
         client.subscribe(self.keys.settings_channel.clone()).await
@@ -107,38 +109,37 @@ impl Engine {
 
     /// Listens until the engine closes: at one server as long as it is one and answers, then at another.
     pub(super) async fn listen(self: Arc<Self>) {
-        let options = &self.context.options;
         let mut listened = false;
         while !self.context.closing.is_cancelled() {
-            let link = match self.routes.next_announcer() {
-                Some(config) => {
-                    let link = Link::open(config.clone(), options, options.command_timeout).await;
-                    link.map(|link| (config, link))
-                }
-                None => Err(FredError::new(ErrorKind::Cluster, "no server is known")),
-            };
-            match link {
-                Ok((config, link)) => {
+            match self.open_listener().await {
+                Ok((config, connection)) => {
                     if std::mem::replace(&mut listened, true) {
                         self.announcements.doubt_all();
                     }
-                    self.listen_at(&config, &link).await;
-                    link.close().await;
+                    self.listen_at(&config, &connection).await;
+                    connection.close().await;
                 }
-                Err(error) => {
-                    tracing::warn!(%error, "cannot listen to announcements");
-                    tokio::select! {
-                        () = self.context.real.sleep(PROBE) => {}
-                        () = self.context.closing.cancelled() => {}
-                    }
-                }
+                Err(error) => tracing::debug!(%error, "cannot listen to announcements"),
+            }
+            tokio::select! {
+                () = self.context.real.sleep(REOPEN) => {}
+                () = self.context.closing.cancelled() => {}
             }
         }
     }
 
-    async fn listen_at(&self, config: &Config, link: &Link) {
-        let (mut messages, mut reconnects) = (link.client.message_rx(), link.client.reconnect_rx());
-        if let Err(error) = self.subscribe(&link.client).await {
+    /// Opens a connection that announcements come by.
+    async fn open_listener(&self) -> Result<(Config, Connection), FredError> {
+        let options = &self.context.options;
+        let none = || FredError::new(ErrorKind::Cluster, "no server is known");
+        let config = self.routes.next_announcer().ok_or_else(none)?;
+        let connection = Connection::open(config.clone(), options, options.command_timeout).await?;
+        Ok((config, connection))
+    }
+
+    async fn listen_at(&self, config: &Config, connection: &Connection) {
+        let mut messages = connection.client().message_rx();
+        if let Err(error) = self.subscribe(connection.client()).await {
             tracing::warn!(%error, "cannot subscribe to announcements yet");
         }
         // What was announced before is found by a look.
@@ -153,20 +154,9 @@ impl Engine {
                     }
                     Err(RecvError::Closed) => return,
                 },
-                reconnected = reconnects.recv() => {
-                    if reconnected.is_ok() && let Err(error) = self.subscribe(&link.client).await {
-                        tracing::warn!(%error, "cannot subscribe to announcements again");
-                    }
-                    self.announcements.doubt_all();
-                    self.wake_sweep.notify_one();
-                }
-                () = self.context.real.sleep(PROBE) => {
-                    link.revive();
-                    let answer = link.client.ping::<fred::types::Value>(None).await;
-                    if let Err(error) = &answer {
-                        tracing::debug!(%error, "the connection for announcements does not answer");
-                    }
-                    if !self.routes.leads_on(config) || (answer.is_err() && !self.routes.has_one()) {
+                _ = connection.lost() => return,
+                () = self.context.real.sleep(LOOK) => {
+                    if !self.routes.leads_on(config) {
                         return;
                     }
                 }

@@ -266,7 +266,7 @@ impl Caller<'_> {
                 }
                 Fault::Demoted(_) => {
                     match seen {
-                        Some(node) if self.routes.has_one() => node.reopen(&self.context.options).await,
+                        Some(node) if self.routes.has_one() => node.reopen(),
                         Some(_) | None => self.recover(call.slot, seen).await,
                     }
                     false
@@ -303,12 +303,8 @@ impl Caller<'_> {
         fault.into_error()
     }
 
-    /// After an attempt that got lost: a connection whose task has ended is opened anew, and in a
-    /// Cluster the slot may have another holder.
+    /// After an attempt that got lost: the slot may have another holder.
     async fn recover(self, slot: u16, seen: Option<&Arc<Node>>) {
-        if let Some(node) = seen {
-            node.revive();
-        }
         if let Err(error) = self.routes.look(seen.map(|node| (slot, node))).await {
             tracing::warn!(%error, "cannot find out which server is the primary");
         }
@@ -325,8 +321,16 @@ impl Caller<'_> {
     ) -> std::result::Result<(Value, bool), FredError> {
         let script = self.scripts.get(call.op);
         let (keys, mut args) = (call.keys.clone(), call.args.clone());
+        let connection = match node.connection() {
+            Ok(connection) => connection,
+            Err(away) => {
+                // Whoever calls again at once must let those run who open the connection.
+                tokio::task::yield_now().await;
+                return Err(away);
+            }
+        };
         if let Some(latest) = call.latest_at.and_then(|at| args.get_mut(at)) {
-            let offset_us = node.clock.offset_us(&node.link.client, &self.context.real).await?;
+            let offset_us = node.clock.offset_us(&connection, &self.context.real).await?;
             *latest = latest_us.saturating_add(offset_us).into();
         }
         if let (Some(durable), Some(mark), false) = (&node.durable, &call.mark, asking) {
@@ -335,7 +339,7 @@ impl Caller<'_> {
                 .run(Shot { hash: script.hash.clone(), text, keys, args, mark: mark.clone() })
                 .await;
         }
-        let client = &node.link.client;
+        let client = connection.client();
         let value = if asking {
             // In one pipeline: the permission holds for the next command of the connection.
             let pipeline = client.pipeline();
@@ -343,11 +347,11 @@ impl Caller<'_> {
             let _: Value = pipeline.custom(asking, Vec::<Value>::new()).await?;
             let (command, args) = in_pipeline(&script.hash, Some(&script.text), keys, args);
             let _: Value = pipeline.custom(command, args).await?;
-            pipeline.last().await?
+            connection.call(pipeline.last()).await?
         } else if full_text {
-            client.eval(script.text.clone(), keys, args).await?
+            connection.call(client.eval(script.text.clone(), keys, args)).await?
         } else {
-            client.evalsha(script.hash.clone(), keys, args).await?
+            connection.call(client.evalsha(script.hash.clone(), keys, args)).await?
         };
         // Without the option nothing is asked of replicas; a redirected change does without it, too,
         // and is then honestly not as durable as configured.

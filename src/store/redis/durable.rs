@@ -15,7 +15,7 @@ use std::{
 };
 
 use fred::{
-    clients::Pipeline,
+    clients::{Client, Pipeline},
     error::{Error as FredError, ErrorKind},
     interfaces::{ClientLike, KeysInterface},
     types::{ClusterHash, CustomCommand, Value, config::Config},
@@ -62,7 +62,7 @@ impl Durable {
         let answer_wait = options.command_timeout + options.wait_timeout;
         let mut lines = Vec::with_capacity(CONNECTIONS);
         for _ in 0..CONNECTIONS {
-            let link = Arc::new(Link::open(config.clone(), options, answer_wait).await?);
+            let link = Arc::new(Link::open(config.clone(), context, answer_wait).await?);
             let (queue, pending) = mpsc::channel(GROUP_LIMIT);
             context.tasks.spawn(serve(link.clone(), pending, context.clone()));
             lines.push(Line { link, queue });
@@ -72,8 +72,11 @@ impl Durable {
 
     /// Makes a change and waits for the replicas.
     pub async fn run(&self, shot: Shot) -> Outcome {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let line = &self.lines[turn % self.lines.len()];
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.lines.len();
+        let (later, sooner) = self.lines.split_at(turn);
+        // A connection that is away makes the others no slower.
+        let open = sooner.iter().chain(later).find(|line| line.link.connection().is_ok());
+        let line = open.unwrap_or(&self.lines[turn]);
         let gone = || FredError::new(ErrorKind::Canceled, "the connection is closing");
         let (answer, answered) = oneshot::channel();
         line.queue.send(Pending { shot, answer }).await.map_err(|_| gone())?;
@@ -133,7 +136,8 @@ async fn send_group(
     shots: Vec<Shot>,
     context: &Context,
 ) -> Result<Vec<Result<Value, FredError>>, FredError> {
-    let pipeline: Pipeline<_> = link.client.pipeline();
+    let connection = link.connection()?;
+    let pipeline: Pipeline<_> = connection.client().pipeline();
     let mark = shots.last().map(|shot| shot.mark.clone());
     for shot in shots {
         let (command, args) = in_pipeline(&shot.hash, shot.text.as_ref(), shot.keys, shot.args);
@@ -146,5 +150,19 @@ async fn send_group(
     let wait = CustomCommand::new_static("WAIT", ClusterHash::Random, false);
     let timeout_ms = i64::try_from(context.options.wait_timeout.as_millis()).unwrap_or(i64::MAX);
     let _: Value = pipeline.custom(wait, vec![i64::from(context.options.wait_replicas), timeout_ms]).await?;
-    Ok(pipeline.try_all().await)
+    connection.call(all(&pipeline)).await
+}
+
+/// The answers to all calls of a pipeline; an error where not all of them came.
+async fn all(pipeline: &Pipeline<Client>) -> Result<Vec<Result<Value, FredError>>, FredError> {
+    let mut results = pipeline.try_all().await;
+    // The library reports the loss of the whole pipeline in place of its first answer.
+    match results.pop() {
+        Some(Err(error)) if results.is_empty() => Err(error),
+        Some(last) => {
+            results.push(last);
+            Ok(results)
+        }
+        None => Err(FredError::new(ErrorKind::IO, "the group was cut off")),
+    }
 }

@@ -139,6 +139,9 @@ pub(super) fn in_words(error: &FredError) -> String {
             let said = quoted("message: \"").or_else(|| quoted("error: \"")).unwrap_or(text);
             format!("the connection failed: {said}")
         }
+        ErrorKind::Protocol if text.starts_with("Decode Error") => {
+            "it does not speak the Redis protocol; is this the address of a Redis?".to_owned()
+        }
         ErrorKind::Canceled => format!("the connection ended: {text}"),
         _ if text == "Request timed out." => "no answer in time".to_owned(),
         _ => text.to_owned(),

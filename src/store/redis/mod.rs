@@ -8,6 +8,7 @@ mod adding;
 mod announce;
 mod call;
 mod configs;
+mod connection;
 mod dead;
 mod durable;
 mod error;
@@ -38,6 +39,7 @@ mod store;
 mod sweep;
 mod topics;
 mod verify;
+mod watchdog;
 
 use std::{
     sync::{Arc, atomic::AtomicUsize},
@@ -199,7 +201,8 @@ impl Engine {
         })?;
         let none = || unreachable(&context, "no server holds a slot");
         let first = routes.nodes().into_iter().next().ok_or_else(none)?;
-        let scripts = Scripts::load(&first.link.client)
+        let connection = first.connection().map_err(|error| unreachable(&context, in_words(&error)))?;
+        let scripts = Scripts::load(connection.client())
             .await
             .map_err(|error| unreachable(&context, in_words(&error)))?;
         let caller = Caller { context: &context, routes: &routes, scripts: &scripts };
@@ -284,7 +287,8 @@ impl Engine {
 async fn inspect(routes: &Routes, options: &Options) -> Result<EngineInfo, Refusal> {
     let (mut versions, mut promises) = (Vec::new(), Vec::new());
     for node in routes.nodes() {
-        let server = startup::inspect(&node.link.client, options).await?;
+        let connection = node.connection().map_err(Refusal::Unreachable)?;
+        let server = startup::inspect(connection.client(), options).await?;
         versions.push(server.version);
         promises.push(server.durability);
     }

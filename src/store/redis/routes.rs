@@ -22,7 +22,8 @@ use futures_util::future::{join_all, select_ok};
 
 use super::{
     Context, Mode,
-    link::{Link, Node},
+    connection::Connection,
+    link::Node,
     sentinel::Sentinels,
     slots::{ALL, Range, slots},
 };
@@ -278,7 +279,12 @@ impl Routes {
     async fn ask_any(&self, old: &Map) -> Result<Vec<Range>, FredError> {
         let mut last = FredError::new(ErrorKind::Cluster, "no server of the Cluster answers");
         // One that is stopped or cut off must not hold up what the others can tell.
-        let asked = old.nodes.iter().map(|(server, node)| Box::pin(slots(&node.link.client, server)));
+        let asked = old.nodes.iter().map(|(server, node)| {
+            Box::pin(async move {
+                let connection = node.connection()?;
+                connection.call(slots(connection.client(), server)).await
+            })
+        });
         let asked: Vec<_> = asked.collect();
         if !asked.is_empty() {
             match select_ok(asked).await {
@@ -288,10 +294,10 @@ impl Routes {
         }
         for server in self.config.server.hosts() {
             let options = &self.context.options;
-            match Link::open(self.only(&server), options, options.command_timeout).await {
-                Ok(link) => {
-                    let slots = slots(&link.client, &server).await;
-                    link.close().await;
+            match Connection::open(self.only(&server), options, options.command_timeout).await {
+                Ok(connection) => {
+                    let slots = connection.call(slots(connection.client(), &server)).await;
+                    connection.close().await;
                     match slots {
                         Ok(slots) => return Ok(slots),
                         Err(error) => last = error,

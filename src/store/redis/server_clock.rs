@@ -4,24 +4,23 @@
 use std::sync::{Mutex, MutexGuard};
 
 use fred::{
-    clients::Client,
     error::{Error as FredError, ErrorKind},
-    interfaces::{ClientLike, EventInterface},
-    types::{ClusterHash, CustomCommand, Value, config::Server},
+    interfaces::ClientLike,
+    types::{ClusterHash, CustomCommand, Value},
 };
-use tokio::sync::broadcast::{Receiver, error::TryRecvError};
 
+use super::connection::Connection;
 use crate::clock::{Clock, SystemClock};
 
 /// The clock of the server that one connection leads to.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ServerClock(Mutex<State>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     offset: Option<Offset>,
-    /// Each reconnection may lead to another server, whose clock is another.
-    reconnections: Receiver<Server>,
+    /// The connection that was last used. Another one may lead to another server, whose clock is another.
+    connection: Option<u64>,
 }
 
 /// The server's clock minus ours, in microseconds: it lies between these two.
@@ -46,11 +45,6 @@ impl Offset {
 }
 
 impl ServerClock {
-    /// The clock of the server behind `client`, not measured yet.
-    pub fn new(client: &Client) -> Self {
-        Self(Mutex::new(State { offset: None, reconnections: client.reconnect_rx() }))
-    }
-
     /// Takes in a reading that was asked for and answered between two moments of ours.
     pub fn learn(&self, before_us: i64, server_us: i64, after_us: i64) {
         let newer = Offset::measured(before_us, server_us, after_us);
@@ -63,17 +57,19 @@ impl ServerClock {
         self.lock().offset = None;
     }
 
-    /// The server's clock minus ours in microseconds, at least: measured by asking when it is not known.
+    /// The clock of the server behind `connection` minus ours in microseconds, at least: measured by asking when it
+    /// is not known.
     ///
     /// # Errors
     /// Those of the connection.
-    pub async fn offset_us(&self, client: &Client, real: &SystemClock) -> Result<i64, FredError> {
-        if let Some(offset) = self.known() {
+    pub async fn offset_us(&self, connection: &Connection, real: &SystemClock) -> Result<i64, FredError> {
+        if let Some(offset) = self.known(connection.number()) {
             return Ok(offset.least);
         }
         let before_us = real.now_micros();
         let command = CustomCommand::new_static("TIME", ClusterHash::Random, false);
-        let answer: Value = client.custom(command, Vec::<Value>::new()).await?;
+        let asked = connection.client().custom(command, Vec::<Value>::new());
+        let answer: Value = connection.call(asked).await?;
         let server_us = micros(&answer)
             .ok_or_else(|| FredError::new(ErrorKind::Protocol, "TIME is answered with something else"))?;
         let after_us = real.now_micros();
@@ -81,14 +77,12 @@ impl ServerClock {
         Ok(Offset::measured(before_us, server_us, after_us).least)
     }
 
-    fn known(&self) -> Option<Offset> {
+    fn known(&self, connection: u64) -> Option<Offset> {
         let mut state = self.lock();
-        loop {
-            match state.reconnections.try_recv() {
-                Ok(_) | Err(TryRecvError::Lagged(_)) => state.offset = None,
-                Err(TryRecvError::Empty | TryRecvError::Closed) => return state.offset,
-            }
+        if state.connection.replace(connection) != Some(connection) {
+            state.offset = None;
         }
+        state.offset
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

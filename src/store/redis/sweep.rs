@@ -14,6 +14,7 @@ use futures_util::future::join_all;
 use super::{Engine, announce::Doubt, call::Answer, keys::Shard, layout, reply::Reply, script::Op};
 use crate::{
     clock::Clock,
+    failure_log::FailureLog,
     job::Topic,
     store::{Error, Result},
 };
@@ -64,7 +65,7 @@ impl Engine {
     /// Sweeps until the engine closes.
     pub(super) async fn sweep(self: Arc<Self>) {
         let mut memory: Vec<Memory> = self.keys.shards().map(|_| Memory::default()).collect();
-        let (mut failing, mut parted) = (false, false);
+        let (log, mut parted) = (FailureLog::default(), false);
         for round in 1_u64.. {
             tokio::select! {
                 () = self.context.real.sleep(INTERVAL) => {}
@@ -73,14 +74,25 @@ impl Engine {
             }
             let ((), result) =
                 tokio::join!(self.keep_layout(&mut parted), self.sweep_once(&mut memory, round));
-            match &result {
-                Err(error) if !failing && !self.context.closing.is_cancelled() => {
-                    tracing::warn!(%error, "Redis does not answer the sweep");
+            self.log_sweep(&log, result.as_ref().err());
+        }
+    }
+
+    fn log_sweep(&self, log: &FailureLog, error: Option<&Error>) {
+        let now_us = self.context.real.now_micros();
+        match error {
+            None => {
+                if log.works(now_us).is_some() {
+                    tracing::info!("the sweep of Redis succeeds again");
                 }
-                Ok(()) if failing => tracing::info!("Redis answers the sweep again"),
-                Ok(()) | Err(_) => {}
             }
-            failing = result.is_err();
+            // A server that is away is told of by those who watch the store.
+            Some(error @ Error::Unavailable(_)) => tracing::debug!(%error, "the sweep failed"),
+            Some(error) => {
+                if log.failed(now_us) {
+                    tracing::warn!(%error, "the sweep of Redis fails");
+                }
+            }
         }
     }
 

@@ -46,7 +46,8 @@ impl Engine {
     pub(super) async fn verify_all(&self) -> Result<Verified> {
         let mut finding = Finding::default();
         for node in self.routes.nodes() {
-            self.list_keys(&node.link.client, &mut finding).await?;
+            let connection = node.connection().map_err(|error| Fault::sort(&error).into_error())?;
+            self.list_keys(connection.client(), &mut finding).await?;
         }
         for shard in self.keys.shards() {
             self.verify_shard(shard, &mut finding).await?;

@@ -92,6 +92,7 @@ async fn a_store_that_is_full() {
 async fn a_store_that_is_away_makes_the_server_unready_but_alive() {
     let api = Api::new(Engine::Naive).await;
     api.store.fail(Some(Failure::Error(Error::Unavailable("away".to_owned()))));
+    api.queue.check_store().await;
     api.get("/readyz").await.refused(503, "store_unavailable");
     let problem = api.get("/readyz?verbose").await.refused(503, "store_unavailable");
     assert_eq!(problem["checks"][0]["status"], "ok");
@@ -99,6 +100,10 @@ async fn a_store_that_is_away_makes_the_server_unready_but_alive() {
     for page in ["/livez", "/version", "/metrics", "/openapi.yaml"] {
         api.get(page).await.expect(200);
     }
+    api.store.fail(None);
+    api.get("/readyz").await.refused(503, "store_unavailable");
+    api.queue.check_store().await;
+    api.get("/readyz").await.expect(200);
 }
 
 #[tokio::test]

@@ -8,3 +8,4 @@ mod redis;
 mod reload;
 mod start;
 mod stop;
+mod store_away;

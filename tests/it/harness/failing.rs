@@ -32,11 +32,13 @@ pub struct Failing {
     inner: Arc<dyn Store>,
     failure: Mutex<Option<Failure>>,
     hung: Mutex<HashMap<Topic, Arc<Hung>>>,
+    hung_checks: Mutex<Option<Arc<Hung>>>,
+    hung_topics: Mutex<Option<Arc<Hung>>>,
     deaf: AtomicBool,
     announced: AtomicUsize,
 }
 
-/// The reservations of one topic, none of which begins before it is healed.
+/// The reservations of one topic, or other calls, none of which begins before it is healed.
 #[derive(Debug)]
 pub struct Hung {
     asked: Mutex<usize>,
@@ -44,7 +46,11 @@ pub struct Hung {
 }
 
 impl Hung {
-    /// Reservations that were asked for.
+    fn new() -> Arc<Self> {
+        Arc::new(Self { asked: Mutex::default(), healed: Semaphore::new(0) })
+    }
+
+    /// How many were asked for.
     pub fn asked(&self) -> usize {
         *self.asked.lock().expect("not poisoned")
     }
@@ -67,6 +73,8 @@ impl Failing {
             inner,
             failure: Mutex::default(),
             hung: Mutex::default(),
+            hung_checks: Mutex::default(),
+            hung_topics: Mutex::default(),
             deaf: AtomicBool::default(),
             announced: AtomicUsize::default(),
         })
@@ -89,9 +97,19 @@ impl Failing {
 
     /// Has the reservations of one topic hang from now on.
     pub fn hang(&self, topic: &Topic) -> Arc<Hung> {
-        let hung = Arc::new(Hung { asked: Mutex::default(), healed: Semaphore::new(0) });
+        let hung = Hung::new();
         self.hung.lock().expect("not poisoned").insert(topic.clone(), hung.clone());
         hung
+    }
+
+    /// Has checks hang from now on.
+    pub fn hang_checks(&self) -> Arc<Hung> {
+        self.hung_checks.lock().expect("not poisoned").insert(Hung::new()).clone()
+    }
+
+    /// Has lists of topics hang from now on.
+    pub fn hang_topics(&self) -> Arc<Hung> {
+        self.hung_topics.lock().expect("not poisoned").insert(Hung::new()).clone()
     }
 
     async fn pass(&self, topic: &Topic) {
@@ -209,6 +227,10 @@ impl Store for Failing {
     }
 
     async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {
+        let hung = self.hung_topics.lock().expect("not poisoned").clone();
+        if let Some(hung) = hung {
+            hung.pass().await;
+        }
         self.inner()?.topics(after, limit).await
     }
 
@@ -237,6 +259,10 @@ impl Store for Failing {
     }
 
     async fn check(&self) -> Result<()> {
+        let hung = self.hung_checks.lock().expect("not poisoned").clone();
+        if let Some(hung) = hung {
+            hung.pass().await;
+        }
         self.inner()?.check().await
     }
 

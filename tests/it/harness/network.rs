@@ -53,8 +53,26 @@ impl Network {
     /// Moves this thread, and what it starts from now on, to the router: from there every host can be
     /// reached, also one that is cut off.
     pub fn enter(&self) {
-        let link = File::open(format!("/proc/{}/ns/net", self.router.0.id())).expect("it runs");
-        move_into_link_name_space(link.as_fd(), Some(LinkNameSpaceType::Network)).expect("we are root");
+        self.router.move_in();
+    }
+
+    /// Moves this thread, and what it starts from now on, to a host.
+    pub fn enter_host(&self, host: usize) {
+        self.hosts[host].move_in();
+    }
+
+    /// Drops every packet of the TCP connections that a host has from these ports, in both directions. Its
+    /// other connections, and new ones, pass.
+    pub fn drop_connections(&self, host: usize, ports: &[u16]) {
+        let address = Self::address(host);
+        for port in ports {
+            for end in
+                [format!("from {address} ipproto tcp sport"), format!("to {address} ipproto tcp dport")]
+            {
+                let rule = format!("ip rule add {end} {port} priority 10 blackhole");
+                self.router.run(&rule).expect("rules can be changed");
+            }
+        }
     }
 
     /// Drops everything between this host and the others from now on, without a word.
@@ -102,6 +120,11 @@ impl Namespace {
         }
         let said = keeper.wait_with_output().map_err(|error| error.to_string())?;
         Err(format!("no network namespaces: {}", String::from_utf8_lossy(&said.stderr).trim()))
+    }
+
+    fn move_in(&self) {
+        let link = File::open(format!("/proc/{}/ns/net", self.0.id())).expect("it runs");
+        move_into_link_name_space(link.as_fd(), Some(LinkNameSpaceType::Network)).expect("we are root");
     }
 
     fn enter(&self) -> Vec<String> {

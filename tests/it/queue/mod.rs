@@ -3,6 +3,7 @@
 //! On the naive model, so that only the queue is under test; the same paths run on the engines in
 //! the API tests.
 
+mod health;
 mod polls;
 mod rules;
 
@@ -50,6 +51,12 @@ impl Bench {
             async move { queue.run_timer(stop).await }
         });
         Self { store, queue, clock, metrics, stop, timer }
+    }
+
+    /// Watches the store in a task, until `stop`.
+    fn watch_store(&self) -> JoinHandle<()> {
+        let (queue, stop) = (self.queue.clone(), self.stop.clone());
+        tokio::spawn(async move { queue.watch_store(stop).await })
     }
 
     async fn add(&self, name: &str, wait: Duration) -> Job {

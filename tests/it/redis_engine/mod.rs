@@ -3,9 +3,12 @@
 
 mod crash;
 mod cut;
+mod frames;
+mod half_open;
 mod late;
 mod memory;
 mod outages;
+mod peer;
 mod points;
 mod promoting;
 mod proxy;

@@ -1,5 +1,6 @@
 //! A proxy that does to chosen requests, or to their answers, what networks do: lose them before or after
-//! the server acted, break an answer off, fall silent with the connection open, be late, trickle.
+//! the server acted, break an answer off, fall silent with the connection open, be late, trickle. It can also
+//! make open connections half-open: they swallow bytes, while new ones pass.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -15,6 +16,11 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::Notify,
+};
+
+use super::{
+    frames::{later, script, take_frame},
+    peer::{Peer, Swallow},
 };
 
 /// What happens to a request or its answer.
@@ -69,6 +75,7 @@ pub struct Proxy {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
+    peers: Mutex<Vec<Arc<Peer>>>,
     learnt: Notify,
 }
 
@@ -109,7 +116,9 @@ impl Proxy {
         let passing = shared.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(pass(client, server_port, passing.clone()));
+                let peer = Arc::new(Peer::default());
+                passing.peers.lock().expect("not poisoned").push(peer.clone());
+                tokio::spawn(pass(client, server_port, passing.clone(), peer));
             }
         });
         Self { port, shared }
@@ -122,6 +131,19 @@ impl Proxy {
     /// The options' mode for one server, reached through the proxy.
     pub fn mode(&self) -> Mode {
         Mode::new(&[self.url()], None, false).expect("a mode")
+    }
+
+    /// The connections that pass everything on.
+    pub fn peers(&self) -> Vec<Arc<Peer>> {
+        let peers = self.shared.peers.lock().expect("not poisoned");
+        peers.iter().filter(|peer| peer.passes()).cloned().collect()
+    }
+
+    /// Makes the open connections that `chosen` picks half-open; which these are.
+    pub fn make_half_open(&self, swallow: Swallow, chosen: impl Fn(&Peer) -> bool) -> Vec<Arc<Peer>> {
+        let peers: Vec<_> = self.peers().into_iter().filter(|peer| chosen(peer)).collect();
+        peers.iter().for_each(|peer| peer.make_half_open(swallow));
+        peers
     }
 
     /// Cuts the answers to the next `cuts` requests that hold `marker`.
@@ -256,47 +278,6 @@ impl Shared {
     }
 }
 
-/// What names the script that a request runs; a walk over keys, and a wait for replicas, count as one.
-fn script(request: &[u8]) -> Option<&[u8]> {
-    let mut words = request.split(|byte| *byte == b'\n').skip(2).step_by(2);
-    match words.next()?.strip_suffix(b"\r")? {
-        b"EVALSHA" | b"EVAL" => words.next(),
-        b"SCAN" => Some(b"SCAN"),
-        b"WAIT" => Some(b"WAIT"),
-        _ => None,
-    }
-}
-
-/// How long the first request or answer in `bytes` is, once it is whole.
-fn frame(bytes: &[u8]) -> Option<usize> {
-    let line = bytes.windows(2).position(|end| end == b"\r\n")? + 2;
-    let count = || std::str::from_utf8(&bytes[1..line - 2]).ok()?.parse::<i64>().ok();
-    let len = match bytes[0] {
-        b'$' => usize::try_from(count()?).map_or(line, |len| line + len + 2),
-        b'*' => (0..count()?).try_fold(line, |at, _| Some(at + frame(bytes.get(at..)?)?))?,
-        _ => line,
-    };
-    (len <= bytes.len()).then_some(len)
-}
-
-fn take_frame(bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
-    let len = frame(bytes)?;
-    Some(bytes.drain(..len).collect())
-}
-
-/// An answer that begins with the seconds of a clock, changed by so many; others as they are.
-fn later(answer: Vec<u8>, seconds: i64) -> Vec<u8> {
-    let told = || {
-        // Behind how many parts there are, and how long the first is.
-        let at = answer.windows(7).position(|end| end == b"\r\n$10\r\n")? + 7;
-        let (head, rest) = (&answer[..at], answer.get(at + 10..)?);
-        let clock: i64 = std::str::from_utf8(answer.get(at..at + 10)?).ok()?.parse().ok()?;
-        let begins = head.starts_with(b"*") && head.len() <= 11;
-        begins.then(|| [head, (clock + seconds).to_string().as_bytes(), rest].concat())
-    };
-    told().unwrap_or(answer)
-}
-
 /// One connection of a client.
 struct Line {
     client: TcpStream,
@@ -305,6 +286,7 @@ struct Line {
     planned: VecDeque<(usize, Fault)>,
     asked: usize,
     answered: usize,
+    peer: Arc<Peer>,
 }
 
 /// Whether a connection goes on.
@@ -315,15 +297,18 @@ enum Then {
     Silent,
 }
 
-async fn pass(client: TcpStream, server_port: u16, shared: Arc<Shared>) {
+async fn pass(client: TcpStream, server_port: u16, shared: Arc<Shared>, peer: Arc<Peer>) {
+    let _closed = peer.close_on_drop();
     // A server that is away is what a closed connection looks like.
     let Ok(server) = TcpStream::connect(("127.0.0.1", server_port)).await else { return };
     client.set_nodelay(true).expect("is open");
-    let mut line = Line { client, server, planned: VecDeque::new(), asked: 0, answered: 0 };
+    let mut line =
+        Line { client, server, planned: VecDeque::new(), asked: 0, answered: 0, peer: peer.clone() };
     let (mut requests, mut answers) = (Vec::new(), Vec::new());
     let mut then = Then::On;
     while then == Then::On {
         then = tokio::select! {
+            () = peer.becomes_half_open() => break,
             read = line.client.read_buf(&mut requests) => match read {
                 Ok(1..) => line.ask(&mut requests, &shared).await,
                 Ok(_) | Err(_) => Then::Ends,
@@ -337,15 +322,32 @@ async fn pass(client: TcpStream, server_port: u16, shared: Arc<Shared>) {
             },
         };
     }
-    if then == Then::Silent {
-        while matches!(line.client.read_buf(&mut requests).await, Ok(1..)) {}
+    match (then, peer.swallows()) {
+        (Then::Silent, _) | (Then::On, Some(Swallow::Both)) => drain(&mut line.client).await,
+        (Then::On, Some(Swallow::Answers)) => {
+            let (mut answers, mut server) = line.server.split();
+            let (mut requests, _client) = line.client.split();
+            let mut nowhere = tokio::io::sink();
+            // The end of one direction is the end of both.
+            tokio::select! {
+                _ = tokio::io::copy(&mut requests, &mut server) => {}
+                _ = tokio::io::copy(&mut answers, &mut nowhere) => {}
+            }
+        }
+        (Then::On | Then::Ends, _) => {}
     }
+}
+
+/// Reads and forgets until the client closes the connection.
+async fn drain(client: &mut TcpStream) {
+    let _ = tokio::io::copy(client, &mut tokio::io::sink()).await;
 }
 
 impl Line {
     async fn ask(&mut self, requests: &mut Vec<u8>, shared: &Shared) -> Then {
         while let Some(request) = take_frame(requests) {
             self.asked += 1;
+            self.peer.notice(&request);
             match shared.meets(&request) {
                 Some(Fault::CutBefore) => return Then::Ends,
                 Some(Fault::SilentBefore) => return Then::Silent,
@@ -395,21 +397,4 @@ impl Line {
         }
         Then::On
     }
-}
-
-#[test]
-fn requests_and_answers_are_told_apart() {
-    for (bytes, len) in [
-        (&b"+OK\r\n:1\r\n"[..], Some(5)),
-        (b"$3\r\na\r\n\r\n", Some(9)),
-        (b"$-1\r\n", Some(5)),
-        (b"*2\r\n:1\r\n*1\r\n$0\r\n\r\n+", Some(18)),
-        (b"*-1\r\n", Some(5)),
-        (b"*2\r\n:1\r\n", None),
-        (b"$3\r\nab", None),
-    ] {
-        assert_eq!(frame(bytes), len, "{bytes:?}");
-    }
-    assert_eq!(script(b"*2\r\n$7\r\nEVALSHA\r\n$3\r\nabc\r\n"), Some(&b"abc\r"[..]));
-    assert_eq!(script(b"*1\r\n$4\r\nPING\r\n"), None);
 }

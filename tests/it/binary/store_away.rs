@@ -1,0 +1,65 @@
+//! The real program while its Redis is away, with the default settings: health checks and figures are answered at
+//! once, and the log tells of it once.
+
+use std::time::Duration;
+
+use linger::clock::{Clock, SystemClock};
+
+use crate::harness::{process::Server, redis::RedisServer, wait::Patience};
+
+/// For all calls of a round. One probe of the store alone took two seconds, a scrape six.
+const AT_ONCE: Duration = Duration::from_secs(2);
+/// Longer than any attempt that the timer or the sweep makes.
+const OUTAGE: Duration = Duration::from_secs(8);
+
+fn wait_for_readiness(linger: &Server, status: u16) {
+    let patience = Patience::new();
+    while linger.call("GET", "/readyz", "").status != status {
+        patience.or_fail(|| format!("not {status}"));
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn health_checks_and_figures_are_answered_at_once_and_the_log_tells_once() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let redis = RedisServer::start();
+    let linger = Server::serve(&["--store", "redis", "--redis-url", &redis.url()], &[], directory.path());
+    assert_eq!(linger.call("POST", "/jobs", r#"{"topic":"t","id":"a","delay":1}"#).status, 201);
+    assert_eq!(linger.figure("linger_store_up"), Some(1.0));
+    assert!(linger.call("GET", "/metrics", "").body.contains("linger_jobs{"));
+    let (clock, address) = (SystemClock::new(), redis.address());
+    redis.kill();
+    wait_for_readiness(&linger, 503);
+    let from_us = clock.now_micros();
+    for _ in 0..5 {
+        assert_eq!(linger.call("GET", "/readyz", "").status, 503);
+        assert_eq!(linger.call("GET", "/livez", "").status, 200);
+        let figures = linger.call("GET", "/metrics", "").body;
+        assert!(figures.contains("linger_store_up 0\n") && !figures.contains("linger_jobs{"), "{figures}");
+    }
+    let took = Duration::from_micros((clock.now_micros() - from_us).unsigned_abs());
+    assert!(took < AT_ONCE, "{took:?}");
+    // What is due meanwhile, the sweep and a call are tried until they fail.
+    assert_eq!(linger.call("POST", "/jobs", r#"{"topic":"t","id":"b"}"#).status, 503);
+    while Duration::from_micros((clock.now_micros() - from_us).unsigned_abs()) < OUTAGE {
+        assert_eq!(linger.call("GET", "/topics/t", "").status, 503);
+    }
+    redis.restart();
+    wait_for_readiness(&linger, 200);
+    linger.logged("the store is available again");
+    assert_eq!(linger.figure("linger_store_up"), Some(1.0));
+    let log = linger.log();
+    let away: Vec<&str> = log.lines().filter(|line| line.contains("the store is unavailable")).collect();
+    assert_eq!(away.len(), 1, "{log}");
+    assert!(away[0].contains(&address.to_string()) && away[0].contains("Connection refused"), "{}", away[0]);
+    assert_eq!(log.matches("the store is available again").count(), 1, "{log}");
+    for unwanted in ["send this again", "fred", "log.file", "due jobs", "sweep"] {
+        assert!(!log.contains(unwanted), "{unwanted}: {log}");
+    }
+    let of_the_store = |line: &&str| {
+        ["linger::queue", "linger::store"].iter().any(|target| line.contains(target))
+            && !line.contains("\"INFO\"")
+    };
+    assert_eq!(log.lines().filter(of_the_store).count(), 1, "{log}");
+}
