@@ -178,7 +178,7 @@ impl Start {
         let moved = self.clock.raise_to(mark);
         if moved.as_secs() >= 1 {
             tracing::warn!(
-                moved_ms = moved.as_millis(),
+                moved_ms = u64::try_from(moved.as_millis()).unwrap_or(u64::MAX),
                 "the clock was behind what this store has seen and was raised; check the system's time"
             );
         }

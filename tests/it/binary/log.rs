@@ -11,7 +11,7 @@ use rustix::{io::ioctl_fionread, process::Signal};
 
 use crate::harness::{
     plain::call_with,
-    process::{Server, linger, run, stderr},
+    process::{Server, linger, linger_under, run, stderr},
     redis::RedisServer,
     wait::Patience,
 };
@@ -119,6 +119,38 @@ fn a_full_stdout_and_stderr_do_not_hold_up_a_start() {
     rustix::process::kill_process(pid, Signal::TERM).expect("it runs");
     assert_eq!(child.wait().expect("it ends").code(), Some(0));
     drop(reader);
+}
+
+#[test]
+fn fewer_files_than_nobody_asked_for_are_no_warning() {
+    for (variables, level) in
+        [(&[][..], "INFO"), (&[("LINGER__SERVER__MAX_CONNECTIONS", "90000")], "WARN")]
+    {
+        let directory = tempfile::tempdir().expect("a directory");
+        let limited = ["sh", "-c", r#"ulimit -n 600 && exec "$0" "$@""#];
+        let mut command = linger_under(&limited, &["--listen", "127.0.0.1:0"], directory.path());
+        command.envs(variables.iter().copied());
+        let server = Server::spawn(command);
+        server.logged("leaves room for fewer than server.max_connections");
+        server.logged("listening");
+        let log = server.log();
+        let line = log.lines().find(|line| line.contains("leaves room")).expect("was found");
+        assert!(line.contains(&format!("\"level\":\"{level}\"")), "{line}");
+    }
+}
+
+#[test]
+fn numbers_in_the_log_are_numbers() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let redis = RedisServer::start();
+    let words = ["--store", "redis", "--redis-url", &redis.url()];
+    let server = Server::serve(&words, &[("LINGER__REDIS__RETRY_FOR", "100ms")], directory.path());
+    redis.kill();
+    server.logged("the timer could not move due jobs");
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("retry_in_ms")).expect("is told");
+    let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+    assert!(line["retry_in_ms"].is_u64(), "{line}");
 }
 
 #[test]
