@@ -110,7 +110,9 @@ fn a_mistake_in_a_lower_layer_is_not_hidden_by_a_higher_one() {
 
 #[test]
 fn what_cannot_be_the_name_of_a_host_is_refused() {
-    for wrong in ["a.example:80", "http://a.example", "[\"a.example\"]", "*.example", "a,b/c"] {
+    for wrong in
+        ["a.example:80", "http://a.example", "[\"a.example\"]", "*", "*.", "*example", "a.*.example", "a,b/c"]
+    {
         let found = faults("", &[("LINGER__SERVER__ALLOWED_HOSTS", wrong)]);
         assert!(
             matches!(&found[..], [one] if one.contains("is not the name of a host")),

@@ -56,7 +56,8 @@ pub(super) fn list(kind: &ValueKind) -> Result<Vec<String>, Problem> {
 pub(super) fn host_names(kind: &ValueKind) -> Result<Vec<String>, Problem> {
     let names = list(kind)?;
     let fits = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
-    match names.iter().find(|name| !name.strip_prefix("*.").unwrap_or(name).bytes().all(fits)) {
+    let is_name = |name: &str| !name.is_empty() && name.bytes().all(fits);
+    match names.iter().find(|name| !is_name(name.strip_prefix("*.").unwrap_or(name))) {
         Some(name) => Err(format!(
             "{name:?} is not the name of a host, such as queue.example.com or *.example.com, without a port"
         )),

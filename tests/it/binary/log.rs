@@ -123,9 +123,7 @@ fn a_full_stdout_and_stderr_do_not_hold_up_a_start() {
 
 #[test]
 fn fewer_files_than_nobody_asked_for_are_no_warning() {
-    for (variables, level) in
-        [(&[][..], "INFO"), (&[("LINGER__SERVER__MAX_CONNECTIONS", "90000")], "WARN")]
-    {
+    for (variables, level) in [(&[][..], "INFO"), (&[("LINGER__SERVER__MAX_CONNECTIONS", "90000")], "WARN")] {
         let directory = tempfile::tempdir().expect("a directory");
         let limited = ["sh", "-c", r#"ulimit -n 600 && exec "$0" "$@""#];
         let mut command = linger_under(&limited, &["--listen", "127.0.0.1:0"], directory.path());
