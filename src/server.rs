@@ -184,10 +184,10 @@ impl Running {
         // after, so that nobody is accepted before there is an answer.
         let socket = bind(config.server.listen)?;
         let (hints, engine) = (Arc::new(Hints::default()), parts::engine(config));
-        let store = parts::open_store(config, clock.clone(), hints.clone(), metrics.engine.clone()).await;
+        let patience = config.redis.start_timeout;
+        let store =
+            parts::open_store(config, clock.clone(), hints.clone(), metrics.engine.clone(), patience).await;
         let store = store.map_err(Failure::Store)?;
-        let info = store.info();
-        metrics.describe_store(info.engine, &info.version, &info.durability);
         let limits = parts::limits(&config.queue);
         let queue = Queue::new(store, &hints, clock.clone(), limits, metrics.queue.clone());
         let listener = listen(socket, config.server.listen)?;

@@ -59,8 +59,12 @@ pub struct Redis {
     pub connect_timeout: Duration,
     /// For one command.
     pub command_timeout: Duration,
+    /// For a Redis that cannot be used yet when the server starts.
+    pub start_timeout: Duration,
     /// For an operation, all its attempts together.
     pub retry_for: Duration,
+    /// For a server of a cluster, before the jobs of the others no longer wait for it.
+    pub prompt_timeout: Duration,
     /// For an answer that a connection owes.
     pub unresponsive_timeout: Duration,
     /// Before the first attempt to connect again.
@@ -95,7 +99,9 @@ impl Redis {
             shards: reader.get("redis.shards", shards),
             connect_timeout: reader.duration("redis.connect_timeout", 10 * MILLISECOND, MINUTE),
             command_timeout: reader.duration("redis.command_timeout", 10 * MILLISECOND, MINUTE),
+            start_timeout: reader.duration("redis.start_timeout", Duration::ZERO, 60 * MINUTE),
             retry_for: reader.duration("redis.retry_for", Duration::ZERO, 5 * MINUTE),
+            prompt_timeout: reader.duration("redis.prompt_timeout", MILLISECOND, MINUTE),
             unresponsive_timeout: reader.duration("redis.unresponsive_timeout", 10 * MILLISECOND, 5 * MINUTE),
             reconnect_min_delay: reader.duration("redis.reconnect_min_delay", MILLISECOND, MINUTE),
             reconnect_max_delay: reader.duration("redis.reconnect_max_delay", MILLISECOND, 5 * MINUTE),
@@ -139,10 +145,8 @@ fn credentials(reader: &mut Reader<'_>, url: &RedisUrl) -> Credentials {
 fn topology(reader: &mut Reader<'_>, url: &RedisUrl, in_use: bool) -> Topology {
     let modes = [("standalone", Mode::Standalone), ("sentinel", Mode::Sentinel), ("cluster", Mode::Cluster)];
     let mode = reader.choice("redis.mode", &modes);
-    let default_port = if mode == Mode::Sentinel { 26_379 } else { 6_379 };
-    let nodes: Vec<Node> = reader.get("redis.nodes", |kind| {
-        values::list(kind)?.iter().map(|node| Node::parse(node, Some(default_port))).collect()
-    });
+    let nodes: Vec<Node> = reader
+        .get("redis.nodes", |kind| values::list(kind)?.iter().map(|node| Node::parse(node, None)).collect());
     let master = reader.text("redis.sentinel_master");
     let credentials = Credentials {
         username: reader.text("redis.sentinel_username"),

@@ -187,14 +187,15 @@ fn what_is_shown_reads_back_the_same() {
 fn the_modes_of_redis_ask_for_what_they_need_and_refuse_the_rest() {
     let redis = |rest: &str| faults(&format!("[store]\nengine = 'redis'\n[redis]\n{rest}"), &[]);
     assert_eq!(redis(""), Vec::<String>::new());
-    assert_eq!(redis("mode = 'sentinel'\nnodes = ['a']\nsentinel_master = 'm'"), Vec::<String>::new());
+    assert_eq!(redis("mode = 'sentinel'\nnodes = ['a:1']\nsentinel_master = 'm'"), Vec::<String>::new());
     assert_eq!(redis("mode = 'cluster'\nnodes = ['a:1', '[::1]:2']"), Vec::<String>::new());
     for (rest, key) in [
         ("nodes = ['a:1']", "redis.nodes"),
         ("mode = 'cluster'", "redis.nodes"),
         ("mode = 'cluster'\nnodes = ['a:x']", "redis.nodes"),
-        ("mode = 'cluster'\nnodes = ['a']\nurl = 'redis://h'", "redis.url"),
-        ("mode = 'sentinel'\nnodes = ['a']", "redis.sentinel_master"),
+        ("mode = 'cluster'\nnodes = ['a:1', 'b']", "redis.nodes"),
+        ("mode = 'cluster'\nnodes = ['a:1']\nurl = 'redis://h'", "redis.url"),
+        ("mode = 'sentinel'\nnodes = ['a:1']", "redis.sentinel_master"),
         ("sentinel_master = 'm'", "redis.sentinel_master"),
         ("url = 'redis://u@h'\nusername = 'u'", "redis.username"),
         ("prefix = 'a{b}'", "redis.prefix"),

@@ -59,6 +59,8 @@ pub(super) async fn figures(State(app): State<App>) -> Response {
         // The page still shows everything else, and `linger_store_up` says that the store is away.
         tracing::debug!(%error, "the counts of jobs are missing from the figures");
     }
+    let store = app.queue.info();
+    app.metrics.describe_store(store.engine, &store.version, &store.durability);
     let media_type = HeaderValue::from_static(Metrics::CONTENT_TYPE);
     ([(header::CONTENT_TYPE, media_type)], app.metrics.encode()).into_response()
 }

@@ -9,10 +9,11 @@ mod engine;
 mod http;
 mod log;
 mod queue;
+mod store_info;
 
 use std::sync::{Arc, Mutex};
 
-use prometheus_client::{metrics::info::Info, registry::Registry};
+use prometheus_client::registry::Registry;
 
 pub use clock::ClockMetrics;
 pub use connections::{ConnectionMetrics, Cut, Refusal};
@@ -21,10 +22,13 @@ pub use http::{Buffered, HttpMetrics, Present};
 pub use log::LogMetrics;
 pub use queue::{Event, MAX_TOPICS, QueueMetrics};
 
+use store_info::StoreInfo;
+
 /// Every figure of the process, and the registry that writes them out.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
+    store: StoreInfo,
     /// The clock's part.
     pub clock: ClockMetrics,
     /// The engine's part.
@@ -53,15 +57,17 @@ impl Metrics {
         let http = HttpMetrics::register(&mut registry);
         let connections = ConnectionMetrics::register(&mut registry);
         let log = LogMetrics::register(&mut registry);
-        Self { registry: Arc::new(Mutex::new(registry)), clock, engine, queue, http, connections, log }
+        let store = StoreInfo::register(&mut registry);
+        let registry = Arc::new(Mutex::new(registry));
+        Self { registry, store, clock, engine, queue, http, connections, log }
     }
 
-    /// Shows which store is behind this process, and what its acknowledgements mean.
+    /// Shows which store is behind this process, and what its acknowledgements mean, instead of what was shown
+    /// before.
     pub fn describe_store(&self, engine: &str, version: &str, durability: &str) {
         let labels = [("engine", engine), ("version", version), ("durability", durability)];
         let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-        let mut registry = self.registry.lock().expect("no code panics while it holds the registry");
-        registry.register("linger_store", "The store behind this process", Info::new(labels));
+        self.store.set(labels);
     }
 
     /// The figures as text.

@@ -311,9 +311,9 @@ impl Dispatch {
         let mut jobs = match self.reserve(&front, wait).await {
             Ok(jobs) => jobs.into_iter(),
             Err(error) => {
-                let tickets = front.iter().map(|(ticket, _)| *ticket).collect();
-                front.iter().for_each(|(_, waiter)| waiter.answer(Err(error.clone())));
-                return (tickets, true);
+                let failed: Vec<_> = front.into_iter().chain(self.hasty()).collect();
+                failed.iter().for_each(|(_, waiter)| waiter.answer(Err(error.clone())));
+                return (failed.into_iter().map(|(ticket, _)| ticket).collect(), true);
             }
         };
         let (mut answered, mut more) = (Vec::new(), true);
@@ -331,6 +331,16 @@ impl Dispatch {
             answered.push(ticket);
         }
         (answered, more)
+    }
+
+    /// Who does not wait, wherever in the line. When the store fails, they have waited for it as well as the
+    /// head of the line: the next attempt would keep them for as long again.
+    fn hasty(&self) -> Front {
+        let lines = self.waiters.lock();
+        let line = lines.by_topic.get(&self.topic);
+        let waiting = line.into_iter().filter(|line| line.hasty > 0).flat_map(|line| &line.waiting);
+        let hasty = waiting.filter(|(_, waiter)| !waiter.patient);
+        hasty.map(|(ticket, waiter)| (*ticket, waiter.clone())).collect()
     }
 
     async fn reserve(&self, front: &Front, wait: Wait) -> Result<Vec<Reservation>, Error> {

@@ -1,7 +1,7 @@
 //! From settings to parts: which engine is opened, and what each part is told. Each part has options
 //! of its own, so that none knows the configuration.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     clock::Clock,
@@ -12,7 +12,10 @@ use crate::{
     store::{Listener, Store, embedded, redis},
 };
 
-/// Opens the configured engine.
+/// Longest pause before a Redis that cannot be used yet is tried again.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Opens the configured engine. A Redis that cannot be used yet is tried again for so long.
 ///
 /// # Errors
 /// Where it would have been and why not, in one line.
@@ -21,19 +24,48 @@ pub(super) async fn open_store(
     clock: Arc<dyn Clock>,
     listener: Arc<dyn Listener>,
     metrics: EngineMetrics,
+    patience: Duration,
 ) -> Result<Arc<dyn Store>, String> {
     match config.engine {
         Engine::Embedded => {
             let opened = embedded::open(embedded_options(config), clock, listener, metrics).await;
             opened.map(|store| -> Arc<dyn Store> { store }).map_err(|error| error.to_string())
         }
-        Engine::Redis => {
-            let time = redis::TimeSource::Server;
-            let opened = redis::connect(redis_options(config), time, listener, metrics).await;
-            opened.map(|store| -> Arc<dyn Store> { store }).map_err(|error| error.to_string())
-        }
+        Engine::Redis => open_redis(redis_options(config), &*clock, listener, metrics, patience).await,
     }
     .map_err(|why| why.lines().map(str::trim).collect::<Vec<_>>().join("; "))
+}
+
+/// Connects to Redis. What may pass by itself is waited for, and logged when it begins and when it changes: a
+/// server that is not there yet or reads its data, a Cluster of which a server is away.
+async fn open_redis(
+    options: redis::Options,
+    clock: &dyn Clock,
+    listener: Arc<dyn Listener>,
+    metrics: EngineMetrics,
+    patience: Duration,
+) -> Result<Arc<dyn Store>, String> {
+    let now = || Duration::from_micros(clock.now_micros().unsigned_abs());
+    let (end, mut logged) = (now() + patience, String::new());
+    loop {
+        let time = redis::TimeSource::Server;
+        let error = match redis::connect(options.clone(), time, listener.clone(), metrics.clone()).await {
+            Ok(store) => return Ok(store),
+            Err(error) => error,
+        };
+        let (why, left) = (error.to_string(), end.saturating_sub(now()));
+        if !error.may_pass() || patience.is_zero() {
+            return Err(why);
+        }
+        if left.is_zero() {
+            return Err(format!("{why} (waited {patience:?}, redis.start_timeout)"));
+        }
+        if why != logged {
+            tracing::warn!(%why, give_up_in_s = left.as_secs(), "waiting for Redis");
+            logged = why;
+        }
+        clock.sleep(PAUSE.min(left)).await;
+    }
 }
 
 pub(super) fn embedded_options(config: &Config) -> embedded::Options {
@@ -63,6 +95,7 @@ fn redis_options(config: &Config) -> redis::Options {
         connect_timeout: settings.connect_timeout,
         unresponsive_timeout: settings.unresponsive_timeout,
         retry_for: settings.retry_for,
+        prompt_timeout: settings.prompt_timeout,
         reconnect_min: settings.reconnect_min_delay,
         reconnect_max: settings.reconnect_max_delay,
         wait_replicas: settings.wait_replicas,

@@ -134,7 +134,7 @@ impl Listener for Deaf {
 
 async fn verify_connected(config: &Config) -> Result<Report, Refusal> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let store = parts::open_store(config, clock, Arc::new(Deaf), Metrics::new().engine).await;
+    let store = parts::open_store(config, clock, Arc::new(Deaf), Metrics::new().engine, Duration::ZERO).await;
     let store = store.map_err(|why| Refusal::Failed(format!("cannot open the store: {why}")))?;
     let failed = |error: crate::store::Error| Refusal::Failed(format!("not verified: {error}"));
     let verified = store.verify().await.map_err(failed)?;

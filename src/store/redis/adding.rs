@@ -34,7 +34,7 @@ impl Work for Adding {
         job.body.as_bytes().len()
     }
 
-    async fn call(engine: &Engine, shard: Shard, jobs: Vec<AddJob>) -> Result<Vec<Added>> {
+    async fn call(engine: &Engine, shard: Shard, jobs: Vec<AddJob>, since_us: i64) -> Result<Vec<Added>> {
         let mut topics: Vec<&Topic> = jobs.iter().map(|job| &job.topic).collect();
         topics.sort_unstable();
         topics.dedup();
@@ -43,7 +43,7 @@ impl Work for Adding {
         for job in &jobs {
             call = call.arg(job.id.as_str()).bytes(record::incoming(job, rand::random()));
         }
-        let mut reply = Reply::new(engine.acked(call).await?)?;
+        let mut reply = Reply::new(engine.acked(call.since(since_us)).await?)?;
         engine.set_aside(shard, reply.count()?);
         let added = jobs.into_iter().map(|job| added_as(job, &reply.bytes()?)).collect::<Result<Vec<_>>>()?;
         engine.tell_added(shard, &added);

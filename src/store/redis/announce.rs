@@ -143,7 +143,7 @@ impl Engine {
             tracing::warn!(%error, "cannot subscribe to announcements yet");
         }
         // What was announced before is found by a look.
-        self.wake_sweep.notify_one();
+        self.wake_sweep.send_replace(());
         loop {
             tokio::select! {
                 message = messages.recv() => match message {
@@ -167,7 +167,7 @@ impl Engine {
 
     fn heard(&self, message: &Message) {
         if message.channel == self.keys.settings_channel {
-            self.wake_sweep.notify_one();
+            self.wake_sweep.send_replace(());
             return;
         }
         let Some(text) = message.value.as_str() else { return };

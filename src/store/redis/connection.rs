@@ -199,7 +199,7 @@ fn is_from_server(error: &FredError) -> bool {
 }
 
 /// Credentials given on their own go before those in a URL.
-fn with_credentials(mut config: Config, options: &Options) -> Config {
+pub(super) fn with_credentials(mut config: Config, options: &Options) -> Config {
     if let Some(username) = &options.username {
         config.username = Some(username.clone());
     }

@@ -24,8 +24,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     Context,
-    call::{Shot, in_pipeline},
     link::Link,
+    retry::{Shot, in_pipeline},
 };
 use crate::clock::Clock;
 
@@ -62,7 +62,7 @@ impl Durable {
         let answer_wait = options.command_timeout + options.wait_timeout;
         let mut lines = Vec::with_capacity(CONNECTIONS);
         for _ in 0..CONNECTIONS {
-            let link = Arc::new(Link::open(config.clone(), context, answer_wait).await?);
+            let link = Arc::new(Link::open(config.clone(), context, answer_wait, None).await?);
             let (queue, pending) = mpsc::channel(GROUP_LIMIT);
             context.tasks.spawn(serve(link.clone(), pending, context.clone()));
             lines.push(Line { link, queue });

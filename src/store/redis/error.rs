@@ -14,12 +14,20 @@ pub enum ConnectError {
     /// The options are wrong.
     #[error("the Redis settings are wrong: {}", .0.join("; "))]
     Options(Vec<String>),
-    /// The server cannot be reached, or refuses us.
+    /// The server cannot be reached, or cannot serve yet.
     #[error("cannot use Redis at {at}: {why}")]
     Unreachable {
         /// Where it should be.
         at: String,
         /// What happened.
+        why: String,
+    },
+    /// The server refuses us.
+    #[error("cannot use Redis at {at}: {why}")]
+    Refused {
+        /// Where it is.
+        at: String,
+        /// What it refuses.
         why: String,
     },
     /// The server is not one that jobs can be trusted to.
@@ -38,6 +46,41 @@ pub enum ConnectError {
         /// How it differs.
         why: String,
     },
+}
+
+impl ConnectError {
+    /// For an error of the client library. One that may pass by itself is worth waiting for.
+    pub(super) fn of(at: &str, error: &FredError) -> Self {
+        let (at, why) = (at.to_owned(), in_words(error));
+        match Fault::sort(error) {
+            Fault::Refused(_) | Fault::Damaged(_) => Self::Refused { at, why },
+            Fault::Passing(_)
+            | Fault::Demoted(_)
+            | Fault::Full(_)
+            | Fault::NoScript
+            | Fault::Moved
+            | Fault::Late
+            | Fault::Ask(_) => Self::Unreachable { at, why },
+        }
+    }
+
+    /// For a call that failed.
+    pub(super) fn of_store(at: &str, error: Error) -> Self {
+        let (at, why) = (at.to_owned(), error.to_string());
+        match error {
+            Error::Damaged(_) => Self::Refused { at, why },
+            Error::Unavailable(_) | Error::Full(_) | Error::NotDurable(_) => Self::Unreachable { at, why },
+        }
+    }
+
+    /// Whether another attempt may succeed though nobody changes the settings.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } => true,
+            Self::Options(_) | Self::Refused { .. } | Self::Unfit { .. } | Self::Layout { .. } => false,
+        }
+    }
 }
 
 /// What one attempt at a command met.

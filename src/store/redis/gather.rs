@@ -6,11 +6,12 @@
 use std::{
     marker::PhantomData,
     sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
 };
 
 use tokio::sync::oneshot;
 
-use super::{Context, Engine, keys::Shard};
+use super::{Context, Engine, call::micros, keys::Shard};
 use crate::{
     clock::Clock,
     store::{Error, Result},
@@ -19,6 +20,9 @@ use crate::{
 /// Most items, and about the most bytes, that strangers share a call for, so that none holds Redis up
 /// for long.
 const LIMIT: (usize, usize) = (64, 512 * 1_024);
+
+/// A call is begun only for callers who will wait this long for its answer.
+const WORTH_IT: Duration = Duration::from_millis(250);
 
 /// A kind of call that can be shared.
 pub(super) trait Work: Sized + Send + 'static {
@@ -33,11 +37,12 @@ pub(super) trait Work: Sized + Send + 'static {
     /// About how many bytes an item takes.
     fn weight(item: &Self::Item) -> usize;
 
-    /// Makes the call; one answer per item, in order.
+    /// Makes the call for callers the first of whom has waited since `since_us`; one answer per item, in order.
     fn call(
         engine: &Engine,
         shard: Shard,
         items: Vec<Self::Item>,
+        since_us: i64,
     ) -> impl Future<Output = Result<Vec<Self::Answer>>> + Send;
 }
 
@@ -52,6 +57,7 @@ struct Line<W: Work> {
 
 struct Ask<W: Work> {
     number: u64,
+    since_us: i64,
     items: Vec<W::Item>,
     answer: oneshot::Sender<Result<Vec<W::Answer>>>,
 }
@@ -68,10 +74,10 @@ impl<W: Work> Gather<W> {
     }
 
     /// Joins the line behind a call that is on its way: the ask's number, and where its answer comes.
-    fn wait(line: &mut Line<W>, items: Vec<W::Item>) -> Waiting<W> {
+    fn wait(line: &mut Line<W>, items: Vec<W::Item>, since_us: i64) -> Waiting<W> {
         let (answer, answered) = oneshot::channel();
         line.asked += 1;
-        line.waiting.push(Ask { number: line.asked, items, answer });
+        line.waiting.push(Ask { number: line.asked, since_us, items, answer });
         (line.asked, answered)
     }
 
@@ -82,11 +88,12 @@ impl<W: Work> Gather<W> {
         place.map(|place| line.waiting.remove(place)).is_some()
     }
 
-    /// The next to share a call; when nobody waits, the line is free.
-    fn next(&self, shard: Shard) -> Vec<Ask<W>> {
+    /// The next to share a call, of those who came at `earliest_us` or later; when nobody waits, the line is free.
+    fn next(&self, shard: Shard, earliest_us: i64) -> Vec<Ask<W>> {
         let mut line = self.lock(shard);
-        // What nobody waits for any more must not happen later, when it may be a surprise.
-        line.waiting.retain(|ask| !ask.answer.is_closed());
+        // What nobody waits for any more must not happen later, when it may be a surprise. Nor is a call worth
+        // beginning for those who will not wait for its answer: dropped, they are told that it did not happen.
+        line.waiting.retain(|ask| !ask.answer.is_closed() && ask.since_us >= earliest_us);
         let (mut items, mut bytes) = (0, 0);
         let together = line.waiting.iter().take_while(|ask| {
             let room = items == 0 || (items < LIMIT.0 && bytes < LIMIT.1);
@@ -107,10 +114,11 @@ impl Engine {
         shard: Shard,
         items: Vec<W::Item>,
     ) -> Result<Vec<W::Answer>> {
+        let since_us = self.context.real.now_micros();
         let answered = {
             let mut line = W::gather(self).lock(shard);
             if line.busy {
-                Err(Gather::wait(&mut line, items))
+                Err(Gather::wait(&mut line, items, since_us))
             } else {
                 line.busy = true;
                 Ok(items)
@@ -119,7 +127,7 @@ impl Engine {
         match answered {
             Ok(items) => {
                 let _turn = Turn::<W>::new(self, shard);
-                W::call(self, shard, items).await
+                W::call(self, shard, items, since_us).await
             }
             Err(waiting) => self.in_turn::<W>(shard, waiting).await,
         }
@@ -143,7 +151,7 @@ impl Engine {
                 answered.await
             }
         };
-        answer.unwrap_or_else(|_| away("the store is closing"))
+        answer.unwrap_or_else(|_| away("the calls before this one were not answered in time"))
     }
 }
 
@@ -162,7 +170,10 @@ impl<W: Work> Turn<W> {
 
 impl<W: Work> Drop for Turn<W> {
     fn drop(&mut self) {
-        let asks = W::gather(&self.engine).next(self.shard);
+        let Context { options, real, .. } = &self.engine.context;
+        let patience = options.retry_for.max(options.command_timeout);
+        let earliest_us = real.now_micros() - micros(patience - WORTH_IT.min(patience / 2));
+        let asks = W::gather(&self.engine).next(self.shard, earliest_us);
         if !asks.is_empty() {
             let turn = Self::new(&self.engine, self.shard);
             let context = &self.engine.context;
@@ -175,9 +186,10 @@ impl<W: Work> Drop for Turn<W> {
 /// Makes one call for all who waited.
 async fn serve<W: Work>(turn: Turn<W>, asks: Vec<Ask<W>>) {
     let counts: Vec<usize> = asks.iter().map(|ask| ask.items.len()).collect();
+    let since_us = asks.first().map_or(0, |first| first.since_us);
     let (items, callers): (Vec<_>, Vec<_>) = asks.into_iter().map(|ask| (ask.items, ask.answer)).unzip();
     let items = items.into_iter().flatten().collect();
-    let mut answers = W::call(&turn.engine, turn.shard, items).await.map(Vec::into_iter);
+    let mut answers = W::call(&turn.engine, turn.shard, items, since_us).await.map(Vec::into_iter);
     for (caller, count) in callers.into_iter().zip(counts) {
         let share = answers.as_mut().map(|answers| answers.by_ref().take(count).collect());
         // A caller that went away has had its part done all the same.

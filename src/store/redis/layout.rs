@@ -1,14 +1,17 @@
 //! The layout of what lies under a prefix: its format, and over how many shards the jobs are spread. The
 //! very first process decides it, and all others must go by it, or jobs would not be found again.
 
-use fred::types::Value;
+use std::sync::MutexGuard;
+
+use fred::{clients::Client, error::Error as FredError, interfaces::HashesInterface, types::Value};
 
 use super::{
-    Options,
-    call::{Call, Caller},
-    error::ConnectError,
+    Context, Options,
+    call::Call,
+    error::{ConnectError, Fault},
     keys, options,
     reply::{Reply, unexpected},
+    retry::Caller,
     script::Op,
 };
 use crate::store::Error;
@@ -27,9 +30,66 @@ pub(super) async fn agree(caller: Caller<'_>) -> Result<u16, ConnectError> {
     let first =
         options.shards.unwrap_or(if caller.routes.spans_slots() { SHARDS } else { SHARDS_IN_CLUSTER });
     let stored = stored(caller, write(options, first)).await;
-    let (format, stored) = stored.map_err(|error| super::unreachable(caller.context, error))?;
+    let (format, stored) =
+        stored.map_err(|error| ConnectError::of_store(&options.mode.to_string(), error))?;
     agreed(&format, &stored, options.shards)
         .map_err(|why| ConnectError::Layout { at: options.mode.to_string(), why })
+}
+
+/// How what a server holds differs from this number of shards, if it does: after a failover, or behind an
+/// address that leads elsewhere now. A server that holds nothing, or not this, does not differ.
+pub(super) async fn other(
+    client: &Client,
+    options: &Options,
+    shards: u16,
+) -> Result<Option<String>, FredError> {
+    let (meta, _) = keys::meta(&options.prefix);
+    let found: Vec<Option<String>> = match client.hmget(meta, vec!["format", "shards"]).await {
+        Ok(found) => found,
+        Err(error) if matches!(Fault::sort(&error), Fault::Moved | Fault::Ask(_)) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    Ok(match &found[..] {
+        [Some(format), Some(number)] => differs(format, number, shards),
+        _ => None,
+    })
+}
+
+fn differs(format: &str, number: &str, shards: u16) -> Option<String> {
+    ((format, number) != (FORMAT, &shards.to_string())).then(|| {
+        format!(
+            "{number} shards in format {format} are stored, and this process works with {shards} in format {FORMAT}"
+        )
+    })
+}
+
+/// Why a call may not be made while another layout is stored: jobs that it adds would not be found by those who go by
+/// that, nor it find theirs.
+pub(super) fn parted(context: &Context, op: Op) -> Option<String> {
+    let why = lock(context).clone()?;
+    (!matches!(op, Op::Layout | Op::Start)).then_some(why)
+}
+
+fn lock(context: &Context) -> MutexGuard<'_, Option<String>> {
+    context.parted.lock().expect("no code panics while it holds the reason")
+}
+
+/// Keeps the number of shards stored, and stops all other calls while another one is.
+pub(super) async fn watch(caller: Caller<'_>, shards: u16) {
+    let found = match keep(caller, shards).await {
+        Ok(()) => None,
+        Err(Error::Damaged(why)) => Some(why),
+        // Whether the server can be reached is the sweep's to tell.
+        Err(_) => return,
+    };
+    let before = std::mem::replace(&mut *lock(caller.context), found.clone());
+    match (before, found) {
+        (None, Some(why)) => {
+            tracing::error!(%why, "nothing is done on another layout; start this process anew");
+        }
+        (Some(_), None) => tracing::info!("the layout is stored again that this process works with"),
+        (None, None) | (Some(_), Some(_)) => {}
+    }
 }
 
 /// Writes the layout again if the server has lost it with all else, so that a process which starts from then on
@@ -37,7 +97,7 @@ pub(super) async fn agree(caller: Caller<'_>) -> Result<u16, ConnectError> {
 ///
 /// # Errors
 /// [`Error::Damaged`] when another layout is stored, those of the store when that cannot be known now.
-pub(super) async fn keep(caller: Caller<'_>, shards: u16) -> Result<(), Error> {
+async fn keep(caller: Caller<'_>, shards: u16) -> Result<(), Error> {
     let (meta, slot) = keys::meta(&caller.context.options.prefix);
     let look = Call::new(Op::Layout, slot, vec![meta], Vec::new()).brief();
     let mut found = Reply::new(caller.insist(look).await?.value)?;
@@ -47,12 +107,7 @@ pub(super) async fn keep(caller: Caller<'_>, shards: u16) -> Result<(), Error> {
         }
         (format, number) => (text(format)?, text(number)?),
     };
-    if (format.as_str(), number.as_str()) == (FORMAT, &shards.to_string()) {
-        return Ok(());
-    }
-    Err(Error::Damaged(format!(
-        "{number} shards in format {format} are stored, and this process works with {shards} in format {FORMAT}"
-    )))
+    differs(&format, &number, shards).map_or(Ok(()), |why| Err(Error::Damaged(why)))
 }
 
 fn text(value: Value) -> Result<String, Error> {

@@ -40,14 +40,19 @@ impl Work for Finishing {
         JobId::MAX_LEN + item.scope.len()
     }
 
-    async fn call(engine: &Engine, shard: Shard, items: Vec<ScopedFinish>) -> Result<Vec<Finished>> {
+    async fn call(
+        engine: &Engine,
+        shard: Shard,
+        items: Vec<ScopedFinish>,
+        since_us: i64,
+    ) -> Result<Vec<Finished>> {
         let lane = engine.lanes.take(shard);
         let mut call = engine.change(Op::Finish, shard, Some(&lane), &[]);
         for ScopedFinish { scope, job } in &items {
             let receipt = job.receipt.as_ref().map(|receipt| Bytes::copy_from_slice(receipt.as_bytes()));
             call = call.arg(job.id.as_str()).maybe(receipt).arg(scope.clone());
         }
-        let mut reply = Reply::new(engine.acked(call).await?)?;
+        let mut reply = Reply::new(engine.acked(call.since(since_us)).await?)?;
         items.iter().map(|_| finished_as(reply.int()?, reply.name_or_none()?)).collect()
     }
 }

@@ -18,6 +18,7 @@ use super::{
     connection::{Connection, describe},
     durable::Durable,
     server_clock::ServerClock,
+    standing::Standing,
 };
 use crate::clock::Clock;
 
@@ -38,13 +39,21 @@ enum State {
 
 impl Link {
     /// Opens a connection to what `config` describes, on which an answer may take `answer_wait`, and keeps it
-    /// open.
-    pub async fn open(config: Config, context: &Context, answer_wait: Duration) -> Result<Self, FredError> {
+    /// open. With a `standing`, the server is judged again before another connection is used: the address may
+    /// lead elsewhere by then.
+    pub async fn open(
+        config: Config,
+        context: &Context,
+        answer_wait: Duration,
+        standing: Option<Arc<Standing>>,
+    ) -> Result<Self, FredError> {
         let connection = Connection::open(config.clone(), &context.options, answer_wait).await?;
         let connection = Arc::new(connection);
         let state = Arc::new(Mutex::new(State::Open(connection.clone())));
-        let keeper = Keeper { config, context: context.clone(), answer_wait, state: state.clone() };
-        let keeper = context.runtime.spawn(keeper.run(connection));
+        let context = context.clone();
+        let runtime = context.runtime.clone();
+        let keeper = Keeper { config, context, answer_wait, standing, state: state.clone() };
+        let keeper = runtime.spawn(keeper.run(connection));
         Ok(Self { state, keeper: AbortOnDropHandle::new(keeper) })
     }
 
@@ -80,6 +89,7 @@ struct Keeper {
     config: Config,
     context: Context,
     answer_wait: Duration,
+    standing: Option<Arc<Standing>>,
     state: Arc<Mutex<State>>,
 }
 
@@ -103,12 +113,21 @@ impl Keeper {
             let pause_us = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
             let jittered_us = rand::rng().random_range(pause_us / 2..=pause_us);
             self.context.real.sleep(Duration::from_micros(jittered_us)).await;
-            match Connection::open(self.config.clone(), options, self.answer_wait).await {
+            match self.open_and_judge().await {
                 Ok(connection) => return Arc::new(connection),
                 Err(error) => self.away(&error),
             }
             pause = (pause * 2).min(options.reconnect_max);
         }
+    }
+
+    async fn open_and_judge(&self) -> Result<Connection, FredError> {
+        let options = &self.context.options;
+        let connection = Connection::open(self.config.clone(), options, self.answer_wait).await?;
+        if let Some(standing) = &self.standing {
+            standing.judge(connection.client(), &self.context).await?;
+        }
+        Ok(connection)
     }
 
     fn away(&self, cause: &FredError) {
@@ -129,18 +148,22 @@ pub(super) struct Node {
     link: Link,
     pub durable: Option<Durable>,
     pub clock: ServerClock,
+    pub standing: Arc<Standing>,
 }
 
 impl Node {
     /// Connects to what `config` describes.
     pub async fn open(config: Config, context: &Context) -> Result<Self, FredError> {
         let options = &context.options;
-        let link = Link::open(config.clone(), context, options.command_timeout).await?;
+        let server = config.server.hosts().first().map(Server::to_string).unwrap_or_default();
+        let standing = Arc::new(Standing::new(server));
+        let judged = Some(standing.clone());
+        let link = Link::open(config.clone(), context, options.command_timeout, judged).await?;
         let durable = match options.wait_replicas {
             0 => None,
             _ => Some(Durable::open(config, context).await?),
         };
-        Ok(Self { link, durable, clock: ServerClock::default() })
+        Ok(Self { link, durable, clock: ServerClock::default(), standing })
     }
 
     /// The connection that everybody shares; why there is none at the moment.

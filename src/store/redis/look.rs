@@ -22,6 +22,9 @@ use crate::{
 /// answer to an older question was on its way, or before this process listened.
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// How long until those shards are asked again that could not be asked.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// Most topics that one run of the script counts.
 const SLICE: usize = 100;
 
@@ -35,8 +38,10 @@ pub(super) struct Looks {
 #[derive(Debug, Default)]
 struct Asked {
     topics: HashSet<Topic>,
-    /// Those for which not all shards could be asked, and who waits has not been told why.
+    /// Those for which no shard could be asked, and who waits has not been told why.
     failed: HashSet<Topic>,
+    /// Those for which a part of the shards could not be asked, and which are looked at again.
+    partly: HashSet<Topic>,
 }
 
 impl Looks {
@@ -59,6 +64,18 @@ impl Looks {
 
     fn failed(&self, topic: &Topic) {
         self.lock().failed.insert(topic.clone());
+    }
+
+    /// Notes topics to look at again; whether nobody had yet, and the caller has to see to it.
+    fn partly(&self, topics: &[Topic]) -> bool {
+        let mut asked = self.lock();
+        let first = asked.partly.is_empty();
+        asked.partly.extend(topics.iter().cloned());
+        first
+    }
+
+    fn take_partly(&self) -> HashSet<Topic> {
+        std::mem::take(&mut self.lock().partly)
     }
 
     fn succeeded(&self, topics: &[Topic]) {
@@ -92,31 +109,48 @@ impl Engine {
         }
     }
 
-    /// Looks at some topics; who waits for one that has ready jobs, or that could not be looked at, is told.
-    async fn look_for_all(&self, topics: &[Topic]) {
+    /// Looks at some topics; those who wait for one that has ready jobs, or that could not be looked at
+    /// anywhere, are told. While a part of the shards cannot be asked, the look is repeated.
+    async fn look_for_all(self: &Arc<Self>, topics: &[Topic]) {
         let looks = self.groups().into_iter().map(|group| async move {
-            // Briefly: who waits and is told of a failure insists.
-            let ready = self.count_ready(&group, topics, Call::brief).await;
-            for (at, topic) in topics.iter().enumerate() {
-                if ready.is_err() {
-                    self.looks.failed(topic);
-                }
-                if ready.as_ref().map_or(true, |ready| ready[at]) {
-                    self.listener.ready(topic);
-                }
+            if self.is_unresponsive(group[0]) {
+                return false;
             }
-            ready.is_ok()
+            // Briefly: who waits and is told of a failure insists.
+            let count = self.count_ready(&group, topics, Call::brief);
+            let Ok(ready) = self.observed(group[0], count).await else { return false };
+            let ready = topics.iter().zip(ready).filter(|(_, ready)| *ready);
+            ready.for_each(|(topic, _)| self.listener.ready(topic));
+            true
         });
-        if join_all(looks).await.into_iter().all(|whole| whole) {
+        let answered = join_all(looks).await;
+        if answered.iter().all(|answered| *answered) {
             self.looks.succeeded(topics);
+        } else if !answered.contains(&true) {
+            for topic in topics {
+                self.looks.failed(topic);
+                self.listener.ready(topic);
+            }
+        } else if self.looks.partly(topics) {
+            self.context.tasks.spawn(self.clone().look_again());
         }
+    }
+
+    /// Has those who still wait ask for another look after a while.
+    async fn look_again(self: Arc<Self>) {
+        tokio::select! {
+            () = self.context.real.sleep(AGAIN) => {}
+            () = self.context.closing.cancelled() => {}
+        }
+        self.looks.take_partly().iter().for_each(|topic| self.listener.ready(topic));
     }
 
     /// Looks at every shard for ready jobs of a topic and keeps hints of them; whether there are any.
     pub(super) async fn look_for_ready(&self, topic: &Topic) -> Result<bool> {
         let topics = std::slice::from_ref(topic);
         let looks = self.groups().into_iter().map(|group| async move {
-            Ok::<_, Error>(self.count_ready(&group, topics, identity).await?.contains(&true))
+            let count = self.observed(group[0], self.count_ready(&group, topics, identity));
+            Ok::<_, Error>(count.await?.contains(&true))
         });
         let found = join_all(looks).await;
         if found.iter().any(|found| matches!(found, Ok(true))) {

@@ -29,25 +29,30 @@ mod promote;
 mod record;
 mod reply;
 mod reserve;
+mod retry;
+mod round;
 mod routes;
 mod script;
 mod sentinel;
 mod server_clock;
+mod servers;
 mod slots;
+mod standing;
 mod startup;
 mod store;
 mod sweep;
 mod topics;
+mod unresponsive;
 mod verify;
 mod watchdog;
 
 use std::{
-    sync::{Arc, atomic::AtomicUsize},
+    sync::{Arc, Mutex, OnceLock, atomic::AtomicUsize},
     time::Duration,
 };
 
 use fred::{bytes_utils::Str, types::Key};
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use error::ConnectError;
@@ -58,20 +63,20 @@ pub use options::{Mode, Options, Secret};
 use self::{
     adding::Adding,
     announce::Announcements,
-    call::{Call, Caller},
+    call::Call,
     configs::Configs,
-    error::in_words,
     gather::Gather,
     hints::Hints,
     keys::{Keys, Shard},
     lanes::Lanes,
     leaving::Finishing,
     look::Looks,
-    promote::DueTopics,
+    promote::{DueTopics, Promotions},
+    retry::Caller,
     routes::Routes,
     script::{Op, Scripts},
-    startup::Refusal,
     sweep::Compaction,
+    unresponsive::Unresponsive,
 };
 use super::{EngineInfo, Listener};
 use crate::{
@@ -97,7 +102,7 @@ pub struct Redis(Arc<Engine>);
 
 impl std::fmt::Debug for Redis {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Redis").field("info", &self.0.info).finish_non_exhaustive()
+        f.debug_struct("Redis").field("info", &info(&self.0.routes)).finish_non_exhaustive()
     }
 }
 
@@ -121,13 +126,16 @@ struct Context {
     tasks: TaskTracker,
     runtime: tokio::runtime::Handle,
     closing: CancellationToken,
+    /// The number of shards, once it is known.
+    shards: Arc<OnceLock<u16>>,
+    /// How the layout that is stored now differs from the one that this process works with, if it does.
+    parted: Arc<Mutex<Option<String>>>,
 }
 
 struct Engine {
     context: Context,
     time: TimeSource,
     listener: Arc<dyn Listener>,
-    info: EngineInfo,
     routes: Routes,
     keys: Keys,
     scripts: Scripts,
@@ -138,11 +146,13 @@ struct Engine {
     configs: Configs,
     announcements: Announcements,
     compaction: Compaction,
-    wake_sweep: Notify,
+    wake_sweep: watch::Sender<()>,
     /// This process as it signs announcements, and that with each shard.
     process: String,
     origins: Vec<Str>,
     due_topics: DueTopics,
+    promotions: Promotions,
+    unresponsive: Unresponsive,
     looks: Looks,
     /// Which shard is looked at first.
     turn: AtomicUsize,
@@ -169,21 +179,32 @@ pub async fn connect(
         tasks: TaskTracker::new(),
         runtime: tokio::runtime::Handle::current(),
         closing: CancellationToken::new(),
+        shards: Arc::default(),
+        parted: Arc::default(),
     };
-    let routes =
-        Routes::open(context.clone()).await.map_err(|error| unreachable(&context, in_words(&error)))?;
+    let closing = context.closing.clone();
+    let opened = open(context, time, listener).await;
+    if opened.is_err() {
+        closing.cancel();
+    }
+    opened
+}
+
+async fn open(
+    context: Context,
+    time: TimeSource,
+    listener: Arc<dyn Listener>,
+) -> Result<Arc<Redis>, ConnectError> {
+    let routes = Routes::open(context.clone()).await?;
     let redis = Redis(Arc::new(Engine::open(context, time, listener, routes).await?));
     let engine = &redis.0;
-    engine.refresh_configs().await.map_err(|error| unreachable(&engine.context, error))?;
+    let place = engine.context.options.mode.to_string();
+    engine.refresh_configs().await.map_err(|error| ConnectError::of_store(&place, error))?;
     engine.context.tasks.spawn(engine.clone().listen());
     engine.context.tasks.spawn(engine.clone().sweep());
     engine.context.tasks.spawn(engine.clone().look_out());
     engine.context.tasks.spawn(engine.clone().watch());
     Ok(Arc::new(redis))
-}
-
-fn unreachable(context: &Context, error: impl std::fmt::Display) -> ConnectError {
-    ConnectError::Unreachable { at: context.options.mode.to_string(), why: error.to_string() }
 }
 
 impl Engine {
@@ -195,24 +216,19 @@ impl Engine {
     ) -> Result<Self, ConnectError> {
         let options = context.options.clone();
         let at = options.mode.to_string();
-        let info = inspect(&routes, &options).await.map_err(|refusal| match refusal {
-            Refusal::Unreachable(error) => unreachable(&context, in_words(&error)),
-            Refusal::Unfit(why) => ConnectError::Unfit { at, why },
-        })?;
-        let none = || unreachable(&context, "no server holds a slot");
+        let none = || ConnectError::Unreachable { at: at.clone(), why: "no server holds a slot".to_owned() };
         let first = routes.nodes().into_iter().next().ok_or_else(none)?;
-        let connection = first.connection().map_err(|error| unreachable(&context, in_words(&error)))?;
-        let scripts = Scripts::load(connection.client())
-            .await
-            .map_err(|error| unreachable(&context, in_words(&error)))?;
+        let connection = first.connection().map_err(|error| ConnectError::of(&at, &error))?;
+        let loaded = Scripts::load(connection.client()).await;
+        let scripts = loaded.map_err(|error| ConnectError::of(&at, &error))?;
         let caller = Caller { context: &context, routes: &routes, scripts: &scripts };
         let shards = layout::agree(caller).await?;
+        context.shards.set(shards).expect("an engine is opened once");
         let lanes = Lanes::new(shards);
         let process = lanes.process();
         Ok(Self {
             time,
             listener,
-            info,
             routes,
             keys: Keys::new(&options.prefix, shards),
             scripts,
@@ -222,11 +238,13 @@ impl Engine {
             configs: Configs::default(),
             announcements: Announcements::new(shards),
             compaction: Compaction::default(),
-            wake_sweep: Notify::new(),
+            wake_sweep: watch::Sender::new(()),
             origins: (0..shards).map(|shard| format!("{process} {shard}").into()).collect(),
             process,
             lanes,
             due_topics: DueTopics::default(),
+            promotions: Promotions::default(),
+            unresponsive: Unresponsive::default(),
             looks: Looks::default(),
             turn: AtomicUsize::new(0),
             context,
@@ -283,19 +301,15 @@ impl Engine {
     }
 }
 
-/// Checks every server; what they promise together is what the weakest does, so all are named.
-async fn inspect(routes: &Routes, options: &Options) -> Result<EngineInfo, Refusal> {
-    let (mut versions, mut promises) = (Vec::new(), Vec::new());
-    for node in routes.nodes() {
-        let connection = node.connection().map_err(Refusal::Unreachable)?;
-        let server = startup::inspect(connection.client(), options).await?;
-        versions.push(server.version);
-        promises.push(server.durability);
-    }
+/// What the servers said of themselves last; what they promise together is what the weakest does, so all are
+/// named.
+fn info(routes: &Routes) -> EngineInfo {
+    let servers = routes.nodes().into_iter().filter_map(|node| node.standing.server());
+    let (versions, promises) = servers.map(|server| (server.version, server.durability)).unzip();
     let joined = |mut words: Vec<String>| {
         words.sort_unstable();
         words.dedup();
         words.join(" / ")
     };
-    Ok(EngineInfo { engine: "redis", durability: joined(promises), version: joined(versions) })
+    EngineInfo { engine: "redis", durability: joined(promises), version: joined(versions) }
 }

@@ -212,6 +212,8 @@ pub struct Options {
     pub unresponsive_timeout: Duration,
     /// How long an operation is tried again, with the same arguments, before it fails.
     pub retry_for: Duration,
+    /// How long a server of a Cluster may owe an answer before the jobs of the others no longer wait for it.
+    pub prompt_timeout: Duration,
     /// First pause before connecting again.
     pub reconnect_min: Duration,
     /// Longest pause before connecting again.
@@ -239,6 +241,7 @@ impl Options {
             connect_timeout: Duration::from_secs(3),
             unresponsive_timeout: Duration::from_secs(4),
             retry_for: Duration::from_secs(5),
+            prompt_timeout: Duration::from_millis(150),
             reconnect_min: Duration::from_millis(20),
             reconnect_max: Duration::from_secs(1),
             wait_replicas: 0,
@@ -262,6 +265,7 @@ impl Options {
             ("command_timeout", self.command_timeout),
             ("connect_timeout", self.connect_timeout),
             ("unresponsive_timeout", self.unresponsive_timeout),
+            ("prompt_timeout", self.prompt_timeout),
             ("reconnect_min", self.reconnect_min),
             ("wait_timeout", self.wait_timeout),
         ] {

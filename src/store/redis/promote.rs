@@ -2,22 +2,27 @@
 //! the topics that were due before; only what is due in others takes a second call, with their keys.
 
 use std::{
-    sync::{Mutex, MutexGuard, atomic::Ordering},
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, atomic::Ordering},
     time::Duration,
 };
 
-use futures_util::future::join_all;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use super::{
     Engine,
+    call::micros,
     held::millis,
     keys::Shard,
     reply::{Reply, unexpected},
+    reserve::between,
     script::Op,
 };
 use crate::{
+    clock::Clock,
+    failure_log::FailureLog,
     job::Topic,
-    store::{Move, MoveKind, Promoted, Result},
+    store::{Error, Move, MoveKind, Promoted, Result},
 };
 
 /// The engine looks no further ahead than this: another process may have added something meanwhile,
@@ -35,6 +40,9 @@ const MOST_KEYS: usize = 512;
 
 /// Most topics that one run is given the keys of, however few the shards.
 const MOST_TOPICS: usize = 64;
+
+/// When a promotion that failed is tried again.
+const REST: Duration = Duration::from_secs(1);
 
 /// When what could not be moved is tried again, where other jobs were moved.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -66,34 +74,135 @@ impl DueTopics {
     }
 }
 
-impl Engine {
-    pub(super) async fn promote_due(&self, limit: usize) -> Result<Promoted> {
-        let groups = self.groups();
-        let share = limit.div_ceil(groups.len()).max(1);
-        let parts = join_all(groups.into_iter().map(|group| self.promote_group(group, share))).await;
-        let all = parts.len();
-        let mut promoted = Promoted { next_in: Some(HORIZON), ..Promoted::default() };
-        let mut failed = Vec::new();
-        for part in parts {
-            match part {
-                Ok(part) => {
-                    promoted.moves.extend(part.moves);
-                    promoted.more |= part.more;
-                    promoted.set_aside += part.set_aside;
-                    promoted.next_in = promoted.next_in.min(part.next_in.or(promoted.next_in));
+/// The promotions of a Cluster's shards: each goes at its own pace, so that a server that does not answer
+/// holds up what is due on its own shards only.
+#[derive(Debug, Default)]
+pub(super) struct Promotions {
+    state: Mutex<State>,
+    log: FailureLog,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    busy: HashSet<Shard>,
+    /// When a shard whose promotion failed is tried again, by our clock.
+    rest_until_us: HashMap<Shard, i64>,
+    /// What came of those that took longer than their callers waited.
+    late: Vec<Promoted>,
+}
+
+impl Promotions {
+    /// Whether a shard's promotion can begin now.
+    fn begin(&self, shard: Shard, now_us: i64) -> bool {
+        let mut state = self.lock();
+        state.rest_until_us.get(&shard).is_none_or(|until_us| now_us >= *until_us) && state.busy.insert(shard)
+    }
+
+    fn end(&self, shard: Shard, result: &Result<Promoted>, now_us: i64) {
+        let mut state = self.lock();
+        state.busy.remove(&shard);
+        match result {
+            Ok(_) => state.rest_until_us.remove(&shard),
+            Err(_) => state.rest_until_us.insert(shard, now_us + micros(REST)),
+        };
+        drop(state);
+        match result {
+            Ok(_) => {}
+            // A server that is away is told of by those who watch the store.
+            Err(error @ Error::Unavailable(_)) => {
+                tracing::debug!(%error, shard, "what is due on a shard could not be moved");
+            }
+            Err(error) => {
+                if self.log.failed(now_us) {
+                    tracing::warn!(%error, shard, "what is due on a shard could not be moved");
                 }
-                Err(error) => failed.push(error),
             }
         }
-        match failed.pop() {
-            Some(error) if failed.len() + 1 == all => Err(error),
-            Some(error) => {
-                // What is due there waits for the next look; it must not hold up what has been moved.
-                let shards = failed.len() + 1;
-                tracing::warn!(%error, shards, "what is due on some shards could not be moved");
-                Ok(promoted)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no code panics while it holds the promotions")
+    }
+}
+
+impl Engine {
+    pub(super) async fn promote_due(self: &Arc<Self>, limit: usize) -> Result<Promoted> {
+        let mut groups = self.groups();
+        let share = limit.div_ceil(groups.len()).max(1);
+        let mut promoted = Promoted { next_in: Some(HORIZON), ..Promoted::default() };
+        if groups.len() == 1 {
+            let group = groups.pop().unwrap_or_default();
+            include(&mut promoted, self.promote_group(group, share).await?);
+            return Ok(promoted);
+        }
+        let late = std::mem::take(&mut self.promotions.lock().late);
+        late.into_iter().for_each(|part| include(&mut promoted, part));
+        let (answer, answers) = mpsc::unbounded_channel();
+        for group in groups {
+            if self.promotions.begin(group[0], self.context.real.now_micros()) {
+                // Nobody waits for a server that did not answer the last time.
+                let answer = (!self.is_unresponsive(group[0])).then(|| answer.clone());
+                let promotion = self.clone().promote_aside(group, share, answer);
+                self.context.tasks.spawn_on(promotion, &self.context.runtime);
             }
-            None => Ok(promoted),
+        }
+        drop(answer);
+        let (mut failed, mut any) = (None, false);
+        for part in self.prompt(answers).await {
+            match part {
+                Ok(part) => {
+                    any = true;
+                    include(&mut promoted, part);
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        // What is due where it failed waits for the next time; it must not hold up what has been moved.
+        match failed {
+            Some(error) if !any && promoted.moves.is_empty() => Err(error),
+            Some(_) | None => Ok(promoted),
+        }
+    }
+
+    /// The answers that come promptly, or as soon again as the others did when all are slow.
+    async fn prompt(&self, mut answers: UnboundedReceiver<Result<Promoted>>) -> Vec<Result<Promoted>> {
+        let real = &self.context.real;
+        let (began_us, mut parts) = (real.now_micros(), Vec::new());
+        let mut end_us = began_us.saturating_add(micros(self.context.options.prompt_timeout));
+        loop {
+            let now_us = real.now_micros();
+            tokio::select! {
+                biased;
+                part = answers.recv() => match part {
+                    Some(part) => {
+                        parts.push(part);
+                        end_us = end_us.max(now_us + (now_us - began_us));
+                    }
+                    None => return parts,
+                },
+                () = real.sleep(between(now_us, end_us)), if !answers.is_closed() => answers.close(),
+            }
+        }
+    }
+
+    /// Moves what is due on a shard, and answers the caller; when that one has gone on, a later one.
+    async fn promote_aside(
+        self: Arc<Self>,
+        group: Vec<Shard>,
+        share: usize,
+        answer: Option<UnboundedSender<Result<Promoted>>>,
+    ) {
+        let shard = group[0];
+        let part = self.observed(shard, self.promote_group(group, share)).await;
+        self.promotions.end(shard, &part, self.context.real.now_micros());
+        let unheard = match answer {
+            Some(answer) => answer.send(part).err().map(|unheard| unheard.0),
+            None => Some(part),
+        };
+        if let Some(Ok(part)) = unheard {
+            let again = if part.moves.is_empty() && !part.more { part.next_in } else { Some(Duration::ZERO) };
+            self.promotions.lock().late.push(part);
+            self.listener.due_in(again.unwrap_or(HORIZON));
         }
     }
 
@@ -173,6 +282,14 @@ impl Engine {
         ready.iter().for_each(|topic| self.tell_ready(topic, shard));
         Ok(())
     }
+}
+
+/// Adds what came of a part.
+fn include(all: &mut Promoted, part: Promoted) {
+    all.moves.extend(part.moves);
+    all.more |= part.more;
+    all.set_aside += part.set_aside;
+    all.next_in = all.next_in.min(part.next_in.or(all.next_in));
 }
 
 fn kind(code: i64) -> Result<MoveKind> {

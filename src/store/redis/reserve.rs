@@ -1,10 +1,9 @@
 //! Reserving ready jobs over all shards, and taking reservations back.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use bytes::{BufMut, BytesMut};
 use futures_util::future::try_join_all;
-use tokio::sync::mpsc::{self, UnboundedReceiver, error::SendError};
 
 use super::{
     Engine,
@@ -13,6 +12,7 @@ use super::{
     keys::Shard,
     record,
     reply::Reply,
+    round::Round,
     script::Op,
 };
 use crate::{
@@ -22,40 +22,34 @@ use crate::{
 };
 
 /// Most jobs that one run of the script reserves, so that none holds Redis up for long.
-const SLICE: usize = 100;
+pub(super) const SLICE: usize = 100;
 
 /// The share of the shortest TTR that a pop which holds jobs may spend on more of them: the reservations
 /// run meanwhile.
 const FURTHER: f64 = 0.5;
 
-/// How long those who were asked together may take once one of them has given jobs, which would have to
-/// wait with them for a server that hangs. Or as long again as that one took, when all are slow.
-const TOGETHER: Duration = Duration::from_millis(250);
-
-type Reserved = Result<Vec<Reservation>>;
-
 /// A pop under way.
-struct Pop<'a> {
-    topic: &'a Topic,
+pub(super) struct Pop<'a> {
+    pub topic: &'a Topic,
     /// One per job that is wanted: the first is that of the first job granted, and so on.
     ttrs: &'a [Option<Ttr>],
-    granted: Vec<Reservation>,
+    pub granted: Vec<Reservation>,
     began_us: i64,
     wait: Wait,
 }
 
 impl<'a> Pop<'a> {
-    fn wanted(&self) -> &'a [Option<Ttr>] {
+    pub fn wanted(&self) -> &'a [Option<Ttr>] {
         &self.ttrs[self.granted.len()..]
     }
 
     /// How long it may go on, once it holds jobs.
-    fn left(&self, now_us: i64) -> Option<Duration> {
+    pub fn left(&self, now_us: i64) -> Option<Duration> {
         (!self.granted.is_empty()).then(|| self.left_with(&self.granted, self.ttrs, now_us))
     }
 
     /// How long it may go on when it holds these, each for the TTR at its index.
-    fn left_with(&self, granted: &[Reservation], ttrs: &[Option<Ttr>], now_us: i64) -> Duration {
+    pub fn left_with(&self, granted: &[Reservation], ttrs: &[Option<Ttr>], now_us: i64) -> Duration {
         let ttrs = granted.iter().zip(ttrs).map(|(grant, ttr)| ttr.unwrap_or(grant.job.ttr).as_duration());
         let spent = between(self.began_us, now_us);
         ttrs.min().unwrap_or_default().mul_f64(FURTHER).saturating_sub(spent)
@@ -79,9 +73,11 @@ impl Engine {
             match self.reserve_step(&mut pop).await {
                 Ok(true) => {}
                 Ok(false) => break,
+                // The other servers may have something for who waits; a look that finds none says so.
+                Err(_) if pop.granted.is_empty() && self.may_wait_on(&pop) => break,
                 Err(error) if pop.granted.is_empty() => return Err(error),
                 Err(error) => {
-                    tracing::warn!(%topic, %error, "reserved fewer jobs than there may be");
+                    tracing::debug!(%topic, %error, "reserved fewer jobs than there may be");
                     // Who waits for them must not wait for a job that comes later.
                     self.listener.ready(topic);
                     break;
@@ -98,107 +94,71 @@ impl Engine {
             let wanted = pop.wanted();
             // Asked together, they do not know how many the others give, and so not whose TTR is whose turn.
             let alike = wanted.iter().all(|ttr| *ttr == wanted[0]);
-            let shards = self.hints.pick(pop.topic, if alike { wanted.len() } else { 1 }, SLICE);
+            let may = |shard| !self.is_unresponsive(shard);
+            let shards = self.hints.pick(pop.topic, if alike { wanted.len() } else { 1 }, SLICE, may);
             match &shards[..] {
-                [] if pop.wait == Wait::Yes
-                    && !self.context.closing.is_cancelled()
-                    && self.looks.ask(pop.topic) =>
-                {
-                    return Ok(false);
-                }
+                [] if pop.wait == Wait::Yes && self.looks_for(pop) => return Ok(false),
                 [] if !self.look_in_time(pop).await? => return Ok(false),
                 [] => {}
-                [shard] if before == 0 => {
+                [shard] if before == 0 && self.routes.spans_slots() => {
                     let slice = &wanted[..wanted.len().min(SLICE)];
                     pop.granted = self.reserve_from(*shard, pop.topic, slice).await?;
                 }
-                shards => self.reserve_together(shards, pop).await?,
+                shards => {
+                    let (jobs, outcome) = Round::new(self, pop, alike).run(shards).await;
+                    pop.granted.extend(jobs);
+                    outcome?;
+                }
             }
         }
         Ok(true)
     }
 
-    /// Asks shards at the same time, each for its share, in the time that is left. What they reserve too
-    /// late is given back: no client has seen it.
-    async fn reserve_together(self: &Arc<Self>, shards: &[Shard], pop: &mut Pop<'_>) -> Result<()> {
-        let real = &self.context.real;
-        let asked_us = real.now_micros();
-        let mut end_us = pop.left(asked_us).map_or(i64::MAX, |left| asked_us.saturating_add(micros(left)));
-        if end_us <= asked_us {
-            return Err(too_long());
-        }
-        let mut answers = self.ask_aside(shards, pop);
-        let (mut came, mut answered, mut failed) = (vec![Vec::new(); shards.len()], 0, None);
-        while answered < shards.len() {
-            let (at, jobs) = tokio::select! {
-                biased;
-                answer = answers.recv() => match answer {
-                    Some(answer) => answer,
-                    None => break,
-                },
-                () = real.sleep(between(real.now_micros(), end_us)), if !answers.is_closed() => {
-                    // From now on they keep their answers; what came before is still there.
-                    answers.close();
-                    continue;
-                }
-            };
-            answered += 1;
-            match jobs {
-                Ok(jobs) => came[at] = jobs,
-                Err(error) => failed = failed.or(Some(error)),
-            }
-            if !came[at].is_empty() {
-                let now_us = real.now_micros();
-                let left = pop.left_with(&came[at], pop.wanted(), now_us);
-                let left = left.min(TOGETHER.max(between(asked_us, now_us)));
-                end_us = end_us.min(now_us.saturating_add(micros(left)));
-            }
-        }
-        pop.granted.extend(came.into_iter().flatten());
-        match failed {
-            Some(error) => Err(error),
-            None if answered < shards.len() => Err(too_long()),
-            None => Ok(()),
-        }
+    /// Has a look taken soon for those who wait anyway; false when they must be told that it failed.
+    fn looks_for(&self, pop: &Pop<'_>) -> bool {
+        !self.context.closing.is_cancelled() && self.looks.ask(pop.topic)
     }
 
-    /// Asks each shard for its share, in a task of its own: what it reserves when nobody waits for it any
-    /// more it gives back.
-    fn ask_aside(self: &Arc<Self>, shards: &[Shard], pop: &Pop<'_>) -> UnboundedReceiver<(usize, Reserved)> {
-        let (answer, answers) = mpsc::unbounded_channel();
-        let mut wanted = pop.wanted();
-        for (at, shard) in shards.iter().copied().enumerate() {
-            let share = wanted.len().div_ceil(shards.len() - at).min(SLICE);
-            let (ttrs, others) = wanted.split_at(share);
-            wanted = others;
-            let (engine, topic, ttrs, answer) =
-                (self.clone(), pop.topic.clone(), ttrs.to_vec(), answer.clone());
-            let asking = async move {
-                let jobs = engine.reserve_from(shard, &topic, &ttrs).await;
-                if let Err(SendError((_, Ok(unseen)))) = answer.send((at, jobs)) {
-                    engine.give_back(&topic, &unseen).await;
-                }
-            };
-            self.context.tasks.spawn_on(asking, &self.context.runtime);
-        }
-        answers
+    /// Whether those who want jobs wait on when a part of the shards could not be asked.
+    fn may_wait_on(&self, pop: &Pop<'_>) -> bool {
+        pop.wait == Wait::Yes && !self.routes.spans_slots() && self.looks_for(pop)
     }
 
-    /// Looks at every shard, in the time that is left.
+    /// Looks at every shard, in the time that is left. In a Cluster it ends as soon as there is something, once
+    /// a server takes long to answer.
     async fn look_in_time(self: &Arc<Self>, pop: &Pop<'_>) -> Result<bool> {
-        let real = &self.context.real;
-        let Some(left) = pop.left(real.now_micros()) else { return self.look_for_ready(pop.topic).await };
+        let (real, one_server) = (&self.context.real, self.routes.spans_slots());
+        let prompt = self.context.options.prompt_timeout;
+        let began_us = real.now_micros();
+        let left = pop.left(began_us);
+        if one_server && left.is_none() {
+            return self.look_for_ready(pop.topic).await;
+        }
+        let left = left.map_or(i64::MAX, |left| micros(if one_server { left } else { left.min(prompt) }));
+        let end_us = began_us.saturating_add(left);
+        let prompt_us = if one_server { i64::MAX } else { began_us.saturating_add(micros(prompt)) };
         let (engine, topic) = (self.clone(), pop.topic.clone());
-        // Aside, since it may be opening a connection, which is not to be broken off.
+        // Aside: what it finds out is of use also when nobody waits for it any more.
         let look = async move { engine.look_for_ready(&topic).await };
-        let look = self.context.tasks.spawn_on(look, &self.context.runtime);
-        tokio::select! {
-            found = look => found.unwrap_or_else(|_| Err(too_long())),
-            () = real.sleep(left) => Err(too_long()),
+        let mut look = self.context.tasks.spawn_on(look, &self.context.runtime);
+        loop {
+            let mut hinted = pin!(self.hints.changed());
+            hinted.as_mut().enable();
+            let now_us = real.now_micros();
+            let late = now_us >= prompt_us;
+            if late && self.hints.any(pop.topic, |shard| !self.is_unresponsive(shard)) {
+                return Ok(true);
+            }
+            tokio::select! {
+                found = &mut look => return found.unwrap_or_else(|_| Err(too_long())),
+                () = real.sleep(between(now_us, end_us)), if end_us < i64::MAX => return Err(too_long()),
+                () = real.sleep(between(now_us, prompt_us)), if !late && prompt_us < i64::MAX => {}
+                () = hinted, if late => {}
+            }
         }
     }
 
-    async fn reserve_from(
+    pub(super) async fn reserve_from(
         &self,
         shard: Shard,
         topic: &Topic,
@@ -252,7 +212,7 @@ impl Engine {
     }
 
     /// Cancels reservations that no client has seen: better ready again at once than after their TTR.
-    async fn give_back(&self, topic: &Topic, granted: &[Reservation]) {
+    pub(super) async fn give_back(&self, topic: &Topic, granted: &[Reservation]) {
         let receipts = granted.iter().map(|grant| (grant.job.id.clone(), grant.receipt.clone())).collect();
         if let Err(error) = self.cancel_grants(receipts).await {
             tracing::warn!(%topic, %error, "reservations that nobody has seen end by their TTR");
@@ -297,10 +257,10 @@ impl Engine {
     }
 }
 
-fn too_long() -> Error {
+pub(super) fn too_long() -> Error {
     Error::Unavailable("a shard takes too long".to_owned())
 }
 
-fn between(from_us: i64, to_us: i64) -> Duration {
+pub(super) fn between(from_us: i64, to_us: i64) -> Duration {
     Duration::from_micros(u64::try_from(to_us.saturating_sub(from_us)).unwrap_or_default())
 }

@@ -1,31 +1,42 @@
 //! Which server holds which slot. Standalone has one server for ever; for a Cluster we keep the map of
 //! slots ourselves and follow `MOVED` and `ASK`; behind Sentinel the present primary holds all slots.
 //!
+//! Nobody waits for a server but those who need it: connections are opened aside (`servers.rs`), and one
+//! task finds the servers anew for all who ask for that.
+//!
 //! The library can do both, too. But with its own resending off one `ASK` ends its connection task, a
 //! `WAIT` must go down the connection that wrote, and cut off from a primary it did not find the next
 //! one in half a minute.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeSet,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use fred::{
     error::{Error as FredError, ErrorKind},
-    types::config::{Config, Server, ServerConfig},
+    types::config::{Config, Server},
 };
-use futures_util::future::{join_all, select_ok};
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, Shared, join_all, select_ok},
+};
+use tokio::sync::mpsc;
 
 use super::{
-    Context, Mode,
-    connection::Connection,
+    Context, Mode, Options, Secret,
+    connection::{Connection, with_credentials},
+    error::{ConnectError, Fault},
     link::Node,
     sentinel::Sentinels,
+    servers::Servers,
     slots::{ALL, Range, slots},
+    standing,
+    startup::Refusal,
 };
 use crate::clock::Clock;
 
@@ -46,21 +57,23 @@ pub(super) struct Routes {
 #[derive(Debug)]
 enum Kind {
     One(Arc<Node>),
-    Found(Box<Found>),
+    Found(Arc<Found>),
 }
 
 /// Servers that have to be found, and found again.
 #[derive(Debug)]
 struct Found {
+    context: Context,
     by: Source,
+    /// Where to ask when no known server answers.
+    configured: Vec<Server>,
+    servers: Servers,
     map: Mutex<Arc<Map>>,
-    /// Servers that an `ASK` named and that hold no slot yet.
-    guests: tokio::sync::Mutex<HashMap<Server, Arc<Node>>>,
-    /// Held while the map is read anew, so that a thousand `MOVED` cause one look.
-    looking: tokio::sync::Mutex<()>,
-    /// How often it was.
-    looks: AtomicU64,
+    /// The latest search, which all who ask for one share while it lasts.
+    search: Mutex<Option<Search>>,
 }
+
+type Search = Shared<BoxFuture<'static, Result<(), FredError>>>;
 
 /// Who knows.
 #[derive(Debug)]
@@ -69,28 +82,30 @@ enum Source {
     Sentinels(Sentinels),
 }
 
-/// One view of the servers.
+/// One view of which server holds what.
 #[derive(Debug, Default)]
 struct Map {
-    nodes: HashMap<Server, Arc<Node>>,
     slots: Vec<Range>,
+    servers: BTreeSet<Server>,
 }
 
 impl Map {
-    fn holder(&self, slot: u16) -> Option<&Arc<Node>> {
+    fn new(slots: Vec<Range>) -> Self {
+        let servers = slots.iter().map(|(.., server)| server.clone()).collect();
+        Self { slots, servers }
+    }
+
+    fn holder(&self, slot: u16) -> Option<&Server> {
         let held = |(first, last, _): &&Range| (*first..=*last).contains(&slot);
-        self.nodes.get(&self.slots.iter().find(held)?.2)
+        self.slots.iter().find(held).map(|(.., server)| server)
     }
 }
 
 impl Routes {
     /// Connects to all servers.
-    pub async fn open(context: Context) -> Result<Self, FredError> {
-        let config = context
-            .options
-            .mode
-            .config()
-            .map_err(|faults| FredError::new(ErrorKind::Config, faults.join("; ")))?;
+    pub async fn open(context: Context) -> Result<Self, ConnectError> {
+        let config = context.options.mode.config().map_err(ConnectError::Options)?;
+        let place = context.options.mode.to_string();
         let by = match &context.options.mode {
             Mode::Standalone { .. } => None,
             Mode::Cluster { .. } => Some(Source::Cluster),
@@ -99,21 +114,36 @@ impl Routes {
                 service: service.clone(),
                 username: username.clone(),
                 password: password.clone(),
+                of_servers: credentials(&config, &context.options),
             })),
         };
         let kind = match by {
-            None => Kind::One(Arc::new(Node::open(config.clone(), &context).await?)),
-            Some(by) => Kind::Found(Box::new(Found {
+            None => {
+                let opened = Node::open(config.clone(), &context).await;
+                let node = Arc::new(opened.map_err(|error| ConnectError::of(&place, &error))?);
+                let judged = standing::begin(&node, &context).await;
+                judged.map_err(|refusal| refused(&place, refusal))?;
+                Kind::One(node)
+            }
+            Some(by) => Kind::Found(Arc::new(Found {
                 by,
+                configured: config.server.hosts(),
+                servers: Servers::new(context.clone(), config.clone()),
                 map: Mutex::default(),
-                guests: Default::default(),
-                looking: Default::default(),
-                looks: AtomicU64::new(0),
+                search: Mutex::default(),
+                context: context.clone(),
             })),
         };
-        let routes = Self { context, config, kind, turn: AtomicUsize::new(0) };
-        routes.look(None).await?;
-        Ok(routes)
+        if let Kind::Found(found) = &kind {
+            found.search().await.map_err(|error| ConnectError::of(&place, &error))?;
+            let map = found.map();
+            let opening = map.servers.iter().map(|server| async move {
+                let opened = found.servers.get(server).await;
+                opened.map_err(|refusal| refused(&server.to_string(), refusal))
+            });
+            join_all(opening).await.into_iter().collect::<Result<Vec<_>, _>>()?;
+        }
+        Ok(Self { context, config, kind, turn: AtomicUsize::new(0) })
     }
 
     /// Whether one script may be given the keys of several slots.
@@ -129,19 +159,35 @@ impl Routes {
         matches!(self.kind, Kind::One(_))
     }
 
-    /// Who holds `slot`, as far as we know.
-    pub fn holder(&self, slot: u16) -> Option<Arc<Node>> {
+    /// The connection to the server that holds `slot`, as far as we know. Waits until it is open: a caller
+    /// with less patience may stop waiting.
+    pub async fn holder(&self, slot: u16) -> Result<Arc<Node>, FredError> {
         match &self.kind {
-            Kind::One(node) => Some(node.clone()),
-            Kind::Found(found) => lock(&found.map).holder(slot).cloned(),
+            Kind::One(node) => Ok(node.clone()),
+            Kind::Found(found) => {
+                let none = || FredError::new(ErrorKind::Cluster, "no server holds the slot");
+                let map = found.map();
+                Ok(found.servers.get(map.holder(slot).ok_or_else(none)?).await?)
+            }
         }
     }
 
-    /// Every server.
+    /// The address of the server that holds `slot`, where there are several.
+    pub fn address(&self, slot: u16) -> Option<Server> {
+        match &self.kind {
+            Kind::One(_) => None,
+            Kind::Found(found) => found.map().holder(slot).cloned(),
+        }
+    }
+
+    /// Every server that there is a connection to.
     pub fn nodes(&self) -> Vec<Arc<Node>> {
         match &self.kind {
             Kind::One(node) => vec![node.clone()],
-            Kind::Found(found) => lock(&found.map).nodes.values().cloned().collect(),
+            Kind::Found(found) => {
+                let map = found.map();
+                map.servers.iter().filter_map(|server| found.servers.get_open(server)).collect()
+            }
         }
     }
 
@@ -149,17 +195,18 @@ impl Routes {
     /// Every server of a Cluster passes on those of all.
     pub fn next_announcer(&self) -> Option<Config> {
         let Kind::Found(found) = &self.kind else { return Some(self.config.clone()) };
-        let mut servers: Vec<Server> = lock(&found.map).nodes.keys().cloned().collect();
-        servers.sort_unstable();
+        let map = found.map();
+        let open = |server: &&Server| found.servers.get_open(server).is_some();
+        let servers: Vec<&Server> = map.servers.iter().filter(open).collect();
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        (!servers.is_empty()).then(|| self.only(&servers[turn % servers.len()]))
+        (!servers.is_empty()).then(|| found.servers.only(servers[turn % servers.len()]))
     }
 
     /// Whether what `config` leads to is still one of the servers.
     pub fn leads_on(&self, config: &Config) -> bool {
         let Kind::Found(found) = &self.kind else { return true };
-        let map = lock(&found.map).clone();
-        config.server.hosts().iter().all(|server| map.nodes.contains_key(server))
+        let map = found.map();
+        config.server.hosts().iter().all(|server| map.servers.contains(server))
     }
 
     /// Keeps asking the sentinels, where there are any, until the engine closes.
@@ -180,139 +227,152 @@ impl Routes {
 
     /// Closes all connections, within a bound.
     pub async fn close(&self) {
-        let mut nodes = self.nodes();
-        if let Kind::Found(found) = &self.kind {
-            nodes.extend(found.guests.lock().await.drain().map(|(_, node)| node));
-        }
+        let nodes = match &self.kind {
+            Kind::One(node) => vec![node.clone()],
+            Kind::Found(found) => found.servers.remove_all(),
+        };
         join_all(nodes.iter().map(|node| node.close())).await;
     }
 
-    /// The server at an address that an `ASK` named; one that gets its first slot is not in the map yet.
+    /// The connection to the server at an address that an `ASK` named; one that gets its first slot is not in
+    /// the map yet. Waits as [`holder`](Self::holder) does.
     pub async fn at(&self, server: &Server) -> Result<Arc<Node>, FredError> {
-        let Kind::Found(found) = &self.kind else {
-            return Err(FredError::new(ErrorKind::Cluster, "a server without a Cluster named another"));
-        };
-        let known = lock(&found.map).nodes.get(server).cloned();
-        if let Some(node) = known {
-            return Ok(node);
+        match &self.kind {
+            Kind::Found(found) => Ok(found.servers.get(server).await?),
+            Kind::One(_) => {
+                Err(FredError::new(ErrorKind::Cluster, "a server without a Cluster named another"))
+            }
         }
-        let mut guests = found.guests.lock().await;
-        if let Some(node) = guests.get(server) {
-            return Ok(node.clone());
-        }
-        let node = Arc::new(Node::open(self.only(server), &self.context).await?);
-        guests.insert(server.clone(), node.clone());
-        Ok(node)
     }
 
-    /// Finds the servers anew, unless somebody did since this was called, or since `seen` was the holder
-    /// of `slot`.
+    /// Finds the servers anew, unless since `seen` was the holder of `slot` somebody did. Those who ask at the
+    /// same time share one search, which goes on when a caller stops waiting for it.
     pub async fn look(&self, seen: Option<(u16, &Arc<Node>)>) -> Result<(), FredError> {
         let Kind::Found(found) = &self.kind else { return Ok(()) };
-        let looks = found.looks.load(Ordering::Acquire);
-        let _looking = found.looking.lock().await;
-        let old = lock(&found.map).clone();
         let overtaken = |(slot, node): (u16, &Arc<Node>)| {
-            old.holder(slot).is_some_and(|holder| !Arc::ptr_eq(holder, node))
+            let map = found.map();
+            let holder = map.holder(slot).map(|server| found.servers.get_open(server));
+            holder.is_some_and(|open| open.is_none_or(|open| !Arc::ptr_eq(&open, node)))
         };
-        if found.looks.load(Ordering::Acquire) != looks || seen.is_some_and(overtaken) {
-            return Ok(());
-        }
-        let looked = self.look_for(found, &old).await;
-        found.looks.fetch_add(1, Ordering::Release);
-        looked
+        if seen.is_some_and(overtaken) { Ok(()) } else { found.search().await }
+    }
+}
+
+impl Found {
+    fn map(&self) -> Arc<Map> {
+        lock(&self.map).clone()
     }
 
-    async fn look_for(&self, found: &Found, old: &Map) -> Result<(), FredError> {
-        let slots = match &found.by {
-            Source::Cluster => self.ask_any(old).await?,
-            Source::Sentinels(sentinels) => vec![(ALL.0, ALL.1, sentinels.primary().await?)],
+    /// The search that is under way, or a new one.
+    fn search(self: &Arc<Self>) -> Search {
+        let mut latest = lock(&self.search);
+        if let Some(search) = latest.as_ref().filter(|search| Search::clone(search).now_or_never().is_none())
+        {
+            return search.clone();
+        }
+        let found = self.clone();
+        let searching = async move {
+            let closing = found.context.closing.clone();
+            tokio::select! {
+                searched = found.find() => searched,
+                () = closing.cancelled() => Err(FredError::new(ErrorKind::Canceled, "the store is closed")),
+            }
         };
-        let mut guests = found.guests.lock().await;
-        let nodes = self.nodes_of(&slots, old, &mut guests).await?;
-        let gone = old.nodes.iter().filter(|(server, _)| !nodes.contains_key(*server));
-        let gone: Vec<_> = gone.map(|(server, node)| (server.clone(), node.clone())).collect();
-        *lock(&found.map) = Arc::new(Map { nodes, slots });
-        for (server, node) in gone {
+        let task = self.context.tasks.spawn_on(searching, &self.context.runtime);
+        let ended = || FredError::new(ErrorKind::Canceled, "the search ended early");
+        let search = async move { task.await.unwrap_or_else(|_| Err(ended())) }.boxed().shared();
+        *latest = Some(search.clone());
+        search
+    }
+
+    async fn find(&self) -> Result<(), FredError> {
+        let old = self.map();
+        let slots = match &self.by {
+            Source::Cluster => self.ask_any(&old).await?,
+            Source::Sentinels(sentinels) => {
+                let primary = sentinels.primary().await?;
+                // The old one stays while the new one cannot be reached: the sentinels may be mistaken. One
+                // that is not fit is the primary all the same; nobody is to use it, nor the old one.
+                if let Err(Refusal::Unreachable(error)) = self.servers.get(&primary).await {
+                    return Err(error);
+                }
+                vec![(ALL.0, ALL.1, primary)]
+            }
+        };
+        let new = Map::new(slots);
+        for server in &new.servers {
+            // Nobody waits for it here; its slots have no use until it is open.
+            self.servers.open(server);
+        }
+        let gone: Vec<Server> = old.servers.difference(&new.servers).cloned().collect();
+        *lock(&self.map) = Arc::new(new);
+        for server in gone {
             tracing::info!(%server, "a Redis server is no primary any more");
-            // Its callers have an answer or an error by then; nobody waits for it.
-            self.context.tasks.spawn(async move { node.close().await });
+            if let Some(node) = self.servers.remove(&server) {
+                // Its callers have an answer or an error by then; nobody waits for it.
+                self.context.tasks.spawn(async move { node.close().await });
+            }
         }
         Ok(())
     }
 
-    /// The servers that hold slots: the known ones, `guests` that stay, and connections to new ones. One
-    /// that cannot be reached is left out; its slots have no holder until a later look.
-    async fn nodes_of(
-        &self,
-        slots: &[Range],
-        old: &Map,
-        guests: &mut HashMap<Server, Arc<Node>>,
-    ) -> Result<HashMap<Server, Arc<Node>>, FredError> {
-        let mut nodes: HashMap<Server, Arc<Node>> = HashMap::new();
-        let mut failed = None;
-        for (.., server) in slots {
-            if nodes.contains_key(server) {
-                continue;
-            }
-            if let Some(node) = old.nodes.get(server).cloned().or_else(|| guests.remove(server)) {
-                nodes.insert(server.clone(), node);
-                continue;
-            }
-            match Node::open(self.only(server), &self.context).await {
-                Ok(node) => {
-                    nodes.insert(server.clone(), Arc::new(node));
-                }
-                Err(error) => {
-                    tracing::warn!(%server, %error, "a Redis server cannot be reached");
-                    failed = Some(error);
-                }
-            }
-        }
-        match failed {
-            Some(error) if nodes.is_empty() => Err(error),
-            _ => Ok(nodes),
-        }
-    }
-
-    /// Asks all known servers at once, or else the configured ones in turn, who holds what.
+    /// Asks all known servers at once, or else the configured ones, who holds what.
     async fn ask_any(&self, old: &Map) -> Result<Vec<Range>, FredError> {
-        let mut last = FredError::new(ErrorKind::Cluster, "no server of the Cluster answers");
         // One that is stopped or cut off must not hold up what the others can tell.
-        let asked = old.nodes.iter().map(|(server, node)| {
+        let open = |server| Some((server, self.servers.get_open(server)?));
+        let asked = old.servers.iter().filter_map(open).map(|(server, node)| {
             Box::pin(async move {
                 let connection = node.connection()?;
                 connection.call(slots(connection.client(), server)).await
             })
         });
         let asked: Vec<_> = asked.collect();
-        if !asked.is_empty() {
-            match select_ok(asked).await {
-                Ok((slots, _)) => return Ok(slots),
-                Err(error) => last = error,
-            }
+        if !asked.is_empty()
+            && let Ok((slots, _)) = select_ok(asked).await
+        {
+            return Ok(slots);
         }
-        for server in self.config.server.hosts() {
-            let options = &self.context.options;
-            match Connection::open(self.only(&server), options, options.command_timeout).await {
-                Ok(connection) => {
-                    let slots = connection.call(slots(connection.client(), &server)).await;
-                    connection.close().await;
-                    match slots {
-                        Ok(slots) => return Ok(slots),
-                        Err(error) => last = error,
+        let (answer, mut answers) = mpsc::unbounded_channel();
+        for server in self.configured.clone() {
+            let (context, config, answer) =
+                (self.context.clone(), self.servers.only(&server), answer.clone());
+            self.context.tasks.spawn(async move {
+                let options = &context.options;
+                let slots = match Connection::open(config, options, options.command_timeout).await {
+                    Ok(connection) => {
+                        let slots = connection.call(slots(connection.client(), &server)).await;
+                        connection.close().await;
+                        slots
                     }
-                }
-                Err(error) => last = error,
+                    Err(error) => Err(error),
+                };
+                let _ = answer.send(slots);
+            });
+        }
+        drop(answer);
+        let mut last = FredError::new(ErrorKind::Cluster, "no server of the Cluster answers");
+        while let Some(slots) = answers.recv().await {
+            match slots {
+                Ok(slots) => return Ok(slots),
+                // A refusal says more than that another one is away.
+                Err(error) if !matches!(Fault::sort(&last), Fault::Refused(_)) => last = error,
+                Err(_) => {}
             }
         }
         Err(last)
     }
+}
 
-    /// The configuration for one of several servers.
-    fn only(&self, server: &Server) -> Config {
-        let server = ServerConfig::Centralized { server: server.clone() };
-        Config { server, ..self.config.clone() }
+/// User and password of the servers.
+fn credentials(config: &Config, options: &Options) -> (Option<String>, Option<Secret>) {
+    let config = with_credentials(config.clone(), options);
+    (config.username, config.password.map(|password| Secret::new(&password)))
+}
+
+fn refused(at: &str, refusal: Refusal) -> ConnectError {
+    match refusal {
+        Refusal::Unreachable(error) => ConnectError::of(at, &error),
+        Refusal::Unfit(why) => ConnectError::Unfit { at: at.to_owned(), why },
     }
 }
 

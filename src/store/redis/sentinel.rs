@@ -9,11 +9,13 @@ use fred::{
     error::{Error as FredError, ErrorKind},
     types::config::Server,
 };
-use futures_util::{StreamExt, stream::FuturesUnordered};
+use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpStream, lookup_host},
 };
+
+use super::error::Fault;
 
 /// Longest wait for one sentinel. The others answer meanwhile.
 const WAIT: Duration = Duration::from_secs(1);
@@ -27,11 +29,14 @@ pub(super) struct Sentinels {
     pub service: String,
     pub username: Option<String>,
     pub password: Option<super::Secret>,
+    /// User and password of the servers themselves.
+    pub of_servers: (Option<String>, Option<super::Secret>),
 }
 
 impl Sentinels {
     /// The primary, by what most sentinels say. Where fewer than half answer, those that do decide: it
-    /// is better to follow one than none.
+    /// is better to follow one than none. Where they are divided, as when one was cut off during a failover and
+    /// another is away, the server decides that takes itself for a primary.
     pub async fn primary(&self) -> Result<Server, FredError> {
         let mut asked: FuturesUnordered<_> = self.hosts.iter().map(|host| self.ask(host)).collect();
         let mut votes: Vec<(Server, usize)> = Vec::new();
@@ -49,12 +54,23 @@ impl Sentinels {
                         break;
                     }
                 }
-                Err(error) => last = FredError::new(ErrorKind::Sentinel, error.to_string()),
+                Err(error) => {
+                    // A refusal says more than that another one is away.
+                    if !matches!(Fault::sort(&last), Fault::Refused(_)) {
+                        last = FredError::new(ErrorKind::Sentinel, error.to_string());
+                    }
+                }
             }
         }
         let best = votes.iter().map(|(_, count)| *count).max().ok_or(last)?;
-        let mut best = votes.into_iter().filter(|(_, count)| *count == best).map(|(server, _)| server);
-        match (best.next(), best.next()) {
+        let best = votes.into_iter().filter(|(_, count)| *count == best).map(|(server, _)| server);
+        let mut best: Vec<Server> = best.collect();
+        if best.len() > 1 {
+            let roles = join_all(best.iter().map(|server| self.is_primary(server))).await;
+            let mut roles = roles.into_iter();
+            best.retain(|_| roles.next().unwrap_or(false));
+        }
+        match (best.pop(), best.pop()) {
             (Some(server), None) => Ok(server),
             // In the middle of a failover: better none than now this one, now that.
             _ => Err(FredError::new(ErrorKind::Sentinel, "the sentinels do not agree on the primary")),
@@ -66,13 +82,22 @@ impl Sentinels {
         tokio::time::timeout(WAIT, self.exchange(host)).await.map_err(|_| late())?
     }
 
+    /// Whether a server takes itself for a primary; one that does not answer counts as none.
+    async fn is_primary(&self, server: &Server) -> bool {
+        let role = async {
+            let mut stream = BufReader::new(connect(server).await?);
+            let (username, password) = &self.of_servers;
+            authenticate(&mut stream, username.as_deref(), password.as_ref()).await?;
+            send(&mut stream, ["ROLE"]).await?;
+            read_line(&mut stream).await?;
+            read_text(&mut stream).await
+        };
+        matches!(tokio::time::timeout(WAIT, role).await, Ok(Ok(role)) if role == "master")
+    }
+
     async fn exchange(&self, host: &Server) -> io::Result<Server> {
         let mut stream = BufReader::new(connect(host).await?);
-        if let Some(password) = &self.password {
-            let words = ["AUTH"].into_iter().chain(self.username.as_deref()).chain([password.reveal()]);
-            send(&mut stream, words).await?;
-            read_line(&mut stream).await?;
-        }
+        authenticate(&mut stream, self.username.as_deref(), self.password.as_ref()).await?;
         send(&mut stream, ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &self.service]).await?;
         match read_line(&mut stream).await?.as_str() {
             "*2" => {}
@@ -82,6 +107,18 @@ impl Sentinels {
         let (host, port) = (read_text(&mut stream).await?, read_text(&mut stream).await?);
         Ok(Server::new(host, port.parse().map_err(|_| odd("a port was expected"))?))
     }
+}
+
+async fn authenticate(
+    stream: &mut BufReader<TcpStream>,
+    username: Option<&str>,
+    password: Option<&super::Secret>,
+) -> io::Result<()> {
+    if let Some(password) = password {
+        send(stream, ["AUTH"].into_iter().chain(username).chain([password.reveal()])).await?;
+        read_line(stream).await?;
+    }
+    Ok(())
 }
 
 async fn connect(host: &Server) -> io::Result<TcpStream> {
@@ -132,7 +169,8 @@ mod tests {
     use tokio::net::TcpListener;
 
     /// A sentinel that answers everything with these bytes.
-    async fn answering(answer: &'static str) -> Server {
+    async fn answering(answer: impl Into<String>) -> Server {
+        let answer = answer.into();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = listener.local_addr().expect("has an address").port();
         tokio::spawn(async move {
@@ -145,12 +183,29 @@ mod tests {
         Server::new("127.0.0.1", port)
     }
 
-    async fn primary(answers: &[&'static str]) -> Result<Server, FredError> {
+    /// What a sentinel says that takes this server for the primary.
+    fn naming(server: &Server) -> String {
+        let port = server.port.to_string();
+        format!("*2\r\n${}\r\n{}\r\n${}\r\n{port}\r\n", server.host.len(), server.host, port.len())
+    }
+
+    #[tokio::test]
+    async fn a_server_that_takes_itself_for_the_primary_decides_where_sentinels_are_divided() {
+        let right = answering("*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n").await;
+        let stale = answering("*5\r\n$5\r\nslave\r\n$1\r\na\r\n:1\r\n$9\r\nconnected\r\n:0\r\n").await;
+        let answers = [naming(&stale), String::new(), naming(&right)];
+        assert_eq!(primary(&answers).await.expect("is known"), right);
+        let divided = primary(&[naming(&right), naming(&answering("*3\r\n$6\r\nmaster\r\n").await)]).await;
+        assert!(divided.is_err(), "two primaries: {divided:?}");
+    }
+
+    async fn primary(answers: &[impl AsRef<str>]) -> Result<Server, FredError> {
         let mut hosts = Vec::new();
         for answer in answers {
-            hosts.push(answering(answer).await);
+            hosts.push(answering(answer.as_ref()).await);
         }
-        Sentinels { hosts, service: "main".to_owned(), username: None, password: None }.primary().await
+        let service = "main".to_owned();
+        Sentinels { hosts, service, username: None, password: None, of_servers: (None, None) }.primary().await
     }
 
     const A: &str = "*2\r\n$1\r\na\r\n$1\r\n1\r\n";

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use fred::{
     clients::Client,
-    error::Error as FredError,
+    error::{Error as FredError, ErrorKind},
     interfaces::{ClientLike, ConfigInterface},
     types::{ClusterHash, CustomCommand, Value},
 };
 
-use super::Options;
+use super::{Mode, Options, error::in_words, standing};
 
 /// Oldest server: its scripts can say that they need no room (`#!lua flags=allow-oom`), so that finish
 /// and delete work when memory is full, and nothing is cut in the middle.
@@ -63,15 +63,37 @@ pub(super) struct Server {
 }
 
 /// Why a server cannot be used.
+#[derive(Debug, Clone)]
 pub(super) enum Refusal {
     Unreachable(FredError),
     Unfit(String),
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unreachable(error) => f.write_str(&in_words(error)),
+            Self::Unfit(why) => write!(f, "it is not fit to hold jobs: {why}"),
+        }
+    }
+}
+
+impl From<Refusal> for FredError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Unreachable(error) => error,
+            Refusal::Unfit(why) => standing::unfit(&why),
+        }
+    }
 }
 
 /// Checks a server and reads what it promises.
 pub(super) async fn inspect(client: &Client, options: &Options) -> Result<Server, Refusal> {
     let info: String = client.info(None).await.map_err(Refusal::Unreachable)?;
     let info = parse(&info);
+    if let Some(why) = not_yet(&info, &options.mode) {
+        return Err(Refusal::Unreachable(FredError::new(ErrorKind::Cluster, why)));
+    }
     let config = configuration(client).await;
     let server = judge(&info, config.as_ref(), options.wait_replicas).map_err(Refusal::Unfit)?;
     let missing = missing_commands(client).await;
@@ -79,6 +101,17 @@ pub(super) async fn inspect(client: &Client, options: &Options) -> Result<Server
         return Err(Refusal::Unfit(format!("it lacks commands that are needed: {}", missing.join(", "))));
     }
     Ok(server)
+}
+
+/// What keeps a server from being used for now: it is reading its data, or others have named a replica, as they
+/// do in the middle of a failover.
+fn not_yet(info: &HashMap<&str, &str>, mode: &Mode) -> Option<String> {
+    if info.get("loading") == Some(&"1") {
+        return Some("LOADING: the server is reading its data from disk".to_owned());
+    }
+    let is_named = !matches!(mode, Mode::Standalone { .. });
+    let role = info.get("role").filter(|role| is_named && **role != "master")?;
+    Some(format!("it is a {role} as yet; the primary is needed"))
 }
 
 /// The commands that the server does not have, or was told to hide; none where it may not be asked.

@@ -18,7 +18,7 @@ use crate::{
 #[async_trait]
 impl Store for Redis {
     fn info(&self) -> EngineInfo {
-        self.0.info.clone()
+        super::info(&self.0.routes)
     }
 
     async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>> {

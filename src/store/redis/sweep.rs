@@ -9,9 +9,9 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::join_all;
+use tokio::sync::watch;
 
-use super::{Engine, announce::Doubt, call::Answer, keys::Shard, layout, reply::Reply, script::Op};
+use super::{Engine, announce::Doubt, keys::Shard, layout, reply::Reply, retry::Answer, script::Op};
 use crate::{
     clock::Clock,
     failure_log::FailureLog,
@@ -43,8 +43,8 @@ impl Compaction {
         self.lock().insert((shard, topic), Some(left));
     }
 
-    fn take(&self) -> BTreeMap<(Shard, Topic), Option<i64>> {
-        std::mem::take(&mut *self.lock())
+    fn take(&self, group: &[Shard]) -> BTreeMap<(Shard, Topic), Option<i64>> {
+        self.lock().extract_if(.., |(shard, _), _| group.contains(shard)).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(Shard, Topic), Option<i64>>> {
@@ -62,19 +62,33 @@ struct Memory {
 }
 
 impl Engine {
-    /// Sweeps until the engine closes.
+    /// Sweeps until the engine closes: every group of shards at its own pace, so that a server that does not
+    /// answer holds up no other's, and beside them what belongs to no shard.
     pub(super) async fn sweep(self: Arc<Self>) {
-        let mut memory: Vec<Memory> = self.keys.shards().map(|_| Memory::default()).collect();
-        let (log, mut parted) = (FailureLog::default(), false);
+        for group in self.groups() {
+            self.context.tasks.spawn(self.clone().sweep_group(group));
+        }
+        let log = FailureLog::default();
+        let mut wake = self.wake_sweep.subscribe();
+        wake.mark_changed();
+        while self.next_sweep(&mut wake).await {
+            let layout = layout::watch(self.caller(), self.keys.count());
+            let ((), configs) = tokio::join!(layout, self.refresh_configs());
+            self.log_sweep(&log, configs.as_ref().err());
+        }
+    }
+
+    /// Sweeps a group of shards, the first time at once.
+    async fn sweep_group(self: Arc<Self>, group: Vec<Shard>) {
+        let (mut memory, log) = (vec![Memory::default(); group.len()], FailureLog::default());
+        let mut wake = self.wake_sweep.subscribe();
+        wake.mark_changed();
         for round in 1_u64.. {
-            tokio::select! {
-                () = self.context.real.sleep(INTERVAL) => {}
-                () = self.wake_sweep.notified() => {}
-                () = self.context.closing.cancelled() => return,
+            if !self.next_sweep(&mut wake).await {
+                return;
             }
-            let ((), result) =
-                tokio::join!(self.keep_layout(&mut parted), self.sweep_once(&mut memory, round));
-            self.log_sweep(&log, result.as_ref().err());
+            let swept = self.sweep_once(&group, &mut memory, round).await;
+            self.log_sweep(&log, swept.as_ref().err());
         }
     }
 
@@ -96,41 +110,27 @@ impl Engine {
         }
     }
 
-    /// Keeps the number of shards stored; tells once when it is `parted` from those who use another.
-    async fn keep_layout(&self, parted: &mut bool) {
-        match layout::keep(self.caller(), self.keys.count()).await {
-            Ok(()) => *parted = false,
-            Err(Error::Damaged(why)) => {
-                if !std::mem::replace(parted, true) {
-                    tracing::error!(%why, "jobs that others add are not found here; start all processes anew");
-                }
-            }
-            // Whether the server can be reached is the sweep's to tell.
-            Err(_) => {}
+    /// Waits for the next round; false when the engine closes.
+    async fn next_sweep(&self, wake: &mut watch::Receiver<()>) -> bool {
+        tokio::select! {
+            () = self.context.real.sleep(INTERVAL) => true,
+            woken = wake.changed() => woken.is_ok(),
+            () = self.context.closing.cancelled() => false,
         }
     }
 
-    async fn sweep_once(&self, memory: &mut [Memory], round: u64) -> Result<()> {
-        // What cannot be reached holds up nothing else.
-        let mut outcome = self.refresh_configs().await;
-        let looks = self.groups().into_iter().map(|group| async move {
-            let before_us = self.context.real.now_micros();
-            let keys = group.iter().map(|shard| self.keys.shard(*shard).counts.clone()).collect();
-            let call = self.brief_in_cluster(self.read(Op::Pulse, &group, keys));
-            let reply = self.caller().insist(call).await;
-            (group, before_us, self.context.real.now_micros(), reply)
-        });
-        for (group, before_us, after_us, reply) in join_all(looks).await {
-            outcome = outcome.and(match reply {
-                Ok(answer) => self.look_after(&group, (before_us, after_us), answer, memory).await,
-                Err(error) => Err(error),
-            });
-        }
-        for ((shard, topic), left) in self.compaction.take() {
+    async fn sweep_once(&self, group: &[Shard], memory: &mut [Memory], round: u64) -> Result<()> {
+        let before_us = self.context.real.now_micros();
+        let keys = group.iter().map(|shard| self.keys.shard(*shard).counts.clone()).collect();
+        let pulse = self.brief_in_cluster(self.read(Op::Pulse, group, keys));
+        let answer = self.observed(group[0], self.caller().insist(pulse)).await?;
+        let after_us = self.context.real.now_micros();
+        let mut outcome = self.look_after(group, (before_us, after_us), answer, memory).await;
+        for ((shard, topic), left) in self.compaction.take(group) {
             outcome = outcome.and(self.compact(shard, topic, left).await);
         }
         if round.is_multiple_of(LANES_EVERY) {
-            outcome = outcome.and(self.forget_lanes().await);
+            outcome = outcome.and(self.forget_lanes(group).await);
         }
         outcome
     }
@@ -147,16 +147,15 @@ impl Engine {
         let server_us = reply.int()?.saturating_mul(1_000_000).saturating_add(reply.int()?);
         node.clock.learn(before_us, server_us, after_us);
         // One group is one server: its first shard remembers for all.
-        if let Some(first) = group.first() {
-            let memory = &mut memory[usize::from(*first)];
-            if let Some(step_us) = watch_clock(memory, server_us, before_us, after_us) {
-                self.context.metrics.clock_stepped(step_us);
-                let step_ms = step_us / 1_000;
-                tracing::warn!(step_ms, "the clock of the Redis server stepped, and due times with it");
-            }
+        if let Some(memory) = memory.first_mut()
+            && let Some(step_us) = watch_clock(memory, server_us, before_us, after_us)
+        {
+            self.context.metrics.clock_stepped(step_us);
+            let step_ms = step_us / 1_000;
+            tracing::warn!(step_ms, "the clock of the Redis server stepped, and due times with it");
         }
-        for shard in group {
-            self.make_up(*shard, &mut memory[usize::from(*shard)], reply.int()?).await?;
+        for (shard, memory) in group.iter().zip(memory) {
+            self.make_up(*shard, memory, reply.int()?).await?;
         }
         Ok(())
     }
@@ -200,9 +199,9 @@ impl Engine {
         Ok(())
     }
 
-    async fn forget_lanes(&self) -> Result<()> {
-        for shard in self.keys.shards() {
-            let call = self.read(Op::Lanes, &[shard], vec![self.keys.shard(shard).lanes.clone()]);
+    async fn forget_lanes(&self, group: &[Shard]) -> Result<()> {
+        for shard in group {
+            let call = self.read(Op::Lanes, &[*shard], vec![self.keys.shard(*shard).lanes.clone()]);
             let life_ms = i64::try_from(LANE_LIFE.as_millis()).expect("an hour fits an i64");
             self.call(call.arg(self.now_arg()).arg(life_ms).dated()).await?;
         }

@@ -1,8 +1,18 @@
 //! The real program on Redis.
 
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Write},
+    net::TcpListener,
+    path::Path,
+    process::Stdio,
+};
+
 use crate::harness::{
-    process::{Server, refused, stderr},
-    redis::{self, fresh_prefix},
+    cluster::Cluster,
+    process::{Server, linger, refused, stderr},
+    redis::{self, RedisServer, fresh_prefix},
+    wait::Patience,
 };
 
 fn start(directory: &std::path::Path, prefix: &str) -> Server {
@@ -49,10 +59,129 @@ fn a_redis_that_is_not_there_is_said_in_one_line_without_its_password() {
     let port = nobody.local_addr().expect("has an address").port();
     drop(nobody);
     let url = format!("redis://app:hunter2@127.0.0.1:{port}");
-    let output =
-        refused(&["--store", "redis", "--redis-url", &url, "--listen", "127.0.0.1:0"], directory.path());
+    std::fs::write(directory.path().join("impatient.toml"), "[redis]\nstart_timeout = \"0s\"\n")
+        .expect("writes");
+    let words =
+        ["--store", "redis", "--redis-url", &url, "--listen", "127.0.0.1:0", "--config", "impatient.toml"];
+    let output = refused(&words, directory.path());
     assert_eq!(output.status.code(), Some(1));
     let last = stderr(&output).lines().last().map(str::to_owned).expect("a line");
     assert!(last.starts_with("linger: cannot open the store: cannot use Redis at "), "{last}");
     assert!(!stderr(&output).contains("hunter2"), "{}", stderr(&output));
+}
+
+/// Starts a server with these words, lets `mend` change something once it has logged `waits`, and returns the server
+/// when it listens.
+fn start_that_waits(words: &[&str], directory: &Path, waits: &str, mend: impl FnOnce()) -> Server {
+    let log = directory.join("log");
+    let mut command = linger(&["serve", "--listen", "127.0.0.1:0"], directory);
+    command.args(words).stdout(Stdio::piped()).stderr(File::create(&log).expect("a file"));
+    let child = command.spawn().expect("it starts");
+    let patience = Patience::new();
+    let logged = || std::fs::read_to_string(&log).expect("is text");
+    while !logged().lines().any(|line| line.contains("waiting for Redis") && line.contains(waits)) {
+        patience.or_fail(logged);
+        std::thread::yield_now();
+    }
+    mend();
+    Server::adopt(child)
+}
+
+#[test]
+fn a_start_waits_for_a_redis_that_is_not_there_yet() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = RedisServer::start();
+    server.kill();
+    let words = ["--store", "redis", "--redis-url", &server.url()];
+    let linger = start_that_waits(&words, directory.path(), "Connection refused", || server.restart());
+    assert_eq!(linger.call("GET", "/readyz", "").status, 200);
+}
+
+#[test]
+fn a_start_waits_for_a_server_of_a_cluster_that_is_away() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let cluster = Cluster::start(60_000);
+    std::fs::write(directory.path().join("settings.toml"), cluster.settings(&fresh_prefix()))
+        .expect("writes");
+    let away = &cluster.servers[1];
+    away.kill();
+    let waits = format!("cannot use Redis at {}", away.address());
+    let words = ["--config", "settings.toml"];
+    let linger = start_that_waits(&words, directory.path(), &waits, || away.restart());
+    assert_eq!(linger.call("POST", "/jobs", r#"{"topic":"t","body":1}"#).status, 201);
+}
+
+/// A server that is reading its data: it answers with this and tells so of itself.
+fn loading() -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("has an address");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || {
+                let mut answers = stream.try_clone().expect("one more handle");
+                // Every command's words end with its last line; a word's length comes before each.
+                let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+                while let Some(count) = lines.next() {
+                    let count: usize = count.trim_start_matches('*').parse().expect("a number of words");
+                    let words: Vec<String> = lines.by_ref().take(2 * count).collect();
+                    let info = "redis_version:7.0.15\r\nrole:master\r\nloading:1\r\n";
+                    let answer = match words.get(1).map(|word| word.to_ascii_uppercase()) {
+                        Some(word) if word == "INFO" => format!("${}\r\n{info}\r\n", info.len()),
+                        _ => "-LOADING Redis is loading the dataset in memory\r\n".to_owned(),
+                    };
+                    if answers.write_all(answer.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn a_start_gives_a_redis_up_that_goes_on_loading_and_says_so() {
+    let directory = tempfile::tempdir().expect("a directory");
+    std::fs::write(directory.path().join("settings.toml"), "[redis]\nstart_timeout = \"1s\"\n")
+        .expect("writes");
+    let url = format!("redis://{}", loading());
+    let words =
+        ["--store", "redis", "--redis-url", &url, "--listen", "127.0.0.1:0", "--config", "settings.toml"];
+    let output = refused(&words, directory.path());
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    let last = said.lines().last().expect("a line");
+    assert!(last.contains("LOADING") && last.contains("waited 1s"), "{said}");
+    assert!(said.contains("waiting for Redis"), "{said}");
+}
+
+#[test]
+fn what_cannot_change_by_waiting_is_refused_at_once() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let primary = RedisServer::start();
+    let follow = format!("127.0.0.1 {}", primary.port);
+    let cases: [(&[&str], &str); 3] = [
+        (&["--requirepass", "hunter2"], "it asks for a password"),
+        (&["--maxmemory-policy", "allkeys-lru"], "maxmemory-policy is allkeys-lru"),
+        (&["--replicaof", &follow], "it is a slave"),
+    ];
+    for (arguments, why) in cases {
+        let server = RedisServer::start_with(arguments);
+        let words = ["--store", "redis", "--redis-url", &server.url(), "--listen", "127.0.0.1:0"];
+        let output = refused(&words, directory.path());
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(why), "{said}");
+        assert!(!said.contains("waiting for Redis"), "{said}");
+    }
+}
+
+#[test]
+fn a_redis_that_writes_nothing_to_disk_is_warned_of_with_the_remedy() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = start(directory.path(), &fresh_prefix());
+    server.logged("the Redis server writes nothing to disk");
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("writes nothing to disk")).expect("was logged");
+    assert!(line.contains("WARN") && line.contains("appendonly yes"), "{line}");
 }

@@ -4,6 +4,7 @@
 //! `LINGER_PROVE_SLOTS` sets how often a slot moves under load, `LINGER_PROVE_FAILOVERS` how many
 //! primaries change, each way.
 
+mod away;
 mod failovers;
 mod hung;
 mod slots;

@@ -193,6 +193,8 @@ async fn open(
         }
         Home::Prefix(mode, prefix) => {
             let mut options = redis::Options { mode: mode.clone(), ..redis::Options::new("") };
+            // However slow the machine, every server counts as prompt: the laws hold for those that answer.
+            options.prompt_timeout = std::time::Duration::from_secs(60);
             options.prefix.clone_from(prefix);
             options.dead_retention = settings.dead_retention;
             let time = redis::TimeSource::Manual(clock.clone());

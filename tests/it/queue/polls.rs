@@ -1,13 +1,18 @@
 //! Parked polls: who is served, in which order, and what wakes them.
 
+use futures_util::FutureExt;
 use linger::{
     clock::Clock,
     job::{Delay, NewJob, State, TopicPause},
     queue::{Error, Limits, Pop, Release},
+    store,
 };
 
 use super::{Bench, NOW, names, new_job, pop, taken};
-use crate::harness::jobs::{ALL, id, millis, seconds, topic, ttr};
+use crate::harness::{
+    failing::Failure,
+    jobs::{ALL, id, millis, seconds, topic, ttr},
+};
 
 #[tokio::test]
 async fn polls_are_served_first_come_first_served() {
@@ -33,6 +38,25 @@ async fn a_poll_that_does_not_wait_stands_behind_those_that_do() {
     bench.queue.resume(&topic("t"), TopicPause { delivery: true, intake: true }).await.expect("resumes");
     assert_eq!(taken(bench.queue.pop(pop(NOW)).await.expect("answers")), [""; 0]);
     assert_eq!(names(parked).await, ["only"]);
+    bench.end().await;
+}
+
+/// The next attempt could take as long again, and they would wait for both.
+#[tokio::test]
+async fn a_store_that_fails_fails_all_who_do_not_wait_at_once() {
+    let bench = Bench::new();
+    let hung = bench.store.hang(&topic("t"));
+    let queue = bench.queue.clone();
+    let first = tokio::spawn(async move { queue.pop(pop(NOW)).await });
+    bench.until(|| hung.asked() == 1).await;
+    let mut second = Box::pin(bench.queue.pop(pop(NOW)));
+    assert!(second.as_mut().now_or_never().is_none(), "it stands in the line");
+    bench.store.fail(Some(Failure::Error(store::Error::Unavailable("away".to_owned()))));
+    hung.heal();
+    for answer in [first.await.expect("does not panic"), second.await] {
+        assert!(matches!(answer, Err(Error::Unavailable(_))), "{answer:?}");
+    }
+    assert_eq!(hung.asked(), 1, "the store was not asked once more");
     bench.end().await;
 }
 

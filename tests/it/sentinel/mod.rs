@@ -4,6 +4,7 @@
 //! `LINGER_PROVE_FAILOVERS` sets how many primaries fall, in each way.
 
 mod durable;
+mod fitness;
 mod partition;
 
 use std::sync::Arc;
