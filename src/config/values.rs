@@ -13,7 +13,7 @@ pub(super) type Problem = String;
 pub(super) fn text(kind: &ValueKind) -> Result<String, Problem> {
     match kind {
         ValueKind::String(text) => Ok(text.clone()),
-        _ => Err("must be text, in quotes".to_owned()),
+        _ => Err("must be a string, in quotes".to_owned()),
     }
 }
 

@@ -43,23 +43,31 @@ impl Json {
         read: impl FnOnce(&Bytes, &Limits) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
         let Self(payload) = self;
-        if payload.bytes.len() <= INLINE_BYTES {
-            return read(&payload.bytes, app.queue.limits());
-        }
-        let app = app.clone();
-        // The thread goes on when the client leaves, so the body stays counted until it is done.
-        let parse = move || {
+        let (app, len) = (app.clone(), payload.bytes.len());
+        // The body stays counted until it is parsed, also when the client leaves meanwhile.
+        parse(len, move || {
             let Payload { bytes, _held } = payload;
             read(&bytes, app.queue.limits())
-        };
-        match tokio::task::spawn_blocking(parse).await {
-            Ok(read) => read,
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                // The runtime is shutting down.
-                Err(_) => Err(Problem::internal()),
-            },
-        }
+        })
+        .await
+    }
+}
+
+/// Runs `parsing` of a body of `len` bytes, on a thread for blocking work where it is large.
+async fn parse<T: Send + 'static>(
+    len: usize,
+    parsing: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    if len <= INLINE_BYTES {
+        return parsing();
+    }
+    match tokio::task::spawn_blocking(parsing).await {
+        Ok(read) => read,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime is shutting down.
+            Err(_) => Err(Problem::internal()),
+        },
     }
 }
 
@@ -251,6 +259,17 @@ impl<S: Send + Sync> FromRequestParts<S> for OptionalJson {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn only_a_large_body_is_parsed_on_another_thread() {
+        let here = std::thread::current().id();
+        for (len, apart) in [(0, false), (INLINE_BYTES, false), (INLINE_BYTES + 1, true)] {
+            let parsed = parse(len, || Ok(std::thread::current().id())).await;
+            assert_eq!(parsed.expect("is read") != here, apart, "{len}");
+        }
+        let refused = parse::<()>(INLINE_BYTES + 1, || Err(Problem::malformed("no"))).await;
+        assert_eq!(refused.expect_err("is refused").code(), "malformed_request");
+    }
 
     #[test]
     fn json_is_recognised_by_its_media_type() {
