@@ -1,16 +1,18 @@
 //! Whether the store works, as far as is known. A task asks the store in the background, so that health checks and
 //! scrapes are answered at once, also while the store is away or hangs.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{Queue, Result};
 use crate::{failure_log::FailureLog, store};
 
-/// How often a store that works is asked, and one that does not.
-const ASK_EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(250));
+/// How often a store that works is asked.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+/// How often one is asked that does not work, or where an operation failed.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
 /// A store that takes longer to answer does not work, until it does answer.
 const HANGS_AFTER: Duration = Duration::from_secs(5);
 
@@ -19,13 +21,20 @@ const HANGS_AFTER: Duration = Duration::from_secs(5);
 pub(super) struct StoreHealth {
     /// Why it does not work, if it does not.
     failure: watch::Sender<Option<store::Error>>,
+    /// Notified when an operation failed, so that the store is asked soon.
+    failed: Arc<Notify>,
     log: FailureLog,
 }
 
 impl StoreHealth {
     /// The health of a store that has just been opened.
     pub fn new() -> Self {
-        Self { failure: watch::Sender::new(None), log: FailureLog::default() }
+        Self { failure: watch::Sender::new(None), failed: Arc::default(), log: FailureLog::default() }
+    }
+
+    /// To be notified when an operation failed.
+    pub fn failed(&self) -> Arc<Notify> {
+        self.failed.clone()
     }
 
     /// Why the store does not work, if it does not.
@@ -97,7 +106,13 @@ impl Queue {
         let watching = async {
             loop {
                 let works = self.ask_store().await;
-                self.clock.sleep(if works { ASK_EVERY.0 } else { ASK_EVERY.1 }).await;
+                self.clock.sleep(ASK_AGAIN).await;
+                if works {
+                    tokio::select! {
+                        () = self.clock.sleep(ASK_EVERY - ASK_AGAIN) => {}
+                        () = self.health.failed.notified() => {}
+                    }
+                }
             }
         };
         tokio::select! {
@@ -106,18 +121,28 @@ impl Queue {
         }
     }
 
-    /// Asks the store once. One that hangs is asked nothing more until it answers.
+    /// Asks the store, and takes in what it answers. A store that worked is asked twice: a connection that was
+    /// just cut, or a shard that just moved, is no outage.
     async fn ask_store(&self) -> bool {
+        let mut answer = self.ask_once().await;
+        if matches!(answer, Err(store::Error::Unavailable(_))) && self.store_state().is_ok() {
+            self.clock.sleep(ASK_AGAIN).await;
+            answer = self.ask_once().await;
+        }
+        self.note_store(answer)
+    }
+
+    /// Asks the store once. One that hangs is asked nothing more until it answers.
+    async fn ask_once(&self) -> store::Result<()> {
         let mut asking = std::pin::pin!(self.store.check());
-        let answer = tokio::select! {
+        tokio::select! {
             answer = &mut asking => answer,
             () = self.clock.sleep(HANGS_AFTER) => {
                 let why = format!("it has not answered for {HANGS_AFTER:?}");
                 self.note_store(Err(store::Error::Unavailable(why)));
                 asking.await
             }
-        };
-        self.note_store(answer)
+        }
     }
 
     fn note_store(&self, answer: store::Result<()>) -> bool {

@@ -103,7 +103,9 @@ impl Queue {
         metrics: QueueMetrics,
     ) -> Arc<Self> {
         limits.publish(&metrics);
-        let store: Arc<dyn Store> = Arc::new(Metered::new(store, clock.clone(), metrics.clone()));
+        let health = StoreHealth::new();
+        let metered = Metered::new(store, clock.clone(), metrics.clone(), health.failed());
+        let store: Arc<dyn Store> = Arc::new(metered);
         let tasks = TaskTracker::new();
         let giver = Arc::new(Giver {
             store: store.clone(),
@@ -116,7 +118,7 @@ impl Queue {
             store,
             waiters: Waiters::new(giver, limits.max_waiting),
             nudge: Nudge::new(),
-            health: StoreHealth::new(),
+            health,
             clock,
             limits,
             metrics,

@@ -1,13 +1,16 @@
-//! A store that times another: each operation's duration by name and outcome.
+//! A store that times another: each operation's duration by name and outcome. It also notifies those who watch the
+//! store of failures.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use tokio::sync::Notify;
+
 use super::{
-    AddJob, Added, DeadCursor, Deleted, EngineInfo, FinishJob, Finished, Held, Patch, Patched, Promoted,
-    PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store, TopicConfig, TopicStats,
-    Verified, Wait,
+    AddJob, Added, DeadCursor, Deleted, EngineInfo, Error, FinishJob, Finished, Held, Patch, Patched,
+    Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store, TopicConfig,
+    TopicStats, Verified, Wait,
 };
 use crate::{
     clock::Clock,
@@ -15,19 +18,26 @@ use crate::{
     metrics::QueueMetrics,
 };
 
-/// Decorates a store with timings; changes nothing else.
+/// Decorates a store with timings; changes nothing that it does.
 #[derive(Debug)]
 pub struct Metered {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     metrics: QueueMetrics,
+    failed: Arc<Notify>,
 }
 
 impl Metered {
-    /// Times `store` by `clock` into `metrics`.
+    /// Times `store` by `clock` into `metrics`, and notifies `failed` of each operation after which the store may
+    /// be unavailable or damaged.
     #[must_use]
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, metrics: QueueMetrics) -> Self {
-        Self { store, clock, metrics }
+    pub fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        metrics: QueueMetrics,
+        failed: Arc<Notify>,
+    ) -> Self {
+        Self { store, clock, metrics, failed }
     }
 
     async fn timed<T>(&self, name: &'static str, operation: impl Future<Output = Result<T>>) -> Result<T> {
@@ -35,6 +45,9 @@ impl Metered {
         let result = operation.await;
         let took_us = self.clock.now_micros().saturating_sub(start_us).unsigned_abs();
         self.metrics.operation(name, result.is_ok(), std::time::Duration::from_micros(took_us));
+        if matches!(result, Err(Error::Unavailable(_) | Error::Damaged(_))) {
+            self.failed.notify_one();
+        }
         result
     }
 }

@@ -253,6 +253,9 @@ mod tests {
             "the connection failed: failed to lookup address information"
         );
         assert_eq!(told(ErrorKind::IO, "gone"), "the connection failed: gone");
+        assert!(
+            told(ErrorKind::Protocol, "Decode Error: frame_type").contains("not speak the Redis protocol")
+        );
         assert_eq!(told(ErrorKind::Timeout, "Request timed out."), "no answer in time");
         assert_eq!(told(ErrorKind::Unknown, "LOADING Redis is loading"), "LOADING Redis is loading");
         assert!(

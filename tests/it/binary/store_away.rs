@@ -5,20 +5,12 @@ use std::time::Duration;
 
 use linger::clock::{Clock, SystemClock};
 
-use crate::harness::{process::Server, redis::RedisServer, wait::Patience};
+use crate::harness::{process::Server, redis::RedisServer};
 
 /// For all calls of a round. One probe of the store alone took two seconds, a scrape six.
 const AT_ONCE: Duration = Duration::from_secs(2);
 /// Longer than any attempt that the timer or the sweep makes.
 const OUTAGE: Duration = Duration::from_secs(8);
-
-fn wait_for_readiness(linger: &Server, status: u16) {
-    let patience = Patience::new();
-    while linger.call("GET", "/readyz", "").status != status {
-        patience.or_fail(|| format!("not {status}"));
-        std::thread::yield_now();
-    }
-}
 
 #[test]
 fn health_checks_and_figures_are_answered_at_once_and_the_log_tells_once() {
@@ -30,7 +22,7 @@ fn health_checks_and_figures_are_answered_at_once_and_the_log_tells_once() {
     assert!(linger.call("GET", "/metrics", "").body.contains("linger_jobs{"));
     let (clock, address) = (SystemClock::new(), redis.address());
     redis.kill();
-    wait_for_readiness(&linger, 503);
+    linger.turns_unready();
     let from_us = clock.now_micros();
     for _ in 0..5 {
         assert_eq!(linger.call("GET", "/readyz", "").status, 503);
@@ -46,7 +38,7 @@ fn health_checks_and_figures_are_answered_at_once_and_the_log_tells_once() {
         assert_eq!(linger.call("GET", "/topics/t", "").status, 503);
     }
     redis.restart();
-    wait_for_readiness(&linger, 200);
+    linger.turns_ready();
     linger.logged("the store is available again");
     assert_eq!(linger.figure("linger_store_up"), Some(1.0));
     let log = linger.log();

@@ -206,6 +206,27 @@ impl Server {
         call(self.address, method, path, body)
     }
 
+    /// Waits until `/readyz` answers 503.
+    #[track_caller]
+    pub fn turns_unready(&self) {
+        self.turns(503);
+    }
+
+    /// Waits until `/readyz` answers 200.
+    #[track_caller]
+    pub fn turns_ready(&self) {
+        self.turns(200);
+    }
+
+    #[track_caller]
+    fn turns(&self, status: u16) {
+        let patience = Patience::new();
+        while self.call("GET", "/readyz", "").status != status {
+            patience.or_fail(|| format!("/readyz does not answer {status}: {}", self.log()));
+            std::thread::yield_now();
+        }
+    }
+
     /// Waits until just `polls` polls are parked.
     #[track_caller]
     pub fn parked(&self, polls: usize) {

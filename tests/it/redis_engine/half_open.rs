@@ -91,6 +91,11 @@ async fn a_standalone_server_is_served_again_under_traffic() {
         let half_open = proxy.make_half_open(swallow, |_| true);
         adds_go_on(&process.store, name, 10).await;
         are_given_up(&half_open, name).await;
+        // What a connection still holds unsent must not arrive after its calls were answered with a failure.
+        assert!(
+            swallow == Swallow::Answers || half_open.iter().all(|peer| peer.was_reset()),
+            "closed by a reset"
+        );
     }
 }
 

@@ -25,6 +25,7 @@ pub struct Peer {
     /// What it swallows, once `half_open` is cancelled.
     swallow: Mutex<Option<Swallow>>,
     half_open: CancellationToken,
+    reset: AtomicBool,
     closed: CancellationToken,
 }
 
@@ -47,6 +48,17 @@ impl Peer {
     /// Whether it passes everything on.
     pub fn passes(&self) -> bool {
         !self.half_open.is_cancelled() && !self.closed.is_cancelled()
+    }
+
+    /// Whether the client closed it by a reset, which drops what it still held unsent.
+    pub fn was_reset(&self) -> bool {
+        self.reset.load(Ordering::Relaxed)
+    }
+
+    /// Takes in how reading from the client ended.
+    pub fn ended(&self, read: &std::io::Result<u64>) {
+        let reset = read.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset);
+        self.reset.store(reset, Ordering::Relaxed);
     }
 
     /// Waits until the client has closed it.

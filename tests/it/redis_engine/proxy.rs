@@ -323,7 +323,10 @@ async fn pass(client: TcpStream, server_port: u16, shared: Arc<Shared>, peer: Ar
         };
     }
     match (then, peer.swallows()) {
-        (Then::Silent, _) | (Then::On, Some(Swallow::Both)) => drain(&mut line.client).await,
+        (Then::Silent, _) | (Then::On, Some(Swallow::Both)) => {
+            // Read and forgotten until the client closes the connection.
+            peer.ended(&tokio::io::copy(&mut line.client, &mut tokio::io::sink()).await);
+        }
         (Then::On, Some(Swallow::Answers)) => {
             let (mut answers, mut server) = line.server.split();
             let (mut requests, _client) = line.client.split();
@@ -336,11 +339,6 @@ async fn pass(client: TcpStream, server_port: u16, shared: Arc<Shared>, peer: Ar
         }
         (Then::On | Then::Ends, _) => {}
     }
-}
-
-/// Reads and forgets until the client closes the connection.
-async fn drain(client: &mut TcpStream) {
-    let _ = tokio::io::copy(client, &mut tokio::io::sink()).await;
 }
 
 impl Line {
