@@ -1,6 +1,6 @@
-//! Tells the crate which commit it is built from, as the variable `LINGER_COMMIT`. That is the variable of the
-//! same name where it is set, as in an image, whose build has no repository. Otherwise it is the repository's
-//! commit, in release builds only: a debug build would compile again after every commit.
+//! Tells the crate its version with the commit that it is built from, as the variable `LINGER_VERSION`. The commit is
+//! `LINGER_COMMIT` where that is set, as in an image, whose build has no repository. Otherwise it is the repository's,
+//! in release builds only: a debug build would compile again after every commit.
 
 use std::{env, path::Path, process::Command};
 
@@ -12,7 +12,9 @@ fn main() {
     let commit = given.or_else(|| is_release.then(from_repository).flatten()).unwrap_or_default();
     let is_printable = commit.chars().all(|c| c.is_ascii_graphic());
     assert!(is_printable, "LINGER_COMMIT must be a commit, such as 0123456789ab");
-    println!("cargo::rustc-env=LINGER_COMMIT={commit}");
+    let version = env::var("CARGO_PKG_VERSION").expect("cargo sets it");
+    let version = if commit.is_empty() { version } else { format!("{version} ({commit})") };
+    println!("cargo::rustc-env=LINGER_VERSION={version}");
 }
 
 /// The commit of this directory's own repository; none without git, or where the source lies in another

@@ -9,7 +9,7 @@
 //! queue                     the rules: service, waiters (parked polls), timer, limits
 //! store                     one trait and its laws; embedded/ and redis/ never import each other
 //! job                       the domain: names, states, times, retry schedule; pure, no I/O
-//! auth · clock · shutdown · signals · small_file · metrics · telemetry · failure_log · config
+//! auth · clock · shutdown · signals · small_file · metrics · telemetry · failure_log · config · printable
 //! ```
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -27,6 +27,7 @@ pub mod fuzzing;
 pub mod http;
 pub mod job;
 pub mod metrics;
+mod printable;
 pub mod queue;
 pub mod server;
 pub mod shutdown;

@@ -23,9 +23,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::{Clock, SystemClock},
-    config::Config,
+    config::{Config, FileFault},
     http::{self, App},
     metrics::Metrics,
+    printable,
     queue::{Hints, Queue},
     shutdown::Shutdown,
     signals::{Asked, Signals},
@@ -55,12 +56,16 @@ pub enum Failure {
         /// What the system says.
         source: io::Error,
     },
-    /// A file that the server needs cannot be used; which and why.
-    #[error("cannot start: {0}")]
-    File(String),
+    /// Files that the server needs cannot be used: the settings that name them, and why.
+    #[error("cannot start: {}", listed(.0))]
+    Files(Vec<FileFault>),
     /// The engine did not open; where and why.
     #[error("cannot open the store: {0}")]
     Store(String),
+}
+
+fn listed(faults: &[FileFault]) -> String {
+    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 fn why_not(error: &io::Error) -> String {
@@ -81,21 +86,23 @@ pub enum Ended {
     Badly,
 }
 
-/// Whether the files that the settings name can be used, without starting anything.
-///
-/// # Errors
-/// Which one cannot, and why.
-pub fn check_files(config: &Config) -> Result<(), Failure> {
-    Reload::new(config).map(|_| ()).map_err(Failure::File)
+/// What is wrong with the files that the settings name, without starting anything; empty when nothing is.
+#[must_use]
+pub fn check_files(config: &Config) -> Vec<FileFault> {
+    Reload::new(config).err().unwrap_or_default()
 }
 
-/// Serves until SIGINT or SIGTERM. A second signal, a second or more later, ends the process at once.
+/// Serves until SIGINT or SIGTERM, and logs these warnings about the settings first. A second signal, a second or more
+/// later, ends the process at once.
 ///
 /// # Errors
 /// Why it did not start.
-pub fn run(config: &Config) -> Result<Ended, Failure> {
+pub fn run(config: &Config, warnings: &[String]) -> Result<Ended, Failure> {
     let metrics = Metrics::new();
     let logging = telemetry::init(&config.log, metrics.log.clone())?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
     let runtime = runtime::Builder::new_multi_thread().enable_all().thread_name("linger-worker").build()?;
     let ended = runtime.block_on(serve(config, metrics, &logging));
     // Not dropped: that would wait for a thread that hangs in the store.
@@ -179,7 +186,7 @@ impl Running {
         // A file system may hang: signals are then still heeded.
         let settings = config.clone();
         let reload = tokio::task::spawn_blocking(move || Reload::new(&settings)).await;
-        let reload = reload.expect("reading files does not panic").map_err(Failure::File)?;
+        let reload = reload.expect("reading files does not panic").map_err(Failure::Files)?;
         // Bound before the store is opened, so that a taken port is no reason to open it; listened on
         // after, so that nobody is accepted before there is an answer.
         let socket = bind(config.server.listen)?;
@@ -226,8 +233,10 @@ impl Running {
         let (version, durability) = (env!("CARGO_PKG_VERSION"), &info.durability);
         tracing::info!(%address, engine, durability, engine_version = info.version, version, "listening");
         let line = format!(
-            "linger {version} listening on {scheme}://{address}, engine {engine}, durability {durability}\n"
+            "linger {version} listening on {scheme}://{address}, engine {engine}, durability {durability}"
         );
+        // Redis has a say in it, and the directory's name.
+        let line = printable::line(&line).into_owned() + "\n";
         // Nobody waits for it: stdout may be a pipe that is full and not read.
         tokio::task::spawn_blocking(move || {
             let mut stdout = io::stdout().lock();

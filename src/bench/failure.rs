@@ -2,13 +2,14 @@
 
 use std::{io, time::Duration};
 
+use super::TOKEN_VARIABLE;
 use crate::signals::Asked;
 
 /// Why a bench ended before its time.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// An answer that the call does not have when all is well.
-    #[error("{call}: the server answers {status}: {detail}")]
+    #[error("{call}: the server answers {status}: {detail}{}", remedy(*status))]
     Refused {
         /// What was asked.
         call: &'static str,
@@ -47,6 +48,17 @@ pub(crate) enum Failure {
     /// A signal.
     #[error("stopped by {}", .0.name())]
     Stopped(Asked),
+}
+
+fn remedy(status: u16) -> String {
+    match status {
+        401 | 403 => {
+            format!(
+                "; set {TOKEN_VARIABLE} to a token that allows add, work, read and admin for topics bench-*"
+            )
+        }
+        _ => String::new(),
+    }
 }
 
 impl From<io::Error> for Failure {

@@ -1,101 +1,54 @@
-//! The command line as clap reads it, and its help. Values are not checked here: a flag is one more
-//! source of settings, so that its faults are listed with all others.
+//! The command line as clap reads it. Values are not checked here: a flag is one more source of settings, so that its
+//! faults are listed with all others.
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};
 
-use super::bench::BenchArgs;
-use crate::{auth::Scope, config::Flag, job::TopicPattern};
+use super::{
+    bench::BenchArgs,
+    help,
+    settings::{DirectoryFlag, EngineFlags, FileFlag, ListenFlag, Settings},
+};
+use crate::{
+    auth::Scope,
+    job::{TopicPattern, parse_duration},
+};
 
-const ABOUT: &str = "A durable delay-queue server over HTTP: post a job with a delay, pop it when it is due.";
-
-const EXAMPLES: &str = "\
-Examples:
-  linger                                    serve on 127.0.0.1:9277, jobs in ./data
-  linger --listen 127.0.0.1:8080 --data-dir /var/lib/linger
-  linger --store redis --redis-url redis://127.0.0.1:6379
-  linger config show --config my.toml       what is in force, and where it comes from
-  linger config check                       every fault of the configuration, without starting
-  linger health && echo ready               for containers and scripts
-  linger backup jobs.backup                 while the server runs; `linger restore` takes it back
-  linger verify jobs.backup                 reads all of it; without a name, the store itself
-  linger token new --name shop --scope add  a token for a client, and its entry for the server
-  linger bench                              measures a server of its own; --url a running one
-
-A first job, from another terminal:
-  curl -sX POST localhost:9277/jobs -H 'content-type: application/json' \\
-    -d '{\"topic\":\"hello\",\"delay\":\"3s\",\"body\":{\"n\":1}}'
-  curl -s 'localhost:9277/topics/hello/pop?wait=10s'
-
-Settings, later wins:
-  1. defaults           `linger config show` lists every key
-  2. one file           --config FILE, else ./linger.toml, else /etc/linger/linger.toml (TOML)
-  3. environment        LINGER__SECTION__KEY, such as LINGER__SERVER__LISTEN=127.0.0.1:8080
-                        or LINGER__REDIS__PASSWORD_FILE=/run/secrets/redis
-  4. flags
-RUST_LOG wins over log.level, NO_COLOR turns colours off.
-
-Signals: SIGTERM and SIGINT end the server in order, a second one after a second at once. SIGHUP reads the tokens
-and the certificate again, where there are any.
-Exit codes: 0 done; 1 failed; 2 wrong usage or configuration; 130 or 143 stopped by a second
-SIGINT or SIGTERM, `linger bench` by the first.";
-
-/// The whole command line.
+/// The whole command line. Flags before the command count as if they stood behind it.
 #[derive(Debug, Parser)]
-#[command(name = "linger", version, about = ABOUT, after_help = EXAMPLES, max_term_width = 100)]
-pub(super) struct Cli {
+#[command(name = "linger", version = env!("LINGER_VERSION"), about = help::ABOUT, after_help = help::MAIN)]
+#[command(max_term_width = 100)]
+struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub command: Option<Command>,
+    command: Option<Command>,
     /// Settings.
     #[command(flatten)]
-    pub settings: Settings,
+    settings: Settings,
 }
 
 /// What can be done.
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Serve the queue (also what happens without a command)
-    Serve,
+    Serve(Settings),
     /// Ask a running server whether it is ready: exit code 0 if it is, 1 if not
-    #[command(after_help = "\
-Asks the configured address (server.listen), over loopback when that is 0.0.0.0 or [::], by TLS where
-tls.certificate is set. Any certificate will do: nothing secret is sent.
-Example: HEALTHCHECK CMD [\"linger\", \"health\"]")]
-    Health {
-        /// Server to ask instead of the configured address, such as https://queue.internal
-        #[arg(long, value_name = "URL")]
-        url: Option<String>,
-        /// How long to wait for the answer
-        #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = crate::job::parse_duration)]
-        timeout: std::time::Duration,
-    },
-    /// Read everything in the store and hold it against itself: exit code 0 if it is sound, 1 if not
-    #[command(after_help = "\
-The embedded engine's directory must not be in use: stop the server, or verify a backup of it, as in
-`linger backup FILE && linger verify FILE`. Nothing is changed. Redis may be in use.")]
-    Verify {
-        /// A backup to verify instead of the configured store
-        file: Option<PathBuf>,
-    },
-    /// Copy the embedded engine's store into one file, also while a server is at work on it
-    #[command(after_help = "\
-Everything acknowledged before it began is in the copy. FILE must not exist, and appears only when the copy is
-complete and on disk. It can be read by its owner only. Redis has means of its own.")]
-    Backup {
-        /// File to make
-        file: PathBuf,
-    },
-    /// Put a backup, if it is sound, into the configured data directory, which must be empty or missing
-    Restore {
-        /// Backup made by `linger backup`
-        file: PathBuf,
-    },
+    #[command(after_help = help::HEALTH)]
+    Health(HealthArgs),
+    /// Check the whole store for consistency: exit code 0 if it is sound, 1 if not
+    #[command(after_help = help::VERIFY)]
+    Verify(VerifyArgs),
+    /// Copy the embedded engine's store into one file, also while a server uses it
+    #[command(after_help = help::BACKUP)]
+    Backup(BackupArgs),
+    /// Put a backup into the configured data directory, which must be empty or missing
+    #[command(after_help = help::RESTORE)]
+    Restore(BackupArgs),
     /// Measure a server: throughput, lateness, parked polls, a backlog, a burst
-    #[command(after_help = super::bench::EXAMPLES)]
+    #[command(after_help = help::BENCH)]
     Bench(BenchArgs),
-    /// Look at the configuration
+    /// Show or check the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Make tokens for clients
@@ -104,83 +57,152 @@ complete and on disk. It can be read by its owner only. Redis has means of its o
 }
 
 /// What can be done with the configuration.
-#[derive(Debug, Clone, Copy, Subcommand)]
+#[derive(Debug, Subcommand)]
 pub(super) enum ConfigCommand {
     /// Print the settings in force as TOML, secrets redacted, each with its source
-    Show,
-    /// List every fault: exit code 0 if there is none, 1 otherwise
-    Check,
+    Show(Settings),
+    /// List every fault, also of the files that are named: exit code 0 if there is none, 1 otherwise
+    Check(Settings),
+    /// Print the defaults as TOML, with the documentation of every key
+    Default,
 }
 
 /// What can be done about tokens.
 #[derive(Debug, Subcommand)]
 pub(super) enum TokenCommand {
-    /// Make a token: prints it once, and its entry for the file that auth.tokens_file names
-    #[command(after_help = "\
-Examples:
-  linger token new --name shop --scope add --topic 'orders-*'
-  linger token new --name worker-1 --scope work --topic orders-eu --topic orders-us
-  linger token new --name prometheus --scope read")]
-    New {
-        /// Whose it is; shown in the log
-        #[arg(long, default_value = "unnamed")]
-        name: String,
-        /// What it allows: add, work, read, admin (which allows the other three too); may be repeated
-        #[arg(long = "scope", required = true, value_name = "SCOPE", value_parser = scope)]
-        scopes: Vec<Scope>,
-        /// For which topics: a name, or the beginning of names followed by *; may be repeated [default: all]
-        #[arg(long = "topic", value_name = "TOPIC", value_parser = TopicPattern::parse)]
-        topics: Vec<TopicPattern>,
-    },
+    /// Make a token: prints its entry for the tokens file on stdout, and the token on stderr
+    #[command(after_help = help::TOKEN_NEW)]
+    New(NewTokenArgs),
+}
+
+/// Arguments of `linger health`.
+#[derive(Debug, Args)]
+pub(super) struct HealthArgs {
+    /// Server to ask instead of the configured address, such as https://queue.internal
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
+    /// How long to wait for the answer
+    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = parse_duration)]
+    pub timeout: Duration,
+    #[command(flatten)]
+    file: FileFlag,
+    #[command(flatten)]
+    listen: ListenFlag,
+}
+
+/// Arguments of `linger verify`.
+#[derive(Debug, Args)]
+pub(super) struct VerifyArgs {
+    /// A backup to verify instead of the configured store
+    #[arg(value_name = "FILE")]
+    pub backup: Option<PathBuf>,
+    #[command(flatten)]
+    file: FileFlag,
+    #[command(flatten)]
+    directory: DirectoryFlag,
+    #[command(flatten)]
+    engine: EngineFlags,
+}
+
+/// Arguments of `linger backup` and `linger restore`.
+#[derive(Debug, Args)]
+pub(super) struct BackupArgs {
+    /// The backup
+    #[arg(value_name = "FILE")]
+    pub backup: PathBuf,
+    #[command(flatten)]
+    file: FileFlag,
+    #[command(flatten)]
+    directory: DirectoryFlag,
+}
+
+/// Arguments of `linger token new`.
+#[derive(Debug, Args)]
+pub(super) struct NewTokenArgs {
+    /// Name of the client; shown in the log
+    #[arg(long, default_value = "unnamed")]
+    pub name: String,
+    /// What it allows: add, work, read, admin (which allows the other three too); may be repeated
+    #[arg(long = "scope", required = true, value_name = "SCOPE", value_delimiter = ',', value_parser = scope)]
+    pub scopes: Vec<Scope>,
+    /// For which topics: a name, or the beginning of names followed by *; may be repeated [default: all]
+    #[arg(long = "topic", value_name = "TOPIC", value_parser = TopicPattern::parse)]
+    pub topics: Vec<TopicPattern>,
+    /// Append the entry to this file, which is made if it is missing, and print the token on stdout
+    #[arg(long, value_name = "FILE")]
+    pub append: Option<PathBuf>,
 }
 
 fn scope(text: &str) -> Result<Scope, String> {
     Scope::parse(text).ok_or_else(|| "must be add, work, read or admin".to_owned())
 }
 
-/// Flags that set something. They may stand before or after the command.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Settings")]
-pub(super) struct Settings {
-    /// Read this file instead of ./linger.toml or /etc/linger/linger.toml
-    #[arg(long, short, global = true, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Where to listen (server.listen); port 0 picks a free one [default: 127.0.0.1:9277]
-    #[arg(long, global = true, value_name = "ADDR:PORT")]
-    pub listen: Option<String>,
-    /// Directory of the embedded engine (embedded.data_dir) [default: data]
-    #[arg(long, global = true, value_name = "DIR")]
-    pub data_dir: Option<String>,
-    /// Where jobs are kept (store.engine): embedded or redis [default: embedded]
-    #[arg(long, global = true, value_name = "ENGINE")]
-    store: Option<String>,
-    /// The Redis server (redis.url); better without a password, which other users could see in the
-    /// list of processes
-    #[arg(long, global = true, value_name = "URL")]
-    redis_url: Option<String>,
+impl Command {
+    /// The settings that stand behind the command.
+    fn settings(&self) -> Settings {
+        match self {
+            Self::Serve(settings)
+            | Self::Config(ConfigCommand::Show(settings) | ConfigCommand::Check(settings)) => {
+                settings.clone()
+            }
+            Self::Health(HealthArgs { file, listen, .. }) => {
+                Settings { file: file.clone(), listen: listen.clone(), ..Settings::default() }
+            }
+            Self::Verify(VerifyArgs { file, directory, engine, .. }) => {
+                Settings::of_store(file, directory, engine)
+            }
+            Self::Backup(BackupArgs { file, directory, .. })
+            | Self::Restore(BackupArgs { file, directory, .. }) => {
+                Settings { file: file.clone(), directory: directory.clone(), ..Settings::default() }
+            }
+            Self::Bench(arguments) => arguments.settings(),
+            Self::Config(ConfigCommand::Default) | Self::Token(TokenCommand::New(_)) => Settings::default(),
+        }
+    }
 }
 
-impl Settings {
-    /// The flags that were given.
-    pub fn flags(&self) -> Vec<Flag> {
-        let flag = |name, key, value: &Option<String>| Some(Flag { name, key, value: value.clone()? });
-        [
-            flag("--listen", "server.listen", &self.listen),
-            flag("--data-dir", "embedded.data_dir", &self.data_dir),
-            flag("--store", "store.engine", &self.store),
-            flag("--redis-url", "redis.url", &self.redis_url),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
+/// Reads a command line: what to do, and the settings that were given.
+///
+/// # Errors
+/// What is wrong with it, or the help that it asks for.
+pub(super) fn parse(words: &[OsString]) -> Result<(Command, Settings), clap::Error> {
+    let mut line = Cli::command();
+    let matches = line.try_get_matches_from_mut(words)?;
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut line))?;
+    let before = cli.settings;
+    let Some(command) = cli.command else { return Ok((Command::Serve(Settings::default()), before)) };
+    // The chosen command, of which `config show` is one in another.
+    let (mut chosen, mut at, mut name) = (&line, &matches, "linger".to_owned());
+    while let Some((word, inner)) = at.subcommand() {
+        chosen = chosen.find_subcommand(word).expect("clap has found it");
+        (at, name) = (inner, format!("{name} {word}"));
     }
+    let takes = |flag: &&str| chosen.get_arguments().any(|known| known.get_long() == flag.strip_prefix("--"));
+    if let Some(flag) = before.given().into_iter().find(|flag| !takes(flag)) {
+        return Err(line.error(ErrorKind::UnknownArgument, format!("{flag} means nothing to `{name}`")));
+    }
+    let settings = command.settings().or(before);
+    Ok((command, settings))
+}
+
+/// Whether a command line that cannot be read is one of `linger health`.
+pub(super) fn is_health(words: &[OsString]) -> bool {
+    let matches = Cli::command().ignore_errors(true).try_get_matches_from(words);
+    matches.is_ok_and(|matches| matches.subcommand_name() == Some("health"))
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
+    use crate::config::Flag;
+
+    fn parsed(line: &str) -> Result<(Command, Settings), clap::Error> {
+        parse(&line.split(' ').map(OsString::from).collect::<Vec<_>>())
+    }
+
+    fn flag(name: &'static str, key: &'static str, value: &str) -> Flag {
+        Flag { name, key, value: value.to_owned() }
+    }
 
     #[test]
     fn the_command_line_is_sound() {
@@ -190,14 +212,88 @@ mod tests {
     #[test]
     fn flags_stand_before_or_after_the_command_or_alone() {
         for line in [
-            &["linger", "--listen", "1.2.3.4:5"][..],
-            &["linger", "serve", "--listen", "1.2.3.4:5"],
-            &["linger", "--listen", "1.2.3.4:5", "config", "show"],
-            &["linger", "config", "show", "--listen", "1.2.3.4:5"],
+            "linger --listen 1.2.3.4:5",
+            "linger serve --listen 1.2.3.4:5",
+            "linger --listen 1.2.3.4:5 config show",
+            "linger config show --listen 1.2.3.4:5",
+            "linger --listen 9.9.9.9:9 health --listen 1.2.3.4:5",
         ] {
-            let flags = Cli::try_parse_from(line).expect("is a valid command line").settings.flags();
-            let expected = Flag { name: "--listen", key: "server.listen", value: "1.2.3.4:5".to_owned() };
-            assert_eq!(flags, [expected], "{line:?}");
+            let (_, settings) = parsed(line).expect("is a valid command line");
+            assert_eq!(settings.flags(), [flag("--listen", "server.listen", "1.2.3.4:5")], "{line}");
         }
+    }
+
+    #[test]
+    fn a_flag_that_means_nothing_to_the_command_is_refused_on_either_side() {
+        for (command, flags) in [
+            ("health", &["--data-dir x", "--store redis", "--redis-url redis://h"][..]),
+            ("verify", &["--listen 1.2.3.4:5"]),
+            ("backup copy", &["--listen 1.2.3.4:5", "--store redis", "--redis-url redis://h"]),
+            ("restore copy", &["--listen 1.2.3.4:5", "--store redis", "--redis-url redis://h"]),
+            ("bench", &["--listen 1.2.3.4:5"]),
+            ("config default", &["--config x", "--listen 1.2.3.4:5", "--data-dir x", "--store redis"]),
+            ("token new --scope add", &["--config x", "--listen 1.2.3.4:5", "--redis-url redis://h"]),
+        ] {
+            for flag in flags {
+                for line in [format!("linger {flag} {command}"), format!("linger {command} {flag}")] {
+                    let error = parsed(&line).expect_err(&line);
+                    assert_eq!((error.kind(), error.exit_code()), (ErrorKind::UnknownArgument, 2), "{line}");
+                }
+            }
+            assert!(parsed(&format!("linger {command}")).is_ok(), "{command}");
+        }
+    }
+
+    #[test]
+    fn the_url_of_a_redis_implies_the_engine() {
+        let flags = |line: &str| parsed(line).expect("is valid").1.flags();
+        let url = flag("--redis-url", "redis.url", "redis://h");
+        let implied = flag("--redis-url", "store.engine", "redis");
+        assert_eq!(flags("linger --redis-url redis://h"), [implied, url.clone()]);
+        for engine in ["redis", "embedded"] {
+            let chosen = flag("--store", "store.engine", engine);
+            assert_eq!(
+                flags(&format!("linger --store {engine} --redis-url redis://h")),
+                [chosen, url.clone()]
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_command_line_is_known_as_one_of_health() {
+        let is_health = |line: &str| is_health(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert!(is_health("linger health --lisen x") && is_health("linger --config x health --store redis"));
+        assert!(
+            !is_health("linger --config health --lisen x") && !is_health("linger verify health --lisen x")
+        );
+    }
+
+    /// clap wraps what is one line; what was wrapped by hand it would wrap again.
+    #[test]
+    fn no_help_is_wrapped_twice() {
+        let mut commands = vec![Cli::command()];
+        let mut checked = 0;
+        while let Some(command) = commands.pop() {
+            commands.extend(command.get_subcommands().cloned());
+            let texts = [command.get_after_help(), command.get_long_about(), command.get_about()];
+            for text in texts.into_iter().flatten().map(ToString::to_string) {
+                let lines: Vec<&str> = text.lines().collect();
+                for line in lines.iter().filter(|line| line.starts_with(' ')) {
+                    assert!(
+                        line.chars().count() <= 80,
+                        "{}: {line:?} is longer than a terminal",
+                        command.get_name()
+                    );
+                }
+                for pair in lines.windows(2).filter(|pair| !pair[0].is_empty() && !pair[1].is_empty()) {
+                    let is_list = pair[1].starts_with(' ');
+                    assert!(is_list, "{}: {:?} is wrapped by hand", command.get_name(), pair[1]);
+                }
+                checked += 1;
+            }
+            let wide = command.clone().term_width(80).render_help().to_string();
+            assert!(wide.lines().all(|line| line.chars().count() <= 80), "{wide}");
+        }
+        assert!(checked > 12, "{checked}");
     }
 }

@@ -1,38 +1,18 @@
 //! `linger bench`: its arguments, what of them makes sense together, and the handing over.
 
-use std::{
-    ffi::OsString,
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{path::Path, process::ExitCode};
 
 use clap::{Args, builder::RangedU64ValueParser};
 
-use super::{WRONG, args::Settings, complain, health, print, with_settings};
-use crate::bench::{self, DelayPattern, Failure, Load, Outcome, Plan, Scenario, TOKEN_VARIABLE, Target};
-
-/// Shown below the help of the command.
-pub(super) const EXAMPLES: &str = "\
-Without --url it measures a server of its own, a new one for each scenario: this program, on a free loopback port, with
-a data directory that is made where --data-dir says, or among the temporary files, and removed again. --config, --store and --redis-url
-are passed on to it. Mind that temporary files may be kept in memory, where syncs cost nothing.
-
-With --url it drives a running server, over plain HTTP. It works in topics of its own (bench-...), which it deletes
-at the end; the token, if one is needed, must allow add, work, read and admin for them.
-
-CPU and memory are those of the Linger process alone, and seen on Linux only. CPU us/job is microseconds of processor
-time. Jobs are lost when they were taken and never came, doubled when they came twice within one reservation, early
-when they came before the moment of their add plus their delay. The exit code is 1 if there was one of them.
-
-Compare figures of one machine only, and state the pattern of delays with them.
-
-Examples:
-  linger bench                                          each scenario in a short form
-  linger bench throughput --batch 100 --jobs 200000
-  linger bench lateness --rate 4000 --seconds 60 --delay random
-  linger bench parked --connections 10000
-  linger bench --store redis --redis-url redis://127.0.0.1:6379
-  linger bench burst --url http://127.0.0.1:9277 --pid \"$(pidof linger)\" --json";
+use super::{
+    WRONG, complain, health, print,
+    settings::{DirectoryFlag, EngineFlags, FileFlag, Settings},
+    with_settings,
+};
+use crate::{
+    bench::{self, DelayPattern, Failure, Load, Outcome, Plan, Scenario, TOKEN_VARIABLE, Target},
+    config::Purpose,
+};
 
 fn at_most(most: u64) -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=most)
@@ -77,10 +57,16 @@ pub(super) struct BenchArgs {
     /// Print one JSON document instead of the table
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    file: FileFlag,
+    #[command(flatten)]
+    directory: DirectoryFlag,
+    #[command(flatten)]
+    engine: EngineFlags,
 }
 
 /// Runs a bench.
-pub(super) fn run(arguments: BenchArgs, settings: &Settings) -> ExitCode {
+pub(super) fn run(arguments: &BenchArgs, settings: &Settings) -> ExitCode {
     if let Err(wrong) = arguments.check(settings) {
         complain(&wrong);
         return ExitCode::from(WRONG);
@@ -90,7 +76,7 @@ pub(super) fn run(arguments: BenchArgs, settings: &Settings) -> ExitCode {
         tell(&bench::run(&arguments.plan(target)), json)
     };
     let Some(url) = &arguments.url else {
-        return with_settings(settings, WRONG, |loaded| {
+        return with_settings(settings, Purpose::Use, WRONG, |loaded| {
             if loaded.config.tls.is_some() {
                 complain(
                     &"tls.certificate: a bench speaks plain HTTP, and cannot measure a server that does not",
@@ -117,21 +103,19 @@ pub(super) fn run(arguments: BenchArgs, settings: &Settings) -> ExitCode {
 
 /// A server of the bench's own with these settings.
 fn own(settings: &Settings) -> Target {
-    let config = settings.config.iter().flat_map(|file| [OsString::from("--config"), file.into()]);
-    let passed_on =
-        settings.flags().into_iter().filter(|flag| !matches!(flag.name, "--listen" | "--data-dir"));
-    let flags = passed_on.flat_map(|flag| [OsString::from(flag.name), flag.value.into()]);
-    let parent = settings.data_dir.as_ref().map_or_else(std::env::temp_dir, PathBuf::from);
-    Target::Own { settings: config.chain(flags).collect(), parent }
+    let parent = settings.data_dir().unwrap_or_else(std::env::temp_dir);
+    Target::Own { settings: settings.file_and_engine(), parent }
 }
 
 impl BenchArgs {
+    /// The settings among the arguments.
+    pub fn settings(&self) -> Settings {
+        Settings::of_store(&self.file, &self.directory, &self.engine)
+    }
+
     /// What cannot be meant, in words.
     fn check(&self, settings: &Settings) -> Result<(), String> {
-        if settings.listen.is_some() {
-            return Err("--listen: a bench's own server takes a free loopback port".to_owned());
-        }
-        if self.url.is_some() && (settings.config.is_some() || !settings.flags().is_empty()) {
+        if self.url.is_some() && (settings.named_file().is_some() || !settings.flags().is_empty()) {
             return Err("--url: settings cannot be given to a server that runs already".to_owned());
         }
         if let Some(pid) = self.pid

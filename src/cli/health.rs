@@ -13,14 +13,14 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{WRONG, complain, health_tls, print};
+use super::{complain, health_tls, print};
 use crate::clock::{Clock, SystemClock};
 
 /// Asks the address that a server of this configuration listens on, by TLS where it has a certificate.
 pub(super) fn ask_address(listen: SocketAddr, secure: bool, timeout: Duration) -> ExitCode {
     if listen.port() == 0 {
         complain(&"server.listen has port 0, which says nothing about the real one; use --url");
-        return ExitCode::from(WRONG);
+        return ExitCode::FAILURE;
     }
     report(&Asked { authority: reachable(listen).to_string(), secure }, timeout)
 }
@@ -33,7 +33,7 @@ pub(super) fn ask_url(url: &str, timeout: Duration) -> ExitCode {
             complain(&format_args!(
                 "--url: {url:?} must be like http://127.0.0.1:9277 or https://queue.internal"
             ));
-            ExitCode::from(WRONG)
+            ExitCode::FAILURE
         }
     }
 }
@@ -89,9 +89,18 @@ async fn status_of(mut stream: impl AsyncRead + AsyncWrite + Unpin, authority: &
     stream.write_all(request.as_bytes()).await?;
     stream.flush().await?;
     // "HTTP/1.1 200" is all that matters; what follows is left unread.
-    let mut start = [0; 12];
-    stream.read_exact(&mut start).await?;
-    status(&start).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the answer is not HTTP"))
+    let mut start = Vec::with_capacity(12);
+    let read = stream.take(12).read_to_end(&mut start).await;
+    if let Some(status) = status(&start) {
+        return Ok(status);
+    }
+    Err(match (start.as_slice(), read) {
+        // A record of TLS: an alert, of any version.
+        ([0x15, 0x03, ..], _) => io::Error::other(format!("it speaks TLS; use --url https://{authority}")),
+        ([], Err(error)) => error,
+        ([], Ok(_)) => io::Error::other("it closed the connection without an answer"),
+        _ => io::Error::other("the answer is not HTTP"),
+    })
 }
 
 fn status(start: &[u8]) -> Option<u16> {

@@ -28,7 +28,14 @@ pub(super) async fn secure(authority: &str, stream: TcpStream) -> io::Result<Tls
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
         .with_no_client_auth();
-    TlsConnector::from(Arc::new(config)).connect(name, stream).await
+    let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+    connected.map_err(|error| match error.get_ref().and_then(|cause| cause.downcast_ref::<Error>()) {
+        // The first bytes of the answer are of no record of TLS.
+        Some(Error::InvalidMessage(_)) => {
+            io::Error::other(format!("it does not speak TLS; use --url http://{authority}"))
+        }
+        _ => error,
+    })
 }
 
 /// Takes any certificate whose key the server proves to have.

@@ -5,6 +5,8 @@ mod args;
 mod bench;
 mod health;
 mod health_tls;
+mod help;
+mod settings;
 mod token;
 mod upkeep;
 
@@ -14,13 +16,13 @@ use std::{
     process::ExitCode,
 };
 
-use clap::Parser;
-
 use crate::{
-    config::{self, Config, Faults, Loaded, Sources},
+    config::{self, Config, Faults, Loaded, Purpose, Sources},
+    printable,
     server::{self, Ended},
 };
-use args::{Cli, Command, ConfigCommand, Settings, TokenCommand};
+use args::{Command, ConfigCommand, TokenCommand};
+use settings::Settings;
 
 /// Wrong usage or configuration; also what clap ends with.
 const WRONG: u8 = 2;
@@ -28,49 +30,51 @@ const WRONG: u8 = 2;
 /// Runs a command line, of which the first word is the program itself.
 #[must_use]
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(words) {
-        Ok(cli) => cli,
+    let words: Vec<OsString> = words.into_iter().collect();
+    let (command, settings) = match args::parse(&words) {
+        Ok(parsed) => parsed,
         Err(help_or_error) => {
             // Nobody may be reading; the exit code says it too.
             let _ = help_or_error.print();
-            return u8::try_from(help_or_error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from);
+            return match u8::try_from(help_or_error.exit_code()) {
+                Ok(0) => ExitCode::SUCCESS,
+                // Docker reserves 2 for its health checks.
+                Ok(code) if !args::is_health(&words) => ExitCode::from(code),
+                _ => ExitCode::FAILURE,
+            };
         }
     };
-    match cli.command.unwrap_or(Command::Serve) {
-        Command::Serve => with_settings(&cli.settings, WRONG, |loaded| serve(&loaded.config)),
-        Command::Config(ConfigCommand::Show) => {
-            with_settings(&cli.settings, WRONG, |loaded| print(&loaded.show()))
+    match command {
+        Command::Serve(_) => with_settings(&settings, Purpose::Serve, WRONG, |loaded| serve(&loaded)),
+        Command::Config(ConfigCommand::Show(_)) => {
+            with_settings(&settings, Purpose::Use, WRONG, |loaded| show(&loaded))
         }
-        Command::Config(ConfigCommand::Check) => {
-            with_settings(&cli.settings, 1, |loaded| match server::check_files(&loaded.config) {
-                Ok(()) => print("the configuration is valid\n"),
-                Err(failure) => {
-                    complain(&failure);
-                    ExitCode::FAILURE
-                }
-            })
-        }
-        Command::Verify { file: Some(file) } => upkeep::verify_backup(&file),
-        Command::Verify { file: None } => {
-            with_settings(&cli.settings, WRONG, |loaded| upkeep::verify(&loaded.config))
-        }
-        Command::Backup { file } => {
-            with_settings(&cli.settings, WRONG, |loaded| upkeep::backup(&loaded.config, &file))
-        }
-        Command::Restore { file } => {
-            with_settings(&cli.settings, WRONG, |loaded| upkeep::restore(&loaded.config, &file))
-        }
-        Command::Bench(arguments) => bench::run(arguments, &cli.settings),
-        Command::Token(TokenCommand::New { name, scopes, topics }) => token::new(&name, &scopes, &topics),
-        Command::Health { url: Some(url), timeout } => health::ask_url(&url, timeout),
-        Command::Health { url: None, timeout } => with_settings(&cli.settings, WRONG, |loaded| {
-            health::ask_address(loaded.config.server.listen, loaded.config.tls.is_some(), timeout)
+        Command::Config(ConfigCommand::Check(_)) => check(&settings),
+        Command::Config(ConfigCommand::Default) => print(config::DEFAULTS),
+        Command::Verify(arguments) => match arguments.backup {
+            Some(file) => upkeep::verify_backup(&file),
+            None => with_settings(&settings, Purpose::Use, WRONG, |loaded| upkeep::verify(&loaded.config)),
+        },
+        Command::Backup(arguments) => with_settings(&settings, Purpose::Use, WRONG, |loaded| {
+            upkeep::backup(&loaded.config, &arguments.backup)
         }),
+        Command::Restore(arguments) => with_settings(&settings, Purpose::Use, WRONG, |loaded| {
+            upkeep::restore(&loaded.config, &arguments.backup)
+        }),
+        Command::Bench(arguments) => bench::run(&arguments, &settings),
+        Command::Token(TokenCommand::New(arguments)) => token::new(&arguments),
+        Command::Health(arguments) => match arguments.url {
+            Some(url) => health::ask_url(&url, arguments.timeout),
+            None => with_settings(&settings, Purpose::Use, 1, |loaded| {
+                let Config { server, tls, .. } = &loaded.config;
+                health::ask_address(server.listen, tls.is_some(), arguments.timeout)
+            }),
+        },
     }
 }
 
-fn serve(config: &Config) -> ExitCode {
-    match server::run(config) {
+fn serve(loaded: &Loaded) -> ExitCode {
+    match server::run(&loaded.config, &loaded.warnings) {
         Ok(Ended::Well) => ExitCode::SUCCESS,
         Ok(Ended::Badly) => ExitCode::FAILURE,
         Err(failure) => {
@@ -80,9 +84,42 @@ fn serve(config: &Config) -> ExitCode {
     }
 }
 
+fn show(loaded: &Loaded) -> ExitCode {
+    warn(&loaded.warnings);
+    print(&loaded.show())
+}
+
+/// Lists what the settings were read from and that they are valid, or every fault.
+fn check(settings: &Settings) -> ExitCode {
+    let sources = sources(settings);
+    let read_from = sources.describe();
+    match config::check(sources, server::check_files) {
+        Ok(loaded) => {
+            warn(&loaded.warnings);
+            print(&format!("{read_from}the configuration is valid\n"))
+        }
+        Err(faults) => {
+            remark(&read_from);
+            complain(&faults);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn warn(warnings: &[String]) {
+    for warning in warnings {
+        complain(&format_args!("warning: {warning}"));
+    }
+}
+
 /// Goes on with the settings, or lists every fault and ends with `wrong`.
-fn with_settings(settings: &Settings, wrong: u8, go_on: impl FnOnce(Loaded) -> ExitCode) -> ExitCode {
-    match load(settings) {
+fn with_settings(
+    settings: &Settings,
+    purpose: Purpose,
+    wrong: u8,
+    go_on: impl FnOnce(Loaded) -> ExitCode,
+) -> ExitCode {
+    match load(settings, purpose) {
         Ok(loaded) => go_on(loaded),
         Err(faults) => {
             complain(&faults);
@@ -91,18 +128,22 @@ fn with_settings(settings: &Settings, wrong: u8, go_on: impl FnOnce(Loaded) -> E
     }
 }
 
-fn load(settings: &Settings) -> Result<Loaded, Faults> {
-    config::load(Sources {
-        file: config::choose_file(settings.config.clone()),
-        environment: std::env::vars_os().collect(),
-        flags: settings.flags(),
-    })
+fn load(settings: &Settings, purpose: Purpose) -> Result<Loaded, Faults> {
+    config::load(sources(settings), purpose)
 }
 
-/// Prints to stdout. A reader that has enough (`| head`) is no failure.
+fn sources(settings: &Settings) -> Sources {
+    Sources {
+        file: config::choose_file(settings.named_file(), std::env::var_os("LINGER_CONFIG")),
+        environment: std::env::vars_os().collect(),
+        flags: settings.flags(),
+    }
+}
+
+/// Prints to stdout, without anything that a terminal would obey. A reader that has enough (`| head`) is no failure.
 fn print(text: &str) -> ExitCode {
     let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    match stdout.write_all(printable::lines(text).as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
@@ -114,5 +155,10 @@ fn print(text: &str) -> ExitCode {
 
 /// Says on stderr what is wrong; where that is closed, the exit code has to do.
 fn complain(what: &dyn std::fmt::Display) {
-    let _ = writeln!(std::io::stderr(), "linger: {what}");
+    remark(&format!("linger: {what}\n"));
+}
+
+/// Prints to stderr, without anything that a terminal would obey.
+fn remark(text: &str) {
+    let _ = std::io::stderr().write_all(printable::lines(text).as_bytes());
 }

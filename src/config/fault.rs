@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use crate::printable;
+
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
@@ -16,11 +18,29 @@ pub struct Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.key.as_str(), self.source.as_str()) {
-            ("", source) => write!(f, "{source}: {}", self.problem),
-            (key, "") => write!(f, "{key}: {}", self.problem),
-            (key, source) => write!(f, "{key} ({source}): {}", self.problem),
+        // Keys and values come from files and the environment, and may hold anything.
+        let [key, source, problem] =
+            [&self.key, &self.source, &self.problem].map(|text| printable::line(text));
+        match (&*key, &*source) {
+            ("", source) => write!(f, "{source}: {problem}"),
+            (key, "") => write!(f, "{key}: {problem}"),
+            (key, source) => write!(f, "{key} ({source}): {problem}"),
         }
+    }
+}
+
+/// What is wrong with a file that a setting names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileFault {
+    /// The key that names the file, such as `tls.key`.
+    pub key: &'static str,
+    /// Which file, what is wrong, and how to mend it.
+    pub problem: String,
+}
+
+impl fmt::Display for FileFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.key, printable::line(&self.problem))
     }
 }
 

@@ -10,13 +10,14 @@ use std::{
 use config::{ConfigError, Environment, File, FileFormat, Map, Source, Value, ValueKind};
 
 use super::fault::Fault;
+use crate::printable;
 
-/// The defaults, which also document every key.
-pub(super) const DEFAULTS: &str = include_str!("../../config/default.toml");
+/// The defaults as TOML, which also document every key.
+pub const DEFAULTS: &str = include_str!("../../config/default.toml");
 
 /// Prefix and separator are doubled, because Kubernetes injects variables such as
 /// `LINGER_PORT=tcp://...` beside a service of that name.
-const PREFIX: &str = "LINGER__";
+pub(super) const PREFIX: &str = "LINGER__";
 
 /// Looked for in this order when no file is named; the first that is there is the only one read.
 pub const USUAL_FILES: [&str; 2] = ["linger.toml", "/etc/linger/linger.toml"];
@@ -42,6 +43,27 @@ pub struct Sources {
     pub environment: Vec<(OsString, OsString)>,
     /// Settings of the command line.
     pub flags: Vec<Flag>,
+}
+
+impl Sources {
+    /// What the settings are read from besides the defaults: one line each for the file, the variables and the flags,
+    /// without values.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let file = self.file.as_ref().map_or_else(
+            || format!("none (there is neither {})", USUAL_FILES.join(" nor ")),
+            |file| printable::line(&file.display().to_string()).into_owned(),
+        );
+        let names = self.environment.iter().filter_map(|(name, _)| name.to_str());
+        let mut variables: Vec<&str> = names.filter(|name| name.starts_with(PREFIX)).collect();
+        variables.sort_unstable();
+        let mut flags: Vec<&str> = self.flags.iter().map(|flag| flag.name).collect();
+        flags.dedup();
+        let listed = |names: &[&str]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        let variables = listed(&variables);
+        let variables = printable::line(&variables);
+        format!("file         {file}\nenvironment  {variables}\nflags        {}\n", listed(&flags))
+    }
 }
 
 impl fmt::Debug for Sources {
@@ -213,12 +235,12 @@ fn unknown(key: &str, known: &Value) -> String {
         .filter(|(distance, _)| *distance <= 3.max(key.len() / 4));
     match nearest {
         Some((_, candidate)) => format!("is not a known key; did you mean {candidate}?"),
-        None => "is not a known key; `linger config show` lists them all".to_owned(),
+        None => "is not a known key; `linger config default` lists them all".to_owned(),
     }
 }
 
 /// Every value that is no table, by its dotted key. An empty table of an unknown name counts too.
-fn leaves(tree: &Value) -> Vec<(String, &Value)> {
+pub(super) fn leaves(tree: &Value) -> Vec<(String, &Value)> {
     fn walk<'a>(prefix: &str, value: &'a Value, found: &mut Vec<(String, &'a Value)>) {
         match &value.kind {
             ValueKind::Table(table) => {
@@ -243,11 +265,13 @@ pub(super) fn find<'a>(tree: &'a Value, key: &str) -> Option<&'a Value> {
     })
 }
 
-/// The file to read: the one that was named, or else the first of [`USUAL_FILES`] that is there.
-/// One that is there but cannot be looked at is chosen too, so that its reading names the fault.
+/// The file to read: `named`, or else the one that the variable `LINGER_CONFIG` names, or else the first of
+/// [`USUAL_FILES`] that exists. One that exists but cannot be examined is chosen too, so that reading it names the
+/// fault.
 #[must_use]
-pub fn choose_file(named: Option<PathBuf>) -> Option<PathBuf> {
-    named.or_else(|| {
+pub fn choose_file(named: Option<PathBuf>, variable: Option<OsString>) -> Option<PathBuf> {
+    let from_variable = || variable.filter(|name| !name.is_empty()).map(PathBuf::from);
+    named.or_else(from_variable).or_else(|| {
         USUAL_FILES.iter().map(PathBuf::from).find(|path| !matches!(path.try_exists(), Ok(false)))
     })
 }

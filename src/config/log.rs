@@ -83,7 +83,10 @@ fn filter(text: &str) -> Result<String, Problem> {
     let filter = directives.join(",");
     match filter.parse::<Targets>() {
         Ok(_) => Ok(filter),
-        Err(_) => Err(format!("{text:?} must be a level or a list such as info,linger::queue=debug")),
+        Err(_) => Err(format!(
+            "{} must be a level or a list such as info,linger::queue=debug",
+            values::quoted(text)
+        )),
     }
 }
 
@@ -93,8 +96,9 @@ fn no_level(word: &str) -> Problem {
     match nearest.filter(|level| distance(level) <= 3 && distance(level) < level.len()) {
         Some(level) => format!("{word:?} is not a level; did you mean {level}?"),
         None => format!(
-            "{word:?} is not a level, which are error, warn, info, debug, trace and off; \
-             the level of one module is set as in info,linger::queue=debug"
+            "{} is not a level, which are error, warn, info, debug, trace and off; \
+             the level of one module is set as in info,linger::queue=debug",
+            values::quoted(word)
         ),
     }
 }

@@ -15,9 +15,10 @@ mod show;
 #[cfg(test)]
 mod tests;
 mod values;
+mod variables;
 
-pub use fault::{Fault, Faults};
-pub use layers::{Flag, Sources, USUAL_FILES, choose_file};
+pub use fault::{Fault, Faults, FileFault};
+pub use layers::{DEFAULTS, Flag, Sources, USUAL_FILES, choose_file};
 pub use log::{Log, LogFormat};
 pub use redis::{Credentials, Redis, Topology};
 pub use redis_url::Node;
@@ -48,10 +49,22 @@ pub struct Config {
     pub log: Log,
 }
 
+/// What the settings are read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To serve with them. The rules about listening count.
+    Serve,
+    /// For anything else, such as a backup. A server may run with other flags, so that what is wrong with listening
+    /// says nothing here.
+    Use,
+}
+
 /// A configuration and how it came to be.
 pub struct Loaded {
     /// The settings.
     pub config: Config,
+    /// Variables of the environment that look like settings and are none, each in a sentence.
+    pub warnings: Vec<String>,
     layers: Layers,
     sources: Sources,
 }
@@ -68,16 +81,37 @@ impl Loaded {
 ///
 /// # Errors
 /// Every fault found, when there is one.
-pub fn load(sources: Sources) -> Result<Loaded, Faults> {
-    let mut faults = Vec::new();
-    let layers = Layers::read(&sources, &mut faults);
-    let mut config = read(&mut Reader::new(&layers, &mut faults));
-    config.log.heed_rust_log(&sources.environment, &mut faults);
-    Faults::check(faults)?;
-    Ok(Loaded { config, layers, sources })
+pub fn load(sources: Sources, purpose: Purpose) -> Result<Loaded, Faults> {
+    load_with(sources, purpose, |_| Vec::new())
 }
 
-fn read(reader: &mut Reader<'_>) -> Config {
+/// Reads and checks the settings for serving, and the files that they name by `inspect`.
+///
+/// # Errors
+/// Every fault found, in the settings and in the files.
+pub fn check(sources: Sources, inspect: impl FnOnce(&Config) -> Vec<FileFault>) -> Result<Loaded, Faults> {
+    load_with(sources, Purpose::Serve, inspect)
+}
+
+fn load_with(
+    sources: Sources,
+    purpose: Purpose,
+    inspect: impl FnOnce(&Config) -> Vec<FileFault>,
+) -> Result<Loaded, Faults> {
+    let mut faults = Vec::new();
+    let layers = Layers::read(&sources, &mut faults);
+    let mut reader = Reader::new(&layers, &mut faults);
+    let mut config = read(&mut reader, purpose);
+    for FileFault { key, problem } in inspect(&config) {
+        reader.refuse(key, problem);
+    }
+    config.log.heed_rust_log(&sources.environment, &mut faults);
+    Faults::check(faults)?;
+    let warnings = variables::warnings(&sources.environment, &layers.defaults);
+    Ok(Loaded { config, warnings, layers, sources })
+}
+
+fn read(reader: &mut Reader<'_>, purpose: Purpose) -> Config {
     let engine = Engine::read(reader);
     let config = Config {
         server: Server::read(reader),
@@ -89,12 +123,17 @@ fn read(reader: &mut Reader<'_>) -> Config {
         queue: Queue::read(reader),
         log: Log::read(reader),
     };
-    check_together(&config, reader);
+    check_limits(&config, reader);
+    check_unused_redis(reader);
+    match purpose {
+        Purpose::Serve => check_listening(&config, reader),
+        Purpose::Use => {}
+    }
     config
 }
 
-/// What is possible alone, but not beside another value.
-fn check_together(config: &Config, reader: &mut Reader<'_>) {
+/// Who may call a server with these settings.
+fn check_listening(config: &Config, reader: &mut Reader<'_>) {
     match (&config.auth.tokens_file, config.auth.allow_anonymous) {
         (Some(_), true) => {
             reader.refuse("auth.allow_anonymous", "and auth.tokens_file are both set; leave one of them out");
@@ -106,6 +145,30 @@ fn check_together(config: &Config, reader: &mut Reader<'_>) {
         }
         (Some(_), false) | (None, _) => {}
     }
+}
+
+/// Refuses settings of Redis beside the embedded engine: whoever sets them means to use them, and would find the jobs
+/// in a directory instead. A file that names the engine may hold Redis's defaults, as what `linger config show`
+/// prints does.
+fn check_unused_redis(reader: &mut Reader<'_>) {
+    if !reader.is_text("store.engine", "embedded") {
+        return;
+    }
+    let is_chosen = reader.is_set("store.engine");
+    for (_, key) in show::documented().filter(|(section, _)| *section == "redis") {
+        let key = format!("redis.{key}");
+        if reader.is_set(&key) && !(is_chosen && reader.is_default(&key)) {
+            reader.refuse(
+                &key,
+                "is set, but store.engine is \"embedded\" and does not use it: set store.engine = \"redis\" \
+                 (--store redis, LINGER__STORE__ENGINE=redis), or leave it out",
+            );
+        }
+    }
+}
+
+/// What is possible alone, but not beside another value.
+fn check_limits(config: &Config, reader: &mut Reader<'_>) {
     if config.queue.max_body_bytes > config.server.max_request_bytes {
         reader.refuse("queue.max_body", "must not be more than server.max_request_bytes");
     }

@@ -1,7 +1,11 @@
 //! Reads typed values from the layers and collects what is wrong, going on with the default, so that
 //! one run finds every fault.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use config::{Value, ValueKind};
 
@@ -55,6 +59,16 @@ impl<'a> Reader<'a> {
         self.value(key).origin().is_some()
     }
 
+    /// Whether the value of `key` is this text.
+    pub fn is_text(&self, key: &str, text: &str) -> bool {
+        matches!(&self.value(key).kind, ValueKind::String(found) if found == text)
+    }
+
+    /// Whether the value of `key` is the default, whoever set it.
+    pub fn is_default(&self, key: &str) -> bool {
+        find(&self.layers.defaults, key).is_some_and(|default| default.kind == self.value(key).kind)
+    }
+
     pub fn address(&mut self, key: &'static str) -> SocketAddr {
         self.get(key, values::address)
     }
@@ -75,9 +89,9 @@ impl<'a> Reader<'a> {
         self.get(key, values::flag)
     }
 
-    /// A path that may be left out.
-    pub fn optional_path(&mut self, key: &'static str) -> Option<PathBuf> {
-        self.text(key).map(PathBuf::from)
+    /// The name of a file; it may be left out.
+    pub fn optional_file(&mut self, key: &'static str) -> Option<PathBuf> {
+        self.get(key, values::optional_file)
     }
 
     pub fn duration(&mut self, key: &'static str, min: Duration, max: Duration) -> Duration {
@@ -101,7 +115,7 @@ impl<'a> Reader<'a> {
     /// A secret, from `key` or from the file that `file_key` names, but not from both.
     pub fn secret(&mut self, key: &'static str, file_key: &'static str) -> Option<Secret> {
         let direct = self.text(key);
-        let Some(path) = self.text(file_key) else { return direct.map(Secret::new) };
+        let Some(path) = self.optional_file(file_key) else { return direct.map(Secret::new) };
         if direct.is_some() {
             self.refuse(file_key, format!("and {key} are both set; leave one of them out"));
             return None;
@@ -125,12 +139,14 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn secret_in(path: &str) -> Result<Secret, Problem> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{path:?} cannot be read: {error}"))?;
+/// The secret in a file. A problem does not quote the path, since somebody may have put the secret in its place.
+fn secret_in(path: &Path) -> Result<Secret, Problem> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| format!("names a file that cannot be read: {error}"))?;
     let text = text.strip_suffix('\n').unwrap_or(&text);
     let text = text.strip_suffix('\r').unwrap_or(text);
     if text.is_empty() {
-        return Err(format!("{path:?} is empty"));
+        return Err("names a file that is empty".to_owned());
     }
     Ok(Secret::new(text.to_owned()))
 }

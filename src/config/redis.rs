@@ -145,8 +145,7 @@ fn credentials(reader: &mut Reader<'_>, url: &RedisUrl) -> Credentials {
 fn topology(reader: &mut Reader<'_>, url: &RedisUrl, in_use: bool) -> Topology {
     let modes = [("standalone", Mode::Standalone), ("sentinel", Mode::Sentinel), ("cluster", Mode::Cluster)];
     let mode = reader.choice("redis.mode", &modes);
-    let nodes: Vec<Node> = reader
-        .get("redis.nodes", |kind| values::list(kind)?.iter().map(|node| Node::parse(node, None)).collect());
+    let nodes = reader.get("redis.nodes", nodes);
     let master = reader.text("redis.sentinel_master");
     let credentials = Credentials {
         username: reader.text("redis.sentinel_username"),
@@ -162,6 +161,14 @@ fn topology(reader: &mut Reader<'_>, url: &RedisUrl, in_use: bool) -> Topology {
     }
 }
 
+/// A list of `host:port`. A problem tells which item is wrong and does not quote it, since it may hold a password.
+fn nodes(kind: &ValueKind) -> Result<Vec<Node>, values::Problem> {
+    let parse = |(at, node): (usize, &String)| {
+        Node::parse(node, None).map_err(|problem| format!("item {}: {problem}", at + 1))
+    };
+    values::list(kind)?.iter().enumerate().map(parse).collect()
+}
+
 /// Refuses what the mode lacks and what it would silently pass over.
 fn check_mode(reader: &mut Reader<'_>, mode: Mode, nodes: &[Node], master: Option<&str>) {
     if mode == Mode::Standalone {
@@ -173,7 +180,7 @@ fn check_mode(reader: &mut Reader<'_>, mode: Mode, nodes: &[Node], master: Optio
         if nodes.is_empty() {
             reader.refuse("redis.nodes", "must list at least one host:port in this redis.mode");
         }
-        if reader.is_set("redis.url") {
+        if reader.is_set("redis.url") && !reader.is_default("redis.url") {
             reader.refuse("redis.url", "is for the mode standalone; this redis.mode uses redis.nodes");
         }
     }
@@ -204,7 +211,7 @@ fn shards(kind: &ValueKind) -> Result<Option<u16>, values::Problem> {
 fn prefix(text: &str) -> Result<String, values::Problem> {
     let legal = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
     if text.is_empty() || text.len() > 64 || !text.chars().all(legal) {
-        return Err(format!("{text:?} must be 1 to 64 of A-Z a-z 0-9 . _ : -"));
+        return Err(format!("{} must be 1 to 64 of A-Z a-z 0-9 . _ : -", values::quoted(text)));
     }
     Ok(text.to_owned())
 }

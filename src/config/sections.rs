@@ -103,7 +103,7 @@ pub struct Auth {
 impl Auth {
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
         Self {
-            tokens_file: reader.optional_path("auth.tokens_file"),
+            tokens_file: reader.optional_file("auth.tokens_file"),
             allow_anonymous: reader.flag("auth.allow_anonymous"),
         }
     }
@@ -121,7 +121,7 @@ pub struct Tls {
 impl Tls {
     /// `None` when neither is set.
     pub(super) fn read(reader: &mut Reader<'_>) -> Option<Self> {
-        let (certificate, key) = (reader.optional_path("tls.certificate"), reader.optional_path("tls.key"));
+        let (certificate, key) = (reader.optional_file("tls.certificate"), reader.optional_file("tls.key"));
         match (certificate, key) {
             (Some(certificate), Some(key)) => Some(Self { certificate, key }),
             (None, None) => None,

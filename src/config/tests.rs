@@ -10,7 +10,7 @@ fn load_with(file: &str, environment: &[(&str, &str)], flags: &[Flag]) -> Result
     let path = directory.path().join("test.toml");
     std::fs::write(&path, file).expect("a temporary file can be written");
     let environment = environment.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-    load(Sources { file: Some(path), environment, flags: flags.to_vec() })
+    load(Sources { file: Some(path), environment, flags: flags.to_vec() }, Purpose::Serve)
 }
 
 /// The faults as `key: problem`, with the sources apart.
@@ -25,7 +25,7 @@ fn listen(value: &str) -> Flag {
 
 #[test]
 fn the_defaults_are_valid_and_are_what_the_contract_says() {
-    let config = load(Sources::default()).expect("the defaults are valid").config;
+    let config = load(Sources::default(), Purpose::Serve).expect("the defaults are valid").config;
     assert_eq!(config.server.listen.to_string(), "127.0.0.1:9277");
     assert_eq!(config.engine, Engine::Embedded);
     assert_eq!(config.embedded.durability, Durability::Always);
@@ -43,7 +43,7 @@ fn every_key_is_documented_and_read() {
     let mut unused = Vec::new();
     let layers = Layers::read(&Sources::default(), &mut unused);
     let mut reader = Reader::new(&layers, &mut unused);
-    read(&mut reader);
+    read(&mut reader, Purpose::Serve);
     let mut asked = reader.asked().to_vec();
     asked.sort_unstable();
     let mut documented: Vec<String> =
@@ -101,7 +101,8 @@ fn all_faults_of_all_sources_are_listed_with_key_source_and_remedy() {
 
 #[test]
 fn a_mistake_in_a_lower_layer_is_not_hidden_by_a_higher_one() {
-    let found = faults("redis = 'x'", &[("LINGER__REDIS__PREFIX", "mine")]);
+    let variables = [("LINGER__REDIS__PREFIX", "mine"), ("LINGER__STORE__ENGINE", "redis")];
+    let found = faults("redis = 'x'", &variables);
     assert_eq!(found, ["redis: is a section, not a key"]);
     let found = faults("[redis.url]\nhost = 'x'", &[]);
     assert_eq!(found.len(), 1, "{found:?}");
@@ -138,13 +139,18 @@ fn a_secret_may_stand_in_a_file() {
     let path = directory.path().join("password");
     std::fs::write(&path, " s3cret \n").expect("a temporary file can be written");
     let path = path.to_str().expect("temporary paths are text");
-    let from_file = [("LINGER__REDIS__PASSWORD_FILE", path)];
+    let from_file = [("LINGER__REDIS__PASSWORD_FILE", path), ("LINGER__STORE__ENGINE", "redis")];
     let config = load_with("", &from_file, &[]).expect("is valid").config;
     assert_eq!(config.redis.credentials.password, Some(Secret::new(" s3cret ".to_owned())));
     let both = faults("[redis]\npassword = 'x'", &from_file);
     assert_eq!(both, ["redis.password_file: and redis.password are both set; leave one of them out"]);
-    let missing = faults("", &[("LINGER__REDIS__PASSWORD_FILE", "/nonexistent/password")]);
-    assert!(missing[0].contains("\"/nonexistent/password\" cannot be read"), "{missing:?}");
+    // Not quoted: it may be the password.
+    let missing = [("LINGER__REDIS__PASSWORD_FILE", "hunter2"), ("LINGER__STORE__ENGINE", "redis")];
+    let [missing] = &faults("", &missing)[..] else { panic!("one fault") };
+    assert!(
+        missing.starts_with("redis.password_file: names a file that cannot be read: No such file"),
+        "{missing}"
+    );
 }
 
 #[test]
@@ -171,6 +177,8 @@ fn what_is_shown_reads_back_the_same() {
     let file = "[server]\nallowed_hosts = ['a.example', 'b']\nheader_timeout = 2.5\n[embedded]\ndata_dir = 'quo\"te\\'";
     let environment = [
         ("LINGER__QUEUE__MAX_BODY", "70000"),
+        ("LINGER__STORE__ENGINE", "redis"),
+        ("LINGER__REDIS__MODE", "cluster"),
         ("LINGER__REDIS__NODES", "a:1,b:2"),
         ("LINGER__LOG__LEVEL", "warn"),
     ];
@@ -204,14 +212,60 @@ fn the_modes_of_redis_ask_for_what_they_need_and_refuse_the_rest() {
         let found = redis(rest);
         assert!(found.iter().any(|fault| fault.starts_with(&format!("{key}: "))), "{rest}: {found:?}");
     }
-    // An incomplete section of an engine that is not in use hinders nothing.
-    assert_eq!(faults("[redis]\nmode = 'cluster'", &[]), Vec::<String>::new());
+}
+
+#[test]
+fn settings_of_redis_beside_the_embedded_engine_are_refused_with_the_remedy() {
+    let url = "redis://127.0.0.1:6379";
+    let remedy = "is set, but store.engine is \"embedded\" and does not use it: set store.engine = \"redis\" \
+                  (--store redis, LINGER__STORE__ENGINE=redis), or leave it out";
+    let refused = [format!("redis.url: {remedy}")];
+    // The default value too: whoever sets it means a Redis on this machine.
+    assert_eq!(faults("", &[("LINGER__REDIS__URL", url)]), refused);
+    assert_eq!(faults(&format!("[redis]\nurl = '{url}'"), &[]), refused);
+    assert_eq!(faults("[store]\nengine = 'embedded'\n[redis]\nurl = 'redis://10.0.0.5'", &[]), refused);
+    let two = faults("[redis]\nmode = 'cluster'\nprefix = 'p'", &[]);
+    assert_eq!(two, [format!("redis.mode: {remedy}"), format!("redis.prefix: {remedy}")]);
+    let secret = faults("[redis]\npassword = 'hunter2'", &[]);
+    assert_eq!(secret, [format!("redis.password: {remedy}")]);
+    // What `config show` and `config default` print is a file that can be used.
+    assert_eq!(faults(DEFAULTS, &[]), Vec::<String>::new());
+    assert_eq!(faults(DEFAULTS, &[("LINGER__STORE__ENGINE", "redis")]), Vec::<String>::new());
+}
+
+#[test]
+fn the_rules_about_listening_are_for_serving_only() {
+    let sources = || Sources { flags: vec![listen("0.0.0.0:9277")], ..Sources::default() };
+    assert!(load(sources(), Purpose::Use).is_ok());
+    let refused = load(sources(), Purpose::Serve).err().expect("has a fault").to_string();
+    assert!(
+        refused.contains("server.listen (flag --listen): 0.0.0.0:9277 is an address that others can reach")
+    );
+    let file = |_: &Config| vec![FileFault { key: "tls.key", problem: "key.pem is empty".to_owned() }];
+    let both = check(sources(), file).err().expect("has faults");
+    let keys: Vec<_> = both.as_slice().iter().map(|fault| fault.key.as_str()).collect();
+    assert_eq!(keys, ["server.listen", "tls.key"]);
+}
+
+#[test]
+fn the_file_is_the_named_one_or_that_of_the_variable() {
+    let path = |name: &str| Some(std::path::PathBuf::from(name));
+    assert_eq!(choose_file(path("a.toml"), Some("b.toml".into())), path("a.toml"));
+    assert_eq!(choose_file(None, Some("b.toml".into())), path("b.toml"));
+    assert_eq!(choose_file(None, Some("".into())), choose_file(None, None));
+}
+
+#[test]
+fn what_a_terminal_would_obey_is_escaped_in_faults() {
+    let shown = load_with("\"a\\u001b[2J\\nb\" = 1", &[], &[]).err().expect("has a fault").to_string();
+    assert!(shown.contains("\n  a\\u{1b}[2J\\nb ("), "{shown:?}");
+    assert!(!shown.contains('\u{1b}') && shown.lines().count() == 2, "{shown:?}");
 }
 
 #[test]
 fn a_file_that_cannot_be_read_is_a_fault() {
     let sources = Sources { file: Some("/nonexistent/linger.toml".into()), ..Sources::default() };
-    let shown = load(sources).err().expect("has faults").to_string();
+    let shown = load(sources, Purpose::Use).err().expect("has faults").to_string();
     assert!(shown.contains("/nonexistent/linger.toml: cannot be read"), "{shown}");
     let shown = load_with("[server\nlisten = 1", &[], &[]).err().expect("has faults").to_string();
     assert!(shown.contains("is not TOML: at line 1, column 8"), "{shown}");
@@ -228,7 +282,8 @@ fn dead_retention_is_for_ever_or_a_duration() {
 
 #[test]
 fn the_number_of_shards_is_one_or_is_left_to_what_is_stored() {
-    let read = |text: &str| load_with(&format!("[redis]\nshards = {text}"), &[], &[]);
+    let settings = |text: &str| format!("[store]\nengine = 'redis'\n[redis]\nshards = {text}");
+    let read = |text: &str| load_with(&settings(text), &[], &[]);
     for unset in ["''", "'auto'"] {
         let loaded = read(unset).expect("is valid");
         assert_eq!(loaded.config.redis.shards, None);
@@ -236,10 +291,10 @@ fn the_number_of_shards_is_one_or_is_left_to_what_is_stored() {
     for set in ["8", "'8'"] {
         assert_eq!(read(set).expect("is valid").config.redis.shards, Some(8));
     }
-    let shown = load(Sources::default()).expect("is valid").show();
+    let shown = load(Sources::default(), Purpose::Use).expect("is valid").show();
     assert!(shown.contains("\nshards = \"auto\"\n"), "{shown}");
     for wrong in ["0", "257", "-1", "'many'", "true"] {
-        let found = faults(&format!("[redis]\nshards = {wrong}"), &[]);
+        let found = faults(&settings(wrong), &[]);
         assert!(matches!(&found[..], [one] if one.ends_with("from 1 to 256, or \"auto\"")), "{found:?}");
     }
 }

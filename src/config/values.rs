@@ -38,6 +38,27 @@ pub(super) fn path(kind: &ValueKind) -> Result<PathBuf, Problem> {
     }
 }
 
+/// The name of a file, or `None` when it is empty. What is not one is not quoted: it may be the secret that belongs
+/// into the file.
+pub(super) fn optional_file(kind: &ValueKind) -> Result<Option<PathBuf>, Problem> {
+    let name = optional_text(kind)?;
+    // A token of ours holds 43 characters after its prefix.
+    let is_token = |name: &str| name.starts_with("linger_") && name.len() >= 40 && !name.contains(['/', '.']);
+    let is_content = |name: &str| name.contains(char::is_control) || name.starts_with("-----BEGIN");
+    match name {
+        Some(name) if is_token(&name) || is_content(&name) => {
+            Err("must name a file, not be what the file holds".to_owned())
+        }
+        name => Ok(name.map(PathBuf::from)),
+    }
+}
+
+/// A value as a fault quotes it. What may be a URL with a password is not shown, whichever key it was set for.
+pub(super) fn quoted(text: &str) -> String {
+    let may_hold_password = text.contains("://") && text.contains('@');
+    if may_hold_password { "the value".to_owned() } else { format!("{text:?}") }
+}
+
 /// A list of texts: an array, or one text with commas, as the environment has it.
 pub(super) fn list(kind: &ValueKind) -> Result<Vec<String>, Problem> {
     let items: Vec<String> = match kind {
@@ -59,7 +80,8 @@ pub(super) fn host_names(kind: &ValueKind) -> Result<Vec<String>, Problem> {
     let is_name = |name: &str| !name.is_empty() && name.bytes().all(fits);
     match names.iter().find(|name| !is_name(name.strip_prefix("*.").unwrap_or(name))) {
         Some(name) => Err(format!(
-            "{name:?} is not the name of a host, such as queue.example.com or *.example.com, without a port"
+            "{} is not the name of a host, such as queue.example.com or *.example.com, without a port",
+            quoted(name)
         )),
         None => Ok(names),
     }
@@ -69,7 +91,7 @@ pub(super) fn address(kind: &ValueKind) -> Result<SocketAddr, Problem> {
     let text = text(kind)?;
     text.parse().map_err(|_| {
         let hint = "must be an IP address and a port, such as 127.0.0.1:9277, 0.0.0.0:9277 or [::1]:9277";
-        format!("{text:?} {hint}")
+        format!("{} {hint}", quoted(&text))
     })
 }
 
@@ -81,7 +103,7 @@ pub(super) fn duration(kind: &ValueKind, min: Duration, max: Duration) -> Result
         ValueKind::Float(seconds) => seconds.to_string(),
         _ => return Err("must be a duration such as \"15s\" or \"250ms\"".to_owned()),
     };
-    let duration = parse_duration(&text).map_err(|error| format!("{text:?} {error}"))?;
+    let duration = parse_duration(&text).map_err(|error| format!("{} {error}", quoted(&text)))?;
     if duration < min || duration > max {
         return Err(format!("{text:?} must be from {min:?} to {max:?}"));
     }
@@ -153,7 +175,7 @@ pub(super) fn choice<T: Copy>(kind: &ValueKind, choices: &[(&str, T)]) -> Result
 
 fn shown(kind: &ValueKind) -> String {
     match kind {
-        ValueKind::String(text) => format!("{text:?}"),
+        ValueKind::String(text) => quoted(text),
         ValueKind::Table(_) | ValueKind::Array(_) | ValueKind::Nil => "the value".to_owned(),
         kind => kind.to_string(),
     }
@@ -231,6 +253,22 @@ mod tests {
             choice(&string("Two"), &choices),
             Err("\"Two\" must be one of \"one\", \"two\"".to_owned())
         );
+    }
+
+    #[test]
+    fn what_may_be_a_secret_is_not_quoted() {
+        for text in ["-----BEGIN PRIVATE KEY-----", "linger_0123456789012345678901234567890123456789", "a\nb"]
+        {
+            let problem = optional_file(&string(text)).expect_err("is no name of a file");
+            assert_eq!(problem, "must name a file, not be what the file holds");
+        }
+        for text in ["linger_tokens.toml", "/etc/linger_tokens/0123456789012345678901234567890123456789"] {
+            assert_eq!(optional_file(&string(text)), Ok(Some(text.into())));
+        }
+        let url = string("redis://:hunter2@host");
+        for problem in [address(&url).err(), choice(&url, &[("one", 1)]).err(), size(&url, 0, 1).err()] {
+            assert!(problem.is_some_and(|problem| !problem.contains("hunter2")));
+        }
     }
 
     #[test]

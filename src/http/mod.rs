@@ -49,7 +49,7 @@ use tokio_util::sync::CancellationToken;
 #[cfg(any(test, fuzzing))]
 pub(crate) use fuzzing::{fuzz_bodies, fuzz_query};
 pub use options::Options;
-pub use tls::Tls;
+pub use tls::{PairFile, Tls, UnusableFile};
 
 use self::{
     refusal_log::RefusalLog,

@@ -39,17 +39,36 @@ impl ResolvesServerCert for Pair {
     }
 }
 
+/// One of the two files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PairFile {
+    /// The certificate chain.
+    Certificate,
+    /// Its private key.
+    Key,
+}
+
+/// Which file cannot be used and why, without anything of what it holds.
+#[derive(Debug, thiserror::Error)]
+#[error("{problem}")]
+pub struct UnusableFile {
+    /// The file at fault.
+    pub which: PairFile,
+    /// Its name, and what is wrong.
+    pub problem: String,
+}
+
 impl Tls {
     /// Reads a chain, the server's own certificate first, and its key, both PEM.
     ///
     /// # Errors
-    /// Which file cannot be used and why, without anything of what it holds.
-    pub fn read(certificate: &Path, key: &Path) -> Result<Self, String> {
+    /// What is wrong with either file, at least one thing.
+    pub fn read(certificate: &Path, key: &Path) -> Result<Self, Vec<UnusableFile>> {
         let provider = Arc::new(ring::default_provider());
         let pair = Arc::new(Pair(RwLock::new(read_pair(&provider, certificate, key)?)));
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|error| format!("TLS cannot be set up: {error}"))?;
+            .expect("ring has the cipher suites of TLS 1.2 and 1.3");
         let mut config = config.with_no_client_auth().with_cert_resolver(pair.clone());
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self { config: Arc::new(config), pair, certificate: certificate.into(), key: key.into() })
@@ -59,7 +78,7 @@ impl Tls {
     ///
     /// # Errors
     /// As [`read`](Self::read); then the old pair stays.
-    pub fn read_again(&self) -> Result<(), String> {
+    pub fn read_again(&self) -> Result<(), Vec<UnusableFile>> {
         let pair = read_pair(self.config.crypto_provider(), &self.certificate, &self.key)?;
         *self.pair.0.write().unwrap_or_else(PoisonError::into_inner) = pair;
         Ok(())
@@ -76,29 +95,49 @@ impl fmt::Debug for Tls {
     }
 }
 
-fn read_pair(provider: &CryptoProvider, certificate: &Path, key: &Path) -> Result<Arc<CertifiedKey>, String> {
-    let of = |file: &Path, problem: String| format!("{} {problem}", file.display());
-    let bytes =
-        |file: &Path| small_file::read(file).map_err(|error| of(file, format!("cannot be read: {error}")));
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes(certificate)?).collect();
-    let chain = chain.map_err(|_| of(certificate, "is not PEM".to_owned()))?;
-    if chain.is_empty() {
-        return Err(of(certificate, "holds no certificate".to_owned()));
-    }
-    let private = PrivateKeyDer::from_pem_slice(&bytes(key)?)
-        .map_err(|_| of(key, "holds no private key in PEM".to_owned()))?;
-    let pair = CertifiedKey::from_der(chain, private, provider).map_err(|error| match error {
-        rustls::Error::InconsistentKeys(_) => of(key, format!("is not the key of {}", certificate.display())),
-        rustls::Error::InvalidCertificate(_) => {
-            of(certificate, "holds something other than a certificate".to_owned())
-        }
-        _ => of(
-            key,
-            "holds a key of a kind that is not supported; RSA, ECDSA (P-256, P-384) and Ed25519 are"
-                .to_owned(),
-        ),
+fn read_pair(
+    provider: &CryptoProvider,
+    certificate: &Path,
+    key: &Path,
+) -> Result<Arc<CertifiedKey>, Vec<UnusableFile>> {
+    let of = |which, problem: String| UnusableFile { which, problem };
+    let chain = read_chain(certificate).map_err(|problem| of(PairFile::Certificate, problem));
+    let private = read_key(key).map_err(|problem| of(PairFile::Key, problem));
+    let (chain, private) = match (chain, private) {
+        (Ok(chain), Ok(private)) => (chain, private),
+        (chain, private) => return Err(chain.err().into_iter().chain(private.err()).collect()),
+    };
+    let pair = CertifiedKey::from_der(chain, private, provider).map_err(|error| {
+        let (certificate, key) = (certificate.display(), key.display());
+        vec![match error {
+            rustls::Error::InconsistentKeys(_) => {
+                of(PairFile::Key, format!("{key} is not the key of {certificate}"))
+            }
+            rustls::Error::InvalidCertificate(_) => {
+                of(PairFile::Certificate, format!("{certificate} holds something other than a certificate"))
+            }
+            _ => {
+                let kinds = "RSA, ECDSA (P-256, P-384) and Ed25519";
+                of(PairFile::Key, format!("{key} holds a key of a kind that is not supported; {kinds} are"))
+            }
+        }]
     })?;
     Ok(Arc::new(pair))
+}
+
+fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes(file)?).collect();
+    let chain = chain.map_err(|_| format!("{} is not PEM", file.display()))?;
+    if chain.is_empty() { Err(format!("{} holds no certificate", file.display())) } else { Ok(chain) }
+}
+
+fn read_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
+    PrivateKeyDer::from_pem_slice(&bytes(file)?)
+        .map_err(|_| format!("{} holds no private key in PEM", file.display()))
+}
+
+fn bytes(file: &Path) -> Result<Vec<u8>, String> {
+    small_file::read(file).map_err(|error| format!("{} cannot be read: {error}", file.display()))
 }
 
 #[cfg(test)]
@@ -145,15 +184,23 @@ mod tests {
             files.write("cert.pem", &made.cert.pem());
             files.write("key.pem", &made.signing_key.serialize_pem());
             files.write(name, text);
-            let problem = tls.read_again().expect_err("cannot be used");
-            assert!(problem.contains(part), "{name} {text}: {problem}");
+            let problems = tls.read_again().expect_err("cannot be used");
+            assert!(
+                matches!(&problems[..], [one] if one.problem.contains(part)),
+                "{name} {text}: {problems:?}"
+            );
             assert!(Arc::ptr_eq(&before, &tls.pair.0.read().expect("not poisoned")), "the old pair stays");
         }
         files.write("cert.pem", &other.cert.pem());
         files.write("key.pem", &other.signing_key.serialize_pem());
         tls.read_again().expect("is valid");
         assert!(!Arc::ptr_eq(&before, &tls.pair.0.read().expect("not poisoned")));
-        let missing = Tls::read(&files.directory.path().join("none.pem"), &key).expect_err("is missing");
-        assert!(missing.contains("none.pem cannot be read"), "{missing}");
+        let none = files.directory.path().join("none.pem");
+        let missing = Tls::read(&none, &none).expect_err("is missing");
+        assert_eq!(
+            missing.iter().map(|fault| fault.which).collect::<Vec<_>>(),
+            [PairFile::Certificate, PairFile::Key]
+        );
+        assert!(missing[0].problem.contains("none.pem cannot be read"), "{missing:?}");
     }
 }

@@ -179,12 +179,12 @@ pub(super) fn http_options(config: &Config) -> http::Options {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Sources;
+    use crate::config::{Purpose, Sources};
 
     /// Tests of a part use its own defaults; users get those of `config/default.toml`.
     #[test]
     fn the_documented_defaults_are_those_of_the_parts() {
-        let config = config::load(Sources::default()).expect("the defaults are valid").config;
+        let config = config::load(Sources::default(), Purpose::Serve).expect("the defaults are valid").config;
         assert_eq!(limits(&config.queue), queue::Limits::default());
         assert_eq!(http_options(&config), http::Options::default());
         let embedded = embedded::Options::new("data");
@@ -195,7 +195,8 @@ mod tests {
 
     #[test]
     fn foreign_host_names_are_let_in_only_where_tokens_are_asked_for_beyond_loopback() {
-        let mut config = config::load(Sources::default()).expect("the defaults are valid").config;
+        let mut config =
+            config::load(Sources::default(), Purpose::Serve).expect("the defaults are valid").config;
         config.server.listen = "0.0.0.0:1".parse().expect("an address");
         config.auth.allow_anonymous = true;
         assert!(http_options(&config).check_host);
@@ -208,7 +209,8 @@ mod tests {
 
     #[test]
     fn engines_are_named_with_their_place_and_without_secrets() {
-        let mut config = config::load(Sources::default()).expect("the defaults are valid").config;
+        let mut config =
+            config::load(Sources::default(), Purpose::Serve).expect("the defaults are valid").config;
         assert_eq!(engine(&config), "embedded (data)");
         config.engine = Engine::Redis;
         assert_eq!(engine(&config), "redis (127.0.0.1:6379)");

@@ -7,8 +7,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     auth::{self, Gate},
-    config::Config,
-    http::Tls,
+    config::{Config, FileFault},
+    http::{PairFile, Tls, UnusableFile},
 };
 
 /// The parts of a server that come from files and may change while it runs.
@@ -24,23 +24,29 @@ impl Reload {
     /// Reads the files for the first time.
     ///
     /// # Errors
-    /// Which file cannot be used, and why.
-    pub fn new(config: &Config) -> Result<Self, String> {
+    /// Each file that cannot be used, and why.
+    pub fn new(config: &Config) -> Result<Self, Vec<FileFault>> {
         let tokens_file = config.auth.tokens_file.clone();
-        let gate = match &tokens_file {
-            Some(path) => {
-                let tokens = auth::read(path)?;
+        let tokens = tokens_file.as_ref().map(|path| auth::read(path)).transpose();
+        let tokens = tokens.map_err(|problem| vec![FileFault { key: "auth.tokens_file", problem }]);
+        let tls = config.tls.as_ref().map(|files| Tls::read(&files.certificate, &files.key)).transpose();
+        let tls = tls.map_err(|files| files.into_iter().map(fault_of_pair).collect::<Vec<_>>());
+        let (tokens, tls) = match (tokens, tls) {
+            (Ok(tokens), Ok(tls)) => (tokens, tls),
+            (tokens, tls) => return Err([tokens.err(), tls.err()].into_iter().flatten().flatten().collect()),
+        };
+        let gate = match (tokens, &tokens_file) {
+            (Some(tokens), Some(path)) => {
                 tracing::info!(tokens = tokens.count(), file = %path.display(), "clients need a token");
                 Gate::guarded(tokens)
             }
-            None => {
+            (None, _) | (_, None) => {
                 if !config.server.listen.ip().is_loopback() {
                     tracing::warn!("auth.allow_anonymous: everybody who can connect may do everything");
                 }
                 Gate::open()
             }
         };
-        let tls = config.tls.as_ref().map(|files| Tls::read(&files.certificate, &files.key)).transpose()?;
         Ok(Self { gate: Arc::new(gate), tls, tokens_file })
     }
 
@@ -80,8 +86,19 @@ impl Reload {
         }
         match self.tls.as_ref().map(Tls::read_again) {
             Some(Ok(())) => tracing::info!("the certificate was read again"),
-            Some(Err(problem)) => tracing::error!(problem, "the certificate stays as it was"),
+            Some(Err(files)) => {
+                let problem = files.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+                tracing::error!(problem, "the certificate stays as it was");
+            }
             None => {}
         }
     }
+}
+
+fn fault_of_pair(file: UnusableFile) -> FileFault {
+    let key = match file.which {
+        PairFile::Certificate => "tls.certificate",
+        PairFile::Key => "tls.key",
+    };
+    FileFault { key, problem: file.problem }
 }

@@ -10,6 +10,7 @@ use crate::{
     config::{Config, Engine},
     job::Topic,
     metrics::Metrics,
+    printable,
     store::{
         Listener, Store, Verified,
         embedded::{self, Inspection, OpenError},
@@ -173,7 +174,7 @@ fn report(place: &str, found: &Inspection) -> Report {
     );
     for fault in faults {
         text.push_str("    ");
-        text.push_str(fault);
+        text.push_str(&printable::line(fault));
         text.push('\n');
     }
     Report { text, is_sound: faults.is_empty() }

@@ -234,6 +234,44 @@ fn image_and_program_have_one_version() {
     }
 }
 
+/// What the build script says of the version, run in `directory` with nothing but these variables.
+fn version_by_build_script(program: &Path, directory: &Path, variables: &[(&str, &str)]) -> String {
+    let mut command = Command::new(program);
+    command.current_dir(directory).env_clear().envs(variables.iter().copied());
+    command.env("CARGO_PKG_VERSION", "1.2.3").env("CARGO_MANIFEST_DIR", directory);
+    let output = command.output().expect("the build script runs");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let said = String::from_utf8(output.stdout).expect("is text");
+    let version = said.lines().find_map(|line| line.strip_prefix("cargo::rustc-env=LINGER_VERSION="));
+    version.expect("sets the version").to_owned()
+}
+
+#[test]
+fn the_version_has_the_commit_where_it_can_be_known() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = directory.path().join("build-script");
+    let rustc = Path::new(env!("CARGO")).with_file_name("rustc");
+    let mut compile = Command::new(rustc);
+    compile.args(["--edition", "2024", "-o"]).arg(&program).arg(root().join("build.rs"));
+    let compiled = compile.output().expect("rustc runs");
+    assert!(compiled.status.success(), "{}", stderr(&compiled));
+    let version = |place, variables: &[(&str, &str)]| version_by_build_script(&program, place, variables);
+    let path = std::env::var("PATH").expect("there is a path");
+    let [release, debug, git] = [("PROFILE", "release"), ("PROFILE", "debug"), ("PATH", path.as_str())];
+    let elsewhere = directory.path();
+    assert_eq!(version(elsewhere, &[release, git]), "1.2.3", "there is no repository");
+    assert_eq!(version(elsewhere, &[release, ("PATH", "/nonexistent")]), "1.2.3", "there is no git");
+    assert_eq!(version(elsewhere, &[release, ("LINGER_COMMIT", "0123456789ab")]), "1.2.3 (0123456789ab)");
+    assert_eq!(version(elsewhere, &[debug, ("LINGER_COMMIT", " ")]), "1.2.3");
+    assert_eq!(version(root(), &[debug, git]), "1.2.3", "a commit would compile everything again");
+    let trust =
+        [("GIT_CONFIG_COUNT", "1"), ("GIT_CONFIG_KEY_0", "safe.directory"), ("GIT_CONFIG_VALUE_0", "*")];
+    let ours = version(root(), &[&[release, git][..], &trust].concat());
+    let commit = ours.strip_prefix("1.2.3 (").and_then(|rest| rest.strip_suffix(')')).expect(&ours);
+    let hash = commit.strip_suffix("-modified").unwrap_or(commit);
+    assert!(hash.len() == 12 && hash.chars().all(|c| c.is_ascii_hexdigit()), "{ours}");
+}
+
 /// A tag of an image or an action may be moved to other code.
 #[test]
 fn what_others_publish_is_named_exactly() {

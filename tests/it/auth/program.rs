@@ -75,7 +75,8 @@ fn a_file_of_tokens_that_cannot_be_used_is_named_at_the_start_and_by_config_chec
         }
     }
     tokens_in(directory.path(), &["one"]);
-    assert_eq!(stdout(&run(&["config", "check"], directory.path())), "the configuration is valid\n");
+    let checked = stdout(&run(&["config", "check"], directory.path()));
+    assert!(checked.ends_with("the configuration is valid\n"), "{checked}");
 }
 
 #[test]
@@ -100,15 +101,14 @@ fn a_new_token_works_with_its_entry() {
     let directory = directory();
     let made = run(&["token", "new", "--name", "ops", "--scope", "read", "--topic", "a*"], directory.path());
     assert!(made.status.success(), "{}", stderr(&made));
-    let printed = stdout(&made);
-    let token = printed.lines().find_map(|line| line.trim().strip_prefix("linger_")).expect("a token");
-    let token = format!("linger_{token}");
-    let (_, entry) = printed.split_once("[[token]]").expect("an entry");
-    assert!(!entry.contains(&token) && entry.contains("topics = [\"a*\"]"), "{entry}");
+    let (entry, said) = (stdout(&made), stderr(&made));
+    let token = said.lines().map(str::trim).find(|line| line.starts_with("linger_")).expect("a token");
+    assert!(!entry.contains(token) && entry.contains("topics = [\"a*\"]"), "{entry}");
     let path = directory.path().join("tokens.toml");
-    fs::write(&path, format!("[[token]]{entry}")).expect("can be written");
+    // Just as `linger token new > tokens.toml` has it.
+    fs::write(&path, &entry).expect("can be written");
     let server = serve_with(&path, directory.path());
-    assert_eq!(status(&server, &token), 200);
+    assert_eq!(status(&server, token), 200);
     assert!(server.stop().success());
     for words in [
         &["token", "new"][..],
@@ -117,4 +117,35 @@ fn a_new_token_works_with_its_entry() {
     ] {
         assert_eq!(run(words, directory.path()).status.code(), Some(2), "{words:?}");
     }
+}
+
+#[test]
+fn a_new_token_may_be_appended_to_the_file() {
+    let directory = directory();
+    let new = |words: &[&str]| {
+        let words = [&["token", "new", "--append", "tokens.toml", "--scope"], words].concat();
+        run(&words, directory.path())
+    };
+    let path = directory.path().join("tokens.toml");
+    let made = [&["add,read"][..], &["work", "--scope", "read", "--name", "two"]].map(|words| {
+        let made = new(words);
+        assert!(made.status.success(), "{}", stderr(&made));
+        let token = stdout(&made).trim().to_owned();
+        assert!(token.starts_with("linger_") && !token.contains(char::is_whitespace), "{token}");
+        assert!(!stderr(&made).contains(&token), "{}", stderr(&made));
+        token
+    });
+    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).expect("is there").permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    let text = fs::read_to_string(&path).expect("reads");
+    assert!(text.contains("scopes = [\"add\",\"read\"]") && text.contains("[\"work\",\"read\"]"), "{text}");
+    let server = serve_with(&path, directory.path());
+    assert_eq!(made.map(|token| status(&server, &token)), [200, 200]);
+    assert!(server.stop().success());
+    // What is no file of tokens stays as it is.
+    fs::write(&path, "[server]\nlisten = 'x'\n").expect("can be written");
+    let refused = new(&["add"]);
+    assert_eq!((refused.status.code(), stdout(&refused)), (Some(1), String::new()));
+    assert!(stderr(&refused).contains("tokens.toml: holds something"), "{}", stderr(&refused));
+    assert_eq!(fs::read_to_string(&path).expect("reads"), "[server]\nlisten = 'x'\n");
 }

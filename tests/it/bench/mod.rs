@@ -232,6 +232,7 @@ fn a_token_is_needed_and_used() {
         let output = bench(&few, &variables, directory.path());
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(stderr(&output).contains(said), "{output:?}");
+        assert!(stderr(&output).contains("set LINGER_BENCH_TOKEN to a token that allows add,"), "{output:?}");
     }
     let output = bench(&few, &[("LINGER_BENCH_TOKEN", "all")], directory.path());
     assert_eq!(output.status.code(), Some(0), "{output:?}");

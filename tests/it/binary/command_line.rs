@@ -27,7 +27,11 @@ fn help_and_version_are_on_stdout_and_wrong_usage_is_2() {
         assert!(stdout(&help).contains(word), "{word}");
     }
     let version = run(&["--version"], directory.path());
-    assert_eq!(stdout(&version), concat!("linger ", env!("CARGO_PKG_VERSION"), "\n"));
+    // With the commit where it is known: a release, or an image.
+    let version = stdout(&version);
+    let commit = version.strip_prefix(concat!("linger ", env!("CARGO_PKG_VERSION"))).expect("the version");
+    let is_commit = commit.starts_with(" (") && commit.ends_with(")\n");
+    assert!(is_commit || (commit == "\n" && cfg!(debug_assertions)), "{version}");
     let wrong = run(&["--lisen", "127.0.0.1:0"], directory.path());
     assert_eq!(wrong.status.code(), Some(2));
     assert!(stderr(&wrong).contains("--listen"), "{}", stderr(&wrong));
@@ -68,7 +72,8 @@ fn every_fault_of_every_source_is_listed_before_anything_starts() {
 
 #[test]
 fn what_is_in_force_is_shown_with_its_source_and_without_secrets() {
-    let file = "[redis]\nurl = 'redis://app:hunter2@cache:6379'\n[queue]\nmax_batch = 7";
+    let file =
+        "[store]\nengine = 'redis'\n[redis]\nurl = 'redis://app:hunter2@cache:6379'\n[queue]\nmax_batch = 7";
     let variables = [("LINGER__REDIS__SENTINEL_PASSWORD", "hunter2"), ("LINGER_PORT", "tcp://10.0.0.1:1")];
     let shown = config(&["show", "--listen", "[::1]:1"], file, &variables);
     assert_eq!(shown.status.code(), Some(0), "{}", stderr(&shown));
@@ -116,8 +121,6 @@ fn health_is_0_for_a_ready_server_and_1_otherwise() {
     let health = run(&["health", "--listen", &address], directory.path());
     assert_eq!(health.status.code(), Some(1));
     assert!(stderr(&health).contains("is not ready"), "{}", stderr(&health));
-    let senseless = run(&["health", "--url", "ftp://localhost"], directory.path());
-    assert_eq!(senseless.status.code(), Some(2));
 }
 
 #[test]

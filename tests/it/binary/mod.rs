@@ -6,6 +6,7 @@ mod log;
 mod readme;
 mod redis;
 mod reload;
+mod settings;
 mod start;
 mod stop;
 mod store_away;

@@ -186,6 +186,16 @@ fn settings_that_are_wrong_are_reported_without_their_secrets() {
         format!("[redis]\nurl = \"redis://:{PASSWORD}@host\"\npassword = \"{PASSWORD}\""),
         format!("[redis]\npassword = \"{PASSWORD}\"\npassword_file = \"nowhere\""),
         format!("[redis]\nsentinel_password = \"{PASSWORD}\"\nnodes = 7"),
+        format!("[redis]\npassword_file = \"{PASSWORD}\""),
+        format!("[redis]\nsentinel_password_file = \"{PASSWORD}\""),
+        format!("[redis]\nmode = \"cluster\"\nnodes = [\"redis://:{PASSWORD}@host:1\"]"),
+        format!("[redis]\nusername = [\"{PASSWORD}\"]"),
+        format!("[redis]\nprefix = \"redis://:{PASSWORD}@host\""),
+        format!("[redis]\nretry_for = \"redis://:{PASSWORD}@host\""),
+        format!("[store]\nengine = \"redis://:{PASSWORD}@host\""),
+        format!("[server]\nlisten = \"redis://:{PASSWORD}@host\""),
+        format!("[auth]\ntokens_file = \"linger_{PASSWORD}{}\"", "0".repeat(30)),
+        format!("[tls]\ncertificate = \"c\"\nkey = \"\"\"-----BEGIN PRIVATE KEY-----\n{PASSWORD}\n\"\"\""),
     ] {
         fs::write(&file, &text).expect("can be written");
         for words in [&["config", "check"][..], &["config", "show"], &["serve", "--listen", "nonsense"]] {
@@ -220,8 +230,8 @@ fn a_new_token_is_shown_once_and_not_in_its_entry() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let made = talkative(&["token", "new", "--scope", "add"], "json", directory.path()).output();
     let made = made.expect("linger runs");
-    let printed = stdout(&made);
-    let token = printed.split_whitespace().find(|word| word.starts_with("linger_")).expect("a token");
-    assert_eq!(printed.matches(token).count(), 1);
-    nothing_of(&[token], &stderr(&made), "token new");
+    let said = stderr(&made);
+    let token = said.split_whitespace().find(|word| word.starts_with("linger_")).expect("a token");
+    assert_eq!(said.matches(token).count(), 1);
+    nothing_of(&[token], &stdout(&made), "token new");
 }

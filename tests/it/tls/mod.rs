@@ -175,6 +175,20 @@ fn health_asks_over_tls() {
     let plain = format!("http://{}", server.address);
     let health = linger(&["health", "--url", &plain], directory.path()).output().expect("linger runs");
     assert_eq!(health.status.code(), Some(1));
+    let hint = format!("it speaks TLS; use --url https://{}", server.address);
+    assert!(stderr(&health).contains(&hint), "{}", stderr(&health));
+    assert!(server.stop().success());
+}
+
+#[test]
+fn health_by_tls_says_when_a_server_speaks_none() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = Server::serve(&[], &[], directory.path());
+    let url = format!("https://{}", server.address);
+    let health = linger(&["health", "--url", &url], directory.path()).output().expect("linger runs");
+    assert_eq!(health.status.code(), Some(1));
+    let hint = format!("it does not speak TLS; use --url http://{}", server.address);
+    assert!(stderr(&health).contains(&hint), "{}", stderr(&health));
     assert!(server.stop().success());
 }
 

@@ -1,0 +1,99 @@
+//! Variables of the environment that look like settings and are none. A name with one underscore where two belong
+//! would otherwise be passed over in silence.
+
+use std::ffi::OsString;
+
+use config::Value;
+
+use super::layers::{PREFIX, leaves};
+use crate::printable;
+
+/// What the names of all of ours begin with, settings or not.
+const OURS: &str = "LINGER_";
+
+/// Names that are no settings, and mean something to this program or to its example clients.
+const OTHERS: [&str; 4] = ["LINGER_CONFIG", "LINGER_BENCH_TOKEN", "LINGER_URL", "LINGER_TOKEN"];
+
+/// One sentence for each variable that looks like a setting and is none.
+pub(super) fn warnings(environment: &[(OsString, OsString)], known: &Value) -> Vec<String> {
+    let text =
+        |(name, value): &(OsString, OsString)| Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()));
+    let mut strange: Vec<String> = environment
+        .iter()
+        .filter_map(text)
+        .filter(|(name, _)| name.starts_with(OURS) && !name.starts_with(PREFIX))
+        .filter(|(name, value)| !OTHERS.contains(&name.as_str()) && !is_of_a_service(name, value))
+        .map(|(name, _)| warning(&name, known))
+        .collect();
+    strange.sort();
+    strange
+}
+
+fn warning(name: &str, known: &Value) -> String {
+    let plain = |text: &str| text.replace('_', "").to_lowercase();
+    let meant = leaves(known)
+        .into_iter()
+        .map(|(key, _)| format!("{PREFIX}{}", key.to_uppercase().replace('.', "__")));
+    let name_shown = printable::line(name);
+    match meant.into_iter().find(|variable| plain(variable) == plain(name)) {
+        Some(variable) => format!("the variable {name_shown} is not a setting; did you mean {variable}?"),
+        None => {
+            format!("the variable {name_shown} is not a setting; settings are named LINGER__SECTION__KEY")
+        }
+    }
+}
+
+/// Whether Kubernetes or Docker set this, beside a service whose name begins with "linger".
+fn is_of_a_service(name: &str, value: &str) -> bool {
+    let is_address = ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));
+    let is_port_detail = ["_TCP", "_UDP", "_SCTP"].iter().any(|protocol| {
+        name.split_once(protocol).is_some_and(|(before, _)| {
+            before.rsplit_once("_PORT_").is_some_and(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()))
+        })
+    });
+    name.ends_with("_SERVICE_HOST")
+        || name.contains("_SERVICE_PORT")
+        || (name.ends_with("_PORT") && is_address)
+        || is_port_detail
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::layers::{Layers, Sources};
+
+    fn warned(variables: &[(&str, &str)]) -> Vec<String> {
+        let environment: Vec<_> = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        warnings(&environment, &Layers::read(&Sources::default(), &mut Vec::new()).defaults)
+    }
+
+    #[test]
+    fn a_name_that_looks_like_a_setting_is_warned_of() {
+        assert_eq!(
+            warned(&[("LINGER_SERVER_LISTEN", "127.0.0.1:1"), ("LINGER_FOO", ""), ("LINGER_TLS__KEY", "k")]),
+            [
+                "the variable LINGER_FOO is not a setting; settings are named LINGER__SECTION__KEY",
+                "the variable LINGER_SERVER_LISTEN is not a setting; did you mean LINGER__SERVER__LISTEN?",
+                "the variable LINGER_TLS__KEY is not a setting; did you mean LINGER__TLS__KEY?",
+            ]
+        );
+    }
+
+    #[test]
+    fn names_with_another_meaning_are_not() {
+        let none: [&str; 0] = [];
+        let variables = [
+            ("LINGER__SERVER__LISTEN", "127.0.0.1:1"),
+            ("LINGER_CONFIG", "x.toml"),
+            ("LINGER_BENCH_TOKEN", "x"),
+            ("LINGER_PORT", "tcp://10.0.0.1:9277"),
+            ("LINGER_SERVICE_HOST", "10.0.0.1"),
+            ("LINGER_SERVICE_PORT_HTTP", "9277"),
+            ("LINGER_PORT_9277_TCP", "tcp://10.0.0.1:9277"),
+            ("LINGER_PORT_9277_TCP_ADDR", "10.0.0.1"),
+            ("LINGER_REDIS_PORT_6379_TCP_PROTO", "tcp"),
+            ("LINGERIE", "x"),
+        ];
+        assert_eq!(warned(&variables), none);
+    }
+}
