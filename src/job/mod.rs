@@ -11,14 +11,13 @@ mod names;
 mod retry;
 mod surrogates;
 mod time;
+mod topic;
 
 pub use body::{Body, BodyError, MAX_DEPTH};
 pub use duration::{DurationError, format_seconds, parse_duration};
 pub use filter::{TopicFilter, TopicPattern};
-pub use model::{
-    Delay, Due, Fingerprint, Job, MAX_ATTEMPTS_LIMIT, NewJob, Reason, State, TopicPause, TopicSettings, Ttr,
-    ValueError,
-};
+pub use model::{Delay, Due, Fingerprint, Job, MAX_ATTEMPTS_LIMIT, NewJob, Reason, State, Ttr, ValueError};
 pub use names::{JobId, NameError, Receipt, Topic};
 pub use retry::{DEFAULT_MAX_ATTEMPTS, RetrySchedule};
 pub use time::{Now, TimeError, Timestamp};
+pub use topic::{TopicPause, TopicSettings};

@@ -1,8 +1,10 @@
-//! The job itself, what a client asks for, and what a topic adds to it.
+//! The job itself, and what a client asks for.
 
 use std::{fmt, time::Duration};
 
-use super::{Body, DEFAULT_MAX_ATTEMPTS, JobId, Now, RetrySchedule, Timestamp, Topic, time::ceil_millis};
+use super::{
+    Body, DEFAULT_MAX_ATTEMPTS, JobId, Now, RetrySchedule, Timestamp, Topic, TopicSettings, time::ceil_millis,
+};
 
 /// Largest accepted `max_attempts`.
 pub const MAX_ATTEMPTS_LIMIT: u32 = 1_000_000;
@@ -280,44 +282,6 @@ pub struct Job {
     pub reason: Option<Reason>,
     /// What the worker gets.
     pub body: Body,
-}
-
-/// What a topic adds to jobs that do not say themselves; copied into each job when it is added.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct TopicSettings {
-    /// Default time to run.
-    pub ttr: Option<Ttr>,
-    /// Default cap on attempts; 0 means no cap.
-    pub max_attempts: Option<u32>,
-    /// Default waits between attempts.
-    pub retry: Option<RetrySchedule>,
-    /// Whether a finish must carry the receipt.
-    pub require_receipt: bool,
-}
-
-/// What of a topic is stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct TopicPause {
-    /// Nothing is handed out.
-    pub delivery: bool,
-    /// Nothing is taken in.
-    pub intake: bool,
-}
-
-impl TopicPause {
-    /// Everything.
-    pub const ALL: Self = Self { delivery: true, intake: true };
-    /// Nothing.
-    pub const NONE: Self = Self { delivery: false, intake: false };
-
-    /// What is stopped once `set` is stopped and then `clear` goes on.
-    #[must_use]
-    pub fn changed(self, set: Self, clear: Self) -> Self {
-        Self {
-            delivery: (self.delivery || set.delivery) && !clear.delivery,
-            intake: (self.intake || set.intake) && !clear.intake,
-        }
-    }
 }
 
 #[cfg(test)]
