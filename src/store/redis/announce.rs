@@ -154,7 +154,7 @@ impl Engine {
                     }
                     Err(RecvError::Closed) => return,
                 },
-                _ = connection.lost() => return,
+                cause = connection.lost() => return self.context.log_loss(connection.server(), &cause),
                 () = self.context.real.sleep(LOOK) => {
                     if !self.routes.leads_on(config) {
                         return;

@@ -71,7 +71,6 @@ impl Shared {
             never = self.ping(&client) => match never {},
             () = self.watchdog.silence() => {
                 let limit = self.watchdog.limit();
-                tracing::warn!(server = self.server, "a connection to Redis is given up: no answer for {limit:?}");
                 FredError::new(ErrorKind::Timeout, format!("no answer for {limit:?}"))
             }
             () = self.given_up.cancelled() => FredError::new(ErrorKind::Canceled, "it was given up"),
@@ -162,6 +161,11 @@ impl Connection {
             }
             _ => error,
         })
+    }
+
+    /// Where it leads, as `host:port`.
+    pub fn server(&self) -> &str {
+        &self.shared.server
     }
 
     /// Waits until the connection is lost; why it was.

@@ -97,6 +97,7 @@ impl Keeper {
     async fn run(self, mut connection: Arc<Connection>) {
         loop {
             let cause = connection.lost().await;
+            self.context.log_loss(connection.server(), &cause);
             drop(connection);
             self.away(&cause);
             connection = self.open_again().await;

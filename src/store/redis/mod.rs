@@ -51,7 +51,11 @@ use std::{
     time::Duration,
 };
 
-use fred::{bytes_utils::Str, types::Key};
+use fred::{
+    bytes_utils::Str,
+    error::{Error as FredError, ErrorKind},
+    types::Key,
+};
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -81,6 +85,7 @@ use self::{
 use super::{EngineInfo, Listener};
 use crate::{
     clock::{Clock, SystemClock},
+    failure_log::FailureLog,
     job::Topic,
     metrics::EngineMetrics,
 };
@@ -130,6 +135,18 @@ struct Context {
     shards: Arc<OnceLock<u16>>,
     /// How the layout that is stored now differs from the one that this process works with, if it does.
     parted: Arc<Mutex<Option<String>>>,
+    /// Connections that were given up. A server that hangs makes all of them end at once, which is worth one line.
+    given_up: Arc<FailureLog>,
+}
+
+impl Context {
+    /// Logs that a connection to `server` was lost, if that was because nothing came back on it.
+    fn log_loss(&self, server: &str, cause: &FredError) {
+        let silent = cause.kind() == &ErrorKind::Timeout;
+        if silent && self.given_up.failed(self.real.now_micros()) {
+            tracing::warn!(server, cause = cause.details(), "a connection to Redis is given up");
+        }
+    }
 }
 
 struct Engine {
@@ -181,6 +198,7 @@ pub async fn connect(
         closing: CancellationToken::new(),
         shards: Arc::default(),
         parted: Arc::default(),
+        given_up: Arc::default(),
     };
     let closing = context.closing.clone();
     let opened = open(context, time, listener).await;
