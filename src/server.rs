@@ -2,6 +2,7 @@
 //! puts the parts together, waits for the end, and takes them apart in order.
 
 mod clock_watch;
+mod exposure;
 mod open_files;
 mod parts;
 mod reload;
@@ -33,7 +34,7 @@ use crate::{
     telemetry::{self, Logging},
 };
 use reload::Reload;
-pub use upkeep::{Refusal, Report, backup, restore, verify, verify_backup};
+pub use upkeep::{Refusal, Report, backup, backup_to, restore, verify, verify_backup};
 
 /// Connections that wait in the kernel to be accepted, as when thousands of workers come back after a restart;
 /// the system may allow fewer (net.core.somaxconn).
@@ -195,6 +196,7 @@ impl Running {
         let store =
             parts::open_store(config, clock.clone(), hints.clone(), metrics.engine.clone(), patience).await;
         let store = store.map_err(Failure::Store)?;
+        exposure::warn(config);
         let limits = parts::limits(&config.queue);
         let queue = Queue::new(store, &hints, clock.clone(), limits, metrics.queue.clone());
         let listener = listen(socket, config.server.listen)?;

@@ -121,36 +121,46 @@ fn address_in(line: &str) -> Option<&str> {
     Some(line.split_once("http://")?.1.split_once(',')?.0)
 }
 
-/// A directory of a name that nobody else has, readable by its owner only; removed when dropped.
+/// A directory of a name that nobody else has, readable by its owner only; removed when dropped. So are the parents
+/// that were made for it.
 #[derive(Debug)]
-struct Temporary(PathBuf);
+struct Temporary {
+    path: PathBuf,
+    /// The innermost first.
+    made: Vec<PathBuf>,
+}
 
 impl Temporary {
     fn new(parent: &Path) -> Result<Self, Failure> {
         let unfit = |error| Failure::Unfit(format!("{}: {error}", parent.display()));
-        let path = parent.canonicalize().map_err(unfit)?;
-        let path = path.join(format!("linger-bench-{:016x}", rand::random::<u64>()));
-        fs::DirBuilder::new().mode(0o700).create(&path).map_err(unfit)?;
-        Ok(Self(path))
+        let parent = std::path::absolute(parent).map_err(unfit)?;
+        let made = parent.ancestors().take_while(|dir| !dir.exists()).map(Path::to_owned).collect();
+        let path = parent.join(format!("linger-bench-{:016x}", rand::random::<u64>()));
+        let temporary = Self { path, made };
+        fs::DirBuilder::new().mode(0o700).recursive(true).create(&temporary.path).map_err(unfit)?;
+        Ok(temporary)
     }
 
     fn data(&self) -> PathBuf {
-        self.0.join("data")
+        self.path.join("data")
     }
 
     fn log(&self) -> PathBuf {
-        self.0.join("log")
+        self.path.join("log")
     }
 
     fn remove(&self) -> Result<(), Failure> {
-        let removed = fs::remove_dir_all(&self.0);
-        removed.map_err(|error| Failure::Unfit(format!("cannot remove {}: {error}", self.0.display())))
+        let mut removed = fs::remove_dir_all(&self.path);
+        for parent in &self.made {
+            removed = removed.and_then(|()| fs::remove_dir(parent));
+        }
+        removed.map_err(|error| Failure::Unfit(format!("cannot remove {}: {error}", self.path.display())))
     }
 }
 
 impl Drop for Temporary {
     fn drop(&mut self) {
         // Removed already when all went well.
-        let _ = fs::remove_dir_all(&self.0);
+        let _ = self.remove();
     }
 }

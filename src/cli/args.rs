@@ -107,7 +107,7 @@ pub(super) struct VerifyArgs {
 /// Arguments of `linger backup` and `linger restore`.
 #[derive(Debug, Args)]
 pub(super) struct BackupArgs {
-    /// The backup
+    /// The backup; - is stdout, for `backup` alone
     #[arg(value_name = "FILE")]
     pub backup: PathBuf,
     #[command(flatten)]

@@ -60,8 +60,12 @@ pub(super) const BACKUP: &str = "\
 Everything acknowledged before it began is in the copy. FILE must not exist, and appears only when the copy is complete \
 and on disk. Only its owner can read it. Redis has means of its own.
 
-Example:
-  linger backup jobs.backup --data-dir /var/lib/linger";
+With - the copy goes to stdout. Check the exit code: a copy that was cut short is no backup. It is made in a file first, \
+in $TMPDIR where that is set, else in the data directory.
+
+Examples:
+  linger backup jobs.backup --data-dir /var/lib/linger
+  docker exec NAME linger backup - >jobs.backup";
 
 pub(super) const RESTORE: &str = "\
 FILE was made by `linger backup`. It is verified first, and one with faults is not restored. The server must not run. \

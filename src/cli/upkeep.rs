@@ -1,6 +1,10 @@
 //! `linger verify`, `backup` and `restore`: what is done to a store without serving it.
 
-use std::{path::Path, process::ExitCode};
+use std::{
+    io::{IsTerminal, stdout},
+    path::Path,
+    process::ExitCode,
+};
 
 use super::{WRONG, complain, print};
 use crate::{
@@ -18,9 +22,27 @@ pub(super) fn verify_backup(file: &Path) -> ExitCode {
     tell(server::verify_backup(file))
 }
 
-/// Makes a backup.
+/// Makes a backup; `-` for stdout.
 pub(super) fn backup(config: &Config, file: &Path) -> ExitCode {
+    if file == Path::new("-") {
+        return backup_to_stdout(config);
+    }
     server::backup(config, file).map_or_else(|refusal| refuse(&refusal), |done| print(&done))
+}
+
+/// Only the backup goes to stdout.
+fn backup_to_stdout(config: &Config) -> ExitCode {
+    if stdout().is_terminal() {
+        complain(&"a backup is not for a terminal; send stdout to a file, as in: linger backup - >FILE");
+        return ExitCode::from(WRONG);
+    }
+    match server::backup_to(config, &mut stdout().lock()) {
+        Ok(done) => {
+            complain(&done);
+            ExitCode::SUCCESS
+        }
+        Err(refusal) => refuse(&refusal),
+    }
 }
 
 /// Takes a backup back.

@@ -172,6 +172,8 @@ pub struct Embedded {
     pub durability: Durability,
     /// Below this many bytes of free disk, adds are refused.
     pub min_free_bytes: u64,
+    /// Size of a file that is given up when the disk is full.
+    pub ballast_bytes: u64,
     /// How far ahead due times are held in memory.
     pub look_ahead: Duration,
 }
@@ -188,6 +190,7 @@ impl Embedded {
             data_dir: reader.path("embedded.data_dir"),
             durability: reader.choice("embedded.durability", &durabilities),
             min_free_bytes: reader.size("embedded.min_free", 0, 1_024 * GIB),
+            ballast_bytes: reader.size("embedded.ballast", 0, 1_024 * GIB),
             look_ahead: reader.duration("embedded.look_ahead", SECOND, 24 * HOUR),
         }
     }

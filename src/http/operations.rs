@@ -9,7 +9,7 @@ use axum::{
 use super::{
     App, json,
     params::Query,
-    problem::{Check, Problem},
+    problem::{Check, Condition, Problem},
 };
 use crate::{metrics::Metrics, queue::Error};
 
@@ -27,9 +27,14 @@ pub(super) async fn ready(State(app): State<App>, mut query: Query) -> Result<Re
     let verbose = query.text("verbose").is_some();
     let draining = app.queue.is_draining().then_some(Error::Draining);
     let store = app.queue.store_state().err();
-    let check =
-        |name, failure: &Option<Error>| Check { name, failure: failure.as_ref().map(Error::to_string) };
-    let checks = vec![check("shutdown", &draining), check("store", &store)];
+    let check = |name, failure: &Option<Error>| Check {
+        name,
+        condition: failure.as_ref().map_or(Condition::Ok, |failure| Condition::Failed(failure.to_string())),
+    };
+    let mut checks = vec![check("shutdown", &draining), check("store", &store)];
+    let degraded = app.queue.degraded().into_iter();
+    checks
+        .extend(degraded.map(|part| Check { name: part.part, condition: Condition::Degraded(part.detail) }));
     match (draining.or(store), verbose) {
         (None, false) => Ok(live().await),
         (None, true) => Ok(json::object(|object| {

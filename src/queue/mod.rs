@@ -31,7 +31,7 @@ pub use pop::Pop;
 pub use topics::TopicView;
 
 pub use crate::store::{
-    DeadCursor, EngineInfo, FinishJob, Patch, Release, Reservation, TopicConfig, TopicStats,
+    DeadCursor, Degraded, EngineInfo, FinishJob, Patch, Release, Reservation, TopicConfig, TopicStats,
 };
 use crate::{
     clock::Clock,
@@ -157,6 +157,12 @@ impl Queue {
         self.tasks.close();
         self.tasks.wait().await;
         Ok(self.store.close().await?)
+    }
+
+    /// What of the store does not work at the moment although it takes writes, as of the last check. Never waits.
+    #[must_use]
+    pub fn degraded(&self) -> Vec<Degraded> {
+        self.store.degraded()
     }
 
     /// The bounds in force.

@@ -1,7 +1,11 @@
 //! From settings to parts: which engine is opened, and what each part is told. Each part has options
 //! of its own, so that none knows the configuration.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use crate::{
     clock::Clock,
@@ -28,7 +32,9 @@ pub(super) async fn open_store(
 ) -> Result<Arc<dyn Store>, String> {
     match config.engine {
         Engine::Embedded => {
-            let opened = embedded::open(embedded_options(config), clock, listener, metrics).await;
+            let mut options = embedded_options(config);
+            options.data_dir = absolute(&options.data_dir);
+            let opened = embedded::open(options, clock, listener, metrics).await;
             opened.map(|store| -> Arc<dyn Store> { store }).map_err(|error| error.to_string())
         }
         Engine::Redis => open_redis(redis_options(config), &*clock, listener, metrics, patience).await,
@@ -77,6 +83,7 @@ pub(super) fn embedded_options(config: &Config) -> embedded::Options {
         config::Durability::Os => embedded::Durability::Os,
     };
     options.min_free_bytes = settings.min_free_bytes;
+    options.ballast_bytes = settings.ballast_bytes;
     options.look_ahead = settings.look_ahead;
     options.dead_retention = config.queue.dead_retention;
     options
@@ -129,9 +136,14 @@ fn credentials(credentials: &Credentials) -> (Option<String>, Option<redis::Secr
 /// Which engine and where, in words, without secrets.
 pub(super) fn engine(config: &Config) -> String {
     match config.engine {
-        Engine::Embedded => format!("embedded ({})", config.embedded.data_dir.display()),
+        Engine::Embedded => format!("embedded ({})", absolute(&config.embedded.data_dir).display()),
         Engine::Redis => format!("redis ({})", config.redis.place()),
     }
+}
+
+/// The path as people find it from anywhere. As it is where the current directory is unknown.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// The queue's limits.
@@ -211,7 +223,8 @@ mod tests {
     fn engines_are_named_with_their_place_and_without_secrets() {
         let mut config =
             config::load(Sources::default(), Purpose::Serve).expect("the defaults are valid").config;
-        assert_eq!(engine(&config), "embedded (data)");
+        let here = std::env::current_dir().expect("is known");
+        assert_eq!(engine(&config), format!("embedded ({})", here.join("data").display()));
         config.engine = Engine::Redis;
         assert_eq!(engine(&config), "redis (127.0.0.1:6379)");
     }

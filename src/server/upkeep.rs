@@ -1,6 +1,11 @@
 //! What is done to a store without serving it: verify, backup, restore. Answers in words for people.
 
-use std::{io, path::Path, sync::Arc, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::runtime;
 
@@ -81,6 +86,20 @@ pub fn backup(config: &Config, file: &Path) -> Result<String, Refusal> {
     Ok(format!("{}: {bytes} bytes; look at it with: linger verify {0}\n", file.display()))
 }
 
+/// Copies the embedded engine's store to stdout, or to whatever `out` is, whether it is served or not. What was done,
+/// in one line.
+///
+/// # Errors
+/// Why there is no copy, or only a part of one.
+pub fn backup_to(config: &Config, out: &mut impl io::Write) -> Result<String, Refusal> {
+    only_embedded(config, "back it up by its own means (BGSAVE, its append-only file, a replica)")?;
+    // In a container the data directory may be the only place with room, or the only one that can be written to.
+    let scratch_dir = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty());
+    let scratch_dir = scratch_dir.map_or_else(|| config.embedded.data_dir.clone(), PathBuf::from);
+    let bytes = embedded::backup_to(&config.embedded.data_dir, &scratch_dir, out).map_err(refusal)?;
+    Ok(format!("{bytes} bytes"))
+}
+
 /// Puts a backup that is sound into the configured data directory, which must be empty. What was done.
 ///
 /// # Errors
@@ -119,6 +138,7 @@ fn refusal(error: OpenError) -> Refusal {
         OpenError::Io { .. }
         | OpenError::Sqlite { .. }
         | OpenError::NotOurs { .. }
+        | OpenError::Schema { .. }
         | OpenError::UnknownFormat { .. }
         | OpenError::Incomplete { .. } => Refusal::Failed(text),
     }

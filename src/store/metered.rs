@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use super::{
-    AddJob, Added, DeadCursor, Deleted, EngineInfo, Error, FinishJob, Finished, Held, Patch, Patched,
-    Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store, TopicConfig,
+    AddJob, Added, DeadCursor, Degraded, Deleted, EngineInfo, Error, FinishJob, Finished, Held, Patch,
+    Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store, TopicConfig,
     TopicStats, Verified, Wait,
 };
 use crate::{
@@ -170,6 +170,10 @@ impl Store for Metered {
 
     async fn check(&self) -> Result<()> {
         self.timed("check", self.store.check()).await
+    }
+
+    fn degraded(&self) -> Vec<Degraded> {
+        self.store.degraded()
     }
 
     async fn close(&self) -> Result<()> {

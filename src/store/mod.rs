@@ -184,8 +184,22 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Whether the store can take a write now.
     async fn check(&self) -> Result<()>;
 
+    /// What does not work at the moment although the store takes writes, as of the last look. Never waits.
+    fn degraded(&self) -> Vec<Degraded> {
+        Vec::new()
+    }
+
     /// Flushes and stops; later operations fail with [`Error::Unavailable`].
     async fn close(&self) -> Result<()>;
+}
+
+/// A part of a store that does not work as it should, while the store as a whole does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Degraded {
+    /// The part's name, such as `disk_space`.
+    pub part: &'static str,
+    /// What does not work, in words for operators.
+    pub detail: String,
 }
 
 /// What is set for a topic as a whole.

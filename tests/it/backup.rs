@@ -15,7 +15,7 @@ use std::{
 
 use crate::harness::{
     plain::call,
-    process::{Server, run, stderr, stdout},
+    process::{self, Server, run, stderr, stdout},
     wait::Ends,
 };
 
@@ -171,7 +171,7 @@ fn a_backup_is_one_file_for_its_owner_that_overwrites_nothing() {
     fs::write(path.join("mine"), "mine").expect("writes");
     refused(&["backup", "mine"], path, 2, "mine: it exists already, and a backup overwrites nothing");
     assert_eq!(fs::read(path.join("mine")).expect("reads"), b"mine");
-    refused(&["backup", "no/such/place"], path, 2, "No such file");
+    refused(&["backup", "no/such/place"], path, 1, "no/such/place: there is no such directory");
     done(&["backup", "copy"], path);
     let mode =
         std::os::unix::fs::PermissionsExt::mode(&fs::metadata(path.join("copy")).expect("is").permissions());
@@ -182,6 +182,64 @@ fn a_backup_is_one_file_for_its_owner_that_overwrites_nothing() {
     assert_eq!(names(path), ["after", "copy", "data", "mine"]);
     assert!(done(&["verify", "after"], path).contains("jobs       1 (1 delayed"));
     assert_eq!(names(path), ["after", "copy", "data", "mine"], "verifying leaves nothing behind");
+}
+
+#[test]
+fn a_backup_goes_to_stdout_where_that_is_asked_for() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    let server = Server::serve(&[], &[], path);
+    assert_eq!(server.call("POST", "/jobs", r#"{"topic":"t","id":"a","delay":60}"#).status, 201);
+    let before = names(&path.join("data"));
+    let output = linger(&["backup", "-"], path);
+    assert!(output.status.success() && stderr(&output).ends_with(" bytes\n"), "{}", stderr(&output));
+    fs::write(path.join("copy"), &output.stdout).expect("writes");
+    assert!(done(&["verify", "copy"], path).contains("jobs       1 (1 delayed"));
+    assert_eq!(names(&path.join("data")), before, "nothing is left behind");
+    let missing = linger(&["backup", "-", "--data-dir", "none"], path);
+    assert!(!missing.status.success() && missing.stdout.is_empty());
+}
+
+/// What somebody who can write to a backup could put into it.
+const SABOTAGE: [(&str, &str); 4] = [
+    ("CREATE TRIGGER gone AFTER INSERT ON rec BEGIN DELETE FROM rec; END", "trigger \"gone\""),
+    ("CREATE VIEW seen AS SELECT * FROM rec", "view \"seen\""),
+    ("CREATE TABLE theirs (x)", "table \"theirs\""),
+    ("DROP INDEX dead_by_topic", "index \"dead_by_topic\""),
+];
+
+#[test]
+fn a_store_with_triggers_views_or_other_tables_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    let server = Server::serve(&[], &[], path);
+    assert_eq!(server.call("POST", "/jobs", r#"{"topic":"t","id":"a","delay":60}"#).status, 201);
+    done(&["backup", "copy"], path);
+    assert!(server.stop().success());
+    for (n, (sql, named)) in SABOTAGE.into_iter().enumerate() {
+        let copy = format!("copy-{n}");
+        fs::copy(path.join("copy"), path.join(&copy)).expect("copies");
+        let conn = rusqlite::Connection::open(path.join(&copy)).expect("opens");
+        conn.execute_batch(sql).expect("runs");
+        drop(conn);
+        let found = linger(&["verify", &copy], path);
+        let text = stdout(&found);
+        assert_eq!(found.status.code(), Some(1), "{text}");
+        assert!(text.contains("NOT SOUND") && text.contains(named), "{text}");
+        refused(&["restore", &copy, "--data-dir", "new"], path, 1, named);
+        // The same in a directory that a server is started on.
+        let data = path.join(format!("data-{n}"));
+        fs::create_dir(&data).expect("can be made");
+        fs::copy(path.join(&copy), data.join("linger.db")).expect("copies");
+        let said = refused_start(&["--data-dir", data.to_str().expect("is text")], path);
+        assert!(said.contains("changed by another program") && said.contains(named), "{said}");
+    }
+}
+
+fn refused_start(words: &[&str], directory: &Path) -> String {
+    let output = process::refused(&[&["--listen", "127.0.0.1:0"], words].concat(), directory);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    stderr(&output)
 }
 
 #[test]

@@ -117,9 +117,11 @@ fn what_cannot_be_verified_is_refused_with_its_name() {
     let server = Server::serve(&[], &[], directory.path());
     let used = run(&["verify"], directory.path());
     assert_eq!(used.status.code(), Some(2));
-    assert!(
-        stderr(&used).contains("another process is using this data directory; stop it, or verify a backup")
+    let refusal = format!(
+        "another process (pid {}) is using this data directory; stop it, or verify a backup",
+        server.pid()
     );
+    assert!(stderr(&used).contains(&refusal), "{}", stderr(&used));
     assert!(server.stop().success());
 
     sabotage(directory.path(), "PRAGMA user_version = 7");

@@ -53,7 +53,17 @@ enum Member {
 #[derive(Debug, Clone)]
 pub(in crate::http) struct Check {
     pub name: &'static str,
-    pub failure: Option<String>,
+    pub condition: Condition,
+}
+
+/// How a part of the server is.
+#[derive(Debug, Clone)]
+pub(in crate::http) enum Condition {
+    Ok,
+    /// It works in part, and why; the server is ready all the same.
+    Degraded(String),
+    /// It does not work, and why.
+    Failed(String),
 }
 
 impl Problem {
@@ -343,9 +353,14 @@ impl Check {
     pub fn write(&self, out: &mut Vec<u8>) {
         let mut object = Object::new(out);
         object.text("name", self.name);
-        object.text("status", if self.failure.is_none() { "ok" } else { "failed" });
-        if let Some(failure) = &self.failure {
-            object.text("detail", failure);
+        let (status, detail) = match &self.condition {
+            Condition::Ok => ("ok", None),
+            Condition::Degraded(why) => ("degraded", Some(why)),
+            Condition::Failed(why) => ("failed", Some(why)),
+        };
+        object.text("status", status);
+        if let Some(detail) = detail {
+            object.text("detail", detail);
         }
         object.end();
     }

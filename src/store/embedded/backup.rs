@@ -15,15 +15,17 @@ use std::{
 use rusqlite::{
     Connection,
     backup::{Backup, StepResult},
+    config::DbConfig,
 };
 
 use super::{
+    ballast::BALLAST_FILE,
+    data_dir::{DB_FILE, DataDir, LOCK_FILE, LOG_FILE, create_dir, sync_dir},
     db::{Db, Sql},
     inspect::run_of,
     log::{Log, Run},
     options::OpenError,
     schema,
-    start::{DB_FILE, LOCK_FILE, LOG_FILE, create_dir, lock, sync_dir},
 };
 
 /// Copies the store in `data_dir` to `target`, which must not exist; its length in bytes. A server may be at
@@ -32,13 +34,31 @@ use super::{
 /// # Errors
 /// What stood in the way; nothing is left behind then.
 pub fn backup(data_dir: &Path, target: &Path) -> Result<u64, OpenError> {
-    let (db_path, log_path) = (data_dir.join(DB_FILE), data_dir.join(LOG_FILE));
     if fs::symlink_metadata(target).is_ok() {
         return Err(io_at(target)(io::Error::new(
             io::ErrorKind::AlreadyExists,
             "it exists already, and a backup overwrites nothing",
         )));
     }
+    copy_store(data_dir, target)?.keep_as(target, || Ok(()))
+}
+
+/// Copies the store in `data_dir` to `out`; its length in bytes. A server may be at work on it. The copy is made in a
+/// file in `scratch_dir` first, because SQLite does not write it from the beginning to the end.
+///
+/// # Errors
+/// What stood in the way. Then `out` may have got a part of it.
+pub fn backup_to(data_dir: &Path, scratch_dir: &Path, out: &mut impl io::Write) -> Result<u64, OpenError> {
+    let target = scratch_dir.join("backup");
+    let partial = copy_store(data_dir, &target)?;
+    let mut copy = File::open(&partial.0).map_err(io_at(&target))?;
+    let written = io::copy(&mut copy, out).and_then(|len| out.flush().map(|()| len));
+    written.map_err(io_at(Path::new("-")))
+}
+
+/// Copies the store in `data_dir` to a file that is to become `target`.
+fn copy_store(data_dir: &Path, target: &Path) -> Result<Partial, OpenError> {
+    let (db_path, log_path) = (data_dir.join(DB_FILE), data_dir.join(LOG_FILE));
     fs::metadata(&db_path).map_err(io_at(&db_path))?;
     let source = Db::new(schema::open_existing(&db_path)?);
     let sqlite = |source| OpenError::Sqlite { path: db_path.clone(), source };
@@ -50,8 +70,8 @@ pub fn backup(data_dir: &Path, target: &Path) -> Result<u64, OpenError> {
     }
     let partial = Partial::create(target)?;
     let copied = copy(source.conn(), &partial.0).and_then(|()| detach(&partial.0));
-    copied.map_err(|source| OpenError::Sqlite { path: partial.0.clone(), source })?;
-    partial.keep_as(target, || Ok(()))
+    copied.map_err(|source| OpenError::Sqlite { path: target.to_owned(), source })?;
+    Ok(partial)
 }
 
 /// Puts the backup `file` into `data_dir`, which must be empty or missing, as its store. Whether the backup is
@@ -62,15 +82,17 @@ pub fn backup(data_dir: &Path, target: &Path) -> Result<u64, OpenError> {
 pub fn restore(file: &Path, data_dir: &Path) -> Result<(), OpenError> {
     refuse_unless_empty(data_dir)?;
     create_dir(data_dir).map_err(io_at(data_dir))?;
-    let lock = lock(data_dir)?;
+    let locked = DataDir::lock(data_dir)?;
     refuse_unless_empty(data_dir)?;
     let target = data_dir.join(DB_FILE);
     let mut source = File::open(file).map_err(io_at(file))?;
     let partial = Partial::create(&target)?;
-    let mut copy = OpenOptions::new().write(true).open(&partial.0).map_err(io_at(&partial.0))?;
-    io::copy(&mut source, &mut copy).map_err(io_at(&partial.0))?;
+    let mut copy = OpenOptions::new().write(true).open(&partial.0).map_err(io_at(&target))?;
+    io::copy(&mut source, &mut copy).map_err(io_at(&target))?;
     // It may still tell of the store that was here before; until now that kept a start from beginning anew.
-    partial.keep_as(&target, || lock.set_len(0).map_err(io_at(&data_dir.join(LOCK_FILE)))).map(drop)
+    let kept =
+        partial.keep_as(&target, || locked.lock_file().set_len(0).map_err(io_at(&data_dir.join(LOCK_FILE))));
+    kept.map(drop)
 }
 
 /// One consistent copy of all pages.
@@ -92,6 +114,7 @@ fn copy(source: &Connection, target: &Path) -> Sql<()> {
 /// Makes the copy complete without a log: it needs none, and says that none is missing.
 fn detach(target: &Path) -> Sql<()> {
     let conn = Connection::open(target)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     conn.pragma_update(None, "journal_mode", "DELETE")?;
     conn.execute("UPDATE meta SET value = ?1 WHERE name = 'run'", [Run::Clean.as_str()])?;
     conn.close().map_err(|(_, error)| error)
@@ -110,16 +133,20 @@ impl Partial {
         // For our eyes only: bodies may be confidential.
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        options.open(&path).map_err(io_at(&path))?;
+        options.open(&path).map_err(|error| match error.kind() {
+            // Its name is nobody's business: what is missing is the directory.
+            io::ErrorKind::NotFound => io_at(target)(io::Error::other("there is no such directory")),
+            _ => io_at(target)(error),
+        })?;
         Ok(Self(path))
     }
 
     /// Gives it its name, which must be free, once all of it is on disk; its length. When the name may not
     /// last or `then` fails, nothing is there.
     fn keep_as(self, target: &Path, then: impl FnOnce() -> Result<(), OpenError>) -> Result<u64, OpenError> {
-        let file = File::open(&self.0).map_err(io_at(&self.0))?;
-        file.sync_all().map_err(io_at(&self.0))?;
-        let len = file.metadata().map_err(io_at(&self.0))?.len();
+        let file = File::open(&self.0).map_err(io_at(target))?;
+        file.sync_all().map_err(io_at(target))?;
+        let len = file.metadata().map_err(io_at(target))?.len();
         // A link, because a rename would overwrite what came into being meanwhile.
         fs::hard_link(&self.0, target).map_err(io_at(target))?;
         drop(self);
@@ -144,7 +171,7 @@ impl Drop for Partial {
     }
 }
 
-/// Only a lock file may be there: one stays behind when a restore is refused or cut short.
+/// Only a lock file may be there, which stays behind when a restore is refused or cut short, and the ballast.
 fn refuse_unless_empty(dir: &Path) -> Result<(), OpenError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
@@ -153,7 +180,7 @@ fn refuse_unless_empty(dir: &Path) -> Result<(), OpenError> {
     };
     for entry in entries {
         let name = entry.map_err(io_at(dir))?.file_name();
-        if name != LOCK_FILE {
+        if name != LOCK_FILE && name != BALLAST_FILE {
             let why =
                 format!("it is not empty ({} is in it), and a restore overwrites nothing", name.display());
             return Err(io_at(dir)(io::Error::new(io::ErrorKind::DirectoryNotEmpty, why)));

@@ -17,7 +17,7 @@ use crate::{
 
 /// One call of the store on its way through the writer.
 pub(super) struct Call<T, F> {
-    change: Option<F>,
+    change: F,
     answer: Option<Result<T>>,
     reply: oneshot::Sender<Result<T>>,
 }
@@ -25,19 +25,17 @@ pub(super) struct Call<T, F> {
 impl<T, F> Call<T, F> {
     pub fn new(change: F) -> (Box<Self>, oneshot::Receiver<Result<T>>) {
         let (reply, receiver) = oneshot::channel();
-        (Box::new(Self { change: Some(change), answer: None, reply }), receiver)
+        (Box::new(Self { change, answer: None, reply }), receiver)
     }
 }
 
 impl<T, F> Operation for Call<T, F>
 where
     T: Send,
-    F: FnOnce(&mut Work<'_>) -> Sql<Result<T>> + Send,
+    F: FnMut(&mut Work<'_>) -> Sql<Result<T>> + Send,
 {
     fn run(&mut self, work: &mut Work<'_>) -> Sql<()> {
-        if let Some(change) = self.change.take() {
-            self.answer = Some(change(work)?);
-        }
+        self.answer = Some((self.change)(work)?);
         Ok(())
     }
 
@@ -52,7 +50,7 @@ where
 /// A reservation on its way: if the one who asked goes away before the grants are in hand, they are taken
 /// back, so that no job waits for its TTR and no attempt is spent on nobody.
 pub(super) struct Reserve<F> {
-    change: Option<F>,
+    change: F,
     granted: Vec<Reservation>,
     reply: oneshot::Sender<Result<Vec<Reservation>>>,
     intake: Arc<Intake>,
@@ -67,18 +65,19 @@ pub(super) struct Grants {
 impl<F> Reserve<F> {
     pub fn new(intake: &Arc<Intake>, change: F) -> (Box<Self>, Grants) {
         let (reply, receiver) = oneshot::channel();
-        let call = Self { change: Some(change), granted: Vec::new(), reply, intake: intake.clone() };
+        let call = Self { change, granted: Vec::new(), reply, intake: intake.clone() };
         (Box::new(call), Grants { receiver, intake: intake.clone() })
     }
 }
 
 impl<F> Operation for Reserve<F>
 where
-    F: FnOnce(&mut Work<'_>) -> Sql<Vec<Reservation>> + Send,
+    F: FnMut(&mut Work<'_>) -> Sql<Vec<Reservation>> + Send,
 {
     fn run(&mut self, work: &mut Work<'_>) -> Sql<()> {
-        if let Some(change) = self.change.take().filter(|_| !self.reply.is_closed()) {
-            self.granted = change(work)?;
+        self.granted.clear();
+        if !self.reply.is_closed() {
+            self.granted = (self.change)(work)?;
         }
         Ok(())
     }

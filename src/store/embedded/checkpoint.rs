@@ -25,6 +25,9 @@ const BEGIN_PAGES: u64 = (16 << 20) / PAGE_BYTES;
 /// The writer finishes a checkpoint itself when no more than this is left: a few milliseconds.
 const FINISH_PAGES: u64 = 512;
 
+/// The log is kept below this while the disk is full.
+const SHORT_PAGES: u64 = (1 << 20) / PAGE_BYTES;
+
 #[derive(Debug)]
 enum Phase {
     Resting,
@@ -99,6 +102,17 @@ impl Checkpointer {
         Ok(false)
     }
 
+    /// For a full disk: keeps the log from growing, by moving it into the file here and now once it is longer than
+    /// about a megabyte. Waits for the thread.
+    pub fn keep_short(&mut self, conn: &Connection) -> Sql<()> {
+        let log = backfill(conn, "NOOP")?;
+        if log.logged.saturating_sub(log.filled) > SHORT_PAGES {
+            self.desk.rest()?;
+            backfill(conn, "PASSIVE")?;
+        }
+        Ok(())
+    }
+
     /// Whether the thread is at work, or about to be.
     #[cfg(test)]
     pub fn is_working(&self) -> bool {
@@ -151,11 +165,26 @@ impl Desk {
                         return result.map(|_| ());
                     }
                     *phase = Phase::Done(result);
+                    self.changed.notify_one();
                 }
                 Phase::Resting | Phase::Working | Phase::Done(_) => {
                     phase = self.changed.wait(phase).expect("no code panics while it holds the desk");
                 }
             }
+        }
+    }
+
+    /// Waits until the thread has nothing to do; how its last checkpoint went.
+    fn rest(&self) -> Sql<()> {
+        let is_busy = |phase: &mut Phase| matches!(phase, Phase::Asked | Phase::Working);
+        let waited = self.changed.wait_while(self.lock(), is_busy);
+        let mut phase = waited.expect("no code panics while it holds the desk");
+        match &*phase {
+            Phase::Done(_) => match std::mem::replace(&mut *phase, Phase::Resting) {
+                Phase::Done(result) => result.map(|_| ()),
+                Phase::Resting | Phase::Asked | Phase::Working | Phase::Stopping => Ok(()),
+            },
+            Phase::Resting | Phase::Asked | Phase::Working | Phase::Stopping => Ok(()),
         }
     }
 

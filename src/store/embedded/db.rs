@@ -55,13 +55,15 @@ pub(super) struct Db {
     link: Link,
     /// Jobs, with the changes of the present transaction.
     jobs: Option<u64>,
+    /// Bytes of records inserted by the present transaction.
+    written: usize,
     /// The last key given out in each table, for runs of jobs that are due in the same millisecond.
     last: [Option<(Timestamp, Key)>; 2],
 }
 
 impl Db {
     pub fn new(conn: Connection) -> Self {
-        Self { conn, changing: false, link: Link::new(), jobs: None, last: [None; 2] }
+        Self { conn, changing: false, link: Link::new(), jobs: None, written: 0, last: [None; 2] }
     }
 
     /// How far the store has come.
@@ -98,6 +100,11 @@ impl Db {
         Ok(())
     }
 
+    /// Bytes of records that the present transaction has inserted.
+    pub fn written(&self) -> usize {
+        self.written
+    }
+
     /// Whether there is anything to commit.
     pub fn is_changing(&self) -> bool {
         self.changing
@@ -111,13 +118,13 @@ impl Db {
         let put = "INSERT OR REPLACE INTO meta VALUES ('link', ?1)";
         self.conn.prepare_cached(put)?.execute([link.encode()])?;
         self.conn.prepare_cached("COMMIT")?.execute([])?;
-        (self.changing, self.link) = (false, link);
+        (self.changing, self.written, self.link) = (false, 0, link);
         Ok(())
     }
 
     /// Takes the changes back. After some errors SQLite has done so itself.
     pub fn rollback(&mut self) -> Sql<()> {
-        (self.changing, self.jobs) = (false, self.link.jobs);
+        (self.changing, self.written, self.jobs) = (false, 0, self.link.jobs);
         if self.conn.is_autocommit() {
             return Ok(());
         }
@@ -175,6 +182,7 @@ impl Db {
                 self.conn.prepare_cached(sql)?.execute(row)?;
             }
         }
+        self.written += bytes.len() + body.len();
         self.jobs = self.jobs.map(|jobs| jobs + 1);
         Ok(())
     }

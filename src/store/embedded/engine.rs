@@ -15,6 +15,7 @@ use tokio::sync::OnceCell;
 
 use super::{
     call::{Call, Reserve},
+    data_dir::DB_FILE,
     db::{Db, Sql},
     intake::Intake,
     key::Key,
@@ -22,16 +23,15 @@ use super::{
     options::Options,
     record::{Broken, Record},
     shared::Shared,
-    start::DB_FILE,
     verify::{self, Faults, Step},
     work::Work,
 };
 use crate::{
     job::{Delay, Job, JobId, Reason, Receipt, State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr},
     store::{
-        AddJob, Added, DeadCursor, Deleted, EngineInfo, Error, FinishJob, Finished, Held, Patch, Patched,
-        Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store, TopicConfig,
-        TopicStats, Verified, Wait,
+        AddJob, Added, DeadCursor, Degraded, Deleted, EngineInfo, Error, FinishJob, Finished, Held, Patch,
+        Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store,
+        TopicConfig, TopicStats, Verified, Wait,
     },
 };
 
@@ -53,17 +53,18 @@ impl Embedded {
     /// Has the writer do `change`, which concerns one job or a few.
     pub(super) async fn ask<T: Send + 'static>(
         &self,
-        change: impl FnOnce(&mut Work<'_>) -> Sql<T> + Send + 'static,
+        mut change: impl FnMut(&mut Work<'_>) -> Sql<T> + Send + 'static,
     ) -> Result<T> {
-        self.ask_for(1, 0, |work| change(work).map(Ok)).await
+        self.ask_for(1, 0, move |work| change(work).map(Ok)).await
     }
 
-    /// Has the writer do `change`, which concerns `jobs` jobs with `bytes` bytes of bodies.
+    /// Has the writer do `change`, which concerns `jobs` jobs with `bytes` bytes of bodies, and may refuse. A change
+    /// that was rolled back for lack of space runs once more.
     async fn ask_for<T: Send + 'static>(
         &self,
         jobs: usize,
         bytes: usize,
-        change: impl FnOnce(&mut Work<'_>) -> Sql<Result<T>> + Send + 'static,
+        change: impl FnMut(&mut Work<'_>) -> Sql<Result<T>> + Send + 'static,
     ) -> Result<T> {
         let (call, answer) = Call::new(change);
         // A call that is dropped on the way was not done: the intake is closed or the writer gone.
@@ -74,10 +75,10 @@ impl Embedded {
     async fn change_config(
         &self,
         topic: &Topic,
-        change: impl FnOnce(&mut TopicConfig) + Send + 'static,
+        change: impl Fn(&mut TopicConfig) + Send + 'static,
     ) -> Result<Arc<TopicConfig>> {
         let topic = topic.clone();
-        self.ask(move |work| ops::put_config(work, &topic, change)).await
+        self.ask_for(1, 0, move |work| ops::put_config(work, &topic, &change)).await
     }
 
     /// Does a bulk step in slices until `limit` is reached or nothing is left.
@@ -85,14 +86,14 @@ impl Embedded {
         &self,
         topic: &Topic,
         limit: usize,
-        step: fn(&mut Work<'_>, &Topic, usize) -> Sql<usize>,
+        step: fn(&mut Work<'_>, &Topic, usize) -> Sql<Result<ops::Slice>>,
     ) -> Result<usize> {
         let mut done = 0;
         while done < limit {
-            let (topic, slice) = (topic.clone(), BULK.min(limit - done));
-            let some = self.ask(move |work| step(work, &topic, slice)).await?;
-            done += some;
-            if some < slice {
+            let (topic, most) = (topic.clone(), BULK.min(limit - done));
+            let slice = self.ask_for(1, 0, move |work| step(work, &topic, most)).await?;
+            done += slice.done;
+            if !slice.more {
                 break;
             }
         }
@@ -151,7 +152,7 @@ impl Store for Embedded {
 
     async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>> {
         let bytes = jobs.iter().map(|job| job.body.as_bytes().len()).sum();
-        self.ask_for(jobs.len(), bytes, move |work| ops::add(work, jobs)).await
+        self.ask_for(jobs.len(), bytes, move |work| ops::add(work, &jobs)).await
     }
 
     async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>], _: Wait) -> Result<Vec<Reservation>> {
@@ -184,7 +185,7 @@ impl Store for Embedded {
         release: Release,
     ) -> Result<Held> {
         let (scope, id, receipt) = (scope.clone(), id.clone(), receipt.clone());
-        self.ask(move |work| ops::release(work, &scope, &id, &receipt, release)).await
+        self.ask_for(1, 0, move |work| ops::release(work, &scope, &id, &receipt, &release)).await
     }
 
     async fn touch(
@@ -206,17 +207,17 @@ impl Store for Embedded {
         reason: Option<Reason>,
     ) -> Result<Held> {
         let (scope, id, receipt) = (scope.clone(), id.clone(), receipt.clone());
-        self.ask(move |work| ops::bury(work, &scope, &id, &receipt, reason)).await
+        self.ask_for(1, 0, move |work| ops::bury(work, &scope, &id, &receipt, &reason)).await
     }
 
     async fn requeue(&self, scope: &TopicFilter, id: &JobId, delay: Delay) -> Result<Requeued> {
         let (scope, id) = (scope.clone(), id.clone());
-        self.ask(move |work| ops::requeue(work, &scope, &id, delay)).await
+        self.ask_for(1, 0, move |work| ops::requeue(work, &scope, &id, delay)).await
     }
 
     async fn patch(&self, scope: &TopicFilter, id: &JobId, patch: Patch) -> Result<Patched> {
         let (scope, id) = (scope.clone(), id.clone());
-        self.ask(move |work| ops::patch(work, &scope, &id, patch)).await
+        self.ask_for(1, 0, move |work| ops::patch(work, &scope, &id, &patch)).await
     }
 
     async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
@@ -239,7 +240,7 @@ impl Store for Embedded {
     }
 
     async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()> {
-        self.change_config(topic, |config| config.settings = settings).await.map(drop)
+        self.change_config(topic, move |config| config.settings = settings.clone()).await.map(drop)
     }
 
     async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause> {
@@ -283,10 +284,8 @@ impl Store for Embedded {
                 let records = page.into_iter().filter_map(|(_, record)| record.ok());
                 return Ok(records.map(|record| record.to_job(State::Dead, None)).collect());
             }
-            self.ask(move |work| {
-                broken.into_iter().try_for_each(|(key, why)| work.set_aside(key, true, why))
-            })
-            .await?;
+            self.ask(move |work| broken.iter().try_for_each(|(key, why)| work.set_aside(*key, true, *why)))
+                .await?;
         }
     }
 
@@ -303,6 +302,7 @@ impl Store for Embedded {
         while let Some(at) = step {
             (step, faults) = self
                 .ask(move |work| {
+                    let mut faults = faults.clone();
                     let next = at.take(work.state, work.db, work.now, &mut faults).unwrap_or_else(|error| {
                         faults.add(|| format!("not everything could be read: {error}"));
                         None
@@ -322,11 +322,17 @@ impl Store for Embedded {
         Ok(Verified { jobs, stale: 0, set_aside, faults: faults.into_sentences() })
     }
 
-    /// A round through the writer. That adds are refused for lack of space does not count: finishing and
-    /// deleting still work then, and a process taken out of service could not do them.
+    /// A round through the writer, which looks whether its files are in place and how much space is left. That adds
+    /// are refused for lack of space does not count: finishing and deleting still work then, and a process
+    /// taken out of service could not do them.
     async fn check(&self) -> Result<()> {
         self.shared.check()?;
-        self.ask(|_| Ok(())).await
+        let level = self.ask(|work| Ok(work.space.level())).await;
+        level.map(drop)
+    }
+
+    fn degraded(&self) -> Vec<Degraded> {
+        self.shared.space().degraded().into_iter().collect()
     }
 
     async fn close(&self) -> Result<()> {

@@ -6,6 +6,7 @@
 use std::{io, path::Path};
 
 use super::{
+    data_dir::{DB_FILE, DataDir, LOCK_FILE, LOG_FILE},
     db::{Db, Sql},
     ids::Ids,
     key::Key,
@@ -14,7 +15,6 @@ use super::{
     log::{Log, Run},
     options::{OpenError, Options},
     schema,
-    start::{self, DB_FILE, LOCK_FILE, LOG_FILE},
     state::State,
     verify::{Faults, everything, integrity},
 };
@@ -46,9 +46,10 @@ pub fn inspect(options: &Options, clock: &dyn Clock) -> Result<Inspection, OpenE
     let (db_path, log_path) = (options.data_dir.join(DB_FILE), options.data_dir.join(LOG_FILE));
     let io = |source| OpenError::Io { path: db_path.clone(), source };
     std::fs::metadata(&db_path).map_err(io)?;
-    let lock = start::lock(&options.data_dir)?;
+    let locked = DataDir::lock(&options.data_dir)?;
     let lock_path = options.data_dir.join(LOCK_FILE);
-    let note = Note::read(&lock).map_err(|source| OpenError::Io { path: lock_path.clone(), source })?;
+    let note =
+        Note::read(locked.lock_file()).map_err(|source| OpenError::Io { path: lock_path.clone(), source })?;
     let log = Log::inspect(&log_path).map_err(|source| OpenError::Io { path: log_path.clone(), source })?;
     let files = Files::new(&db_path, &log_path, lock_path, log.replays()).map_err(io)?;
     let db = Db::new(schema::open_existing(&db_path)?);
@@ -101,6 +102,12 @@ fn examine(db: &Db, log: Log, told: (Told, u64), options: &Options, clock: &dyn 
     faults.check(commits < 2, || {
         format!("the log ends in {commits} damaged commits; up to one is what a crash leaves behind")
     });
+    match schema::differences(db.conn()) {
+        Ok(differences) => differences.into_iter().for_each(|difference| {
+            faults.add(|| format!("the database was changed by another program: {difference}"));
+        }),
+        Err(error) => faults.add(|| format!("the tables of the database cannot be read: {error}")),
+    }
     let (told, missing) = told;
     faults.check(told != Told::Damaged, || "how far the store had come cannot be read".to_owned());
     faults.check(missing == 0, || format!("{missing} changes are missing from its end"));

@@ -23,7 +23,8 @@ const GROUP_BYTES: usize = 1 << 20;
 
 /// One queued call of the store.
 pub(super) trait Operation: Send {
-    /// Does it within the group's transaction, and keeps the answer.
+    /// Does it within the group's transaction, and keeps the answer. It runs again, alone, when that transaction
+    /// met a full disk and was rolled back.
     fn run(&mut self, work: &mut Work<'_>) -> super::db::Sql<()>;
 
     /// Hands the answer over, or why there is none.

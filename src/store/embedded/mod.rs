@@ -9,16 +9,20 @@
 //! engine ─ call ─► intake ─► writer ─► ops ─► work ─┬─► db (rows, transaction)
 //!                              │                     └─► state (ids, topics, window; journal)
 //!                              └─ checkpoint, sync, space: chores beside the work
-//! start ─► schema, log, link, load
+//! start ─► data_dir, schema, log, link, load
+//! writer ─► disk_space ─► ballast: what is refused and given up when the disk is full
 //! verify ─► survey (rows) and state (memory), held against each other; inspect: the same, nobody serving
 //! ```
 
 mod backup;
+mod ballast;
 #[cfg(any(test, feature = "benching"))]
 pub(crate) mod benching;
 mod call;
 mod checkpoint;
+mod data_dir;
 mod db;
+mod disk_space;
 mod engine;
 #[cfg(any(test, fuzzing))]
 mod fuzzing;
@@ -49,7 +53,7 @@ mod window;
 mod work;
 mod writer;
 
-pub use backup::{backup, restore};
+pub use backup::{backup, backup_to, restore};
 pub use engine::Embedded;
 #[cfg(any(test, fuzzing))]
 pub(crate) use fuzzing::fuzz_record;

@@ -39,8 +39,12 @@ pub struct Options {
     pub data_dir: PathBuf,
     /// What an acknowledgement means.
     pub durability: Durability,
-    /// Adds are refused while less than this is free, so that finishing and deleting still can write.
+    /// What makes the store larger is refused while less than this is free, so that finishing and deleting still can
+    /// write. Below a quarter of it, without ballast, nothing writes jobs anew either.
     pub min_free_bytes: u64,
+    /// Size of a file in the data directory that is removed when the disk is full, so that finishing, deleting and a
+    /// restart work when another program has taken the rest. 0 for none.
+    pub ballast_bytes: u64,
     /// How long dead letters are kept; `None` for ever.
     pub dead_retention: Option<Duration>,
     /// How far ahead due times are held in memory; what is due later costs memory only for its id.
@@ -52,14 +56,15 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults for `data_dir`: durable before the acknowledgement, 64 MiB kept free, dead letters for
-    /// ever, five minutes of look-ahead.
+    /// The defaults for `data_dir`: durable before the acknowledgement, 64 MiB kept free, 32 MiB of ballast, dead
+    /// letters for ever, five minutes of look-ahead.
     #[must_use]
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
         Self {
             data_dir: data_dir.into(),
             durability: Durability::Always,
             min_free_bytes: 64 << 20,
+            ballast_bytes: 32 << 20,
             dead_retention: None,
             look_ahead: Duration::from_secs(300),
             idle_after: Duration::from_millis(250),
@@ -74,6 +79,7 @@ impl fmt::Debug for Options {
             .field("data_dir", &self.data_dir)
             .field("durability", &self.durability)
             .field("min_free_bytes", &self.min_free_bytes)
+            .field("ballast_bytes", &self.ballast_bytes)
             .field("dead_retention", &self.dead_retention)
             .field("look_ahead", &self.look_ahead)
             .finish_non_exhaustive()
@@ -84,10 +90,12 @@ impl fmt::Debug for Options {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Somebody else has it open.
-    #[error("{}: another process is using this data directory", .dir.display())]
+    #[error("{}: another process{} is using this data directory", .dir.display(), .pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
     Locked {
         /// The data directory.
         dir: PathBuf,
+        /// Who, where the system tells.
+        pid: Option<u32>,
     },
     /// The operating system refused.
     #[error("{}: {source}", .path.display())]
@@ -110,6 +118,15 @@ pub enum OpenError {
     NotOurs {
         /// The file.
         path: PathBuf,
+    },
+    /// The file has other tables, indexes, views or triggers than this version makes. They could change what is
+    /// stored, unseen.
+    #[error("{}: the database was changed by another program: {what}", .path.display())]
+    Schema {
+        /// The file.
+        path: PathBuf,
+        /// Each difference, in words.
+        what: String,
     },
     /// The file was written in a format that this version does not know.
     #[error("{}: format version {found}, but this version of Linger knows only {known}", .path.display())]

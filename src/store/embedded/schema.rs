@@ -1,6 +1,6 @@
 //! The file: its identity, its tables, and how a connection to it is set up. Knows no job.
 
-use std::{path::Path, time::Duration};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 
@@ -56,6 +56,7 @@ pub(super) fn open_writer(path: &Path, durability: Durability) -> Result<Connect
         create(&conn).map_err(sqlite)?;
     }
     identify(&conn, path)?;
+    admit(&conn, path)?;
     let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(sqlite)?;
     if mode != "wal" {
         return Err(OpenError::Io {
@@ -126,6 +127,12 @@ pub(super) fn in_memory() -> Connection {
 fn set_up(conn: &Connection) -> rusqlite::Result<()> {
     // Somebody may look with the `sqlite3` shell; a backup holds its lock only for moments.
     conn.busy_timeout(Duration::from_secs(5))?;
+    // A file that somebody tampered with must not run code of its own. `differences` finds such things, and these
+    // keep them from acting until then.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
     // Closing must never remove the log: a missing log is how a lost one is recognised.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     conn.set_prepared_statement_cache_capacity(64);
@@ -138,9 +145,10 @@ fn set_up(conn: &Connection) -> rusqlite::Result<()> {
          PRAGMA cache_size = -32768;
          PRAGMA temp_store = MEMORY;
          PRAGMA cell_size_check = ON;
-         PRAGMA trusted_schema = OFF;
          PRAGMA wal_autocheckpoint = 0;",
-    )
+    )?;
+    // A backup or one large change may make the log much longer than it usually gets; then it shrinks to this.
+    conn.pragma_update(None, "journal_size_limit", 32 << 20)
 }
 
 /// Whether nobody has put anything into the file yet, also when a first start was cut short.
@@ -164,6 +172,46 @@ fn create(conn: &Connection) -> rusqlite::Result<()> {
          {TABLES}
          COMMIT;"
     ))
+}
+
+/// Refuses a file whose schema is not ours.
+fn admit(conn: &Connection, path: &Path) -> Result<(), OpenError> {
+    let differences = differences(conn).map_err(|source| not_ours(path, source))?;
+    if differences.is_empty() {
+        return Ok(());
+    }
+    Err(OpenError::Schema { path: path.to_owned(), what: differences.join(", ") })
+}
+
+/// How the tables, indexes, views and triggers differ from those of a new store, in words.
+pub(super) fn differences(conn: &Connection) -> rusqlite::Result<Vec<String>> {
+    let new = Connection::open_in_memory()?;
+    new.execute_batch(TABLES)?;
+    let (ours, mut found) = (objects(&new)?, objects(conn)?);
+    let mut differences = Vec::new();
+    for (name, sql) in ours {
+        match found.remove(&name) {
+            None => differences.push(format!("{name} is missing")),
+            Some(other) if other != sql => differences.push(format!("{name} is another one")),
+            Some(_) => {}
+        }
+    }
+    differences.extend(found.into_keys().map(|name| format!("{name} is not one of ours")));
+    Ok(differences)
+}
+
+/// Each object by kind and name, with the statement that made it. Blanks do not count.
+fn objects(conn: &Connection) -> rusqlite::Result<BTreeMap<String, Option<String>>> {
+    // As blobs, because a damaged file may hold anything in them.
+    let sql = "SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(sql AS BLOB) FROM sqlite_schema";
+    let mut select = conn.prepare(sql)?;
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let objects = select.query_map([], |row| {
+        let name = format!("{} {:?}", text(row.get(0)?), text(row.get(1)?));
+        let sql: Option<Vec<u8>> = row.get(2)?;
+        Ok((name, sql.map(|sql| text(sql).split_ascii_whitespace().collect::<Vec<_>>().join(" "))))
+    })?;
+    objects.collect()
 }
 
 fn not_ours(path: &Path, source: rusqlite::Error) -> OpenError {

@@ -9,6 +9,7 @@ use std::{
     },
 };
 
+use super::disk_space::Level;
 use crate::{
     job::Topic,
     store::{Error, TopicConfig},
@@ -22,6 +23,8 @@ pub(super) struct Shared {
     failed: AtomicBool,
     /// Whether the writer is to leave everything tidy when it ends.
     stop_cleanly: AtomicBool,
+    /// As of the last group that asked.
+    space: Mutex<Level>,
     configs: RwLock<HashMap<Topic, Arc<TopicConfig>>>,
     /// As of the last commit, and published before anybody is told of that.
     ready: RwLock<HashSet<Topic>>,
@@ -55,6 +58,20 @@ impl Shared {
 
     pub fn stops_cleanly(&self) -> bool {
         self.stop_cleanly.load(Ordering::Acquire)
+    }
+
+    /// How much disk space was left when somebody last looked.
+    pub fn space(&self) -> Level {
+        *self.level()
+    }
+
+    /// Publishes how much disk space is left.
+    pub fn set_space(&self, level: Level) {
+        *self.level() = level;
+    }
+
+    fn level(&self) -> MutexGuard<'_, Level> {
+        self.space.lock().expect("no code panics while it holds the level")
     }
 
     pub fn config(&self, topic: &Topic) -> Arc<TopicConfig> {

@@ -9,7 +9,6 @@ use rusqlite::Connection;
 
 use super::{
     db::{Db, Sql},
-    options::Options,
     schema::PAGE_BYTES,
 };
 
@@ -28,18 +27,6 @@ const STEP_PAGES: u64 = 128;
 pub fn free_bytes(path: &Path) -> io::Result<u64> {
     let stat = rustix::fs::statvfs(path)?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
-}
-
-/// Whether less is free than `min_free_bytes`. Asked once a group of operations (2 µs beside a sync); when the
-/// answer is an error SQLite will find out.
-pub(super) fn is_short(options: &Options) -> bool {
-    match (options.free_space)(&options.data_dir) {
-        Ok(free) => free < options.min_free_bytes,
-        Err(error) => {
-            tracing::warn!(%error, "the free disk space cannot be read");
-            false
-        }
-    }
 }
 
 /// Whether space is being handed back at the moment.

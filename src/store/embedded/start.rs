@@ -1,7 +1,6 @@
 //! Opening: the lock, the file's identity, the log, then everything into memory. Nothing is served before.
 
 use std::{
-    fs::{DirBuilder, File, OpenOptions, TryLockError},
     io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
@@ -10,8 +9,11 @@ use std::{
 use tokio::sync::{OnceCell, oneshot};
 
 use super::{
+    ballast::{self, is_lack_of_space},
     checkpoint::Checkpointer,
+    data_dir::{DB_FILE, DataDir, LOCK_FILE, LOG_FILE, create_dir, open_private, sync_dir},
     db::{Db, Sql, backfill},
+    disk_space::{DiskSpace, Gauge, is_out_of_space},
     engine::Embedded,
     ids::Ids,
     intake::Intake,
@@ -29,10 +31,6 @@ use super::{
     writer::Writer,
 };
 use crate::{clock::Clock, job::Timestamp, metrics::EngineMetrics, store::Listener};
-
-pub(super) const DB_FILE: &str = "linger.db";
-pub(super) const LOG_FILE: &str = "linger.db-wal";
-pub(super) const LOCK_FILE: &str = "lock";
 
 /// Opens the store in `options.data_dir`, creating it when there is none. The clock is raised to the latest
 /// moment that was ever acted on here.
@@ -52,7 +50,7 @@ pub async fn open(
     // The writer's own thread does the loading, so that its connection never changes threads.
     let writer = std::thread::Builder::new()
         .name("linger-writer".to_owned())
-        .spawn(move || match start.writer() {
+        .spawn(move || match start.writer_with_room() {
             Ok((writer, engine)) => match opened.send(Ok(engine)) {
                 Ok(()) => writer.run(),
                 Err(_nobody_waits) => Ok(()),
@@ -90,16 +88,28 @@ impl Start {
         Self { options: Arc::new(options), clock, listener, metrics, db_path, log_path }
     }
 
+    /// The same as [`writer`](Self::writer), also on a full disk: the ballast is given up for it.
+    fn writer_with_room(&self) -> Result<(Writer, Embedded), OpenError> {
+        let opened = self.writer();
+        match opened {
+            Err(error) if needs_space(&error) && ballast::give_up_in(&self.options.data_dir) => {
+                tracing::warn!(%error, "the disk is full; the ballast file was removed for the start");
+                self.writer()
+            }
+            Ok(_) | Err(_) => opened,
+        }
+    }
+
     /// Everything loaded: the writer, ready to run, and the engine as its callers see it.
-    pub fn writer(self) -> Result<(Writer, Embedded), OpenError> {
+    pub fn writer(&self) -> Result<(Writer, Embedded), OpenError> {
         create_dir(&self.options.data_dir)
             .map_err(|source| OpenError::Io { path: self.options.data_dir.clone(), source })?;
-        let lock = lock(&self.options.data_dir)?;
-        let mut db = self.open_db(&lock)?;
+        let mut data_dir = DataDir::lock(&self.options.data_dir)?;
+        let mut db = self.open_db(&data_dir)?;
         let shared = Arc::new(Shared::default());
         let state = self.load(&mut db, &shared)?;
         self.begin_run(&mut db).map_err(|error| self.sqlite(error))?;
-        self.settle_files(&db, &lock)?;
+        self.settle_files(&db, &mut data_dir)?;
         let durability = self.options.durability;
         let checkpoints = Checkpointer::start(&self.db_path, durability)?;
         let syncer = match durability {
@@ -123,23 +133,25 @@ impl Start {
             state,
             intake,
             shared,
-            options: self.options,
-            clock: self.clock,
-            listener: self.listener,
-            metrics: self.metrics,
+            disk: DiskSpace::new(self.options.clone()),
+            options: self.options.clone(),
+            clock: self.clock.clone(),
+            listener: self.listener.clone(),
+            metrics: self.metrics.clone(),
             checkpoints,
             syncer,
             sleeps_until: Timestamp::MAX,
             give_back: GiveBack::default(),
-            db_path: self.db_path,
-            lock,
+            ran_out: false,
+            db_path: self.db_path.clone(),
+            data_dir,
             notes: true,
         };
         Ok((writer, engine))
     }
 
     /// Opens the file when it and its log belong together.
-    fn open_db(&self, lock: &File) -> Result<Db, OpenError> {
+    fn open_db(&self, data_dir: &DataDir) -> Result<Db, OpenError> {
         let io = |path: &Path| {
             let path = path.to_owned();
             move |source| OpenError::Io { path, source }
@@ -156,11 +168,13 @@ impl Start {
             return Err(OpenError::Incomplete { path: self.db_path.clone(), why: why.to_owned() });
         }
         let lock_path = self.options.data_dir.join(LOCK_FILE);
-        let note = Note::read(lock).map_err(io(&lock_path))?;
+        let note = Note::read(data_dir.lock_file()).map_err(io(&lock_path))?;
         let files =
             Files::new(&self.db_path, &self.log_path, lock_path, log.replays()).map_err(io(&self.db_path))?;
         if is_new {
             files.admit_new(note)?;
+            // SQLite gives its other files the mode of this one.
+            open_private(&self.db_path).map_err(io(&self.db_path))?;
         }
         let mut db = Db::new(schema::open_writer(&self.db_path, self.options.durability)?);
         let run = db.run().map_err(|error| self.sqlite(error))?;
@@ -194,7 +208,7 @@ impl Start {
             now,
             clock: &*self.clock,
             options: &self.options,
-            short_of_space: None,
+            space: Gauge::new(&self.options),
         };
         load(&mut work, mark).map_err(|error| self.sqlite(error))?;
         self.count_jobs(db, state.ids().len() as u64);
@@ -226,11 +240,16 @@ impl Start {
         db.set_jobs(found);
     }
 
-    /// The names of new files, and the first note.
-    fn settle_files(&self, db: &Db, lock: &File) -> Result<(), OpenError> {
+    /// The names of new files, and the first note. From now on the files must stay where they are.
+    fn settle_files(&self, db: &Db, data_dir: &mut DataDir) -> Result<(), OpenError> {
         let io = |path: PathBuf| move |source| OpenError::Io { path, source };
         let dir = &self.options.data_dir;
-        Note::of(db.link(), self.options.durability).write(lock).map_err(io(dir.join(LOCK_FILE)))?;
+        Note::of(db.link(), self.options.durability)
+            .write(data_dir.lock_file())
+            .map_err(io(dir.join(LOCK_FILE)))?;
+        for path in [&self.db_path, &self.log_path] {
+            data_dir.watch(path.clone()).map_err(io(path.clone()))?;
+        }
         // Also when the files are not new: whoever made them may have been cut short.
         sync_dir(dir).map_err(io(dir.clone()))
     }
@@ -254,33 +273,15 @@ impl Start {
     }
 }
 
-/// Makes the directory ours until the file is dropped.
-pub(super) fn lock(dir: &Path) -> Result<File, OpenError> {
-    let path = dir.join(LOCK_FILE);
-    let io = |source| OpenError::Io { path: path.clone(), source };
-    let lock =
-        OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path).map_err(io)?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => Err(OpenError::Locked { dir: dir.to_owned() }),
-        Err(TryLockError::Error(source)) => Err(io(source)),
+/// Whether the start failed for lack of disk space.
+fn needs_space(error: &OpenError) -> bool {
+    match error {
+        OpenError::Io { source, .. } => is_lack_of_space(source),
+        OpenError::Sqlite { source, .. } => is_out_of_space(source),
+        OpenError::Locked { .. }
+        | OpenError::NotOurs { .. }
+        | OpenError::Schema { .. }
+        | OpenError::UnknownFormat { .. }
+        | OpenError::Incomplete { .. } => false,
     }
-}
-
-/// Creates the directory and its parents, for our eyes only: bodies may be confidential.
-pub(super) fn create_dir(dir: &Path) -> io::Result<()> {
-    if dir.is_dir() {
-        return Ok(());
-    }
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(dir)?;
-    dir.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or(Ok(()), sync_dir)
-}
-
-/// Makes the names of new files durable.
-pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
-    File::open(dir)?.sync_all()
 }

@@ -26,7 +26,7 @@ const SLICE: usize = if cfg!(test) { 3 } else { 500 };
 const SLICE_BYTES: usize = 1 << 20;
 
 /// What was found, in sentences.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Faults {
     named: Vec<String>,
     unnamed: u64,
@@ -110,7 +110,13 @@ pub(super) fn file(path: &Path) -> Vec<String> {
         Ok(conn) => conn,
         Err(error) => return vec![error.to_string()],
     };
-    survey::integrity(&conn, MAX_FAULTS).unwrap_or_else(|error| vec![format!("{}: {error}", path.display())])
+    let differences = schema::differences(&conn).map(|differences| {
+        let changed = |difference| format!("the database was changed by another program: {difference}");
+        differences.into_iter().map(changed).collect::<Vec<_>>()
+    });
+    let found =
+        differences.and_then(|differences| Ok([differences, survey::integrity(&conn, MAX_FAULTS)?].concat()));
+    found.unwrap_or_else(|error| vec![format!("{}: {error}", path.display())])
 }
 
 /// Holds a slice of records against memory; the last key when there may be more.

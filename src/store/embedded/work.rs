@@ -5,18 +5,18 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::{
     db::{Db, Sql, Table},
+    disk_space::{Gauge, Need},
     ids::{IdHash, Located},
     key::Key,
     options::Options,
     record::{Broken, Head, Lease, Record},
-    space,
     state::{Place, State},
     topics::TopicIx,
 };
 use crate::{
     clock::Clock,
     job::{Job, JobId, Now, Timestamp, Topic, TopicFilter},
-    store::TopicConfig,
+    store::{Error, TopicConfig},
 };
 
 /// What has to be told after the commit.
@@ -40,8 +40,8 @@ pub(super) struct Work<'a> {
     pub now: Now,
     pub clock: &'a dyn Clock,
     pub options: &'a Options,
-    /// Whether adds are refused to keep room for everything else; looked up once a group.
-    pub short_of_space: Option<bool>,
+    /// How much disk space is left.
+    pub space: Gauge<'a>,
 }
 
 /// A job found by its id.
@@ -66,10 +66,9 @@ impl Work<'_> {
         time_until(self.clock, moment)
     }
 
-    /// Whether less space is free than has to stay free.
-    pub fn is_short_of_space(&mut self) -> bool {
-        let options = self.options;
-        *self.short_of_space.get_or_insert_with(|| space::is_short(options))
+    /// Why there is no room for an operation with this need, if so. Asked before its first change.
+    pub fn no_room_for(&mut self, need: Need) -> Option<Error> {
+        self.space.level().refusal(need)
     }
 
     /// The job called `id`, with its body, if it is of a topic in `scope`.

@@ -1,14 +1,17 @@
 //! The one thread that changes anything. It takes a group of operations, does them in one transaction, makes
 //! that durable with one sync, and only then tells and answers. There is no timer: while one sync runs, the
-//! next group gathers.
+//! next group gathers. A group that meets a full disk is rolled back, and its operations run once more, each in a
+//! transaction of its own, so that none is refused because of another.
 
-use std::{fs::File, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use rusqlite::ErrorCode;
 
 use super::{
     checkpoint::Checkpointer,
+    data_dir::DataDir,
     db::{Db, Sql, backfill},
+    disk_space::{DiskSpace, is_out_of_space},
     intake::{Intake, Operation, Patience, Taken},
     link::Note,
     log::Run,
@@ -40,9 +43,12 @@ pub(super) struct Writer {
     /// Until when the timer sleeps unless the listener hears of something sooner.
     pub sleeps_until: Timestamp,
     pub give_back: GiveBack,
+    pub disk: DiskSpace,
+    /// The last transaction met a full disk.
+    pub ran_out: bool,
     pub db_path: PathBuf,
-    /// Held for as long as the thread lives, and let go last.
-    pub lock: File,
+    /// Locked for as long as the thread lives, and let go last.
+    pub data_dir: DataDir,
     /// Whether the lock file takes notes; it is only an aid, and nothing stops when it does not.
     pub notes: bool,
 }
@@ -80,18 +86,45 @@ impl Writer {
         self.end()
     }
 
-    /// Does a group of operations, commits, tells, and answers.
+    /// Does a group of operations, and answers each.
     fn group(&mut self, mut operations: Vec<Box<dyn Operation>>) {
-        let done = self.transact(|work| {
+        let outcome = self.run_operations(&mut operations);
+        if !self.ran_out {
+            operations.into_iter().for_each(|operation| operation.answer(outcome.clone()));
+            return;
+        }
+        self.disk.make_room();
+        for mut operation in operations {
+            self.keep_log_short();
+            let outcome = self.run_operations(std::slice::from_mut(&mut operation));
+            operation.answer(outcome);
+        }
+    }
+
+    /// Runs operations in one transaction, and tells the listener.
+    fn run_operations(&mut self, operations: &mut [Box<dyn Operation>]) -> Result<(), Error> {
+        self.ran_out = false;
+        if self.disk.is_full() {
+            self.disk.recover();
+        }
+        let ((), news) = self.transact(|work| {
             operations.iter_mut().try_for_each(|operation| {
                 work.next_operation();
                 operation.run(work)
             })
-        });
-        // Told first: whoever gets an answer can rely on the listener having heard.
-        let outcome = done.map(|((), news)| self.tell(news));
-        for operation in operations {
-            operation.answer(outcome.clone());
+        })?;
+        if let Err(gone) = self.data_dir.check() {
+            return Err(self.shared.fail("changes would be lost", &gone));
+        }
+        // Notify before replying, so that callers see the effects of their own writes.
+        self.tell(news);
+        Ok(())
+    }
+
+    /// Keeps the log from growing on a full disk.
+    fn keep_log_short(&mut self) {
+        if let Err(error) = self.checkpoints.keep_short(self.db.conn()) {
+            self.checkpoint_failed(&error);
         }
     }
 
@@ -106,9 +139,13 @@ impl Writer {
             now: self.clock.read(),
             clock: &*self.clock,
             options: &self.options,
-            short_of_space: None,
+            space: self.disk.gauge(),
         };
-        let changed = change(&mut work).and_then(|value| self.commit().map(|()| value));
+        let changed = change(&mut work);
+        if let Some(level) = work.space.known() {
+            self.shared.set_space(level);
+        }
+        let changed = changed.and_then(|value| self.commit().map(|()| value));
         match changed {
             Ok(value) => {
                 self.state.commit(|topic, any| self.shared.set_ready(topic, any));
@@ -143,7 +180,8 @@ impl Writer {
     /// Notes how far the store has come, for the next start to hold it against.
     fn note(&mut self) {
         if self.notes
-            && let Err(error) = Note::of(self.db.link(), self.options.durability).write(&self.lock)
+            && let Err(error) =
+                Note::of(self.db.link(), self.options.durability).write(self.data_dir.lock_file())
         {
             self.notes = false;
             tracing::warn!(%error, "the lock file cannot be written to; it no longer tells how far the store is");
@@ -157,11 +195,16 @@ impl Writer {
         if let Err(error) = undone {
             return self.shared.fail("a group of changes could not be taken back", &error);
         }
+        if is_out_of_space(error) {
+            self.ran_out = true;
+            self.disk.ran_out();
+            return match error.sqlite_error_code() {
+                Some(ErrorCode::DiskFull) => Error::Full("the disk is full".to_owned()),
+                // The log holds the change until the next one takes its place, and a crash would bring it back.
+                Some(_) | None => Error::Unavailable("the disk is full".to_owned()),
+            };
+        }
         match error.sqlite_error_code() {
-            Some(ErrorCode::DiskFull) => {
-                tracing::error!("the disk is full; a group of changes was taken back");
-                Error::Full("the disk is full".to_owned())
-            }
             // Somebody else holds the file's write lock, perhaps a person with the `sqlite3` shell.
             Some(ErrorCode::DatabaseBusy) => {
                 Error::Unavailable("the database file is locked by somebody else".to_owned())
@@ -190,6 +233,10 @@ impl Writer {
     pub fn after_group(&mut self) -> Patience {
         if self.shared.check().is_err() {
             return Patience::Forever;
+        }
+        self.disk.recover();
+        if self.disk.is_full() {
+            self.keep_log_short();
         }
         if let Err(error) = self.checkpoints.after_commit(self.db.conn()) {
             self.checkpoint_failed(&error);
@@ -247,9 +294,13 @@ impl Writer {
 
     /// A checkpoint that met a full disk is tried again with the next; whatever else failed may have lost
     /// what it should have written.
-    fn checkpoint_failed(&self, error: &rusqlite::Error) {
+    fn checkpoint_failed(&mut self, error: &rusqlite::Error) {
         match error.sqlite_error_code() {
-            Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy) => {
+            Some(ErrorCode::DiskFull) => {
+                self.disk.ran_out();
+                self.disk.make_room();
+            }
+            Some(ErrorCode::DatabaseBusy) => {
                 tracing::warn!(%error, "the log could not be moved into the file; it is tried again later");
             }
             Some(_) | None => {
@@ -269,12 +320,33 @@ impl Writer {
         if !self.shared.stops_cleanly() {
             return Ok(());
         }
+        let mut emptied = self.empty_log();
+        if self.ran_out && self.disk.make_room() {
+            emptied = self.empty_log();
+        }
+        if emptied.is_err() && self.ran_out {
+            tracing::warn!(db = %self.db_path.display(), "the disk is full; the next start moves the log into the file");
+        } else {
+            emptied?;
+        }
+        tracing::info!(db = %self.db_path.display(), "the store is closed");
+        self.shared.check()
+    }
+
+    /// Marks the file as left tidy, and moves all of the log into it.
+    fn empty_log(&mut self) -> Result<(), Error> {
+        self.ran_out = false;
         self.transact(|work| work.db.set_run(Run::Clean))?;
         // The last sync of `interval`, before the log is emptied.
         self.syncer = None;
-        backfill(self.db.conn(), "TRUNCATE")
-            .map_err(|error| self.shared.fail("the log could not be moved into the file", &error))?;
-        tracing::info!(db = %self.db_path.display(), "the store is closed");
-        self.shared.check()
+        match backfill(self.db.conn(), "TRUNCATE") {
+            Ok(_) => Ok(()),
+            Err(error) if is_out_of_space(&error) => {
+                self.ran_out = true;
+                self.disk.ran_out();
+                Err(Error::Full("the disk is full".to_owned()))
+            }
+            Err(error) => Err(self.shared.fail("the log could not be moved into the file", &error)),
+        }
     }
 }

@@ -280,18 +280,29 @@ fn what_cannot_be_reached_or_started_is_said() {
     let address = nobody.local_addr().expect("has an address");
     drop(nobody);
     let url = format!("http://{address}");
-    let missing = directory.path().join("missing");
-    let missing = missing.to_str().expect("is text");
+    let in_the_way = directory.path().join("file");
+    std::fs::write(&in_the_way, "").expect("can be written");
+    let in_the_way = in_the_way.to_str().expect("is text");
     let redis = format!("redis://{address}");
     for (arguments, said) in [
         (&["--url", &url][..], &address.to_string()[..]),
-        (&["--data-dir", missing], "missing"),
+        (&["--data-dir", in_the_way], "/file: "),
         (&["--store", "redis", "--redis-url", &redis], "the server did not start"),
     ] {
         let output = bench(arguments, &[], directory.path());
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(stderr(&output).contains(said), "{said}: {output:?}");
     }
+    std::fs::remove_file(in_the_way).expect("is there");
+    assert_empty(directory.path());
+}
+
+#[test]
+fn a_data_directory_that_is_missing_is_made_and_removed_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let words = ["throughput", "--jobs", "20", "--connections", "1", "--data-dir", "new/deeper"];
+    let output = bench(&words, &[], directory.path());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_empty(directory.path());
 }
 

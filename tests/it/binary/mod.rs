@@ -2,6 +2,7 @@
 
 mod command_line;
 mod crash;
+mod data_dir;
 mod log;
 mod readme;
 mod redis;

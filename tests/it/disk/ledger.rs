@@ -2,7 +2,12 @@
 //! belongs to one client, which has one call under way at a time; so what was acknowledged is exact, and only
 //! a call without a clear answer leaves a doubt.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::{DefaultHasher, Hash, Hasher},
+};
+
+use serde_json::{Value, json};
 
 use crate::harness::process::Server;
 
@@ -54,6 +59,14 @@ struct Entry {
     pending: Doubt,
     /// The worst of both since the last [`Ledger::before`].
     lately: Doubt,
+    /// Digest of its body, where that is known.
+    body: Option<u64>,
+}
+
+fn digest(body: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    body.to_string().hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Every job of a run.
@@ -62,6 +75,8 @@ pub struct Ledger {
     jobs: BTreeMap<String, Entry>,
     /// Jobs that were gone when last asked for.
     gone: BTreeSet<String>,
+    /// What is set for each topic, as its answers show it; `None` while that is unknown.
+    topics: BTreeMap<String, Option<Value>>,
     /// Acknowledgements so far.
     pub acks: usize,
     /// Answers that contradict what is known.
@@ -96,6 +111,7 @@ impl Ledger {
             doubt: Doubt::None,
             pending: Doubt::None,
             lately: Doubt::None,
+            body: None,
         };
         let entry = self.jobs.entry(id.to_owned()).or_insert_with(new);
         entry.pending = doubt;
@@ -119,6 +135,37 @@ impl Ledger {
         let entry = self.jobs.get_mut(id).expect("its call was begun");
         entry.doubt = entry.doubt.max(entry.pending);
         entry.pending = Doubt::None;
+    }
+
+    /// The body of `id` is this one.
+    pub fn set_body(&mut self, id: &str, body: &Value) {
+        self.jobs.get_mut(id).expect("its call was begun").body = Some(digest(body));
+    }
+
+    /// The body of `id` may become another one; what it was until now.
+    pub fn forget_body(&mut self, id: &str) -> Option<u64> {
+        self.jobs.get_mut(id).and_then(|entry| entry.body.take())
+    }
+
+    /// The body of `id` is still the one with this digest.
+    pub fn keep_body(&mut self, id: &str, body: Option<u64>) {
+        self.jobs.get_mut(id).expect("its call was begun").body = body;
+    }
+
+    /// What is set for a topic, as an answer showed it.
+    pub fn set_topic(&mut self, topic: &str, shown: &Value) {
+        self.topics.insert(topic.to_owned(), Some(topic_settings(shown)));
+    }
+
+    /// What is set for a topic may change; what it was until now.
+    pub fn forget_topic(&mut self, topic: &str) -> Option<Value> {
+        let unset = || Some(topic_settings(&Value::Null));
+        std::mem::take(self.topics.entry(topic.to_owned()).or_insert_with(unset))
+    }
+
+    /// What is set for a topic has not changed.
+    pub fn keep_topic(&mut self, topic: &str, set: Option<Value>) {
+        self.topics.insert(topic.to_owned(), set);
     }
 
     /// Jobs of a topic that are without doubt where `wanted` says.
@@ -152,10 +199,19 @@ impl Ledger {
     /// What that moment has kept, `since` being the ledger at its end: what was begun meanwhile is in doubt.
     pub fn through(mut self, since: &Self) -> Self {
         for (id, entry) in &since.jobs {
-            let kept =
-                self.jobs.entry(id.clone()).or_insert_with(|| Entry { place: Place::Gone, ..entry.clone() });
+            let new = || Entry { place: Place::Gone, body: None, ..entry.clone() };
+            let kept = self.jobs.entry(id.clone()).or_insert_with(new);
             kept.doubt = kept.doubt.max(entry.lately);
             kept.pending = Doubt::None;
+            if kept.body != entry.body {
+                kept.body = None;
+            }
+        }
+        for (topic, set) in &since.topics {
+            let before = self.topics.insert(topic.clone(), set.clone());
+            if before.as_ref() != Some(set) {
+                self.topics.insert(topic.clone(), None);
+            }
         }
         self
     }
@@ -168,7 +224,13 @@ impl Ledger {
         for (id, entry) in &mut self.jobs {
             let answer = server.call("GET", &format!("/jobs/{id}"), "");
             let found = match answer.status {
-                200 => Place::of(answer.json()["state"].as_str().expect("a state")),
+                200 => {
+                    let job = answer.json();
+                    if entry.body.is_some_and(|known| known != digest(&job["body"])) {
+                        findings.wrong.push(format!("{id} has another body than it was given"));
+                    }
+                    Place::of(job["state"].as_str().expect("a state"))
+                }
                 404 => Place::Gone,
                 503 => {
                     findings.unanswered.push(id.clone());
@@ -202,6 +264,8 @@ impl Ledger {
         findings
             .wrong
             .extend(counts.into_iter().filter_map(|(topic, here)| miscounted(server, &topic, here)));
+        let set = self.topics.iter().filter_map(|(topic, set)| Some((topic, set.as_ref()?)));
+        findings.wrong.extend(set.filter_map(|(topic, set)| set_otherwise(server, topic, set)));
         self.put_away_gone();
         findings
     }
@@ -216,6 +280,24 @@ impl Ledger {
         let gone = |_: &String, entry: &mut Entry| entry.place == Place::Gone;
         self.gone.extend(self.jobs.extract_if(.., gone).map(|(id, _)| id));
     }
+}
+
+/// What an answer shows to be set for a topic; nothing where there is no answer.
+fn topic_settings(shown: &Value) -> Value {
+    let is_paused = |flag: &str| shown["paused"][flag].as_bool().unwrap_or_default();
+    json!({ "ttr": shown["settings"]["ttr"], "paused": [is_paused("delivery"), is_paused("intake")] })
+}
+
+/// How what is set for a topic differs from what it should be.
+fn set_otherwise(server: &Server, topic: &str, expected: &Value) -> Option<String> {
+    let answer = server.call("GET", &format!("/topics/{topic}"), "");
+    let found = match answer.status {
+        200 => topic_settings(&answer.json()),
+        // A topic without jobs and settings is not known.
+        404 => topic_settings(&Value::Null),
+        _ => return Some(format!("{topic}: {answer:?}")),
+    };
+    (found != *expected).then(|| format!("{topic} is set to {found} and should be {expected}"))
 }
 
 /// What is wrong with the server's own count of a topic.

@@ -13,6 +13,7 @@ mod damage;
 mod faults;
 mod full;
 mod ledger;
+mod short;
 mod strace;
 mod worker;
 
@@ -36,7 +37,8 @@ fn seed() -> u64 {
 fn copy_store(from: &Path, to: &Path) {
     let Ok(files) = std::fs::read_dir(from.join("data")) else { return };
     std::fs::create_dir_all(to.join("data")).expect("can be made");
-    for file in files.map(|file| file.expect("readable")) {
+    let holds_jobs = |file: &std::fs::DirEntry| file.file_name() != "ballast";
+    for file in files.map(|file| file.expect("readable")).filter(holds_jobs) {
         std::fs::copy(file.path(), to.join("data").join(file.file_name())).expect("copies");
     }
 }

@@ -84,9 +84,11 @@ impl<'a> Worker<'a> {
             self.send(&ids, Doubt::Anything, "POST", "/batch/jobs", &json!({ "jobs": jobs }));
         if outcome == Outcome::Done {
             let mut ledger = self.ledger();
-            for (id, result) in ids.iter().zip(answer["results"].as_array().into_iter().flatten()) {
+            let results = answer["results"].as_array().into_iter().flatten();
+            for ((id, len), result) in ids.iter().zip(body_bytes).zip(results) {
                 if result["status"] == 201 {
                     ledger.settle(id, if delayed { Place::Delayed } else { Place::Ready });
+                    ledger.set_body(id, &"x".repeat(*len).into());
                 } else {
                     ledger.unclear(id);
                     ledger.untrue.push(format!("adding {id}: {result}"));
@@ -143,6 +145,68 @@ impl<'a> Worker<'a> {
         self.change(id, Doubt::Moved, "POST", &format!("/jobs/{id}/requeue"), &json!({ "delay": "1h" }))
     }
 
+    /// Extends a reservation to an hour from now.
+    pub fn touch(&self, id: &str, receipt: &str) -> Outcome {
+        let body = json!({ "receipt": receipt, "ttr": "1h" });
+        let (outcome, _) =
+            self.send(&[id.to_owned()], Doubt::None, "POST", &format!("/jobs/{id}/touch"), &body);
+        outcome
+    }
+
+    /// Gives a waiting job a body of this length.
+    pub fn patch(&self, id: &str, body_bytes: usize) -> Outcome {
+        let body = Value::from("y".repeat(body_bytes));
+        let before = self.ledger().forget_body(id);
+        let path = format!("/jobs/{id}");
+        let (outcome, answer) =
+            self.send(&[id.to_owned()], Doubt::None, "PATCH", &path, &json!({ "body": body }));
+        let mut ledger = self.ledger();
+        match outcome {
+            Outcome::Done => {
+                ledger.set_body(id, &body);
+                if answer["body"] != body {
+                    ledger.untrue.push(format!("PATCH of {id} answers with another body"));
+                }
+            }
+            Outcome::Full => ledger.keep_body(id, before),
+            Outcome::Unavailable | Outcome::Cut => {}
+        }
+        outcome
+    }
+
+    /// Deletes every job of its topic.
+    pub fn purge(&self) -> Outcome {
+        let living = self.ids(|place| *place != Place::Gone);
+        let path = format!("/topics/{0}?confirm={0}", self.topic);
+        let (outcome, _) = self.send(&living, Doubt::Anything, "DELETE", &path, &Value::Null);
+        if outcome == Outcome::Done {
+            living.iter().for_each(|id| self.ledger().settle(id, Place::Gone));
+        }
+        outcome
+    }
+
+    /// Sets the TTR of a topic without jobs to so many seconds, and nothing else.
+    pub fn set(&self, ttr_s: u64) -> Outcome {
+        self.change_topic("PUT", "", &json!({ "ttr": ttr_s }))
+    }
+
+    /// Pauses all of that topic, or resumes it: `step` is the call's name.
+    pub fn pause(&self, step: &str) -> Outcome {
+        self.change_topic("POST", &format!("/{step}"), &json!({}))
+    }
+
+    fn change_topic(&self, method: &str, step: &str, body: &Value) -> Outcome {
+        let topic = format!("{}-settings", self.topic);
+        let before = self.ledger().forget_topic(&topic);
+        let (outcome, answer) = self.send(&[], Doubt::None, method, &format!("/topics/{topic}{step}"), body);
+        match outcome {
+            Outcome::Done => self.ledger().set_topic(&topic, &answer),
+            Outcome::Full => self.ledger().keep_topic(&topic, before),
+            Outcome::Unavailable | Outcome::Cut => {}
+        }
+        outcome
+    }
+
     /// A call that concerns one job; what it answers says where the job is, nothing that it is gone.
     fn change(&self, id: &str, doubt: Doubt, method: &str, path: &str, body: &Value) -> Outcome {
         let (outcome, answer) = self.send(&[id.to_owned()], doubt, method, path, body);
@@ -185,6 +249,11 @@ impl<'a> Worker<'a> {
         outcomes.extend(ended);
         outcomes.extend(self.ids(|place| *place == Place::Delayed).first().map(|id| self.delete(id)));
         outcomes.extend(self.ids(|place| *place == Place::Dead).first().map(|id| self.requeue(id)));
+        outcomes.extend(self.held().first().map(|(id, receipt)| self.touch(id, receipt)));
+        outcomes.extend(self.ids(|place| *place == Place::Ready).first().map(|id| self.patch(id, 9_000)));
+        outcomes.push(self.set(90));
+        outcomes.push(self.pause("pause"));
+        outcomes.push(self.pause("resume"));
         outcomes.push(self.add(&[30], false));
         outcomes.push(self.pop(1));
         outcomes
@@ -207,9 +276,18 @@ impl<'a> Worker<'a> {
             }
             40..62 => self.pop(rng.random_range(1..=4)),
             62..65 => self.one_of(rng, &self.ids(|place| *place == Place::Dead), |id| self.requeue(id)),
+            65..69 => {
+                let waiting = self.ids(|place| matches!(place, Place::Ready | Place::Delayed));
+                let body_bytes = rng.random_range(0..largest);
+                self.one_of(rng, &waiting, |id| self.patch(id, body_bytes))
+            }
+            69 => self.set(rng.random_range(60..600)),
+            70 => self.pause("pause"),
+            71 => self.pause("resume"),
             kind => self.one_of(rng, &self.held(), |(id, receipt)| match kind {
-                65..70 => self.release(id, receipt, kind < 67),
-                70..74 => self.bury(id, receipt),
+                72..77 => self.release(id, receipt, kind < 74),
+                77..80 => self.bury(id, receipt),
+                80..83 => self.touch(id, receipt),
                 _ => self.finish(id, receipt),
             }),
         }

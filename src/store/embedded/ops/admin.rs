@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::super::{db::Sql, work::Work};
+use super::super::{db::Sql, disk_space::Need, work::Work};
 use crate::{
     job::{Job, JobId, Topic, TopicFilter},
-    store::{TopicConfig, TopicStats},
+    store::{Result, TopicConfig, TopicStats},
 };
 
 /// See [`crate::store::Store::get`].
@@ -31,18 +31,24 @@ pub(in super::super) fn topics(
     known.take(limit).map(|topic| (topic.name.clone(), topic.stats())).collect()
 }
 
-/// Changes what is set for a topic, and returns what is set then. Resuming delivery tells the listener.
+/// Changes what is set for a topic, and returns what is set then. Resuming delivery tells the listener. Where
+/// there is no room, only what takes settings and pauses away is done.
 pub(in super::super) fn put_config(
     work: &mut Work<'_>,
     name: &Topic,
     change: impl FnOnce(&mut TopicConfig),
-) -> Sql<Arc<TopicConfig>> {
+) -> Sql<Result<Arc<TopicConfig>>> {
     let topic = work.state.topic(name);
     let before = work.state.topics().get(topic).config.clone();
     let mut config = (*before).clone();
     change(&mut config);
     if config == *before {
-        return Ok(before);
+        return Ok(Ok(before));
+    }
+    if sets_something(&before, &config)
+        && let Some(full) = work.no_room_for(Need::Growth)
+    {
+        return Ok(Err(full));
     }
     work.db.put_topic(name, &config)?;
     if before.pause.delivery && !config.pause.delivery {
@@ -51,5 +57,16 @@ pub(in super::super) fn put_config(
     let config = Arc::new(config);
     work.state.set_config(topic, config.clone());
     work.news.configs.push((name.clone(), config.clone()));
-    Ok(config)
+    Ok(Ok(config))
+}
+
+/// Whether anything is set that was not set like this before.
+fn sets_something(before: &TopicConfig, after: &TopicConfig) -> bool {
+    let (old, new) = (&before.settings, &after.settings);
+    new.ttr.is_some() && new.ttr != old.ttr
+        || new.max_attempts.is_some() && new.max_attempts != old.max_attempts
+        || new.retry.is_some() && new.retry != old.retry
+        || new.require_receipt && !old.require_receipt
+        || after.pause.delivery && !before.pause.delivery
+        || after.pause.intake && !before.pause.intake
 }

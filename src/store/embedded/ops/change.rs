@@ -2,31 +2,38 @@
 
 use super::super::{
     db::{Sql, Table},
+    disk_space::Need,
     record::Record,
     work::{Found, Work},
 };
 use crate::{
     job::{Delay, JobId, State, TopicFilter},
-    store::{Deleted, Patch, Patched, Requeued},
+    store::{Deleted, Patch, Patched, Requeued, Result},
 };
 
-/// See [`crate::store::Store::patch`].
+/// See [`crate::store::Store::patch`]. A record that becomes longer needs room.
 pub(in super::super) fn patch(
     work: &mut Work<'_>,
     scope: &TopicFilter,
     id: &JobId,
-    patch: Patch,
-) -> Sql<Patched> {
-    let Some(found) = work.find(scope, id)? else { return Ok(Patched::Gone) };
+    patch: &Patch,
+) -> Sql<Result<Patched>> {
+    let Some(found) = work.find(scope, id)? else { return Ok(Ok(Patched::Gone)) };
     match work.state.job_state(found.at) {
         State::Delayed | State::Ready => {}
-        state @ (State::Reserved | State::Dead) => return Ok(Patched::Refused(state)),
+        state @ (State::Reserved | State::Dead) => return Ok(Ok(Patched::Refused(state))),
     }
     let Found { hash, at, content: Record { mut head, body } } = found;
+    let retry_steps = head.retry.steps().len();
     head.ttr = patch.ttr.unwrap_or(head.ttr);
     head.max_attempts = patch.max_attempts.unwrap_or(head.max_attempts);
-    head.retry = patch.retry.unwrap_or(head.retry);
-    let mut record = Record { head, body: patch.body.unwrap_or(body) };
+    head.retry = patch.retry.clone().unwrap_or(head.retry);
+    let grows = head.retry.steps().len() > retry_steps
+        || patch.body.as_ref().is_some_and(|new| new.as_bytes().len() > body.as_bytes().len());
+    if let Some(full) = work.no_room_for(if grows { Need::Growth } else { Need::Rewrite }) {
+        return Ok(Err(full));
+    }
+    let mut record = Record { head, body: patch.body.clone().unwrap_or(body) };
     let at = match patch.due {
         Some(due) => {
             record.head.due_at = due.resolve(work.now);
@@ -39,7 +46,7 @@ pub(in super::super) fn patch(
             at
         }
     };
-    Ok(Patched::Done(work.to_job(at, &record)))
+    Ok(Ok(Patched::Done(work.to_job(at, &record))))
 }
 
 /// See [`crate::store::Store::delete`].
@@ -52,19 +59,22 @@ pub(in super::super) fn delete(work: &mut Work<'_>, scope: &TopicFilter, ids: &[
     ids.iter().map(&mut delete_one).collect()
 }
 
-/// See [`crate::store::Store::requeue`].
+/// See [`crate::store::Store::requeue`]. The body is written anew, and the job is to stay: that needs room.
 pub(in super::super) fn requeue(
     work: &mut Work<'_>,
     scope: &TopicFilter,
     id: &JobId,
     delay: Delay,
-) -> Sql<Requeued> {
-    let Some(found) = work.find(scope, id)? else { return Ok(Requeued::Gone) };
+) -> Sql<Result<Requeued>> {
+    let Some(found) = work.find(scope, id)? else { return Ok(Ok(Requeued::Gone)) };
     match work.state.job_state(found.at) {
         State::Dead => {}
-        state @ (State::Delayed | State::Ready | State::Reserved) => return Ok(Requeued::NotDead(state)),
+        state @ (State::Delayed | State::Ready | State::Reserved) => return Ok(Ok(Requeued::NotDead(state))),
     }
-    requeue_found(work, found, delay).map(Requeued::Done)
+    if let Some(full) = work.no_room_for(Need::Growth) {
+        return Ok(Err(full));
+    }
+    requeue_found(work, found, delay).map(Requeued::Done).map(Ok)
 }
 
 /// Makes a dead job wait again, as if it were new.

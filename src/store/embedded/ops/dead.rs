@@ -3,19 +3,40 @@
 use super::{
     super::{
         db::{Sql, Table},
+        disk_space::Need,
         ids::Located,
         key::Key,
         record::{Broken, Head},
         work::{Found, Work},
     },
+    WRITTEN_BYTES,
     change::requeue_found,
 };
-use crate::job::{Delay, Topic};
+use crate::{
+    job::{Delay, Topic},
+    store::Result,
+};
 
-/// Requeues up to `limit` dead letters without delay; how many.
-pub(in super::super) fn requeue_dead(work: &mut Work<'_>, topic: &Topic, limit: usize) -> Sql<usize> {
-    let mut requeued = 0;
-    for key in work.db.oldest_dead(topic, limit)? {
+/// What a step of a bulk operation did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) struct Slice {
+    pub done: usize,
+    /// There may be more to do.
+    pub more: bool,
+}
+
+/// Requeues up to `limit` dead letters without delay. That needs room, as [`requeue`](super::requeue) does.
+pub(in super::super) fn requeue_dead(work: &mut Work<'_>, topic: &Topic, limit: usize) -> Sql<Result<Slice>> {
+    if let Some(full) = work.no_room_for(Need::Growth) {
+        return Ok(Err(full));
+    }
+    let keys = work.db.oldest_dead(topic, limit)?;
+    let (mut requeued, mut more, before) = (0, keys.len() == limit, work.db.written());
+    for key in keys {
+        if work.db.written() - before > WRITTEN_BYTES {
+            more = true;
+            break;
+        }
         let record = work.db.read(Table::Dead, key)?;
         match record.and_then(|record| Ok((located(work, key, &record.head)?, record))) {
             Ok((at, content)) => {
@@ -26,16 +47,17 @@ pub(in super::super) fn requeue_dead(work: &mut Work<'_>, topic: &Topic, limit: 
             Err(why) => work.set_aside(key, true, why)?,
         }
     }
-    Ok(requeued)
+    Ok(Ok(Slice { done: requeued, more }))
 }
 
-/// Deletes up to `limit` dead letters; how many.
-pub(in super::super) fn delete_dead(work: &mut Work<'_>, topic: &Topic, limit: usize) -> Sql<usize> {
-    let mut deleted = 0;
-    for key in work.db.oldest_dead(topic, limit)? {
+/// Deletes up to `limit` dead letters.
+pub(in super::super) fn delete_dead(work: &mut Work<'_>, topic: &Topic, limit: usize) -> Sql<Result<Slice>> {
+    let keys = work.db.oldest_dead(topic, limit)?;
+    let (mut deleted, more) = (0, keys.len() == limit);
+    for key in keys {
         deleted += usize::from(forget(work, key)?.is_some());
     }
-    Ok(deleted)
+    Ok(Ok(Slice { done: deleted, more }))
 }
 
 /// Deletes one dead letter and shows what it was; `None` when it was broken and set aside.
@@ -54,7 +76,7 @@ pub(super) fn forget(work: &mut Work<'_>, key: Key) -> Sql<Option<Head>> {
     }
 }
 
-fn located(work: &Work<'_>, key: Key, head: &Head) -> Result<Located, Broken> {
+fn located(work: &Work<'_>, key: Key, head: &Head) -> std::result::Result<Located, Broken> {
     let topic = work.state.topics().find(head.topic.as_str()).ok_or(Broken::Value)?;
     Ok(Located { key, topic, dead: true })
 }

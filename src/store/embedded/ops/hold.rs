@@ -3,6 +3,7 @@
 
 use super::super::{
     db::{Sql, Table},
+    disk_space::Need,
     ids::{IdHash, Located},
     record::{Lease, Record},
     state::Place,
@@ -10,7 +11,7 @@ use super::super::{
 };
 use crate::{
     job::{Delay, JobId, Reason, Receipt, State, TopicFilter, Ttr},
-    store::{FinishJob, Finished, Held, NotHeld, Release},
+    store::{FinishJob, Finished, Held, NotHeld, Release, Result},
 };
 
 /// See [`crate::store::Store::finish`].
@@ -57,29 +58,32 @@ pub(in super::super) fn cancel(work: &mut Work<'_>, grants: &[(JobId, Receipt)])
     Ok(())
 }
 
-/// See [`crate::store::Store::release`].
+/// See [`crate::store::Store::release`]. The job is written anew.
 pub(in super::super) fn release(
     work: &mut Work<'_>,
     scope: &TopicFilter,
     id: &JobId,
     receipt: &Receipt,
-    release: Release,
-) -> Sql<Held> {
+    release: &Release,
+) -> Sql<Result<Held>> {
     let (found, lease) = match find_held(work, scope, id, receipt)? {
         Ok(held) => held,
-        Err(not_held) => return Ok(Err(not_held)),
+        Err(not_held) => return Ok(Ok(Err(not_held))),
     };
+    if let Some(full) = work.no_room_for(Need::Rewrite) {
+        return Ok(Err(full));
+    }
     if found.content.head.is_used_up(lease.attempts) {
-        return die(work, found, lease.attempts, release.reason, Reason::ATTEMPTS_USED);
+        return die(work, found, lease.attempts, release.reason.clone(), Reason::ATTEMPTS_USED).map(Ok);
     }
     let Found { hash, at, content: mut record } = found;
     let step = record.head.retry.after_release(lease.attempts);
     record.head.due_at = work.now.after(release.delay.map_or(step, Delay::as_duration));
     record.head.attempts = lease.attempts;
-    record.head.reason = release.reason;
+    record.head.reason = release.reason.clone();
     work.take_out(hash, at)?;
     let at = work.put_waiting(hash, at.topic, &record)?;
-    Ok(Ok(work.to_job(at, &record)))
+    Ok(Ok(Ok(work.to_job(at, &record))))
 }
 
 /// See [`crate::store::Store::touch`].
@@ -99,18 +103,22 @@ pub(in super::super) fn touch(
     Ok(Ok(work.to_job(found.at, &found.content)))
 }
 
-/// See [`crate::store::Store::bury`].
+/// See [`crate::store::Store::bury`]. The job is written anew.
 pub(in super::super) fn bury(
     work: &mut Work<'_>,
     scope: &TopicFilter,
     id: &JobId,
     receipt: &Receipt,
-    reason: Option<Reason>,
-) -> Sql<Held> {
-    match find_held(work, scope, id, receipt)? {
-        Ok((found, lease)) => die(work, found, lease.attempts, reason, Reason::BURIED),
-        Err(not_held) => Ok(Err(not_held)),
+    reason: &Option<Reason>,
+) -> Sql<Result<Held>> {
+    let (found, lease) = match find_held(work, scope, id, receipt)? {
+        Ok(held) => held,
+        Err(not_held) => return Ok(Ok(Err(not_held))),
+    };
+    if let Some(full) = work.no_room_for(Need::Rewrite) {
+        return Ok(Err(full));
     }
+    die(work, found, lease.attempts, reason.clone(), Reason::BURIED).map(Ok)
 }
 
 fn die(
@@ -149,7 +157,7 @@ fn find_held(
     scope: &TopicFilter,
     id: &JobId,
     receipt: &Receipt,
-) -> Sql<Result<(Found<Record>, Lease), NotHeld>> {
+) -> Sql<std::result::Result<(Found<Record>, Lease), NotHeld>> {
     let Some((hash, at, lease)) = held_under(work, scope, id, receipt) else {
         let exists = work.find_head(scope, id)?.is_some();
         return Ok(Err(if exists { NotHeld::Lost } else { NotHeld::Gone }));

@@ -8,6 +8,7 @@ use super::{
         state::Place,
         work::Work,
     },
+    WRITTEN_BYTES,
     dead::forget,
 };
 use crate::{
@@ -32,7 +33,9 @@ pub(in super::super) fn promote(work: &mut Work<'_>, limit: usize) -> Sql<Promot
 }
 
 fn end_reservations(work: &mut Work<'_>, budget: &mut usize, moves: &mut Vec<Move>) -> Sql<()> {
+    let before = work.db.written();
     while *budget > 0
+        && work.db.written() - before <= WRITTEN_BYTES
         && let Some((deadline, at)) = work.state.first_deadline()
         && deadline <= work.now.down
     {

@@ -45,7 +45,7 @@ impl Bench {
         let dir = tempfile::tempdir().expect("a directory");
         let mut options = Options::new(dir.path());
         options.durability = super::super::Durability::Os;
-        options.min_free_bytes = 0;
+        (options.min_free_bytes, options.ballast_bytes) = (0, 0);
         let clock = ManualClock::new(Timestamp::from_millis(START_MS));
         Self { dir, clock, metrics: Metrics::new(), options }
     }
@@ -154,7 +154,9 @@ impl Gate {
         let (enter, entered) = tokio::sync::oneshot::channel();
         let store = store.clone();
         let task = tokio::spawn(async move {
+            let mut enter = Some(enter);
             let held = store.ask(move |_| {
+                let enter = enter.take().expect("runs once");
                 enter.send(()).expect("somebody waits");
                 // Ends when the other side is dropped.
                 let _ = opened.recv();

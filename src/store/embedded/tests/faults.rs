@@ -192,6 +192,34 @@ async fn adds_stop_before_the_disk_is_full_and_everything_else_goes_on() {
     consistent(&store).await;
 }
 
+/// What one step over many jobs writes has to fit into the log, however large they are.
+#[tokio::test]
+async fn steps_over_many_large_jobs_are_bounded_in_bytes() {
+    let bench = Bench::new();
+    let store = bench.open().await;
+    let large = |n: usize| {
+        let body = Body::from_stored(format!("\"{}\"", "x".repeat(250_000)).into());
+        AddJob { body, ..job(&format!("large-{n}")) }
+    };
+    add(&store, (0..60).map(large)).await;
+    assert_eq!(reserve(&store, 60).await.len(), 60);
+    bench.clock.advance(seconds(3_600));
+    let first = store.promote(1_000).await.expect("promotes");
+    assert!((10..30).contains(&first.moves.len()) && first.more, "{} at once", first.moves.len());
+    let mut moved = first.moves.len();
+    while moved < 60 {
+        moved += store.promote(1_000).await.expect("promotes").moves.len();
+    }
+    for grant in reserve(&store, 60).await {
+        store.bury(&grant.job.id, &grant.receipt, None).await.expect("answers").expect("is held");
+    }
+    let slice = store.ask(|work| crate::store::embedded::ops::requeue_dead(work, &topic("t"), 1_000));
+    let slice = slice.await.expect("answers").expect("there is room");
+    assert!((10..30).contains(&slice.done) && slice.more, "{slice:?}");
+    assert_eq!(store.requeue_dead(&topic("t"), 1_000).await.expect("requeues"), 60 - slice.done);
+    consistent(&store).await;
+}
+
 fn bulky(n: usize) -> AddJob {
     let body = Body::from_stored(format!("\"{}\"", "x".repeat(4_000)).into());
     AddJob { body, ..job(&format!("bulky-{n}")) }
@@ -261,7 +289,7 @@ async fn the_log_starts_over_while_it_is_written_to() {
     for n in 0..200 {
         // About a megabyte a group, and the thread gets its time as on a machine that is not overloaded.
         let change = |work: &mut crate::store::embedded::work::Work<'_>| {
-            crate::store::embedded::ops::add(work, (n * 200..n * 200 + 200).map(bulky).collect())
+            crate::store::embedded::ops::add(work, &(n * 200..n * 200 + 200).map(bulky).collect::<Vec<_>>())
         };
         writer.transact(change).expect("writes").0.expect("there is room");
         writer.after_group();

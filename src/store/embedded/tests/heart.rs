@@ -14,6 +14,7 @@ use crate::{
         embedded::{
             Options,
             db::{Db, Sql, Table},
+            disk_space::Gauge,
             ids::Ids,
             key::Key,
             load::load,
@@ -56,7 +57,7 @@ impl Heart {
             now: self.clock.read(),
             clock: &*self.clock,
             options: &self.options,
-            short_of_space: None,
+            space: Gauge::new(&self.options),
         };
         run(&mut work).expect("the disk works")
     }
@@ -82,7 +83,7 @@ impl Heart {
             Step::Add { job: n, wait_ms, attempts, topic: t } => {
                 let job = delayed(&format!("job-{n}"), wait(wait_ms));
                 let add = AddJob { topic: of(t), max_attempts: attempts, ..job };
-                said(self.work(|work| ops::add(work, vec![add])))
+                said(self.work(|work| ops::add(work, std::slice::from_ref(&add))))
             }
             Step::Reserve { topic: t, count } => {
                 let granted = self.work(|work| ops::reserve(work, &of(t), &vec![None; count]));
@@ -93,7 +94,7 @@ impl Heart {
             Step::Delete { job } => said(self.work(|work| ops::delete(work, ALL, &[name(job)]))),
             Step::Patch { job, wait_ms } => {
                 let patch = Patch { due: Some(after(wait(wait_ms))), ..Patch::default() };
-                said(self.work(|work| ops::patch(work, ALL, &name(job), patch)))
+                said(self.work(|work| ops::patch(work, ALL, &name(job), &patch)))
             }
             Step::Requeue { job, wait_ms } => {
                 let delay = Delay::new(wait(wait_ms)).expect("valid");
@@ -108,7 +109,7 @@ impl Heart {
             Step::KeepAhead => said(self.work(|work| work.keep_ahead())),
             Step::Pause { topic: t, delivery } => {
                 let pause = |config: &mut TopicConfig| config.pause.delivery = delivery;
-                self.work(|work| ops::put_config(work, &of(t), pause));
+                self.work(|work| ops::put_config(work, &of(t), pause)).expect("there is room");
                 String::new()
             }
             Step::DeadOfTopic { topic: t, requeue } => {
@@ -133,9 +134,9 @@ impl Heart {
                 let finish = FinishJob { id: name, receipt: Some(receipt) };
                 said(self.work(|work| ops::finish(work, ALL, &[finish])))
             }
-            1 => said(self.work(|work| ops::release(work, ALL, &name, &receipt, Release::default()))),
+            1 => said(self.work(|work| ops::release(work, ALL, &name, &receipt, &Release::default()))),
             2 => said(self.work(|work| ops::touch(work, ALL, &name, &receipt, None))),
-            3 => said(self.work(|work| ops::bury(work, ALL, &name, &receipt, None))),
+            3 => said(self.work(|work| ops::bury(work, ALL, &name, &receipt, &None))),
             _ => {
                 self.work(|work| ops::cancel(work, &[(name, receipt)]));
                 String::new()
