@@ -40,7 +40,8 @@ COPY --from=build --chown=10001:10001 /src/empty /data
 USER 10001:10001
 # To listen on this address, the server needs tokens (LINGER__AUTH__TOKENS_FILE), or
 # LINGER__AUTH__ALLOW_ANONYMOUS=true where the port is published on a loopback address or in a closed network
-# only; other containers then need the server's name in LINGER__SERVER__ALLOWED_HOSTS. A file of settings is read from /etc/linger/linger.toml, or from where LINGER_CONFIG says.
+# only; other containers then need the server's name in LINGER__SERVER__ALLOWED_HOSTS. A file of settings is read
+# from /etc/linger/linger.toml, or from where LINGER_CONFIG says.
 ENV LINGER__SERVER__LISTEN=0.0.0.0:9277 \
     LINGER__EMBEDDED__DATA_DIR=/data
 VOLUME /data

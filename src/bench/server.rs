@@ -19,8 +19,8 @@ use tokio::{
 use super::Failure;
 use crate::clock::Clock;
 
-/// How long it may take to start.
-const START: Duration = Duration::from_secs(60);
+/// How long it may take to start. More than the default of `redis.start_timeout`, so that the server gives its reason.
+const START: Duration = Duration::from_secs(90);
 
 /// How long it may take to end; its own limit is 10 s.
 const END: Duration = Duration::from_secs(20);

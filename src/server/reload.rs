@@ -78,8 +78,10 @@ impl Reload {
         if let Some(path) = &self.tokens_file {
             match auth::read(path) {
                 Ok(tokens) => {
-                    tracing::info!(tokens = tokens.count(), "the tokens were read again");
+                    let count = tokens.count();
                     self.gate.replace(tokens);
+                    // Logged last, so that whoever reads it can rely on the new tokens.
+                    tracing::info!(tokens = count, "the tokens were read again");
                 }
                 Err(problem) => tracing::error!(problem, "the tokens stay as they were"),
             }

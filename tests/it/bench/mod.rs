@@ -284,12 +284,13 @@ fn what_cannot_be_reached_or_started_is_said() {
     std::fs::write(&in_the_way, "").expect("can be written");
     let in_the_way = in_the_way.to_str().expect("is text");
     let redis = format!("redis://{address}");
-    for (arguments, said) in [
-        (&["--url", &url][..], &address.to_string()[..]),
-        (&["--data-dir", in_the_way], "/file: "),
-        (&["--store", "redis", "--redis-url", &redis], "the server did not start"),
+    let at_once = [("LINGER__REDIS__START_TIMEOUT", "0s")];
+    for (arguments, variables, said) in [
+        (&["--url", &url][..], &[][..], &address.to_string()[..]),
+        (&["--data-dir", in_the_way], &[], "/file: "),
+        (&["--redis-url", &redis], &at_once, "the server did not start"),
     ] {
-        let output = bench(arguments, &[], directory.path());
+        let output = bench(arguments, variables, directory.path());
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(stderr(&output).contains(said), "{said}: {output:?}");
     }
