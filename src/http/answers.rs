@@ -16,7 +16,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use super::{
     App, paths,
     problem::{MAX_FAULTS, Problem},
-    room::Taken,
+    room::{Room, Taken},
 };
 
 /// Answers up to this are not counted: a connection's own buffers hold more than that.
@@ -37,6 +37,8 @@ pub(super) enum Hold {
     Change,
     /// It takes room if it is large, and is refused where there is none.
     Question,
+    /// The same, in room of its own.
+    Figures,
     /// The same, whatever the method: the jobs in it go back uncounted.
     Delivery,
 }
@@ -45,6 +47,7 @@ impl Hold {
     pub fn of(route: &str, method: &Method) -> Self {
         match *method {
             _ if paths::DELIVERIES.contains(&route) => Self::Delivery,
+            Method::GET if route == paths::METRICS => Self::Figures,
             _ if paths::OPERATIONS.contains(&route) => Self::Free,
             Method::HEAD => Self::Free,
             Method::GET => Self::Question,
@@ -88,12 +91,13 @@ impl ResultsRoom {
 pub(super) fn on_the_way(app: &App, hold: Hold, answer: Response) -> Response {
     match hold {
         Hold::Free => answer,
-        Hold::Change => held(app, answer, false),
-        Hold::Question | Hold::Delivery => held(app, answer, true),
+        Hold::Change => held(app, &app.answer_room, answer, false),
+        Hold::Question | Hold::Delivery => held(app, &app.answer_room, answer, true),
+        Hold::Figures => held(app, &app.figures_room, answer, true),
     }
 }
 
-fn held(app: &App, mut response: Response, refusable: bool) -> Response {
+fn held(app: &App, room: &Room, mut response: Response, refusable: bool) -> Response {
     let reserved = response.extensions_mut().remove::<Reserved>();
     let len = response.body().size_hint().lower();
     let len = usize::try_from(len).unwrap_or(usize::MAX);
@@ -104,7 +108,7 @@ fn held(app: &App, mut response: Response, refusable: bool) -> Response {
         taken.shrink(len);
         taken
     });
-    match reserved.or_else(|| app.answer_room.take(len, app.metrics.http.answering())) {
+    match reserved.or_else(|| room.take(len, app.metrics.http.answering())) {
         Some(room) => response.map(|body| Body::new(Held { body, room: Some(room) })),
         None if refusable => {
             let mut refusal = Problem::too_many_answers().into_response();

@@ -2,6 +2,7 @@
 //!
 //! A handler extracts, makes one call into the queue, converts. The contract is `openapi.yaml`.
 
+mod accept;
 mod access;
 mod answers;
 mod batch;
@@ -57,6 +58,9 @@ use self::{
 };
 use crate::{auth::Gate, clock::Clock, metrics::Metrics, queue::Queue};
 
+/// The figures may hold one part in so many of what other answers may hold, besides these.
+const FIGURES_SHARE: usize = 16;
+
 /// The HTTP service over one queue. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct App(Arc<Parts>);
@@ -76,6 +80,8 @@ pub struct Parts {
     body_shares: Shares,
     /// The same for answers that clients have not taken yet.
     answer_room: Room,
+    /// The same for the figures alone: those who read jobs slowly must not hide them.
+    figures_room: Room,
     refusal_log: Arc<RefusalLog>,
 }
 
@@ -96,6 +102,7 @@ impl App {
             body_room: Room::new(options.max_buffered_bytes),
             body_shares: Shares::new(options.max_buffered_bytes_per_caller),
             answer_room: Room::new(options.max_answer_bytes),
+            figures_room: Room::new((options.max_answer_bytes / FIGURES_SHARE).max(1)),
             refusal_log: Arc::default(),
             gate: Arc::default(),
             tls: None,

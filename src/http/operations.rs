@@ -2,12 +2,12 @@
 
 use axum::{
     extract::State,
-    http::{HeaderValue, header},
+    http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse, Response},
 };
 
 use super::{
-    App, json,
+    App, accept, json,
     params::Query,
     problem::{Check, Condition, Problem},
 };
@@ -58,16 +58,20 @@ pub(super) async fn version(State(app): State<App>) -> Response {
     })
 }
 
-/// The figures, those of jobs read afresh.
-pub(super) async fn figures(State(app): State<App>) -> Response {
+/// The figures; those of jobs are at most a few seconds old.
+pub(super) async fn figures(State(app): State<App>, headers: HeaderMap) -> Response {
     if let Err(error) = app.queue.refresh_metrics().await {
         // The page still shows everything else, and `linger_store_up` says that the store is away.
         tracing::debug!(%error, "the counts of jobs are missing from the figures");
     }
     let store = app.queue.info();
     app.metrics.describe_store(store.engine, &store.version, &store.durability);
-    let media_type = HeaderValue::from_static(Metrics::CONTENT_TYPE);
-    ([(header::CONTENT_TYPE, media_type)], app.metrics.encode()).into_response()
+    let (media_type, page) = if accept::prefers_open_metrics(&headers) {
+        (Metrics::OPEN_METRICS, app.metrics.encode())
+    } else {
+        (Metrics::TEXT, app.metrics.encode_text())
+    };
+    ([(header::CONTENT_TYPE, HeaderValue::from_static(media_type))], page).into_response()
 }
 
 /// The contract (media type: RFC 9512).

@@ -7,9 +7,12 @@ mod clock;
 mod connections;
 mod engine;
 mod http;
+mod jobs;
+mod labels;
 mod log;
 mod queue;
 mod store_info;
+mod text;
 
 use std::sync::{Arc, Mutex};
 
@@ -19,8 +22,10 @@ pub use clock::ClockMetrics;
 pub use connections::{ConnectionMetrics, Cut, Refusal};
 pub use engine::EngineMetrics;
 pub use http::{Buffered, HttpMetrics, Present};
+pub use jobs::JobsReading;
+pub use labels::{Candidate, MAX_TOPICS};
 pub use log::LogMetrics;
-pub use queue::{Event, MAX_TOPICS, QueueMetrics};
+pub use queue::{Event, QueueMetrics};
 
 use store_info::StoreInfo;
 
@@ -44,8 +49,10 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Media type of [`Metrics::encode`] (OpenMetrics 1.0), which Prometheus negotiates.
-    pub const CONTENT_TYPE: &'static str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    /// Media type of [`Metrics::encode`], which Prometheus asks for by name.
+    pub const OPEN_METRICS: &'static str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    /// Media type of [`Metrics::encode_text`], which everything else understands.
+    pub const TEXT: &'static str = "text/plain; version=0.0.4; charset=utf-8";
 
     /// A fresh set, all at zero.
     #[must_use]
@@ -70,7 +77,7 @@ impl Metrics {
         self.store.set(labels);
     }
 
-    /// The figures as text.
+    /// The figures in OpenMetrics 1.0.
     #[must_use]
     pub fn encode(&self) -> String {
         let mut text = String::new();
@@ -78,6 +85,12 @@ impl Metrics {
         prometheus_client::encoding::text::encode(&mut text, &registry)
             .expect("writing to a String cannot fail");
         text
+    }
+
+    /// The figures in the text format of Prometheus, version 0.0.4.
+    #[must_use]
+    pub fn encode_text(&self) -> String {
+        text::from_open_metrics(&self.encode())
     }
 }
 

@@ -1,8 +1,7 @@
 //! Figures of the queue: jobs by topic and state, what happened to them, and how late.
 
 use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -17,21 +16,15 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// Topics that get a label of their own; later ones share `other`, so that clients who invent topics
-/// cannot fill the memory of whoever scrapes.
-pub const MAX_TOPICS: usize = 1_000;
+use super::{
+    jobs::{JobsReading, LastReading, shared_label},
+    labels::{Candidate, Labels},
+};
 
 /// Label of a topic.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct TopicLabel {
     topic: Arc<str>,
-}
-
-/// Labels of a count of jobs.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct StateLabel {
-    topic: Arc<str>,
-    state: &'static str,
 }
 
 /// Label of a store operation.
@@ -85,15 +78,14 @@ impl Event {
 #[derive(Debug, Clone)]
 pub struct QueueMetrics {
     events: [Family<TopicLabel, Counter>; 9],
-    jobs: Family<StateLabel, Gauge>,
-    overdue: Family<TopicLabel, Gauge<f64, std::sync::atomic::AtomicU64>>,
+    jobs: LastReading,
     lateness: TopicDurations,
     waits: TopicDurations,
     operations: OperationDurations,
     waiting: Gauge,
     store_up: Gauge,
     limits: Family<LimitLabel, Gauge>,
-    known: Arc<Mutex<HashSet<Arc<str>>>>,
+    labels: Arc<Mutex<Labels>>,
 }
 
 /// Label of a limit.
@@ -102,9 +94,11 @@ struct LimitLabel {
     limit: &'static str,
 }
 
-/// 1 ms to about 2 h: what a lateness or a wait can be.
+/// 1 ms to 2 h: what a lateness or a wait can be. Closest where the promises are, and written as they are printed.
 fn waits() -> Histogram {
-    Histogram::new(exponential_buckets(0.001, 3.0, 15))
+    Histogram::new([
+        0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 120.0, 900.0, 7_200.0,
+    ])
 }
 
 /// 50 us to about 1.6 s: what a store operation can take.
@@ -118,25 +112,19 @@ impl QueueMetrics {
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             events: Default::default(),
-            jobs: Family::default(),
-            overdue: Family::default(),
+            jobs: LastReading::default(),
             lateness: Family::new_with_constructor(waits),
             waits: Family::new_with_constructor(waits),
             operations: Family::new_with_constructor(operations),
             waiting: Gauge::default(),
             store_up: Gauge::default(),
             limits: Family::default(),
-            known: Arc::default(),
+            labels: Arc::default(),
         };
         for (event, name, help) in Event::ALL {
             registry.register(name, help, metrics.events[event as usize].clone());
         }
-        registry.register("linger_jobs", "Jobs by topic and state", metrics.jobs.clone());
-        registry.register(
-            "linger_oldest_overdue_seconds",
-            "How long ago the longest waiting ready job was due",
-            metrics.overdue.clone(),
-        );
+        registry.register_collector(Box::new(metrics.jobs.clone()));
         registry.register(
             "linger_ready_lateness_seconds",
             "From the due time to the job being ready",
@@ -165,17 +153,19 @@ impl QueueMetrics {
 
     /// Counts `event` for `n` jobs of `topic`.
     pub fn count(&self, event: Event, topic: &str, n: u64) {
-        self.events[event as usize].get_or_create(&self.topic(topic)).inc_by(n);
+        self.labelled(topic, |label| {
+            self.events[event as usize].get_or_create(label).inc_by(n);
+        });
     }
 
     /// A job of `topic` became ready `late` after its due time.
     pub fn became_ready(&self, topic: &str, late: Duration) {
-        self.lateness.get_or_create(&self.topic(topic)).observe(late.as_secs_f64());
+        self.labelled(topic, |label| self.lateness.get_or_create(label).observe(late.as_secs_f64()));
     }
 
     /// A job of `topic` was reserved `waited` after it was ready.
     pub fn reserved(&self, topic: &str, waited: Duration) {
-        self.waits.get_or_create(&self.topic(topic)).observe(waited.as_secs_f64());
+        self.labelled(topic, |label| self.waits.get_or_create(label).observe(waited.as_secs_f64()));
     }
 
     /// A store operation took so long.
@@ -199,56 +189,101 @@ impl QueueMetrics {
         self.limits.get_or_create(&LimitLabel { limit }).set(i64::try_from(value).unwrap_or(i64::MAX));
     }
 
-    /// Forgets the counts of jobs before a new reading.
-    pub fn clear_jobs(&self) {
-        self.jobs.clear();
-        self.overdue.clear();
-    }
-
-    /// Adds a topic's count of jobs in one state; topics without a label of their own add up.
-    pub fn add_jobs(&self, topic: &str, state: &'static str, jobs: u64) {
-        let labels = StateLabel { topic: self.topic(topic).topic, state };
-        self.jobs.get_or_create(&labels).inc_by(i64::try_from(jobs).unwrap_or(i64::MAX));
-    }
-
-    /// How long ago the longest waiting ready job of a topic was due; the largest counts.
-    pub fn overdue(&self, topic: &str, overdue: Duration) {
-        let gauge = self.overdue.get_or_create(&self.topic(topic)).clone();
-        gauge.set(gauge.get().max(overdue.as_secs_f64()));
-    }
-
-    fn topic(&self, topic: &str) -> TopicLabel {
-        let mut known = self.known.lock().expect("no code panics while it holds the labels");
-        let topic = match known.get(topic) {
-            Some(label) => label.clone(),
-            None if known.len() < MAX_TOPICS => {
-                let label: Arc<str> = topic.into();
-                known.insert(label.clone());
-                label
+    /// Gives labels to the topics that need them most, of all that there are (see `labels.rs`), and forgets the
+    /// figures of those that lose theirs.
+    pub fn assign_labels(&self, topics: Vec<Candidate<'_>>, now_us: i64) {
+        let mut labels = self.lock();
+        for topic in labels.assign(topics, now_us) {
+            let label = TopicLabel { topic };
+            for event in &self.events {
+                event.remove(&label);
             }
-            None => "other".into(),
-        };
-        TopicLabel { topic }
+            self.lateness.remove(&label);
+            self.waits.remove(&label);
+        }
+    }
+
+    /// The label of a topic, if it has one of its own.
+    #[must_use]
+    pub fn own_label(&self, topic: &str) -> Option<Arc<str>> {
+        self.lock().find(topic)
+    }
+
+    /// Replaces what is shown of the jobs in the store.
+    pub fn show_jobs(&self, reading: JobsReading) {
+        self.jobs.set(reading);
+    }
+
+    /// Counts under the label of a topic. The labels are held meanwhile, or a figure could come back after its
+    /// topic has lost its label.
+    fn labelled(&self, topic: &str, count: impl FnOnce(&TopicLabel)) {
+        let mut labels = self.lock();
+        count(&TopicLabel { topic: labels.of_active(topic).unwrap_or_else(shared_label) });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Labels> {
+        self.labels.lock().expect("no code panics while it holds the labels")
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::MAX_TOPICS;
+
+    fn encoded(registry: &Registry) -> String {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, registry).expect("writes");
+        text
+    }
 
     #[test]
     fn topics_beyond_the_limit_share_a_label() {
         let mut registry = Registry::default();
         let metrics = QueueMetrics::register(&mut registry);
+        let mut reading = JobsReading::default();
         for n in 0..MAX_TOPICS + 5 {
-            metrics.count(Event::Added, &format!("topic-{n}"), 1);
-            metrics.add_jobs(&format!("topic-{n}"), "ready", 2);
+            let topic = format!("topic-{n}");
+            metrics.count(Event::Added, &topic, 1);
+            reading.add(metrics.own_label(&topic), [("ready", 2)]);
+            reading.overdue(metrics.own_label(&topic), Duration::from_secs(n as u64));
         }
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry).expect("writes");
+        metrics.show_jobs(reading);
+        let text = encoded(&registry);
         assert!(text.contains("linger_jobs_added_total{topic=\"other\"} 5"), "{text}");
         assert!(text.contains("linger_jobs{topic=\"other\",state=\"ready\"} 10"));
+        assert!(text.contains("linger_oldest_overdue_seconds{topic=\"other\"} 1004.0"));
         assert!(text.contains("linger_jobs_added_total{topic=\"topic-999\"} 1"));
+    }
+
+    #[test]
+    fn a_topic_that_loses_its_label_is_not_shown_any_more() {
+        let mut registry = Registry::default();
+        let metrics = QueueMetrics::register(&mut registry);
+        for n in 0..MAX_TOPICS {
+            metrics.count(Event::Added, &format!("old-{n}"), 1);
+            metrics.reserved(&format!("old-{n}"), Duration::ZERO);
+        }
+        metrics.count(Event::Added, "new", 1);
+        metrics.assign_labels(vec![Candidate { topic: "new", jobs: 1, has_settings: false }], 0);
+        metrics.count(Event::Added, "new", 1);
+        let text = encoded(&registry);
+        let shown = |figure: &str| text.lines().filter(|line| line.starts_with(figure)).count();
+        assert_eq!(shown("linger_jobs_added_total{"), MAX_TOPICS + 1, "a thousand, and the shared one");
+        assert_eq!(shown("linger_ready_wait_seconds_count{"), MAX_TOPICS - 1);
+        assert!(text.contains("linger_jobs_added_total{topic=\"new\"} 1"), "{text}");
+    }
+
+    #[test]
+    fn bounds_of_buckets_are_short_numbers() {
+        let mut registry = Registry::default();
+        let metrics = QueueMetrics::register(&mut registry);
+        metrics.became_ready("t", Duration::ZERO);
+        metrics.operation("add", true, Duration::ZERO);
+        for bound in encoded(&registry).lines().filter_map(|line| line.split_once("le=\"")) {
+            let bound = bound.1.split('"').next().expect("a bound");
+            assert!(bound.len() <= 7, "{bound}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod health;
 mod jobs;
 mod limits;
 mod pop;
+mod scrape;
 mod timer;
 mod topics;
 mod waiters;
@@ -60,8 +61,7 @@ pub struct Queue {
     /// Whether the end was announced.
     ending: AtomicBool,
     tasks: TaskTracker,
-    /// One reading of the jobs gauges at a time.
-    reading: tokio::sync::Mutex<()>,
+    reading: scrape::LastReading,
 }
 
 /// The listener to open a store with, before there is a queue; hints that come earlier are dropped,
@@ -124,7 +124,7 @@ impl Queue {
             metrics,
             ending: AtomicBool::new(false),
             tasks,
-            reading: tokio::sync::Mutex::default(),
+            reading: scrape::LastReading::default(),
         });
         // A second queue on the same hints would be a mistake of the caller; the first one stays.
         let _ = hints.queue.set(Arc::downgrade(&queue));

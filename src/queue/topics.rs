@@ -2,15 +2,12 @@
 
 use super::{DeadCursor, Error, Queue, Result, TopicStats};
 use crate::{
-    job::{Job, State, Topic, TopicPause, TopicSettings},
+    job::{Job, Topic, TopicPause, TopicSettings},
     metrics::Event,
-    store,
 };
 
 /// Jobs handled in one step of a bulk operation, so that none holds up the others for long.
 const SLICE: usize = 500;
-/// Topics read at once for the figures.
-const PAGE: usize = 1_000;
 
 /// A topic as people see it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -143,48 +140,5 @@ impl Queue {
             }
         }
         Ok(deleted)
-    }
-
-    /// Reads the jobs by topic and state into the figures.
-    ///
-    /// # Errors
-    /// The store's, at once where it is known not to work; the figures of jobs are then missing rather than old.
-    pub async fn refresh_metrics(&self) -> Result<()> {
-        let _one_at_a_time = self.reading.lock().await;
-        self.metrics.clear_jobs();
-        let read = self.health.while_it_works(self.read_topics()).await;
-        if read.is_err() {
-            self.metrics.clear_jobs();
-        }
-        Ok(read?)
-    }
-
-    async fn read_topics(&self) -> store::Result<()> {
-        let mut after = None;
-        loop {
-            let page = self.store.topics(after.as_ref(), PAGE).await?;
-            let last = page.len() < PAGE;
-            after = page.last().map(|(topic, _)| topic.clone());
-            for (topic, stats) in page {
-                self.read_topic(&topic, stats).await?;
-            }
-            if last {
-                return Ok(());
-            }
-        }
-    }
-
-    async fn read_topic(&self, topic: &Topic, stats: TopicStats) -> store::Result<()> {
-        for state in State::ALL {
-            self.metrics.add_jobs(topic.as_str(), state.as_str(), stats.count(state));
-        }
-        let mut oldest = stats.oldest_ready;
-        if oldest.is_none() && stats.ready > 0 {
-            oldest = self.store.topic(topic).await?.and_then(|stats| stats.oldest_ready);
-        }
-        if let Some(due_at) = oldest {
-            self.metrics.overdue(topic.as_str(), self.clock.now().since(due_at));
-        }
-        Ok(())
     }
 }

@@ -157,7 +157,9 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// others change at the same time. Returns what is paused afterwards. Resuming delivery tells the listener.
     async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause>;
 
-    /// Up to `limit` topics with jobs, settings or a pause, by name, after `after`.
+    /// Up to `limit` topics with jobs, settings or a pause, by name, after `after`. Without a limit
+    /// (`usize::MAX`) the engine passes over its topics once, in pieces that hold nobody up for long: of very many
+    /// topics, a job that moves meanwhile may count in two states or in none.
     async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>>;
 
     /// One topic; `None` when it has neither jobs nor settings nor a pause.

@@ -38,6 +38,9 @@ use crate::{
 /// Dead letters handled in one operation, so that a large bulk step does not hold everybody up.
 const BULK: usize = 250;
 
+/// Topics read in one operation.
+const TOPICS: usize = 1_000;
+
 /// The embedded engine; made by [`open`](super::open).
 #[derive(Debug)]
 pub struct Embedded {
@@ -249,8 +252,18 @@ impl Store for Embedded {
     }
 
     async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {
-        let after = after.cloned();
-        self.ask(move |work| Ok(ops::topics(work, after.as_ref(), limit))).await
+        let (mut found, mut after) = (Vec::new(), after.cloned());
+        while found.len() < limit {
+            let (from, slice) = (after.take(), TOPICS.min(limit - found.len()));
+            let page = self.ask(move |work| Ok(ops::topics(work, from.as_ref(), slice))).await?;
+            let is_last = page.len() < slice;
+            after = page.last().map(|(topic, _)| topic.clone());
+            found.extend(page);
+            if is_last {
+                break;
+            }
+        }
+        Ok(found)
     }
 
     async fn topic(&self, topic: &Topic) -> Result<Option<TopicStats>> {

@@ -1,6 +1,6 @@
 //! What is known of topics over all shards: their figures, and deleting all their jobs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use futures_util::future::try_join_all;
 
@@ -12,6 +12,8 @@ use crate::{
 
 /// How many of a shard's first entries are looked at for a topic's next due job.
 const LOOK_AHEAD: i64 = 100;
+/// About how many counts one run of the script reads, so that none holds Redis up for long.
+const COUNTS_SLICE: i64 = 4_000;
 /// Most jobs that one run of the purge looks at, so that none holds Redis up for long.
 const PURGE_SLICE: usize = 500;
 
@@ -39,27 +41,37 @@ impl Engine {
             .collect())
     }
 
+    /// All counts of a shard; slice by slice where there are very many.
     async fn counts(&self, shard: Shard) -> Result<Vec<(Topic, State, u64)>> {
         let keys = self.keys.shard(shard);
-        let fields = self.read(Op::Counts, &[shard], vec![keys.counts.clone()]);
-        let mut reply = Reply::new(self.call(fields).await?)?;
-        let mut counts = Vec::with_capacity(reply.len() / 2);
-        while !reply.is_empty() {
-            let (field, count) = (reply.text()?, reply.count()?);
-            let Some((letter, topic)) = field.split_at_checked(1) else { continue };
+        // A walk over a table that grows or shrinks may show a field twice.
+        let (mut fields, mut cursor) = (HashMap::new(), "0".to_owned());
+        loop {
+            let call =
+                self.read(Op::Counts, &[shard], vec![keys.counts.clone()]).arg(cursor).arg(COUNTS_SLICE);
+            let mut reply = Reply::new(self.call(call).await?)?;
+            cursor = reply.text()?;
+            let mut slice = reply.list()?;
+            while !slice.is_empty() {
+                fields.insert(slice.text()?, slice.count()?);
+            }
+            if cursor == "0" {
+                break;
+            }
+        }
+        let count = |(field, count): (String, u64)| {
+            let (letter, topic) = field.split_at_checked(1)?;
             let state = match letter {
                 "d" => State::Delayed,
                 "r" => State::Ready,
                 "v" => State::Reserved,
                 "x" => State::Dead,
                 // The count of announcements.
-                _ => continue,
+                _ => return None,
             };
-            if let Ok(topic) = Topic::parse(topic) {
-                counts.push((topic, state, count));
-            }
-        }
-        Ok(counts)
+            Some((Topic::parse(topic).ok()?, state, count))
+        };
+        Ok(fields.into_iter().filter_map(count).collect())
     }
 
     pub(super) async fn one_topic(&self, topic: &Topic) -> Result<Option<TopicStats>> {

@@ -1,8 +1,10 @@
 //! Pages for operators, request ids, and figures.
 
+use linger::http::Options;
+
 use super::on_every_engine;
 use crate::harness::{
-    api::{Api, text},
+    api::{Api, Setup, text},
     jobs::seconds,
     stores::Engine,
 };
@@ -13,7 +15,8 @@ on_every_engine!(
     a_closed_store_is_unavailable,
     the_version_names_the_engine_and_its_durability,
     the_contract_is_served_as_it_is,
-    figures_are_open_metrics_with_bounded_labels,
+    figures_have_bounded_labels,
+    figures_come_in_the_form_that_is_asked_for,
     the_wait_of_a_poll_is_counted_apart,
     a_request_id_is_taken_or_made_and_echoed,
     a_problem_is_whole,
@@ -77,7 +80,7 @@ fn sample<'a>(figures: &'a str, name_and_labels: &str) -> &'a str {
     line.unwrap_or_else(|| panic!("{name_and_labels} is missing in:\n{figures}")).trim()
 }
 
-async fn figures_are_open_metrics_with_bounded_labels(engine: Engine) {
+async fn figures_have_bounded_labels(engine: Engine) {
     let api = Api::new(engine).await;
     for n in 0..50 {
         api.add(&format!(r#"{{"topic":"t","id":"{n}"}}"#)).await;
@@ -86,9 +89,7 @@ async fn figures_are_open_metrics_with_bounded_labels(engine: Engine) {
         api.call(&format!("BREW{n}"), "/jobs").send().await.expect(405);
     }
     let answer = api.get("/metrics").await.expect(200);
-    assert!(answer.header("content-type").starts_with("application/openmetrics-text; version=1.0.0"));
     let figures = String::from_utf8(answer.body.to_vec()).expect("text");
-    assert!(figures.ends_with("# EOF\n"));
     let count =
         |labels: &str| sample(&figures, &format!("linger_http_requests_total{{{labels}}}")).to_owned();
     assert_eq!(count(r#"route="/jobs",method="POST",status="201""#), "50");
@@ -97,6 +98,116 @@ async fn figures_are_open_metrics_with_bounded_labels(engine: Engine) {
     assert_eq!(count(r#"route="/jobs",method="other",status="405""#), "50");
     assert_eq!(sample(&figures, "linger_http_requests_in_flight "), "1", "this one");
     assert_eq!(sample(&figures, r#"linger_jobs{topic="t",state="ready"} "#), "50");
+}
+
+const PROMETHEUS: &str =
+    "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+
+async fn figures_come_in_the_form_that_is_asked_for(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t","id":"a"}"#).await;
+    api.pass(seconds(1)).await;
+    let page = async |accept: Option<&str>| {
+        let call = api.call("GET", "/metrics");
+        let call = if let Some(accept) = accept { call.header("accept", accept) } else { call };
+        let answer = call.send().await.expect(200);
+        let media_type = answer.header("content-type").to_owned();
+        (media_type, String::from_utf8(answer.body.to_vec()).expect("text"))
+    };
+    let (media_type, open_metrics) = page(Some(PROMETHEUS)).await;
+    assert_eq!(media_type, "application/openmetrics-text; version=1.0.0; charset=utf-8");
+    assert!(open_metrics.ends_with("# EOF\n"));
+    assert!(open_metrics.contains("# TYPE linger_jobs_added counter\n"));
+    for accept in [None, Some("*/*"), Some("text/plain")] {
+        let (media_type, text) = page(accept).await;
+        assert_eq!(media_type, "text/plain; version=0.0.4; charset=utf-8");
+        check_text_format(&text);
+        assert_eq!(sample(&text, r#"linger_jobs{topic="t",state="ready"} "#), "1");
+        assert_eq!(sample(&text, r#"linger_jobs_added_total{topic="t"} "#), "1");
+    }
+}
+
+/// What `promtool check metrics` holds against a page: every family has a help and a type, its samples are named after
+/// it and stand together, counters end in `_total`, and numbers print as short as they are.
+fn check_text_format(text: &str) {
+    let (mut family, mut seen) = ((String::new(), String::new()), std::collections::BTreeSet::new());
+    let mut helped = String::new();
+    for line in text.lines() {
+        let words: Vec<_> = line.splitn(4, ' ').collect();
+        match words[..] {
+            ["#", "HELP", name, words] => {
+                assert!(words.ends_with('.'), "{line}");
+                name.clone_into(&mut helped);
+            }
+            ["#", "TYPE", name, kind] => {
+                assert_eq!(helped, name, "a type stands behind its help");
+                assert!(seen.insert(name.to_owned()), "{name} comes twice");
+                assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+                assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+                family = (name.to_owned(), kind.to_owned());
+            }
+            _ => {
+                let name = line.split(['{', ' ']).next().expect("a name");
+                let suffixes: &[&str] =
+                    if family.1 == "histogram" { &["_sum", "_count", "_bucket"] } else { &[""] };
+                let rest = name.strip_prefix(&family.0).unwrap_or_else(|| panic!("{line} below {family:?}"));
+                assert!(suffixes.contains(&rest), "{line} below {family:?}");
+                let value = line.rsplit(' ').next().expect("a value");
+                assert!(value.parse::<f64>().is_ok(), "{line}");
+                if let Some((_, bound)) = line.split_once("le=\"") {
+                    let bound = bound.split('"').next().expect("a bound");
+                    assert!(bound.len() <= 9, "{line}");
+                }
+            }
+        }
+    }
+}
+
+/// Each scraper forces a reading of its own, and each must see all jobs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn scrapers_at_the_same_time_all_get_complete_figures() {
+    let api = Api::new(Engine::Naive).await;
+    for n in 0..50 {
+        api.add(&format!(r#"{{"topic":"t-{n}","id":"{n}"}}"#)).await;
+    }
+    for _ in 0..20 {
+        let mut scrapers = tokio::task::JoinSet::new();
+        for _ in 0..8 {
+            let api = api.clone();
+            scrapers.spawn(async move {
+                api.clock.advance(seconds(10));
+                let page = api.get("/metrics").await.expect(200).body;
+                String::from_utf8(page.to_vec()).expect("text")
+            });
+        }
+        for page in scrapers.join_all().await {
+            let shown = page
+                .lines()
+                .filter(|line| line.starts_with("linger_jobs{") && line.ends_with("\"ready\"} 1"));
+            assert_eq!(shown.count(), 50, "{page}");
+        }
+    }
+}
+
+/// Clients that read the figures slowly hold a bounded part of memory, and do not keep others from other answers.
+#[tokio::test]
+async fn figures_that_nobody_takes_are_bounded() {
+    let options = Options { max_answer_bytes: 1_024 * 1_024, ..Options::default() };
+    let api = Api::with(Engine::Naive, Setup { options, ..Setup::default() }).await;
+    api.add(&format!(r#"{{"topic":"t","id":"a","body":"{}"}}"#, "x".repeat(8 * 1_024))).await;
+    let mut held = Vec::new();
+    let refused = loop {
+        let answer = api.call("GET", "/metrics").head().await;
+        if answer.status() != 200 {
+            break answer;
+        }
+        held.push(answer);
+        assert!(held.len() < 64, "a page has more than a kilobyte");
+    };
+    assert_eq!(refused.status(), 503);
+    api.get("/jobs/a").await.expect(200);
+    drop(held);
+    api.get("/metrics").await.expect(200);
 }
 
 async fn the_wait_of_a_poll_is_counted_apart(engine: Engine) {

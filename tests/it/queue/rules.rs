@@ -130,6 +130,10 @@ async fn the_figures_tell_what_happened() {
     }
     let delivery = bench.queue.pop(pop(NOW)).await.expect("answers");
     bench.finish(delivery).await;
+    let shown = "linger_jobs{topic=\"t\",state=\"ready\"} 1";
+    bench.queue.refresh_metrics().await.expect("reads");
+    assert!(bench.metrics.encode().contains(shown), "a reading is shared by those who come soon");
+    bench.clock.advance(seconds(3));
     bench.queue.refresh_metrics().await.expect("reads");
     let text = bench.metrics.encode();
     assert!(text.contains("linger_ready_wait_seconds_sum{topic=\"t\"} 2.0"), "{text}");

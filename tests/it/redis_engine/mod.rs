@@ -16,6 +16,7 @@ mod repair;
 mod replicas;
 mod reserving;
 mod scopes;
+mod scraping;
 mod start;
 mod steps;
 mod together;

@@ -1,5 +1,10 @@
 #!lua flags=no-writes
--- All counts of a shard.
+-- The counts of a shard: all at one moment unless there are very many, then slice by slice.
 --
 -- KEYS  counts
-return redis.call('HGETALL', KEYS[1])
+-- ARGV  cursor, how many at most, about
+-- Reply { next cursor, { field, count, ... } }
+if ARGV[1] == '0' and redis.call('HLEN', KEYS[1]) <= tonumber(ARGV[2]) then
+  return { '0', redis.call('HGETALL', KEYS[1]) }
+end
+return redis.call('HSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])

@@ -12,7 +12,7 @@ for i = A + 2, #ARGV do
   local code, topic = OK, ''
   if head and not job then
     set_aside(id, call('HGET', POOL, id))
-    heads[id] = false
+    heads[id] = nil
   end
   if not job or (ARGV[A + 1] == 'dead' and job.state ~= DEAD) then
     code = GONE
@@ -22,7 +22,7 @@ for i = A + 2, #ARGV do
     topic = job.topic
     if job.state == READY then touched[topic] = true end
     forget(id, job)
-    heads[id] = false
+    heads[id] = nil
   end
   reply[#reply + 1], reply[#reply + 2] = code, topic
 end

@@ -1,36 +1,44 @@
 #!lua flags=allow-oom
 -- Finishes jobs: they are gone.
 --
--- ARGV[A..] per job its id, its receipt or '', and its caller's scope
+-- ARGV[A..] '' when all callers may use every topic; then per job its id, its receipt or '', and otherwise its caller's
+--           scope
 -- Reply     per job a code and a topic ('' unless done)
 local NOT_RESERVED, RECEIPT_REQUIRED = 6, 7
 if REPLAY then return REPLAY end
 
--- The code for a job, and its topic when it is to go.
-local function judge(raw, receipt)
-  local ends, topic, flags = outline(raw, RESERVED)
-  if ends and flags >= 4 and flags < 8 and ends + 22 < #raw and receipt == sub(raw, ends + 1, ends + 16) then
-    return OK, topic
+local reply, n, changed = {}, 0, false
+local step = ARGV[A] == '' and 2 or 3
+for i = A + 1, #ARGV, step do
+  local id, receipt = ARGV[i], ARGV[i + 1]
+  local head = head_of(POOL, step == 3 and ARGV[i + 2] or '', id)
+  local code = OK
+  local ends, topic, flags = outline(head, RESERVED)
+  -- Without its common form the record is read in full.
+  if not ends or flags < 4 or flags >= 8 or ends + 22 >= #head or receipt ~= sub(head, ends + 1, ends + 16) then
+    local job = open(head)
+    if not job then
+      code = GONE
+    elseif receipt == '' and job.strict then
+      code = RECEIPT_REQUIRED
+    elseif receipt == '' and job.state ~= RESERVED then
+      code = NOT_RESERVED
+    elseif receipt ~= '' and receipt ~= job.receipt then
+      code = LOST
+    else
+      topic = job.topic
+    end
   end
-  local job = open(raw)
-  if not job then return GONE, '' end
-  if receipt == '' and job.strict then return RECEIPT_REQUIRED, '' end
-  if receipt == '' and job.state ~= RESERVED then return NOT_RESERVED, '' end
-  if receipt ~= '' and receipt ~= job.receipt then return LOST, '' end
-  return OK, job.topic
-end
-
-local reply, changed = {}, false
-for i = A, #ARGV, 3 do
-  local id = ARGV[i]
-  local code, topic = judge(head_of(POOL, ARGV[i + 2], id), ARGV[i + 1])
   if code == OK then
-    changed, heads[id] = true, false
+    changed, heads[id] = true, nil
     call('ZREM', BUCKET, id)
     call('HDEL', POOL, id)
     count(topic, RESERVED, -1)
+  else
+    topic = ''
   end
-  reply[#reply + 1], reply[#reply + 2] = code, topic
+  reply[n + 1], reply[n + 2] = code, topic
+  n = n + 2
 end
 settle()
 return changed and remember(reply) or reply
