@@ -25,12 +25,10 @@ impl Queue {
     pub async fn refresh_metrics(&self) -> Result<()> {
         // Held while the store is read: whoever comes meanwhile shares the reading.
         let mut last = self.reading.lock().await;
-        if self.health.failure().is_some() {
-            *last = None;
-        }
         let now_us = self.clock.now_micros();
         if let Some((read_us, outcome)) = &*last
             && now_us.saturating_sub(*read_us) < FRESH_US
+            && self.health.failure().is_none()
         {
             return outcome.clone();
         }
@@ -44,7 +42,9 @@ impl Queue {
                 Err(error.into())
             }
         };
-        *last = Some((self.clock.now_micros(), outcome.clone()));
+        // A store that is back is read again at once.
+        let is_known_away = self.health.failure().is_some();
+        *last = (!is_known_away).then(|| (self.clock.now_micros(), outcome.clone()));
         outcome
     }
 
