@@ -1,12 +1,13 @@
 //! Reading jobs, and what all batches share: items go to their shards and outcomes back to their places.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
 use fred::bytes_utils::Str;
 
 use super::{Engine, call::Call, keys::Shard, record, reply::Reply, script::Op};
 use crate::{
+    clock::Clock,
     job::{Job, JobId, TopicFilter},
     store::{Error, Result},
 };
@@ -21,6 +22,10 @@ pub(super) mod code {
     pub const NOT_RESERVED: i64 = 6;
     pub const RECEIPT_REQUIRED: i64 = 7;
 }
+
+/// When a caller limited to some topics is told that there is no such job, after the call began. To copy a record of
+/// 256 KiB takes a server 0.4 ms.
+const GONE_AFTER_US: i64 = 5_000;
 
 /// How often a job may turn out to be in another topic than it was a moment ago.
 pub(super) const MOVES_LIMIT: usize = 8;
@@ -45,6 +50,25 @@ impl Engine {
             shards.entry(self.keys.shard_of(id(&item))).or_default().push((at, item));
         }
         shards
+    }
+
+    /// Has a step done for a caller who may use some topics. That there is no such job is answered after the same time,
+    /// whether there is none or one of another topic: the server copies a large record before the script sees its
+    /// topic.
+    pub(super) async fn concealed<T>(
+        &self,
+        scope: &TopicFilter,
+        is_gone: impl Fn(&T) -> bool,
+        step: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let real = &self.context.real;
+        let answer_us = real.now_micros().saturating_add(GONE_AFTER_US);
+        let outcome = step.await?;
+        if !scope.is_all() && is_gone(&outcome) {
+            let left_us = answer_us.saturating_sub(real.now_micros());
+            real.sleep(Duration::from_micros(u64::try_from(left_us).unwrap_or(0))).await;
+        }
+        Ok(outcome)
     }
 
     pub(super) async fn get_job(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>> {

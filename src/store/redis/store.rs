@@ -9,11 +9,15 @@ use super::{Redis, script::Op};
 use crate::{
     job::{Delay, Job, JobId, Reason, Receipt, Topic, TopicFilter, TopicPause, TopicSettings, Ttr},
     store::{
-        AddJob, Added, DeadCursor, Deleted, EngineInfo, FinishJob, Finished, Held, Patch, Patched, Promoted,
-        PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store, TopicConfig, TopicStats,
-        Verified, Wait,
+        AddJob, Added, DeadCursor, Deleted, EngineInfo, FinishJob, Finished, Held, NotHeld, Patch, Patched,
+        Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store, TopicConfig,
+        TopicStats, Verified, Wait,
     },
 };
+
+fn is_gone(held: &Held) -> bool {
+    *held == Err(NotHeld::Gone)
+}
 
 #[async_trait]
 impl Store for Redis {
@@ -34,7 +38,8 @@ impl Store for Redis {
     }
 
     async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
-        self.0.finish_jobs(scope, jobs).await
+        let gone = |finished: &Vec<Finished>| finished.contains(&Finished::Gone);
+        self.0.concealed(scope, gone, self.0.finish_jobs(scope, jobs)).await
     }
 
     async fn release(
@@ -44,7 +49,7 @@ impl Store for Redis {
         receipt: &Receipt,
         release: Release,
     ) -> Result<Held> {
-        self.0.release_job(scope, id, receipt, release).await
+        self.0.concealed(scope, is_gone, self.0.release_job(scope, id, receipt, release)).await
     }
 
     async fn touch(
@@ -54,7 +59,7 @@ impl Store for Redis {
         receipt: &Receipt,
         ttr: Option<Ttr>,
     ) -> Result<Held> {
-        self.0.touch_job(scope, id, receipt, ttr).await
+        self.0.concealed(scope, is_gone, self.0.touch_job(scope, id, receipt, ttr)).await
     }
 
     async fn bury(
@@ -64,23 +69,26 @@ impl Store for Redis {
         receipt: &Receipt,
         reason: Option<Reason>,
     ) -> Result<Held> {
-        self.0.bury_job(scope, id, receipt, reason).await
+        self.0.concealed(scope, is_gone, self.0.bury_job(scope, id, receipt, reason)).await
     }
 
     async fn requeue(&self, scope: &TopicFilter, id: &JobId, delay: Delay) -> Result<Requeued> {
-        self.0.requeue_job(scope, id, delay).await
+        let gone = |requeued: &Requeued| *requeued == Requeued::Gone;
+        self.0.concealed(scope, gone, self.0.requeue_job(scope, id, delay)).await
     }
 
     async fn patch(&self, scope: &TopicFilter, id: &JobId, patch: Patch) -> Result<Patched> {
-        self.0.patch_job(scope, id, patch).await
+        let gone = |patched: &Patched| *patched == Patched::Gone;
+        self.0.concealed(scope, gone, self.0.patch_job(scope, id, patch)).await
     }
 
     async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
-        self.0.delete_jobs(scope, ids).await
+        let gone = |deleted: &Vec<Deleted>| deleted.contains(&Deleted::Gone);
+        self.0.concealed(scope, gone, self.0.delete_jobs(scope, ids)).await
     }
 
     async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>> {
-        self.0.get_job(scope, id).await
+        self.0.concealed(scope, Option::is_none, self.0.get_job(scope, id)).await
     }
 
     async fn promote(&self, limit: usize) -> Result<Promoted> {

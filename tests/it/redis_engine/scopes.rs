@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use linger::{
-    clock::SystemClock,
+    clock::{Clock, SystemClock},
     job::{Body, Receipt, TopicFilter},
     metrics::Metrics,
     queue::{Error, FinishJob, Hints, Limits, Queue},
@@ -86,6 +86,14 @@ async fn the_body_of_another_topics_job_does_not_leave_the_server() {
         let receipt = Receipt::generate();
         assert!(matches!(server.queue.touch(&scope, &large, &receipt, None).await, Err(Error::JobNotFound)));
         assert!(matches!(server.queue.delete(&scope, &large).await, Err(Error::JobNotFound)));
+    }
+    // A server copies a large record before its topic can be seen: the answer must not tell.
+    let clock = SystemClock::new();
+    for name in ["large", "nobody"] {
+        let began_us = clock.now_micros();
+        assert!(matches!(server.queue.get(&scope, &id(name)).await, Err(Error::JobNotFound)));
+        let took_us = clock.now_micros() - began_us;
+        assert!(took_us >= 5_000, "{name}: answered after {took_us} us, which shows how long it took");
     }
     let sent = server.cost().await.0 - before.0;
     assert!(sent < 256 * 1_024, "{sent} bytes were sent");
