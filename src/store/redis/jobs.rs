@@ -52,23 +52,20 @@ impl Engine {
         shards
     }
 
-    /// Has a step done for a caller who may use some topics. That there is no such job is answered after the same time,
-    /// whether there is none or one of another topic: the server copies a large record before the script sees its
-    /// topic.
-    pub(super) async fn concealed<T>(
-        &self,
-        scope: &TopicFilter,
-        is_gone: impl Fn(&T) -> bool,
-        step: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
+    /// The earliest moment to tell a caller limited to some topics that there is no such job, asked for as the step begins.
+    pub(super) fn gone_us(&self) -> i64 {
+        self.context.real.now_micros().saturating_add(GONE_AFTER_US)
+    }
+
+    /// Waits until `gone_us` before a caller limited to some topics is told that there is no such job: whether there
+    /// is none or one of another topic then takes the same time, though the server copies a large record before the
+    /// script sees its topic.
+    pub(super) async fn hold_back(&self, scope: &TopicFilter, gone_us: i64, is_gone: bool) {
         let real = &self.context.real;
-        let answer_us = real.now_micros().saturating_add(GONE_AFTER_US);
-        let outcome = step.await?;
-        if !scope.is_all() && is_gone(&outcome) {
-            let left_us = answer_us.saturating_sub(real.now_micros());
+        if is_gone && !scope.is_all() {
+            let left_us = gone_us.saturating_sub(real.now_micros());
             real.sleep(Duration::from_micros(u64::try_from(left_us).unwrap_or(0))).await;
         }
-        Ok(outcome)
     }
 
     pub(super) async fn get_job(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>> {

@@ -15,10 +15,6 @@ use crate::{
     },
 };
 
-fn is_gone(held: &Held) -> bool {
-    *held == Err(NotHeld::Gone)
-}
-
 #[async_trait]
 impl Store for Redis {
     fn info(&self) -> EngineInfo {
@@ -38,8 +34,10 @@ impl Store for Redis {
     }
 
     async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
-        let gone = |finished: &Vec<Finished>| finished.contains(&Finished::Gone);
-        self.0.concealed(scope, gone, self.0.finish_jobs(scope, jobs)).await
+        let gone_us = self.0.gone_us();
+        let finished = self.0.finish_jobs(scope, jobs).await?;
+        self.0.hold_back(scope, gone_us, finished.contains(&Finished::Gone)).await;
+        Ok(finished)
     }
 
     async fn release(
@@ -49,7 +47,10 @@ impl Store for Redis {
         receipt: &Receipt,
         release: Release,
     ) -> Result<Held> {
-        self.0.concealed(scope, is_gone, self.0.release_job(scope, id, receipt, release)).await
+        let gone_us = self.0.gone_us();
+        let held = self.0.release_job(scope, id, receipt, release).await?;
+        self.0.hold_back(scope, gone_us, held == Err(NotHeld::Gone)).await;
+        Ok(held)
     }
 
     async fn touch(
@@ -59,7 +60,10 @@ impl Store for Redis {
         receipt: &Receipt,
         ttr: Option<Ttr>,
     ) -> Result<Held> {
-        self.0.concealed(scope, is_gone, self.0.touch_job(scope, id, receipt, ttr)).await
+        let gone_us = self.0.gone_us();
+        let held = self.0.touch_job(scope, id, receipt, ttr).await?;
+        self.0.hold_back(scope, gone_us, held == Err(NotHeld::Gone)).await;
+        Ok(held)
     }
 
     async fn bury(
@@ -69,26 +73,38 @@ impl Store for Redis {
         receipt: &Receipt,
         reason: Option<Reason>,
     ) -> Result<Held> {
-        self.0.concealed(scope, is_gone, self.0.bury_job(scope, id, receipt, reason)).await
+        let gone_us = self.0.gone_us();
+        let held = self.0.bury_job(scope, id, receipt, reason).await?;
+        self.0.hold_back(scope, gone_us, held == Err(NotHeld::Gone)).await;
+        Ok(held)
     }
 
     async fn requeue(&self, scope: &TopicFilter, id: &JobId, delay: Delay) -> Result<Requeued> {
-        let gone = |requeued: &Requeued| *requeued == Requeued::Gone;
-        self.0.concealed(scope, gone, self.0.requeue_job(scope, id, delay)).await
+        let gone_us = self.0.gone_us();
+        let requeued = self.0.requeue_job(scope, id, delay).await?;
+        self.0.hold_back(scope, gone_us, requeued == Requeued::Gone).await;
+        Ok(requeued)
     }
 
     async fn patch(&self, scope: &TopicFilter, id: &JobId, patch: Patch) -> Result<Patched> {
-        let gone = |patched: &Patched| *patched == Patched::Gone;
-        self.0.concealed(scope, gone, self.0.patch_job(scope, id, patch)).await
+        let gone_us = self.0.gone_us();
+        let patched = self.0.patch_job(scope, id, patch).await?;
+        self.0.hold_back(scope, gone_us, patched == Patched::Gone).await;
+        Ok(patched)
     }
 
     async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
-        let gone = |deleted: &Vec<Deleted>| deleted.contains(&Deleted::Gone);
-        self.0.concealed(scope, gone, self.0.delete_jobs(scope, ids)).await
+        let gone_us = self.0.gone_us();
+        let deleted = self.0.delete_jobs(scope, ids).await?;
+        self.0.hold_back(scope, gone_us, deleted.contains(&Deleted::Gone)).await;
+        Ok(deleted)
     }
 
     async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>> {
-        self.0.concealed(scope, Option::is_none, self.0.get_job(scope, id)).await
+        let gone_us = self.0.gone_us();
+        let job = self.0.get_job(scope, id).await?;
+        self.0.hold_back(scope, gone_us, job.is_none()).await;
+        Ok(job)
     }
 
     async fn promote(&self, limit: usize) -> Result<Promoted> {
