@@ -91,7 +91,9 @@ impl Labels {
             others.sort_by_key(|(label, usage)| (present.contains(*label), usage.seen_us, (*label).clone()));
             let others: Vec<Arc<str>> =
                 others.into_iter().map(|(label, _)| label.clone()).take(excess).collect();
-            others.iter().for_each(|label| drop(self.0.remove(label)));
+            for label in &others {
+                self.0.remove(label);
+            }
             taken.extend(others);
         }
         self.0.extend(new.into_iter().map(|topic| (topic.into(), Use { active: false, seen_us: now_us })));
@@ -111,7 +113,7 @@ mod tests {
         (from..to).map(|n| format!("a-{n}")).collect()
     }
 
-    fn all<'a>(names: &'a [String], jobs: u64) -> Vec<Candidate<'a>> {
+    fn all(names: &[String], jobs: u64) -> Vec<Candidate<'_>> {
         names.iter().map(|name| topic(name, jobs)).collect()
     }
 
