@@ -1,7 +1,7 @@
 //! Making a call until there is an answer or no more time: with the very same arguments, at the server that holds
 //! the slot then. Knows nothing of what calls mean.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use fred::{
     bytes_utils::Str,
@@ -92,7 +92,8 @@ impl Caller<'_> {
             let latest_us = real.now_micros().saturating_add(micros(wait)).min(give_up_us);
             let fault = match &node {
                 Ok((node, asking)) => {
-                    let attempt = self.shoot(node, &call, latest_us, next.full_text, *asking);
+                    // Pinned here: handed on by value it would be stored more than once.
+                    let attempt = pin!(self.shoot(node, &call, latest_us, next.full_text, *asking));
                     match self.until(give_up_us, attempt).await {
                         Ok((value, durable)) => {
                             return Ok(Answer { value, node: node.clone(), durable, again });

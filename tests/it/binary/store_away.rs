@@ -15,7 +15,8 @@ const OUTAGE: Duration = Duration::from_secs(8);
 #[test]
 fn health_checks_and_figures_are_answered_at_once_and_the_log_tells_once() {
     let directory = tempfile::tempdir().expect("a directory");
-    let redis = RedisServer::start();
+    // With persistence, or the log would warn that there is none.
+    let redis = RedisServer::start_with(&["--save", "", "--appendonly", "yes"]);
     let linger = Server::serve(&["--store", "redis", "--redis-url", &redis.url()], &[], directory.path());
     assert_eq!(linger.call("POST", "/jobs", r#"{"topic":"t","id":"a","delay":1}"#).status, 201);
     assert_eq!(linger.figure("linger_store_up"), Some(1.0));
