@@ -211,7 +211,7 @@ async fn steps_over_many_large_jobs_are_bounded_in_bytes() {
         moved += store.promote(1_000).await.expect("promotes").moves.len();
     }
     for grant in reserve(&store, 60).await {
-        store.bury(&grant.job.id, &grant.receipt, None).await.expect("answers").expect("is held");
+        store.bury(ALL, &grant.job.id, &grant.receipt, None).await.expect("answers").expect("is held");
     }
     let slice = store.ask(|work| crate::store::embedded::ops::requeue_dead(work, &topic("t"), 1_000));
     let slice = slice.await.expect("answers").expect("there is room");
