@@ -74,6 +74,20 @@ async fn open_redis(
     }
 }
 
+/// Connects to the configured Redis without writing anything.
+///
+/// # Errors
+/// Where it would have been and why not, in one line.
+pub(super) async fn open_redis_to_read(
+    config: &Config,
+    listener: Arc<dyn Listener>,
+    metrics: EngineMetrics,
+) -> Result<Arc<dyn Store>, String> {
+    let opened = redis::open_to_read(redis_options(config), listener, metrics).await;
+    let opened = opened.map(|store| -> Arc<dyn Store> { store }).map_err(|error| error.to_string());
+    opened.map_err(|why| why.lines().map(str::trim).collect::<Vec<_>>().join("; "))
+}
+
 pub(super) fn embedded_options(config: &Config) -> embedded::Options {
     let settings = &config.embedded;
     let mut options = embedded::Options::new(&settings.data_dir);

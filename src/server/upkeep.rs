@@ -11,7 +11,7 @@ use tokio::runtime;
 
 use super::parts;
 use crate::{
-    clock::{Clock, SystemClock},
+    clock::SystemClock,
     config::{Config, Engine},
     job::Topic,
     metrics::Metrics,
@@ -154,8 +154,7 @@ impl Listener for Deaf {
 }
 
 async fn verify_connected(config: &Config) -> Result<Report, Refusal> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let store = parts::open_store(config, clock, Arc::new(Deaf), Metrics::new().engine, Duration::ZERO).await;
+    let store = parts::open_redis_to_read(config, Arc::new(Deaf), Metrics::new().engine).await;
     let store = store.map_err(|why| Refusal::Failed(format!("cannot open the store: {why}")))?;
     let failed = |error: crate::store::Error| Refusal::Failed(format!("not verified: {error}"));
     let verified = store.verify().await.map_err(failed)?;

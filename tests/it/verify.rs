@@ -156,12 +156,60 @@ fn redis_is_verified_beside_the_servers_that_use_it() {
     assert_eq!(sound.status.code(), Some(0), "{}", stderr(&sound));
     let text = stdout(&sound);
     assert!(text.contains("): sound\n  jobs       2 (0 delayed, 2 ready, 0 reserved, 0 dead)"), "{text}");
-    // A job whose entry among the ready ones is gone would wait for ever.
     let mut client = Resp::connect(([127, 0, 0, 1], redis.port).into()).expect("connects");
+    // A job whose entry among the ready ones is gone would wait until the server mends it.
     for key in client.call(&["KEYS", "*:ready:t"]).list() {
         client.call(&["DEL", &key.text()]);
     }
     let faulty = verify();
     assert_eq!(faulty.status.code(), Some(1), "{}", stdout(&faulty));
     assert!(stdout(&faulty).contains("NOT SOUND"), "{}", stdout(&faulty));
+}
+
+/// Beside no server, so that whatever is written comes from the verification.
+#[test]
+fn verifying_redis_writes_nothing() {
+    let (directory, redis) = (tempfile::tempdir().expect("a directory"), RedisServer::start());
+    let url = redis.url();
+    let words = ["--store", "redis", "--redis-url", &url];
+    let verify = || linger(&["verify"], directory.path()).args(words).output().expect("linger runs");
+    let mut client = Resp::connect(([127, 0, 0, 1], redis.port).into()).expect("connects");
+    let empty = verify();
+    assert_eq!(empty.status.code(), Some(0), "{}", stderr(&empty));
+    assert!(stdout(&empty).contains("jobs       0 "), "{}", stdout(&empty));
+    assert_eq!(client.call(&["DBSIZE"]).int(), 0, "an empty Redis is not empty any more");
+
+    let mut server = Server::serve(&words, &[], directory.path());
+    for (id, delay) in [("a", 0), ("b", 3_600)] {
+        let job = format!(r#"{{"topic":"t","id":"{id}","delay":{delay}}}"#);
+        assert_eq!(server.call("POST", "/jobs", &job).status, 201);
+    }
+    server.kill();
+    // Lists to be compacted and a lost layout are for a server to look after.
+    client.call(&["DEL", "{linger}:meta"]);
+    let before = client.call(&["DEBUG", "DIGEST"]);
+    let sound = verify();
+    assert_eq!(sound.status.code(), Some(0), "{}{}", stdout(&sound), stderr(&sound));
+    assert_eq!(client.call(&["DEBUG", "DIGEST"]), before, "the verification wrote something");
+}
+
+/// The keys of the one begin like a shard of the other.
+#[test]
+fn queues_whose_prefixes_look_like_shards_are_told_apart() {
+    let (directory, redis) = (tempfile::tempdir().expect("a directory"), RedisServer::start());
+    let url = redis.url();
+    let words = ["--store", "redis", "--redis-url", &url];
+    let prefixes = ["linger", "linger:0"];
+    let servers = prefixes.map(|prefix| {
+        let server = Server::serve(&words, &[("LINGER__REDIS__PREFIX", prefix)], directory.path());
+        assert_eq!(server.call("POST", "/jobs", r#"{"topic":"t","id":"a"}"#).status, 201);
+        assert!((200..300).contains(&server.call("POST", "/topics/t/pause", r#"{"delivery":true}"#).status));
+        server
+    });
+    for prefix in prefixes {
+        let mut command = linger(&["verify"], directory.path());
+        let output = command.args(words).env("LINGER__REDIS__PREFIX", prefix).output().expect("linger runs");
+        assert_eq!(output.status.code(), Some(0), "{prefix}: {}", stdout(&output));
+    }
+    drop(servers);
 }

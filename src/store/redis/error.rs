@@ -125,6 +125,8 @@ impl Fault {
             "ASK" => return ask(text),
             "READONLY" => return Self::Demoted("the server is a replica".to_owned()),
             "WRONGTYPE" => return Self::Damaged(text.to_owned()),
+            // A script's command that its user may not run, before it has written anything.
+            "ERR" if text.contains("The user executing the script") => return Self::Refused(text.to_owned()),
             _ if PASSING.contains(&word) => return Self::Passing(text.to_owned()),
             _ if REFUSED.contains(&word) => return Self::Refused(text.to_owned()),
             _ => {}
@@ -234,6 +236,9 @@ mod tests {
         assert!(matches!(sorted(ErrorKind::Unknown, "OOM command not allowed"), Fault::Full(_)));
         assert!(matches!(sorted(ErrorKind::Unknown, "READONLY You can't write"), Fault::Demoted(_)));
         assert!(matches!(sorted(ErrorKind::Unknown, "ERR user_script:1: oops"), Fault::Damaged(_)));
+        let script = "ERR The user executing the script can't run this command or subcommand script";
+        assert!(matches!(sorted(ErrorKind::Unknown, script), Fault::Refused(_)));
+        assert_eq!(sorted(ErrorKind::Unknown, "LATE the call arrived"), Fault::Late);
         assert!(matches!(sorted(ErrorKind::InvalidArgument, "WRONGTYPE Operation"), Fault::Damaged(_)));
         assert!(matches!(sorted(ErrorKind::Auth, "NOAUTH Authentication required."), Fault::Refused(_)));
         assert_eq!(sorted(ErrorKind::Unknown, "NOSCRIPT No matching script."), Fault::NoScript);

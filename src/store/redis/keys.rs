@@ -40,7 +40,8 @@ pub(super) enum Place {
 /// The keys of one shard that do not depend on a topic.
 #[derive(Debug)]
 pub(super) struct ShardKeys {
-    tag: String,
+    /// What its keys begin with.
+    pub tag: String,
     pub slot: u16,
     pub pool: Key,
     pub bucket: Key,
@@ -84,6 +85,11 @@ pub(super) fn meta(prefix: &str) -> (Key, u16) {
     (format!("{{{prefix}}}:meta").into(), redis_keyslot(prefix.as_bytes()))
 }
 
+/// The channels of announcements and of settings.
+pub(super) fn channels(prefix: &str) -> [Str; 2] {
+    [format!("{{{prefix}}}:ready").into(), format!("{{{prefix}}}:settings").into()]
+}
+
 /// All names under one prefix.
 #[derive(Debug)]
 pub(super) struct Keys {
@@ -100,14 +106,15 @@ pub(super) struct Keys {
 
 impl Keys {
     pub fn new(prefix: &str, shards: u16) -> Self {
+        let [ready_channel, settings_channel] = channels(prefix);
         Self {
             prefix: prefix.to_owned(),
             shards: (0..shards).map(|shard| ShardKeys::new(prefix, shard)).collect(),
             settings: format!("{{{prefix}}}:settings").into(),
             slot: redis_keyslot(prefix.as_bytes()),
             mark: format!("{{{prefix}}}:mark").into(),
-            ready_channel: format!("{{{prefix}}}:ready").into(),
-            settings_channel: format!("{{{prefix}}}:settings").into(),
+            ready_channel,
+            settings_channel,
         }
     }
 
@@ -125,6 +132,10 @@ impl Keys {
             Some((shard.parse::<Shard>().ok()?, name))
         };
         let Some((shard, name)) = split() else { return Place::Foreign };
+        if matches!(name, "meta" | "settings") {
+            // Those of another queue, whose prefix is this one and a number.
+            return Place::Foreign;
+        }
         if usize::from(shard) >= self.shards.len() {
             return Place::Unknown;
         }
@@ -187,7 +198,9 @@ mod tests {
         for unknown in ["{a:16}:pool", "{a:3}:pond", "{a:3}:ready:", "{a:3}:ready:no topic"] {
             assert_eq!(place(unknown), Place::Unknown, "{unknown}");
         }
-        for foreign in ["{a:b:3}:pool", "{a:x}:pool", "a:3:pool"] {
+        for foreign in
+            ["{a:b:3}:pool", "{a:x}:pool", "a:3:pool", "{a:3}:meta", "{a:99}:settings", "{a:3:1}:pool"]
+        {
             assert_eq!(place(foreign), Place::Foreign, "{foreign}");
         }
     }

@@ -5,7 +5,10 @@
 //! answer under the lane's name; run again, it finds them and gives the same answer. The next call
 //! on the lane overwrites them, so there are never more than calls were in flight at once.
 
-use std::sync::{Mutex, MutexGuard};
+use std::{
+    mem::ManuallyDrop,
+    sync::{Mutex, MutexGuard},
+};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -58,12 +61,31 @@ impl Lanes {
         Lane { lanes: self, shard, number, sequence: *sequence }
     }
 
+    /// A lane that was kept, for the same call.
+    pub fn resume(&self, shard: Shard, lane: KeptLane) -> Lane<'_> {
+        Lane { lanes: self, shard, number: lane.number, sequence: lane.sequence }
+    }
+
     fn lock(&self, shard: Shard) -> MutexGuard<'_, Pool> {
         self.shards[usize::from(shard)].lock().expect("no code panics while it holds the lanes")
     }
 }
 
+/// A lane that stays taken without a call, with the sequence of its last.
+#[derive(Debug)]
+pub(super) struct KeptLane {
+    number: u32,
+    sequence: u64,
+}
+
 impl Lane<'_> {
+    /// Keeps the lane taken, and with it what the server remembers of its call, until it is
+    /// [resumed](Lanes::resume).
+    pub fn keep(self) -> KeptLane {
+        let lane = ManuallyDrop::new(self);
+        KeptLane { number: lane.number, sequence: lane.sequence }
+    }
+
     /// The lane's name in its shard.
     pub fn field(&self) -> Bytes {
         let mut field = BytesMut::with_capacity(12);
@@ -97,6 +119,11 @@ mod tests {
         drop(first);
         let third = lanes.take(0);
         assert_eq!((third.field(), third.sequence()), (field.clone(), sequence + 1));
+        let (number, sequence) = (third.field(), third.sequence());
+        let kept = third.keep();
+        assert_ne!(lanes.take(0).field(), number, "a lane that is kept is not taken");
+        let resumed = lanes.resume(0, kept);
+        assert_eq!((resumed.field(), resumed.sequence()), (number, sequence));
         assert_eq!(lanes.take(1).field(), field, "shards have their own");
         assert_ne!(Lanes::new(1).take(0).field(), field, "processes have their own");
     }

@@ -27,8 +27,7 @@ const SHARDS_IN_CLUSTER: u16 = 16;
 /// configured, or else what is best for these servers; at every later one, what is stored counts.
 pub(super) async fn agree(caller: Caller<'_>) -> Result<u16, ConnectError> {
     let options = &caller.context.options;
-    let first =
-        options.shards.unwrap_or(if caller.routes.spans_slots() { SHARDS } else { SHARDS_IN_CLUSTER });
+    let first = first_shards(caller);
     let stored = stored(caller, write(options, first)).await;
     let (format, stored) =
         stored.map_err(|error| ConnectError::of_store(&options.mode.to_string(), error))?;
@@ -92,22 +91,51 @@ pub(super) async fn watch(caller: Caller<'_>, shards: u16) {
     }
 }
 
+/// As [`agree`], without writing anything: where nothing is stored, what a first start would decide.
+pub(super) async fn read(caller: Caller<'_>) -> Result<u16, ConnectError> {
+    let options = &caller.context.options;
+    let found = found(caller, look(options)).await;
+    let found = found.map_err(|error| ConnectError::of_store(&options.mode.to_string(), error))?;
+    match found {
+        None => Ok(first_shards(caller)),
+        Some((format, number)) => agreed(&format, &number, options.shards)
+            .map_err(|why| ConnectError::Layout { at: options.mode.to_string(), why }),
+    }
+}
+
+/// Over how many shards the jobs are spread where nothing is stored.
+fn first_shards(caller: Caller<'_>) -> u16 {
+    let suits = if caller.routes.spans_slots() { SHARDS } else { SHARDS_IN_CLUSTER };
+    caller.context.options.shards.unwrap_or(suits)
+}
+
 /// Writes the layout again if the server has lost it with all else, so that a process which starts from then on
 /// does not decide for another one than this process works with.
 ///
 /// # Errors
 /// [`Error::Damaged`] when another layout is stored, those of the store when that cannot be known now.
 async fn keep(caller: Caller<'_>, shards: u16) -> Result<(), Error> {
-    let (meta, slot) = keys::meta(&caller.context.options.prefix);
-    let look = Call::new(Op::Layout, slot, vec![meta], Vec::new()).brief();
-    let mut found = Reply::new(caller.insist(look).await?.value)?;
-    let (format, number) = match (found.value()?, found.value()?) {
-        (Value::Null, _) | (_, Value::Null) => {
-            stored(caller, write(&caller.context.options, shards).once()).await?
-        }
-        (format, number) => (text(format)?, text(number)?),
+    let options = &caller.context.options;
+    let (format, number) = match found(caller, look(options).brief()).await? {
+        None => stored(caller, write(options, shards).once()).await?,
+        Some(found) => found,
     };
     differs(&format, &number, shards).map_or(Ok(()), |why| Err(Error::Damaged(why)))
+}
+
+/// The call that reads the layout.
+fn look(options: &Options) -> Call {
+    let (meta, slot) = keys::meta(&options.prefix);
+    Call::new(Op::Layout, slot, vec![meta], Vec::new())
+}
+
+/// The format and the number of shards that are stored, if they are.
+async fn found(caller: Caller<'_>, look: Call) -> Result<Option<(String, String)>, Error> {
+    let mut found = Reply::new(caller.insist(look).await?.value)?;
+    match (found.value()?, found.value()?) {
+        (Value::Null, _) | (_, Value::Null) => Ok(None),
+        (format, number) => Ok(Some((text(format)?, text(number)?))),
+    }
 }
 
 fn text(value: Value) -> Result<String, Error> {

@@ -24,12 +24,15 @@ mod layout;
 mod leaving;
 mod link;
 mod look;
+mod lost_pops;
+mod mend;
 mod options;
 mod promote;
 mod record;
 mod reply;
 mod reserve;
 mod retry;
+mod rights;
 mod round;
 mod routes;
 mod script;
@@ -75,8 +78,11 @@ use self::{
     lanes::Lanes,
     leaving::Finishing,
     look::Looks,
+    lost_pops::LostPops,
+    mend::Mending,
     promote::{DueTopics, Promotions},
     retry::Caller,
+    rights::Rights,
     routes::Routes,
     script::{Op, Scripts},
     sweep::Compaction,
@@ -163,6 +169,9 @@ struct Engine {
     configs: Configs,
     announcements: Announcements,
     compaction: Compaction,
+    mending: Mending,
+    lost_pops: LostPops,
+    rights: Rights,
     wake_sweep: watch::Sender<()>,
     /// This process as it signs announcements, and that with each shard.
     process: String,
@@ -185,21 +194,7 @@ pub async fn connect(
     listener: Arc<dyn Listener>,
     metrics: EngineMetrics,
 ) -> Result<Arc<Redis>, ConnectError> {
-    let faults = options.faults();
-    if !faults.is_empty() {
-        return Err(ConnectError::Options(faults));
-    }
-    let context = Context {
-        options: Arc::new(options),
-        metrics,
-        real: Arc::new(SystemClock::new()),
-        tasks: TaskTracker::new(),
-        runtime: tokio::runtime::Handle::current(),
-        closing: CancellationToken::new(),
-        shards: Arc::default(),
-        parted: Arc::default(),
-        given_up: Arc::default(),
-    };
+    let context = prepare(options, metrics)?;
     let closing = context.closing.clone();
     let opened = open(context, time, listener).await;
     if opened.is_err() {
@@ -213,8 +208,7 @@ async fn open(
     time: TimeSource,
     listener: Arc<dyn Listener>,
 ) -> Result<Arc<Redis>, ConnectError> {
-    let routes = Routes::open(context.clone()).await?;
-    let redis = Redis(Arc::new(Engine::open(context, time, listener, routes).await?));
+    let redis = Redis(Arc::new(Engine::open(context, time, listener, Purpose::Serve).await?));
     let engine = &redis.0;
     let place = engine.context.options.mode.to_string();
     engine.refresh_configs().await.map_err(|error| ConnectError::of_store(&place, error))?;
@@ -225,13 +219,57 @@ async fn open(
     Ok(Arc::new(redis))
 }
 
+/// Connects without writing anything, now or later, and without any of the engine's tasks: for verification.
+///
+/// # Errors
+/// [`ConnectError`], and nothing is left running.
+pub async fn open_to_read(
+    options: Options,
+    listener: Arc<dyn Listener>,
+    metrics: EngineMetrics,
+) -> Result<Arc<Redis>, ConnectError> {
+    let context = prepare(options, metrics)?;
+    let place = context.options.mode.to_string();
+    let redis = Redis(Arc::new(Engine::open(context, TimeSource::Server, listener, Purpose::Read).await?));
+    redis.0.refresh_configs().await.map_err(|error| ConnectError::of_store(&place, error))?;
+    Ok(Arc::new(redis))
+}
+
+/// What an engine is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// Everything.
+    Serve,
+    /// To be read from only.
+    Read,
+}
+
+fn prepare(options: Options, metrics: EngineMetrics) -> Result<Context, ConnectError> {
+    let faults = options.faults();
+    if !faults.is_empty() {
+        return Err(ConnectError::Options(faults));
+    }
+    Ok(Context {
+        options: Arc::new(options),
+        metrics,
+        real: Arc::new(SystemClock::new()),
+        tasks: TaskTracker::new(),
+        runtime: tokio::runtime::Handle::current(),
+        closing: CancellationToken::new(),
+        shards: Arc::default(),
+        parted: Arc::default(),
+        given_up: Arc::default(),
+    })
+}
+
 impl Engine {
     async fn open(
         context: Context,
         time: TimeSource,
         listener: Arc<dyn Listener>,
-        routes: Routes,
+        purpose: Purpose,
     ) -> Result<Self, ConnectError> {
+        let routes = Routes::open(context.clone()).await?;
         let options = context.options.clone();
         let at = options.mode.to_string();
         let none = || ConnectError::Unreachable { at: at.clone(), why: "no server holds a slot".to_owned() };
@@ -240,15 +278,25 @@ impl Engine {
         let loaded = Scripts::load(connection.client()).await;
         let scripts = loaded.map_err(|error| ConnectError::of(&at, &error))?;
         let caller = Caller { context: &context, routes: &routes, scripts: &scripts };
-        let shards = layout::agree(caller).await?;
+        let shards = match purpose {
+            Purpose::Serve => {
+                rights::try_first(caller).await?;
+                layout::agree(caller).await?
+            }
+            Purpose::Read => layout::read(caller).await?,
+        };
         context.shards.set(shards).expect("an engine is opened once");
         let lanes = Lanes::new(shards);
         let process = lanes.process();
+        let keys = Keys::new(&options.prefix, shards);
+        if purpose == Purpose::Serve {
+            rights::try_shards(caller, &keys).await?;
+        }
         Ok(Self {
             time,
             listener,
             routes,
-            keys: Keys::new(&options.prefix, shards),
+            keys,
             scripts,
             adding: Gather::new(shards),
             finishing: Gather::new(shards),
@@ -256,6 +304,9 @@ impl Engine {
             configs: Configs::default(),
             announcements: Announcements::new(shards),
             compaction: Compaction::default(),
+            mending: Mending::default(),
+            lost_pops: LostPops::default(),
+            rights: Rights::default(),
             wake_sweep: watch::Sender::new(()),
             origins: (0..shards).map(|shard| format!("{process} {shard}").into()).collect(),
             process,
@@ -267,6 +318,11 @@ impl Engine {
             turn: AtomicUsize::new(0),
             context,
         })
+    }
+
+    /// The channels of announcements and of settings.
+    fn channels(&self) -> [Str; 2] {
+        [self.keys.ready_channel.clone(), self.keys.settings_channel.clone()]
     }
 
     /// The shards, grouped by what one script may touch: all at once, or in a Cluster each alone.

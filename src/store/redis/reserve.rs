@@ -10,6 +10,7 @@ use super::{
     call::{micros, not_durable},
     jobs::{MOVES_LIMIT, code, keeps_moving},
     keys::Shard,
+    lost_pops::SentPop,
     record,
     reply::Reply,
     round::Round,
@@ -164,7 +165,7 @@ impl Engine {
         topic: &Topic,
         ttrs: &[Option<Ttr>],
     ) -> Result<Vec<Reservation>> {
-        let lane = self.lanes.take(shard);
+        let pop = SentPop::new(self, shard, topic);
         let (mut packed, mut receipts) =
             (BytesMut::with_capacity(4 * ttrs.len()), BytesMut::with_capacity(16 * ttrs.len()));
         for ttr in ttrs {
@@ -172,12 +173,9 @@ impl Engine {
             packed.put_u32(u32::try_from(ttr_ms).expect("a TTR is at most a day"));
             receipts.put_slice(Receipt::generate().as_bytes());
         }
-        let call = self
-            .change(Op::Reserve, shard, Some(&lane), &[topic])
-            .arg(i64::try_from(ttrs.len()).expect("a slice is small"))
-            .bytes(packed)
-            .bytes(receipts);
-        let (reply, durable) = self.call_until(call).await?;
+        let count = i64::try_from(ttrs.len()).expect("a slice is small");
+        let (reply, durable) = self.call_until(pop.call(count, packed.freeze(), receipts.freeze())).await?;
+        pop.answered();
         let mut reply = Reply::new(reply)?;
         self.hints.set(topic, shard, reply.int()?);
         let now = Timestamp::from_millis(reply.int()?);
@@ -194,7 +192,7 @@ impl Engine {
     }
 
     /// Reads `id, record, ms since ready` over and over.
-    fn grants(&self, mut reply: Reply, now: Timestamp) -> Result<Vec<Reservation>> {
+    pub(super) fn grants(&self, mut reply: Reply, now: Timestamp) -> Result<Vec<Reservation>> {
         let mut granted = Vec::with_capacity(reply.len() / 3);
         while !reply.is_empty() {
             let id: JobId = reply.name()?;

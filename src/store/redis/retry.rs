@@ -99,8 +99,11 @@ impl Caller<'_> {
                             return Ok(Answer { value, node: node.clone(), durable, again });
                         }
                         Err(error) => {
-                            alive_until_us = latest_us;
-                            Fault::sort(&error)
+                            let fault = Fault::sort(&error);
+                            if matches!(fault, Fault::Passing(_)) {
+                                alive_until_us = latest_us;
+                            }
+                            fault
                         }
                     }
                 }

@@ -9,51 +9,11 @@ use fred::{
     types::{ClusterHash, CustomCommand, Value},
 };
 
-use super::{Mode, Options, error::in_words, standing};
+use super::{Mode, Options, error::in_words, script::all_commands, standing};
 
 /// Oldest server: its scripts can say that they need no room (`#!lua flags=allow-oom`), so that finish
 /// and delete work when memory is full, and nothing is cut in the middle.
 const OLDEST: (u32, u32) = (7, 0);
-
-/// Every command that is sent, or that a script calls.
-const COMMANDS: [&str; 36] = [
-    "eval",
-    "evalsha",
-    "exists",
-    "hdel",
-    "hexists",
-    "hget",
-    "hgetall",
-    "hincrby",
-    "hkeys",
-    "hlen",
-    "hmget",
-    "hscan",
-    "hset",
-    "hsetnx",
-    "info",
-    "llen",
-    "lpop",
-    "lpush",
-    "lrange",
-    "ping",
-    "publish",
-    "rpush",
-    "scan",
-    "script",
-    "set",
-    "subscribe",
-    "time",
-    "unlink",
-    "wait",
-    "zadd",
-    "zcard",
-    "zrange",
-    "zrangebyscore",
-    "zrem",
-    "zscan",
-    "zscore",
-];
 
 /// What a server says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,13 +75,14 @@ fn not_yet(info: &HashMap<&str, &str>, mode: &Mode) -> Option<String> {
 }
 
 /// The commands that the server does not have, or was told to hide; none where it may not be asked.
-async fn missing_commands(client: &Client) -> Vec<&'static str> {
+async fn missing_commands(client: &Client) -> Vec<String> {
     let command = CustomCommand::new_static("COMMAND", ClusterHash::Random, false);
-    let names = std::iter::once("INFO").chain(COMMANDS).map(Value::from).collect();
+    let all = all_commands();
+    let names = std::iter::once("INFO").chain(all.iter().copied()).map(Value::from).collect();
     match client.custom::<Value, Value>(command, names).await {
-        Ok(Value::Array(found)) if found.len() == COMMANDS.len() => {
-            let all = COMMANDS.into_iter().zip(found);
-            all.filter(|(_, found)| found.is_null()).map(|(name, _)| name).collect()
+        Ok(Value::Array(found)) if found.len() == all.len() => {
+            let all = all.into_iter().zip(found);
+            all.filter(|(_, found)| found.is_null()).map(|(name, _)| name.to_lowercase()).collect()
         }
         Ok(_) | Err(_) => Vec::new(),
     }

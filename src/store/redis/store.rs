@@ -156,7 +156,8 @@ impl Store for Redis {
         let engine = &self.0;
         let asks = engine.groups().into_iter().map(|group| {
             let keys = group.iter().map(|shard| engine.keys.shard(*shard).counts.clone()).collect();
-            engine.call(engine.read(Op::Check, &group, keys).once())
+            let [ready, settings] = engine.channels();
+            engine.call(engine.read(Op::Check, &group, keys).arg(ready).arg(settings).once())
         });
         try_join_all(asks).await.map(drop)
     }

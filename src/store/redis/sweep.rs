@@ -1,5 +1,6 @@
 //! The sweep: a slow look, twice a second, that makes up for what announcements may have lost, so
-//! that nothing waits longer than a second for it. It also watches the server's clock, compacts
+//! that nothing waits longer than a second for it. It also watches the server's clock and the rights of its user, has
+//! shards mended whose counts are not those of their indexes, compacts
 //! ready lists that are full of stale entries, forgets the lanes of processes that are gone, and writes the
 //! layout again where the server lost it.
 
@@ -11,7 +12,10 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{Engine, announce::Doubt, keys::Shard, layout, reply::Reply, retry::Answer, script::Op};
+use super::{
+    Engine, announce::Doubt, call::micros, keys::Shard, layout, reply::Reply, retry::Answer, rights,
+    script::Op,
+};
 use crate::{
     clock::Clock,
     failure_log::FailureLog,
@@ -26,6 +30,8 @@ const LANE_LIFE: Duration = Duration::from_secs(3_600);
 const LANES_EVERY: u64 = 1_200;
 /// A smaller jump of the server's clock than this is not worth a line in the log.
 const STEP_US: i64 = 250_000;
+/// How often counts are held against indexes.
+const AUDIT: Duration = Duration::from_secs(30);
 /// Entries per run of a compaction, and runs per sweep.
 const COMPACT: (i64, usize) = (1_000, 50);
 
@@ -61,6 +67,25 @@ struct Memory {
     offset_us: Option<i64>,
 }
 
+/// When counts are next held against indexes.
+struct Audits {
+    next_us: i64,
+}
+
+impl Audits {
+    fn is_due(&mut self, now_us: i64) -> bool {
+        let due = now_us >= self.next_us;
+        if due {
+            self.next_us = now_us.saturating_add(micros(AUDIT));
+        }
+        due
+    }
+
+    fn hurry(&mut self) {
+        self.next_us = 0;
+    }
+}
+
 impl Engine {
     /// Sweeps until the engine closes: every group of shards at its own pace, so that a server that does not
     /// answer holds up no other's, and beside them what belongs to no shard.
@@ -83,11 +108,12 @@ impl Engine {
         let (mut memory, log) = (vec![Memory::default(); group.len()], FailureLog::default());
         let mut wake = self.wake_sweep.subscribe();
         wake.mark_changed();
+        let mut audits = Audits { next_us: self.context.real.now_micros().saturating_add(micros(AUDIT)) };
         for round in 1_u64.. {
             if !self.next_sweep(&mut wake).await {
                 return;
             }
-            let swept = self.sweep_once(&group, &mut memory, round).await;
+            let swept = self.sweep_once(&group, &mut memory, round, &mut audits).await;
             self.log_sweep(&log, swept.as_ref().err());
         }
     }
@@ -119,13 +145,24 @@ impl Engine {
         }
     }
 
-    async fn sweep_once(&self, group: &[Shard], memory: &mut [Memory], round: u64) -> Result<()> {
+    async fn sweep_once(
+        self: &Arc<Self>,
+        group: &[Shard],
+        memory: &mut [Memory],
+        round: u64,
+        audits: &mut Audits,
+    ) -> Result<()> {
         let before_us = self.context.real.now_micros();
-        let keys = group.iter().map(|shard| self.keys.shard(*shard).counts.clone()).collect();
-        let pulse = self.brief_in_cluster(self.read(Op::Pulse, group, keys));
+        let keys = group.iter().flat_map(|shard| {
+            let keys = self.keys.shard(*shard);
+            [&keys.counts, &keys.pool, &keys.bucket, &keys.graves, &keys.broken].map(Clone::clone)
+        });
+        let [ready, settings] = self.channels();
+        let pulse = self.read(Op::Pulse, group, keys.collect()).arg(ready).arg(settings);
+        let pulse = self.brief_in_cluster(pulse.maybe(audits.is_due(before_us).then_some("1")));
         let answer = self.observed(group[0], self.caller().insist(pulse)).await?;
         let after_us = self.context.real.now_micros();
-        let mut outcome = self.look_after(group, (before_us, after_us), answer, memory).await;
+        let mut outcome = self.look_after(group, (before_us, after_us), answer, memory, audits).await;
         for ((shard, topic), left) in self.compaction.take(group) {
             outcome = outcome.and(self.compact(shard, topic, left).await);
         }
@@ -137,15 +174,20 @@ impl Engine {
 
     /// Looks after the shards of one server, which answered between two moments.
     async fn look_after(
-        &self,
+        self: &Arc<Self>,
         group: &[Shard],
         (before_us, after_us): (i64, i64),
         Answer { value, node, .. }: Answer,
         memory: &mut [Memory],
+        audits: &mut Audits,
     ) -> Result<()> {
         let mut reply = Reply::new(value)?;
         let server_us = reply.int()?.saturating_mul(1_000_000).saturating_add(reply.int()?);
         node.clock.learn(before_us, server_us, after_us);
+        if self.rights.see(group[0], rights::names(&mut reply.list()?)?) {
+            // What was refused meanwhile should have left nothing behind; make sure of it.
+            audits.hurry();
+        }
         // One group is one server: its first shard remembers for all.
         if let Some(memory) = memory.first_mut()
             && let Some(step_us) = watch_clock(memory, server_us, before_us, after_us)
@@ -154,8 +196,13 @@ impl Engine {
             let step_ms = step_us / 1_000;
             tracing::warn!(step_ms, "the clock of the Redis server stepped, and due times with it");
         }
+        self.cancel_lost_pops(group).await;
         for (shard, memory) in group.iter().zip(memory) {
-            self.make_up(*shard, memory, reply.int()?).await?;
+            let (pulse, disagrees) = (reply.int()?, reply.int()? == 1);
+            if disagrees {
+                self.begin_mending(*shard);
+            }
+            self.make_up(*shard, memory, pulse).await?;
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use crate::{
 /// How many of a shard's first entries are looked at for a topic's next due job.
 const LOOK_AHEAD: i64 = 100;
 /// About how many counts one run of the script reads, so that none holds Redis up for long.
-const COUNTS_SLICE: i64 = 4_000;
+pub(super) const COUNTS_SLICE: i64 = 4_000;
 /// Most jobs that one run of the purge looks at, so that none holds Redis up for long.
 const PURGE_SLICE: usize = 500;
 
@@ -53,7 +53,11 @@ impl Engine {
             cursor = reply.text()?;
             let mut slice = reply.list()?;
             while !slice.is_empty() {
-                fields.insert(slice.text()?, slice.count()?);
+                let (field, count) = (slice.text()?, slice.value()?.as_u64());
+                // What is no count, which somebody else wrote, is passed over; the sweep counts again.
+                if let Some(count) = count {
+                    fields.insert(field, count);
+                }
             }
             if cursor == "0" {
                 break;

@@ -173,14 +173,8 @@ impl Proxy {
         self.shared.lock().background_seen
     }
 
-    /// Withholds every request that holds `marker`.
-    pub fn withhold(&self, marker: &str) {
-        let (marker, fault) = (marker.as_bytes().to_vec(), Fault::Withheld);
-        self.set(Some(Armed { marker, skip: 0, times: usize::MAX, fault, then: None }));
-    }
-
-    /// As [`withhold`](Self::withhold), but only the first `times` requests.
-    pub fn withhold_some(&self, marker: &str, times: usize) {
+    /// Withholds the next `times` requests that hold `marker`.
+    pub fn withhold(&self, marker: &str, times: usize) {
         let (marker, fault) = (marker.as_bytes().to_vec(), Fault::Withheld);
         self.set(Some(Armed { marker, skip: 0, times, fault, then: None }));
     }

@@ -44,6 +44,8 @@ local function add(id, raw)
   return index(id, raw, state, due)
 end
 
+check_shard()
+for topic in pairs(topics) do call('LLEN', topics[topic].ready) end
 local reply, news = { 0 }, false
 for i = A, #ARGV, 2 do
   local n = #reply

@@ -4,6 +4,7 @@
 --
 -- ARGV[A..] per grant its id and receipt
 -- Reply     { topics of those taken back or that the caller did not know of: OK | MOVED, topic, ... }
+check_keys()
 local reply = {}
 for i = A, #ARGV, 2 do
   local id = ARGV[i]
@@ -12,7 +13,7 @@ for i = A, #ARGV, 2 do
     local code = MOVED
     if topics[job.topic] then
       job.attempts = math.max(job.attempts - 1, 0)
-      make_ready(id, job, job.due, 'LPUSH')
+      make_ready(id, job, job.due, true)
       code = OK
     end
     reply[#reply + 1], reply[#reply + 2] = code, job.topic

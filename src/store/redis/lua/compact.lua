@@ -6,6 +6,7 @@
 -- Reply     how many entries there were
 local topic = ARGV[A]
 local list = topics[topic].ready
+call('HLEN', POOL)
 local length = call('LLEN', list)
 for _, entry in ipairs(call('LPOP', list, ARGV[A + 1]) or {}) do
   local gen, _, id = read_entry(entry)

@@ -4,6 +4,7 @@
 -- ARGV[A..] the caller's scope, '' or 'dead', the ids
 -- Reply     { 1 when a list should be compacted, per job a code and a topic ('' when gone) }
 if REPLAY then return REPLAY end
+check_keys()
 local reply, touched = { 0 }, {}
 for i = A + 2, #ARGV do
   local id = ARGV[i]

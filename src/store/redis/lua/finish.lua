@@ -7,6 +7,7 @@
 local NOT_RESERVED, RECEIPT_REQUIRED = 6, 7
 if REPLAY then return REPLAY end
 
+check_shard()
 local reply, n, changed = {}, 0, false
 local step = ARGV[A] == '' and 2 or 3
 for i = A + 1, #ARGV, step do

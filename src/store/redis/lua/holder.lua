@@ -6,6 +6,7 @@
 local SCOPE = ARGV[A]
 A = A + 1
 local ID = ARGV[A]
+check_keys()
 local RAW = within(SCOPE, call('HGET', POOL, ID))
 local JOB = open(RAW)
 

@@ -1,6 +1,14 @@
 -- Prelude of the scripts that move jobs between states. The three that run for every job (add,
 -- reserve, finish) do without it: they cut and join the record's bytes instead, and the server builds
 -- a script's functions anew on each run.
+
+-- Reads every key that a move may write, before the first of them.
+local function check_keys()
+  check_shard()
+  call('ZCARD', GRAVES)
+  for topic in pairs(topics) do check_topic(topic) end
+end
+
 local function indexed(state) return state == DELAYED or state == RESERVED end
 
 -- Out of the index of its state. A ready job's list entry goes stale when its generation moves on.
@@ -28,15 +36,16 @@ local function make_delayed(id, job, due)
   enter(id, job, DELAYED)
 end
 
-local function push_ready(id, job, command)
+local function push_ready(id, job, first)
   job.gen = (job.gen + 1) % 4294967296
-  call(command, topics[job.topic].ready, pack('>I4I6', job.gen, NOW) .. id)
+  local list, entry = topics[job.topic].ready, pack('>I4I6', job.gen, NOW) .. id
+  if first then call('LPUSH', list, entry) else call('RPUSH', list, entry) end
 end
 
-local function make_ready(id, job, due, command)
+local function make_ready(id, job, due, first)
   leave(id, job, READY)
   job.due = due
-  push_ready(id, job, command or 'RPUSH')
+  push_ready(id, job, first)
   enter(id, job, READY)
 end
 
@@ -73,7 +82,7 @@ end
 
 -- Whether so many entries of a topic's ready list are stale that it should be compacted.
 local function crowded(topic)
-  local valid = tonumber(call('HGET', COUNTS, 'r' .. topic) or 0)
+  local valid = counted('r' .. topic)
   local stale = call('LLEN', topics[topic].ready) - valid
   return stale > 1000 and stale > valid
 end

@@ -8,17 +8,23 @@
 -- Reply { the version of all settings, what is stopped now }
 local _, _, _, server = clock('')
 if server > tonumber(ARGV[6]) then return late() end
+local refused = denied()
+if refused then return refused end
+local version = tonumber(call('HGET', KEYS[1], '#') or 0) or 0
 local was, now = call('HGET', KEYS[1], ARGV[2]) or '', ''
 local function has(letters, letter) return string.find(letters, letter, 1, true) end
 for _, letter in ipairs({ 'd', 'i' }) do
   if (has(was, letter) or has(ARGV[3], letter)) and not has(ARGV[4], letter) then now = now .. letter end
 end
-if now == was then return { tonumber(call('HGET', KEYS[1], '#') or 0), now } end
+if now == was then return { version, now } end
 if now == '' then
   call('HDEL', KEYS[1], ARGV[2])
 else
   call('HSET', KEYS[1], ARGV[2], now)
 end
-local version = call('HINCRBY', KEYS[1], '#', 1)
-call('PUBLISH', ARGV[1], ARGV[5])
-return { version, now }
+version = string.format('%.0f', version + 1)
+call('HSET', KEYS[1], '#', version)
+-- The others read the version with every sweep, too.
+local attempt = redis.pcall
+attempt('PUBLISH', ARGV[1], ARGV[5])
+return { tonumber(version), now }

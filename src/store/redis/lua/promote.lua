@@ -75,7 +75,6 @@ local function wake(id, raw)
   local gen, due = unpack('>I4I6', raw, 3)
   if due > NOW then return false end
   gen = (gen + 1) % 4294967296
-  -- First what fails where the key is somebody else's.
   call('RPUSH', topics[topic].ready, pack('>I4I6', gen, NOW) .. id)
   call('ZREM', BUCKET, id)
   call('HSET', POOL, id, pack('>BBI4', VERSION + READY, flags, gen) .. sub(raw, 7))
@@ -85,8 +84,7 @@ local function wake(id, raw)
   return true
 end
 
-local function take(id)
-  local raw = call('HGET', POOL, id)
+local function take(id, raw)
   if wake(id, raw) then return end
   local job = open(raw)
   if not job then
@@ -102,6 +100,25 @@ local function take(id)
   end
 end
 
+-- The records of jobs that are due; false where there is none. Reads every key that moving them may write.
+local function read_all(ids)
+  local raws, checked = {}, {}
+  if ids[1] then
+    check_shard()
+    call('ZCARD', GRAVES)
+  end
+  for place, id in ipairs(ids) do
+    local raw = call('HGET', POOL, id)
+    local topic = raw and #raw > TOPIC_AT and sub(raw, TOPIC_AT + 1, TOPIC_AT + byte(raw, TOPIC_AT))
+    if topic and topics[topic] and not checked[topic] then
+      checked[topic] = true
+      check_topic(topic)
+    end
+    raws[place] = raw
+  end
+  return raws
+end
+
 -- Takes what an index has until a moment, as far as there is room, and notes what comes next, which is `later` than
 -- it is written there.
 local function look(index, until_ms, later)
@@ -109,7 +126,7 @@ local function look(index, until_ms, later)
     local due = call('ZRANGEBYSCORE', index, '-inf', until_ms, 'LIMIT', 0, room)
     room = room - #due
     if due[1] then name_topics() end
-    for _, id in ipairs(due) do take(id) end
+    for place, raw in ipairs(read_all(due)) do take(due[place], raw) end
   end
   local after = '(' .. string.format('%.0f', until_ms)
   local following = call('ZRANGEBYSCORE', index, after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)

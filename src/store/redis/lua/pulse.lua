@@ -1,10 +1,45 @@
 #!lua flags=no-writes
 -- The sweep's look at some shards.
 --
--- KEYS  per shard its counts
--- Reply { seconds, microseconds of this server's clock, per shard how many announcements it has made }
+-- KEYS  per shard its counts, pool, bucket, graves and broken records
+-- ARGV  the channels, '1' to hold the counts against the indexes
+-- Reply { seconds, microseconds of this server's clock, the rights that the user lacks, per shard how many
+--         announcements it has made, and 1 when its counts are not those of its indexes }
+local COUNTS_LIMIT, BROKEN_LIMIT = 20000, 10000
+-- A shard with a key of another type must not keep the others from being looked after.
+local attempt = redis.pcall
+
+-- The size of a key; not a number when it is of another type.
+local function size(command, key)
+  local answer = attempt(command, key)
+  if type(answer) == 'number' then return answer end
+end
+
+local function disagrees(counts, pool, bucket, graves, broken)
+  local fields = size('HLEN', counts)
+  if not fields or fields > COUNTS_LIMIT then return false end
+  local sums, all = { d = 0, r = 0, v = 0, x = 0 }, call('HGETALL', counts)
+  for i = 1, #all, 2 do
+    local letter, number = sub(all[i], 1, 1), tonumber(all[i + 1])
+    if all[i] ~= '#' then
+      if not sums[letter] or not number or number < 1 then return true end
+      sums[letter] = sums[letter] + number
+    end
+  end
+  local jobs, indexed, dead, aside =
+    size('HLEN', pool), size('ZCARD', bucket), size('ZCARD', graves), size('HLEN', broken)
+  if not (jobs and indexed and dead and aside) then return false end
+  if sums.d + sums.v ~= indexed or sums.x ~= dead then return true end
+  -- With the place for broken records full they stay in the pool and are not counted.
+  return aside < BROKEN_LIMIT and sums.d + sums.r + sums.v + sums.x ~= jobs
+end
+
 local reply = call('TIME')
-for i, key in ipairs(KEYS) do
-  reply[2 + i] = call('HGET', key, '#') or '0'
+reply[3] = missing()
+for i = 1, #KEYS, 5 do
+  local pulse = attempt('HGET', KEYS[i], '#')
+  reply[#reply + 1] = string.format('%.0f', type(pulse) == 'string' and tonumber(pulse) or 0)
+  local wrong = ARGV[3] == '1' and disagrees(KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 3], KEYS[i + 4])
+  reply[#reply + 1] = wrong and 1 or 0
 end
 return reply

@@ -4,6 +4,7 @@
 -- ARGV[A..] topic, cursor, how many to look at
 -- Reply     { next cursor, how many were deleted }
 if REPLAY then return REPLAY end
+check_keys()
 local topic, deleted = ARGV[A], 0
 local found = call('HSCAN', POOL, ARGV[A + 1], 'COUNT', ARGV[A + 2])
 for i = 1, #found[2], 2 do

@@ -15,6 +15,7 @@ local function shown(reply)
 end
 
 if REPLAY then return shown(REPLAY) end
+check_keys()
 local delay, reply = tonumber(ARGV[A + 1]), {}
 for i = FIRST, #ARGV do
   local id = ARGV[i]

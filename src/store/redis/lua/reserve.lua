@@ -31,6 +31,8 @@ local function reserved(raw, gen, ttr, receipt)
     .. receipt .. pack('>I6', till) .. sub(raw, ends + 1), till
 end
 
+check_shard()
+call('HLEN', POOL)
 local grants, saving, stale, granted = {}, {}, 0, 0
 
 while granted < want and stale < STALE_LIMIT do
@@ -62,9 +64,9 @@ count(topic, READY, -granted)
 count(topic, RESERVED, granted)
 local left = settle()['r' .. topic]
 if not left then
-  left = tonumber(call('HGET', COUNTS, 'r' .. topic) or 0)
-  if left > 0 and call('EXISTS', list) == 0 then
-    -- Every ready job has an entry; without entries a count can only be left from a broken record.
+  left = counted('r' .. topic)
+  if left > 0 and call('LLEN', list) == 0 then
+    -- Every ready job has an entry, so the count is wrong; if jobs lost their entries, the sweep finds them.
     call('HDEL', COUNTS, 'r' .. topic)
     left = 0
   end

@@ -6,11 +6,17 @@
 -- Reply { the version of all settings }
 local _, _, _, server = clock('')
 if server > tonumber(ARGV[5]) then return late() end
+local refused = denied()
+if refused then return refused end
+local version = tonumber(call('HGET', KEYS[1], '#') or 0) or 0
 if ARGV[3] == '' then
   call('HDEL', KEYS[1], ARGV[2])
 else
   call('HSET', KEYS[1], ARGV[2], ARGV[3])
 end
-local version = call('HINCRBY', KEYS[1], '#', 1)
-call('PUBLISH', ARGV[1], ARGV[4])
-return { version }
+version = string.format('%.0f', version + 1)
+call('HSET', KEYS[1], '#', version)
+-- The others read the version with every sweep, too.
+local attempt = redis.pcall
+attempt('PUBLISH', ARGV[1], ARGV[4])
+return { tonumber(version) }

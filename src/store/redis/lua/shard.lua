@@ -12,6 +12,7 @@ local known = tonumber(ARGV[7])
 local A = 8 + known
 local OK, GONE, LOST, MOVED, REFUSED = 1, 2, 3, 4, 5
 local BROKEN_LIMIT = 10000
+local STALE_PROBE = 100 -- entries of a ready list that are looked at before it is deleted
 
 local topics = {}
 for i = 1, known do
@@ -31,6 +32,24 @@ if ARGV[5] ~= '' then
 end
 local IS_LATE = SERVER_MICROS > tonumber(ARGV[2])
 if IS_LATE and not REPLAY then return late() end
+local refused = denied()
+if refused then return refused end
+
+-- Nothing may fail after the first write, since the server does not undo a script. So each script reads every key that it
+-- writes before it writes any: a key of another type fails here. What is done by `attempt` may fail, and the sweep makes
+-- up for it.
+local attempt = redis.pcall
+
+-- The pool is read by each script in any case.
+local function check_shard()
+  call('ZCARD', BUCKET)
+  call('HLEN', COUNTS)
+end
+
+local function check_topic(topic)
+  call('LLEN', topics[topic].ready)
+  call('ZCARD', topics[topic].dead)
+end
 
 -- Keeps `reply` for a second run, and returns it.
 local function remember(reply)
@@ -46,6 +65,38 @@ local function count(topic, state, by)
   deltas[field] = (deltas[field] or 0) + by
 end
 
+-- A stored count; 0 when it is none.
+local function counted(field) return tonumber(call('HGET', COUNTS, field) or 0) or 0 end
+
+-- Adds to a count and returns it. One that is not a number was written by somebody else: it begins anew, and
+-- the sweep counts again.
+local function add_up(field, by)
+  local left = redis.pcall('HINCRBY', COUNTS, field, by)
+  if type(left) == 'number' then return left end
+  call('HSET', COUNTS, field, math.max(by, 0))
+  return math.max(by, 0)
+end
+
+-- Deletes a ready list that should hold only stale entries, since no ready job is counted. If the count
+-- was wrong, the list stays.
+local function delete_stale(list)
+  local entries = attempt('LRANGE', list, 0, STALE_PROBE - 1)
+  if entries.err or #entries == 0 then return end
+  for _, entry in ipairs(entries) do
+    local gen, _, id = read_entry(entry)
+    local job = open(call('HGET', POOL, id))
+    if job and job.state == READY and job.gen == gen then return end
+  end
+  attempt('UNLINK', list)
+end
+
+-- Tells every process that a topic has ready jobs. One that is refused is made up for by the sweep, which sees
+-- the number.
+local function announce(topic)
+  local number = add_up('#', 1)
+  attempt('PUBLISH', ARGV[3], ORIGIN .. ' ' .. string.format('%.0f', number) .. ' ' .. topic)
+end
+
 -- Writes the counts, and returns those that changed. The first ready job of a topic is announced to every
 -- process: while one is ready they all know, or will find it when they look before they answer with less than
 -- was asked, or soon after.
@@ -53,15 +104,13 @@ local function settle()
   local lefts = {}
   for field, by in pairs(deltas) do
     if by ~= 0 then
-      local left, topic = call('HINCRBY', COUNTS, field, by), sub(field, 2)
+      local left, topic = add_up(field, by), sub(field, 2)
       lefts[field] = math.max(left, 0)
       if left <= 0 then
         call('HDEL', COUNTS, field)
-        -- Whatever the list still holds is stale.
-        if byte(field) == 114 and topics[topic] then call('UNLINK', topics[topic].ready) end
+        if byte(field) == 114 and topics[topic] then delete_stale(topics[topic].ready) end
       elseif left == by and byte(field) == 114 then
-        local pulse = call('HINCRBY', COUNTS, '#', 1)
-        call('PUBLISH', ARGV[3], ORIGIN .. ' ' .. string.format('%.0f', pulse) .. ' ' .. topic)
+        announce(topic)
       end
     end
   end
@@ -73,11 +122,12 @@ end
 -- in the pool, out of every index: nothing is dropped to save room.
 local function set_aside(id, raw)
   aside = aside + 1
-  call('ZREM', BUCKET, id)
-  call('ZREM', GRAVES, id)
-  if call('HLEN', BROKEN) < BROKEN_LIMIT then
-    call('HSET', BROKEN, id, raw or '')
-    if raw then call('HDEL', POOL, id) end
+  attempt('ZREM', BUCKET, id)
+  attempt('ZREM', GRAVES, id)
+  local full = attempt('HLEN', BROKEN)
+  if type(full) == 'number' and full < BROKEN_LIMIT then
+    local kept = attempt('HSET', BROKEN, id, raw or '')
+    if raw and type(kept) == 'number' then attempt('HDEL', POOL, id) end
   end
 end
 

@@ -33,7 +33,7 @@ end
 
 for i = 1, #KEYS, 4 do
   local counts = call('HMGET', KEYS[i], 'd' .. topic, 'r' .. topic, 'v' .. topic, 'x' .. topic)
-  for state = 1, 4 do reply[#reply + 1] = tonumber(counts[state] or 0) end
+  for state = 1, 4 do reply[#reply + 1] = math.max(tonumber(counts[state] or 0) or 0, 0) end
   reply[#reply + 1] = counts[1] and next_due(KEYS[i + 1], KEYS[i + 2]) or -1
   reply[#reply + 1] = counts[2] and oldest_ready(KEYS[i + 1], KEYS[i + 3]) or -1
 end

@@ -1,0 +1,40 @@
+//! Pops whose answer never came: what they reserved is given back once Redis answers again.
+
+use linger::{
+    job::State,
+    store::{AddJob, Error, Wait, redis::Options},
+};
+
+use super::{
+    Process, options,
+    proxy::{Fault, Proxy},
+};
+use crate::harness::{jobs::*, redis::shared, wait::Patience};
+
+/// With one attempt, its job would become a dead letter that no worker ever saw.
+#[tokio::test]
+async fn a_pop_that_ran_but_was_never_answered_leaves_no_reservation() {
+    let proxy = Proxy::start(shared().port).await;
+    let options = options();
+    let process = Process::start(&Options { mode: proxy.mode(), ..options.clone() }).await;
+    let neighbour = Process::beside(&process, &options).await;
+    add(process.store(), AddJob { max_attempts: 1, ..job("a") }).await;
+    proxy.learn_background().await;
+    proxy.arm_then(Fault::CutAfter, Fault::CutAfter);
+    let popped = process.store.reserve(&topic("t"), &[None], Wait::No).await;
+    assert!(matches!(popped, Err(Error::Unavailable(_))), "{popped:?}");
+    let lost = neighbour.store.get(ALL, &id("a")).await.expect("gets").expect("is there");
+    assert_eq!((lost.state, lost.attempts), (State::Reserved, 1), "the script ran");
+    proxy.heal();
+    let patience = Patience::new();
+    loop {
+        let job = neighbour.store.get(ALL, &id("a")).await.expect("gets").expect("is there");
+        if job.state == State::Ready {
+            assert_eq!(job.attempts, 0, "the attempt was counted");
+            break;
+        }
+        patience.or_fail(|| format!("{job:?}"));
+        patience.pause().await;
+    }
+    assert_eq!(reserve(neighbour.store()).await.job.attempts, 1);
+}

@@ -1,0 +1,292 @@
+//! Users of Redis that lack a right: refused at start and named; and when a right is taken away later, no step is
+//! done by half. What was left behind by half, as by somebody else's hand, is mended.
+
+use std::sync::Arc;
+
+use fred::types::Value;
+use linger::{
+    clock::{Clock, SystemClock},
+    store::{
+        Error, Store, Wait,
+        redis::{ConnectError, Options, Secret},
+    },
+};
+
+use super::{
+    Process, Raw, options,
+    steps::{Side, Step},
+    tag,
+};
+use crate::harness::{
+    jobs::*,
+    naive::Naive,
+    redis::{RedisServer, fresh_prefix, shared},
+    stores::Recorder,
+    wait::Patience,
+};
+
+/// What README says to allow.
+const RIGHTS: [&str; 3] = ["~{linger*", "&{linger*", "+@all"];
+
+/// A server with a user, and the default settings with which that user connects.
+struct Guarded {
+    _server: RedisServer,
+    raw: Raw,
+    options: Options,
+}
+
+impl Guarded {
+    async fn start(rights: &[&str]) -> Self {
+        let server = RedisServer::start();
+        let raw = Raw::connect(&server.url()).await;
+        let mut options = Options::new(&server.url());
+        (options.username, options.password) = (Some("queue".to_owned()), Some(Secret::new("secret")));
+        let guarded = Self { _server: server, raw, options };
+        guarded.set(&["reset", "on", ">secret"]).await;
+        guarded.set(rights).await;
+        guarded
+    }
+
+    async fn set(&self, rights: &[&str]) {
+        self.raw.send(&[&["ACL", "SETUSER", "queue"], rights].concat()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_user_that_lacks_a_right_is_refused_at_start_and_the_right_is_named() {
+    for (rights, said) in [
+        (&["~*", "+@all"][..], "publish on {linger}:ready, subscribe to {linger}:ready"),
+        (&["~*", "&*", "+@all", "-hincrby"], "hincrby"),
+        (&["~*", "&*", "+@all", "-publish"], "publish on {linger}:ready, publish on {linger}:settings"),
+        (&["~*", "&*", "+@all", "-subscribe"], "subscribe to {linger}:ready"),
+        (&["~*", "&*", "+@all", "-hset", "-unlink"], "hset, unlink"),
+        (&["~linger*", "&*", "+@all"], "begin with {linger: allow ~{linger*"),
+    ] {
+        let guarded = Guarded::start(rights).await;
+        let refused = Process::try_start(&guarded.options).await.err().expect("is refused");
+        let text = refused.to_string();
+        assert!(matches!(refused, ConnectError::Unfit { .. }), "{rights:?}: {text}");
+        assert!(text.contains(said), "{rights:?}: {text}");
+        let stored = guarded.raw.send(&["DBSIZE"]).await;
+        assert_eq!(stored.as_i64(), Some(0), "{rights:?}: a refused start wrote something");
+    }
+}
+
+#[tokio::test]
+async fn the_rights_that_the_readme_names_are_enough() {
+    let guarded = Guarded::start(&RIGHTS).await;
+    let process = Process::start(&guarded.options).await;
+    process.store.check().await.expect("is ready");
+    add(process.store(), job("a")).await;
+    let held = reserve(process.store()).await;
+    process.store.finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("finishes");
+}
+
+/// Each right that a script needs is taken away from under every step.
+#[tokio::test]
+async fn a_right_that_is_taken_away_leaves_no_step_half_done() {
+    let guarded = Guarded::start(&RIGHTS).await;
+    let process = Process::start(&guarded.options).await;
+    let keeper = Process::beside(&process, &Options::new(&guarded._server.url())).await;
+    let naive: Arc<dyn Store> = Naive::new(process.clock.clone(), Arc::new(Recorder::default()), None);
+    let rights = [
+        "resetchannels",
+        "-publish",
+        "-hset",
+        "-hsetnx",
+        "-hdel",
+        "-hincrby",
+        "-zadd",
+        "-zrem",
+        "-rpush",
+        "-lpush",
+        "-lpop",
+        "-unlink",
+        "-lrange",
+        "-llen",
+    ];
+    let (mut refused, mut done) = (0, 0);
+    for (number, step) in Step::ALL.into_iter().enumerate() {
+        for right in rights {
+            let what = format!("{step:?} with {right}");
+            let name = format!("case{number}{right}");
+            let wanted = Side::furnish(&naive, &naive, &name).await;
+            let got = Side::furnish(&process.store, &keeper.store, &name).await;
+            if step == Step::Promote {
+                process.clock.advance(seconds(2));
+            }
+            let before = wanted.jobs().await;
+            wanted.perform(step).await.expect("the naive store lacks nothing");
+            guarded.set(&[right]).await;
+            let outcome = got.perform(step).await;
+            let ready = process.store.check().await;
+            guarded.set(&RIGHTS).await;
+            let jobs = got.jobs().await;
+            match outcome {
+                Ok(_) => {
+                    done += 1;
+                    assert_eq!(jobs, wanted.jobs().await, "{what}");
+                }
+                Err(Error::Unavailable(why)) => {
+                    refused += 1;
+                    assert!(
+                        why.contains("NOPERM") || why.contains("can't run this command"),
+                        "{what}: {why}"
+                    );
+                    assert_eq!(jobs, before, "{what} was refused and did something");
+                }
+                Err(other) => panic!("{what}: {other:?}"),
+            }
+            let named = if right == "resetchannels" { "publish" } else { &right[1..] };
+            assert!(
+                ready.is_err_and(|error| error.to_string().contains(named)),
+                "{what}: ready all the same"
+            );
+            let faults = keeper.store.verify().await.expect("verifies").faults;
+            assert_eq!(faults, Vec::<String>::new(), "{what}");
+            wanted.clear().await;
+            got.clear().await;
+        }
+    }
+    assert!(refused > 50 && done > 50, "{refused} were refused, {done} done");
+}
+
+/// A digest of every key but the lanes: they also remember the answer of a call that only asks for a topic.
+async fn contents(raw: &Raw) -> Vec<(String, Value)> {
+    let mut contents = Vec::new();
+    for key in raw.send(&["KEYS", "*"]).await.into_array() {
+        let key = key.as_string().expect("a name");
+        if !key.ends_with(":lanes") && !key.ends_with(":meta") {
+            let digest = raw.send(&["DEBUG", "DIGEST-VALUE", &key]).await;
+            contents.push((key, digest));
+        }
+    }
+    contents.sort_by(|a, b| a.0.cmp(&b.0));
+    contents
+}
+
+/// A key of another type is found before the first write, too.
+#[tokio::test]
+async fn a_key_of_another_type_leaves_no_step_half_done() {
+    let server = RedisServer::start();
+    let options = Options { shards: Some(1), ..Options::new(&server.url()) };
+    let process = Process::start(&options).await;
+    let raw = Raw::connect(&server.url()).await;
+    for key in ["pool", "bucket", "counts", "lanes", "graves", "ready:case", "dead:case"] {
+        for step in Step::ALL {
+            let got = Side::furnish(&process.store, &process.store, "case").await;
+            let key = format!("{{linger:0}}:{key}");
+            raw.send(&["RENAME", &key, "kept"]).await;
+            raw.send(&["SET", &key, "foreign"]).await;
+            let before = contents(&raw).await;
+            let outcome = got.perform(step).await;
+            if outcome.is_err() {
+                assert_eq!(contents(&raw).await, before, "{step:?} beside {key}");
+            }
+            // Not the layout, which the sweep would write again meanwhile.
+            for key in raw.send(&["KEYS", "*"]).await.into_array() {
+                let key = key.as_string().expect("a name");
+                if key != "{linger}:meta" {
+                    raw.send(&["DEL", &key]).await;
+                }
+            }
+        }
+    }
+}
+
+/// Damage, and how many jobs of topic `t` are ready then.
+async fn damaged(at: &RedisServer, what: &str, jobs: usize) -> (Process, Options) {
+    let options = Options { shards: Some(1), prefix: fresh_prefix(), ..Options::new(&at.url()) };
+    let process = Process::start(&options).await;
+    let raw = Raw::connect(&at.url()).await;
+    let names: Vec<String> = (0..jobs).map(|n| format!("job-{n}")).collect();
+    for names in names.chunks(100) {
+        process.store.add(names.iter().map(|name| job(name)).collect()).await.expect("adds");
+    }
+    add(process.store(), delayed("later", seconds(30))).await;
+    let tag = tag(&options, &id("job-0"));
+    let key = |name: &str| format!("{tag}:{name}");
+    match what {
+        "counts" => drop(raw.send(&["HSET", &key("counts"), "#", "zzz", "rt", "zzz", "dt", "-4"]).await),
+        "entries" => {
+            raw.send(&["DEL", &key("ready:t")]).await;
+            raw.send(&["HDEL", &key("counts"), "rt"]).await;
+        }
+        "indexes" => {
+            raw.send(&["ZREM", &key("bucket"), "later"]).await;
+            raw.send(&["ZADD", &key("bucket"), "9", "ghost"]).await;
+            raw.send(&["ZADD", &key("graves"), "9", "ghost"]).await;
+        }
+        other => unreachable!("{other}"),
+    }
+    (process, options)
+}
+
+/// Waits until all is sound; then every job is delivered.
+async fn mended(at: &RedisServer, what: &str, jobs: usize) {
+    let (process, options) = damaged(at, what, jobs).await;
+    if what == "counts" {
+        // Neither adds nor figures suffer from it meanwhile.
+        add(process.store(), job("more")).await;
+        process.store.topics(None, 10).await.expect("reads");
+        process.store.topic(&topic("t")).await.expect("reads");
+    }
+    let all = jobs + usize::from(what == "counts");
+    let patience = Patience::new();
+    loop {
+        let stats = process.store.topic(&topic("t")).await.expect("reads").unwrap_or_default();
+        let counted = (stats.ready, stats.delayed) == (all as u64, 1);
+        let faults = match counted {
+            true => process.store.verify().await.map_or_else(|error| vec![error.to_string()], |it| it.faults),
+            false => vec![format!("{} ready, {} delayed", stats.ready, stats.delayed)],
+        };
+        if faults.is_empty() {
+            break;
+        }
+        patience.or_fail(|| format!("{what}: {faults:?}"));
+        SystemClock::new().sleep(millis(100)).await;
+    }
+    let neighbour = Process::beside(&process, &options).await;
+    let mut delivered = 0;
+    while delivered < all {
+        let got = neighbour.store.reserve(&topic("t"), &[None; 100], Wait::No).await.expect("reserves");
+        assert!(!got.is_empty(), "{what}: {delivered} of {all} were delivered");
+        delivered += got.len();
+    }
+    process.clock.advance(seconds(30));
+    promote(process.store()).await;
+    assert_eq!(reserve(process.store()).await.job.id, id("later"), "{what}");
+}
+
+/// By the default settings, as often as counts are held against indexes; small shards in one run of the script, large
+/// ones in several.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_left_half_done_is_mended_and_every_job_delivered() {
+    let server = RedisServer::start();
+    tokio::join!(
+        Box::pin(mended(&server, "counts", 20)),
+        Box::pin(mended(&server, "entries", 20)),
+        Box::pin(mended(&server, "indexes", 20)),
+        Box::pin(mended(&server, "counts", 1_300)),
+        Box::pin(mended(&server, "entries", 1_300)),
+    );
+}
+
+/// The script that forgets the lanes of processes that are gone runs every ten minutes.
+#[tokio::test]
+async fn lanes_that_were_not_used_for_long_are_forgotten() {
+    let source = include_str!("../../../src/store/redis/lua/lanes.lua");
+    let record = include_str!("../../../src/store/redis/lua/record.lua");
+    let (flags, own) = source.split_once('\n').expect("more than a line");
+    let text = [flags, record, "local function denied() end", own].join("\n");
+    let raw = Raw::connect(&shared().url()).await;
+    let key = format!("{{{}:0}}:lanes", options().prefix);
+    // Two lanes: a sequence and the moment of the last use, in ms.
+    let lanes = "local pack = struct.pack
+        redis.call('HSET', KEYS[1], 'old', pack('>I6I6', 1, 1000), 'new', pack('>I6I6', 1, 5000))";
+    raw.send(&["EVAL", lanes, "1", &key]).await;
+    let far = "9000000000000000";
+    raw.send(&["EVAL", &text, "1", &key, "6000000", "3000", far]).await;
+    let left = raw.send(&["HKEYS", &key]).await.into_array();
+    assert_eq!(left.into_iter().filter_map(|lane| lane.as_string()).collect::<Vec<_>>(), ["new"]);
+}
