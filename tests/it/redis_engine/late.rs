@@ -144,6 +144,7 @@ async fn the_rest_of_a_late_add_is_not_done() {
 /// All at once, and not on the stack: each waits for as long as a call is tried again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_arrives_after_it_was_answered_with_a_failure_does_nothing() {
+    // Boxed: all of them together are too large for a test's stack.
     tokio::join!(
         Box::pin(a_late_delete_does_not_take_a_job_that_was_added_since()),
         Box::pin(a_late_add_does_not_bring_a_finished_job_back()),
