@@ -23,6 +23,8 @@ use super::{
 
 const LINK_BYTES: usize = 40;
 const UNCOUNTED: u64 = u64::MAX;
+/// How every SQLite database begins.
+const MAGIC: &[u8] = b"SQLite format 3\0";
 /// The row is on one of the first pages, which the tables' roots are.
 const HEAD_BYTES: usize = 1 << 16;
 
@@ -216,6 +218,14 @@ impl<'a> Files<'a> {
     fn admit_log(&self, link: Link) -> Result<(), OpenError> {
         if !self.replays {
             return Ok(());
+        }
+        // SQLite reads the first page from the log when it is there, and does not look at the file.
+        if !self.head.starts_with(MAGIC) {
+            let why = format!(
+                "the file is no database, but {} is the log of one; put the file back",
+                self.log.display()
+            );
+            return Err(incomplete(self.db, why));
         }
         let Some(filed) = Link::latest(&self.head, link.store) else {
             let why = || format!("this is another store than the one of its log, {}", self.log.display());
