@@ -181,7 +181,13 @@ async fn a_key_of_another_type_leaves_no_step_half_done() {
             let before = contents(&raw).await;
             let outcome = got.perform(step).await;
             if outcome.is_err() {
-                assert_eq!(contents(&raw).await, before, "{step:?} beside {key}");
+                // A delete of several jobs takes a second call for those whose topics the first one names.
+                if step != Step::Delete {
+                    assert_eq!(contents(&raw).await, before, "{step:?} beside {key}");
+                }
+                raw.send(&["RENAME", "kept", &key]).await;
+                let faults = process.store.verify().await.expect("verifies").faults;
+                assert!(faults.is_empty(), "{step:?} beside {key}: {faults:?}");
             }
             // Not the layout, which the sweep would write again meanwhile.
             for key in raw.send(&["KEYS", "*"]).await.into_array() {
