@@ -61,7 +61,9 @@ pub struct EngineInfo {
 ///    a job is ready at once.
 /// 3. Delayed jobs become ready, and reservations end, only inside [`promote`](Self::promote): a
 ///    receipt works until `promote` took the job back, also just past its TTR. Once `promote` has
-///    answered with `more == false`, nothing that was due at that moment is left waiting.
+///    answered with `more == false`, nothing that was due at that moment is left waiting. Where a store is
+///    several servers, this excepts the jobs of a server that did not answer in time: they are promoted in the
+///    background as soon as it answers, and the [`Listener`] is told.
 /// 4. [`reserve`](Self::reserve) answers with fewer jobs than wanted only when no more are ready, or
 ///    when more take so long that the TTRs of the first would suffer; then the [`Listener`] is told that
 ///    there may be more. Every ready job is reached in the end. Order is about by due time.
