@@ -14,7 +14,7 @@ pub const MAX_TOPICS: usize = 1_000;
 /// each time when its last job is done.
 const KEEP_US: i64 = 3_600_000_000;
 
-/// A topic that there is, for [`Labels::assign`].
+/// A topic that there is, for `Labels::assign`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate<'a> {
     /// Its name.
