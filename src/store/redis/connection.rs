@@ -20,7 +20,11 @@ use fred::{
 use socket2_05::TcpKeepalive;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use super::{Options, error::in_words, watchdog::Watchdog};
+use super::{
+    Options,
+    error::{in_words, is_reply},
+    watchdog::Watchdog,
+};
 
 /// Longest wait for a client to say goodbye.
 const QUIT_WAIT: Duration = Duration::from_secs(1);
@@ -154,12 +158,13 @@ impl Connection {
             result = self.shared.exchange(call) => result,
             () = self.shared.lost.cancelled() => Err(self.shared.cause()),
         };
-        result.map_err(|error| match error.kind() {
-            ErrorKind::Timeout | ErrorKind::Canceled | ErrorKind::IO => {
-                let cause = if self.is_lost() { self.shared.cause() } else { error };
-                FredError::new(ErrorKind::Routing, describe(&self.shared.server, &cause))
+        result.map_err(|error| {
+            if is_from_server(&error) {
+                return error;
             }
-            _ => error,
+            // Calls fail by the loss before they hear of it.
+            let cause = self.shared.cause.get().unwrap_or(&error);
+            FredError::new(ErrorKind::Routing, describe(&self.shared.server, cause))
         })
     }
 
@@ -199,7 +204,12 @@ pub(super) fn describe(server: &str, error: &FredError) -> String {
 
 /// Whether the server itself said so: then it is alive.
 fn is_from_server(error: &FredError) -> bool {
-    !matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Canceled | ErrorKind::IO)
+    match error.kind() {
+        ErrorKind::Timeout | ErrorKind::Canceled | ErrorKind::IO => false,
+        // The library uses it for replies, and for what goes wrong within the library when a connection ends.
+        ErrorKind::Unknown => is_reply(error),
+        _ => true,
+    }
 }
 
 /// Credentials given on their own go before those in a URL.

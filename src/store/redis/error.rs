@@ -140,7 +140,7 @@ impl Fault {
             | ErrorKind::Cluster
             | ErrorKind::Sentinel
             | ErrorKind::Backpressure => Self::Passing(in_words(error)),
-            ErrorKind::Unknown if !is_reply(word) => Self::Passing(in_words(error)),
+            ErrorKind::Unknown if !is_reply(error) => Self::Passing(in_words(error)),
             ErrorKind::Auth | ErrorKind::Config | ErrorKind::Url => Self::Refused(in_words(error)),
             ErrorKind::Unknown
             | ErrorKind::InvalidCommand
@@ -193,8 +193,9 @@ pub(super) fn in_words(error: &FredError) -> String {
     }
 }
 
-/// Whether a text begins like an error reply of a server, in capitals.
-fn is_reply(word: &str) -> bool {
+/// Whether an error begins like a server's error reply, in capitals.
+pub(super) fn is_reply(error: &FredError) -> bool {
+    let word = error.details().split_ascii_whitespace().next().unwrap_or_default();
     word.len() > 1 && word.bytes().all(|b| b.is_ascii_uppercase())
 }
 

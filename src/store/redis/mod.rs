@@ -15,6 +15,7 @@ mod error;
 #[cfg(any(test, fuzzing))]
 mod fuzzing;
 mod gather;
+mod health;
 mod held;
 mod hints;
 mod jobs;
@@ -73,6 +74,7 @@ use self::{
     call::Call,
     configs::Configs,
     gather::Gather,
+    health::ShardHealth,
     hints::Hints,
     keys::{Keys, Shard},
     lanes::Lanes,
@@ -179,6 +181,7 @@ struct Engine {
     due_topics: DueTopics,
     promotions: Promotions,
     unresponsive: Unresponsive,
+    shard_health: ShardHealth,
     looks: Looks,
     /// Which shard is looked at first.
     turn: AtomicUsize,
@@ -314,6 +317,7 @@ impl Engine {
             due_topics: DueTopics::default(),
             promotions: Promotions::default(),
             unresponsive: Unresponsive::default(),
+            shard_health: ShardHealth::default(),
             looks: Looks::default(),
             turn: AtomicUsize::new(0),
             context,

@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures_util::future::try_join_all;
 
-use super::{Redis, script::Op};
+use super::Redis;
 use crate::{
     job::{Delay, Job, JobId, Reason, Receipt, Topic, TopicFilter, TopicPause, TopicSettings, Ttr},
     store::{
-        AddJob, Added, DeadCursor, Deleted, EngineInfo, FinishJob, Finished, Held, NotHeld, Patch, Patched,
-        Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store, TopicConfig,
-        TopicStats, Verified, Wait,
+        AddJob, Added, DeadCursor, Degraded, Deleted, EngineInfo, FinishJob, Finished, Held, NotHeld, Patch,
+        Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store,
+        TopicConfig, TopicStats, Verified, Wait,
     },
 };
 
@@ -151,15 +150,12 @@ impl Store for Redis {
         self.0.verify_all().await
     }
 
-    /// Asks at once and once: whoever asks wants to know how it is now.
     async fn check(&self) -> Result<()> {
-        let engine = &self.0;
-        let asks = engine.groups().into_iter().map(|group| {
-            let keys = group.iter().map(|shard| engine.keys.shard(*shard).counts.clone()).collect();
-            let [ready, settings] = engine.channels();
-            engine.call(engine.read(Op::Check, &group, keys).arg(ready).arg(settings).once())
-        });
-        try_join_all(asks).await.map(drop)
+        self.0.check_shards().await
+    }
+
+    fn degraded(&self) -> Vec<Degraded> {
+        self.0.shard_health.degraded().into_iter().collect()
     }
 
     async fn close(&self) -> Result<()> {

@@ -212,3 +212,48 @@ async fn a_server_that_is_stopped_for_a_while_holds_up_its_own_jobs_only() {
     }
     early.abort();
 }
+
+/// What `/readyz?verbose` says of the shards, if it says anything; the server is ready in any case.
+async fn degraded_shards(server: &Server) -> Option<String> {
+    let answer = Client::new(server.address).get("/readyz?verbose").await.expect("answers");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let page = answer.json();
+    let checks = page["checks"].as_array().expect("checks");
+    let shards = checks.iter().find(|check| check["name"] == "shards")?;
+    assert_eq!(shards["status"], "degraded", "{page}");
+    Some(shards["detail"].to_string())
+}
+
+/// Waits until `/readyz?verbose` names failing shards, or none.
+async fn until_degraded(server: &Server, degraded: bool) -> Option<String> {
+    let patience = Patience::new();
+    loop {
+        let found = degraded_shards(server).await;
+        if found.is_some() == degraded {
+            return found;
+        }
+        patience.or_fail(|| format!("{found:?}"));
+        patience.pause().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_stays_ready_while_one_server_of_a_cluster_takes_writes() {
+    let cluster = Cluster::start(60_000);
+    let (home, prefix) = (tempfile::tempdir().expect("a directory"), fresh_prefix());
+    let server: Server = serve(&cluster, &prefix, "", home.path());
+    assert_eq!(degraded_shards(&server).await, None);
+    let stopped = cluster.holder_of(slot(&prefix, 0), 0);
+    let port = cluster.servers[stopped].port.to_string();
+    cluster.servers[stopped].pause();
+    let why = until_degraded(&server, true).await.expect("shards fail");
+    assert!(why.contains("of 16 shards in Redis take no writes"), "{why}");
+    assert!(!why.contains(&port), "anybody may ask: {why}");
+    let log = server.log();
+    assert!(log.lines().any(|line| line.contains("take no writes") && line.contains(&port)), "{log}");
+    let sound = |shard: u64| cluster.holder_of(slot(&prefix, shard), (stopped + 1) % 3) != stopped;
+    let id = ids("sound", sound).next().expect("one");
+    assert_eq!(add(server.address, "sound", &id, DELAY).await.0, 201);
+    cluster.servers[stopped].resume();
+    until_degraded(&server, false).await;
+}
