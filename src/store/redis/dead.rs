@@ -12,6 +12,7 @@ use super::{
     script::Op,
 };
 use crate::{
+    clock::Clock,
     job::{Delay, Job, JobId, State, Timestamp, Topic, TopicFilter, TopicPattern},
     store::{DeadCursor, Deleted, Result},
 };
@@ -85,10 +86,11 @@ impl Engine {
     }
 
     pub(super) async fn requeue_dead_jobs(&self, topic: &Topic, limit: usize) -> Result<usize> {
+        let since_us = self.context.real.now_micros();
         let shards = self.oldest_dead_by_shard(topic, limit).await?;
         let requeues = shards.into_iter().map(|(shard, ids)| async move {
             let delay = Delay::default();
-            let mut reply = self.requeue_in(shard, &only(topic), Some(topic), delay, &ids, false).await?;
+            let mut reply = self.requeue_in(since_us, &only(topic), Some(topic), delay, &ids, false).await?;
             let mut requeued = 0;
             for _ in ids {
                 match (reply.int()?, reply.value()?) {

@@ -13,6 +13,7 @@ use super::{
     script::Op,
 };
 use crate::{
+    clock::Clock,
     job::{Delay, Due, Job, JobId, Reason, Receipt, State, Timestamp, Topic, TopicFilter, Ttr},
     store::{Held, NotHeld, Patch, Patched, Release, Requeued, Result},
 };
@@ -111,11 +112,12 @@ impl Engine {
         args: impl Fn(Call) -> Call,
     ) -> Result<Answer> {
         let (shard, scope) = (self.keys.shard_of(id), scope_arg(scope));
+        let since_us = self.context.real.now_micros();
         let mut topic: Option<Topic> = None;
         for _ in 0..MOVES_LIMIT {
             let lane = self.lanes.take(shard);
             let known: Vec<&Topic> = topic.iter().collect();
-            let call = self.change(op, shard, Some(&lane), &known).arg(scope.clone());
+            let call = self.change(op, shard, Some(&lane), &known).since(since_us).arg(scope.clone());
             let mut reply = Reply::new(self.acked(args(call.arg(id.as_str()))).await?)?;
             return Ok(match reply.int()? {
                 code::OK => {
@@ -167,11 +169,11 @@ impl Engine {
         id: &JobId,
         delay: Delay,
     ) -> Result<Requeued> {
-        let shard = self.keys.shard_of(id);
+        let (shard, since_us) = (self.keys.shard_of(id), self.context.real.now_micros());
         let mut topic: Option<Topic> = None;
         for _ in 0..MOVES_LIMIT {
             let ids = std::slice::from_ref(id);
-            let mut reply = self.requeue_in(shard, scope, topic.as_ref(), delay, ids, true).await?;
+            let mut reply = self.requeue_in(since_us, scope, topic.as_ref(), delay, ids, true).await?;
             return match reply.int()? {
                 code::OK => {
                     // Gone already when a second run looked.
@@ -201,19 +203,21 @@ impl Engine {
         }
     }
 
-    /// Requeues dead jobs of one shard, of the topic given: for each a code, and what it means.
+    /// Requeues dead jobs of one shard, at least one, of the topic given: for each a code, and what it means. The
+    /// caller has waited since `since_us`.
     pub(super) async fn requeue_in(
         &self,
-        shard: Shard,
+        since_us: i64,
         scope: &TopicFilter,
         topic: Option<&Topic>,
         delay: Delay,
         ids: &[JobId],
         show: bool,
     ) -> Result<Reply> {
+        let shard = self.keys.shard_of(&ids[0]);
         let lane = self.lanes.take(shard);
         let known: Vec<&Topic> = topic.into_iter().collect();
-        let call = self.change(Op::Requeue, shard, Some(&lane), &known);
+        let call = self.change(Op::Requeue, shard, Some(&lane), &known).since(since_us);
         let mut call = call.arg(scope_arg(scope)).arg(millis(delay.as_duration())).maybe(show.then_some("1"));
         for id in ids {
             call = call.arg(id.as_str());

@@ -15,6 +15,7 @@ use super::{
     script::Op,
 };
 use crate::{
+    clock::Clock,
     job::{JobId, Topic, TopicFilter},
     store::{Deleted, FinishJob, Finished, Result},
 };
@@ -106,7 +107,7 @@ impl Engine {
         dead_of: Option<&Topic>,
         ids: Placed<JobId>,
     ) -> Result<Placed<Deleted>> {
-        let scope = scope_arg(scope);
+        let (scope, since_us) = (scope_arg(scope), self.context.real.now_micros());
         let mut topics: Vec<Topic> = dead_of.into_iter().cloned().collect();
         let (mut deleted, mut left) = (Vec::with_capacity(ids.len()), ids);
         for _ in 0..MOVES_LIMIT {
@@ -117,7 +118,7 @@ impl Engine {
             for (_, id) in &left {
                 call = call.arg(id.as_str());
             }
-            let mut reply = Reply::new(self.acked(call).await?)?;
+            let mut reply = Reply::new(self.acked(call.since(since_us)).await?)?;
             let crowded = reply.int()? == 1;
             if crowded {
                 known.into_iter().for_each(|topic| self.compaction.ask(shard, topic));

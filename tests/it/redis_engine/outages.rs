@@ -8,9 +8,16 @@ use std::{
     time::Duration,
 };
 
-use linger::store::{Added, Error, Finished, redis::Options};
+use linger::{
+    clock::{Clock, SystemClock},
+    job::Due,
+    store::{Added, Error, Finished, Patch, Store, redis::Options},
+};
 
-use super::{Process, Raw, options, proxy::Proxy};
+use super::{
+    Process, Raw, options,
+    proxy::{Fault, Proxy},
+};
 use crate::harness::{jobs::*, redis::RedisServer, redis::shared};
 
 /// Waits, within bounds, until `done` says so.
@@ -135,4 +142,38 @@ async fn a_step_of_the_servers_clock_is_counted_and_shown_once() {
     let step = figures.lines().find_map(|line| line.strip_prefix("linger_store_clock_step_seconds "));
     let step: f64 = step.expect("is shown").parse().expect("a number");
     assert!((3_590.0..3_610.0).contains(&step), "{step}");
+}
+
+/// How long a step on the job `victim` takes when the answer to its first call is late by most of what a call is
+/// given, and the second one gets none.
+async fn slow_then_silent<T: std::fmt::Debug>(
+    step: impl AsyncFnOnce(&dyn Store) -> linger::store::Result<T>,
+) -> Duration {
+    let proxy = Proxy::start(shared().port).await;
+    // The default `retry_for`; one attempt may take nearly all of it.
+    let options = Options { mode: proxy.mode(), command_timeout: seconds(4), ..options() };
+    let process = Process::start(&Options { unresponsive_timeout: seconds(30), ..options }).await;
+    add(process.store(), job("victim")).await;
+    proxy.learn_background().await;
+    proxy.arm_then(Fault::Late(millis(3_500)), Fault::SilentBefore);
+    let (clock, from_us) = (SystemClock::new(), SystemClock::new().now_micros());
+    is_unavailable(step(process.store()).await);
+    let took = Duration::from_micros((clock.now_micros() - from_us).unsigned_abs());
+    let (fired, _) = proxy.heal();
+    assert!(fired >= 2, "the step made one call only");
+    took
+}
+
+/// The first call learns the job's topic, the second has its keys.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_calls_of_one_step_share_its_time() {
+    let bound = seconds(7);
+    let (deleted, patched) = tokio::join!(
+        slow_then_silent(async |store| store.delete(ALL, vec![id("victim")]).await),
+        slow_then_silent(async |store| {
+            let patch = Patch { due: Some(Due::After(delay(seconds(60)))), ..Patch::default() };
+            store.patch(ALL, &id("victim"), patch).await
+        }),
+    );
+    assert!(deleted < bound && patched < bound, "{deleted:?} {patched:?}");
 }
