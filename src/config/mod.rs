@@ -52,10 +52,10 @@ pub struct Config {
 /// What the settings are read for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// To serve with them. The rules about listening count.
+    /// To serve with them. The rules about listening count, and so does `RUST_LOG`.
     Serve,
     /// For anything else, such as a backup. A server may run with other flags, so that what is wrong with listening
-    /// says nothing here.
+    /// says nothing here. `RUST_LOG`, which other programs heed too, does not either: only a server logs.
     Use,
 }
 
@@ -105,7 +105,10 @@ fn load_with(
     for FileFault { key, problem } in inspect(&config) {
         reader.refuse(key, problem);
     }
-    config.log.heed_rust_log(&sources.environment, &mut faults);
+    match purpose {
+        Purpose::Serve => config.log.heed_rust_log(&sources.environment, &mut faults),
+        Purpose::Use => {}
+    }
     Faults::check(faults)?;
     let warnings = variables::warnings(&sources.environment, &layers.defaults);
     Ok(Loaded { config, warnings, layers, sources })

@@ -13,6 +13,7 @@ use std::{
 };
 
 use axum::{
+    body::Bytes,
     extract::Request,
     response::{IntoResponse, Response},
 };
@@ -125,27 +126,28 @@ where
 {
     let hold = Hold::of(route, request.method());
     let client = Client::of(&request);
-    let (mut caller, mut held) = (None, None);
+    let (mut caller, mut body) = (None, Bytes::new());
     let admitted = match admit(&app, route, &mut request, &mut caller) {
         Ok(()) => payload::read(&app, route, holder(caller.as_ref(), client.as_ref()), request).await,
         Err(problem) => Err(problem),
     };
     let answer = match admitted {
-        Ok((request, taken)) => {
-            held = taken;
+        Ok((request, bytes)) => {
             if hold == Hold::Delivery {
                 // A poll may wait for a minute, and needs its body no longer than it takes to parse it.
-                held = None;
+                drop(bytes);
                 if let Some(client) = client {
                     client.watch();
                 }
+            } else {
+                body = bytes;
             }
             handler.call(request).await?
         }
         Err(problem) => problem.into_response(),
     };
-    // What the body takes is kept as long as the handler is at work.
-    drop(held);
+    // The body stays counted as long as the handler is at work with what was parsed from it.
+    drop(body);
     let mut answer = answers::on_the_way(&app, hold, answer);
     if let Some(caller) = caller.filter(|_| answer.status().is_server_error()) {
         answer.extensions_mut().insert(CallerName(caller.name));

@@ -3,7 +3,7 @@
 //! Read before and not by the handler, because hyper does not notice a client that goes away while a
 //! body lies unread, and because a connection stays usable after a refusal only when its body was read.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{pin::pin, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -44,12 +44,7 @@ impl Json {
     ) -> Result<T, Problem> {
         let Self(payload) = self;
         let (app, len) = (app.clone(), payload.bytes.len());
-        // The body stays counted until it is parsed, also when the client leaves meanwhile.
-        parse(len, move || {
-            let Payload { bytes, _held } = payload;
-            read(&bytes, app.queue.limits())
-        })
-        .await
+        parse(len, move || read(&payload.bytes, app.queue.limits())).await
     }
 }
 
@@ -82,41 +77,58 @@ impl OptionalJson {
     }
 }
 
-/// The bytes that [`read`] found, with what they take.
+/// The bytes that [`read`] found.
 #[derive(Clone)]
 struct Payload {
     bytes: Bytes,
-    _held: Option<Arc<Held>>,
 }
 
 /// What a body takes of the memory for all bodies and of its caller's share; given back when dropped.
-pub(super) struct Held {
+struct Held {
     room: Taken,
     share: Share,
 }
 
-/// Reads the body of `request`, which `holder` sent to `route`, for the handler to have as a whole. What it takes
-/// is kept by the handler until it has parsed the body, and by the caller as long as it likes.
+/// The bytes of a body with what they take. Jobs that are parsed from a body are slices of it, so that it is counted
+/// until the store has dropped the last of them, also when the client has left meanwhile.
+struct Counted {
+    bytes: Vec<u8>,
+    _held: Held,
+}
+
+impl Held {
+    /// `bytes`, which keep this until the last part of them is dropped.
+    fn with(self, bytes: Vec<u8>) -> Bytes {
+        Bytes::from_owner(Counted { bytes, _held: self })
+    }
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Reads the body of `request`, which `holder` sent to `route`, for the handler to have as a whole. Returns the bytes,
+/// too: whoever keeps them keeps them counted.
 pub(super) async fn read(
     app: &App,
     route: &str,
     holder: Holder,
     request: Request,
-) -> Result<(Request, Option<Arc<Held>>), Problem> {
+) -> Result<(Request, Bytes), Problem> {
     let (mut parts, body) = request.into_parts();
-    let mut held = None;
+    let mut bytes = Bytes::new();
     if !body.is_end_stream() {
         // On the heap while it lasts, so that a long poll, which has no body, has no room for one either.
         if takes_body(route, &parts.method) {
-            let (bytes, taken) = Box::pin(collect(app, holder, limit_of(app, route), body)).await?;
-            let taken = Arc::new(taken);
-            parts.extensions.insert(Payload { bytes, _held: Some(taken.clone()) });
-            held = Some(taken);
+            bytes = Box::pin(collect(app, holder, limit_of(app, route), body)).await?;
+            parts.extensions.insert(Payload { bytes: bytes.clone() });
         } else {
             Box::pin(each_part(app, UNASKED_BYTES, body, |_| Ok(()))).await?;
         }
     }
-    Ok((Request::from_parts(parts, Body::empty()), held))
+    Ok((Request::from_parts(parts, Body::empty()), bytes))
 }
 
 /// Whether a request with `method` to `route` may have a body. That of any other takes nothing from the
@@ -132,7 +144,7 @@ fn limit_of(app: &App, route: &str) -> usize {
 }
 
 /// Reads `body` to its end; its bytes are counted against what `holder` and all requests may hold.
-async fn collect(app: &App, holder: Holder, limit: usize, body: Body) -> Result<(Bytes, Held), Problem> {
+async fn collect(app: &App, holder: Holder, limit: usize, body: Body) -> Result<Bytes, Problem> {
     let none = app.body_room.take(0, app.metrics.http.buffered());
     let room = none.ok_or_else(Problem::overloaded)?;
     let (mut bytes, mut held) = (Vec::new(), Held { room, share: app.body_shares.of(holder) });
@@ -144,7 +156,7 @@ async fn collect(app: &App, holder: Holder, limit: usize, body: Body) -> Result<
         Ok(())
     })
     .await?;
-    Ok((bytes.into(), held))
+    Ok(held.with(bytes))
 }
 
 /// Hands every part of `body` to `take`, up to `limit` bytes and no slower than the options allow.
@@ -252,13 +264,38 @@ impl<S: Send + Sync> FromRequestParts<S> for OptionalJson {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let given = payload(parts)?.filter(|payload| payload.bytes.trim_ascii() != b"null");
-        Ok(Self(given.unwrap_or(Payload { bytes: Bytes::from_static(b"{}"), _held: None })))
+        Ok(Self(given.unwrap_or(Payload { bytes: Bytes::from_static(b"{}") })))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::value::RawValue;
+
     use super::*;
+    use crate::{
+        http::room::{Room, Shares},
+        job,
+        metrics::Metrics,
+    };
+
+    #[test]
+    fn a_body_is_counted_until_the_last_slice_of_it_is_dropped() {
+        let (room, shares) = (Room::new(10), Shares::new(10));
+        let mut held = Held {
+            room: room.take(0, Metrics::new().http.buffered()).expect("there is room"),
+            share: shares.of(Holder::Address([127, 0, 0, 1].into())),
+        };
+        assert!(held.share.grow(10) && held.room.grow(&room, 10));
+        let text = held.with(br#"["abcdef"]"#.to_vec());
+        let [raw]: [&RawValue; 1] = serde_json::from_slice(&text).expect("is JSON");
+        let body = job::Body::from_raw(raw, &text).expect("is a body");
+        drop(text);
+        let mut other = shares.of(Holder::Address([127, 0, 0, 1].into()));
+        assert!(room.take(1, Metrics::new().http.buffered()).is_none() && !other.grow(1), "{body:?}");
+        drop(body);
+        assert!(room.take(10, Metrics::new().http.buffered()).is_some() && other.grow(10));
+    }
 
     #[tokio::test]
     async fn only_a_large_body_is_parsed_on_another_thread() {

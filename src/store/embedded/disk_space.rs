@@ -127,6 +127,13 @@ impl DiskSpace {
         let ballast = Ballast::find(&options.data_dir, options.ballast_bytes);
         let mut this = Self { options, ballast, is_full: false, given_up_bytes: 0 };
         this.recover();
+        if this.ballast.is_wanted() {
+            tracing::warn!(
+                bytes = this.ballast.bytes(),
+                dir = %this.options.data_dir.display(),
+                "there is no room for the ballast file yet; without it, a full disk stops finishing and deleting too"
+            );
+        }
         this
     }
 

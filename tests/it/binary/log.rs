@@ -181,3 +181,21 @@ fn fault_a_wrong_level_is_refused_and_not_taken_for_silence() {
     let directory = tempfile::tempdir().expect("a directory");
     assert!(run(&["config", "check"], directory.path()).status.success());
 }
+
+/// The variable is often set for other programs, and a health check must not fail by it.
+#[test]
+fn a_wrong_rust_log_stops_no_command_that_does_not_log() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = Server::serve(&[], &[], directory.path());
+    let url = server.url();
+    let address = url.trim_start_matches("http://");
+    for words in [&["config", "show"][..], &["health"]] {
+        let mut command = linger(words, directory.path());
+        let output = command
+            .env("RUST_LOG", "warning")
+            .env("LINGER__SERVER__LISTEN", address)
+            .output()
+            .expect("it runs");
+        assert!(output.status.success(), "{words:?}: {}", stderr(&output));
+    }
+}

@@ -189,6 +189,19 @@ fn a_server_starts_on_a_full_disk_after_a_kill_and_after_a_stop() {
     }
 }
 
+#[test]
+fn a_start_without_room_for_the_ballast_says_so() {
+    let bay = match Disk::Memory.bay() {
+        Ok(bay) => bay,
+        Err(why) => return not_run_here("start_without_ballast", &why),
+    };
+    // More than is kept free by default, but not with the ballast beside it.
+    leave(&bay, 80, "filler");
+    let server = bay.serve("small/data", &[]);
+    server.logged("there is no room for the ballast file yet");
+    bay.must("test ! -e small/data/ballast");
+}
+
 /// Reads share the writer with changes, but not their fate.
 #[test]
 fn reads_are_answered_beside_changes_that_meet_a_full_disk() {

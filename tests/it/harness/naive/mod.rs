@@ -10,14 +10,20 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use linger::{
     clock::Clock,
-    job::{Fingerprint, Job, JobId, Reason, Receipt, State, Timestamp, Topic, TopicFilter, Ttr},
+    job::{Body, Fingerprint, Job, JobId, Reason, Receipt, State, Timestamp, Topic, TopicFilter, Ttr},
     store::{
         AddJob, Added, FinishJob, Finished, Held, Listener, MoveKind, NotHeld, Reservation, TopicConfig,
         TopicStats,
     },
 };
+
+/// A body of its own: that of a request keeps the whole request.
+fn copied(body: &Body) -> Body {
+    Body::from_stored(Bytes::copy_from_slice(body.as_bytes()))
+}
 
 #[derive(Debug, Clone)]
 struct Entry {
@@ -162,7 +168,7 @@ impl Naive {
             reserved_until: None,
             dead_at: None,
             reason: None,
-            body: add.body,
+            body: copied(&add.body),
         };
         let arrival = content.arrivals;
         let mut entry =

@@ -117,7 +117,7 @@ impl Store for Naive {
         job.ttr = patch.ttr.unwrap_or(job.ttr);
         job.max_attempts = patch.max_attempts.unwrap_or(job.max_attempts);
         job.retry = patch.retry.unwrap_or_else(|| job.retry.clone());
-        job.body = patch.body.unwrap_or_else(|| job.body.clone());
+        job.body = patch.body.as_ref().map_or_else(|| job.body.clone(), super::copied);
         if let Some(due) = patch.due {
             let due: Due = due;
             self.wait_until(entry, due.resolve(self.clock.read()));
