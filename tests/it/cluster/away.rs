@@ -17,8 +17,10 @@ use super::serve;
 use crate::harness::{
     client::Client,
     cluster::Cluster,
+    network::Network,
+    not_here::not_run_here,
     process::Server,
-    redis::fresh_prefix,
+    redis::{Launch, fresh_prefix},
     resp::until,
     wait::{Patience, bounded},
 };
@@ -211,6 +213,40 @@ async fn a_server_that_is_stopped_for_a_while_holds_up_its_own_jobs_only() {
         patience.pause().await;
     }
     early.abort();
+}
+
+/// Nothing says that the host is gone: packets to it are dropped. No other server takes over before the test ends.
+#[test]
+fn a_host_that_vanishes_holds_up_its_own_jobs_only() {
+    let network = match Network::new(2) {
+        Ok(network) => network,
+        Err(why) => return not_run_here("vanished_host", &why),
+    };
+    network.run_on(0, async |network| {
+        // The first server stands alone on the host that vanishes.
+        let open = ["--protected-mode", "no"];
+        let cluster = Cluster::launch(60_000, &open, |n, launch| {
+            let host = usize::from(n == 0);
+            Launch { before: network.on(host), host: Network::address(host), ..launch }
+        });
+        let (home, prefix) = (tempfile::tempdir().expect("a directory"), fresh_prefix());
+        let server = serve(&cluster, &prefix, "", home.path());
+        let sound = |shard: u64| cluster.holder_of(slot(&prefix, shard), 1) != 0;
+        let lost = ids("lost", |shard| !sound(shard)).next().expect("one");
+        assert_eq!(add(server.address, "lost", &lost, Duration::from_secs(2)).await.0, 201);
+        let shards: Vec<bool> = (0..16).map(sound).collect();
+        let sound = |shard: u64| shards[usize::try_from(shard).expect("small")];
+        network.cut(1);
+        others_come_in_time(server.address, "vanished", sound, Duration::from_secs(16)).await;
+        let late = ids("late", |shard| !sound(shard)).next().expect("one");
+        let (status, took) = add(server.address, "lost", &late, DELAY).await;
+        assert_eq!(status, 503);
+        assert!(took < RETRY_FOR + SLACK, "{took:?}");
+        network.heal(1);
+        let mut client = Client::new(server.address);
+        let answer = bounded("a pop", client.get("/topics/lost/pop?wait=60s")).await.expect("answers");
+        assert_eq!((answer.status, answer.text("id")), (200, lost));
+    });
 }
 
 /// What `/readyz?verbose` says of the shards, if it says anything; the server is ready in any case.

@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 
 use super::{
-    redis::RedisServer,
+    redis::{Launch, RedisServer},
     resp::{Reply, Resp, until},
 };
 
@@ -26,6 +26,11 @@ impl Cluster {
 
     /// The same, with these arguments for every server.
     pub fn start_with(node_timeout_ms: u32, arguments: &[&str]) -> Self {
+        Self::launch(node_timeout_ms, arguments, |_, launch| launch)
+    }
+
+    /// The same, with each server started where `place` has it, by its number.
+    pub fn launch(node_timeout_ms: u32, arguments: &[&str], place: impl Fn(usize, Launch) -> Launch) -> Self {
         let timeout = node_timeout_ms.to_string();
         let mut all = vec!["--cluster-enabled", "yes", "--cluster-node-timeout", &timeout];
         // Otherwise a replica that was cut off from its primary for a while would not follow it.
@@ -33,7 +38,8 @@ impl Cluster {
         // Nor would a primary stay one that has given its last slot away.
         all.extend(["--save", "", "--cluster-allow-replica-migration", "no"]);
         all.extend(arguments);
-        let servers = (0..2 * PRIMARIES).map(|_| RedisServer::start_with(&all)).collect();
+        let launch = |n| RedisServer::launch(place(n, Launch::new(&all)));
+        let servers = (0..2 * PRIMARIES).map(launch).collect();
         let cluster = Self { servers };
         cluster.join();
         cluster
@@ -50,7 +56,8 @@ impl Cluster {
                 node.call(&["CLUSTER", "ADDSLOTSRANGE", &from, &to]);
             }
             if n > 0 {
-                first.call(&["CLUSTER", "MEET", "127.0.0.1", &self.servers[n].port.to_string()]);
+                let address = self.servers[n].address();
+                first.call(&["CLUSTER", "MEET", &address.ip().to_string(), &address.port().to_string()]);
             }
         }
         let known = format!("cluster_known_nodes:{}", self.servers.len());

@@ -61,6 +61,17 @@ impl Network {
         self.hosts[host].move_in();
     }
 
+    /// Runs `test` on this host, on a thread of its own.
+    pub fn run_on(self, host: usize, test: impl AsyncFnOnce(&Self) + Send + 'static) {
+        let thread = std::thread::spawn(move || {
+            self.enter_host(host);
+            // One thread: only this one is in that network.
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(test(&self));
+        });
+        thread.join().expect("the test passes");
+    }
+
     /// Drops every packet of the TCP connections that a host has from these ports, in both directions. Its
     /// other connections, and new ones, pass.
     pub fn drop_connections(&self, host: usize, ports: &[u16]) {

@@ -210,18 +210,11 @@ async fn a_node_of_a_cluster_is_served_again() {
 }
 
 /// Runs `test` in a network of its own, on the second of its two hosts.
-fn on_a_host(what: &str, test: impl AsyncFnOnce(Arc<Network>) + Send + 'static) {
-    let network = match Network::new(2) {
-        Ok(network) => Arc::new(network),
-        Err(why) => return not_run_here(what, &why),
-    };
-    let thread = std::thread::spawn(move || {
-        network.enter_host(1);
-        // One thread: only this one is in that network.
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.expect("a runtime").block_on(test(network));
-    });
-    thread.join().expect("the test passes");
+fn on_a_host(what: &str, test: impl AsyncFnOnce(&Network) + Send + 'static) {
+    match Network::new(2) {
+        Ok(network) => network.run_on(1, test),
+        Err(why) => not_run_here(what, &why),
+    }
 }
 
 #[test]

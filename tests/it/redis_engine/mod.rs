@@ -1,6 +1,7 @@
 //! What only the Redis engine can get wrong: cut answers, full memory, foreign entries, replicas,
 //! processes side by side. Each case has a prefix of its own; some a server of their own.
 
+mod beside;
 mod crash;
 mod cut;
 mod frames;

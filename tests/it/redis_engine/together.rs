@@ -148,28 +148,3 @@ async fn a_closing_store_leaves_no_caller_waiting() {
     closed.expect("closes");
     assert!(added.iter().all(|added| matches!(added, Err(Error::Unavailable(_)))), "{added:?}");
 }
-
-/// With default settings: each process changes one flag from a copy that may be out of date.
-#[tokio::test]
-async fn pauses_of_two_processes_are_all_kept() {
-    let options = options();
-    let (one, other) = (Process::start(&options).await, Process::start(&options).await);
-    let delivery = TopicPause { delivery: true, intake: false };
-    let intake = TopicPause { delivery: false, intake: true };
-    for n in 0..40 {
-        let name = topic(&n.to_string());
-        let first = one.store.change_pause(&name, delivery, TopicPause::NONE);
-        let second = other.store.change_pause(&name, intake, TopicPause::NONE);
-        let (first, second) = match n % 2 {
-            0 => tokio::join!(first, second),
-            _ => (first.await, second.await),
-        };
-        let (first, second) = (first.expect("pauses"), second.expect("pauses"));
-        assert!(first.delivery && second.intake, "each answer shows its own change");
-        assert!(first == TopicPause::ALL || second == TopicPause::ALL, "one of them was the later");
-    }
-    let third = Process::start(&options).await;
-    for n in 0..40 {
-        assert_eq!(third.store.topic_config(&topic(&n.to_string())).pause, TopicPause::ALL, "topic {n}");
-    }
-}

@@ -1,0 +1,49 @@
+//! Processes beside each other on one prefix, with the default settings.
+
+use linger::{job::State, store::redis::Options};
+
+use super::{Process, options};
+use crate::harness::jobs::*;
+
+/// Each process changes one flag from a copy that may be out of date.
+#[tokio::test]
+async fn pauses_of_two_processes_are_all_kept() {
+    let options = options();
+    let (one, other) = (Process::start(&options).await, Process::start(&options).await);
+    let delivery = TopicPause { delivery: true, intake: false };
+    let intake = TopicPause { delivery: false, intake: true };
+    for n in 0..40 {
+        let name = topic(&n.to_string());
+        let first = one.store.change_pause(&name, delivery, TopicPause::NONE);
+        let second = other.store.change_pause(&name, intake, TopicPause::NONE);
+        let (first, second) = match n % 2 {
+            0 => tokio::join!(first, second),
+            _ => (first.await, second.await),
+        };
+        let (first, second) = (first.expect("pauses"), second.expect("pauses"));
+        assert!(first.delivery && second.intake, "each answer shows its own change");
+        assert!(first == TopicPause::ALL || second == TopicPause::ALL, "one of them was the later");
+    }
+    let third = Process::start(&options).await;
+    for n in 0..40 {
+        assert_eq!(third.store.topic_config(&topic(&n.to_string())).pause, TopicPause::ALL, "topic {n}");
+    }
+}
+
+/// They share the dead letters, so that the one with the shortest retention deletes them for all.
+#[tokio::test]
+async fn the_shortest_retention_counts_for_all_processes() {
+    let options = options();
+    let with = |retention| Options { dead_retention: Some(seconds(retention)), ..options.clone() };
+    let short = Process::start(&with(100)).await;
+    let long = Process::beside(&short, &with(1_000)).await;
+    add(long.store(), job("a")).await;
+    let held = reserve(long.store()).await;
+    long.store.bury(ALL, &held.job.id, &held.receipt, None).await.expect("answers").expect("is held");
+    short.clock.advance(seconds(101));
+    promote(long.store()).await;
+    let kept = long.store.get(ALL, &held.job.id).await.expect("gets").expect("is kept by its own setting");
+    assert_eq!(kept.state, State::Dead);
+    promote(short.store()).await;
+    assert_eq!(long.store.get(ALL, &held.job.id).await.expect("gets"), None);
+}
