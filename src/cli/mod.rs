@@ -6,9 +6,9 @@ mod bench;
 mod health;
 mod health_tls;
 mod help;
+mod maintenance;
 mod settings;
 mod token;
-mod upkeep;
 
 use std::{
     ffi::OsString,
@@ -52,14 +52,16 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Config(ConfigCommand::Check(_)) => check(&settings),
         Command::Config(ConfigCommand::Default) => print(config::DEFAULTS),
         Command::Verify(arguments) => match arguments.backup {
-            Some(file) => upkeep::verify_backup(&file),
-            None => with_settings(&settings, Purpose::Use, WRONG, |loaded| upkeep::verify(&loaded.config)),
+            Some(file) => maintenance::verify_backup(&file),
+            None => {
+                with_settings(&settings, Purpose::Use, WRONG, |loaded| maintenance::verify(&loaded.config))
+            }
         },
         Command::Backup(arguments) => with_settings(&settings, Purpose::Use, WRONG, |loaded| {
-            upkeep::backup(&loaded.config, &arguments.backup)
+            maintenance::backup(&loaded.config, &arguments.backup)
         }),
         Command::Restore(arguments) => with_settings(&settings, Purpose::Use, WRONG, |loaded| {
-            upkeep::restore(&loaded.config, &arguments.backup)
+            maintenance::restore(&loaded.config, &arguments.backup)
         }),
         Command::Bench(arguments) => bench::run(&arguments, &settings),
         Command::Token(TokenCommand::New(arguments)) => token::new(&arguments),

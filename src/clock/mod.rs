@@ -4,7 +4,7 @@
 //! running neither fire delays early nor hold them back, and suspend counts. [`ManualClock`] stands
 //! still until a test advances it, which lets a 30-day delay pass in a millisecond.
 
-mod alarm;
+mod precise_timer;
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use std::{
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 
-pub use alarm::Alarm;
+pub use precise_timer::Alarm;
 
 use crate::job::{Now, Timestamp};
 

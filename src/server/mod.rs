@@ -2,11 +2,11 @@
 //! puts the parts together, waits for the end, and takes them apart in order.
 
 mod clock_watch;
-mod exposure;
+mod file_permissions;
+mod maintenance;
 mod open_files;
-mod parts;
 mod reload;
-mod upkeep;
+mod wiring;
 
 use std::{
     io::{self, Write},
@@ -33,8 +33,8 @@ use crate::{
     signals::{Asked, Signals},
     telemetry::{self, Logging},
 };
+pub use maintenance::{Refusal, Report, backup, backup_to, restore, verify, verify_backup};
 use reload::Reload;
-pub use upkeep::{Refusal, Report, backup, backup_to, restore, verify, verify_backup};
 
 /// Connections that wait in the kernel to be accepted, as when thousands of workers come back after a restart;
 /// the system may allow fewer (net.core.somaxconn).
@@ -191,17 +191,17 @@ impl Running {
         // Bound before the store is opened, so that a taken port is no reason to open it; listened on
         // after, so that nobody is accepted before there is an answer.
         let socket = bind(config.server.listen)?;
-        let (hints, engine) = (Arc::new(Hints::default()), parts::engine(config));
+        let (hints, engine) = (Arc::new(Hints::default()), wiring::engine(config));
         let patience = config.redis.start_timeout;
         let store =
-            parts::open_store(config, clock.clone(), hints.clone(), metrics.engine.clone(), patience).await;
+            wiring::open_store(config, clock.clone(), hints.clone(), metrics.engine.clone(), patience).await;
         let store = store.map_err(Failure::Store)?;
-        exposure::warn(config);
-        let limits = parts::limits(&config.queue);
+        file_permissions::warn(config);
+        let limits = wiring::limits(&config.queue);
         let queue = Queue::new(store, &hints, clock.clone(), limits, metrics.queue.clone());
         let listener = listen(socket, config.server.listen)?;
         let address = listener.local_addr()?;
-        let mut http = parts::http_options(config);
+        let mut http = wiring::http_options(config);
         let asked = http.max_connections != http::Options::default().max_connections;
         let room = open_files::make_room_for(http.max_connections, asked);
         http.lower_connections(room);

@@ -9,7 +9,7 @@ use std::{
 
 use tokio::runtime;
 
-use super::parts;
+use super::wiring;
 use crate::{
     clock::SystemClock,
     config::{Config, Engine},
@@ -52,7 +52,7 @@ pub struct Report {
 pub fn verify(config: &Config) -> Result<Report, Refusal> {
     match config.engine {
         Engine::Embedded => {
-            let options = parts::embedded_options(config);
+            let options = wiring::embedded_options(config);
             let found = embedded::inspect(&options, &SystemClock::new()).map_err(|error| match error {
                 OpenError::Locked { .. } => Refusal::Wrong(format!(
                     "{error}; stop it, or verify a backup: linger backup FILE && linger verify FILE"
@@ -154,13 +154,13 @@ impl Listener for Deaf {
 }
 
 async fn verify_connected(config: &Config) -> Result<Report, Refusal> {
-    let store = parts::open_redis_to_read(config, Arc::new(Deaf), Metrics::new().engine).await;
+    let store = wiring::open_redis_to_read(config, Arc::new(Deaf), Metrics::new().engine).await;
     let store = store.map_err(|why| Refusal::Failed(format!("cannot open the store: {why}")))?;
     let failed = |error: crate::store::Error| Refusal::Failed(format!("not verified: {error}"));
     let verified = store.verify().await.map_err(failed)?;
     let found = sums(&*store, verified).await.map_err(failed)?;
     store.close().await.map_err(failed)?;
-    Ok(report(&parts::engine(config), &found))
+    Ok(report(&wiring::engine(config), &found))
 }
 
 /// The jobs of all topics by state; of a moment after the verification, when others are at work.

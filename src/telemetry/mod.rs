@@ -1,7 +1,7 @@
 //! Log lines: to stderr, as text for people or JSON for machines. Knows no job, no request and no
 //! secret; what goes into a line is for who writes it.
 
-mod queue;
+mod log_queue;
 
 use std::{
     io::{self, IsTerminal},
@@ -16,7 +16,7 @@ use crate::{
     config::{Log, LogFormat},
     metrics::LogMetrics,
 };
-use queue::LogQueue;
+use log_queue::LogQueue;
 
 /// How long the end of the process waits for its last lines to be read.
 const FLUSH_LIMIT: Duration = Duration::from_secs(1);
