@@ -247,7 +247,10 @@ async fn parked_leavers_who_are_seen_to_leave_cost_no_attempt() {
     let leavers = count("LINGER_PROVE_LEAVERS", 500).min(5_000) / 2;
     let _crowd = super::crowd(leavers).await;
     let directory = tempfile::tempdir().expect("a directory");
-    let server = Server::serve(&[], &[], directory.path());
+    // The default is enough for the short form.
+    let connections = (leavers + 100).max(1_000).to_string();
+    let variables = [("LINGER__SERVER__MAX_CONNECTIONS_PER_ADDRESS", &*connections)];
+    let server = Server::serve(&[], &variables, directory.path());
     let mut parked = Vec::new();
     for n in 0..leavers {
         let leaver =

@@ -69,7 +69,8 @@ async fn a_job_outside_the_scope_is_answered_like_no_job(bench: Bench) {
             assert_eq!(every_step(&bench, &scope, &id(name), &receipt).await, nobody, "{name}");
             assert_eq!(seen(&bench, &id(name)).await, before, "{name}");
         }
-        assert_eq!((bench.heard.take_ready(), bench.heard.take_due_in()), (vec![], vec![]));
+        assert!(bench.heard.take_due_in().is_empty());
+        assert!(bench.heard.take_ready().is_empty() || bench.repeats_announcements());
     }
 }
 

@@ -135,6 +135,12 @@ impl Bench {
         super::jobs::promote(&*self.store).await;
     }
 
+    /// Whether the engine may announce a topic with ready jobs again though nothing happened to them, as the sweep of
+    /// Redis does.
+    pub fn repeats_announcements(&self) -> bool {
+        matches!(self.home, Home::Prefix(..))
+    }
+
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
