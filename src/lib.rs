@@ -5,7 +5,8 @@
 //! ```text
 //! main · cli · server       composition root; alone names an engine or sees the whole config
 //! bench                     a client that measures a server; knows no more of it than HTTP tells
-//! http                      alone knows HTTP and JSON
+//! http                      alone knows routes and JSON
+//! net                       connections as bytes: TLS and memory budgets; knows no route and no job
 //! queue                     the rules: service, waiters (parked polls), timer, limits
 //! store                     one trait and its laws; embedded/ and redis/ never import each other
 //! job                       the domain: names, states, times, retry schedule; pure, no I/O
@@ -27,6 +28,7 @@ pub mod fuzzing;
 pub mod http;
 pub mod job;
 pub mod metrics;
+pub mod net;
 mod printable;
 pub mod queue;
 pub mod server;

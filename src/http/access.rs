@@ -1,6 +1,6 @@
 //! Who may call what: the scope that each operation needs, and the check that asks for it.
 //!
-//! A topic in the path is checked by `params::TopicPath`, one in a body by its handler, and a job's by
+//! A topic in the path is checked by `parameters::TopicPath`, one in a body by its handler, and a job's by
 //! the steps of `queue` themselves. What is not listed here needs `admin`: a route that somebody forgot is closed.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use axum::{
     http::{HeaderMap, Method, header, request::Parts},
 };
 
-use super::{paths, problem::Problem};
+use super::{errors::Problem, paths};
 use crate::{
     auth::{Caller, Gate, Refused, Scope},
     job::Topic,

@@ -2,16 +2,16 @@
 
 use bytes::Bytes;
 
-use super::{bodies, render};
+use super::wire::{requests, responses};
 use crate::{job::Job, queue::Limits};
 
 /// Reads the body of an add as its handler does; whether it is valid.
 #[must_use]
 pub fn read_new_job(body: &Bytes) -> bool {
-    bodies::new_job(body, &Limits::default()).is_ok()
+    requests::new_job(body, &Limits::default()).is_ok()
 }
 
 /// Writes a job as an answer has it.
 pub fn write_job(job: &Job) {
-    std::hint::black_box(render::job(job));
+    std::hint::black_box(responses::job(job));
 }

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use axum::http::{HeaderMap, Method, Version, header, uri::Authority};
 
-use super::{Options, paths, problem::Problem};
+use super::{Options, errors::Problem, paths};
 
 /// Refuses what a foreign page sent.
 pub(super) fn check<B>(request: &axum::http::Request<B>, options: &Options) -> Result<(), Problem> {

@@ -17,11 +17,12 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::{
-    App, Tls,
+    App,
     client::Client,
     pace::{Paced, Turns},
 };
 use crate::metrics::Cut;
+use crate::net::Tls;
 
 /// hyper's one timer would count the reading of an answer as idle time, so `pace` has the real ones. Set
 /// beyond all of them it still serves: only with it does hyper ask for the next request after an answer.

@@ -3,10 +3,11 @@
 use bytes::Bytes;
 
 use super::{
-    bodies,
-    params::{Query, cursor, read_cursor},
-    problem::Problem,
-    values,
+    errors::Problem,
+    wire::{
+        parameters::{Query, cursor, read_cursor},
+        requests, values,
+    },
 };
 use crate::{
     job::{Body, NewJob},
@@ -18,28 +19,28 @@ pub fn fuzz_bodies(data: &[u8]) {
     let Some((call, body)) = data.split_first() else { return };
     let (body, limits) = (Bytes::copy_from_slice(body), Limits::default());
     match call % 14 {
-        0 => sound(bodies::new_job(&body, &limits), |job| job_is_sound(&job)),
-        1 => sound(bodies::patch(&body, &limits), |patch| patch.body.iter().for_each(body_is_sound)),
-        2 => sound(bodies::new_jobs(&body, &limits), |items| {
+        0 => sound(requests::new_job(&body, &limits), |job| job_is_sound(&job)),
+        1 => sound(requests::patch(&body, &limits), |patch| patch.body.iter().for_each(body_is_sound)),
+        2 => sound(requests::new_jobs(&body, &limits), |items| {
             assert!(items.len() <= limits.max_batch);
             items.into_iter().for_each(|item| sound(item.read, |job| job_is_sound(&job)));
         }),
-        3 => sound(bodies::release(&body, None, &limits), |_| ()),
-        4 => sound(bodies::touch(&body, None), |_| ()),
-        5 => sound(bodies::bury(&body, None), |_| ()),
-        6 => sound(bodies::requeue(&body, &limits), |_| ()),
-        7 => sound(bodies::requeue_dead(&body), |limit| assert!(limit > 0)),
-        8 => sound(bodies::pause(&body), |_| ()),
-        9 => sound(bodies::settings(&body, &limits), |_| ()),
-        10 => sound(bodies::pop(&body, &limits), |pop| {
+        3 => sound(requests::release(&body, None, &limits), |_| ()),
+        4 => sound(requests::touch(&body, None), |_| ()),
+        5 => sound(requests::bury(&body, None), |_| ()),
+        6 => sound(requests::requeue(&body, &limits), |_| ()),
+        7 => sound(requests::requeue_dead(&body), |limit| assert!(limit > 0)),
+        8 => sound(requests::pause(&body), |_| ()),
+        9 => sound(requests::settings(&body, &limits), |_| ()),
+        10 => sound(requests::pop(&body, &limits), |pop| {
             assert!((1..=limits.max_batch_pop).contains(&pop.max));
             assert!((1..=limits.max_pop_topics).contains(&pop.topics.len()));
         }),
-        11 => sound(bodies::finish(&body, None), |_| ()),
-        12 => sound(bodies::finish_jobs(&body, &limits), |items| {
+        11 => sound(requests::finish(&body, None), |_| ()),
+        12 => sound(requests::finish_jobs(&body, &limits), |items| {
             items.into_iter().for_each(|item| sound(item.read, |_| ()));
         }),
-        _ => sound(bodies::delete_jobs(&body, &limits), |items| {
+        _ => sound(requests::delete_jobs(&body, &limits), |items| {
             items.into_iter().for_each(|item| sound(item.read, |_| ()));
         }),
     }

@@ -2,44 +2,26 @@
 //!
 //! A handler extracts, makes one call into the queue, converts. The contract is `openapi.yaml`.
 
-mod accept;
 mod access;
-mod answers;
-mod batch;
 #[cfg(any(test, feature = "benching"))]
 pub(crate) mod benching;
-mod bodies;
 mod browser;
 mod client;
 mod connection;
-mod dead;
-mod delivery;
-mod fields;
+mod errors;
 #[cfg(any(test, fuzzing))]
 mod fuzzing;
-mod jobs;
+mod handlers;
 mod json;
-mod layers;
-mod observe;
-mod operations;
+mod middleware;
 mod options;
 mod pace;
-mod params;
 mod paths;
-mod payload;
-mod pop;
-mod problem;
 mod refusal;
-mod refusal_log;
-mod render;
-mod room;
-mod router;
+mod routes;
 mod seats;
 mod serve;
-mod suggest;
-mod tls;
-mod topics;
-mod values;
+mod wire;
 
 use std::{ops::Deref, sync::Arc};
 
@@ -50,13 +32,18 @@ use tokio_util::sync::CancellationToken;
 #[cfg(any(test, fuzzing))]
 pub(crate) use fuzzing::{fuzz_bodies, fuzz_query};
 pub use options::Options;
-pub use tls::{PairFile, Tls, UnusableFile};
 
-use self::{
-    refusal_log::RefusalLog,
-    room::{Room, Shares},
+use self::middleware::refusal_log::RefusalLog;
+use crate::{
+    auth::Gate,
+    clock::Clock,
+    metrics::Metrics,
+    net::{
+        Tls,
+        byte_budget::{Room, Shares},
+    },
+    queue::Queue,
 };
-use crate::{auth::Gate, clock::Clock, metrics::Metrics, queue::Queue};
 
 /// The figures may hold one part in so many of what other answers may hold, besides these.
 const FIGURES_SHARE: usize = 16;
@@ -127,7 +114,7 @@ impl App {
 
     /// The whole API as a tower service.
     pub fn router(&self) -> Router {
-        router::router(self)
+        routes::router(self)
     }
 
     /// Serves connections of `listener` until `shutdown`; then stops accepting, lets requests in flight

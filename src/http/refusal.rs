@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use super::{
     App,
     connection::linger,
-    observe::{RequestId, protect},
-    problem::Problem,
+    errors::Problem,
+    middleware::request_span::{RequestId, protect},
 };
 
 /// Most connections that are being told so at a time; any more are closed without a word. Each is an open

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     auth::{self, Gate},
     config::{Config, FileFault},
-    http::{PairFile, Tls, UnusableFile},
+    net::{PairFile, Tls, UnusableFile},
 };
 
 /// The parts of a server that come from files and may change while it runs.

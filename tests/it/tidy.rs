@@ -25,11 +25,13 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("store/redis", &["store", "job", "clock", "metrics", "failure_log"]),
     ("store", &["job", "clock", "metrics"]),
     ("queue", &["store", "job", "clock", "metrics", "failure_log"]),
-    ("http", &["queue", "auth", "job", "clock", "metrics", "shutdown", "small_file"]),
+    ("net", &["clock", "metrics", "small_file"]),
+    ("http", &["net", "queue", "auth", "job", "clock", "metrics"]),
     (
         "server",
         &[
             "http",
+            "net",
             "queue",
             "store",
             "auth",

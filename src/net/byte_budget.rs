@@ -12,14 +12,14 @@ use crate::metrics::Buffered;
 
 /// So many bytes, for whoever comes first. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct Room {
+pub struct Room {
     free: Arc<Semaphore>,
     bytes: usize,
 }
 
 /// What somebody has taken of a room; given back when dropped.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub struct Taken {
     permit: OwnedSemaphorePermit,
     shown: Buffered,
 }
@@ -63,7 +63,7 @@ impl Taken {
 
 /// Who holds bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Holder {
+pub enum Holder {
     /// The holder of the token with this name.
     Token(Arc<str>),
     /// Whoever calls from this address, where there are no tokens.
@@ -72,7 +72,7 @@ pub(super) enum Holder {
 
 /// The most that each caller may have of a room. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct Shares {
+pub struct Shares {
     max: usize,
     /// Callers that hold anything.
     held: Arc<Mutex<HashMap<Holder, usize>>>,
@@ -80,7 +80,7 @@ pub(super) struct Shares {
 
 /// What one request has of its caller's share; given back when dropped.
 #[derive(Debug)]
-pub(super) struct Share {
+pub struct Share {
     shares: Shares,
     holder: Holder,
     bytes: usize,

@@ -2,15 +2,16 @@
 
 use axum::{extract::State, http::StatusCode, response::Response};
 
-use super::{
+use crate::http::{
     App,
     access::{self, Calling},
-    answers,
-    bodies::{self, Item},
-    params::NoQuery,
-    payload::Json,
-    problem::Problem,
-    render::{self, ItemResult},
+    errors::Problem,
+    middleware::{request_body::Json, response_budget},
+    wire::{
+        parameters::NoQuery,
+        requests::{self, Item},
+        responses::{self, ItemResult},
+    },
 };
 use crate::{
     job::JobId,
@@ -19,8 +20,8 @@ use crate::{
 
 type Answer = Result<Response, Problem>;
 
-pub(super) async fn add(State(app): State<App>, Calling(caller): Calling, _: NoQuery, body: Json) -> Answer {
-    let mut items = body.read(&app, bodies::new_jobs).await?;
+pub async fn add(State(app): State<App>, Calling(caller): Calling, _: NoQuery, body: Json) -> Answer {
+    let mut items = body.read(&app, requests::new_jobs).await?;
     for item in &mut items {
         if let Ok(job) = &item.read
             && let Err(problem) = access::check_topic(&caller, &job.topic)
@@ -28,40 +29,30 @@ pub(super) async fn add(State(app): State<App>, Calling(caller): Calling, _: NoQ
             item.read = Err(problem);
         }
     }
-    let room = answers::reserve(&app, items.len())?;
+    let room = response_budget::reserve(&app, items.len())?;
     let (slots, jobs) = split(items);
     let outcomes = app.queue.add_batch(jobs).await?;
     let results = merge(slots, outcomes, |outcome: AddOutcome, slot| {
         slot.id = Some(outcome.job.id);
         if outcome.replayed { StatusCode::OK } else { StatusCode::CREATED }
     });
-    Ok(room.hold(render::results(&results)))
+    Ok(room.hold(responses::results(&results)))
 }
 
-pub(super) async fn finish(
-    State(app): State<App>,
-    Calling(caller): Calling,
-    _: NoQuery,
-    body: Json,
-) -> Answer {
-    let items = body.read(&app, bodies::finish_jobs).await?;
-    let room = answers::reserve(&app, items.len())?;
+pub async fn finish(State(app): State<App>, Calling(caller): Calling, _: NoQuery, body: Json) -> Answer {
+    let items = body.read(&app, requests::finish_jobs).await?;
+    let room = response_budget::reserve(&app, items.len())?;
     let (slots, jobs) = split(items);
     let outcomes = app.queue.finish_batch(&caller.topics, jobs).await?;
-    Ok(room.hold(render::results(&merge(slots, outcomes, |(), _| StatusCode::NO_CONTENT))))
+    Ok(room.hold(responses::results(&merge(slots, outcomes, |(), _| StatusCode::NO_CONTENT))))
 }
 
-pub(super) async fn delete(
-    State(app): State<App>,
-    Calling(caller): Calling,
-    _: NoQuery,
-    body: Json,
-) -> Answer {
-    let items = body.read(&app, bodies::delete_jobs).await?;
-    let room = answers::reserve(&app, items.len())?;
+pub async fn delete(State(app): State<App>, Calling(caller): Calling, _: NoQuery, body: Json) -> Answer {
+    let items = body.read(&app, requests::delete_jobs).await?;
+    let room = response_budget::reserve(&app, items.len())?;
     let (slots, ids) = split(items);
     let outcomes = app.queue.delete_batch(&caller.topics, ids).await?;
-    Ok(room.hold(render::results(&merge(slots, outcomes, |(), _| StatusCode::NO_CONTENT))))
+    Ok(room.hold(responses::results(&merge(slots, outcomes, |(), _| StatusCode::NO_CONTENT))))
 }
 
 /// An item's place in the results; `refused` when it never reached the queue.

@@ -15,7 +15,7 @@ const SECOND_US: i64 = 1_000_000;
 
 /// When each code was logged last.
 #[derive(Debug, Default)]
-pub(super) struct RefusalLog(Mutex<HashMap<&'static str, Logged>>);
+pub struct RefusalLog(Mutex<HashMap<&'static str, Logged>>);
 
 #[derive(Debug)]
 struct Logged {
@@ -24,7 +24,7 @@ struct Logged {
 }
 
 /// Whether refusals with this code are expected under load or from strangers.
-pub(super) fn is_expected(code: &str) -> bool {
+pub fn is_expected(code: &str) -> bool {
     EXPECTED.contains(&code)
 }
 

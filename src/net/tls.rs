@@ -84,7 +84,7 @@ impl Tls {
         Ok(())
     }
 
-    pub(super) fn acceptor(&self) -> TlsAcceptor {
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
         self.config.clone().into()
     }
 }

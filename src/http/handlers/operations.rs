@@ -6,24 +6,26 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::{
-    App, accept, json,
-    params::Query,
-    problem::{Check, Condition, Problem},
+use super::accept;
+use crate::http::{
+    App,
+    errors::{Check, Condition, Problem},
+    json,
+    wire::parameters::Query,
 };
 use crate::{metrics::Metrics, queue::Error};
 
 /// The contract, as it was when this server was built.
-pub(super) const OPENAPI: &str = include_str!("../../openapi.yaml");
+pub const OPENAPI: &str = include_str!("../../../openapi.yaml");
 
 /// Whether the process can answer at all.
-pub(super) async fn live() -> Response {
+pub async fn live() -> Response {
     json::object(|object| object.text("status", "ok"))
 }
 
 /// Whether the server can take work: it is not shutting down, and its store takes writes as far as is known. A
 /// store that is away is not asked, so that the answer comes at once.
-pub(super) async fn ready(State(app): State<App>, mut query: Query) -> Result<Response, Problem> {
+pub async fn ready(State(app): State<App>, mut query: Query) -> Result<Response, Problem> {
     let verbose = query.text("verbose").is_some();
     let draining = app.queue.is_draining().then_some(Error::Draining);
     let store = app.queue.store_state().err();
@@ -47,7 +49,7 @@ pub(super) async fn ready(State(app): State<App>, mut query: Query) -> Result<Re
 }
 
 /// What runs here, and what its acknowledgements mean.
-pub(super) async fn version(State(app): State<App>) -> Response {
+pub async fn version(State(app): State<App>) -> Response {
     let engine = app.queue.info();
     json::object(|object| {
         object.text("name", env!("CARGO_PKG_NAME"));
@@ -59,7 +61,7 @@ pub(super) async fn version(State(app): State<App>) -> Response {
 }
 
 /// The figures; those of jobs are at most a few seconds old.
-pub(super) async fn figures(State(app): State<App>, headers: HeaderMap) -> Response {
+pub async fn figures(State(app): State<App>, headers: HeaderMap) -> Response {
     if let Err(error) = app.queue.refresh_metrics().await {
         // The page still shows everything else, and `linger_store_up` says that the store is away.
         tracing::debug!(%error, "the counts of jobs are missing from the figures");
@@ -75,6 +77,6 @@ pub(super) async fn figures(State(app): State<App>, headers: HeaderMap) -> Respo
 }
 
 /// The contract (media type: RFC 9512).
-pub(super) async fn openapi() -> Response {
+pub async fn openapi() -> Response {
     ([(header::CONTENT_TYPE, HeaderValue::from_static("application/yaml"))], OPENAPI).into_response()
 }

@@ -9,7 +9,13 @@ use axum::{
 };
 use tower::util::MapResponseLayer;
 
-use super::{App, batch, dead, jobs, layers::Layers, operations, paths, pop, problem::Problem, topics};
+use super::{
+    App,
+    errors::Problem,
+    handlers::{batch, dead, jobs, operations, pop, topics},
+    middleware::Layers,
+    paths,
+};
 
 /// The whole API.
 pub(super) fn router(app: &App) -> Router {

@@ -13,10 +13,13 @@ use axum::{
 };
 use http_body::{Body as _, Frame, SizeHint};
 
-use super::{
-    App, paths,
-    problem::{MAX_FAULTS, Problem},
-    room::{Room, Taken},
+use crate::{
+    http::{
+        App,
+        errors::{MAX_FAULTS, Problem},
+        paths,
+    },
+    net::byte_budget::{Room, Taken},
 };
 
 /// Answers up to this are not counted: a connection's own buffers hold more than that.
@@ -28,7 +31,7 @@ const RESULT_BYTES: usize = 1_024;
 
 /// What becomes of the answer to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hold {
+pub enum Hold {
     /// It is sent whatever it is: questions about the server itself are answered however slow others are, and
     /// what answers HEAD is never sent.
     Free,
@@ -61,13 +64,13 @@ impl Hold {
 struct Reserved(Arc<Taken>);
 
 /// Room for the results of a batch of so many items.
-pub(super) struct ResultsRoom(Option<Reserved>);
+pub struct ResultsRoom(Option<Reserved>);
 
 /// Takes room for the results of a batch before it is carried out, because they must be sent afterwards.
 ///
 /// # Errors
 /// 503 where there is none; nothing happened then.
-pub(super) fn reserve(app: &App, items: usize) -> Result<ResultsRoom, Problem> {
+pub fn reserve(app: &App, items: usize) -> Result<ResultsRoom, Problem> {
     let bytes = (items + items.min(MAX_FAULTS)) * RESULT_BYTES;
     if bytes <= SMALL_BYTES {
         return Ok(ResultsRoom(None));
@@ -88,7 +91,7 @@ impl ResultsRoom {
 }
 
 /// The answer as it goes out.
-pub(super) fn on_the_way(app: &App, hold: Hold, answer: Response) -> Response {
+pub fn on_the_way(app: &App, hold: Hold, answer: Response) -> Response {
     match hold {
         Hold::Free => answer,
         Hold::Change => held(app, &app.answer_room, answer, false),

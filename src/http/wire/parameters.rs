@@ -6,15 +6,17 @@ use axum::{
 };
 
 use super::{
-    access,
-    problem::{Fault, Faults, MAX_FAULTS, Problem},
-    suggest,
+    suggestions,
     values::{self, Read},
+};
+use crate::http::{
+    access,
+    errors::{Fault, Faults, MAX_FAULTS, Problem},
 };
 use crate::job::{JobId, Topic};
 
 /// The query's parameters; a handler takes those it knows and then calls [`end`](Self::end).
-pub(super) struct Query {
+pub struct Query {
     pairs: Vec<(String, Option<String>)>,
     /// The parameters that this call has, as far as they were asked for.
     known: Vec<&'static str>,
@@ -22,17 +24,17 @@ pub(super) struct Query {
 }
 
 /// A call without query parameters.
-pub(super) struct NoQuery;
+pub struct NoQuery;
 
 /// The job's id from the path.
-pub(super) struct JobPath(pub JobId);
+pub struct JobPath(pub JobId);
 
 /// The topic from the path, which the caller may use.
-pub(super) struct TopicPath(pub Topic);
+pub struct TopicPath(pub Topic);
 
 impl Query {
     /// Parses the query as forms are encoded: `+` is a space, escapes are UTF-8.
-    pub(super) fn parse(query: &str) -> Self {
+    pub fn parse(query: &str) -> Self {
         let mut parsed = Self { pairs: Vec::new(), known: Vec::new(), faults: Faults::new(MAX_FAULTS) };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -85,7 +87,8 @@ impl Query {
     pub fn end(mut self) -> Result<(), Problem> {
         for (name, value) in &self.pairs {
             if value.is_some() {
-                let detail = suggest::unknown(name, &self.known, "a parameter of this call", "parameters");
+                let detail =
+                    suggestions::unknown(name, &self.known, "a parameter of this call", "parameters");
                 self.faults.push(Fault::parameter(name, detail));
             }
         }
@@ -115,12 +118,12 @@ fn hex(digit: u8) -> Option<u8> {
 }
 
 /// An opaque cursor over `text`: hexadecimal, so that no client has to escape it.
-pub(super) fn cursor(text: &str) -> String {
+pub fn cursor(text: &str) -> String {
     text.bytes().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What a cursor was made from.
-pub(super) fn read_cursor(text: &str) -> Read<String> {
+pub fn read_cursor(text: &str) -> Read<String> {
     let bytes = text.as_bytes();
     let pair = |pair: &[u8]| match pair {
         [high, low] => Some(hex(*high)? << 4 | hex(*low)?),
@@ -131,7 +134,7 @@ pub(super) fn read_cursor(text: &str) -> Read<String> {
 }
 
 /// What is wrong with a cursor that is not ours.
-pub(super) fn bad_cursor() -> String {
+pub fn bad_cursor() -> String {
     "must be the next_cursor of the page before".to_owned()
 }
 

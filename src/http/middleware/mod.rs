@@ -20,22 +20,28 @@ use axum::{
 use tower::{Layer, Service};
 use tower_http::catch_panic::{CatchPanic, CatchPanicLayer};
 
-use super::{
-    App,
-    access::{self, CallerName},
-    answers::{self, Hold},
-    browser,
-    client::Client,
-    observe, payload,
-    problem::Problem,
-    room::Holder,
-    seats,
-};
+pub mod refusal_log;
+pub mod request_body;
+pub mod request_span;
+pub mod response_budget;
+
+use self::response_budget::Hold;
 use crate::auth::Caller;
+use crate::{
+    http::{
+        App,
+        access::{self, CallerName},
+        browser,
+        client::Client,
+        errors::Problem,
+        seats,
+    },
+    net::byte_budget::Holder,
+};
 
 /// The layers for the handlers of one route.
 #[derive(Debug, Clone)]
-pub(super) struct Layers {
+pub struct Layers {
     app: App,
     /// The route's pattern.
     route: &'static str,
@@ -55,14 +61,14 @@ impl<S> Layer<S> for Layers {
 
     fn layer(&self, handler: S) -> Self::Service {
         let passed = Passed { layers: self.clone(), handler };
-        let caught = CatchPanicLayer::custom(observe::panicked as Panicked).layer(passed);
+        let caught = CatchPanicLayer::custom(request_span::panicked as Panicked).layer(passed);
         Observed { layers: self.clone(), inner: caught }
     }
 }
 
 /// Layer: logs and counts the request and gives its answer the final form.
 #[derive(Debug, Clone)]
-pub(super) struct Observed<S> {
+pub struct Observed<S> {
     layers: Layers,
     inner: S,
 }
@@ -83,7 +89,7 @@ where
 
     fn call(&mut self, request: Request) -> Answering {
         let Layers { app, route } = self.layers.clone();
-        let call = observe::Call::new(app, route, &request);
+        let call = request_span::Call::new(app, route, &request);
         let answer = self.inner.call(request);
         Box::pin(async move { Ok(call.observe(async { answer.await.into_response() }).await) })
     }
@@ -91,7 +97,7 @@ where
 
 /// Layer: what every request passes on its way to its handler, and its answer on the way back.
 #[derive(Debug, Clone)]
-pub(super) struct Passed<S> {
+pub struct Passed<S> {
     layers: Layers,
     handler: S,
 }
@@ -128,7 +134,7 @@ where
     let client = Client::of(&request);
     let (mut caller, mut body) = (None, Bytes::new());
     let admitted = match admit(&app, route, &mut request, &mut caller) {
-        Ok(()) => payload::read(&app, route, holder(caller.as_ref(), client.as_ref()), request).await,
+        Ok(()) => request_body::read(&app, route, holder(caller.as_ref(), client.as_ref()), request).await,
         Err(problem) => Err(problem),
     };
     let answer = match admitted {
@@ -148,7 +154,7 @@ where
     };
     // The body stays counted as long as the handler is at work with what was parsed from it.
     drop(body);
-    let mut answer = answers::on_the_way(&app, hold, answer);
+    let mut answer = response_budget::on_the_way(&app, hold, answer);
     if let Some(caller) = caller.filter(|_| answer.status().is_server_error()) {
         answer.extensions_mut().insert(CallerName(caller.name));
     }
@@ -157,7 +163,7 @@ where
 
 /// Whether whoever sent the request may; says who it is.
 fn admit(app: &App, route: &str, request: &mut Request, caller: &mut Option<Caller>) -> Result<(), Problem> {
-    payload::check_framing(request.headers())?;
+    request_body::check_framing(request.headers())?;
     browser::check(request, &app.options)?;
     *caller = Some(access::check(&app.gate, route, request)?);
     Ok(())

@@ -8,24 +8,25 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::{
+use super::delivery;
+use crate::http::{
     App,
     access::{self, Calling},
-    bodies, delivery,
+    errors::Problem,
     json::Object,
-    params::{NoQuery, Query, TopicPath},
-    payload::{Json, OptionalJson},
-    problem::Problem,
-    render, values,
+    middleware::{
+        request_body::{Json, OptionalJson},
+        request_span::Waited,
+    },
+    wire::{
+        parameters::{NoQuery, Query, TopicPath},
+        requests, responses, values,
+    },
 };
 use crate::queue::{Delivery, Pop};
 
-/// How long a poll waited in the queue, for the figures; travels with the response.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Waited(pub Duration);
-
 /// `GET /topics/{topic}/pop`.
-pub(super) async fn one(
+pub async fn one(
     State(app): State<App>,
     TopicPath(topic): TopicPath,
     mut query: Query,
@@ -40,24 +41,24 @@ pub(super) async fn one(
 }
 
 /// `POST /topics/{topic}/pop`.
-pub(super) async fn one_by_post(
+pub async fn one_by_post(
     state: State<App>,
     topic: TopicPath,
     query: Query,
     body: OptionalJson,
 ) -> Result<Response, Problem> {
-    body.read(&state, |body, _| bodies::nothing(body)).await?;
+    body.read(&state, |body, _| requests::nothing(body)).await?;
     one(state, topic, query).await
 }
 
 /// `POST /batch/pop`.
-pub(super) async fn many(
+pub async fn many(
     State(app): State<App>,
     Calling(caller): Calling,
     _: NoQuery,
     body: Json,
 ) -> Result<Response, Problem> {
-    let pop_jobs = body.read(&app, bodies::pop).await?;
+    let pop_jobs = body.read(&app, requests::pop).await?;
     pop_jobs.topics.iter().try_for_each(|topic| access::check_topic(&caller, topic))?;
     pop(&app, pop_jobs, many_jobs).await
 }
@@ -72,9 +73,9 @@ async fn pop(app: &App, pop: Pop, answer: fn(Delivery) -> Response) -> Result<Re
 }
 
 fn one_job(delivery: Delivery) -> Response {
-    let Some(reservation) = delivery.jobs().first() else { return render::done() };
+    let Some(reservation) = delivery.jobs().first() else { return responses::done() };
     let mut out = Vec::with_capacity(512 + reservation.job.body.as_bytes().len());
-    render::reservation(reservation, &mut out);
+    responses::reservation(reservation, &mut out);
     out.push(b'\n');
     handed_over(out, delivery)
 }
@@ -84,7 +85,7 @@ fn many_jobs(delivery: Delivery) -> Response {
     let bytes = delivery.jobs().iter().map(|reservation| 1_024 + reservation.job.body.as_bytes().len());
     let mut out = Vec::with_capacity(1_024 + bytes.sum::<usize>());
     let mut object = Object::new(&mut out);
-    object.list("jobs", delivery.jobs(), render::reservation);
+    object.list("jobs", delivery.jobs(), responses::reservation);
     object.end();
     out.push(b'\n');
     handed_over(out, delivery)

@@ -13,12 +13,9 @@ use axum::{
 use http_body::Body as _;
 use http_body_util::BodyExt;
 
-use super::{
-    App,
-    pace::WINDOW_BYTES,
-    paths,
-    problem::Problem,
-    room::{Holder, Share, Taken},
+use crate::{
+    http::{App, errors::Problem, pace::WINDOW_BYTES, paths},
+    net::byte_budget::{Holder, Share, Taken},
 };
 use crate::{metrics::Cut, queue::Limits};
 
@@ -30,10 +27,10 @@ const INLINE_BYTES: usize = 256 * 1_024;
 const UNASKED_BYTES: usize = 4 * 1_024;
 
 /// A JSON body that must be there.
-pub(super) struct Json(Payload);
+pub struct Json(Payload);
 
 /// A JSON body that may be left out, which reads as `{}`; so does `null`, which generated clients send for it.
-pub(super) struct OptionalJson(Payload);
+pub struct OptionalJson(Payload);
 
 impl Json {
     /// Reads the body by `read`, on a thread for blocking work where it is large.
@@ -111,7 +108,7 @@ impl AsRef<[u8]> for Counted {
 
 /// Reads the body of `request`, which `holder` sent to `route`, for the handler to have as a whole. Returns the bytes,
 /// too: whoever keeps them keeps them counted.
-pub(super) async fn read(
+pub async fn read(
     app: &App,
     route: &str,
     holder: Holder,
@@ -206,7 +203,7 @@ fn time_left(app: &App, began_us: i64, len: usize) -> Duration {
 }
 
 /// Refuses a body in any transfer coding but `chunked`: a proxy in front may understand it otherwise.
-pub(super) fn check_framing(headers: &HeaderMap) -> Result<(), Problem> {
+pub fn check_framing(headers: &HeaderMap) -> Result<(), Problem> {
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
     match (codings.next(), codings.next()) {
         (None, _) => Ok(()),
@@ -274,9 +271,9 @@ mod tests {
 
     use super::*;
     use crate::{
-        http::room::{Room, Shares},
         job,
         metrics::Metrics,
+        net::byte_budget::{Room, Shares},
     };
 
     #[test]

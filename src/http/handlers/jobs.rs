@@ -2,54 +2,55 @@
 
 use axum::{extract::State, response::Response};
 
-use super::{
+use crate::http::{
     App,
     access::{self, Calling},
-    bodies,
-    params::{JobPath, NoQuery, Query},
-    payload::{Json, OptionalJson},
-    problem::Problem,
-    render, values,
+    errors::Problem,
+    middleware::request_body::{Json, OptionalJson},
+    wire::{
+        parameters::{JobPath, NoQuery, Query},
+        requests, responses, values,
+    },
 };
 use crate::{job::Receipt, queue::FinishJob};
 
 type Answer = Result<Response, Problem>;
 
-pub(super) async fn add(State(app): State<App>, Calling(caller): Calling, _: NoQuery, body: Json) -> Answer {
-    let job = body.read(&app, bodies::new_job).await?;
+pub async fn add(State(app): State<App>, Calling(caller): Calling, _: NoQuery, body: Json) -> Answer {
+    let job = body.read(&app, requests::new_job).await?;
     access::check_topic(&caller, &job.topic)?;
     let outcome = app.queue.add(job).await?;
-    Ok(render::added(&outcome))
+    Ok(responses::added(&outcome))
 }
 
-pub(super) async fn get(
+pub async fn get(
     State(app): State<App>,
     Calling(caller): Calling,
     JobPath(id): JobPath,
     _: NoQuery,
 ) -> Answer {
-    Ok(render::job(&app.queue.get(&caller.topics, &id).await?))
+    Ok(responses::job(&app.queue.get(&caller.topics, &id).await?))
 }
 
-pub(super) async fn patch(
+pub async fn patch(
     State(app): State<App>,
     Calling(caller): Calling,
     JobPath(id): JobPath,
     _: NoQuery,
     body: Json,
 ) -> Answer {
-    let patch = body.read(&app, bodies::patch).await?;
-    Ok(render::job(&app.queue.patch(&caller.topics, &id, patch).await?))
+    let patch = body.read(&app, requests::patch).await?;
+    Ok(responses::job(&app.queue.patch(&caller.topics, &id, patch).await?))
 }
 
-pub(super) async fn delete(
+pub async fn delete(
     State(app): State<App>,
     Calling(caller): Calling,
     JobPath(id): JobPath,
     _: NoQuery,
 ) -> Answer {
     app.queue.delete(&caller.topics, &id).await?;
-    Ok(render::done())
+    Ok(responses::done())
 }
 
 /// The receipt in the query, which the steps of a holder may have there or in the body.
@@ -58,7 +59,7 @@ fn receipt(mut query: Query) -> Result<Option<Receipt>, Problem> {
     query.end().map(|()| receipt)
 }
 
-pub(super) async fn finish(
+pub async fn finish(
     State(app): State<App>,
     Calling(caller): Calling,
     JobPath(id): JobPath,
@@ -66,12 +67,12 @@ pub(super) async fn finish(
     body: OptionalJson,
 ) -> Answer {
     let in_query = receipt(query)?;
-    let receipt = body.read(&app, |body, _| bodies::finish(body, in_query)).await?;
+    let receipt = body.read(&app, |body, _| requests::finish(body, in_query)).await?;
     app.queue.finish(&caller.topics, FinishJob { id, receipt }).await?;
-    Ok(render::done())
+    Ok(responses::done())
 }
 
-pub(super) async fn release(
+pub async fn release(
     State(app): State<App>,
     Calling(caller): Calling,
     JobPath(id): JobPath,
@@ -79,11 +80,12 @@ pub(super) async fn release(
     body: OptionalJson,
 ) -> Answer {
     let in_query = receipt(query)?;
-    let (receipt, release) = body.read(&app, |body, limits| bodies::release(body, in_query, limits)).await?;
-    Ok(render::job(&app.queue.release(&caller.topics, &id, &receipt, release).await?))
+    let (receipt, release) =
+        body.read(&app, |body, limits| requests::release(body, in_query, limits)).await?;
+    Ok(responses::job(&app.queue.release(&caller.topics, &id, &receipt, release).await?))
 }
 
-pub(super) async fn touch(
+pub async fn touch(
     State(app): State<App>,
     Calling(caller): Calling,
     JobPath(id): JobPath,
@@ -91,11 +93,11 @@ pub(super) async fn touch(
     body: OptionalJson,
 ) -> Answer {
     let in_query = receipt(query)?;
-    let (receipt, ttr) = body.read(&app, |body, _| bodies::touch(body, in_query)).await?;
-    Ok(render::job(&app.queue.touch(&caller.topics, &id, &receipt, ttr).await?))
+    let (receipt, ttr) = body.read(&app, |body, _| requests::touch(body, in_query)).await?;
+    Ok(responses::job(&app.queue.touch(&caller.topics, &id, &receipt, ttr).await?))
 }
 
-pub(super) async fn bury(
+pub async fn bury(
     State(app): State<App>,
     Calling(caller): Calling,
     JobPath(id): JobPath,
@@ -103,17 +105,17 @@ pub(super) async fn bury(
     body: OptionalJson,
 ) -> Answer {
     let in_query = receipt(query)?;
-    let (receipt, reason) = body.read(&app, |body, _| bodies::bury(body, in_query)).await?;
-    Ok(render::job(&app.queue.bury(&caller.topics, &id, &receipt, reason).await?))
+    let (receipt, reason) = body.read(&app, |body, _| requests::bury(body, in_query)).await?;
+    Ok(responses::job(&app.queue.bury(&caller.topics, &id, &receipt, reason).await?))
 }
 
-pub(super) async fn requeue(
+pub async fn requeue(
     State(app): State<App>,
     Calling(caller): Calling,
     JobPath(id): JobPath,
     _: NoQuery,
     body: OptionalJson,
 ) -> Answer {
-    let delay = body.read(&app, bodies::requeue).await?;
-    Ok(render::job(&app.queue.requeue(&caller.topics, &id, delay).await?))
+    let delay = body.read(&app, requests::requeue).await?;
+    Ok(responses::job(&app.queue.requeue(&caller.topics, &id, delay).await?))
 }

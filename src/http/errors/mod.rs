@@ -3,8 +3,8 @@
 //! A handler answers with a [`Problem`]; it travels to the outermost layer as an extension of an empty
 //! response, because only there the request's id is known. Knows no routes.
 
-mod errors;
 mod faults;
+mod queue_errors;
 
 use std::borrow::Cow;
 
@@ -18,12 +18,12 @@ use super::json::Object;
 use crate::job::{State, Timestamp};
 
 #[cfg(test)]
-pub(in crate::http) use faults::Place;
-pub(in crate::http) use faults::{Fault, Faults, MAX_FAULTS};
+pub use faults::Place;
+pub use faults::{Fault, Faults, MAX_FAULTS};
 
 /// Why a call failed. Boxed, since it is the rare side of every handler's result.
 #[derive(Debug, Clone)]
-pub(in crate::http) struct Problem(Box<Parts>);
+pub struct Problem(Box<Parts>);
 
 #[derive(Debug, Clone)]
 struct Parts {
@@ -51,14 +51,14 @@ enum Member {
 
 /// One check of the readiness page.
 #[derive(Debug, Clone)]
-pub(in crate::http) struct Check {
+pub struct Check {
     pub name: &'static str,
     pub condition: Condition,
 }
 
 /// How a part of the server is.
 #[derive(Debug, Clone)]
-pub(in crate::http) enum Condition {
+pub enum Condition {
     Ok,
     /// It works in part, and why; the server is ready all the same.
     Degraded(String),

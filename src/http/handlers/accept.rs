@@ -4,7 +4,7 @@ use axum::http::{HeaderMap, header};
 
 /// Whether OpenMetrics is asked for by name, and no less than the plain text format. Prometheus does; what asks for
 /// nothing, or for anything, gets the form that everything understands.
-pub(super) fn prefers_open_metrics(headers: &HeaderMap) -> bool {
+pub fn prefers_open_metrics(headers: &HeaderMap) -> bool {
     let (mut open_metrics, mut text) = (0.0_f32, 0.0_f32);
     let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     for item in values.flat_map(|value| value.split(',')) {

@@ -16,10 +16,10 @@ use crate::job::{
 };
 
 /// What a reader answers: the value, or how to mend it.
-pub(super) type Read<T> = Result<T, String>;
+pub type Read<T> = Result<T, String>;
 
 /// A JSON string.
-pub(super) fn text(raw: &RawValue) -> Read<Cow<'_, str>> {
+pub fn text(raw: &RawValue) -> Read<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
     if !raw.get().starts_with('"') {
@@ -31,7 +31,7 @@ pub(super) fn text(raw: &RawValue) -> Read<Cow<'_, str>> {
 }
 
 /// `true` or `false`.
-pub(super) fn flag(raw: &RawValue) -> Read<bool> {
+pub fn flag(raw: &RawValue) -> Read<bool> {
     match raw.get() {
         "true" => Ok(true),
         "false" => Ok(false),
@@ -40,7 +40,7 @@ pub(super) fn flag(raw: &RawValue) -> Read<bool> {
 }
 
 /// A JSON list, its elements unread.
-pub(super) struct List<'a> {
+pub struct List<'a> {
     /// The first elements, up to the limit that was given.
     pub items: Vec<&'a RawValue>,
     /// How many elements there are.
@@ -48,7 +48,7 @@ pub(super) struct List<'a> {
 }
 
 /// A JSON list, of which no more than `limit` elements are kept.
-pub(super) fn list(raw: &RawValue, limit: usize) -> Read<List<'_>> {
+pub fn list(raw: &RawValue, limit: usize) -> Read<List<'_>> {
     if !raw.get().starts_with('[') {
         return Err("must be a list".to_owned());
     }
@@ -101,12 +101,12 @@ fn parsed_duration(raw: &RawValue) -> Read<Result<Duration, DurationError>> {
     }
 }
 
-pub(super) fn duration(raw: &RawValue) -> Read<Duration> {
+pub fn duration(raw: &RawValue) -> Read<Duration> {
     parsed_duration(raw)?.map_err(|error| error.to_string())
 }
 
 /// A delay of at most `max`, which is `queue.max_delay`.
-pub(super) fn delay(raw: &RawValue, max: Delay) -> Read<Delay> {
+pub fn delay(raw: &RawValue, max: Delay) -> Read<Delay> {
     let duration = match parsed_duration(raw)? {
         Err(DurationError::TooLarge) => return Err(too_long(max)),
         parsed => parsed.map_err(|error| error.to_string())?,
@@ -124,15 +124,15 @@ fn too_long(max: Delay) -> String {
 }
 
 /// One step of a retry list, which is a delay.
-pub(super) fn step(raw: &RawValue, max: Delay) -> Read<Duration> {
+pub fn step(raw: &RawValue, max: Delay) -> Read<Duration> {
     delay(raw, max).map(Delay::as_duration)
 }
 
-pub(super) fn ttr(raw: &RawValue) -> Read<Ttr> {
+pub fn ttr(raw: &RawValue) -> Read<Ttr> {
     ttr_of(parsed_duration(raw)?)
 }
 
-pub(super) fn ttr_text(text: &str) -> Read<Ttr> {
+pub fn ttr_text(text: &str) -> Read<Ttr> {
     ttr_of(parse_duration(text))
 }
 
@@ -144,11 +144,11 @@ fn ttr_of(parsed: Result<Duration, DurationError>) -> Read<Ttr> {
     Ttr::new(duration).map_err(|error| error.to_string())
 }
 
-pub(super) fn duration_text(text: &str) -> Read<Duration> {
+pub fn duration_text(text: &str) -> Read<Duration> {
     parse_duration(text).map_err(|error| error.to_string())
 }
 
-pub(super) fn moment(raw: &RawValue) -> Read<Timestamp> {
+pub fn moment(raw: &RawValue) -> Read<Timestamp> {
     if !raw.get().starts_with('"') {
         return Err(not_a_moment(raw.get()));
     }
@@ -167,45 +167,45 @@ fn not_a_moment(json: &str) -> String {
     format!("must be an RFC 3339 string, not a number; this moment is \"{moment}\"")
 }
 
-pub(super) fn job_id(raw: &RawValue) -> Read<JobId> {
+pub fn job_id(raw: &RawValue) -> Read<JobId> {
     job_id_text(&text(raw)?)
 }
 
-pub(super) fn job_id_text(text: &str) -> Read<JobId> {
+pub fn job_id_text(text: &str) -> Read<JobId> {
     JobId::parse(text).map_err(|error| error.to_string())
 }
 
-pub(super) fn topic(raw: &RawValue) -> Read<Topic> {
+pub fn topic(raw: &RawValue) -> Read<Topic> {
     topic_text(&text(raw)?)
 }
 
-pub(super) fn topic_text(text: &str) -> Read<Topic> {
+pub fn topic_text(text: &str) -> Read<Topic> {
     Topic::parse(text).map_err(|error| error.to_string())
 }
 
-pub(super) fn receipt(raw: &RawValue) -> Read<Receipt> {
+pub fn receipt(raw: &RawValue) -> Read<Receipt> {
     receipt_text(&text(raw)?)
 }
 
-pub(super) fn receipt_text(text: &str) -> Read<Receipt> {
+pub fn receipt_text(text: &str) -> Read<Receipt> {
     // The error of the parser shows a character of what was sent, never the whole.
     Receipt::parse(text).map_err(|error| error.to_string())
 }
 
-pub(super) fn reason(raw: &RawValue) -> Read<Reason> {
+pub fn reason(raw: &RawValue) -> Read<Reason> {
     Reason::new(&text(raw)?).ok_or_else(|| format!("must be at most {} bytes long", Reason::MAX_LEN))
 }
 
-pub(super) fn max_attempts(raw: &RawValue) -> Read<u32> {
+pub fn max_attempts(raw: &RawValue) -> Read<u32> {
     whole(raw, 0, MAX_ATTEMPTS_LIMIT as usize).map(|n| u32::try_from(n).expect("at most the limit, a u32"))
 }
 
-pub(super) fn schedule(steps: Vec<Duration>) -> Read<RetrySchedule> {
+pub fn schedule(steps: Vec<Duration>) -> Read<RetrySchedule> {
     RetrySchedule::new(steps).map_err(|error| error.to_string())
 }
 
 /// A whole JSON number within bounds, in plain digits; `5.0` too, as some languages write it.
-pub(super) fn whole(raw: &RawValue, min: usize, max: usize) -> Read<usize> {
+pub fn whole(raw: &RawValue, min: usize, max: usize) -> Read<usize> {
     let text = raw.get();
     let digits = match text.split_once('.') {
         Some((digits, zeros)) if zeros.bytes().all(|zero| zero == b'0') => digits,
@@ -215,7 +215,7 @@ pub(super) fn whole(raw: &RawValue, min: usize, max: usize) -> Read<usize> {
 }
 
 /// A whole number within bounds, in plain digits.
-pub(super) fn whole_text(text: &str, min: usize, max: usize) -> Read<usize> {
+pub fn whole_text(text: &str, min: usize, max: usize) -> Read<usize> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let number = text.parse().ok().filter(|n| digits && (min..=max).contains(n));
     number.ok_or_else(|| format!("must be a whole number from {min} to {max}"))

@@ -6,10 +6,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::{
+use crate::http::{
+    errors::Problem,
     json::{self, Object},
     paths,
-    problem::Problem,
 };
 use crate::{
     job::{Job, JobId, RetrySchedule, Topic, TopicSettings, format_seconds},
@@ -20,7 +20,7 @@ use crate::{
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 /// One job, as it stands.
-pub(super) fn job(job: &Job) -> Response {
+pub fn job(job: &Job) -> Response {
     json::object(|object| {
         job_members(object, job);
         object.raw("body", job.body.as_bytes());
@@ -28,7 +28,7 @@ pub(super) fn job(job: &Job) -> Response {
 }
 
 /// The answer to an add.
-pub(super) fn added(outcome: &AddOutcome) -> Response {
+pub fn added(outcome: &AddOutcome) -> Response {
     let mut response = job(&outcome.job);
     if outcome.replayed {
         response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
@@ -43,7 +43,7 @@ pub(super) fn added(outcome: &AddOutcome) -> Response {
 }
 
 /// One reserved job.
-pub(super) fn reservation(reservation: &Reservation, out: &mut Vec<u8>) {
+pub fn reservation(reservation: &Reservation, out: &mut Vec<u8>) {
     let job = &reservation.job;
     let mut object = Object::new(out);
     job_members(&mut object, job);
@@ -83,7 +83,7 @@ fn retry(object: &mut Object<'_>, retry: &RetrySchedule) {
 }
 
 /// A page of jobs.
-pub(super) fn dead_page(jobs: &[Job], next_cursor: Option<&str>) -> Response {
+pub fn dead_page(jobs: &[Job], next_cursor: Option<&str>) -> Response {
     json::object(|object| {
         object.list("jobs", jobs, |job, out| {
             let mut object = Object::new(out);
@@ -98,12 +98,12 @@ pub(super) fn dead_page(jobs: &[Job], next_cursor: Option<&str>) -> Response {
 }
 
 /// One topic.
-pub(super) fn topic(topic: &Topic, view: &TopicView) -> Response {
+pub fn topic(topic: &Topic, view: &TopicView) -> Response {
     json::object(|object| topic_members(object, topic, view))
 }
 
 /// A page of topics.
-pub(super) fn topic_page(topics: &[(Topic, TopicView)], next_cursor: Option<&str>) -> Response {
+pub fn topic_page(topics: &[(Topic, TopicView)], next_cursor: Option<&str>) -> Response {
     json::object(|object| {
         object.list("topics", topics, |(topic, view), out| {
             let mut object = Object::new(out);
@@ -150,18 +150,18 @@ fn settings(object: &mut Object<'_>, settings: &TopicSettings) {
 }
 
 /// A count, such as `{"deleted":3}`.
-pub(super) fn count(name: &'static str, count: u64) -> Response {
+pub fn count(name: &'static str, count: u64) -> Response {
     json::object(|object| object.number(name, count))
 }
 
 /// What one item of a batch came to.
-pub(super) struct ItemResult {
+pub struct ItemResult {
     pub id: Option<JobId>,
     pub outcome: Result<StatusCode, Problem>,
 }
 
 /// The results of a batch, one per item.
-pub(super) fn results(results: &[ItemResult]) -> Response {
+pub fn results(results: &[ItemResult]) -> Response {
     json::object(|object| object.list("results", results, ItemResult::write))
 }
 
@@ -184,6 +184,6 @@ impl ItemResult {
 }
 
 /// Done, and nothing to say.
-pub(super) fn done() -> Response {
+pub fn done() -> Response {
     StatusCode::NO_CONTENT.into_response()
 }

@@ -3,18 +3,18 @@
 use crate::http::json::Object;
 
 /// Most faults that one answer lists; a hostile body could have a million. The others are counted only.
-pub(in crate::http) const MAX_FAULTS: usize = 32;
+pub const MAX_FAULTS: usize = 32;
 
 /// One value at fault, and how to mend it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::http) struct Fault {
+pub struct Fault {
     pub place: Place,
     pub detail: String,
 }
 
 /// Where a value at fault is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::http) enum Place {
+pub enum Place {
     /// JSON Pointer (RFC 6901) into the request's body.
     Pointer(String),
     /// A parameter of the path or the query.
@@ -54,7 +54,7 @@ impl Fault {
 /// The faults of one request or of one item of a batch. Keeps as many as an answer may list, and at least the
 /// first; counts all.
 #[derive(Debug, Clone)]
-pub(in crate::http) struct Faults {
+pub struct Faults {
     kept: Vec<Fault>,
     limit: usize,
     count: usize,
@@ -87,7 +87,7 @@ impl Faults {
     }
 
     /// The faults to list.
-    pub(in crate::http) fn into_listed(mut self) -> Vec<Fault> {
+    pub fn into_listed(mut self) -> Vec<Fault> {
         self.kept.truncate(self.limit);
         self.kept
     }

@@ -13,13 +13,11 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use super::{
-    problem::{Fault, Faults, MAX_FAULTS, Problem},
-    suggest,
-};
+use super::suggestions;
+use crate::http::errors::{Fault, Faults, MAX_FAULTS, Problem};
 
 /// An object being read, and what was found wrong so far.
-pub(super) struct Fields<'a> {
+pub struct Fields<'a> {
     /// JSON Pointer of the object itself.
     at: String,
     /// In the order of the text.
@@ -40,7 +38,7 @@ const MAX_NAME: usize = 64;
 const NO_OBJECT: &str = "must be a JSON object";
 
 /// Why a document could not be read as an object.
-pub(super) enum NotAnObject {
+pub enum NotAnObject {
     /// Not JSON.
     Broken(Problem),
     /// JSON, but of another type, or an object with far too many fields.
@@ -48,7 +46,7 @@ pub(super) enum NotAnObject {
 }
 
 /// Reads the text of a request as an object.
-pub(super) fn document(bytes: &[u8]) -> Result<Fields<'_>, NotAnObject> {
+pub fn document(bytes: &[u8]) -> Result<Fields<'_>, NotAnObject> {
     let broken = |detail: String| NotAnObject::Broken(Problem::malformed(detail));
     if bytes.starts_with("\u{feff}".as_bytes()) {
         return Err(broken("the body begins with a byte order mark; send it without".to_owned()));
@@ -185,7 +183,7 @@ impl<'a> Fields<'a> {
                 Fault::at(self.at.clone(), detail)
             } else {
                 let at = pointer(&self.at, &key.replace('~', "~0").replace('/', "~1"));
-                Fault::at(at, suggest::unknown(key, &self.known, "a field of this object", "fields"))
+                Fault::at(at, suggestions::unknown(key, &self.known, "a field of this object", "fields"))
             });
         }
         self.faults
@@ -254,7 +252,7 @@ impl<'de> Visitor<'de> for Entries<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::{problem::Place, values};
+    use crate::http::{errors::Place, wire::values};
 
     fn read(text: &str) -> Fields<'_> {
         let Ok(fields) = document(text.as_bytes()) else { panic!("{text} is an object") };

@@ -12,7 +12,8 @@ use axum::{
 };
 use tracing::{Instrument, Span, field::display};
 
-use super::{App, access::CallerName, client::Client, pop::Waited, problem::Problem, refusal_log};
+use super::refusal_log;
+use crate::http::{App, access::CallerName, client::Client, errors::Problem};
 use crate::metrics::Present;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -21,7 +22,7 @@ const MAX_REQUEST_ID: usize = 128;
 
 /// Names a request to the client and in the log.
 #[derive(Debug, Clone)]
-pub(super) struct RequestId(HeaderValue);
+pub struct RequestId(HeaderValue);
 
 impl RequestId {
     /// The id that came with the request, if it is fit to be echoed and logged, or else a new one.
@@ -64,9 +65,13 @@ fn method_of(method: &Method) -> &'static str {
     }
 }
 
+/// How long a poll waited in the queue, for the figures; travels with the response.
+#[derive(Debug, Clone, Copy)]
+pub struct Waited(pub Duration);
+
 /// A request that is being answered.
 #[derive(Debug)]
-pub(super) struct Call {
+pub struct Call {
     app: App,
     route: &'static str,
     method: &'static str,
@@ -170,13 +175,13 @@ impl Call {
 
 /// Headers of every answer: no cache may keep it, since most of them show jobs or receipts, and no browser may take
 /// it for another type.
-pub(super) fn protect(headers: &mut HeaderMap) {
+pub fn protect(headers: &mut HeaderMap) {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }
 
 /// The answer to a request whose handler panicked.
-pub(super) fn panicked(panic: Box<dyn Any + Send>) -> Response {
+pub fn panicked(panic: Box<dyn Any + Send>) -> Response {
     let message = panic.downcast_ref::<&str>().copied();
     let message = message.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     // Logged with the request's id once the answer gets its form.

@@ -21,7 +21,7 @@ struct Handover {
 /// A body of `bytes` that accepts `delivery` at the moment hyper takes them. After that moment nobody
 /// can tell whether the client got them, and the TTR decides. Where a reservation has ended by then, the answer is
 /// cut off and nothing is delivered.
-pub(super) fn body(bytes: Vec<u8>, delivery: Delivery) -> Body {
+pub fn body(bytes: Vec<u8>, delivery: Delivery) -> Body {
     Body::new(Handover { pending: Some((bytes.into(), delivery)) })
 }
 

@@ -7,9 +7,9 @@ use serde_json::value::RawValue;
 
 use super::{
     fields::{self, Fields, NotAnObject},
-    problem::{Fault, Faults, MAX_FAULTS, Problem},
     values,
 };
+use crate::http::errors::{Fault, Faults, MAX_FAULTS, Problem};
 use crate::{
     job::{
         Body, BodyError, Delay, Due, JobId, NewJob, Reason, Receipt, RetrySchedule, TopicPause,
@@ -22,7 +22,7 @@ use crate::{
 type Refuse = fn(Faults) -> Problem;
 
 /// One item of a batch: its id as far as it could be read, and the item or why it is refused.
-pub(super) struct Item<T> {
+pub struct Item<T> {
     pub id: Option<JobId>,
     pub read: Result<T, Problem>,
 }
@@ -54,7 +54,7 @@ fn given<T>(value: Option<T>) -> T {
 }
 
 /// The body of an add.
-pub(super) fn new_job(bytes: &Bytes, limits: &Limits) -> Result<NewJob, Problem> {
+pub fn new_job(bytes: &Bytes, limits: &Limits) -> Result<NewJob, Problem> {
     let mut fields = open(bytes, Problem::invalid_job)?;
     let id = fields.take("id", values::job_id);
     read_job(fields, id, bytes, limits)
@@ -126,7 +126,7 @@ fn body(fields: &mut Fields<'_>, bytes: &Bytes) -> Result<Option<Body>, Problem>
 }
 
 /// The body of a patch: at least one change.
-pub(super) fn patch(bytes: &Bytes, limits: &Limits) -> Result<Patch, Problem> {
+pub fn patch(bytes: &Bytes, limits: &Limits) -> Result<Patch, Problem> {
     let mut fields = open(bytes, Problem::invalid_job)?;
     if fields.is_empty() {
         fields.fault("", "must change something: delay or at, ttr, max_attempts, retry or body");
@@ -160,14 +160,14 @@ fn need_receipt(fields: &mut Fields<'_>, in_query: Option<Receipt>) -> Option<Re
 }
 
 /// The body of a finish: the receipt, if there is one.
-pub(super) fn finish(bytes: &Bytes, in_query: Option<Receipt>) -> Result<Option<Receipt>, Problem> {
+pub fn finish(bytes: &Bytes, in_query: Option<Receipt>) -> Result<Option<Receipt>, Problem> {
     let mut fields = open(bytes, Problem::invalid_request)?;
     let receipt = receipt(&mut fields, in_query);
     close(fields, Problem::invalid_request)?;
     Ok(receipt)
 }
 
-pub(super) fn release(
+pub fn release(
     bytes: &Bytes,
     in_query: Option<Receipt>,
     limits: &Limits,
@@ -180,7 +180,7 @@ pub(super) fn release(
     Ok((given(receipt), release))
 }
 
-pub(super) fn touch(bytes: &Bytes, in_query: Option<Receipt>) -> Result<(Receipt, Option<Ttr>), Problem> {
+pub fn touch(bytes: &Bytes, in_query: Option<Receipt>) -> Result<(Receipt, Option<Ttr>), Problem> {
     let mut fields = open(bytes, Problem::invalid_request)?;
     let receipt = need_receipt(&mut fields, in_query);
     let ttr = fields.take("ttr", values::ttr);
@@ -188,7 +188,7 @@ pub(super) fn touch(bytes: &Bytes, in_query: Option<Receipt>) -> Result<(Receipt
     Ok((given(receipt), ttr))
 }
 
-pub(super) fn bury(bytes: &Bytes, in_query: Option<Receipt>) -> Result<(Receipt, Option<Reason>), Problem> {
+pub fn bury(bytes: &Bytes, in_query: Option<Receipt>) -> Result<(Receipt, Option<Reason>), Problem> {
     let mut fields = open(bytes, Problem::invalid_request)?;
     let receipt = need_receipt(&mut fields, in_query);
     let reason = fields.take("reason", values::reason);
@@ -196,7 +196,7 @@ pub(super) fn bury(bytes: &Bytes, in_query: Option<Receipt>) -> Result<(Receipt,
     Ok((given(receipt), reason))
 }
 
-pub(super) fn requeue(bytes: &Bytes, limits: &Limits) -> Result<Delay, Problem> {
+pub fn requeue(bytes: &Bytes, limits: &Limits) -> Result<Delay, Problem> {
     let mut fields = open(bytes, Problem::invalid_request)?;
     let delay = delay(&mut fields, limits);
     close(fields, Problem::invalid_request)?;
@@ -204,7 +204,7 @@ pub(super) fn requeue(bytes: &Bytes, limits: &Limits) -> Result<Delay, Problem> 
 }
 
 /// How many dead letters to requeue: all when it is left out.
-pub(super) fn requeue_dead(bytes: &Bytes) -> Result<usize, Problem> {
+pub fn requeue_dead(bytes: &Bytes) -> Result<usize, Problem> {
     let mut fields = open(bytes, Problem::invalid_request)?;
     let limit = fields.take("limit", |raw| values::whole(raw, 1, MAX_REQUEUE));
     close(fields, Problem::invalid_request)?;
@@ -212,7 +212,7 @@ pub(super) fn requeue_dead(bytes: &Bytes) -> Result<usize, Problem> {
 }
 
 /// What to pause or resume: what is `true`, or both when nothing is said.
-pub(super) fn pause(bytes: &Bytes) -> Result<TopicPause, Problem> {
+pub fn pause(bytes: &Bytes) -> Result<TopicPause, Problem> {
     let mut fields = open(bytes, Problem::invalid_request)?;
     let unsaid = fields.is_empty();
     let delivery = fields.take("delivery", values::flag).unwrap_or(unsaid);
@@ -221,7 +221,7 @@ pub(super) fn pause(bytes: &Bytes) -> Result<TopicPause, Problem> {
     Ok(TopicPause { delivery, intake })
 }
 
-pub(super) fn settings(bytes: &Bytes, limits: &Limits) -> Result<TopicSettings, Problem> {
+pub fn settings(bytes: &Bytes, limits: &Limits) -> Result<TopicSettings, Problem> {
     let mut fields = open(bytes, Problem::invalid_request)?;
     let settings = TopicSettings {
         ttr: fields.take("ttr", values::ttr),
@@ -235,11 +235,11 @@ pub(super) fn settings(bytes: &Bytes, limits: &Limits) -> Result<TopicSettings, 
 
 /// A call that takes no body: empty, or an empty object. Anything else would be silently ignored, such
 /// as a parameter that belongs in the query.
-pub(super) fn nothing(bytes: &Bytes) -> Result<(), Problem> {
+pub fn nothing(bytes: &Bytes) -> Result<(), Problem> {
     close(open(bytes, Problem::invalid_request)?, Problem::invalid_request)
 }
 
-pub(super) fn pop(bytes: &Bytes, limits: &Limits) -> Result<Pop, Problem> {
+pub fn pop(bytes: &Bytes, limits: &Limits) -> Result<Pop, Problem> {
     let mut fields = open(bytes, Problem::invalid_request)?;
     if !fields.has("topics") {
         fields.fault("topics", "is required");
@@ -255,7 +255,7 @@ pub(super) fn pop(bytes: &Bytes, limits: &Limits) -> Result<Pop, Problem> {
     Ok(Pop { topics: given(topics), max: max.unwrap_or(1), wait: wait.unwrap_or_default(), ttr })
 }
 
-pub(super) fn new_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<Item<NewJob>>, Problem> {
+pub fn new_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<Item<NewJob>>, Problem> {
     let jobs = batch(bytes, "jobs", limits)?;
     Ok(read_items(jobs, "jobs", |raw, at, faults, id| {
         let mut fields = opened(Fields::read(raw, at, faults), Problem::invalid_job)?;
@@ -264,7 +264,7 @@ pub(super) fn new_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<Item<NewJob
     }))
 }
 
-pub(super) fn finish_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<Item<FinishJob>>, Problem> {
+pub fn finish_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<Item<FinishJob>>, Problem> {
     let jobs = batch(bytes, "jobs", limits)?;
     Ok(read_items(jobs, "jobs", |raw, at, faults, id| {
         let mut fields = opened(Fields::read(raw, at, faults), Problem::invalid_request)?;
@@ -275,7 +275,7 @@ pub(super) fn finish_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<Item<Fin
     }))
 }
 
-pub(super) fn delete_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<Item<JobId>>, Problem> {
+pub fn delete_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<Item<JobId>>, Problem> {
     let ids = batch(bytes, "ids", limits)?;
     Ok(read_items(ids, "ids", |raw, at, faults, id| match values::job_id(raw) {
         Ok(read) => {

@@ -66,7 +66,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        http::{operations::OPENAPI, problem::Faults},
+        http::{errors::Faults, handlers::operations::OPENAPI},
         job::{State, Timestamp},
     };
 

@@ -2,7 +2,7 @@
 
 /// What is wrong with `name`, which is none of `known`: with the nearest of them, or else with all.
 /// `kind` is what it is not, such as "a field of this object"; `plural` is what there is instead.
-pub(super) fn unknown(name: &str, known: &[&'static str], kind: &str, plural: &str) -> String {
+pub fn unknown(name: &str, known: &[&'static str], kind: &str, plural: &str) -> String {
     match nearest(name, known) {
         Some(near) => format!("is not {kind}; did you mean {near}?"),
         None if known.is_empty() => format!("is not {kind}, which has none"),

@@ -1,0 +1,12 @@
+//! One function per operation: it extracts, makes one call into the queue and converts the result.
+//!
+//! Knows neither the routes nor the scopes of its operations.
+
+mod accept;
+pub mod batch;
+pub mod dead;
+mod delivery;
+pub mod jobs;
+pub mod operations;
+pub mod pop;
+pub mod topics;
