@@ -13,6 +13,7 @@ mod clocks;
 mod cluster;
 mod conformance;
 mod disk;
+mod docs;
 mod examples;
 mod fleet;
 mod formats;

@@ -1,29 +1,74 @@
-//! The README's curl session, word for word but for the port.
+//! The commands of README.md, word for word but for the port: its curl session and its worker.
 
-use std::process::Command;
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+};
 
-use crate::harness::process::Server;
+use crate::harness::{process::Server, wait::Patience};
 
-const MARKER: &str = "<!-- scripts/smoke runs the next block word for word -->\n";
+const SESSION_MARK: &str = "<!-- scripts/smoke runs the next block word for word -->\n";
+const WORKER_MARK: &str = "<!-- tests/it/binary/readme.rs runs the next block -->\n";
+
+/// The code block after a mark, with the server's address in place of the default one.
+fn block_after(mark: &str, server: &Server) -> String {
+    let page = include_str!("../../../README.md");
+    let (_, rest) = page.split_once(mark).expect("README.md has the mark");
+    let (_, rest) = rest.split_once("```").expect("a block follows the mark");
+    let (_, rest) = rest.split_once('\n').expect("a block has lines");
+    let (block, _) = rest.split_once("\n```").expect("a block ends");
+    assert!(block.contains("localhost:9277"), "{block}");
+    block.replace("localhost:9277", &server.address.to_string())
+}
 
 #[test]
 fn the_session_of_the_readme_works() {
-    let readme =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).expect("is there");
-    let block = readme.split_once(MARKER).expect("the README marks its session").1;
-    let (_, block) = block.split_once("```").expect("a block follows the mark");
-    let (_, block) = block.split_once('\n').expect("a block has lines");
-    let (session, _) = block.split_once("\n```").expect("a block ends");
-    assert!(session.contains("localhost:9277"), "{session}");
     let directory = tempfile::tempdir().expect("a directory");
     let server = Server::serve(&[], &[], directory.path());
     // An answer of 400 or more ends the session.
     let script = format!(
         "set -euo pipefail\ncurl() {{ command curl --fail-with-body -sS \"$@\"; }}\n{}",
-        session.replace("localhost:9277", &server.address.to_string())
+        block_after(SESSION_MARK, &server)
     );
     let output = Command::new("bash").args(["-c", &script]).output().expect("bash runs");
     assert!(output.status.success(), "{script}\n{output:?}");
-    assert_eq!(server.call("GET", "/topics", "").json()["topics"], serde_json::json!([]), "all is finished");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<&str> = printed.lines().collect();
+    let [added, popped, topics] = lines[..] else { panic!("three answers have a body: {printed}") };
+    assert!(added.contains("\"state\":\"delayed\""), "{added}");
+    assert!(popped.contains("\"receipt\":"), "{popped}");
+    assert_eq!(topics, "{\"topics\":[]}", "all is finished");
     assert!(server.stop().success());
+}
+
+/// A process that ends with the test.
+struct Worker(Child);
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_worker_of_the_readme_works_and_finishes_a_job() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = Server::serve(&[], &[], directory.path());
+    let script = block_after(WORKER_MARK, &server);
+    let child = Command::new("python3").args(["-c", &script]).stdout(Stdio::piped()).spawn();
+    let mut worker = Worker(child.expect("python3 starts; scripts/test installs it"));
+    // The worker is in its long poll before the job comes.
+    server.parked(1);
+    let added = server.call("POST", "/jobs", r#"{"topic":"order-close","body":{"order":1001}}"#);
+    assert_eq!(added.status, 201, "{added:?}");
+    let mut line = String::new();
+    let stdout = worker.0.stdout.take().expect("piped");
+    BufReader::new(stdout).read_line(&mut line).expect("stdout is text");
+    assert_eq!(line, "closing order 1001\n");
+    let patience = Patience::new();
+    while server.call("GET", "/topics", "").body.contains("order-close") {
+        patience.or_fail(|| "the job is not finished".to_owned());
+        std::thread::yield_now();
+    }
 }

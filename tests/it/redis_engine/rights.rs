@@ -25,7 +25,7 @@ use crate::harness::{
     wait::Patience,
 };
 
-/// What README says to allow.
+/// What docs/redis.md says to allow.
 const RIGHTS: [&str; 3] = ["~{linger*", "&{linger*", "+@all"];
 
 /// A server with a user, and the default settings with which that user connects.
@@ -73,7 +73,11 @@ async fn a_user_that_lacks_a_right_is_refused_at_start_and_the_right_is_named() 
 }
 
 #[tokio::test]
-async fn the_rights_that_the_readme_names_are_enough() {
+async fn the_rights_that_the_documentation_names_are_enough() {
+    assert!(
+        include_str!("../../../docs/redis.md").contains(&RIGHTS.join(" ")),
+        "docs/redis.md names other rights"
+    );
     let guarded = Guarded::start(&RIGHTS).await;
     let process = Process::start(&guarded.options).await;
     process.store.check().await.expect("is ready");

@@ -1,0 +1,118 @@
+//! The pages for people: they are short where they have to be, and their links lead somewhere.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Component, Path, PathBuf},
+};
+
+/// Longest front page, in lines.
+const MAX_FRONT_PAGE_LINES: usize = 150;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every page, by its path from the root.
+fn pages() -> Vec<PathBuf> {
+    let mut pages = Vec::new();
+    for folder in ["", "docs", "examples"] {
+        for entry in fs::read_dir(root().join(folder)).expect("a folder") {
+            let path = entry.expect("readable").path();
+            if path.extension().is_some_and(|extension| extension == "md") {
+                pages.push(path.strip_prefix(root()).expect("is ours").to_owned());
+            }
+        }
+    }
+    assert!(pages.contains(&PathBuf::from("README.md")) && pages.len() > 5, "{pages:?}");
+    pages
+}
+
+fn read(page: &Path) -> String {
+    fs::read_to_string(root().join(page)).unwrap_or_else(|error| panic!("{}: {error}", page.display()))
+}
+
+/// The lines of a page that are not in a code block.
+fn prose(text: &str) -> impl Iterator<Item = &str> {
+    let mut in_code = false;
+    text.lines().filter(move |line| {
+        let fence = line.trim_start().starts_with("```");
+        in_code ^= fence;
+        !fence && !in_code
+    })
+}
+
+/// What the `[text](target)` links of a page name.
+fn links(text: &str) -> Vec<String> {
+    let text: Vec<&str> = prose(text).collect();
+    let text = text.join("\n");
+    text.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0.to_owned())).collect()
+}
+
+/// The anchors of a page's headings, as GitHub makes them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = prose(text).filter(|line| line.starts_with('#'));
+    headings
+        .map(|heading| {
+            let words = heading.trim_start_matches('#').trim().to_lowercase();
+            let kept = words.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+            kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+        })
+        .collect()
+}
+
+/// Removes `..` from a path.
+fn resolved(path: &Path) -> PathBuf {
+    path.components().fold(PathBuf::new(), |mut done, part| {
+        match part {
+            Component::ParentDir => assert!(done.pop(), "{} leaves the repository", path.display()),
+            Component::CurDir => {}
+            Component::Normal(_) | Component::RootDir | Component::Prefix(_) => done.push(part),
+        }
+        done
+    })
+}
+
+#[test]
+fn the_front_page_is_short() {
+    let lines = read(Path::new("README.md")).lines().count();
+    assert!(lines <= MAX_FRONT_PAGE_LINES, "README.md has {lines} lines");
+}
+
+#[test]
+fn every_link_between_pages_leads_somewhere() {
+    let mut wrong = Vec::new();
+    for page in pages() {
+        let text = read(&page);
+        for link in links(&text).into_iter().filter(|link| !link.starts_with("http")) {
+            let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
+            let target = match file {
+                "" => page.clone(),
+                file => resolved(&page.parent().expect("has a folder").join(file)),
+            };
+            let found = root().join(&target).exists()
+                && (anchor.is_empty() || anchors(&read(&target)).contains(anchor));
+            if !found {
+                wrong.push(format!("{}: {link}", page.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_front_page_links_to_every_page_for_users() {
+    let linked = links(&read(Path::new("README.md")));
+    for page in pages() {
+        let name = page.to_string_lossy();
+        let found = linked.iter().any(|link| link.split('#').next() == Some(&name) || name.starts_with(link));
+        assert!(found || name == "README.md", "README.md does not link to {name}");
+    }
+}
+
+#[test]
+fn the_reader_of_links_and_headings_knows_what_github_does() {
+    let text = "# Now, `code`: a_b\n\n[x](a.md#b) and [`y`](c)\n```sh\n[no](d)\n# no\n```\n[z\nz](e)\n";
+    assert_eq!(links(text), ["a.md#b", "c", "e"]);
+    assert_eq!(anchors(text), BTreeSet::from(["now-code-a_b".to_owned()]));
+}
