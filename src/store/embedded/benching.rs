@@ -3,11 +3,15 @@
 use std::time::Duration;
 
 use super::{
-    ids::{Ids, Located},
-    key::Key,
-    record::{Columns, Head, Record},
-    topics::{TopicIx, Topics},
-    window::Window,
+    memory::{
+        job_index::{Ids, Located},
+        topics::{TopicIx, Topics},
+        window::Window,
+    },
+    rows::{
+        codec::{Columns, Head, Record},
+        key::Key,
+    },
 };
 use crate::job::{Body, Fingerprint, JobId, RetrySchedule, Timestamp, Topic, Ttr};
 

@@ -14,17 +14,20 @@ use rusqlite::Connection;
 use tokio::sync::OnceCell;
 
 use super::{
-    call::{Call, Reserve},
-    data_dir::DB_FILE,
-    db::{Db, Sql},
-    intake::Intake,
-    key::Key,
-    ops,
+    disk::data_dir::DB_FILE,
+    ops::{self, write_txn::Work},
     options::Options,
-    record::{Broken, Record},
-    shared::Shared,
-    verify::{self, Faults, Step},
-    work::Work,
+    rows::{
+        codec::{Broken, Record},
+        key::Key,
+        records::{Db, Sql},
+    },
+    verify::online::{Faults, Step, file},
+    writer::{
+        request::{Call, Reserve},
+        shared::Shared,
+        write_queue::Intake,
+    },
 };
 use crate::{
     job::{Delay, Job, JobId, Reason, Receipt, State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr},
@@ -44,17 +47,17 @@ const TOPICS: usize = 1_000;
 /// The embedded engine; made by [`open`](super::open).
 #[derive(Debug)]
 pub struct Embedded {
-    pub(super) intake: Arc<Intake>,
-    pub(super) shared: Arc<Shared>,
-    pub(super) options: Arc<Options>,
-    pub(super) reader: Arc<Mutex<Option<Connection>>>,
-    pub(super) writer: Mutex<Option<JoinHandle<Result<()>>>>,
-    pub(super) closed: OnceCell<Result<()>>,
+    pub(crate) intake: Arc<Intake>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) options: Arc<Options>,
+    pub(crate) reader: Arc<Mutex<Option<Connection>>>,
+    pub(crate) writer: Mutex<Option<JoinHandle<Result<()>>>>,
+    pub(crate) closed: OnceCell<Result<()>>,
 }
 
 impl Embedded {
     /// Has the writer do `change`, which concerns one job or a few.
-    pub(super) async fn ask<T: Send + 'static>(
+    pub(crate) async fn ask<T: Send + 'static>(
         &self,
         mut change: impl FnMut(&mut Work<'_>) -> Sql<T> + Send + 'static,
     ) -> Result<T> {
@@ -328,8 +331,8 @@ impl Store for Embedded {
             self.ask(|work| Ok((work.state.ids().len() as u64, work.db.set_aside_count()?))).await?;
         let path = self.options.data_dir.join(DB_FILE);
         // On a connection of its own: it may take long, and needs nothing that only memory knows.
-        let file = tokio::task::spawn_blocking(move || verify::file(&path)).await;
-        for line in file.map_err(|_cancelled| self.shared.why_stopped())? {
+        let lines = tokio::task::spawn_blocking(move || file(&path)).await;
+        for line in lines.map_err(|_cancelled| self.shared.why_stopped())? {
             faults.add(|| line);
         }
         Ok(Verified { jobs, stale: 0, set_aside, faults: faults.into_sentences() })

@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{key::Key, record::Columns};
+use super::rows::{codec::Columns, key::Key};
 
 /// Three lengths, the columns, and what is left as the body: as they are, which the checksums refuse, and with
 /// sums that fit, as a later version or a clever vandal could write them.

@@ -6,57 +6,35 @@
 //! Knows no HTTP, no queue and no other engine.
 //!
 //! ```text
-//! engine ─ call ─► intake ─► writer ─► ops ─► work ─┬─► db (rows, transaction)
-//!                              │                     └─► state (ids, topics, window; journal)
-//!                              └─ checkpoint, sync, space: chores beside the work
-//! start ─► data_dir, schema, log, link, load
-//! writer ─► disk_space ─► ballast: what is refused and given up when the disk is full
-//! verify ─► survey (rows) and state (memory), held against each other; inspect: the same, nobody serving
+//! engine ─► writer ─► ops ─┬─► memory (job index, topics, window; journal)
+//!                          └─► rows (schema, codec, transaction)
+//! recovery ─► all of these: checks the files, loads the rows into memory
+//! verify ─► rows and memory, compared with each other; offline, backup and restore
+//! disk ─► the data directory, the ballast file, free space
 //! ```
 
-mod backup;
-mod ballast;
 #[cfg(any(test, feature = "benching"))]
 pub(crate) mod benching;
-mod call;
-mod checkpoint;
-mod data_dir;
-mod db;
-mod disk_space;
+mod disk;
 mod engine;
 #[cfg(any(test, fuzzing))]
 mod fuzzing;
-mod ids;
-mod inspect;
-mod intake;
-mod key;
-mod link;
-mod load;
-mod log;
-mod marks;
+mod memory;
 mod ops;
 mod options;
-mod record;
-mod schema;
-mod seal;
-mod shared;
-mod space;
-mod start;
-mod state;
-mod survey;
-mod sync;
+mod recovery;
+mod rows;
 #[cfg(test)]
 mod tests;
-mod topics;
 mod verify;
-mod window;
-mod work;
 mod writer;
 
-pub use backup::{backup, backup_to, restore};
 pub use engine::Embedded;
 #[cfg(any(test, fuzzing))]
 pub(crate) use fuzzing::fuzz_record;
-pub use inspect::{Inspection, inspect, inspect_backup};
 pub use options::{Durability, FreeSpace, OpenError, Options};
-pub use start::open;
+pub use recovery::open::open;
+pub use verify::{
+    backup::{backup, backup_to, restore},
+    offline::{Inspection, inspect, inspect_backup},
+};

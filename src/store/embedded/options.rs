@@ -68,7 +68,7 @@ impl Options {
             dead_retention: None,
             look_ahead: Duration::from_secs(300),
             idle_after: Duration::from_millis(250),
-            free_space: Arc::new(super::space::free_bytes),
+            free_space: Arc::new(crate::store::embedded::writer::vacuum::free_bytes),
         }
     }
 }

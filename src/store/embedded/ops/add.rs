@@ -1,18 +1,22 @@
 //! Adding jobs.
 
-use super::super::{
-    db::Sql,
-    disk_space::Need,
-    record::{Head, Record},
-    work::Work,
-};
+use super::write_txn::Work;
 use crate::{
     job::{State, TopicFilter},
-    store::{AddJob, Added, Result},
+    store::{
+        AddJob, Added, Result,
+        embedded::{
+            disk::disk_space::Need,
+            rows::{
+                codec::{Head, Record},
+                records::Sql,
+            },
+        },
+    },
 };
 
 /// See [`crate::store::Store::add`]. Where there is no room, a repeated add is still recognised.
-pub(in super::super) fn add(work: &mut Work<'_>, jobs: &[AddJob]) -> Sql<Result<Vec<Added>>> {
+pub(in crate::store::embedded) fn add(work: &mut Work<'_>, jobs: &[AddJob]) -> Sql<Result<Vec<Added>>> {
     // A refusal concerns every new job, so that none of them is added.
     let added: Sql<Vec<Result<Added>>> = jobs.iter().map(|job| add_one(work, job)).collect();
     added.map(|added| added.into_iter().collect())

@@ -1,18 +1,22 @@
 //! Changes by id that need no reservation: patch, delete, requeue.
 
-use super::super::{
-    db::{Sql, Table},
-    disk_space::Need,
-    record::Record,
-    work::{Found, Work},
-};
+use super::write_txn::{Found, Work};
 use crate::{
     job::{Delay, JobId, State, TopicFilter},
-    store::{Deleted, Patch, Patched, Requeued, Result},
+    store::{
+        Deleted, Patch, Patched, Requeued, Result,
+        embedded::{
+            disk::disk_space::Need,
+            rows::{
+                codec::Record,
+                records::{Sql, Table},
+            },
+        },
+    },
 };
 
 /// See [`crate::store::Store::patch`]. A record that becomes longer needs room.
-pub(in super::super) fn patch(
+pub(in crate::store::embedded) fn patch(
     work: &mut Work<'_>,
     scope: &TopicFilter,
     id: &JobId,
@@ -50,7 +54,11 @@ pub(in super::super) fn patch(
 }
 
 /// See [`crate::store::Store::delete`].
-pub(in super::super) fn delete(work: &mut Work<'_>, scope: &TopicFilter, ids: &[JobId]) -> Sql<Vec<Deleted>> {
+pub(in crate::store::embedded) fn delete(
+    work: &mut Work<'_>,
+    scope: &TopicFilter,
+    ids: &[JobId],
+) -> Sql<Vec<Deleted>> {
     let mut delete_one = |id| {
         let Some(found) = work.find_head(scope, id)? else { return Ok(Deleted::Gone) };
         work.take_out(found.hash, found.at)?;
@@ -60,7 +68,7 @@ pub(in super::super) fn delete(work: &mut Work<'_>, scope: &TopicFilter, ids: &[
 }
 
 /// See [`crate::store::Store::requeue`]. The body is written anew, and the job is to stay: that needs room.
-pub(in super::super) fn requeue(
+pub(in crate::store::embedded) fn requeue(
     work: &mut Work<'_>,
     scope: &TopicFilter,
     id: &JobId,
@@ -78,7 +86,7 @@ pub(in super::super) fn requeue(
 }
 
 /// Makes a dead job wait again, as if it were new.
-pub(super) fn requeue_found(work: &mut Work<'_>, found: Found<Record>, delay: Delay) -> Sql<crate::job::Job> {
+pub(crate) fn requeue_found(work: &mut Work<'_>, found: Found<Record>, delay: Delay) -> Sql<crate::job::Job> {
     let Found { hash, at, content: mut record } = found;
     record.head.attempts = 0;
     record.head.reason = None;

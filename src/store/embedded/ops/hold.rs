@@ -1,21 +1,27 @@
 //! What the holder of a reservation does: finish, release, touch, bury, and the taking back of grants that
 //! no client has seen.
 
-use super::super::{
-    db::{Sql, Table},
-    disk_space::Need,
-    ids::{IdHash, Located},
-    record::{Lease, Record},
-    state::Place,
-    work::{Found, Work},
-};
+use super::write_txn::{Found, Work};
 use crate::{
     job::{Delay, JobId, Reason, Receipt, State, TopicFilter, Ttr},
-    store::{FinishJob, Finished, Held, NotHeld, Release, Result},
+    store::{
+        FinishJob, Finished, Held, NotHeld, Release, Result,
+        embedded::{
+            disk::disk_space::Need,
+            memory::{
+                job_index::{IdHash, Located},
+                state::Place,
+            },
+            rows::{
+                codec::{Lease, Record},
+                records::{Sql, Table},
+            },
+        },
+    },
 };
 
 /// See [`crate::store::Store::finish`].
-pub(in super::super) fn finish(
+pub(in crate::store::embedded) fn finish(
     work: &mut Work<'_>,
     scope: &TopicFilter,
     jobs: &[FinishJob],
@@ -47,7 +53,7 @@ fn finish_one(work: &mut Work<'_>, scope: &TopicFilter, job: &FinishJob) -> Sql<
 }
 
 /// See [`crate::store::Store::cancel`].
-pub(in super::super) fn cancel(work: &mut Work<'_>, grants: &[(JobId, Receipt)]) -> Sql<()> {
+pub(in crate::store::embedded) fn cancel(work: &mut Work<'_>, grants: &[(JobId, Receipt)]) -> Sql<()> {
     for (id, receipt) in grants {
         // The record holds the attempts without this one, and its key its old place in the order.
         if let Some((_, at, _)) = held_under(work, &TopicFilter::ALL, id, receipt) {
@@ -59,7 +65,7 @@ pub(in super::super) fn cancel(work: &mut Work<'_>, grants: &[(JobId, Receipt)])
 }
 
 /// See [`crate::store::Store::release`]. The job is written anew.
-pub(in super::super) fn release(
+pub(in crate::store::embedded) fn release(
     work: &mut Work<'_>,
     scope: &TopicFilter,
     id: &JobId,
@@ -87,7 +93,7 @@ pub(in super::super) fn release(
 }
 
 /// See [`crate::store::Store::touch`].
-pub(in super::super) fn touch(
+pub(in crate::store::embedded) fn touch(
     work: &mut Work<'_>,
     scope: &TopicFilter,
     id: &JobId,
@@ -104,7 +110,7 @@ pub(in super::super) fn touch(
 }
 
 /// See [`crate::store::Store::bury`]. The job is written anew.
-pub(in super::super) fn bury(
+pub(in crate::store::embedded) fn bury(
     work: &mut Work<'_>,
     scope: &TopicFilter,
     id: &JobId,

@@ -1,24 +1,23 @@
 //! What the clock does: delays end, reservations end, dead letters are forgotten.
 
-use super::{
-    super::{
-        db::{Sql, Table},
-        ids::Located,
-        key::Key,
-        state::Place,
-        work::Work,
-    },
-    WRITTEN_BYTES,
-    dead::forget,
-};
+use super::{WRITTEN_BYTES, scan::forget, write_txn::Work};
 use crate::{
     job::{Reason, Timestamp},
-    store::{Move, MoveKind, Promoted},
+    store::{
+        Move, MoveKind, Promoted,
+        embedded::{
+            memory::{job_index::Located, state::Place},
+            rows::{
+                key::Key,
+                records::{Sql, Table},
+            },
+        },
+    },
 };
 
 /// See [`crate::store::Store::promote`]. A tick that only makes delayed jobs ready writes nothing: after a
 /// restart they are ready because their due time has passed.
-pub(in super::super) fn promote(work: &mut Work<'_>, limit: usize) -> Sql<Promoted> {
+pub(in crate::store::embedded) fn promote(work: &mut Work<'_>, limit: usize) -> Sql<Promoted> {
     let before = work.news.set_aside;
     let mut moves = Vec::new();
     let mut budget = limit.max(1);

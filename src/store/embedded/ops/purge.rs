@@ -3,17 +3,17 @@
 //! The walk goes over the tables of ids, not over the records: a job that is released, rescheduled or requeued
 //! meanwhile changes its key but never its place among the ids, so none slips past.
 
-use super::super::{db::Sql, work::Work};
+use super::write_txn::Work;
 use crate::{
     job::Topic,
-    store::{PurgeCursor, PurgeSlice},
+    store::{PurgeCursor, PurgeSlice, embedded::rows::records::Sql},
 };
 
 /// Most ids looked at in one slice, about: a few milliseconds of the writer's time.
 const LOOKS: usize = 200_000;
 
 /// See [`crate::store::Store::purge`]. The cursor is the number of the table to look at next.
-pub(in super::super) fn purge(
+pub(in crate::store::embedded) fn purge(
     work: &mut Work<'_>,
     topic: &Topic,
     cursor: Option<&PurgeCursor>,

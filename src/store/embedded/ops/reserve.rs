@@ -1,19 +1,22 @@
 //! Handing out ready jobs.
 
-use super::super::{
-    db::{Sql, Table},
-    ids::Located,
-    record::Lease,
-    state::Place,
-    work::Work,
-};
+use super::write_txn::Work;
 use crate::{
     job::{Receipt, State, Topic, Ttr},
-    store::Reservation,
+    store::{
+        Reservation,
+        embedded::{
+            memory::{job_index::Located, state::Place},
+            rows::{
+                codec::Lease,
+                records::{Sql, Table},
+            },
+        },
+    },
 };
 
 /// See [`crate::store::Store::reserve`].
-pub(in super::super) fn reserve(
+pub(in crate::store::embedded) fn reserve(
     work: &mut Work<'_>,
     topic: &Topic,
     ttrs: &[Option<Ttr>],

@@ -5,13 +5,15 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use super::bench::*;
+use super::fixture::*;
 use crate::{
     clock::Clock,
     job::{Body, State},
     store::{
         AddJob, Error, FinishJob, MoveKind, Store,
-        embedded::{intake::Patience, start::Start, state::snapshot::assert_consistent},
+        embedded::{
+            memory::state::snapshot::assert_consistent, recovery::open::Start, writer::write_queue::Patience,
+        },
     },
 };
 
@@ -288,7 +290,7 @@ async fn the_log_starts_over_while_it_is_written_to() {
     let (mut writer, _engine) = start.writer().expect("opens");
     for n in 0..200 {
         // About a megabyte a group, and the thread gets its time as on a machine that is not overloaded.
-        let change = |work: &mut crate::store::embedded::work::Work<'_>| {
+        let change = |work: &mut crate::store::embedded::ops::write_txn::Work<'_>| {
             crate::store::embedded::ops::add(work, &(n * 200..n * 200 + 200).map(bulky).collect::<Vec<_>>())
         };
         writer.transact(change).expect("writes").0.expect("there is room");

@@ -4,7 +4,7 @@ use std::{future::Future, pin::pin, task::Context};
 
 use rusqlite::ffi;
 
-use super::bench::*;
+use super::fixture::*;
 use crate::{
     job::{Body, State},
     store::{Added, Deleted, Error, Store, Wait},

@@ -1,16 +1,20 @@
 //! Loading: what is on disk comes into memory whole, however many records, and nothing that it should not trust.
 
-use super::bench::*;
+use super::fixture::*;
 use crate::{
     job::{Receipt, Timestamp, Topic},
     store::embedded::{
-        db::{Db, Table},
-        ids::Ids,
-        key::Key,
-        load::{Unsound, read},
-        record::{Broken, Lease, Record},
-        schema,
-        state::{State, snapshot::assert_consistent},
+        memory::{
+            job_index::Ids,
+            state::{State, snapshot::assert_consistent},
+        },
+        recovery::load::{Unsound, read},
+        rows::{
+            codec::{Broken, Lease, Record},
+            key::Key,
+            records::{Db, Table},
+            schema,
+        },
     },
 };
 

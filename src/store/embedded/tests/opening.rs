@@ -1,6 +1,6 @@
 //! Opening, closing, and what a crash leaves behind.
 
-use super::bench::*;
+use super::fixture::*;
 use crate::{
     clock::{Clock, ManualClock},
     job::{State, Timestamp, TopicPause, TopicSettings, Ttr},

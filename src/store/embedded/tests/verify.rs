@@ -2,10 +2,15 @@
 
 use rusqlite::config::DbConfig;
 
-use super::bench::*;
+use super::fixture::*;
 use crate::store::{
     Store, TopicConfig, Verified,
-    embedded::{Embedded, ids::Located, key::Key, ops, state::Place, work::Work},
+    embedded::{
+        Embedded,
+        memory::{job_index::Located, state::Place},
+        ops::{self, write_txn::Work},
+        rows::key::Key,
+    },
 };
 
 /// Delayed within the window and beyond, ready, reserved and dead jobs, and a topic with settings.
@@ -51,7 +56,7 @@ fn named(faults: &[String], words: &[&str]) {
 }
 
 /// The job called `name` in memory.
-fn located(work: &mut Work<'_>, name: &str) -> (super::super::ids::IdHash, Located) {
+fn located(work: &mut Work<'_>, name: &str) -> (crate::store::embedded::memory::job_index::IdHash, Located) {
     let found = work.find_head(ALL, &id(name)).expect("reads").expect("is there");
     (found.hash, found.at)
 }

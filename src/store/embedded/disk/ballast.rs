@@ -1,0 +1,179 @@
+//! The ballast: a file in the data directory that only takes up disk space. When the disk is full it is removed,
+//! so that jobs can still be finished and deleted and the server can restart. It is made again when there is
+//! room. Knows nothing of the store but its directory.
+
+use std::{
+    fs,
+    io::{self, Write},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{FallocateFlags, fallocate},
+    io::Errno,
+};
+
+use super::data_dir::{open_private, sync_dir};
+
+/// The file's name.
+pub(crate) const BALLAST_FILE: &str = "ballast";
+
+const CHUNK_BYTES: usize = 1 << 16;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Held,
+    Missing,
+    /// The file system refused it for another reason than lack of space.
+    Impossible,
+}
+
+/// The ballast of a data directory.
+#[derive(Debug)]
+pub(crate) struct Ballast {
+    path: PathBuf,
+    bytes: u64,
+    state: State,
+}
+
+impl Ballast {
+    /// Looks for the ballast of `bytes` bytes in `dir`. A file of another size, or one that is not fully
+    /// allocated because it was copied, does not count.
+    pub fn find(dir: &Path, bytes: u64) -> Self {
+        let path = dir.join(BALLAST_FILE);
+        let is_whole = |file: fs::Metadata| {
+            file.is_file() && file.len() == bytes && file.blocks().saturating_mul(512) >= bytes
+        };
+        let held = bytes > 0 && fs::symlink_metadata(&path).is_ok_and(is_whole);
+        let this = Self { path, bytes, state: if held { State::Held } else { State::Missing } };
+        if !held {
+            this.remove();
+        }
+        this
+    }
+
+    /// Whether there is a file to give up.
+    pub fn is_held(&self) -> bool {
+        self.state == State::Held
+    }
+
+    /// Whether the file should be made when there is room.
+    pub fn is_wanted(&self) -> bool {
+        self.bytes > 0 && self.state == State::Missing
+    }
+
+    /// The size of the file, when there is one.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Removes the file; whether that freed space.
+    pub fn give_up(&mut self) -> bool {
+        let was_held = self.is_held();
+        if was_held {
+            self.state = State::Missing;
+            self.remove();
+        }
+        was_held
+    }
+
+    /// Makes the file; whether it is there now.
+    pub fn make(&mut self) -> bool {
+        match self.allocate() {
+            Ok(()) => self.state = State::Held,
+            Err(error) => {
+                self.remove();
+                if !is_lack_of_space(&error) {
+                    self.state = State::Impossible;
+                    tracing::warn!(ballast = %self.path.display(), %error, "the ballast file cannot be made");
+                }
+            }
+        }
+        self.is_held()
+    }
+
+    fn allocate(&self) -> io::Result<()> {
+        let mut file = open_private(&self.path)?;
+        file.set_len(0)?;
+        match fallocate(&file, FallocateFlags::empty(), 0, self.bytes) {
+            Ok(()) => file.sync_all(),
+            // This file system allocates only what is written. Bytes that do not compress, in case it does.
+            Err(Errno::OPNOTSUPP) => {
+                let mut left = self.bytes;
+                let mut chunk = vec![0; CHUNK_BYTES];
+                while left > 0 {
+                    rand::fill(&mut chunk[..]);
+                    let len = chunk.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                    file.write_all(&chunk[..len])?;
+                    left -= len as u64;
+                }
+                file.sync_all()
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn remove(&self) {
+        match fs::remove_file(&self.path) {
+            // Some file systems free the blocks only when the removal is on disk.
+            Ok(()) => drop(self.path.parent().map(sync_dir)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                tracing::warn!(ballast = %self.path.display(), %error, "the ballast file cannot be removed");
+            }
+        }
+    }
+}
+
+/// Removes the ballast in `dir` so that a start gets its space; whether there was one.
+pub(crate) fn give_up_in(dir: &Path) -> bool {
+    let removed = fs::remove_file(dir.join(BALLAST_FILE)).is_ok();
+    removed.then(|| sync_dir(dir)).is_some()
+}
+
+/// Whether the operating system says that the disk, or what we may use of it, is full.
+pub(crate) fn is_lack_of_space(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ballast_takes_up_its_size_and_is_found_again() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut ballast = Ballast::find(dir.path(), 1 << 20);
+        assert!(ballast.is_wanted() && !ballast.is_held() && !ballast.give_up());
+        assert!(ballast.make());
+        let file = fs::metadata(dir.path().join(BALLAST_FILE)).expect("is there");
+        assert!(file.blocks() * 512 >= 1 << 20, "{file:?}");
+        assert_eq!(file.mode() & 0o777, 0o600);
+        assert!(Ballast::find(dir.path(), 1 << 20).is_held());
+        assert!(ballast.give_up() && !ballast.is_held() && ballast.is_wanted());
+        assert!(!dir.path().join(BALLAST_FILE).exists());
+    }
+
+    #[test]
+    fn another_size_or_a_file_with_holes_does_not_count() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join(BALLAST_FILE);
+        assert!(Ballast::find(dir.path(), 1 << 20).make());
+        assert!(!Ballast::find(dir.path(), 1 << 19).is_held());
+        assert!(!path.exists(), "the wrong one is removed");
+        fs::File::create(&path).expect("is made").set_len(1 << 20).expect("grows");
+        assert!(!Ballast::find(dir.path(), 1 << 20).is_held());
+        assert!(!Ballast::find(dir.path(), 0).is_wanted(), "none is configured");
+    }
+
+    #[test]
+    fn a_link_is_not_followed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let precious = dir.path().join("precious");
+        fs::write(&precious, "precious").expect("writes");
+        std::os::unix::fs::symlink(&precious, dir.path().join(BALLAST_FILE)).expect("links");
+        assert!(Ballast::find(dir.path(), 1 << 20).make(), "the link is removed, not what it leads to");
+        assert_eq!(fs::read(&precious).expect("reads"), b"precious");
+    }
+}

@@ -1,0 +1,273 @@
+//! What the free disk space allows: how much is left, what is refused when it is little, and when the ballast is
+//! given up and made again. Knows no job.
+
+use std::sync::Arc;
+
+use rusqlite::{ErrorCode, ffi};
+
+use super::ballast::Ballast;
+use crate::store::{Degraded, Error, embedded::options::Options};
+
+/// Below this the disk counts as full, however small `min_free` is.
+const NEARLY_NOTHING_BYTES: u64 = 4 << 20;
+
+/// How much room the disk has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Level {
+    /// At least `min_free`.
+    #[default]
+    Ample,
+    /// Less: nothing may make the store larger.
+    Short,
+    /// Less than a quarter of `min_free`, and the ballast is used up: nothing may write jobs anew either.
+    Exhausted,
+}
+
+/// What an operation needs from the disk. Deleting needs nothing, and neither does what writes only a few bytes
+/// for a job (pop, touch).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// It makes the store larger.
+    Growth,
+    /// It writes a job anew, body included. The store stays as large, but the log grows.
+    Rewrite,
+}
+
+impl Level {
+    /// Why an operation with this need is refused, if it is.
+    pub fn refusal(self, need: Need) -> Option<Error> {
+        let why = match (self, need) {
+            (Self::Ample, _) | (Self::Short, Need::Rewrite) => return None,
+            (Self::Short, Need::Growth) => {
+                "less disk space is free than embedded.min_free; what makes the store larger is refused"
+            }
+            (Self::Exhausted, _) => {
+                "the disk is nearly full; only what frees space is done, and pop, touch and resume"
+            }
+        };
+        Some(Error::Full(why.to_owned()))
+    }
+
+    /// What operators are told.
+    pub fn degraded(self) -> Option<Degraded> {
+        let detail = match self {
+            Self::Ample => return None,
+            Self::Short => {
+                "less disk space is free than embedded.min_free: adds, larger bodies, requeues, settings and \
+                 pauses are refused"
+            }
+            Self::Exhausted => {
+                "less disk space is free than a quarter of embedded.min_free, and the ballast is used up: \
+                 only finish, delete, purge, resume, pop and touch are done"
+            }
+        };
+        Some(Degraded { part: "disk_space", detail: detail.to_owned() })
+    }
+}
+
+/// Reads the free space when it is first asked for, and remembers it for one group of operations.
+#[derive(Debug)]
+pub(crate) struct Gauge<'a> {
+    options: &'a Options,
+    has_ballast: bool,
+    is_full: bool,
+    level: Option<Level>,
+}
+
+impl<'a> Gauge<'a> {
+    /// For a disk that has not been found full, with a ballast to give up.
+    pub fn new(options: &'a Options) -> Self {
+        Self { options, has_ballast: true, is_full: false, level: None }
+    }
+
+    /// How much room there is. Costs about 2 µs, once a group.
+    pub fn level(&mut self) -> Level {
+        *self.level.get_or_insert_with(|| {
+            let min_free = self.options.min_free_bytes;
+            match free_bytes(self.options) {
+                Some(free) if free < min_free / 4 && !self.has_ballast => Level::Exhausted,
+                Some(free) if free < min_free => Level::Short,
+                _ if self.is_full => Level::Short,
+                // When the free space cannot be read, SQLite will find out.
+                Some(_) | None => Level::Ample,
+            }
+        })
+    }
+
+    /// The level, if it was asked for.
+    pub fn known(&self) -> Option<Level> {
+        self.level
+    }
+}
+
+fn free_bytes(options: &Options) -> Option<u64> {
+    (options.free_space)(&options.data_dir).ok()
+}
+
+/// Whether SQLite failed for lack of disk space. Without space it cannot extend its index of the log either,
+/// and calls that an I/O error.
+pub(crate) fn is_out_of_space(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+        || error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_IOERR_SHMSIZE)
+}
+
+/// The disk space of an engine at work.
+pub(crate) struct DiskSpace {
+    options: Arc<Options>,
+    ballast: Ballast,
+    /// A write has met a full disk, and there has not been room since.
+    is_full: bool,
+    /// Bytes that removing the ballast has freed, which are not for growth.
+    given_up_bytes: u64,
+}
+
+impl DiskSpace {
+    /// Makes the ballast if there is room for it.
+    pub fn new(options: Arc<Options>) -> Self {
+        let ballast = Ballast::find(&options.data_dir, options.ballast_bytes);
+        let mut this = Self { options, ballast, is_full: false, given_up_bytes: 0 };
+        this.recover();
+        if this.ballast.is_wanted() {
+            tracing::warn!(
+                bytes = this.ballast.bytes(),
+                dir = %this.options.data_dir.display(),
+                "there is no room for the ballast file yet; without it, a full disk stops finishing and deleting too"
+            );
+        }
+        this
+    }
+
+    /// For one group of operations.
+    pub fn gauge(&self) -> Gauge<'_> {
+        let (has_ballast, is_full) = (self.ballast.is_held(), self.is_full);
+        Gauge { options: &self.options, has_ballast, is_full, level: None }
+    }
+
+    /// Whether the log must be kept short because every byte counts.
+    pub fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// A write has met a full disk.
+    pub fn ran_out(&mut self) {
+        if !self.is_full {
+            self.is_full = true;
+            tracing::error!(dir = %self.options.data_dir.display(), "the disk is full");
+        }
+    }
+
+    /// Gives the ballast up; whether that freed space.
+    pub fn make_room(&mut self) -> bool {
+        let given_up = self.ballast.give_up();
+        if given_up {
+            self.given_up_bytes = self.ballast.bytes();
+            tracing::warn!(
+                bytes = self.ballast.bytes(),
+                "the ballast file was removed, so that jobs can be finished and deleted"
+            );
+        }
+        given_up
+    }
+
+    /// Notices that there is room again, and makes the ballast when there is enough.
+    pub fn recover(&mut self) {
+        if !self.is_full && !self.ballast.is_wanted() {
+            return;
+        }
+        let Some(free) = free_bytes(&self.options) else { return };
+        let min_free = self.options.min_free_bytes;
+        if self.ballast.is_wanted() {
+            let left = free.checked_sub(self.ballast.bytes());
+            // It must not be the reason that adds stop, nor use up what it was given up for.
+            let fits = left.is_some_and(|left| left >= min_free || free < min_free && left >= min_free / 4);
+            if fits && left > Some(NEARLY_NOTHING_BYTES) && self.ballast.make() {
+                self.given_up_bytes = 0;
+                tracing::info!(bytes = self.ballast.bytes(), "the ballast file is in place");
+            }
+        }
+        let enough = min_free.max(NEARLY_NOTHING_BYTES).saturating_add(self.given_up_bytes);
+        if self.is_full && (self.ballast.is_held() || free > enough) {
+            self.is_full = false;
+            tracing::info!(free, "the disk has room again");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// Options for a directory on a disk with as much free space as the number says.
+    fn options(dir: &tempfile::TempDir) -> (Options, Arc<AtomicU64>) {
+        let free = Arc::new(AtomicU64::new(1_000 * MIB));
+        let mut options = Options::new(dir.path());
+        options.min_free_bytes = 64 * MIB;
+        options.ballast_bytes = 32 * MIB;
+        options.free_space = Arc::new({
+            let free = free.clone();
+            move |_| Ok(free.load(Ordering::Relaxed))
+        });
+        (options, free)
+    }
+
+    #[test]
+    fn growth_stops_at_min_free_and_rewriting_at_a_quarter_of_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (options, free) = options(&dir);
+        let mut refused = Vec::new();
+        for (mib, has_ballast) in [(64, true), (63, true), (1, true), (16, false), (15, false)] {
+            free.store(mib * MIB, Ordering::Relaxed);
+            let gauge = Gauge::new(&options);
+            let level = Gauge { has_ballast, ..gauge }.level();
+            refused.push([Need::Growth, Need::Rewrite].map(|need| level.refusal(need).is_some()));
+            assert_eq!(level.degraded().is_some(), level != Level::Ample);
+        }
+        let expected = [[false, false], [true, false], [true, false], [true, false], [true, true]];
+        assert_eq!(refused, expected);
+    }
+
+    #[test]
+    fn a_gauge_reads_once() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (options, free) = options(&dir);
+        let mut gauge = Gauge::new(&options);
+        assert_eq!(gauge.known(), None);
+        assert_eq!(gauge.level(), Level::Ample);
+        free.store(0, Ordering::Relaxed);
+        assert_eq!((gauge.level(), gauge.known()), (Level::Ample, Some(Level::Ample)));
+    }
+
+    #[test]
+    fn the_ballast_is_made_where_it_stops_nothing_and_given_up_when_the_disk_is_full() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (options, free) = options(&dir);
+        free.store(70 * MIB, Ordering::Relaxed);
+        let mut space = DiskSpace::new(Arc::new(options));
+        assert!(!space.ballast.is_held(), "adds would stop because of it");
+        for (mib, made) in [(95, false), (47, false), (48, true)] {
+            free.store(mib * MIB, Ordering::Relaxed);
+            space.recover();
+            assert_eq!(space.ballast.is_held(), made, "{mib} MiB");
+        }
+        space.ran_out();
+        assert!(space.is_full() && space.make_room() && !space.make_room());
+        free.store(32 * MIB, Ordering::Relaxed);
+        space.recover();
+        assert!(space.is_full() && !space.ballast.is_held());
+        free.store(96 * MIB, Ordering::Relaxed);
+        space.recover();
+        assert!(!space.is_full() && space.ballast.is_held());
+    }
+
+    #[test]
+    fn sqlite_names_a_full_disk_in_two_ways() {
+        let error = |code| rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+        assert!(is_out_of_space(&error(ffi::SQLITE_FULL)));
+        assert!(is_out_of_space(&error(ffi::SQLITE_IOERR_SHMSIZE)));
+        assert!(!is_out_of_space(&error(ffi::SQLITE_IOERR_FSYNC)));
+    }
+}

@@ -1,0 +1,222 @@
+//! Where each job lies, by the hash of its id: 21 bytes a job at full load, in many small tables so that
+//! no single growth stalls the writer. Knows neither ids nor states; two ids may share a hash, so
+//! whoever asks compares the id of the record.
+
+use hashbrown::HashTable;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::topics::TopicIx;
+use crate::store::embedded::rows::key::Key;
+
+/// At 10 million jobs a table holds 2,400 entries: growing one moves 70 KB.
+const SHARDS: usize = 4_096;
+/// Set in the stored topic when the job lies among the dead.
+const DEAD: u32 = 1 << 31;
+
+/// The hash of an id, seeded at every start so that clients cannot choose ids that collide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct IdHash(u64);
+
+/// Where a job lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Located {
+    pub key: Key,
+    pub topic: TopicIx,
+    /// Whether `key` is one of the table of the dead.
+    pub dead: bool,
+}
+
+/// Packed to 20 bytes with the alignment of a `u32`.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    hash: [u32; 2],
+    key: [u32; 2],
+    topic: u32,
+}
+
+/// How ids are hashed in one run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IdHasher {
+    seed: u64,
+    /// All ones; tests leave few bits, so that hashes collide.
+    mask: u64,
+}
+
+impl IdHasher {
+    pub fn hash(self, id: &[u8]) -> IdHash {
+        IdHash(xxh3_64_with_seed(id, self.seed) & self.mask)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Ids {
+    shards: Box<[HashTable<Entry>]>,
+    hasher: IdHasher,
+}
+
+impl Ids {
+    pub fn new() -> Self {
+        Self::masked(u64::MAX)
+    }
+
+    fn masked(mask: u64) -> Self {
+        let hasher = IdHasher { seed: rand::random(), mask };
+        Self { shards: vec![HashTable::new(); SHARDS].into(), hasher }
+    }
+
+    /// With hashes that collide all the time.
+    #[cfg(test)]
+    pub fn colliding() -> Self {
+        Self::masked(0b11)
+    }
+
+    pub fn hash(&self, id: &[u8]) -> IdHash {
+        self.hasher.hash(id)
+    }
+
+    pub fn hasher(&self) -> IdHasher {
+        self.hasher
+    }
+
+    /// Every job whose id has this hash: nearly always none or one.
+    pub fn candidates(&self, hash: IdHash) -> Vec<Located> {
+        let shard = &self.shards[shard_of(hash)];
+        shard.iter_hash(hash.0).filter(|entry| entry.hash() == hash).map(Entry::located).collect()
+    }
+
+    pub fn insert(&mut self, hash: IdHash, located: Located) {
+        let entry = Entry::new(hash, located);
+        self.shards[shard_of(hash)].insert_unique(hash.0, entry, |entry| entry.hash().0);
+    }
+
+    /// Forgets the job at `key`; `None` when it is not there.
+    pub fn remove(&mut self, hash: IdHash, key: Key, dead: bool) -> Option<Located> {
+        let shard = &mut self.shards[shard_of(hash)];
+        let found = shard.find_entry(hash.0, |entry| entry.hash() == hash && entry.is_at(key, dead)).ok()?;
+        let (entry, _) = found.remove();
+        // Give the room of a past backlog back, seldom enough to cost nothing.
+        if shard.num_buckets() > 64 && shard.len() < shard.num_buckets() / 8 {
+            let keep = shard.len() * 2;
+            shard.shrink_to(keep, |entry| entry.hash().0);
+        }
+        Some(entry.located())
+    }
+
+    /// The job at `key`, found by looking at all of them: only for records too broken to name themselves.
+    pub fn find_key(&self, key: Key, dead: bool) -> Option<(IdHash, Located)> {
+        let mut entries = self.shards.iter().flat_map(HashTable::iter);
+        entries.find(|entry| entry.is_at(key, dead)).map(|entry| (entry.hash(), entry.located()))
+    }
+
+    /// Jobs in table `shard`, in no order; `None` past the last table. A job never changes its table.
+    pub fn in_shard(&self, shard: usize) -> Option<impl Iterator<Item = (IdHash, Located)> + '_> {
+        let entries = self.shards.get(shard)?;
+        Some(entries.iter().map(|entry| (entry.hash(), entry.located())))
+    }
+
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(HashTable::len).sum()
+    }
+}
+
+fn shard_of(hash: IdHash) -> usize {
+    // Bits that the tables themselves do not use: they place by the lowest and tag by the highest.
+    (hash.0 >> 40) as usize % SHARDS
+}
+
+impl Entry {
+    fn new(IdHash(hash): IdHash, located: Located) -> Self {
+        let halves = |word: u64| [word as u32, (word >> 32) as u32];
+        let topic = located.topic.to_bits() | if located.dead { DEAD } else { 0 };
+        Self { hash: halves(hash), key: halves(located.key.to_bits()), topic }
+    }
+
+    fn hash(&self) -> IdHash {
+        IdHash(word(self.hash))
+    }
+
+    fn is_at(&self, key: Key, dead: bool) -> bool {
+        word(self.key) == key.to_bits() && (self.topic & DEAD != 0) == dead
+    }
+
+    fn located(&self) -> Located {
+        Located {
+            key: Key::from_bits(word(self.key)),
+            topic: TopicIx::from_bits(self.topic & !DEAD),
+            dead: self.topic & DEAD != 0,
+        }
+    }
+}
+
+fn word([low, high]: [u32; 2]) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Timestamp;
+
+    fn at(ms: i64, dead: bool) -> Located {
+        let key = Key::first_at(Timestamp::from_millis(ms));
+        Located { key, topic: TopicIx::from_bits(ms as u32), dead }
+    }
+
+    #[test]
+    fn an_entry_is_as_small_as_promised() {
+        assert_eq!(size_of::<Entry>(), 20);
+    }
+
+    #[test]
+    fn jobs_with_equal_hashes_are_kept_apart() {
+        let mut ids = Ids::colliding();
+        let hash = ids.hash(b"a");
+        for located in [at(1, false), at(2, false), at(1, true)] {
+            ids.insert(hash, located);
+        }
+        assert_eq!(ids.remove(hash, at(2, false).key, true), None);
+        assert_eq!(ids.remove(hash, at(1, true).key, true), Some(at(1, true)));
+        let mut left = ids.candidates(hash);
+        left.sort();
+        assert_eq!(left, [at(1, false), at(2, false)]);
+    }
+
+    #[test]
+    fn everything_is_found_by_hash_by_key_and_by_walking() {
+        let mut ids = Ids::new();
+        let names: Vec<String> = (0..10_000).map(|n| format!("job-{n}")).collect();
+        for (n, name) in names.iter().enumerate() {
+            ids.insert(ids.hash(name.as_bytes()), at(n as i64, false));
+        }
+        assert_eq!(ids.len(), 10_000);
+        for (n, name) in names.iter().enumerate() {
+            assert_eq!(ids.candidates(ids.hash(name.as_bytes())), [at(n as i64, false)]);
+        }
+        let hash = ids.hash(b"job-77");
+        assert_eq!(ids.find_key(at(77, false).key, false), Some((hash, at(77, false))));
+        assert_eq!(ids.find_key(at(77, false).key, true), None);
+        let walked: usize = (0..).map_while(|shard| ids.in_shard(shard).map(Iterator::count)).sum();
+        assert_eq!(walked, 10_000);
+        for (n, name) in names.iter().enumerate() {
+            let hash = ids.hash(name.as_bytes());
+            assert_eq!(ids.remove(hash, at(n as i64, false).key, false), Some(at(n as i64, false)));
+            assert!(ids.candidates(hash).is_empty());
+        }
+        assert_eq!(ids.len(), 0);
+    }
+
+    #[test]
+    fn room_of_a_past_backlog_is_given_back() {
+        let mut ids = Ids::masked((1 << 40) - 1);
+        let hashes: Vec<IdHash> = (0..5_000u32).map(|n| ids.hash(&n.to_le_bytes())).collect();
+        for (n, hash) in hashes.iter().enumerate() {
+            ids.insert(*hash, at(n as i64, false));
+        }
+        let crowded = ids.shards[0].num_buckets();
+        for (n, hash) in hashes.iter().enumerate().skip(10) {
+            ids.remove(*hash, at(n as i64, false).key, false);
+        }
+        assert!(ids.shards[0].num_buckets() < crowded / 8);
+        assert!(hashes[..10].iter().all(|hash| ids.candidates(*hash).len() == 1));
+    }
+}

@@ -1,0 +1,139 @@
+//! What memory holds of each topic: its counts, its ready list and its delayed jobs of the next minutes.
+//! Topics are numbered, so that a job costs four bytes for its topic; numbers are used again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+    sync::Arc,
+};
+
+use crate::{
+    job::{Timestamp, Topic},
+    store::{TopicConfig, TopicStats, embedded::rows::key::Key},
+};
+
+/// The number of a topic while it is remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct TopicIx(u32);
+
+impl TopicIx {
+    /// The number, below 2^31.
+    pub fn to_bits(self) -> u32 {
+        self.0
+    }
+
+    /// From [`TopicIx::to_bits`].
+    pub fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct TopicState {
+    pub name: Topic,
+    /// All delayed jobs, also those beyond the window.
+    pub delayed: u64,
+    /// The delayed jobs within the window.
+    pub soon: BTreeSet<Key>,
+    /// The ready jobs, each with the moment it became ready.
+    pub ready: BTreeMap<Key, Timestamp>,
+    pub reserved: u64,
+    pub dead: u64,
+    pub config: Arc<TopicConfig>,
+}
+
+impl TopicState {
+    fn new(name: Topic) -> Self {
+        Self {
+            name,
+            delayed: 0,
+            soon: BTreeSet::new(),
+            ready: BTreeMap::new(),
+            reserved: 0,
+            dead: 0,
+            config: Arc::default(),
+        }
+    }
+
+    /// Whether nothing would be lost by forgetting it.
+    pub fn is_forgettable(&self) -> bool {
+        self.delayed + self.reserved + self.dead == 0 && self.ready.is_empty() && self.config.is_default()
+    }
+
+    pub fn stats(&self) -> TopicStats {
+        TopicStats {
+            delayed: self.delayed,
+            ready: self.ready.len() as u64,
+            reserved: self.reserved,
+            dead: self.dead,
+            next_due: self.soon.first().map(|key| key.slot()),
+            oldest_ready: self.ready.first_key_value().map(|(key, _)| key.slot()),
+            config: (*self.config).clone(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Topics {
+    slots: Vec<Option<TopicState>>,
+    free: Vec<TopicIx>,
+    names: BTreeMap<Arc<str>, TopicIx>,
+}
+
+impl Topics {
+    pub fn find(&self, name: &str) -> Option<TopicIx> {
+        self.names.get(name).copied()
+    }
+
+    /// The number of `name`, remembered from now on.
+    pub fn find_or_add(&mut self, name: &Topic) -> TopicIx {
+        if let Some(ix) = self.find(name.as_str()) {
+            return ix;
+        }
+        let state = Some(TopicState::new(name.clone()));
+        let ix = match self.free.pop() {
+            Some(ix) => {
+                self.slots[ix.0 as usize] = state;
+                ix
+            }
+            None => {
+                self.slots.push(state);
+                TopicIx(
+                    u32::try_from(self.slots.len() - 1).expect("topics need far more memory than a number"),
+                )
+            }
+        };
+        self.names.insert(name.as_str().into(), ix);
+        ix
+    }
+
+    pub fn get(&self, ix: TopicIx) -> &TopicState {
+        self.slots[ix.0 as usize].as_ref().expect("a topic is remembered while anything holds its number")
+    }
+
+    /// The topic with this number, if one is remembered.
+    pub fn look(&self, ix: TopicIx) -> Option<&TopicState> {
+        self.slots.get(ix.0 as usize)?.as_ref()
+    }
+
+    pub fn get_mut(&mut self, ix: TopicIx) -> &mut TopicState {
+        self.slots[ix.0 as usize].as_mut().expect("a topic is remembered while anything holds its number")
+    }
+
+    /// Forgets the topic if it has neither jobs nor anything set; a free number is passed over.
+    pub fn forget_if_empty(&mut self, ix: TopicIx) {
+        let slot = &mut self.slots[ix.0 as usize];
+        if slot.as_ref().is_some_and(TopicState::is_forgettable)
+            && let Some(topic) = slot.take()
+        {
+            self.names.remove(topic.name.as_str());
+            self.free.push(ix);
+        }
+    }
+
+    /// Remembered topics in order of name, behind `after`.
+    pub fn by_name(&self, after: Option<&Topic>) -> impl Iterator<Item = &TopicState> {
+        let from = after.map_or(Bound::Unbounded, |topic| Bound::Excluded(topic.as_str()));
+        self.names.range::<str, _>((from, Bound::Unbounded)).map(|(_, ix)| self.get(*ix))
+    }
+}

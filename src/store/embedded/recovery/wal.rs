@@ -1,0 +1,289 @@
+//! What start-up can tell about the write-ahead log before SQLite replays it: whether it is there, and how
+//! much of it SQLite will drop. SQLite itself ends the log at its first bad frame without a word.
+//!
+//! The file `linger.db` itself says `run = open` from before the first operation until a clean stop, and
+//! while it says so the log is never empty (closing does not remove it and only a clean stop truncates it).
+//! So a log that is missing or empty beside `run = open` was lost, and acknowledged changes with it.
+//! `opening` covers the moments before the first operation.
+
+use std::{
+    fs::File,
+    io::{self, BufReader, Read},
+    path::Path,
+};
+
+use crate::store::embedded::options::OpenError;
+
+const HEADER_BYTES: usize = 32;
+const FRAME_HEADER_BYTES: usize = 24;
+
+/// What is known about how the last run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Run {
+    Clean,
+    Opening,
+    Open,
+}
+
+impl Run {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Clean => "clean",
+            Self::Opening => "opening",
+            Self::Open => "open",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Clean, Self::Opening, Self::Open].into_iter().find(|run| run.as_str() == text)
+    }
+}
+
+/// The log as it was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Log {
+    /// Not there, or of no length.
+    Missing,
+    /// There, but its header is not a log's: SQLite will ignore all of it.
+    Unreadable,
+    Present(Frames),
+}
+
+/// Pages in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Frames {
+    /// Up to the last sound commit: these are replayed.
+    pub kept: u64,
+    /// Behind that, of the same round of the log: these are dropped.
+    pub dropped: u64,
+    /// How many of those end a commit. Without decay of the medium at most the very last commit, which was
+    /// not acknowledged.
+    pub dropped_commits: u64,
+}
+
+impl Log {
+    /// Looks at the log at `path`.
+    pub fn inspect(path: &Path) -> io::Result<Self> {
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Missing),
+            Err(error) => return Err(error),
+        };
+        let mut reader = BufReader::with_capacity(1 << 16, file);
+        let mut header = [0; HEADER_BYTES];
+        match read_full(&mut reader, &mut header)? {
+            0 => Ok(Self::Missing),
+            HEADER_BYTES => {
+                frames(&mut reader, &header).map(|found| found.map_or(Self::Unreadable, Self::Present))
+            }
+            _ => Ok(Self::Unreadable),
+        }
+    }
+
+    /// Whether there is anything in it that counts.
+    pub fn replays(self) -> bool {
+        matches!(self, Self::Present(frames) if frames.kept > 0)
+    }
+
+    /// Refuses a log that is gone though changes were in it; logs what SQLite drops.
+    pub fn admit(self, path: &Path, db: &Path, run: Run) -> Result<(), OpenError> {
+        match self {
+            Self::Missing | Self::Unreadable if run == Run::Open => {
+                let what = if self == Self::Missing { "missing or empty" } else { "damaged at its head" };
+                return Err(OpenError::Incomplete {
+                    path: path.to_owned(),
+                    why: format!(
+                        "the log is {what} though the store was not stopped cleanly. If it was lost, \
+                         acknowledged changes were lost with it: put it back. If another program moved it into \
+                         the file (the sqlite3 shell does when it closes), if this is a backup, or to accept the \
+                         loss: sqlite3 {} \"UPDATE meta SET value = 'clean' WHERE name = 'run'\"",
+                        db.display()
+                    ),
+                });
+            }
+            Self::Missing => {}
+            Self::Unreadable => {
+                tracing::warn!(log = %path.display(), "the log is damaged at its head, but held no change");
+            }
+            Self::Present(Frames { dropped: 0, .. }) => {}
+            Self::Present(Frames { kept, dropped, dropped_commits }) => tracing::warn!(
+                log = %path.display(), kept, dropped, dropped_commits,
+                "frames at the end of the log are incomplete or damaged and are dropped; \
+                 up to one commit is what a crash leaves behind"
+            ),
+        }
+        Ok(())
+    }
+}
+
+/// The pages of the first commit in the log at `path`, which is one whose frames are sound.
+pub(crate) fn first_commit(path: &Path) -> io::Result<Vec<u8>> {
+    let mut reader = BufReader::with_capacity(1 << 16, File::open(path)?);
+    let mut header = [0; HEADER_BYTES];
+    read_full(&mut reader, &mut header)?;
+    let mut frame = vec![0; FRAME_HEADER_BYTES + word(&header, 8) as usize];
+    let mut pages = Vec::new();
+    while read_full(&mut reader, &mut frame)? == frame.len() {
+        pages.extend_from_slice(&frame[FRAME_HEADER_BYTES..]);
+        if word(&frame, 4) != 0 {
+            break;
+        }
+    }
+    Ok(pages)
+}
+
+/// Walks the frames behind a header; `None` when it is no header. The format is fixed by SQLite's
+/// documentation ("WAL-mode file format").
+fn frames(reader: &mut impl Read, header: &[u8; HEADER_BYTES]) -> io::Result<Option<Frames>> {
+    let magic = word(header, 0);
+    let page_bytes = word(header, 8) as usize;
+    if magic & !1 != 0x377f_0682 || !page_bytes.is_power_of_two() || !(512..=65_536).contains(&page_bytes) {
+        return Ok(None);
+    }
+    let mut sum = Sum { big_endian: magic & 1 == 1, words: (0, 0) };
+    sum.add(&header[..24]);
+    if !sum.is(header, 24) {
+        return Ok(None);
+    }
+    let mut found = Frames::default();
+    let mut frame = vec![0; FRAME_HEADER_BYTES + page_bytes];
+    let (mut sound, mut at) = (true, 0);
+    while read_full(reader, &mut frame)? == frame.len() {
+        at += 1;
+        // Frames of an earlier round of the log carry other salts; they are not part of it.
+        if frame[8..16] != header[16..24] {
+            sound = false;
+            continue;
+        }
+        let commits = word(&frame, 4) != 0;
+        sum.add(&frame[..8]);
+        sum.add(&frame[FRAME_HEADER_BYTES..]);
+        sound &= sum.is(&frame, 16);
+        if sound && commits {
+            (found.kept, found.dropped) = (at, 0);
+        } else {
+            found.dropped += 1;
+            found.dropped_commits += u64::from(commits);
+        }
+    }
+    Ok(Some(found))
+}
+
+/// SQLite's running checksum over pairs of 32-bit words.
+struct Sum {
+    big_endian: bool,
+    words: (u32, u32),
+}
+
+impl Sum {
+    fn add(&mut self, bytes: &[u8]) {
+        for pair in bytes.as_chunks::<8>().0 {
+            let [a, b] =
+                [word(pair, 0), word(pair, 4)].map(|w| if self.big_endian { w } else { w.swap_bytes() });
+            self.words.0 = self.words.0.wrapping_add(a).wrapping_add(self.words.1);
+            self.words.1 = self.words.1.wrapping_add(b).wrapping_add(self.words.0);
+        }
+    }
+
+    fn is(&self, bytes: &[u8], at: usize) -> bool {
+        self.words == (word(bytes, at), word(bytes, at + 4))
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+/// Reads until `buffer` is full or the file ends; how much.
+fn read_full(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut len = 0;
+    while len < buffer.len() {
+        match reader.read(&mut buffer[len..])? {
+            0 => break,
+            n => len += n,
+        }
+    }
+    Ok(len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A database with three commits in its log; its directory and the log's path.
+    fn logged() -> (tempfile::TempDir, std::path::PathBuf) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let conn = rusqlite::Connection::open(dir.path().join("x.db")).expect("opens");
+        conn.execute_batch(
+            "PRAGMA journal_mode = WAL; CREATE TABLE t (x); INSERT INTO t VALUES (1); INSERT INTO t VALUES (2);",
+        )
+        .expect("writes");
+        let copy = dir.path().join("copy-wal");
+        std::fs::copy(dir.path().join("x.db-wal"), &copy).expect("copies");
+        (dir, copy)
+    }
+
+    fn frames_of(log: Log) -> Frames {
+        match log {
+            Log::Present(frames) => frames,
+            Log::Missing | Log::Unreadable => panic!("{log:?}"),
+        }
+    }
+
+    #[test]
+    fn a_sound_log_drops_nothing() {
+        let (_dir, path) = logged();
+        let frames = frames_of(Log::inspect(&path).expect("reads"));
+        assert!(frames.kept >= 3, "{frames:?}");
+        assert_eq!((frames.dropped, frames.dropped_commits), (0, 0));
+    }
+
+    #[test]
+    fn a_bad_frame_ends_the_log_and_what_follows_is_counted() {
+        let (_dir, path) = logged();
+        let all = frames_of(Log::inspect(&path).expect("reads")).kept;
+        let mut bytes = std::fs::read(&path).expect("reads");
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        std::fs::write(&path, &bytes).expect("writes");
+        let one = Frames { kept: all - 1, dropped: 1, dropped_commits: 1 };
+        assert_eq!(frames_of(Log::inspect(&path).expect("reads")), one);
+        let second_last = bytes.len() - 1 - (FRAME_HEADER_BYTES + 4_096);
+        bytes[last] ^= 1;
+        bytes[second_last] ^= 1;
+        std::fs::write(&path, &bytes).expect("writes");
+        let two = Frames { kept: all - 2, dropped: 2, dropped_commits: 2 };
+        assert_eq!(frames_of(Log::inspect(&path).expect("reads")), two);
+    }
+
+    #[test]
+    fn frames_of_an_earlier_round_are_no_loss() {
+        let (_dir, path) = logged();
+        let mut bytes = std::fs::read(&path).expect("reads");
+        let all = frames_of(Log::inspect(&path).expect("reads")).kept;
+        let last_frame = bytes.len() - (FRAME_HEADER_BYTES + 4_096);
+        bytes[last_frame + 8] ^= 0xff;
+        std::fs::write(&path, &bytes).expect("writes");
+        let found = frames_of(Log::inspect(&path).expect("reads"));
+        assert_eq!(found, Frames { kept: all - 1, dropped: 0, dropped_commits: 0 });
+    }
+
+    #[test]
+    fn a_missing_log_is_refused_only_when_changes_were_in_it() {
+        let (dir, path) = logged();
+        let db = dir.path().join("x.db");
+        let gone = dir.path().join("no-wal");
+        assert_eq!(Log::inspect(&gone).expect("reads"), Log::Missing);
+        std::fs::write(&gone, b"").expect("writes");
+        assert_eq!(Log::inspect(&gone).expect("reads"), Log::Missing);
+        let refused = Log::Missing.admit(&gone, &db, Run::Open).expect_err("is refused").to_string();
+        assert!(refused.contains("no-wal") && refused.contains("UPDATE meta"), "{refused}");
+        assert!(Log::Missing.admit(&gone, &db, Run::Clean).is_ok());
+        assert!(Log::Missing.admit(&gone, &db, Run::Opening).is_ok());
+        std::fs::write(&path, [0; 4_000]).expect("writes");
+        assert_eq!(Log::inspect(&path).expect("reads"), Log::Unreadable);
+        // Its head is synced before any frame counts, so a damaged one is no trace of a crash.
+        assert!(Log::Unreadable.admit(&path, &db, Run::Open).is_err());
+        assert!(Log::Unreadable.admit(&path, &db, Run::Opening).is_ok());
+    }
+}

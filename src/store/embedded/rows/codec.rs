@@ -1,0 +1,389 @@
+//! How a job is written: the head, its checksum and the body. Knows bytes, not SQL.
+//!
+//! A row holds the id and the topic as text, so that people can look with the `sqlite3` shell, and a head:
+//!
+//! ```text
+//! flags u8 · due, created, ttr, attempts, max_attempts as varints · fingerprint, 16 bytes
+//! · number of retry steps, steps as varints · reason (length, text) · dead_at as varint
+//! · XXH3-64 of the body, u64 · XXH3-64 over key, id, topic and all of the head before it, u64
+//! ```
+//!
+//! Times and durations are milliseconds, integers little-endian. The reason and `dead_at` are present when
+//! their flag is. The head vouches for the body by its hash, so that start-up can check every record
+//! without reading large bodies.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+use super::key::Key;
+use crate::job::{
+    Body, Fingerprint, Job, JobId, Reason, Receipt, RetrySchedule, State, Timestamp, Topic, Ttr,
+};
+
+const REQUIRE_RECEIPT: u8 = 1;
+const HAS_REASON: u8 = 2;
+const IS_DEAD: u8 = 4;
+const KNOWN_FLAGS: u8 = REQUIRE_RECEIPT | HAS_REASON | IS_DEAD;
+
+/// Why a stored record cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Broken {
+    #[error("its row is missing")]
+    Missing,
+    #[error("a column has the wrong type")]
+    Column,
+    #[error("the checksum of its head is wrong")]
+    HeadSum,
+    #[error("the checksum of its body is wrong")]
+    BodySum,
+    #[error("a value in it is out of range")]
+    Value,
+    #[error("another record has the same id")]
+    Twin,
+}
+
+/// All of a stored job but its body, and without what only memory knows (its state, its reservation).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub id: JobId,
+    pub topic: Topic,
+    pub due_at: Timestamp,
+    pub created_at: Timestamp,
+    pub ttr: Ttr,
+    /// Reservations that ended; a present one is counted in its lease.
+    pub attempts: u32,
+    pub max_attempts: u32,
+    pub retry: RetrySchedule,
+    pub require_receipt: bool,
+    pub fingerprint: Fingerprint,
+    pub reason: Option<Reason>,
+    pub dead_at: Option<Timestamp>,
+}
+
+/// A stored job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub head: Head,
+    pub body: Body,
+}
+
+/// A reservation: kept beside the record exactly while it lasts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lease {
+    pub deadline: Timestamp,
+    pub receipt: Receipt,
+    /// Reservations granted so far, with this one.
+    pub attempts: u32,
+}
+
+/// The stored columns of one record, as bytes that nobody has judged yet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Columns<'a> {
+    pub key: Key,
+    pub id: &'a [u8],
+    pub topic: &'a [u8],
+    pub head: &'a [u8],
+}
+
+impl Record {
+    /// The job that people see, in `state`, held under `lease` when it is reserved.
+    pub fn to_job(&self, state: State, lease: Option<&Lease>) -> Job {
+        let head = self.head.clone();
+        Job {
+            id: head.id,
+            topic: head.topic,
+            state,
+            created_at: head.created_at,
+            due_at: head.due_at,
+            ttr: head.ttr,
+            attempts: lease.map_or(head.attempts, |lease| lease.attempts),
+            max_attempts: head.max_attempts,
+            retry: head.retry,
+            require_receipt: head.require_receipt,
+            reserved_until: lease.map(|lease| lease.deadline),
+            dead_at: head.dead_at,
+            reason: head.reason,
+            body: self.body.clone(),
+        }
+    }
+
+    /// The head's bytes, to store under `key`.
+    pub fn encode_head(&self, key: Key) -> Vec<u8> {
+        let mut bytes = self.head.fields();
+        bytes.extend_from_slice(&xxh3_64(self.body.as_bytes()).to_le_bytes());
+        let (id, topic) = (self.head.id.as_str().as_bytes(), self.head.topic.as_str().as_bytes());
+        let sum = Columns { key, id, topic, head: &bytes }.sum();
+        bytes.extend_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+}
+
+impl Head {
+    /// Whether `attempts` reservations are all it gets.
+    pub fn is_used_up(&self, attempts: u32) -> bool {
+        self.max_attempts != 0 && attempts >= self.max_attempts
+    }
+
+    fn fields(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(64);
+        let flag = |set: bool, bit: u8| if set { bit } else { 0 };
+        bytes.push(
+            flag(self.require_receipt, REQUIRE_RECEIPT)
+                | flag(self.reason.is_some(), HAS_REASON)
+                | flag(self.dead_at.is_some(), IS_DEAD),
+        );
+        put_moment(&mut bytes, self.due_at);
+        put_moment(&mut bytes, self.created_at);
+        put_duration(&mut bytes, self.ttr.as_duration());
+        put(&mut bytes, self.attempts.into());
+        put(&mut bytes, self.max_attempts.into());
+        bytes.extend_from_slice(&self.fingerprint.0);
+        put(&mut bytes, self.retry.steps().len() as u64);
+        for step in self.retry.steps() {
+            put_duration(&mut bytes, *step);
+        }
+        if let Some(reason) = &self.reason {
+            put(&mut bytes, reason.as_str().len() as u64);
+            bytes.extend_from_slice(reason.as_str().as_bytes());
+        }
+        if let Some(dead_at) = self.dead_at {
+            put_moment(&mut bytes, dead_at);
+        }
+        bytes
+    }
+}
+
+impl<'a> Columns<'a> {
+    /// Checks the head's checksum; says nothing about the body.
+    pub fn verify(&self) -> Result<(), Broken> {
+        self.checked_fields().map(|_| ())
+    }
+
+    /// The head, checked.
+    pub fn decode_head(&self) -> Result<Head, Broken> {
+        self.decode().map(|(head, _)| head)
+    }
+
+    /// The record, everything checked.
+    pub fn decode_record(&self, body: &[u8]) -> Result<Record, Broken> {
+        let (head, body_sum) = self.decode()?;
+        if xxh3_64(body) != body_sum {
+            return Err(Broken::BodySum);
+        }
+        Ok(Record { head, body: Body::from_stored(Bytes::copy_from_slice(body)) })
+    }
+
+    /// The head, and the sum that its body must have.
+    fn decode(&self) -> Result<(Head, u64), Broken> {
+        let mut reader = Reader(self.checked_fields()?);
+        let head = self.fields(&mut reader).ok_or(Broken::Value)?;
+        let body_sum = u64::from_le_bytes(reader.take().ok_or(Broken::Value)?);
+        if reader.0.is_empty() { Ok((head, body_sum)) } else { Err(Broken::Value) }
+    }
+
+    fn fields(&self, reader: &mut Reader<'_>) -> Option<Head> {
+        let [flags] = reader.take()?;
+        if flags & !KNOWN_FLAGS != 0 {
+            return None;
+        }
+        Some(Head {
+            id: JobId::parse(std::str::from_utf8(self.id).ok()?).ok()?,
+            topic: Topic::parse(std::str::from_utf8(self.topic).ok()?).ok()?,
+            due_at: reader.moment()?,
+            created_at: reader.moment()?,
+            ttr: Ttr::new(reader.duration()?).ok()?,
+            attempts: reader.number()?.try_into().ok()?,
+            max_attempts: reader.number()?.try_into().ok()?,
+            fingerprint: Fingerprint(reader.take()?),
+            retry: reader.steps()?,
+            require_receipt: flags & REQUIRE_RECEIPT != 0,
+            reason: if flags & HAS_REASON != 0 { Some(reader.reason()?) } else { None },
+            dead_at: if flags & IS_DEAD != 0 { Some(reader.moment()?) } else { None },
+        })
+    }
+
+    fn checked_fields(&self) -> Result<&'a [u8], Broken> {
+        let (fields, sum) = self.head.split_last_chunk::<8>().ok_or(Broken::HeadSum)?;
+        let expected = Columns { head: fields, ..*self }.sum();
+        if u64::from_le_bytes(*sum) == expected { Ok(fields) } else { Err(Broken::HeadSum) }
+    }
+
+    /// Over every column but the body, each with its length, so that no byte can change sides.
+    pub fn sum(&self) -> u64 {
+        let mut hash = Xxh3::new();
+        hash.update(&self.key.to_bits().to_le_bytes());
+        for part in [self.id, self.topic, self.head] {
+            hash.update(&(part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        hash.digest()
+    }
+}
+
+fn put_moment(out: &mut Vec<u8>, moment: Timestamp) {
+    put(out, moment.as_millis().unsigned_abs());
+}
+
+fn put_duration(out: &mut Vec<u8>, duration: Duration) {
+    put(out, u64::try_from(duration.as_millis()).expect("durations of a job are at most ten years"));
+}
+
+/// LEB128: seven bits a byte, the lowest first.
+fn put(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push((number & 0x7f) as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let mut number = 0u64;
+        for shift in (0..64).step_by(7) {
+            let [byte] = self.take()?;
+            number |= u64::from(byte & 0x7f).checked_shl(shift)?;
+            if byte & 0x80 == 0 {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    fn moment(&mut self) -> Option<Timestamp> {
+        self.number()?.try_into().ok().map(Timestamp::from_millis)
+    }
+
+    fn duration(&mut self) -> Option<Duration> {
+        self.number().map(Duration::from_millis)
+    }
+
+    fn steps(&mut self) -> Option<RetrySchedule> {
+        let count = usize::try_from(self.number()?).ok().filter(|n| *n <= RetrySchedule::MAX_STEPS)?;
+        let steps = (0..count).map(|_| self.duration()).collect::<Option<Vec<_>>>()?;
+        RetrySchedule::new(steps).ok()
+    }
+
+    fn reason(&mut self) -> Option<Reason> {
+        let len = usize::try_from(self.number()?).ok()?;
+        let (text, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Reason::new(std::str::from_utf8(text).ok()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn records() -> impl Strategy<Value = Record> {
+        let times = (0i64..=253_402_207_199_999, 0i64..=253_402_207_199_999, 1_000u64..=86_400_000);
+        let counts = (any::<u32>(), any::<u32>(), any::<bool>(), any::<[u8; 16]>());
+        let steps = prop::collection::vec(0u64..=315_576_000_000, 0..=64);
+        let end = (prop::option::of("\\PC{0,200}"), prop::option::of(0i64..=253_402_207_199_999));
+        let names = ("[A-Za-z0-9][A-Za-z0-9._~:@+=-]{0,254}", "[A-Za-z0-9][A-Za-z0-9._:-]{0,127}");
+        (names, times, counts, steps, end, prop::collection::vec(any::<u8>(), 0..2_000)).prop_map(
+            |(names, times, counts, steps, end, body)| Record {
+                head: Head {
+                    id: JobId::parse(&names.0).expect("valid"),
+                    topic: Topic::parse(&names.1).expect("valid"),
+                    due_at: Timestamp::from_millis(times.0),
+                    created_at: Timestamp::from_millis(times.1),
+                    ttr: Ttr::new(Duration::from_millis(times.2)).expect("valid"),
+                    attempts: counts.0,
+                    max_attempts: counts.1,
+                    retry: RetrySchedule::new(steps.into_iter().map(Duration::from_millis).collect())
+                        .expect("valid"),
+                    require_receipt: counts.2,
+                    fingerprint: Fingerprint(counts.3),
+                    reason: end.0.and_then(|text| Reason::new(&text)),
+                    dead_at: end.1.map(Timestamp::from_millis),
+                },
+                body: Body::from_stored(body.into()),
+            },
+        )
+    }
+
+    fn columns<'a>(key: Key, record: &'a Record, head: &'a [u8]) -> Columns<'a> {
+        Columns {
+            key,
+            id: record.head.id.as_str().as_bytes(),
+            topic: record.head.topic.as_str().as_bytes(),
+            head,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back(record in records(), bits in 0u64..1 << 63) {
+            let key = Key::from_bits(bits);
+            let head = record.encode_head(key);
+            let columns = columns(key, &record, &head);
+            prop_assert_eq!(columns.verify(), Ok(()));
+            prop_assert_eq!(columns.decode_head(), Ok(record.head.clone()));
+            prop_assert_eq!(columns.decode_record(record.body.as_bytes()), Ok(record.clone()));
+        }
+
+        #[test]
+        fn a_changed_byte_is_seen(record in records(), at in any::<prop::sample::Index>(), flip in 1u8..) {
+            let key = Key::from_bits(77);
+            let mut head = record.encode_head(key);
+            let mut body = record.body.as_bytes().to_vec();
+            let good = head.clone();
+            *at.get_mut(&mut head) ^= flip;
+            prop_assert_eq!(columns(key, &record, &head).decode_record(&body), Err(Broken::HeadSum));
+            if !body.is_empty() {
+                *at.get_mut(&mut body) ^= flip;
+                prop_assert_eq!(columns(key, &record, &good).decode_record(&body), Err(Broken::BodySum));
+            }
+            prop_assert_eq!(columns(key.next(), &record, &good).verify(), Err(Broken::HeadSum), "moved");
+            let mut renamed = columns(key, &record, &good);
+            let name = format!("{}x", record.head.id);
+            renamed.id = name.as_bytes();
+            prop_assert_eq!(renamed.verify(), Err(Broken::HeadSum));
+        }
+
+        #[test]
+        fn any_bytes_are_refused_without_panic(mut head in prop::collection::vec(any::<u8>(), 0..200)) {
+            let key = Key::from_bits(1);
+            let bare = Columns { key, id: b"a", topic: b"t", head: &head };
+            prop_assert!(bare.decode_record(b"null").is_err());
+            // Also past the checksum.
+            let sum = bare.sum();
+            head.extend_from_slice(&sum.to_le_bytes());
+            let _ = Columns { key, id: b"a", topic: b"t", head: &head }.decode_record(b"null");
+        }
+    }
+
+    #[test]
+    fn a_plain_job_costs_under_fifty_bytes_besides_its_names_and_body() {
+        let moment = Timestamp::parse("2026-11-21T05:40:00Z").expect("a moment");
+        let head = Head {
+            id: JobId::parse("a").expect("valid"),
+            topic: Topic::parse("t").expect("valid"),
+            due_at: moment,
+            created_at: moment,
+            ttr: Ttr::DEFAULT,
+            attempts: 0,
+            max_attempts: 16,
+            retry: RetrySchedule::default(),
+            require_receipt: false,
+            fingerprint: Fingerprint([0; 16]),
+            reason: None,
+            dead_at: None,
+        };
+        let record = Record { head, body: Body::default() };
+        assert_eq!(record.encode_head(Key::first_at(moment)).len(), 1 + 6 + 6 + 3 + 1 + 1 + 16 + 1 + 16);
+    }
+}

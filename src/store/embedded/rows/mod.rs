@@ -1,0 +1,9 @@
+//! The rows of the database: their schema, how jobs are encoded in them, and the statements that read and write
+//! them within a transaction. Knows neither what memory holds nor which operation runs.
+
+pub(super) mod checksum;
+pub(super) mod codec;
+pub(super) mod key;
+pub(super) mod meta;
+pub(super) mod records;
+pub(super) mod schema;

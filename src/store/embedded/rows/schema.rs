@@ -1,0 +1,235 @@
+//! The file: its identity, its tables, and how a connection to it is set up. Knows no job.
+
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
+
+use crate::store::embedded::options::{Durability, OpenError};
+
+/// `LNGR`, in SQLite's header (`PRAGMA application_id`).
+const APPLICATION_ID: i64 = 0x4c4e_4752;
+/// In SQLite's header (`PRAGMA user_version`) and nowhere else, so that there is one truth.
+const FORMAT: i64 = 1;
+/// SQLite's default. Larger pages write more of the log for each small change.
+pub(crate) const PAGE_BYTES: u64 = 4_096;
+
+const TABLES: &str = "
+    -- Every job that is not dead. key = milliseconds since 1970 << 15 | place.
+    CREATE TABLE rec (
+        key INTEGER PRIMARY KEY, id TEXT NOT NULL, topic TEXT NOT NULL, head BLOB NOT NULL, body BLOB NOT NULL
+    ) STRICT;
+    -- One row beside a record exactly while it is reserved. receipt: with a sum of the row, see `checksum.rs`.
+    CREATE TABLE lease (
+        key INTEGER PRIMARY KEY, attempts INTEGER NOT NULL, deadline_ms INTEGER NOT NULL, receipt BLOB NOT NULL
+    ) STRICT;
+    -- Dead letters. key as above, by the time of death.
+    CREATE TABLE dead (
+        key INTEGER PRIMARY KEY, id TEXT NOT NULL, topic TEXT NOT NULL, dead_ms INTEGER NOT NULL,
+        head BLOB NOT NULL, body BLOB NOT NULL
+    ) STRICT;
+    CREATE INDEX dead_by_topic ON dead (topic, dead_ms, id);
+    -- Settings and pauses that differ from the defaults. retry_ms: numbers with commas.
+    CREATE TABLE topic (
+        name TEXT PRIMARY KEY, ttr_ms INTEGER, max_attempts INTEGER, retry_ms TEXT,
+        require_receipt INTEGER NOT NULL, pause_delivery INTEGER NOT NULL, pause_intake INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    -- clock_ms: no moment later than this was ever acted on, with its sum. run: see `recovery/wal.rs`. link: see `recovery/identity.rs`.
+    CREATE TABLE meta (name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
+    INSERT INTO meta VALUES ('clock_ms', 0), ('run', 'clean');
+    -- Records that could not be read, as they were found.
+    CREATE TABLE broken (
+        n INTEGER PRIMARY KEY, found_ms INTEGER, why TEXT, source TEXT, key, id, topic, head, body
+    );
+";
+
+/// Opens `path` for writing or checkpointing, creating the file when it is missing or empty. Refuses what is
+/// not ours and formats that this build does not know.
+pub(crate) fn open_writer(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
+    let sqlite = |source: rusqlite::Error| not_ours(path, source);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_EXRESCODE;
+    let conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
+    set_up(&conn).map_err(sqlite)?;
+    if is_blank(&conn).map_err(sqlite)? {
+        create(&conn).map_err(sqlite)?;
+    }
+    identify(&conn, path)?;
+    admit(&conn, path)?;
+    let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(sqlite)?;
+    if mode != "wal" {
+        return Err(OpenError::Io {
+            path: path.to_owned(),
+            source: std::io::Error::other("this file system cannot hold a write-ahead log"),
+        });
+    }
+    let synchronous = match durability {
+        Durability::Always => "FULL",
+        // NORMAL still syncs around checkpoints, which keeps the file sound; OFF would not.
+        Durability::Interval(_) | Durability::Os => "NORMAL",
+    };
+    conn.pragma_update(None, "synchronous", synchronous).map_err(sqlite)?;
+    Ok(conn)
+}
+
+/// Opens `path` for reading only.
+pub(crate) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
+    let sqlite = |source| not_ours(path, source);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_EXRESCODE;
+    let conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
+    set_up(&conn).map_err(sqlite)?;
+    conn.pragma_update(None, "query_only", true).map_err(sqlite)?;
+    conn.pragma_update(None, "cache_size", -1_024).map_err(sqlite)?;
+    Ok(conn)
+}
+
+/// Opens the store in `path`, which must be there and ours, for reading only.
+pub(crate) fn open_existing(path: &Path) -> Result<Connection, OpenError> {
+    let conn = open_reader(path)?;
+    identify(&conn, path)?;
+    Ok(conn)
+}
+
+/// Opens a file that nobody changes, such as a backup: without locks, and without making any file beside it.
+pub(crate) fn open_immutable(path: &Path) -> Result<Connection, OpenError> {
+    let sqlite = |source| OpenError::Sqlite { path: path.to_owned(), source };
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_EXRESCODE;
+    let conn = Connection::open_with_flags(immutable_uri(path), flags).map_err(sqlite)?;
+    set_up(&conn).map_err(|error| not_ours(path, error))?;
+    identify(&conn, path)?;
+    Ok(conn)
+}
+
+/// `path` as an address in which nothing but its bytes has a meaning.
+fn immutable_uri(path: &Path) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/.-_".contains(&byte);
+    let mut uri = "file:".to_owned();
+    for &byte in path.as_os_str().as_encoded_bytes() {
+        match plain(byte) {
+            true => uri.push(char::from(byte)),
+            false => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    uri + "?immutable=1"
+}
+
+/// An empty store in memory.
+#[cfg(test)]
+pub(crate) fn in_memory() -> Connection {
+    let conn = Connection::open_in_memory().expect("opens");
+    set_up(&conn).expect("is set up");
+    create(&conn).expect("is created");
+    conn
+}
+
+fn set_up(conn: &Connection) -> rusqlite::Result<()> {
+    // Somebody may look with the `sqlite3` shell; a backup holds its lock only for moments.
+    conn.busy_timeout(Duration::from_secs(5))?;
+    // A file that somebody tampered with must not run code of its own. `differences` finds such things, and these
+    // keep them from acting until then.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
+    // Closing must never remove the log: a missing log is how a lost one is recognised.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    conn.set_prepared_statement_cache_capacity(64);
+    // No plan here depends on the values, so none is to be made again when they are bound.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    // No memory map: an I/O error must be an error, not a signal. 32 MiB of cache: enough for the working
+    // set of a busy queue, and a bound. Checkpoints are ours to choose.
+    conn.execute_batch(
+        "PRAGMA mmap_size = 0;
+         PRAGMA cache_size = -32768;
+         PRAGMA temp_store = MEMORY;
+         PRAGMA cell_size_check = ON;
+         PRAGMA wal_autocheckpoint = 0;",
+    )?;
+    // A backup or one large change may make the log much longer than it usually gets; then it shrinks to this.
+    conn.pragma_update(None, "journal_size_limit", 32 << 20)
+}
+
+/// Whether nobody has put anything into the file yet, also when a first start was cut short.
+fn is_blank(conn: &Connection) -> rusqlite::Result<bool> {
+    conn.query_row(
+        "SELECT (SELECT count(*) FROM sqlite_schema) = 0
+            AND (SELECT application_id FROM pragma_application_id) = 0
+            AND (SELECT user_version FROM pragma_user_version) = 0",
+        [],
+        |row| row.get(0),
+    )
+}
+
+fn create(conn: &Connection) -> rusqlite::Result<()> {
+    // Auto-vacuum is fixed by the first page; asking for it later would write to the file.
+    conn.execute_batch(&format!(
+        "PRAGMA auto_vacuum = INCREMENTAL;
+         BEGIN IMMEDIATE;
+         PRAGMA application_id = {APPLICATION_ID};
+         PRAGMA user_version = {FORMAT};
+         {TABLES}
+         COMMIT;"
+    ))
+}
+
+/// Refuses a file whose schema is not ours.
+fn admit(conn: &Connection, path: &Path) -> Result<(), OpenError> {
+    let differences = differences(conn).map_err(|source| not_ours(path, source))?;
+    if differences.is_empty() {
+        return Ok(());
+    }
+    Err(OpenError::Schema { path: path.to_owned(), what: differences.join(", ") })
+}
+
+/// How the tables, indexes, views and triggers differ from those of a new store, in words.
+pub(crate) fn differences(conn: &Connection) -> rusqlite::Result<Vec<String>> {
+    let new = Connection::open_in_memory()?;
+    new.execute_batch(TABLES)?;
+    let (ours, mut found) = (objects(&new)?, objects(conn)?);
+    let mut differences = Vec::new();
+    for (name, sql) in ours {
+        match found.remove(&name) {
+            None => differences.push(format!("{name} is missing")),
+            Some(other) if other != sql => differences.push(format!("{name} is another one")),
+            Some(_) => {}
+        }
+    }
+    differences.extend(found.into_keys().map(|name| format!("{name} is not one of ours")));
+    Ok(differences)
+}
+
+/// Each object by kind and name, with the statement that made it. Blanks do not count.
+fn objects(conn: &Connection) -> rusqlite::Result<BTreeMap<String, Option<String>>> {
+    // As blobs, because a damaged file may hold anything in them.
+    let sql = "SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(sql AS BLOB) FROM sqlite_schema";
+    let mut select = conn.prepare(sql)?;
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let objects = select.query_map([], |row| {
+        let name = format!("{} {:?}", text(row.get(0)?), text(row.get(1)?));
+        let sql: Option<Vec<u8>> = row.get(2)?;
+        Ok((name, sql.map(|sql| text(sql).split_ascii_whitespace().collect::<Vec<_>>().join(" "))))
+    })?;
+    objects.collect()
+}
+
+fn not_ours(path: &Path, source: rusqlite::Error) -> OpenError {
+    match source.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => OpenError::NotOurs { path: path.to_owned() },
+        Some(_) | None => OpenError::Sqlite { path: path.to_owned(), source },
+    }
+}
+
+fn identify(conn: &Connection, path: &Path) -> Result<(), OpenError> {
+    let pragma = |name: &str| conn.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let sqlite = |source| not_ours(path, source);
+    if pragma("application_id").map_err(sqlite)? != APPLICATION_ID {
+        return Err(OpenError::NotOurs { path: path.to_owned() });
+    }
+    let found = pragma("user_version").map_err(sqlite)?;
+    if found != FORMAT {
+        return Err(OpenError::UnknownFormat { path: path.to_owned(), found, known: FORMAT });
+    }
+    Ok(())
+}

@@ -1,0 +1,207 @@
+//! What the tests open and ask: an engine in a directory of its own, on a manual clock.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, mpsc},
+    time::Duration,
+};
+
+use crate::{
+    clock::ManualClock,
+    job::{Body, Delay, Due, Fingerprint, JobId, RetrySchedule, Timestamp, Topic, TopicFilter, Ttr},
+    metrics::Metrics,
+    store::{
+        AddJob, Added, FinishJob, Finished, Listener, Reservation, Store, Wait,
+        embedded::{
+            Embedded, OpenError, Options,
+            memory::state::snapshot::assert_consistent,
+            open,
+            rows::codec::{Head, Record},
+        },
+    },
+};
+
+/// The scope of somebody who may use every topic.
+pub const ALL: &TopicFilter = &TopicFilter::ALL;
+pub const START_MS: i64 = 1_800_000_000_000;
+
+pub struct Bench {
+    pub dir: tempfile::TempDir,
+    pub clock: Arc<ManualClock>,
+    pub metrics: Metrics,
+    pub options: Options,
+}
+
+#[derive(Debug, Default)]
+pub struct Deaf;
+
+impl Listener for Deaf {
+    fn ready(&self, _: &Topic) {}
+
+    fn due_in(&self, _: Duration) {}
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut options = Options::new(dir.path());
+        options.durability = crate::store::embedded::Durability::Os;
+        (options.min_free_bytes, options.ballast_bytes) = (0, 0);
+        let clock = ManualClock::new(Timestamp::from_millis(START_MS));
+        Self { dir, clock, metrics: Metrics::new(), options }
+    }
+
+    pub async fn open(&self) -> Arc<Embedded> {
+        self.try_open().await.expect("opens")
+    }
+
+    pub async fn try_open(&self) -> Result<Arc<Embedded>, OpenError> {
+        open(self.options.clone(), self.clock.clone(), Arc::new(Deaf), self.metrics.engine.clone()).await
+    }
+
+    /// The same files as a crash at this moment would leave them, in a directory of their own.
+    pub fn crashed(&self) -> Self {
+        let copy = Self::new();
+        for name in ["linger.db", "linger.db-wal"] {
+            std::fs::copy(self.dir.path().join(name), copy.dir.path().join(name)).expect("copies");
+        }
+        copy
+    }
+
+    pub fn set_aside(&self) -> u64 {
+        let text = self.metrics.encode();
+        let line = text.lines().find(|line| line.starts_with("linger_store_set_aside_total "));
+        let count = line.and_then(|line| line.rsplit(' ').next()).expect("the figure is there");
+        count.parse().expect("is a number")
+    }
+}
+
+pub fn id(name: &str) -> JobId {
+    JobId::parse(name).expect("valid")
+}
+
+pub fn topic(name: &str) -> Topic {
+    Topic::parse(name).expect("valid")
+}
+
+pub fn after(delay: Duration) -> Due {
+    Due::After(Delay::new(delay).expect("valid"))
+}
+
+pub fn seconds(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// A job of topic `t` that is ready at once.
+pub fn job(name: &str) -> AddJob {
+    AddJob {
+        id: id(name),
+        topic: topic("t"),
+        due: Due::default(),
+        ttr: Ttr::DEFAULT,
+        max_attempts: 0,
+        retry: RetrySchedule::default(),
+        require_receipt: false,
+        fingerprint: Fingerprint([1; 16]),
+        body: Body::from_stored(format!("\"body of {name}\"").into()),
+    }
+}
+
+pub fn delayed(name: &str, wait: Duration) -> AddJob {
+    AddJob { due: after(wait), ..job(name) }
+}
+
+/// Adds jobs that are not there yet.
+pub async fn add(store: &Embedded, jobs: impl IntoIterator<Item = AddJob>) {
+    let added = store.add(jobs.into_iter().collect()).await.expect("adds");
+    assert!(added.iter().all(|added| matches!(added, Added::Created(_))), "{added:?}");
+}
+
+pub async fn reserve(store: &Embedded, most: usize) -> Vec<Reservation> {
+    store.reserve(&topic("t"), &vec![None; most], Wait::No).await.expect("reserves")
+}
+
+pub fn names(reservations: &[Reservation]) -> Vec<&str> {
+    reservations.iter().map(|reservation| reservation.job.id.as_str()).collect()
+}
+
+pub async fn finish(store: &Embedded, held: &Reservation) {
+    let request = FinishJob { id: held.job.id.clone(), receipt: Some(held.receipt.clone()) };
+    let finished = store.finish(ALL, vec![request]).await.expect("answers");
+    assert!(matches!(finished[..], [Finished::Done { .. }]), "{finished:?}");
+}
+
+/// Memory and disk say the same.
+pub async fn consistent(store: &Embedded) {
+    store
+        .ask(|work| {
+            assert!(!work.db.is_changing());
+            assert_consistent(work.state, work.db, work.now);
+            Ok(())
+        })
+        .await
+        .expect("is consistent");
+}
+
+/// Holds the writer until it is dropped, so that what is asked meanwhile becomes one group.
+pub struct Gate {
+    held: Mutex<Option<mpsc::Sender<()>>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Gate {
+    pub async fn close(store: &Arc<Embedded>) -> Self {
+        let (open, opened) = mpsc::channel::<()>();
+        let (enter, entered) = tokio::sync::oneshot::channel();
+        let store = store.clone();
+        let task = tokio::spawn(async move {
+            let mut enter = Some(enter);
+            let held = store.ask(move |_| {
+                let enter = enter.take().expect("runs once");
+                enter.send(()).expect("somebody waits");
+                // Ends when the other side is dropped.
+                let _ = opened.recv();
+                Ok(())
+            });
+            held.await.expect("answers");
+        });
+        entered.await.expect("the writer has come");
+        Self { held: Mutex::new(Some(open)), task }
+    }
+
+    pub async fn open(self) {
+        drop(self.held.lock().expect("not poisoned").take());
+        self.task.await.expect("the writer went on");
+    }
+}
+
+/// Runs SQL on the engine's own connection.
+pub async fn sql(store: &Embedded, text: &str) {
+    let text = text.to_owned();
+    store.ask(move |work| work.db.conn().execute_batch(&text)).await.expect("runs");
+}
+
+/// Length of a file of the store.
+pub fn length(dir: &Path, name: &str) -> u64 {
+    std::fs::metadata(dir.join(name)).expect("is there").len()
+}
+
+/// A record as `name`'s job would have it when it was added for `due_at`.
+pub fn record(name: &str, due_at: Timestamp) -> Record {
+    let job = job(name);
+    let head = Head {
+        id: job.id,
+        topic: job.topic,
+        due_at,
+        created_at: due_at,
+        ttr: job.ttr,
+        attempts: 0,
+        max_attempts: 0,
+        retry: job.retry,
+        require_receipt: false,
+        fingerprint: job.fingerprint,
+        reason: None,
+        dead_at: None,
+    };
+    Record { head, body: job.body }
+}

@@ -1,0 +1,6 @@
+//! Checking a store for damage, online or offline, and copying it: backup and restore.
+
+pub(super) mod backup;
+pub(super) mod offline;
+pub(super) mod online;
+pub(super) mod verify_sql;

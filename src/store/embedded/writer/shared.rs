@@ -1,0 +1,110 @@
+//! What the writer, its helpers and the callers share: why the engine failed, if it did, the topics'
+//! configuration, and which of them have ready jobs. The writer's own state is not here; it needs no lock.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc, Mutex, MutexGuard, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use crate::{
+    job::Topic,
+    store::{Error, TopicConfig, embedded::disk::disk_space::Level},
+};
+
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// Set once and never cleared: after it no write may be acknowledged.
+    failure: Mutex<Option<Error>>,
+    /// The same as a flag, because it is asked before every commit.
+    failed: AtomicBool,
+    /// Whether the writer is to leave everything tidy when it ends.
+    stop_cleanly: AtomicBool,
+    /// As of the last group that asked.
+    space: Mutex<Level>,
+    configs: RwLock<HashMap<Topic, Arc<TopicConfig>>>,
+    /// As of the last commit, and published before anybody is told of that.
+    ready: RwLock<HashSet<Topic>>,
+}
+
+impl Shared {
+    /// Stops all writes for good. The first reason stays.
+    pub fn fail(&self, what: &str, error: &dyn std::fmt::Display) -> Error {
+        let mut failure = self.failure();
+        let error = failure.get_or_insert_with(|| {
+            tracing::error!(%error, "{what}; no more writes until a restart");
+            Error::Damaged(format!("{what}: {error}"))
+        });
+        self.failed.store(true, Ordering::Release);
+        error.clone()
+    }
+
+    /// Fails when writes have been stopped.
+    pub fn check(&self) -> Result<(), Error> {
+        if self.failed.load(Ordering::Acquire) { Err(self.why_stopped()) } else { Ok(()) }
+    }
+
+    /// What a caller hears who gets no answer.
+    pub fn why_stopped(&self) -> Error {
+        self.failure().clone().unwrap_or_else(|| Error::Unavailable("it is closed".to_owned()))
+    }
+
+    pub fn ask_clean_stop(&self) {
+        self.stop_cleanly.store(true, Ordering::Release);
+    }
+
+    pub fn stops_cleanly(&self) -> bool {
+        self.stop_cleanly.load(Ordering::Acquire)
+    }
+
+    /// How much disk space was left when somebody last looked.
+    pub fn space(&self) -> Level {
+        *self.level()
+    }
+
+    /// Publishes how much disk space is left.
+    pub fn set_space(&self, level: Level) {
+        *self.level() = level;
+    }
+
+    fn level(&self) -> MutexGuard<'_, Level> {
+        self.space.lock().expect("no code panics while it holds the level")
+    }
+
+    pub fn config(&self, topic: &Topic) -> Arc<TopicConfig> {
+        let configs = self.configs.read().expect("no code panics while it holds the configurations");
+        configs.get(topic).cloned().unwrap_or_default()
+    }
+
+    /// Publishes a committed configuration.
+    pub fn set_config(&self, topic: Topic, config: Arc<TopicConfig>) {
+        let mut configs = self.configs.write().expect("no code panics while it holds the configurations");
+        if config.is_default() {
+            configs.remove(&topic);
+        } else {
+            configs.insert(topic, config);
+        }
+    }
+
+    /// Whether a reservation could be granted, or would be told why not.
+    pub fn may_have_ready(&self, topic: &Topic) -> bool {
+        let ready = || self.ready.read().expect("no code panics while it holds the ready topics");
+        self.failed.load(Ordering::Acquire) || ready().contains(topic)
+    }
+
+    /// Publishes whether `topic` has ready jobs.
+    pub fn set_ready(&self, topic: &Topic, any: bool) {
+        let mut ready = self.ready.write().expect("no code panics while it holds the ready topics");
+        if !any {
+            ready.remove(topic);
+        } else if !ready.contains(topic) {
+            ready.insert(topic.clone());
+        }
+    }
+
+    fn failure(&self) -> MutexGuard<'_, Option<Error>> {
+        self.failure.lock().expect("no code panics while it holds the failure")
+    }
+}

@@ -1,0 +1,127 @@
+//! Disk space: how much is free, and handing back what the queue no longer needs.
+//!
+//! SQLite uses the pages of finished jobs again by itself. A backlog that has been worked off leaves a large
+//! file behind; `auto_vacuum = INCREMENTAL` lets its end be cut off in small steps while nothing else is to do.
+
+use std::{io, path::Path};
+
+use rusqlite::Connection;
+
+use crate::store::embedded::rows::{
+    records::{Db, Sql},
+    schema::PAGE_BYTES,
+};
+
+/// Handing back begins when this much is unused ...
+const BEGIN_PAGES: u64 = (8 << 20) / PAGE_BYTES;
+/// ... and as much as one part in this of the file, and ends when this much is left for the next jobs.
+const BEGIN_PART: u64 = 8;
+const KEEP_PAGES: u64 = (1 << 20) / PAGE_BYTES;
+/// Pages handed back in one step: a millisecond or two of the writer's time.
+const STEP_PAGES: u64 = 128;
+
+/// Bytes of the file system that holds `path` which are free for us.
+///
+/// # Errors
+/// The operating system's.
+pub fn free_bytes(path: &Path) -> io::Result<u64> {
+    let stat = rustix::fs::statvfs(path)?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// Whether space is being handed back at the moment.
+#[derive(Debug, Default)]
+pub(crate) struct GiveBack {
+    /// Unused pages before the last step; `None` while nothing is handed back.
+    before_step: Option<u64>,
+    /// A step changed nothing: the file was made without auto-vacuum, perhaps by a restore.
+    futile: bool,
+}
+
+impl GiveBack {
+    /// Whether steps were done lately.
+    pub fn is_active(&self) -> bool {
+        self.before_step.is_some()
+    }
+
+    /// Whether a step should be done now.
+    pub fn is_wanted(&mut self, conn: &Connection) -> Sql<bool> {
+        if self.futile {
+            return Ok(false);
+        }
+        let count = |pragma: &str| {
+            let count = conn.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
+            count.map(i64::unsigned_abs)
+        };
+        let unused = count("freelist_count")?;
+        self.futile = self.before_step.is_some_and(|before| unused >= before);
+        let enough = match self.before_step {
+            Some(_) => KEEP_PAGES,
+            None => BEGIN_PAGES.max(count("page_count")? / BEGIN_PART),
+        };
+        let wanted = unused > enough && !self.futile;
+        self.before_step = wanted.then_some(unused);
+        Ok(wanted)
+    }
+
+    /// Cuts a few pages off the file. They leave it with the next checkpoint.
+    pub fn step(db: &mut Db) -> Sql<()> {
+        db.begin()?;
+        let mut vacuum = db.conn().prepare(&format!("PRAGMA incremental_vacuum({STEP_PAGES})"))?;
+        // One row a page; it goes on only while it is asked.
+        let mut rows = vacuum.query([])?;
+        while rows.next()?.is_some() {}
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file with 3,000 unused pages, made with `auto_vacuum`.
+    fn hollow(auto_vacuum: &str) -> Db {
+        let conn = Connection::open_in_memory().expect("opens");
+        conn.execute_batch(&format!(
+            "PRAGMA auto_vacuum = {auto_vacuum};
+             CREATE TABLE meta (name TEXT, value);
+             CREATE TABLE t (x);
+             WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)
+             INSERT INTO t SELECT zeroblob(4000) FROM n;
+             DELETE FROM t;"
+        ))
+        .expect("runs");
+        Db::new(conn)
+    }
+
+    /// How many steps are done until no more is wanted.
+    fn steps(db: &mut Db) -> usize {
+        let mut give_back = GiveBack::default();
+        let mut steps = 0;
+        while give_back.is_wanted(db.conn()).expect("reads") {
+            GiveBack::step(db).expect("writes");
+            db.commit(crate::job::Timestamp::from_millis(0)).expect("commits");
+            steps += 1;
+            assert!(steps < 1_000, "it comes to an end");
+        }
+        steps
+    }
+
+    #[test]
+    fn unused_pages_go_in_steps_and_a_few_are_kept() {
+        let mut db = hollow("INCREMENTAL");
+        assert_eq!(steps(&mut db) as u64, (3_000 - KEEP_PAGES).div_ceil(STEP_PAGES));
+        assert_eq!(steps(&mut db), 0, "a little is not worth it");
+    }
+
+    #[test]
+    fn a_file_that_cannot_shrink_is_left_alone() {
+        assert_eq!(steps(&mut hollow("NONE")), 1);
+    }
+
+    #[test]
+    fn free_space_is_read_from_the_system() {
+        assert!(free_bytes(Path::new(".")).expect("reads") > 0);
+        assert!(free_bytes(Path::new("no such directory")).is_err());
+    }
+}
