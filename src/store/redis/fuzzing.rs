@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::record;
+use super::codec::record;
 use crate::{
     job::{Due, Fingerprint, JobId},
     store::AddJob,

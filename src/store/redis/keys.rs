@@ -3,7 +3,7 @@
 //!
 //! | key | holds |
 //! |---|---|
-//! | `{p:k}:pool` | HASH id to record (`record.rs`) |
+//! | `{p:k}:pool` | HASH id to record (`codec/record.rs`) |
 //! | `{p:k}:bucket` | ZSET of ids by deadline: delayed by due time, reserved by the end of their TTR |
 //! | `{p:k}:counts` | HASH of `d` `r` `v` `x` (delayed, ready, reserved, dead) and topic to a count; `#` counts announcements |
 //! | `{p:k}:lanes` | HASH of a process's lane to the sequence and answer of its last call |

@@ -7,12 +7,14 @@ use fred::{clients::Client, error::Error as FredError, interfaces::HashesInterfa
 
 use super::{
     Context, Options,
-    call::Call,
-    error::{ConnectError, Fault},
+    connection::{
+        call::Call,
+        error::{ConnectError, Fault},
+        retry::Caller,
+    },
     keys, options,
     reply::{Reply, unexpected},
-    retry::Caller,
-    script::Op,
+    scripts::Op,
 };
 use crate::store::Error;
 

@@ -1,54 +1,21 @@
 //! The Redis engine: any number of processes on one Redis or Valkey, standalone, behind Sentinel or
 //! as a Cluster. Each operation is one Lua script on one shard; the scripts are the only arbiters, so
-//! there is no leader and no lock. `keys.rs` lists the keys, `lua/shard.lua` moves jobs.
+//! there is no leader and no lock. `keys.rs` lists the keys, `scripts/shard.lua` moves jobs.
 //!
 //! Must not know: the embedded engine, the queue above, HTTP.
 
-mod adding;
-mod announce;
-mod call;
-mod configs;
+mod codec;
 mod connection;
-mod dead;
-mod durable;
-mod error;
+mod coordination;
+mod engine;
 #[cfg(any(test, fuzzing))]
 mod fuzzing;
-mod gather;
-mod health;
-mod held;
-mod hints;
-mod jobs;
 mod keys;
-mod lanes;
 mod layout;
-mod leaving;
-mod link;
-mod look;
-mod lost_pops;
-mod mend;
+mod ops;
 mod options;
-mod promote;
-mod record;
 mod reply;
-mod reserve;
-mod retry;
-mod rights;
-mod round;
-mod routes;
-mod script;
-mod sentinel;
-mod server_clock;
-mod servers;
-mod slots;
-mod standing;
-mod startup;
-mod store;
-mod sweep;
-mod topics;
-mod unresponsive;
-mod verify;
-mod watchdog;
+mod scripts;
 
 use std::{
     sync::{Arc, Mutex, OnceLock, atomic::AtomicUsize},
@@ -63,32 +30,26 @@ use fred::{
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub use error::ConnectError;
+pub use connection::error::ConnectError;
 #[cfg(any(test, fuzzing))]
 pub(crate) use fuzzing::fuzz_record;
 pub use options::{Mode, Options, Secret};
 
 use self::{
-    adding::Adding,
-    announce::Announcements,
-    call::Call,
-    configs::Configs,
-    gather::Gather,
-    health::ShardHealth,
-    hints::Hints,
+    connection::{call::Call, retry::Caller, router::Routes},
+    coordination::{
+        announcements::Announcements, batch::Gather, health::ShardHealth, lost_pops::LostPops, mend::Mending,
+        permissions::Rights, probe::Looks, ready_shards::Hints, replay_slots::Lanes, sweep::Compaction,
+        unresponsive::Unresponsive,
+    },
     keys::{Keys, Shard},
-    lanes::Lanes,
-    leaving::Finishing,
-    look::Looks,
-    lost_pops::LostPops,
-    mend::Mending,
-    promote::{DueTopics, Promotions},
-    retry::Caller,
-    rights::Rights,
-    routes::Routes,
-    script::{Op, Scripts},
-    sweep::Compaction,
-    unresponsive::Unresponsive,
+    ops::{
+        add::Adding,
+        finish::Finishing,
+        promote::{DueTopics, Promotions},
+        settings::Configs,
+    },
+    scripts::{Op, Scripts},
 };
 use super::{EngineInfo, Listener};
 use crate::{
@@ -283,7 +244,7 @@ impl Engine {
         let caller = Caller { context: &context, routes: &routes, scripts: &scripts };
         let shards = match purpose {
             Purpose::Serve => {
-                rights::try_first(caller).await?;
+                coordination::permissions::try_first(caller).await?;
                 layout::agree(caller).await?
             }
             Purpose::Read => layout::read(caller).await?,
@@ -293,7 +254,7 @@ impl Engine {
         let process = lanes.process();
         let keys = Keys::new(&options.prefix, shards);
         if purpose == Purpose::Serve {
-            rights::try_shards(caller, &keys).await?;
+            coordination::permissions::try_shards(caller, &keys).await?;
         }
         Ok(Self {
             time,

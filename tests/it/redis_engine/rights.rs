@@ -285,8 +285,8 @@ async fn what_was_left_half_done_is_mended_and_every_job_delivered() {
 /// The script that forgets the lanes of processes that are gone runs every ten minutes.
 #[tokio::test]
 async fn lanes_that_were_not_used_for_long_are_forgotten() {
-    let source = include_str!("../../../src/store/redis/lua/lanes.lua");
-    let record = include_str!("../../../src/store/redis/lua/record.lua");
+    let source = include_str!("../../../src/store/redis/scripts/expire_replay_slots.lua");
+    let record = include_str!("../../../src/store/redis/scripts/record.lua");
     let (flags, own) = source.split_once('\n').expect("more than a line");
     let text = [flags, record, "local function denied() end", own].join("\n");
     let raw = Raw::connect(&shared().url()).await;

@@ -1,0 +1,3 @@
+//! How the engine writes down what it keeps in Redis: the bytes of a job. Knows no server and no script.
+
+pub mod record;
