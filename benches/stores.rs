@@ -14,7 +14,7 @@ use linger::{
     clock::SystemClock,
     job::{Body, Delay, Due, Fingerprint, JobId, Receipt, RetrySchedule, Topic, TopicFilter, Ttr},
     metrics::Metrics,
-    queue::{Hints, Limits, Pop, Queue},
+    queue::{Limits, Pop, Queue, StoreEvents},
     store::{AddJob, FinishJob, Patch, Patched, Release, Reservation, Store, Wait, embedded, redis},
 };
 use tokio::runtime::Runtime;
@@ -58,11 +58,11 @@ impl Bench {
 
     fn new(
         directory: Option<tempfile::TempDir>,
-        open: impl AsyncFnOnce(Arc<SystemClock>, Arc<Hints>, &Metrics) -> Arc<dyn Store>,
+        open: impl AsyncFnOnce(Arc<SystemClock>, Arc<StoreEvents>, &Metrics) -> Arc<dyn Store>,
     ) -> Self {
         let runtime = Runtime::new().expect("a runtime");
         let (clock, hints, metrics) =
-            (Arc::new(SystemClock::new()), Arc::new(Hints::default()), Metrics::new());
+            (Arc::new(SystemClock::new()), Arc::new(StoreEvents::default()), Metrics::new());
         let store = runtime.block_on(open(clock, hints, &metrics));
         let topic = Topic::parse("bench").expect("is a topic");
         let body = Body::parse(Bytes::from(format!("\"{}\"", "x".repeat(254)))).expect("is JSON");
@@ -259,7 +259,7 @@ fn polls(c: &mut Criterion) {
     let mut group = c.benchmark_group("polls");
     for parked in [0, 10_000] {
         let bench = Bench::embedded();
-        let (clock, hints) = (Arc::new(SystemClock::new()), Hints::default());
+        let (clock, hints) = (Arc::new(SystemClock::new()), StoreEvents::default());
         let _inside = bench.runtime.enter();
         let limits = Limits::default();
         let wait = limits.max_wait;

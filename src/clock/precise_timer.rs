@@ -1,42 +1,41 @@
-//! Waking on time. tokio's timers go by whole milliseconds, which makes a wait up to two longer than it was meant
-//! to be; the kernel's wake within some fifty microseconds.
+//! A precise timer. tokio's timers have a resolution of a millisecond, so a wait takes up to two milliseconds longer;
+//! the kernel's timers wake within some fifty microseconds.
 
 use std::{sync::Arc, time::Duration};
 
 use super::Clock;
 
-/// A sleeper of one's own, for whoever must wake on time; for one wait at a time.
+/// Sleeps for its owner, one sleep at a time.
 #[derive(Debug)]
-pub struct Alarm {
+pub struct PreciseTimer {
     clock: Arc<dyn Clock>,
-    /// Finer than the clock's own sleep, where the system has that.
-    fine: Option<fine::Timer>,
+    /// More precise than the clock's own sleep, where the system has such a timer.
+    kernel_timer: Option<kernel::KernelTimer>,
 }
 
-impl Alarm {
-    /// Wakes as precisely as the operating system can. For a clock that goes with boot time; to be called within
-    /// a runtime.
-    pub(super) fn fine(clock: Arc<dyn Clock>) -> Self {
-        let fine = fine::Timer::new();
-        if let Err(error) = &fine {
-            tracing::info!(%error, "no fine timer; due jobs are noticed up to two milliseconds later");
+impl PreciseTimer {
+    /// As precise as the operating system allows, for a clock that follows boot time. Must be called within a runtime.
+    pub(super) fn of_kernel(clock: Arc<dyn Clock>) -> Self {
+        let kernel_timer = kernel::KernelTimer::new();
+        if let Err(error) = &kernel_timer {
+            tracing::info!(%error, "no precise timer; due jobs become ready up to two milliseconds later");
         }
-        Self { clock, fine: fine.ok() }
+        Self { clock, kernel_timer: kernel_timer.ok() }
     }
 
-    /// Wakes when the clock's own sleep does.
-    pub(super) fn plain(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, fine: None }
+    /// As precise as the clock's own sleep.
+    pub(super) fn of_clock(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, kernel_timer: None }
     }
 
     /// Returns once `duration` has passed, never earlier.
     pub async fn sleep(&mut self, duration: Duration) {
-        if let Some(timer) = &mut self.fine {
+        if let Some(timer) = &mut self.kernel_timer {
             match timer.sleep(duration).await {
                 Ok(()) => return,
                 Err(error) => {
-                    tracing::warn!(%error, "the fine timer failed; due jobs are noticed up to two milliseconds later");
-                    self.fine = None;
+                    tracing::warn!(%error, "the precise timer failed; due jobs become ready up to two milliseconds later");
+                    self.kernel_timer = None;
                 }
             }
         }
@@ -45,7 +44,7 @@ impl Alarm {
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-mod fine {
+mod kernel {
     use std::{io, os::fd::OwnedFd, time::Duration};
 
     use rustix::time::{
@@ -54,11 +53,11 @@ mod fine {
     };
     use tokio::io::{Interest, unix::AsyncFd};
 
-    /// A timer of the kernel, on boot time: it also rings when the machine was suspended meanwhile.
+    /// A timer of the kernel on boot time, which also counts time spent suspended.
     #[derive(Debug)]
-    pub struct Timer(AsyncFd<OwnedFd>);
+    pub struct KernelTimer(AsyncFd<OwnedFd>);
 
-    impl Timer {
+    impl KernelTimer {
         pub fn new() -> io::Result<Self> {
             let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
             let timer = timerfd_create(TimerfdClockId::Boottime, flags)?;
@@ -71,7 +70,7 @@ mod fine {
         }
 
         pub async fn sleep(&mut self, duration: Duration) -> io::Result<()> {
-            // Zero would disarm it. Setting it anew also takes back the ringing of a wait that was given up.
+            // Zero would disarm the timer. Setting it again also clears the expiration of a sleep that was dropped.
             let wait = duration.max(Duration::from_nanos(1));
             let tv_sec = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX);
             let it_value = Timespec { tv_sec, tv_nsec: wait.subsec_nanos().into() };
@@ -81,9 +80,9 @@ mod fine {
                 TimerfdTimerFlags::empty(),
                 &Itimerspec { it_interval, it_value },
             )?;
-            let mut rings = [0; size_of::<u64>()];
+            let mut expirations = [0; size_of::<u64>()];
             self.0
-                .async_io(Interest::READABLE, |timer| Ok(rustix::io::read(timer, &mut rings)?))
+                .async_io(Interest::READABLE, |timer| Ok(rustix::io::read(timer, &mut expirations)?))
                 .await
                 .map(drop)
         }
@@ -91,14 +90,14 @@ mod fine {
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-mod fine {
+mod kernel {
     use std::{convert::Infallible, io, time::Duration};
 
-    /// There is none.
+    /// Not available on this system.
     #[derive(Debug)]
-    pub struct Timer(Infallible);
+    pub struct KernelTimer(Infallible);
 
-    impl Timer {
+    impl KernelTimer {
         pub fn new() -> io::Result<Self> {
             Err(io::ErrorKind::Unsupported.into())
         }
@@ -121,33 +120,33 @@ mod tests {
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
     #[tokio::test]
-    async fn the_kernel_wakes_never_early_and_also_after_a_wait_that_was_given_up() {
+    async fn the_kernel_never_wakes_early_even_after_a_dropped_sleep() {
         let clock = Arc::new(SystemClock::new());
-        let mut alarm = clock.clone().alarm();
-        given_up(&mut alarm, Duration::MAX);
+        let mut timer = clock.clone().precise_timer();
+        start_and_drop(&mut timer, Duration::MAX);
         for micros in [0_u32, 1, 10, 100, 999, 1_001, 5_000] {
-            // Both of these rang, or soon will; neither may end the wait that follows.
-            given_up(&mut alarm, Duration::ZERO);
-            given_up(&mut alarm, Duration::from_micros(micros.into()));
+            // Both of these have expired, or soon will. Neither may end the sleep that follows.
+            start_and_drop(&mut timer, Duration::ZERO);
+            start_and_drop(&mut timer, Duration::from_micros(micros.into()));
             let before_us = clock.now_micros();
-            alarm.sleep(Duration::from_micros(micros.into())).await;
+            timer.sleep(Duration::from_micros(micros.into())).await;
             let slept_us = clock.now_micros() - before_us;
             assert!(slept_us >= i64::from(micros), "{slept_us} of {micros} microseconds");
         }
-        assert!(alarm.fine.is_some(), "the kernel's timer did it all");
+        assert!(timer.kernel_timer.is_some(), "the kernel's timer did not fail");
     }
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    fn given_up(alarm: &mut Alarm, duration: Duration) {
-        let sleep = std::pin::pin!(alarm.sleep(duration));
+    fn start_and_drop(timer: &mut PreciseTimer, duration: Duration) {
+        let sleep = std::pin::pin!(timer.sleep(duration));
         let _: Poll<()> = sleep.poll(&mut Context::from_waker(Waker::noop()));
     }
 
     #[tokio::test]
-    async fn an_alarm_of_a_clock_that_stands_still_does_not_ring() {
+    async fn a_timer_on_a_manual_clock_waits_for_the_clock() {
         let clock = ManualClock::new(Timestamp::from_millis(0));
-        let mut alarm = clock.clone().alarm();
-        let mut sleep = std::pin::pin!(alarm.sleep(Duration::from_millis(1)));
+        let mut timer = clock.clone().precise_timer();
+        let mut sleep = std::pin::pin!(timer.sleep(Duration::from_millis(1)));
         let mut context = Context::from_waker(Waker::noop());
         assert!(sleep.as_mut().poll(&mut context).is_pending());
         clock.advance(Duration::from_millis(1));

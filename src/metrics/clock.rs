@@ -1,4 +1,4 @@
-//! Figures of the process's own clock beside the system's.
+//! Metrics of the process's clock compared with the system's.
 
 use std::sync::atomic::AtomicU64;
 
@@ -7,7 +7,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// How far the system's clock is from the one that this process counts by. Cheap to clone.
+/// How far the system's clock is from the clock of this process. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ClockMetrics {
     steps: Counter,
@@ -15,7 +15,7 @@ pub struct ClockMetrics {
 }
 
 impl ClockMetrics {
-    /// Registers the clock's figures in `registry`.
+    /// Registers the clock's metrics in `registry`.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self { steps: Counter::default(), drift_seconds: Gauge::default() };
@@ -26,19 +26,19 @@ impl ClockMetrics {
         );
         registry.register(
             "linger_clock_drift_seconds",
-            "The system's clock less the one that this process counts by",
+            "The system's clock minus the clock of this process",
             metrics.drift_seconds.clone(),
         );
         metrics
     }
 
-    /// The clocks were compared.
-    pub fn drift(&self, seconds: f64) {
+    /// Sets the difference between the clocks.
+    pub fn set_drift(&self, seconds: f64) {
         self.drift_seconds.set(seconds);
     }
 
-    /// The system's clock was set.
-    pub fn step(&self) {
+    /// Counts that somebody set the system's clock.
+    pub fn count_step(&self) {
         self.steps.inc();
     }
 }

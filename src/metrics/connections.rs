@@ -1,4 +1,4 @@
-//! Figures of connections: how many there are, which were refused and which were cut, and why.
+//! Metrics of connections: how many are open, and how many were refused or closed by the server, and why.
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -14,14 +14,14 @@ struct ReasonLabel {
     reason: &'static str,
 }
 
-/// Why a connection was not let in.
+/// Why a connection was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// As many as may be are open.
+    /// The limit of all connections is reached.
     All,
-    /// As many as one address may have are open.
+    /// The limit of one address is reached.
     Address,
-    /// The system had no means for it, such as an open file.
+    /// The system ran out of a resource, such as open files.
     System,
 }
 
@@ -38,26 +38,26 @@ impl Refusal {
     }
 }
 
-/// Why a connection was ended by this side.
+/// Why the server closed a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
-    /// It stayed silent from the start.
+    /// The client sent nothing.
     FirstByte,
-    /// TLS was not agreed on in time.
+    /// The TLS handshake took too long.
     Handshake,
     /// The head of a request took too long.
     Head,
-    /// It was idle between two requests for too long.
+    /// The connection was idle between two requests for too long.
     Idle,
     /// The body of a request came too slowly.
     Body,
-    /// The client read its answer too slowly.
+    /// The client read its response too slowly.
     Answer,
     /// The head of a request was too large or had too many headers.
     HeadTooLarge,
-    /// What came is not HTTP/1.
+    /// The client does not speak HTTP/1.
     Malformed,
-    /// The client sent too much behind a poll that was not answered yet.
+    /// The client sent too much behind a poll that has no response yet.
     Ahead,
 }
 
@@ -90,7 +90,7 @@ impl Cut {
     }
 }
 
-/// What the accept loop and the connections count. Cheap to clone.
+/// The metrics of the accept loop and of connections. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ConnectionMetrics {
     open: Gauge,
@@ -99,11 +99,11 @@ pub struct ConnectionMetrics {
 }
 
 impl ConnectionMetrics {
-    /// Registers the figures of connections in `registry`.
+    /// Registers the metrics of connections in `registry`.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self { open: Gauge::default(), refused: Family::default(), cut: Family::default() };
-        // Each reason is there from the start, so that its rate is zero rather than unknown.
+        // Every reason is registered at start, so that its rate is zero rather than unknown.
         for refusal in Refusal::ALL {
             drop(metrics.refused.get_or_create(&refusal.label()));
         }
@@ -111,31 +111,27 @@ impl ConnectionMetrics {
             drop(metrics.cut.get_or_create(&cut.label()));
         }
         registry.register("linger_http_connections", "Open connections", metrics.open.clone());
-        registry.register(
-            "linger_http_connections_refused",
-            "Connections not let in",
-            metrics.refused.clone(),
-        );
+        registry.register("linger_http_connections_refused", "Connections refused", metrics.refused.clone());
         registry.register(
             "linger_http_connections_cut",
-            "Connections ended for what the client did or did not do",
+            "Connections closed because of what the client did or did not do",
             metrics.cut.clone(),
         );
         metrics
     }
 
-    /// A connection was let in.
+    /// Counts an open connection until the guard is dropped.
     #[must_use]
     pub fn opened(&self) -> Present {
         Present::new(&self.open)
     }
 
-    /// A connection was not let in.
+    /// Counts a refused connection.
     pub fn refused(&self, why: Refusal) {
         self.refused.get_or_create(&why.label()).inc();
     }
 
-    /// A connection was ended by this side.
+    /// Counts a connection closed by the server.
     pub fn cut(&self, why: Cut) {
         self.cut.get_or_create(&why.label()).inc();
     }

@@ -1,4 +1,4 @@
-//! Figures that only an engine can see.
+//! Metrics that only an engine can measure.
 
 use std::{sync::atomic::AtomicU64, time::Duration};
 
@@ -11,7 +11,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// What an engine reports that nobody above it can see. Cheap to clone.
+/// The metrics of an engine that no layer above it can measure. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct EngineMetrics {
     syncs: Histogram,
@@ -21,7 +21,7 @@ pub struct EngineMetrics {
 }
 
 impl EngineMetrics {
-    /// Registers the engine's figures in `registry`.
+    /// Registers the engine's metrics in `registry`.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         let syncs = Histogram::new(exponential_buckets(0.000_1, 2.0, 16));
@@ -50,17 +50,17 @@ impl EngineMetrics {
         Self { syncs, set_aside, clock_steps, clock_step_seconds }
     }
 
-    /// One group of changes was made durable in `took`.
+    /// Records that a group of changes was made durable in `took`.
     pub fn synced(&self, took: Duration) {
         self.syncs.observe(took.as_secs_f64());
     }
 
-    /// `entries` broken entries were set aside.
+    /// Counts `entries` broken entries that were set aside.
     pub fn set_aside(&self, entries: u64) {
         self.set_aside.inc_by(entries);
     }
 
-    /// The clock that due times are counted by stepped by so many microseconds, back when negative.
+    /// Records a step of the clock that defines due times, in microseconds, negative if it was set back.
     pub fn clock_stepped(&self, step_us: i64) {
         self.clock_steps.inc();
         self.clock_step_seconds.set(step_us as f64 / 1_000_000.0);

@@ -1,4 +1,4 @@
-//! Figures of the HTTP layer: requests by route and status, how long they took, and how long polls waited.
+//! Metrics of the HTTP layer: requests by route and status, their durations, and the waits of polls.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// Labels of a count of requests. The route is a pattern of the router, never a path that was sent.
+/// Labels of a count of requests. The route is a pattern of the router, never the path of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
     route: &'static str,
@@ -28,7 +28,7 @@ struct RouteLabels {
     method: &'static str,
 }
 
-/// Label of a problem: the stable word of the API.
+/// Label of a problem: the stable code of the API.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CodeLabel {
     code: &'static str,
@@ -36,7 +36,7 @@ struct CodeLabel {
 
 type Durations = Family<RouteLabels, Histogram, fn() -> Histogram>;
 
-/// What the HTTP layer counts. Cheap to clone.
+/// The metrics of the HTTP layer. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct HttpMetrics {
     requests: Family<RequestLabels, Counter>,
@@ -48,7 +48,7 @@ pub struct HttpMetrics {
     answering: Gauge,
 }
 
-/// Something that is counted from now until it is dropped.
+/// Counts in a gauge until it is dropped.
 #[derive(Debug)]
 pub struct Present(Gauge);
 
@@ -65,7 +65,7 @@ impl Drop for Present {
     }
 }
 
-/// Bytes that are held from now until this is dropped.
+/// Adds bytes to a gauge until it is dropped.
 #[derive(Debug)]
 pub struct Buffered {
     gauge: Gauge,
@@ -73,14 +73,14 @@ pub struct Buffered {
 }
 
 impl Buffered {
-    /// So many more.
+    /// Adds `bytes`.
     pub fn add(&mut self, bytes: usize) {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         self.gauge.inc_by(bytes);
         self.bytes += bytes;
     }
 
-    /// No more than so many from now on.
+    /// Reduces the count to at most `bytes`.
     pub fn shrink(&mut self, bytes: usize) {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX).min(self.bytes);
         self.gauge.dec_by(self.bytes - bytes);
@@ -94,7 +94,7 @@ impl Drop for Buffered {
     }
 }
 
-/// 0.25 ms to 8 s: the work of a request.
+/// 0.25 ms to 8 s: the duration of a request.
 fn durations() -> Histogram {
     Histogram::new(exponential_buckets(0.000_25, 2.0, 16))
 }
@@ -105,7 +105,7 @@ fn waits() -> Histogram {
 }
 
 impl HttpMetrics {
-    /// Registers the HTTP layer's figures in `registry`.
+    /// Registers the HTTP layer's metrics in `registry`.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
@@ -130,51 +130,51 @@ impl HttpMetrics {
         );
         registry.register(
             "linger_http_requests_in_flight",
-            "Requests at work, waiting polls among them",
+            "Requests in progress, including waiting polls",
             metrics.in_flight.clone(),
         );
         registry.register(
             "linger_http_problems",
-            "Requests refused or failed, by the code of the answer",
+            "Requests refused or failed, by the code of the response",
             metrics.problems.clone(),
         );
         registry.register(
             "linger_http_buffered_bytes",
-            "Bytes that the bodies of requests at work hold",
+            "Bytes held by the bodies of requests in progress",
             metrics.buffered.clone(),
         );
         registry.register(
             "linger_http_answer_bytes",
-            "Bytes of large answers that clients have not taken yet",
+            "Bytes of large responses that clients have not read yet",
             metrics.answering.clone(),
         );
         metrics
     }
 
-    /// A request came in.
+    /// Counts a request in progress until the guard is dropped.
     #[must_use]
     pub fn request(&self) -> Present {
         Present::new(&self.in_flight)
     }
 
-    /// A request's body is about to be held.
+    /// A gauge for the bytes of a request's body.
     #[must_use]
     pub fn buffered(&self) -> Buffered {
         Buffered { gauge: self.buffered.clone(), bytes: 0 }
     }
 
-    /// A large answer is about to be held until its client has taken it.
+    /// A gauge for the bytes of a large response that its client has not read yet.
     #[must_use]
     pub fn answering(&self) -> Buffered {
         Buffered { gauge: self.answering.clone(), bytes: 0 }
     }
 
-    /// A request was refused or failed.
+    /// Counts a request that was refused or failed.
     pub fn problem(&self, code: &'static str) {
         self.problems.get_or_create(&CodeLabel { code }).inc();
     }
 
-    /// A request was answered with `status` after `took`, of which it was parked for `waited`.
+    /// Records a response with `status` after `took`, of which a poll waited for `waited`.
     pub fn answered(
         &self,
         route: &'static str,
@@ -185,8 +185,8 @@ impl HttpMetrics {
     ) {
         self.requests.get_or_create(&RequestLabels { route, method, status }).inc();
         let labels = RouteLabels { route, method };
-        let worked = took.saturating_sub(waited.unwrap_or_default());
-        self.durations.get_or_create(&labels).observe(worked.as_secs_f64());
+        let duration = took.saturating_sub(waited.unwrap_or_default());
+        self.durations.get_or_create(&labels).observe(duration.as_secs_f64());
         if let Some(waited) = waited {
             self.waits.get_or_create(&labels).observe(waited.as_secs_f64());
         }

@@ -1,5 +1,5 @@
-//! The jobs by topic and state: one reading of the whole store, replaced as a whole. Whoever writes the figures out
-//! meanwhile shows the reading before or the new one, never a part.
+//! The jobs by topic and state: one reading of the whole store, replaced as a whole, so that a concurrent scrape shows
+//! the previous reading or the new one, never a mixture.
 
 use std::{
     collections::BTreeMap,
@@ -14,11 +14,13 @@ use prometheus_client::{
     metrics::{MetricType, gauge::ConstGauge},
 };
 
+use super::labels::{TopicLabel, shared_label};
+
 const JOBS: &str = "Jobs by topic and state. Every process of one Redis shows all jobs there: use max, not sum, over processes.";
 const OVERDUE: &str =
     "How long ago the longest waiting ready job was due. Every process of one Redis shows the same.";
 
-/// What the store holds at one moment, by label of topic.
+/// The jobs of the store at one moment, by topic label.
 #[derive(Debug, Default)]
 pub struct JobsReading(BTreeMap<Arc<str>, TopicJobs>);
 
@@ -29,7 +31,7 @@ struct TopicJobs {
 }
 
 impl JobsReading {
-    /// Adds the jobs of a topic; topics without a label of their own add up.
+    /// Adds the jobs of a topic. The counts of topics without a label of their own add up.
     pub fn add(&mut self, label: Option<Arc<str>>, states: impl IntoIterator<Item = (&'static str, u64)>) {
         let topic = self.0.entry(label.unwrap_or_else(shared_label)).or_default();
         for (state, jobs) in states {
@@ -37,23 +39,18 @@ impl JobsReading {
         }
     }
 
-    /// How long ago the oldest ready job of a topic was due; of topics that share a label the longest counts.
+    /// Records how long ago the oldest ready job of a topic was due. The longest counts for topics that share a label.
     pub fn overdue(&mut self, label: Option<Arc<str>>, overdue: Duration) {
         let topic = self.0.entry(label.unwrap_or_else(shared_label)).or_default();
         topic.overdue = topic.overdue.max(Some(overdue));
     }
 }
 
-/// The label that topics share which have none of their own.
-pub(super) fn shared_label() -> Arc<str> {
-    "other".into()
-}
-
-/// The last reading, which the registry writes out.
+/// The last reading, as the registry encodes it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct LastReading(Arc<Mutex<Arc<JobsReading>>>);
+pub(super) struct JobsCollector(Arc<Mutex<Arc<JobsReading>>>);
 
-impl LastReading {
+impl JobsCollector {
     pub fn set(&self, reading: JobsReading) {
         *self.lock() = Arc::new(reading);
     }
@@ -64,17 +61,12 @@ impl LastReading {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct TopicLabel {
-    topic: Arc<str>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StateLabel {
     topic: Arc<str>,
     state: &'static str,
 }
 
-impl Collector for LastReading {
+impl Collector for JobsCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
         let reading = self.lock().clone();
         let mut jobs = encoder.encode_descriptor("linger_jobs", JOBS, None, MetricType::Gauge)?;

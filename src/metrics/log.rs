@@ -1,15 +1,15 @@
-//! Figures of the log itself.
+//! Metrics of the log itself.
 
 use prometheus_client::{metrics::counter::Counter, registry::Registry};
 
-/// What the log counts. Cheap to clone.
+/// The metrics of the log. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct LogMetrics {
     dropped: Counter,
 }
 
 impl LogMetrics {
-    /// Registers the log's figures in `registry`.
+    /// Registers the log's metrics in `registry`.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self { dropped: Counter::default() };
@@ -21,8 +21,8 @@ impl LogMetrics {
         metrics
     }
 
-    /// A line was dropped.
-    pub fn dropped(&self) {
+    /// Counts a dropped line.
+    pub fn count_dropped(&self) {
         self.dropped.inc();
     }
 }

@@ -1,7 +1,7 @@
-//! What the process counts about itself, in Prometheus format with base units.
+//! The metrics of the process, in the format of Prometheus, with base units.
 //!
-//! The lowest layer: it knows names and numbers, not queues. Each layer is handed the part it feeds.
-//! Labels are bounded: a topic label stops at [`MAX_TOPICS`] topics, the rest share `other`.
+//! It knows names and numbers, not queues. Each layer is handed the metrics that it updates.
+//! The number of labels is bounded: at most [`MAX_TOPICS`] topics have a label of their own, the others share `other`.
 
 mod clock;
 mod connections;
@@ -23,38 +23,38 @@ pub use connections::{ConnectionMetrics, Cut, Refusal};
 pub use engine::EngineMetrics;
 pub use http::{Buffered, HttpMetrics, Present};
 pub use jobs::JobsReading;
-pub use labels::{Candidate, MAX_TOPICS};
+pub use labels::{MAX_TOPICS, TopicUsage};
 pub use log::LogMetrics;
 pub use queue::{Event, QueueMetrics};
 
 use store_info::StoreInfo;
 
-/// Every figure of the process, and the registry that writes them out.
+/// All metrics of the process, and the registry that encodes them.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
     store: StoreInfo,
-    /// The clock's part.
+    /// Of the clock.
     pub clock: ClockMetrics,
-    /// The engine's part.
+    /// Of the engine.
     pub engine: EngineMetrics,
-    /// The queue's part.
+    /// Of the queue.
     pub queue: QueueMetrics,
-    /// The HTTP layer's part.
+    /// Of the HTTP layer.
     pub http: HttpMetrics,
-    /// The accept loop's part.
+    /// Of the accept loop.
     pub connections: ConnectionMetrics,
-    /// The log's part.
+    /// Of the log.
     pub log: LogMetrics,
 }
 
 impl Metrics {
-    /// Media type of [`Metrics::encode`], which Prometheus asks for by name.
+    /// Media type of [`Metrics::encode`], which Prometheus requests by name.
     pub const OPEN_METRICS: &'static str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     /// Media type of [`Metrics::encode_text`], which everything else understands.
     pub const TEXT: &'static str = "text/plain; version=0.0.4; charset=utf-8";
 
-    /// A fresh set, all at zero.
+    /// New metrics, all zero.
     #[must_use]
     pub fn new() -> Self {
         let mut registry = Registry::default();
@@ -69,15 +69,14 @@ impl Metrics {
         Self { registry, store, clock, engine, queue, http, connections, log }
     }
 
-    /// Shows which store is behind this process, and what its acknowledgements mean, instead of what was shown
-    /// before.
+    /// Sets which store is behind this process and what its acknowledgements mean. Replaces the previous description.
     pub fn describe_store(&self, engine: &str, version: &str, durability: &str) {
         let labels = [("engine", engine), ("version", version), ("durability", durability)];
         let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
         self.store.set(labels);
     }
 
-    /// The figures in OpenMetrics 1.0.
+    /// Encodes the metrics as OpenMetrics 1.0.
     #[must_use]
     pub fn encode(&self) -> String {
         let mut text = String::new();
@@ -87,7 +86,7 @@ impl Metrics {
         text
     }
 
-    /// The figures in the text format of Prometheus, version 0.0.4.
+    /// Encodes the metrics in the text format of Prometheus, version 0.0.4.
     #[must_use]
     pub fn encode_text(&self) -> String {
         text::from_open_metrics(&self.encode())

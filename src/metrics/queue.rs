@@ -1,4 +1,4 @@
-//! Figures of the queue: jobs by topic and state, what happened to them, and how late.
+//! Metrics of the queue: jobs by topic and state, events of jobs, and lateness.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard},
@@ -17,15 +17,9 @@ use prometheus_client::{
 };
 
 use super::{
-    jobs::{JobsReading, LastReading, shared_label},
-    labels::{Candidate, Labels},
+    jobs::{JobsCollector, JobsReading},
+    labels::{TopicLabel, TopicLabels, TopicUsage, shared_label},
 };
-
-/// Label of a topic.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct TopicLabel {
-    topic: Arc<str>,
-}
 
 /// Label of a store operation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -37,55 +31,55 @@ struct OperationLabel {
 type OperationDurations = Family<OperationLabel, Histogram, fn() -> Histogram>;
 type TopicDurations = Family<TopicLabel, Histogram, fn() -> Histogram>;
 
-/// Something that happened to jobs, each with its own counter.
+/// An event of a job. Each has its own counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// Added (repeats do not count).
+    /// Added; a repeated add does not count.
     Added,
-    /// Handed to a worker.
+    /// Delivered to a worker.
     Delivered,
     /// Finished.
     Finished,
-    /// Given back by a worker.
+    /// Released by a worker.
     Released,
-    /// Taken back because the TTR ended.
+    /// Its reservation ended by its TTR.
     Expired,
     /// Became a dead letter.
     Buried,
-    /// Deleted, purged or past their retention.
+    /// Deleted, purged or past its retention.
     Deleted,
     /// Requeued from the dead letters.
     Requeued,
-    /// Given back uncounted because the client had gone.
+    /// Returned uncounted because the client disconnected.
     Cancelled,
 }
 
 impl Event {
     const ALL: [(Self, &'static str, &'static str); 9] = [
         (Self::Added, "linger_jobs_added", "Jobs added"),
-        (Self::Delivered, "linger_jobs_delivered", "Reservations handed out"),
+        (Self::Delivered, "linger_jobs_delivered", "Reservations delivered"),
         (Self::Finished, "linger_jobs_finished", "Jobs finished"),
-        (Self::Released, "linger_jobs_released", "Jobs given back by workers"),
+        (Self::Released, "linger_jobs_released", "Jobs released by workers"),
         (Self::Expired, "linger_jobs_expired", "Reservations ended by their TTR"),
         (Self::Buried, "linger_jobs_buried", "Jobs that became dead letters"),
         (Self::Deleted, "linger_jobs_deleted", "Jobs deleted, purged or past their retention"),
-        (Self::Requeued, "linger_jobs_requeued", "Dead letters put back to work"),
-        (Self::Cancelled, "linger_jobs_cancelled", "Reservations taken back because the client had gone"),
+        (Self::Requeued, "linger_jobs_requeued", "Dead letters requeued"),
+        (Self::Cancelled, "linger_jobs_cancelled", "Reservations cancelled because the client disconnected"),
     ];
 }
 
-/// What the queue reports. Cheap to clone.
+/// The metrics of the queue. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct QueueMetrics {
     events: [Family<TopicLabel, Counter>; 9],
-    jobs: LastReading,
+    jobs: JobsCollector,
     lateness: TopicDurations,
     waits: TopicDurations,
     operations: OperationDurations,
     waiting: Gauge,
     store_up: Gauge,
     limits: Family<LimitLabel, Gauge>,
-    labels: Arc<Mutex<Labels>>,
+    labels: Arc<Mutex<TopicLabels>>,
 }
 
 /// Label of a limit.
@@ -94,25 +88,25 @@ struct LimitLabel {
     limit: &'static str,
 }
 
-/// 1 ms to 2 h: what a lateness or a wait can be. Closest where the promises are, and written as they are printed.
+/// 1 ms to 2 h: lateness and waits. The bounds are closest where the guarantees are, and short when printed.
 fn waits() -> Histogram {
     Histogram::new([
         0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 120.0, 900.0, 7_200.0,
     ])
 }
 
-/// 50 us to about 1.6 s: what a store operation can take.
+/// 50 us to about 1.6 s: durations of store operations.
 fn operations() -> Histogram {
     Histogram::new(exponential_buckets(0.000_05, 2.0, 16))
 }
 
 impl QueueMetrics {
-    /// Registers the queue's figures in `registry`.
+    /// Registers the queue's metrics in `registry`.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             events: Default::default(),
-            jobs: LastReading::default(),
+            jobs: JobsCollector::default(),
             lateness: Family::new_with_constructor(waits),
             waits: Family::new_with_constructor(waits),
             operations: Family::new_with_constructor(operations),
@@ -153,45 +147,45 @@ impl QueueMetrics {
 
     /// Counts `event` for `n` jobs of `topic`.
     pub fn count(&self, event: Event, topic: &str, n: u64) {
-        self.labelled(topic, |label| {
+        self.with_label(topic, |label| {
             self.events[event as usize].get_or_create(label).inc_by(n);
         });
     }
 
-    /// A job of `topic` became ready `late` after its due time.
+    /// Records that a job of `topic` became ready `late` after its due time.
     pub fn became_ready(&self, topic: &str, late: Duration) {
-        self.labelled(topic, |label| self.lateness.get_or_create(label).observe(late.as_secs_f64()));
+        self.with_label(topic, |label| self.lateness.get_or_create(label).observe(late.as_secs_f64()));
     }
 
-    /// A job of `topic` was reserved `waited` after it was ready.
+    /// Records that a job of `topic` was reserved `waited` after it was ready.
     pub fn reserved(&self, topic: &str, waited: Duration) {
-        self.labelled(topic, |label| self.waits.get_or_create(label).observe(waited.as_secs_f64()));
+        self.with_label(topic, |label| self.waits.get_or_create(label).observe(waited.as_secs_f64()));
     }
 
-    /// A store operation took so long.
+    /// Records the duration of a store operation.
     pub fn operation(&self, operation: &'static str, ok: bool, took: Duration) {
         let outcome = if ok { "ok" } else { "error" };
         self.operations.get_or_create(&OperationLabel { operation, outcome }).observe(took.as_secs_f64());
     }
 
-    /// Whether the store works.
+    /// Sets whether the store works.
     pub fn set_store_up(&self, works: bool) {
         self.store_up.set(i64::from(works));
     }
 
-    /// So many polls are parked.
+    /// Sets the number of waiting polls.
     pub fn set_waiting(&self, polls: usize) {
         self.waiting.set(i64::try_from(polls).unwrap_or(i64::MAX));
     }
 
-    /// Publishes a configured limit.
+    /// Sets a configured limit.
     pub fn set_limit(&self, limit: &'static str, value: u64) {
         self.limits.get_or_create(&LimitLabel { limit }).set(i64::try_from(value).unwrap_or(i64::MAX));
     }
 
-    /// Gives labels to the topics that need them most, of all that there are (see `labels.rs`), and forgets the
-    /// figures of those that lose theirs.
-    pub fn assign_labels(&self, topics: Vec<Candidate<'_>>, now_us: i64) {
+    /// Assigns labels to the topics that need them most (see `labels.rs`), and removes the metrics of topics that lose
+    /// theirs.
+    pub fn assign_labels(&self, topics: Vec<TopicUsage<'_>>, now_us: i64) {
         let mut labels = self.lock();
         for topic in labels.assign(topics, now_us) {
             let label = TopicLabel { topic };
@@ -209,19 +203,19 @@ impl QueueMetrics {
         self.lock().find(topic)
     }
 
-    /// Replaces what is shown of the jobs in the store.
-    pub fn show_jobs(&self, reading: JobsReading) {
+    /// Replaces the reading of the jobs in the store.
+    pub fn set_jobs(&self, reading: JobsReading) {
         self.jobs.set(reading);
     }
 
-    /// Counts under the label of a topic. The labels are held meanwhile, or a figure could come back after its
-    /// topic has lost its label.
-    fn labelled(&self, topic: &str, count: impl FnOnce(&TopicLabel)) {
+    /// Calls `count` with the label of a topic. The labels stay locked meanwhile; otherwise a metric could reappear after
+    /// its topic has lost its label.
+    fn with_label(&self, topic: &str, count: impl FnOnce(&TopicLabel)) {
         let mut labels = self.lock();
-        count(&TopicLabel { topic: labels.of_active(topic).unwrap_or_else(shared_label) });
+        count(&TopicLabel { topic: labels.find_or_add(topic).unwrap_or_else(shared_label) });
     }
 
-    fn lock(&self) -> MutexGuard<'_, Labels> {
+    fn lock(&self) -> MutexGuard<'_, TopicLabels> {
         self.labels.lock().expect("no code panics while it holds the labels")
     }
 }
@@ -248,7 +242,7 @@ mod tests {
             reading.add(metrics.own_label(&topic), [("ready", 2)]);
             reading.overdue(metrics.own_label(&topic), Duration::from_secs(n as u64));
         }
-        metrics.show_jobs(reading);
+        metrics.set_jobs(reading);
         let text = encoded(&registry);
         assert!(text.contains("linger_jobs_added_total{topic=\"other\"} 5"), "{text}");
         assert!(text.contains("linger_jobs{topic=\"other\",state=\"ready\"} 10"));
@@ -257,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_that_loses_its_label_is_not_shown_any_more() {
+    fn a_topic_that_loses_its_label_is_no_longer_shown() {
         let mut registry = Registry::default();
         let metrics = QueueMetrics::register(&mut registry);
         for n in 0..MAX_TOPICS {
@@ -265,17 +259,17 @@ mod tests {
             metrics.reserved(&format!("old-{n}"), Duration::ZERO);
         }
         metrics.count(Event::Added, "new", 1);
-        metrics.assign_labels(vec![Candidate { topic: "new", jobs: 1, has_settings: false }], 0);
+        metrics.assign_labels(vec![TopicUsage { topic: "new", jobs: 1, has_settings: false }], 0);
         metrics.count(Event::Added, "new", 1);
         let text = encoded(&registry);
-        let shown = |figure: &str| text.lines().filter(|line| line.starts_with(figure)).count();
-        assert_eq!(shown("linger_jobs_added_total{"), MAX_TOPICS + 1, "a thousand, and the shared one");
-        assert_eq!(shown("linger_ready_wait_seconds_count{"), MAX_TOPICS - 1);
+        let count = |metric: &str| text.lines().filter(|line| line.starts_with(metric)).count();
+        assert_eq!(count("linger_jobs_added_total{"), MAX_TOPICS + 1, "a thousand, and the shared one");
+        assert_eq!(count("linger_ready_wait_seconds_count{"), MAX_TOPICS - 1);
         assert!(text.contains("linger_jobs_added_total{topic=\"new\"} 1"), "{text}");
     }
 
     #[test]
-    fn bounds_of_buckets_are_short_numbers() {
+    fn bucket_bounds_are_short_numbers() {
         let mut registry = Registry::default();
         let metrics = QueueMetrics::register(&mut registry);
         metrics.became_ready("t", Duration::ZERO);

@@ -1,4 +1,4 @@
-//! Which store is behind this process. The servers behind a store can change, and with them what they promise.
+//! Which store is behind this process. The servers of a store can change, and with them its durability.
 
 use std::{
     fmt,
@@ -13,11 +13,11 @@ use prometheus_client::{
 };
 
 /// Names and values of the labels.
-type Labels = Vec<(String, String)>;
+type InfoLabels = Vec<(String, String)>;
 
-/// The labels as they are now; not shown before there are any.
+/// The current labels. The metric is absent until they are set.
 #[derive(Debug, Clone, Default)]
-pub(super) struct StoreInfo(Arc<Mutex<Labels>>);
+pub(super) struct StoreInfo(Arc<Mutex<InfoLabels>>);
 
 impl StoreInfo {
     pub fn register(registry: &mut Registry) -> Self {
@@ -26,11 +26,11 @@ impl StoreInfo {
         info
     }
 
-    pub fn set(&self, labels: Labels) {
+    pub fn set(&self, labels: InfoLabels) {
         *self.lock() = labels;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Labels> {
+    fn lock(&self) -> MutexGuard<'_, InfoLabels> {
         self.0.lock().expect("no code panics while it holds the labels")
     }
 }

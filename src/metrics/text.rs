@@ -1,10 +1,10 @@
-//! The figures in the text format of Prometheus, version 0.0.4, made from OpenMetrics 1.0.
+//! The text format of Prometheus, version 0.0.4, converted from OpenMetrics 1.0.
 //!
-//! The samples are the same. What differs is what is said about them: a counter is described under the name of its
-//! samples, which ends in `_total`; an info is a gauge; there are no units and there is no end mark.
+//! The samples are the same; their metadata differs. A counter is described by the name of its samples, which ends in
+//! `_total`; an info is a gauge; there are no units and no end marker.
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>
 
-/// Rewrites a page of OpenMetrics.
+/// Converts a page of OpenMetrics.
 pub(super) fn from_open_metrics(page: &str) -> String {
     let (mut text, mut help) = (String::with_capacity(page.len() + 1_024), None);
     for line in page.lines() {
@@ -23,14 +23,14 @@ pub(super) fn from_open_metrics(page: &str) -> String {
                     "unknown" => ("", "untyped"),
                     other => ("", other),
                 };
-                if let Some((of, words)) = help.take()
-                    && of == name
+                if let Some((metric, description)) = help.take()
+                    && metric == name
                 {
-                    text.extend(["# HELP ", name, suffix, " ", words, "\n"]);
+                    text.extend(["# HELP ", name, suffix, " ", description, "\n"]);
                 }
                 text.extend(["# TYPE ", name, suffix, " ", kind, "\n"]);
             }
-            // A unit, or the end.
+            // A unit, or the end marker.
             Some(_) | None => {}
         }
     }

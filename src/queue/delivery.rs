@@ -1,4 +1,4 @@
-//! Jobs on their way to a worker: given back, uncounted, unless somebody takes them.
+//! Jobs on their way to a worker. A delivery that is never accepted returns its jobs to the store.
 
 use std::sync::Arc;
 
@@ -10,19 +10,21 @@ use crate::{
     store::{Reservation, Store},
 };
 
-/// Reserved jobs that no client has seen yet. Dropped without [`accept`](Self::accept) (the client
-/// went away, the answer was never written), it returns them to the store at once and their
-/// attempts are not counted. Should that fail, their TTR brings them back.
+/// Reserved jobs that no client has seen yet.
+///
+/// Dropping it without [`accept`](Self::accept), because the client disconnected or the response was never written,
+/// returns the jobs to the store at once, and the attempt is not counted. If the store fails to take them back, the
+/// jobs return when their TTR ends.
 #[derive(Debug)]
 pub struct Delivery {
     jobs: Vec<Reservation>,
-    /// When the first of the reservations may have ended, by the queue's clock.
+    /// When the first of the reservations may end, by the queue's clock.
     ends_us: i64,
-    giver: Option<Arc<Giver>>,
+    return_context: Option<Arc<ReturnContext>>,
 }
 
-/// What it takes to return jobs from wherever a delivery is dropped.
-pub(super) struct Giver {
+/// What a dropped delivery needs to return its jobs, wherever it is dropped.
+pub(super) struct ReturnContext {
     pub store: Arc<dyn Store>,
     pub clock: Arc<dyn Clock>,
     pub metrics: QueueMetrics,
@@ -30,77 +32,77 @@ pub(super) struct Giver {
     pub runtime: tokio::runtime::Handle,
 }
 
-impl std::fmt::Debug for Giver {
+impl std::fmt::Debug for ReturnContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Giver")
+        f.write_str("ReturnContext")
     }
 }
 
 impl Delivery {
-    pub(super) fn new(jobs: Vec<Reservation>, ends_us: i64, giver: Arc<Giver>) -> Self {
-        Self { jobs, ends_us, giver: Some(giver) }
+    pub(super) fn new(jobs: Vec<Reservation>, ends_us: i64, return_context: Arc<ReturnContext>) -> Self {
+        Self { jobs, ends_us, return_context: Some(return_context) }
     }
 
-    /// Nothing to deliver.
+    /// A delivery without jobs.
     pub(super) fn empty() -> Self {
-        Self { jobs: Vec::new(), ends_us: i64::MAX, giver: None }
+        Self { jobs: Vec::new(), ends_us: i64::MAX, return_context: None }
     }
 
-    /// The jobs, in the order they are to be worked on.
+    /// The jobs, in the order in which the worker should process them.
     #[must_use]
     pub fn jobs(&self) -> &[Reservation] {
         &self.jobs
     }
 
-    /// Bytes of the jobs' bodies.
+    /// Total size of the jobs' bodies.
     pub(super) fn body_bytes(&self) -> usize {
         self.jobs.iter().map(|reservation| reservation.job.body.as_bytes().len()).sum()
     }
 
-    /// Whether a reservation may have ended meanwhile, as in a process that was stopped for a while. Its job may
-    /// be somebody else's now.
+    /// Whether a reservation may have ended already, for example because the process was suspended. Another worker
+    /// may hold that job now.
     pub(super) fn has_ended(&self) -> bool {
-        self.giver.as_ref().is_some_and(|giver| giver.clock.now_micros() >= self.ends_us)
+        self.return_context.as_ref().is_some_and(|context| context.clock.now_micros() >= self.ends_us)
     }
 
-    /// The jobs are with the client, or so close that nobody can tell: they stay reserved. False, and the jobs are
-    /// given back, when a reservation ended before.
+    /// Keeps the jobs reserved: the client has them, or will have them in a moment. Returns false, and returns the
+    /// jobs to the store, if a reservation has ended already.
     pub fn accept(mut self) -> bool {
         if self.has_ended() {
             return false;
         }
-        if let Some(giver) = self.giver.take() {
+        if let Some(context) = self.return_context.take() {
             for reservation in &self.jobs {
                 let topic = reservation.job.topic.as_str();
-                giver.metrics.count(Event::Delivered, topic, 1);
-                giver.metrics.reserved(topic, reservation.waited);
+                context.metrics.count(Event::Delivered, topic, 1);
+                context.metrics.reserved(topic, reservation.waited);
             }
         }
         true
     }
 
-    /// Takes the jobs of `other` in behind its own.
+    /// Appends the jobs of `other`.
     pub(super) fn append(&mut self, mut other: Self) {
         self.jobs.append(&mut other.jobs);
         self.ends_us = self.ends_us.min(other.ends_us);
-        self.giver = self.giver.take().or(other.giver.take());
+        self.return_context = self.return_context.take().or(other.return_context.take());
     }
 }
 
 impl Drop for Delivery {
     fn drop(&mut self) {
-        let Some(giver) = self.giver.take().filter(|_| !self.jobs.is_empty()) else { return };
+        let Some(context) = self.return_context.take().filter(|_| !self.jobs.is_empty()) else { return };
         let jobs = std::mem::take(&mut self.jobs);
-        let (tasks, runtime) = (giver.tasks.clone(), giver.runtime.clone());
-        let give_back = async move {
+        let (tasks, runtime) = (context.tasks.clone(), context.runtime.clone());
+        let return_jobs = async move {
             for reservation in &jobs {
-                giver.metrics.count(Event::Cancelled, reservation.job.topic.as_str(), 1);
+                context.metrics.count(Event::Cancelled, reservation.job.topic.as_str(), 1);
             }
             let grants = jobs.into_iter().map(|r| (r.job.id, r.receipt)).collect();
-            if let Err(error) = giver.store.cancel(grants).await {
-                tracing::warn!(%error, "jobs of a client that went away could not be given back; their TTR will");
+            if let Err(error) = context.store.cancel(grants).await {
+                tracing::warn!(%error, "cannot return the jobs of a disconnected client; they return when their TTR ends");
             }
         };
-        tasks.spawn_on(give_back, &runtime);
+        tasks.spawn_on(return_jobs, &runtime);
     }
 }

@@ -1,11 +1,15 @@
-//! Why the queue refused or failed, each with the stable word that clients switch on.
+//! Why the queue refused a call or failed. Each error has a stable code on which clients can switch.
 
 use crate::{
     job::{State, Timestamp},
     store,
 };
 
-/// A refusal (nothing happened) or a failure (what happened is unknown unless the variant says so).
+/// Result of a queue operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A refusal, after which nothing has changed, or a failure, after which the outcome is unknown unless the variant
+/// says otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Another job has this id.
@@ -14,15 +18,15 @@ pub enum Error {
          delete it first or choose another id"
     )]
     JobExists {
-        /// Where that job is in its life.
+        /// State of that job.
         state: State,
         /// When it is or was due.
         due_at: Timestamp,
     },
-    /// No job has this id: unknown, finished or deleted.
+    /// No job has this id: it is unknown, finished or deleted.
     #[error("no job has this id: it was never added, or it is finished or deleted")]
     JobNotFound,
-    /// The receipt is not the present reservation's; nothing changed.
+    /// The receipt is not that of the current reservation; nothing changed.
     #[error("this receipt is from an earlier reservation: another worker holds the job, or it waits again")]
     LeaseLost,
     /// No receipt was sent and the job is not reserved.
@@ -40,16 +44,16 @@ pub enum Error {
     /// Only a dead job can be requeued.
     #[error("only a dead job can be requeued; this one is {state}")]
     NotDead {
-        /// Where it is instead.
+        /// The job's state.
         state: State,
     },
     /// The topic has neither jobs nor settings.
     #[error("this topic has neither jobs nor settings")]
     TopicNotFound,
-    /// The topic takes nothing in at the moment; nothing happened.
+    /// The topic's intake is paused; nothing happened.
     #[error("this topic's intake is paused; resume it or try again later")]
     IntakePaused,
-    /// The body is over the limit.
+    /// The body is larger than the limit.
     #[error("the body is {got} bytes long, the limit is {limit}")]
     BodyTooLarge {
         /// Largest accepted body, in bytes.
@@ -57,7 +61,7 @@ pub enum Error {
         /// Its length, in bytes.
         got: usize,
     },
-    /// More items than one call may carry.
+    /// The batch has more items than the limit.
     #[error("the batch has {got} items, the limit is {limit}; split it")]
     BatchTooLarge {
         /// Most items accepted.
@@ -65,31 +69,31 @@ pub enum Error {
         /// Items given.
         got: usize,
     },
-    /// Too many long polls are parked; nothing happened.
+    /// Too many polls are waiting; nothing happened.
     #[error("{limit} long polls are waiting already; poll with a shorter wait or raise queue.max_waiting")]
     TooManyWaiting {
-        /// Most polls parked at once.
+        /// Most polls waiting at once.
         limit: usize,
     },
     /// The server is shutting down; nothing happened.
     #[error("the server is shutting down; send this again to another one, or once it is back")]
     Draining,
-    /// The store cannot be reached or did not answer; send it again, that is safe.
+    /// The store cannot be reached or did not answer. Repeating the call is safe.
     #[error("the store does not answer; send this again, that is safe")]
     Unavailable(String),
-    /// No room for more; nothing happened.
+    /// The store is full; nothing happened.
     #[error("the store is full; finish or delete jobs, or give it more room")]
     Full(String),
-    /// It happened, but not as durably as configured; send it again, that is safe.
+    /// The change was made, but not as durably as configured. Repeating the call is safe.
     #[error("the change could not be made as durable as configured; send this again, that is safe")]
     NotDurable(String),
-    /// The store is damaged and takes no more writes until someone has looked.
+    /// The store is damaged and takes no writes until somebody has examined it.
     #[error("the store has stopped taking writes after a fault; the log says which")]
     Damaged(String),
 }
 
 impl Error {
-    /// The stable word of the API.
+    /// The stable code of the API.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {

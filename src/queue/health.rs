@@ -1,116 +1,92 @@
-//! Whether the store works, as far as is known. A task asks the store in the background, so that health checks and
-//! scrapes are answered at once, also while the store is away or hangs.
+//! Whether the store works, as of the last check. A background task checks it, so that health checks and scrapes are
+//! answered at once, also while the store is away or hangs.
 
 use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{Queue, Result};
-use crate::{failure_log::FailureLog, store};
+use crate::{
+    clock::Clock,
+    failure_log::FailureLog,
+    metrics::QueueMetrics,
+    store::{self, Store},
+};
 
-/// How often a store that works is asked.
-const ASK_EVERY: Duration = Duration::from_secs(1);
-/// How often one is asked that does not work, or where an operation failed.
-const ASK_AGAIN: Duration = Duration::from_millis(250);
-/// A store that takes longer to answer does not work, until it does answer.
-const HANGS_AFTER: Duration = Duration::from_secs(5);
+/// Time between checks of a store that works.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between checks of a store that does not work, or after an operation failed.
+const RECHECK_INTERVAL: Duration = Duration::from_millis(250);
+/// A store that takes longer to answer counts as unavailable until it answers.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is known of the store.
+/// Checks the store and remembers the result.
 #[derive(Debug)]
 pub(super) struct StoreHealth {
-    /// Why it does not work, if it does not.
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    metrics: QueueMetrics,
+    /// Why the store does not work; `None` while it does.
     failure: watch::Sender<Option<store::Error>>,
-    /// Notified when an operation failed, so that the store is asked soon.
-    failed: Arc<Notify>,
+    /// Notified when an operation failed, so that the store is checked soon.
+    operation_failed: Arc<Notify>,
     log: FailureLog,
 }
 
 impl StoreHealth {
     /// The health of a store that has just been opened.
-    pub fn new() -> Self {
-        Self { failure: watch::Sender::new(None), failed: Arc::default(), log: FailureLog::default() }
+    pub fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        metrics: QueueMetrics,
+        operation_failed: Arc<Notify>,
+    ) -> Self {
+        let failure = watch::Sender::new(None);
+        Self { store, clock, metrics, failure, operation_failed, log: FailureLog::default() }
     }
 
-    /// To be notified when an operation failed.
-    pub fn failed(&self) -> Arc<Notify> {
-        self.failed.clone()
-    }
-
-    /// Why the store does not work, if it does not.
+    /// Why the store does not work; `None` while it does.
     pub fn failure(&self) -> Option<store::Error> {
         self.failure.borrow().clone()
     }
 
-    /// Waits for the outcome of `work`, but no longer than the store is known to work.
-    pub async fn while_it_works<T>(&self, work: impl Future<Output = store::Result<T>>) -> store::Result<T> {
-        let mut known = self.failure.subscribe();
+    /// Waits for the result of `operation`, but fails as soon as the store is known to be unavailable.
+    pub async fn while_available<T>(
+        &self,
+        operation: impl Future<Output = store::Result<T>>,
+    ) -> store::Result<T> {
+        let mut receiver = self.failure.subscribe();
         let fails = async {
-            // Cloned at once: what is known stays locked as long as it is borrowed.
-            let failure = known.wait_for(Option::is_some).await.map(|failure| failure.clone());
+            // Cloned at once: the value stays locked while it is borrowed.
+            let failure = receiver.wait_for(Option::is_some).await.map(|failure| failure.clone());
             match failure {
                 Ok(failure) => failure,
-                // The sender is ours.
+                // `self` owns the sender, so the channel is never closed here.
                 Err(_) => std::future::pending().await,
             }
         };
         tokio::select! {
             biased;
             Some(failure) = fails => Err(failure),
-            outcome = work => outcome,
+            outcome = operation => outcome,
         }
     }
 
-    /// Takes in what the store answered, and logs what that changes. Whether it works.
-    fn note(&self, answer: store::Result<()>, now_us: i64) -> bool {
-        match &answer {
-            Ok(()) => {
-                if let Some(lasted) = self.log.works(now_us) {
-                    tracing::info!(after = ?rounded(lasted), "the store is available again");
-                }
-            }
-            Err(error) => {
-                if self.log.failed(now_us) {
-                    tracing::error!("{error}");
-                }
-            }
-        }
-        let works = answer.is_ok();
-        self.failure.send_replace(answer.err());
-        works
-    }
-}
-
-fn rounded(duration: Duration) -> Duration {
-    Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
-}
-
-impl Queue {
-    /// Whether the store can take a write, from what is known: it is not asked.
-    ///
-    /// # Errors
-    /// Why it cannot.
-    pub fn store_state(&self) -> Result<()> {
-        self.health.failure().map_or(Ok(()), |error| Err(error.into()))
+    /// Checks the store once and records the result.
+    pub async fn check(&self) {
+        self.record(self.store.check().await);
     }
 
-    /// Asks the store whether it can take a write; what [`watch_store`](Self::watch_store) does, for those who
-    /// hold the clock.
-    pub async fn check_store(&self) {
-        self.note_store(self.store.check().await);
-    }
-
-    /// Keeps [`store_state`](Self::store_state) true until `stop`, and logs when the store goes away, at most
-    /// once a minute while it is, and when it is back.
-    pub async fn watch_store(&self, stop: CancellationToken) {
+    /// Checks the store until `stop`.
+    pub async fn watch(&self, stop: CancellationToken) {
         let watching = async {
             loop {
-                let works = self.ask_store().await;
-                self.clock.sleep(ASK_AGAIN).await;
+                let works = self.check_patiently().await;
+                self.clock.sleep(RECHECK_INTERVAL).await;
                 if works {
                     tokio::select! {
-                        () = self.clock.sleep(ASK_EVERY - ASK_AGAIN) => {}
-                        () = self.health.failed.notified() => {}
+                        () = self.clock.sleep(CHECK_INTERVAL - RECHECK_INTERVAL) => {}
+                        () = self.operation_failed.notified() => {}
                     }
                 }
             }
@@ -121,33 +97,53 @@ impl Queue {
         }
     }
 
-    /// Asks the store, and takes in what it answers. A store that worked is asked twice: a connection that was
-    /// just cut, or a shard that just moved, is no outage.
-    async fn ask_store(&self) -> bool {
-        let mut answer = self.ask_once().await;
-        if matches!(answer, Err(store::Error::Unavailable(_))) && self.store_state().is_ok() {
-            self.clock.sleep(ASK_AGAIN).await;
-            answer = self.ask_once().await;
+    /// Checks the store and records the result. A store that worked is checked twice before it counts as unavailable: a
+    /// connection that was just cut, or a shard that just moved, is no outage.
+    async fn check_patiently(&self) -> bool {
+        let mut result = self.check_with_timeout().await;
+        if matches!(result, Err(store::Error::Unavailable(_))) && self.failure().is_none() {
+            self.clock.sleep(RECHECK_INTERVAL).await;
+            result = self.check_with_timeout().await;
         }
-        self.note_store(answer)
+        self.record(result)
     }
 
-    /// Asks the store once. One that hangs is asked nothing more until it answers.
-    async fn ask_once(&self) -> store::Result<()> {
-        let mut asking = std::pin::pin!(self.store.check());
+    /// Checks the store. When the timeout passes, records a failure and goes on waiting, so that a store that hangs has
+    /// only one check in flight.
+    async fn check_with_timeout(&self) -> store::Result<()> {
+        let mut check = std::pin::pin!(self.store.check());
         tokio::select! {
-            answer = &mut asking => answer,
-            () = self.clock.sleep(HANGS_AFTER) => {
-                let why = format!("it has not answered for {HANGS_AFTER:?}");
-                self.note_store(Err(store::Error::Unavailable(why)));
-                asking.await
+            result = &mut check => result,
+            () = self.clock.sleep(CHECK_TIMEOUT) => {
+                let why = format!("it has not answered for {CHECK_TIMEOUT:?}");
+                self.record(Err(store::Error::Unavailable(why)));
+                check.await
             }
         }
     }
 
-    fn note_store(&self, answer: store::Result<()>) -> bool {
-        let works = self.health.note(answer, self.clock.now_micros());
+    /// Records the result of a check and logs a change. Returns whether the store works.
+    fn record(&self, result: store::Result<()>) -> bool {
+        let now_us = self.clock.now_micros();
+        match &result {
+            Ok(()) => {
+                if let Some(lasted) = self.log.succeeded(now_us) {
+                    tracing::info!(after = ?whole_millis(lasted), "the store is available again");
+                }
+            }
+            Err(error) => {
+                if self.log.failed(now_us) {
+                    tracing::error!("{error}");
+                }
+            }
+        }
+        let works = result.is_ok();
+        self.failure.send_replace(result.err());
         self.metrics.set_store_up(works);
         works
     }
+}
+
+fn whole_millis(duration: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }

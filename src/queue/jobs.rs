@@ -1,21 +1,24 @@
-//! What can be done to jobs, one at a time or many.
+//! Operations on jobs, single and in batches.
 //!
-//! Steps by id take the topics that the caller may use, its `scope`. The store checks it in the step itself: a job of
-//! any other topic is answered like no job, so that nobody learns of what they may not see.
+//! Operations by id take the topics that the caller may use, its `scope`. The store checks it within the operation: a
+//! job of another topic is treated as if it did not exist, so that callers learn nothing of jobs that they may not see.
 
-use super::{Error, FinishJob, Patch, Queue, Release, Result};
+use super::{
+    error::{Error, Result},
+    service::Queue,
+};
 use crate::{
     job::{Delay, Job, JobId, NewJob, Reason, Receipt, State, TopicFilter, Ttr},
     metrics::Event,
-    store::{AddJob, Added, Deleted, Finished, Held, NotHeld, Patched, Requeued},
+    store::{AddJob, Added, Deleted, FinishJob, Finished, Held, NotHeld, Patch, Patched, Release, Requeued},
 };
 
-/// An added job, as it stands.
+/// An added job in its current state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddOutcome {
     /// The job.
     pub job: Job,
-    /// Whether it was there already, by an earlier sending of the same request.
+    /// Whether an earlier sending of the same request had added it already.
     pub replayed: bool,
 }
 
@@ -26,36 +29,36 @@ impl Queue {
     /// [`Error::JobExists`], [`Error::BodyTooLarge`], [`Error::IntakePaused`], or the store's.
     pub async fn add(&self, job: NewJob) -> Result<AddOutcome> {
         let added = self.store.add(vec![self.resolve(job)?]).await?;
-        self.added(added.into_iter().next().ok_or_else(missing_answer)?)
+        self.add_outcome(added.into_iter().next().ok_or_else(missing_result)?)
     }
 
-    /// Adds many jobs; one that is refused does not harm the others.
+    /// Adds many jobs. Each has its own result; a refused one does not affect the others.
     ///
     /// # Errors
     /// [`Error::BatchTooLarge`], or the store's for all of them.
     pub async fn add_batch(&self, jobs: Vec<NewJob>) -> Result<Vec<Result<AddOutcome>>> {
         self.check_batch(jobs.len())?;
-        let mut refused = Vec::with_capacity(jobs.len());
+        let mut refusals = Vec::with_capacity(jobs.len());
         let mut accepted = Vec::with_capacity(jobs.len());
         for job in jobs {
             match self.resolve(job) {
                 Ok(job) => {
                     accepted.push(job);
-                    refused.push(None);
+                    refusals.push(None);
                 }
-                Err(error) => refused.push(Some(error)),
+                Err(error) => refusals.push(Some(error)),
             }
         }
         let mut added =
             if accepted.is_empty() { Vec::new() } else { self.store.add(accepted).await? }.into_iter();
-        let outcome = |refused: Option<Error>| match refused {
+        let outcome = |refusal: Option<Error>| match refusal {
             Some(error) => Err(error),
-            None => self.added(added.next().ok_or_else(missing_answer)?),
+            None => self.add_outcome(added.next().ok_or_else(missing_result)?),
         };
-        Ok(refused.into_iter().map(outcome).collect())
+        Ok(refusals.into_iter().map(outcome).collect())
     }
 
-    /// Checks a job against the limits and gives it what its topic adds.
+    /// Checks a job against the limits and fills in the defaults of its topic.
     fn resolve(&self, job: NewJob) -> Result<AddJob> {
         let (limit, got) = (self.limits.max_body, job.body.as_bytes().len());
         if got > limit {
@@ -78,7 +81,7 @@ impl Queue {
         })
     }
 
-    fn added(&self, added: Added) -> Result<AddOutcome> {
+    fn add_outcome(&self, added: Added) -> Result<AddOutcome> {
         match added {
             Added::Created(job) => {
                 self.metrics.count(Event::Added, job.topic.as_str(), 1);
@@ -89,7 +92,7 @@ impl Queue {
         }
     }
 
-    /// Finishes a job: it is gone. A caller limited to some topics must send the receipt.
+    /// Finishes a job, which removes it. A caller limited to some topics must send the receipt.
     ///
     /// # Errors
     /// [`Error::JobNotFound`], [`Error::LeaseLost`], [`Error::NotReserved`], [`Error::ReceiptRequired`],
@@ -97,10 +100,10 @@ impl Queue {
     pub async fn finish(&self, scope: &TopicFilter, job: FinishJob) -> Result<()> {
         check_receipt(scope, &job)?;
         let finished = self.store.finish(scope, vec![job]).await?;
-        self.finished(finished.into_iter().next().ok_or_else(missing_answer)?)
+        self.finish_outcome(finished.into_iter().next().ok_or_else(missing_result)?)
     }
 
-    /// Finishes many jobs, each with its own answer, as [`finish`](Self::finish) does.
+    /// Finishes many jobs, as [`finish`](Self::finish) does. Each has its own result.
     ///
     /// # Errors
     /// [`Error::BatchTooLarge`], or the store's for all of them.
@@ -114,12 +117,12 @@ impl Queue {
         let mut finished = finished.into_iter();
         let outcome = |check: Result<()>| {
             check?;
-            self.finished(finished.next().ok_or_else(missing_answer)?)
+            self.finish_outcome(finished.next().ok_or_else(missing_result)?)
         };
         Ok(checks.into_iter().map(outcome).collect())
     }
 
-    fn finished(&self, finished: Finished) -> Result<()> {
+    fn finish_outcome(&self, finished: Finished) -> Result<()> {
         match finished {
             Finished::Done { topic } => {
                 self.metrics.count(Event::Finished, topic.as_str(), 1);
@@ -132,7 +135,7 @@ impl Queue {
         }
     }
 
-    /// Gives a reserved job back, now or later.
+    /// Returns a reserved job to the queue, at once or after a delay.
     ///
     /// # Errors
     /// [`Error::JobNotFound`], [`Error::LeaseLost`], or the store's.
@@ -143,7 +146,7 @@ impl Queue {
         receipt: &Receipt,
         release: Release,
     ) -> Result<Job> {
-        let job = held(self.store.release(scope, id, receipt, release).await?)?;
+        let job = held_outcome(self.store.release(scope, id, receipt, release).await?)?;
         self.metrics.count(Event::Released, job.topic.as_str(), 1);
         if job.state == State::Dead {
             self.metrics.count(Event::Buried, job.topic.as_str(), 1);
@@ -151,7 +154,7 @@ impl Queue {
         Ok(job)
     }
 
-    /// Extends a reservation to now plus `ttr`, or plus the job's own TTR.
+    /// Extends a reservation to now plus `ttr`, or plus the job's own TTR if that is `None`.
     ///
     /// # Errors
     /// [`Error::JobNotFound`], [`Error::LeaseLost`], or the store's.
@@ -162,10 +165,10 @@ impl Queue {
         receipt: &Receipt,
         ttr: Option<Ttr>,
     ) -> Result<Job> {
-        held(self.store.touch(scope, id, receipt, ttr).await?)
+        held_outcome(self.store.touch(scope, id, receipt, ttr).await?)
     }
 
-    /// Makes a reserved job a dead letter on purpose.
+    /// Makes a reserved job a dead letter.
     ///
     /// # Errors
     /// [`Error::JobNotFound`], [`Error::LeaseLost`], or the store's.
@@ -176,20 +179,20 @@ impl Queue {
         receipt: &Receipt,
         reason: Option<Reason>,
     ) -> Result<Job> {
-        let job = held(self.store.bury(scope, id, receipt, reason).await?)?;
+        let job = held_outcome(self.store.bury(scope, id, receipt, reason).await?)?;
         self.metrics.count(Event::Buried, job.topic.as_str(), 1);
         Ok(job)
     }
 
-    /// Puts a dead letter back to work after `delay`; its attempts start again.
+    /// Returns a dead letter to the queue after `delay`. Its attempts are counted from zero again.
     ///
     /// # Errors
     /// [`Error::JobNotFound`], [`Error::NotDead`], or the store's.
     pub async fn requeue(&self, scope: &TopicFilter, id: &JobId, delay: Delay) -> Result<Job> {
-        self.requeued(self.store.requeue(scope, id, delay).await?)
+        self.requeue_outcome(self.store.requeue(scope, id, delay).await?)
     }
 
-    fn requeued(&self, requeued: Requeued) -> Result<Job> {
+    fn requeue_outcome(&self, requeued: Requeued) -> Result<Job> {
         match requeued {
             Requeued::Done(job) => {
                 self.metrics.count(Event::Requeued, job.topic.as_str(), 1);
@@ -207,7 +210,7 @@ impl Queue {
     /// store's.
     pub async fn patch(&self, scope: &TopicFilter, id: &JobId, patch: Patch) -> Result<Job> {
         self.check_patch(&patch)?;
-        patched(self.store.patch(scope, id, patch).await?)
+        patch_outcome(self.store.patch(scope, id, patch).await?)
     }
 
     fn check_patch(&self, patch: &Patch) -> Result<()> {
@@ -224,20 +227,20 @@ impl Queue {
     /// [`Error::JobNotFound`], or the store's.
     pub async fn delete(&self, scope: &TopicFilter, id: &JobId) -> Result<()> {
         let deleted = self.store.delete(scope, vec![id.clone()]).await?;
-        self.deleted(deleted.into_iter().next().ok_or_else(missing_answer)?)
+        self.delete_outcome(deleted.into_iter().next().ok_or_else(missing_result)?)
     }
 
-    /// Deletes many jobs, each with its own answer.
+    /// Deletes many jobs. Each has its own result.
     ///
     /// # Errors
     /// [`Error::BatchTooLarge`], or the store's for all of them.
     pub async fn delete_batch(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Result<()>>> {
         self.check_batch(ids.len())?;
         let deleted = self.store.delete(scope, ids).await?;
-        Ok(deleted.into_iter().map(|deleted| self.deleted(deleted)).collect())
+        Ok(deleted.into_iter().map(|deleted| self.delete_outcome(deleted)).collect())
     }
 
-    fn deleted(&self, deleted: Deleted) -> Result<()> {
+    fn delete_outcome(&self, deleted: Deleted) -> Result<()> {
         match deleted {
             Deleted::Done { topic } => {
                 self.metrics.count(Event::Deleted, topic.as_str(), 1);
@@ -247,7 +250,7 @@ impl Queue {
         }
     }
 
-    /// The job and its state, without reserving it.
+    /// Reads a job without reserving it.
     ///
     /// # Errors
     /// [`Error::JobNotFound`], or the store's.
@@ -261,7 +264,7 @@ impl Queue {
     }
 }
 
-fn patched(patched: Patched) -> Result<Job> {
+fn patch_outcome(patched: Patched) -> Result<Job> {
     match patched {
         Patched::Done(job) => Ok(job),
         Patched::Gone => Err(Error::JobNotFound),
@@ -270,21 +273,20 @@ fn patched(patched: Patched) -> Result<Job> {
     }
 }
 
-/// Without a receipt a finish would mean whichever job has the id at the moment. A caller who shares the ids with
-/// others must say which reservation it means. The answer is the same whether there is such a job or not.
+/// Without a receipt, a finish applies to whichever job has the id at the moment. A caller that shares the ids with
+/// others must name the reservation. The error is the same whether the job exists or not.
 fn check_receipt(scope: &TopicFilter, job: &FinishJob) -> Result<()> {
     if scope.is_all() || job.receipt.is_some() { Ok(()) } else { Err(Error::ReceiptRequired) }
 }
 
-fn held(held: Held) -> Result<Job> {
+fn held_outcome(held: Held) -> Result<Job> {
     held.map_err(|not_held| match not_held {
         NotHeld::Gone => Error::JobNotFound,
         NotHeld::Lost => Error::LeaseLost,
     })
 }
 
-/// An engine that answers fewer items than it was asked broke its law; the client must not read that as
-/// a refusal.
-fn missing_answer() -> Error {
-    Error::Damaged("the engine left an item of a batch unanswered".to_owned())
+/// An engine that returns fewer results than items is broken. The client must not take that for a refusal.
+fn missing_result() -> Error {
+    Error::Damaged("the engine returned no result for an item of a batch".to_owned())
 }

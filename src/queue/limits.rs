@@ -1,29 +1,29 @@
-//! The bounds that keep one client from taking everything. Each is in the configuration.
+//! The limits of the queue. Each is a setting, so that one client cannot use up what all share.
 
 use std::time::Duration;
 
 use crate::{job::Delay, metrics::QueueMetrics};
 
-/// Bounds of the queue; past each comes a clear error, never a silent drop.
+/// Limits of the queue. A call past one of them is refused with an error that names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Largest body of a job, in bytes.
     pub max_body: usize,
     /// Most items of a batch add, finish or delete.
     pub max_batch: usize,
-    /// Most jobs handed out by one batch pop.
+    /// Most jobs delivered by one batch pop.
     pub max_batch_pop: usize,
-    /// Most bytes of bodies handed out by one pop, unless a single job has more.
+    /// Most bytes of bodies delivered by one pop, unless a single job has more.
     pub max_delivery: usize,
     /// Most topics of one batch pop.
     pub max_pop_topics: usize,
     /// Longest delay of an add, a patch, a release or a requeue, and longest step of a retry list.
     pub max_delay: Delay,
-    /// Longest wait of a long poll; a longer one is clamped.
+    /// Longest wait of a poll; a longer one is shortened to this.
     pub max_wait: Duration,
-    /// Most long polls parked at once.
+    /// Most polls waiting at once.
     pub max_waiting: usize,
-    /// Most jobs the timer moves before it looks at the clock again.
+    /// Most jobs that one step of the timer moves.
     pub promote_batch: usize,
 }
 
@@ -44,7 +44,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Shows every limit as a metric.
+    /// Publishes every limit as a metric.
     pub(super) fn publish(&self, metrics: &QueueMetrics) {
         metrics.set_limit("max_body_bytes", self.max_body as u64);
         metrics.set_limit("max_batch", self.max_batch as u64);

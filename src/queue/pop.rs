@@ -1,8 +1,13 @@
-//! Popping: reserve what is ready, or wait for it.
+//! Popping: reserves ready jobs, or waits for one.
 
 use std::{collections::HashSet, time::Duration};
 
-use super::{Delivery, Error, Queue, Result, waiters::Want};
+use super::{
+    delivery::Delivery,
+    error::{Error, Result},
+    service::Queue,
+    waiters::PopRequest,
+};
 use crate::{
     clock::Clock,
     job::{Topic, Ttr},
@@ -11,25 +16,26 @@ use crate::{
 /// What a worker asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pop {
-    /// From which topics, first come first asked; at least one.
+    /// The topics, at least one. Earlier ones are served first.
     pub topics: Vec<Topic>,
     /// Most jobs wanted.
     pub max: usize,
-    /// How long to wait when nothing is ready; clamped to the limit.
+    /// How long to wait if no job is ready; shortened to the limit.
     pub wait: Duration,
-    /// How long the reservations last; `None` is each job's own TTR.
+    /// Duration of the reservations; `None` is each job's own TTR.
     pub ttr: Option<Ttr>,
 }
 
-/// How long a pop that holds jobs looks for more in other lines, whose engine may hang: well below the
-/// shortest TTR, for the reservations run meanwhile.
-const FURTHER_US: i64 = 500_000;
+/// How much longer a pop that has jobs waits for more from other topics, for which the engine may hang. Well below the
+/// shortest TTR, since the reservations are running.
+const EXTRA_WAIT_US: i64 = 500_000;
 
 impl Queue {
-    /// Reserves up to `pop.max` jobs, fewer where their bodies would be over the limit of a delivery, waiting
-    /// up to `pop.wait` for the first. An empty delivery
-    /// means that nothing came in time, that the server is shutting down, or that a reservation ended before
-    /// it could be handed out.
+    /// Reserves up to `pop.max` jobs, fewer where their bodies would exceed the limit of a delivery. Waits up to
+    /// `pop.wait` for the first one.
+    ///
+    /// The delivery is empty if no job became ready in time, if the server is shutting down, or if a reservation ended
+    /// before it could be delivered.
     ///
     /// # Errors
     /// [`Error::Draining`] once shutdown has begun, [`Error::TooManyWaiting`], [`Error::BatchTooLarge`],
@@ -46,77 +52,77 @@ impl Queue {
             let mut seen = HashSet::new();
             pop.topics.retain(|topic| seen.insert(topic.clone()));
         }
-        let delivery = self.pop_within_bytes(&mut pop).await?;
+        let delivery = self.pop_within_max_delivery(&mut pop).await?;
         if delivery.has_ended() {
             tracing::warn!(
                 jobs = delivery.jobs().len(),
-                "a reservation ended before it could be handed out; was the process stopped?"
+                "a reservation ended before it was delivered; was the process suspended?"
             );
             return Ok(Delivery::empty());
         }
         Ok(delivery)
     }
 
-    /// No store knows how large the next bodies are, so it is asked only for as many jobs as fit whatever
-    /// they are, and for more while the bytes that came leave room.
-    async fn pop_within_bytes(&self, pop: &mut Pop) -> Result<Delivery> {
+    /// The store does not know how large the next bodies are. So it is asked for as many jobs as fit if all have the
+    /// largest body, and for more while the bodies received leave room.
+    async fn pop_within_max_delivery(&self, pop: &mut Pop) -> Result<Delivery> {
         let wanted = pop.max;
-        let mut asked = self.fitting(0).clamp(1, wanted.max(1));
-        pop.max = asked;
-        let mut found = self.pop_some(pop).await?;
-        while found.count() == asked {
-            pop.max = self.fitting(found.delivery.body_bytes()).min(wanted - asked);
+        let mut requested = self.max_jobs_beside(0).clamp(1, wanted.max(1));
+        pop.max = requested;
+        let mut partial = self.pop_first(pop).await?;
+        while partial.count() == requested {
+            pop.max = self.max_jobs_beside(partial.delivery.body_bytes()).min(wanted - requested);
             if pop.max == 0 {
                 break;
             }
-            asked += pop.max;
-            self.pop_ready(pop, &mut found).await?;
+            requested += pop.max;
+            self.pop_ready(pop, &mut partial).await?;
         }
-        Ok(found.delivery)
+        Ok(partial.delivery)
     }
 
-    /// Jobs that fit in a delivery beside `taken` bytes, however large their bodies.
-    fn fitting(&self, taken: usize) -> usize {
-        self.limits.max_delivery.saturating_sub(taken) / self.limits.max_body.max(1)
+    /// How many jobs fit into a delivery beside `bytes`, however large their bodies are.
+    fn max_jobs_beside(&self, bytes: usize) -> usize {
+        self.limits.max_delivery.saturating_sub(bytes) / self.limits.max_body.max(1)
     }
 
-    async fn pop_some(&self, pop: &Pop) -> Result<Found> {
+    /// Reserves ready jobs, or waits for one.
+    async fn pop_first(&self, pop: &Pop) -> Result<PartialPop> {
         let wait = pop.wait.min(self.limits.max_wait);
-        let mut found = Found { delivery: Delivery::empty(), until_us: None };
+        let mut partial = PartialPop { delivery: Delivery::empty(), deadline_us: None };
         if pop.topics.len() > 1 || wait.is_zero() {
-            self.pop_ready(pop, &mut found).await?;
-            if found.count() > 0 || wait.is_zero() {
-                return Ok(found);
+            self.pop_ready(pop, &mut partial).await?;
+            if partial.count() > 0 || wait.is_zero() {
+                return Ok(partial);
             }
         }
-        let want = Want { jobs: pop.max, ttr: pop.ttr, patient: true };
-        let mut place = self.waiters.join(&pop.topics, want)?;
-        let answer = tokio::select! {
-            // An answer that came goes out, also in the moment in which the wait ends.
+        let request = PopRequest { jobs: pop.max, ttr: pop.ttr, blocking: true };
+        let mut waiter = self.waiters.join(&pop.topics, request)?;
+        let result = tokio::select! {
+            // A result is returned also if it arrives in the moment in which the wait ends.
             biased;
-            answer = place.answered() => answer,
-            () = self.clock.sleep(wait) => place.give_up(),
+            result = waiter.result() => result,
+            () = self.clock.sleep(wait) => waiter.cancel(),
         };
-        found.append(answer?, &*self.clock);
-        Ok(found)
+        partial.append(result?, &*self.clock);
+        Ok(partial)
     }
 
-    /// Adds what is ready at once to `found`, up to `pop.max` jobs, topic by topic in the order asked. Once
-    /// there is something, it goes out whatever becomes of the rest.
-    async fn pop_ready(&self, pop: &Pop, found: &mut Found) -> Result<()> {
-        let full = found.count() + pop.max;
+    /// Adds up to `pop.max` ready jobs to `partial`, topic by topic. Once it has jobs, an error does not fail the pop.
+    async fn pop_ready(&self, pop: &Pop, partial: &mut PartialPop) -> Result<()> {
+        let full = partial.count() + pop.max;
         for topic in &pop.topics {
-            let jobs = full - found.count();
-            let left = found.until_us.map(|until_us| self.left_until(until_us));
-            if jobs == 0 || left == Some(Duration::ZERO) {
+            let jobs = full - partial.count();
+            let time_left = partial.deadline_us.map(|deadline_us| self.time_until(deadline_us));
+            if jobs == 0 || time_left == Some(Duration::ZERO) {
                 break;
             }
-            let want = Want { jobs, ttr: pop.ttr, patient: false };
-            match self.ready_in(topic, want, left).await {
-                Ok(more) => found.append(more, &*self.clock),
-                Err(error) if found.count() == 0 => return Err(error),
+            let request = PopRequest { jobs, ttr: pop.ttr, blocking: false };
+            match self.pop_ready_of(topic, request, time_left).await {
+                Ok(more) => partial.append(more, &*self.clock),
+                Err(error) if partial.count() == 0 => return Err(error),
                 Err(error) => {
-                    tracing::warn!(%topic, %error, "a pop hands out fewer jobs than there may be");
+                    tracing::warn!(%topic, %error, "a pop delivers fewer jobs than may be ready");
                     break;
                 }
             }
@@ -124,41 +130,45 @@ impl Queue {
         Ok(())
     }
 
-    /// What is ready at once in one topic, as far as that is known in the time that is `left`, if it is
-    /// bounded.
-    async fn ready_in(&self, topic: &Topic, want: Want, left: Option<Duration>) -> Result<Delivery> {
+    /// Reserves ready jobs of one topic, within `time_left` if it is bounded.
+    async fn pop_ready_of(
+        &self,
+        topic: &Topic,
+        request: PopRequest,
+        time_left: Option<Duration>,
+    ) -> Result<Delivery> {
         if !self.store.may_have_ready(topic) {
             return if self.waiters.is_closed() { Err(Error::Draining) } else { Ok(Delivery::empty()) };
         }
-        let mut place = self.waiters.join(std::slice::from_ref(topic), want)?;
-        let Some(left) = left else { return place.answered().await };
+        let mut waiter = self.waiters.join(std::slice::from_ref(topic), request)?;
+        let Some(time_left) = time_left else { return waiter.result().await };
         tokio::select! {
             biased;
-            answer = place.answered() => answer,
-            () = self.clock.sleep(left) => place.give_up(),
+            result = waiter.result() => result,
+            () = self.clock.sleep(time_left) => waiter.cancel(),
         }
     }
 
-    fn left_until(&self, until_us: i64) -> Duration {
-        Duration::from_micros(u64::try_from(until_us - self.clock.now_micros()).unwrap_or(0))
+    fn time_until(&self, deadline_us: i64) -> Duration {
+        Duration::from_micros(u64::try_from(deadline_us - self.clock.now_micros()).unwrap_or(0))
     }
 }
 
-/// What a pop holds already.
-struct Found {
+/// The jobs that a pop has reserved so far.
+struct PartialPop {
     delivery: Delivery,
-    /// How long it may look for more, by the queue's clock; no bound while it holds nothing.
-    until_us: Option<i64>,
+    /// Until when it may wait for more jobs, by the queue's clock; no bound while it has none.
+    deadline_us: Option<i64>,
 }
 
-impl Found {
+impl PartialPop {
     fn count(&self) -> usize {
         self.delivery.jobs().len()
     }
 
     fn append(&mut self, more: Delivery, clock: &dyn Clock) {
-        if self.until_us.is_none() && !more.jobs().is_empty() {
-            self.until_us = Some(clock.now_micros() + FURTHER_US);
+        if self.deadline_us.is_none() && !more.jobs().is_empty() {
+            self.deadline_us = Some(clock.now_micros() + EXTRA_WAIT_US);
         }
         self.delivery.append(more);
     }

@@ -1,57 +1,70 @@
-//! The jobs of all topics for the figures. A reading costs the store a pass over its topics, so scrapes share one.
+//! The metrics of the jobs of all topics. Reading them costs the store a pass over its topics, so scrapes share one
+//! reading.
+
+use std::sync::Arc;
 
 use futures_util::future::join_all;
+use tokio::sync::Mutex;
 
-use super::{Queue, Result, TopicStats};
+use super::{error::Result, health::StoreHealth};
 use crate::{
+    clock::Clock,
     job::{State, Topic},
-    metrics::{Candidate, JobsReading},
-    store,
+    metrics::{JobsReading, QueueMetrics, TopicUsage},
+    store::{self, Store, TopicStats},
 };
 
 /// How long a reading is shared: by scrapes at the same time, and by those that follow soon.
 const FRESH_US: i64 = 3_000_000;
-/// Topics asked for at the same time for their oldest ready job.
-const LOOKS: usize = 16;
+/// Topics whose oldest ready job is read at the same time.
+const PARALLEL_READS: usize = 16;
 
-/// When the topics were last read, and what came of it.
-pub(super) type LastReading = tokio::sync::Mutex<Option<(i64, Result<()>)>>;
+/// Reads the jobs of all topics into the metrics.
+#[derive(Debug)]
+pub(super) struct JobScrape {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    metrics: QueueMetrics,
+    /// When the topics were last read, and with which result.
+    last: Mutex<Option<(i64, Result<()>)>>,
+}
 
-impl Queue {
-    /// Reads the jobs by topic and state into the figures, unless that was done a moment ago.
-    ///
-    /// # Errors
-    /// The store's, at once where it is known not to work; the figures of jobs are then missing rather than old.
-    pub async fn refresh_metrics(&self) -> Result<()> {
-        // Held while the store is read: whoever comes meanwhile shares the reading.
-        let mut last = self.reading.lock().await;
+impl JobScrape {
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, metrics: QueueMetrics) -> Self {
+        Self { store, clock, metrics, last: Mutex::default() }
+    }
+
+    /// Reads the jobs, unless that was done a moment ago.
+    pub async fn refresh(&self, health: &StoreHealth) -> Result<()> {
+        // Locked while the store is read, so that concurrent scrapes share the reading.
+        let mut last = self.last.lock().await;
         let now_us = self.clock.now_micros();
         if let Some((read_us, outcome)) = &*last
             && now_us.saturating_sub(*read_us) < FRESH_US
-            && self.health.failure().is_none()
+            && health.failure().is_none()
         {
             return outcome.clone();
         }
-        let outcome = match self.health.while_it_works(self.read_jobs()).await {
+        let outcome = match health.while_available(self.read_jobs()).await {
             Ok(reading) => {
-                self.metrics.show_jobs(reading);
+                self.metrics.set_jobs(reading);
                 Ok(())
             }
             Err(error) => {
-                self.metrics.show_jobs(JobsReading::default());
+                self.metrics.set_jobs(JobsReading::default());
                 Err(error.into())
             }
         };
-        // A store that is back is read again at once.
-        let is_known_away = self.health.failure().is_some();
-        *last = (!is_known_away).then(|| (self.clock.now_micros(), outcome.clone()));
+        // Forget the outcome of an unavailable store, so that the store is read again as soon as it is back.
+        let is_unavailable = health.failure().is_some();
+        *last = (!is_unavailable).then(|| (self.clock.now_micros(), outcome.clone()));
         outcome
     }
 
     async fn read_jobs(&self) -> store::Result<JobsReading> {
         let topics = self.store.topics(None, usize::MAX).await?;
-        let candidates = topics.iter().map(|(topic, stats)| candidate(topic, stats)).collect();
-        self.metrics.assign_labels(candidates, self.clock.now_micros());
+        let usage = topics.iter().map(|(topic, stats)| topic_usage(topic, stats)).collect();
+        self.metrics.assign_labels(usage, self.clock.now_micros());
         let (mut reading, mut unknown) = (JobsReading::default(), Vec::<(_, &Topic)>::new());
         let now = self.clock.now();
         for (topic, stats) in &topics {
@@ -59,14 +72,15 @@ impl Queue {
             reading.add(label.clone(), State::ALL.map(|state| (state.as_str(), stats.count(state))));
             match stats.oldest_ready {
                 Some(due_at) => reading.overdue(label, now.since(due_at)),
-                // It costs a call each where the store leaves it out: only topics that are shown are worth it.
+                // Some stores leave it out of the list. Reading it costs a call for each topic, so only topics with a
+                // label of their own are read.
                 None if stats.ready > 0 && label.is_some() => unknown.push((label, topic)),
                 None => {}
             }
         }
-        for topics in unknown.chunks(LOOKS) {
-            let looks = join_all(topics.iter().map(|(_, topic)| self.store.topic(topic))).await;
-            for ((label, _), stats) in topics.iter().zip(looks) {
+        for topics in unknown.chunks(PARALLEL_READS) {
+            let reads = join_all(topics.iter().map(|(_, topic)| self.store.topic(topic))).await;
+            for ((label, _), stats) in topics.iter().zip(reads) {
                 if let Some(due_at) = stats?.and_then(|stats| stats.oldest_ready) {
                     reading.overdue(label.clone(), self.clock.now().since(due_at));
                 }
@@ -76,7 +90,7 @@ impl Queue {
     }
 }
 
-fn candidate<'a>(topic: &'a Topic, stats: &TopicStats) -> Candidate<'a> {
+fn topic_usage<'a>(topic: &'a Topic, stats: &TopicStats) -> TopicUsage<'a> {
     let jobs = State::ALL.into_iter().map(|state| stats.count(state)).sum();
-    Candidate { topic: topic.as_str(), jobs, has_settings: !stats.config.is_default() }
+    TopicUsage { topic: topic.as_str(), jobs, has_settings: !stats.config.is_default() }
 }

@@ -1,64 +1,81 @@
-//! The timer: moves what is due, then sleeps until the next deadline or a nudge. No fixed tick.
+//! The timer: promotes due jobs, then sleeps until the next deadline or until something becomes due earlier. It has no
+//! fixed tick.
 
 use std::{
-    sync::atomic::{AtomicI64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
     time::Duration,
 };
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::Queue;
+use super::health::StoreHealth;
 use crate::{
     clock::Clock,
     failure_log::FailureLog,
-    metrics::Event,
-    store::{self, MoveKind, Promoted},
+    metrics::{Event, QueueMetrics},
+    store::{self, MoveKind, Promoted, Store},
 };
 
-/// Longest sleep. Where there is no fine timer, sleeps stand still while a machine is suspended, and one that
-/// began before may end late by as much as this.
+/// Longest sleep. Without a precise timer, sleeps stop while the machine is suspended, and one that began before may end
+/// late by as much as this.
 const MAX_SLEEP: Duration = Duration::from_secs(60);
 /// First and longest pause after the store failed.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// Wakes the timer when something becomes due before it would look again.
+/// Promotes due jobs.
 #[derive(Debug)]
-pub(super) struct Nudge {
-    /// The engine-independent moment of the next look, in microseconds of our clock.
-    next_look_us: AtomicI64,
+pub(super) struct Timer {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    metrics: QueueMetrics,
+    /// Most jobs that one promotion moves.
+    batch: usize,
+    waker: TimerWaker,
+}
+
+/// Wakes the timer if something becomes due before its next promotion.
+#[derive(Debug)]
+struct TimerWaker {
+    /// When the next promotion is planned, in microseconds of the queue's clock.
+    next_promotion_us: AtomicI64,
     notify: Notify,
 }
 
-impl Nudge {
-    pub fn new() -> Self {
-        // Until the first look is planned, every nudge counts.
-        Self { next_look_us: AtomicI64::new(i64::MAX), notify: Notify::new() }
+impl TimerWaker {
+    /// Until a promotion is planned, every due time wakes the timer.
+    fn new() -> Self {
+        Self { next_promotion_us: AtomicI64::new(i64::MAX), notify: Notify::new() }
     }
 
-    /// Something may be due in `after`.
-    pub fn due_in(&self, clock: &dyn Clock, after: Duration) {
-        let due_us = moment(clock, after);
-        if self.next_look_us.fetch_min(due_us, Ordering::AcqRel) > due_us {
+    fn wake_at(&self, due_us: i64) {
+        if self.next_promotion_us.fetch_min(due_us, Ordering::AcqRel) > due_us {
             self.notify.notify_one();
         }
     }
 }
 
-fn moment(clock: &dyn Clock, after: Duration) -> i64 {
-    clock.now_micros().saturating_add(i64::try_from(after.as_micros()).unwrap_or(i64::MAX))
-}
+impl Timer {
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, metrics: QueueMetrics, batch: usize) -> Self {
+        Self { store, clock, metrics, batch, waker: TimerWaker::new() }
+    }
 
-impl Queue {
-    /// Serves delays, TTR ends and dead letters until `stop`. After an error of the store it tries again, after
-    /// a pause that doubles up to 2 s.
-    pub async fn run_timer(&self, stop: CancellationToken) {
+    /// Something may become due in `after`.
+    pub fn due_in(&self, after: Duration) {
+        self.waker.wake_at(self.micros_in(after));
+    }
+
+    /// Promotes due jobs until `stop`.
+    pub async fn run(&self, health: &StoreHealth, stop: CancellationToken) {
         let (mut pause, log) = (BACKOFF.0, FailureLog::default());
-        let mut alarm = self.clock.clone().alarm();
+        let mut precise_timer = self.clock.clone().precise_timer();
         while !stop.is_cancelled() {
-            self.nudge.next_look_us.store(i64::MAX, Ordering::Release);
-            let promoted = self.promote_once().await;
-            self.log_promotion(&log, promoted.as_ref().err());
+            self.waker.next_promotion_us.store(i64::MAX, Ordering::Release);
+            let promoted = self.promote().await;
+            self.log_outcome(&log, promoted.as_ref().err(), health);
             let sleep = match promoted {
                 Ok(promoted) if promoted.more => {
                     tokio::task::yield_now().await;
@@ -73,45 +90,19 @@ impl Queue {
                     pause
                 }
             };
-            // A nudge since the look began has left a permit, so nothing is slept through.
-            self.nudge.next_look_us.fetch_min(moment(&*self.clock, sleep), Ordering::AcqRel);
+            // An event since the promotion began has left a permit, so the timer does not sleep through it.
+            self.waker.next_promotion_us.fetch_min(self.micros_in(sleep), Ordering::AcqRel);
             tokio::select! {
-                () = alarm.sleep(sleep) => {}
-                () = self.nudge.notify.notified() => {}
+                () = precise_timer.sleep(sleep) => {}
+                () = self.waker.notify.notified() => {}
                 () = stop.cancelled() => {}
             }
         }
     }
 
-    fn log_promotion(&self, log: &FailureLog, error: Option<&store::Error>) {
-        let now_us = self.clock.now_micros();
-        match error {
-            None => {
-                if log.works(now_us).is_some() {
-                    tracing::info!("due jobs are moved again");
-                }
-            }
-            // A store that is away has a line of its own.
-            Some(_) if self.store_state().is_err() => {}
-            Some(error) => {
-                if log.failed(now_us) {
-                    tracing::error!(%error, "due jobs cannot be moved");
-                }
-            }
-        }
-    }
-
-    /// Moves everything that is due now; what the timer does, for those who hold the clock.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn promote_due(&self) -> Result<(), super::Error> {
-        while self.promote_once().await?.more {}
-        Ok(())
-    }
-
-    async fn promote_once(&self) -> store::Result<Promoted> {
-        let promoted = self.store.promote(self.limits.promote_batch).await?;
+    /// Promotes one batch of due jobs.
+    pub async fn promote(&self) -> store::Result<Promoted> {
+        let promoted = self.store.promote(self.batch).await?;
         for moved in &promoted.moves {
             let topic = moved.topic.as_str();
             match moved.kind {
@@ -125,5 +116,27 @@ impl Queue {
             }
         }
         Ok(promoted)
+    }
+
+    fn micros_in(&self, after: Duration) -> i64 {
+        self.clock.now_micros().saturating_add(i64::try_from(after.as_micros()).unwrap_or(i64::MAX))
+    }
+
+    fn log_outcome(&self, log: &FailureLog, error: Option<&store::Error>, health: &StoreHealth) {
+        let now_us = self.clock.now_micros();
+        match error {
+            None => {
+                if log.succeeded(now_us).is_some() {
+                    tracing::info!("due jobs are promoted again");
+                }
+            }
+            // An unavailable store is logged by `health`.
+            Some(_) if health.failure().is_some() => {}
+            Some(error) => {
+                if log.failed(now_us) {
+                    tracing::error!(%error, "cannot promote due jobs");
+                }
+            }
+        }
     }
 }

@@ -1,25 +1,29 @@
-//! What can be done to topics as a whole: settings, pauses, purges, dead letters, figures.
+//! Operations on whole topics: settings, pauses, purges, dead letters and statistics.
 
-use super::{DeadCursor, Error, Queue, Result, TopicStats};
+use super::{
+    error::{Error, Result},
+    service::Queue,
+};
 use crate::{
     job::{Job, Topic, TopicPause, TopicSettings},
     metrics::Event,
+    store::{DeadCursor, TopicStats},
 };
 
-/// Jobs handled in one step of a bulk operation, so that none holds up the others for long.
+/// Jobs processed by one step of a bulk operation, so that other operations are not delayed for long.
 const SLICE: usize = 500;
 
-/// A topic as people see it.
+/// A topic as the API shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TopicView {
-    /// Its jobs, times and settings.
+    /// Its job counts, times and settings.
     pub stats: TopicStats,
-    /// Polls of this process that wait for it.
+    /// Number of polls of this process that wait for its jobs.
     pub waiting: usize,
 }
 
 impl Queue {
-    /// Up to `limit` topics by name, after `after`.
+    /// Up to `limit` topics after `after`, ordered by name.
     ///
     /// # Errors
     /// The store's.
@@ -41,7 +45,7 @@ impl Queue {
         TopicView { stats, waiting: self.waiters.waiting_for(topic) }
     }
 
-    /// Replaces a topic's settings. Jobs that are there already keep what they were added with.
+    /// Replaces a topic's settings. Existing jobs keep the settings that they were added with.
     ///
     /// # Errors
     /// The store's.
@@ -50,15 +54,15 @@ impl Queue {
         self.topic_or_default(topic).await
     }
 
-    /// Stops what `stop` names; the rest stays as it is.
+    /// Pauses what `pause` names and leaves the rest unchanged.
     ///
     /// # Errors
     /// The store's.
-    pub async fn pause(&self, topic: &Topic, stop: TopicPause) -> Result<TopicView> {
-        self.change_pause(topic, stop, TopicPause::NONE).await
+    pub async fn pause(&self, topic: &Topic, pause: TopicPause) -> Result<TopicView> {
+        self.change_pause(topic, pause, TopicPause::NONE).await
     }
 
-    /// Lets go what `resume` names; the rest stays as it is.
+    /// Resumes what `resume` names and leaves the rest unchanged.
     ///
     /// # Errors
     /// The store's.
@@ -66,7 +70,7 @@ impl Queue {
         self.change_pause(topic, TopicPause::NONE, resume).await
     }
 
-    /// The answer shows the pause as this change left it, whatever others have changed since.
+    /// The view shows the pause as this change left it, even if another call has changed it since.
     async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicView> {
         let pause = self.store.change_pause(topic, set, clear).await?;
         let mut view = self.topic_or_default(topic).await?;
@@ -74,16 +78,16 @@ impl Queue {
         Ok(view)
     }
 
-    /// After a change of settings: an empty view where the change left nothing to remember.
+    /// The topic after a change of settings: an empty view if it has neither jobs nor settings now.
     async fn topic_or_default(&self, topic: &Topic) -> Result<TopicView> {
         let stats = self.store.topic(topic).await?.unwrap_or_default();
         Ok(self.view(topic, stats))
     }
 
-    /// Deletes every job of a topic, in slices; what is added meanwhile may stay. How many.
+    /// Deletes every job of a topic, in slices, and returns how many. Jobs added meanwhile may remain.
     ///
     /// # Errors
-    /// The store's; what was deleted until then is gone.
+    /// The store's; jobs deleted until then stay deleted.
     pub async fn purge(&self, topic: &Topic) -> Result<u64> {
         let (mut deleted, mut cursor) = (0, None);
         loop {
@@ -97,7 +101,7 @@ impl Queue {
         }
     }
 
-    /// Up to `limit` dead letters by time of death, after `after`.
+    /// Up to `limit` dead letters after `after`, ordered by time of death.
     ///
     /// # Errors
     /// The store's.
@@ -105,10 +109,10 @@ impl Queue {
         Ok(self.store.dead(topic, after, limit).await?)
     }
 
-    /// Requeues up to `limit` dead letters, oldest first. How many.
+    /// Requeues up to `limit` dead letters, oldest first, and returns how many.
     ///
     /// # Errors
-    /// The store's; what was requeued until then stays so.
+    /// The store's; jobs requeued until then stay requeued.
     pub async fn requeue_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
         let mut total = 0;
         while total < limit {
@@ -123,19 +127,19 @@ impl Queue {
         Ok(total)
     }
 
-    /// Deletes the dead letters that are there when it begins, oldest first. How many.
+    /// Deletes the dead letters that exist when it begins, oldest first, and returns how many.
     ///
     /// # Errors
-    /// The store's; what was deleted until then is gone.
+    /// The store's; jobs deleted until then stay deleted.
     pub async fn delete_dead(&self, topic: &Topic) -> Result<u64> {
         let Some(stats) = self.store.topic(topic).await? else { return Ok(0) };
         let mut deleted = 0;
         while deleted < stats.dead {
             let slice = SLICE.min(usize::try_from(stats.dead - deleted).unwrap_or(SLICE));
-            let gone = self.store.delete_dead(topic, slice).await? as u64;
-            self.metrics.count(Event::Deleted, topic.as_str(), gone);
-            deleted += gone;
-            if gone == 0 {
+            let in_slice = self.store.delete_dead(topic, slice).await? as u64;
+            self.metrics.count(Event::Deleted, topic.as_str(), in_slice);
+            deleted += in_slice;
+            if in_slice == 0 {
                 break;
             }
         }

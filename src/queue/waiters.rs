@@ -1,8 +1,8 @@
-//! Parked polls: first come, first served per topic.
+//! Waiting polls: first come, first served per topic.
 //!
-//! Every pop stands in its topic's line, also one that does not wait. One dispatch per line asks the
-//! store for as many jobs as the line wants and hands them out in order, so that ten thousand parked
-//! polls cost the store nothing until a hint comes, and then one call. Knows no HTTP.
+//! Every pop joins the waiters of its topics, also one that does not wait for jobs. One dispatch per topic reserves as
+//! many jobs as its waiters want and hands them out in order. Ten thousand waiting polls therefore cost the store
+//! nothing until a topic is announced, and then one call. Knows no HTTP.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,204 +12,209 @@ use std::{
 use tokio::sync::oneshot;
 
 use super::{
-    Error,
-    delivery::{Delivery, Giver},
+    delivery::{Delivery, ReturnContext},
+    error::{Error, Result},
 };
 use crate::{
     job::{Topic, Ttr},
     store::{Reservation, Wait},
 };
 
-/// Most jobs asked of the store at once: enough to share one commit, small enough not to hold it up.
+/// Most jobs reserved by one call: enough to share one commit, few enough not to delay it.
 const DISPATCH_BATCH: usize = 256;
 
-type Answer = Result<Delivery, Error>;
-
-/// The lines of all topics.
+/// The waiters of all topics.
 #[derive(Debug)]
 pub(super) struct Waiters {
-    giver: Arc<Giver>,
+    return_context: Arc<ReturnContext>,
     max_waiting: usize,
-    lines: Mutex<Lines>,
+    table: Mutex<WaiterTable>,
 }
 
 #[derive(Debug, Default)]
-struct Lines {
-    by_topic: HashMap<Topic, Line>,
-    tickets: u64,
-    waiting: usize,
+struct WaiterTable {
+    by_topic: HashMap<Topic, TopicWaiters>,
+    last_ticket: u64,
+    /// Number of blocking polls.
+    blocking: usize,
     closed: bool,
 }
 
 #[derive(Debug, Default)]
-struct Line {
-    /// By ticket, so that who leaves is found and order is kept.
-    waiting: BTreeMap<u64, Arc<Waiter>>,
-    /// How many of them do not wait for a job to come.
-    hasty: usize,
-    /// Whether a dispatch is under way; it looks again before it ends if `hinted`.
+struct TopicWaiters {
+    /// By ticket, which keeps them in order and finds the one that leaves.
+    waiters: BTreeMap<u64, Arc<Waiter>>,
+    /// Number of non-blocking polls among them.
+    non_blocking: usize,
+    /// Whether a dispatch is running. It queries the store once more before it ends if `announced`.
     dispatching: bool,
-    hinted: bool,
+    announced: bool,
 }
 
-impl Line {
+impl TopicWaiters {
     fn join(&mut self, ticket: u64, waiter: Arc<Waiter>) {
-        self.hasty += usize::from(!waiter.patient);
-        self.waiting.insert(ticket, waiter);
+        self.non_blocking += usize::from(!waiter.request.blocking);
+        self.waiters.insert(ticket, waiter);
     }
 
     fn leave(&mut self, ticket: u64) {
-        if let Some(waiter) = self.waiting.remove(&ticket) {
-            self.hasty -= usize::from(!waiter.patient);
+        if let Some(waiter) = self.waiters.remove(&ticket) {
+            self.non_blocking -= usize::from(!waiter.request.blocking);
         }
     }
 
-    /// Has the line looked at: true when that takes a new dispatch, false when the one under way will.
-    fn look(&mut self) -> bool {
-        let new = !self.dispatching;
-        self.hinted = !new;
+    /// Requests a dispatch. Returns true if the caller must start one, false if the running one will serve the
+    /// request.
+    fn request_dispatch(&mut self) -> bool {
+        let must_start = !self.dispatching;
+        self.announced = !must_start;
         self.dispatching = true;
-        new
+        must_start
     }
 
-    /// Takes out all who do not wait.
-    fn take_hasty(&mut self) -> Vec<Arc<Waiter>> {
-        if self.hasty == 0 {
+    /// Removes and returns all non-blocking polls.
+    fn remove_non_blocking(&mut self) -> Vec<Arc<Waiter>> {
+        if self.non_blocking == 0 {
             return Vec::new();
         }
-        self.hasty = 0;
-        self.waiting.extract_if(.., |_, waiter| !waiter.patient).map(|(_, waiter)| waiter).collect()
+        self.non_blocking = 0;
+        self.waiters.extract_if(.., |_, waiter| !waiter.request.blocking).map(|(_, waiter)| waiter).collect()
+    }
+
+    /// The first waiters that have no result yet, as many as share one call to the store.
+    fn next_batch(&self) -> WaiterBatch {
+        let mut wanted = 0;
+        let unanswered = self.waiters.iter().filter(|(_, waiter)| waiter.is_unanswered());
+        let batch = unanswered.take_while(|(_, waiter)| {
+            let has_room = wanted < DISPATCH_BATCH;
+            wanted += waiter.request.jobs;
+            has_room
+        });
+        batch.map(|(ticket, waiter)| (*ticket, waiter.clone())).collect()
     }
 }
 
 #[derive(Debug)]
 struct Waiter {
-    want: usize,
-    ttr: Option<Ttr>,
-    patient: bool,
-    /// Taken by the first dispatch that has something for it: one waiter can stand in several lines.
-    answer: Mutex<Option<oneshot::Sender<Answer>>>,
+    request: PopRequest,
+    /// Taken by the first dispatch that has a result: one waiter can wait for several topics.
+    sender: Mutex<Option<oneshot::Sender<Result<Delivery>>>>,
 }
 
 impl Waiter {
-    /// Answers unless somebody else has; a delivery that nobody takes gives its jobs back.
-    fn answer(&self, answer: Answer) {
-        let sender = self.answer.lock().expect("no code panics while it holds an answer").take();
+    /// Sends the result, unless the waiter has one already. A delivery that is not received returns its jobs.
+    fn answer(&self, result: Result<Delivery>) {
+        let sender = self.sender.lock().expect("no code panics while it holds a sender").take();
         if let Some(sender) = sender {
-            let _ = sender.send(answer);
+            let _ = sender.send(result);
         }
     }
 
-    /// Whether nobody has answered yet.
-    fn is_open(&self) -> bool {
-        self.answer.lock().expect("no code panics while it holds an answer").is_some()
+    fn is_unanswered(&self) -> bool {
+        self.sender.lock().expect("no code panics while it holds a sender").is_some()
     }
 }
 
-/// What a poll wants.
+/// What a poll asks of a topic.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Want {
+pub(super) struct PopRequest {
     pub jobs: usize,
     pub ttr: Option<Ttr>,
-    /// Whether it waits when nothing is ready.
-    pub patient: bool,
+    /// Whether it waits if no job is ready.
+    pub blocking: bool,
 }
 
-/// A poll's place in its lines; left when dropped.
+/// A poll among the waiters of its topics. Dropping it leaves them.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct WaiterGuard {
     waiters: Arc<Waiters>,
     topics: Vec<Topic>,
     ticket: u64,
-    patient: bool,
-    answer: oneshot::Receiver<Answer>,
+    blocking: bool,
+    receiver: oneshot::Receiver<Result<Delivery>>,
 }
 
-impl Place {
-    /// The answer, once there is one.
-    pub async fn answered(&mut self) -> Answer {
-        (&mut self.answer).await.unwrap_or_else(|_| Ok(Delivery::empty()))
+impl WaiterGuard {
+    /// Waits for the result.
+    pub async fn result(&mut self) -> Result<Delivery> {
+        (&mut self.receiver).await.unwrap_or_else(|_| Ok(Delivery::empty()))
     }
 
-    /// Gives up waiting: what came in the meantime, or nothing.
-    pub fn give_up(mut self) -> Answer {
-        self.answer.close();
-        self.answer.try_recv().unwrap_or_else(|_| Ok(Delivery::empty()))
+    /// Stops waiting. Returns a result that has been sent already, or an empty delivery.
+    pub fn cancel(mut self) -> Result<Delivery> {
+        self.receiver.close();
+        self.receiver.try_recv().unwrap_or_else(|_| Ok(Delivery::empty()))
     }
 }
 
-impl Drop for Place {
+impl Drop for WaiterGuard {
     fn drop(&mut self) {
         self.waiters.leave(self);
     }
 }
 
 impl Waiters {
-    pub fn new(giver: Arc<Giver>, max_waiting: usize) -> Arc<Self> {
-        Arc::new(Self { giver, max_waiting, lines: Mutex::default() })
+    pub fn new(return_context: Arc<ReturnContext>, max_waiting: usize) -> Arc<Self> {
+        Arc::new(Self { return_context, max_waiting, table: Mutex::default() })
     }
 
-    /// Joins the lines of `topics` and has each looked at that may have ready jobs.
-    pub fn join(self: &Arc<Self>, topics: &[Topic], want: Want) -> Result<Place, Error> {
-        let (sender, answer) = oneshot::channel();
-        let waiter = Arc::new(Waiter {
-            want: want.jobs,
-            ttr: want.ttr,
-            patient: want.patient,
-            answer: Mutex::new(Some(sender)),
-        });
-        let (ticket, look_at) = {
-            let mut lines = self.lock();
-            if lines.closed {
+    /// Joins the waiters of `topics`, and starts a dispatch for each topic that may have ready jobs.
+    pub fn join(self: &Arc<Self>, topics: &[Topic], request: PopRequest) -> Result<WaiterGuard> {
+        let (sender, receiver) = oneshot::channel();
+        let waiter = Arc::new(Waiter { request, sender: Mutex::new(Some(sender)) });
+        let blocking = request.blocking;
+        let (ticket, to_dispatch) = {
+            let mut table = self.lock();
+            if table.closed {
                 return Err(Error::Draining);
             }
-            if want.patient && lines.waiting >= self.max_waiting {
+            if blocking && table.blocking >= self.max_waiting {
                 return Err(Error::TooManyWaiting { limit: self.max_waiting });
             }
-            lines.tickets += 1;
-            let ticket = lines.tickets;
-            let mut look_at = Vec::new();
+            table.last_ticket += 1;
+            let ticket = table.last_ticket;
+            let mut to_dispatch = Vec::new();
             for topic in topics {
-                let line = lines.by_topic.entry(topic.clone()).or_default();
-                line.join(ticket, waiter.clone());
-                // In the same step: a dispatch that ends in between would answer who was never looked at. Who
-                // waits anyway stands in the line for whatever is hinted at from here on.
-                let worth_it = !want.patient || self.giver.store.may_have_ready(topic);
-                if worth_it && line.look() {
-                    look_at.push(topic);
+                let of_topic = table.by_topic.entry(topic.clone()).or_default();
+                of_topic.join(ticket, waiter.clone());
+                // Must be atomic: a dispatch ending now would answer this waiter without querying the store. A blocking
+                // poll needs no query if nothing is ready: it receives every announcement from here on.
+                let may_succeed = !blocking || self.return_context.store.may_have_ready(topic);
+                if may_succeed && of_topic.request_dispatch() {
+                    to_dispatch.push(topic);
                 }
             }
-            lines.waiting += usize::from(want.patient);
-            self.giver.metrics.set_waiting(lines.waiting);
-            (ticket, look_at)
+            table.blocking += usize::from(blocking);
+            self.return_context.metrics.set_waiting(table.blocking);
+            (ticket, to_dispatch)
         };
-        for topic in look_at {
+        for topic in to_dispatch {
             self.dispatch(topic);
         }
-        Ok(Place { waiters: self.clone(), topics: topics.to_vec(), ticket, patient: want.patient, answer })
+        Ok(WaiterGuard { waiters: self.clone(), topics: topics.to_vec(), ticket, blocking, receiver })
     }
 
-    /// `topic` may have ready jobs: has its line looked at, if anyone stands in it.
-    pub fn hint(self: &Arc<Self>, topic: &Topic) {
-        let new = self.lock().by_topic.get_mut(topic).is_some_and(Line::look);
-        if new {
+    /// `topic` may have ready jobs: starts a dispatch if it has waiters.
+    pub fn topic_ready(self: &Arc<Self>, topic: &Topic) {
+        let must_start = self.lock().by_topic.get_mut(topic).is_some_and(TopicWaiters::request_dispatch);
+        if must_start {
             self.dispatch(topic);
         }
     }
 
     fn dispatch(self: &Arc<Self>, topic: &Topic) {
         let dispatch = Dispatch { waiters: self.clone(), topic: topic.clone(), ended: false };
-        self.giver.tasks.spawn_on(dispatch.run(), &self.giver.runtime);
+        self.return_context.tasks.spawn_on(dispatch.run(), &self.return_context.runtime);
     }
 
-    /// Answers everybody with nothing and lets nobody else in.
+    /// Answers all polls with an empty delivery and refuses new ones.
     pub fn close(&self) {
-        let lines = {
-            let mut lines = self.lock();
-            lines.closed = true;
-            std::mem::take(&mut lines.by_topic)
+        let by_topic = {
+            let mut table = self.lock();
+            table.closed = true;
+            std::mem::take(&mut table.by_topic)
         };
-        for waiter in lines.values().flat_map(|line| line.waiting.values()) {
+        for waiter in by_topic.values().flat_map(|of_topic| of_topic.waiters.values()) {
             waiter.answer(Ok(Delivery::empty()));
         }
     }
@@ -219,142 +224,140 @@ impl Waiters {
         self.lock().closed
     }
 
-    /// Polls waiting for `topic`.
+    /// Number of polls waiting for `topic`.
     pub fn waiting_for(&self, topic: &Topic) -> usize {
-        self.lock().by_topic.get(topic).map_or(0, |line| line.waiting.len())
+        self.lock().by_topic.get(topic).map_or(0, |of_topic| of_topic.waiters.len())
     }
 
-    /// Polls parked for anything.
+    /// Number of blocking polls of all topics.
     pub fn waiting(&self) -> usize {
-        self.lock().waiting
+        self.lock().blocking
     }
 
-    fn leave(&self, place: &Place) {
-        let mut lines = self.lock();
-        for topic in &place.topics {
-            let Some(line) = lines.by_topic.get_mut(topic) else { continue };
-            line.leave(place.ticket);
-            if line.waiting.is_empty() && !line.dispatching {
-                lines.by_topic.remove(topic);
+    fn leave(&self, guard: &WaiterGuard) {
+        let mut table = self.lock();
+        for topic in &guard.topics {
+            let Some(of_topic) = table.by_topic.get_mut(topic) else { continue };
+            of_topic.leave(guard.ticket);
+            if of_topic.waiters.is_empty() && !of_topic.dispatching {
+                table.by_topic.remove(topic);
             }
         }
-        lines.waiting -= usize::from(place.patient);
-        self.giver.metrics.set_waiting(lines.waiting);
+        table.blocking -= usize::from(guard.blocking);
+        self.return_context.metrics.set_waiting(table.blocking);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Lines> {
-        self.lines.lock().expect("no code panics while it holds the lines")
+    fn lock(&self) -> MutexGuard<'_, WaiterTable> {
+        self.table.lock().expect("no code panics while it holds the table")
     }
 }
 
-/// The looking after one line; at most one per line at a time.
+/// Serves the waiters of one topic. A topic has at most one at a time.
 struct Dispatch {
     waiters: Arc<Waiters>,
     topic: Topic,
-    /// Whether the line was let go; a dispatch that panics lets it go when it is dropped.
+    /// Whether it has unregistered itself. If it panics, `drop` does so.
     ended: bool,
 }
 
-/// Waiters at the head of a line, in order, with their tickets.
-type Front = Vec<(u64, Arc<Waiter>)>;
+/// Waiters in order, with their tickets.
+type WaiterBatch = Vec<(u64, Arc<Waiter>)>;
 
 impl Dispatch {
     async fn run(mut self) {
-        let (mut answered, mut more) = (Vec::new(), true);
-        while let Some((front, wait)) = self.front(&answered, more) {
-            (answered, more) = self.serve(front, wait).await;
+        let (mut answered, mut may_have_more) = (Vec::new(), true);
+        while let Some((batch, wait)) = self.next_batch(&answered, may_have_more) {
+            (answered, may_have_more) = self.serve(batch, wait).await;
         }
     }
 
-    /// Takes who was `answered` out of the line, then returns its head, as many as share one call, and whether
-    /// these want one job each and all of the line waits anyway. When nobody is left, or there is neither
-    /// `more` nor a new hint, the line is let go in the same step, so that no hint is lost in between. Who does
-    /// not wait but stood behind the last head is then answered: those before it got all there was.
-    fn front(&mut self, answered: &[u64], more: bool) -> Option<(Front, Wait)> {
-        let mut lines = self.waiters.lock();
-        let line = lines.by_topic.get_mut(&self.topic)?;
+    /// Removes the waiters that were `answered` and returns those to serve next, and whether all of them can wait for
+    /// one job each.
+    ///
+    /// Returns `None` when no waiter is left, or when there are no more jobs and no new announcement. The dispatch ends
+    /// in the same step, so that no announcement is lost in between. Non-blocking polls behind the last batch are then
+    /// answered with an empty delivery: the polls before them took every ready job.
+    fn next_batch(&mut self, answered: &[u64], may_have_more: bool) -> Option<(WaiterBatch, Wait)> {
+        let mut table = self.waiters.lock();
+        let of_topic = table.by_topic.get_mut(&self.topic)?;
         for ticket in answered {
-            line.leave(*ticket);
+            of_topic.leave(*ticket);
         }
-        let look = more || line.hinted;
-        line.hinted = false;
-        if look && !line.waiting.is_empty() {
-            let mut wanted = 0;
-            let head =
-                line.waiting.iter().filter(|(_, waiter)| waiter.is_open()).take_while(|(_, waiter)| {
-                    let room = wanted < DISPATCH_BATCH;
-                    wanted += waiter.want;
-                    room
-                });
-            let front: Front = head.map(|(ticket, waiter)| (*ticket, waiter.clone())).collect();
-            if !front.is_empty() {
-                let waits = line.hasty == 0 && front.iter().all(|(_, waiter)| waiter.want == 1);
-                return Some((front, if waits { Wait::Yes } else { Wait::No }));
+        let must_query = may_have_more || of_topic.announced;
+        of_topic.announced = false;
+        if must_query {
+            let batch = of_topic.next_batch();
+            if !batch.is_empty() {
+                let can_wait = of_topic.non_blocking == 0 && batch.iter().all(|(_, w)| w.request.jobs == 1);
+                return Some((batch, if can_wait { Wait::Yes } else { Wait::No }));
             }
         }
-        line.dispatching = false;
+        of_topic.dispatching = false;
         self.ended = true;
-        let hasty = line.take_hasty();
-        if line.waiting.is_empty() {
-            lines.by_topic.remove(&self.topic);
+        let non_blocking = of_topic.remove_non_blocking();
+        if of_topic.waiters.is_empty() {
+            table.by_topic.remove(&self.topic);
         }
-        drop(lines);
-        hasty.into_iter().for_each(|waiter| waiter.answer(Ok(Delivery::empty())));
+        drop(table);
+        non_blocking.into_iter().for_each(|waiter| waiter.answer(Ok(Delivery::empty())));
         None
     }
 
-    /// Hands ready jobs to `front`: whose wait is over, and whether all of it is, so that there may be
-    /// more for the others.
-    async fn serve(&self, front: Front, wait: Wait) -> (Vec<u64>, bool) {
-        // Before the store is asked: the reservations end no earlier than counted from here.
-        let began_us = self.waiters.giver.clock.now_micros();
-        let mut jobs = match self.reserve(&front, wait).await {
+    /// Reserves jobs for `batch` and hands them out. Returns the tickets of the waiters that have a result, and whether
+    /// all of `batch` got what it wanted, so that there may be more jobs.
+    async fn serve(&self, batch: WaiterBatch, wait: Wait) -> (Vec<u64>, bool) {
+        // Read before the store is called, so that no reservation ends earlier than computed from it.
+        let started_us = self.waiters.return_context.clock.now_micros();
+        let mut jobs = match self.reserve(&batch, wait).await {
             Ok(jobs) => jobs.into_iter(),
             Err(error) => {
-                let failed: Vec<_> = front.into_iter().chain(self.hasty()).collect();
+                let failed: Vec<_> = batch.into_iter().chain(self.non_blocking()).collect();
                 failed.iter().for_each(|(_, waiter)| waiter.answer(Err(error.clone())));
                 return (failed.into_iter().map(|(ticket, _)| ticket).collect(), true);
             }
         };
-        let (mut answered, mut more) = (Vec::new(), true);
-        for (ticket, waiter) in front {
-            let share: Vec<_> = jobs.by_ref().take(waiter.want).collect();
-            more &= share.len() == waiter.want;
+        let (mut answered, mut may_have_more) = (Vec::new(), true);
+        for (ticket, waiter) in batch {
+            let share: Vec<_> = jobs.by_ref().take(waiter.request.jobs).collect();
+            may_have_more &= share.len() == waiter.request.jobs;
             if !share.is_empty() {
-                let ends_us = began_us.saturating_add(shortest_us(&share, waiter.ttr));
-                waiter.answer(Ok(Delivery::new(share, ends_us, self.waiters.giver.clone())));
-            } else if !waiter.patient {
+                let ends_us = started_us.saturating_add(shortest_ttr_us(&share, waiter.request.ttr));
+                let context = self.waiters.return_context.clone();
+                waiter.answer(Ok(Delivery::new(share, ends_us, context)));
+            } else if !waiter.request.blocking {
                 waiter.answer(Ok(Delivery::empty()));
             } else {
                 continue;
             }
             answered.push(ticket);
         }
-        (answered, more)
+        (answered, may_have_more)
     }
 
-    /// Who does not wait, wherever in the line. When the store fails, they have waited for it as well as the
-    /// head of the line: the next attempt would keep them for as long again.
-    fn hasty(&self) -> Front {
-        let lines = self.waiters.lock();
-        let line = lines.by_topic.get(&self.topic);
-        let waiting = line.into_iter().filter(|line| line.hasty > 0).flat_map(|line| &line.waiting);
-        let hasty = waiting.filter(|(_, waiter)| !waiter.patient);
-        hasty.map(|(ticket, waiter)| (*ticket, waiter.clone())).collect()
+    /// All non-blocking polls of the topic. When the store fails, they have waited for it as long as the first batch;
+    /// another attempt could keep them waiting for as long again.
+    fn non_blocking(&self) -> WaiterBatch {
+        let table = self.waiters.lock();
+        let of_topic = table.by_topic.get(&self.topic).filter(|of_topic| of_topic.non_blocking > 0);
+        let waiters = of_topic.into_iter().flat_map(|of_topic| &of_topic.waiters);
+        let non_blocking = waiters.filter(|(_, waiter)| !waiter.request.blocking);
+        non_blocking.map(|(ticket, waiter)| (*ticket, waiter.clone())).collect()
     }
 
-    async fn reserve(&self, front: &Front, wait: Wait) -> Result<Vec<Reservation>, Error> {
-        let store = &self.waiters.giver.store;
+    async fn reserve(&self, batch: &WaiterBatch, wait: Wait) -> Result<Vec<Reservation>> {
+        let store = &self.waiters.return_context.store;
         if store.topic_config(&self.topic).pause.delivery {
             return Ok(Vec::new());
         }
-        let ttrs: Vec<_> = front.iter().flat_map(|(_, w)| std::iter::repeat_n(w.ttr, w.want)).collect();
+        let requests = batch.iter().map(|(_, waiter)| waiter.request);
+        let ttrs: Vec<_> =
+            requests.flat_map(|request| std::iter::repeat_n(request.ttr, request.jobs)).collect();
         Ok(store.reserve(&self.topic, &ttrs, wait).await?)
     }
 }
 
-/// The shortest of these reservations, which last for `ttr`, or for each job's own.
-fn shortest_us(reservations: &[Reservation], ttr: Option<Ttr>) -> i64 {
+/// The shortest duration of these reservations, which last for `ttr`, or for each job's own TTR.
+fn shortest_ttr_us(reservations: &[Reservation], ttr: Option<Ttr>) -> i64 {
     let ttrs = reservations.iter().map(|reservation| ttr.unwrap_or(reservation.job.ttr).as_duration());
     ttrs.min().and_then(|shortest| i64::try_from(shortest.as_micros()).ok()).unwrap_or(i64::MAX)
 }
@@ -364,8 +367,8 @@ impl Drop for Dispatch {
         if self.ended {
             return;
         }
-        if let Some(line) = self.waiters.lock().by_topic.get_mut(&self.topic) {
-            line.dispatching = false;
+        if let Some(of_topic) = self.waiters.lock().by_topic.get_mut(&self.topic) {
+            of_topic.dispatching = false;
         }
     }
 }

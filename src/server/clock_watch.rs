@@ -20,9 +20,9 @@ pub(super) async fn watch(clock: Arc<SystemClock>, metrics: ClockMetrics, until:
     let mut watch = Watch { known_us: clock.wall_drift_micros() };
     loop {
         let drift_us = clock.wall_drift_micros();
-        metrics.drift(drift_us as f64 / 1e6);
+        metrics.set_drift(drift_us as f64 / 1e6);
         if let Some(step_us) = watch.look(drift_us) {
-            metrics.step();
+            metrics.count_step();
             tracing::warn!(
                 step_ms = step_us / 1_000,
                 drift_ms = drift_us / 1_000,

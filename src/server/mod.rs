@@ -28,7 +28,7 @@ use crate::{
     http::{self, App},
     metrics::Metrics,
     printable,
-    queue::{Hints, Queue},
+    queue::{Queue, StoreEvents},
     shutdown::Shutdown,
     signals::{Asked, Signals},
     telemetry::{self, Logging},
@@ -142,7 +142,7 @@ async fn serve(config: &Config, metrics: Metrics, logging: &Logging) -> Result<E
 
 /// Ends `running` in order: it goes on for `drain_delay`, and then has `grace` to finish what is in flight.
 async fn end(running: Running, drain_delay: Duration, grace: Duration, clock: &dyn Clock) -> Ended {
-    running.queue.announce_end();
+    running.queue.announce_shutdown();
     tokio::select! {
         () = clock.sleep(drain_delay) => {}
         () = running.shutdown.failed() => {}
@@ -191,7 +191,7 @@ impl Running {
         // Bound before the store is opened, so that a taken port is no reason to open it; listened on
         // after, so that nobody is accepted before there is an answer.
         let socket = bind(config.server.listen)?;
-        let (hints, engine) = (Arc::new(Hints::default()), wiring::engine(config));
+        let (hints, engine) = (Arc::new(StoreEvents::default()), wiring::engine(config));
         let patience = config.redis.start_timeout;
         let store =
             wiring::open_store(config, clock.clone(), hints.clone(), metrics.engine.clone(), patience).await;

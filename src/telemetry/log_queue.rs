@@ -66,7 +66,7 @@ impl LogQueue {
         let mut state = self.lock();
         if state.lines.len() + line.len() > self.0.max_bytes {
             state.dropped += 1;
-            self.0.metrics.dropped();
+            self.0.metrics.count_dropped();
             return;
         }
         state.lines.extend_from_slice(line);

@@ -19,7 +19,7 @@ use linger::{
     http::{App, Options},
     job::Timestamp,
     metrics::Metrics,
-    queue::{Hints, Limits, Queue},
+    queue::{Limits, Queue, StoreEvents},
 };
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -74,7 +74,8 @@ impl Api {
 
     pub async fn with(engine: Engine, setup: Setup) -> Self {
         let clock = ManualClock::new(Timestamp::parse(START).expect("a moment"));
-        let (hints, metrics, stop) = (Arc::new(Hints::default()), Metrics::new(), CancellationToken::new());
+        let (hints, metrics, stop) =
+            (Arc::new(StoreEvents::default()), Metrics::new(), CancellationToken::new());
         let opened = Opened::new(engine, &clock, hints.clone()).await;
         let store = Failing::new(opened.store.clone());
         let queue =

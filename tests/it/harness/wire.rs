@@ -10,7 +10,7 @@ use linger::{
     clock::SystemClock,
     http::{App, Options},
     metrics::Metrics,
-    queue::{Hints, Limits, Queue},
+    queue::{Limits, Queue, StoreEvents},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -34,7 +34,8 @@ pub struct Server {
 impl Server {
     pub async fn start(options: Options) -> Self {
         let clock = Arc::new(SystemClock::new());
-        let (hints, metrics, stop) = (Arc::new(Hints::default()), Metrics::new(), CancellationToken::new());
+        let (hints, metrics, stop) =
+            (Arc::new(StoreEvents::default()), Metrics::new(), CancellationToken::new());
         let store = Naive::new(clock.clone(), hints.clone(), None);
         let queue = Queue::new(store, &hints, clock.clone(), Limits::default(), metrics.queue.clone());
         tokio::spawn({

@@ -13,7 +13,7 @@ use linger::{
     clock::ManualClock,
     job::{Due, Job, NewJob, Timestamp},
     metrics::Metrics,
-    queue::{Delivery, Error, FinishJob, Hints, Limits, Pop, Queue},
+    queue::{Delivery, Error, FinishJob, Limits, Pop, Queue, StoreEvents},
 };
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -43,7 +43,8 @@ impl Bench {
 
     fn with(limits: Limits) -> Self {
         let clock = ManualClock::new(Timestamp::parse(START).expect("a moment"));
-        let (hints, metrics, stop) = (Arc::new(Hints::default()), Metrics::new(), CancellationToken::new());
+        let (hints, metrics, stop) =
+            (Arc::new(StoreEvents::default()), Metrics::new(), CancellationToken::new());
         let store = Failing::new(Naive::new(clock.clone(), hints.clone(), None));
         let queue = Queue::new(store.clone(), &hints, clock.clone(), limits, metrics.queue.clone());
         let timer = tokio::spawn({

@@ -8,7 +8,7 @@ use linger::{
     clock::{Clock, SystemClock},
     job::{Body, Receipt, TopicFilter},
     metrics::Metrics,
-    queue::{Error, FinishJob, Hints, Limits, Queue},
+    queue::{Error, FinishJob, Limits, Queue, StoreEvents},
     store::{
         AddJob,
         redis::{self, Options},
@@ -32,7 +32,7 @@ impl Server {
     async fn start() -> Self {
         let server = RedisServer::start();
         let (hints, metrics, clock) =
-            (Arc::new(Hints::default()), Metrics::new(), Arc::new(SystemClock::new()));
+            (Arc::new(StoreEvents::default()), Metrics::new(), Arc::new(SystemClock::new()));
         let options = Options::new(&server.url());
         let store =
             redis::connect(options, redis::TimeSource::Server, hints.clone(), metrics.engine.clone()).await;

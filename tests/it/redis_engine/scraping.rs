@@ -6,7 +6,7 @@ use linger::{
     clock::{Clock, ManualClock},
     job::Timestamp,
     metrics::{MAX_TOPICS, Metrics},
-    queue::{Hints, Limits, Queue},
+    queue::{Limits, Queue, StoreEvents},
     store::{
         AddJob, Store,
         redis::{self, Options, TimeSource},
@@ -31,7 +31,7 @@ async fn a_scrape_reads_all_topics_once_however_many_there_are() {
     const TOPICS: usize = 4_000;
     let server = RedisServer::start();
     let clock = ManualClock::new(Timestamp::parse(START).expect("a moment"));
-    let (hints, metrics) = (Arc::new(Hints::default()), Metrics::new());
+    let (hints, metrics) = (Arc::new(StoreEvents::default()), Metrics::new());
     let (options, time) = (Options::new(&server.url()), TimeSource::Manual(clock.clone()));
     let store = redis::connect(options, time, hints.clone(), metrics.engine.clone()).await.expect("connects");
     let jobs = (0..TOPICS).map(|n| AddJob { topic: topic(&format!("t-{n}")), ..job(&n.to_string()) });

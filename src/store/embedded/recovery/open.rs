@@ -199,7 +199,7 @@ impl Start {
             tracing::error!(db = %self.db_path.display(), "the clock's mark is damaged; the system's clock has to do");
             self.clock.read().down
         });
-        let moved = self.clock.raise_to(mark);
+        let moved = self.clock.advance_to_at_least(mark);
         if moved.as_secs() >= 1 {
             tracing::warn!(
                 moved_ms = u64::try_from(moved.as_millis()).unwrap_or(u64::MAX),

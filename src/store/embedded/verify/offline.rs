@@ -147,7 +147,7 @@ fn examine(db: &Db, log: Log, told: (Told, u64), options: &Options, clock: &dyn 
 fn read(db: &Db, options: &Options, clock: &dyn Clock) -> Sql<State> {
     // Without it the system's clock has to do; that it is damaged the verification says.
     let mark = db.clock()?.unwrap_or(clock.read().down);
-    clock.raise_to(mark);
+    clock.advance_to_at_least(mark);
     let frontier = Key::first_after(clock.read().up.after(options.look_ahead));
     let mut state = State::new(Ids::new(), frontier);
     load::read(&mut state, db, mark)?;

@@ -40,7 +40,7 @@ impl ShardHealth {
     /// Notes that all shards work.
     fn note_all_work(&self, now_us: i64) {
         *self.lock() = Known::AllWorkOrNone;
-        if let Some(lasted) = self.log.works(now_us) {
+        if let Some(lasted) = self.log.succeeded(now_us) {
             tracing::info!(after = ?lasted, "all shards in Redis take writes again");
         }
     }

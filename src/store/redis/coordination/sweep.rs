@@ -127,7 +127,7 @@ impl Engine {
         let now_us = self.context.real.now_micros();
         match error {
             None => {
-                if log.works(now_us).is_some() {
+                if log.succeeded(now_us).is_some() {
                     tracing::info!("the sweep of Redis succeeds again");
                 }
             }

@@ -1,0 +1,112 @@
+//! A clock for tests. It stands still until a test advances it, so that a delay of 30 days passes in a millisecond.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use tokio::sync::oneshot;
+
+use super::{Clock, PreciseTimer, micros_behind};
+use crate::job::Timestamp;
+
+/// A clock that moves only when it is advanced. Sleepers wake when it reaches their time.
+#[derive(Debug)]
+pub struct ManualClock {
+    state: Mutex<ManualState>,
+}
+
+#[derive(Debug)]
+struct ManualState {
+    now_us: i64,
+    /// By wake-up time, then by order of arrival.
+    sleepers: BTreeMap<(i64, u64), oneshot::Sender<()>>,
+    arrivals: u64,
+}
+
+impl ManualClock {
+    /// A clock that shows `start`.
+    #[must_use]
+    pub fn new(start: Timestamp) -> Arc<Self> {
+        let state = ManualState { now_us: start.as_millis() * 1_000, sleepers: BTreeMap::new(), arrivals: 0 };
+        Arc::new(Self { state: Mutex::new(state) })
+    }
+
+    /// Advances the time and wakes every sleeper whose time has come.
+    pub fn advance(&self, duration: Duration) {
+        let due = {
+            let mut state = self.lock();
+            state.now_us += i64::try_from(duration.as_micros()).unwrap_or(i64::MAX / 4);
+            let first_later = (state.now_us + 1, 0);
+            let later = state.sleepers.split_off(&first_later);
+            std::mem::replace(&mut state.sleepers, later)
+        };
+        // The mutex is released before sleepers wake. A sleeper that was dropped needs no waking.
+        for wake in due.into_values() {
+            let _ = wake.send(());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ManualState> {
+        self.state.lock().expect("no code panics while it holds the clock")
+    }
+}
+
+#[async_trait]
+impl Clock for ManualClock {
+    fn now_micros(&self) -> i64 {
+        self.lock().now_us
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        let woken = {
+            let mut state = self.lock();
+            let wake_us =
+                state.now_us.saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX));
+            if wake_us <= state.now_us {
+                return;
+            }
+            let (wake, woken) = oneshot::channel();
+            state.arrivals += 1;
+            let arrival = state.arrivals;
+            state.sleepers.insert((wake_us, arrival), wake);
+            woken
+        };
+        let _ = woken.await;
+    }
+
+    fn precise_timer(self: Arc<Self>) -> PreciseTimer {
+        PreciseTimer::of_clock(self)
+    }
+
+    fn advance_to_at_least(&self, floor: Timestamp) -> Duration {
+        let moved = Duration::from_micros(micros_behind(floor, self.now_micros()).unsigned_abs());
+        self.advance(moved);
+        moved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::{Context, Poll, Waker};
+
+    #[tokio::test]
+    async fn a_sleeper_wakes_exactly_at_its_time() {
+        let clock = ManualClock::new(Timestamp::from_millis(1_000));
+        let mut poll_sleeper = sleeper(clock.clone(), Duration::from_millis(10));
+        assert!(poll_sleeper().is_pending());
+        clock.advance(Duration::from_micros(9_999));
+        assert!(poll_sleeper().is_pending());
+        clock.advance(Duration::from_micros(1));
+        assert!(poll_sleeper().is_ready());
+    }
+
+    /// A sleeper that is polled by hand.
+    fn sleeper(clock: Arc<ManualClock>, duration: Duration) -> impl FnMut() -> Poll<()> {
+        let mut sleep = Box::pin(async move { clock.sleep(duration).await });
+        move || sleep.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+    }
+}

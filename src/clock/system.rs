@@ -1,0 +1,122 @@
+//! The system's time: wall-clock time at start plus elapsed boot time. Setting the wall clock while the process runs
+//! therefore neither makes delays end early nor prolongs them, and time spent suspended counts.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+
+use super::{Clock, PreciseTimer, micros_behind};
+use crate::job::Timestamp;
+
+/// Wall-clock time at start plus elapsed `CLOCK_BOOTTIME`.
+#[derive(Debug)]
+pub struct SystemClock {
+    /// When boot time was zero, in microseconds since the epoch, by the wall clock at start.
+    offset_us: AtomicI64,
+}
+
+impl SystemClock {
+    /// Starts from the wall clock.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { offset_us: AtomicI64::new(offset_micros()) }
+    }
+
+    /// How far the wall clock has moved away from this clock since the start, in microseconds. It changes when somebody
+    /// sets the wall clock.
+    #[must_use]
+    pub fn wall_drift_micros(&self) -> i64 {
+        offset_micros() - self.offset_us.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[async_trait]
+impl Clock for SystemClock {
+    fn now_micros(&self) -> i64 {
+        self.offset_us.load(Ordering::Relaxed) + boot_micros()
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the one place that sleeps")]
+    async fn sleep(&self, duration: Duration) {
+        // tokio's timer stops during suspend. Callers bound their waits and check again.
+        tokio::time::sleep(duration).await;
+    }
+
+    fn precise_timer(self: Arc<Self>) -> PreciseTimer {
+        PreciseTimer::of_kernel(self)
+    }
+
+    fn advance_to_at_least(&self, floor: Timestamp) -> Duration {
+        let behind_us = micros_behind(floor, self.now_micros());
+        self.offset_us.fetch_add(behind_us, Ordering::Relaxed);
+        Duration::from_micros(behind_us.unsigned_abs())
+    }
+}
+
+/// How often both clocks are read to compute their difference.
+const SAMPLES: usize = 100;
+
+/// Wall-clock time minus boot time. Preemption between the two reads would skew the offset for as long as the process
+/// runs, and the next process on the same store would fire early or late by as much. So the tightest sample counts.
+fn offset_micros() -> i64 {
+    tightest_offset((0..SAMPLES).map(|_| (boot_micros(), wall_micros(), boot_micros())))
+}
+
+/// The offset by the sample, of boot time, wall time and boot time again, that took the least time.
+fn tightest_offset(samples: impl Iterator<Item = (i64, i64, i64)>) -> i64 {
+    let by_width = samples.map(|(before, wall, after)| (after - before, wall - before));
+    by_width.min_by_key(|(width, _)| *width).map_or(0, |(_, offset)| offset)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+fn wall_micros() -> i64 {
+    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX)
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn boot_micros() -> i64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    now.tv_sec * 1_000_000 + now.tv_nsec / 1_000
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the monotonic clock")]
+fn boot_micros() -> i64 {
+    use std::{sync::LazyLock, time::Instant};
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    i64::try_from(START.elapsed().as_micros()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn follows_the_wall_clock_and_moves_forward_but_not_back() {
+        let clock = SystemClock::new();
+        assert!(clock.wall_drift_micros().abs() < 60_000_000);
+        assert_eq!(clock.advance_to_at_least(Timestamp::from_millis(0)), Duration::ZERO);
+        let future = clock.now().after(Duration::from_secs(3_600));
+        assert!(clock.advance_to_at_least(future) > Duration::from_secs(3_599));
+        assert!(clock.now() >= future);
+    }
+
+    #[test]
+    fn preempted_samples_do_not_count() {
+        let preempted = [(0, 500, 2_000), (3_000, 103_001, 3_002), (4_000, 106_000, 6_000)];
+        assert_eq!(tightest_offset(preempted.into_iter()), 100_001);
+    }
+}

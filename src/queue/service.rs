@@ -1,0 +1,200 @@
+//! The queue itself: its parts, its background tasks and its shutdown. `jobs`, `topics` and `pop` add the operations.
+
+use std::{
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    delivery::ReturnContext, error::Result, health::StoreHealth, limits::Limits, scrape::JobScrape,
+    timer::Timer, waiters::Waiters,
+};
+use crate::{
+    clock::Clock,
+    job::Topic,
+    metrics::QueueMetrics,
+    store::{Degraded, EngineInfo, Listener, Metered, Store},
+};
+
+/// One delay queue over one store, shared by all its users.
+#[derive(Debug)]
+pub struct Queue {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) waiters: Arc<Waiters>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) limits: Limits,
+    pub(super) metrics: QueueMetrics,
+    health: StoreHealth,
+    timer: Timer,
+    scrape: JobScrape,
+    draining: AtomicBool,
+    tasks: TaskTracker,
+}
+
+/// The listener to open a store with, before the queue exists. Events that arrive earlier are dropped, since there are
+/// no waiting polls yet.
+#[derive(Debug, Default)]
+pub struct StoreEvents {
+    queue: OnceLock<Weak<Queue>>,
+}
+
+impl StoreEvents {
+    fn queue(&self) -> Option<Arc<Queue>> {
+        self.queue.get().and_then(Weak::upgrade)
+    }
+}
+
+impl Listener for StoreEvents {
+    fn ready(&self, topic: &Topic) {
+        if let Some(queue) = self.queue() {
+            queue.waiters.topic_ready(topic);
+        }
+    }
+
+    fn due_in(&self, after: Duration) {
+        if let Some(queue) = self.queue() {
+            queue.timer.due_in(after);
+        }
+    }
+}
+
+impl Queue {
+    /// A queue over `store`, which was opened with `events`. Must be called within a tokio runtime. Run
+    /// [`run_timer`](Self::run_timer) and [`watch_store`](Self::watch_store) beside it.
+    #[must_use]
+    pub fn new(
+        store: Arc<dyn Store>,
+        events: &StoreEvents,
+        clock: Arc<dyn Clock>,
+        limits: Limits,
+        metrics: QueueMetrics,
+    ) -> Arc<Self> {
+        limits.publish(&metrics);
+        let operation_failed = Arc::default();
+        let metered = Metered::new(store, clock.clone(), metrics.clone(), Arc::clone(&operation_failed));
+        let store: Arc<dyn Store> = Arc::new(metered);
+        let tasks = TaskTracker::new();
+        let return_context = Arc::new(ReturnContext {
+            store: store.clone(),
+            clock: clock.clone(),
+            metrics: metrics.clone(),
+            tasks: tasks.clone(),
+            runtime: tokio::runtime::Handle::current(),
+        });
+        let queue = Arc::new(Self {
+            waiters: Waiters::new(return_context, limits.max_waiting),
+            health: StoreHealth::new(store.clone(), clock.clone(), metrics.clone(), operation_failed),
+            timer: Timer::new(store.clone(), clock.clone(), metrics.clone(), limits.promote_batch),
+            scrape: JobScrape::new(store.clone(), clock.clone(), metrics.clone()),
+            draining: AtomicBool::new(false),
+            store,
+            clock,
+            limits,
+            metrics,
+            tasks,
+        });
+        // A second queue with the same events would be a mistake of the caller; the first one stays.
+        let _ = events.queue.set(Arc::downgrade(&queue));
+        queue
+    }
+
+    /// Makes delayed jobs ready, ends reservations and deletes expired dead letters, until `stop`. After an error of
+    /// the store it tries again, after a pause that doubles up to 2 s.
+    pub async fn run_timer(&self, stop: CancellationToken) {
+        self.timer.run(&self.health, stop).await;
+    }
+
+    /// Promotes everything that is due now: what the timer does, for tests with a manual clock.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn promote_due(&self) -> Result<()> {
+        while self.timer.promote().await?.more {}
+        Ok(())
+    }
+
+    /// Keeps [`store_state`](Self::store_state) up to date until `stop`. Logs when the store becomes unavailable, at
+    /// most once a minute while it is, and when it is available again.
+    pub async fn watch_store(&self, stop: CancellationToken) {
+        self.health.watch(stop).await;
+    }
+
+    /// Checks whether the store can take a write: what [`watch_store`](Self::watch_store) does, for tests with a manual
+    /// clock.
+    pub async fn check_store(&self) {
+        self.health.check().await;
+    }
+
+    /// Whether the store can take a write, as of the last check. Never waits.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn store_state(&self) -> Result<()> {
+        self.health.failure().map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Which parts of the store do not work although it takes writes, as of the last check. Never waits.
+    #[must_use]
+    pub fn degraded(&self) -> Vec<Degraded> {
+        self.store.degraded()
+    }
+
+    /// Reads the jobs by topic and state into the metrics, unless that was done a moment ago.
+    ///
+    /// # Errors
+    /// The store's, at once where it is known to be unavailable. The metrics of jobs are then absent rather than old.
+    pub async fn refresh_metrics(&self) -> Result<()> {
+        self.scrape.refresh(&self.health).await
+    }
+
+    /// Announces the shutdown, so that load balancers send no new clients. Every operation still works.
+    pub fn announce_shutdown(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Begins the shutdown: waiting polls are answered with nothing and new ones are refused. Calls that do not wait
+    /// still work.
+    pub fn drain(&self) {
+        self.waiters.close();
+    }
+
+    /// Whether [`announce_shutdown`](Self::announce_shutdown) or [`drain`](Self::drain) was called.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed) || self.waiters.is_closed()
+    }
+
+    /// Waits until dropped deliveries have returned their jobs, then flushes and closes the store.
+    ///
+    /// # Errors
+    /// When the store could not flush.
+    pub async fn close(&self) -> Result<()> {
+        self.drain();
+        self.tasks.close();
+        self.tasks.wait().await;
+        Ok(self.store.close().await?)
+    }
+
+    /// The limits in force.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Name, version and durability of the engine.
+    #[must_use]
+    pub fn info(&self) -> EngineInfo {
+        self.store.info()
+    }
+
+    /// Number of polls that are waiting for a job.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiters.waiting()
+    }
+}
