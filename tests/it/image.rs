@@ -68,10 +68,21 @@ fn instructions(file: &str) -> Vec<(String, String)> {
 fn copy(words: &str, context: &[PathBuf], workdir: &Path) {
     let words: Vec<&str> = words.split_whitespace().collect();
     let (to, sources) = words.split_last().expect("COPY names a target");
+    if let ([file], Some((directory, name))) = (sources, sources[0].rsplit_once('/')) {
+        assert_eq!(
+            *to,
+            format!("{directory}/"),
+            "this test copies a file to its own directory only, not {name}"
+        );
+        assert!(context.iter().any(|path| path == Path::new(file)), "COPY {file}: it is not in the context");
+        fs::create_dir_all(workdir.join(directory)).expect("can be made");
+        fs::copy(root().join(file), workdir.join(file)).expect("copies");
+        return;
+    }
     assert_eq!(
         *to,
         "./".get(..to.len()).expect("a directory"),
-        "this test copies to the working directory only"
+        "this test copies other things to the working directory only"
     );
     for source in sources {
         let chosen: Vec<_> =

@@ -8,6 +8,7 @@ mod bench;
 mod binary;
 mod canary;
 mod checker;
+mod client;
 mod clients;
 mod clocks;
 mod cluster;

@@ -1,0 +1,104 @@
+//! Calls for many jobs at once. A batch succeeds as a call even when items of it fail.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::{
+    client::Client,
+    error::{Error, Refusal},
+    model::{BatchItem, NewJob, PopRequest, ReservedJob, duration, some_duration},
+    request::{Repeat, Request},
+};
+
+#[derive(Serialize)]
+struct Jobs<T> {
+    jobs: T,
+}
+
+#[derive(Serialize)]
+struct Pop<'a> {
+    topics: &'a [&'a str],
+    max: usize,
+    #[serde(serialize_with = "duration")]
+    wait: Duration,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_duration")]
+    ttr: Option<Duration>,
+}
+
+#[derive(Serialize)]
+struct Finish<'a> {
+    id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    receipt: Option<&'a str>,
+}
+
+/// Every call fails with [`Error`]; [`Repeat`] says which failures lead to another attempt.
+#[expect(clippy::missing_errors_doc, reason = "said once, above")]
+impl Client {
+    /// Adds up to 1,000 jobs. Is repeated only when each of them has an id.
+    pub async fn add_batch(&self, jobs: &[NewJob]) -> Result<Vec<BatchItem>, Error> {
+        let has_ids = jobs.iter().all(|job| job.id.is_some());
+        let repeat = if has_ids { Repeat::Safe } else { Repeat::IfNotSent };
+        let call = Request::post("batch add", "/batch/jobs").json(&Jobs { jobs });
+        self.items(call.repeat(repeat), jobs.len()).await
+    }
+
+    /// Reserves up to `request.max` ready jobs of several topics, the most urgent topic first. Is not repeated
+    /// once it was sent.
+    pub async fn pop_batch(&self, topics: &[&str], request: &PopRequest) -> Result<Vec<ReservedJob>, Error> {
+        #[derive(Deserialize)]
+        struct Reserved {
+            jobs: Vec<ReservedJob>,
+        }
+        let PopRequest { wait, ttr, max } = *request;
+        let call = Request::post("batch pop", "/batch/pop").wait(wait).repeat(Repeat::IfNotSent);
+        let answer = self.send(&call.json(&Pop { topics, max: max.max(1), wait, ttr })).await?;
+        Ok(answer.read::<Reserved>()?.jobs)
+    }
+
+    /// Finishes up to 1,000 jobs, each with its receipt. A repeat may say 404 of what the first attempt finished.
+    pub async fn finish_batch(&self, jobs: &[(&str, Option<&str>)]) -> Result<Vec<BatchItem>, Error> {
+        let finished: Vec<_> = jobs.iter().map(|&(id, receipt)| Finish { id, receipt }).collect();
+        let call = Request::post("batch finish", "/batch/finish").json(&Jobs { jobs: finished });
+        self.items(call, jobs.len()).await
+    }
+
+    /// Deletes up to 1,000 jobs in any state. A repeat may say 404 of what the first attempt deleted.
+    pub async fn delete_batch(&self, ids: &[&str]) -> Result<Vec<BatchItem>, Error> {
+        #[derive(Serialize)]
+        struct Ids<'a> {
+            ids: &'a [&'a str],
+        }
+        self.items(Request::post("batch delete", "/batch/delete").json(&Ids { ids }), ids.len()).await
+    }
+
+    /// Sends a batch; there is one result for each of `count` items.
+    async fn items(&self, call: Request, count: usize) -> Result<Vec<BatchItem>, Error> {
+        #[derive(Deserialize)]
+        struct Item {
+            status: u16,
+            id: Option<String>,
+            problem: Option<Box<RawValue>>,
+        }
+        #[derive(Deserialize)]
+        struct Results {
+            results: Vec<Item>,
+        }
+        let response = self.send(&call).await?;
+        let results = response.read::<Results>()?.results;
+        if results.len() != count {
+            return Err(response.unreadable(&format_args!("{} results for {count} items", results.len())));
+        }
+        let refusal = |status, problem: Box<RawValue>| {
+            Refusal::new(status, None, String::from(Box::<str>::from(problem)).into())
+        };
+        let item = |Item { status, id, problem }| BatchItem {
+            status,
+            id,
+            refusal: problem.map(|problem| refusal(status, problem)),
+        };
+        Ok(results.into_iter().map(item).collect())
+    }
+}

@@ -1,0 +1,274 @@
+//! The client: its options, and the way of a call through attempts and repeats. The calls themselves are in
+//! `jobs`, `batches` and `topics`.
+
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use hyper::{Method, header::HeaderValue};
+use tokio::time::timeout;
+
+use crate::{
+    connection::Target,
+    error::Error,
+    pool::Pool,
+    repeat::Repeats,
+    request::{Repeat, Request, Response},
+    tls::{self, Trust},
+    url::ServerUrl,
+};
+
+/// How a client calls its server.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Sent as `Authorization: Bearer`.
+    pub token: Option<String>,
+    /// Which certificate is accepted from an `https://` server.
+    pub trust: Trust,
+    /// Connects to this address whatever the name of the server leads to.
+    pub address: Option<SocketAddr>,
+    /// How long opening a connection may take.
+    pub connect_timeout: Duration,
+    /// How long one attempt may take, beside what the call itself waits for.
+    pub call_timeout: Duration,
+    /// How long after its beginning a failed call may be sent again; zero for never.
+    pub repeat_for: Duration,
+    /// Most connections at a time; further calls wait for one.
+    pub max_connections: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            token: None,
+            trust: Trust::default(),
+            address: None,
+            connect_timeout: Duration::from_secs(5),
+            call_timeout: Duration::from_secs(30),
+            repeat_for: Duration::from_secs(10),
+            max_connections: 64,
+        }
+    }
+}
+
+/// Why a client cannot be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OptionsError {
+    /// The token cannot be sent.
+    #[error("the token holds characters that no header can carry")]
+    Token,
+    /// The host name cannot be sent.
+    #[error("{0} cannot be sent as the name of a host")]
+    Host(String),
+    /// The root certificates cannot be used.
+    #[error("{0}")]
+    Roots(String),
+}
+
+/// Calls one server. Clones share its connections.
+#[derive(Clone)]
+pub struct Client {
+    target: Arc<Target>,
+    pool: Arc<Pool>,
+    call_timeout: Duration,
+    repeat_for: Duration,
+}
+
+impl fmt::Debug for Client {
+    /// Without the token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("url", &self.target.url.to_string()).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// A client of the server at `url`. Connects with the first call.
+    ///
+    /// # Errors
+    /// When the token, the host or the root certificates cannot be used.
+    pub fn new(url: &ServerUrl, options: Options) -> Result<Self, OptionsError> {
+        let Options { token, trust, address, connect_timeout, call_timeout, repeat_for, max_connections } =
+            options;
+        let authority = url.authority();
+        let host = HeaderValue::from_str(authority).map_err(|_| OptionsError::Host(authority.to_owned()))?;
+        let bearer = token.map(|token| HeaderValue::from_str(&format!("Bearer {token}"))).transpose();
+        let mut bearer = bearer.map_err(|_| OptionsError::Token)?;
+        if let Some(bearer) = &mut bearer {
+            bearer.set_sensitive(true);
+        }
+        let tls = url.is_secure().then(|| tls::client_config(&trust)).transpose();
+        let tls = tls.map_err(OptionsError::Roots)?;
+        let target = Target { url: url.clone(), address, host, bearer, tls, connect_timeout };
+        let pool = Arc::new(Pool::new(max_connections));
+        Ok(Self { target: Arc::new(target), pool, call_timeout, repeat_for })
+    }
+
+    /// A client of the same server with one connection of its own, one call at a time, and no repeats. A
+    /// measurement needs that: what is sent is just what it asked for.
+    #[must_use]
+    pub fn single_connection(&self) -> Self {
+        let (target, pool) = (self.target.clone(), Arc::new(Pool::new(1)));
+        Self { target, pool, call_timeout: self.call_timeout, repeat_for: Duration::ZERO }
+    }
+
+    /// Opens a connection, so that the first call need not.
+    ///
+    /// # Errors
+    /// When the server cannot be reached.
+    pub async fn connect(&self) -> Result<(), Error> {
+        self.pool.take(&self.target, "connect").await.map(|lease| lease.give_back())
+    }
+
+    /// Sends one call and reads the whole answer, whatever its status. Never sends it again.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn exchange(&self, request: &Request) -> Result<Response, Error> {
+        let (call, limit, mut was_sent) = (request.name, self.call_timeout + request.wait, false);
+        let attempt = async {
+            let mut lease = self.pool.take(&self.target, call).await?;
+            let response = lease.connection.exchange(&self.target, request, &mut was_sent).await?;
+            lease.give_back();
+            Ok(response)
+        };
+        match timeout(limit, attempt).await {
+            Ok(answered) => answered,
+            Err(_) => Err(Error::TimedOut { call, limit, was_sent }),
+        }
+    }
+
+    /// Sends a call of the API that has no method here, with JSON or an empty body; see
+    /// [`exchange`](Self::exchange).
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn call(&self, method: Method, path: &str, body: Bytes) -> Result<Response, Error> {
+        let mut request = Request::new("call", method, path);
+        request.body = body;
+        self.exchange(&request).await
+    }
+
+    /// Sends a call, and again as long as that is safe and of use; the answer is a success.
+    pub(crate) async fn send(&self, request: &Request) -> Result<Response, Error> {
+        let (mut repeats, mut may_have_happened) = (Repeats::within(self.repeat_for), false);
+        loop {
+            let answer = self.exchange(request).await;
+            let failure = match answer.and_then(|response| keep_gone(request, may_have_happened, response)) {
+                Ok(response) => return Ok(response),
+                Err(failure) => failure,
+            };
+            if !request.may_follow(&failure) {
+                return Err(failure);
+            }
+            may_have_happened |= failure.may_have_happened();
+            repeats.pause(failure).await?;
+        }
+    }
+}
+
+/// A success as it is, also 404 where an earlier attempt may have removed the job; else the refusal.
+fn keep_gone(request: &Request, may_have_happened: bool, response: Response) -> Result<Response, Error> {
+    let is_gone = response.status == 404 && may_have_happened && request.repeat == Repeat::SafeUntilGone;
+    if is_gone { Ok(response) } else { response.success() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        NewJob, PopRequest,
+        test_server::{CUT, TestServer, answer},
+    };
+
+    const JOB: &str = r#"{"id":"a","topic":"t","state":"ready","created_at":"2026-11-21T05:40:00.000Z",
+        "due_at":"2026-11-21T05:40:00.000Z","ttr":60,"attempts":0,"max_attempts":16,"body":null}"#;
+    const GONE: &str = r#"{"code":"job_not_found","detail":"there is no such job"}"#;
+    const AWAY: &str = r#"{"code":"store_unavailable","detail":"the store is away"}"#;
+
+    #[tokio::test]
+    async fn an_add_with_an_id_is_repeated_until_it_is_answered() {
+        let answers = vec![CUT.to_owned(), answer(503, "retry-after: 1\r\n", AWAY), answer(200, "", JOB)];
+        let server = TestServer::start(answers).await;
+        let (began, client) = (tokio::time::Instant::now(), server.client());
+        let added = client.add(&NewJob::new("t").id("a")).await.expect("the third attempt succeeds");
+        assert!(added.is_repeat && added.job.id == "a");
+        assert!(began.elapsed() >= Duration::from_secs(1), "Retry-After is kept");
+        assert_eq!(server.lines(), ["POST /jobs HTTP/1.1"; 3]);
+    }
+
+    #[tokio::test]
+    async fn a_call_that_would_do_more_is_sent_once() {
+        let server = TestServer::start(vec![CUT.to_owned(), answer(503, "", AWAY)]).await;
+        let failure = server.client().add(&NewJob::new("t")).await.expect_err("is cut");
+        assert!(matches!(failure, Error::Cut { call: "add", .. }), "{failure:?}");
+        let failure = server.client().pop("t", &PopRequest::default()).await.expect_err("is refused");
+        assert_eq!(failure.to_string(), "pop: the server answers 503: store_unavailable, the store is away");
+        assert_eq!(server.lines().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn repeats_end_when_the_server_asks_for_more_time_than_there_is() {
+        let server = TestServer::start(vec![answer(503, "retry-after: 60\r\n", AWAY)]).await;
+        let failure = server.client().version().await.expect_err("is refused");
+        let wanted = failure.refusal().and_then(|refusal| refusal.retry_after);
+        assert_eq!((wanted, server.lines().len()), (Some(Duration::from_secs(60)), 1));
+    }
+
+    #[tokio::test]
+    async fn a_job_that_is_gone_after_a_lost_answer_was_removed_by_it() {
+        let not_found = || answer(404, "", GONE);
+        let answers =
+            vec![CUT.to_owned(), not_found(), not_found(), CUT.to_owned(), not_found(), not_found()];
+        let server = TestServer::start(answers).await;
+        let client = server.client();
+        client.finish("a", Some("9f")).await.expect("the first attempt finished it");
+        let failure = client.finish("a", Some("9f")).await.expect_err("there was none");
+        assert_eq!(failure.refusal().map(|refusal| refusal.code.as_str()), Some("job_not_found"));
+        assert!(client.delete("a").await.expect("is answered"), "the first attempt deleted it");
+        assert!(!client.delete("a").await.expect("is answered"));
+    }
+
+    #[tokio::test]
+    async fn a_single_connection_never_repeats_and_is_reopened() {
+        let answers = vec![CUT.to_owned(), answer(503, "", AWAY), answer(200, "", r#"{"deleted":3}"#)];
+        let server = TestServer::start(answers).await;
+        let client = server.client().single_connection();
+        assert!(matches!(client.purge("t").await, Err(Error::Cut { .. })));
+        assert!(matches!(client.purge("t").await, Err(Error::Refused { .. })));
+        assert_eq!(client.purge("t").await.expect("is answered"), 3);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_speaks_something_else_is_recognised() {
+        let server =
+            TestServer::start(vec!["\u{15}\u{3}\u{1}\0\u{2}".to_owned(), "SSH-2.0\r\n".to_owned()]).await;
+        let client = server.client();
+        let failure = client.version().await.expect_err("is no HTTP");
+        assert!(matches!(failure, Error::WrongScheme { server_speaks_tls: true, .. }), "{failure:?}");
+        let failure = client.single_connection().version().await.expect_err("is no HTTP");
+        assert!(matches!(failure, Error::Unreadable { .. }), "{failure:?}");
+    }
+
+    #[tokio::test]
+    async fn a_silent_server_is_given_up_in_time() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = ServerUrl::new(listener.local_addr().expect("has one").to_string(), false);
+        let limit = Duration::from_millis(50);
+        let options = Options { call_timeout: limit, repeat_for: Duration::ZERO, ..Options::default() };
+        let client = Client::new(&url, options).expect("the options are sound");
+        let failure = client.version().await.expect_err("no answer comes");
+        assert_eq!(failure.to_string(), "version: no answer within 50ms");
+        drop(listener);
+        let failure = client.version().await.expect_err("nobody listens");
+        assert!(matches!(failure, Error::NotConnected { is_permanent: false, .. }), "{failure:?}");
+    }
+
+    #[test]
+    fn options_that_cannot_be_used_are_refused() {
+        let url: ServerUrl = "https://linger".parse().expect("is a URL");
+        let token = Options { token: Some("a\nb".to_owned()), ..Options::default() };
+        assert_eq!(Client::new(&url, token).err(), Some(OptionsError::Token));
+        let file = Options { trust: Trust::RootsFile("/nonexistent".into()), ..Options::default() };
+        let refused = Client::new(&url, file).expect_err("there is no such file");
+        assert!(refused.to_string().starts_with("/nonexistent: "), "{refused}");
+    }
+}

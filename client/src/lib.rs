@@ -1,0 +1,50 @@
+//! Typed calls to a Linger server over one HTTP client. Depends on nothing of the server: what it knows of the
+//! API is in `openapi.yaml`.
+//!
+//! A [`Client`] keeps a pool of connections and repeats a failed call for a bounded time, as far as a repeat is
+//! safe ([`Repeat`]). [`Client::single_connection`] gives one that has one connection and never repeats, which
+//! is what a measurement needs.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//! use linger_client::{Client, NewJob, Options, PopRequest};
+//!
+//! let client = Client::new(&"http://127.0.0.1:9277".parse()?, Options::default())?;
+//! client.add(&NewJob::new("mail").id("mail-1").delay(Duration::from_secs(60))).await?;
+//! let request = PopRequest { wait: Duration::from_secs(20), ..PopRequest::default() };
+//! if let Some(reserved) = client.pop("mail", &request).await? {
+//!     client.finish(&reserved.id, Some(&reserved.receipt)).await?;
+//! }
+//! # Ok(())
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod batches;
+mod client;
+mod connection;
+mod error;
+mod jobs;
+mod model;
+mod pool;
+mod repeat;
+mod request;
+mod stream;
+#[cfg(test)]
+mod test_server;
+mod tls;
+mod topics;
+mod url;
+
+pub use client::{Client, Options, OptionsError};
+pub use error::{Error, Refusal};
+pub use jiff::Timestamp;
+pub use model::{
+    Added, BatchItem, Counts, Due, Job, JobPatch, NewJob, Paused, PopRequest, ReleaseRequest, ReservedJob,
+    Topic, TopicPage, TopicSettings, Version,
+};
+pub use request::{Repeat, Request, Response};
+pub use tls::Trust;
+pub use url::{InvalidUrl, ServerUrl};

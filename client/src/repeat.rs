@@ -1,0 +1,37 @@
+//! How long, and how often, a failed call is sent again.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::error::Error;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// The repeats of one call.
+pub(crate) struct Repeats {
+    end: Instant,
+    pause: Duration,
+}
+
+impl Repeats {
+    /// No repeat begins later than `limit` from now.
+    pub fn within(limit: Duration) -> Self {
+        Self { end: Instant::now() + limit, pause: FIRST_PAUSE }
+    }
+
+    /// Pauses before the next attempt: longer each time, and as long as the server asks for. Gives the failure
+    /// back when that would be too late.
+    pub async fn pause(&mut self, failure: Error) -> Result<(), Error> {
+        let wanted = failure.refusal().and_then(|refusal| refusal.retry_after).unwrap_or_default();
+        // Clients that failed together must not come back together.
+        let pause = self.pause.mul_f64(rand::random_range(0.5..1.0)).max(wanted);
+        if Instant::now() + pause >= self.end {
+            return Err(failure);
+        }
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        sleep(pause).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! Calls for topics and for the server itself.
+
+use std::time::Duration;
+
+use hyper::Method;
+use serde::Deserialize;
+
+use crate::{
+    client::Client,
+    error::Error,
+    jobs::absent,
+    model::{Topic, TopicPage, Version},
+    request::{Request, segment},
+};
+
+/// How long a purge may take beside other calls: a million jobs take their time.
+const PURGE_WAIT: Duration = Duration::from_secs(120);
+
+/// Every call fails with [`Error`]; all of them are safe to repeat.
+#[expect(clippy::missing_errors_doc, reason = "said once, above")]
+impl Client {
+    /// The topic as it is now; none when the server knows none of this name.
+    pub async fn topic(&self, topic: &str) -> Result<Option<Topic>, Error> {
+        let answer = self.send(&Request::get("topic", format!("/topics/{}", segment(topic)))).await;
+        absent(answer, "topic_not_found")?.map(|response| response.read()).transpose()
+    }
+
+    /// A page of up to `limit` topics, from the cursor of the page before.
+    pub async fn topics(&self, limit: usize, cursor: Option<&str>) -> Result<TopicPage, Error> {
+        let cursor = cursor.map_or(String::new(), |cursor| format!("&cursor={}", segment(cursor)));
+        self.send(&Request::get("topics", format!("/topics?limit={limit}{cursor}"))).await?.read()
+    }
+
+    /// Deletes every job of a topic in every state; how many there were, after a repeat perhaps fewer. Jobs that
+    /// are added meanwhile may stay.
+    pub async fn purge(&self, topic: &str) -> Result<u64, Error> {
+        #[derive(Deserialize)]
+        struct Deleted {
+            deleted: u64,
+        }
+        let topic = segment(topic);
+        let call = Request::new("purge", Method::DELETE, format!("/topics/{topic}?confirm={topic}"));
+        Ok(self.send(&call.wait(PURGE_WAIT)).await?.read::<Deleted>()?.deleted)
+    }
+
+    /// What runs there.
+    pub async fn version(&self) -> Result<Version, Error> {
+        self.send(&Request::get("version", "/version")).await?.read()
+    }
+
+    /// Succeeds when the server is ready for work; one that is not refuses with 503.
+    pub async fn ready(&self) -> Result<(), Error> {
+        self.send(&Request::get("ready", "/readyz")).await.map(drop)
+    }
+}

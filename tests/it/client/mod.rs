@@ -1,0 +1,164 @@
+//! The client library against the real program: each of its calls, what it repeats, and whom it trusts. What
+//! it does with answers that the program never gives is tested beside its code.
+
+mod proxy;
+
+use std::{fs, path::Path, time::Duration};
+
+use linger_client::{
+    Client, Due, Error, JobPatch, NewJob, Options, PopRequest, ReleaseRequest, ServerUrl, Trust,
+};
+use serde_json::value::RawValue;
+
+use crate::harness::process::Server;
+use proxy::{Fate, Proxy};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn serve(directory: &Path) -> Server {
+    Server::serve(&[], &[], directory)
+}
+
+fn client(url: &str) -> Client {
+    Client::new(&url.parse().expect("is a URL"), Options::default()).expect("the options are sound")
+}
+
+/// The state of a job.
+async fn state(client: &Client, id: &str) -> Option<String> {
+    client.get(id).await.expect("is answered").map(|job| job.state)
+}
+
+/// Fails unless the server refuses with this code.
+#[track_caller]
+fn assert_refused<T: std::fmt::Debug>(answer: Result<T, Error>, status: u16, code: &str) {
+    let failure = answer.expect_err("is refused");
+    let refusal = failure.refusal().unwrap_or_else(|| panic!("{failure:?}"));
+    assert_eq!((refusal.status, refusal.code.as_str()), (status, code));
+}
+
+#[tokio::test]
+async fn a_job_goes_through_every_call_of_its_life() {
+    let home = tempfile::tempdir().expect("a directory");
+    let server = serve(home.path());
+    let client = client(&server.url());
+    client.connect().await.expect("the server listens");
+    let body = RawValue::from_string(r#"{"order":  1e2}"#.to_owned()).expect("is JSON");
+    let job = NewJob { ttr: Some(MINUTE), ..NewJob::new("mail").id("a:+=@~").delay(MINUTE).body(body) };
+    let added = client.add(&job).await.expect("is added");
+    assert_eq!((added.is_repeat, added.job.state.as_str(), added.job.ttr), (false, "delayed", MINUTE));
+    assert!(client.add(&job).await.expect("is recognised").is_repeat);
+    let patch = JobPatch { due: Some(Due::Delay(Duration::ZERO)), ..JobPatch::default() };
+    assert_eq!(client.patch("a:+=@~", &patch).await.expect("is changed").state, "ready");
+
+    let request = PopRequest { wait: Duration::from_millis(50), ttr: Some(2 * MINUTE), max: 0 };
+    let reserved = client.pop("mail", &request).await.expect("is answered").expect("is ready");
+    assert_eq!(
+        (reserved.id.as_str(), reserved.attempt, reserved.body.get()),
+        ("a:+=@~", 1, r#"{"order":  1e2}"#)
+    );
+    assert!(client.pop("mail", &request).await.expect("is answered").is_none());
+    let (id, receipt) = (reserved.id.as_str(), reserved.receipt.as_str());
+    let longer = client.touch(id, receipt, Some(10 * MINUTE)).await.expect("is extended");
+    assert!(longer.reserved_until.expect("is reserved") > reserved.reserved_until);
+    let release = ReleaseRequest { delay: Some(Duration::ZERO), reason: Some("later".to_owned()) };
+    assert_eq!(client.release(id, receipt, &release).await.expect("is given back").state, "ready");
+    assert_refused(client.touch(id, receipt, None).await, 409, "lease_lost");
+
+    let reserved = client.pop("mail", &request).await.expect("is answered").expect("is ready");
+    assert_eq!(reserved.reason.as_deref(), Some("later"));
+    let dead = client.bury(id, &reserved.receipt, Some("no such order")).await.expect("is buried");
+    assert_eq!((dead.state.as_str(), dead.reason.as_deref()), ("dead", Some("no such order")));
+    assert_eq!(client.requeue(id, None).await.expect("is requeued").state, "ready");
+    let reserved = client.pop("mail", &request).await.expect("is answered").expect("is ready");
+    client.finish(id, Some(&reserved.receipt)).await.expect("is finished");
+    assert_eq!(state(&client, id).await, None);
+    assert_refused(client.finish(id, None).await, 404, "job_not_found");
+
+    let at = "2100-01-01T00:00:00Z".parse().expect("is a moment");
+    let late = NewJob { due: Some(Due::At(at)), ..NewJob::new("mail") };
+    let added = client.add(&late).await.expect("is added").job;
+    assert_eq!(added.due_at, at);
+    assert!(client.delete(&added.id).await.expect("is answered"));
+    assert!(!client.delete(&added.id).await.expect("is answered"));
+    assert!(server.stop().success());
+}
+
+#[tokio::test]
+async fn batches_topics_and_the_server_itself_are_read() {
+    let home = tempfile::tempdir().expect("a directory");
+    let server = serve(home.path());
+    let client = client(&server.url()).single_connection();
+    let jobs = [NewJob::new("mail").id("a"), NewJob::new("bad topic"), NewJob::new("mail").id("b")];
+    let added = client.add_batch(&jobs).await.expect("is answered");
+    assert_eq!(added.iter().map(|item| item.status).collect::<Vec<_>>(), [201, 422, 201]);
+    assert_eq!(added[1].refusal.as_ref().map(|refusal| refusal.code.as_str()), Some("invalid_job"));
+    let request = PopRequest { max: 10, ..PopRequest::default() };
+    let reserved = client.pop_batch(&["urgent", "mail"], &request).await.expect("is answered");
+    assert_eq!(reserved.len(), 2);
+    let held: Vec<_> = reserved.iter().map(|job| (job.id.as_str(), Some(job.receipt.as_str()))).collect();
+    let finished = client.finish_batch(&held[..1]).await.expect("is answered");
+    assert_eq!((finished[0].status, finished[0].id.as_deref()), (204, Some(held[0].0)));
+    let deleted = client.delete_batch(&[held[1].0, "c"]).await.expect("is answered");
+    assert_eq!(deleted.iter().map(|item| item.status).collect::<Vec<_>>(), [204, 404]);
+
+    assert!(client.topic("mail").await.expect("is answered").is_none(), "it has no jobs any more");
+    for topic in ["mail", "news"] {
+        client.add(&NewJob::new(topic).delay(MINUTE)).await.expect("is added");
+    }
+    let mail = client.topic("mail").await.expect("is answered").expect("has a job");
+    assert_eq!((mail.counts.delayed, mail.waiting, mail.paused.delivery), (1, 0, false));
+    let first = client.topics(1, None).await.expect("is answered");
+    let second = client.topics(1, first.next_cursor.as_deref()).await.expect("is answered");
+    assert_eq!([&first, &second].map(|page| page.topics[0].topic.as_str()), ["mail", "news"]);
+    assert_eq!(client.purge("mail").await.expect("is answered"), 1);
+    assert_eq!(client.version().await.expect("is answered").engine, "embedded");
+    client.ready().await.expect("is ready");
+    assert!(server.stop().success());
+}
+
+#[tokio::test]
+async fn a_call_that_failed_on_the_way_is_repeated_where_that_is_safe() {
+    let home = tempfile::tempdir().expect("a directory");
+    let server = serve(home.path());
+    let fates = [Fate::AnswerLost, Fate::Refused, Fate::Served, Fate::Served, Fate::AnswerLost];
+    let proxy = Proxy::start(server.address, &fates).await;
+    let client = client(&proxy.url());
+    let added = client.add(&NewJob::new("mail").id("a")).await.expect("the third attempt is answered");
+    assert!(added.is_repeat, "the first attempt was done");
+    client.finish("a", None).await.expect_err("it is not reserved");
+    let failure = client.add(&NewJob::new("mail")).await.expect_err("may have happened");
+    assert!(matches!(failure, Error::Cut { .. }) && failure.may_have_happened(), "{failure:?}");
+    let mail = proxy.beyond().topic("mail").await.expect("is answered").expect("has jobs");
+    assert_eq!(mail.counts.ready, 2, "it did, and was not repeated");
+    assert!(server.stop().success());
+}
+
+#[tokio::test]
+async fn only_a_trusted_certificate_is_accepted() {
+    let home = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| home.path().join(name);
+    let new_pair = |name: &str| {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("is made");
+        fs::write(path(name), made.cert.pem()).expect("can be written");
+        made.signing_key.serialize_pem()
+    };
+    new_pair("other.pem");
+    fs::write(path("key.pem"), new_pair("cert.pem")).expect("can be written");
+    let settings = "[tls]\ncertificate = 'cert.pem'\nkey = 'key.pem'\n";
+    fs::write(path("linger.toml"), settings).expect("can be written");
+    let server = serve(home.path());
+    let ready = async |host: &str, trust: Trust| {
+        let url = ServerUrl::new(format!("{host}:{}", server.address.port()), true);
+        let options = Options { trust, address: Some(server.address), ..Options::default() };
+        Client::new(&url, options).expect("the options are sound").ready().await
+    };
+    let (right, wrong) = (Trust::RootsFile(path("cert.pem")), Trust::RootsFile(path("other.pem")));
+    ready("localhost", right.clone()).await.expect("is trusted");
+    ready("127.0.0.1", Trust::AnyCertificate).await.expect("any name will do");
+    for (host, trust) in [("localhost", wrong), ("127.0.0.1", right), ("localhost", Trust::SystemRoots)] {
+        let failure = ready(host, trust.clone()).await.expect_err("is not trusted");
+        let is_lasting = matches!(failure, Error::NotConnected { is_permanent: true, .. });
+        assert!(is_lasting, "{host}, {trust:?}: {failure:?}");
+    }
+    assert!(server.stop().success());
+}
