@@ -1,6 +1,7 @@
 //! The log: one event for each call, written down by the client that made it.
 
 use std::{
+    fmt::{Display, Formatter, Result},
     sync::{Mutex, MutexGuard},
     time::{Duration, Instant},
 };
@@ -85,6 +86,13 @@ pub struct Event {
     pub answered: Duration,
     pub act: Act,
     pub said: Said,
+}
+
+impl Display for Event {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let Self { sent, answered, act, said, .. } = self;
+        write!(f, "{sent:?} to {answered:?}: {act:?}, {said:?}")
+    }
 }
 
 impl Event {

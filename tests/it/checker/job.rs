@@ -12,7 +12,7 @@ struct Grant<'a> {
     ttr: Duration,
 }
 
-/// Everything known of one job.
+/// Everything known of one life of a job.
 struct Story<'a> {
     name: &'a str,
     events: &'a [&'a Event],

@@ -7,6 +7,7 @@
 
 mod history;
 mod job;
+mod lives;
 mod rest;
 #[cfg(test)]
 mod tests;
@@ -32,7 +33,7 @@ pub enum Law {
     OneHolder,
     /// The receipt of an ended reservation changes nothing.
     StaleReceipt,
-    /// A finished or deleted job is never seen again, and goes only once.
+    /// A finished or deleted job is never seen again, and goes only once, unless it was added again.
     GoneStaysGone,
     /// Attempts count up, and never beyond `max_attempts`.
     Attempts,
@@ -74,6 +75,8 @@ pub struct Verdict {
     pub refused: usize,
     /// Every broken promise.
     pub violations: Vec<Violation>,
+    /// All that happened to the first of the jobs that they are about, an event a line.
+    pub story: Vec<String>,
 }
 
 impl Verdict {
@@ -86,7 +89,8 @@ impl Verdict {
     #[track_caller]
     pub fn assert_clean(&self) {
         let first: Vec<String> = self.violations.iter().take(20).map(ToString::to_string).collect();
-        assert!(first.is_empty(), "{} violations:\n{}", self.violations.len(), first.join("\n"));
+        let (number, story) = (self.violations.len(), self.story.join("\n"));
+        assert!(first.is_empty(), "{number} violations:\n{}\nthe first job:\n{story}", first.join("\n"));
     }
 }
 
@@ -99,7 +103,14 @@ pub fn check(history: &History, rest: Option<&Rest>) -> Verdict {
     }
     let mut verdict = Verdict::default();
     for (name, events) in &jobs {
-        job::check(name, events, rest, &mut verdict);
+        let lives = lives::lives(events, rest.is_some_and(|rest| rest.jobs.contains_key(*name)));
+        for (number, life) in lives.iter().enumerate() {
+            // Only the last one can be seen at rest.
+            job::check(name, life, rest.filter(|_| number + 1 == lives.len()), &mut verdict);
+        }
+        if !verdict.violations.is_empty() && verdict.story.is_empty() {
+            verdict.story = events.iter().map(ToString::to_string).collect();
+        }
     }
     if let Some(rest) = rest {
         rest.check(&|name| jobs.contains_key(name), &mut verdict);

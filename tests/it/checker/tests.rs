@@ -228,3 +228,37 @@ fn wrong_counts_are_seen() {
     let rest = Rest { counts: (0, 1), ..resting(false, 0) };
     Script::added().at_rest_breaks(&rest, Law::Counts);
 }
+
+/// An add that is answered 503 at 60 ms, after its job was finished, and is then sent again.
+fn added_in_doubt() -> Script {
+    let add = Act::Add { delay: Duration::ZERO, max_attempts: 0 };
+    let first = Script(History::new()).then(0, 60, add, Said::Unknown);
+    first.delivered(10, 20, 1).finished(30, 40, "r1", Said::Done)
+}
+
+/// A delivery as attempt 1 with the receipt `again`, and its finish.
+fn second_life(script: Script) -> Script {
+    let deliver = Act::Deliver { receipt: "again".to_owned(), attempt: 1, ttr: TTR };
+    script.then(80, 85, deliver, Said::Done).finished(90, 95, "again", Said::Done)
+}
+
+#[test]
+fn an_add_that_is_sent_again_may_begin_a_second_life() {
+    let add = || Act::Add { delay: Duration::ZERO, max_attempts: 0 };
+    second_life(added_in_doubt().then(61, 70, add(), Said::Done)).is_sound();
+    added_in_doubt().then(61, 70, add(), Said::Done).is_sound();
+    assert_eq!(added_in_doubt().then(61, 70, add(), Said::Done).broken(Some(&resting(false, 0))), []);
+}
+
+#[test]
+fn each_call_of_an_add_begins_one_life() {
+    let laws = [Law::Attempts, Law::GoneStaysGone];
+    assert_eq!(second_life(added_in_doubt()).broken(None), laws, "the add was sent once");
+    let add = || Act::Add { delay: Duration::ZERO, max_attempts: 0 };
+    let before = Script(History::new()).then(0, 4, add(), Said::Unknown).then(5, 9, add(), Said::Done);
+    let before = before.delivered(10, 20, 1).finished(30, 40, "r1", Said::Done);
+    assert_eq!(second_life(before).broken(None), laws, "both adds were answered before the end");
+    let third = second_life(added_in_doubt().then(61, 70, add(), Said::Done));
+    let deliver = Act::Deliver { receipt: "third".to_owned(), attempt: 1, ttr: TTR };
+    assert_eq!(third.then(100, 105, deliver, Said::Done).broken(None), laws, "two adds, three lives");
+}
