@@ -95,11 +95,11 @@ fn schedules(data: &[u8]) {
 
 fn tokens(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    match auth::parse(text) {
+    match auth::parse_tokens(text) {
         Ok(tokens) => {
             assert!(tokens.count() > 0);
-            let gate = auth::Gate::guarded(tokens);
-            assert!(gate.admit(None).is_err() && gate.admit(Some(data)).is_err());
+            let gate = auth::Authenticator::with_tokens(tokens);
+            assert!(gate.authenticate(None).is_err() && gate.authenticate(Some(data)).is_err());
         }
         Err(problem) => assert!(!problem.is_empty()),
     }

@@ -1,26 +1,26 @@
-//! Text from elsewhere, made safe to print: what a terminal would obey instead of showing is escaped. Knows nothing
-//! of where the text comes from.
+//! Makes untrusted text safe to print: escapes what a terminal would execute rather than display. Does not know where
+//! the text comes from.
 
 use std::borrow::Cow;
 
-/// `text` for a part of a line: control characters are escaped (`\u{1b}`), line breaks among them, and so are the
-/// characters that change the direction of text.
-pub(crate) fn line(text: &str) -> Cow<'_, str> {
-    escaped(text, is_obeyed)
+/// Escapes text within a line: control characters (`\u{1b}`) including line breaks, and the characters that change the
+/// direction of text.
+pub(crate) fn escape_line(text: &str) -> Cow<'_, str> {
+    escape(text, is_unsafe)
 }
 
-/// `text` for whole lines: as [`line`], but line breaks and tabs stay.
-pub(crate) fn lines(text: &str) -> Cow<'_, str> {
-    escaped(text, |c| is_obeyed(c) && !matches!(c, '\n' | '\t'))
+/// Escapes several lines: as [`escape_line`], but keeps line breaks and tabs.
+pub(crate) fn escape_lines(text: &str) -> Cow<'_, str> {
+    escape(text, |c| is_unsafe(c) && !matches!(c, '\n' | '\t'))
 }
 
-fn escaped(text: &str, must_be: impl Fn(char) -> bool) -> Cow<'_, str> {
-    if !text.chars().any(&must_be) {
+fn escape(text: &str, must_escape: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.chars().any(&must_escape) {
         return Cow::Borrowed(text);
     }
     let mut escaped = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        if must_be(c) {
+        if must_escape(c) {
             escaped.extend(c.escape_default());
         } else {
             escaped.push(c);
@@ -29,9 +29,9 @@ fn escaped(text: &str, must_be: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Control characters (Unicode's category Cc), and line separators and marks of direction, with which text can show
-/// as something other than it is.
-fn is_obeyed(c: char) -> bool {
+/// Control characters (Unicode category Cc), line separators and direction marks, with which text can look different
+/// from what it is.
+fn is_unsafe(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
@@ -40,16 +40,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_obeys_is_escaped() {
-        assert_eq!(line("a\u{1b}[2Jb\r\nc\u{9b}\u{7f}"), "a\\u{1b}[2Jb\\r\\nc\\u{9b}\\u{7f}");
-        assert_eq!(line("abc\u{202e}txt"), "abc\\u{202e}txt");
-        assert_eq!(lines("one\n\ttwo\u{1b}c\r"), "one\n\ttwo\\u{1b}c\\r");
+    fn control_characters_are_escaped() {
+        assert_eq!(escape_line("a\u{1b}[2Jb\r\nc\u{9b}\u{7f}"), "a\\u{1b}[2Jb\\r\\nc\\u{9b}\\u{7f}");
+        assert_eq!(escape_line("abc\u{202e}txt"), "abc\\u{202e}txt");
+        assert_eq!(escape_lines("one\n\ttwo\u{1b}c\r"), "one\n\ttwo\\u{1b}c\\r");
     }
 
     #[test]
-    fn all_else_stays_as_it_is() {
+    fn other_text_is_unchanged() {
         for text in ["", "plain \\ \"quoted\" 'text'", "größer 日本 🙂"] {
-            assert!(matches!(line(text), Cow::Borrowed(same) if same == text));
+            assert!(matches!(escape_line(text), Cow::Borrowed(same) if same == text));
         }
     }
 }

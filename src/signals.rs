@@ -1,26 +1,25 @@
-//! SIGINT and SIGTERM, told one after the other: what the first and what a second brings about is for whoever
-//! runs something to say.
+//! SIGINT and SIGTERM, one after the other. The caller decides what the first and the second one do.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Both signals, caught from the moment this is made.
+/// Catches both signals from its creation on.
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
-/// A signal that asks for the end.
+/// A signal that stops the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum StopSignal {
     /// SIGINT, as by Ctrl-C.
     Interrupt,
     /// SIGTERM.
     Terminate,
 }
 
-impl Asked {
+impl StopSignal {
     pub fn name(self) -> &'static str {
         match self {
             Self::Interrupt => "SIGINT",
@@ -28,7 +27,7 @@ impl Asked {
         }
     }
 
-    /// What a shell shows for a process that the signal killed.
+    /// The exit code that a shell reports for a process killed by this signal.
     pub fn exit_code(self) -> u8 {
         match self {
             Self::Interrupt => 130,
@@ -42,11 +41,11 @@ impl Signals {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
-    /// The next of the two. May be dropped while it waits.
-    pub async fn next(&mut self) -> Asked {
+    /// Waits for the next signal. Cancel-safe.
+    pub async fn next(&mut self) -> StopSignal {
         tokio::select! {
-            _ = self.interrupt.recv() => Asked::Interrupt,
-            _ = self.terminate.recv() => Asked::Terminate,
+            _ = self.interrupt.recv() => StopSignal::Interrupt,
+            _ = self.terminate.recv() => StopSignal::Terminate,
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Small files that an operator names: tokens, certificates, keys. Read whole, within a limit, and without
-//! waiting for somebody to write.
+//! Reads small files that an operator names: tokens, certificates, keys. Their size is limited, and reading never waits
+//! for a writer.
 
 use std::{
     fs::OpenOptions,
@@ -10,13 +10,13 @@ use std::{
 
 use rustix::fs::OFlags;
 
-/// Largest file that is read, in bytes: enough for a hundred thousand tokens.
+/// Largest file accepted, in bytes: enough for a hundred thousand tokens.
 const MAX_BYTES: u64 = 16 * 1_024 * 1_024;
 
-/// The bytes of a regular file of up to 16 MiB. Blocks for as long as its file system does.
+/// Reads a regular file of up to 16 MiB. Blocks for as long as its file system does.
 ///
 /// # Errors
-/// Why it cannot be read; also when it is a pipe or a device, which might never end.
+/// If it cannot be read, or is a pipe or a device, which might never end.
 pub fn read(path: &Path) -> Result<Vec<u8>> {
     let flags = OFlags::NONBLOCK.bits();
     // Without this flag, opening a pipe waits for its writer.
@@ -32,7 +32,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The same for a file of text.
+/// Reads a text file, as [`read`] does.
 ///
 /// # Errors
 /// As [`read`], and when the bytes are not UTF-8.

@@ -1,5 +1,5 @@
-//! Who may do what: bearer tokens, their scopes and topics. Knows no HTTP but the form of a credential,
-//! and no route; `http` says what each call needs.
+//! Authentication: bearer tokens, their scopes and topics. Of HTTP it knows only the form of a credential, and no
+//! routes; `http` defines which scope each operation requires.
 
 mod file;
 mod scope;
@@ -10,43 +10,43 @@ use std::{
     sync::{Arc, LazyLock, PoisonError, RwLock},
 };
 
-pub use file::{entry, parse, read};
+pub use file::{parse_tokens, read_tokens, token_entry};
 pub use scope::Scope;
-pub use token::{TokenHash, generate};
+pub use token::{TokenHash, generate_token};
 
 use crate::job::TopicFilter;
 
-/// Somebody who was let in, and what they may do. Cheap to clone.
+/// An authenticated client and what it may do. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// The token's name in the file, for the log.
     pub name: Arc<str>,
     scopes: Arc<[Scope]>,
-    /// The topics that they may use.
+    /// The topics that it may use.
     pub topics: TopicFilter,
 }
 
 impl Caller {
-    /// Everybody, where no tokens are asked for.
+    /// Any client of a server that requires no tokens.
     #[must_use]
-    pub fn anyone() -> Self {
-        static ANYONE: LazyLock<Caller> = LazyLock::new(|| Caller {
+    pub fn unrestricted() -> Self {
+        static UNRESTRICTED: LazyLock<Caller> = LazyLock::new(|| Caller {
             name: "".into(),
             scopes: [Scope::Admin].into(),
             topics: TopicFilter::ALL,
         });
-        ANYONE.clone()
+        UNRESTRICTED.clone()
     }
 
-    /// Somebody who may do nothing that anything is asked for.
+    /// A client that may use only operations that require no scope.
     #[must_use]
-    pub fn nobody() -> Self {
+    pub fn unprivileged() -> Self {
         Self { name: "".into(), scopes: [].into(), topics: TopicFilter::only(Vec::new()) }
     }
 
-    /// Whether calls of this scope are allowed.
+    /// Whether operations of this scope are allowed.
     #[must_use]
-    pub fn may(&self, scope: Scope) -> bool {
+    pub fn has_scope(&self, scope: Scope) -> bool {
         self.scopes.iter().any(|has| *has == scope || *has == Scope::Admin)
     }
 }
@@ -56,61 +56,61 @@ impl Caller {
 pub struct Tokens(HashMap<TokenHash, Caller>);
 
 impl Tokens {
-    /// How many there are.
+    /// The number of tokens.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// Who holds `token`. How long it takes tells nothing of use: where the map looks depends on a hash of the
-    /// token that nobody can choose, and hashes are compared in constant time.
+    /// The client that `token` belongs to. The duration of the search reveals nothing useful: the position in the map
+    /// depends on a hash of the token, which nobody can choose, and hashes are compared in constant time.
     fn find(&self, token: &[u8]) -> Option<&Caller> {
-        self.0.get(&TokenHash::of(token))
+        self.0.get(&TokenHash::new(token))
     }
 }
 
-/// Why nobody was let in.
+/// Why a credential was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
+pub enum AuthError {
     /// There was no credential.
     Missing,
-    /// There was one of another form than `Bearer TOKEN`.
+    /// The credential does not have the form `Bearer TOKEN`.
     Scheme,
-    /// There was a token, but none of ours.
+    /// The token is unknown.
     Unknown,
 }
 
-/// Lets callers in. Its tokens may change while it is in use.
+/// Authenticates clients. Its tokens can be replaced while it is in use.
 #[derive(Debug, Default)]
-pub struct Gate(RwLock<Option<Arc<Tokens>>>);
+pub struct Authenticator(RwLock<Option<Arc<Tokens>>>);
 
-impl Gate {
-    /// Lets everybody in.
+impl Authenticator {
+    /// Accepts every client without a token.
     #[must_use]
     pub fn open() -> Self {
         Self::default()
     }
 
-    /// Lets holders of these tokens in.
+    /// Accepts only clients with one of these tokens.
     #[must_use]
-    pub fn guarded(tokens: Tokens) -> Self {
+    pub fn with_tokens(tokens: Tokens) -> Self {
         Self(RwLock::new(Some(Arc::new(tokens))))
     }
 
-    /// From now on these tokens are the ones that count.
+    /// Replaces the tokens.
     pub fn replace(&self, tokens: Tokens) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(tokens));
     }
 
-    /// Who calls with this credential: the value of an `Authorization` header, if there was just one.
+    /// Authenticates a client by its credential: the value of the `Authorization` header, if there was exactly one.
     ///
     /// # Errors
-    /// Why they are not let in.
-    pub fn admit(&self, credential: Option<&[u8]>) -> Result<Caller, Refused> {
+    /// Why the credential is refused.
+    pub fn authenticate(&self, credential: Option<&[u8]>) -> Result<Caller, AuthError> {
         let tokens = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(tokens) = tokens else { return Ok(Caller::anyone()) };
-        let token = bearer(credential.ok_or(Refused::Missing)?).ok_or(Refused::Scheme)?;
-        tokens.find(token).cloned().ok_or(Refused::Unknown)
+        let Some(tokens) = tokens else { return Ok(Caller::unrestricted()) };
+        let token = bearer(credential.ok_or(AuthError::Missing)?).ok_or(AuthError::Scheme)?;
+        tokens.find(token).cloned().ok_or(AuthError::Unknown)
     }
 }
 
@@ -125,34 +125,44 @@ fn bearer(credential: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    fn gate() -> Gate {
-        Gate::guarded(parse(&entry("a", "one", &[Scope::Read], &[])).expect("is valid"))
+    fn authenticator() -> Authenticator {
+        Authenticator::with_tokens(
+            parse_tokens(&token_entry("a", "one", &[Scope::Read], &[])).expect("is valid"),
+        )
     }
 
-    fn admitted(gate: &Gate, credential: Option<&str>) -> Result<String, Refused> {
-        gate.admit(credential.map(str::as_bytes)).map(|caller| caller.name.to_string())
+    fn authenticate(authenticator: &Authenticator, credential: Option<&str>) -> Result<String, AuthError> {
+        authenticator.authenticate(credential.map(str::as_bytes)).map(|caller| caller.name.to_string())
     }
 
     #[test]
-    fn lets_in_who_holds_a_token() {
+    fn accepts_only_known_tokens() {
         for credential in ["Bearer one", "bearer one", "BEARER  one "] {
-            assert_eq!(admitted(&gate(), Some(credential)), Ok("a".to_owned()), "{credential}");
+            assert_eq!(authenticate(&authenticator(), Some(credential)), Ok("a".to_owned()), "{credential}");
         }
         for credential in ["Bearer on", "Bearer one two", "Bearer oneone"] {
-            assert_eq!(admitted(&gate(), Some(credential)), Err(Refused::Unknown), "{credential}");
+            assert_eq!(
+                authenticate(&authenticator(), Some(credential)),
+                Err(AuthError::Unknown),
+                "{credential}"
+            );
         }
         for credential in ["", "Bearer", "Bearer ", "one", "Basic one", "Bearerone"] {
-            assert_eq!(admitted(&gate(), Some(credential)), Err(Refused::Scheme), "{credential}");
+            assert_eq!(
+                authenticate(&authenticator(), Some(credential)),
+                Err(AuthError::Scheme),
+                "{credential}"
+            );
         }
-        assert_eq!(admitted(&gate(), None), Err(Refused::Missing));
+        assert_eq!(authenticate(&authenticator(), None), Err(AuthError::Missing));
     }
 
     #[test]
-    fn an_open_gate_asks_nobody_and_new_tokens_replace_the_old() {
-        assert_eq!(admitted(&Gate::open(), None), Ok(String::new()));
-        let gate = gate();
-        gate.replace(parse(&entry("b", "two", &[Scope::Add], &[])).expect("is valid"));
-        assert_eq!(admitted(&gate, Some("Bearer one")), Err(Refused::Unknown));
-        assert_eq!(admitted(&gate, Some("Bearer two")), Ok("b".to_owned()));
+    fn without_tokens_everybody_is_accepted_and_new_tokens_replace_the_old() {
+        assert_eq!(authenticate(&Authenticator::open(), None), Ok(String::new()));
+        let authenticator = authenticator();
+        authenticator.replace(parse_tokens(&token_entry("b", "two", &[Scope::Add], &[])).expect("is valid"));
+        assert_eq!(authenticate(&authenticator, Some("Bearer one")), Err(AuthError::Unknown));
+        assert_eq!(authenticate(&authenticator, Some("Bearer two")), Ok("b".to_owned()));
     }
 }

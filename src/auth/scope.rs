@@ -1,25 +1,25 @@
-//! What a token may do, in four words.
+//! The scopes: what a token allows.
 
 use std::fmt;
 
-/// One kind of calls. `openapi.yaml` names the scope of every operation.
+/// One kind of operations. `openapi.yaml` names the scope of every operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// What producers do: add, patch and delete jobs.
+    /// For producers: add, patch and delete jobs.
     Add,
-    /// What workers do: pop, finish, release, touch, bury.
+    /// For workers: pop, finish, release, touch, bury.
     Work,
-    /// Looking: jobs, topics, dead letters, figures.
+    /// For reading: jobs, topics, dead letters, metrics.
     Read,
-    /// What operators do: settings, pauses, purges, requeues. Allows the other three too.
+    /// For operators: settings, pauses, purges, requeues. Includes the other three scopes.
     Admin,
 }
 
 impl Scope {
-    /// All four.
+    /// All scopes.
     pub const ALL: [Self; 4] = [Self::Add, Self::Work, Self::Read, Self::Admin];
 
-    /// Its word.
+    /// The name of the scope.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -30,7 +30,7 @@ impl Scope {
         }
     }
 
-    /// The scope of this word.
+    /// The scope with this name.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scope| scope.as_str() == text)

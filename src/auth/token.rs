@@ -1,5 +1,5 @@
-//! Tokens and their hashes. The server keeps hashes alone; a token exists in full only where it is made
-//! and at the client.
+//! Tokens and their hashes. The server keeps only hashes; the token itself exists only where it is made and at the
+//! client.
 
 use std::{
     fmt,
@@ -9,22 +9,21 @@ use std::{
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// What tokens begin with, so that scanners for leaked secrets can find them.
+/// Every token begins with this, so that scanners for leaked secrets can find tokens.
 const PREFIX: &str = "linger_";
 
-/// The SHA-256 of a token. Plain and fast on purpose: tokens hold 256 random bits, so there is nothing
-/// to guess that a slow hash would guard.
+/// The SHA-256 of a token. A slow hash would add nothing: a token has 256 random bits and cannot be guessed.
 #[derive(Clone, Eq)]
 pub struct TokenHash([u8; 32]);
 
 impl TokenHash {
-    /// The hash of a token as a client sends it.
+    /// Hashes a token as a client sends it.
     #[must_use]
-    pub fn of(token: &[u8]) -> Self {
+    pub fn new(token: &[u8]) -> Self {
         Self(Sha256::digest(token).into())
     }
 
-    /// Reads 64 hexadecimal digits.
+    /// Parses 64 hexadecimal digits.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -39,7 +38,7 @@ impl TokenHash {
     }
 }
 
-/// In a time that does not depend on where they differ.
+/// Compares in a time that does not depend on where the hashes differ.
 impl PartialEq for TokenHash {
     fn eq(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
@@ -64,9 +63,9 @@ impl fmt::Debug for TokenHash {
     }
 }
 
-/// A fresh token of 256 random bits.
+/// Makes a token of 256 random bits.
 #[must_use]
-pub fn generate() -> String {
+pub fn generate_token() -> String {
     let bits: [u8; 32] = rand::random();
     let mut token = PREFIX.to_owned();
     bits.iter().for_each(|byte| token.push_str(&format!("{byte:02x}")));
@@ -78,22 +77,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hashes_are_those_that_sha256sum_prints() {
+    fn hashes_are_the_same_as_those_of_sha256sum() {
         let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        let hash = TokenHash::of(b"abc");
+        let hash = TokenHash::new(b"abc");
         assert_eq!(hash.to_string(), expected);
         assert_eq!(TokenHash::parse(expected), Some(hash.clone()));
         assert_eq!(TokenHash::parse(&expected.to_uppercase()), Some(hash.clone()));
         assert_eq!(hash, hash.clone());
-        assert_ne!(hash, TokenHash::of(b"abd"));
+        assert_ne!(hash, TokenHash::new(b"abd"));
         for text in ["", "abc", &expected[1..], &format!("{expected}0"), &"+1".repeat(32), &"é".repeat(32)] {
             assert_eq!(TokenHash::parse(text), None, "{text}");
         }
     }
 
     #[test]
-    fn tokens_differ_and_their_form_is_fit_for_a_header() {
-        let (one, other) = (generate(), generate());
+    fn tokens_differ_and_can_be_sent_in_a_header() {
+        let (one, other) = (generate_token(), generate_token());
         assert_ne!(one, other);
         assert_eq!(one.len(), PREFIX.len() + 64);
         assert!(one.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'));

@@ -3,7 +3,7 @@
 use std::{io, time::Duration};
 
 use super::TOKEN_VARIABLE;
-use crate::signals::Asked;
+use crate::signals::StopSignal;
 
 /// Why a bench ended before its time.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +47,7 @@ pub(crate) enum Failure {
     Unfit(String),
     /// A signal.
     #[error("stopped by {}", .0.name())]
-    Stopped(Asked),
+    Stopped(StopSignal),
 }
 
 fn remedy(status: u16) -> String {

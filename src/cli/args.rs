@@ -1,5 +1,5 @@
-//! The command line as clap reads it. Values are not checked here: a flag is one more source of settings, so that its
-//! faults are listed with all others.
+//! The command line as clap parses it. Values of settings are not checked here: a flag is one more source of settings,
+//! so that its faults are listed with all others.
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     job::{TopicPattern, parse_duration},
 };
 
-/// The whole command line. Flags before the command count as if they stood behind it.
+/// The whole command line. Flags before the command mean the same as flags after it.
 #[derive(Debug, Parser)]
 #[command(name = "linger", version = env!("LINGER_VERSION"), about = help::ABOUT, after_help = help::MAIN)]
 #[command(max_term_width = 100)]
@@ -28,7 +28,7 @@ struct Cli {
     settings: Settings,
 }
 
-/// What can be done.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Serve the queue (also what happens without a command)
@@ -56,18 +56,18 @@ pub(super) enum Command {
     Token(TokenCommand),
 }
 
-/// What can be done with the configuration.
+/// The commands of `linger config`.
 #[derive(Debug, Subcommand)]
 pub(super) enum ConfigCommand {
     /// Print the settings in force as TOML, secrets redacted, each with its source
     Show(Settings),
-    /// List every fault, also of the files that are named: exit code 0 if there is none, 1 otherwise
+    /// List every fault, also of the files that settings name: exit code 0 if there is none, 1 otherwise
     Check(Settings),
     /// Print the defaults as TOML, with the documentation of every key
     Default,
 }
 
-/// What can be done about tokens.
+/// The commands of `linger token`.
 #[derive(Debug, Subcommand)]
 pub(super) enum TokenCommand {
     /// Make a token: prints its entry for the tokens file on stdout, and the token on stderr
@@ -123,9 +123,9 @@ pub(super) struct NewTokenArgs {
     #[arg(long, default_value = "unnamed")]
     pub name: String,
     /// What it allows: add, work, read, admin (which allows the other three too); may be repeated
-    #[arg(long = "scope", required = true, value_name = "SCOPE", value_delimiter = ',', value_parser = scope)]
+    #[arg(long = "scope", required = true, value_name = "SCOPE", value_delimiter = ',', value_parser = parse_scope)]
     pub scopes: Vec<Scope>,
-    /// For which topics: a name, or the beginning of names followed by *; may be repeated [default: all]
+    /// For which topics: a name, or a prefix followed by *; may be repeated [default: all]
     #[arg(long = "topic", value_name = "TOPIC", value_parser = TopicPattern::parse)]
     pub topics: Vec<TopicPattern>,
     /// Append the entry to this file, which is made if it is missing, and print the token on stdout
@@ -133,12 +133,12 @@ pub(super) struct NewTokenArgs {
     pub append: Option<PathBuf>,
 }
 
-fn scope(text: &str) -> Result<Scope, String> {
+fn parse_scope(text: &str) -> Result<Scope, String> {
     Scope::parse(text).ok_or_else(|| "must be add, work, read or admin".to_owned())
 }
 
 impl Command {
-    /// The settings that stand behind the command.
+    /// The settings given after the command.
     fn settings(&self) -> Settings {
         match self {
             Self::Serve(settings)
@@ -149,7 +149,7 @@ impl Command {
                 Settings { file: file.clone(), listen: listen.clone(), ..Settings::default() }
             }
             Self::Verify(VerifyArgs { file, directory, engine, .. }) => {
-                Settings::of_store(file, directory, engine)
+                Settings::for_store(file, directory, engine)
             }
             Self::Backup(BackupArgs { file, directory, .. })
             | Self::Restore(BackupArgs { file, directory, .. }) => {
@@ -161,31 +161,32 @@ impl Command {
     }
 }
 
-/// Reads a command line: what to do, and the settings that were given.
+/// Parses a command line into a command and settings.
 ///
 /// # Errors
-/// What is wrong with it, or the help that it asks for.
+/// What is wrong with it, or the help that was requested.
 pub(super) fn parse(words: &[OsString]) -> Result<(Command, Settings), clap::Error> {
     let mut line = Cli::command();
     let matches = line.try_get_matches_from_mut(words)?;
     let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut line))?;
     let before = cli.settings;
     let Some(command) = cli.command else { return Ok((Command::Serve(Settings::default()), before)) };
-    // The chosen command, of which `config show` is one in another.
-    let (mut chosen, mut at, mut name) = (&line, &matches, "linger".to_owned());
-    while let Some((word, inner)) = at.subcommand() {
-        chosen = chosen.find_subcommand(word).expect("clap has found it");
-        (at, name) = (inner, format!("{name} {word}"));
+    // Finds the command that was given, which can be nested as in `config show`.
+    let (mut given, mut matched, mut name) = (&line, &matches, "linger".to_owned());
+    while let Some((word, inner)) = matched.subcommand() {
+        given = given.find_subcommand(word).expect("clap has found it");
+        (matched, name) = (inner, format!("{name} {word}"));
     }
-    let takes = |flag: &&str| chosen.get_arguments().any(|known| known.get_long() == flag.strip_prefix("--"));
-    if let Some(flag) = before.given().into_iter().find(|flag| !takes(flag)) {
-        return Err(line.error(ErrorKind::UnknownArgument, format!("{flag} means nothing to `{name}`")));
+    let accepts =
+        |flag: &&str| given.get_arguments().any(|known| known.get_long() == flag.strip_prefix("--"));
+    if let Some(flag) = before.given_flags().into_iter().find(|flag| !accepts(flag)) {
+        return Err(line.error(ErrorKind::UnknownArgument, format!("{flag} does not apply to `{name}`")));
     }
     let settings = command.settings().or(before);
     Ok((command, settings))
 }
 
-/// Whether a command line that cannot be read is one of `linger health`.
+/// Whether an invalid command line is one of `linger health`.
 pub(super) fn is_health(words: &[OsString]) -> bool {
     let matches = Cli::command().ignore_errors(true).try_get_matches_from(words);
     matches.is_ok_and(|matches| matches.subcommand_name() == Some("health"))
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_stand_before_or_after_the_command_or_alone() {
+    fn flags_come_before_or_after_the_command_or_alone() {
         for line in [
             "linger --listen 1.2.3.4:5",
             "linger serve --listen 1.2.3.4:5",
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_that_means_nothing_to_the_command_is_refused_on_either_side() {
+    fn an_unknown_flag_is_refused_before_and_after_the_command() {
         for (command, flags) in [
             ("health", &["--data-dir x", "--store redis", "--redis-url redis://h"][..]),
             ("verify", &["--listen 1.2.3.4:5"]),
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_line_is_known_as_one_of_health() {
+    fn invalid_command_lines_of_health_are_recognised() {
         let is_health = |line: &str| is_health(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
         assert!(is_health("linger health --lisen x") && is_health("linger --config x health --store redis"));
         assert!(
@@ -268,7 +269,7 @@ mod tests {
         );
     }
 
-    /// clap wraps what is one line; what was wrapped by hand it would wrap again.
+    /// clap wraps each line; a paragraph wrapped by hand would be wrapped twice.
     #[test]
     fn no_help_is_wrapped_twice() {
         let mut commands = vec![Cli::command()];

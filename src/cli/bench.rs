@@ -1,13 +1,14 @@
-//! `linger bench`: its arguments, what of them makes sense together, and the handing over.
+//! `linger bench`: its arguments, the checks of their combination, and the call of the bench.
 
 use std::{path::Path, process::ExitCode};
 
 use clap::{Args, builder::RangedU64ValueParser};
 
 use super::{
-    WRONG, complain, health, print,
+    health,
+    load::with_config,
+    output::{USAGE_ERROR, print, print_error, usage_error},
     settings::{DirectoryFlag, EngineFlags, FileFlag, Settings},
-    with_settings,
 };
 use crate::{
     bench::{self, DelayPattern, Failure, Load, Outcome, Plan, Scenario, TOKEN_VARIABLE, Target},
@@ -18,7 +19,7 @@ fn at_most(most: u64) -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=most)
 }
 
-/// What `linger bench` is told.
+/// Arguments of `linger bench`.
 #[derive(Debug, Args)]
 pub(super) struct BenchArgs {
     /// What to measure
@@ -67,61 +68,50 @@ pub(super) struct BenchArgs {
 
 /// Runs a bench.
 pub(super) fn run(arguments: &BenchArgs, settings: &Settings) -> ExitCode {
-    if let Err(wrong) = arguments.check(settings) {
-        complain(&wrong);
-        return ExitCode::from(WRONG);
+    if let Err(error) = arguments.check(settings) {
+        return usage_error(&error);
     }
-    let go_on = |target| {
-        let json = arguments.json;
-        tell(&bench::run(&arguments.plan(target)), json)
-    };
+    let run = |target| report(&bench::run(&arguments.plan(target)), arguments.json);
     let Some(url) = &arguments.url else {
-        return with_settings(settings, Purpose::Use, WRONG, |loaded| {
+        return with_config(settings, Purpose::Use, USAGE_ERROR, |loaded| {
             if loaded.config.tls.is_some() {
-                complain(
-                    &"tls.certificate: a bench speaks plain HTTP, and cannot measure a server that does not",
+                return usage_error(
+                    &"tls.certificate: the bench speaks plain HTTP and cannot measure a server with TLS",
                 );
-                return ExitCode::from(WRONG);
             }
-            go_on(own(settings))
+            run(own_server(settings))
         });
     };
-    match health::asked(url) {
-        Some(asked) if !asked.secure => {
-            go_on(Target::Running { authority: asked.authority, pid: arguments.pid })
+    match health::parse_url(url) {
+        Some(target) if !target.secure => {
+            run(Target::Running { authority: target.authority, pid: arguments.pid })
         }
-        Some(_) => {
-            complain(&"--url: a bench speaks plain HTTP; ask the server behind the TLS");
-            ExitCode::from(WRONG)
-        }
-        None => {
-            complain(&format_args!("--url: {url:?} must be like http://127.0.0.1:9277"));
-            ExitCode::from(WRONG)
-        }
+        Some(_) => usage_error(&"--url: the bench speaks plain HTTP; name a server without TLS"),
+        None => usage_error(&format_args!("--url: {url:?} must be like http://127.0.0.1:9277")),
     }
 }
 
-/// A server of the bench's own with these settings.
-fn own(settings: &Settings) -> Target {
+/// A server that the bench starts with these settings.
+fn own_server(settings: &Settings) -> Target {
     let parent = settings.data_dir().unwrap_or_else(std::env::temp_dir);
-    Target::Own { settings: settings.file_and_engine(), parent }
+    Target::Own { settings: settings.file_and_engine_arguments(), parent }
 }
 
 impl BenchArgs {
     /// The settings among the arguments.
     pub fn settings(&self) -> Settings {
-        Settings::of_store(&self.file, &self.directory, &self.engine)
+        Settings::for_store(&self.file, &self.directory, &self.engine)
     }
 
-    /// What cannot be meant, in words.
+    /// Refuses combinations without a meaning.
     fn check(&self, settings: &Settings) -> Result<(), String> {
-        if self.url.is_some() && (settings.named_file().is_some() || !settings.flags().is_empty()) {
-            return Err("--url: settings cannot be given to a server that runs already".to_owned());
+        if self.url.is_some() && (settings.config_file().is_some() || !settings.flags().is_empty()) {
+            return Err("--url: a running server takes no settings".to_owned());
         }
         if let Some(pid) = self.pid
             && !Path::new("/proc").join(pid.to_string()).is_dir()
         {
-            return Err(format!("--pid: there is no process {pid} to be seen in /proc"));
+            return Err(format!("--pid: there is no process {pid} in /proc"));
         }
         let is_for = |which: &[Scenario]| self.scenario == Scenario::All || which.contains(&self.scenario);
         let (throughput, lateness, parked) = (Scenario::Throughput, Scenario::Lateness, Scenario::Parked);
@@ -133,7 +123,7 @@ impl BenchArgs {
             ("--delay", self.delay.is_some(), &[throughput, lateness, backlog]),
         ] {
             if is_given && !is_for(scenarios) {
-                return Err(format!("{name} means nothing to this scenario"));
+                return Err(format!("{name} does not apply to this scenario"));
             }
         }
         Ok(())
@@ -158,16 +148,16 @@ impl BenchArgs {
     }
 }
 
-/// Prints what was measured, and says on stderr what went wrong.
-fn tell(Outcome { report, failures }: &Outcome, json: bool) -> ExitCode {
-    let said: Vec<_> = failures.iter().map(ToString::to_string).collect();
-    let failure = (!said.is_empty()).then(|| said.join("; "));
+/// Prints the results, and failures on stderr.
+fn report(Outcome { report, failures }: &Outcome, json: bool) -> ExitCode {
+    let messages: Vec<_> = failures.iter().map(ToString::to_string).collect();
+    let failure = (!messages.is_empty()).then(|| messages.join("; "));
     let printed = print(&if json { report.json(failure.as_deref()) } else { report.table() });
     for failure in failures {
-        complain(failure);
+        print_error(failure);
     }
     let stopped = failures.iter().find_map(|failure| match failure {
-        Failure::Stopped(asked) => Some(asked.exit_code()),
+        Failure::Stopped(signal) => Some(signal.exit_code()),
         Failure::Refused { .. }
         | Failure::Broken { .. }
         | Failure::Silent { .. }

@@ -1,5 +1,5 @@
-//! TLS as `linger health` speaks it: to whoever answers. It asks for nothing secret and sends nothing, so it
-//! need not know the certificate, which may be for another name than the address that is asked.
+//! TLS for `linger health`, with any certificate. It sends and receives nothing secret, so it need not verify the
+//! certificate, which may be for another name than the address.
 
 use std::{io, sync::Arc};
 
@@ -15,8 +15,8 @@ use tokio_rustls::{
     },
 };
 
-/// Begins TLS with the server at `authority`, a host and a port.
-pub(super) async fn secure(authority: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+/// Starts TLS with the server at `authority`, a host and a port.
+pub(super) async fn connect_tls(authority: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
     let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
     let name =
@@ -26,11 +26,11 @@ pub(super) async fn secure(authority: &str, stream: TcpStream) -> io::Result<Tls
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
         .with_no_client_auth();
     let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
     connected.map_err(|error| match error.get_ref().and_then(|cause| cause.downcast_ref::<Error>()) {
-        // The first bytes of the answer are of no record of TLS.
+        // The response does not begin with a TLS record.
         Some(Error::InvalidMessage(_)) => {
             io::Error::other(format!("it does not speak TLS; use --url http://{authority}"))
         }
@@ -38,11 +38,11 @@ pub(super) async fn secure(authority: &str, stream: TcpStream) -> io::Result<Tls
     })
 }
 
-/// Takes any certificate whose key the server proves to have.
+/// Accepts any certificate whose private key the server proves to have.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

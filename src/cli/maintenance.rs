@@ -1,4 +1,4 @@
-//! `linger verify`, `backup` and `restore`: what is done to a store without serving it.
+//! `linger verify`, `backup` and `restore`: operations on a store without serving it.
 
 use std::{
     io::{IsTerminal, stdout},
@@ -6,20 +6,20 @@ use std::{
     process::ExitCode,
 };
 
-use super::{WRONG, complain, print};
+use super::output::{USAGE_ERROR, print, print_error, usage_error};
 use crate::{
     config::Config,
-    server::{self, Refusal, Report},
+    server::{self, MaintenanceError, VerifyReport},
 };
 
-/// Verifies what `config` names.
+/// Verifies the configured store.
 pub(super) fn verify(config: &Config) -> ExitCode {
-    tell(server::verify(config))
+    report(server::verify(config))
 }
 
-/// Verifies a backup, whatever is configured.
+/// Verifies a backup.
 pub(super) fn verify_backup(file: &Path) -> ExitCode {
-    tell(server::verify_backup(file))
+    report(server::verify_backup(file))
 }
 
 /// Makes a backup; `-` for stdout.
@@ -27,44 +27,45 @@ pub(super) fn backup(config: &Config, file: &Path) -> ExitCode {
     if file == Path::new("-") {
         return backup_to_stdout(config);
     }
-    server::backup(config, file).map_or_else(|refusal| refuse(&refusal), |done| print(&done))
+    server::backup(config, file).map_or_else(|error| fail(&error), |done| print(&done))
 }
 
-/// Only the backup goes to stdout.
+/// Writes nothing but the backup to stdout.
 fn backup_to_stdout(config: &Config) -> ExitCode {
     if stdout().is_terminal() {
-        complain(&"a backup is not for a terminal; send stdout to a file, as in: linger backup - >FILE");
-        return ExitCode::from(WRONG);
+        return usage_error(
+            &"a backup cannot go to a terminal; redirect stdout to a file, as in: linger backup - >FILE",
+        );
     }
     match server::backup_to(config, &mut stdout().lock()) {
         Ok(done) => {
-            complain(&done);
+            print_error(&done);
             ExitCode::SUCCESS
         }
-        Err(refusal) => refuse(&refusal),
+        Err(error) => fail(&error),
     }
 }
 
-/// Takes a backup back.
+/// Restores a backup.
 pub(super) fn restore(config: &Config, file: &Path) -> ExitCode {
-    server::restore(config, file).map_or_else(|refusal| refuse(&refusal), |done| print(&done))
+    server::restore(config, file).map_or_else(|error| fail(&error), |done| print(&done))
 }
 
-/// Exit code 0 for a sound store, 1 for one with faults.
-fn tell(found: Result<Report, Refusal>) -> ExitCode {
-    match found {
+/// Prints the report: exit code 0 for a sound store, 1 for one with faults.
+fn report(result: Result<VerifyReport, MaintenanceError>) -> ExitCode {
+    match result {
         Ok(report) => {
             let printed = print(&report.text);
             if report.is_sound { printed } else { ExitCode::FAILURE }
         }
-        Err(refusal) => refuse(&refusal),
+        Err(error) => fail(&error),
     }
 }
 
-fn refuse(refusal: &Refusal) -> ExitCode {
-    complain(refusal);
-    match refusal {
-        Refusal::Wrong(_) => ExitCode::from(WRONG),
-        Refusal::Failed(_) => ExitCode::FAILURE,
+fn fail(error: &MaintenanceError) -> ExitCode {
+    print_error(error);
+    match error {
+        MaintenanceError::Refused(_) => ExitCode::from(USAGE_ERROR),
+        MaintenanceError::Failed(_) => ExitCode::FAILURE,
     }
 }

@@ -1,4 +1,4 @@
-//! The flags that set something, in the groups that commands take. A flag is one more source of settings.
+//! The flags that set something, in the groups that commands accept. A flag is one more source of settings.
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::config::Flag;
 
-/// The flag that names the file of settings.
+/// The flag that names the configuration file.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Settings")]
 pub(super) struct FileFlag {
@@ -60,26 +60,26 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Those of a command that opens a store.
-    pub(super) fn of_store(file: &FileFlag, directory: &DirectoryFlag, engine: &EngineFlags) -> Self {
+    /// The settings of a command that opens a store.
+    pub(super) fn for_store(file: &FileFlag, directory: &DirectoryFlag, engine: &EngineFlags) -> Self {
         let listen = ListenFlag::default();
         Self { file: file.clone(), listen, directory: directory.clone(), engine: engine.clone() }
     }
 
-    /// The file of settings, if one was named.
-    pub(super) fn named_file(&self) -> Option<PathBuf> {
+    /// The configuration file, if `--config` names one.
+    pub(super) fn config_file(&self) -> Option<PathBuf> {
         self.file.config.clone()
     }
 
-    /// The data directory, if one was named.
+    /// The data directory, if `--data-dir` names one.
     pub(super) fn data_dir(&self) -> Option<PathBuf> {
         self.directory.data_dir.clone().map(PathBuf::from)
     }
 
-    /// What was given besides the file, as settings.
+    /// The flags other than `--config`, as settings.
     pub(super) fn flags(&self) -> Vec<Flag> {
         let EngineFlags { store, redis_url } = &self.engine;
-        // Nobody names a Redis to have the jobs kept elsewhere.
+        // A user who names a Redis wants its jobs to be stored there.
         let implied = redis_url.as_ref().filter(|_| store.is_none()).map(|_| "redis".to_owned());
         let flag = |name, key, value: &Option<String>| Some(Flag { name, key, value: value.clone()? });
         [
@@ -94,8 +94,8 @@ impl Settings {
         .collect()
     }
 
-    /// The file and the engine's flags as another process takes them.
-    pub(super) fn file_and_engine(&self) -> Vec<OsString> {
+    /// `--config` and the engine's flags, as arguments for another process.
+    pub(super) fn file_and_engine_arguments(&self) -> Vec<OsString> {
         let EngineFlags { store, redis_url } = &self.engine;
         let [store, redis_url] = [store, redis_url].map(|value| value.as_ref().map(OsString::from));
         let file = self.file.config.as_ref().map(OsString::from);
@@ -107,14 +107,14 @@ impl Settings {
     }
 
     /// Names of the flags that were given.
-    pub(super) fn given(&self) -> Vec<&'static str> {
+    pub(super) fn given_flags(&self) -> Vec<&'static str> {
         let file = self.file.config.iter().map(|_| "--config");
         let mut given: Vec<_> = file.chain(self.flags().iter().map(|flag| flag.name)).collect();
         given.dedup();
         given
     }
 
-    /// These, and `others` where there is none here.
+    /// These settings, and `others` where one is missing here.
     pub(super) fn or(self, others: Self) -> Self {
         Self {
             file: FileFlag { config: self.file.config.or(others.file.config) },

@@ -20,7 +20,7 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Keys and values come from files and the environment, and may hold anything.
         let [key, source, problem] =
-            [&self.key, &self.source, &self.problem].map(|text| printable::line(text));
+            [&self.key, &self.source, &self.problem].map(|text| printable::escape_line(text));
         match (&*key, &*source) {
             ("", source) => write!(f, "{source}: {problem}"),
             (key, "") => write!(f, "{key}: {problem}"),
@@ -40,7 +40,7 @@ pub struct FileFault {
 
 impl fmt::Display for FileFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.key, printable::line(&self.problem))
+        write!(f, "{}: {}", self.key, printable::escape_line(&self.problem))
     }
 }
 

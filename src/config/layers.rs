@@ -52,7 +52,7 @@ impl Sources {
     pub fn describe(&self) -> String {
         let file = self.file.as_ref().map_or_else(
             || format!("none (there is neither {})", USUAL_FILES.join(" nor ")),
-            |file| printable::line(&file.display().to_string()).into_owned(),
+            |file| printable::escape_line(&file.display().to_string()).into_owned(),
         );
         let names = self.environment.iter().filter_map(|(name, _)| name.to_str());
         let mut variables: Vec<&str> = names.filter(|name| name.starts_with(PREFIX)).collect();
@@ -61,7 +61,7 @@ impl Sources {
         flags.dedup();
         let listed = |names: &[&str]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         let variables = listed(&variables);
-        let variables = printable::line(&variables);
+        let variables = printable::escape_line(&variables);
         format!("file         {file}\nenvironment  {variables}\nflags        {}\n", listed(&flags))
     }
 }

@@ -34,7 +34,7 @@ fn warning(name: &str, known: &Value) -> String {
     let meant = leaves(known)
         .into_iter()
         .map(|(key, _)| format!("{PREFIX}{}", key.to_uppercase().replace('.', "__")));
-    let name_shown = printable::line(name);
+    let name_shown = printable::escape_line(name);
     match meant.into_iter().find(|variable| plain(variable) == plain(name)) {
         Some(variable) => format!("the variable {name_shown} is not a setting; did you mean {variable}?"),
         None => {

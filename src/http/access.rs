@@ -12,7 +12,7 @@ use axum::{
 
 use super::{errors::Problem, paths};
 use crate::{
-    auth::{Caller, Gate, Refused, Scope},
+    auth::{AuthError, Authenticator, Caller, Scope},
     job::Topic,
 };
 
@@ -70,7 +70,7 @@ fn need(method: &Method, route: &str) -> Need {
 }
 
 /// Refuses a call of `route` whose token does not allow it, and notes in the request who calls.
-pub(super) fn check(gate: &Gate, route: &str, request: &mut Request) -> Result<Caller, Problem> {
+pub(super) fn check(gate: &Authenticator, route: &str, request: &mut Request) -> Result<Caller, Problem> {
     let caller = admit(gate, need(request.method(), route), request.headers())?;
     // Asked first because finding the span costs something.
     if tracing::level_filters::LevelFilter::current() >= tracing::Level::DEBUG {
@@ -82,27 +82,27 @@ pub(super) fn check(gate: &Gate, route: &str, request: &mut Request) -> Result<C
     Ok(caller)
 }
 
-fn admit(gate: &Gate, need: Need, headers: &HeaderMap) -> Result<Caller, Problem> {
+fn admit(gate: &Authenticator, need: Need, headers: &HeaderMap) -> Result<Caller, Problem> {
     let mut credentials = headers.get_all(header::AUTHORIZATION).iter();
     let (first, several) = (credentials.next(), credentials.next().is_some());
     // Several may contradict each other.
     let credential = first.map(|value| if several { b"" } else { value.as_bytes() });
-    let admitted = gate.admit(credential);
+    let admitted = gate.authenticate(credential);
     let allowed = |caller: &Caller| match need {
         Nothing => true,
-        Needs(scope) => caller.may(scope),
-        EveryTopic(scope) => caller.may(scope) && caller.topics.is_all(),
+        Needs(scope) => caller.has_scope(scope),
+        EveryTopic(scope) => caller.has_scope(scope) && caller.topics.is_all(),
     };
     match (admitted, need) {
         (Ok(caller), _) if allowed(&caller) => Ok(caller),
         (Ok(_), EveryTopic(scope)) => Err(Problem::forbidden(&format!("{scope} for all topics"))),
         (Ok(_), Needs(scope)) => Err(Problem::forbidden(scope.as_str())),
         (Ok(caller), Nothing) => Ok(caller),
-        (Err(_), Nothing) => Ok(Caller::nobody()),
-        (Err(Refused::Missing), _) => Err(Problem::no_token()),
+        (Err(_), Nothing) => Ok(Caller::unprivileged()),
+        (Err(AuthError::Missing), _) => Err(Problem::no_token()),
         (Err(_), _) if several => Err(Problem::several_credentials()),
-        (Err(Refused::Scheme), _) => Err(Problem::wrong_scheme()),
-        (Err(Refused::Unknown), _) => Err(Problem::unknown_token()),
+        (Err(AuthError::Scheme), _) => Err(Problem::wrong_scheme()),
+        (Err(AuthError::Unknown), _) => Err(Problem::unknown_token()),
     }
 }
 
@@ -128,5 +128,5 @@ impl<S: Send + Sync> FromRequestParts<S> for Calling {
 
 /// Who calls; somebody who may do nothing where the check is missing.
 pub(super) fn calling(parts: &Parts) -> Caller {
-    parts.extensions.get::<Caller>().cloned().unwrap_or_else(Caller::nobody)
+    parts.extensions.get::<Caller>().cloned().unwrap_or_else(Caller::unprivileged)
 }

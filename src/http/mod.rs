@@ -35,7 +35,7 @@ pub use options::Options;
 
 use self::middleware::refusal_log::RefusalLog;
 use crate::{
-    auth::Gate,
+    auth::Authenticator,
     clock::Clock,
     metrics::Metrics,
     net::{
@@ -59,7 +59,7 @@ pub struct Parts {
     clock: Arc<dyn Clock>,
     metrics: Metrics,
     options: Options,
-    gate: Arc<Gate>,
+    gate: Arc<Authenticator>,
     tls: Option<Tls>,
     /// What the bodies of all requests may hold together.
     body_room: Room,
@@ -102,7 +102,7 @@ impl App {
 
     /// The same behind `gate`, which may change its tokens later.
     #[must_use]
-    pub fn behind(self, gate: Arc<Gate>) -> Self {
+    pub fn behind(self, gate: Arc<Authenticator>) -> Self {
         Self(Arc::new(Parts { gate, ..Arc::unwrap_or_clone(self.0) }))
     }
 

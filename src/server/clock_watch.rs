@@ -1,5 +1,5 @@
-//! Notices when somebody sets the system's clock. Nothing has to be done about it, because this process
-//! counts on from the time at its start; but people should know, and it shows at the next start.
+//! Detects that somebody set the system's clock. This process is not affected, because it counts from the time at its
+//! start. It is logged because it takes effect at the next start.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,44 +11,45 @@ use crate::{
 };
 
 /// How often the clocks are compared.
-const EVERY: Duration = Duration::from_secs(1);
-/// A smaller difference since the last step is adjusting, not setting.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// A smaller change since the last step is an adjustment (NTP), not a step.
 const STEP_US: i64 = 1_000_000;
 
-/// Compares until it is told to stop.
+/// Compares the clocks until `until`.
 pub(super) async fn watch(clock: Arc<SystemClock>, metrics: ClockMetrics, until: CancellationToken) {
-    let mut watch = Watch { known_us: clock.wall_drift_micros() };
+    let mut detector = StepDetector { last_drift_us: clock.wall_drift_micros() };
     loop {
         let drift_us = clock.wall_drift_micros();
         metrics.set_drift(drift_us as f64 / 1e6);
-        if let Some(step_us) = watch.look(drift_us) {
+        if let Some(step_us) = detector.detect(drift_us) {
             metrics.count_step();
             tracing::warn!(
                 step_ms = step_us / 1_000,
                 drift_ms = drift_us / 1_000,
-                "the system's clock was set; this process goes on counting from the time at its start"
+                "the system's clock was set; this process continues to count from the time at its start"
             );
         }
         tokio::select! {
-            () = clock.sleep(EVERY) => {}
+            () = clock.sleep(INTERVAL) => {}
             () = until.cancelled() => return,
         }
     }
 }
 
-/// What is known of the difference between the clocks.
-struct Watch {
-    known_us: i64,
+/// Detects steps in the difference between the clocks.
+struct StepDetector {
+    /// The difference at the last step.
+    last_drift_us: i64,
 }
 
-impl Watch {
+impl StepDetector {
     /// By how much the system's clock was set since the last step, if it was.
-    fn look(&mut self, drift_us: i64) -> Option<i64> {
-        let step_us = drift_us - self.known_us;
+    fn detect(&mut self, drift_us: i64) -> Option<i64> {
+        let step_us = drift_us - self.last_drift_us;
         if step_us.abs() < STEP_US {
             return None;
         }
-        self.known_us = drift_us;
+        self.last_drift_us = drift_us;
         Some(step_us)
     }
 }
@@ -58,13 +59,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_step_is_noticed_once_either_way_and_adjusting_is_not() {
-        let mut watch = Watch { known_us: -5_000_000 };
-        assert_eq!(watch.look(-5_000_000), None);
-        assert_eq!(watch.look(-4_000_001), None);
-        assert_eq!(watch.look(3_595_000_000), Some(3_600_000_000));
-        assert_eq!(watch.look(3_595_999_999), None);
-        assert_eq!(watch.look(-5_000_000), Some(-3_600_000_000));
-        assert_eq!(watch.look(-5_000_000), None);
+    fn each_step_is_detected_once_in_both_directions_and_adjustments_are_not() {
+        let mut detector = StepDetector { last_drift_us: -5_000_000 };
+        assert_eq!(detector.detect(-5_000_000), None);
+        assert_eq!(detector.detect(-4_000_001), None);
+        assert_eq!(detector.detect(3_595_000_000), Some(3_600_000_000));
+        assert_eq!(detector.detect(3_595_999_999), None);
+        assert_eq!(detector.detect(-5_000_000), Some(-3_600_000_000));
+        assert_eq!(detector.detect(-5_000_000), None);
     }
 }

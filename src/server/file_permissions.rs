@@ -1,31 +1,30 @@
-//! Warns at the start of files that other users of the machine may change or read, though they decide who is let in, or
-//! hold what nobody else should see.
+//! Warns at start about files with secrets or tokens that other users of the machine may read or change.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use crate::config::{Config, Engine};
 
-/// Write permission of a group or of everybody.
+/// Write permission of the group or of others.
 const WRITE: u32 = 0o022;
-/// Any permission of everybody, or write permission of a group. That a group may read is common, and meant.
+/// Any permission of others, or write permission of the group. Read permission of the group is common and intended.
 const ANY: u32 = 0o027;
 
-/// Logs a warning for each file that other users may use in a way that they should not.
+/// Logs a warning for each file whose permissions are too wide.
 pub(super) fn warn(config: &Config) {
     if let Some(path) = &config.auth.tokens_file {
-        warn_of(path, ANY, "the file of tokens");
+        check(path, ANY, "the file of tokens");
     }
     if let Some(tls) = &config.tls {
-        warn_of(&tls.key, ANY, "the private key");
+        check(&tls.key, ANY, "the private key");
     }
     if config.engine == Engine::Embedded {
-        // Who may only list it learns the names of our files, which are for their owner alone.
-        warn_of(&config.embedded.data_dir, WRITE, "the data directory");
+        // Listing the directory reveals only names: the files in it are for their owner alone.
+        check(&config.embedded.data_dir, WRITE, "the data directory");
     }
 }
 
-fn warn_of(path: &Path, forbidden: u32, what: &str) {
-    // A file that cannot be looked at is named where it is read.
+fn check(path: &Path, forbidden: u32, what: &str) {
+    // A file without metadata is reported where it is read.
     let Ok(file) = fs::metadata(path) else { return };
     let mode = file.permissions().mode() & 0o777;
     if mode & forbidden != 0 {

@@ -1,4 +1,4 @@
-//! What is done to a store without serving it: verify, backup, restore. Answers in words for people.
+//! Operations on a store that is not served by this process: verify, backup, restore. Results are text for people.
 
 use std::{
     io,
@@ -22,47 +22,47 @@ use crate::{
     },
 };
 
-/// Topics read at a time for the sums.
+/// Topics read by one call to sum up their jobs.
 const PAGE: usize = 1_000;
 
-/// Why something was not done.
+/// Why an operation was not done.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
-    /// It is not possible here, as asked.
+pub enum MaintenanceError {
+    /// It is not possible as requested.
     #[error("{0}")]
-    Wrong(String),
-    /// It was tried, and failed.
+    Refused(String),
+    /// It was tried and failed.
     #[error("{0}")]
     Failed(String),
 }
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Debug)]
-pub struct Report {
-    /// Several lines.
+pub struct VerifyReport {
+    /// The report, in several lines.
     pub text: String,
-    /// Whether there is no fault.
+    /// Whether no fault was found.
     pub is_sound: bool,
 }
 
-/// Verifies the configured store: all of Redis, or a data directory that nobody serves, which is not changed.
+/// Verifies the configured store: Redis, or a data directory that no server uses. Changes nothing.
 ///
 /// # Errors
-/// Why it could not be looked at.
-pub fn verify(config: &Config) -> Result<Report, Refusal> {
+/// Why it could not be read.
+pub fn verify(config: &Config) -> Result<VerifyReport, MaintenanceError> {
     match config.engine {
         Engine::Embedded => {
             let options = wiring::embedded_options(config);
             let found = embedded::inspect(&options, &SystemClock::new()).map_err(|error| match error {
-                OpenError::Locked { .. } => Refusal::Wrong(format!(
+                OpenError::Locked { .. } => MaintenanceError::Refused(format!(
                     "{error}; stop it, or verify a backup: linger backup FILE && linger verify FILE"
                 )),
-                other => refusal(other),
+                other => maintenance_error(other),
             })?;
             Ok(report(&options.data_dir.display().to_string(), &found))
         }
         Engine::Redis => runtime::Runtime::new()
-            .map_err(|error| Refusal::Failed(format!("cannot start: {error}")))?
+            .map_err(|error| MaintenanceError::Failed(format!("cannot start: {error}")))?
             .block_on(verify_connected(config)),
     }
 }
@@ -70,101 +70,102 @@ pub fn verify(config: &Config) -> Result<Report, Refusal> {
 /// Verifies a backup of the embedded engine.
 ///
 /// # Errors
-/// Why it could not be looked at.
-pub fn verify_backup(file: &Path) -> Result<Report, Refusal> {
-    let found = embedded::inspect_backup(file, &SystemClock::new()).map_err(refusal)?;
+/// Why it could not be read.
+pub fn verify_backup(file: &Path) -> Result<VerifyReport, MaintenanceError> {
+    let found = embedded::inspect_backup(file, &SystemClock::new()).map_err(maintenance_error)?;
     Ok(report(&file.display().to_string(), &found))
 }
 
-/// Copies the embedded engine's store to `file`, whether it is served or not. What was done, in one line.
+/// Copies the embedded engine's store to `file`, also while a server uses it. Returns a line that says what was done.
 ///
 /// # Errors
 /// Why there is no copy.
-pub fn backup(config: &Config, file: &Path) -> Result<String, Refusal> {
-    only_embedded(config, "back it up by its own means (BGSAVE, its append-only file, a replica)")?;
-    let bytes = embedded::backup(&config.embedded.data_dir, file).map_err(refusal)?;
-    Ok(format!("{}: {bytes} bytes; look at it with: linger verify {0}\n", file.display()))
+pub fn backup(config: &Config, file: &Path) -> Result<String, MaintenanceError> {
+    only_embedded(config, "use the means of Redis (BGSAVE, its append-only file, a replica)")?;
+    let bytes = embedded::backup(&config.embedded.data_dir, file).map_err(maintenance_error)?;
+    Ok(format!("{}: {bytes} bytes; verify it with: linger verify {0}\n", file.display()))
 }
 
-/// Copies the embedded engine's store to stdout, or to whatever `out` is, whether it is served or not. What was done,
-/// in one line.
+/// Copies the embedded engine's store to `out`, also while a server uses it. Returns a line that says what was done.
 ///
 /// # Errors
-/// Why there is no copy, or only a part of one.
-pub fn backup_to(config: &Config, out: &mut impl io::Write) -> Result<String, Refusal> {
-    only_embedded(config, "back it up by its own means (BGSAVE, its append-only file, a replica)")?;
-    // In a container the data directory may be the only place with room, or the only one that can be written to.
+/// Why there is no copy, or an incomplete one.
+pub fn backup_to(config: &Config, out: &mut impl io::Write) -> Result<String, MaintenanceError> {
+    only_embedded(config, "use the means of Redis (BGSAVE, its append-only file, a replica)")?;
+    // In a container the data directory may be the only place with free space or write access.
     let scratch_dir = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty());
     let scratch_dir = scratch_dir.map_or_else(|| config.embedded.data_dir.clone(), PathBuf::from);
-    let bytes = embedded::backup_to(&config.embedded.data_dir, &scratch_dir, out).map_err(refusal)?;
+    let bytes =
+        embedded::backup_to(&config.embedded.data_dir, &scratch_dir, out).map_err(maintenance_error)?;
     Ok(format!("{bytes} bytes"))
 }
 
-/// Puts a backup that is sound into the configured data directory, which must be empty. What was done.
+/// Restores a sound backup into the configured data directory, which must be empty. Returns what was done.
 ///
 /// # Errors
-/// Why the directory is as it was.
-pub fn restore(config: &Config, file: &Path) -> Result<String, Refusal> {
-    only_embedded(config, "restore it by its own means")?;
+/// Why the directory is unchanged.
+pub fn restore(config: &Config, file: &Path) -> Result<String, MaintenanceError> {
+    only_embedded(config, "use the means of Redis")?;
     let checked = verify_backup(file)?;
     if !checked.is_sound {
-        return Err(Refusal::Failed(format!(
+        return Err(MaintenanceError::Failed(format!(
             "not restored, because the backup has faults\n{}",
             checked.text
         )));
     }
     let data_dir = &config.embedded.data_dir;
-    embedded::restore(file, data_dir).map_err(refusal)?;
+    embedded::restore(file, data_dir).map_err(maintenance_error)?;
     Ok(format!("{}restored into {}\n", checked.text, data_dir.display()))
 }
 
-fn only_embedded(config: &Config, instead: &str) -> Result<(), Refusal> {
+fn only_embedded(config: &Config, instead: &str) -> Result<(), MaintenanceError> {
     match config.engine {
         Engine::Embedded => Ok(()),
-        Engine::Redis => Err(Refusal::Wrong(format!("the store is Redis; {instead}"))),
+        Engine::Redis => Err(MaintenanceError::Refused(format!("the store is Redis; {instead}"))),
     }
 }
 
-fn refusal(error: OpenError) -> Refusal {
+fn maintenance_error(error: OpenError) -> MaintenanceError {
     use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty, NotFound};
     let text = error.to_string();
     match error {
-        OpenError::Locked { .. } => Refusal::Wrong(text),
+        OpenError::Locked { .. } => MaintenanceError::Refused(text),
         OpenError::Io { source, .. }
             if [AlreadyExists, DirectoryNotEmpty, NotFound].contains(&source.kind()) =>
         {
-            Refusal::Wrong(text)
+            MaintenanceError::Refused(text)
         }
         OpenError::Io { .. }
         | OpenError::Sqlite { .. }
         | OpenError::NotOurs { .. }
         | OpenError::Schema { .. }
         | OpenError::UnknownFormat { .. }
-        | OpenError::Incomplete { .. } => Refusal::Failed(text),
+        | OpenError::Incomplete { .. } => MaintenanceError::Failed(text),
     }
 }
 
-/// Nobody waits for jobs here.
-struct Deaf;
+/// Ignores events: there are no waiting polls here.
+struct NoopListener;
 
-impl Listener for Deaf {
+impl Listener for NoopListener {
     fn ready(&self, _: &Topic) {}
 
     fn due_in(&self, _: Duration) {}
 }
 
-async fn verify_connected(config: &Config) -> Result<Report, Refusal> {
-    let store = wiring::open_redis_to_read(config, Arc::new(Deaf), Metrics::new().engine).await;
-    let store = store.map_err(|why| Refusal::Failed(format!("cannot open the store: {why}")))?;
-    let failed = |error: crate::store::Error| Refusal::Failed(format!("not verified: {error}"));
+async fn verify_connected(config: &Config) -> Result<VerifyReport, MaintenanceError> {
+    let store = wiring::open_redis_to_read(config, Arc::new(NoopListener), Metrics::new().engine).await;
+    let store = store.map_err(|why| MaintenanceError::Failed(format!("cannot open the store: {why}")))?;
+    let failed = |error: crate::store::Error| MaintenanceError::Failed(format!("not verified: {error}"));
     let verified = store.verify().await.map_err(failed)?;
-    let found = sums(&*store, verified).await.map_err(failed)?;
+    let found = sum_jobs(&*store, verified).await.map_err(failed)?;
     store.close().await.map_err(failed)?;
     Ok(report(&wiring::engine(config), &found))
 }
 
-/// The jobs of all topics by state; of a moment after the verification, when others are at work.
-async fn sums(store: &dyn Store, verified: Verified) -> crate::store::Result<Inspection> {
+/// Sums up the jobs of all topics by state. If other processes use the store, these are the counts after the
+/// verification.
+async fn sum_jobs(store: &dyn Store, verified: Verified) -> crate::store::Result<Inspection> {
     let mut sums = Inspection { verified, ..Inspection::default() };
     let mut after = None;
     loop {
@@ -182,7 +183,7 @@ async fn sums(store: &dyn Store, verified: Verified) -> crate::store::Result<Ins
     }
 }
 
-fn report(place: &str, found: &Inspection) -> Report {
+fn report(place: &str, found: &Inspection) -> VerifyReport {
     let Inspection { verified, delayed, ready, reserved, dead } = found;
     let Verified { jobs, stale, set_aside, faults } = verified;
     let mut text = format!(
@@ -193,8 +194,8 @@ fn report(place: &str, found: &Inspection) -> Report {
     );
     for fault in faults {
         text.push_str("    ");
-        text.push_str(&printable::line(fault));
+        text.push_str(&printable::escape_line(fault));
         text.push('\n');
     }
-    Report { text, is_sound: faults.is_empty() }
+    VerifyReport { text, is_sound: faults.is_empty() }
 }

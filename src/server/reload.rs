@@ -1,4 +1,5 @@
-//! What SIGHUP reads again: the file of tokens, and the certificate with its key. What cannot be used changes nothing and is logged.
+//! Reloading on SIGHUP: the file of tokens, and the certificate with its key. A file that cannot be used changes nothing
+//! and is logged.
 
 use std::{io, path::PathBuf, sync::Arc};
 
@@ -6,16 +7,16 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    auth::{self, Gate},
+    auth::{self, Authenticator},
     config::{Config, FileFault},
     net::{PairFile, Tls, UnusableFile},
 };
 
-/// The parts of a server that come from files and may change while it runs.
+/// The parts of a server that are read from files and may change while it runs.
 pub(super) struct Reload {
-    /// Who is let in.
-    pub gate: Arc<Gate>,
-    /// With which certificate, if any.
+    /// Authenticates clients.
+    pub authenticator: Arc<Authenticator>,
+    /// The certificate, if there is one.
     pub tls: Option<Tls>,
     tokens_file: Option<PathBuf>,
 }
@@ -27,7 +28,7 @@ impl Reload {
     /// Each file that cannot be used, and why.
     pub fn new(config: &Config) -> Result<Self, Vec<FileFault>> {
         let tokens_file = config.auth.tokens_file.clone();
-        let tokens = tokens_file.as_ref().map(|path| auth::read(path)).transpose();
+        let tokens = tokens_file.as_ref().map(|path| auth::read_tokens(path)).transpose();
         let tokens = tokens.map_err(|problem| vec![FileFault { key: "auth.tokens_file", problem }]);
         let tls = config.tls.as_ref().map(|files| Tls::read(&files.certificate, &files.key)).transpose();
         let tls = tls.map_err(|files| files.into_iter().map(fault_of_pair).collect::<Vec<_>>());
@@ -35,28 +36,30 @@ impl Reload {
             (Ok(tokens), Ok(tls)) => (tokens, tls),
             (tokens, tls) => return Err([tokens.err(), tls.err()].into_iter().flatten().flatten().collect()),
         };
-        let gate = match (tokens, &tokens_file) {
+        let authenticator = match (tokens, &tokens_file) {
             (Some(tokens), Some(path)) => {
-                tracing::info!(tokens = tokens.count(), file = %path.display(), "clients need a token");
-                Gate::guarded(tokens)
+                tracing::info!(tokens = tokens.count(), file = %path.display(), "clients must send a token");
+                Authenticator::with_tokens(tokens)
             }
             (None, _) | (_, None) => {
                 if !config.server.listen.ip().is_loopback() {
-                    tracing::warn!("auth.allow_anonymous: everybody who can connect may do everything");
+                    tracing::warn!(
+                        "auth.allow_anonymous is set: every client that can connect may do everything"
+                    );
                 }
-                Gate::open()
+                Authenticator::open()
             }
         };
-        Ok(Self { gate: Arc::new(gate), tls, tokens_file })
+        Ok(Self { authenticator: Arc::new(authenticator), tls, tokens_file })
     }
 
-    /// Catches SIGHUP from now on. Not where there is nothing to read again: then it ends the process, as
-    /// it does when the terminal goes away.
+    /// Catches SIGHUP from now on if there is a file to reload. Otherwise SIGHUP ends the process, as it does when the
+    /// terminal is closed.
     pub fn signals(&self) -> io::Result<Option<Signal>> {
         (self.tokens_file.is_some() || self.tls.is_some()).then(|| signal(SignalKind::hangup())).transpose()
     }
 
-    /// Reads the files again at each signal, until the server ends.
+    /// Reloads the files at each signal until `until`.
     pub async fn run(self, mut hangups: Signal, until: CancellationToken) {
         let this = Arc::new(self);
         loop {
@@ -64,9 +67,9 @@ impl Reload {
                 _ = hangups.recv() => {}
                 () = until.cancelled() => return,
             }
-            let reading = this.clone();
-            // A file system may hang, and nothing else is to hang with it.
-            let read = tokio::task::spawn_blocking(move || reading.again());
+            let reloading = this.clone();
+            // On a thread of its own: a file system may hang, and nothing else must hang with it.
+            let read = tokio::task::spawn_blocking(move || reloading.reload());
             tokio::select! {
                 read = read => read.expect("reading files does not panic"),
                 () = until.cancelled() => return,
@@ -74,23 +77,25 @@ impl Reload {
         }
     }
 
-    fn again(&self) {
+    fn reload(&self) {
         if let Some(path) = &self.tokens_file {
-            match auth::read(path) {
+            match auth::read_tokens(path) {
                 Ok(tokens) => {
                     let count = tokens.count();
-                    self.gate.replace(tokens);
-                    // Logged last, so that whoever reads it can rely on the new tokens.
-                    tracing::info!(tokens = count, "the tokens were read again");
+                    self.authenticator.replace(tokens);
+                    // Logged last: who reads this line can rely on the new tokens.
+                    tracing::info!(tokens = count, "reloaded the tokens");
                 }
-                Err(problem) => tracing::error!(problem, "the tokens stay as they were"),
+                Err(problem) => {
+                    tracing::error!(problem, "cannot reload the tokens; the old ones stay in force")
+                }
             }
         }
         match self.tls.as_ref().map(Tls::read_again) {
-            Some(Ok(())) => tracing::info!("the certificate was read again"),
+            Some(Ok(())) => tracing::info!("reloaded the certificate"),
             Some(Err(files)) => {
                 let problem = files.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-                tracing::error!(problem, "the certificate stays as it was");
+                tracing::error!(problem, "cannot reload the certificate; the old one stays in force");
             }
             None => {}
         }

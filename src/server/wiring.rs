@@ -1,5 +1,5 @@
-//! From settings to parts: which engine is opened, and what each part is told. Each part has options
-//! of its own, so that none knows the configuration.
+//! Translates settings into the options of the parts, and opens the configured engine. No part knows the whole
+//! configuration.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,19 +16,18 @@ use crate::{
     store::{Listener, Store, embedded, redis},
 };
 
-/// Longest pause before a Redis that cannot be used yet is tried again.
-const PAUSE: Duration = Duration::from_millis(500);
+/// Longest pause before a Redis that is not usable yet is tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
-/// Opens the configured engine. A Redis that cannot be used yet is tried again for so long.
+/// Opens the configured engine. A Redis that is not usable yet is tried again for `redis.start_timeout`.
 ///
 /// # Errors
-/// Where it would have been and why not, in one line.
+/// The address or directory and what is wrong, in one line.
 pub(super) async fn open_store(
     config: &Config,
     clock: Arc<dyn Clock>,
     listener: Arc<dyn Listener>,
     metrics: EngineMetrics,
-    patience: Duration,
 ) -> Result<Arc<dyn Store>, String> {
     match config.engine {
         Engine::Embedded => {
@@ -37,22 +36,25 @@ pub(super) async fn open_store(
             let opened = embedded::open(options, clock, listener, metrics).await;
             opened.map(|store| -> Arc<dyn Store> { store }).map_err(|error| error.to_string())
         }
-        Engine::Redis => open_redis(redis_options(config), &*clock, listener, metrics, patience).await,
+        Engine::Redis => {
+            let timeout = config.redis.start_timeout;
+            open_redis(redis_options(config), &*clock, listener, metrics, timeout).await
+        }
     }
     .map_err(|why| why.lines().map(str::trim).collect::<Vec<_>>().join("; "))
 }
 
-/// Connects to Redis. What may pass by itself is waited for, and logged when it begins and when it changes: a
-/// server that is not there yet or reads its data, a Cluster of which a server is away.
+/// Connects to Redis. Retries after problems that may resolve themselves, such as a server that is starting or loading
+/// its data, or a Cluster with an unavailable server. Logs such a problem when it begins and when it changes.
 async fn open_redis(
     options: redis::Options,
     clock: &dyn Clock,
     listener: Arc<dyn Listener>,
     metrics: EngineMetrics,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Arc<dyn Store>, String> {
     let now = || Duration::from_micros(clock.now_micros().unsigned_abs());
-    let (end, mut logged) = (now() + patience, String::new());
+    let (end, mut logged) = (now() + timeout, String::new());
     loop {
         let time = redis::TimeSource::Server;
         let error = match redis::connect(options.clone(), time, listener.clone(), metrics.clone()).await {
@@ -60,24 +62,24 @@ async fn open_redis(
             Err(error) => error,
         };
         let (why, left) = (error.to_string(), end.saturating_sub(now()));
-        if !error.may_pass() || patience.is_zero() {
+        if !error.may_pass() || timeout.is_zero() {
             return Err(why);
         }
         if left.is_zero() {
-            return Err(format!("{why} (waited {patience:?}, redis.start_timeout)"));
+            return Err(format!("{why} (waited {timeout:?}, redis.start_timeout)"));
         }
         if why != logged {
             tracing::warn!(%why, give_up_in_s = left.as_secs(), "waiting for Redis");
             logged = why;
         }
-        clock.sleep(PAUSE.min(left)).await;
+        clock.sleep(RETRY_PAUSE.min(left)).await;
     }
 }
 
-/// Connects to the configured Redis without writing anything.
+/// Connects to the configured Redis without writing to it.
 ///
 /// # Errors
-/// Where it would have been and why not, in one line.
+/// The address or directory and what is wrong, in one line.
 pub(super) async fn open_redis_to_read(
     config: &Config,
     listener: Arc<dyn Listener>,
@@ -147,7 +149,7 @@ fn credentials(credentials: &Credentials) -> (Option<String>, Option<redis::Secr
     (credentials.username.clone(), password)
 }
 
-/// Which engine and where, in words, without secrets.
+/// Describes the engine and its location, without secrets.
 pub(super) fn engine(config: &Config) -> String {
     match config.engine {
         Engine::Embedded => format!("embedded ({})", absolute(&config.embedded.data_dir).display()),
@@ -155,7 +157,7 @@ pub(super) fn engine(config: &Config) -> String {
     }
 }
 
-/// The path as people find it from anywhere. As it is where the current directory is unknown.
+/// The absolute path, or the path unchanged if the current directory is unknown.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
@@ -175,13 +177,13 @@ pub(super) fn limits(config: &config::Queue) -> queue::Limits {
     }
 }
 
-/// The HTTP service's bounds.
+/// The options of the HTTP layer.
 pub(super) fn http_options(config: &Config) -> http::Options {
-    let anybody_may_call = config.auth.tokens_file.is_none();
+    let is_anonymous = config.auth.tokens_file.is_none();
     let config = &config.server;
     http::Options {
-        // A web page cannot have a token; without tokens, the name is all that gives its calls away.
-        check_host: anybody_may_call || config.listen.ip().is_loopback() || !config.allowed_hosts.is_empty(),
+        // A web page has no token. Without tokens, only the Host header reveals requests of web pages.
+        check_host: is_anonymous || config.listen.ip().is_loopback() || !config.allowed_hosts.is_empty(),
         allowed_hosts: config.allowed_hosts.clone(),
         max_request_bytes: config.max_request_bytes,
         max_small_request_bytes: config.max_small_request_bytes,
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_host_names_are_let_in_only_where_tokens_are_asked_for_beyond_loopback() {
+    fn the_host_is_unchecked_only_beyond_loopback_and_with_tokens() {
         let mut config =
             config::load(Sources::default(), Purpose::Serve).expect("the defaults are valid").config;
         config.server.listen = "0.0.0.0:1".parse().expect("an address");
@@ -234,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn engines_are_named_with_their_place_and_without_secrets() {
+    fn engines_are_described_with_their_location_and_without_secrets() {
         let mut config =
             config::load(Sources::default(), Purpose::Serve).expect("the defaults are valid").config;
         let here = std::env::current_dir().expect("is known");

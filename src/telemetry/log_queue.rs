@@ -1,8 +1,8 @@
-//! Log lines on their way to stderr: a bounded queue in memory and the thread that writes it. Logging never
-//! waits for whoever reads the log.
+//! Log lines on their way to stderr: a bounded queue in memory and a thread that writes it. Logging never waits for the
+//! reader of the log.
 //!
-//! Not `tracing-appender`: at exit it prints to the very pipe that may be stuck, it bounds lines and not
-//! bytes, and it does not log how many lines it dropped.
+//! `tracing-appender` was rejected: at exit it prints to the very pipe that may be stuck, it bounds lines and not bytes,
+//! and it does not log how many lines it dropped.
 
 use std::{
     fs::File,
@@ -16,34 +16,34 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::metrics::LogMetrics;
 
-/// Takes whole lines from any thread. Cheap to clone.
+/// Accepts whole lines from any thread. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct LogQueue(Arc<Shared>);
+pub(super) struct LogQueue(Arc<QueueInner>);
 
 #[derive(Debug)]
-struct Shared {
+struct QueueInner {
     max_bytes: usize,
     metrics: LogMetrics,
-    state: Mutex<State>,
-    /// Notified when lines came and when all lines were written.
+    state: Mutex<PendingLines>,
+    /// Notified when lines are added and when all lines are written.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PendingLines {
     lines: Vec<u8>,
     writing: bool,
-    /// Since the last report of it.
+    /// Lines dropped since the last report.
     dropped: u64,
 }
 
 impl LogQueue {
-    /// A queue of up to `max_bytes`, and a thread that writes it to stderr for as long as the process lives.
+    /// A queue of up to `max_bytes`, and a thread that writes it to stderr as long as the process runs.
     ///
     /// # Errors
-    /// When the system has no more threads or files.
+    /// When the system has no threads or files left.
     pub fn to_stderr(max_bytes: usize, metrics: LogMetrics) -> io::Result<Self> {
-        // A file of its own: the lock of `std::io::stderr` would be held for as long as a write is stuck.
+        // A separate file: the lock of `std::io::stderr` would be held while a write is stuck.
         let out = File::from(io::stderr().as_fd().try_clone_to_owned()?);
         let queue = Self::new(max_bytes, metrics);
         let writer = queue.clone();
@@ -53,12 +53,12 @@ impl LogQueue {
 
     fn new(max_bytes: usize, metrics: LogMetrics) -> Self {
         let (state, changed) = (Mutex::default(), Condvar::new());
-        Self(Arc::new(Shared { max_bytes, metrics, state, changed }))
+        Self(Arc::new(QueueInner { max_bytes, metrics, state, changed }))
     }
 
-    /// Waits until every line was written, but no longer than `limit`.
+    /// Waits until every line is written, but no longer than `limit`.
     pub fn flush(&self, limit: Duration) {
-        let pending = |state: &mut State| state.writing || !state.lines.is_empty();
+        let pending = |state: &mut PendingLines| state.writing || !state.lines.is_empty();
         drop(self.0.changed.wait_timeout_while(self.lock(), limit, pending));
     }
 
@@ -77,10 +77,10 @@ impl LogQueue {
     fn write_to(&self, mut out: impl Write) {
         let mut lines = Vec::new();
         loop {
-            self.take(&mut lines);
-            // Nobody reads a closed pipe, and there is nowhere else to say so.
+            self.wait_for_lines(&mut lines);
+            // If stderr is closed, there is nowhere else to report that.
             let _ = out.write_all(&lines);
-            let dropped = self.written();
+            let dropped = self.finish_write();
             if dropped > 0 {
                 tracing::warn!(lines = dropped, "log lines were dropped, because the log was not read");
             }
@@ -88,7 +88,7 @@ impl LogQueue {
     }
 
     /// Waits for lines and moves them to `lines`.
-    fn take(&self, lines: &mut Vec<u8>) {
+    fn wait_for_lines(&self, lines: &mut Vec<u8>) {
         lines.clear();
         let state = self.lock();
         let state = self.0.changed.wait_while(state, |state| state.lines.is_empty());
@@ -97,8 +97,8 @@ impl LogQueue {
         state.writing = true;
     }
 
-    /// The lines taken last were written; how many were dropped since this was called last.
-    fn written(&self) -> u64 {
+    /// Marks the lines as written. Returns how many were dropped since the last call.
+    fn finish_write(&self) -> u64 {
         let mut state = self.lock();
         state.writing = false;
         let dropped = std::mem::take(&mut state.dropped);
@@ -107,12 +107,12 @@ impl LogQueue {
         dropped
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PendingLines> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The formatting layer hands over each line by one call.
+/// The formatting layer writes each line with one call.
 impl Write for LogQueue {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.push(line);
@@ -145,21 +145,21 @@ mod tests {
             queue.clone().write_all(line.as_bytes()).expect("never fails");
         }
         let mut lines = Vec::new();
-        queue.take(&mut lines);
+        queue.wait_for_lines(&mut lines);
         assert_eq!(lines, b"one\ntwo\n4\n");
-        assert_eq!((queue.written(), queue.written()), (1, 0));
+        assert_eq!((queue.finish_write(), queue.finish_write()), (1, 0));
         assert!(metrics.encode().contains("linger_log_lines_dropped_total 1\n"));
     }
 
     #[test]
-    fn a_flush_ends_when_all_is_written_or_the_time_is_up() {
+    fn a_flush_ends_when_all_is_written_or_the_limit_is_reached() {
         let queue = LogQueue::new(10, Metrics::new().log);
         queue.flush(Duration::MAX);
         queue.push(b"line\n");
         queue.flush(Duration::from_millis(1));
         let mut lines = Vec::new();
-        queue.take(&mut lines);
-        queue.written();
+        queue.wait_for_lines(&mut lines);
+        queue.finish_write();
         queue.flush(Duration::MAX);
     }
 }

@@ -1,5 +1,5 @@
-//! Log lines: to stderr, as text for people or JSON for machines. Knows no job, no request and no
-//! secret; what goes into a line is for who writes it.
+//! The log: lines on stderr, as text for people or JSON for machines. Knows no job, no request and no secret; the
+//! callers decide what a line contains.
 
 mod log_queue;
 
@@ -18,7 +18,7 @@ use crate::{
 };
 use log_queue::LogQueue;
 
-/// How long the end of the process waits for its last lines to be read.
+/// How long the process waits at exit for its last lines to be written.
 const FLUSH_LIMIT: Duration = Duration::from_secs(1);
 
 /// The log of the process. Dropping it flushes.
@@ -26,7 +26,7 @@ const FLUSH_LIMIT: Duration = Duration::from_secs(1);
 pub struct Logging(LogQueue);
 
 impl Logging {
-    /// Waits until every line was written, for a second at most.
+    /// Waits until every line is written, for a second at most.
     pub fn flush(&self) {
         self.0.flush(FLUSH_LIMIT);
     }
@@ -38,10 +38,10 @@ impl Drop for Logging {
     }
 }
 
-/// Begins logging, for the whole process and once.
+/// Starts logging for the whole process. Call it once.
 ///
 /// # Errors
-/// When the system has no more threads or files.
+/// When the system has no threads or files left.
 pub fn init(log: &Log, metrics: LogMetrics) -> io::Result<Logging> {
     let filter = log.filter.parse().expect("the configuration has checked the filter");
     let on_terminal = io::stderr().is_terminal();
@@ -55,24 +55,24 @@ pub fn init(log: &Log, metrics: LogMetrics) -> io::Result<Logging> {
     let layer = if json {
         layer.json().flatten_event(true).with_span_list(false).boxed()
     } else {
-        // `fmt` itself heeds NO_COLOR only by default, which naming a choice overrides.
+        // `fmt` respects NO_COLOR only by default, which an explicit choice overrides.
         let colour = on_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         layer.with_ansi(colour).boxed()
     };
-    tracing_subscriber::registry().with(layer.with_filter(without_library(filter))).init();
+    tracing_subscriber::registry().with(layer.with_filter(silence_redis_library(filter))).init();
     panic::set_hook(Box::new(log_panic));
     Ok(Logging(queue))
 }
 
-/// The filter without the lines of the Redis library, unless it names that: Linger logs the same things in words of
-/// its own, with addresses and causes.
-fn without_library(filter: Targets) -> Targets {
+/// Filters out the lines of the Redis library, unless the filter names it: Linger logs the same events itself, with
+/// addresses and causes.
+fn silence_redis_library(filter: Targets) -> Targets {
     const LIBRARY: &str = "fred";
     let named = filter.iter().any(|(target, _)| target.starts_with(LIBRARY));
     if named { filter } else { filter.with_target(LIBRARY, LevelFilter::OFF) }
 }
 
-/// A panic as a log line, so that JSON stays JSON.
+/// Logs a panic as a line, so that the log stays JSON.
 fn log_panic(info: &PanicHookInfo<'_>) {
     let location = info.location().map(ToString::to_string).unwrap_or_default();
     let message = info.payload_as_str().unwrap_or("no message");
@@ -93,8 +93,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_redis_library_is_silent_unless_it_is_asked_for() {
-        let filter = |text: &str| without_library(text.parse().expect("a filter"));
+    fn the_redis_library_is_silent_unless_the_filter_names_it() {
+        let filter = |text: &str| silence_redis_library(text.parse().expect("a filter"));
         assert!(!filter("debug").would_enable("fred::router", &Level::WARN));
         assert!(filter("debug").would_enable("linger::queue", &Level::DEBUG));
         assert!(filter("info,fred=debug").would_enable("fred::router", &Level::DEBUG));

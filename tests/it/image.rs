@@ -13,7 +13,7 @@ use std::{
     process::Command,
 };
 
-use linger::auth::{Scope, entry};
+use linger::auth::{Scope, token_entry};
 use serde_json::Value;
 
 use crate::harness::process::{linger, stderr};
@@ -201,7 +201,7 @@ fn service_environment(service: &str, files: &[&str]) -> BTreeMap<String, String
 #[test]
 fn what_the_container_files_set_is_valid() {
     let directory = tempfile::tempdir().expect("a directory");
-    let tokens = entry("ops", "token", &[Scope::Admin], &[]);
+    let tokens = token_entry("ops", "token", &[Scope::Admin], &[]);
     fs::write(directory.path().join("tokens"), tokens).expect("can be written");
     fs::write(directory.path().join("redis_password"), "secret\n").expect("can be written");
     let (plain, secret) = ("docker-compose.yml", "docker-compose.secrets.yml");

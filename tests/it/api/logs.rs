@@ -6,7 +6,7 @@ use std::{
 };
 
 use linger::{
-    auth::{Gate, Scope, entry, parse},
+    auth::{Authenticator, Scope, parse_tokens, token_entry},
     queue::Limits,
 };
 use tracing_subscriber::fmt::MakeWriter;
@@ -104,8 +104,8 @@ async fn refusals_under_load_get_a_line_a_second() {
 async fn whoever_tries_tokens_is_seen_without_debugging() {
     let log = Log::default();
     let _here = kept(&log, tracing::Level::INFO);
-    let tokens = parse(&entry("a", "one", &[Scope::Read], &[])).expect("is valid");
-    let gate = Some(Arc::new(Gate::guarded(tokens)));
+    let tokens = parse_tokens(&token_entry("a", "one", &[Scope::Read], &[])).expect("is valid");
+    let gate = Some(Arc::new(Authenticator::with_tokens(tokens)));
     let api = Api::with(Engine::Naive, Setup { gate, ..Setup::default() }).await;
     for _ in 0..5 {
         let call = api.call("GET", "/topics").header("authorization", "Bearer s3cr3t");

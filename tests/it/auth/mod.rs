@@ -7,7 +7,7 @@ mod topics;
 
 use std::sync::Arc;
 
-use linger::auth::{Gate, Scope, entry, parse};
+use linger::auth::{Authenticator, Scope, parse_tokens, token_entry};
 use linger::job::TopicPattern;
 
 use crate::harness::{
@@ -19,9 +19,9 @@ use crate::harness::{
 async fn guarded(engine: Engine, tokens: &[(&str, &[Scope], &[&str])]) -> Api {
     let entries = tokens.iter().map(|(token, scopes, topics)| {
         let topics: Vec<_> = topics.iter().map(|t| TopicPattern::parse(t).expect("a pattern")).collect();
-        entry(token, token, scopes, &topics)
+        token_entry(token, token, scopes, &topics)
     });
-    let gate = Gate::guarded(parse(&entries.collect::<String>()).expect("valid entries"));
+    let gate = Authenticator::with_tokens(parse_tokens(&entries.collect::<String>()).expect("valid entries"));
     Api::with(engine, Setup { gate: Some(Arc::new(gate)), ..Setup::default() }).await
 }
 

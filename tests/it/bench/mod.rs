@@ -6,7 +6,7 @@ mod ending;
 
 use std::{fs, path::Path, process::Output};
 
-use linger::auth::{Scope, entry};
+use linger::auth::{Scope, token_entry};
 use serde_json::Value;
 
 use crate::harness::{
@@ -221,7 +221,8 @@ fn what_was_left_in_a_redis_is_nothing() {
 fn a_token_is_needed_and_used() {
     let (directory, store) = (tempfile::tempdir().expect("one"), tempfile::tempdir().expect("another"));
     let file = store.path().join("tokens.toml");
-    let entries = entry("all", "all", &[Scope::Admin], &[]) + &entry("some", "some", &[Scope::Read], &[]);
+    let entries =
+        token_entry("all", "all", &[Scope::Admin], &[]) + &token_entry("some", "some", &[Scope::Read], &[]);
     fs::write(&file, entries).expect("can be written");
     let variables = [("LINGER__AUTH__TOKENS_FILE", file.to_str().expect("is text"))];
     let server = Server::serve(&[], &variables, store.path());
@@ -261,10 +262,10 @@ fn what_cannot_be_meant_is_refused() {
         (&["--url", "http://127.0.0.1:1", "--store", "redis"], "--url: settings"),
         (&["--listen", "127.0.0.1:0"], "--listen"),
         (&["--store", "paper"], "store.engine"),
-        (&["parked", "--rate", "5"], "--rate means nothing"),
-        (&["parked", "--batch", "5"], "--batch means nothing"),
-        (&["backlog", "--seconds", "5"], "--seconds means nothing"),
-        (&["burst", "--delay", "random"], "--delay means nothing"),
+        (&["parked", "--rate", "5"], "--rate does not apply"),
+        (&["parked", "--batch", "5"], "--batch does not apply"),
+        (&["backlog", "--seconds", "5"], "--seconds does not apply"),
+        (&["burst", "--delay", "random"], "--delay does not apply"),
     ] {
         let output = bench(arguments, &[], directory.path());
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");

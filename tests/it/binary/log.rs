@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use linger::auth::{Scope, entry};
+use linger::auth::{Scope, token_entry};
 use rustix::{io::ioctl_fionread, process::Signal};
 
 use crate::harness::{
@@ -64,7 +64,7 @@ fn fault_a_log_that_nobody_reads_stops_nothing_with_default_settings() {
     let folder = vec!["x".repeat(200); 8].join("/");
     std::fs::create_dir_all(directory.path().join(&folder)).expect("can be made");
     let tokens = format!("{folder}/tokens.toml");
-    let entry = entry("a", "one", &[Scope::Read], &[]);
+    let entry = token_entry("a", "one", &[Scope::Read], &[]);
     std::fs::write(directory.path().join(&tokens), entry).expect("can be written");
     let mut command = linger(&["--listen", "127.0.0.1:0"], directory.path());
     command.env("LINGER__AUTH__TOKENS_FILE", &tokens);

@@ -38,7 +38,7 @@ fn fault_a_file_of_tokens_that_does_not_answer_stops_nothing() {
     server.logged("it is larger than");
     std::fs::write(&tokens, ENTRY).expect("can be written");
     server.signal(Signal::HUP);
-    server.logged("the tokens were read again");
+    server.logged("reloaded the tokens");
     server.signal(Signal::TERM);
     assert_eq!(server.wait().0.code(), Some(0), "{}", server.log());
 }

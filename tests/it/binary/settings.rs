@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Output};
 
-use linger::auth::{Scope, entry};
+use linger::auth::{Scope, token_entry};
 
 use crate::harness::{
     process::{Server, linger, refused, stderr, stdout},
@@ -30,7 +30,7 @@ fn serve_refused(listen: &str, variables: &[(&str, &str)], directory: &Path) -> 
 #[test]
 fn a_server_whose_tokens_come_by_a_flag_is_healthy_to_those_without_the_flag() {
     let directory = directory();
-    fs::write(directory.path().join("tokens"), entry("a", "a", &[Scope::Admin], &[]))
+    fs::write(directory.path().join("tokens"), token_entry("a", "a", &[Scope::Admin], &[]))
         .expect("can be written");
     fs::write(directory.path().join("c.toml"), "[auth]\ntokens_file = 'tokens'").expect("can be written");
     let mut command = linger(&["--config", "c.toml"], directory.path());

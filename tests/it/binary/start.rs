@@ -53,7 +53,7 @@ fn a_taken_port_is_said_in_one_line() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("has an address").to_string();
     let output = refused(&["--listen", &address], directory.path());
-    let expected = format!("linger: cannot listen on {address}: another process does already; ");
+    let expected = format!("linger: cannot listen on {address}: another process uses this address; ");
     assert_eq!(output.status.code(), Some(1));
     let last = stderr(&output).lines().last().map(str::to_owned).expect("a line");
     assert!(last.starts_with(&expected), "{last}");

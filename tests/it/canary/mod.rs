@@ -7,7 +7,7 @@ use std::{
     process::{Command, Output},
 };
 
-use linger::auth::{Scope, entry};
+use linger::auth::{Scope, token_entry};
 use rustix::process::Signal;
 
 use crate::harness::{
@@ -49,7 +49,7 @@ fn silent(output: &Output, context: &str) {
 
 fn directory() -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let entry = entry("canary", TOKEN, &[Scope::Admin], &[]);
+    let entry = token_entry("canary", TOKEN, &[Scope::Admin], &[]);
     fs::write(directory.path().join("tokens.toml"), entry).expect("can be written");
     directory
 }
@@ -123,7 +123,7 @@ fn serves_in_silence(mut command: Command, format: &str, directory: &Path) {
         fs::write(directory.join("tokens.toml"), broken).expect("can be written");
         server.signal(Signal::HUP);
     }
-    server.logged("the tokens stay as they were");
+    server.logged("cannot reload the tokens");
     server.signal(Signal::TERM);
     let (status, rest) = server.wait();
     assert!(status.success(), "{}", server.log());
@@ -160,7 +160,7 @@ fn the_redis_engine_keeps_its_secrets() {
             silent(&show.output().expect("linger runs"), "config show");
         }
         let wrong = with(WRONG_PASSWORD);
-        fs::write(directory.path().join("tokens.toml"), entry("canary", TOKEN, &[Scope::Admin], &[]))
+        fs::write(directory.path().join("tokens.toml"), token_entry("canary", TOKEN, &[Scope::Admin], &[]))
             .expect("can be written");
         let words = ["serve", "--listen", "127.0.0.1:0", "--store", "redis", "--redis-url", &wrong];
         let mut command = talkative(&words, format, directory.path());

@@ -91,7 +91,7 @@ fn run(past: &Past, fault: &Fault, ending: Signal) -> Seen {
             let fair = if seen.stopped {
                 !status.success()
             } else {
-                status.success() || log.contains("did not close well")
+                status.success() || log.contains("did not close cleanly")
             };
             assert!(ending == Signal::KILL || fair, "{about}: {status}: {log}");
         }

@@ -14,7 +14,7 @@ use axum::{
 };
 use http_body_util::BodyExt;
 use linger::{
-    auth::Gate,
+    auth::Authenticator,
     clock::ManualClock,
     http::{App, Options},
     job::Timestamp,
@@ -39,7 +39,7 @@ pub struct Setup {
     pub limits: Limits,
     pub options: Options,
     /// Who is let in; everybody when left out.
-    pub gate: Option<Arc<Gate>>,
+    pub gate: Option<Arc<Authenticator>>,
     /// Leaves due jobs where they are until `pass` moves them.
     pub no_timer: bool,
 }

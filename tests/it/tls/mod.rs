@@ -127,12 +127,12 @@ async fn sighup_reads_the_pair_again_and_a_broken_one_changes_nothing() {
     assert!(is_presented(&server, &first).await);
     fs::write(directory.path().join("key.pem"), "").expect("can be written");
     server.signal(Signal::HUP);
-    server.logged("the certificate stays as it was");
+    server.logged("cannot reload the certificate");
     assert!(server.log().contains("key.pem holds no private key"), "{}", server.log());
     assert!(is_presented(&server, &first).await);
     let second = new_pair(directory.path());
     server.signal(Signal::HUP);
-    server.logged("the certificate was read again");
+    server.logged("reloaded the certificate");
     assert!(is_presented(&server, &second).await && !is_presented(&server, &first).await);
     assert!(server.stop().success());
 }

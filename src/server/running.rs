@@ -1,0 +1,181 @@
+//! A running server: starts its parts, and stops them in order.
+
+use std::{
+    io::{self, Write},
+    net::SocketAddr,
+    sync::Arc,
+};
+
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    clock_watch, file_permissions, open_files,
+    outcome::{RunOutcome, StartError},
+    reload::Reload,
+    wiring,
+};
+use crate::{
+    clock::{Clock, SystemClock},
+    config::Config,
+    http::{self, App},
+    metrics::Metrics,
+    printable,
+    queue::{Queue, StoreEvents},
+    shutdown::Shutdown,
+};
+
+/// Connections that may wait in the kernel to be accepted, for example when thousands of workers reconnect after a
+/// restart. The system may allow fewer (net.core.somaxconn).
+const BACKLOG: u32 = 4_096;
+
+/// The parts of a server that serves.
+pub(super) struct Running {
+    shutdown: Shutdown,
+    queue: Arc<Queue>,
+    /// Cancelled to stop accepting connections and let requests in flight finish.
+    closing: CancellationToken,
+    serving: JoinHandle<()>,
+    /// Cancelled once no part needs the timer.
+    stop_timer: CancellationToken,
+    address: SocketAddr,
+    scheme: &'static str,
+    engine: String,
+}
+
+impl Running {
+    pub async fn start(
+        config: &Config,
+        system_clock: Arc<SystemClock>,
+        metrics: Metrics,
+    ) -> Result<Self, StartError> {
+        let clock: Arc<dyn Clock> = system_clock.clone();
+        let reload = read_files(config).await?;
+        // Bound before the store is opened, so that the store is not opened if the port is in use. It listens only
+        // afterwards, so that no connection is accepted before it can be served.
+        let socket = bind(config.server.listen)?;
+        let (events, engine) = (Arc::new(StoreEvents::default()), wiring::engine(config));
+        let store = wiring::open_store(config, clock.clone(), events.clone(), metrics.engine.clone()).await;
+        let store = store.map_err(StartError::Store)?;
+        file_permissions::warn(config);
+        let limits = wiring::limits(&config.queue);
+        let queue = Queue::new(store, &events, clock.clone(), limits, metrics.queue.clone());
+        let listener = listen(socket, config.server.listen)?;
+        let address = listener.local_addr()?;
+        let clock_metrics = metrics.clock.clone();
+        let app = App::new(queue.clone(), clock, metrics, http_options(config))
+            .behind(reload.authenticator.clone())
+            .over(reload.tls.clone());
+        let scheme = if reload.tls.is_some() { "https" } else { "http" };
+        let (shutdown, closing, stop_timer) =
+            (Shutdown::new(), CancellationToken::new(), CancellationToken::new());
+        let (timer_queue, stop) = (queue.clone(), stop_timer.clone());
+        shutdown.spawn("timer", stop_timer.clone(), async move { timer_queue.run_timer(stop).await });
+        let (watched_queue, stop) = (queue.clone(), stop_timer.clone());
+        shutdown.spawn("store watch", stop_timer.clone(), async move {
+            watched_queue.watch_store(stop).await;
+        });
+        let watch = clock_watch::watch(system_clock, clock_metrics, stop_timer.clone());
+        shutdown.spawn("clock watch", stop_timer.clone(), watch);
+        if let Some(hangups) = reload.signals()? {
+            let stop = closing.clone();
+            shutdown.spawn("reloading", closing.clone(), async move { reload.run(hangups, stop).await });
+        }
+        let stop = closing.clone();
+        let serving =
+            shutdown.spawn("HTTP server", closing.clone(), async move { app.serve(listener, stop).await });
+        Ok(Self { shutdown, queue, closing, serving, stop_timer, address, scheme, engine })
+    }
+
+    /// Prints the start line on stdout: the address, the engine and its durability.
+    pub fn announce(&self) {
+        let (scheme, address, engine, info) = (self.scheme, self.address, &self.engine, self.queue.info());
+        let (version, durability) = (env!("CARGO_PKG_VERSION"), &info.durability);
+        tracing::info!(%address, engine, durability, engine_version = info.version, version, "listening");
+        let line = format!(
+            "linger {version} listening on {scheme}://{address}, engine {engine}, durability {durability}"
+        );
+        // It contains text from Redis and the name of the directory.
+        let line = printable::escape_line(&line).into_owned() + "\n";
+        // In a task that nothing waits for: stdout may be a pipe that is full and not read.
+        tokio::task::spawn_blocking(move || {
+            let mut stdout = io::stdout().lock();
+            if let Err(error) = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()) {
+                tracing::warn!(%error, "cannot write to stdout");
+            }
+        });
+    }
+
+    /// Waits until a part has failed.
+    pub async fn failed(&self) {
+        self.shutdown.failed().await;
+    }
+
+    /// Reports the server as not ready. It still serves.
+    pub fn announce_shutdown(&self) {
+        self.queue.announce_shutdown();
+    }
+
+    /// Stops the parts in order. Waiting polls are answered first, because they would keep their connections open. The
+    /// store closes last, because all other parts use it.
+    pub async fn stop(self) -> RunOutcome {
+        self.queue.drain();
+        self.closing.cancel();
+        // `shutdown` has recorded a panic of it.
+        let _ = self.serving.await;
+        self.stop_timer.cancel();
+        self.shutdown.wait().await;
+        if let Err(error) = self.queue.close().await {
+            tracing::error!(%error, "the store did not close cleanly");
+            return RunOutcome::Failed;
+        }
+        if self.shutdown.failure().is_some() { RunOutcome::Failed } else { RunOutcome::Clean }
+    }
+}
+
+/// Reads the files on a thread of its own: a file system may hang, and signals must still work.
+async fn read_files(config: &Config) -> Result<Reload, StartError> {
+    let config = config.clone();
+    let reload = tokio::task::spawn_blocking(move || Reload::new(&config)).await;
+    reload.expect("reading files does not panic").map_err(StartError::Files)
+}
+
+/// The options of the HTTP layer, with as many connections as the limit of open files permits.
+fn http_options(config: &Config) -> http::Options {
+    let mut options = wiring::http_options(config);
+    let was_configured = options.max_connections != http::Options::default().max_connections;
+    let room = open_files::make_room_for(options.max_connections, was_configured);
+    options.lower_connections(room);
+    options
+}
+
+fn bind(address: SocketAddr) -> Result<TcpSocket, StartError> {
+    let bound = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // A restart must not wait for the connections of the previous process.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        Ok(socket)
+    };
+    bound().map_err(|source| StartError::Listen { address, source })
+}
+
+fn listen(socket: TcpSocket, address: SocketAddr) -> Result<TcpListener, StartError> {
+    socket.listen(BACKLOG).map_err(|source| StartError::Listen { address, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn binding_detects_a_port_in_use() {
+        let loopback = "127.0.0.1:0".parse().expect("is an address");
+        let first = listen(bind(loopback).expect("binds"), loopback).expect("listens");
+        let in_use = first.local_addr().expect("has an address");
+        assert!(matches!(bind(in_use), Err(StartError::Listen { .. })));
+    }
+}
