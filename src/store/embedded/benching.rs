@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use super::{
     memory::{
-        job_index::{Ids, Located},
-        topics::{TopicIx, Topics},
-        window::Window,
+        job_index::{JobIndex, JobRef},
+        topics::{TopicNumber, Topics},
+        window::DelayedWindow,
     },
     rows::{
-        codec::{Columns, Head, Record},
-        key::Key,
+        codec::{Record, RecordColumns, RecordHead},
+        key::RowKey,
     },
 };
 use crate::job::{Body, Fingerprint, JobId, RetrySchedule, Timestamp, Topic, Ttr};
@@ -18,7 +18,7 @@ use crate::job::{Body, Fingerprint, JobId, RetrySchedule, Timestamp, Topic, Ttr}
 /// The codec of records, with a record to write and to read.
 #[derive(Debug)]
 pub struct Codec {
-    key: Key,
+    key: RowKey,
     record: Record,
     head: Vec<u8>,
 }
@@ -27,8 +27,8 @@ impl Codec {
     /// With a job of this id, topic and body.
     #[must_use]
     pub fn new(id: JobId, topic: Topic, body: Body) -> Self {
-        let key = Key::from_bits(7);
-        let head = Head {
+        let key = RowKey::from_bits(7);
+        let head = RecordHead {
             id,
             topic,
             due_at: Timestamp::from_millis(1_800_000_000_000),
@@ -60,7 +60,8 @@ impl Codec {
     #[must_use]
     pub fn decode(&self) -> u32 {
         let (id, topic) = (self.record.head.id.as_str(), self.record.head.topic.as_str());
-        let columns = Columns { key: self.key, id: id.as_bytes(), topic: topic.as_bytes(), head: &self.head };
+        let columns =
+            RecordColumns { key: self.key, id: id.as_bytes(), topic: topic.as_bytes(), head: &self.head };
         columns.decode_record(self.record.body.as_bytes()).expect("reads back").head.attempts
     }
 }
@@ -68,7 +69,7 @@ impl Codec {
 /// The map from ids to where their jobs lie.
 #[derive(Debug)]
 pub struct IdMap {
-    ids: Ids,
+    ids: JobIndex,
     jobs: u64,
 }
 
@@ -76,13 +77,14 @@ impl IdMap {
     /// With so many jobs, called by their numbers.
     #[must_use]
     pub fn of(jobs: u64) -> Self {
-        let mut map = Self { ids: Ids::new(), jobs };
+        let mut map = Self { ids: JobIndex::new(), jobs };
         (0..jobs).for_each(|number| map.insert(number));
         map
     }
 
     fn insert(&mut self, number: u64) {
-        let located = Located { key: Key::from_bits(number), topic: TopicIx::from_bits(0), dead: false };
+        let located =
+            JobRef { key: RowKey::from_bits(number), topic: TopicNumber::from_bits(0), dead: false };
         self.ids.insert(self.ids.hash(&number.to_le_bytes()), located);
     }
 
@@ -97,14 +99,14 @@ impl IdMap {
         let first = self.jobs - self.ids.len() as u64;
         self.insert(self.jobs);
         self.jobs += 1;
-        self.ids.remove(self.ids.hash(&first.to_le_bytes()), Key::from_bits(first), false);
+        self.ids.remove(self.ids.hash(&first.to_le_bytes()), RowKey::from_bits(first), false);
     }
 }
 
 /// The window of jobs that are due soon.
 #[derive(Debug)]
 pub struct DueWindow {
-    window: Window,
+    window: DelayedWindow,
     topics: Topics,
     turns: u64,
 }
@@ -116,18 +118,18 @@ impl DueWindow {
     /// When there are no topics.
     #[must_use]
     pub fn of(jobs: u64, topics: usize) -> Self {
-        let mut this = Self { window: Window::new(Key::END), topics: Topics::default(), turns: 0 };
+        let mut this = Self { window: DelayedWindow::new(RowKey::END), topics: Topics::default(), turns: 0 };
         let topics: Vec<_> = (0..topics)
             .map(|number| this.topics.find_or_add(&Topic::parse(&format!("t{number}")).expect("is a name")))
             .collect();
         for (number, topic) in (0..jobs).zip(topics.iter().cycle()) {
-            this.window.enter(&mut this.topics, Self::key(number), *topic);
+            this.window.insert(&mut this.topics, Self::key(number), *topic);
         }
         this
     }
 
-    fn key(number: u64) -> Key {
-        Key::first_at(Timestamp::from_millis(i64::try_from(number).expect("fits")))
+    fn key(number: u64) -> RowKey {
+        RowKey::first_at(Timestamp::from_millis(i64::try_from(number).expect("fits")))
     }
 
     /// Takes the job out that is due first, and adds one to its topic that is due last.
@@ -135,10 +137,10 @@ impl DueWindow {
     /// # Panics
     /// When the window is empty.
     pub fn turn_over(&mut self) {
-        let (key, topic) = self.window.head().expect("has jobs");
-        self.window.leave(&mut self.topics, key, topic);
+        let (key, topic) = self.window.first().expect("has jobs");
+        self.window.remove(&mut self.topics, key, topic);
         let last = self.turns + self.window.len() as u64 + 1;
-        self.window.enter(&mut self.topics, Self::key(last), topic);
+        self.window.insert(&mut self.topics, Self::key(last), topic);
         self.turns += 1;
     }
 }

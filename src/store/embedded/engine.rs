@@ -15,18 +15,18 @@ use tokio::sync::OnceCell;
 
 use super::{
     disk::data_dir::DB_FILE,
-    ops::{self, write_txn::Work},
+    ops::{self, write_txn::WriteTxn},
     options::Options,
     rows::{
-        codec::{Broken, Record},
-        key::Key,
-        records::{Db, Sql},
+        codec::{Record, RecordError},
+        key::RowKey,
+        records::{Db, SqlResult},
     },
-    verify::online::{Faults, Step, file},
+    verify::online::{Findings, VerifyStep, check_file},
     writer::{
-        request::{Call, Reserve},
-        shared::Shared,
-        write_queue::Intake,
+        request::{ReserveRequest, WriteRequest},
+        shared::SharedState,
+        write_queue::WriteQueue,
     },
 };
 use crate::{
@@ -39,43 +39,43 @@ use crate::{
 };
 
 /// Dead letters handled in one operation, so that a large bulk step does not hold everybody up.
-const BULK: usize = 250;
+const MAX_BULK_JOBS: usize = 250;
 
 /// Topics read in one operation.
-const TOPICS: usize = 1_000;
+const MAX_TOPICS_A_PAGE: usize = 1_000;
 
 /// The embedded engine; made by [`open`](super::open).
 #[derive(Debug)]
-pub struct Embedded {
-    pub(crate) intake: Arc<Intake>,
-    pub(crate) shared: Arc<Shared>,
+pub struct EmbeddedStore {
+    pub(crate) queue: Arc<WriteQueue>,
+    pub(crate) shared: Arc<SharedState>,
     pub(crate) options: Arc<Options>,
     pub(crate) reader: Arc<Mutex<Option<Connection>>>,
     pub(crate) writer: Mutex<Option<JoinHandle<Result<()>>>>,
     pub(crate) closed: OnceCell<Result<()>>,
 }
 
-impl Embedded {
+impl EmbeddedStore {
     /// Has the writer do `change`, which concerns one job or a few.
-    pub(crate) async fn ask<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
-        mut change: impl FnMut(&mut Work<'_>) -> Sql<T> + Send + 'static,
+        mut change: impl FnMut(&mut WriteTxn<'_>) -> SqlResult<T> + Send + 'static,
     ) -> Result<T> {
-        self.ask_for(1, 0, move |work| change(work).map(Ok)).await
+        self.run_weighted(1, 0, move |txn| change(txn).map(Ok)).await
     }
 
     /// Has the writer do `change`, which concerns `jobs` jobs with `bytes` bytes of bodies, and may refuse. A change
     /// that was rolled back for lack of space runs once more.
-    async fn ask_for<T: Send + 'static>(
+    async fn run_weighted<T: Send + 'static>(
         &self,
         jobs: usize,
         bytes: usize,
-        change: impl FnMut(&mut Work<'_>) -> Sql<Result<T>> + Send + 'static,
+        change: impl FnMut(&mut WriteTxn<'_>) -> SqlResult<Result<T>> + Send + 'static,
     ) -> Result<T> {
-        let (call, answer) = Call::new(change);
+        let (call, answer) = WriteRequest::new(change);
         // A call that is dropped on the way was not done: the intake is closed or the writer gone.
-        let _ = self.intake.push(call, jobs, bytes).await;
-        answer.await.unwrap_or_else(|_| Err(self.shared.why_stopped()))
+        let _ = self.queue.push(call, jobs, bytes).await;
+        answer.await.unwrap_or_else(|_| Err(self.shared.stop_error()))
     }
 
     async fn change_config(
@@ -84,20 +84,20 @@ impl Embedded {
         change: impl Fn(&mut TopicConfig) + Send + 'static,
     ) -> Result<Arc<TopicConfig>> {
         let topic = topic.clone();
-        self.ask_for(1, 0, move |work| ops::put_config(work, &topic, &change)).await
+        self.run_weighted(1, 0, move |txn| ops::put_config(txn, &topic, &change)).await
     }
 
     /// Does a bulk step in slices until `limit` is reached or nothing is left.
-    async fn in_bulk(
+    async fn run_in_slices(
         &self,
         topic: &Topic,
         limit: usize,
-        step: fn(&mut Work<'_>, &Topic, usize) -> Sql<Result<ops::Slice>>,
+        step: fn(&mut WriteTxn<'_>, &Topic, usize) -> SqlResult<Result<ops::BulkStep>>,
     ) -> Result<usize> {
         let mut done = 0;
         while done < limit {
-            let (topic, most) = (topic.clone(), BULK.min(limit - done));
-            let slice = self.ask_for(1, 0, move |work| step(work, &topic, most)).await?;
+            let (topic, most) = (topic.clone(), MAX_BULK_JOBS.min(limit - done));
+            let slice = self.run_weighted(1, 0, move |txn| step(txn, &topic, most)).await?;
             done += slice.done;
             if !slice.more {
                 break;
@@ -111,8 +111,8 @@ impl Embedded {
     }
 
     async fn stop(&self) -> Result<()> {
-        self.shared.ask_clean_stop();
-        self.intake.close();
+        self.shared.request_clean_stop();
+        self.queue.close();
         let writer = self.handle().take();
         let reader = self.reader.clone();
         let stopped = tokio::task::spawn_blocking(move || {
@@ -121,17 +121,17 @@ impl Embedded {
         });
         match stopped.await {
             Ok(Ok(result)) => result,
-            Ok(Err(_panic)) => Err(self.shared.why_stopped()),
+            Ok(Err(_panic)) => Err(self.shared.stop_error()),
             Err(_cancelled) => Err(Error::Unavailable("stopping was cut short".to_owned())),
         }
     }
 }
 
-impl Drop for Embedded {
+impl Drop for EmbeddedStore {
     /// Without [`close`](Store::close): the writer answers what is queued and leaves the rest to the next
     /// start. The wait is short; no checkpoint is made.
     fn drop(&mut self) {
-        self.intake.close();
+        self.queue.close();
         let writer = self.handle().take();
         // A listener may hold the last reference, and be dropped by the writer itself.
         if let Some(writer) = writer.filter(|writer| writer.thread().id() != std::thread::current().id()) {
@@ -144,10 +144,10 @@ fn lock(reader: &Mutex<Option<Connection>>) -> MutexGuard<'_, Option<Connection>
     reader.lock().expect("no code panics while it reads")
 }
 
-type Page = Vec<(Key, std::result::Result<Record, Broken>)>;
+type Page = Vec<(RowKey, std::result::Result<Record, RecordError>)>;
 
 #[async_trait]
-impl Store for Embedded {
+impl Store for EmbeddedStore {
     fn info(&self) -> EngineInfo {
         EngineInfo {
             engine: "embedded",
@@ -158,16 +158,16 @@ impl Store for Embedded {
 
     async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>> {
         let bytes = jobs.iter().map(|job| job.body.as_bytes().len()).sum();
-        self.ask_for(jobs.len(), bytes, move |work| ops::add(work, &jobs)).await
+        self.run_weighted(jobs.len(), bytes, move |txn| ops::add(txn, &jobs)).await
     }
 
     async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>], _: Wait) -> Result<Vec<Reservation>> {
         let (topic, ttrs) = (topic.clone(), ttrs.to_vec());
         let jobs = ttrs.len();
         let (call, grants) =
-            Reserve::new(&self.intake, move |work: &mut Work<'_>| ops::reserve(work, &topic, &ttrs));
-        let _ = self.intake.push(call, jobs, 0).await;
-        grants.receive().await.unwrap_or_else(|| Err(self.shared.why_stopped()))
+            ReserveRequest::new(&self.queue, move |txn: &mut WriteTxn<'_>| ops::reserve(txn, &topic, &ttrs));
+        let _ = self.queue.push(call, jobs, 0).await;
+        grants.receive().await.unwrap_or_else(|| Err(self.shared.stop_error()))
     }
 
     fn may_have_ready(&self, topic: &Topic) -> bool {
@@ -175,12 +175,12 @@ impl Store for Embedded {
     }
 
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
-        self.ask_for(grants.len(), 0, move |work| ops::cancel(work, &grants).map(Ok)).await
+        self.run_weighted(grants.len(), 0, move |txn| ops::cancel(txn, &grants).map(Ok)).await
     }
 
     async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
         let scope = scope.clone();
-        self.ask_for(jobs.len(), 0, move |work| ops::finish(work, &scope, &jobs).map(Ok)).await
+        self.run_weighted(jobs.len(), 0, move |txn| ops::finish(txn, &scope, &jobs).map(Ok)).await
     }
 
     async fn release(
@@ -191,7 +191,7 @@ impl Store for Embedded {
         release: Release,
     ) -> Result<Held> {
         let (scope, id, receipt) = (scope.clone(), id.clone(), receipt.clone());
-        self.ask_for(1, 0, move |work| ops::release(work, &scope, &id, &receipt, &release)).await
+        self.run_weighted(1, 0, move |txn| ops::release(txn, &scope, &id, &receipt, &release)).await
     }
 
     async fn touch(
@@ -202,7 +202,7 @@ impl Store for Embedded {
         ttr: Option<Ttr>,
     ) -> Result<Held> {
         let (scope, id, receipt) = (scope.clone(), id.clone(), receipt.clone());
-        self.ask(move |work| ops::touch(work, &scope, &id, &receipt, ttr)).await
+        self.run(move |txn| ops::touch(txn, &scope, &id, &receipt, ttr)).await
     }
 
     async fn bury(
@@ -213,32 +213,32 @@ impl Store for Embedded {
         reason: Option<Reason>,
     ) -> Result<Held> {
         let (scope, id, receipt) = (scope.clone(), id.clone(), receipt.clone());
-        self.ask_for(1, 0, move |work| ops::bury(work, &scope, &id, &receipt, &reason)).await
+        self.run_weighted(1, 0, move |txn| ops::bury(txn, &scope, &id, &receipt, &reason)).await
     }
 
     async fn requeue(&self, scope: &TopicFilter, id: &JobId, delay: Delay) -> Result<Requeued> {
         let (scope, id) = (scope.clone(), id.clone());
-        self.ask_for(1, 0, move |work| ops::requeue(work, &scope, &id, delay)).await
+        self.run_weighted(1, 0, move |txn| ops::requeue(txn, &scope, &id, delay)).await
     }
 
     async fn patch(&self, scope: &TopicFilter, id: &JobId, patch: Patch) -> Result<Patched> {
         let (scope, id) = (scope.clone(), id.clone());
-        self.ask_for(1, 0, move |work| ops::patch(work, &scope, &id, &patch)).await
+        self.run_weighted(1, 0, move |txn| ops::patch(txn, &scope, &id, &patch)).await
     }
 
     async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
         let scope = scope.clone();
-        self.ask_for(ids.len(), 0, move |work| ops::delete(work, &scope, &ids).map(Ok)).await
+        self.run_weighted(ids.len(), 0, move |txn| ops::delete(txn, &scope, &ids).map(Ok)).await
     }
 
     async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>> {
         let (scope, id) = (scope.clone(), id.clone());
-        self.ask(move |work| ops::get(work, &scope, &id)).await
+        self.run(move |txn| ops::get(txn, &scope, &id)).await
     }
 
     async fn promote(&self, limit: usize) -> Result<Promoted> {
         // Counts as one: a tick hardly ever writes, and should not break up a group.
-        self.ask(move |work| ops::promote(work, limit)).await
+        self.run(move |txn| ops::promote(txn, limit)).await
     }
 
     fn topic_config(&self, topic: &Topic) -> Arc<TopicConfig> {
@@ -257,8 +257,8 @@ impl Store for Embedded {
     async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {
         let (mut found, mut after) = (Vec::new(), after.cloned());
         while found.len() < limit {
-            let (from, slice) = (after.take(), TOPICS.min(limit - found.len()));
-            let page = self.ask(move |work| Ok(ops::topics(work, from.as_ref(), slice))).await?;
+            let (from, slice) = (after.take(), MAX_TOPICS_A_PAGE.min(limit - found.len()));
+            let page = self.run(move |txn| Ok(ops::topics(txn, from.as_ref(), slice))).await?;
             let is_last = page.len() < slice;
             after = page.last().map(|(topic, _)| topic.clone());
             found.extend(page);
@@ -271,12 +271,12 @@ impl Store for Embedded {
 
     async fn topic(&self, topic: &Topic) -> Result<Option<TopicStats>> {
         let topic = topic.clone();
-        self.ask(move |work| Ok(ops::topic(work, &topic))).await
+        self.run(move |txn| Ok(ops::topic(txn, &topic))).await
     }
 
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {
         let topic = topic.clone();
-        self.ask_for(limit, 0, move |work| ops::purge(work, &topic, cursor.as_ref(), limit).map(Ok)).await
+        self.run_weighted(limit, 0, move |txn| ops::purge(txn, &topic, cursor.as_ref(), limit).map(Ok)).await
     }
 
     async fn dead(&self, topic: &Topic, after: Option<&DeadCursor>, limit: usize) -> Result<Vec<Job>> {
@@ -292,47 +292,48 @@ impl Store for Embedded {
             let page: Page = match read.await {
                 Ok(Some(Ok(page))) => page,
                 Ok(Some(Err(error))) => return Err(Error::Unavailable(error.to_string())),
-                Ok(None) | Err(_) => return Err(self.shared.why_stopped()),
+                Ok(None) | Err(_) => return Err(self.shared.stop_error()),
             };
-            let broken: Vec<(Key, Broken)> =
+            let broken: Vec<(RowKey, RecordError)> =
                 page.iter().filter_map(|(key, record)| Some((*key, *record.as_ref().err()?))).collect();
             if broken.is_empty() {
                 let records = page.into_iter().filter_map(|(_, record)| record.ok());
                 return Ok(records.map(|record| record.to_job(State::Dead, None)).collect());
             }
-            self.ask(move |work| broken.iter().try_for_each(|(key, why)| work.set_aside(*key, true, *why)))
+            self.run(move |txn| broken.iter().try_for_each(|(key, why)| txn.set_aside(*key, true, *why)))
                 .await?;
         }
     }
 
     async fn requeue_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
-        self.in_bulk(topic, limit, ops::requeue_dead).await
+        self.run_in_slices(topic, limit, ops::requeue_dead).await
     }
 
     async fn delete_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
-        self.in_bulk(topic, limit, ops::delete_dead).await
+        self.run_in_slices(topic, limit, ops::delete_dead).await
     }
 
     async fn verify(&self) -> Result<Verified> {
-        let (mut faults, mut step) = (Faults::default(), Some(Step::FIRST));
-        while let Some(at) = step {
+        let (mut faults, mut step) = (Findings::default(), Some(VerifyStep::FIRST));
+        while let Some(current) = step {
             (step, faults) = self
-                .ask(move |work| {
+                .run(move |txn| {
                     let mut faults = faults.clone();
-                    let next = at.take(work.state, work.db, work.now, &mut faults).unwrap_or_else(|error| {
-                        faults.add(|| format!("not everything could be read: {error}"));
-                        None
-                    });
+                    let next =
+                        current.take(txn.memory, txn.db, txn.now, &mut faults).unwrap_or_else(|error| {
+                            faults.add(|| format!("not everything could be read: {error}"));
+                            None
+                        });
                     Ok((next, faults))
                 })
                 .await?;
         }
         let (jobs, set_aside) =
-            self.ask(|work| Ok((work.state.ids().len() as u64, work.db.set_aside_count()?))).await?;
+            self.run(|txn| Ok((txn.memory.job_index().len() as u64, txn.db.set_aside_count()?))).await?;
         let path = self.options.data_dir.join(DB_FILE);
         // On a connection of its own: it may take long, and needs nothing that only memory knows.
-        let lines = tokio::task::spawn_blocking(move || file(&path)).await;
-        for line in lines.map_err(|_cancelled| self.shared.why_stopped())? {
+        let lines = tokio::task::spawn_blocking(move || check_file(&path)).await;
+        for line in lines.map_err(|_cancelled| self.shared.stop_error())? {
             faults.add(|| line);
         }
         Ok(Verified { jobs, stale: 0, set_aside, faults: faults.into_sentences() })
@@ -343,7 +344,7 @@ impl Store for Embedded {
     /// taken out of service could not do them.
     async fn check(&self) -> Result<()> {
         self.shared.check()?;
-        let level = self.ask(|work| Ok(work.space.level())).await;
+        let level = self.run(|txn| Ok(txn.space.level())).await;
         level.map(drop)
     }
 

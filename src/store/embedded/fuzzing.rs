@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::rows::{codec::Columns, key::Key};
+use super::rows::{codec::RecordColumns, key::RowKey};
 
 /// Three lengths, the columns, and what is left as the body: as they are, which the checksums refuse, and with
 /// sums that fit, as a later version or a clever vandal could write them.
@@ -11,16 +11,19 @@ pub fn fuzz_record(data: &[u8]) {
     let (id, rest) = rest.split_at(rest.len().min(usize::from(*id)));
     let (topic, rest) = rest.split_at(rest.len().min(usize::from(*topic)));
     let (head, body) = rest.split_at(rest.len().min(usize::from(*head)));
-    let key = Key::from_bits(7);
-    let _ = Columns { key, id, topic, head }.decode_record(body);
+    let key = RowKey::from_bits(7);
+    let _ = RecordColumns { key, id, topic, head }.decode_record(body);
     let mut whole = head.to_vec();
     whole.extend_from_slice(&xxh3_64(body).to_le_bytes());
-    let sum = Columns { key, id, topic, head: &whole }.sum();
+    let sum = RecordColumns { key, id, topic, head: &whole }.sum();
     whole.extend_from_slice(&sum.to_le_bytes());
-    let Ok(record) = (Columns { key, id, topic, head: &whole }).decode_record(body) else { return };
+    let Ok(record) = (RecordColumns { key, id, topic, head: &whole }).decode_record(body) else { return };
     assert!(!format!("{record:?} {}", record.head.due_at).is_empty());
     let again = record.encode_head(key);
-    let columns = Columns { key, id, topic, head: &again };
+    let columns = RecordColumns { key, id, topic, head: &again };
     assert_eq!(columns.decode_record(body).as_ref(), Ok(&record), "what is written reads back");
-    assert!(Columns { key: Key::from_bits(8), ..columns }.verify().is_err(), "a record is of its key alone");
+    assert!(
+        RecordColumns { key: RowKey::from_bits(8), ..columns }.verify().is_err(),
+        "a record is of its key alone"
+    );
 }

@@ -29,7 +29,7 @@ mod tests;
 mod verify;
 mod writer;
 
-pub use engine::Embedded;
+pub use engine::EmbeddedStore;
 #[cfg(any(test, fuzzing))]
 pub(crate) use fuzzing::fuzz_record;
 pub use options::{Durability, FreeSpace, OpenError, Options};

@@ -1,4 +1,4 @@
-//! Tests of the engine as a whole and of its heart: memory and disk saying the same, whatever happens.
+//! Tests of the engine as a whole, and that memory and rows agree after every operation and fault.
 
 mod faults;
 mod fixture;

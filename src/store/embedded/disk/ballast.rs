@@ -22,8 +22,8 @@ pub(crate) const BALLAST_FILE: &str = "ballast";
 const CHUNK_BYTES: usize = 1 << 16;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Held,
+enum BallastState {
+    Present,
     Missing,
     /// The file system refused it for another reason than lack of space.
     Impossible,
@@ -34,7 +34,7 @@ enum State {
 pub(crate) struct Ballast {
     path: PathBuf,
     bytes: u64,
-    state: State,
+    state: BallastState,
 }
 
 impl Ballast {
@@ -46,21 +46,22 @@ impl Ballast {
             file.is_file() && file.len() == bytes && file.blocks().saturating_mul(512) >= bytes
         };
         let held = bytes > 0 && fs::symlink_metadata(&path).is_ok_and(is_whole);
-        let this = Self { path, bytes, state: if held { State::Held } else { State::Missing } };
+        let this =
+            Self { path, bytes, state: if held { BallastState::Present } else { BallastState::Missing } };
         if !held {
-            this.remove();
+            this.delete_file();
         }
         this
     }
 
     /// Whether there is a file to give up.
-    pub fn is_held(&self) -> bool {
-        self.state == State::Held
+    pub fn is_present(&self) -> bool {
+        self.state == BallastState::Present
     }
 
     /// Whether the file should be made when there is room.
     pub fn is_wanted(&self) -> bool {
-        self.bytes > 0 && self.state == State::Missing
+        self.bytes > 0 && self.state == BallastState::Missing
     }
 
     /// The size of the file, when there is one.
@@ -69,11 +70,11 @@ impl Ballast {
     }
 
     /// Removes the file; whether that freed space.
-    pub fn give_up(&mut self) -> bool {
-        let was_held = self.is_held();
+    pub fn remove(&mut self) -> bool {
+        let was_held = self.is_present();
         if was_held {
-            self.state = State::Missing;
-            self.remove();
+            self.state = BallastState::Missing;
+            self.delete_file();
         }
         was_held
     }
@@ -81,16 +82,16 @@ impl Ballast {
     /// Makes the file; whether it is there now.
     pub fn make(&mut self) -> bool {
         match self.allocate() {
-            Ok(()) => self.state = State::Held,
+            Ok(()) => self.state = BallastState::Present,
             Err(error) => {
-                self.remove();
+                self.delete_file();
                 if !is_lack_of_space(&error) {
-                    self.state = State::Impossible;
+                    self.state = BallastState::Impossible;
                     tracing::warn!(ballast = %self.path.display(), %error, "the ballast file cannot be made");
                 }
             }
         }
-        self.is_held()
+        self.is_present()
     }
 
     fn allocate(&self) -> io::Result<()> {
@@ -114,7 +115,7 @@ impl Ballast {
         }
     }
 
-    fn remove(&self) {
+    fn delete_file(&self) {
         match fs::remove_file(&self.path) {
             // Some file systems free the blocks only when the removal is on disk.
             Ok(()) => drop(self.path.parent().map(sync_dir)),
@@ -127,7 +128,7 @@ impl Ballast {
 }
 
 /// Removes the ballast in `dir` so that a start gets its space; whether there was one.
-pub(crate) fn give_up_in(dir: &Path) -> bool {
+pub(crate) fn remove_in(dir: &Path) -> bool {
     let removed = fs::remove_file(dir.join(BALLAST_FILE)).is_ok();
     removed.then(|| sync_dir(dir)).is_some()
 }
@@ -145,13 +146,13 @@ mod tests {
     fn a_ballast_takes_up_its_size_and_is_found_again() {
         let dir = tempfile::tempdir().expect("a directory");
         let mut ballast = Ballast::find(dir.path(), 1 << 20);
-        assert!(ballast.is_wanted() && !ballast.is_held() && !ballast.give_up());
+        assert!(ballast.is_wanted() && !ballast.is_present() && !ballast.remove());
         assert!(ballast.make());
         let file = fs::metadata(dir.path().join(BALLAST_FILE)).expect("is there");
         assert!(file.blocks() * 512 >= 1 << 20, "{file:?}");
         assert_eq!(file.mode() & 0o777, 0o600);
-        assert!(Ballast::find(dir.path(), 1 << 20).is_held());
-        assert!(ballast.give_up() && !ballast.is_held() && ballast.is_wanted());
+        assert!(Ballast::find(dir.path(), 1 << 20).is_present());
+        assert!(ballast.remove() && !ballast.is_present() && ballast.is_wanted());
         assert!(!dir.path().join(BALLAST_FILE).exists());
     }
 
@@ -160,10 +161,10 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join(BALLAST_FILE);
         assert!(Ballast::find(dir.path(), 1 << 20).make());
-        assert!(!Ballast::find(dir.path(), 1 << 19).is_held());
+        assert!(!Ballast::find(dir.path(), 1 << 19).is_present());
         assert!(!path.exists(), "the wrong one is removed");
         fs::File::create(&path).expect("is made").set_len(1 << 20).expect("grows");
-        assert!(!Ballast::find(dir.path(), 1 << 20).is_held());
+        assert!(!Ballast::find(dir.path(), 1 << 20).is_present());
         assert!(!Ballast::find(dir.path(), 0).is_wanted(), "none is configured");
     }
 

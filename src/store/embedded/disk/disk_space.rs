@@ -13,7 +13,7 @@ const NEARLY_NOTHING_BYTES: u64 = 4 << 20;
 
 /// How much room the disk has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Level {
+pub(crate) enum SpaceLevel {
     /// At least `min_free`.
     #[default]
     Ample,
@@ -26,19 +26,19 @@ pub(crate) enum Level {
 /// What an operation needs from the disk. Deleting needs nothing, and neither does what writes only a few bytes
 /// for a job (pop, touch).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Need {
+pub(crate) enum SpaceNeed {
     /// It makes the store larger.
     Growth,
     /// It writes a job anew, body included. The store stays as large, but the log grows.
     Rewrite,
 }
 
-impl Level {
+impl SpaceLevel {
     /// Why an operation with this need is refused, if it is.
-    pub fn refusal(self, need: Need) -> Option<Error> {
+    pub fn refusal(self, need: SpaceNeed) -> Option<Error> {
         let why = match (self, need) {
-            (Self::Ample, _) | (Self::Short, Need::Rewrite) => return None,
-            (Self::Short, Need::Growth) => {
+            (Self::Ample, _) | (Self::Short, SpaceNeed::Rewrite) => return None,
+            (Self::Short, SpaceNeed::Growth) => {
                 "less disk space is free than embedded.min_free; what makes the store larger is refused"
             }
             (Self::Exhausted, _) => {
@@ -67,35 +67,35 @@ impl Level {
 
 /// Reads the free space when it is first asked for, and remembers it for one group of operations.
 #[derive(Debug)]
-pub(crate) struct Gauge<'a> {
+pub(crate) struct SpaceGauge<'a> {
     options: &'a Options,
     has_ballast: bool,
     is_full: bool,
-    level: Option<Level>,
+    level: Option<SpaceLevel>,
 }
 
-impl<'a> Gauge<'a> {
+impl<'a> SpaceGauge<'a> {
     /// For a disk that has not been found full, with a ballast to give up.
     pub fn new(options: &'a Options) -> Self {
         Self { options, has_ballast: true, is_full: false, level: None }
     }
 
     /// How much room there is. Costs about 2 µs, once a group.
-    pub fn level(&mut self) -> Level {
+    pub fn level(&mut self) -> SpaceLevel {
         *self.level.get_or_insert_with(|| {
             let min_free = self.options.min_free_bytes;
             match free_bytes(self.options) {
-                Some(free) if free < min_free / 4 && !self.has_ballast => Level::Exhausted,
-                Some(free) if free < min_free => Level::Short,
-                _ if self.is_full => Level::Short,
+                Some(free) if free < min_free / 4 && !self.has_ballast => SpaceLevel::Exhausted,
+                Some(free) if free < min_free => SpaceLevel::Short,
+                _ if self.is_full => SpaceLevel::Short,
                 // When the free space cannot be read, SQLite will find out.
-                Some(_) | None => Level::Ample,
+                Some(_) | None => SpaceLevel::Ample,
             }
         })
     }
 
     /// The level, if it was asked for.
-    pub fn known(&self) -> Option<Level> {
+    pub fn known(&self) -> Option<SpaceLevel> {
         self.level
     }
 }
@@ -138,9 +138,9 @@ impl DiskSpace {
     }
 
     /// For one group of operations.
-    pub fn gauge(&self) -> Gauge<'_> {
-        let (has_ballast, is_full) = (self.ballast.is_held(), self.is_full);
-        Gauge { options: &self.options, has_ballast, is_full, level: None }
+    pub fn gauge(&self) -> SpaceGauge<'_> {
+        let (has_ballast, is_full) = (self.ballast.is_present(), self.is_full);
+        SpaceGauge { options: &self.options, has_ballast, is_full, level: None }
     }
 
     /// Whether the log must be kept short because every byte counts.
@@ -158,7 +158,7 @@ impl DiskSpace {
 
     /// Gives the ballast up; whether that freed space.
     pub fn make_room(&mut self) -> bool {
-        let given_up = self.ballast.give_up();
+        let given_up = self.ballast.remove();
         if given_up {
             self.given_up_bytes = self.ballast.bytes();
             tracing::warn!(
@@ -186,7 +186,7 @@ impl DiskSpace {
             }
         }
         let enough = min_free.max(NEARLY_NOTHING_BYTES).saturating_add(self.given_up_bytes);
-        if self.is_full && (self.ballast.is_held() || free > enough) {
+        if self.is_full && (self.ballast.is_present() || free > enough) {
             self.is_full = false;
             tracing::info!(free, "the disk has room again");
         }
@@ -221,10 +221,10 @@ mod tests {
         let mut refused = Vec::new();
         for (mib, has_ballast) in [(64, true), (63, true), (1, true), (16, false), (15, false)] {
             free.store(mib * MIB, Ordering::Relaxed);
-            let gauge = Gauge::new(&options);
-            let level = Gauge { has_ballast, ..gauge }.level();
-            refused.push([Need::Growth, Need::Rewrite].map(|need| level.refusal(need).is_some()));
-            assert_eq!(level.degraded().is_some(), level != Level::Ample);
+            let gauge = SpaceGauge::new(&options);
+            let level = SpaceGauge { has_ballast, ..gauge }.level();
+            refused.push([SpaceNeed::Growth, SpaceNeed::Rewrite].map(|need| level.refusal(need).is_some()));
+            assert_eq!(level.degraded().is_some(), level != SpaceLevel::Ample);
         }
         let expected = [[false, false], [true, false], [true, false], [true, false], [true, true]];
         assert_eq!(refused, expected);
@@ -234,11 +234,11 @@ mod tests {
     fn a_gauge_reads_once() {
         let dir = tempfile::tempdir().expect("a directory");
         let (options, free) = options(&dir);
-        let mut gauge = Gauge::new(&options);
+        let mut gauge = SpaceGauge::new(&options);
         assert_eq!(gauge.known(), None);
-        assert_eq!(gauge.level(), Level::Ample);
+        assert_eq!(gauge.level(), SpaceLevel::Ample);
         free.store(0, Ordering::Relaxed);
-        assert_eq!((gauge.level(), gauge.known()), (Level::Ample, Some(Level::Ample)));
+        assert_eq!((gauge.level(), gauge.known()), (SpaceLevel::Ample, Some(SpaceLevel::Ample)));
     }
 
     #[test]
@@ -247,20 +247,20 @@ mod tests {
         let (options, free) = options(&dir);
         free.store(70 * MIB, Ordering::Relaxed);
         let mut space = DiskSpace::new(Arc::new(options));
-        assert!(!space.ballast.is_held(), "adds would stop because of it");
+        assert!(!space.ballast.is_present(), "adds would stop because of it");
         for (mib, made) in [(95, false), (47, false), (48, true)] {
             free.store(mib * MIB, Ordering::Relaxed);
             space.recover();
-            assert_eq!(space.ballast.is_held(), made, "{mib} MiB");
+            assert_eq!(space.ballast.is_present(), made, "{mib} MiB");
         }
         space.ran_out();
         assert!(space.is_full() && space.make_room() && !space.make_room());
         free.store(32 * MIB, Ordering::Relaxed);
         space.recover();
-        assert!(space.is_full() && !space.ballast.is_held());
+        assert!(space.is_full() && !space.ballast.is_present());
         free.store(96 * MIB, Ordering::Relaxed);
         space.recover();
-        assert!(!space.is_full() && space.ballast.is_held());
+        assert!(!space.is_full() && space.ballast.is_present());
     }
 
     #[test]

@@ -5,8 +5,8 @@
 use hashbrown::HashTable;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::topics::TopicIx;
-use crate::store::embedded::rows::key::Key;
+use super::topics::TopicNumber;
+use crate::store::embedded::rows::key::RowKey;
 
 /// At 10 million jobs a table holds 2,400 entries: growing one moves 70 KB.
 const SHARDS: usize = 4_096;
@@ -19,16 +19,16 @@ pub(crate) struct IdHash(u64);
 
 /// Where a job lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Located {
-    pub key: Key,
-    pub topic: TopicIx,
+pub(crate) struct JobRef {
+    pub key: RowKey,
+    pub topic: TopicNumber,
     /// Whether `key` is one of the table of the dead.
     pub dead: bool,
 }
 
 /// Packed to 20 bytes with the alignment of a `u32`.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct IndexEntry {
     hash: [u32; 2],
     key: [u32; 2],
     topic: u32,
@@ -49,12 +49,12 @@ impl IdHasher {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Ids {
-    shards: Box<[HashTable<Entry>]>,
+pub(crate) struct JobIndex {
+    shards: Box<[HashTable<IndexEntry>]>,
     hasher: IdHasher,
 }
 
-impl Ids {
+impl JobIndex {
     pub fn new() -> Self {
         Self::masked(u64::MAX)
     }
@@ -79,18 +79,18 @@ impl Ids {
     }
 
     /// Every job whose id has this hash: nearly always none or one.
-    pub fn candidates(&self, hash: IdHash) -> Vec<Located> {
+    pub fn candidates(&self, hash: IdHash) -> Vec<JobRef> {
         let shard = &self.shards[shard_of(hash)];
-        shard.iter_hash(hash.0).filter(|entry| entry.hash() == hash).map(Entry::located).collect()
+        shard.iter_hash(hash.0).filter(|entry| entry.hash() == hash).map(IndexEntry::job_ref).collect()
     }
 
-    pub fn insert(&mut self, hash: IdHash, located: Located) {
-        let entry = Entry::new(hash, located);
+    pub fn insert(&mut self, hash: IdHash, job_ref: JobRef) {
+        let entry = IndexEntry::new(hash, job_ref);
         self.shards[shard_of(hash)].insert_unique(hash.0, entry, |entry| entry.hash().0);
     }
 
     /// Forgets the job at `key`; `None` when it is not there.
-    pub fn remove(&mut self, hash: IdHash, key: Key, dead: bool) -> Option<Located> {
+    pub fn remove(&mut self, hash: IdHash, key: RowKey, dead: bool) -> Option<JobRef> {
         let shard = &mut self.shards[shard_of(hash)];
         let found = shard.find_entry(hash.0, |entry| entry.hash() == hash && entry.is_at(key, dead)).ok()?;
         let (entry, _) = found.remove();
@@ -99,19 +99,19 @@ impl Ids {
             let keep = shard.len() * 2;
             shard.shrink_to(keep, |entry| entry.hash().0);
         }
-        Some(entry.located())
+        Some(entry.job_ref())
     }
 
     /// The job at `key`, found by looking at all of them: only for records too broken to name themselves.
-    pub fn find_key(&self, key: Key, dead: bool) -> Option<(IdHash, Located)> {
+    pub fn find_by_key(&self, key: RowKey, dead: bool) -> Option<(IdHash, JobRef)> {
         let mut entries = self.shards.iter().flat_map(HashTable::iter);
-        entries.find(|entry| entry.is_at(key, dead)).map(|entry| (entry.hash(), entry.located()))
+        entries.find(|entry| entry.is_at(key, dead)).map(|entry| (entry.hash(), entry.job_ref()))
     }
 
     /// Jobs in table `shard`, in no order; `None` past the last table. A job never changes its table.
-    pub fn in_shard(&self, shard: usize) -> Option<impl Iterator<Item = (IdHash, Located)> + '_> {
+    pub fn in_shard(&self, shard: usize) -> Option<impl Iterator<Item = (IdHash, JobRef)> + '_> {
         let entries = self.shards.get(shard)?;
-        Some(entries.iter().map(|entry| (entry.hash(), entry.located())))
+        Some(entries.iter().map(|entry| (entry.hash(), entry.job_ref())))
     }
 
     pub fn len(&self) -> usize {
@@ -124,25 +124,25 @@ fn shard_of(hash: IdHash) -> usize {
     (hash.0 >> 40) as usize % SHARDS
 }
 
-impl Entry {
-    fn new(IdHash(hash): IdHash, located: Located) -> Self {
+impl IndexEntry {
+    fn new(IdHash(hash): IdHash, job_ref: JobRef) -> Self {
         let halves = |word: u64| [word as u32, (word >> 32) as u32];
-        let topic = located.topic.to_bits() | if located.dead { DEAD } else { 0 };
-        Self { hash: halves(hash), key: halves(located.key.to_bits()), topic }
+        let topic = job_ref.topic.to_bits() | if job_ref.dead { DEAD } else { 0 };
+        Self { hash: halves(hash), key: halves(job_ref.key.to_bits()), topic }
     }
 
     fn hash(&self) -> IdHash {
         IdHash(word(self.hash))
     }
 
-    fn is_at(&self, key: Key, dead: bool) -> bool {
+    fn is_at(&self, key: RowKey, dead: bool) -> bool {
         word(self.key) == key.to_bits() && (self.topic & DEAD != 0) == dead
     }
 
-    fn located(&self) -> Located {
-        Located {
-            key: Key::from_bits(word(self.key)),
-            topic: TopicIx::from_bits(self.topic & !DEAD),
+    fn job_ref(&self) -> JobRef {
+        JobRef {
+            key: RowKey::from_bits(word(self.key)),
+            topic: TopicNumber::from_bits(self.topic & !DEAD),
             dead: self.topic & DEAD != 0,
         }
     }
@@ -157,22 +157,22 @@ mod tests {
     use super::*;
     use crate::job::Timestamp;
 
-    fn at(ms: i64, dead: bool) -> Located {
-        let key = Key::first_at(Timestamp::from_millis(ms));
-        Located { key, topic: TopicIx::from_bits(ms as u32), dead }
+    fn at(ms: i64, dead: bool) -> JobRef {
+        let key = RowKey::first_at(Timestamp::from_millis(ms));
+        JobRef { key, topic: TopicNumber::from_bits(ms as u32), dead }
     }
 
     #[test]
     fn an_entry_is_as_small_as_promised() {
-        assert_eq!(size_of::<Entry>(), 20);
+        assert_eq!(size_of::<IndexEntry>(), 20);
     }
 
     #[test]
     fn jobs_with_equal_hashes_are_kept_apart() {
-        let mut ids = Ids::colliding();
+        let mut ids = JobIndex::colliding();
         let hash = ids.hash(b"a");
-        for located in [at(1, false), at(2, false), at(1, true)] {
-            ids.insert(hash, located);
+        for job_ref in [at(1, false), at(2, false), at(1, true)] {
+            ids.insert(hash, job_ref);
         }
         assert_eq!(ids.remove(hash, at(2, false).key, true), None);
         assert_eq!(ids.remove(hash, at(1, true).key, true), Some(at(1, true)));
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn everything_is_found_by_hash_by_key_and_by_walking() {
-        let mut ids = Ids::new();
+        let mut ids = JobIndex::new();
         let names: Vec<String> = (0..10_000).map(|n| format!("job-{n}")).collect();
         for (n, name) in names.iter().enumerate() {
             ids.insert(ids.hash(name.as_bytes()), at(n as i64, false));
@@ -193,8 +193,8 @@ mod tests {
             assert_eq!(ids.candidates(ids.hash(name.as_bytes())), [at(n as i64, false)]);
         }
         let hash = ids.hash(b"job-77");
-        assert_eq!(ids.find_key(at(77, false).key, false), Some((hash, at(77, false))));
-        assert_eq!(ids.find_key(at(77, false).key, true), None);
+        assert_eq!(ids.find_by_key(at(77, false).key, false), Some((hash, at(77, false))));
+        assert_eq!(ids.find_by_key(at(77, false).key, true), None);
         let walked: usize = (0..).map_while(|shard| ids.in_shard(shard).map(Iterator::count)).sum();
         assert_eq!(walked, 10_000);
         for (n, name) in names.iter().enumerate() {
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn room_of_a_past_backlog_is_given_back() {
-        let mut ids = Ids::masked((1 << 40) - 1);
+        let mut ids = JobIndex::masked((1 << 40) - 1);
         let hashes: Vec<IdHash> = (0..5_000u32).map(|n| ids.hash(&n.to_le_bytes())).collect();
         for (n, hash) in hashes.iter().enumerate() {
             ids.insert(*hash, at(n as i64, false));

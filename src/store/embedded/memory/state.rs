@@ -16,21 +16,21 @@ use std::{
 };
 
 use super::{
-    job_index::{IdHash, Ids, Located},
-    topics::{TopicIx, Topics},
-    window::Window,
+    job_index::{IdHash, JobIndex, JobRef},
+    topics::{TopicNumber, Topics},
+    window::DelayedWindow,
 };
 use crate::{
-    job::{State as JobState, Timestamp, Topic},
+    job::{State, Timestamp, Topic},
     store::{
         TopicConfig,
-        embedded::rows::{codec::Lease, key::Key},
+        embedded::rows::{codec::Lease, key::RowKey},
     },
 };
 
 /// Where a job is in its life, with what only memory knows about that.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum JobState {
     Delayed,
     Ready { since: Timestamp },
     Reserved(Lease),
@@ -40,52 +40,52 @@ pub(crate) enum Place {
 /// The opposite of one change.
 #[derive(Debug)]
 enum Undo {
-    Forget(IdHash, Located),
-    Know(IdHash, Located),
-    TakeOut(Located),
-    PutIn(Located, Place),
-    Unsee(Key, TopicIx),
-    Frontier(Key),
-    DeadSince(Option<Timestamp>),
-    Config(TopicIx, Arc<TopicConfig>),
+    RemoveFromIndex(IdHash, JobRef),
+    AddToIndex(IdHash, JobRef),
+    RemoveState(JobRef),
+    InsertState(JobRef, JobState),
+    RemoveFromWindow(RowKey, TopicNumber),
+    SetWindowEnd(RowKey),
+    SetEarliestDeath(Option<Timestamp>),
+    SetConfig(TopicNumber, Arc<TopicConfig>),
 }
 
 #[derive(Debug)]
-pub(crate) struct State {
-    ids: Ids,
+pub(crate) struct Memory {
+    ids: JobIndex,
     topics: Topics,
-    window: Window,
-    leases: HashMap<Key, (TopicIx, Lease)>,
-    deadlines: BTreeSet<(Timestamp, Key)>,
+    window: DelayedWindow,
+    leases: HashMap<RowKey, (TopicNumber, Lease)>,
+    deadlines: BTreeSet<(Timestamp, RowKey)>,
     /// Delayed jobs of all topics, within the window and beyond.
     delayed: u64,
     /// No dead letter died before this; `None` when there are none.
-    dead_since: Option<Timestamp>,
+    earliest_death: Option<Timestamp>,
     journal: Vec<Undo>,
     /// Topics that may have become empty, or were never filled.
-    maybe_empty: Vec<TopicIx>,
+    maybe_empty: Vec<TopicNumber>,
     /// Topics that may have got their first ready job in this group, or lost their last.
-    ready_turned: Vec<TopicIx>,
+    ready_changed: Vec<TopicNumber>,
 }
 
-impl State {
+impl Memory {
     /// Empty, with a window that ends at `frontier`.
-    pub fn new(ids: Ids, frontier: Key) -> Self {
+    pub fn new(ids: JobIndex, frontier: RowKey) -> Self {
         Self {
             ids,
             topics: Topics::default(),
-            window: Window::new(frontier),
+            window: DelayedWindow::new(frontier),
             leases: HashMap::new(),
             deadlines: BTreeSet::new(),
             delayed: 0,
-            dead_since: None,
+            earliest_death: None,
             journal: Vec::new(),
             maybe_empty: Vec::new(),
-            ready_turned: Vec::new(),
+            ready_changed: Vec::new(),
         }
     }
 
-    pub fn ids(&self) -> &Ids {
+    pub fn job_index(&self) -> &JobIndex {
         &self.ids
     }
 
@@ -93,16 +93,16 @@ impl State {
         &self.topics
     }
 
-    pub fn window(&self) -> &Window {
+    pub fn window(&self) -> &DelayedWindow {
         &self.window
     }
 
-    pub fn lease(&self, key: Key) -> Option<&Lease> {
+    pub fn lease(&self, key: RowKey) -> Option<&Lease> {
         self.leases.get(&key).map(|(_, lease)| lease)
     }
 
     /// The number of `name`, which is remembered at least until the group ends.
-    pub fn topic(&mut self, name: &Topic) -> TopicIx {
+    pub fn topic(&mut self, name: &Topic) -> TopicNumber {
         let ix = self.topics.find_or_add(name);
         if self.topics.get(ix).is_forgettable() {
             self.maybe_empty.push(ix);
@@ -111,194 +111,194 @@ impl State {
     }
 
     /// The state of a known job.
-    pub fn job_state(&self, job: Located) -> JobState {
+    pub fn job_state(&self, job: JobRef) -> State {
         if job.dead {
-            JobState::Dead
+            State::Dead
         } else if self.leases.contains_key(&job.key) {
-            JobState::Reserved
+            State::Reserved
         } else if self.topics.get(job.topic).ready.contains_key(&job.key) {
-            JobState::Ready
+            State::Ready
         } else {
-            JobState::Delayed
+            State::Delayed
         }
     }
 
     /// A job is there from the start: not a change, so it cannot be taken back.
-    pub fn load(&mut self, hash: IdHash, job: Located, place: Place) {
+    pub fn load(&mut self, hash: IdHash, job: JobRef, state: JobState) {
         self.ids.insert(hash, job);
-        self.do_put_in(job, place);
+        self.insert_into_lists(job, state);
     }
 
     /// A job appears.
-    pub fn insert(&mut self, hash: IdHash, job: Located, place: Place) {
-        debug_assert_eq!(job.dead, matches!(place, Place::Dead));
+    pub fn insert(&mut self, hash: IdHash, job: JobRef, state: JobState) {
+        debug_assert_eq!(job.dead, matches!(state, JobState::Dead));
         self.ids.insert(hash, job);
-        self.journal.push(Undo::Forget(hash, job));
-        self.put_in(job, place);
+        self.journal.push(Undo::RemoveFromIndex(hash, job));
+        self.insert_state(job, state);
     }
 
     /// A job disappears; it was there.
-    pub fn remove(&mut self, hash: IdHash, job: Located) -> Place {
+    pub fn remove(&mut self, hash: IdHash, job: JobRef) -> JobState {
         let known = self.ids.remove(hash, job.key, job.dead);
         assert_eq!(known, Some(job), "only a known job is removed");
-        self.journal.push(Undo::Know(hash, job));
-        self.take_out(job)
+        self.journal.push(Undo::AddToIndex(hash, job));
+        self.remove_state(job)
     }
 
     /// A job changes its place but not its key.
-    pub fn shift(&mut self, job: Located, place: Place) -> Place {
-        let before = self.take_out(job);
-        self.put_in(job, place);
+    pub fn change_state(&mut self, job: JobRef, state: JobState) -> JobState {
+        let before = self.remove_state(job);
+        self.insert_state(job, state);
         before
     }
 
     /// A record that lies before the new frontier comes into view.
-    pub fn see(&mut self, key: Key, topic: TopicIx) {
-        self.window.enter(&mut self.topics, key, topic);
-        self.journal.push(Undo::Unsee(key, topic));
+    pub fn add_to_window(&mut self, key: RowKey, topic: TopicNumber) {
+        self.window.insert(&mut self.topics, key, topic);
+        self.journal.push(Undo::RemoveFromWindow(key, topic));
     }
 
     /// The window ends at `frontier` from now on; every delayed job before it has been [seen](Self::see).
-    pub fn set_frontier(&mut self, frontier: Key) {
-        self.journal.push(Undo::Frontier(self.window.set_frontier(frontier)));
+    pub fn set_window_end(&mut self, frontier: RowKey) {
+        self.journal.push(Undo::SetWindowEnd(self.window.set_end(frontier)));
     }
 
-    pub fn set_config(&mut self, topic: TopicIx, config: Arc<TopicConfig>) {
+    pub fn set_config(&mut self, topic: TopicNumber, config: Arc<TopicConfig>) {
         let before = std::mem::replace(&mut self.topics.get_mut(topic).config, config);
-        self.journal.push(Undo::Config(topic, before));
+        self.journal.push(Undo::SetConfig(topic, before));
         self.maybe_empty.push(topic);
     }
 
     /// Puts a better bound on when the first dead letter died.
-    pub fn set_dead_since(&mut self, since: Option<Timestamp>) {
-        self.journal.push(Undo::DeadSince(std::mem::replace(&mut self.dead_since, since)));
+    pub fn set_earliest_death(&mut self, since: Option<Timestamp>) {
+        self.journal.push(Undo::SetEarliestDeath(std::mem::replace(&mut self.earliest_death, since)));
     }
 
-    pub fn dead_since(&self) -> Option<Timestamp> {
-        self.dead_since
+    pub fn earliest_death(&self) -> Option<Timestamp> {
+        self.earliest_death
     }
 
     /// How many delayed jobs lie beyond the window.
-    pub fn beyond(&self) -> u64 {
+    pub fn delayed_beyond_window(&self) -> u64 {
         self.delayed - self.window.len() as u64
     }
 
     /// The reservation that ends first.
-    pub fn first_deadline(&self) -> Option<(Timestamp, Located)> {
+    pub fn first_deadline(&self) -> Option<(Timestamp, JobRef)> {
         let &(deadline, key) = self.deadlines.first()?;
         let (topic, _) = self.leases.get(&key).expect("every deadline is one of a lease");
-        Some((deadline, Located { key, topic: *topic, dead: false }))
+        Some((deadline, JobRef { key, topic: *topic, dead: false }))
     }
 
     /// The next moment at which something is due, as far as the window shows.
     pub fn next_deadline(&self, dead_retention: Option<Duration>) -> Option<Timestamp> {
-        let delayed = self.window.head().map(|(key, _)| key.slot());
+        let delayed = self.window.first().map(|(key, _)| key.slot());
         let reserved = self.deadlines.first().map(|(deadline, _)| *deadline);
-        let unseen = (self.beyond() > 0).then(|| self.window.frontier().slot());
-        let dead = self.dead_since.zip(dead_retention).map(|(since, kept)| since.after(kept));
+        let unseen = (self.delayed_beyond_window() > 0).then(|| self.window.end().slot());
+        let dead = self.earliest_death.zip(dead_retention).map(|(since, kept)| since.after(kept));
         [delayed, reserved, unseen, dead].into_iter().flatten().min()
     }
 
     /// What was changed stays. `tell` hears of each topic that got its first ready job since the last commit,
     /// or lost its last, whether it has any now.
     pub fn commit(&mut self, mut tell: impl FnMut(&Topic, bool)) {
-        for topic in self.ready_turned.drain(..) {
+        for topic in self.ready_changed.drain(..) {
             let topic = self.topics.get(topic);
             tell(&topic.name, !topic.ready.is_empty());
         }
         self.journal.clear();
-        self.sweep();
+        self.forget_empty_topics();
     }
 
     /// Everything is as it was after the last commit.
     pub fn rollback(&mut self) {
         while let Some(undo) = self.journal.pop() {
             match undo {
-                Undo::Forget(hash, job) => {
+                Undo::RemoveFromIndex(hash, job) => {
                     self.ids.remove(hash, job.key, job.dead);
                 }
-                Undo::Know(hash, job) => self.ids.insert(hash, job),
-                Undo::TakeOut(job) => {
-                    self.do_take_out(job);
+                Undo::AddToIndex(hash, job) => self.ids.insert(hash, job),
+                Undo::RemoveState(job) => {
+                    self.remove_from_lists(job);
                 }
-                Undo::PutIn(job, place) => self.do_put_in(job, place),
-                Undo::Unsee(key, topic) => self.window.leave(&mut self.topics, key, topic),
-                Undo::Frontier(before) => {
-                    self.window.set_frontier(before);
+                Undo::InsertState(job, state) => self.insert_into_lists(job, state),
+                Undo::RemoveFromWindow(key, topic) => self.window.remove(&mut self.topics, key, topic),
+                Undo::SetWindowEnd(before) => {
+                    self.window.set_end(before);
                 }
-                Undo::DeadSince(before) => self.dead_since = before,
-                Undo::Config(topic, before) => self.topics.get_mut(topic).config = before,
+                Undo::SetEarliestDeath(before) => self.earliest_death = before,
+                Undo::SetConfig(topic, before) => self.topics.get_mut(topic).config = before,
             }
         }
-        self.ready_turned.clear();
-        self.sweep();
+        self.ready_changed.clear();
+        self.forget_empty_topics();
     }
 
-    fn sweep(&mut self) {
+    fn forget_empty_topics(&mut self) {
         for topic in self.maybe_empty.drain(..) {
             self.topics.forget_if_empty(topic);
         }
     }
 
-    fn put_in(&mut self, job: Located, place: Place) {
-        self.do_put_in(job, place);
-        self.journal.push(Undo::TakeOut(job));
+    fn insert_state(&mut self, job: JobRef, state: JobState) {
+        self.insert_into_lists(job, state);
+        self.journal.push(Undo::RemoveState(job));
     }
 
-    fn take_out(&mut self, job: Located) -> Place {
-        let place = self.do_take_out(job);
-        self.journal.push(Undo::PutIn(job, place.clone()));
+    fn remove_state(&mut self, job: JobRef) -> JobState {
+        let state = self.remove_from_lists(job);
+        self.journal.push(Undo::InsertState(job, state.clone()));
         self.maybe_empty.push(job.topic);
-        place
+        state
     }
 
-    fn do_put_in(&mut self, job: Located, place: Place) {
+    fn insert_into_lists(&mut self, job: JobRef, state: JobState) {
         let topic = self.topics.get_mut(job.topic);
-        match place {
-            Place::Delayed => {
+        match state {
+            JobState::Delayed => {
                 topic.delayed += 1;
                 self.delayed += 1;
-                if self.window.shows(job.key) {
-                    self.window.enter(&mut self.topics, job.key, job.topic);
+                if self.window.covers(job.key) {
+                    self.window.insert(&mut self.topics, job.key, job.topic);
                 }
             }
-            Place::Ready { since } => {
+            JobState::Ready { since } => {
                 if topic.ready.is_empty() {
-                    self.ready_turned.push(job.topic);
+                    self.ready_changed.push(job.topic);
                 }
                 topic.ready.insert(job.key, since);
             }
-            Place::Reserved(lease) => {
+            JobState::Reserved(lease) => {
                 topic.reserved += 1;
                 self.deadlines.insert((lease.deadline, job.key));
                 self.leases.insert(job.key, (job.topic, lease));
             }
-            Place::Dead => topic.dead += 1,
+            JobState::Dead => topic.dead += 1,
         }
     }
 
-    fn do_take_out(&mut self, job: Located) -> Place {
+    fn remove_from_lists(&mut self, job: JobRef) -> JobState {
         let topic = self.topics.get_mut(job.topic);
         if job.dead {
             topic.dead -= 1;
-            return Place::Dead;
+            return JobState::Dead;
         }
         if let Some((_, lease)) = self.leases.remove(&job.key) {
             topic.reserved -= 1;
             self.deadlines.remove(&(lease.deadline, job.key));
-            return Place::Reserved(lease);
+            return JobState::Reserved(lease);
         }
         if let Some(since) = topic.ready.remove(&job.key) {
             if topic.ready.is_empty() {
-                self.ready_turned.push(job.topic);
+                self.ready_changed.push(job.topic);
             }
-            return Place::Ready { since };
+            return JobState::Ready { since };
         }
         topic.delayed -= 1;
         self.delayed -= 1;
-        if self.window.shows(job.key) {
-            self.window.leave(&mut self.topics, job.key, job.topic);
+        if self.window.covers(job.key) {
+            self.window.remove(&mut self.topics, job.key, job.topic);
         }
-        Place::Delayed
+        JobState::Delayed
     }
 }

@@ -9,20 +9,20 @@ use std::{
 
 use crate::{
     job::{Timestamp, Topic},
-    store::{TopicConfig, TopicStats, embedded::rows::key::Key},
+    store::{TopicConfig, TopicStats, embedded::rows::key::RowKey},
 };
 
 /// The number of a topic while it is remembered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct TopicIx(u32);
+pub(crate) struct TopicNumber(u32);
 
-impl TopicIx {
+impl TopicNumber {
     /// The number, below 2^31.
     pub fn to_bits(self) -> u32 {
         self.0
     }
 
-    /// From [`TopicIx::to_bits`].
+    /// From [`TopicNumber::to_bits`].
     pub fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
@@ -34,9 +34,9 @@ pub(crate) struct TopicState {
     /// All delayed jobs, also those beyond the window.
     pub delayed: u64,
     /// The delayed jobs within the window.
-    pub soon: BTreeSet<Key>,
+    pub due_soon: BTreeSet<RowKey>,
     /// The ready jobs, each with the moment it became ready.
-    pub ready: BTreeMap<Key, Timestamp>,
+    pub ready: BTreeMap<RowKey, Timestamp>,
     pub reserved: u64,
     pub dead: u64,
     pub config: Arc<TopicConfig>,
@@ -47,7 +47,7 @@ impl TopicState {
         Self {
             name,
             delayed: 0,
-            soon: BTreeSet::new(),
+            due_soon: BTreeSet::new(),
             ready: BTreeMap::new(),
             reserved: 0,
             dead: 0,
@@ -66,7 +66,7 @@ impl TopicState {
             ready: self.ready.len() as u64,
             reserved: self.reserved,
             dead: self.dead,
-            next_due: self.soon.first().map(|key| key.slot()),
+            next_due: self.due_soon.first().map(|key| key.slot()),
             oldest_ready: self.ready.first_key_value().map(|(key, _)| key.slot()),
             config: (*self.config).clone(),
         }
@@ -76,17 +76,17 @@ impl TopicState {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Topics {
     slots: Vec<Option<TopicState>>,
-    free: Vec<TopicIx>,
-    names: BTreeMap<Arc<str>, TopicIx>,
+    free: Vec<TopicNumber>,
+    names: BTreeMap<Arc<str>, TopicNumber>,
 }
 
 impl Topics {
-    pub fn find(&self, name: &str) -> Option<TopicIx> {
+    pub fn find(&self, name: &str) -> Option<TopicNumber> {
         self.names.get(name).copied()
     }
 
     /// The number of `name`, remembered from now on.
-    pub fn find_or_add(&mut self, name: &Topic) -> TopicIx {
+    pub fn find_or_add(&mut self, name: &Topic) -> TopicNumber {
         if let Some(ix) = self.find(name.as_str()) {
             return ix;
         }
@@ -98,7 +98,7 @@ impl Topics {
             }
             None => {
                 self.slots.push(state);
-                TopicIx(
+                TopicNumber(
                     u32::try_from(self.slots.len() - 1).expect("topics need far more memory than a number"),
                 )
             }
@@ -107,21 +107,21 @@ impl Topics {
         ix
     }
 
-    pub fn get(&self, ix: TopicIx) -> &TopicState {
+    pub fn get(&self, ix: TopicNumber) -> &TopicState {
         self.slots[ix.0 as usize].as_ref().expect("a topic is remembered while anything holds its number")
     }
 
     /// The topic with this number, if one is remembered.
-    pub fn look(&self, ix: TopicIx) -> Option<&TopicState> {
+    pub fn try_get(&self, ix: TopicNumber) -> Option<&TopicState> {
         self.slots.get(ix.0 as usize)?.as_ref()
     }
 
-    pub fn get_mut(&mut self, ix: TopicIx) -> &mut TopicState {
+    pub fn get_mut(&mut self, ix: TopicNumber) -> &mut TopicState {
         self.slots[ix.0 as usize].as_mut().expect("a topic is remembered while anything holds its number")
     }
 
     /// Forgets the topic if it has neither jobs nor anything set; a free number is passed over.
-    pub fn forget_if_empty(&mut self, ix: TopicIx) {
+    pub fn forget_if_empty(&mut self, ix: TopicNumber) {
         let slot = &mut self.slots[ix.0 as usize];
         if slot.as_ref().is_some_and(TopicState::is_forgettable)
             && let Some(topic) = slot.take()

@@ -6,45 +6,45 @@
 
 use std::collections::BTreeSet;
 
-use super::topics::{TopicIx, Topics};
-use crate::store::embedded::rows::key::Key;
+use super::topics::{TopicNumber, Topics};
+use crate::store::embedded::rows::key::RowKey;
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Window {
-    frontier: Key,
+pub(crate) struct DelayedWindow {
+    end: RowKey,
     /// The first key of every topic that has any in the window.
-    heads: BTreeSet<(Key, TopicIx)>,
+    first_keys: BTreeSet<(RowKey, TopicNumber)>,
     len: usize,
 }
 
-impl Window {
+impl DelayedWindow {
     /// Empty, ending at `frontier`.
-    pub fn new(frontier: Key) -> Self {
-        Self { frontier, heads: BTreeSet::new(), len: 0 }
+    pub fn new(end: RowKey) -> Self {
+        Self { end, first_keys: BTreeSet::new(), len: 0 }
     }
 
-    pub fn frontier(&self) -> Key {
-        self.frontier
+    pub fn end(&self) -> RowKey {
+        self.end
     }
 
     /// Whether a delayed job at `key` belongs into the window.
-    pub fn shows(&self, key: Key) -> bool {
-        key < self.frontier
+    pub fn covers(&self, key: RowKey) -> bool {
+        key < self.end
     }
 
     /// Moves the end; answers where it was.
-    pub fn set_frontier(&mut self, frontier: Key) -> Key {
-        std::mem::replace(&mut self.frontier, frontier)
+    pub fn set_end(&mut self, end: RowKey) -> RowKey {
+        std::mem::replace(&mut self.end, end)
     }
 
     /// The delayed job that is due first, of all topics.
-    pub fn head(&self) -> Option<(Key, TopicIx)> {
-        self.heads.first().copied()
+    pub fn first(&self) -> Option<(RowKey, TopicNumber)> {
+        self.first_keys.first().copied()
     }
 
     /// The first key of every topic that has any in the window.
-    pub fn heads(&self) -> &BTreeSet<(Key, TopicIx)> {
-        &self.heads
+    pub fn first_keys(&self) -> &BTreeSet<(RowKey, TopicNumber)> {
+        &self.first_keys
     }
 
     /// Jobs in the window.
@@ -52,31 +52,31 @@ impl Window {
         self.len
     }
 
-    pub fn enter(&mut self, topics: &mut Topics, key: Key, topic: TopicIx) {
-        let soon = &mut topics.get_mut(topic).soon;
-        let head = soon.first().copied();
-        if !soon.insert(key) {
+    pub fn insert(&mut self, topics: &mut Topics, key: RowKey, topic: TopicNumber) {
+        let due_soon = &mut topics.get_mut(topic).due_soon;
+        let first = due_soon.first().copied();
+        if !due_soon.insert(key) {
             return;
         }
         self.len += 1;
-        if head.is_none_or(|head| key < head) {
-            if let Some(head) = head {
-                self.heads.remove(&(head, topic));
+        if first.is_none_or(|first| key < first) {
+            if let Some(first) = first {
+                self.first_keys.remove(&(first, topic));
             }
-            self.heads.insert((key, topic));
+            self.first_keys.insert((key, topic));
         }
     }
 
-    pub fn leave(&mut self, topics: &mut Topics, key: Key, topic: TopicIx) {
-        let soon = &mut topics.get_mut(topic).soon;
-        if !soon.remove(&key) {
+    pub fn remove(&mut self, topics: &mut Topics, key: RowKey, topic: TopicNumber) {
+        let due_soon = &mut topics.get_mut(topic).due_soon;
+        if !due_soon.remove(&key) {
             return;
         }
         self.len -= 1;
-        if self.heads.remove(&(key, topic))
-            && let Some(head) = soon.first()
+        if self.first_keys.remove(&(key, topic))
+            && let Some(first) = due_soon.first()
         {
-            self.heads.insert((*head, topic));
+            self.first_keys.insert((*first, topic));
         }
     }
 }

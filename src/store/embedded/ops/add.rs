@@ -1,44 +1,47 @@
 //! Adding jobs.
 
-use super::write_txn::Work;
+use super::write_txn::WriteTxn;
 use crate::{
     job::{State, TopicFilter},
     store::{
         AddJob, Added, Result,
         embedded::{
-            disk::disk_space::Need,
+            disk::disk_space::SpaceNeed,
             rows::{
-                codec::{Head, Record},
-                records::Sql,
+                codec::{Record, RecordHead},
+                records::SqlResult,
             },
         },
     },
 };
 
 /// See [`crate::store::Store::add`]. Where there is no room, a repeated add is still recognised.
-pub(in crate::store::embedded) fn add(work: &mut Work<'_>, jobs: &[AddJob]) -> Sql<Result<Vec<Added>>> {
+pub(in crate::store::embedded) fn add(
+    txn: &mut WriteTxn<'_>,
+    jobs: &[AddJob],
+) -> SqlResult<Result<Vec<Added>>> {
     // A refusal concerns every new job, so that none of them is added.
-    let added: Sql<Vec<Result<Added>>> = jobs.iter().map(|job| add_one(work, job)).collect();
+    let added: SqlResult<Vec<Result<Added>>> = jobs.iter().map(|job| add_one(txn, job)).collect();
     added.map(|added| added.into_iter().collect())
 }
 
-fn add_one(work: &mut Work<'_>, job: &AddJob) -> Sql<Result<Added>> {
-    if let Some(found) = work.find(&TopicFilter::ALL, &job.id)? {
+fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob) -> SqlResult<Result<Added>> {
+    if let Some(found) = txn.find(&TopicFilter::ALL, &job.id)? {
         let head = &found.content.head;
         return Ok(Ok(if head.fingerprint == job.fingerprint {
-            Added::Replayed(work.to_job(found.at, &found.content))
+            Added::Replayed(txn.to_job(found.job_ref, &found.content))
         } else {
-            Added::Exists { state: work.state.job_state(found.at), due_at: head.due_at }
+            Added::Exists { state: txn.memory.job_state(found.job_ref), due_at: head.due_at }
         }));
     }
-    if let Some(full) = work.no_room_for(Need::Growth) {
+    if let Some(full) = txn.space_refusal(SpaceNeed::Growth) {
         return Ok(Err(full));
     }
-    let head = Head {
+    let head = RecordHead {
         id: job.id.clone(),
         topic: job.topic.clone(),
-        due_at: job.due.resolve(work.now),
-        created_at: work.now.down,
+        due_at: job.due.resolve(txn.now),
+        created_at: txn.now.down,
         ttr: job.ttr,
         attempts: 0,
         max_attempts: job.max_attempts,
@@ -49,9 +52,9 @@ fn add_one(work: &mut Work<'_>, job: &AddJob) -> Sql<Result<Added>> {
         dead_at: None,
     };
     let record = Record { head, body: job.body.clone() };
-    let hash = work.state.ids().hash(record.head.id.as_str().as_bytes());
-    let topic = work.state.topic(&record.head.topic);
-    work.put_waiting(hash, topic, &record)?;
-    let state = if record.head.due_at <= work.now.down { State::Ready } else { State::Delayed };
+    let hash = txn.memory.job_index().hash(record.head.id.as_str().as_bytes());
+    let topic = txn.memory.topic(&record.head.topic);
+    txn.insert_waiting(hash, topic, &record)?;
+    let state = if record.head.due_at <= txn.now.down { State::Ready } else { State::Delayed };
     Ok(Ok(Added::Created(record.to_job(state, None))))
 }

@@ -1,20 +1,20 @@
 //! What the holder of a reservation does: finish, release, touch, bury, and the taking back of grants that
 //! no client has seen.
 
-use super::write_txn::{Found, Work};
+use super::write_txn::{FoundJob, WriteTxn};
 use crate::{
     job::{Delay, JobId, Reason, Receipt, State, TopicFilter, Ttr},
     store::{
         FinishJob, Finished, Held, NotHeld, Release, Result,
         embedded::{
-            disk::disk_space::Need,
+            disk::disk_space::SpaceNeed,
             memory::{
-                job_index::{IdHash, Located},
-                state::Place,
+                job_index::{IdHash, JobRef},
+                state::JobState,
             },
             rows::{
                 codec::{Lease, Record},
-                records::{Sql, Table},
+                records::{SqlResult, Table},
             },
         },
     },
@@ -22,43 +22,46 @@ use crate::{
 
 /// See [`crate::store::Store::finish`].
 pub(in crate::store::embedded) fn finish(
-    work: &mut Work<'_>,
+    txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     jobs: &[FinishJob],
-) -> Sql<Vec<Finished>> {
-    jobs.iter().map(|job| finish_one(work, scope, job)).collect()
+) -> SqlResult<Vec<Finished>> {
+    jobs.iter().map(|job| finish_one(txn, scope, job)).collect()
 }
 
-fn finish_one(work: &mut Work<'_>, scope: &TopicFilter, job: &FinishJob) -> Sql<Finished> {
-    let held = job.receipt.as_ref().and_then(|receipt| held_under(work, scope, &job.id, receipt));
-    let (hash, at) = match (held, &job.receipt) {
-        (Some((hash, at, _)), _) => (hash, at),
+fn finish_one(txn: &mut WriteTxn<'_>, scope: &TopicFilter, job: &FinishJob) -> SqlResult<Finished> {
+    let held = job.receipt.as_ref().and_then(|receipt| find_reserved(txn, scope, &job.id, receipt));
+    let (hash, job_ref) = match (held, &job.receipt) {
+        (Some((hash, job_ref, _)), _) => (hash, job_ref),
         (None, receipt) => {
-            let Some(found) = work.find_head(scope, &job.id)? else { return Ok(Finished::Gone) };
+            let Some(found) = txn.find_head(scope, &job.id)? else { return Ok(Finished::Gone) };
             if receipt.is_some() {
                 return Ok(Finished::Lost);
             }
             if found.content.require_receipt {
                 return Ok(Finished::ReceiptRequired);
             }
-            if work.state.job_state(found.at) != State::Reserved {
+            if txn.memory.job_state(found.job_ref) != State::Reserved {
                 return Ok(Finished::NotReserved);
             }
-            (found.hash, found.at)
+            (found.hash, found.job_ref)
         }
     };
-    let topic = work.state.topics().get(at.topic).name.clone();
-    work.take_out(hash, at)?;
+    let topic = txn.memory.topics().get(job_ref.topic).name.clone();
+    txn.remove(hash, job_ref)?;
     Ok(Finished::Done { topic })
 }
 
 /// See [`crate::store::Store::cancel`].
-pub(in crate::store::embedded) fn cancel(work: &mut Work<'_>, grants: &[(JobId, Receipt)]) -> Sql<()> {
+pub(in crate::store::embedded) fn cancel(
+    txn: &mut WriteTxn<'_>,
+    grants: &[(JobId, Receipt)],
+) -> SqlResult<()> {
     for (id, receipt) in grants {
         // The record holds the attempts without this one, and its key its old place in the order.
-        if let Some((_, at, _)) = held_under(work, &TopicFilter::ALL, id, receipt) {
-            work.db.delete_lease(at.key)?;
-            work.shift(at, Place::Ready { since: work.now.down });
+        if let Some((_, job_ref, _)) = find_reserved(txn, &TopicFilter::ALL, id, receipt) {
+            txn.db.delete_lease(job_ref.key)?;
+            txn.change_state(job_ref, JobState::Ready { since: txn.now.down });
         }
     }
     Ok(())
@@ -66,112 +69,113 @@ pub(in crate::store::embedded) fn cancel(work: &mut Work<'_>, grants: &[(JobId, 
 
 /// See [`crate::store::Store::release`]. The job is written anew.
 pub(in crate::store::embedded) fn release(
-    work: &mut Work<'_>,
+    txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     id: &JobId,
     receipt: &Receipt,
     release: &Release,
-) -> Sql<Result<Held>> {
-    let (found, lease) = match find_held(work, scope, id, receipt)? {
+) -> SqlResult<Result<Held>> {
+    let (found, lease) = match read_reserved(txn, scope, id, receipt)? {
         Ok(held) => held,
         Err(not_held) => return Ok(Ok(Err(not_held))),
     };
-    if let Some(full) = work.no_room_for(Need::Rewrite) {
+    if let Some(full) = txn.space_refusal(SpaceNeed::Rewrite) {
         return Ok(Err(full));
     }
-    if found.content.head.is_used_up(lease.attempts) {
-        return die(work, found, lease.attempts, release.reason.clone(), Reason::ATTEMPTS_USED).map(Ok);
+    if found.content.head.has_used_all_attempts(lease.attempts) {
+        return bury_job(txn, found, lease.attempts, release.reason.clone(), Reason::ATTEMPTS_USED).map(Ok);
     }
-    let Found { hash, at, content: mut record } = found;
+    let FoundJob { hash, job_ref, content: mut record } = found;
     let step = record.head.retry.after_release(lease.attempts);
-    record.head.due_at = work.now.after(release.delay.map_or(step, Delay::as_duration));
+    record.head.due_at = txn.now.after(release.delay.map_or(step, Delay::as_duration));
     record.head.attempts = lease.attempts;
     record.head.reason = release.reason.clone();
-    work.take_out(hash, at)?;
-    let at = work.put_waiting(hash, at.topic, &record)?;
-    Ok(Ok(Ok(work.to_job(at, &record))))
+    txn.remove(hash, job_ref)?;
+    let job_ref = txn.insert_waiting(hash, job_ref.topic, &record)?;
+    Ok(Ok(Ok(txn.to_job(job_ref, &record))))
 }
 
 /// See [`crate::store::Store::touch`].
 pub(in crate::store::embedded) fn touch(
-    work: &mut Work<'_>,
+    txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     id: &JobId,
     receipt: &Receipt,
     ttr: Option<Ttr>,
-) -> Sql<Held> {
-    let (found, lease) = match find_held(work, scope, id, receipt)? {
+) -> SqlResult<Held> {
+    let (found, lease) = match read_reserved(txn, scope, id, receipt)? {
         Ok(held) => held,
         Err(not_held) => return Ok(Err(not_held)),
     };
     let ttr = ttr.unwrap_or(found.content.head.ttr);
-    work.put_lease(found.at, Lease { deadline: work.now.after(ttr.as_duration()), ..lease })?;
-    Ok(Ok(work.to_job(found.at, &found.content)))
+    txn.set_lease(found.job_ref, Lease { deadline: txn.now.after(ttr.as_duration()), ..lease })?;
+    Ok(Ok(txn.to_job(found.job_ref, &found.content)))
 }
 
 /// See [`crate::store::Store::bury`]. The job is written anew.
 pub(in crate::store::embedded) fn bury(
-    work: &mut Work<'_>,
+    txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     id: &JobId,
     receipt: &Receipt,
     reason: &Option<Reason>,
-) -> Sql<Result<Held>> {
-    let (found, lease) = match find_held(work, scope, id, receipt)? {
+) -> SqlResult<Result<Held>> {
+    let (found, lease) = match read_reserved(txn, scope, id, receipt)? {
         Ok(held) => held,
         Err(not_held) => return Ok(Ok(Err(not_held))),
     };
-    if let Some(full) = work.no_room_for(Need::Rewrite) {
+    if let Some(full) = txn.space_refusal(SpaceNeed::Rewrite) {
         return Ok(Err(full));
     }
-    die(work, found, lease.attempts, reason.clone(), Reason::BURIED).map(Ok)
+    bury_job(txn, found, lease.attempts, reason.clone(), Reason::BURIED).map(Ok)
 }
 
-fn die(
-    work: &mut Work<'_>,
-    found: Found<Record>,
+fn bury_job(
+    txn: &mut WriteTxn<'_>,
+    found: FoundJob<Record>,
     attempts: u32,
     reason: Option<Reason>,
     otherwise: &str,
-) -> Sql<Held> {
-    let Found { hash, at, content: mut record } = found;
+) -> SqlResult<Held> {
+    let FoundJob { hash, job_ref, content: mut record } = found;
     record.head.attempts = attempts;
     record.head.reason = reason.or_else(|| Reason::new(otherwise));
-    work.take_out(hash, at)?;
-    let at = work.put_dead(hash, at.topic, &mut record)?;
-    Ok(Ok(work.to_job(at, &record)))
+    txn.remove(hash, job_ref)?;
+    let job_ref = txn.insert_dead(hash, job_ref.topic, &mut record)?;
+    Ok(Ok(txn.to_job(job_ref, &record)))
 }
 
 /// The job in `scope` reserved under `receipt`, from memory alone: 128 random bits and the hash of the id prove it as
 /// well as the record's own id would.
-fn held_under(
-    work: &Work<'_>,
+fn find_reserved(
+    txn: &WriteTxn<'_>,
     scope: &TopicFilter,
     id: &JobId,
     receipt: &Receipt,
-) -> Option<(IdHash, Located, Lease)> {
-    let hash = work.state.ids().hash(id.as_str().as_bytes());
-    work.state.ids().candidates(hash).into_iter().find_map(|at| {
-        let lease = work.state.lease(at.key).filter(|lease| !at.dead && lease.receipt == *receipt)?;
-        work.is_in(scope, at).then(|| (hash, at, lease.clone()))
+) -> Option<(IdHash, JobRef, Lease)> {
+    let hash = txn.memory.job_index().hash(id.as_str().as_bytes());
+    txn.memory.job_index().candidates(hash).into_iter().find_map(|job_ref| {
+        let lease =
+            txn.memory.lease(job_ref.key).filter(|lease| !job_ref.dead && lease.receipt == *receipt)?;
+        txn.is_in_scope(scope, job_ref).then(|| (hash, job_ref, lease.clone()))
     })
 }
 
 /// The record reserved under `receipt`; a broken one is set aside, and gone.
-fn find_held(
-    work: &mut Work<'_>,
+fn read_reserved(
+    txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     id: &JobId,
     receipt: &Receipt,
-) -> Sql<std::result::Result<(Found<Record>, Lease), NotHeld>> {
-    let Some((hash, at, lease)) = held_under(work, scope, id, receipt) else {
-        let exists = work.find_head(scope, id)?.is_some();
+) -> SqlResult<std::result::Result<(FoundJob<Record>, Lease), NotHeld>> {
+    let Some((hash, job_ref, lease)) = find_reserved(txn, scope, id, receipt) else {
+        let exists = txn.find_head(scope, id)?.is_some();
         return Ok(Err(if exists { NotHeld::Lost } else { NotHeld::Gone }));
     };
-    match work.db.read(Table::Live, at.key)? {
-        Ok(content) => Ok(Ok((Found { hash, at, content }, lease))),
+    match txn.db.read(Table::Live, job_ref.key)? {
+        Ok(content) => Ok(Ok((FoundJob { hash, job_ref, content }, lease))),
         Err(why) => {
-            work.set_aside(at.key, false, why)?;
+            txn.set_aside(job_ref.key, false, why)?;
             Ok(Err(NotHeld::Gone))
         }
     }

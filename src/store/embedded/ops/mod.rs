@@ -17,7 +17,7 @@ pub(super) use hold::{bury, cancel, finish, release, touch};
 pub(super) use promote::promote;
 pub(super) use purge::purge;
 pub(super) use reserve::reserve;
-pub(super) use scan::{Slice, delete_dead, requeue_dead};
+pub(super) use scan::{BulkStep, delete_dead, requeue_dead};
 pub(super) use topics::{get, put_config, topic, topics};
 
 /// Most bytes of jobs that one step over many jobs writes, about: each step needs as much room in the log.

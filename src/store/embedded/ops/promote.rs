@@ -1,15 +1,15 @@
 //! What the clock does: delays end, reservations end, dead letters are forgotten.
 
-use super::{WRITTEN_BYTES, scan::forget, write_txn::Work};
+use super::{WRITTEN_BYTES, scan::delete_dead_letter, write_txn::WriteTxn};
 use crate::{
     job::{Reason, Timestamp},
     store::{
         Move, MoveKind, Promoted,
         embedded::{
-            memory::{job_index::Located, state::Place},
+            memory::{job_index::JobRef, state::JobState},
             rows::{
-                key::Key,
-                records::{Sql, Table},
+                key::RowKey,
+                records::{SqlResult, Table},
             },
         },
     },
@@ -17,71 +17,71 @@ use crate::{
 
 /// See [`crate::store::Store::promote`]. A tick that only makes delayed jobs ready writes nothing: after a
 /// restart they are ready because their due time has passed.
-pub(in crate::store::embedded) fn promote(work: &mut Work<'_>, limit: usize) -> Sql<Promoted> {
-    let before = work.news.set_aside;
+pub(in crate::store::embedded) fn promote(txn: &mut WriteTxn<'_>, limit: usize) -> SqlResult<Promoted> {
+    let before = txn.effects.set_aside;
     let mut moves = Vec::new();
     let mut budget = limit.max(1);
-    end_reservations(work, &mut budget, &mut moves)?;
-    end_delays(work, &mut budget, &mut moves)?;
-    forget_dead(work, &mut budget, &mut moves)?;
-    let next = work.state.next_deadline(work.options.dead_retention);
-    work.news.sleeps_until = Some(next.unwrap_or(Timestamp::MAX));
-    let set_aside = usize::try_from(work.news.set_aside - before).unwrap_or(usize::MAX);
-    let more = next.is_some_and(|next| next <= work.now.down);
-    Ok(Promoted { moves, more, next_in: next.map(|next| work.time_until(next)), set_aside })
+    end_reservations(txn, &mut budget, &mut moves)?;
+    end_delays(txn, &mut budget, &mut moves)?;
+    forget_dead(txn, &mut budget, &mut moves)?;
+    let next = txn.memory.next_deadline(txn.options.dead_retention);
+    txn.effects.sleeps_until = Some(next.unwrap_or(Timestamp::MAX));
+    let set_aside = usize::try_from(txn.effects.set_aside - before).unwrap_or(usize::MAX);
+    let more = next.is_some_and(|next| next <= txn.now.down);
+    Ok(Promoted { moves, more, next_in: next.map(|next| txn.time_until(next)), set_aside })
 }
 
-fn end_reservations(work: &mut Work<'_>, budget: &mut usize, moves: &mut Vec<Move>) -> Sql<()> {
-    let before = work.db.written();
+fn end_reservations(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut Vec<Move>) -> SqlResult<()> {
+    let before = txn.db.written();
     while *budget > 0
-        && work.db.written() - before <= WRITTEN_BYTES
-        && let Some((deadline, at)) = work.state.first_deadline()
-        && deadline <= work.now.down
+        && txn.db.written() - before <= WRITTEN_BYTES
+        && let Some((deadline, job_ref)) = txn.memory.first_deadline()
+        && deadline <= txn.now.down
     {
         *budget -= 1;
-        let topic = work.state.topics().get(at.topic).name.clone();
-        if let Some(kind) = end_reservation(work, at)? {
-            moves.push(Move { topic, kind, late: work.now.down.since(deadline) });
+        let topic = txn.memory.topics().get(job_ref.topic).name.clone();
+        if let Some(kind) = end_reservation(txn, job_ref)? {
+            moves.push(Move { topic, kind, late: txn.now.down.since(deadline) });
         }
     }
     Ok(())
 }
 
-fn end_reservation(work: &mut Work<'_>, at: Located) -> Sql<Option<MoveKind>> {
-    let mut record = match work.db.read(Table::Live, at.key)? {
+fn end_reservation(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> SqlResult<Option<MoveKind>> {
+    let mut record = match txn.db.read(Table::Live, job_ref.key)? {
         Ok(record) => record,
         Err(why) => {
-            work.set_aside(at.key, false, why)?;
+            txn.set_aside(job_ref.key, false, why)?;
             return Ok(None);
         }
     };
-    let hash = work.state.ids().hash(record.head.id.as_str().as_bytes());
-    let attempts = work.state.lease(at.key).map_or(record.head.attempts, |lease| lease.attempts);
-    work.take_out(hash, at)?;
+    let hash = txn.memory.job_index().hash(record.head.id.as_str().as_bytes());
+    let attempts = txn.memory.lease(job_ref.key).map_or(record.head.attempts, |lease| lease.attempts);
+    txn.remove(hash, job_ref)?;
     record.head.attempts = attempts;
-    if record.head.is_used_up(attempts) {
+    if record.head.has_used_all_attempts(attempts) {
         record.head.reason = Reason::new(Reason::TTR_EXPIRED);
-        work.put_dead(hash, at.topic, &mut record)?;
+        txn.insert_dead(hash, job_ref.topic, &mut record)?;
         return Ok(Some(MoveKind::Died));
     }
-    record.head.due_at = work.now.after(record.head.retry.after_expiry(attempts));
-    work.put_waiting(hash, at.topic, &record)?;
+    record.head.due_at = txn.now.after(record.head.retry.after_expiry(attempts));
+    txn.insert_waiting(hash, job_ref.topic, &record)?;
     Ok(Some(MoveKind::Expired))
 }
 
-fn end_delays(work: &mut Work<'_>, budget: &mut usize, moves: &mut Vec<Move>) -> Sql<()> {
-    let now = work.now.down;
+fn end_delays(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut Vec<Move>) -> SqlResult<()> {
+    let now = txn.now.down;
     while *budget > 0 {
-        match work.state.window().head().filter(|(key, _)| key.slot() <= now) {
+        match txn.memory.window().first().filter(|(key, _)| key.slot() <= now) {
             Some((key, topic)) => {
                 *budget -= 1;
-                work.shift(Located { key, topic, dead: false }, Place::Ready { since: now });
-                let topic = work.state.topics().get(topic).name.clone();
+                txn.change_state(JobRef { key, topic, dead: false }, JobState::Ready { since: now });
+                let topic = txn.memory.topics().get(topic).name.clone();
                 moves.push(Move { topic, kind: MoveKind::Ready, late: now.since(key.slot()) });
             }
             // Only after a leap of the clock or a long silence: else the window is kept ahead.
-            None if work.state.window().frontier().slot() <= now => {
-                work.look_ahead(now.after(work.options.look_ahead))?;
+            None if txn.memory.window().end().slot() <= now => {
+                txn.extend_window(now.after(txn.options.look_ahead))?;
             }
             None => break,
         }
@@ -89,25 +89,25 @@ fn end_delays(work: &mut Work<'_>, budget: &mut usize, moves: &mut Vec<Move>) ->
     Ok(())
 }
 
-fn forget_dead(work: &mut Work<'_>, budget: &mut usize, moves: &mut Vec<Move>) -> Sql<()> {
-    let Some(kept) = work.options.dead_retention else { return Ok(()) };
-    let is_over = |since: Timestamp| since.after(kept) <= work.now.down;
-    if *budget == 0 || !work.state.dead_since().is_some_and(is_over) {
+fn forget_dead(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut Vec<Move>) -> SqlResult<()> {
+    let Some(kept) = txn.options.dead_retention else { return Ok(()) };
+    let is_over = |since: Timestamp| since.after(kept) <= txn.now.down;
+    if *budget == 0 || !txn.memory.earliest_death().is_some_and(is_over) {
         return Ok(());
     }
     let kept_ms = i64::try_from(kept.as_millis()).unwrap_or(i64::MAX);
-    let last = Timestamp::from_millis(work.now.down.as_millis().saturating_sub(kept_ms));
+    let last = Timestamp::from_millis(txn.now.down.as_millis().saturating_sub(kept_ms));
     let mut keys = Vec::new();
-    work.db.scan(Table::Dead, (Key::START, Key::first_after(last)), *budget, |key, _| keys.push(key))?;
+    txn.db.scan(Table::Dead, (RowKey::START, RowKey::first_after(last)), *budget, |key, _| keys.push(key))?;
     for key in keys {
         *budget -= 1;
-        if let Some(head) = forget(work, key)? {
+        if let Some(head) = delete_dead_letter(txn, key)? {
             let dead_at = head.dead_at.unwrap_or(key.slot());
-            let late = work.now.down.since(dead_at.after(kept));
+            let late = txn.now.down.since(dead_at.after(kept));
             moves.push(Move { topic: head.topic, kind: MoveKind::Forgotten, late });
         }
     }
-    let first = work.db.first_dead()?.map(Key::slot);
-    work.state.set_dead_since(first);
+    let first = txn.db.first_dead()?.map(RowKey::slot);
+    txn.memory.set_earliest_death(first);
     Ok(())
 }

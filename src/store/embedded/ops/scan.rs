@@ -3,19 +3,19 @@
 use super::{
     WRITTEN_BYTES,
     change::requeue_found,
-    write_txn::{Found, Work},
+    write_txn::{FoundJob, WriteTxn},
 };
 use crate::{
     job::{Delay, Topic},
     store::{
         Result,
         embedded::{
-            disk::disk_space::Need,
-            memory::job_index::Located,
+            disk::disk_space::SpaceNeed,
+            memory::job_index::JobRef,
             rows::{
-                codec::{Broken, Head},
-                key::Key,
-                records::{Sql, Table},
+                codec::{RecordError, RecordHead},
+                key::RowKey,
+                records::{SqlResult, Table},
             },
         },
     },
@@ -23,7 +23,7 @@ use crate::{
 
 /// What a step of a bulk operation did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::store::embedded) struct Slice {
+pub(in crate::store::embedded) struct BulkStep {
     pub done: usize,
     /// There may be more to do.
     pub more: bool,
@@ -31,64 +31,64 @@ pub(in crate::store::embedded) struct Slice {
 
 /// Requeues up to `limit` dead letters without delay. That needs room, as [`requeue`](super::requeue) does.
 pub(in crate::store::embedded) fn requeue_dead(
-    work: &mut Work<'_>,
+    txn: &mut WriteTxn<'_>,
     topic: &Topic,
     limit: usize,
-) -> Sql<Result<Slice>> {
-    if let Some(full) = work.no_room_for(Need::Growth) {
+) -> SqlResult<Result<BulkStep>> {
+    if let Some(full) = txn.space_refusal(SpaceNeed::Growth) {
         return Ok(Err(full));
     }
-    let keys = work.db.oldest_dead(topic, limit)?;
-    let (mut requeued, mut more, before) = (0, keys.len() == limit, work.db.written());
+    let keys = txn.db.oldest_dead(topic, limit)?;
+    let (mut requeued, mut more, before) = (0, keys.len() == limit, txn.db.written());
     for key in keys {
-        if work.db.written() - before > WRITTEN_BYTES {
+        if txn.db.written() - before > WRITTEN_BYTES {
             more = true;
             break;
         }
-        let record = work.db.read(Table::Dead, key)?;
-        match record.and_then(|record| Ok((located(work, key, &record.head)?, record))) {
-            Ok((at, content)) => {
-                let hash = work.state.ids().hash(content.head.id.as_str().as_bytes());
-                requeue_found(work, Found { hash, at, content }, Delay::default())?;
+        let record = txn.db.read(Table::Dead, key)?;
+        match record.and_then(|record| Ok((located(txn, key, &record.head)?, record))) {
+            Ok((job_ref, content)) => {
+                let hash = txn.memory.job_index().hash(content.head.id.as_str().as_bytes());
+                requeue_found(txn, FoundJob { hash, job_ref, content }, Delay::default())?;
                 requeued += 1;
             }
-            Err(why) => work.set_aside(key, true, why)?,
+            Err(why) => txn.set_aside(key, true, why)?,
         }
     }
-    Ok(Ok(Slice { done: requeued, more }))
+    Ok(Ok(BulkStep { done: requeued, more }))
 }
 
 /// Deletes up to `limit` dead letters.
 pub(in crate::store::embedded) fn delete_dead(
-    work: &mut Work<'_>,
+    txn: &mut WriteTxn<'_>,
     topic: &Topic,
     limit: usize,
-) -> Sql<Result<Slice>> {
-    let keys = work.db.oldest_dead(topic, limit)?;
+) -> SqlResult<Result<BulkStep>> {
+    let keys = txn.db.oldest_dead(topic, limit)?;
     let (mut deleted, more) = (0, keys.len() == limit);
     for key in keys {
-        deleted += usize::from(forget(work, key)?.is_some());
+        deleted += usize::from(delete_dead_letter(txn, key)?.is_some());
     }
-    Ok(Ok(Slice { done: deleted, more }))
+    Ok(Ok(BulkStep { done: deleted, more }))
 }
 
 /// Deletes one dead letter and shows what it was; `None` when it was broken and set aside.
-pub(crate) fn forget(work: &mut Work<'_>, key: Key) -> Sql<Option<Head>> {
-    let head = work.db.read_head(Table::Dead, key)?;
-    match head.and_then(|head| Ok((located(work, key, &head)?, head))) {
-        Ok((at, head)) => {
-            let hash = work.state.ids().hash(head.id.as_str().as_bytes());
-            work.take_out(hash, at)?;
+pub(crate) fn delete_dead_letter(txn: &mut WriteTxn<'_>, key: RowKey) -> SqlResult<Option<RecordHead>> {
+    let head = txn.db.read_head(Table::Dead, key)?;
+    match head.and_then(|head| Ok((located(txn, key, &head)?, head))) {
+        Ok((job_ref, head)) => {
+            let hash = txn.memory.job_index().hash(head.id.as_str().as_bytes());
+            txn.remove(hash, job_ref)?;
             Ok(Some(head))
         }
         Err(why) => {
-            work.set_aside(key, true, why)?;
+            txn.set_aside(key, true, why)?;
             Ok(None)
         }
     }
 }
 
-fn located(work: &Work<'_>, key: Key, head: &Head) -> std::result::Result<Located, Broken> {
-    let topic = work.state.topics().find(head.topic.as_str()).ok_or(Broken::Value)?;
-    Ok(Located { key, topic, dead: true })
+fn located(txn: &WriteTxn<'_>, key: RowKey, head: &RecordHead) -> std::result::Result<JobRef, RecordError> {
+    let topic = txn.memory.topics().find(head.topic.as_str()).ok_or(RecordError::Value)?;
+    Ok(JobRef { key, topic, dead: true })
 }

@@ -2,68 +2,68 @@
 
 use std::sync::Arc;
 
-use super::write_txn::Work;
+use super::write_txn::WriteTxn;
 use crate::{
     job::{Job, JobId, Topic, TopicFilter},
     store::{
         Result, TopicConfig, TopicStats,
-        embedded::{disk::disk_space::Need, rows::records::Sql},
+        embedded::{disk::disk_space::SpaceNeed, rows::records::SqlResult},
     },
 };
 
 /// See [`crate::store::Store::get`].
 pub(in crate::store::embedded) fn get(
-    work: &mut Work<'_>,
+    txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     id: &JobId,
-) -> Sql<Option<Job>> {
-    let found = work.find(scope, id)?;
-    Ok(found.map(|found| work.to_job(found.at, &found.content)))
+) -> SqlResult<Option<Job>> {
+    let found = txn.find(scope, id)?;
+    Ok(found.map(|found| txn.to_job(found.job_ref, &found.content)))
 }
 
 /// See [`crate::store::Store::topic`].
-pub(in crate::store::embedded) fn topic(work: &Work<'_>, name: &Topic) -> Option<TopicStats> {
-    let topics = work.state.topics();
+pub(in crate::store::embedded) fn topic(txn: &WriteTxn<'_>, name: &Topic) -> Option<TopicStats> {
+    let topics = txn.memory.topics();
     let topic = topics.find(name.as_str()).map(|ix| topics.get(ix))?;
     (!topic.is_forgettable()).then(|| topic.stats())
 }
 
 /// See [`crate::store::Store::topics`].
 pub(in crate::store::embedded) fn topics(
-    work: &Work<'_>,
+    txn: &WriteTxn<'_>,
     after: Option<&Topic>,
     limit: usize,
 ) -> Vec<(Topic, TopicStats)> {
-    let known = work.state.topics().by_name(after).filter(|topic| !topic.is_forgettable());
+    let known = txn.memory.topics().by_name(after).filter(|topic| !topic.is_forgettable());
     known.take(limit).map(|topic| (topic.name.clone(), topic.stats())).collect()
 }
 
 /// Changes what is set for a topic, and returns what is set then. Resuming delivery tells the listener. Where
 /// there is no room, only what takes settings and pauses away is done.
 pub(in crate::store::embedded) fn put_config(
-    work: &mut Work<'_>,
+    txn: &mut WriteTxn<'_>,
     name: &Topic,
     change: impl FnOnce(&mut TopicConfig),
-) -> Sql<Result<Arc<TopicConfig>>> {
-    let topic = work.state.topic(name);
-    let before = work.state.topics().get(topic).config.clone();
+) -> SqlResult<Result<Arc<TopicConfig>>> {
+    let topic = txn.memory.topic(name);
+    let before = txn.memory.topics().get(topic).config.clone();
     let mut config = (*before).clone();
     change(&mut config);
     if config == *before {
         return Ok(Ok(before));
     }
     if sets_something(&before, &config)
-        && let Some(full) = work.no_room_for(Need::Growth)
+        && let Some(full) = txn.space_refusal(SpaceNeed::Growth)
     {
         return Ok(Err(full));
     }
-    work.db.put_topic(name, &config)?;
+    txn.db.put_topic(name, &config)?;
     if before.pause.delivery && !config.pause.delivery {
-        work.news.ready.insert(name.clone());
+        txn.effects.ready.insert(name.clone());
     }
     let config = Arc::new(config);
-    work.state.set_config(topic, config.clone());
-    work.news.configs.push((name.clone(), config.clone()));
+    txn.memory.set_config(topic, config.clone());
+    txn.effects.configs.push((name.clone(), config.clone()));
     Ok(Ok(config))
 }
 

@@ -9,17 +9,17 @@ use crate::{
     store::{
         Error, TopicConfig,
         embedded::{
-            disk::disk_space::{Gauge, Need},
+            disk::disk_space::{SpaceGauge, SpaceNeed},
             memory::{
-                job_index::{IdHash, Located},
-                state::{Place, State},
-                topics::TopicIx,
+                job_index::{IdHash, JobRef},
+                state::{JobState, Memory},
+                topics::TopicNumber,
             },
             options::Options,
             rows::{
-                codec::{Broken, Head, Lease, Record},
-                key::Key,
-                records::{Db, Sql, Table},
+                codec::{Lease, Record, RecordError, RecordHead},
+                key::RowKey,
+                records::{Db, SqlResult, Table},
             },
         },
     },
@@ -27,7 +27,7 @@ use crate::{
 
 /// What has to be told after the commit.
 #[derive(Debug, Default)]
-pub(crate) struct News {
+pub(crate) struct CommitEffects {
     /// Topics that have ready jobs which they did not have before.
     pub ready: BTreeSet<Topic>,
     /// Topics whose configuration changed.
@@ -39,29 +39,29 @@ pub(crate) struct News {
 }
 
 /// One operation's view of the engine.
-pub(crate) struct Work<'a> {
+pub(crate) struct WriteTxn<'a> {
     pub db: &'a mut Db,
-    pub state: &'a mut State,
-    pub news: &'a mut News,
+    pub memory: &'a mut Memory,
+    pub effects: &'a mut CommitEffects,
     pub now: Now,
     pub clock: &'a dyn Clock,
     pub options: &'a Options,
     /// How much disk space is left.
-    pub space: Gauge<'a>,
+    pub space: SpaceGauge<'a>,
 }
 
 /// A job found by its id.
 #[derive(Debug)]
-pub(crate) struct Found<T> {
+pub(crate) struct FoundJob<T> {
     pub hash: IdHash,
-    pub at: Located,
+    pub job_ref: JobRef,
     pub content: T,
 }
 
 /// Most records read ahead in one go: under a millisecond of the writer's time. Tests cross many ends of slices.
 const SLICE: usize = if cfg!(test) { 3 } else { 1_000 };
 
-impl Work<'_> {
+impl WriteTxn<'_> {
     /// Reads the clock for the next operation of the group.
     pub fn next_operation(&mut self) {
         self.now = self.clock.read();
@@ -73,17 +73,17 @@ impl Work<'_> {
     }
 
     /// Why there is no room for an operation with this need, if so. Asked before its first change.
-    pub fn no_room_for(&mut self, need: Need) -> Option<Error> {
+    pub fn space_refusal(&mut self, need: SpaceNeed) -> Option<Error> {
         self.space.level().refusal(need)
     }
 
     /// The job called `id`, with its body, if it is of a topic in `scope`.
-    pub fn find(&mut self, scope: &TopicFilter, id: &JobId) -> Sql<Option<Found<Record>>> {
+    pub fn find(&mut self, scope: &TopicFilter, id: &JobId) -> SqlResult<Option<FoundJob<Record>>> {
         self.find_by(scope, id, Db::read, |record| &record.head.id)
     }
 
     /// The job called `id`, without its body, if it is of a topic in `scope`.
-    pub fn find_head(&mut self, scope: &TopicFilter, id: &JobId) -> Sql<Option<Found<Head>>> {
+    pub fn find_head(&mut self, scope: &TopicFilter, id: &JobId) -> SqlResult<Option<FoundJob<RecordHead>>> {
         self.find_by(scope, id, Db::read_head, |head| &head.id)
     }
 
@@ -93,98 +93,107 @@ impl Work<'_> {
         &mut self,
         scope: &TopicFilter,
         id: &JobId,
-        read: fn(&Db, Table, Key) -> Sql<Result<T, Broken>>,
+        read: fn(&Db, Table, RowKey) -> SqlResult<Result<T, RecordError>>,
         id_of: fn(&T) -> &JobId,
-    ) -> Sql<Option<Found<T>>> {
-        let hash = self.state.ids().hash(id.as_str().as_bytes());
-        for at in self.state.ids().candidates(hash) {
-            if !self.is_in(scope, at) {
+    ) -> SqlResult<Option<FoundJob<T>>> {
+        let hash = self.memory.job_index().hash(id.as_str().as_bytes());
+        for job_ref in self.memory.job_index().candidates(hash) {
+            if !self.is_in_scope(scope, job_ref) {
                 continue;
             }
-            match read(self.db, Table::of(at.dead), at.key)? {
-                Ok(content) if id_of(&content) == id => return Ok(Some(Found { hash, at, content })),
+            match read(self.db, Table::of(job_ref.dead), job_ref.key)? {
+                Ok(content) if id_of(&content) == id => return Ok(Some(FoundJob { hash, job_ref, content })),
                 Ok(_) => {}
-                Err(why) => self.set_aside(at.key, at.dead, why)?,
+                Err(why) => self.set_aside(job_ref.key, job_ref.dead, why)?,
             }
         }
         Ok(None)
     }
 
     /// Whether the job at `at` is of a topic in `scope`.
-    pub fn is_in(&self, scope: &TopicFilter, at: Located) -> bool {
-        scope.is_all() || scope.allows(&self.state.topics().get(at.topic).name)
+    pub fn is_in_scope(&self, scope: &TopicFilter, job_ref: JobRef) -> bool {
+        scope.is_all() || scope.allows(&self.memory.topics().get(job_ref.topic).name)
     }
 
     /// The job as people see it.
-    pub fn to_job(&self, at: Located, record: &Record) -> Job {
-        record.to_job(self.state.job_state(at), self.state.lease(at.key).filter(|_| !at.dead))
+    pub fn to_job(&self, job_ref: JobRef, record: &Record) -> Job {
+        record
+            .to_job(self.memory.job_state(job_ref), self.memory.lease(job_ref.key).filter(|_| !job_ref.dead))
     }
 
     /// Where a live job that is due at `due_at` waits.
-    pub fn waiting_place(&self, due_at: Timestamp) -> Place {
-        if due_at <= self.now.down { Place::Ready { since: self.now.down } } else { Place::Delayed }
+    pub fn waiting_state(&self, due_at: Timestamp) -> JobState {
+        if due_at <= self.now.down { JobState::Ready { since: self.now.down } } else { JobState::Delayed }
     }
 
     /// Stores a record that waits until its due time, under a new key.
-    pub fn put_waiting(&mut self, hash: IdHash, topic: TopicIx, record: &Record) -> Sql<Located> {
-        let at = Located { key: self.db.free_key(Table::Live, record.head.due_at)?, topic, dead: false };
-        self.db.insert(Table::Live, at.key, record)?;
-        let place = self.waiting_place(record.head.due_at);
-        self.tell_ready(topic, &place);
-        self.state.insert(hash, at, place);
-        Ok(at)
+    pub fn insert_waiting(&mut self, hash: IdHash, topic: TopicNumber, record: &Record) -> SqlResult<JobRef> {
+        let job_ref = JobRef { key: self.db.free_key(Table::Live, record.head.due_at)?, topic, dead: false };
+        self.db.insert(Table::Live, job_ref.key, record)?;
+        let place = self.waiting_state(record.head.due_at);
+        self.announce_ready(topic, &place);
+        self.memory.insert(hash, job_ref, place);
+        Ok(job_ref)
     }
 
     /// Stores a record that died now, under a new key.
-    pub fn put_dead(&mut self, hash: IdHash, topic: TopicIx, record: &mut Record) -> Sql<Located> {
+    pub fn insert_dead(
+        &mut self,
+        hash: IdHash,
+        topic: TopicNumber,
+        record: &mut Record,
+    ) -> SqlResult<JobRef> {
         let now = self.now.down;
         record.head.dead_at = Some(now);
-        let at = Located { key: self.db.free_key(Table::Dead, now)?, topic, dead: true };
-        self.db.insert(Table::Dead, at.key, record)?;
-        self.state.insert(hash, at, Place::Dead);
-        if self.state.dead_since().is_none_or(|since| now < since) {
-            self.state.set_dead_since(Some(now));
+        let job_ref = JobRef { key: self.db.free_key(Table::Dead, now)?, topic, dead: true };
+        self.db.insert(Table::Dead, job_ref.key, record)?;
+        self.memory.insert(hash, job_ref, JobState::Dead);
+        if self.memory.earliest_death().is_none_or(|since| now < since) {
+            self.memory.set_earliest_death(Some(now));
         }
-        Ok(at)
+        Ok(job_ref)
     }
 
     /// Removes a job from where it lies, with its reservation if it has one.
-    pub fn take_out(&mut self, hash: IdHash, at: Located) -> Sql<Place> {
-        self.db.delete(Table::of(at.dead), at.key)?;
-        let place = self.state.remove(hash, at);
-        if matches!(place, Place::Reserved(_)) {
-            self.db.delete_lease(at.key)?;
+    pub fn remove(&mut self, hash: IdHash, job_ref: JobRef) -> SqlResult<JobState> {
+        self.db.delete(Table::of(job_ref.dead), job_ref.key)?;
+        let place = self.memory.remove(hash, job_ref);
+        if matches!(place, JobState::Reserved(_)) {
+            self.db.delete_lease(job_ref.key)?;
         }
         Ok(place)
     }
 
     /// Changes the place of a job that keeps its key.
-    pub fn shift(&mut self, at: Located, place: Place) -> Place {
-        self.tell_ready(at.topic, &place);
-        self.state.shift(at, place)
+    pub fn change_state(&mut self, job_ref: JobRef, place: JobState) -> JobState {
+        self.announce_ready(job_ref.topic, &place);
+        self.memory.change_state(job_ref, place)
     }
 
     /// Grants or changes the reservation of the job at `at`.
-    pub fn put_lease(&mut self, at: Located, lease: Lease) -> Sql<Place> {
-        self.db.put_lease(at.key, &lease)?;
-        Ok(self.state.shift(at, Place::Reserved(lease)))
+    pub fn set_lease(&mut self, job_ref: JobRef, lease: Lease) -> SqlResult<JobState> {
+        self.db.set_lease(job_ref.key, &lease)?;
+        Ok(self.memory.change_state(job_ref, JobState::Reserved(lease)))
     }
 
     /// Makes sure that the broken record at `key` is never looked at again. It is named in the log, kept in
     /// the table `broken`, and counts nowhere.
-    pub fn set_aside(&mut self, key: Key, dead: bool, why: Broken) -> Sql<()> {
+    pub fn set_aside(&mut self, key: RowKey, dead: bool, why: RecordError) -> SqlResult<()> {
         let aside = self.db.set_aside(Table::of(dead), key, why, self.now.down)?;
-        let ids = self.state.ids();
+        let ids = self.memory.job_index();
         let by_name = aside.id.as_deref().map(|id| ids.hash(id)).and_then(|hash| {
-            let at = ids.candidates(hash).into_iter().find(|at| at.key == key && at.dead == dead)?;
-            Some((hash, at))
+            let job_ref = ids
+                .candidates(hash)
+                .into_iter()
+                .find(|job_ref| job_ref.key == key && job_ref.dead == dead)?;
+            Some((hash, job_ref))
         });
-        let known = by_name.or_else(|| ids.find_key(key, dead));
-        let topic = known.map(|(_, at)| self.state.topics().get(at.topic).name.clone());
-        if let Some((hash, at)) = known {
-            self.state.remove(hash, at);
+        let known = by_name.or_else(|| ids.find_by_key(key, dead));
+        let topic = known.map(|(_, job_ref)| self.memory.topics().get(job_ref.topic).name.clone());
+        if let Some((hash, job_ref)) = known {
+            self.memory.remove(hash, job_ref);
         }
-        self.news.set_aside += 1;
+        self.effects.set_aside += 1;
         let id = aside.id.map(|id| String::from_utf8_lossy(&id).into_owned());
         tracing::error!(
             %why, ?key, id = id.as_deref(), topic = topic.as_ref().map(Topic::as_str),
@@ -194,37 +203,37 @@ impl Work<'_> {
     }
 
     /// Brings delayed jobs before `until` into the window, at most about a thousand. Whether all are there.
-    pub fn look_ahead(&mut self, until: Timestamp) -> Sql<bool> {
-        let (from, to) = (self.state.window().frontier(), Key::first_after(until));
+    pub fn extend_window(&mut self, until: Timestamp) -> SqlResult<bool> {
+        let (from, to) = (self.memory.window().end(), RowKey::first_after(until));
         if to <= from {
             return Ok(true);
         }
-        if self.state.beyond() == 0 {
-            self.state.set_frontier(to);
+        if self.memory.delayed_beyond_window() == 0 {
+            self.memory.set_window_end(to);
             return Ok(true);
         }
         let (mut last, mut broken) = (from, Vec::new());
-        let state = &mut *self.state;
+        let memory = &mut *self.memory;
         let seen = self.db.scan(Table::Live, (from, to), SLICE, |key, columns| {
             last = key;
             let topic = columns.and_then(|columns| {
                 columns.verify()?;
-                let name = std::str::from_utf8(columns.topic).map_err(|_| Broken::Value)?;
-                state.topics().find(name).ok_or(Broken::Value)
+                let name = std::str::from_utf8(columns.topic).map_err(|_| RecordError::Value)?;
+                memory.topics().find(name).ok_or(RecordError::Value)
             });
             match topic {
                 // Ready or reserved jobs can lie here too after the clock took a leap.
                 Ok(topic)
-                    if state.job_state(Located { key, topic, dead: false }) == crate::job::State::Delayed =>
+                    if memory.job_state(JobRef { key, topic, dead: false }) == crate::job::State::Delayed =>
                 {
-                    state.see(key, topic);
+                    memory.add_to_window(key, topic);
                 }
                 Ok(_) => {}
                 Err(why) => broken.push((key, why)),
             }
         })?;
         let complete = seen < SLICE;
-        self.state.set_frontier(if complete { to } else { last.next() });
+        self.memory.set_window_end(if complete { to } else { last.next() });
         for (key, why) in broken {
             self.set_aside(key, false, why)?;
         }
@@ -232,20 +241,20 @@ impl Work<'_> {
     }
 
     /// Reads ahead when half of the look-ahead is used. Whether there is nothing left to read for now.
-    pub fn keep_ahead(&mut self) -> Sql<bool> {
-        let end = self.state.window().frontier().slot();
+    pub fn refill_window(&mut self) -> SqlResult<bool> {
+        let end = self.memory.window().end().slot();
         let ahead = self.options.look_ahead;
         if end >= self.now.up.after(ahead / 2) {
             return Ok(true);
         }
-        self.look_ahead(self.now.up.after(ahead))
+        self.extend_window(self.now.up.after(ahead))
     }
 
-    fn tell_ready(&mut self, topic: TopicIx, place: &Place) {
-        if matches!(place, Place::Ready { .. }) {
-            let name = &self.state.topics().get(topic).name;
-            if !self.news.ready.contains(name) {
-                self.news.ready.insert(name.clone());
+    fn announce_ready(&mut self, topic: TopicNumber, place: &JobState) {
+        if matches!(place, JobState::Ready { .. }) {
+            let name = &self.memory.topics().get(topic).name;
+            if !self.effects.ready.contains(name) {
+                self.effects.ready.insert(name.clone());
             }
         }
     }

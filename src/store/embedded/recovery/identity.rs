@@ -1,6 +1,6 @@
 //! What binds the files of a store together, and tells when something of them is missing. Each commit counts
-//! itself in a row of the database (`Link`), and once it is durable the lock file beside it notes the count
-//! (`Note`). A log that was cut off where a commit ends, an older copy of a file, a file of another store: to
+//! itself in a row of the database (`StoreHead`), and once it is durable the lock file beside it notes the count
+//! (`CommitMark`). A log that was cut off where a commit ends, an older copy of a file, a file of another store: to
 //! SQLite they are all in order. Held against each other, the counts are not.
 //!
 //! The note is not synced, so that it costs nothing: with `durability = "always"` it is never ahead of the
@@ -32,7 +32,7 @@ pub(crate) struct StoreId(pub [u8; 16]);
 
 /// How far a database has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Link {
+pub(crate) struct StoreHead {
     pub store: StoreId,
     /// Commits so far.
     pub changes: u64,
@@ -42,8 +42,8 @@ pub(crate) struct Link {
 
 /// The link as it was found in the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
-    Link(Link),
+pub(crate) enum HeadState {
+    StoreHead(StoreHead),
     /// The store was made before there were links.
     Nothing,
     Damaged,
@@ -51,7 +51,7 @@ pub(crate) enum Told {
 
 /// How far a store had come, as the lock file tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Note {
+pub(crate) struct CommitMark {
     pub store: StoreId,
     pub changes: u64,
     /// Whether each of these changes was on disk before the note.
@@ -59,7 +59,7 @@ pub(crate) struct Note {
 }
 
 /// The files, as they were before anything was written to them.
-pub(crate) struct Files<'a> {
+pub(crate) struct StoreFiles<'a> {
     pub db: &'a Path,
     pub log: &'a Path,
     pub lock: PathBuf,
@@ -69,7 +69,7 @@ pub(crate) struct Files<'a> {
     pub replays: bool,
 }
 
-impl Link {
+impl StoreHead {
     /// The link of a store that begins to count here.
     pub fn new() -> Self {
         Self { store: StoreId(rand::random()), changes: 0, jobs: None }
@@ -100,19 +100,19 @@ impl Link {
     }
 
     /// How many changes a note tells of that are not in the database.
-    pub fn missing(&self, note: Note) -> u64 {
+    pub fn missing(&self, note: CommitMark) -> u64 {
         note.changes.saturating_sub(self.changes)
     }
 
     /// Whether there is a link of any store among raw pages.
-    fn is_in(pages: &[u8]) -> bool {
+    fn is_in_scope(pages: &[u8]) -> bool {
         pages.windows(LINK_BYTES).any(|bytes| Self::decode(bytes).is_some())
     }
 }
 
-impl Note {
+impl CommitMark {
     /// What to note after a commit.
-    pub fn of(link: Link, durability: Durability) -> Self {
+    pub fn of(link: StoreHead, durability: Durability) -> Self {
         Self { store: link.store, changes: link.changes, synced: durability == Durability::Always }
     }
 
@@ -147,7 +147,7 @@ impl Note {
     }
 }
 
-impl<'a> Files<'a> {
+impl<'a> StoreFiles<'a> {
     pub fn new(db: &'a Path, log: &'a Path, lock: PathBuf, replays: bool) -> io::Result<Self> {
         let mut head = vec![0; HEAD_BYTES];
         let len = match File::open(db) {
@@ -160,7 +160,7 @@ impl<'a> Files<'a> {
     }
 
     /// Refuses a database that is missing though there was one.
-    pub fn admit_new(&self, note: Option<Note>) -> Result<(), OpenError> {
+    pub fn check_new(&self, note: Option<CommitMark>) -> Result<(), OpenError> {
         let Some(note) = note else { return Ok(()) };
         let why = format!(
             "the file is missing or empty, but {} tells of a store with {} changes; put it back, or remove that \
@@ -172,31 +172,36 @@ impl<'a> Files<'a> {
     }
 
     /// Refuses files that do not belong together; logs what is missing at the end. The link to go on with.
-    pub fn admit(&self, told: Told, note: Option<Note>) -> Result<Link, OpenError> {
+    pub fn check_compatible(
+        &self,
+        told: HeadState,
+        note: Option<CommitMark>,
+    ) -> Result<StoreHead, OpenError> {
         let link = match told {
-            Told::Link(link) => link,
-            Told::Nothing => return Ok(Link::new()),
-            Told::Damaged => {
+            HeadState::StoreHead(link) => link,
+            HeadState::Nothing => return Ok(StoreHead::new()),
+            HeadState::Damaged => {
                 tracing::error!(db = %self.db.display(), "how far the store had come cannot be read; counted anew");
-                let begin = |note: Note| Link { store: note.store, changes: note.changes, jobs: None };
-                return Ok(note.map_or_else(Link::new, begin));
+                let begin =
+                    |note: CommitMark| StoreHead { store: note.store, changes: note.changes, jobs: None };
+                return Ok(note.map_or_else(StoreHead::new, begin));
             }
         };
         if let Some(note) = note {
-            self.admit_store(link, note)?;
+            self.check_store(link, note)?;
         }
-        self.admit_log(link)?;
+        self.check_wal(link)?;
         if let Some(note) = note {
-            self.miss(link, note);
+            self.report_missing(link, note);
         }
         Ok(link)
     }
 
-    fn admit_store(&self, link: Link, note: Note) -> Result<(), OpenError> {
+    fn check_store(&self, link: StoreHead, note: CommitMark) -> Result<(), OpenError> {
         if link.store == note.store {
             return Ok(());
         }
-        if Link::latest(&self.head, note.store).is_some() {
+        if StoreHead::latest(&self.head, note.store).is_some() {
             let why = format!(
                 "this is the log of another store than {}; put the right one back",
                 self.db.display()
@@ -213,7 +218,7 @@ impl<'a> Files<'a> {
 
     /// Between the file and its log nothing may be missing. Where the file's own count cannot be read, a
     /// cut in the middle of a page perhaps, this cannot be told.
-    fn admit_log(&self, link: Link) -> Result<(), OpenError> {
+    fn check_wal(&self, link: StoreHead) -> Result<(), OpenError> {
         if !self.replays {
             return Ok(());
         }
@@ -225,9 +230,9 @@ impl<'a> Files<'a> {
             );
             return Err(incomplete(self.db, why));
         }
-        let Some(filed) = Link::latest(&self.head, link.store) else {
+        let Some(filed) = StoreHead::latest(&self.head, link.store) else {
             let why = || format!("this is another store than the one of its log, {}", self.log.display());
-            return if Link::is_in(&self.head) { Err(incomplete(self.db, why())) } else { Ok(()) };
+            return if StoreHead::is_in_scope(&self.head) { Err(incomplete(self.db, why())) } else { Ok(()) };
         };
         if link.changes < filed {
             let why = format!(
@@ -239,7 +244,7 @@ impl<'a> Files<'a> {
         }
         let first =
             first_commit(self.log).map_err(|source| OpenError::Io { path: self.log.to_owned(), source })?;
-        match Link::latest(&first, link.store) {
+        match StoreHead::latest(&first, link.store) {
             Some(first) if first > filed + 1 => {
                 let why = format!(
                     "the file ends at change {filed}, but its log begins at {first}: it is an older file; put the \
@@ -252,7 +257,7 @@ impl<'a> Files<'a> {
         }
     }
 
-    fn miss(&self, link: Link, note: Note) {
+    fn report_missing(&self, link: StoreHead, note: CommitMark) {
         let lost = link.missing(note);
         let db = self.db.display();
         match (lost, note.synced) {
@@ -282,42 +287,43 @@ mod tests {
 
     #[test]
     fn a_link_is_read_back_and_a_damaged_one_is_not() {
-        let link = Link { store: STORE, changes: 300, jobs: Some(12) };
+        let link = StoreHead { store: STORE, changes: 300, jobs: Some(12) };
         let mut bytes = link.encode();
-        assert_eq!(Link::decode(&bytes), Some(link));
+        assert_eq!(StoreHead::decode(&bytes), Some(link));
         for bit in 0..bytes.len() * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Link::decode(&bytes), None, "bit {bit}");
+            assert_eq!(StoreHead::decode(&bytes), None, "bit {bit}");
             bytes[bit / 8] ^= 1 << (bit % 8);
         }
-        assert_eq!(Link::decode(&bytes[1..]), None);
+        assert_eq!(StoreHead::decode(&bytes[1..]), None);
     }
 
     #[test]
     fn the_latest_link_is_found_wherever_it_lies() {
         let mut pages = vec![1; 5_000];
         for (at, changes) in [(10, 4), (3_000, 9), (4_096, 8)] {
-            pages[at..at + LINK_BYTES].copy_from_slice(&Link { store: STORE, changes, jobs: None }.encode());
+            pages[at..at + LINK_BYTES]
+                .copy_from_slice(&StoreHead { store: STORE, changes, jobs: None }.encode());
         }
-        assert_eq!(Link::latest(&pages, STORE), Some(9));
+        assert_eq!(StoreHead::latest(&pages, STORE), Some(9));
         pages[3_020] ^= 1;
-        assert_eq!(Link::latest(&pages, STORE), Some(8));
-        assert_eq!(Link::latest(&pages, StoreId([6; 16])), None);
-        assert!(Link::is_in(&pages) && !Link::is_in(&pages[..40]));
+        assert_eq!(StoreHead::latest(&pages, STORE), Some(8));
+        assert_eq!(StoreHead::latest(&pages, StoreId([6; 16])), None);
+        assert!(StoreHead::is_in_scope(&pages) && !StoreHead::is_in_scope(&pages[..40]));
     }
 
     #[test]
     fn a_note_is_read_back_and_a_garbled_one_is_none() {
         let lock = tempfile::tempfile().expect("a file");
-        assert_eq!(Note::read(&lock).expect("reads"), None);
+        assert_eq!(CommitMark::read(&lock).expect("reads"), None);
         for changes in [u64::MAX, 5] {
             for synced in [true, false] {
-                let note = Note { store: STORE, changes, synced };
+                let note = CommitMark { store: STORE, changes, synced };
                 note.write(&lock).expect("writes");
-                assert_eq!(Note::read(&lock).expect("reads"), Some(note));
+                assert_eq!(CommitMark::read(&lock).expect("reads"), Some(note));
             }
         }
         lock.write_all_at(b"x", 3).expect("writes");
-        assert_eq!(Note::read(&lock).expect("reads"), None);
+        assert_eq!(CommitMark::read(&lock).expect("reads"), None);
     }
 }

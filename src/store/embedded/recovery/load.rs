@@ -9,121 +9,121 @@ use crate::{
     job::{Timestamp, Topic},
     store::embedded::{
         memory::{
-            job_index::{IdHash, IdHasher, Located},
-            state::{Place, State},
+            job_index::{IdHash, IdHasher, JobRef},
+            state::{JobState, Memory},
         },
-        ops::write_txn::Work,
+        ops::write_txn::WriteTxn,
         rows::{
-            codec::{Broken, Columns, Lease},
-            key::Key,
-            records::{Db, Sql, Table},
+            codec::{Lease, RecordColumns, RecordError},
+            key::RowKey,
+            records::{Db, SqlResult, Table},
         },
     },
 };
 
 /// What is on disk but cannot be part of memory.
 #[derive(Debug, Default)]
-pub(crate) struct Unsound {
+pub(crate) struct UnsoundRows {
     /// Records that cannot be read, or that have the id of another.
-    pub broken: Vec<(Table, Key, Broken)>,
+    pub broken: Vec<(Table, RowKey, RecordError)>,
     /// Reservations without a job.
-    pub stray_leases: Vec<Key>,
+    pub stray_leases: Vec<RowKey>,
     /// Reservations that cannot be read.
-    pub damaged_leases: Vec<Key>,
+    pub damaged_leases: Vec<RowKey>,
     /// Topics whose settings make no sense.
     pub topics: Vec<String>,
 }
 
 /// Fills the state of `work`, which is empty, within the present transaction, and puts right what is unsound.
-pub(crate) fn load(work: &mut Work<'_>, clock: Timestamp) -> Sql<()> {
-    let unsound = read(work.state, work.db, clock)?;
+pub(crate) fn load(txn: &mut WriteTxn<'_>, clock: Timestamp) -> SqlResult<()> {
+    let unsound = read(txn.memory, txn.db, clock)?;
     for topic in unsound.topics {
         tracing::error!(topic, "the stored settings of a topic make no sense; ignored");
     }
     for (table, key, why) in unsound.broken {
-        work.set_aside(key, table == Table::Dead, why)?;
+        txn.set_aside(key, table == Table::Dead, why)?;
     }
     for key in unsound.damaged_leases {
         tracing::error!(
             ?key,
             "a reservation was damaged and is void; its job, if it is there, is handed out again"
         );
-        work.db.delete_lease(key)?;
+        txn.db.delete_lease(key)?;
     }
     for key in unsound.stray_leases {
         tracing::error!(?key, "a reservation without a job was removed");
-        work.db.delete_lease(key)?;
+        txn.db.delete_lease(key)?;
     }
-    let first_dead = work.db.first_dead()?.map(Key::slot);
-    work.state.set_dead_since(first_dead);
-    let topics = work.state.topics().by_name(None).filter(|topic| !topic.config.is_default());
-    work.news.configs.extend(topics.map(|topic| (topic.name.clone(), topic.config.clone())));
+    let first_dead = txn.db.first_dead()?.map(RowKey::slot);
+    txn.memory.set_earliest_death(first_dead);
+    let topics = txn.memory.topics().by_name(None).filter(|topic| !topic.config.is_default());
+    txn.effects.configs.extend(topics.map(|topic| (topic.name.clone(), topic.config.clone())));
     Ok(())
 }
 
 /// Fills `state`, which is empty, and changes nothing on disk. What was due when the clock last stood at `clock`
 /// is ready; the rest is delayed until the next promotion, also when it is due by now.
-pub(crate) fn read(state: &mut State, db: &Db, clock: Timestamp) -> Sql<Unsound> {
-    let mut unsound = Unsound::default();
+pub(crate) fn read(memory: &mut Memory, db: &Db, clock: Timestamp) -> SqlResult<UnsoundRows> {
+    let mut unsound = UnsoundRows::default();
     for topic in db.topics()? {
         match topic {
             Ok((name, config)) => {
-                let topic = state.topic(&name);
-                state.set_config(topic, std::sync::Arc::new(config));
+                let topic = memory.topic(&name);
+                memory.set_config(topic, std::sync::Arc::new(config));
             }
             Err(name) => unsound.topics.push(name),
         }
     }
-    let mut leases = HashMap::<Key, Lease>::new();
+    let mut leases = HashMap::<RowKey, Lease>::new();
     for (key, lease) in db.leases()? {
         match lease {
             Some(lease) => drop(leases.insert(key, lease)),
             None => unsound.damaged_leases.push(key),
         }
     }
-    read_table(state, db, Table::Live, &mut unsound, |key| match leases.remove(&key) {
-        Some(lease) => Place::Reserved(lease),
-        None if key.slot() <= clock => Place::Ready { since: key.slot() },
-        None => Place::Delayed,
+    read_table(memory, db, Table::Live, &mut unsound, |key| match leases.remove(&key) {
+        Some(lease) => JobState::Reserved(lease),
+        None if key.slot() <= clock => JobState::Ready { since: key.slot() },
+        None => JobState::Delayed,
     })?;
     unsound.stray_leases = leases.into_keys().collect();
-    read_table(state, db, Table::Dead, &mut unsound, |_| Place::Dead)?;
-    state.set_dead_since(db.first_dead()?.map(Key::slot));
+    read_table(memory, db, Table::Dead, &mut unsound, |_| JobState::Dead)?;
+    memory.set_earliest_death(db.first_dead()?.map(RowKey::slot));
     Ok(unsound)
 }
 
 /// Fills `state` from a table. Reading and checking records takes one thread, this one, and taking them in takes
 /// another, which has half as much to do: with tens of millions of jobs a start waits for both.
 fn read_table(
-    state: &mut State,
+    memory: &mut Memory,
     db: &Db,
     table: Table,
-    unsound: &mut Unsound,
-    mut place: impl FnMut(Key) -> Place + Send,
-) -> Sql<()> {
-    let mut checked = Checked::new(state.ids().hasher());
+    unsound: &mut UnsoundRows,
+    mut state_of: impl FnMut(RowKey) -> JobState + Send,
+) -> SqlResult<()> {
+    let mut checked = CheckedRows::new(memory.job_index().hasher());
     let suspects = std::thread::scope(|scope| {
-        let (sender, receiver) = sync_channel(BATCHES);
-        let taking_in = std::thread::Builder::new()
+        let (sender, receiver) = sync_channel(MAX_WAITING_BATCHES);
+        let inserting = std::thread::Builder::new()
             .name("linger-load".to_owned())
-            .spawn_scoped(scope, || take_in(state, table, receiver, &mut place))
+            .spawn_scoped(scope, || insert_batches(memory, table, receiver, &mut state_of))
             .map_err(no_thread)?;
-        let scanned = db.scan(table, (Key::START, Key::END), usize::MAX, |key, columns| {
-            match columns.and_then(|columns| checked.push(&columns)) {
-                Ok(()) if checked.batch.rows.len() == BATCH => checked.send(&sender),
-                Ok(()) => {}
-                Err(why) => unsound.broken.push((table, key, why)),
-            }
+        let scanned = db.scan(table, (RowKey::START, RowKey::END), usize::MAX, |key, columns| match columns
+            .and_then(|columns| checked.push(&columns))
+        {
+            Ok(()) if checked.batch.rows.len() == BATCH_ROWS => checked.send(&sender),
+            Ok(()) => {}
+            Err(why) => unsound.broken.push((table, key, why)),
         });
         checked.send(&sender);
         drop(sender);
-        let suspects = taking_in.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let suspects = inserting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         scanned.map(|_| suspects)
     })?;
-    for (hash, at) in suspects {
-        match judge(db, state, hash, at)? {
-            Ok(()) => state.load(hash, at, place(at.key)),
-            Err(why) => unsound.broken.push((table, at.key, why)),
+    for (hash, job_ref) in suspects {
+        match check_suspect(db, memory, hash, job_ref)? {
+            Ok(()) => memory.load(hash, job_ref, state_of(job_ref.key)),
+            Err(why) => unsound.broken.push((table, job_ref.key, why)),
         }
     }
     Ok(())
@@ -135,20 +135,20 @@ fn no_thread(error: std::io::Error) -> rusqlite::Error {
 }
 
 /// Records that are handed over together, and how many such batches may wait.
-const BATCH: usize = 1_024;
-const BATCHES: usize = 4;
+const BATCH_ROWS: usize = 1_024;
+const MAX_WAITING_BATCHES: usize = 4;
 
 /// Records that are sound by themselves, in order of key.
 #[derive(Default)]
 struct Batch {
     /// Where each lies, its id's hash, and the number of its topic.
-    rows: Vec<(Key, IdHash, usize)>,
+    rows: Vec<(RowKey, IdHash, usize)>,
     /// Topics that were met for the first time, which have the next numbers.
     topics: Vec<Topic>,
 }
 
 /// Judges records, and keeps what memory will want to know of them.
-struct Checked {
+struct CheckedRows {
     hasher: IdHasher,
     /// By the bytes of its name.
     numbers: HashMap<Vec<u8>, usize>,
@@ -157,12 +157,12 @@ struct Checked {
     batch: Batch,
 }
 
-impl Checked {
+impl CheckedRows {
     fn new(hasher: IdHasher) -> Self {
         Self { hasher, numbers: HashMap::new(), last: None, batch: Batch::default() }
     }
 
-    fn push(&mut self, columns: &Columns<'_>) -> Result<(), Broken> {
+    fn push(&mut self, columns: &RecordColumns<'_>) -> Result<(), RecordError> {
         columns.verify()?;
         let topic = match &self.last {
             Some((name, number)) if name == columns.topic => *number,
@@ -172,12 +172,12 @@ impl Checked {
         Ok(())
     }
 
-    fn number(&mut self, name: &[u8]) -> Result<usize, Broken> {
+    fn number(&mut self, name: &[u8]) -> Result<usize, RecordError> {
         let number = match self.numbers.get(name) {
             Some(number) => *number,
             None => {
-                let text = std::str::from_utf8(name).map_err(|_| Broken::Value)?;
-                self.batch.topics.push(Topic::parse(text).map_err(|_| Broken::Value)?);
+                let text = std::str::from_utf8(name).map_err(|_| RecordError::Value)?;
+                self.batch.topics.push(Topic::parse(text).map_err(|_| RecordError::Value)?);
                 let next = self.numbers.len();
                 self.numbers.insert(name.to_vec(), next);
                 next
@@ -197,21 +197,21 @@ impl Checked {
 }
 
 /// Takes records in, all but those whose id may be there already; returns those.
-fn take_in(
-    state: &mut State,
+fn insert_batches(
+    memory: &mut Memory,
     table: Table,
     batches: Receiver<Batch>,
-    place: &mut impl FnMut(Key) -> Place,
-) -> Vec<(IdHash, Located)> {
+    state_of: &mut impl FnMut(RowKey) -> JobState,
+) -> Vec<(IdHash, JobRef)> {
     let (mut topics, mut suspects) = (Vec::new(), Vec::new());
     for batch in batches {
-        topics.extend(batch.topics.iter().map(|topic| state.topic(topic)));
+        topics.extend(batch.topics.iter().map(|topic| memory.topic(topic)));
         for (key, hash, topic) in batch.rows {
-            let at = Located { key, topic: topics[topic], dead: table == Table::Dead };
-            if state.ids().candidates(hash).is_empty() {
-                state.load(hash, at, place(key));
+            let job_ref = JobRef { key, topic: topics[topic], dead: table == Table::Dead };
+            if memory.job_index().candidates(hash).is_empty() {
+                memory.load(hash, job_ref, state_of(key));
             } else {
-                suspects.push((hash, at));
+                suspects.push((hash, job_ref));
             }
         }
     }
@@ -219,15 +219,20 @@ fn take_in(
 }
 
 /// Whether the record at `at` can be taken in, beside those with the same hash that were.
-fn judge(db: &Db, state: &State, hash: IdHash, at: Located) -> Sql<Result<(), Broken>> {
-    let read = |at: Located| db.read_head(Table::of(at.dead), at.key);
-    let own = match read(at)? {
+fn check_suspect(
+    db: &Db,
+    memory: &Memory,
+    hash: IdHash,
+    job_ref: JobRef,
+) -> SqlResult<Result<(), RecordError>> {
+    let read = |job_ref: JobRef| db.read_head(Table::of(job_ref.dead), job_ref.key);
+    let own = match read(job_ref)? {
         Ok(own) => own,
         Err(why) => return Ok(Err(why)),
     };
-    for other in state.ids().candidates(hash) {
+    for other in memory.job_index().candidates(hash) {
         if read(other)?.is_ok_and(|head| head.id == own.id) {
-            return Ok(Err(Broken::Twin));
+            return Ok(Err(RecordError::DuplicateId));
         }
     }
     Ok(Ok(()))

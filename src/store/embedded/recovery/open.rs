@@ -9,9 +9,9 @@ use std::{
 use tokio::sync::{OnceCell, oneshot};
 
 use super::{
-    identity::{Files, Note},
+    identity::{CommitMark, StoreFiles},
     load::load,
-    wal::{Log, Run},
+    wal::{RunState, WalState},
 };
 use crate::{
     clock::Clock,
@@ -23,20 +23,20 @@ use crate::{
             disk::{
                 ballast::{self, is_lack_of_space},
                 data_dir::{DB_FILE, DataDir, LOCK_FILE, LOG_FILE, create_dir, open_private, sync_dir},
-                disk_space::{DiskSpace, Gauge, is_out_of_space},
+                disk_space::{DiskSpace, SpaceGauge, is_out_of_space},
             },
-            engine::Embedded,
-            memory::{job_index::Ids, state::State},
-            ops::write_txn::{News, Work},
+            engine::EmbeddedStore,
+            memory::{job_index::JobIndex, state::Memory},
+            ops::write_txn::{CommitEffects, WriteTxn},
             options::{Durability, OpenError, Options},
             rows::{
-                key::Key,
-                records::{Db, Sql, backfill},
+                key::RowKey,
+                records::{Db, SqlResult, wal_checkpoint},
                 schema,
             },
             writer::{
-                checkpoint::Checkpointer, commit::Writer, interval_sync::Syncer, shared::Shared,
-                vacuum::GiveBack, write_queue::Intake,
+                checkpoint::Checkpointer, commit::Writer, interval_sync::IntervalSync, shared::SharedState,
+                vacuum::Vacuum, write_queue::WriteQueue,
             },
         },
     },
@@ -53,14 +53,14 @@ pub async fn open(
     clock: Arc<dyn Clock>,
     listener: Arc<dyn Listener>,
     metrics: EngineMetrics,
-) -> Result<Arc<Embedded>, OpenError> {
-    let start = Start::new(options, clock, listener, metrics);
-    let dir = start.options.data_dir.clone();
+) -> Result<Arc<EmbeddedStore>, OpenError> {
+    let opener = StoreOpener::new(options, clock, listener, metrics);
+    let dir = opener.options.data_dir.clone();
     let (opened, opening) = oneshot::channel();
     // The writer's own thread does the loading, so that its connection never changes threads.
     let writer = std::thread::Builder::new()
         .name("linger-writer".to_owned())
-        .spawn(move || match start.writer_with_room() {
+        .spawn(move || match opener.writer_with_room() {
             Ok((writer, engine)) => match opened.send(Ok(engine)) {
                 Ok(()) => writer.run(),
                 Err(_nobody_waits) => Ok(()),
@@ -78,7 +78,7 @@ pub async fn open(
     Ok(Arc::new(engine))
 }
 
-pub(crate) struct Start {
+pub(crate) struct StoreOpener {
     options: Arc<Options>,
     clock: Arc<dyn Clock>,
     listener: Arc<dyn Listener>,
@@ -87,7 +87,7 @@ pub(crate) struct Start {
     log_path: PathBuf,
 }
 
-impl Start {
+impl StoreOpener {
     pub fn new(
         options: Options,
         clock: Arc<dyn Clock>,
@@ -99,10 +99,10 @@ impl Start {
     }
 
     /// The same as [`writer`](Self::writer), also on a full disk: the ballast is given up for it.
-    fn writer_with_room(&self) -> Result<(Writer, Embedded), OpenError> {
+    fn writer_with_room(&self) -> Result<(Writer, EmbeddedStore), OpenError> {
         let opened = self.writer();
         match opened {
-            Err(error) if needs_space(&error) && ballast::give_up_in(&self.options.data_dir) => {
+            Err(error) if needs_space(&error) && ballast::remove_in(&self.options.data_dir) => {
                 tracing::warn!(%error, "the disk is full; the ballast file was removed for the start");
                 self.writer()
             }
@@ -111,13 +111,13 @@ impl Start {
     }
 
     /// Everything loaded: the writer, ready to run, and the engine as its callers see it.
-    pub fn writer(&self) -> Result<(Writer, Embedded), OpenError> {
+    pub fn writer(&self) -> Result<(Writer, EmbeddedStore), OpenError> {
         create_dir(&self.options.data_dir)
             .map_err(|source| OpenError::Io { path: self.options.data_dir.clone(), source })?;
         let mut data_dir = DataDir::lock(&self.options.data_dir)?;
         let mut db = self.open_db(&data_dir)?;
-        let shared = Arc::new(Shared::default());
-        let state = self.load(&mut db, &shared)?;
+        let shared = Arc::new(SharedState::default());
+        let memory = self.load(&mut db, &shared)?;
         self.begin_run(&mut db).map_err(|error| self.sqlite(error))?;
         self.settle_files(&db, &mut data_dir)?;
         let durability = self.options.durability;
@@ -125,13 +125,13 @@ impl Start {
         let syncer = match durability {
             Durability::Interval(every) => {
                 let (clock, metrics) = (self.clock.clone(), self.metrics.clone());
-                Some(Syncer::start(&self.log_path, every, clock, metrics, shared.clone())?)
+                Some(IntervalSync::start(&self.log_path, every, clock, metrics, shared.clone())?)
             }
             Durability::Always | Durability::Os => None,
         };
-        let intake = Arc::new(Intake::new());
-        let engine = Embedded {
-            intake: intake.clone(),
+        let queue = Arc::new(WriteQueue::new());
+        let engine = EmbeddedStore {
+            queue: queue.clone(),
             shared: shared.clone(),
             options: self.options.clone(),
             reader: Arc::new(Mutex::new(Some(schema::open_reader(&self.db_path)?))),
@@ -140,8 +140,8 @@ impl Start {
         };
         let writer = Writer {
             db,
-            state,
-            intake,
+            memory,
+            queue,
             shared,
             disk: DiskSpace::new(self.options.clone()),
             options: self.options.clone(),
@@ -151,11 +151,11 @@ impl Start {
             checkpoints,
             syncer,
             sleeps_until: Timestamp::MAX,
-            give_back: GiveBack::default(),
-            ran_out: false,
+            vacuum: Vacuum::default(),
+            ran_out_of_space: false,
             db_path: self.db_path.clone(),
             data_dir,
-            notes: true,
+            writes_commit_marks: true,
         };
         Ok((writer, engine))
     }
@@ -166,35 +166,35 @@ impl Start {
             let path = path.to_owned();
             move |source| OpenError::Io { path, source }
         };
-        let log = Log::inspect(&self.log_path).map_err(io(&self.log_path))?;
+        let log = WalState::inspect(&self.log_path).map_err(io(&self.log_path))?;
         let is_new = match std::fs::metadata(&self.db_path) {
             Ok(file) => file.len() == 0,
             Err(error) if error.kind() == io::ErrorKind::NotFound => true,
             Err(error) => return Err(io(&self.db_path)(error)),
         };
-        if is_new && log != Log::Missing {
+        if is_new && log != WalState::Missing {
             let why =
                 "the file is missing or empty, but its log is there; put it back, or remove the log too";
             return Err(OpenError::Incomplete { path: self.db_path.clone(), why: why.to_owned() });
         }
         let lock_path = self.options.data_dir.join(LOCK_FILE);
-        let note = Note::read(data_dir.lock_file()).map_err(io(&lock_path))?;
-        let files =
-            Files::new(&self.db_path, &self.log_path, lock_path, log.replays()).map_err(io(&self.db_path))?;
+        let mark = CommitMark::read(data_dir.lock_file()).map_err(io(&lock_path))?;
+        let files = StoreFiles::new(&self.db_path, &self.log_path, lock_path, log.replays())
+            .map_err(io(&self.db_path))?;
         if is_new {
-            files.admit_new(note)?;
+            files.check_new(mark)?;
             // SQLite gives its other files the mode of this one.
             open_private(&self.db_path).map_err(io(&self.db_path))?;
         }
         let mut db = Db::new(schema::open_writer(&self.db_path, self.options.durability)?);
         let run = db.run().map_err(|error| self.sqlite(error))?;
-        log.admit(&self.log_path, &self.db_path, run)?;
-        let told = db.told_link().map_err(|error| self.sqlite(error))?;
-        db.set_link(files.admit(told, note)?);
+        log.check_compatible(&self.log_path, &self.db_path, run)?;
+        let told = db.store_head_state().map_err(|error| self.sqlite(error))?;
+        db.set_store_head(files.check_compatible(told, mark)?);
         Ok(db)
     }
 
-    fn load(&self, db: &mut Db, shared: &Shared) -> Result<State, OpenError> {
+    fn load(&self, db: &mut Db, shared: &SharedState) -> Result<Memory, OpenError> {
         let mark = db.clock().map_err(|error| self.sqlite(error))?.unwrap_or_else(|| {
             tracing::error!(db = %self.db_path.display(), "the clock's mark is damaged; the system's clock has to do");
             self.clock.read().down
@@ -208,33 +208,33 @@ impl Start {
         }
         let start_us = self.clock.now_micros();
         let now = self.clock.read();
-        let frontier = Key::first_after(now.up.after(self.options.look_ahead));
-        let mut state = State::new(Ids::new(), frontier);
-        let mut news = News::default();
-        let mut work = Work {
+        let frontier = RowKey::first_after(now.up.after(self.options.look_ahead));
+        let mut memory = Memory::new(JobIndex::new(), frontier);
+        let mut effects = CommitEffects::default();
+        let mut txn = WriteTxn {
             db,
-            state: &mut state,
-            news: &mut news,
+            memory: &mut memory,
+            effects: &mut effects,
             now,
             clock: &*self.clock,
             options: &self.options,
-            space: Gauge::new(&self.options),
+            space: SpaceGauge::new(&self.options),
         };
-        load(&mut work, mark).map_err(|error| self.sqlite(error))?;
-        self.count_jobs(db, state.ids().len() as u64);
-        if db.is_changing() {
+        load(&mut txn, mark).map_err(|error| self.sqlite(error))?;
+        self.count_jobs(db, memory.job_index().len() as u64);
+        if db.in_transaction() {
             db.commit(now.up).map_err(|error| self.sqlite(error))?;
         }
-        state.commit(|topic, any| shared.set_ready(topic, any));
-        for (topic, config) in news.configs {
+        memory.commit(|topic, any| shared.set_ready(topic, any));
+        for (topic, config) in effects.configs {
             shared.set_config(topic, config);
         }
-        self.metrics.set_aside(news.set_aside);
+        self.metrics.set_aside(effects.set_aside);
         tracing::info!(
-            db = %self.db_path.display(), jobs = state.ids().len(), set_aside = news.set_aside,
+            db = %self.db_path.display(), jobs = memory.job_index().len(), set_aside = effects.set_aside,
             took_ms = (self.clock.now_micros() - start_us) / 1_000, "the store is loaded"
         );
-        Ok(state)
+        Ok(memory)
     }
 
     /// Tells of records that are gone without a trace: SQLite has no checksums of its own.
@@ -254,7 +254,7 @@ impl Start {
     fn settle_files(&self, db: &Db, data_dir: &mut DataDir) -> Result<(), OpenError> {
         let io = |path: PathBuf| move |source| OpenError::Io { path, source };
         let dir = &self.options.data_dir;
-        Note::of(db.link(), self.options.durability)
+        CommitMark::of(db.link(), self.options.durability)
             .write(data_dir.lock_file())
             .map_err(io(dir.join(LOCK_FILE)))?;
         for path in [&self.db_path, &self.log_path] {
@@ -266,15 +266,15 @@ impl Start {
 
     /// Marks the file as in use, in such an order that the mark stands in the file itself before the first
     /// operation and the log is never empty while it does; see `wal.rs`.
-    fn begin_run(&self, db: &mut Db) -> Sql<()> {
+    fn begin_run(&self, db: &mut Db) -> SqlResult<()> {
         let mark = |db: &mut Db, run| {
             db.set_run(run)?;
             db.commit(self.clock.read().up)
         };
-        mark(db, Run::Opening)?;
-        backfill(db.conn(), "TRUNCATE")?;
-        mark(db, Run::Open)?;
-        backfill(db.conn(), "PASSIVE")?;
+        mark(db, RunState::Opening)?;
+        wal_checkpoint(db.conn(), "TRUNCATE")?;
+        mark(db, RunState::Open)?;
+        wal_checkpoint(db.conn(), "PASSIVE")?;
         Ok(())
     }
 

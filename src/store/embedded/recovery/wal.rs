@@ -19,13 +19,13 @@ const FRAME_HEADER_BYTES: usize = 24;
 
 /// What is known about how the last run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Run {
+pub(crate) enum RunState {
     Clean,
     Opening,
     Open,
 }
 
-impl Run {
+impl RunState {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Clean => "clean",
@@ -41,17 +41,17 @@ impl Run {
 
 /// The log as it was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Log {
+pub(crate) enum WalState {
     /// Not there, or of no length.
     Missing,
     /// There, but its header is not a log's: SQLite will ignore all of it.
     Unreadable,
-    Present(Frames),
+    Present(WalFrames),
 }
 
 /// Pages in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Frames {
+pub(crate) struct WalFrames {
     /// Up to the last sound commit: these are replayed.
     pub kept: u64,
     /// Behind that, of the same round of the log: these are dropped.
@@ -61,7 +61,7 @@ pub(crate) struct Frames {
     pub dropped_commits: u64,
 }
 
-impl Log {
+impl WalState {
     /// Looks at the log at `path`.
     pub fn inspect(path: &Path) -> io::Result<Self> {
         let file = match File::open(path) {
@@ -86,9 +86,9 @@ impl Log {
     }
 
     /// Refuses a log that is gone though changes were in it; logs what SQLite drops.
-    pub fn admit(self, path: &Path, db: &Path, run: Run) -> Result<(), OpenError> {
+    pub fn check_compatible(self, path: &Path, db: &Path, run: RunState) -> Result<(), OpenError> {
         match self {
-            Self::Missing | Self::Unreadable if run == Run::Open => {
+            Self::Missing | Self::Unreadable if run == RunState::Open => {
                 let what = if self == Self::Missing { "missing or empty" } else { "damaged at its head" };
                 return Err(OpenError::Incomplete {
                     path: path.to_owned(),
@@ -105,8 +105,8 @@ impl Log {
             Self::Unreadable => {
                 tracing::warn!(log = %path.display(), "the log is damaged at its head, but held no change");
             }
-            Self::Present(Frames { dropped: 0, .. }) => {}
-            Self::Present(Frames { kept, dropped, dropped_commits }) => tracing::warn!(
+            Self::Present(WalFrames { dropped: 0, .. }) => {}
+            Self::Present(WalFrames { kept, dropped, dropped_commits }) => tracing::warn!(
                 log = %path.display(), kept, dropped, dropped_commits,
                 "frames at the end of the log are incomplete or damaged and are dropped; \
                  up to one commit is what a crash leaves behind"
@@ -134,18 +134,18 @@ pub(crate) fn first_commit(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Walks the frames behind a header; `None` when it is no header. The format is fixed by SQLite's
 /// documentation ("WAL-mode file format").
-fn frames(reader: &mut impl Read, header: &[u8; HEADER_BYTES]) -> io::Result<Option<Frames>> {
+fn frames(reader: &mut impl Read, header: &[u8; HEADER_BYTES]) -> io::Result<Option<WalFrames>> {
     let magic = word(header, 0);
     let page_bytes = word(header, 8) as usize;
     if magic & !1 != 0x377f_0682 || !page_bytes.is_power_of_two() || !(512..=65_536).contains(&page_bytes) {
         return Ok(None);
     }
-    let mut sum = Sum { big_endian: magic & 1 == 1, words: (0, 0) };
+    let mut sum = WalChecksum { big_endian: magic & 1 == 1, words: (0, 0) };
     sum.add(&header[..24]);
     if !sum.is(header, 24) {
         return Ok(None);
     }
-    let mut found = Frames::default();
+    let mut found = WalFrames::default();
     let mut frame = vec![0; FRAME_HEADER_BYTES + page_bytes];
     let (mut sound, mut at) = (true, 0);
     while read_full(reader, &mut frame)? == frame.len() {
@@ -170,12 +170,12 @@ fn frames(reader: &mut impl Read, header: &[u8; HEADER_BYTES]) -> io::Result<Opt
 }
 
 /// SQLite's running checksum over pairs of 32-bit words.
-struct Sum {
+struct WalChecksum {
     big_endian: bool,
     words: (u32, u32),
 }
 
-impl Sum {
+impl WalChecksum {
     fn add(&mut self, bytes: &[u8]) {
         for pair in bytes.as_chunks::<8>().0 {
             let [a, b] =
@@ -223,17 +223,17 @@ mod tests {
         (dir, copy)
     }
 
-    fn frames_of(log: Log) -> Frames {
+    fn frames_of(log: WalState) -> WalFrames {
         match log {
-            Log::Present(frames) => frames,
-            Log::Missing | Log::Unreadable => panic!("{log:?}"),
+            WalState::Present(frames) => frames,
+            WalState::Missing | WalState::Unreadable => panic!("{log:?}"),
         }
     }
 
     #[test]
     fn a_sound_log_drops_nothing() {
         let (_dir, path) = logged();
-        let frames = frames_of(Log::inspect(&path).expect("reads"));
+        let frames = frames_of(WalState::inspect(&path).expect("reads"));
         assert!(frames.kept >= 3, "{frames:?}");
         assert_eq!((frames.dropped, frames.dropped_commits), (0, 0));
     }
@@ -241,31 +241,31 @@ mod tests {
     #[test]
     fn a_bad_frame_ends_the_log_and_what_follows_is_counted() {
         let (_dir, path) = logged();
-        let all = frames_of(Log::inspect(&path).expect("reads")).kept;
+        let all = frames_of(WalState::inspect(&path).expect("reads")).kept;
         let mut bytes = std::fs::read(&path).expect("reads");
         let last = bytes.len() - 1;
         bytes[last] ^= 1;
         std::fs::write(&path, &bytes).expect("writes");
-        let one = Frames { kept: all - 1, dropped: 1, dropped_commits: 1 };
-        assert_eq!(frames_of(Log::inspect(&path).expect("reads")), one);
+        let one = WalFrames { kept: all - 1, dropped: 1, dropped_commits: 1 };
+        assert_eq!(frames_of(WalState::inspect(&path).expect("reads")), one);
         let second_last = bytes.len() - 1 - (FRAME_HEADER_BYTES + 4_096);
         bytes[last] ^= 1;
         bytes[second_last] ^= 1;
         std::fs::write(&path, &bytes).expect("writes");
-        let two = Frames { kept: all - 2, dropped: 2, dropped_commits: 2 };
-        assert_eq!(frames_of(Log::inspect(&path).expect("reads")), two);
+        let two = WalFrames { kept: all - 2, dropped: 2, dropped_commits: 2 };
+        assert_eq!(frames_of(WalState::inspect(&path).expect("reads")), two);
     }
 
     #[test]
     fn frames_of_an_earlier_round_are_no_loss() {
         let (_dir, path) = logged();
         let mut bytes = std::fs::read(&path).expect("reads");
-        let all = frames_of(Log::inspect(&path).expect("reads")).kept;
+        let all = frames_of(WalState::inspect(&path).expect("reads")).kept;
         let last_frame = bytes.len() - (FRAME_HEADER_BYTES + 4_096);
         bytes[last_frame + 8] ^= 0xff;
         std::fs::write(&path, &bytes).expect("writes");
-        let found = frames_of(Log::inspect(&path).expect("reads"));
-        assert_eq!(found, Frames { kept: all - 1, dropped: 0, dropped_commits: 0 });
+        let found = frames_of(WalState::inspect(&path).expect("reads"));
+        assert_eq!(found, WalFrames { kept: all - 1, dropped: 0, dropped_commits: 0 });
     }
 
     #[test]
@@ -273,17 +273,20 @@ mod tests {
         let (dir, path) = logged();
         let db = dir.path().join("x.db");
         let gone = dir.path().join("no-wal");
-        assert_eq!(Log::inspect(&gone).expect("reads"), Log::Missing);
+        assert_eq!(WalState::inspect(&gone).expect("reads"), WalState::Missing);
         std::fs::write(&gone, b"").expect("writes");
-        assert_eq!(Log::inspect(&gone).expect("reads"), Log::Missing);
-        let refused = Log::Missing.admit(&gone, &db, Run::Open).expect_err("is refused").to_string();
+        assert_eq!(WalState::inspect(&gone).expect("reads"), WalState::Missing);
+        let refused = WalState::Missing
+            .check_compatible(&gone, &db, RunState::Open)
+            .expect_err("is refused")
+            .to_string();
         assert!(refused.contains("no-wal") && refused.contains("UPDATE meta"), "{refused}");
-        assert!(Log::Missing.admit(&gone, &db, Run::Clean).is_ok());
-        assert!(Log::Missing.admit(&gone, &db, Run::Opening).is_ok());
+        assert!(WalState::Missing.check_compatible(&gone, &db, RunState::Clean).is_ok());
+        assert!(WalState::Missing.check_compatible(&gone, &db, RunState::Opening).is_ok());
         std::fs::write(&path, [0; 4_000]).expect("writes");
-        assert_eq!(Log::inspect(&path).expect("reads"), Log::Unreadable);
+        assert_eq!(WalState::inspect(&path).expect("reads"), WalState::Unreadable);
         // Its head is synced before any frame counts, so a damaged one is no trace of a crash.
-        assert!(Log::Unreadable.admit(&path, &db, Run::Open).is_err());
-        assert!(Log::Unreadable.admit(&path, &db, Run::Opening).is_ok());
+        assert!(WalState::Unreadable.check_compatible(&path, &db, RunState::Open).is_err());
+        assert!(WalState::Unreadable.check_compatible(&path, &db, RunState::Opening).is_ok());
     }
 }

@@ -5,7 +5,7 @@
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{codec::Lease, key::Key};
+use super::{codec::Lease, key::RowKey};
 use crate::job::{Receipt, Timestamp};
 
 const RECEIPT_BYTES: usize = 16;
@@ -21,13 +21,13 @@ fn sum(kind: &str, parts: &[&[u8]]) -> [u8; 8] {
     hash.digest().to_be_bytes()
 }
 
-fn lease_sum(key: Key, attempts: i64, deadline_ms: i64, receipt: &[u8]) -> [u8; 8] {
+fn lease_sum(key: RowKey, attempts: i64, deadline_ms: i64, receipt: &[u8]) -> [u8; 8] {
     let key = key.to_bits().to_be_bytes();
     sum("lease", &[&key, &attempts.to_be_bytes(), &deadline_ms.to_be_bytes(), receipt])
 }
 
 /// The receipt of a reservation with the sum of its row, as it is stored.
-pub(crate) fn seal_lease(key: Key, lease: &Lease) -> [u8; RECEIPT_BYTES + 8] {
+pub(crate) fn encode_lease_receipt(key: RowKey, lease: &Lease) -> [u8; RECEIPT_BYTES + 8] {
     let receipt = lease.receipt.as_bytes();
     let sum = lease_sum(key, lease.attempts.into(), lease.deadline.as_millis(), receipt);
     let mut sealed = [0; RECEIPT_BYTES + 8];
@@ -37,7 +37,7 @@ pub(crate) fn seal_lease(key: Key, lease: &Lease) -> [u8; RECEIPT_BYTES + 8] {
 }
 
 /// The reservation of a row; `None` when the row is damaged.
-pub(crate) fn open_lease(key: Key, attempts: i64, deadline_ms: i64, sealed: &[u8]) -> Option<Lease> {
+pub(crate) fn decode_lease(key: RowKey, attempts: i64, deadline_ms: i64, sealed: &[u8]) -> Option<Lease> {
     let (receipt, sum) = sealed.split_first_chunk::<RECEIPT_BYTES>()?;
     if !sum.is_empty() && *sum != lease_sum(key, attempts, deadline_ms, receipt) {
         return None;
@@ -47,7 +47,7 @@ pub(crate) fn open_lease(key: Key, attempts: i64, deadline_ms: i64, sealed: &[u8
 }
 
 /// The clock's mark, as it is stored.
-pub(crate) fn seal_clock(mark: Timestamp) -> [u8; MOMENT_BYTES + 8] {
+pub(crate) fn encode_clock(mark: Timestamp) -> [u8; MOMENT_BYTES + 8] {
     let ms = mark.as_millis().to_be_bytes();
     let mut sealed = [0; MOMENT_BYTES + 8];
     sealed[..MOMENT_BYTES].copy_from_slice(&ms);
@@ -56,7 +56,7 @@ pub(crate) fn seal_clock(mark: Timestamp) -> [u8; MOMENT_BYTES + 8] {
 }
 
 /// The mark in a row; `None` when the row is damaged.
-pub(crate) fn open_clock(sealed: &[u8]) -> Option<Timestamp> {
+pub(crate) fn decode_clock(sealed: &[u8]) -> Option<Timestamp> {
     let (ms, stored) = sealed.split_first_chunk::<MOMENT_BYTES>()?;
     (*stored == sum("clock", &[ms])).then(|| Timestamp::from_millis(i64::from_be_bytes(*ms)))
 }
@@ -75,9 +75,10 @@ mod tests {
 
     #[test]
     fn a_reservation_reads_back_and_no_flipped_bit_does() {
-        let (key, lease) = (Key::from_bits(9), lease());
-        let sealed = seal_lease(key, &lease);
-        let open = |key, attempts, ms, sealed: &[u8]| open_lease(Key::from_bits(key), attempts, ms, sealed);
+        let (key, lease) = (RowKey::from_bits(9), lease());
+        let sealed = encode_lease_receipt(key, &lease);
+        let open =
+            |key, attempts, ms, sealed: &[u8]| decode_lease(RowKey::from_bits(key), attempts, ms, sealed);
         let ms = lease.deadline.as_millis();
         assert_eq!(open(9, 3, ms, &sealed), Some(lease.clone()));
         assert_eq!(open(9, 3, ms, &sealed[..16]), Some(lease), "as a version before wrote it");
@@ -97,13 +98,13 @@ mod tests {
     #[test]
     fn the_clocks_mark_reads_back_and_no_flipped_bit_does() {
         let mark = Timestamp::from_millis(1_800_000_000_000);
-        let sealed = seal_clock(mark);
-        assert_eq!(open_clock(&sealed), Some(mark));
+        let sealed = encode_clock(mark);
+        assert_eq!(decode_clock(&sealed), Some(mark));
         for bit in 0..sealed.len() * 8 {
             let mut flipped = sealed;
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(open_clock(&flipped), None, "bit {bit}");
+            assert_eq!(decode_clock(&flipped), None, "bit {bit}");
         }
-        assert_eq!(open_clock(&sealed[..8]), None);
+        assert_eq!(decode_clock(&sealed[..8]), None);
     }
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use super::key::Key;
+use super::key::RowKey;
 use crate::job::{
     Body, Fingerprint, Job, JobId, Reason, Receipt, RetrySchedule, State, Timestamp, Topic, Ttr,
 };
@@ -29,7 +29,7 @@ const KNOWN_FLAGS: u8 = REQUIRE_RECEIPT | HAS_REASON | IS_DEAD;
 
 /// Why a stored record cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Broken {
+pub(crate) enum RecordError {
     #[error("its row is missing")]
     Missing,
     #[error("a column has the wrong type")]
@@ -41,12 +41,12 @@ pub(crate) enum Broken {
     #[error("a value in it is out of range")]
     Value,
     #[error("another record has the same id")]
-    Twin,
+    DuplicateId,
 }
 
 /// All of a stored job but its body, and without what only memory knows (its state, its reservation).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct RecordHead {
     pub id: JobId,
     pub topic: Topic,
     pub due_at: Timestamp,
@@ -65,7 +65,7 @@ pub(crate) struct Head {
 /// A stored job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
-    pub head: Head,
+    pub head: RecordHead,
     pub body: Body,
 }
 
@@ -80,8 +80,8 @@ pub(crate) struct Lease {
 
 /// The stored columns of one record, as bytes that nobody has judged yet.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Columns<'a> {
-    pub key: Key,
+pub(crate) struct RecordColumns<'a> {
+    pub key: RowKey,
     pub id: &'a [u8],
     pub topic: &'a [u8],
     pub head: &'a [u8],
@@ -110,19 +110,19 @@ impl Record {
     }
 
     /// The head's bytes, to store under `key`.
-    pub fn encode_head(&self, key: Key) -> Vec<u8> {
+    pub fn encode_head(&self, key: RowKey) -> Vec<u8> {
         let mut bytes = self.head.fields();
         bytes.extend_from_slice(&xxh3_64(self.body.as_bytes()).to_le_bytes());
         let (id, topic) = (self.head.id.as_str().as_bytes(), self.head.topic.as_str().as_bytes());
-        let sum = Columns { key, id, topic, head: &bytes }.sum();
+        let sum = RecordColumns { key, id, topic, head: &bytes }.sum();
         bytes.extend_from_slice(&sum.to_le_bytes());
         bytes
     }
 }
 
-impl Head {
+impl RecordHead {
     /// Whether `attempts` reservations are all it gets.
-    pub fn is_used_up(&self, attempts: u32) -> bool {
+    pub fn has_used_all_attempts(&self, attempts: u32) -> bool {
         self.max_attempts != 0 && attempts >= self.max_attempts
     }
 
@@ -134,80 +134,80 @@ impl Head {
                 | flag(self.reason.is_some(), HAS_REASON)
                 | flag(self.dead_at.is_some(), IS_DEAD),
         );
-        put_moment(&mut bytes, self.due_at);
-        put_moment(&mut bytes, self.created_at);
+        put_timestamp(&mut bytes, self.due_at);
+        put_timestamp(&mut bytes, self.created_at);
         put_duration(&mut bytes, self.ttr.as_duration());
-        put(&mut bytes, self.attempts.into());
-        put(&mut bytes, self.max_attempts.into());
+        put_varint(&mut bytes, self.attempts.into());
+        put_varint(&mut bytes, self.max_attempts.into());
         bytes.extend_from_slice(&self.fingerprint.0);
-        put(&mut bytes, self.retry.steps().len() as u64);
+        put_varint(&mut bytes, self.retry.steps().len() as u64);
         for step in self.retry.steps() {
             put_duration(&mut bytes, *step);
         }
         if let Some(reason) = &self.reason {
-            put(&mut bytes, reason.as_str().len() as u64);
+            put_varint(&mut bytes, reason.as_str().len() as u64);
             bytes.extend_from_slice(reason.as_str().as_bytes());
         }
         if let Some(dead_at) = self.dead_at {
-            put_moment(&mut bytes, dead_at);
+            put_timestamp(&mut bytes, dead_at);
         }
         bytes
     }
 }
 
-impl<'a> Columns<'a> {
+impl<'a> RecordColumns<'a> {
     /// Checks the head's checksum; says nothing about the body.
-    pub fn verify(&self) -> Result<(), Broken> {
+    pub fn verify(&self) -> Result<(), RecordError> {
         self.checked_fields().map(|_| ())
     }
 
     /// The head, checked.
-    pub fn decode_head(&self) -> Result<Head, Broken> {
+    pub fn decode_head(&self) -> Result<RecordHead, RecordError> {
         self.decode().map(|(head, _)| head)
     }
 
     /// The record, everything checked.
-    pub fn decode_record(&self, body: &[u8]) -> Result<Record, Broken> {
+    pub fn decode_record(&self, body: &[u8]) -> Result<Record, RecordError> {
         let (head, body_sum) = self.decode()?;
         if xxh3_64(body) != body_sum {
-            return Err(Broken::BodySum);
+            return Err(RecordError::BodySum);
         }
         Ok(Record { head, body: Body::from_stored(Bytes::copy_from_slice(body)) })
     }
 
     /// The head, and the sum that its body must have.
-    fn decode(&self) -> Result<(Head, u64), Broken> {
-        let mut reader = Reader(self.checked_fields()?);
-        let head = self.fields(&mut reader).ok_or(Broken::Value)?;
-        let body_sum = u64::from_le_bytes(reader.take().ok_or(Broken::Value)?);
-        if reader.0.is_empty() { Ok((head, body_sum)) } else { Err(Broken::Value) }
+    fn decode(&self) -> Result<(RecordHead, u64), RecordError> {
+        let mut reader = FieldReader(self.checked_fields()?);
+        let head = self.fields(&mut reader).ok_or(RecordError::Value)?;
+        let body_sum = u64::from_le_bytes(reader.bytes().ok_or(RecordError::Value)?);
+        if reader.0.is_empty() { Ok((head, body_sum)) } else { Err(RecordError::Value) }
     }
 
-    fn fields(&self, reader: &mut Reader<'_>) -> Option<Head> {
-        let [flags] = reader.take()?;
+    fn fields(&self, reader: &mut FieldReader<'_>) -> Option<RecordHead> {
+        let [flags] = reader.bytes()?;
         if flags & !KNOWN_FLAGS != 0 {
             return None;
         }
-        Some(Head {
+        Some(RecordHead {
             id: JobId::parse(std::str::from_utf8(self.id).ok()?).ok()?,
             topic: Topic::parse(std::str::from_utf8(self.topic).ok()?).ok()?,
-            due_at: reader.moment()?,
-            created_at: reader.moment()?,
+            due_at: reader.timestamp()?,
+            created_at: reader.timestamp()?,
             ttr: Ttr::new(reader.duration()?).ok()?,
-            attempts: reader.number()?.try_into().ok()?,
-            max_attempts: reader.number()?.try_into().ok()?,
-            fingerprint: Fingerprint(reader.take()?),
+            attempts: reader.varint()?.try_into().ok()?,
+            max_attempts: reader.varint()?.try_into().ok()?,
+            fingerprint: Fingerprint(reader.bytes()?),
             retry: reader.steps()?,
             require_receipt: flags & REQUIRE_RECEIPT != 0,
             reason: if flags & HAS_REASON != 0 { Some(reader.reason()?) } else { None },
-            dead_at: if flags & IS_DEAD != 0 { Some(reader.moment()?) } else { None },
+            dead_at: if flags & IS_DEAD != 0 { Some(reader.timestamp()?) } else { None },
         })
     }
 
-    fn checked_fields(&self) -> Result<&'a [u8], Broken> {
-        let (fields, sum) = self.head.split_last_chunk::<8>().ok_or(Broken::HeadSum)?;
-        let expected = Columns { head: fields, ..*self }.sum();
-        if u64::from_le_bytes(*sum) == expected { Ok(fields) } else { Err(Broken::HeadSum) }
+    fn checked_fields(&self) -> Result<&'a [u8], RecordError> {
+        let (fields, sum) = self.head.split_last_chunk::<8>().ok_or(RecordError::HeadSum)?;
+        let expected = RecordColumns { head: fields, ..*self }.sum();
+        if u64::from_le_bytes(*sum) == expected { Ok(fields) } else { Err(RecordError::HeadSum) }
     }
 
     /// Over every column but the body, each with its length, so that no byte can change sides.
@@ -222,60 +222,60 @@ impl<'a> Columns<'a> {
     }
 }
 
-fn put_moment(out: &mut Vec<u8>, moment: Timestamp) {
-    put(out, moment.as_millis().unsigned_abs());
+fn put_timestamp(out: &mut Vec<u8>, timestamp: Timestamp) {
+    put_varint(out, timestamp.as_millis().unsigned_abs());
 }
 
 fn put_duration(out: &mut Vec<u8>, duration: Duration) {
-    put(out, u64::try_from(duration.as_millis()).expect("durations of a job are at most ten years"));
+    put_varint(out, u64::try_from(duration.as_millis()).expect("durations of a job are at most ten years"));
 }
 
 /// LEB128: seven bits a byte, the lowest first.
-fn put(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push((number & 0x7f) as u8 | 0x80);
-        number >>= 7;
+fn put_varint(out: &mut Vec<u8>, mut varint: u64) {
+    while varint >= 0x80 {
+        out.push((varint & 0x7f) as u8 | 0x80);
+        varint >>= 7;
     }
-    out.push(number as u8);
+    out.push(varint as u8);
 }
 
-struct Reader<'a>(&'a [u8]);
+struct FieldReader<'a>(&'a [u8]);
 
-impl Reader<'_> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+impl FieldReader<'_> {
+    fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (taken, rest) = self.0.split_first_chunk::<N>()?;
         self.0 = rest;
         Some(*taken)
     }
 
-    fn number(&mut self) -> Option<u64> {
-        let mut number = 0u64;
-        for shift in (0..64).step_by(7) {
-            let [byte] = self.take()?;
-            number |= u64::from(byte & 0x7f).checked_shl(shift)?;
+    fn varint(&mut self) -> Option<u64> {
+        let mut varint = 0u64;
+        for change_state in (0..64).step_by(7) {
+            let [byte] = self.bytes()?;
+            varint |= u64::from(byte & 0x7f).checked_shl(change_state)?;
             if byte & 0x80 == 0 {
-                return Some(number);
+                return Some(varint);
             }
         }
         None
     }
 
-    fn moment(&mut self) -> Option<Timestamp> {
-        self.number()?.try_into().ok().map(Timestamp::from_millis)
+    fn timestamp(&mut self) -> Option<Timestamp> {
+        self.varint()?.try_into().ok().map(Timestamp::from_millis)
     }
 
     fn duration(&mut self) -> Option<Duration> {
-        self.number().map(Duration::from_millis)
+        self.varint().map(Duration::from_millis)
     }
 
     fn steps(&mut self) -> Option<RetrySchedule> {
-        let count = usize::try_from(self.number()?).ok().filter(|n| *n <= RetrySchedule::MAX_STEPS)?;
+        let count = usize::try_from(self.varint()?).ok().filter(|n| *n <= RetrySchedule::MAX_STEPS)?;
         let steps = (0..count).map(|_| self.duration()).collect::<Option<Vec<_>>>()?;
         RetrySchedule::new(steps).ok()
     }
 
     fn reason(&mut self) -> Option<Reason> {
-        let len = usize::try_from(self.number()?).ok()?;
+        let len = usize::try_from(self.varint()?).ok()?;
         let (text, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         Reason::new(std::str::from_utf8(text).ok()?)
@@ -295,7 +295,7 @@ mod tests {
         let names = ("[A-Za-z0-9][A-Za-z0-9._~:@+=-]{0,254}", "[A-Za-z0-9][A-Za-z0-9._:-]{0,127}");
         (names, times, counts, steps, end, prop::collection::vec(any::<u8>(), 0..2_000)).prop_map(
             |(names, times, counts, steps, end, body)| Record {
-                head: Head {
+                head: RecordHead {
                     id: JobId::parse(&names.0).expect("valid"),
                     topic: Topic::parse(&names.1).expect("valid"),
                     due_at: Timestamp::from_millis(times.0),
@@ -315,8 +315,8 @@ mod tests {
         )
     }
 
-    fn columns<'a>(key: Key, record: &'a Record, head: &'a [u8]) -> Columns<'a> {
-        Columns {
+    fn columns<'a>(key: RowKey, record: &'a Record, head: &'a [u8]) -> RecordColumns<'a> {
+        RecordColumns {
             key,
             id: record.head.id.as_str().as_bytes(),
             topic: record.head.topic.as_str().as_bytes(),
@@ -327,7 +327,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_reads_back(record in records(), bits in 0u64..1 << 63) {
-            let key = Key::from_bits(bits);
+            let key = RowKey::from_bits(bits);
             let head = record.encode_head(key);
             let columns = columns(key, &record, &head);
             prop_assert_eq!(columns.verify(), Ok(()));
@@ -337,43 +337,43 @@ mod tests {
 
         #[test]
         fn a_changed_byte_is_seen(record in records(), at in any::<prop::sample::Index>(), flip in 1u8..) {
-            let key = Key::from_bits(77);
+            let key = RowKey::from_bits(77);
             let mut head = record.encode_head(key);
             let mut body = record.body.as_bytes().to_vec();
             let good = head.clone();
             *at.get_mut(&mut head) ^= flip;
-            prop_assert_eq!(columns(key, &record, &head).decode_record(&body), Err(Broken::HeadSum));
+            prop_assert_eq!(columns(key, &record, &head).decode_record(&body), Err(RecordError::HeadSum));
             if !body.is_empty() {
                 *at.get_mut(&mut body) ^= flip;
-                prop_assert_eq!(columns(key, &record, &good).decode_record(&body), Err(Broken::BodySum));
+                prop_assert_eq!(columns(key, &record, &good).decode_record(&body), Err(RecordError::BodySum));
             }
-            prop_assert_eq!(columns(key.next(), &record, &good).verify(), Err(Broken::HeadSum), "moved");
+            prop_assert_eq!(columns(key.next(), &record, &good).verify(), Err(RecordError::HeadSum), "moved");
             let mut renamed = columns(key, &record, &good);
             let name = format!("{}x", record.head.id);
             renamed.id = name.as_bytes();
-            prop_assert_eq!(renamed.verify(), Err(Broken::HeadSum));
+            prop_assert_eq!(renamed.verify(), Err(RecordError::HeadSum));
         }
 
         #[test]
         fn any_bytes_are_refused_without_panic(mut head in prop::collection::vec(any::<u8>(), 0..200)) {
-            let key = Key::from_bits(1);
-            let bare = Columns { key, id: b"a", topic: b"t", head: &head };
+            let key = RowKey::from_bits(1);
+            let bare = RecordColumns { key, id: b"a", topic: b"t", head: &head };
             prop_assert!(bare.decode_record(b"null").is_err());
             // Also past the checksum.
             let sum = bare.sum();
             head.extend_from_slice(&sum.to_le_bytes());
-            let _ = Columns { key, id: b"a", topic: b"t", head: &head }.decode_record(b"null");
+            let _ = RecordColumns { key, id: b"a", topic: b"t", head: &head }.decode_record(b"null");
         }
     }
 
     #[test]
     fn a_plain_job_costs_under_fifty_bytes_besides_its_names_and_body() {
-        let moment = Timestamp::parse("2026-11-21T05:40:00Z").expect("a moment");
-        let head = Head {
+        let timestamp = Timestamp::parse("2026-11-21T05:40:00Z").expect("a moment");
+        let head = RecordHead {
             id: JobId::parse("a").expect("valid"),
             topic: Topic::parse("t").expect("valid"),
-            due_at: moment,
-            created_at: moment,
+            due_at: timestamp,
+            created_at: timestamp,
             ttr: Ttr::DEFAULT,
             attempts: 0,
             max_attempts: 16,
@@ -384,6 +384,9 @@ mod tests {
             dead_at: None,
         };
         let record = Record { head, body: Body::default() };
-        assert_eq!(record.encode_head(Key::first_at(moment)).len(), 1 + 6 + 6 + 3 + 1 + 1 + 16 + 1 + 16);
+        assert_eq!(
+            record.encode_head(RowKey::first_at(timestamp)).len(),
+            1 + 6 + 6 + 3 + 1 + 1 + 16 + 1 + 16
+        );
     }
 }

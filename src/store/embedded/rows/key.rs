@@ -16,9 +16,9 @@ const PLACE_BITS: u32 = 15;
 /// `slot in milliseconds << 15 | place`; ordered by time, then arrival. [`Timestamp::MAX`] leaves the
 /// sign bit free, so the order is also that of SQLite's signed integers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Key(u64);
+pub(crate) struct RowKey(u64);
 
-impl Key {
+impl RowKey {
     /// Before every key, or the first.
     pub const START: Self = Self(0);
     /// Behind every key.
@@ -59,13 +59,13 @@ impl Key {
         self.0
     }
 
-    /// From [`Key::to_bits`].
+    /// From [`RowKey::to_bits`].
     pub fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for RowKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}+{}", self.0 >> PLACE_BITS, self.0 & ((1 << PLACE_BITS) - 1))
     }
@@ -79,21 +79,21 @@ mod tests {
     #[test]
     fn a_full_slot_runs_over_into_the_next() {
         let moment = Timestamp::from_millis(1_000);
-        let mut key = Key::first_at(moment);
+        let mut key = RowKey::first_at(moment);
         for _ in 1..1 << PLACE_BITS {
             key = key.next();
             assert_eq!(key.slot(), moment);
         }
-        assert_eq!(key.next(), Key::first_after(moment));
+        assert_eq!(key.next(), RowKey::first_after(moment));
         assert_eq!(key.next().slot().as_millis(), 1_001);
     }
 
     #[test]
     fn every_moment_fits_sqlites_integers() {
-        let last = Key::first_after(Timestamp::MAX);
+        let last = RowKey::first_after(Timestamp::MAX);
         assert!(last.to_row() > 0);
-        assert_eq!(Key::from_row(last.to_row()), Some(last));
-        assert_eq!(Key::from_row(-1), None);
+        assert_eq!(RowKey::from_row(last.to_row()), Some(last));
+        assert_eq!(RowKey::from_row(-1), None);
     }
 
     proptest! {
@@ -102,13 +102,13 @@ mod tests {
             a in 0i64..=253_402_207_199_999, b in 0i64..=253_402_207_199_999, places in 0u64..1 << PLACE_BITS,
         ) {
             let (early, late) = (a.min(b), a.max(b));
-            let mut first = Key::first_at(Timestamp::from_millis(early));
+            let mut first = RowKey::first_at(Timestamp::from_millis(early));
             first.0 += places;
-            let second = Key::first_at(Timestamp::from_millis(late));
+            let second = RowKey::first_at(Timestamp::from_millis(late));
             prop_assert_eq!(first.slot().as_millis(), early);
             prop_assert_eq!(first.cmp(&second), first.to_row().cmp(&second.to_row()));
             if early < late {
-                prop_assert!(first < second && first < Key::first_after(Timestamp::from_millis(early)));
+                prop_assert!(first < second && first < RowKey::first_after(Timestamp::from_millis(early)));
             }
         }
     }

@@ -8,23 +8,23 @@ use rusqlite::{
 };
 
 use super::{
-    checksum::open_clock,
-    records::{Db, Sql},
+    checksum::decode_clock,
+    records::{Db, SqlResult},
 };
 use crate::{
     job::{RetrySchedule, Timestamp, Topic, TopicPause, TopicSettings, Ttr},
     store::{
         TopicConfig,
         embedded::recovery::{
-            identity::{Link, Told},
-            wal::Run,
+            identity::{HeadState, StoreHead},
+            wal::RunState,
         },
     },
 };
 
 impl Db {
     /// Stores what is set for a topic; defaults are not stored.
-    pub fn put_topic(&mut self, name: &Topic, config: &TopicConfig) -> Sql<()> {
+    pub fn put_topic(&mut self, name: &Topic, config: &TopicConfig) -> SqlResult<()> {
         self.begin()?;
         if config.is_default() {
             self.conn().prepare_cached("DELETE FROM topic WHERE name = ?1")?.execute([name.as_str()])?;
@@ -50,7 +50,7 @@ impl Db {
     }
 
     /// What is set for each topic; `Err` names a row that makes no sense.
-    pub fn topics(&self) -> Sql<Vec<Result<(Topic, TopicConfig), String>>> {
+    pub fn topics(&self) -> SqlResult<Vec<Result<(Topic, TopicConfig), String>>> {
         let mut select = self.conn().prepare("SELECT * FROM topic")?;
         let topics = select.query_map([], |row| {
             let name: String = row.get(0)?;
@@ -63,13 +63,13 @@ impl Db {
     }
 
     /// No moment later than this was ever acted on; `None` where it is damaged.
-    pub fn clock(&self) -> Sql<Option<Timestamp>> {
+    pub fn clock(&self) -> SqlResult<Option<Timestamp>> {
         let sql = "SELECT value FROM meta WHERE name = 'clock_ms'";
         let mark = self.conn().query_row(sql, [], |row| {
             Ok(match row.get_ref(0)? {
                 // As it was written before there were sums.
                 ValueRef::Integer(ms) => Some(Timestamp::from_millis(ms)),
-                ValueRef::Blob(sealed) => open_clock(sealed),
+                ValueRef::Blob(sealed) => decode_clock(sealed),
                 ValueRef::Null | ValueRef::Real(_) | ValueRef::Text(_) => None,
             })
         });
@@ -77,31 +77,33 @@ impl Db {
     }
 
     /// How the last run ended; what nobody ever wrote counts as not ended.
-    pub fn run(&self) -> Sql<Run> {
+    pub fn run(&self) -> SqlResult<RunState> {
         let sql = "SELECT value FROM meta WHERE name = 'run'";
         let text: String = self.conn().query_row(sql, [], |row| row.get(0))?;
-        Ok(Run::parse(&text).unwrap_or(Run::Open))
+        Ok(RunState::parse(&text).unwrap_or(RunState::Open))
     }
 
     /// How far the store has come.
-    pub fn told_link(&self) -> Sql<Told> {
+    pub fn store_head_state(&self) -> SqlResult<HeadState> {
         let sql = "SELECT value FROM meta WHERE name = 'link'";
         let value = self.conn().query_row(sql, [], |row| row.get::<_, Value>(0)).optional()?;
         Ok(match value {
-            None => Told::Nothing,
-            Some(Value::Blob(bytes)) => Link::decode(&bytes).map_or(Told::Damaged, Told::Link),
-            Some(Value::Null | Value::Integer(_) | Value::Real(_) | Value::Text(_)) => Told::Damaged,
+            None => HeadState::Nothing,
+            Some(Value::Blob(bytes)) => {
+                StoreHead::decode(&bytes).map_or(HeadState::Damaged, HeadState::StoreHead)
+            }
+            Some(Value::Null | Value::Integer(_) | Value::Real(_) | Value::Text(_)) => HeadState::Damaged,
         })
     }
 
-    pub fn set_run(&mut self, run: Run) -> Sql<()> {
+    pub fn set_run(&mut self, run: RunState) -> SqlResult<()> {
         self.begin()?;
         self.conn().execute("UPDATE meta SET value = ?1 WHERE name = 'run'", [run.as_str()])?;
         Ok(())
     }
 }
 
-fn topic_settings(row: &Row<'_>) -> Sql<Option<TopicSettings>> {
+fn topic_settings(row: &Row<'_>) -> SqlResult<Option<TopicSettings>> {
     let ms = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or(u64::MAX));
     let (ttr, retry): (Option<i64>, Option<String>) = (row.get(1)?, row.get(3)?);
     let ttr = ttr.map(|ttr| Ttr::new(ms(ttr))).transpose().ok();

@@ -4,16 +4,16 @@
 use rusqlite::{Connection, Row, params, types::ValueRef};
 
 use super::{
-    checksum::{open_lease, seal_clock, seal_lease},
-    codec::{Broken, Columns, Head, Lease, Record},
-    key::Key,
+    checksum::{decode_lease, encode_clock, encode_lease_receipt},
+    codec::{Lease, Record, RecordColumns, RecordError, RecordHead},
+    key::RowKey,
 };
 use crate::{
     job::{Timestamp, Topic},
-    store::embedded::recovery::identity::Link,
+    store::embedded::recovery::identity::StoreHead,
 };
 
-pub(crate) type Sql<T> = rusqlite::Result<T>;
+pub(crate) type SqlResult<T> = rusqlite::Result<T>;
 
 /// Where a record lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) struct SetAside {
 
 /// Result of looking into the log and perhaps moving it into the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Backfill {
+pub(crate) struct CheckpointProgress {
     /// Pages in the log.
     pub logged: u64,
     /// Pages of it that the file has.
@@ -54,27 +54,27 @@ pub(crate) struct Db {
     conn: Connection,
     changing: bool,
     /// As of the last commit.
-    link: Link,
+    link: StoreHead,
     /// Jobs, with the changes of the present transaction.
     jobs: Option<u64>,
     /// Bytes of records inserted by the present transaction.
     written: usize,
     /// The last key given out in each table, for runs of jobs that are due in the same millisecond.
-    last: [Option<(Timestamp, Key)>; 2],
+    last: [Option<(Timestamp, RowKey)>; 2],
 }
 
 impl Db {
     pub fn new(conn: Connection) -> Self {
-        Self { conn, changing: false, link: Link::new(), jobs: None, written: 0, last: [None; 2] }
+        Self { conn, changing: false, link: StoreHead::new(), jobs: None, written: 0, last: [None; 2] }
     }
 
     /// How far the store has come.
-    pub fn link(&self) -> Link {
+    pub fn link(&self) -> StoreHead {
         self.link
     }
 
     /// Counts on from here.
-    pub fn set_link(&mut self, link: Link) {
+    pub fn set_store_head(&mut self, link: StoreHead) {
         (self.link, self.jobs) = (link, link.jobs);
     }
 
@@ -94,7 +94,7 @@ impl Db {
     }
 
     /// Begins the transaction unless it has begun.
-    pub fn begin(&mut self) -> Sql<()> {
+    pub fn begin(&mut self) -> SqlResult<()> {
         if !self.changing {
             self.conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
             self.changing = true;
@@ -108,15 +108,15 @@ impl Db {
     }
 
     /// Whether there is anything to commit.
-    pub fn is_changing(&self) -> bool {
+    pub fn in_transaction(&self) -> bool {
         self.changing
     }
 
     /// Makes the changes permanent, counts them, and that the clock has reached `now`.
-    pub fn commit(&mut self, now: Timestamp) -> Sql<()> {
+    pub fn commit(&mut self, now: Timestamp) -> SqlResult<()> {
         let mut mark = self.conn.prepare_cached("INSERT OR REPLACE INTO meta VALUES ('clock_ms', ?1)")?;
-        mark.execute([seal_clock(now)])?;
-        let link = Link { changes: self.link.changes + 1, jobs: self.jobs, ..self.link };
+        mark.execute([encode_clock(now)])?;
+        let link = StoreHead { changes: self.link.changes + 1, jobs: self.jobs, ..self.link };
         let put = "INSERT OR REPLACE INTO meta VALUES ('link', ?1)";
         self.conn.prepare_cached(put)?.execute([link.encode()])?;
         self.conn.prepare_cached("COMMIT")?.execute([])?;
@@ -125,7 +125,7 @@ impl Db {
     }
 
     /// Takes the changes back. After some errors SQLite has done so itself.
-    pub fn rollback(&mut self) -> Sql<()> {
+    pub fn rollback(&mut self) -> SqlResult<()> {
         (self.changing, self.written, self.jobs) = (false, 0, self.link.jobs);
         if self.conn.is_autocommit() {
             return Ok(());
@@ -135,7 +135,7 @@ impl Db {
 
     /// A free key at `moment`, behind all keys at that moment, so that equal times keep their order. When
     /// the moment is full the key lies a little later.
-    pub fn free_key(&mut self, table: Table, moment: Timestamp) -> Sql<Key> {
+    pub fn free_key(&mut self, table: Table, moment: Timestamp) -> SqlResult<RowKey> {
         let key = match self.last[table as usize] {
             // Nothing was put anywhere else in between, so what follows the last key is free.
             Some((slot, last)) if slot == moment && last.next().slot() == moment => last.next(),
@@ -155,19 +155,19 @@ impl Db {
     }
 
     /// The key behind the last one taken at `moment`; the first of the next moment when it is full.
-    fn search_free_key(&self, table: Table, moment: Timestamp) -> Sql<Key> {
+    fn search_free_key(&self, table: Table, moment: Timestamp) -> SqlResult<RowKey> {
         let sql = match table {
             Table::Live => "SELECT max(key) FROM rec WHERE key < ?1",
             Table::Dead => "SELECT max(key) FROM dead WHERE key < ?1",
         };
         // The very last moment has no next one to run over into, but room without end.
-        let below = if moment == Timestamp::MAX { i64::MAX } else { Key::first_after(moment).to_row() };
+        let below = if moment == Timestamp::MAX { i64::MAX } else { RowKey::first_after(moment).to_row() };
         let taken: Option<i64> = self.conn.prepare_cached(sql)?.query_row([below], |row| row.get(0))?;
-        let first = Key::first_at(moment);
-        Ok(taken.and_then(Key::from_row).filter(|taken| *taken >= first).map_or(first, Key::next))
+        let first = RowKey::first_at(moment);
+        Ok(taken.and_then(RowKey::from_row).filter(|taken| *taken >= first).map_or(first, RowKey::next))
     }
 
-    pub fn insert(&mut self, table: Table, key: Key, record: &Record) -> Sql<()> {
+    pub fn insert(&mut self, table: Table, key: RowKey, record: &Record) -> SqlResult<()> {
         self.begin()?;
         let (head, bytes) = (&record.head, record.encode_head(key));
         let (id, topic, body) = (head.id.as_str(), head.topic.as_str(), record.body.as_bytes().as_ref());
@@ -189,7 +189,7 @@ impl Db {
         Ok(())
     }
 
-    pub fn delete(&mut self, table: Table, key: Key) -> Sql<()> {
+    pub fn delete(&mut self, table: Table, key: RowKey) -> SqlResult<()> {
         self.begin()?;
         let sql = match table {
             Table::Live => "DELETE FROM rec WHERE key = ?1",
@@ -201,26 +201,26 @@ impl Db {
     }
 
     /// The record at `key`, everything checked.
-    pub fn read(&self, table: Table, key: Key) -> Sql<Result<Record, Broken>> {
+    pub fn read(&self, table: Table, key: RowKey) -> SqlResult<Result<Record, RecordError>> {
         let sql = match table {
             Table::Live => "SELECT id, topic, head, body FROM rec WHERE key = ?1",
             Table::Dead => "SELECT id, topic, head, body FROM dead WHERE key = ?1",
         };
         let mut select = self.conn.prepare_cached(sql)?;
         let mut rows = select.query([key.to_row()])?;
-        let Some(row) = rows.next()? else { return Ok(Err(Broken::Missing)) };
+        let Some(row) = rows.next()? else { return Ok(Err(RecordError::Missing)) };
         decode_record(key, row, 0)
     }
 
     /// The record at `key` without its body, so that a large one is not read.
-    pub fn read_head(&self, table: Table, key: Key) -> Sql<Result<Head, Broken>> {
+    pub fn read_head(&self, table: Table, key: RowKey) -> SqlResult<Result<RecordHead, RecordError>> {
         let sql = match table {
             Table::Live => "SELECT id, topic, head FROM rec WHERE key = ?1",
             Table::Dead => "SELECT id, topic, head FROM dead WHERE key = ?1",
         };
         let mut select = self.conn.prepare_cached(sql)?;
         let mut rows = select.query([key.to_row()])?;
-        let Some(row) = rows.next()? else { return Ok(Err(Broken::Missing)) };
+        let Some(row) = rows.next()? else { return Ok(Err(RecordError::Missing)) };
         Ok(columns(key, row, 0)?.and_then(|columns| columns.decode_head()))
     }
 
@@ -229,10 +229,10 @@ impl Db {
     pub fn scan(
         &self,
         table: Table,
-        (from, to): (Key, Key),
+        (from, to): (RowKey, RowKey),
         limit: usize,
-        mut visit: impl FnMut(Key, Result<Columns<'_>, Broken>),
-    ) -> Sql<usize> {
+        mut visit: impl FnMut(RowKey, Result<RecordColumns<'_>, RecordError>),
+    ) -> SqlResult<usize> {
         let sql = match table {
             Table::Live => {
                 "SELECT key, id, topic, head FROM rec WHERE key >= ?1 AND key < ?2 ORDER BY key LIMIT ?3"
@@ -247,7 +247,7 @@ impl Db {
         let mut seen = 0;
         while let Some(row) = rows.next()? {
             seen += 1;
-            if let Some(key) = Key::from_row(row.get(0)?) {
+            if let Some(key) = RowKey::from_row(row.get(0)?) {
                 visit(key, columns(key, row, 1)?);
             }
         }
@@ -255,54 +255,65 @@ impl Db {
     }
 
     /// Keys of the first `limit` dead letters of a topic, oldest first.
-    pub fn oldest_dead(&self, topic: &Topic, limit: usize) -> Sql<Vec<Key>> {
+    pub fn oldest_dead(&self, topic: &Topic, limit: usize) -> SqlResult<Vec<RowKey>> {
         let sql = "SELECT key FROM dead WHERE topic = ?1 ORDER BY dead_ms, id LIMIT ?2";
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let mut select = self.conn.prepare_cached(sql)?;
         let keys = select.query_map(params![topic.as_str(), limit], |row| row.get::<_, i64>(0))?;
-        keys.filter_map(|key| key.map(Key::from_row).transpose()).collect()
+        keys.filter_map(|key| key.map(RowKey::from_row).transpose()).collect()
     }
 
     /// The first key in the table of the dead.
-    pub fn first_dead(&self) -> Sql<Option<Key>> {
+    pub fn first_dead(&self) -> SqlResult<Option<RowKey>> {
         let first: Option<i64> =
             self.conn.prepare_cached("SELECT min(key) FROM dead")?.query_row([], |row| row.get(0))?;
-        Ok(first.and_then(Key::from_row))
+        Ok(first.and_then(RowKey::from_row))
     }
 
     /// Begins or changes a reservation.
-    pub fn put_lease(&mut self, key: Key, lease: &Lease) -> Sql<()> {
+    pub fn set_lease(&mut self, key: RowKey, lease: &Lease) -> SqlResult<()> {
         self.begin()?;
         let sql =
             "INSERT OR REPLACE INTO lease (key, attempts, deadline_ms, receipt) VALUES (?1, ?2, ?3, ?4)";
-        let row = params![key.to_row(), lease.attempts, lease.deadline.as_millis(), seal_lease(key, lease)];
+        let row = params![
+            key.to_row(),
+            lease.attempts,
+            lease.deadline.as_millis(),
+            encode_lease_receipt(key, lease)
+        ];
         self.conn.prepare_cached(sql)?.execute(row)?;
         Ok(())
     }
 
     /// Ends a reservation.
-    pub fn delete_lease(&mut self, key: Key) -> Sql<()> {
+    pub fn delete_lease(&mut self, key: RowKey) -> SqlResult<()> {
         self.begin()?;
         self.conn.prepare_cached("DELETE FROM lease WHERE key = ?1")?.execute([key.to_row()])?;
         Ok(())
     }
 
     /// Every reservation; `None` where it is damaged.
-    pub fn leases(&self) -> Sql<Vec<(Key, Option<Lease>)>> {
+    pub fn leases(&self) -> SqlResult<Vec<(RowKey, Option<Lease>)>> {
         let mut select = self.conn.prepare("SELECT key, attempts, deadline_ms, receipt FROM lease")?;
         let leases = select.query_map([], |row| {
-            let Some(key) = Key::from_row(row.get(0)?) else { return Ok(None) };
+            let Some(key) = RowKey::from_row(row.get(0)?) else { return Ok(None) };
             // Whatever type a flipped bit has made of a column.
             let number = |column| row.get_ref(column).map(|value| value.as_i64().ok());
             let (attempts, deadline_ms, sealed) = (number(1)?, number(2)?, bytes(row.get_ref(3)?));
             let lease = attempts.zip(deadline_ms).zip(sealed);
-            Ok(Some((key, lease.and_then(|((tries, ms), sealed)| open_lease(key, tries, ms, sealed)))))
+            Ok(Some((key, lease.and_then(|((tries, ms), sealed)| decode_lease(key, tries, ms, sealed)))))
         })?;
         leases.filter_map(Result::transpose).collect()
     }
 
     /// Moves the record at `key` to where nothing looks at it, as it is.
-    pub fn set_aside(&mut self, table: Table, key: Key, why: Broken, now: Timestamp) -> Sql<SetAside> {
+    pub fn set_aside(
+        &mut self,
+        table: Table,
+        key: RowKey,
+        why: RecordError,
+        now: Timestamp,
+    ) -> SqlResult<SetAside> {
         self.begin()?;
         let (source, name) = match table {
             Table::Live => ("rec", "rec"),
@@ -333,7 +344,7 @@ impl Db {
         topic: &Topic,
         after: (i64, &str),
         limit: usize,
-    ) -> Sql<Vec<(Key, Result<Record, Broken>)>> {
+    ) -> SqlResult<Vec<(RowKey, Result<Record, RecordError>)>> {
         let sql = "SELECT key, id, topic, head, body FROM dead
                    WHERE topic = ?1 AND (dead_ms, id) > (?2, ?3) ORDER BY dead_ms, id LIMIT ?4";
         let mut select = conn.prepare_cached(sql)?;
@@ -341,7 +352,7 @@ impl Db {
         let mut rows = select.query(params![topic.as_str(), after.0, after.1, limit])?;
         let mut page = Vec::new();
         while let Some(row) = rows.next()? {
-            if let Some(key) = Key::from_row(row.get(0)?) {
+            if let Some(key) = RowKey::from_row(row.get(0)?) {
                 page.push((key, decode_record(key, row, 1)?));
             }
         }
@@ -350,23 +361,31 @@ impl Db {
 }
 
 /// Moves the log into the file with `mode`, or only looks with `NOOP`.
-pub(crate) fn backfill(conn: &Connection, mode: &str) -> Sql<Backfill> {
+pub(crate) fn wal_checkpoint(conn: &Connection, mode: &str) -> SqlResult<CheckpointProgress> {
     conn.prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?.query_row([], |row| {
         let pages = |count: i64| u64::try_from(count).unwrap_or(0);
-        Ok(Backfill { logged: pages(row.get(1)?), filled: pages(row.get(2)?) })
+        Ok(CheckpointProgress { logged: pages(row.get(1)?), filled: pages(row.get(2)?) })
     })
 }
 
 /// The record in a row whose columns from `from` on are id, topic, head and body.
-pub(crate) fn decode_record(key: Key, row: &Row<'_>, from: usize) -> Sql<Result<Record, Broken>> {
+pub(crate) fn decode_record(
+    key: RowKey,
+    row: &Row<'_>,
+    from: usize,
+) -> SqlResult<Result<Record, RecordError>> {
     let body = bytes(row.get_ref(from + 3)?);
-    Ok(columns(key, row, from)?.and_then(|columns| columns.decode_record(body.ok_or(Broken::Column)?)))
+    Ok(columns(key, row, from)?.and_then(|columns| columns.decode_record(body.ok_or(RecordError::Column)?)))
 }
 
-fn columns<'a>(key: Key, row: &'a Row<'_>, from: usize) -> Sql<Result<Columns<'a>, Broken>> {
+fn columns<'a>(
+    key: RowKey,
+    row: &'a Row<'_>,
+    from: usize,
+) -> SqlResult<Result<RecordColumns<'a>, RecordError>> {
     let (id, topic, head) = (row.get_ref(from)?, row.get_ref(from + 1)?, row.get_ref(from + 2)?);
     let columns = bytes(id).zip(bytes(topic)).zip(bytes(head));
-    Ok(columns.map(|((id, topic), head)| Columns { key, id, topic, head }).ok_or(Broken::Column))
+    Ok(columns.map(|((id, topic), head)| RecordColumns { key, id, topic, head }).ok_or(RecordError::Column))
 }
 
 /// Text and blobs alike: whether they are what they should be is for their checksum to say.

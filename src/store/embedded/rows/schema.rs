@@ -56,7 +56,7 @@ pub(crate) fn open_writer(path: &Path, durability: Durability) -> Result<Connect
         create(&conn).map_err(sqlite)?;
     }
     identify(&conn, path)?;
-    admit(&conn, path)?;
+    check_compatible(&conn, path)?;
     let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(sqlite)?;
     if mode != "wal" {
         return Err(OpenError::Io {
@@ -175,7 +175,7 @@ fn create(conn: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Refuses a file whose schema is not ours.
-fn admit(conn: &Connection, path: &Path) -> Result<(), OpenError> {
+fn check_compatible(conn: &Connection, path: &Path) -> Result<(), OpenError> {
     let differences = differences(conn).map_err(|source| not_ours(path, source))?;
     if differences.is_empty() {
         return Ok(());

@@ -12,7 +12,8 @@ use crate::{
     store::{
         AddJob, Error, FinishJob, MoveKind, Store,
         embedded::{
-            memory::state::snapshot::assert_consistent, recovery::open::Start, writer::write_queue::Patience,
+            memory::state::snapshot::assert_consistent, recovery::open::StoreOpener,
+            writer::write_queue::WaitFor,
         },
     },
 };
@@ -23,21 +24,21 @@ const BODY: &str = "UPDATE rec SET body = CAST('\"other\"' AS BLOB) WHERE id = "
 
 #[tokio::test]
 async fn a_broken_record_is_set_aside_and_stops_nothing() {
-    let bench = Bench::new();
-    let store = bench.open().await;
+    let fixture = Fixture::new();
+    let store = fixture.open().await;
     let names_of = ["a", "b", "c"].map(job);
     add(&store, names_of).await;
     sql(&store, &format!("{HEAD}'a'")).await;
     sql(&store, &format!("{BODY}'b'")).await;
     assert_eq!(names(&reserve(&store, 3).await), ["c"]);
-    assert_eq!(bench.set_aside(), 2);
+    assert_eq!(fixture.set_aside(), 2);
     consistent(&store).await;
     assert_eq!(store.get(ALL, &id("a")).await.expect("gets"), None);
     let stats = store.topic(&topic("t")).await.expect("reads").expect("is there");
     assert_eq!((stats.ready, stats.reserved), (0, 1));
     // Its bytes are kept, and the id may be used again.
-    let kept = store.ask(|work| {
-        let conn = work.db.conn();
+    let kept = store.run(|txn| {
+        let conn = txn.db.conn();
         conn.query_row("SELECT count(*) FROM broken WHERE id IN ('a', 'b')", [], |row| row.get::<_, i64>(0))
     });
     assert_eq!(kept.await.expect("reads"), 2);
@@ -46,26 +47,26 @@ async fn a_broken_record_is_set_aside_and_stops_nothing() {
 
 #[tokio::test]
 async fn a_record_without_a_readable_name_is_set_aside_too() {
-    let bench = Bench::new();
-    let store = bench.open().await;
+    let fixture = Fixture::new();
+    let store = fixture.open().await;
     add(&store, [job("a"), job("b")]).await;
     sql(&store, "UPDATE rec SET id = 'someone else' WHERE id = 'a'").await;
     assert_eq!(names(&reserve(&store, 3).await), ["b"]);
-    assert_eq!(bench.set_aside(), 1);
+    assert_eq!(fixture.set_aside(), 1);
     consistent(&store).await;
 }
 
 #[tokio::test]
 async fn a_damaged_reservation_ends_and_its_job_is_handed_out_again() {
     for damage in ["deadline_ms = deadline_ms + 1", "attempts = attempts + 8", "receipt = zeroblob(24)"] {
-        let bench = Bench::new();
-        let store = bench.open().await;
+        let fixture = Fixture::new();
+        let store = fixture.open().await;
         add(&store, [job("a"), job("b")]).await;
         let held = reserve(&store, 2).await;
         sql(&store, &format!("UPDATE lease SET {damage} WHERE key = (SELECT key FROM rec WHERE id = 'a')"))
             .await;
         store.close().await.expect("closes");
-        let store = bench.open().await;
+        let store = fixture.open().await;
         finish(&store, &held[1]).await;
         let again = reserve(&store, 2).await;
         assert_eq!(names(&again), ["a"], "{damage}");
@@ -82,11 +83,11 @@ async fn without_its_mark_the_clock_is_the_systems() {
         "UPDATE meta SET value = 'text' WHERE name = 'clock_ms'",
         "UPDATE meta SET name = 'clock_m3' WHERE name = 'clock_ms'",
     ] {
-        let bench = Bench::new();
-        let store = bench.open().await;
+        let fixture = Fixture::new();
+        let store = fixture.open().await;
         add(&store, [delayed("a", seconds(60)), job("b")]).await;
         sql(&store, damage).await;
-        let crashed = bench.crashed();
+        let crashed = fixture.crashed();
         let store = crashed.open().await;
         let stats = store.topic(&topic("t")).await.expect("reads").expect("is there");
         assert_eq!((stats.delayed, stats.ready), (1, 1), "{damage}");
@@ -98,28 +99,28 @@ async fn without_its_mark_the_clock_is_the_systems() {
 
 #[tokio::test]
 async fn a_missing_row_is_noticed() {
-    let bench = Bench::new();
-    let store = bench.open().await;
+    let fixture = Fixture::new();
+    let store = fixture.open().await;
     add(&store, [job("a"), job("b")]).await;
     sql(&store, "DELETE FROM rec WHERE id = 'a'").await;
     assert_eq!(names(&reserve(&store, 3).await), ["b"]);
-    assert_eq!(bench.set_aside(), 1);
+    assert_eq!(fixture.set_aside(), 1);
     consistent(&store).await;
 }
 
 #[tokio::test]
 async fn broken_records_never_stop_the_timer() {
-    let bench = Bench::new();
-    let store = bench.open().await;
+    let fixture = Fixture::new();
+    let store = fixture.open().await;
     add(&store, ["held-bad", "held"].map(job)).await;
     reserve(&store, 2).await;
     add(&store, ["far-bad", "far-1", "far-2", "far-3", "far-4"].map(|name| delayed(name, seconds(4_000))))
         .await;
     sql(&store, &format!("{HEAD}'held-bad'; {HEAD}'far-bad'; {BODY}'far-3'")).await;
-    bench.clock.advance(seconds(4_000));
+    fixture.clock.advance(seconds(4_000));
     let promoted = store.promote(100).await.expect("promotes");
     // By the promotion itself, or by the reading ahead between the operations.
-    assert_eq!((bench.set_aside(), promoted.more), (2, false), "the head of each was looked at");
+    assert_eq!((fixture.set_aside(), promoted.more), (2, false), "the head of each was looked at");
     let moves: Vec<_> = promoted.moves.iter().map(|moved| moved.kind).collect();
     assert_eq!(moves.iter().filter(|kind| **kind == MoveKind::Expired).count(), 1);
     assert_eq!(moves.iter().filter(|kind| **kind == MoveKind::Ready).count(), 4);
@@ -127,14 +128,14 @@ async fn broken_records_never_stop_the_timer() {
     let mut granted = names(&granted);
     granted.sort_unstable();
     assert_eq!(granted, ["far-1", "far-2", "far-4", "held"], "a broken body is found before it is delivered");
-    assert_eq!(bench.set_aside(), 3);
+    assert_eq!(fixture.set_aside(), 3);
     consistent(&store).await;
 }
 
 #[tokio::test]
 async fn broken_records_are_found_when_the_store_is_opened() {
-    let bench = Bench::new();
-    let store = bench.open().await;
+    let fixture = Fixture::new();
+    let store = fixture.open().await;
     add(&store, ["a", "b", "c", "d", "e", "f", "g"].map(job)).await;
     let held = reserve(&store, 7).await;
     for grant in &held[4..] {
@@ -143,8 +144,8 @@ async fn broken_records_are_found_when_the_store_is_opened() {
     sql(&store, &format!("{HEAD}'a'")).await;
     sql(&store, "UPDATE dead SET topic = 'u' WHERE id = 'f'").await;
     store.close().await.expect("closes");
-    let store = bench.open().await;
-    assert_eq!(bench.set_aside(), 2);
+    let store = fixture.open().await;
+    assert_eq!(fixture.set_aside(), 2);
     consistent(&store).await;
     let stats = store.topic(&topic("t")).await.expect("reads").expect("is there");
     assert_eq!((stats.reserved, stats.dead), (3, 2));
@@ -153,8 +154,8 @@ async fn broken_records_are_found_when_the_store_is_opened() {
 
 #[tokio::test]
 async fn a_broken_dead_letter_is_left_out_of_the_list() {
-    let bench = Bench::new();
-    let store = bench.open().await;
+    let fixture = Fixture::new();
+    let store = fixture.open().await;
     add(&store, ["a", "b", "c"].map(job)).await;
     for grant in reserve(&store, 3).await {
         store.bury(ALL, &grant.job.id, &grant.receipt, None).await.expect("answers").expect("is held");
@@ -163,7 +164,7 @@ async fn a_broken_dead_letter_is_left_out_of_the_list() {
     let page = store.dead(&topic("t"), None, 2).await.expect("lists");
     assert_eq!(page.iter().map(|job| job.id.as_str()).collect::<Vec<_>>(), ["b", "c"]);
     assert!(page.iter().all(|job| job.state == State::Dead));
-    assert_eq!(bench.set_aside(), 1);
+    assert_eq!(fixture.set_aside(), 1);
     sql(&store, "UPDATE dead SET head = zeroblob(3) WHERE id = 'b'").await;
     assert_eq!(store.requeue_dead(&topic("t"), 10).await.expect("requeues"), 1);
     assert_eq!(names(&reserve(&store, 3).await), ["c"]);
@@ -172,14 +173,14 @@ async fn a_broken_dead_letter_is_left_out_of_the_list() {
 
 #[tokio::test]
 async fn adds_stop_before_the_disk_is_full_and_everything_else_goes_on() {
-    let mut bench = Bench::new();
+    let mut fixture = Fixture::new();
     let free = Arc::new(AtomicU64::new(1_000));
-    bench.options.min_free_bytes = 500;
-    bench.options.free_space = Arc::new({
+    fixture.options.min_free_bytes = 500;
+    fixture.options.free_space = Arc::new({
         let free = free.clone();
         move |_| Ok(free.load(Ordering::Relaxed))
     });
-    let store = bench.open().await;
+    let store = fixture.open().await;
     add(&store, ["a", "b", "c"].map(job)).await;
     let held = reserve(&store, 2).await;
     free.store(499, Ordering::Relaxed);
@@ -197,15 +198,15 @@ async fn adds_stop_before_the_disk_is_full_and_everything_else_goes_on() {
 /// What one step over many jobs writes has to fit into the log, however large they are.
 #[tokio::test]
 async fn steps_over_many_large_jobs_are_bounded_in_bytes() {
-    let bench = Bench::new();
-    let store = bench.open().await;
+    let fixture = Fixture::new();
+    let store = fixture.open().await;
     let large = |n: usize| {
         let body = Body::from_stored(format!("\"{}\"", "x".repeat(250_000)).into());
         AddJob { body, ..job(&format!("large-{n}")) }
     };
     add(&store, (0..60).map(large)).await;
     assert_eq!(reserve(&store, 60).await.len(), 60);
-    bench.clock.advance(seconds(3_600));
+    fixture.clock.advance(seconds(3_600));
     let first = store.promote(1_000).await.expect("promotes");
     assert!((10..30).contains(&first.moves.len()) && first.more, "{} at once", first.moves.len());
     let mut moved = first.moves.len();
@@ -215,7 +216,7 @@ async fn steps_over_many_large_jobs_are_bounded_in_bytes() {
     for grant in reserve(&store, 60).await {
         store.bury(ALL, &grant.job.id, &grant.receipt, None).await.expect("answers").expect("is held");
     }
-    let slice = store.ask(|work| crate::store::embedded::ops::requeue_dead(work, &topic("t"), 1_000));
+    let slice = store.run(|txn| crate::store::embedded::ops::requeue_dead(txn, &topic("t"), 1_000));
     let slice = slice.await.expect("answers").expect("there is room");
     assert!((10..30).contains(&slice.done) && slice.more, "{slice:?}");
     assert_eq!(store.requeue_dead(&topic("t"), 1_000).await.expect("requeues"), 60 - slice.done);
@@ -231,8 +232,8 @@ fn bulky(n: usize) -> AddJob {
 #[tokio::test]
 async fn space_is_used_again_and_handed_back_when_idle() {
     const JOBS: usize = 5_000;
-    let bench = Bench::new();
-    let store = bench.open().await;
+    let fixture = Fixture::new();
+    let store = fixture.open().await;
     let round = async |part: usize| {
         for n in 0..JOBS / 100 {
             add(&store, (n * 100..n * 100 + 100).map(|n| bulky(n + part * JOBS))).await;
@@ -250,9 +251,8 @@ async fn space_is_used_again_and_handed_back_when_idle() {
         }
     };
     round(0).await;
-    let pages = || {
-        store.ask(|work| work.db.conn().pragma_query_value(None, "page_count", |row| row.get::<_, i64>(0)))
-    };
+    let pages =
+        || store.run(|txn| txn.db.conn().pragma_query_value(None, "page_count", |row| row.get::<_, i64>(0)));
     let after_one = pages().await.expect("reads");
     assert!(after_one > 5_000, "the backlog took room: {after_one} pages");
     round(1).await;
@@ -263,35 +263,43 @@ async fn space_is_used_again_and_handed_back_when_idle() {
     );
     store.close().await.expect("closes");
     drop(store);
-    let before = length(bench.dir.path(), "linger.db");
-    let start =
-        Start::new(bench.options.clone(), bench.clock.clone(), Arc::new(Deaf), bench.metrics.engine.clone());
-    let (mut writer, _engine) = start.writer().expect("opens");
+    let before = length(fixture.dir.path(), "linger.db");
+    let opener = StoreOpener::new(
+        fixture.options.clone(),
+        fixture.clock.clone(),
+        Arc::new(NoopListener),
+        fixture.metrics.engine.clone(),
+    );
+    let (mut writer, _engine) = opener.writer().expect("opens");
     // What the thread would do while nobody asks for anything.
     let mut steps = 0;
     loop {
-        match writer.tidy() {
-            Patience::Forever => break,
-            Patience::None => steps += 1,
-            Patience::For(_) => std::thread::yield_now(),
+        match writer.do_maintenance() {
+            WaitFor::Forever => break,
+            WaitFor::None => steps += 1,
+            WaitFor::For(_) => std::thread::yield_now(),
         }
     }
     assert!(steps > 10, "in small steps: {steps}");
-    let after = length(bench.dir.path(), "linger.db");
+    let after = length(fixture.dir.path(), "linger.db");
     assert!(before > 20 << 20 && after < 4 << 20, "{before} bytes before, {after} after");
-    assert_consistent(&writer.state, &writer.db, bench.clock.read());
+    assert_consistent(&writer.memory, &writer.db, fixture.clock.read());
 }
 
 #[tokio::test]
 async fn the_log_starts_over_while_it_is_written_to() {
-    let bench = Bench::new();
-    let start =
-        Start::new(bench.options.clone(), bench.clock.clone(), Arc::new(Deaf), bench.metrics.engine.clone());
-    let (mut writer, _engine) = start.writer().expect("opens");
+    let fixture = Fixture::new();
+    let opener = StoreOpener::new(
+        fixture.options.clone(),
+        fixture.clock.clone(),
+        Arc::new(NoopListener),
+        fixture.metrics.engine.clone(),
+    );
+    let (mut writer, _engine) = opener.writer().expect("opens");
     for n in 0..200 {
         // About a megabyte a group, and the thread gets its time as on a machine that is not overloaded.
-        let change = |work: &mut crate::store::embedded::ops::write_txn::Work<'_>| {
-            crate::store::embedded::ops::add(work, &(n * 200..n * 200 + 200).map(bulky).collect::<Vec<_>>())
+        let change = |txn: &mut crate::store::embedded::ops::write_txn::WriteTxn<'_>| {
+            crate::store::embedded::ops::add(txn, &(n * 200..n * 200 + 200).map(bulky).collect::<Vec<_>>())
         };
         writer.transact(change).expect("writes").0.expect("there is room");
         writer.after_group();
@@ -299,7 +307,7 @@ async fn the_log_starts_over_while_it_is_written_to() {
             std::thread::yield_now();
         }
     }
-    let log = length(bench.dir.path(), "linger.db-wal");
+    let log = length(fixture.dir.path(), "linger.db-wal");
     assert!(log < 24 << 20, "about 160 MB went through a log of {log} bytes");
-    assert_consistent(&writer.state, &writer.db, bench.clock.read());
+    assert_consistent(&writer.memory, &writer.db, fixture.clock.read());
 }

@@ -13,10 +13,10 @@ use crate::{
     store::{
         AddJob, Added, FinishJob, Finished, Listener, Reservation, Store, Wait,
         embedded::{
-            Embedded, OpenError, Options,
+            EmbeddedStore, OpenError, Options,
             memory::state::snapshot::assert_consistent,
             open,
-            rows::codec::{Head, Record},
+            rows::codec::{Record, RecordHead},
         },
     },
 };
@@ -25,7 +25,7 @@ use crate::{
 pub const ALL: &TopicFilter = &TopicFilter::ALL;
 pub const START_MS: i64 = 1_800_000_000_000;
 
-pub struct Bench {
+pub struct Fixture {
     pub dir: tempfile::TempDir,
     pub clock: Arc<ManualClock>,
     pub metrics: Metrics,
@@ -33,15 +33,15 @@ pub struct Bench {
 }
 
 #[derive(Debug, Default)]
-pub struct Deaf;
+pub struct NoopListener;
 
-impl Listener for Deaf {
+impl Listener for NoopListener {
     fn ready(&self, _: &Topic) {}
 
     fn due_in(&self, _: Duration) {}
 }
 
-impl Bench {
+impl Fixture {
     pub fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let mut options = Options::new(dir.path());
@@ -51,12 +51,13 @@ impl Bench {
         Self { dir, clock, metrics: Metrics::new(), options }
     }
 
-    pub async fn open(&self) -> Arc<Embedded> {
+    pub async fn open(&self) -> Arc<EmbeddedStore> {
         self.try_open().await.expect("opens")
     }
 
-    pub async fn try_open(&self) -> Result<Arc<Embedded>, OpenError> {
-        open(self.options.clone(), self.clock.clone(), Arc::new(Deaf), self.metrics.engine.clone()).await
+    pub async fn try_open(&self) -> Result<Arc<EmbeddedStore>, OpenError> {
+        open(self.options.clone(), self.clock.clone(), Arc::new(NoopListener), self.metrics.engine.clone())
+            .await
     }
 
     /// The same files as a crash at this moment would leave them, in a directory of their own.
@@ -112,12 +113,12 @@ pub fn delayed(name: &str, wait: Duration) -> AddJob {
 }
 
 /// Adds jobs that are not there yet.
-pub async fn add(store: &Embedded, jobs: impl IntoIterator<Item = AddJob>) {
+pub async fn add(store: &EmbeddedStore, jobs: impl IntoIterator<Item = AddJob>) {
     let added = store.add(jobs.into_iter().collect()).await.expect("adds");
     assert!(added.iter().all(|added| matches!(added, Added::Created(_))), "{added:?}");
 }
 
-pub async fn reserve(store: &Embedded, most: usize) -> Vec<Reservation> {
+pub async fn reserve(store: &EmbeddedStore, most: usize) -> Vec<Reservation> {
     store.reserve(&topic("t"), &vec![None; most], Wait::No).await.expect("reserves")
 }
 
@@ -125,18 +126,18 @@ pub fn names(reservations: &[Reservation]) -> Vec<&str> {
     reservations.iter().map(|reservation| reservation.job.id.as_str()).collect()
 }
 
-pub async fn finish(store: &Embedded, held: &Reservation) {
+pub async fn finish(store: &EmbeddedStore, held: &Reservation) {
     let request = FinishJob { id: held.job.id.clone(), receipt: Some(held.receipt.clone()) };
     let finished = store.finish(ALL, vec![request]).await.expect("answers");
     assert!(matches!(finished[..], [Finished::Done { .. }]), "{finished:?}");
 }
 
 /// Memory and disk say the same.
-pub async fn consistent(store: &Embedded) {
+pub async fn consistent(store: &EmbeddedStore) {
     store
-        .ask(|work| {
-            assert!(!work.db.is_changing());
-            assert_consistent(work.state, work.db, work.now);
+        .run(|txn| {
+            assert!(!txn.db.in_transaction());
+            assert_consistent(txn.memory, txn.db, txn.now);
             Ok(())
         })
         .await
@@ -150,13 +151,13 @@ pub struct Gate {
 }
 
 impl Gate {
-    pub async fn close(store: &Arc<Embedded>) -> Self {
+    pub async fn close(store: &Arc<EmbeddedStore>) -> Self {
         let (open, opened) = mpsc::channel::<()>();
         let (enter, entered) = tokio::sync::oneshot::channel();
         let store = store.clone();
         let task = tokio::spawn(async move {
             let mut enter = Some(enter);
-            let held = store.ask(move |_| {
+            let held = store.run(move |_| {
                 let enter = enter.take().expect("runs once");
                 enter.send(()).expect("somebody waits");
                 // Ends when the other side is dropped.
@@ -176,9 +177,9 @@ impl Gate {
 }
 
 /// Runs SQL on the engine's own connection.
-pub async fn sql(store: &Embedded, text: &str) {
+pub async fn sql(store: &EmbeddedStore, text: &str) {
     let text = text.to_owned();
-    store.ask(move |work| work.db.conn().execute_batch(&text)).await.expect("runs");
+    store.run(move |txn| txn.db.conn().execute_batch(&text)).await.expect("runs");
 }
 
 /// Length of a file of the store.
@@ -189,7 +190,7 @@ pub fn length(dir: &Path, name: &str) -> u64 {
 /// A record as `name`'s job would have it when it was added for `due_at`.
 pub fn record(name: &str, due_at: Timestamp) -> Record {
     let job = job(name);
-    let head = Head {
+    let head = RecordHead {
         id: job.id,
         topic: job.topic,
         due_at,

@@ -17,8 +17,8 @@ fn failure(code: i32) -> rusqlite::Error {
 
 #[tokio::test]
 async fn operations_of_one_group_see_each_other() {
-    let bench = Bench::new();
-    let store = bench.open().await;
+    let fixture = Fixture::new();
+    let store = fixture.open().await;
     let gate = Gate::close(&store).await;
     let both = tokio::join!(
         async {
@@ -45,8 +45,8 @@ async fn operations_of_one_group_see_each_other() {
 
 #[tokio::test]
 async fn two_equal_ids_in_one_batch_are_one_job() {
-    let bench = Bench::new();
-    let store = bench.open().await;
+    let fixture = Fixture::new();
+    let store = fixture.open().await;
     let added = store.add(vec![job("a"), job("a"), delayed("a", seconds(1))]).await.expect("adds");
     assert!(matches!(added[..], [Added::Created(_), Added::Replayed(_), Added::Replayed(_)]), "{added:?}");
     assert_eq!(names(&reserve(&store, 5).await), ["a"]);
@@ -55,8 +55,8 @@ async fn two_equal_ids_in_one_batch_are_one_job() {
 
 #[tokio::test]
 async fn of_a_group_that_meets_a_full_disk_only_what_has_no_room_is_refused() {
-    let bench = Bench::new();
-    let store = bench.open().await;
+    let fixture = Fixture::new();
+    let store = fixture.open().await;
     add(&store, [job("before"), delayed("far", seconds(3_000))]).await;
     sql(&store, "PRAGMA max_page_count = 40").await;
     let large = |n: usize| {
@@ -90,13 +90,13 @@ async fn of_a_group_that_meets_a_full_disk_only_what_has_no_room_is_refused() {
 
 #[tokio::test]
 async fn after_a_failed_write_nothing_is_acknowledged_until_a_restart() {
-    let bench = Bench::new();
-    let store = bench.open().await;
+    let fixture = Fixture::new();
+    let store = fixture.open().await;
     add(&store, [job("a")]).await;
     let held = reserve(&store, 1).await;
     let failed = store
-        .ask(|work| {
-            crate::store::embedded::ops::delete(work, ALL, &[id("a")])?;
+        .run(|txn| {
+            crate::store::embedded::ops::delete(txn, ALL, &[id("a")])?;
             Err::<(), _>(failure(ffi::SQLITE_IOERR_FSYNC))
         })
         .await;
@@ -112,7 +112,7 @@ async fn after_a_failed_write_nothing_is_acknowledged_until_a_restart() {
     }
     assert!(matches!(store.close().await, Err(Error::Damaged(_))));
     drop(store);
-    let store = bench.open().await;
+    let store = fixture.open().await;
     finish(&store, &held[0]).await;
     assert_eq!(store.get(ALL, &id("b")).await.expect("gets"), None);
     consistent(&store).await;
@@ -120,30 +120,30 @@ async fn after_a_failed_write_nothing_is_acknowledged_until_a_restart() {
 
 #[tokio::test]
 async fn corruption_that_sqlite_reports_stops_writes() {
-    let bench = Bench::new();
-    let store = bench.open().await;
-    let failed = store.ask(|_| Err::<(), _>(failure(ffi::SQLITE_CORRUPT))).await;
+    let fixture = Fixture::new();
+    let store = fixture.open().await;
+    let failed = store.run(|_| Err::<(), _>(failure(ffi::SQLITE_CORRUPT))).await;
     assert!(matches!(failed, Err(Error::Damaged(_))), "{failed:?}");
     assert!(matches!(store.add(vec![job("a")]).await, Err(Error::Damaged(_))));
 }
 
 #[tokio::test]
 async fn a_file_locked_by_somebody_else_is_no_damage() {
-    let bench = Bench::new();
-    let store = bench.open().await;
-    let failed = store.ask(|_| Err::<(), _>(failure(ffi::SQLITE_BUSY))).await;
+    let fixture = Fixture::new();
+    let store = fixture.open().await;
+    let failed = store.run(|_| Err::<(), _>(failure(ffi::SQLITE_BUSY))).await;
     assert!(matches!(failed, Err(Error::Unavailable(_))), "{failed:?}");
     add(&store, [job("a")]).await;
 }
 
 #[tokio::test]
 async fn a_panic_in_the_writer_leaves_nobody_waiting() {
-    let bench = Bench::new();
-    let store = bench.open().await;
+    let fixture = Fixture::new();
+    let store = fixture.open().await;
     add(&store, [job("a")]).await;
     let gate = Gate::close(&store).await;
     let all = tokio::join!(
-        store.ask(|_| -> rusqlite::Result<()> { panic!("on purpose") }),
+        store.run(|_| -> rusqlite::Result<()> { panic!("on purpose") }),
         store.add(vec![job("b")]),
         async {
             tokio::task::yield_now().await;
@@ -155,14 +155,14 @@ async fn a_panic_in_the_writer_leaves_nobody_waiting() {
     assert!(matches!(store.close().await, Err(Error::Damaged(_))), "nobody waits for a dead thread");
     assert!(matches!(store.add(vec![job("c")]).await, Err(Error::Damaged(_))));
     drop(store);
-    let store = bench.open().await;
+    let store = fixture.open().await;
     assert_eq!(names(&reserve(&store, 5).await), ["a"]);
 }
 
 #[tokio::test]
 async fn grants_that_nobody_receives_are_taken_back() {
-    let bench = Bench::new();
-    let store = bench.open().await;
+    let fixture = Fixture::new();
+    let store = fixture.open().await;
     add(&store, [job("a"), job("b")]).await;
     let name = topic("t");
     // One goes away before the writer has come to it.

@@ -12,43 +12,43 @@ use crate::{
 
 #[tokio::test]
 async fn a_second_opening_of_the_directory_is_refused_and_names_it() {
-    let bench = Bench::new();
-    let store = bench.open().await;
-    let refused = bench.try_open().await.expect_err("is refused");
+    let fixture = Fixture::new();
+    let store = fixture.open().await;
+    let refused = fixture.try_open().await.expect_err("is refused");
     assert!(matches!(refused, OpenError::Locked { .. }), "{refused}");
-    assert!(refused.to_string().contains(bench.dir.path().to_str().expect("is text")), "{refused}");
+    assert!(refused.to_string().contains(fixture.dir.path().to_str().expect("is text")), "{refused}");
     add(&store, [job("a")]).await;
     store.close().await.expect("closes");
-    assert_eq!(names(&reserve(&*bench.open().await, 1).await), ["a"]);
+    assert_eq!(names(&reserve(&*fixture.open().await, 1).await), ["a"]);
 }
 
 #[tokio::test]
 async fn an_unknown_format_and_files_of_others_are_refused_and_left_alone() {
-    let bench = Bench::new();
-    bench.open().await.close().await.expect("closes");
-    let path = bench.dir.path().join("linger.db");
+    let fixture = Fixture::new();
+    fixture.open().await.close().await.expect("closes");
+    let path = fixture.dir.path().join("linger.db");
     let edit =
         |text: &str| rusqlite::Connection::open(&path).expect("opens").execute_batch(text).expect("runs");
     edit("PRAGMA user_version = 2");
-    let refused = bench.try_open().await.expect_err("is refused");
+    let refused = fixture.try_open().await.expect_err("is refused");
     assert!(matches!(refused, OpenError::UnknownFormat { found: 2, known: 1, .. }), "{refused}");
     assert!(refused.to_string().contains("linger.db"), "{refused}");
     edit("PRAGMA user_version = 1");
-    bench.open().await.close().await.expect("closes");
+    fixture.open().await.close().await.expect("closes");
     edit("PRAGMA application_id = 7");
-    let refused = bench.try_open().await.expect_err("is refused");
+    let refused = fixture.try_open().await.expect_err("is refused");
     assert!(matches!(refused, OpenError::NotOurs { .. }), "{refused}");
     let note = [b'x'; 5_000];
     std::fs::write(&path, note).expect("writes");
-    let refused = bench.try_open().await.expect_err("is refused");
+    let refused = fixture.try_open().await.expect_err("is refused");
     assert!(matches!(refused, OpenError::NotOurs { .. }), "{refused}");
     assert_eq!(std::fs::read(&path).expect("reads"), note);
 }
 
 #[tokio::test]
 async fn everything_acknowledged_before_a_crash_is_there_after_it() {
-    let bench = Bench::new();
-    let store = bench.open().await;
+    let fixture = Fixture::new();
+    let store = fixture.open().await;
     let one_try = crate::store::AddJob { max_attempts: 1, ..job("dead") };
     add(&store, [one_try, job("finished"), job("held"), job("ready"), job("released")]).await;
     add(&store, [delayed("soon", seconds(5)), delayed("far", seconds(40_000)), delayed("gone", seconds(1))])
@@ -67,7 +67,7 @@ async fn everything_acknowledged_before_a_crash_is_there_after_it() {
     };
     store.put_settings(&topic("u"), settings.clone()).await.expect("puts");
 
-    let crashed = bench.crashed();
+    let crashed = fixture.crashed();
     let after = crashed.open().await;
     consistent(&after).await;
     for name in ["dead", "held", "ready", "released", "soon", "far"] {
@@ -87,9 +87,9 @@ async fn everything_acknowledged_before_a_crash_is_there_after_it() {
 
 #[tokio::test]
 async fn a_log_that_is_missing_after_a_crash_is_refused() {
-    let bench = Bench::new();
-    let store = bench.open().await;
-    let copy = bench.crashed();
+    let fixture = Fixture::new();
+    let store = fixture.open().await;
+    let copy = fixture.crashed();
     std::fs::remove_file(copy.dir.path().join("linger.db-wal")).expect("removes");
     // Also before the first change: the file itself says that it is in use.
     let refused = copy.try_open().await.expect_err("is refused");
@@ -97,15 +97,15 @@ async fn a_log_that_is_missing_after_a_crash_is_refused() {
     assert!(refused.to_string().contains("linger.db-wal"), "{refused}");
     assert!(copy.try_open().await.is_err(), "and stays refused");
     add(&store, [job("a")]).await;
-    let emptied = bench.crashed();
+    let emptied = fixture.crashed();
     std::fs::write(emptied.dir.path().join("linger.db-wal"), b"").expect("empties");
     assert!(matches!(emptied.try_open().await, Err(OpenError::Incomplete { .. })));
     // A clean stop needs no log.
     store.close().await.expect("closes");
-    std::fs::remove_file(bench.dir.path().join("linger.db-wal")).expect("removes");
-    assert_eq!(names(&reserve(&*bench.open().await, 1).await), ["a"]);
+    std::fs::remove_file(fixture.dir.path().join("linger.db-wal")).expect("removes");
+    assert_eq!(names(&reserve(&*fixture.open().await, 1).await), ["a"]);
     // And a file that is missing beside its log is no new store.
-    let crashed = bench.crashed();
+    let crashed = fixture.crashed();
     std::fs::remove_file(crashed.dir.path().join("linger.db")).expect("removes");
     let refused = crashed.try_open().await.expect_err("is refused");
     assert!(matches!(refused, OpenError::Incomplete { .. }), "{refused}");
@@ -113,19 +113,19 @@ async fn a_log_that_is_missing_after_a_crash_is_refused() {
 
 #[tokio::test]
 async fn a_first_start_that_was_cut_short_is_begun_again() {
-    let bench = Bench::new();
-    std::fs::write(bench.dir.path().join("linger.db"), b"").expect("writes");
-    let store = bench.open().await;
+    let fixture = Fixture::new();
+    std::fs::write(fixture.dir.path().join("linger.db"), b"").expect("writes");
+    let store = fixture.open().await;
     add(&store, [job("a")]).await;
 }
 
 #[tokio::test]
 async fn dropping_without_closing_neither_hangs_nor_loses() {
-    let bench = Bench::new();
-    let store = bench.open().await;
+    let fixture = Fixture::new();
+    let store = fixture.open().await;
     add(&store, [job("a")]).await;
     drop(store);
-    let store = bench.open().await;
+    let store = fixture.open().await;
     assert_eq!(names(&reserve(&store, 5).await), ["a"]);
     store.close().await.expect("closes");
     store.close().await.expect("and again");
@@ -136,51 +136,51 @@ async fn dropping_without_closing_neither_hangs_nor_loses() {
 
 #[tokio::test]
 async fn what_is_queued_when_it_is_closed_is_still_done() {
-    let bench = Bench::new();
-    let store = bench.open().await;
+    let fixture = Fixture::new();
+    let store = fixture.open().await;
     let gate = Gate::close(&store).await;
     let all = tokio::join!(store.add(vec![job("a")]), store.close(), async {
         tokio::task::yield_now().await;
         gate.open().await;
     });
     assert_eq!((all.0.expect("adds").len(), all.1.is_ok()), (1, true));
-    assert_eq!(names(&reserve(&*bench.open().await, 5).await), ["a"]);
+    assert_eq!(names(&reserve(&*fixture.open().await, 5).await), ["a"]);
 }
 
 #[tokio::test]
 async fn time_does_not_go_backwards_over_a_restart() {
-    let mut bench = Bench::new();
-    let store = bench.open().await;
-    bench.clock.advance(seconds(1_000));
+    let mut fixture = Fixture::new();
+    let store = fixture.open().await;
+    fixture.clock.advance(seconds(1_000));
     add(&store, [job("a")]).await;
-    let was = bench.clock.now();
+    let was = fixture.clock.now();
     drop(store);
-    bench.clock = ManualClock::new(Timestamp::from_millis(START_MS));
-    let store = bench.open().await;
-    assert_eq!(bench.clock.now(), was);
+    fixture.clock = ManualClock::new(Timestamp::from_millis(START_MS));
+    let store = fixture.open().await;
+    assert_eq!(fixture.clock.now(), was);
     let job = store.get(ALL, &id("a")).await.expect("gets").expect("is there");
     assert_eq!((job.state, job.due_at), (State::Ready, was));
 }
 
 #[tokio::test]
 async fn an_interval_syncs_the_log_by_itself_and_at_the_end() {
-    let mut bench = Bench::new();
+    let mut fixture = Fixture::new();
     // Longer than any test: only the end can be what syncs.
-    bench.options.durability = Durability::Interval(seconds(3_600));
-    let store = bench.open().await;
+    fixture.options.durability = Durability::Interval(seconds(3_600));
+    let store = fixture.open().await;
     add(&store, [job("a")]).await;
     assert_eq!(store.info().durability, "interval 3600000ms");
-    let syncs = |bench: &Bench| {
-        let text = bench.metrics.encode();
+    let syncs = |fixture: &Fixture| {
+        let text = fixture.metrics.encode();
         let line = text.lines().find(|line| line.starts_with("linger_store_sync_duration_seconds_count"));
         line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).expect("the figure is there")
     };
-    assert_eq!(syncs(&bench), 0);
+    assert_eq!(syncs(&fixture), 0);
     store.close().await.expect("closes");
-    assert_eq!(syncs(&bench), 1);
-    bench.options.durability = Durability::Always;
-    let store = bench.open().await;
+    assert_eq!(syncs(&fixture), 1);
+    fixture.options.durability = Durability::Always;
+    let store = fixture.open().await;
     add(&store, [job("b")]).await;
     add(&store, [job("c")]).await;
-    assert_eq!(syncs(&bench), 3, "one a group");
+    assert_eq!(syncs(&fixture), 3, "one a group");
 }

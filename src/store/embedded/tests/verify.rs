@@ -6,16 +6,16 @@ use super::fixture::*;
 use crate::store::{
     Store, TopicConfig, Verified,
     embedded::{
-        Embedded,
-        memory::{job_index::Located, state::Place},
-        ops::{self, write_txn::Work},
-        rows::key::Key,
+        EmbeddedStore,
+        memory::{job_index::JobRef, state::JobState},
+        ops::{self, write_txn::WriteTxn},
+        rows::key::RowKey,
     },
 };
 
 /// Delayed within the window and beyond, ready, reserved and dead jobs, and a topic with settings.
-async fn filled(bench: &Bench) -> std::sync::Arc<Embedded> {
-    let store = bench.open().await;
+async fn filled(fixture: &Fixture) -> std::sync::Arc<EmbeddedStore> {
+    let store = fixture.open().await;
     add(&store, [delayed("soon", seconds(10)), delayed("far", seconds(100_000))]).await;
     add(&store, ["held-1", "held-2", "dead-1", "dead-2"].map(job)).await;
     for grant in reserve(&store, 4).await {
@@ -25,26 +25,26 @@ async fn filled(bench: &Bench) -> std::sync::Arc<Embedded> {
     }
     add(&store, ["ready-1", "ready-2"].map(job)).await;
     let pause = |config: &mut TopicConfig| config.pause.intake = true;
-    let set = store.ask(move |work| ops::put_config(work, &topic("set"), pause)).await;
+    let set = store.run(move |txn| ops::put_config(txn, &topic("set"), pause)).await;
     set.expect("is set").map(drop).expect("there is room");
     assert_eq!(store.verify().await.expect("reads"), Verified { jobs: 8, ..Verified::default() });
     store
 }
 
 /// What a verification finds after `sabotage` was done to a sound store.
-async fn found(sabotage: impl Fn(&mut Work<'_>) + Send + 'static) -> Vec<String> {
-    let bench = Bench::new();
-    let store = filled(&bench).await;
-    let done = move |work: &mut Work<'_>| {
-        sabotage(work);
+async fn found(sabotage: impl Fn(&mut WriteTxn<'_>) + Send + 'static) -> Vec<String> {
+    let fixture = Fixture::new();
+    let store = filled(&fixture).await;
+    let done = move |txn: &mut WriteTxn<'_>| {
+        sabotage(txn);
         Ok(())
     };
-    store.ask(done).await.expect("runs");
+    store.run(done).await.expect("runs");
     store.verify().await.expect("reads").faults
 }
 
 async fn found_after(sql: &'static str) -> Vec<String> {
-    found(move |work| work.db.conn().execute_batch(sql).expect("runs")).await
+    found(move |txn| txn.db.conn().execute_batch(sql).expect("runs")).await
 }
 
 /// There are faults, and each of `words` is in one.
@@ -56,9 +56,12 @@ fn named(faults: &[String], words: &[&str]) {
 }
 
 /// The job called `name` in memory.
-fn located(work: &mut Work<'_>, name: &str) -> (crate::store::embedded::memory::job_index::IdHash, Located) {
-    let found = work.find_head(ALL, &id(name)).expect("reads").expect("is there");
-    (found.hash, found.at)
+fn located(
+    txn: &mut WriteTxn<'_>,
+    name: &str,
+) -> (crate::store::embedded::memory::job_index::IdHash, JobRef) {
+    let found = txn.find_head(ALL, &id(name)).expect("reads").expect("is there");
+    (found.hash, found.job_ref)
 }
 
 #[tokio::test]
@@ -77,37 +80,37 @@ async fn damaged_rows_are_named() {
 async fn rows_without_memory_and_memory_without_rows_are_named() {
     let lost = found_after("DELETE FROM rec WHERE id = 'ready-1'").await;
     named(&lost, &["memory knows a job at", "not on disk"]);
-    let unknown = found(|work| {
-        let (hash, at) = located(work, "ready-1");
-        work.state.remove(hash, at);
+    let unknown = found(|txn| {
+        let (hash, at) = located(txn, "ready-1");
+        txn.memory.remove(hash, at);
     });
     named(&unknown.await, &["job ready-1 at", "on disk but not in memory"]);
-    let twice = found(|work| {
-        let (hash, at) = located(work, "far");
-        work.state.insert(hash, at, Place::Delayed);
+    let twice = found(|txn| {
+        let (hash, at) = located(txn, "far");
+        txn.memory.insert(hash, at, JobState::Delayed);
     });
     named(&twice.await, &["job far at", "in memory 2 times"]);
-    let elsewhere = found(|work| {
-        let (hash, at) = located(work, "far");
-        work.state.remove(hash, at);
-        let other = work.state.topic(&topic("set"));
-        work.state.insert(hash, Located { topic: other, ..at }, Place::Delayed);
+    let elsewhere = found(|txn| {
+        let (hash, at) = located(txn, "far");
+        txn.memory.remove(hash, at);
+        let other = txn.memory.topic(&topic("set"));
+        txn.memory.insert(hash, JobRef { topic: other, ..at }, JobState::Delayed);
     });
     named(&elsewhere.await, &["job far at", "of topic t is filed under set"]);
 }
 
 #[tokio::test]
 async fn jobs_in_the_wrong_place_are_named() {
-    let early = found(|work| {
-        let (_, at) = located(work, "far");
-        work.state.shift(at, Place::Ready { since: work.now.down });
+    let early = found(|txn| {
+        let (_, at) = located(txn, "far");
+        txn.memory.change_state(at, JobState::Ready { since: txn.now.down });
     });
     named(&early.await, &["job far at", "handed out before its due time"]);
-    let unseen = found(|work| work.state.set_frontier(Key::END));
+    let unseen = found(|txn| txn.memory.set_window_end(RowKey::END));
     named(&unseen.await, &["job far at", "missing among the jobs that are", "topic t counts"]);
-    let seen = found(|work| {
-        let (_, at) = located(work, "far");
-        work.state.see(at.key, at.topic);
+    let seen = found(|txn| {
+        let (_, at) = located(txn, "far");
+        txn.memory.add_to_window(at.key, at.topic);
     });
     named(&seen.await, &["job far at", "wrongly among the jobs that are due soon"]);
 }
@@ -134,19 +137,19 @@ async fn settings_marks_and_the_file_itself_are_looked_at() {
     named(&clock, &["the clock stands before its mark"]);
     let mark = found_after("UPDATE meta SET value = x'00' WHERE name = 'clock_ms'").await;
     named(&mark, &["the clock's mark cannot be read"]);
-    let index = found(|work| {
+    let index = found(|txn| {
         let sql = "PRAGMA writable_schema = ON;
              UPDATE sqlite_schema SET sql = replace(sql, 'dead_ms, id', 'id, dead_ms') WHERE name = 'dead_by_topic'";
-        work.db.conn().set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, false).expect("is set");
-        work.db.conn().execute_batch(sql).expect("runs");
+        txn.db.conn().set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, false).expect("is set");
+        txn.db.conn().execute_batch(sql).expect("runs");
     });
     named(&index.await, &["SQLite: ", "index \"dead_by_topic\" is another one"]);
 }
 
 #[tokio::test]
 async fn faults_are_named_up_to_a_limit_and_then_counted() {
-    let bench = Bench::new();
-    let store = bench.open().await;
+    let fixture = Fixture::new();
+    let store = fixture.open().await;
     add(&store, (0..150).map(|n| delayed(&format!("job-{n}"), seconds(5)))).await;
     sql(&store, "UPDATE rec SET body = x'37'").await;
     let faults = store.verify().await.expect("reads").faults;
@@ -155,8 +158,8 @@ async fn faults_are_named_up_to_a_limit_and_then_counted() {
 
 #[tokio::test]
 async fn what_was_set_aside_is_counted_and_no_fault() {
-    let bench = Bench::new();
-    let store = filled(&bench).await;
+    let fixture = Fixture::new();
+    let store = filled(&fixture).await;
     sql(&store, "UPDATE rec SET body = x'37' WHERE id = 'far'").await;
     assert_eq!(store.get(ALL, &id("far")).await.expect("answers"), None);
     let expected = Verified { jobs: 7, set_aside: 1, ..Verified::default() };
@@ -165,8 +168,8 @@ async fn what_was_set_aside_is_counted_and_no_fault() {
 
 #[tokio::test]
 async fn a_closed_store_is_not_verified() {
-    let bench = Bench::new();
-    let store = filled(&bench).await;
+    let fixture = Fixture::new();
+    let store = filled(&fixture).await;
     store.close().await.expect("closes");
     assert!(store.verify().await.is_err());
 }

@@ -18,16 +18,16 @@ use rusqlite::{
     config::DbConfig,
 };
 
-use super::offline::run_of;
+use super::offline::read_run_state;
 use crate::store::embedded::{
     disk::{
         ballast::BALLAST_FILE,
         data_dir::{DB_FILE, DataDir, LOCK_FILE, LOG_FILE, create_dir, sync_dir},
     },
     options::OpenError,
-    recovery::wal::{Log, Run},
+    recovery::wal::{RunState, WalState},
     rows::{
-        records::{Db, Sql},
+        records::{Db, SqlResult},
         schema,
     },
 };
@@ -68,9 +68,9 @@ fn copy_store(data_dir: &Path, target: &Path) -> Result<Partial, OpenError> {
     let sqlite = |source| OpenError::Sqlite { path: db_path.clone(), source };
     // From the first read on one moment is seen, and the log cannot be emptied.
     source.conn().execute_batch("BEGIN").map_err(sqlite)?;
-    let run = run_of(&source, &db_path)?;
-    if run == Run::Open {
-        Log::inspect(&log_path).map_err(io_at(&log_path))?.admit(&log_path, &db_path, run)?;
+    let run = read_run_state(&source, &db_path)?;
+    if run == RunState::Open {
+        WalState::inspect(&log_path).map_err(io_at(&log_path))?.check_compatible(&log_path, &db_path, run)?;
     }
     let partial = Partial::create(target)?;
     let copied = copy(source.conn(), &partial.0).and_then(|()| detach(&partial.0));
@@ -100,7 +100,7 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<(), OpenError> {
 }
 
 /// One consistent copy of all pages.
-fn copy(source: &Connection, target: &Path) -> Sql<()> {
+fn copy(source: &Connection, target: &Path) -> SqlResult<()> {
     let mut target = Connection::open(target)?;
     // What is cut short is thrown away whole.
     target.pragma_update(None, "journal_mode", "MEMORY")?;
@@ -116,11 +116,11 @@ fn copy(source: &Connection, target: &Path) -> Sql<()> {
 }
 
 /// Makes the copy complete without a log: it needs none, and says that none is missing.
-fn detach(target: &Path) -> Sql<()> {
+fn detach(target: &Path) -> SqlResult<()> {
     let conn = Connection::open(target)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     conn.pragma_update(None, "journal_mode", "DELETE")?;
-    conn.execute("UPDATE meta SET value = ?1 WHERE name = 'run'", [Run::Clean.as_str()])?;
+    conn.execute("UPDATE meta SET value = ?1 WHERE name = 'run'", [RunState::Clean.as_str()])?;
     conn.close().map_err(|(_, error)| error)
 }
 

@@ -5,23 +5,23 @@
 
 use std::{io, path::Path};
 
-use super::online::{Faults, everything, integrity};
+use super::online::{Findings, check_integrity, verify_all};
 use crate::{
     clock::Clock,
     store::{
         TopicStats, Verified,
         embedded::{
             disk::data_dir::{DB_FILE, DataDir, LOCK_FILE, LOG_FILE},
-            memory::{job_index::Ids, state::State},
+            memory::{job_index::JobIndex, state::Memory},
             options::{OpenError, Options},
             recovery::{
-                identity::{Files, Link, Note, Told},
+                identity::{CommitMark, HeadState, StoreFiles, StoreHead},
                 load,
-                wal::{Log, Run},
+                wal::{RunState, WalState},
             },
             rows::{
-                key::Key,
-                records::{Db, Sql},
+                key::RowKey,
+                records::{Db, SqlResult},
                 schema,
             },
         },
@@ -53,14 +53,15 @@ pub fn inspect(options: &Options, clock: &dyn Clock) -> Result<Inspection, OpenE
     std::fs::metadata(&db_path).map_err(io)?;
     let locked = DataDir::lock(&options.data_dir)?;
     let lock_path = options.data_dir.join(LOCK_FILE);
-    let note =
-        Note::read(locked.lock_file()).map_err(|source| OpenError::Io { path: lock_path.clone(), source })?;
-    let log = Log::inspect(&log_path).map_err(|source| OpenError::Io { path: log_path.clone(), source })?;
-    let files = Files::new(&db_path, &log_path, lock_path, log.replays()).map_err(io)?;
+    let note = CommitMark::read(locked.lock_file())
+        .map_err(|source| OpenError::Io { path: lock_path.clone(), source })?;
+    let log =
+        WalState::inspect(&log_path).map_err(|source| OpenError::Io { path: log_path.clone(), source })?;
+    let files = StoreFiles::new(&db_path, &log_path, lock_path, log.replays()).map_err(io)?;
     let db = Db::new(schema::open_existing(&db_path)?);
-    log.admit(&log_path, &db_path, run_of(&db, &db_path)?)?;
-    let told = told_by(&db, &db_path)?;
-    let link = files.admit(told, note)?;
+    log.check_compatible(&log_path, &db_path, read_run_state(&db, &db_path)?)?;
+    let told = read_head_state(&db, &db_path)?;
+    let link = files.check_compatible(told, note)?;
     let missing = note.map_or(0, |note| link.missing(note));
     Ok(examine(&db, log, (told, missing), options, clock))
 }
@@ -84,25 +85,31 @@ pub fn inspect_backup(file: &Path, clock: &dyn Clock) -> Result<Inspection, Open
         }
     }
     let db = Db::new(schema::open_immutable(file)?);
-    Log::Missing.admit(file, file, run_of(&db, file)?)?;
-    let told = told_by(&db, file)?;
-    Ok(examine(&db, Log::Missing, (told, 0), &Options::new("."), clock))
+    WalState::Missing.check_compatible(file, file, read_run_state(&db, file)?)?;
+    let told = read_head_state(&db, file)?;
+    Ok(examine(&db, WalState::Missing, (told, 0), &Options::new("."), clock))
 }
 
-pub(crate) fn run_of(db: &Db, path: &Path) -> Result<Run, OpenError> {
+pub(crate) fn read_run_state(db: &Db, path: &Path) -> Result<RunState, OpenError> {
     db.run().map_err(|source| OpenError::Sqlite { path: path.to_owned(), source })
 }
 
-fn told_by(db: &Db, path: &Path) -> Result<Told, OpenError> {
-    db.told_link().map_err(|source| OpenError::Sqlite { path: path.to_owned(), source })
+fn read_head_state(db: &Db, path: &Path) -> Result<HeadState, OpenError> {
+    db.store_head_state().map_err(|source| OpenError::Sqlite { path: path.to_owned(), source })
 }
 
 /// `told` is the link, and how many changes are missing by the lock file.
-fn examine(db: &Db, log: Log, told: (Told, u64), options: &Options, clock: &dyn Clock) -> Inspection {
-    let mut faults = Faults::default();
+fn examine(
+    db: &Db,
+    log: WalState,
+    told: (HeadState, u64),
+    options: &Options,
+    clock: &dyn Clock,
+) -> Inspection {
+    let mut faults = Findings::default();
     let commits = match log {
-        Log::Present(frames) => frames.dropped_commits,
-        Log::Missing | Log::Unreadable => 0,
+        WalState::Present(frames) => frames.dropped_commits,
+        WalState::Missing | WalState::Unreadable => 0,
     };
     faults.check(commits < 2, || {
         format!("the log ends in {commits} damaged commits; up to one is what a crash leaves behind")
@@ -114,26 +121,26 @@ fn examine(db: &Db, log: Log, told: (Told, u64), options: &Options, clock: &dyn 
         Err(error) => faults.add(|| format!("the tables of the database cannot be read: {error}")),
     }
     let (told, missing) = told;
-    faults.check(told != Told::Damaged, || "how far the store had come cannot be read".to_owned());
+    faults.check(told != HeadState::Damaged, || "how far the store had come cannot be read".to_owned());
     faults.check(missing == 0, || format!("{missing} changes are missing from its end"));
-    let state = match read(db, options, clock) {
-        Ok(state) => {
-            if let Told::Link(Link { jobs: Some(jobs), .. }) = told {
-                let found = state.ids().len() as u64;
+    let memory = match read(db, options, clock) {
+        Ok(memory) => {
+            if let HeadState::StoreHead(StoreHead { jobs: Some(jobs), .. }) = told {
+                let found = memory.job_index().len() as u64;
                 faults.check(found == jobs, || format!("{found} jobs can be read, and {jobs} were counted"));
             }
-            everything(&state, db, clock.read(), &mut faults);
-            state
+            verify_all(&memory, db, clock.read(), &mut faults);
+            memory
         }
         Err(error) => {
             faults.add(|| format!("not everything could be read: {error}"));
-            integrity(db, &mut faults);
-            State::new(Ids::new(), Key::START)
+            check_integrity(db, &mut faults);
+            Memory::new(JobIndex::new(), RowKey::START)
         }
     };
-    let sum = |count: fn(&TopicStats) -> u64| state.topics().by_name(None).map(|t| count(&t.stats())).sum();
+    let sum = |count: fn(&TopicStats) -> u64| memory.topics().by_name(None).map(|t| count(&t.stats())).sum();
     let verified = Verified {
-        jobs: state.ids().len() as u64,
+        jobs: memory.job_index().len() as u64,
         stale: 0,
         set_aside: db.set_aside_count().unwrap_or_default(),
         faults: faults.into_sentences(),
@@ -144,13 +151,13 @@ fn examine(db: &Db, log: Log, told: (Told, u64), options: &Options, clock: &dyn 
 }
 
 /// Memory as a start would have it. What it could not take in, the verification names.
-fn read(db: &Db, options: &Options, clock: &dyn Clock) -> Sql<State> {
+fn read(db: &Db, options: &Options, clock: &dyn Clock) -> SqlResult<Memory> {
     // Without it the system's clock has to do; that it is damaged the verification says.
     let mark = db.clock()?.unwrap_or(clock.read().down);
     clock.advance_to_at_least(mark);
-    let frontier = Key::first_after(clock.read().up.after(options.look_ahead));
-    let mut state = State::new(Ids::new(), frontier);
-    load::read(&mut state, db, mark)?;
-    state.commit(|_, _| ());
-    Ok(state)
+    let frontier = RowKey::first_after(clock.read().up.after(options.look_ahead));
+    let mut memory = Memory::new(JobIndex::new(), frontier);
+    load::read(&mut memory, db, mark)?;
+    memory.commit(|_, _| ());
+    Ok(memory)
 }

@@ -12,11 +12,11 @@ use super::verify_sql;
 use crate::{
     job::Now,
     store::embedded::{
-        memory::state::State,
+        memory::state::Memory,
         rows::{
-            codec::Broken,
-            key::Key,
-            records::{Db, Sql, Table},
+            codec::RecordError,
+            key::RowKey,
+            records::{Db, SqlResult, Table},
             schema,
         },
     },
@@ -31,12 +31,12 @@ const SLICE_BYTES: usize = 1 << 20;
 
 /// What was found, in sentences.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Faults {
+pub(crate) struct Findings {
     named: Vec<String>,
     unnamed: u64,
 }
 
-impl Faults {
+impl Findings {
     pub fn add(&mut self, fault: impl FnOnce() -> String) {
         if self.named.len() < MAX_FAULTS {
             self.named.push(fault());
@@ -62,26 +62,30 @@ impl Faults {
 
 /// Where a verification goes on.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Step {
-    Rows(Table, Key),
-    Ids(usize),
+pub(crate) enum VerifyStep {
+    Rows(Table, RowKey),
+    JobIndex(usize),
     Whole,
 }
 
-impl Step {
-    pub const FIRST: Self = Self::Rows(Table::Live, Key::START);
+impl VerifyStep {
+    pub const FIRST: Self = Self::Rows(Table::Live, RowKey::START);
 
     /// Does this step; the next one.
-    pub fn take(self, state: &State, db: &Db, now: Now, faults: &mut Faults) -> Sql<Option<Self>> {
+    pub fn take(self, memory: &Memory, db: &Db, now: Now, faults: &mut Findings) -> SqlResult<Option<Self>> {
         Ok(match self {
-            Self::Rows(table, from) => Some(match (rows(state, db, (table, from), now, faults)?, table) {
-                (Some(last), _) => Self::Rows(table, last.next()),
-                (None, Table::Live) => Self::Rows(Table::Dead, Key::START),
-                (None, Table::Dead) => Self::Ids(0),
-            }),
-            Self::Ids(shard) => Some(ids(state, db, shard, faults)?.map_or(Self::Whole, Self::Ids)),
+            Self::Rows(table, from) => {
+                Some(match (check_rows(memory, db, (table, from), now, faults)?, table) {
+                    (Some(last), _) => Self::Rows(table, last.next()),
+                    (None, Table::Live) => Self::Rows(Table::Dead, RowKey::START),
+                    (None, Table::Dead) => Self::JobIndex(0),
+                })
+            }
+            Self::JobIndex(shard) => {
+                Some(check_index(memory, db, shard, faults)?.map_or(Self::Whole, Self::JobIndex))
+            }
             Self::Whole => {
-                state.check_whole(db, now, faults)?;
+                memory.check_whole(db, now, faults)?;
                 None
             }
         })
@@ -89,19 +93,19 @@ impl Step {
 }
 
 /// All steps at once, then SQLite's own check on the same connection.
-pub(crate) fn everything(state: &State, db: &Db, now: Now, faults: &mut Faults) {
-    let mut step = Some(Step::FIRST);
+pub(crate) fn verify_all(memory: &Memory, db: &Db, now: Now, faults: &mut Findings) {
+    let mut step = Some(VerifyStep::FIRST);
     while let Some(at) = step {
-        step = at.take(state, db, now, faults).unwrap_or_else(|error| {
+        step = at.take(memory, db, now, faults).unwrap_or_else(|error| {
             faults.add(|| format!("not everything could be read: {error}"));
             None
         });
     }
-    integrity(db, faults);
+    check_integrity(db, faults);
 }
 
 /// What SQLite finds wrong with the structure of its file.
-pub(crate) fn integrity(db: &Db, faults: &mut Faults) {
+pub(crate) fn check_integrity(db: &Db, faults: &mut Findings) {
     match verify_sql::integrity(db.conn(), MAX_FAULTS) {
         Ok(lines) => lines.into_iter().for_each(|line| faults.add(|| line)),
         Err(error) => faults.add(|| format!("SQLite cannot check its file: {error}")),
@@ -109,7 +113,7 @@ pub(crate) fn integrity(db: &Db, faults: &mut Faults) {
 }
 
 /// What SQLite finds wrong with the structure of the file at `path`, while others use it.
-pub(crate) fn file(path: &Path) -> Vec<String> {
+pub(crate) fn check_file(path: &Path) -> Vec<String> {
     let conn = match schema::open_reader(path) {
         Ok(conn) => conn,
         Err(error) => return vec![error.to_string()],
@@ -124,19 +128,19 @@ pub(crate) fn file(path: &Path) -> Vec<String> {
 }
 
 /// Holds a slice of records against memory; the last key when there may be more.
-fn rows(
-    state: &State,
+fn check_rows(
+    memory: &Memory,
     db: &Db,
-    (table, from): (Table, Key),
+    (table, from): (Table, RowKey),
     now: Now,
-    faults: &mut Faults,
-) -> Sql<Option<Key>> {
+    faults: &mut Findings,
+) -> SqlResult<Option<RowKey>> {
     let (mut seen, mut bytes, mut result) = (0, 0, Ok(()));
     let last = db.records(table, from, |key, record, dead_ms| {
         let checked = match record {
             Ok(record) => {
                 bytes += record.body.as_bytes().len();
-                state.check_record(db, (table, key, dead_ms), &record, now, faults)
+                memory.check_record(db, (table, key, dead_ms), &record, now, faults)
             }
             Err(why) => db.id_in(table, key).map(|id| {
                 let id = id.unwrap_or_default();
@@ -151,22 +155,27 @@ fn rows(
 }
 
 /// Looks up the records of a few tables of ids; the next table when there is one.
-fn ids(state: &State, db: &Db, mut shard: usize, faults: &mut Faults) -> Sql<Option<usize>> {
+fn check_index(
+    memory: &Memory,
+    db: &Db,
+    mut shard: usize,
+    faults: &mut Findings,
+) -> SqlResult<Option<usize>> {
     let mut seen = 0;
     while seen < SLICE {
-        let Some(entries) = state.ids().in_shard(shard) else { return Ok(None) };
+        let Some(entries) = memory.job_index().in_shard(shard) else { return Ok(None) };
         for (hash, at) in entries {
             seen += 1;
             match db.read_head(Table::of(at.dead), at.key)? {
                 Ok(head) => {
-                    let found = state.ids().hash(head.id.as_str().as_bytes());
+                    let found = memory.job_index().hash(head.id.as_str().as_bytes());
                     let at = at.key;
                     faults.check(found == hash, || {
                         format!("job {} at {at:?} is known under another id", head.id)
                     });
                 }
                 // One that cannot be read was named with its row.
-                Err(why) => faults.check(why != Broken::Missing, || {
+                Err(why) => faults.check(why != RecordError::Missing, || {
                     format!("memory knows a job at {:?} that is not on disk", at.key)
                 }),
             }

@@ -4,9 +4,9 @@
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::store::embedded::rows::{
-    codec::{Broken, Record},
-    key::Key,
-    records::{Db, Sql, Table, decode_record},
+    codec::{Record, RecordError},
+    key::RowKey,
+    records::{Db, SqlResult, Table, decode_record},
 };
 
 impl Db {
@@ -15,9 +15,9 @@ impl Db {
     pub fn records(
         &self,
         table: Table,
-        from: Key,
-        mut visit: impl FnMut(Key, Result<Record, Broken>, Option<i64>) -> bool,
-    ) -> Sql<Option<Key>> {
+        from: RowKey,
+        mut visit: impl FnMut(RowKey, Result<Record, RecordError>, Option<i64>) -> bool,
+    ) -> SqlResult<Option<RowKey>> {
         let sql = match table {
             Table::Live => "SELECT key, id, topic, head, body, NULL FROM rec WHERE key >= ?1 ORDER BY key",
             Table::Dead => {
@@ -27,7 +27,7 @@ impl Db {
         let mut select = self.conn().prepare_cached(sql)?;
         let mut rows = select.query([from.to_row()])?;
         while let Some(row) = rows.next()? {
-            let Some(key) = Key::from_row(row.get(0)?) else { continue };
+            let Some(key) = RowKey::from_row(row.get(0)?) else { continue };
             if !visit(key, decode_record(key, row, 1)?, row.get(5)?) {
                 return Ok(Some(key));
             }
@@ -36,7 +36,7 @@ impl Db {
     }
 
     /// Rows with keys that nothing here ever gives out, and that nothing here would ever look at.
-    pub fn stray_rows(&self) -> Sql<i64> {
+    pub fn stray_rows(&self) -> SqlResult<i64> {
         let sql =
             "SELECT (SELECT count(*) FROM rec WHERE key < 0) + (SELECT count(*) FROM dead WHERE key < 0)
                         + (SELECT count(*) FROM lease WHERE key < 0)";
@@ -44,19 +44,19 @@ impl Db {
     }
 
     /// Reservations on disk, readable or not.
-    pub fn lease_count(&self) -> Sql<usize> {
+    pub fn lease_count(&self) -> SqlResult<usize> {
         let count: i64 = self.conn().query_row("SELECT count(*) FROM lease", [], |row| row.get(0))?;
         Ok(usize::try_from(count).unwrap_or(usize::MAX))
     }
 
     /// Records that were ever set aside.
-    pub fn set_aside_count(&self) -> Sql<u64> {
+    pub fn set_aside_count(&self) -> SqlResult<u64> {
         let count: i64 = self.conn().query_row("SELECT count(*) FROM broken", [], |row| row.get(0))?;
         Ok(count.unsigned_abs())
     }
 
     /// The id that stands in a row, for naming it, whatever else is wrong with it.
-    pub fn id_in(&self, table: Table, key: Key) -> Sql<Option<String>> {
+    pub fn id_in(&self, table: Table, key: RowKey) -> SqlResult<Option<String>> {
         let sql = match table {
             Table::Live => "SELECT CAST(id AS BLOB) FROM rec WHERE key = ?1",
             Table::Dead => "SELECT CAST(id AS BLOB) FROM dead WHERE key = ?1",
@@ -67,8 +67,8 @@ impl Db {
 }
 
 /// What SQLite finds wrong with the structure of its file, indexes and constraints included; at most `limit`.
-pub(crate) fn integrity(conn: &Connection, limit: usize) -> Sql<Vec<String>> {
+pub(crate) fn integrity(conn: &Connection, limit: usize) -> SqlResult<Vec<String>> {
     let mut check = conn.prepare(&format!("PRAGMA integrity_check({limit})"))?;
-    let lines = check.query_map([], |row| row.get::<_, String>(0))?.collect::<Sql<Vec<_>>>()?;
+    let lines = check.query_map([], |row| row.get::<_, String>(0))?.collect::<SqlResult<Vec<_>>>()?;
     Ok(lines.into_iter().filter(|line| line != "ok").map(|line| format!("SQLite: {line}")).collect())
 }

@@ -17,7 +17,7 @@ use rusqlite::Connection;
 use crate::store::embedded::{
     options::{Durability, OpenError},
     rows::{
-        records::{Backfill, Sql, backfill},
+        records::{CheckpointProgress, SqlResult, wal_checkpoint},
         schema::{self, PAGE_BYTES},
     },
 };
@@ -31,25 +31,25 @@ const FINISH_PAGES: u64 = 512;
 const SHORT_PAGES: u64 = (1 << 20) / PAGE_BYTES;
 
 #[derive(Debug)]
-enum Phase {
-    Resting,
-    Asked,
-    Working,
-    Done(Sql<Backfill>),
+enum CheckpointPhase {
+    Idle,
+    Requested,
+    Running,
+    Done(SqlResult<CheckpointProgress>),
     Stopping,
 }
 
 #[derive(Debug)]
-struct Desk {
-    phase: Mutex<Phase>,
+struct CheckpointState {
+    phase: Mutex<CheckpointPhase>,
     changed: Condvar,
 }
 
 /// The checkpointing thread, as the writer sees it.
 #[derive(Debug)]
 pub(crate) struct Checkpointer {
-    desk: Arc<Desk>,
-    thread: Option<JoinHandle<Sql<()>>>,
+    state: Arc<CheckpointState>,
+    thread: Option<JoinHandle<SqlResult<()>>>,
     /// The length of the log at which the next checkpoint begins.
     begin_pages: u64,
 }
@@ -58,26 +58,27 @@ impl Checkpointer {
     /// Starts the thread on its own connection to `path`.
     pub fn start(path: &Path, durability: Durability) -> Result<Self, OpenError> {
         let conn = schema::open_writer(path, durability)?;
-        let desk = Arc::new(Desk { phase: Mutex::new(Phase::Resting), changed: Condvar::new() });
+        let state =
+            Arc::new(CheckpointState { phase: Mutex::new(CheckpointPhase::Idle), changed: Condvar::new() });
         let thread = std::thread::Builder::new()
             .name("linger-ckpt".to_owned())
             .spawn({
-                let desk = desk.clone();
-                move || desk.serve(&conn)
+                let state = state.clone();
+                move || state.run(&conn)
             })
             .map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
-        Ok(Self { desk, thread: Some(thread), begin_pages: BEGIN_PAGES })
+        Ok(Self { state, thread: Some(thread), begin_pages: BEGIN_PAGES })
     }
 
     /// After a commit: begins a checkpoint when the log is long, and finishes one that the thread has done.
-    pub fn after_commit(&mut self, conn: &Connection) -> Sql<()> {
-        let log = backfill(conn, "NOOP")?;
+    pub fn after_commit(&mut self, conn: &Connection) -> SqlResult<()> {
+        let log = wal_checkpoint(conn, "NOOP")?;
         if log.logged < BEGIN_PAGES {
             self.begin_pages = BEGIN_PAGES;
         }
-        self.look(conn)?;
+        self.finish_if_done(conn)?;
         if log.logged >= self.begin_pages {
-            self.ask();
+            self.request();
             // Should a reader hold the log open, the next attempt waits for a few more pages.
             self.begin_pages = log.logged + BEGIN_PAGES / 4;
         }
@@ -85,20 +86,20 @@ impl Checkpointer {
     }
 
     /// Finishes a checkpoint that the thread has done. Whether the thread is at work.
-    pub fn look(&mut self, conn: &Connection) -> Sql<bool> {
+    pub fn finish_if_done(&mut self, conn: &Connection) -> SqlResult<bool> {
         let done = {
-            let mut phase = self.desk.lock();
+            let mut phase = self.state.lock();
             match &*phase {
-                Phase::Resting | Phase::Stopping => return Ok(false),
-                Phase::Asked | Phase::Working => return Ok(true),
-                Phase::Done(_) => std::mem::replace(&mut *phase, Phase::Resting),
+                CheckpointPhase::Idle | CheckpointPhase::Stopping => return Ok(false),
+                CheckpointPhase::Requested | CheckpointPhase::Running => return Ok(true),
+                CheckpointPhase::Done(_) => std::mem::replace(&mut *phase, CheckpointPhase::Idle),
             }
         };
-        if let Phase::Done(result) = done {
+        if let CheckpointPhase::Done(result) = done {
             result?;
-            let log = backfill(conn, "NOOP")?;
+            let log = wal_checkpoint(conn, "NOOP")?;
             if log.filled < log.logged && log.logged - log.filled <= FINISH_PAGES {
-                backfill(conn, "PASSIVE")?;
+                wal_checkpoint(conn, "PASSIVE")?;
             }
         }
         Ok(false)
@@ -106,11 +107,11 @@ impl Checkpointer {
 
     /// For a full disk: keeps the log from growing, by moving it into the file here and now once it is longer than
     /// about a megabyte. Waits for the thread.
-    pub fn keep_short(&mut self, conn: &Connection) -> Sql<()> {
-        let log = backfill(conn, "NOOP")?;
+    pub fn keep_wal_short(&mut self, conn: &Connection) -> SqlResult<()> {
+        let log = wal_checkpoint(conn, "NOOP")?;
         if log.logged.saturating_sub(log.filled) > SHORT_PAGES {
-            self.desk.rest()?;
-            backfill(conn, "PASSIVE")?;
+            self.state.wait_until_idle()?;
+            wal_checkpoint(conn, "PASSIVE")?;
         }
         Ok(())
     }
@@ -118,28 +119,31 @@ impl Checkpointer {
     /// Whether the thread is at work, or about to be.
     #[cfg(test)]
     pub fn is_working(&self) -> bool {
-        matches!(*self.desk.lock(), Phase::Asked | Phase::Working)
+        matches!(*self.state.lock(), CheckpointPhase::Requested | CheckpointPhase::Running)
     }
 
     /// Asks for a checkpoint unless one is under way.
-    pub fn ask(&self) {
-        let mut phase = self.desk.lock();
-        if matches!(*phase, Phase::Resting) {
-            *phase = Phase::Asked;
-            self.desk.changed.notify_one();
+    pub fn request(&self) {
+        let mut phase = self.state.lock();
+        if matches!(*phase, CheckpointPhase::Idle) {
+            *phase = CheckpointPhase::Requested;
+            self.state.changed.notify_one();
         }
     }
 
     /// Stops the thread; from then on the writer may checkpoint at will.
-    pub fn stop(&mut self) -> Sql<()> {
-        let before = std::mem::replace(&mut *self.desk.lock(), Phase::Stopping);
-        self.desk.changed.notify_one();
+    pub fn stop(&mut self) -> SqlResult<()> {
+        let before = std::mem::replace(&mut *self.state.lock(), CheckpointPhase::Stopping);
+        self.state.changed.notify_one();
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the checkpointing thread does not panic")?;
         }
         match before {
-            Phase::Done(result) => result.map(|_| ()),
-            Phase::Resting | Phase::Asked | Phase::Working | Phase::Stopping => Ok(()),
+            CheckpointPhase::Done(result) => result.map(|_| ()),
+            CheckpointPhase::Idle
+            | CheckpointPhase::Requested
+            | CheckpointPhase::Running
+            | CheckpointPhase::Stopping => Ok(()),
         }
     }
 }
@@ -151,25 +155,25 @@ impl Drop for Checkpointer {
     }
 }
 
-impl Desk {
+impl CheckpointState {
     /// Works until it is stopped; answers with how a checkpoint went that was under way then.
-    fn serve(&self, conn: &Connection) -> Sql<()> {
+    fn run(&self, conn: &Connection) -> SqlResult<()> {
         let mut phase = self.lock();
         loop {
             match &*phase {
-                Phase::Stopping => return Ok(()),
-                Phase::Asked => {
-                    *phase = Phase::Working;
+                CheckpointPhase::Stopping => return Ok(()),
+                CheckpointPhase::Requested => {
+                    *phase = CheckpointPhase::Running;
                     drop(phase);
-                    let result = backfill(conn, "PASSIVE");
+                    let result = wal_checkpoint(conn, "PASSIVE");
                     phase = self.lock();
-                    if !matches!(*phase, Phase::Working) {
+                    if !matches!(*phase, CheckpointPhase::Running) {
                         return result.map(|_| ());
                     }
-                    *phase = Phase::Done(result);
+                    *phase = CheckpointPhase::Done(result);
                     self.changed.notify_one();
                 }
-                Phase::Resting | Phase::Working | Phase::Done(_) => {
+                CheckpointPhase::Idle | CheckpointPhase::Running | CheckpointPhase::Done(_) => {
                     phase = self.changed.wait(phase).expect("no code panics while it holds the desk");
                 }
             }
@@ -177,20 +181,28 @@ impl Desk {
     }
 
     /// Waits until the thread has nothing to do; how its last checkpoint went.
-    fn rest(&self) -> Sql<()> {
-        let is_busy = |phase: &mut Phase| matches!(phase, Phase::Asked | Phase::Working);
+    fn wait_until_idle(&self) -> SqlResult<()> {
+        let is_busy = |phase: &mut CheckpointPhase| {
+            matches!(phase, CheckpointPhase::Requested | CheckpointPhase::Running)
+        };
         let waited = self.changed.wait_while(self.lock(), is_busy);
         let mut phase = waited.expect("no code panics while it holds the desk");
         match &*phase {
-            Phase::Done(_) => match std::mem::replace(&mut *phase, Phase::Resting) {
-                Phase::Done(result) => result.map(|_| ()),
-                Phase::Resting | Phase::Asked | Phase::Working | Phase::Stopping => Ok(()),
+            CheckpointPhase::Done(_) => match std::mem::replace(&mut *phase, CheckpointPhase::Idle) {
+                CheckpointPhase::Done(result) => result.map(|_| ()),
+                CheckpointPhase::Idle
+                | CheckpointPhase::Requested
+                | CheckpointPhase::Running
+                | CheckpointPhase::Stopping => Ok(()),
             },
-            Phase::Resting | Phase::Asked | Phase::Working | Phase::Stopping => Ok(()),
+            CheckpointPhase::Idle
+            | CheckpointPhase::Requested
+            | CheckpointPhase::Running
+            | CheckpointPhase::Stopping => Ok(()),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Phase> {
+    fn lock(&self) -> MutexGuard<'_, CheckpointPhase> {
         self.phase.lock().expect("no code panics while it holds the desk")
     }
 }

@@ -9,10 +9,10 @@ use rusqlite::ErrorCode;
 
 use super::{
     checkpoint::Checkpointer,
-    interval_sync::Syncer,
-    shared::Shared,
-    vacuum::GiveBack,
-    write_queue::{Intake, Operation, Patience, Taken},
+    interval_sync::IntervalSync,
+    shared::SharedState,
+    vacuum::Vacuum,
+    write_queue::{NextGroup, Operation, WaitFor, WriteQueue},
 };
 use crate::{
     clock::Clock,
@@ -25,82 +25,82 @@ use crate::{
                 data_dir::DataDir,
                 disk_space::{DiskSpace, is_out_of_space},
             },
-            memory::state::State,
-            ops::write_txn::{News, Work, time_until},
+            memory::state::Memory,
+            ops::write_txn::{CommitEffects, WriteTxn, time_until},
             options::{Durability, Options},
-            recovery::{identity::Note, wal::Run},
-            rows::records::{Db, Sql, backfill},
+            recovery::{identity::CommitMark, wal::RunState},
+            rows::records::{Db, SqlResult, wal_checkpoint},
         },
     },
 };
 
 pub(crate) struct Writer {
     pub db: Db,
-    pub state: State,
-    pub intake: Arc<Intake>,
-    pub shared: Arc<Shared>,
+    pub memory: Memory,
+    pub queue: Arc<WriteQueue>,
+    pub shared: Arc<SharedState>,
     pub options: Arc<Options>,
     pub clock: Arc<dyn Clock>,
     pub listener: Arc<dyn Listener>,
     pub metrics: EngineMetrics,
     pub checkpoints: Checkpointer,
-    pub syncer: Option<Syncer>,
+    pub syncer: Option<IntervalSync>,
     /// Until when the timer sleeps unless the listener hears of something sooner.
     pub sleeps_until: Timestamp,
-    pub give_back: GiveBack,
+    pub vacuum: Vacuum,
     pub disk: DiskSpace,
     /// The last transaction met a full disk.
-    pub ran_out: bool,
+    pub ran_out_of_space: bool,
     pub db_path: PathBuf,
     /// Locked for as long as the thread lives, and let go last.
     pub data_dir: DataDir,
     /// Whether the lock file takes notes; it is only an aid, and nothing stops when it does not.
-    pub notes: bool,
+    pub writes_commit_marks: bool,
 }
 
 /// Closes the intake however the thread ends, also by a panic, so that nobody waits for an answer.
-struct Abandon {
-    intake: Arc<Intake>,
-    shared: Arc<Shared>,
+struct CloseQueueOnDrop {
+    queue: Arc<WriteQueue>,
+    shared: Arc<SharedState>,
 }
 
-impl Drop for Abandon {
+impl Drop for CloseQueueOnDrop {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.shared.fail("the writer thread panicked", &"the log says where");
         }
-        self.intake.abandon();
+        self.queue.abandon();
     }
 }
 
 impl Writer {
     /// Works until the intake is closed and empty. An error means that the store was not left tidy.
     pub fn run(mut self) -> Result<(), Error> {
-        let _abandon = Abandon { intake: self.intake.clone(), shared: self.shared.clone() };
-        let mut patience = Patience::Forever;
+        let _abandon = CloseQueueOnDrop { queue: self.queue.clone(), shared: self.shared.clone() };
+        let mut wait = WaitFor::Forever;
         loop {
-            match self.intake.take(patience) {
-                Taken::Group(operations) => {
-                    self.group(operations);
-                    patience = self.after_group();
+            match self.queue.next_group(wait) {
+                NextGroup::Group(operations) => {
+                    self.run_group(operations);
+                    wait = self.after_group();
                 }
-                Taken::Quiet => patience = self.tidy(),
-                Taken::Closed => break,
+                NextGroup::Idle => wait = self.do_maintenance(),
+                NextGroup::Closed => break,
             }
         }
         self.end()
     }
 
     /// Does a group of operations, and answers each.
-    fn group(&mut self, mut operations: Vec<Box<dyn Operation>>) {
+    fn run_group(&mut self, mut operations: Vec<Box<dyn Operation>>) {
         let outcome = self.run_operations(&mut operations);
-        if !self.ran_out {
+        if !self.ran_out_of_space {
             operations.into_iter().for_each(|operation| operation.answer(outcome.clone()));
             return;
         }
         self.disk.make_room();
         for mut operation in operations {
-            self.keep_log_short();
+            self.keep_wal_short();
             let outcome = self.run_operations(std::slice::from_mut(&mut operation));
             operation.answer(outcome);
         }
@@ -108,64 +108,67 @@ impl Writer {
 
     /// Runs operations in one transaction, and tells the listener.
     fn run_operations(&mut self, operations: &mut [Box<dyn Operation>]) -> Result<(), Error> {
-        self.ran_out = false;
+        self.ran_out_of_space = false;
         if self.disk.is_full() {
             self.disk.recover();
         }
-        let ((), news) = self.transact(|work| {
+        let ((), effects) = self.transact(|txn| {
             operations.iter_mut().try_for_each(|operation| {
-                work.next_operation();
-                operation.run(work)
+                txn.next_operation();
+                operation.run(txn)
             })
         })?;
         if let Err(gone) = self.data_dir.check() {
             return Err(self.shared.fail("changes would be lost", &gone));
         }
         // Notify before replying, so that callers see the effects of their own writes.
-        self.tell(news);
+        self.notify_listener(effects);
         Ok(())
     }
 
     /// Keeps the log from growing on a full disk.
-    fn keep_log_short(&mut self) {
-        if let Err(error) = self.checkpoints.keep_short(self.db.conn()) {
+    fn keep_wal_short(&mut self) {
+        if let Err(error) = self.checkpoints.keep_wal_short(self.db.conn()) {
             self.checkpoint_failed(&error);
         }
     }
 
     /// Runs `change` in a transaction of its own. When it or the commit fails, disk and memory are as before.
-    pub fn transact<T>(&mut self, change: impl FnOnce(&mut Work<'_>) -> Sql<T>) -> Result<(T, News), Error> {
+    pub fn transact<T>(
+        &mut self,
+        change: impl FnOnce(&mut WriteTxn<'_>) -> SqlResult<T>,
+    ) -> Result<(T, CommitEffects), Error> {
         self.shared.check()?;
-        let mut news = News::default();
-        let mut work = Work {
+        let mut effects = CommitEffects::default();
+        let mut txn = WriteTxn {
             db: &mut self.db,
-            state: &mut self.state,
-            news: &mut news,
+            memory: &mut self.memory,
+            effects: &mut effects,
             now: self.clock.read(),
             clock: &*self.clock,
             options: &self.options,
             space: self.disk.gauge(),
         };
-        let changed = change(&mut work);
-        if let Some(level) = work.space.known() {
+        let changed = change(&mut txn);
+        if let Some(level) = txn.space.known() {
             self.shared.set_space(level);
         }
         let changed = changed.and_then(|value| self.commit().map(|()| value));
         match changed {
             Ok(value) => {
-                self.state.commit(|topic, any| self.shared.set_ready(topic, any));
-                for (topic, config) in news.configs.drain(..) {
+                self.memory.commit(|topic, any| self.shared.set_ready(topic, any));
+                for (topic, config) in effects.configs.drain(..) {
                     self.shared.set_config(topic, config);
                 }
-                self.metrics.set_aside(news.set_aside);
-                Ok((value, news))
+                self.metrics.set_aside(effects.set_aside);
+                Ok((value, effects))
             }
             Err(error) => Err(self.take_back(&error)),
         }
     }
 
-    fn commit(&mut self) -> Sql<()> {
-        if !self.db.is_changing() {
+    fn commit(&mut self) -> SqlResult<()> {
+        if !self.db.in_transaction() {
             return Ok(());
         }
         let start_us = self.clock.now_micros();
@@ -175,20 +178,20 @@ impl Writer {
                 let took_us = self.clock.now_micros().saturating_sub(start_us).unsigned_abs();
                 self.metrics.synced(Duration::from_micros(took_us));
             }
-            Durability::Interval(_) => self.syncer.iter().for_each(Syncer::written),
+            Durability::Interval(_) => self.syncer.iter().for_each(IntervalSync::mark_written),
             Durability::Os => {}
         }
-        self.note();
+        self.write_commit_mark();
         Ok(())
     }
 
     /// Notes how far the store has come, for the next start to hold it against.
-    fn note(&mut self) {
-        if self.notes
+    fn write_commit_mark(&mut self) {
+        if self.writes_commit_marks
             && let Err(error) =
-                Note::of(self.db.link(), self.options.durability).write(self.data_dir.lock_file())
+                CommitMark::of(self.db.link(), self.options.durability).write(self.data_dir.lock_file())
         {
-            self.notes = false;
+            self.writes_commit_marks = false;
             tracing::warn!(%error, "the lock file cannot be written to; it no longer tells how far the store is");
         }
     }
@@ -196,12 +199,12 @@ impl Writer {
     /// Undoes the group, and decides whether the engine may go on.
     fn take_back(&mut self, error: &rusqlite::Error) -> Error {
         let undone = self.db.rollback();
-        self.state.rollback();
+        self.memory.rollback();
         if let Err(error) = undone {
             return self.shared.fail("a group of changes could not be taken back", &error);
         }
         if is_out_of_space(error) {
-            self.ran_out = true;
+            self.ran_out_of_space = true;
             self.disk.ran_out();
             return match error.sqlite_error_code() {
                 Some(ErrorCode::DiskFull) => Error::Full("the disk is full".to_owned()),
@@ -219,14 +222,14 @@ impl Writer {
     }
 
     /// Tells the listener, without any lock held.
-    fn tell(&mut self, news: News) {
-        for topic in &news.ready {
+    fn notify_listener(&mut self, effects: CommitEffects) {
+        for topic in &effects.ready {
             self.listener.ready(topic);
         }
-        if let Some(until) = news.sleeps_until {
+        if let Some(until) = effects.sleeps_until {
             self.sleeps_until = until;
         }
-        if let Some(next) = self.state.next_deadline(self.options.dead_retention)
+        if let Some(next) = self.memory.next_deadline(self.options.dead_retention)
             && next < self.sleeps_until
         {
             self.sleeps_until = next;
@@ -235,66 +238,66 @@ impl Writer {
     }
 
     /// The short chores that keep pace with the work: reading ahead, checkpoints.
-    pub fn after_group(&mut self) -> Patience {
+    pub fn after_group(&mut self) -> WaitFor {
         if self.shared.check().is_err() {
-            return Patience::Forever;
+            return WaitFor::Forever;
         }
         self.disk.recover();
         if self.disk.is_full() {
-            self.keep_log_short();
+            self.keep_wal_short();
         }
         if let Err(error) = self.checkpoints.after_commit(self.db.conn()) {
             self.checkpoint_failed(&error);
         }
-        match self.transact(|work| work.keep_ahead()) {
-            Ok((true, news)) => {
-                self.tell(news);
-                Patience::For(self.options.idle_after)
+        match self.transact(|txn| txn.refill_window()) {
+            Ok((true, effects)) => {
+                self.notify_listener(effects);
+                WaitFor::For(self.options.idle_after)
             }
-            Ok((false, news)) => {
-                self.tell(news);
-                Patience::None
+            Ok((false, effects)) => {
+                self.notify_listener(effects);
+                WaitFor::None
             }
-            Err(_logged) => Patience::For(self.options.idle_after),
+            Err(_logged) => WaitFor::For(self.options.idle_after),
         }
     }
 
     /// Nothing came for a while: one step of handing back space.
-    pub fn tidy(&mut self) -> Patience {
-        match self.try_tidy() {
-            Ok(patience) => patience,
+    pub fn do_maintenance(&mut self) -> WaitFor {
+        match self.try_maintenance() {
+            Ok(wait) => wait,
             Err(error) => {
                 self.checkpoint_failed(&error);
-                Patience::Forever
+                WaitFor::Forever
             }
         }
     }
 
-    fn try_tidy(&mut self) -> Sql<Patience> {
+    fn try_maintenance(&mut self) -> SqlResult<WaitFor> {
         if self.shared.check().is_err() {
-            return Ok(Patience::Forever);
+            return Ok(WaitFor::Forever);
         }
-        if self.checkpoints.look(self.db.conn())? {
-            return Ok(Patience::For(self.options.idle_after));
+        if self.checkpoints.finish_if_done(self.db.conn())? {
+            return Ok(WaitFor::For(self.options.idle_after));
         }
         let mut ahead = true;
-        if let Ok((complete, news)) = self.transact(|work| work.keep_ahead()) {
-            self.tell(news);
+        if let Ok((complete, effects)) = self.transact(|txn| txn.refill_window()) {
+            self.notify_listener(effects);
             ahead = complete;
         }
-        let was_giving = self.give_back.is_active();
-        if self.give_back.is_wanted(self.db.conn())? {
-            return Ok(match self.transact(|work| GiveBack::step(work.db)) {
-                Ok(_) => Patience::None,
-                Err(_logged) => Patience::Forever,
+        let was_vacuuming = self.vacuum.is_active();
+        if self.vacuum.is_wanted(self.db.conn())? {
+            return Ok(match self.transact(|txn| Vacuum::step(txn.db)) {
+                Ok(_) => WaitFor::None,
+                Err(_logged) => WaitFor::Forever,
             });
         }
-        if was_giving {
+        if was_vacuuming {
             // The file shrinks when the log, which cuts it off, has been moved into it.
-            self.checkpoints.ask();
-            return Ok(Patience::For(self.options.idle_after));
+            self.checkpoints.request();
+            return Ok(WaitFor::For(self.options.idle_after));
         }
-        Ok(if ahead { Patience::Forever } else { Patience::None })
+        Ok(if ahead { WaitFor::Forever } else { WaitFor::None })
     }
 
     /// A checkpoint that met a full disk is tried again with the next; whatever else failed may have lost
@@ -325,11 +328,11 @@ impl Writer {
         if !self.shared.stops_cleanly() {
             return Ok(());
         }
-        let mut emptied = self.empty_log();
-        if self.ran_out && self.disk.make_room() {
-            emptied = self.empty_log();
+        let mut emptied = self.empty_wal();
+        if self.ran_out_of_space && self.disk.make_room() {
+            emptied = self.empty_wal();
         }
-        if emptied.is_err() && self.ran_out {
+        if emptied.is_err() && self.ran_out_of_space {
             tracing::warn!(db = %self.db_path.display(), "the disk is full; the next start moves the log into the file");
         } else {
             emptied?;
@@ -339,15 +342,15 @@ impl Writer {
     }
 
     /// Marks the file as left tidy, and moves all of the log into it.
-    fn empty_log(&mut self) -> Result<(), Error> {
-        self.ran_out = false;
-        self.transact(|work| work.db.set_run(Run::Clean))?;
+    fn empty_wal(&mut self) -> Result<(), Error> {
+        self.ran_out_of_space = false;
+        self.transact(|txn| txn.db.set_run(RunState::Clean))?;
         // The last sync of `interval`, before the log is emptied.
         self.syncer = None;
-        match backfill(self.db.conn(), "TRUNCATE") {
+        match wal_checkpoint(self.db.conn(), "TRUNCATE") {
             Ok(_) => Ok(()),
             Err(error) if is_out_of_space(&error) => {
-                self.ran_out = true;
+                self.ran_out_of_space = true;
                 self.disk.ran_out();
                 Err(Error::Full("the disk is full".to_owned()))
             }

@@ -8,103 +8,104 @@ use std::{
     time::Duration,
 };
 
-use super::shared::Shared;
+use super::shared::SharedState;
 use crate::{clock::Clock, metrics::EngineMetrics, store::embedded::options::OpenError};
 
 #[derive(Debug, Default)]
-struct Desk {
-    marks: Mutex<Marks>,
+struct SyncState {
+    flags: Mutex<SyncFlags>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Marks {
-    written: bool,
+struct SyncFlags {
+    mark_written: bool,
     stopping: bool,
 }
 
 /// The syncing thread, as the writer sees it. Dropping it syncs once more and waits for the thread.
 #[derive(Debug)]
-pub(crate) struct Syncer {
-    desk: Arc<Desk>,
+pub(crate) struct IntervalSync {
+    state: Arc<SyncState>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What a sync needs.
-struct Task {
+struct SyncTask {
     log: File,
     every: Duration,
     clock: Arc<dyn Clock>,
     metrics: EngineMetrics,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
 }
 
-impl Syncer {
+impl IntervalSync {
     /// Starts the thread on the log at `path`, which must be there and stay the same file.
     pub fn start(
         path: &Path,
         every: Duration,
         clock: Arc<dyn Clock>,
         metrics: EngineMetrics,
-        shared: Arc<Shared>,
+        shared: Arc<SharedState>,
     ) -> Result<Self, OpenError> {
         let io = |source| OpenError::Io { path: path.to_owned(), source };
         // Held open from the start: an error of writing back is reported to every descriptor that was open.
-        let task = Task { log: File::open(path).map_err(io)?, every, clock, metrics, shared };
-        let desk = Arc::new(Desk::default());
+        let task = SyncTask { log: File::open(path).map_err(io)?, every, clock, metrics, shared };
+        let state = Arc::new(SyncState::default());
         let thread = std::thread::Builder::new()
             .name("linger-sync".to_owned())
             .spawn({
-                let desk = desk.clone();
-                move || desk.serve(&task)
+                let state = state.clone();
+                move || state.run(&task)
             })
             .map_err(io)?;
-        Ok(Self { desk, thread: Some(thread) })
+        Ok(Self { state, thread: Some(thread) })
     }
 
     /// The log was written to.
-    pub fn written(&self) {
-        let mut marks = self.desk.lock();
-        if !marks.written {
-            marks.written = true;
-            self.desk.changed.notify_one();
+    pub fn mark_written(&self) {
+        let mut flags = self.state.lock();
+        if !flags.mark_written {
+            flags.mark_written = true;
+            self.state.changed.notify_one();
         }
     }
 }
 
-impl Drop for Syncer {
+impl Drop for IntervalSync {
     fn drop(&mut self) {
-        self.desk.lock().stopping = true;
-        self.desk.changed.notify_one();
+        self.state.lock().stopping = true;
+        self.state.changed.notify_one();
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the syncing thread does not panic");
         }
     }
 }
 
-impl Desk {
-    fn serve(&self, task: &Task) {
+impl SyncState {
+    fn run(&self, task: &SyncTask) {
         let panicked = "no code panics while it holds the marks";
         loop {
-            let marks = self.changed.wait_while(self.lock(), |m| !m.written && !m.stopping).expect(panicked);
+            let flags =
+                self.changed.wait_while(self.lock(), |m| !m.mark_written && !m.stopping).expect(panicked);
             // Real time, not the clock's: a power cut does not wait for a test.
-            let (mut marks, _) =
-                self.changed.wait_timeout_while(marks, task.every, |m| !m.stopping).expect(panicked);
-            let stopping = marks.stopping;
-            let written = std::mem::take(&mut marks.written);
-            drop(marks);
-            if written && !task.sync() || stopping {
+            let (mut flags, _) =
+                self.changed.wait_timeout_while(flags, task.every, |m| !m.stopping).expect(panicked);
+            let stopping = flags.stopping;
+            let mark_written = std::mem::take(&mut flags.mark_written);
+            drop(flags);
+            if mark_written && !task.sync() || stopping {
                 return;
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Marks> {
-        self.marks.lock().expect("no code panics while it holds the marks")
+    fn lock(&self) -> MutexGuard<'_, SyncFlags> {
+        self.flags.lock().expect("no code panics while it holds the marks")
     }
 }
 
-impl Task {
+impl SyncTask {
     /// Whether it worked. A failed sync is never tried again: what it should have written may be gone.
     fn sync(&self) -> bool {
         let start_us = self.clock.now_micros();

@@ -4,115 +4,115 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::write_queue::{Intake, Operation};
+use super::write_queue::{Operation, WriteQueue};
 use crate::{
     job::{JobId, Receipt},
     store::{
         Error, Reservation, Result,
         embedded::{
-            ops::{self, write_txn::Work},
-            rows::records::Sql,
+            ops::{self, write_txn::WriteTxn},
+            rows::records::SqlResult,
         },
     },
 };
 
 /// One call of the store on its way through the writer.
-pub(crate) struct Call<T, F> {
+pub(crate) struct WriteRequest<T, F> {
     change: F,
-    answer: Option<Result<T>>,
+    result: Option<Result<T>>,
     reply: oneshot::Sender<Result<T>>,
 }
 
-impl<T, F> Call<T, F> {
+impl<T, F> WriteRequest<T, F> {
     pub fn new(change: F) -> (Box<Self>, oneshot::Receiver<Result<T>>) {
         let (reply, receiver) = oneshot::channel();
-        (Box::new(Self { change, answer: None, reply }), receiver)
+        (Box::new(Self { change, result: None, reply }), receiver)
     }
 }
 
-impl<T, F> Operation for Call<T, F>
+impl<T, F> Operation for WriteRequest<T, F>
 where
     T: Send,
-    F: FnMut(&mut Work<'_>) -> Sql<Result<T>> + Send,
+    F: FnMut(&mut WriteTxn<'_>) -> SqlResult<Result<T>> + Send,
 {
-    fn run(&mut self, work: &mut Work<'_>) -> Sql<()> {
-        self.answer = Some((self.change)(work)?);
+    fn run(&mut self, txn: &mut WriteTxn<'_>) -> SqlResult<()> {
+        self.result = Some((self.change)(txn)?);
         Ok(())
     }
 
     fn answer(self: Box<Self>, committed: std::result::Result<(), Error>) {
-        let Self { answer, reply, .. } = *self;
-        let answer = committed.and_then(|()| answer.expect("an operation has run when it is committed"));
+        let Self { result, reply, .. } = *self;
+        let result = committed.and_then(|()| result.expect("an operation has run when it is committed"));
         // Whoever asked may have gone; the change stands, as after a cut connection.
-        let _ = reply.send(answer);
+        let _ = reply.send(result);
     }
 }
 
 /// A reservation on its way: if the one who asked goes away before the grants are in hand, they are taken
 /// back, so that no job waits for its TTR and no attempt is spent on nobody.
-pub(crate) struct Reserve<F> {
+pub(crate) struct ReserveRequest<F> {
     change: F,
     granted: Vec<Reservation>,
     reply: oneshot::Sender<Result<Vec<Reservation>>>,
-    intake: Arc<Intake>,
+    queue: Arc<WriteQueue>,
 }
 
-/// The asking side of [`Reserve`].
-pub(crate) struct Grants {
+/// The asking side of [`ReserveRequest`].
+pub(crate) struct PendingReservations {
     receiver: oneshot::Receiver<Result<Vec<Reservation>>>,
-    intake: Arc<Intake>,
+    queue: Arc<WriteQueue>,
 }
 
-impl<F> Reserve<F> {
-    pub fn new(intake: &Arc<Intake>, change: F) -> (Box<Self>, Grants) {
+impl<F> ReserveRequest<F> {
+    pub fn new(queue: &Arc<WriteQueue>, change: F) -> (Box<Self>, PendingReservations) {
         let (reply, receiver) = oneshot::channel();
-        let call = Self { change, granted: Vec::new(), reply, intake: intake.clone() };
-        (Box::new(call), Grants { receiver, intake: intake.clone() })
+        let call = Self { change, granted: Vec::new(), reply, queue: queue.clone() };
+        (Box::new(call), PendingReservations { receiver, queue: queue.clone() })
     }
 }
 
-impl<F> Operation for Reserve<F>
+impl<F> Operation for ReserveRequest<F>
 where
-    F: FnMut(&mut Work<'_>) -> Sql<Vec<Reservation>> + Send,
+    F: FnMut(&mut WriteTxn<'_>) -> SqlResult<Vec<Reservation>> + Send,
 {
-    fn run(&mut self, work: &mut Work<'_>) -> Sql<()> {
+    fn run(&mut self, txn: &mut WriteTxn<'_>) -> SqlResult<()> {
         self.granted.clear();
         if !self.reply.is_closed() {
-            self.granted = (self.change)(work)?;
+            self.granted = (self.change)(txn)?;
         }
         Ok(())
     }
 
     fn answer(self: Box<Self>, committed: std::result::Result<(), Error>) {
-        let Self { granted, reply, intake, .. } = *self;
+        let Self { granted, reply, queue, .. } = *self;
         if let Err(Ok(unseen)) = reply.send(committed.map(|()| granted)) {
-            take_back(&intake, unseen);
+            cancel_unseen(&queue, unseen);
         }
     }
 }
 
-impl Grants {
+impl PendingReservations {
     /// Waits for the answer; `None` when the writer is gone.
     pub async fn receive(mut self) -> Option<Result<Vec<Reservation>>> {
         (&mut self.receiver).await.ok()
     }
 }
 
-impl Drop for Grants {
+impl Drop for PendingReservations {
     fn drop(&mut self) {
         self.receiver.close();
         if let Ok(Ok(unseen)) = self.receiver.try_recv() {
-            take_back(&self.intake, unseen);
+            cancel_unseen(&self.queue, unseen);
         }
     }
 }
 
-fn take_back(intake: &Intake, unseen: Vec<Reservation>) {
+fn cancel_unseen(queue: &WriteQueue, unseen: Vec<Reservation>) {
     if unseen.is_empty() {
         return;
     }
     let grants: Vec<(JobId, Receipt)> =
         unseen.into_iter().map(|grant| (grant.job.id, grant.receipt)).collect();
-    let (call, _) = Call::new(move |work: &mut Work<'_>| ops::cancel(work, &grants).map(Ok));
-    intake.push_own(call);
+    let (call, _) = WriteRequest::new(move |txn: &mut WriteTxn<'_>| ops::cancel(txn, &grants).map(Ok));
+    queue.push_internal(call);
 }

@@ -11,11 +11,11 @@ use std::{
 
 use crate::{
     job::Topic,
-    store::{Error, TopicConfig, embedded::disk::disk_space::Level},
+    store::{Error, TopicConfig, embedded::disk::disk_space::SpaceLevel},
 };
 
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
+pub(crate) struct SharedState {
     /// Set once and never cleared: after it no write may be acknowledged.
     failure: Mutex<Option<Error>>,
     /// The same as a flag, because it is asked before every commit.
@@ -23,13 +23,13 @@ pub(crate) struct Shared {
     /// Whether the writer is to leave everything tidy when it ends.
     stop_cleanly: AtomicBool,
     /// As of the last group that asked.
-    space: Mutex<Level>,
+    space: Mutex<SpaceLevel>,
     configs: RwLock<HashMap<Topic, Arc<TopicConfig>>>,
     /// As of the last commit, and published before anybody is told of that.
     ready: RwLock<HashSet<Topic>>,
 }
 
-impl Shared {
+impl SharedState {
     /// Stops all writes for good. The first reason stays.
     pub fn fail(&self, what: &str, error: &dyn std::fmt::Display) -> Error {
         let mut failure = self.failure();
@@ -43,15 +43,15 @@ impl Shared {
 
     /// Fails when writes have been stopped.
     pub fn check(&self) -> Result<(), Error> {
-        if self.failed.load(Ordering::Acquire) { Err(self.why_stopped()) } else { Ok(()) }
+        if self.failed.load(Ordering::Acquire) { Err(self.stop_error()) } else { Ok(()) }
     }
 
     /// What a caller hears who gets no answer.
-    pub fn why_stopped(&self) -> Error {
+    pub fn stop_error(&self) -> Error {
         self.failure().clone().unwrap_or_else(|| Error::Unavailable("it is closed".to_owned()))
     }
 
-    pub fn ask_clean_stop(&self) {
+    pub fn request_clean_stop(&self) {
         self.stop_cleanly.store(true, Ordering::Release);
     }
 
@@ -60,16 +60,16 @@ impl Shared {
     }
 
     /// How much disk space was left when somebody last looked.
-    pub fn space(&self) -> Level {
+    pub fn space(&self) -> SpaceLevel {
         *self.level()
     }
 
     /// Publishes how much disk space is left.
-    pub fn set_space(&self, level: Level) {
+    pub fn set_space(&self, level: SpaceLevel) {
         *self.level() = level;
     }
 
-    fn level(&self) -> MutexGuard<'_, Level> {
+    fn level(&self) -> MutexGuard<'_, SpaceLevel> {
         self.space.lock().expect("no code panics while it holds the level")
     }
 

@@ -8,7 +8,7 @@ use std::{io, path::Path};
 use rusqlite::Connection;
 
 use crate::store::embedded::rows::{
-    records::{Db, Sql},
+    records::{Db, SqlResult},
     schema::PAGE_BYTES,
 };
 
@@ -31,21 +31,21 @@ pub fn free_bytes(path: &Path) -> io::Result<u64> {
 
 /// Whether space is being handed back at the moment.
 #[derive(Debug, Default)]
-pub(crate) struct GiveBack {
+pub(crate) struct Vacuum {
     /// Unused pages before the last step; `None` while nothing is handed back.
     before_step: Option<u64>,
     /// A step changed nothing: the file was made without auto-vacuum, perhaps by a restore.
     futile: bool,
 }
 
-impl GiveBack {
+impl Vacuum {
     /// Whether steps were done lately.
     pub fn is_active(&self) -> bool {
         self.before_step.is_some()
     }
 
     /// Whether a step should be done now.
-    pub fn is_wanted(&mut self, conn: &Connection) -> Sql<bool> {
+    pub fn is_wanted(&mut self, conn: &Connection) -> SqlResult<bool> {
         if self.futile {
             return Ok(false);
         }
@@ -65,7 +65,7 @@ impl GiveBack {
     }
 
     /// Cuts a few pages off the file. They leave it with the next checkpoint.
-    pub fn step(db: &mut Db) -> Sql<()> {
+    pub fn step(db: &mut Db) -> SqlResult<()> {
         db.begin()?;
         let mut vacuum = db.conn().prepare(&format!("PRAGMA incremental_vacuum({STEP_PAGES})"))?;
         // One row a page; it goes on only while it is asked.
@@ -96,10 +96,10 @@ mod tests {
 
     /// How many steps are done until no more is wanted.
     fn steps(db: &mut Db) -> usize {
-        let mut give_back = GiveBack::default();
+        let mut give_back = Vacuum::default();
         let mut steps = 0;
         while give_back.is_wanted(db.conn()).expect("reads") {
-            GiveBack::step(db).expect("writes");
+            Vacuum::step(db).expect("writes");
             db.commit(crate::job::Timestamp::from_millis(0)).expect("commits");
             steps += 1;
             assert!(steps < 1_000, "it comes to an end");

@@ -2,21 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::{JobState, Key, Lease, State, TopicIx};
+use super::{Lease, Memory, RowKey, State, TopicNumber};
 use crate::{
     job::{Now, Timestamp},
     store::embedded::{
         memory::topics::TopicState,
         rows::{
             codec::Record,
-            records::{Db, Sql, Table},
+            records::{Db, SqlResult, Table},
         },
-        verify::online::Faults,
+        verify::online::Findings,
     },
 };
 
 /// A record's table, key and column `dead_ms`.
-type Row = (Table, Key, Option<i64>);
+type StoredRow = (Table, RowKey, Option<i64>);
 
 /// Jobs of one topic as the ids tell: per state, and how many of them belong into the window.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -25,34 +25,34 @@ struct Count {
     ready: u64,
     reserved: u64,
     dead: u64,
-    soon: u64,
+    due_soon: u64,
 }
 
-impl State {
+impl Memory {
     /// Memory knows the job of this record exactly once, at its place, and in a state that it may be in.
     pub fn check_record(
         &self,
         db: &Db,
-        (table, key, dead_ms): Row,
+        (table, key, dead_ms): StoredRow,
         record: &Record,
         now: Now,
-        faults: &mut Faults,
-    ) -> Sql<()> {
+        faults: &mut Findings,
+    ) -> SqlResult<()> {
         let (head, dead) = (&record.head, table == Table::Dead);
         let hash = self.ids.hash(head.id.as_str().as_bytes());
         let (mut here, mut elsewhere) = (Vec::new(), 0);
-        for at in self.ids.candidates(hash) {
-            if (at.key, at.dead) == (key, dead) {
-                here.push(at);
+        for job_ref in self.ids.candidates(hash) {
+            if (job_ref.key, job_ref.dead) == (key, dead) {
+                here.push(job_ref);
             } else {
-                let other = db.read_head(Table::of(at.dead), at.key)?;
+                let other = db.read_head(Table::of(job_ref.dead), job_ref.key)?;
                 elsewhere += usize::from(other.is_ok_and(|other| other.id == head.id));
             }
         }
         let name = || format!("job {} at {key:?}", head.id);
         faults.check(elsewhere == 0, || format!("{} has another record too", name()));
         faults.check(here.len() < 2, || format!("{} is in memory {} times", name(), here.len()));
-        let Some(topic) = here.first().and_then(|at| self.topics.look(at.topic)) else {
+        let Some(topic) = here.first().and_then(|job_ref| self.topics.try_get(job_ref.topic)) else {
             faults.add(|| format!("{} is on disk but not in memory", name()));
             return Ok(());
         };
@@ -70,7 +70,7 @@ impl State {
     }
 
     /// A living job is in one place only, the right one by its due time.
-    fn check_place(&self, topic: &TopicState, key: Key, record: &Record, now: Now, faults: &mut Faults) {
+    fn check_place(&self, topic: &TopicState, key: RowKey, record: &Record, now: Now, faults: &mut Findings) {
         let due_at = record.head.due_at;
         let name = || format!("job {} at {key:?}", record.head.id);
         faults.check(key.slot() >= due_at, || format!("{} lies before its due time {due_at}", name()));
@@ -80,7 +80,7 @@ impl State {
         faults.check(delayed || due_at <= now.up, || {
             format!("{} is handed out before its due time {due_at}", name())
         });
-        let (shown, soon) = (topic.soon.contains(&key), delayed && self.window.shows(key));
+        let (shown, soon) = (topic.due_soon.contains(&key), delayed && self.window.covers(key));
         faults
             .check(shown || !soon, || format!("{} is due soon, but missing among the jobs that are", name()));
         faults.check(!shown || soon, || format!("{} is wrongly among the jobs that are due soon", name()));
@@ -88,7 +88,7 @@ impl State {
 
     /// Counts are those of the contents, the reservations on disk are those in memory, and so are the topics'
     /// settings.
-    pub fn check_whole(&self, db: &Db, now: Now, faults: &mut Faults) -> Sql<()> {
+    pub fn check_whole(&self, db: &Db, now: Now, faults: &mut Findings) -> SqlResult<()> {
         self.check_counts(faults);
         self.check_window(faults);
         self.check_leases(db, faults)?;
@@ -102,28 +102,28 @@ impl State {
             None => faults.add(|| "the clock's mark cannot be read".to_owned()),
         }
         if let Some(first) = db.first_dead()? {
-            let known = self.dead_since.is_some_and(|since| since <= first.slot());
+            let known = self.earliest_death.is_some_and(|since| since <= first.slot());
             faults.check(known, || format!("the first dead letter, at {first:?}, is not expected"));
         }
         Ok(())
     }
 
-    fn check_counts(&self, faults: &mut Faults) {
-        let mut counts: HashMap<TopicIx, Count> = HashMap::new();
+    fn check_counts(&self, faults: &mut Findings) {
+        let mut counts: HashMap<TopicNumber, Count> = HashMap::new();
         for (_, job) in (0..).map_while(|shard| self.ids.in_shard(shard)).flatten() {
-            if self.topics.look(job.topic).is_none() {
+            if self.topics.try_get(job.topic).is_none() {
                 faults.add(|| format!("the job at {:?} belongs to no topic", job.key));
                 continue;
             }
             let count = counts.entry(job.topic).or_default();
             match self.job_state(job) {
-                JobState::Delayed => {
+                State::Delayed => {
                     count.delayed += 1;
-                    count.soon += u64::from(self.window.shows(job.key));
+                    count.due_soon += u64::from(self.window.covers(job.key));
                 }
-                JobState::Ready => count.ready += 1,
-                JobState::Reserved => count.reserved += 1,
-                JobState::Dead => count.dead += 1,
+                State::Ready => count.ready += 1,
+                State::Reserved => count.reserved += 1,
+                State::Dead => count.dead += 1,
             }
         }
         for topic in self.topics.by_name(None) {
@@ -134,7 +134,7 @@ impl State {
                 ready: topic.ready.len() as u64,
                 reserved: topic.reserved,
                 dead: topic.dead,
-                soon: topic.soon.len() as u64,
+                due_soon: topic.due_soon.len() as u64,
             };
             faults.check(counted == held, || {
                 format!("topic {} counts {counted:?}, but holds {held:?}", topic.name)
@@ -146,29 +146,29 @@ impl State {
         });
     }
 
-    fn check_window(&self, faults: &mut Faults) {
+    fn check_window(&self, faults: &mut Findings) {
         let topics = || self.topics.by_name(None);
-        let len: usize = topics().map(|topic| topic.soon.len()).sum();
+        let len: usize = topics().map(|topic| topic.due_soon.len()).sum();
         faults.check(self.window.len() == len, || {
             format!("{} jobs count as due soon, but {len} are", self.window.len())
         });
-        let heads: BTreeSet<(Key, TopicIx)> = topics()
-            .filter_map(|topic| topic.soon.first().copied().zip(self.topics.find(topic.name.as_str())))
+        let heads: BTreeSet<(RowKey, TopicNumber)> = topics()
+            .filter_map(|topic| topic.due_soon.first().copied().zip(self.topics.find(topic.name.as_str())))
             .collect();
-        for (key, topic) in heads.symmetric_difference(self.window.heads()) {
-            let name = self.topics.look(*topic).map(|topic| topic.name.as_str());
+        for (key, topic) in heads.symmetric_difference(self.window.first_keys()) {
+            let name = self.topics.try_get(*topic).map(|topic| topic.name.as_str());
             faults.add(|| format!("the job of topic {name:?} that is due next is not {key:?}"));
         }
     }
 
-    fn check_leases(&self, db: &Db, faults: &mut Faults) -> Sql<()> {
+    fn check_leases(&self, db: &Db, faults: &mut Findings) -> SqlResult<()> {
         let leases = db.leases()?.into_iter();
-        let stored: BTreeMap<Key, Lease> = leases.filter_map(|(key, lease)| Some((key, lease?))).collect();
+        let stored: BTreeMap<RowKey, Lease> = leases.filter_map(|(key, lease)| Some((key, lease?))).collect();
         let rows = db.lease_count()?;
         faults.check(rows == stored.len(), || {
             format!("{} reservations on disk cannot be read", rows.abs_diff(stored.len()))
         });
-        let both = stored.keys().chain(self.leases.keys()).copied().collect::<BTreeSet<Key>>();
+        let both = stored.keys().chain(self.leases.keys()).copied().collect::<BTreeSet<RowKey>>();
         for key in both {
             let (memory, disk) = (self.lease(key), stored.get(&key));
             faults.check(memory == disk, || {
@@ -187,7 +187,7 @@ impl State {
         Ok(())
     }
 
-    fn check_configs(&self, db: &Db, faults: &mut Faults) -> Sql<()> {
+    fn check_configs(&self, db: &Db, faults: &mut Findings) -> SqlResult<()> {
         let mut stored = BTreeMap::new();
         for topic in db.topics()? {
             match topic {
