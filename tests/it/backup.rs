@@ -254,7 +254,7 @@ fn a_restore_takes_only_sound_backups_and_empty_directories() {
     server.kill();
     refused(&["restore", "copy"], path, 2, "it is not empty");
     refused(&["restore", "by-hand", "--data-dir", "new"], path, 1, "the log is missing or empty");
-    refused(&["restore", "data/linger.db", "--data-dir", "new"], path, 1, "linger.db-wal lies beside it");
+    refused(&["restore", "data/linger.db", "--data-dir", "new"], path, 1, "linger.db-wal is beside it");
     refused(&["restore", "data", "--data-dir", "new"], path, 1, "this is a directory");
     refused(&["restore", "nothing", "--data-dir", "new"], path, 2, "nothing: No such file");
     fs::write(path.join("text"), "not a database at all, but long enough to be taken for one")

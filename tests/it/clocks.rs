@@ -162,7 +162,7 @@ fn a_clock_that_was_set_back_over_a_restart_does_not_take_time_back() {
         comes(&server, "after");
         server.kill();
         let log = server.log();
-        assert!(log.contains("the clock was behind what this store has seen and was raised"), "{log}");
+        assert!(log.contains("the clock was behind the latest moment of this store and was raised"), "{log}");
     }
 }
 

@@ -19,10 +19,14 @@ use super::{
     options::Options,
     rows::{
         codec::{Record, RecordError},
+        db::{Db, SqlResult},
         key::RowKey,
-        records::{Db, SqlResult},
     },
-    verify::online::{Findings, VerifyStep, check_file},
+    verify::{
+        findings::Findings,
+        online::{VerifyStep, check_file},
+        verify_sql::set_aside_count,
+    },
     writer::{
         request::{ReserveRequest, WriteRequest},
         shared::SharedState,
@@ -320,7 +324,7 @@ impl Store for EmbeddedStore {
                 .run(move |txn| {
                     let mut faults = faults.clone();
                     let next =
-                        current.take(txn.memory, txn.db, txn.now, &mut faults).unwrap_or_else(|error| {
+                        current.run(txn.memory, txn.db, txn.now, &mut faults).unwrap_or_else(|error| {
                             faults.add(|| format!("not everything could be read: {error}"));
                             None
                         });
@@ -329,7 +333,7 @@ impl Store for EmbeddedStore {
                 .await?;
         }
         let (jobs, set_aside) =
-            self.run(|txn| Ok((txn.memory.job_index().len() as u64, txn.db.set_aside_count()?))).await?;
+            self.run(|txn| Ok((txn.memory.job_index().len() as u64, set_aside_count(txn.db)?))).await?;
         let path = self.options.data_dir.join(DB_FILE);
         // On a connection of its own: it may take long, and needs nothing that only memory knows.
         let lines = tokio::task::spawn_blocking(move || check_file(&path)).await;

@@ -24,6 +24,7 @@ mod ops;
 mod options;
 mod recovery;
 mod rows;
+mod start;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -33,7 +34,7 @@ pub use engine::EmbeddedStore;
 #[cfg(any(test, fuzzing))]
 pub(crate) use fuzzing::fuzz_record;
 pub use options::{Durability, FreeSpace, OpenError, Options};
-pub use recovery::open::open;
+pub use start::open;
 pub use verify::{
     backup::{backup, backup_to, restore},
     offline::{Inspection, inspect, inspect_backup},

@@ -68,9 +68,15 @@ impl Options {
             dead_retention: None,
             look_ahead: Duration::from_secs(300),
             idle_after: Duration::from_millis(250),
-            free_space: Arc::new(crate::store::embedded::writer::vacuum::free_bytes),
+            free_space: Arc::new(free_bytes),
         }
     }
+}
+
+/// Free bytes, for this process, of the file system that contains `path`.
+fn free_bytes(path: &Path) -> io::Result<u64> {
+    let stat = rustix::fs::statvfs(path)?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
 impl fmt::Debug for Options {
@@ -146,4 +152,15 @@ pub enum OpenError {
         /// What is known about it, and how to go on.
         why: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_space_is_read_from_the_system() {
+        assert!(free_bytes(Path::new(".")).expect("reads") > 0);
+        assert!(free_bytes(Path::new("no such directory")).is_err());
+    }
 }

@@ -5,5 +5,6 @@ mod fixture;
 mod groups;
 mod load;
 mod opening;
+mod snapshot;
 mod state_machine;
 mod verify;

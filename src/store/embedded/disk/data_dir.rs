@@ -18,7 +18,7 @@ use rustix::fs::{OFlags, major, minor};
 use crate::store::embedded::options::OpenError;
 
 pub(crate) const DB_FILE: &str = "linger.db";
-pub(crate) const LOG_FILE: &str = "linger.db-wal";
+pub(crate) const WAL_FILE: &str = "linger.db-wal";
 pub(crate) const LOCK_FILE: &str = "lock";
 
 /// A data directory that is ours until this is dropped.

@@ -1,6 +1,6 @@
-//! Where each job lies, by the hash of its id: 21 bytes a job at full load, in many small tables so that
-//! no single growth stalls the writer. Knows neither ids nor states; two ids may share a hash, so
-//! whoever asks compares the id of the record.
+//! An index of all jobs by the hash of their id: 21 bytes a job at full load, in many small tables so that no
+//! single growth stalls the writer. Knows neither ids nor states. Two ids may share a hash, so callers compare
+//! the id in the record.
 
 use hashbrown::HashTable;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -10,19 +10,19 @@ use crate::store::embedded::rows::key::RowKey;
 
 /// At 10 million jobs a table holds 2,400 entries: growing one moves 70 KB.
 const SHARDS: usize = 4_096;
-/// Set in the stored topic when the job lies among the dead.
+/// Set in the stored topic number of a dead letter.
 const DEAD: u32 = 1 << 31;
 
 /// The hash of an id, seeded at every start so that clients cannot choose ids that collide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct IdHash(u64);
 
-/// Where a job lies.
+/// The row of a job, and its topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct JobRef {
     pub key: RowKey,
     pub topic: TopicNumber,
-    /// Whether `key` is one of the table of the dead.
+    /// Whether `key` belongs to the table of dead letters.
     pub dead: bool,
 }
 
@@ -38,7 +38,7 @@ struct IndexEntry {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IdHasher {
     seed: u64,
-    /// All ones; tests leave few bits, so that hashes collide.
+    /// All ones. Tests narrow the mask to force collisions.
     mask: u64,
 }
 
@@ -64,7 +64,7 @@ impl JobIndex {
         Self { shards: vec![HashTable::new(); SHARDS].into(), hasher }
     }
 
-    /// With hashes that collide all the time.
+    /// An index whose hashes collide all the time.
     #[cfg(test)]
     pub fn colliding() -> Self {
         Self::masked(0b11)
@@ -78,7 +78,7 @@ impl JobIndex {
         self.hasher
     }
 
-    /// Every job whose id has this hash: nearly always none or one.
+    /// The jobs whose id has this hash: nearly always none or one.
     pub fn candidates(&self, hash: IdHash) -> Vec<JobRef> {
         let shard = &self.shards[shard_of(hash)];
         shard.iter_hash(hash.0).filter(|entry| entry.hash() == hash).map(IndexEntry::job_ref).collect()
@@ -89,12 +89,12 @@ impl JobIndex {
         self.shards[shard_of(hash)].insert_unique(hash.0, entry, |entry| entry.hash().0);
     }
 
-    /// Forgets the job at `key`; `None` when it is not there.
+    /// Removes the job at `key`; `None` when it is not there.
     pub fn remove(&mut self, hash: IdHash, key: RowKey, dead: bool) -> Option<JobRef> {
         let shard = &mut self.shards[shard_of(hash)];
         let found = shard.find_entry(hash.0, |entry| entry.hash() == hash && entry.is_at(key, dead)).ok()?;
         let (entry, _) = found.remove();
-        // Give the room of a past backlog back, seldom enough to cost nothing.
+        // Free the memory of a past backlog, seldom enough to cost nothing.
         if shard.num_buckets() > 64 && shard.len() < shard.num_buckets() / 8 {
             let keep = shard.len() * 2;
             shard.shrink_to(keep, |entry| entry.hash().0);
@@ -102,13 +102,13 @@ impl JobIndex {
         Some(entry.job_ref())
     }
 
-    /// The job at `key`, found by looking at all of them: only for records too broken to name themselves.
+    /// The job at `key`, found by a search of the whole index: only for records whose id is unreadable.
     pub fn find_by_key(&self, key: RowKey, dead: bool) -> Option<(IdHash, JobRef)> {
         let mut entries = self.shards.iter().flat_map(HashTable::iter);
         entries.find(|entry| entry.is_at(key, dead)).map(|entry| (entry.hash(), entry.job_ref()))
     }
 
-    /// Jobs in table `shard`, in no order; `None` past the last table. A job never changes its table.
+    /// The jobs in table `shard`, in no order; `None` past the last table. A job never changes its table.
     pub fn in_shard(&self, shard: usize) -> Option<impl Iterator<Item = (IdHash, JobRef)> + '_> {
         let entries = self.shards.get(shard)?;
         Some(entries.iter().map(|entry| (entry.hash(), entry.job_ref())))
@@ -120,7 +120,7 @@ impl JobIndex {
 }
 
 fn shard_of(hash: IdHash) -> usize {
-    // Bits that the tables themselves do not use: they place by the lowest and tag by the highest.
+    // Bits that the tables do not use: they choose the bucket by the lowest bits and the tag by the highest.
     (hash.0 >> 40) as usize % SHARDS
 }
 
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_found_by_hash_by_key_and_by_walking() {
+    fn jobs_are_found_by_hash_by_key_and_by_shard() {
         let mut ids = JobIndex::new();
         let names: Vec<String> = (0..10_000).map(|n| format!("job-{n}")).collect();
         for (n, name) in names.iter().enumerate() {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn room_of_a_past_backlog_is_given_back() {
+    fn memory_of_a_past_backlog_is_freed() {
         let mut ids = JobIndex::masked((1 << 40) - 1);
         let hashes: Vec<IdHash> = (0..5_000u32).map(|n| ids.hash(&n.to_le_bytes())).collect();
         for (n, hash) in hashes.iter().enumerate() {

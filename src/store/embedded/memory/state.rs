@@ -1,13 +1,9 @@
-//! Everything the engine knows in memory, and how a group of changes is taken back as a whole.
+//! Everything that the engine keeps in memory, and the rollback of a group of changes.
 //!
-//! Each change leaves its opposite in a journal. A commit throws the journal away, a rollback plays it
-//! backwards, so that memory never shows what the disk does not hold, while operations of one group see
-//! each other's effects. (Rejected: applying changes after the commit, which needs an overlay in front of
-//! every look-up.) Knows keys and hashes, neither SQL nor records.
-
-mod check;
-#[cfg(test)]
-pub(crate) mod snapshot;
+//! Each change writes its inverse into a journal. A commit clears the journal, a rollback applies it backwards,
+//! so that memory never shows what the disk does not contain, while operations of one group see each other's
+//! effects. (Rejected: applying changes after the commit, which needs an overlay in front of every look-up.)
+//! Knows keys and hashes, neither SQL nor records.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -17,6 +13,8 @@ use std::{
 
 use super::{
     job_index::{IdHash, JobIndex, JobRef},
+    job_state::JobState,
+    journal::Undo,
     topics::{TopicNumber, Topics},
     window::DelayedWindow,
 };
@@ -28,53 +26,32 @@ use crate::{
     },
 };
 
-/// Where a job is in its life, with what only memory knows about that.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum JobState {
-    Delayed,
-    Ready { since: Timestamp },
-    Reserved(Lease),
-    Dead,
-}
-
-/// The opposite of one change.
-#[derive(Debug)]
-enum Undo {
-    RemoveFromIndex(IdHash, JobRef),
-    AddToIndex(IdHash, JobRef),
-    RemoveState(JobRef),
-    InsertState(JobRef, JobState),
-    RemoveFromWindow(RowKey, TopicNumber),
-    SetWindowEnd(RowKey),
-    SetEarliestDeath(Option<Timestamp>),
-    SetConfig(TopicNumber, Arc<TopicConfig>),
-}
-
+/// Where each job is, what is ready, what is reserved, and what is due next.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    ids: JobIndex,
+    index: JobIndex,
     topics: Topics,
     window: DelayedWindow,
     leases: HashMap<RowKey, (TopicNumber, Lease)>,
     deadlines: BTreeSet<(Timestamp, RowKey)>,
-    /// Delayed jobs of all topics, within the window and beyond.
+    /// Number of delayed jobs of all topics, within the window and beyond.
     delayed: u64,
     /// No dead letter died before this; `None` when there are none.
     earliest_death: Option<Timestamp>,
     journal: Vec<Undo>,
-    /// Topics that may have become empty, or were never filled.
+    /// Topics that may be empty now.
     maybe_empty: Vec<TopicNumber>,
-    /// Topics that may have got their first ready job in this group, or lost their last.
+    /// Topics that may have gained their first ready job in this group, or lost their last.
     ready_changed: Vec<TopicNumber>,
 }
 
 impl Memory {
-    /// Empty, with a window that ends at `frontier`.
-    pub fn new(ids: JobIndex, frontier: RowKey) -> Self {
+    /// Empty, with a window that ends at `window_end`.
+    pub fn new(index: JobIndex, window_end: RowKey) -> Self {
         Self {
-            ids,
+            index,
             topics: Topics::default(),
-            window: DelayedWindow::new(frontier),
+            window: DelayedWindow::new(window_end),
             leases: HashMap::new(),
             deadlines: BTreeSet::new(),
             delayed: 0,
@@ -86,7 +63,7 @@ impl Memory {
     }
 
     pub fn job_index(&self) -> &JobIndex {
-        &self.ids
+        &self.index
     }
 
     pub fn topics(&self) -> &Topics {
@@ -97,11 +74,32 @@ impl Memory {
         &self.window
     }
 
+    /// The reservations with the topics of their jobs.
+    pub fn leases(&self) -> impl Iterator<Item = (RowKey, TopicNumber, &Lease)> {
+        self.leases.iter().map(|(key, (topic, lease))| (*key, *topic, lease))
+    }
+
+    /// The reservations by their end.
+    pub fn deadlines(&self) -> &BTreeSet<(Timestamp, RowKey)> {
+        &self.deadlines
+    }
+
+    /// Number of delayed jobs of all topics.
+    pub fn delayed(&self) -> u64 {
+        self.delayed
+    }
+
+    /// Whether a group has changes that are neither committed nor rolled back.
+    #[cfg(test)]
+    pub fn has_pending_changes(&self) -> bool {
+        !self.journal.is_empty() || !self.maybe_empty.is_empty()
+    }
+
     pub fn lease(&self, key: RowKey) -> Option<&Lease> {
         self.leases.get(&key).map(|(_, lease)| lease)
     }
 
-    /// The number of `name`, which is remembered at least until the group ends.
+    /// The number of topic `name`, which stays valid at least until the group ends.
     pub fn topic(&mut self, name: &Topic) -> TopicNumber {
         let ix = self.topics.find_or_add(name);
         if self.topics.get(ix).is_forgettable() {
@@ -123,44 +121,44 @@ impl Memory {
         }
     }
 
-    /// A job is there from the start: not a change, so it cannot be taken back.
+    /// Inserts a job while the store is loaded. This is not part of a group and cannot be rolled back.
     pub fn load(&mut self, hash: IdHash, job: JobRef, state: JobState) {
-        self.ids.insert(hash, job);
+        self.index.insert(hash, job);
         self.insert_into_lists(job, state);
     }
 
-    /// A job appears.
+    /// Inserts a new job.
     pub fn insert(&mut self, hash: IdHash, job: JobRef, state: JobState) {
         debug_assert_eq!(job.dead, matches!(state, JobState::Dead));
-        self.ids.insert(hash, job);
+        self.index.insert(hash, job);
         self.journal.push(Undo::RemoveFromIndex(hash, job));
         self.insert_state(job, state);
     }
 
-    /// A job disappears; it was there.
+    /// Removes a job, which must be known.
     pub fn remove(&mut self, hash: IdHash, job: JobRef) -> JobState {
-        let known = self.ids.remove(hash, job.key, job.dead);
+        let known = self.index.remove(hash, job.key, job.dead);
         assert_eq!(known, Some(job), "only a known job is removed");
         self.journal.push(Undo::AddToIndex(hash, job));
         self.remove_state(job)
     }
 
-    /// A job changes its place but not its key.
+    /// Changes the state of a job that keeps its key. Returns the previous state.
     pub fn change_state(&mut self, job: JobRef, state: JobState) -> JobState {
         let before = self.remove_state(job);
         self.insert_state(job, state);
         before
     }
 
-    /// A record that lies before the new frontier comes into view.
+    /// Adds a delayed job to the window, before the window's end moves behind it.
     pub fn add_to_window(&mut self, key: RowKey, topic: TopicNumber) {
         self.window.insert(&mut self.topics, key, topic);
         self.journal.push(Undo::RemoveFromWindow(key, topic));
     }
 
-    /// The window ends at `frontier` from now on; every delayed job before it has been [seen](Self::see).
-    pub fn set_window_end(&mut self, frontier: RowKey) {
-        self.journal.push(Undo::SetWindowEnd(self.window.set_end(frontier)));
+    /// Moves the window's end. Every delayed job before it must have been [added](Self::add_to_window).
+    pub fn set_window_end(&mut self, end: RowKey) {
+        self.journal.push(Undo::SetWindowEnd(self.window.set_end(end)));
     }
 
     pub fn set_config(&mut self, topic: TopicNumber, config: Arc<TopicConfig>) {
@@ -169,7 +167,7 @@ impl Memory {
         self.maybe_empty.push(topic);
     }
 
-    /// Puts a better bound on when the first dead letter died.
+    /// Sets the lower bound of the times of death.
     pub fn set_earliest_death(&mut self, since: Option<Timestamp>) {
         self.journal.push(Undo::SetEarliestDeath(std::mem::replace(&mut self.earliest_death, since)));
     }
@@ -178,7 +176,7 @@ impl Memory {
         self.earliest_death
     }
 
-    /// How many delayed jobs lie beyond the window.
+    /// Number of delayed jobs behind the window's end.
     pub fn delayed_beyond_window(&self) -> u64 {
         self.delayed - self.window.len() as u64
     }
@@ -186,11 +184,11 @@ impl Memory {
     /// The reservation that ends first.
     pub fn first_deadline(&self) -> Option<(Timestamp, JobRef)> {
         let &(deadline, key) = self.deadlines.first()?;
-        let (topic, _) = self.leases.get(&key).expect("every deadline is one of a lease");
+        let (topic, _) = self.leases.get(&key).expect("every deadline belongs to a lease");
         Some((deadline, JobRef { key, topic: *topic, dead: false }))
     }
 
-    /// The next moment at which something is due, as far as the window shows.
+    /// The next moment at which `promote` has work; at the latest the window's end while jobs are behind it.
     pub fn next_deadline(&self, dead_retention: Option<Duration>) -> Option<Timestamp> {
         let delayed = self.window.first().map(|(key, _)| key.slot());
         let reserved = self.deadlines.first().map(|(deadline, _)| *deadline);
@@ -199,25 +197,25 @@ impl Memory {
         [delayed, reserved, unseen, dead].into_iter().flatten().min()
     }
 
-    /// What was changed stays. `tell` hears of each topic that got its first ready job since the last commit,
-    /// or lost its last, whether it has any now.
-    pub fn commit(&mut self, mut tell: impl FnMut(&Topic, bool)) {
+    /// Keeps the changes of the group. Calls `publish` with each topic that may have gained its first ready job or
+    /// lost its last, and whether it has any now.
+    pub fn commit(&mut self, mut publish: impl FnMut(&Topic, bool)) {
         for topic in self.ready_changed.drain(..) {
             let topic = self.topics.get(topic);
-            tell(&topic.name, !topic.ready.is_empty());
+            publish(&topic.name, !topic.ready.is_empty());
         }
         self.journal.clear();
         self.forget_empty_topics();
     }
 
-    /// Everything is as it was after the last commit.
+    /// Restores everything as it was after the last commit.
     pub fn rollback(&mut self) {
         while let Some(undo) = self.journal.pop() {
             match undo {
                 Undo::RemoveFromIndex(hash, job) => {
-                    self.ids.remove(hash, job.key, job.dead);
+                    self.index.remove(hash, job.key, job.dead);
                 }
-                Undo::AddToIndex(hash, job) => self.ids.insert(hash, job),
+                Undo::AddToIndex(hash, job) => self.index.insert(hash, job),
                 Undo::RemoveState(job) => {
                     self.remove_from_lists(job);
                 }

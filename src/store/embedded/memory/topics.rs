@@ -1,5 +1,5 @@
-//! What memory holds of each topic: its counts, its ready list and its delayed jobs of the next minutes.
-//! Topics are numbered, so that a job costs four bytes for its topic; numbers are used again.
+//! The topics in memory: the counts, ready jobs and soon due jobs of each. Topics are numbered, so that a job
+//! costs four bytes for its topic; numbers are reused.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use crate::{
     store::{TopicConfig, TopicStats, embedded::rows::key::RowKey},
 };
 
-/// The number of a topic while it is remembered.
+/// The number of a topic while memory knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct TopicNumber(u32);
 
@@ -55,7 +55,7 @@ impl TopicState {
         }
     }
 
-    /// Whether nothing would be lost by forgetting it.
+    /// Whether it has neither jobs nor configuration, so that memory may forget it.
     pub fn is_forgettable(&self) -> bool {
         self.delayed + self.reserved + self.dead == 0 && self.ready.is_empty() && self.config.is_default()
     }
@@ -85,7 +85,7 @@ impl Topics {
         self.names.get(name).copied()
     }
 
-    /// The number of `name`, remembered from now on.
+    /// The number of `name`, which is added when it is not known.
     pub fn find_or_add(&mut self, name: &Topic) -> TopicNumber {
         if let Some(ix) = self.find(name.as_str()) {
             return ix;
@@ -99,7 +99,7 @@ impl Topics {
             None => {
                 self.slots.push(state);
                 TopicNumber(
-                    u32::try_from(self.slots.len() - 1).expect("topics need far more memory than a number"),
+                    u32::try_from(self.slots.len() - 1).expect("memory ends long before topic numbers do"),
                 )
             }
         };
@@ -108,19 +108,19 @@ impl Topics {
     }
 
     pub fn get(&self, ix: TopicNumber) -> &TopicState {
-        self.slots[ix.0 as usize].as_ref().expect("a topic is remembered while anything holds its number")
+        self.slots[ix.0 as usize].as_ref().expect("a topic is kept while its number is in use")
     }
 
-    /// The topic with this number, if one is remembered.
+    /// The topic with this number, if there is one.
     pub fn try_get(&self, ix: TopicNumber) -> Option<&TopicState> {
         self.slots.get(ix.0 as usize)?.as_ref()
     }
 
     pub fn get_mut(&mut self, ix: TopicNumber) -> &mut TopicState {
-        self.slots[ix.0 as usize].as_mut().expect("a topic is remembered while anything holds its number")
+        self.slots[ix.0 as usize].as_mut().expect("a topic is kept while its number is in use")
     }
 
-    /// Forgets the topic if it has neither jobs nor anything set; a free number is passed over.
+    /// Forgets the topic if it is [forgettable](TopicState::is_forgettable). Does nothing for a free number.
     pub fn forget_if_empty(&mut self, ix: TopicNumber) {
         let slot = &mut self.slots[ix.0 as usize];
         if slot.as_ref().is_some_and(TopicState::is_forgettable)
@@ -131,7 +131,7 @@ impl Topics {
         }
     }
 
-    /// Remembered topics in order of name, behind `after`.
+    /// The topics in order of name, behind `after`.
     pub fn by_name(&self, after: Option<&Topic>) -> impl Iterator<Item = &TopicState> {
         let from = after.map_or(Bound::Unbounded, |topic| Bound::Excluded(topic.as_str()));
         self.names.range::<str, _>((from, Bound::Unbounded)).map(|(_, ix)| self.get(*ix))

@@ -1,8 +1,8 @@
-//! The window: the delayed jobs of the next minutes, by topic and by time. What is due later stays on
-//! disk until the window's end, the *frontier*, moves on.
+//! The window: the delayed jobs of the next minutes, by topic and by time. Jobs that are due later stay on disk
+//! until the window's end moves behind them.
 //!
-//! Invariant: a delayed job is in the window exactly when its key is before the frontier. Each topic holds
-//! its own keys (so that its next due time is at hand); the window holds each topic's first.
+//! Invariant: a delayed job is in the window exactly when its key is before the window's end. Each topic keeps its
+//! own keys, so that its next due time is known; the window keeps the first key of each topic.
 
 use std::collections::BTreeSet;
 
@@ -27,17 +27,17 @@ impl DelayedWindow {
         self.end
     }
 
-    /// Whether a delayed job at `key` belongs into the window.
+    /// Whether a delayed job at `key` belongs to the window.
     pub fn covers(&self, key: RowKey) -> bool {
         key < self.end
     }
 
-    /// Moves the end; answers where it was.
+    /// Moves the end. Returns the previous one.
     pub fn set_end(&mut self, end: RowKey) -> RowKey {
         std::mem::replace(&mut self.end, end)
     }
 
-    /// The delayed job that is due first, of all topics.
+    /// The delayed job of any topic that is due first.
     pub fn first(&self) -> Option<(RowKey, TopicNumber)> {
         self.first_keys.first().copied()
     }
@@ -47,7 +47,7 @@ impl DelayedWindow {
         &self.first_keys
     }
 
-    /// Jobs in the window.
+    /// Number of jobs in the window.
     pub fn len(&self) -> usize {
         self.len
     }

@@ -9,7 +9,7 @@ use crate::{
             disk::disk_space::SpaceNeed,
             rows::{
                 codec::Record,
-                records::{SqlResult, Table},
+                db::{SqlResult, Table},
             },
         },
     },

@@ -10,11 +10,11 @@ use crate::{
             disk::disk_space::SpaceNeed,
             memory::{
                 job_index::{IdHash, JobRef},
-                state::JobState,
+                job_state::JobState,
             },
             rows::{
                 codec::{Lease, Record},
-                records::{SqlResult, Table},
+                db::{SqlResult, Table},
             },
         },
     },

@@ -6,10 +6,10 @@ use crate::{
     store::{
         Move, MoveKind, Promoted,
         embedded::{
-            memory::{job_index::JobRef, state::JobState},
+            memory::{job_index::JobRef, job_state::JobState},
             rows::{
+                db::{SqlResult, Table},
                 key::RowKey,
-                records::{SqlResult, Table},
             },
         },
     },
@@ -32,9 +32,9 @@ pub(in crate::store::embedded) fn promote(txn: &mut WriteTxn<'_>, limit: usize) 
 }
 
 fn end_reservations(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut Vec<Move>) -> SqlResult<()> {
-    let before = txn.db.written();
+    let before = txn.db.bytes_written();
     while *budget > 0
-        && txn.db.written() - before <= WRITTEN_BYTES
+        && txn.db.bytes_written() - before <= WRITTEN_BYTES
         && let Some((deadline, job_ref)) = txn.memory.first_deadline()
         && deadline <= txn.now.down
     {

@@ -6,7 +6,7 @@
 use super::write_txn::WriteTxn;
 use crate::{
     job::Topic,
-    store::{PurgeCursor, PurgeSlice, embedded::rows::records::SqlResult},
+    store::{PurgeCursor, PurgeSlice, embedded::rows::db::SqlResult},
 };
 
 /// Most ids looked at in one slice, about: a few milliseconds of the writer's time.

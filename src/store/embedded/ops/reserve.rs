@@ -6,10 +6,10 @@ use crate::{
     store::{
         Reservation,
         embedded::{
-            memory::{job_index::JobRef, state::JobState},
+            memory::{job_index::JobRef, job_state::JobState},
             rows::{
                 codec::Lease,
-                records::{SqlResult, Table},
+                db::{SqlResult, Table},
             },
         },
     },

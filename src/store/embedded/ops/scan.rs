@@ -14,8 +14,8 @@ use crate::{
             memory::job_index::JobRef,
             rows::{
                 codec::{RecordError, RecordHead},
+                db::{SqlResult, Table},
                 key::RowKey,
-                records::{SqlResult, Table},
             },
         },
     },
@@ -39,9 +39,9 @@ pub(in crate::store::embedded) fn requeue_dead(
         return Ok(Err(full));
     }
     let keys = txn.db.oldest_dead(topic, limit)?;
-    let (mut requeued, mut more, before) = (0, keys.len() == limit, txn.db.written());
+    let (mut requeued, mut more, before) = (0, keys.len() == limit, txn.db.bytes_written());
     for key in keys {
-        if txn.db.written() - before > WRITTEN_BYTES {
+        if txn.db.bytes_written() - before > WRITTEN_BYTES {
             more = true;
             break;
         }

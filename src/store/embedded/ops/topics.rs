@@ -7,7 +7,7 @@ use crate::{
     job::{Job, JobId, Topic, TopicFilter},
     store::{
         Result, TopicConfig, TopicStats,
-        embedded::{disk::disk_space::SpaceNeed, rows::records::SqlResult},
+        embedded::{disk::disk_space::SpaceNeed, rows::db::SqlResult},
     },
 };
 
@@ -57,7 +57,7 @@ pub(in crate::store::embedded) fn put_config(
     {
         return Ok(Err(full));
     }
-    txn.db.put_topic(name, &config)?;
+    txn.db.put_topic_config(name, &config)?;
     if before.pause.delivery && !config.pause.delivery {
         txn.effects.ready.insert(name.clone());
     }

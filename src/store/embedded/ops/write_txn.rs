@@ -12,14 +12,15 @@ use crate::{
             disk::disk_space::{SpaceGauge, SpaceNeed},
             memory::{
                 job_index::{IdHash, JobRef},
-                state::{JobState, Memory},
+                job_state::JobState,
+                state::Memory,
                 topics::TopicNumber,
             },
             options::Options,
             rows::{
                 codec::{Lease, Record, RecordError, RecordHead},
+                db::{Db, SqlResult, Table},
                 key::RowKey,
-                records::{Db, SqlResult, Table},
             },
         },
     },
@@ -179,9 +180,9 @@ impl WriteTxn<'_> {
     /// Makes sure that the broken record at `key` is never looked at again. It is named in the log, kept in
     /// the table `broken`, and counts nowhere.
     pub fn set_aside(&mut self, key: RowKey, dead: bool, why: RecordError) -> SqlResult<()> {
-        let aside = self.db.set_aside(Table::of(dead), key, why, self.now.down)?;
+        let id = self.db.set_aside(Table::of(dead), key, why, self.now.down)?;
         let ids = self.memory.job_index();
-        let by_name = aside.id.as_deref().map(|id| ids.hash(id)).and_then(|hash| {
+        let by_name = id.as_deref().map(|id| ids.hash(id)).and_then(|hash| {
             let job_ref = ids
                 .candidates(hash)
                 .into_iter()
@@ -194,7 +195,7 @@ impl WriteTxn<'_> {
             self.memory.remove(hash, job_ref);
         }
         self.effects.set_aside += 1;
-        let id = aside.id.map(|id| String::from_utf8_lossy(&id).into_owned());
+        let id = id.map(|id| String::from_utf8_lossy(&id).into_owned());
         tracing::error!(
             %why, ?key, id = id.as_deref(), topic = topic.as_ref().map(Topic::as_str),
             "a broken record was set aside; its bytes are kept in the table `broken`"

@@ -10,13 +10,14 @@ use crate::{
     store::embedded::{
         memory::{
             job_index::{IdHash, IdHasher, JobRef},
-            state::{JobState, Memory},
+            job_state::JobState,
+            state::Memory,
         },
         ops::write_txn::WriteTxn,
         rows::{
             codec::{Lease, RecordColumns, RecordError},
+            db::{Db, SqlResult, Table},
             key::RowKey,
-            records::{Db, SqlResult, Table},
         },
     },
 };
@@ -65,7 +66,7 @@ pub(crate) fn load(txn: &mut WriteTxn<'_>, clock: Timestamp) -> SqlResult<()> {
 /// is ready; the rest is delayed until the next promotion, also when it is due by now.
 pub(crate) fn read(memory: &mut Memory, db: &Db, clock: Timestamp) -> SqlResult<UnsoundRows> {
     let mut unsound = UnsoundRows::default();
-    for topic in db.topics()? {
+    for topic in db.topic_configs()? {
         match topic {
             Ok((name, config)) => {
                 let topic = memory.topic(&name);

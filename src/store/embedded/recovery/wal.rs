@@ -1,10 +1,10 @@
-//! What start-up can tell about the write-ahead log before SQLite replays it: whether it is there, and how
-//! much of it SQLite will drop. SQLite itself ends the log at its first bad frame without a word.
+//! Inspects the write-ahead log before SQLite replays it: whether it is there, and how much of it SQLite will
+//! drop. SQLite itself silently ends the log at its first bad frame.
 //!
-//! The file `linger.db` itself says `run = open` from before the first operation until a clean stop, and
-//! while it says so the log is never empty (closing does not remove it and only a clean stop truncates it).
-//! So a log that is missing or empty beside `run = open` was lost, and acknowledged changes with it.
-//! `opening` covers the moments before the first operation.
+//! The file `linger.db` itself contains `run = open` from before the first operation until a clean stop. During
+//! that time the log is never empty, because closing does not remove it and only a clean stop truncates it. So a
+//! log that is missing or empty beside `run = open` was lost, and acknowledged changes with it. `opening` covers
+//! the moments before the first operation.
 
 use std::{
     fs::File,
@@ -12,57 +12,35 @@ use std::{
     path::Path,
 };
 
-use crate::store::embedded::options::OpenError;
+use crate::store::embedded::{options::OpenError, rows::meta::RunState};
 
 const HEADER_BYTES: usize = 32;
 const FRAME_HEADER_BYTES: usize = 24;
 
-/// What is known about how the last run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RunState {
-    Clean,
-    Opening,
-    Open,
-}
-
-impl RunState {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Clean => "clean",
-            Self::Opening => "opening",
-            Self::Open => "open",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Clean, Self::Opening, Self::Open].into_iter().find(|run| run.as_str() == text)
-    }
-}
-
-/// The log as it was found.
+/// The write-ahead log as it was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WalState {
-    /// Not there, or of no length.
+    /// It does not exist, or is empty.
     Missing,
-    /// There, but its header is not a log's: SQLite will ignore all of it.
+    /// Its header is invalid, so that SQLite will ignore all of it.
     Unreadable,
     Present(WalFrames),
 }
 
-/// Pages in the log.
+/// Numbers of frames in the log; each frame holds one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct WalFrames {
-    /// Up to the last sound commit: these are replayed.
+    /// Up to the last sound commit: SQLite replays these.
     pub kept: u64,
-    /// Behind that, of the same round of the log: these are dropped.
+    /// Behind that, since the log last started over: SQLite drops these.
     pub dropped: u64,
-    /// How many of those end a commit. Without decay of the medium at most the very last commit, which was
-    /// not acknowledged.
+    /// How many of the dropped ones end a commit. Unless the medium decays this is at most the very last
+    /// commit, which was not acknowledged.
     pub dropped_commits: u64,
 }
 
 impl WalState {
-    /// Looks at the log at `path`.
+    /// Inspects the log at `path`.
     pub fn inspect(path: &Path) -> io::Result<Self> {
         let file = match File::open(path) {
             Ok(file) => file,
@@ -80,12 +58,12 @@ impl WalState {
         }
     }
 
-    /// Whether there is anything in it that counts.
+    /// Whether SQLite will replay anything.
     pub fn replays(self) -> bool {
         matches!(self, Self::Present(frames) if frames.kept > 0)
     }
 
-    /// Refuses a log that is gone though changes were in it; logs what SQLite drops.
+    /// Refuses a log that was lost with changes in it, and logs what SQLite drops.
     pub fn check_compatible(self, path: &Path, db: &Path, run: RunState) -> Result<(), OpenError> {
         match self {
             Self::Missing | Self::Unreadable if run == RunState::Open => {
@@ -103,7 +81,7 @@ impl WalState {
             }
             Self::Missing => {}
             Self::Unreadable => {
-                tracing::warn!(log = %path.display(), "the log is damaged at its head, but held no change");
+                tracing::warn!(log = %path.display(), "the log is damaged at its head, but contained no change");
             }
             Self::Present(WalFrames { dropped: 0, .. }) => {}
             Self::Present(WalFrames { kept, dropped, dropped_commits }) => tracing::warn!(
@@ -116,7 +94,7 @@ impl WalState {
     }
 }
 
-/// The pages of the first commit in the log at `path`, which is one whose frames are sound.
+/// The pages of the first commit in the log at `path`; its frames must be sound.
 pub(crate) fn first_commit(path: &Path) -> io::Result<Vec<u8>> {
     let mut reader = BufReader::with_capacity(1 << 16, File::open(path)?);
     let mut header = [0; HEADER_BYTES];
@@ -132,7 +110,7 @@ pub(crate) fn first_commit(path: &Path) -> io::Result<Vec<u8>> {
     Ok(pages)
 }
 
-/// Walks the frames behind a header; `None` when it is no header. The format is fixed by SQLite's
+/// Counts the frames behind a header; `None` when the header is invalid. The format is specified in SQLite's
 /// documentation ("WAL-mode file format").
 fn frames(reader: &mut impl Read, header: &[u8; HEADER_BYTES]) -> io::Result<Option<WalFrames>> {
     let magic = word(header, 0);
@@ -142,7 +120,7 @@ fn frames(reader: &mut impl Read, header: &[u8; HEADER_BYTES]) -> io::Result<Opt
     }
     let mut sum = WalChecksum { big_endian: magic & 1 == 1, words: (0, 0) };
     sum.add(&header[..24]);
-    if !sum.is(header, 24) {
+    if !sum.matches(header, 24) {
         return Ok(None);
     }
     let mut found = WalFrames::default();
@@ -150,7 +128,7 @@ fn frames(reader: &mut impl Read, header: &[u8; HEADER_BYTES]) -> io::Result<Opt
     let (mut sound, mut at) = (true, 0);
     while read_full(reader, &mut frame)? == frame.len() {
         at += 1;
-        // Frames of an earlier round of the log carry other salts; they are not part of it.
+        // Frames from before the log started over have other salts, and are not part of it.
         if frame[8..16] != header[16..24] {
             sound = false;
             continue;
@@ -158,7 +136,7 @@ fn frames(reader: &mut impl Read, header: &[u8; HEADER_BYTES]) -> io::Result<Opt
         let commits = word(&frame, 4) != 0;
         sum.add(&frame[..8]);
         sum.add(&frame[FRAME_HEADER_BYTES..]);
-        sound &= sum.is(&frame, 16);
+        sound &= sum.matches(&frame, 16);
         if sound && commits {
             (found.kept, found.dropped) = (at, 0);
         } else {
@@ -185,7 +163,7 @@ impl WalChecksum {
         }
     }
 
-    fn is(&self, bytes: &[u8], at: usize) -> bool {
+    fn matches(&self, bytes: &[u8], at: usize) -> bool {
         self.words == (word(bytes, at), word(bytes, at + 4))
     }
 }
@@ -194,7 +172,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// Reads until `buffer` is full or the file ends; how much.
+/// Reads until `buffer` is full or the file ends. Returns the number of bytes.
 fn read_full(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut len = 0;
     while len < buffer.len() {
@@ -210,8 +188,8 @@ fn read_full(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 mod tests {
     use super::*;
 
-    /// A database with three commits in its log; its directory and the log's path.
-    fn logged() -> (tempfile::TempDir, std::path::PathBuf) {
+    /// A database with three commits in its log. Returns its directory and the path of the log.
+    fn database_with_wal() -> (tempfile::TempDir, std::path::PathBuf) {
         let dir = tempfile::tempdir().expect("a directory");
         let conn = rusqlite::Connection::open(dir.path().join("x.db")).expect("opens");
         conn.execute_batch(
@@ -232,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_sound_log_drops_nothing() {
-        let (_dir, path) = logged();
+        let (_dir, path) = database_with_wal();
         let frames = frames_of(WalState::inspect(&path).expect("reads"));
         assert!(frames.kept >= 3, "{frames:?}");
         assert_eq!((frames.dropped, frames.dropped_commits), (0, 0));
@@ -240,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_bad_frame_ends_the_log_and_what_follows_is_counted() {
-        let (_dir, path) = logged();
+        let (_dir, path) = database_with_wal();
         let all = frames_of(WalState::inspect(&path).expect("reads")).kept;
         let mut bytes = std::fs::read(&path).expect("reads");
         let last = bytes.len() - 1;
@@ -257,8 +235,8 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_an_earlier_round_are_no_loss() {
-        let (_dir, path) = logged();
+    fn frames_from_before_a_restart_of_the_log_are_no_loss() {
+        let (_dir, path) = database_with_wal();
         let mut bytes = std::fs::read(&path).expect("reads");
         let all = frames_of(WalState::inspect(&path).expect("reads")).kept;
         let last_frame = bytes.len() - (FRAME_HEADER_BYTES + 4_096);
@@ -270,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_missing_log_is_refused_only_when_changes_were_in_it() {
-        let (dir, path) = logged();
+        let (dir, path) = database_with_wal();
         let db = dir.path().join("x.db");
         let gone = dir.path().join("no-wal");
         assert_eq!(WalState::inspect(&gone).expect("reads"), WalState::Missing);
@@ -285,7 +263,7 @@ mod tests {
         assert!(WalState::Missing.check_compatible(&gone, &db, RunState::Opening).is_ok());
         std::fs::write(&path, [0; 4_000]).expect("writes");
         assert_eq!(WalState::inspect(&path).expect("reads"), WalState::Unreadable);
-        // Its head is synced before any frame counts, so a damaged one is no trace of a crash.
+        // The header is synced before the first frame, so a crash does not damage it.
         assert!(WalState::Unreadable.check_compatible(&path, &db, RunState::Open).is_err());
         assert!(WalState::Unreadable.check_compatible(&path, &db, RunState::Opening).is_ok());
     }

@@ -3,7 +3,11 @@
 
 pub(super) mod checksum;
 pub(super) mod codec;
+pub(super) mod db;
 pub(super) mod key;
+mod leases;
 pub(super) mod meta;
 pub(super) mod records;
 pub(super) mod schema;
+pub(super) mod store_head;
+mod topics;

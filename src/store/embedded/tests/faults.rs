@@ -12,8 +12,9 @@ use crate::{
     store::{
         AddJob, Error, FinishJob, MoveKind, Store,
         embedded::{
-            memory::state::snapshot::assert_consistent, recovery::open::StoreOpener,
-            writer::write_queue::WaitFor,
+            start::Start,
+            tests::snapshot::assert_consistent,
+            writer::{commit::Writer, write_queue::WaitFor},
         },
     },
 };
@@ -264,13 +265,7 @@ async fn space_is_used_again_and_handed_back_when_idle() {
     store.close().await.expect("closes");
     drop(store);
     let before = length(fixture.dir.path(), "linger.db");
-    let opener = StoreOpener::new(
-        fixture.options.clone(),
-        fixture.clock.clone(),
-        Arc::new(NoopListener),
-        fixture.metrics.engine.clone(),
-    );
-    let (mut writer, _engine) = opener.writer().expect("opens");
+    let mut writer = writer(&fixture);
     // What the thread would do while nobody asks for anything.
     let mut steps = 0;
     loop {
@@ -289,13 +284,7 @@ async fn space_is_used_again_and_handed_back_when_idle() {
 #[tokio::test]
 async fn the_log_starts_over_while_it_is_written_to() {
     let fixture = Fixture::new();
-    let opener = StoreOpener::new(
-        fixture.options.clone(),
-        fixture.clock.clone(),
-        Arc::new(NoopListener),
-        fixture.metrics.engine.clone(),
-    );
-    let (mut writer, _engine) = opener.writer().expect("opens");
+    let mut writer = writer(&fixture);
     for n in 0..200 {
         // About a megabyte a group, and the thread gets its time as on a machine that is not overloaded.
         let change = |txn: &mut crate::store::embedded::ops::write_txn::WriteTxn<'_>| {
@@ -307,7 +296,18 @@ async fn the_log_starts_over_while_it_is_written_to() {
             std::thread::yield_now();
         }
     }
-    let log = length(fixture.dir.path(), "linger.db-wal");
-    assert!(log < 24 << 20, "about 160 MB went through a log of {log} bytes");
+    let wal = length(fixture.dir.path(), "linger.db-wal");
+    assert!(wal < 24 << 20, "about 160 MB went through a log of {wal} bytes");
     assert_consistent(&writer.memory, &writer.db, fixture.clock.read());
+}
+
+/// A writer on the test's own thread.
+fn writer(fixture: &Fixture) -> Writer {
+    let start = Start {
+        options: Arc::new(fixture.options.clone()),
+        clock: fixture.clock.clone(),
+        listener: Arc::new(NoopListener),
+        metrics: fixture.metrics.engine.clone(),
+    };
+    start.open().expect("opens").0
 }

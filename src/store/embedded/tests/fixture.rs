@@ -13,10 +13,9 @@ use crate::{
     store::{
         AddJob, Added, FinishJob, Finished, Listener, Reservation, Store, Wait,
         embedded::{
-            EmbeddedStore, OpenError, Options,
-            memory::state::snapshot::assert_consistent,
-            open,
+            EmbeddedStore, OpenError, Options, open,
             rows::codec::{Record, RecordHead},
+            tests::snapshot::assert_consistent,
         },
     },
 };

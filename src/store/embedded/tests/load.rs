@@ -1,24 +1,22 @@
-//! Loading: what is on disk comes into memory whole, however many records, and nothing that it should not trust.
+//! Loading: all sound records get into memory, however many, and no unsound one does.
 
 use super::fixture::*;
 use crate::{
     job::{Receipt, Timestamp, Topic},
     store::embedded::{
-        memory::{
-            job_index::JobIndex,
-            state::{Memory, snapshot::assert_consistent},
-        },
+        memory::{job_index::JobIndex, state::Memory},
         recovery::load::{UnsoundRows, read},
         rows::{
             codec::{Lease, Record, RecordError},
+            db::{Db, Table},
             key::RowKey,
-            records::{Db, Table},
             schema,
         },
+        tests::snapshot::assert_consistent,
     },
 };
 
-/// More than are handed over at once.
+/// More than one batch.
 const JOBS: i64 = 5_000;
 const TOPICS: i64 = 7;
 

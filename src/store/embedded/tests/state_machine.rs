@@ -14,23 +14,18 @@ use crate::{
         embedded::{
             Options,
             disk::disk_space::SpaceGauge,
-            memory::{
-                job_index::JobIndex,
-                state::{
-                    Memory,
-                    snapshot::{assert_consistent, rows, snapshot},
-                },
-            },
+            memory::{job_index::JobIndex, state::Memory},
             ops::{
                 self,
                 write_txn::{CommitEffects, WriteTxn},
             },
             recovery::load::load,
             rows::{
+                db::{Db, SqlResult, Table},
                 key::RowKey,
-                records::{Db, SqlResult, Table},
                 schema,
             },
+            tests::snapshot::{assert_consistent, rows, snapshot},
         },
     },
 };

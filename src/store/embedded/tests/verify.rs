@@ -7,7 +7,7 @@ use crate::store::{
     Store, TopicConfig, Verified,
     embedded::{
         EmbeddedStore,
-        memory::{job_index::JobRef, state::JobState},
+        memory::{job_index::JobRef, job_state::JobState},
         ops::{self, write_txn::WriteTxn},
         rows::key::RowKey,
     },
@@ -73,13 +73,13 @@ async fn damaged_rows_are_named() {
     let moved = found_after("UPDATE dead SET dead_ms = dead_ms + 1 WHERE id = 'dead-1'").await;
     named(&moved, &["job dead-1", "another moment of death"]);
     let stray = found_after("UPDATE rec SET key = -key WHERE id = 'far'").await;
-    named(&stray, &["1 rows have keys that are no moment", "not on disk"]);
+    named(&stray, &["1 rows have keys out of range", "not on disk"]);
 }
 
 #[tokio::test]
 async fn rows_without_memory_and_memory_without_rows_are_named() {
     let lost = found_after("DELETE FROM rec WHERE id = 'ready-1'").await;
-    named(&lost, &["memory knows a job at", "not on disk"]);
+    named(&lost, &["memory has a job at", "not on disk"]);
     let unknown = found(|txn| {
         let (hash, at) = located(txn, "ready-1");
         txn.memory.remove(hash, at);
@@ -96,7 +96,7 @@ async fn rows_without_memory_and_memory_without_rows_are_named() {
         let other = txn.memory.topic(&topic("set"));
         txn.memory.insert(hash, JobRef { topic: other, ..at }, JobState::Delayed);
     });
-    named(&elsewhere.await, &["job far at", "of topic t is filed under set"]);
+    named(&elsewhere.await, &["job far at", "of topic t is in memory under set"]);
 }
 
 #[tokio::test]
@@ -134,9 +134,9 @@ async fn settings_marks_and_the_file_itself_are_looked_at() {
     let senseless = found_after("UPDATE topic SET retry_ms = 'soon'").await;
     named(&senseless, &["settings of topic \"set\" make no sense"]);
     let clock = found_after("UPDATE meta SET value = 4000000000000 WHERE name = 'clock_ms'").await;
-    named(&clock, &["the clock stands before its mark"]);
+    named(&clock, &["the clock is before its high-water mark"]);
     let mark = found_after("UPDATE meta SET value = x'00' WHERE name = 'clock_ms'").await;
-    named(&mark, &["the clock's mark cannot be read"]);
+    named(&mark, &["the clock's high-water mark cannot be read"]);
     let index = found(|txn| {
         let sql = "PRAGMA writable_schema = ON;
              UPDATE sqlite_schema SET sql = replace(sql, 'dead_ms, id', 'id, dead_ms') WHERE name = 'dead_by_topic'";

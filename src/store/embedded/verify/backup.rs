@@ -22,12 +22,13 @@ use super::offline::read_run_state;
 use crate::store::embedded::{
     disk::{
         ballast::BALLAST_FILE,
-        data_dir::{DB_FILE, DataDir, LOCK_FILE, LOG_FILE, create_dir, sync_dir},
+        data_dir::{DB_FILE, DataDir, LOCK_FILE, WAL_FILE, create_dir, sync_dir},
     },
     options::OpenError,
-    recovery::wal::{RunState, WalState},
+    recovery::wal::WalState,
     rows::{
-        records::{Db, SqlResult},
+        db::{Db, SqlResult},
+        meta::RunState,
         schema,
     },
 };
@@ -62,7 +63,7 @@ pub fn backup_to(data_dir: &Path, scratch_dir: &Path, out: &mut impl io::Write) 
 
 /// Copies the store in `data_dir` to a file that is to become `target`.
 fn copy_store(data_dir: &Path, target: &Path) -> Result<Partial, OpenError> {
-    let (db_path, log_path) = (data_dir.join(DB_FILE), data_dir.join(LOG_FILE));
+    let (db_path, log_path) = (data_dir.join(DB_FILE), data_dir.join(WAL_FILE));
     fs::metadata(&db_path).map_err(io_at(&db_path))?;
     let source = Db::new(schema::open_existing(&db_path)?);
     let sqlite = |source| OpenError::Sqlite { path: db_path.clone(), source };

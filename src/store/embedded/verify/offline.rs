@@ -1,43 +1,48 @@
-//! Verification of a store that nobody serves: a data directory or a backup. It reads into memory as a start
-//! would, but writes nothing: what a start would set aside is reported instead. (In a directory SQLite makes
+//! Verification of a store that is not in use: a data directory or a backup. It loads the store as a start would,
+//! but writes nothing: records that a start would set aside are reported instead. (In a directory SQLite creates
 //! its index of the log, `linger.db-shm`, anew, and an empty log where there is none; a missing lock file is
-//! made.)
+//! created.)
 
 use std::{io, path::Path};
 
-use super::online::{Findings, check_integrity, verify_all};
+use super::{
+    findings::Findings,
+    online::{check_integrity, verify_all},
+    verify_sql::set_aside_count,
+};
 use crate::{
     clock::Clock,
     store::{
         TopicStats, Verified,
         embedded::{
-            disk::data_dir::{DB_FILE, DataDir, LOCK_FILE, LOG_FILE},
+            disk::{
+                commit_mark::CommitMark,
+                data_dir::{DB_FILE, DataDir, LOCK_FILE, WAL_FILE},
+            },
             memory::{job_index::JobIndex, state::Memory},
             options::{OpenError, Options},
-            recovery::{
-                identity::{CommitMark, HeadState, StoreFiles, StoreHead},
-                load,
-                wal::{RunState, WalState},
-            },
+            recovery::{identity::StoreFiles, load, wal::WalState},
             rows::{
+                db::{Db, SqlResult},
                 key::RowKey,
-                records::{Db, SqlResult},
+                meta::RunState,
                 schema,
+                store_head::{HeadState, StoreHead},
             },
         },
     },
 };
 
-/// What was found in a store that nobody serves.
+/// The result of verifying a store that is not in use.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Inspection {
-    /// What a verification found. A record that a start would set aside is a fault.
+    /// The faults. A record that a start would set aside is one.
     pub verified: Verified,
-    /// Jobs waiting for their due time, as the states were at the last moment that was acted on.
+    /// Jobs waiting for their due time, as of the last moment that the store acted on.
     pub delayed: u64,
     /// Jobs waiting for a worker.
     pub ready: u64,
-    /// Jobs held by workers.
+    /// Jobs reserved by workers.
     pub reserved: u64,
     /// Dead letters.
     pub dead: u64,
@@ -46,24 +51,21 @@ pub struct Inspection {
 /// Verifies the store in `options.data_dir`.
 ///
 /// # Errors
-/// Why it cannot be opened; [`OpenError::Locked`] while somebody serves it.
+/// Why it cannot be opened; [`OpenError::Locked`] while a process serves it.
 pub fn inspect(options: &Options, clock: &dyn Clock) -> Result<Inspection, OpenError> {
-    let (db_path, log_path) = (options.data_dir.join(DB_FILE), options.data_dir.join(LOG_FILE));
-    let io = |source| OpenError::Io { path: db_path.clone(), source };
-    std::fs::metadata(&db_path).map_err(io)?;
-    let locked = DataDir::lock(&options.data_dir)?;
+    let (db_path, wal_path) = (options.data_dir.join(DB_FILE), options.data_dir.join(WAL_FILE));
     let lock_path = options.data_dir.join(LOCK_FILE);
-    let note = CommitMark::read(locked.lock_file())
-        .map_err(|source| OpenError::Io { path: lock_path.clone(), source })?;
-    let log =
-        WalState::inspect(&log_path).map_err(|source| OpenError::Io { path: log_path.clone(), source })?;
-    let files = StoreFiles::new(&db_path, &log_path, lock_path, log.replays()).map_err(io)?;
+    std::fs::metadata(&db_path).map_err(io_at(&db_path))?;
+    let data_dir = DataDir::lock(&options.data_dir)?;
+    let mark = CommitMark::read(data_dir.lock_file()).map_err(io_at(&lock_path))?;
+    let wal = WalState::inspect(&wal_path).map_err(io_at(&wal_path))?;
+    let files = StoreFiles::new(&db_path, &wal_path, lock_path, wal.replays()).map_err(io_at(&db_path))?;
     let db = Db::new(schema::open_existing(&db_path)?);
-    log.check_compatible(&log_path, &db_path, read_run_state(&db, &db_path)?)?;
-    let told = read_head_state(&db, &db_path)?;
-    let link = files.check_compatible(told, note)?;
-    let missing = note.map_or(0, |note| link.missing(note));
-    Ok(examine(&db, log, (told, missing), options, clock))
+    wal.check_compatible(&wal_path, &db_path, read_run_state(&db, &db_path)?)?;
+    let stored = read_store_head(&db, &db_path)?;
+    let head = files.check_compatible(stored, mark)?;
+    let missing = mark.map_or(0, |mark| mark.missing_from(head));
+    Ok(examine(&db, wal, (stored, missing), options, clock))
 }
 
 /// Verifies the backup `file`, which needs no log beside it.
@@ -71,70 +73,59 @@ pub fn inspect(options: &Options, clock: &dyn Clock) -> Result<Inspection, OpenE
 /// # Errors
 /// Why it cannot be read, or is no backup.
 pub fn inspect_backup(file: &Path, clock: &dyn Clock) -> Result<Inspection, OpenError> {
-    let refused = |source| OpenError::Io { path: file.to_owned(), source };
-    if std::fs::metadata(file).map_err(refused)?.is_dir() {
+    if std::fs::metadata(file).map_err(io_at(file))?.is_dir() {
         let why = io::Error::other("this is a directory, not a backup; use --data-dir for it");
-        return Err(refused(why));
+        return Err(io_at(file)(why));
     }
     for ending in ["-wal", "-journal"] {
         let mut beside = file.as_os_str().to_owned();
         beside.push(ending);
         if std::fs::metadata(&beside).is_ok_and(|beside| beside.len() > 0) {
-            let why = format!("{} lies beside it, so it is no backup", Path::new(&beside).display());
+            let why = format!("{} is beside it, so it is no backup", Path::new(&beside).display());
             return Err(OpenError::Incomplete { path: file.to_owned(), why });
         }
     }
     let db = Db::new(schema::open_immutable(file)?);
     WalState::Missing.check_compatible(file, file, read_run_state(&db, file)?)?;
-    let told = read_head_state(&db, file)?;
-    Ok(examine(&db, WalState::Missing, (told, 0), &Options::new("."), clock))
+    let stored = read_store_head(&db, file)?;
+    Ok(examine(&db, WalState::Missing, (stored, 0), &Options::new("."), clock))
 }
 
-pub(crate) fn read_run_state(db: &Db, path: &Path) -> Result<RunState, OpenError> {
-    db.run().map_err(|source| OpenError::Sqlite { path: path.to_owned(), source })
+pub(super) fn read_run_state(db: &Db, path: &Path) -> Result<RunState, OpenError> {
+    db.run_state().map_err(|source| OpenError::Sqlite { path: path.to_owned(), source })
 }
 
-fn read_head_state(db: &Db, path: &Path) -> Result<HeadState, OpenError> {
-    db.store_head_state().map_err(|source| OpenError::Sqlite { path: path.to_owned(), source })
+fn read_store_head(db: &Db, path: &Path) -> Result<HeadState, OpenError> {
+    db.read_store_head().map_err(|source| OpenError::Sqlite { path: path.to_owned(), source })
 }
 
-/// `told` is the link, and how many changes are missing by the lock file.
+fn io_at(path: &Path) -> impl Fn(io::Error) -> OpenError {
+    move |source| OpenError::Io { path: path.to_owned(), source }
+}
+
+/// Verifies a store whose head is `stored`, and from which `missing` commits are missing by its lock file.
 fn examine(
     db: &Db,
-    log: WalState,
-    told: (HeadState, u64),
+    wal: WalState,
+    (stored, missing): (HeadState, u64),
     options: &Options,
     clock: &dyn Clock,
 ) -> Inspection {
-    let mut faults = Findings::default();
-    let commits = match log {
-        WalState::Present(frames) => frames.dropped_commits,
-        WalState::Missing | WalState::Unreadable => 0,
-    };
-    faults.check(commits < 2, || {
-        format!("the log ends in {commits} damaged commits; up to one is what a crash leaves behind")
-    });
-    match schema::differences(db.conn()) {
-        Ok(differences) => differences.into_iter().for_each(|difference| {
-            faults.add(|| format!("the database was changed by another program: {difference}"));
-        }),
-        Err(error) => faults.add(|| format!("the tables of the database cannot be read: {error}")),
-    }
-    let (told, missing) = told;
-    faults.check(told != HeadState::Damaged, || "how far the store had come cannot be read".to_owned());
-    faults.check(missing == 0, || format!("{missing} changes are missing from its end"));
+    let mut findings = Findings::default();
+    check_files(db, wal, (stored, missing), &mut findings);
     let memory = match read(db, options, clock) {
         Ok(memory) => {
-            if let HeadState::StoreHead(StoreHead { jobs: Some(jobs), .. }) = told {
+            if let HeadState::Known(StoreHead { jobs: Some(jobs), .. }) = stored {
                 let found = memory.job_index().len() as u64;
-                faults.check(found == jobs, || format!("{found} jobs can be read, and {jobs} were counted"));
+                findings
+                    .check(found == jobs, || format!("{found} jobs can be read, and {jobs} were counted"));
             }
-            verify_all(&memory, db, clock.read(), &mut faults);
+            verify_all(&memory, db, clock.read(), &mut findings);
             memory
         }
         Err(error) => {
-            faults.add(|| format!("not everything could be read: {error}"));
-            check_integrity(db, &mut faults);
+            findings.add(|| format!("not everything could be read: {error}"));
+            check_integrity(db, &mut findings);
             Memory::new(JobIndex::new(), RowKey::START)
         }
     };
@@ -142,22 +133,40 @@ fn examine(
     let verified = Verified {
         jobs: memory.job_index().len() as u64,
         stale: 0,
-        set_aside: db.set_aside_count().unwrap_or_default(),
-        faults: faults.into_sentences(),
+        set_aside: set_aside_count(db).unwrap_or_default(),
+        faults: findings.into_sentences(),
     };
     let [delayed, ready, reserved, dead] =
         [sum(|t| t.delayed), sum(|t| t.ready), sum(|t| t.reserved), sum(|t| t.dead)];
     Inspection { verified, delayed, ready, reserved, dead }
 }
 
-/// Memory as a start would have it. What it could not take in, the verification names.
+/// Loads the store as a start would. The verification reports what could not be loaded.
 fn read(db: &Db, options: &Options, clock: &dyn Clock) -> SqlResult<Memory> {
-    // Without it the system's clock has to do; that it is damaged the verification says.
-    let mark = db.clock()?.unwrap_or(clock.read().down);
+    // When it is damaged, which the verification reports, the system clock is used.
+    let mark = db.clock_mark()?.unwrap_or(clock.read().down);
     clock.advance_to_at_least(mark);
-    let frontier = RowKey::first_after(clock.read().up.after(options.look_ahead));
-    let mut memory = Memory::new(JobIndex::new(), frontier);
+    let window_end = RowKey::first_after(clock.read().up.after(options.look_ahead));
+    let mut memory = Memory::new(JobIndex::new(), window_end);
     load::read(&mut memory, db, mark)?;
     memory.commit(|_, _| ());
     Ok(memory)
+}
+
+fn check_files(db: &Db, wal: WalState, (stored, missing): (HeadState, u64), findings: &mut Findings) {
+    let commits = match wal {
+        WalState::Present(frames) => frames.dropped_commits,
+        WalState::Missing | WalState::Unreadable => 0,
+    };
+    findings.check(commits < 2, || {
+        format!("the log ends in {commits} damaged commits; up to one is what a crash leaves behind")
+    });
+    match schema::differences(db.conn()) {
+        Ok(differences) => differences.into_iter().for_each(|difference| {
+            findings.add(|| format!("the database was changed by another program: {difference}"));
+        }),
+        Err(error) => findings.add(|| format!("the tables of the database cannot be read: {error}")),
+    }
+    findings.check(stored != HeadState::Damaged, || "the stored number of commits is damaged".to_owned());
+    findings.check(missing == 0, || format!("{missing} changes are missing from its end"));
 }

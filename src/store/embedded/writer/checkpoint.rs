@@ -17,7 +17,7 @@ use rusqlite::Connection;
 use crate::store::embedded::{
     options::{Durability, OpenError},
     rows::{
-        records::{CheckpointProgress, SqlResult, wal_checkpoint},
+        db::{CheckpointProgress, SqlResult, wal_checkpoint},
         schema::{self, PAGE_BYTES},
     },
 };
@@ -73,14 +73,14 @@ impl Checkpointer {
     /// After a commit: begins a checkpoint when the log is long, and finishes one that the thread has done.
     pub fn after_commit(&mut self, conn: &Connection) -> SqlResult<()> {
         let log = wal_checkpoint(conn, "NOOP")?;
-        if log.logged < BEGIN_PAGES {
+        if log.wal_pages < BEGIN_PAGES {
             self.begin_pages = BEGIN_PAGES;
         }
         self.finish_if_done(conn)?;
-        if log.logged >= self.begin_pages {
+        if log.wal_pages >= self.begin_pages {
             self.request();
             // Should a reader hold the log open, the next attempt waits for a few more pages.
-            self.begin_pages = log.logged + BEGIN_PAGES / 4;
+            self.begin_pages = log.wal_pages + BEGIN_PAGES / 4;
         }
         Ok(())
     }
@@ -98,7 +98,7 @@ impl Checkpointer {
         if let CheckpointPhase::Done(result) = done {
             result?;
             let log = wal_checkpoint(conn, "NOOP")?;
-            if log.filled < log.logged && log.logged - log.filled <= FINISH_PAGES {
+            if log.copied_pages < log.wal_pages && log.wal_pages - log.copied_pages <= FINISH_PAGES {
                 wal_checkpoint(conn, "PASSIVE")?;
             }
         }
@@ -109,7 +109,7 @@ impl Checkpointer {
     /// about a megabyte. Waits for the thread.
     pub fn keep_wal_short(&mut self, conn: &Connection) -> SqlResult<()> {
         let log = wal_checkpoint(conn, "NOOP")?;
-        if log.logged.saturating_sub(log.filled) > SHORT_PAGES {
+        if log.wal_pages.saturating_sub(log.copied_pages) > SHORT_PAGES {
             self.state.wait_until_idle()?;
             wal_checkpoint(conn, "PASSIVE")?;
         }

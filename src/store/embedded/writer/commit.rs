@@ -22,14 +22,17 @@ use crate::{
         Error, Listener,
         embedded::{
             disk::{
+                commit_mark::CommitMark,
                 data_dir::DataDir,
                 disk_space::{DiskSpace, is_out_of_space},
             },
             memory::state::Memory,
             ops::write_txn::{CommitEffects, WriteTxn, time_until},
             options::{Durability, Options},
-            recovery::{identity::CommitMark, wal::RunState},
-            rows::records::{Db, SqlResult, wal_checkpoint},
+            rows::{
+                db::{Db, SqlResult, wal_checkpoint},
+                meta::RunState,
+            },
         },
     },
 };
@@ -189,7 +192,7 @@ impl Writer {
     fn write_commit_mark(&mut self) {
         if self.writes_commit_marks
             && let Err(error) =
-                CommitMark::of(self.db.link(), self.options.durability).write(self.data_dir.lock_file())
+                CommitMark::of(self.db.store_head(), self.options.durability).write(self.data_dir.lock_file())
         {
             self.writes_commit_marks = false;
             tracing::warn!(%error, "the lock file cannot be written to; it no longer tells how far the store is");
@@ -344,7 +347,7 @@ impl Writer {
     /// Marks the file as left tidy, and moves all of the log into it.
     fn empty_wal(&mut self) -> Result<(), Error> {
         self.ran_out_of_space = false;
-        self.transact(|txn| txn.db.set_run(RunState::Clean))?;
+        self.transact(|txn| txn.db.set_run_state(RunState::Clean))?;
         // The last sync of `interval`, before the log is emptied.
         self.syncer = None;
         match wal_checkpoint(self.db.conn(), "TRUNCATE") {

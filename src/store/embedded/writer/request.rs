@@ -11,7 +11,7 @@ use crate::{
         Error, Reservation, Result,
         embedded::{
             ops::{self, write_txn::WriteTxn},
-            rows::records::SqlResult,
+            rows::db::SqlResult,
         },
     },
 };

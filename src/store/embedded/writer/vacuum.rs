@@ -3,12 +3,10 @@
 //! SQLite uses the pages of finished jobs again by itself. A backlog that has been worked off leaves a large
 //! file behind; `auto_vacuum = INCREMENTAL` lets its end be cut off in small steps while nothing else is to do.
 
-use std::{io, path::Path};
-
 use rusqlite::Connection;
 
 use crate::store::embedded::rows::{
-    records::{Db, SqlResult},
+    db::{Db, SqlResult},
     schema::PAGE_BYTES,
 };
 
@@ -19,15 +17,6 @@ const BEGIN_PART: u64 = 8;
 const KEEP_PAGES: u64 = (1 << 20) / PAGE_BYTES;
 /// Pages handed back in one step: a millisecond or two of the writer's time.
 const STEP_PAGES: u64 = 128;
-
-/// Bytes of the file system that holds `path` which are free for us.
-///
-/// # Errors
-/// The operating system's.
-pub fn free_bytes(path: &Path) -> io::Result<u64> {
-    let stat = rustix::fs::statvfs(path)?;
-    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
-}
 
 /// Whether space is being handed back at the moment.
 #[derive(Debug, Default)]
@@ -117,11 +106,5 @@ mod tests {
     #[test]
     fn a_file_that_cannot_shrink_is_left_alone() {
         assert_eq!(steps(&mut hollow("NONE")), 1);
-    }
-
-    #[test]
-    fn free_space_is_read_from_the_system() {
-        assert!(free_bytes(Path::new(".")).expect("reads") > 0);
-        assert!(free_bytes(Path::new("no such directory")).is_err());
     }
 }

@@ -24,7 +24,7 @@ const MAX_GROUP_BYTES: usize = 1 << 20;
 pub(crate) trait Operation: Send {
     /// Does it within the group's transaction, and keeps the answer. It runs again, alone, when that transaction
     /// met a full disk and was rolled back.
-    fn run(&mut self, txn: &mut WriteTxn<'_>) -> crate::store::embedded::rows::records::SqlResult<()>;
+    fn run(&mut self, txn: &mut WriteTxn<'_>) -> crate::store::embedded::rows::db::SqlResult<()>;
 
     /// Hands the answer over, or why there is none.
     fn answer(self: Box<Self>, committed: Result<(), Error>);

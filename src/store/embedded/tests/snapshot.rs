@@ -1,18 +1,26 @@
-//! For tests: all that memory holds, for comparing, and a verification that must find nothing.
+//! Copies of memory and of the rows to compare, and a verification that must find nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::*;
 use crate::{
-    job::Now,
+    job::{Now, Timestamp},
     store::embedded::{
-        memory::topics::TopicState,
-        rows::records::{Db, Table},
-        verify::online::{Findings, verify_all},
+        memory::{
+            job_index::{IdHash, JobRef},
+            state::Memory,
+            topics::{TopicNumber, TopicState},
+            window::DelayedWindow,
+        },
+        rows::{
+            codec::Lease,
+            db::{Db, Table},
+            key::RowKey,
+        },
+        verify::{findings::Findings, online::verify_all},
     },
 };
 
-/// All that memory holds, in an order of its own.
+/// The whole content of memory, sorted.
 #[derive(Debug, PartialEq)]
 pub struct Snapshot {
     ids: Vec<(IdHash, JobRef)>,
@@ -25,23 +33,22 @@ pub struct Snapshot {
 }
 
 pub fn snapshot(memory: &Memory) -> Snapshot {
-    let mut ids: Vec<_> = (0..).map_while(|shard| memory.ids.in_shard(shard)).flatten().collect();
+    let mut ids: Vec<_> = (0..).map_while(|shard| memory.job_index().in_shard(shard)).flatten().collect();
     ids.sort();
-    let mut leases: Vec<_> =
-        memory.leases.iter().map(|(key, (topic, lease))| (*key, *topic, lease.clone())).collect();
+    let mut leases: Vec<_> = memory.leases().map(|(key, topic, lease)| (key, topic, lease.clone())).collect();
     leases.sort_by_key(|(key, _, _)| *key);
     Snapshot {
         ids,
-        topics: memory.topics.by_name(None).cloned().collect(),
-        window: memory.window.clone(),
+        topics: memory.topics().by_name(None).cloned().collect(),
+        window: memory.window().clone(),
         leases,
-        deadlines: memory.deadlines.clone(),
-        delayed: memory.delayed,
-        earliest_death: memory.earliest_death,
+        deadlines: memory.deadlines().clone(),
+        delayed: memory.delayed(),
+        earliest_death: memory.earliest_death(),
     }
 }
 
-/// Every row of the disk as `(key, dead) -> (id, topic)`.
+/// Every record on disk as `(key, dead) -> (id, topic)`.
 pub fn rows(db: &Db) -> BTreeMap<(RowKey, bool), (String, String)> {
     let mut rows = BTreeMap::new();
     for table in [Table::Live, Table::Dead] {
@@ -56,13 +63,13 @@ pub fn rows(db: &Db) -> BTreeMap<(RowKey, bool), (String, String)> {
     rows
 }
 
-/// A verification finds nothing, and nothing is pending.
+/// Asserts that a verification finds nothing, and that no change is pending.
 pub fn assert_consistent(memory: &Memory, db: &Db, now: Now) {
     let mut faults = Findings::default();
     verify_all(memory, db, now, &mut faults);
     assert_eq!(faults.into_sentences(), [""; 0]);
-    assert!(memory.journal.is_empty() && memory.maybe_empty.is_empty(), "nothing is pending");
-    for topic in memory.topics.by_name(None) {
+    assert!(!memory.has_pending_changes(), "nothing is pending");
+    for topic in memory.topics().by_name(None) {
         assert!(!topic.is_forgettable(), "{} should be forgotten", topic.name);
     }
 }

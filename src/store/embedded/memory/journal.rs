@@ -1,0 +1,26 @@
+//! The journal of a group of changes to memory: the inverse of each, in the order of the changes.
+
+use std::sync::Arc;
+
+use super::{
+    job_index::{IdHash, JobRef},
+    job_state::JobState,
+    topics::TopicNumber,
+};
+use crate::{
+    job::Timestamp,
+    store::{TopicConfig, embedded::rows::key::RowKey},
+};
+
+/// The inverse of one change.
+#[derive(Debug)]
+pub(super) enum Undo {
+    RemoveFromIndex(IdHash, JobRef),
+    AddToIndex(IdHash, JobRef),
+    RemoveState(JobRef),
+    InsertState(JobRef, JobState),
+    RemoveFromWindow(RowKey, TopicNumber),
+    SetWindowEnd(RowKey),
+    SetEarliestDeath(Option<Timestamp>),
+    SetConfig(TopicNumber, Arc<TopicConfig>),
+}

@@ -1,0 +1,137 @@
+//! The writer's connection and its transaction, with the counters that each commit stores. The statements over
+//! each table are in the files beside this one.
+
+use rusqlite::{Connection, types::ValueRef};
+
+use super::{checksum::encode_clock, key::RowKey, store_head::StoreHead};
+use crate::job::Timestamp;
+
+pub(crate) type SqlResult<T> = rusqlite::Result<T>;
+
+/// The table of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Table {
+    /// Delayed, ready and reserved jobs, by due time.
+    Live,
+    /// Dead letters, by time of death.
+    Dead,
+}
+
+impl Table {
+    /// The table of a job that is or is not dead.
+    pub fn of(dead: bool) -> Self {
+        if dead { Self::Dead } else { Self::Live }
+    }
+}
+
+/// The result of a WAL checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CheckpointProgress {
+    /// Pages in the write-ahead log.
+    pub wal_pages: u64,
+    /// Pages of it that have been copied to the database file.
+    pub copied_pages: u64,
+}
+
+/// The writer's connection. A transaction begins by itself with the first change and lasts until
+/// [`commit`](Db::commit) or [`rollback`](Db::rollback).
+#[derive(Debug)]
+pub(crate) struct Db {
+    conn: Connection,
+    in_transaction: bool,
+    /// As of the last commit.
+    store_head: StoreHead,
+    /// Number of jobs, with the changes of the present transaction.
+    pub(super) jobs: Option<u64>,
+    /// Bytes of records inserted by the present transaction.
+    pub(super) bytes_written: usize,
+    /// The last key given out in each table, for runs of jobs that are due in the same millisecond.
+    pub(super) last_keys: [Option<(Timestamp, RowKey)>; 2],
+}
+
+impl Db {
+    pub fn new(conn: Connection) -> Self {
+        let store_head = StoreHead::new();
+        Self { conn, in_transaction: false, store_head, jobs: None, bytes_written: 0, last_keys: [None; 2] }
+    }
+
+    /// The head of the store as of the last commit.
+    pub fn store_head(&self) -> StoreHead {
+        self.store_head
+    }
+
+    /// Sets the head from which commits and jobs are counted on.
+    pub fn set_store_head(&mut self, head: StoreHead) {
+        (self.store_head, self.jobs) = (head, head.jobs);
+    }
+
+    /// The expected number of jobs; `None` when they have not been counted.
+    pub fn job_count(&self) -> Option<u64> {
+        self.jobs
+    }
+
+    pub fn set_job_count(&mut self, jobs: u64) {
+        self.jobs = Some(jobs);
+    }
+
+    /// For statements that concern the file as a whole.
+    pub fn conn(&self) -> &Connection {
+        &self.conn
+    }
+
+    /// Begins the transaction unless it has begun.
+    pub fn begin(&mut self) -> SqlResult<()> {
+        if !self.in_transaction {
+            self.conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+            self.in_transaction = true;
+        }
+        Ok(())
+    }
+
+    /// Bytes of records that the present transaction has inserted.
+    pub fn bytes_written(&self) -> usize {
+        self.bytes_written
+    }
+
+    /// Whether there is anything to commit.
+    pub fn in_transaction(&self) -> bool {
+        self.in_transaction
+    }
+
+    /// Commits the transaction together with the clock's high-water mark `now` and the new head of the store.
+    pub fn commit(&mut self, now: Timestamp) -> SqlResult<()> {
+        let mut clock = self.conn.prepare_cached("INSERT OR REPLACE INTO meta VALUES ('clock_ms', ?1)")?;
+        clock.execute([encode_clock(now)])?;
+        let head = StoreHead { commits: self.store_head.commits + 1, jobs: self.jobs, ..self.store_head };
+        let put = "INSERT OR REPLACE INTO meta VALUES ('link', ?1)";
+        self.conn.prepare_cached(put)?.execute([head.encode()])?;
+        self.conn.prepare_cached("COMMIT")?.execute([])?;
+        (self.in_transaction, self.bytes_written, self.store_head) = (false, 0, head);
+        Ok(())
+    }
+
+    /// Rolls the transaction back. After some errors SQLite has done so itself.
+    pub fn rollback(&mut self) -> SqlResult<()> {
+        (self.in_transaction, self.bytes_written, self.jobs) = (false, 0, self.store_head.jobs);
+        if self.conn.is_autocommit() {
+            return Ok(());
+        }
+        self.conn.execute_batch("ROLLBACK")
+    }
+}
+
+/// Copies the write-ahead log into the database file with `mode`; `NOOP` only reports the progress.
+pub(crate) fn wal_checkpoint(conn: &Connection, mode: &str) -> SqlResult<CheckpointProgress> {
+    conn.prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?.query_row([], |row| {
+        let pages = |count: i64| u64::try_from(count).unwrap_or(0);
+        Ok(CheckpointProgress { wal_pages: pages(row.get(1)?), copied_pages: pages(row.get(2)?) })
+    })
+}
+
+/// The bytes of a text or blob column. Both are accepted, because a checksum decides whether they are sound.
+pub(super) fn column_bytes(value: ValueRef<'_>) -> Option<&[u8]> {
+    match value {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(bytes),
+        ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => None,
+    }
+}
