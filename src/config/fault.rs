@@ -1,24 +1,24 @@
-//! What is wrong with a configuration, in words that tell how to mend it. Faults are collected, so
-//! that one start shows all of them. A fault never quotes a secret.
+//! Faults of a configuration, each with its remedy. They are collected, so that one start shows all of them. A fault
+//! never quotes a secret.
 
 use std::fmt;
 
 use crate::printable;
 
-/// One thing that is wrong.
+/// One fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
-    /// The key at fault, such as `server.listen`; empty when it is no single key.
+pub struct ConfigFault {
+    /// The key, such as `server.listen`; empty if the fault is not about a single key.
     pub key: String,
-    /// Where its value comes from, such as `flag --listen`.
+    /// The source of its value, such as `flag --listen`.
     pub source: String,
-    /// What is wrong and how to mend it.
+    /// What is wrong and how to fix it.
     pub problem: String,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ConfigFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Keys and values come from files and the environment, and may hold anything.
+        // Keys and values come from files and the environment, and may contain anything.
         let [key, source, problem] =
             [&self.key, &self.source, &self.problem].map(|text| printable::escape_line(text));
         match (&*key, &*source) {
@@ -29,12 +29,12 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What is wrong with a file that a setting names.
+/// A fault of a file that a setting names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileFault {
     /// The key that names the file, such as `tls.key`.
     pub key: &'static str,
-    /// Which file, what is wrong, and how to mend it.
+    /// The file, what is wrong, and how to fix it.
     pub problem: String,
 }
 
@@ -44,24 +44,24 @@ impl fmt::Display for FileFault {
     }
 }
 
-/// Everything that is wrong, at least one thing. Prints as a headline and one line for each.
+/// All faults, at least one. Prints as a headline and one line for each.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Faults(Vec<Fault>);
+pub struct ConfigFaults(Vec<ConfigFault>);
 
-impl Faults {
-    /// `Err` with what was found, or `Ok` when that is nothing.
-    pub(super) fn check(faults: Vec<Fault>) -> Result<(), Self> {
+impl ConfigFaults {
+    /// `Ok` if there are no faults.
+    pub(super) fn check(faults: Vec<ConfigFault>) -> Result<(), Self> {
         if faults.is_empty() { Ok(()) } else { Err(Self(faults)) }
     }
 
-    /// Each fault, at least one.
+    /// The faults, at least one.
     #[must_use]
-    pub fn as_slice(&self) -> &[Fault] {
+    pub fn as_slice(&self) -> &[ConfigFault] {
         &self.0
     }
 }
 
-impl fmt::Display for Faults {
+impl fmt::Display for ConfigFaults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.len() {
             1 => write!(f, "the configuration has 1 fault:")?,
@@ -71,4 +71,4 @@ impl fmt::Display for Faults {
     }
 }
 
-impl std::error::Error for Faults {}
+impl std::error::Error for ConfigFaults {}

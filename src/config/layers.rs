@@ -1,5 +1,5 @@
-//! Where settings come from, and how the layers lie on each other: compiled-in defaults, one file,
-//! the environment, flags. It knows keys and sources, not what a value means.
+//! The sources of settings and their precedence: compiled-in defaults, one file, the environment, flags. It knows keys
+//! and sources, not the meaning of values.
 
 use std::{
     ffi::OsString,
@@ -9,23 +9,23 @@ use std::{
 
 use config::{ConfigError, Environment, File, FileFormat, Map, Source, Value, ValueKind};
 
-use super::fault::Fault;
+use super::fault::ConfigFault;
 use crate::printable;
 
-/// The defaults as TOML, which also document every key.
+/// The defaults as TOML, with the documentation of every key.
 pub const DEFAULTS: &str = include_str!("../../config/default.toml");
 
-/// Prefix and separator are doubled, because Kubernetes injects variables such as
-/// `LINGER_PORT=tcp://...` beside a service of that name.
+/// Prefix and separator have two underscores, because Kubernetes sets variables such as `LINGER_PORT=tcp://...` if there
+/// is a service of that name.
 pub(super) const PREFIX: &str = "LINGER__";
 
-/// Looked for in this order when no file is named; the first that is there is the only one read.
+/// Searched in this order if no file is named. Only the first one that exists is read.
 pub const USUAL_FILES: [&str; 2] = ["linger.toml", "/etc/linger/linger.toml"];
 
 /// A setting given on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flag {
-    /// The flag as the user wrote it, such as `--listen`.
+    /// The flag, such as `--listen`.
     pub name: &'static str,
     /// The key that it sets, such as `server.listen`.
     pub key: &'static str,
@@ -33,21 +33,20 @@ pub struct Flag {
     pub value: String,
 }
 
-/// Everything that settings are read from, so that tests need neither a working directory nor a
-/// process environment of their own.
+/// All sources of settings, so that tests need neither a working directory nor a process environment of their own.
 #[derive(Clone, Default)]
 pub struct Sources {
     /// The one file to read, if any.
     pub file: Option<PathBuf>,
-    /// Variables of the environment; those without the prefix are passed over.
+    /// Variables of the environment; those without the prefix are ignored.
     pub environment: Vec<(OsString, OsString)>,
-    /// Settings of the command line.
+    /// Settings on the command line.
     pub flags: Vec<Flag>,
 }
 
 impl Sources {
-    /// What the settings are read from besides the defaults: one line each for the file, the variables and the flags,
-    /// without values.
+    /// Describes the sources other than the defaults: one line each for the file, the variables and the flags, without
+    /// values.
     #[must_use]
     pub fn describe(&self) -> String {
         let file = self.file.as_ref().map_or_else(
@@ -68,33 +67,33 @@ impl Sources {
 
 impl fmt::Debug for Sources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The environment and the flags may carry secrets.
+        // The environment and the flags may contain secrets.
         f.debug_struct("Sources").field("file", &self.file).finish_non_exhaustive()
     }
 }
 
-/// The layers laid on each other.
+/// The layers, merged.
 pub(super) struct Layers {
-    /// Defaults alone, for what is known and as a stand-in for what is at fault.
+    /// The defaults alone: they define the known keys and replace invalid values.
     pub defaults: Value,
-    /// What is in force.
+    /// The settings in force.
     pub effective: Value,
 }
 
 impl Layers {
-    /// Reads every source. Faults go to `faults`, and their layer is left out.
-    pub fn read(sources: &Sources, faults: &mut Vec<Fault>) -> Self {
+    /// Reads every source. A source that cannot be read is recorded in `faults` and left out.
+    pub fn read(sources: &Sources, faults: &mut Vec<ConfigFault>) -> Self {
         let defaults = File::from_str(DEFAULTS, FileFormat::Toml);
         let known = built(&[Box::new(defaults.clone())]).expect("the compiled-in defaults are TOML");
         let mut layers: Vec<Layer> = vec![Box::new(defaults)];
         let upper = [file(sources, faults), environment(sources, faults), Some(flags(sources))];
         for layer in upper.into_iter().flatten() {
-            // Each layer is looked at alone: a mistake in a lower one is not hidden by a higher one.
-            let alone = built(std::slice::from_ref(&layer)).expect("was read before or is in memory");
-            faults_of_keys(&alone, &known, faults);
+            // Each layer is checked alone, so that a higher layer does not hide a mistake in a lower one.
+            let alone = built(std::slice::from_ref(&layer)).expect("every layer is in memory");
+            check_keys(&alone, &known, faults);
             layers.push(layer);
         }
-        let effective = built(&layers).expect("was read before or is in memory");
+        let effective = built(&layers).expect("every layer is in memory");
         Self { defaults: known, effective }
     }
 }
@@ -105,10 +104,10 @@ fn built(layers: &[Layer]) -> Result<Value, ConfigError> {
     Ok(config::Config::builder().add_source(layers.to_vec()).build()?.cache)
 }
 
-fn file(sources: &Sources, faults: &mut Vec<Fault>) -> Option<Layer> {
+fn file(sources: &Sources, faults: &mut Vec<ConfigFault>) -> Option<Layer> {
     let path = sources.file.as_deref()?;
     let mut refuse = |problem: String| {
-        faults.push(Fault { key: String::new(), source: path.display().to_string(), problem });
+        faults.push(ConfigFault { key: String::new(), source: path.display().to_string(), problem });
     };
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
@@ -126,7 +125,7 @@ fn file(sources: &Sources, faults: &mut Vec<Fault>) -> Option<Layer> {
     }
 }
 
-/// The parser's message without the line that it quotes, which may hold a secret.
+/// The parser's message without the line that it quotes, which may contain a secret.
 fn without_excerpt(error: &ConfigError) -> String {
     let ConfigError::FileParse { cause, .. } = error else {
         return error.to_string();
@@ -136,7 +135,7 @@ fn without_excerpt(error: &ConfigError) -> String {
     kept.join(": ").replace("TOML parse error ", "")
 }
 
-fn environment(sources: &Sources, faults: &mut Vec<Fault>) -> Option<Layer> {
+fn environment(sources: &Sources, faults: &mut Vec<ConfigFault>) -> Option<Layer> {
     let mut texts = Map::new();
     for (name, value) in &sources.environment {
         let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else { continue };
@@ -144,14 +143,14 @@ fn environment(sources: &Sources, faults: &mut Vec<Fault>) -> Option<Layer> {
             Some(value) => {
                 texts.insert(name.to_owned(), value.to_owned());
             }
-            None => faults.push(Fault {
+            None => faults.push(ConfigFault {
                 key: String::new(),
                 source: format!("environment variable {name}"),
                 problem: "is not UTF-8 text".to_owned(),
             }),
         }
     }
-    // Not `try_parsing`: it would turn the secret 0123 into 123. Texts are read by their key's type.
+    // Not `try_parsing`: it would turn the secret 0123 into 123. Values are parsed by the type of their key.
     let environment = Environment::with_prefix(PREFIX.trim_end_matches('_'))
         .prefix_separator("__")
         .separator("__")
@@ -167,7 +166,7 @@ fn flags(sources: &Sources) -> Layer {
     Box::new(Parsed(values.collect()))
 }
 
-/// Values that are in memory already.
+/// Values in memory.
 #[derive(Debug, Clone)]
 struct Parsed(Map<String, Value>);
 
@@ -189,7 +188,7 @@ impl Source for Parsed {
     }
 }
 
-/// The same value, all its leaves naming `origin`.
+/// Sets the origin of a value and of everything in it.
 fn with_origin(value: Value, origin: &String) -> Value {
     match value.kind {
         ValueKind::Table(table) => {
@@ -201,7 +200,7 @@ fn with_origin(value: Value, origin: &String) -> Value {
     }
 }
 
-/// Where a value of `key` comes from, in words.
+/// Describes the source of a value of `key`.
 pub(super) fn source_of(key: &str, value: &Value) -> String {
     match value.origin() {
         None => "default".to_owned(),
@@ -212,22 +211,22 @@ pub(super) fn source_of(key: &str, value: &Value) -> String {
     }
 }
 
-/// Refuses what the defaults do not have: a key with a typing mistake must not be passed over.
-fn faults_of_keys(layer: &Value, known: &Value, faults: &mut Vec<Fault>) {
-    let mut found: Vec<Fault> = Vec::new();
+/// Refuses unknown keys: a misspelt key must not be ignored.
+fn check_keys(layer: &Value, known: &Value, faults: &mut Vec<ConfigFault>) {
+    let mut found: Vec<ConfigFault> = Vec::new();
     for (key, value) in leaves(layer) {
         let problem = match find(known, &key).map(|value| &value.kind) {
             Some(ValueKind::Table(_)) => "is a section, not a key".to_owned(),
             Some(_) => continue,
-            None => unknown(&key, known),
+            None => unknown_key(&key, known),
         };
-        found.push(Fault { source: source_of(&key, value), key, problem });
+        found.push(ConfigFault { source: source_of(&key, value), key, problem });
     }
     found.sort_by(|one, other| one.key.cmp(&other.key));
     faults.append(&mut found);
 }
 
-fn unknown(key: &str, known: &Value) -> String {
+fn unknown_key(key: &str, known: &Value) -> String {
     let nearest = leaves(known)
         .into_iter()
         .map(|(candidate, _)| (strsim::damerau_levenshtein(key, &candidate), candidate))
@@ -239,7 +238,7 @@ fn unknown(key: &str, known: &Value) -> String {
     }
 }
 
-/// Every value that is no table, by its dotted key. An empty table of an unknown name counts too.
+/// All values other than tables, by dotted key.
 pub(super) fn leaves(tree: &Value) -> Vec<(String, &Value)> {
     fn walk<'a>(prefix: &str, value: &'a Value, found: &mut Vec<(String, &'a Value)>) {
         match &value.kind {
@@ -265,9 +264,8 @@ pub(super) fn find<'a>(tree: &'a Value, key: &str) -> Option<&'a Value> {
     })
 }
 
-/// The file to read: `named`, or else the one that the variable `LINGER_CONFIG` names, or else the first of
-/// [`USUAL_FILES`] that exists. One that exists but cannot be examined is chosen too, so that reading it names the
-/// fault.
+/// The file to read: `named`, or else the one named by the variable `LINGER_CONFIG`, or else the first of [`USUAL_FILES`]
+/// that exists. A file that may exist but cannot be examined is chosen too, so that reading it reports the fault.
 #[must_use]
 pub fn choose_file(named: Option<PathBuf>, variable: Option<OsString>) -> Option<PathBuf> {
     let from_variable = || variable.filter(|name| !name.is_empty()).map(PathBuf::from);

@@ -1,4 +1,4 @@
-//! Section `[log]`, and `RUST_LOG`, which wins over it.
+//! The log: section `[log]`, and `RUST_LOG`, which takes precedence.
 
 use std::ffi::OsString;
 
@@ -6,15 +6,12 @@ use config::ValueKind;
 use tracing_subscriber::filter::Targets;
 
 use super::{
-    fault::Fault,
-    reader::Reader,
-    values::{self, Problem},
+    fault::ConfigFault,
+    reader::{GIB, KIB, Reader},
+    values::{self, ValueProblem},
 };
 
-const KIB: u64 = 1 << 10;
-const GIB: u64 = 1 << 30;
-
-/// The variable that wins over `log.level`.
+/// The variable that takes precedence over `log.level`.
 const RUST_LOG: &str = "RUST_LOG";
 
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
@@ -32,16 +29,16 @@ pub enum LogFormat {
 
 /// Section `[log]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Log {
+pub struct LogSettings {
     /// The format of lines.
     pub format: LogFormat,
     /// The filter in force, from `log.level` or `RUST_LOG`: directives that [`Targets`] parses.
     pub filter: String,
-    /// Bytes of lines that may wait to be written.
+    /// Most bytes of lines that wait to be written.
     pub max_queued_bytes: usize,
 }
 
-impl Log {
+impl LogSettings {
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
         let formats = [("auto", LogFormat::Auto), ("text", LogFormat::Text), ("json", LogFormat::Json)];
         Self {
@@ -51,8 +48,12 @@ impl Log {
         }
     }
 
-    /// Replaces the filter by that of `RUST_LOG`, where it is set to anything but blanks.
-    pub(super) fn heed_rust_log(&mut self, environment: &[(OsString, OsString)], faults: &mut Vec<Fault>) {
+    /// Replaces the filter with that of `RUST_LOG`, unless that is unset or blank.
+    pub(super) fn apply_rust_log(
+        &mut self,
+        environment: &[(OsString, OsString)],
+        faults: &mut Vec<ConfigFault>,
+    ) {
         let Some((_, value)) = environment.iter().find(|(name, _)| name == RUST_LOG) else { return };
         let read = value.to_str().ok_or_else(|| "is not UTF-8 text".to_owned());
         match read.map(str::trim) {
@@ -66,18 +67,18 @@ impl Log {
     }
 }
 
-fn fault(problem: Problem) -> Fault {
-    Fault { key: String::new(), source: format!("environment variable {RUST_LOG}"), problem }
+fn fault(problem: ValueProblem) -> ConfigFault {
+    ConfigFault { key: String::new(), source: format!("environment variable {RUST_LOG}"), problem }
 }
 
-/// A filter without blanks, every directive of which names a level. [`Targets`] alone would take a bare word
-/// that is no level, such as `warning`, for the name of a module and silence everything else.
-fn filter(text: &str) -> Result<String, Problem> {
+/// Parses a filter in which every directive names a level. [`Targets`] alone would take a bare word that is no level,
+/// such as `warning`, for the name of a module, and silence everything else.
+fn filter(text: &str) -> Result<String, ValueProblem> {
     let directives: Vec<&str> = text.split(',').map(str::trim).collect();
     for directive in &directives {
         let level = directive.rsplit_once('=').map_or(*directive, |(_, level)| level.trim());
         if !LEVELS.iter().any(|known| known.eq_ignore_ascii_case(level)) {
-            return Err(no_level(level));
+            return Err(unknown_level(level));
         }
     }
     let filter = directives.join(",");
@@ -90,7 +91,7 @@ fn filter(text: &str) -> Result<String, Problem> {
     }
 }
 
-fn no_level(word: &str) -> Problem {
+fn unknown_level(word: &str) -> ValueProblem {
     let distance = |level: &str| strsim::damerau_levenshtein(&word.to_ascii_lowercase(), level);
     let nearest = LEVELS.into_iter().min_by_key(|level| distance(level));
     match nearest.filter(|level| distance(level) <= 3 && distance(level) < level.len()) {
@@ -134,17 +135,17 @@ mod tests {
     }
 
     #[test]
-    fn rust_log_wins_unless_it_is_blank_and_is_refused_like_the_key() {
-        let heeded = |value: &str| {
+    fn rust_log_takes_precedence_unless_blank_and_is_checked_like_the_key() {
+        let applied = |value: &str| {
             let mut log =
-                Log { format: LogFormat::Auto, filter: "info".to_owned(), max_queued_bytes: 1 << 20 };
+                LogSettings { format: LogFormat::Auto, filter: "info".to_owned(), max_queued_bytes: 1 << 20 };
             let mut faults = Vec::new();
-            log.heed_rust_log(&[(RUST_LOG.into(), value.into())], &mut faults);
+            log.apply_rust_log(&[(RUST_LOG.into(), value.into())], &mut faults);
             (log.filter, faults.iter().map(ToString::to_string).collect::<Vec<_>>())
         };
-        assert_eq!(heeded("debug"), ("debug".to_owned(), Vec::new()));
-        assert_eq!(heeded(" "), ("info".to_owned(), Vec::new()));
+        assert_eq!(applied("debug"), ("debug".to_owned(), Vec::new()));
+        assert_eq!(applied(" "), ("info".to_owned(), Vec::new()));
         let refused = "environment variable RUST_LOG: \"warning\" is not a level; did you mean warn?";
-        assert_eq!(heeded("warning").1, [refused]);
+        assert_eq!(applied("warning").1, [refused]);
     }
 }

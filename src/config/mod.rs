@@ -1,76 +1,82 @@
-//! Settings: defaults, one file, the environment, flags; checked as a whole, every fault at once.
+//! Settings: defaults, one file, the environment and flags, checked as a whole, with every fault at once.
 //!
-//! Knows no engine and no HTTP: it hands out plain values, one struct per concern. Its only borrowing
-//! from above is the domain's pure parser of durations, so that settings and API read them alike.
+//! It defines one struct per section, which the part concerned uses as its options, and knows nothing else of the parts.
+//! From `job` it uses the types and the parser of durations, so that settings and API accept the same values.
 
+mod embedded;
 mod fault;
 mod layers;
 mod log;
+mod queue;
 mod reader;
 mod redis;
 mod redis_url;
 mod secret;
 mod sections;
+mod server;
 mod show;
 #[cfg(test)]
 mod tests;
 mod values;
 mod variables;
 
-pub use fault::{Fault, Faults, FileFault};
+pub use embedded::{Durability, EmbeddedSettings};
+pub use fault::{ConfigFault, ConfigFaults, FileFault};
 pub use layers::{DEFAULTS, Flag, Sources, USUAL_FILES, choose_file};
-pub use log::{Log, LogFormat};
+pub use log::{LogFormat, LogSettings};
+pub use queue::Limits;
 pub use redis::{Credentials, Redis, Topology};
 pub use redis_url::Node;
 pub use secret::Secret;
-pub use sections::{Auth, Durability, Embedded, Engine, Queue, Server, Tls};
+pub use sections::{AuthSettings, EngineKind, TlsFiles};
+pub use server::{HttpOptions, ServerSettings};
 
 use layers::Layers;
 use reader::Reader;
 
-/// Everything that can be set, valid as a whole.
+/// All settings, valid as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Listening, and limits of connections.
-    pub server: Server,
+    /// Listening, and the options of the HTTP layer.
+    pub server: ServerSettings,
     /// Who may call.
-    pub auth: Auth,
-    /// The certificate to serve with; plain HTTP without.
-    pub tls: Option<Tls>,
-    /// Which engine.
-    pub engine: Engine,
+    pub auth: AuthSettings,
+    /// The certificate and its key; plain HTTP without them.
+    pub tls: Option<TlsFiles>,
+    /// Which engine stores the jobs.
+    pub engine: EngineKind,
     /// The embedded engine's settings, also when it is not in use.
-    pub embedded: Embedded,
+    pub embedded: EmbeddedSettings,
     /// Redis's settings, also when it is not in use.
     pub redis: Redis,
     /// Limits of the queue.
-    pub queue: Queue,
-    /// Log lines.
-    pub log: Log,
+    pub queue: Limits,
+    /// The log.
+    pub log: LogSettings,
 }
 
-/// What the settings are read for.
+/// What the settings are loaded for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// To serve with them. The rules about listening count, and so does `RUST_LOG`.
+    /// For a server. The rules about listening and `RUST_LOG` are checked.
     Serve,
-    /// For anything else, such as a backup. A server may run with other flags, so that what is wrong with listening
-    /// says nothing here. `RUST_LOG`, which other programs heed too, does not either: only a server logs.
+    /// For any other command, such as a backup. The rules about listening are not checked, since the server may run with
+    /// other flags. `RUST_LOG`, which other programs use too, is not checked either, since only a server logs.
     Use,
 }
 
-/// A configuration and how it came to be.
+/// A configuration and its sources.
 pub struct Loaded {
     /// The settings.
     pub config: Config,
-    /// Variables of the environment that look like settings and are none, each in a sentence.
+    /// One sentence for each variable of the environment that looks like a setting but is none.
     pub warnings: Vec<String>,
     layers: Layers,
     sources: Sources,
 }
 
 impl Loaded {
-    /// The settings in force as TOML, secrets redacted, with the source of each that is no default.
+    /// The settings in force as TOML, with secrets redacted, and with the source of each that is not the default.
     #[must_use]
     pub fn show(&self) -> String {
         show::show(&self.layers, &self.sources)
@@ -80,52 +86,56 @@ impl Loaded {
 /// Reads and checks the settings.
 ///
 /// # Errors
-/// Every fault found, when there is one.
-pub fn load(sources: Sources, purpose: Purpose) -> Result<Loaded, Faults> {
+/// Every fault found.
+pub fn load(sources: Sources, purpose: Purpose) -> Result<Loaded, ConfigFaults> {
     load_with(sources, purpose, |_| Vec::new())
 }
 
-/// Reads and checks the settings for serving, and the files that they name by `inspect`.
+/// Reads and checks the settings for a server, and checks the files that they name with `check_files`.
 ///
 /// # Errors
 /// Every fault found, in the settings and in the files.
-pub fn check(sources: Sources, inspect: impl FnOnce(&Config) -> Vec<FileFault>) -> Result<Loaded, Faults> {
-    load_with(sources, Purpose::Serve, inspect)
+pub fn check(
+    sources: Sources,
+    check_files: impl FnOnce(&Config) -> Vec<FileFault>,
+) -> Result<Loaded, ConfigFaults> {
+    load_with(sources, Purpose::Serve, check_files)
 }
 
 fn load_with(
     sources: Sources,
     purpose: Purpose,
-    inspect: impl FnOnce(&Config) -> Vec<FileFault>,
-) -> Result<Loaded, Faults> {
+    check_files: impl FnOnce(&Config) -> Vec<FileFault>,
+) -> Result<Loaded, ConfigFaults> {
     let mut faults = Vec::new();
     let layers = Layers::read(&sources, &mut faults);
     let mut reader = Reader::new(&layers, &mut faults);
     let mut config = read(&mut reader, purpose);
-    for FileFault { key, problem } in inspect(&config) {
+    for FileFault { key, problem } in check_files(&config) {
         reader.refuse(key, problem);
     }
     match purpose {
-        Purpose::Serve => config.log.heed_rust_log(&sources.environment, &mut faults),
+        Purpose::Serve => config.log.apply_rust_log(&sources.environment, &mut faults),
         Purpose::Use => {}
     }
-    Faults::check(faults)?;
+    ConfigFaults::check(faults)?;
     let warnings = variables::warnings(&sources.environment, &layers.defaults);
     Ok(Loaded { config, warnings, layers, sources })
 }
 
 fn read(reader: &mut Reader<'_>, purpose: Purpose) -> Config {
-    let engine = Engine::read(reader);
-    let config = Config {
-        server: Server::read(reader),
-        auth: Auth::read(reader),
-        tls: Tls::read(reader),
+    let engine = EngineKind::read(reader);
+    let mut config = Config {
+        server: ServerSettings::read(reader),
+        auth: AuthSettings::read(reader),
+        tls: TlsFiles::read(reader),
         engine,
-        embedded: Embedded::read(reader),
-        redis: Redis::read(reader, engine == Engine::Redis),
-        queue: Queue::read(reader),
-        log: Log::read(reader),
+        embedded: EmbeddedSettings::read(reader),
+        redis: Redis::read(reader, engine == EngineKind::Redis),
+        queue: Limits::read(reader),
+        log: LogSettings::read(reader),
     };
+    config.server.http.check_host = must_check_host(&config);
     check_limits(&config, reader);
     check_unused_redis(reader);
     match purpose {
@@ -135,14 +145,19 @@ fn read(reader: &mut Reader<'_>, purpose: Purpose) -> Config {
     config
 }
 
-/// Who may call a server with these settings.
+/// Without tokens, only the `Host` header reveals requests that a web page makes: a web page has no token.
+fn must_check_host(Config { server, auth, .. }: &Config) -> bool {
+    auth.tokens_file.is_none() || server.listen.ip().is_loopback() || !server.http.allowed_hosts.is_empty()
+}
+
+/// Checks who could call a server with these settings.
 fn check_listening(config: &Config, reader: &mut Reader<'_>) {
     match (&config.auth.tokens_file, config.auth.allow_anonymous) {
         (Some(_), true) => {
             reader.refuse("auth.allow_anonymous", "and auth.tokens_file are both set; leave one of them out");
         }
         (None, false) if !config.server.listen.ip().is_loopback() => {
-            let remedy = "is an address that others can reach, and nothing asks them for a token: set \
+            let remedy = "is an address that others can reach, and no token is required: set \
                           auth.tokens_file, or auth.allow_anonymous = true if something else keeps strangers out";
             reader.refuse("server.listen", format!("{} {remedy}", config.server.listen));
         }
@@ -150,17 +165,17 @@ fn check_listening(config: &Config, reader: &mut Reader<'_>) {
     }
 }
 
-/// Refuses settings of Redis beside the embedded engine: whoever sets them means to use them, and would find the jobs
-/// in a directory instead. A file that names the engine may hold Redis's defaults, as what `linger config show`
-/// prints does.
+/// Refuses settings of Redis with the embedded engine: whoever sets them wants to use Redis, but the jobs would be stored
+/// in a directory. A file that names the engine may contain the defaults of Redis, as the output of `linger config show`
+/// does.
 fn check_unused_redis(reader: &mut Reader<'_>) {
     if !reader.is_text("store.engine", "embedded") {
         return;
     }
-    let is_chosen = reader.is_set("store.engine");
+    let names_engine = reader.is_set("store.engine");
     for (_, key) in show::documented().filter(|(section, _)| *section == "redis") {
         let key = format!("redis.{key}");
-        if reader.is_set(&key) && !(is_chosen && reader.is_default(&key)) {
+        if reader.is_set(&key) && !(names_engine && reader.is_default(&key)) {
             reader.refuse(
                 &key,
                 "is set, but store.engine is \"embedded\" and does not use it: set store.engine = \"redis\" \
@@ -170,18 +185,19 @@ fn check_unused_redis(reader: &mut Reader<'_>) {
     }
 }
 
-/// What is possible alone, but not beside another value.
+/// Checks limits against each other.
 fn check_limits(config: &Config, reader: &mut Reader<'_>) {
-    if config.queue.max_body_bytes > config.server.max_request_bytes {
+    let http = &config.server.http;
+    if config.queue.max_body > http.max_request_bytes {
         reader.refuse("queue.max_body", "must not be more than server.max_request_bytes");
     }
-    if config.queue.max_delivery_bytes > config.server.max_answer_bytes {
+    if config.queue.max_delivery > http.max_answer_bytes {
         reader.refuse("queue.max_delivery", "must not be more than server.max_answer_bytes");
     }
-    if config.server.max_request_bytes > config.server.max_buffered_bytes {
+    if http.max_request_bytes > http.max_buffered_bytes {
         reader.refuse("server.max_request_bytes", "must not be more than server.max_buffered_bytes");
     }
-    if config.server.max_request_bytes > config.server.max_buffered_bytes_per_caller {
+    if http.max_request_bytes > http.max_buffered_bytes_per_caller {
         let problem = "must not be more than server.max_buffered_bytes_per_caller";
         reader.refuse("server.max_request_bytes", problem);
     }

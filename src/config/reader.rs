@@ -1,5 +1,5 @@
-//! Reads typed values from the layers and collects what is wrong, going on with the default, so that
-//! one run finds every fault.
+//! Reads typed values from the layers. A fault is collected and replaced by the default, so that one run finds every
+//! fault.
 
 use std::{
     net::SocketAddr,
@@ -10,34 +10,49 @@ use std::{
 use config::{Value, ValueKind};
 
 use super::{
-    fault::Fault,
-    layers::{Layers, find, source_of},
+    fault::ConfigFault,
+    layers::{Layers, Sources, find, source_of},
     secret::Secret,
-    values::{self, Problem},
+    values::{self, ValueProblem},
 };
 
-/// Hands out the values in force, by key.
+pub(super) const MILLISECOND: Duration = Duration::from_millis(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
+pub(super) const HOUR: Duration = Duration::from_secs(3_600);
+pub(super) const KIB: u64 = 1 << 10;
+pub(super) const MIB: u64 = 1 << 20;
+pub(super) const GIB: u64 = 1 << 30;
+
+/// Reads a section of the compiled-in defaults.
+pub(super) fn read_defaults<T>(read: impl FnOnce(&mut Reader<'_>) -> T) -> T {
+    let mut faults = Vec::new();
+    let layers = Layers::read(&Sources::default(), &mut faults);
+    read(&mut Reader::new(&layers, &mut faults))
+}
+
+/// Reads the values in force, by key.
 pub(super) struct Reader<'a> {
     layers: &'a Layers,
-    faults: &'a mut Vec<Fault>,
-    /// Every key that was asked for: a test holds it against the documented ones.
-    asked: Vec<&'static str>,
+    faults: &'a mut Vec<ConfigFault>,
+    /// Every key that was read: a test compares them with the documented keys.
+    keys_read: Vec<&'static str>,
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(layers: &'a Layers, faults: &'a mut Vec<Fault>) -> Self {
-        Self { layers, faults, asked: Vec::new() }
+    pub fn new(layers: &'a Layers, faults: &'a mut Vec<ConfigFault>) -> Self {
+        Self { layers, faults, keys_read: Vec::new() }
     }
 
-    /// The keys asked for so far.
+    /// The keys read so far.
     #[cfg(test)]
-    pub fn asked(&self) -> &[&'static str] {
-        &self.asked
+    pub fn keys_read(&self) -> &[&'static str] {
+        &self.keys_read
     }
 
-    /// Reads `key` with `parse`; what is wrong is noted, and the default stands in.
-    pub fn get<T>(&mut self, key: &'static str, parse: impl Fn(&ValueKind) -> Result<T, Problem>) -> T {
-        self.asked.push(key);
+    /// Reads `key` with `parse`. If that fails, records a fault and returns the default.
+    pub fn get<T>(&mut self, key: &'static str, parse: impl Fn(&ValueKind) -> Result<T, ValueProblem>) -> T {
+        self.keys_read.push(key);
         let default = find(&self.layers.defaults, key).expect("every key that is read has a default");
         match parse(&self.value(key).kind) {
             Ok(value) => value,
@@ -48,13 +63,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Notes that the value of `key` is wrong.
+    /// Records a fault of the value of `key`.
     pub fn refuse(&mut self, key: &str, problem: impl Into<String>) {
         let source = source_of(key, self.value(key));
-        self.faults.push(Fault { key: key.to_owned(), source, problem: problem.into() });
+        self.faults.push(ConfigFault { key: key.to_owned(), source, problem: problem.into() });
     }
 
-    /// Whether `key` was set by anything but the defaults.
+    /// Whether a source other than the defaults sets `key`.
     pub fn is_set(&self, key: &str) -> bool {
         self.value(key).origin().is_some()
     }
@@ -64,7 +79,7 @@ impl<'a> Reader<'a> {
         matches!(&self.value(key).kind, ValueKind::String(found) if found == text)
     }
 
-    /// Whether the value of `key` is the default, whoever set it.
+    /// Whether the value of `key` is the default, even if a source sets it.
     pub fn is_default(&self, key: &str) -> bool {
         find(&self.layers.defaults, key).is_some_and(|default| default.kind == self.value(key).kind)
     }
@@ -89,7 +104,7 @@ impl<'a> Reader<'a> {
         self.get(key, values::flag)
     }
 
-    /// The name of a file; it may be left out.
+    /// The name of a file; `None` if it is empty.
     pub fn optional_file(&mut self, key: &'static str) -> Option<PathBuf> {
         self.get(key, values::optional_file)
     }
@@ -112,7 +127,7 @@ impl<'a> Reader<'a> {
         self.get(key, |kind| values::choice(kind, choices))
     }
 
-    /// A secret, from `key` or from the file that `file_key` names, but not from both.
+    /// Reads a secret from `key` or from the file that `file_key` names, but not from both.
     pub fn secret(&mut self, key: &'static str, file_key: &'static str) -> Option<Secret> {
         let direct = self.text(key);
         let Some(path) = self.optional_file(file_key) else { return direct.map(Secret::new) };
@@ -120,7 +135,7 @@ impl<'a> Reader<'a> {
             self.refuse(file_key, format!("and {key} are both set; leave one of them out"));
             return None;
         }
-        match secret_in(&path) {
+        match read_secret(&path) {
             Ok(secret) => Some(secret),
             Err(problem) => {
                 self.refuse(file_key, problem);
@@ -131,7 +146,7 @@ impl<'a> Reader<'a> {
 
     fn value(&self, key: &str) -> &'a Value {
         let layers = self.layers;
-        // A key that a higher layer turned into something else is a fault already; its default will do.
+        // Type conflicts between layers are reported already; fall back to the default.
         find(&layers.effective, key)
             .filter(|value| !matches!(value.kind, ValueKind::Table(_)))
             .or_else(|| find(&layers.defaults, key))
@@ -139,8 +154,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The secret in a file. A problem does not quote the path, since somebody may have put the secret in its place.
-fn secret_in(path: &Path) -> Result<Secret, Problem> {
+/// Reads a secret from a file. The error does not quote the path, since somebody may have set the secret in its place.
+fn read_secret(path: &Path) -> Result<Secret, ValueProblem> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| format!("names a file that cannot be read: {error}"))?;
     let text = text.strip_suffix('\n').unwrap_or(&text);

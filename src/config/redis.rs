@@ -6,14 +6,11 @@ use std::time::Duration;
 use config::ValueKind;
 
 use super::{
-    reader::Reader,
+    reader::{MILLISECOND, MINUTE, Reader},
     redis_url::{Node, RedisUrl},
     secret::Secret,
     values,
 };
-
-const MILLISECOND: Duration = Duration::from_millis(1);
-const MINUTE: Duration = Duration::from_secs(60);
 
 /// Which servers there are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,7 +159,7 @@ fn topology(reader: &mut Reader<'_>, url: &RedisUrl, in_use: bool) -> Topology {
 }
 
 /// A list of `host:port`. A problem tells which item is wrong and does not quote it, since it may hold a password.
-fn nodes(kind: &ValueKind) -> Result<Vec<Node>, values::Problem> {
+fn nodes(kind: &ValueKind) -> Result<Vec<Node>, values::ValueProblem> {
     let parse = |(at, node): (usize, &String)| {
         Node::parse(node, None).map_err(|problem| format!("item {}: {problem}", at + 1))
     };
@@ -196,7 +193,7 @@ fn check_mode(reader: &mut Reader<'_>, mode: Mode, nodes: &[Node], master: Optio
 }
 
 /// A number, or `None` when what is stored decides.
-fn shards(kind: &ValueKind) -> Result<Option<u16>, values::Problem> {
+fn shards(kind: &ValueKind) -> Result<Option<u16>, values::ValueProblem> {
     match values::optional_text(kind) {
         Ok(None) => Ok(None),
         Ok(Some(text)) if text == "auto" => Ok(None),
@@ -208,7 +205,7 @@ fn shards(kind: &ValueKind) -> Result<Option<u16>, values::Problem> {
 
 /// The prefix becomes part of keys beside a hash tag, so that braces in it would move the keys of a
 /// shard apart.
-fn prefix(text: &str) -> Result<String, values::Problem> {
+fn prefix(text: &str) -> Result<String, values::ValueProblem> {
     let legal = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
     if text.is_empty() || text.len() > 64 || !text.chars().all(legal) {
         return Err(format!("{} must be 1 to 64 of A-Z a-z 0-9 . _ : -", values::quoted(text)));

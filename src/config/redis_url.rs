@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::{secret::Secret, values::Problem};
+use super::{secret::Secret, values::ValueProblem};
 
 /// A host and a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct Node {
 
 impl Node {
     /// Reads `host[:port]`; an IPv6 address stands in brackets.
-    pub(super) fn parse(text: &str, default_port: Option<u16>) -> Result<Self, Problem> {
+    pub(super) fn parse(text: &str, default_port: Option<u16>) -> Result<Self, ValueProblem> {
         let malformed = || "must be host:port, such as 127.0.0.1:6379 or [::1]:6379".to_owned();
         let (host, port) = match text.strip_prefix('[') {
             Some(rest) => {
@@ -66,7 +66,7 @@ pub struct RedisUrl {
 }
 
 impl RedisUrl {
-    pub(super) fn parse(text: &str) -> Result<Self, Problem> {
+    pub(super) fn parse(text: &str) -> Result<Self, ValueProblem> {
         if text.starts_with("rediss://") {
             let advice = "this build speaks plain Redis only; put a TLS proxy such as stunnel between";
             return Err(format!("asks for TLS (rediss://): {advice}"));
@@ -109,7 +109,7 @@ impl fmt::Display for RedisUrl {
 }
 
 /// Undoes `%xx`; `None` for nothing.
-fn decoded(text: &str) -> Result<Option<String>, Problem> {
+fn decoded(text: &str) -> Result<Option<String>, ValueProblem> {
     let malformed = || "has a user or password whose %-signs are not followed by two hex digits".to_owned();
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

@@ -1,19 +1,19 @@
-//! Text that must not be seen: it has no `Display`, and its `Debug` shows nothing.
+//! Secret text: it has no `Display`, and its `Debug` output is redacted.
 
 use std::fmt;
 
-/// A password or the like. Only [`Secret::expose`] gives it away.
+/// A password, for example. Only [`Secret::expose`] reveals it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps `text` from view.
+    /// Wraps a secret text.
     #[must_use]
-    pub fn new(text: String) -> Self {
-        Self(text)
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
     }
 
-    /// The text itself, for the one who must send it.
+    /// The text itself, to send it.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn debug_shows_nothing_of_it() {
+    fn debug_output_is_redacted() {
         let shown = format!("{:?}", Some(Secret::new("0123".to_owned())));
         assert_eq!(shown, "Some(Secret(<redacted>))");
     }

@@ -1,4 +1,4 @@
-//! Prints the settings in force as TOML, in the order in which the defaults document them.
+//! Formats the settings in force as TOML, in the order of the defaults.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use super::{
 
 const REDACTED: &str = "<redacted>";
 
-/// The settings in force; secrets redacted, sources named.
+/// The settings in force, with secrets redacted and sources named.
 pub(super) fn show(layers: &Layers, sources: &Sources) -> String {
     let mut shown = format!("# Settings of linger {} in force.", env!("CARGO_PKG_VERSION"));
     match &sources.file {
@@ -35,7 +35,7 @@ pub(super) fn show(layers: &Layers, sources: &Sources) -> String {
     shown
 }
 
-/// Section and key of every setting, as the defaults order them.
+/// Section and key of every setting, in the order of the defaults.
 pub(super) fn documented() -> impl Iterator<Item = (&'static str, &'static str)> {
     let mut section = "";
     DEFAULTS.lines().filter_map(move |line| {
@@ -64,7 +64,7 @@ fn toml(key: &str, value: &Value) -> String {
     }
 }
 
-/// A TOML basic string; those of JSON are legal ones, but for DEL.
+/// A TOML basic string. JSON strings are valid ones, except for DEL.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007F")
 }

@@ -1,5 +1,5 @@
-//! The kinds of values that settings have, each read from what TOML or the environment gives. A
-//! problem says what would be right; it quotes the value only where that cannot be a secret.
+//! Parses the kinds of values that settings have, from TOML or the environment. A problem says what would be valid; it
+//! quotes the value only if that cannot be a secret.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -7,10 +7,10 @@ use config::ValueKind;
 
 use crate::job::parse_duration;
 
-/// What is wrong with a value and how to mend it.
-pub(super) type Problem = String;
+/// What is wrong with a value and how to fix it.
+pub(super) type ValueProblem = String;
 
-pub(super) fn text(kind: &ValueKind) -> Result<String, Problem> {
+pub(super) fn text(kind: &ValueKind) -> Result<String, ValueProblem> {
     match kind {
         ValueKind::String(text) => Ok(text.clone()),
         _ => Err("must be a string, in quotes".to_owned()),
@@ -18,11 +18,11 @@ pub(super) fn text(kind: &ValueKind) -> Result<String, Problem> {
 }
 
 /// Text, or `None` when it is empty.
-pub(super) fn optional_text(kind: &ValueKind) -> Result<Option<String>, Problem> {
+pub(super) fn optional_text(kind: &ValueKind) -> Result<Option<String>, ValueProblem> {
     Ok(Some(text(kind)?).filter(|text| !text.is_empty()))
 }
 
-pub(super) fn flag(kind: &ValueKind) -> Result<bool, Problem> {
+pub(super) fn flag(kind: &ValueKind) -> Result<bool, ValueProblem> {
     match kind {
         ValueKind::Boolean(flag) => Ok(*flag),
         ValueKind::String(text) if text == "true" => Ok(true),
@@ -31,36 +31,36 @@ pub(super) fn flag(kind: &ValueKind) -> Result<bool, Problem> {
     }
 }
 
-pub(super) fn path(kind: &ValueKind) -> Result<PathBuf, Problem> {
+pub(super) fn path(kind: &ValueKind) -> Result<PathBuf, ValueProblem> {
     match text(kind)? {
         text if text.is_empty() => Err("must name a path".to_owned()),
         text => Ok(text.into()),
     }
 }
 
-/// The name of a file, or `None` when it is empty. What is not one is not quoted: it may be the secret that belongs
-/// into the file.
-pub(super) fn optional_file(kind: &ValueKind) -> Result<Option<PathBuf>, Problem> {
+/// The name of a file, or `None` if it is empty. An invalid name is not quoted: it may be the secret that belongs in
+/// the file.
+pub(super) fn optional_file(kind: &ValueKind) -> Result<Option<PathBuf>, ValueProblem> {
     let name = optional_text(kind)?;
-    // A token of ours holds 43 characters after its prefix.
+    // A token of Linger has 64 characters after its prefix; tokens of early versions had 43.
     let is_token = |name: &str| name.starts_with("linger_") && name.len() >= 40 && !name.contains(['/', '.']);
     let is_content = |name: &str| name.contains(char::is_control) || name.starts_with("-----BEGIN");
     match name {
         Some(name) if is_token(&name) || is_content(&name) => {
-            Err("must name a file, not be what the file holds".to_owned())
+            Err("must be the name of a file, not its content".to_owned())
         }
         name => Ok(name.map(PathBuf::from)),
     }
 }
 
-/// A value as a fault quotes it. What may be a URL with a password is not shown, whichever key it was set for.
+/// A value as a fault quotes it. A value that may be a URL with a password is not quoted, whatever its key.
 pub(super) fn quoted(text: &str) -> String {
     let may_hold_password = text.contains("://") && text.contains('@');
     if may_hold_password { "the value".to_owned() } else { format!("{text:?}") }
 }
 
-/// A list of texts: an array, or one text with commas, as the environment has it.
-pub(super) fn list(kind: &ValueKind) -> Result<Vec<String>, Problem> {
+/// A list of strings: an array, or one string with commas, as in the environment.
+pub(super) fn list(kind: &ValueKind) -> Result<Vec<String>, ValueProblem> {
     let items: Vec<String> = match kind {
         ValueKind::Array(items) => items.iter().map(|item| text(&item.kind)).collect::<Result<_, _>>()?,
         ValueKind::String(text) if text.trim().is_empty() => Vec::new(),
@@ -68,26 +68,26 @@ pub(super) fn list(kind: &ValueKind) -> Result<Vec<String>, Problem> {
         _ => return Err("must be a list such as [\"one\", \"two\"]".to_owned()),
     };
     if items.iter().any(String::is_empty) {
-        return Err("must not hold an empty item".to_owned());
+        return Err("must not contain an empty item".to_owned());
     }
     Ok(items)
 }
 
-/// A list of names of hosts, without ports; `*.` at the beginning stands for any labels.
-pub(super) fn host_names(kind: &ValueKind) -> Result<Vec<String>, Problem> {
+/// A list of host names without ports. A leading `*.` stands for any labels.
+pub(super) fn host_names(kind: &ValueKind) -> Result<Vec<String>, ValueProblem> {
     let names = list(kind)?;
-    let fits = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
-    let is_name = |name: &str| !name.is_empty() && name.bytes().all(fits);
+    let is_legal = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    let is_name = |name: &str| !name.is_empty() && name.bytes().all(is_legal);
     match names.iter().find(|name| !is_name(name.strip_prefix("*.").unwrap_or(name))) {
         Some(name) => Err(format!(
-            "{} is not the name of a host, such as queue.example.com or *.example.com, without a port",
+            "{} is not the name of a host without a port, such as queue.example.com or *.example.com",
             quoted(name)
         )),
         None => Ok(names),
     }
 }
 
-pub(super) fn address(kind: &ValueKind) -> Result<SocketAddr, Problem> {
+pub(super) fn address(kind: &ValueKind) -> Result<SocketAddr, ValueProblem> {
     let text = text(kind)?;
     text.parse().map_err(|_| {
         let hint = "must be an IP address and a port, such as 127.0.0.1:9277, 0.0.0.0:9277 or [::1]:9277";
@@ -95,8 +95,8 @@ pub(super) fn address(kind: &ValueKind) -> Result<SocketAddr, Problem> {
     })
 }
 
-/// A duration within `range`, as text or as a number of seconds.
-pub(super) fn duration(kind: &ValueKind, min: Duration, max: Duration) -> Result<Duration, Problem> {
+/// A duration from `min` to `max`, as text or as a number of seconds.
+pub(super) fn duration(kind: &ValueKind, min: Duration, max: Duration) -> Result<Duration, ValueProblem> {
     let text = match kind {
         ValueKind::String(text) => text.clone(),
         ValueKind::I64(seconds) => seconds.to_string(),
@@ -110,7 +110,7 @@ pub(super) fn duration(kind: &ValueKind, min: Duration, max: Duration) -> Result
     Ok(duration)
 }
 
-pub(super) fn count(kind: &ValueKind, min: u64, max: u64) -> Result<u64, Problem> {
+pub(super) fn count(kind: &ValueKind, min: u64, max: u64) -> Result<u64, ValueProblem> {
     let number = match kind {
         ValueKind::I64(number) => u64::try_from(*number).ok(),
         ValueKind::String(text) => text.trim().parse().ok(),
@@ -134,7 +134,7 @@ const SIZES: [(&str, u64); 9] = [
 ];
 
 /// A number of bytes, as a number or as text with a unit.
-pub(super) fn size(kind: &ValueKind, min: u64, max: u64) -> Result<u64, Problem> {
+pub(super) fn size(kind: &ValueKind, min: u64, max: u64) -> Result<u64, ValueProblem> {
     let bytes = match kind {
         ValueKind::I64(bytes) => u64::try_from(*bytes).ok(),
         ValueKind::String(text) => {
@@ -155,14 +155,14 @@ pub(super) fn size(kind: &ValueKind, min: u64, max: u64) -> Result<u64, Problem>
     Ok(bytes)
 }
 
-/// A size with the largest unit that divides it.
+/// A size in the largest unit that divides it.
 fn size_text(bytes: u64) -> String {
     let unit = SIZES[..4].iter().rev().find(|(_, factor)| bytes > 0 && bytes.is_multiple_of(*factor));
     unit.map_or_else(|| format!("{bytes}B"), |(name, factor)| format!("{}{name}", bytes / factor))
 }
 
 /// One of a few words.
-pub(super) fn choice<T: Copy>(kind: &ValueKind, choices: &[(&str, T)]) -> Result<T, Problem> {
+pub(super) fn choice<T: Copy>(kind: &ValueKind, choices: &[(&str, T)]) -> Result<T, ValueProblem> {
     let found = match kind {
         ValueKind::String(text) => choices.iter().find(|(word, _)| word == text),
         _ => None,
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_come_as_arrays_or_with_commas() {
+    fn lists_are_arrays_or_have_commas() {
         assert_eq!(list(&string("a, b")), Ok(vec!["a".to_owned(), "b".to_owned()]));
         assert_eq!(list(&string("")), Ok(Vec::new()));
         assert_eq!(list(&vec!["a"].into()), Ok(vec!["a".to_owned()]));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_and_choices_say_what_would_be_right() {
+    fn faults_of_counts_and_choices_say_what_is_valid() {
         assert_eq!(count(&string("12"), 1, 20), Ok(12));
         assert_eq!(count(&ValueKind::I64(0), 1, 20), Err("0 must be a whole number from 1 to 20".to_owned()));
         assert!(count(&string("1e3"), 1, 2_000).is_err());
@@ -256,11 +256,11 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_a_secret_is_not_quoted() {
+    fn possible_secrets_are_not_quoted() {
         for text in ["-----BEGIN PRIVATE KEY-----", "linger_0123456789012345678901234567890123456789", "a\nb"]
         {
             let problem = optional_file(&string(text)).expect_err("is no name of a file");
-            assert_eq!(problem, "must name a file, not be what the file holds");
+            assert_eq!(problem, "must be the name of a file, not its content");
         }
         for text in ["linger_tokens.toml", "/etc/linger_tokens/0123456789012345678901234567890123456789"] {
             assert_eq!(optional_file(&string(text)), Ok(Some(text.into())));

@@ -1,5 +1,5 @@
-//! Variables of the environment that look like settings and are none. A name with one underscore where two belong
-//! would otherwise be passed over in silence.
+//! Warns about variables of the environment that look like settings but are none. A name with one underscore instead of
+//! two would otherwise be ignored silently.
 
 use std::ffi::OsString;
 
@@ -8,25 +8,25 @@ use config::Value;
 use super::layers::{PREFIX, leaves};
 use crate::printable;
 
-/// What the names of all of ours begin with, settings or not.
-const OURS: &str = "LINGER_";
+/// The prefix of all variables of Linger, settings or not.
+const COMMON_PREFIX: &str = "LINGER_";
 
-/// Names that are no settings, and mean something to this program or to its example clients.
-const OTHERS: [&str; 4] = ["LINGER_CONFIG", "LINGER_BENCH_TOKEN", "LINGER_URL", "LINGER_TOKEN"];
+/// Variables that are not settings, but are used by this program or by its example clients.
+const OTHER_VARIABLES: [&str; 4] = ["LINGER_CONFIG", "LINGER_BENCH_TOKEN", "LINGER_URL", "LINGER_TOKEN"];
 
-/// One sentence for each variable that looks like a setting and is none.
+/// One sentence for each variable that looks like a setting but is none.
 pub(super) fn warnings(environment: &[(OsString, OsString)], known: &Value) -> Vec<String> {
     let text =
         |(name, value): &(OsString, OsString)| Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()));
-    let mut strange: Vec<String> = environment
+    let mut warnings: Vec<String> = environment
         .iter()
         .filter_map(text)
-        .filter(|(name, _)| name.starts_with(OURS) && !name.starts_with(PREFIX))
-        .filter(|(name, value)| !OTHERS.contains(&name.as_str()) && !is_of_a_service(name, value))
+        .filter(|(name, _)| name.starts_with(COMMON_PREFIX) && !name.starts_with(PREFIX))
+        .filter(|(name, value)| !OTHER_VARIABLES.contains(&name.as_str()) && !is_of_service(name, value))
         .map(|(name, _)| warning(&name, known))
         .collect();
-    strange.sort();
-    strange
+    warnings.sort();
+    warnings
 }
 
 fn warning(name: &str, known: &Value) -> String {
@@ -43,8 +43,8 @@ fn warning(name: &str, known: &Value) -> String {
     }
 }
 
-/// Whether Kubernetes or Docker set this, beside a service whose name begins with "linger".
-fn is_of_a_service(name: &str, value: &str) -> bool {
+/// Whether Kubernetes or Docker set this variable for a service whose name begins with "linger".
+fn is_of_service(name: &str, value: &str) -> bool {
     let is_address = ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));
     let is_port_detail = ["_TCP", "_UDP", "_SCTP"].iter().any(|protocol| {
         name.split_once(protocol).is_some_and(|(before, _)| {
@@ -62,15 +62,19 @@ mod tests {
     use super::*;
     use crate::config::layers::{Layers, Sources};
 
-    fn warned(variables: &[(&str, &str)]) -> Vec<String> {
+    fn warnings_for(variables: &[(&str, &str)]) -> Vec<String> {
         let environment: Vec<_> = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
         warnings(&environment, &Layers::read(&Sources::default(), &mut Vec::new()).defaults)
     }
 
     #[test]
-    fn a_name_that_looks_like_a_setting_is_warned_of() {
+    fn names_that_look_like_settings_cause_warnings() {
         assert_eq!(
-            warned(&[("LINGER_SERVER_LISTEN", "127.0.0.1:1"), ("LINGER_FOO", ""), ("LINGER_TLS__KEY", "k")]),
+            warnings_for(&[
+                ("LINGER_SERVER_LISTEN", "127.0.0.1:1"),
+                ("LINGER_FOO", ""),
+                ("LINGER_TLS__KEY", "k")
+            ]),
             [
                 "the variable LINGER_FOO is not a setting; settings are named LINGER__SECTION__KEY",
                 "the variable LINGER_SERVER_LISTEN is not a setting; did you mean LINGER__SERVER__LISTEN?",
@@ -80,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn names_with_another_meaning_are_not() {
+    fn names_with_another_meaning_do_not() {
         let none: [&str; 0] = [];
         let variables = [
             ("LINGER__SERVER__LISTEN", "127.0.0.1:1"),
@@ -94,6 +98,6 @@ mod tests {
             ("LINGER_REDIS_PORT_6379_TCP_PROTO", "tcp"),
             ("LINGERIE", "x"),
         ];
-        assert_eq!(warned(&variables), none);
+        assert_eq!(warnings_for(&variables), none);
     }
 }

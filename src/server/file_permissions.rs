@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
-use crate::config::{Config, Engine};
+use crate::config::{Config, EngineKind};
 
 /// Write permission of the group or of others.
 const WRITE: u32 = 0o022;
@@ -17,7 +17,7 @@ pub(super) fn warn(config: &Config) {
     if let Some(tls) = &config.tls {
         check(&tls.key, ANY, "the private key");
     }
-    if config.engine == Engine::Embedded {
+    if config.engine == EngineKind::Embedded {
         // Listing the directory reveals only names: the files in it are for their owner alone.
         check(&config.embedded.data_dir, WRITE, "the data directory");
     }

@@ -12,7 +12,7 @@ use tokio::runtime;
 use super::wiring;
 use crate::{
     clock::SystemClock,
-    config::{Config, Engine},
+    config::{Config, EngineKind},
     job::Topic,
     metrics::Metrics,
     printable,
@@ -51,7 +51,7 @@ pub struct VerifyReport {
 /// Why it could not be read.
 pub fn verify(config: &Config) -> Result<VerifyReport, MaintenanceError> {
     match config.engine {
-        Engine::Embedded => {
+        EngineKind::Embedded => {
             let options = wiring::embedded_options(config);
             let found = embedded::inspect(&options, &SystemClock::new()).map_err(|error| match error {
                 OpenError::Locked { .. } => MaintenanceError::Refused(format!(
@@ -61,7 +61,7 @@ pub fn verify(config: &Config) -> Result<VerifyReport, MaintenanceError> {
             })?;
             Ok(report(&options.data_dir.display().to_string(), &found))
         }
-        Engine::Redis => runtime::Runtime::new()
+        EngineKind::Redis => runtime::Runtime::new()
             .map_err(|error| MaintenanceError::Failed(format!("cannot start: {error}")))?
             .block_on(verify_connected(config)),
     }
@@ -120,8 +120,8 @@ pub fn restore(config: &Config, file: &Path) -> Result<String, MaintenanceError>
 
 fn only_embedded(config: &Config, instead: &str) -> Result<(), MaintenanceError> {
     match config.engine {
-        Engine::Embedded => Ok(()),
-        Engine::Redis => Err(MaintenanceError::Refused(format!("the store is Redis; {instead}"))),
+        EngineKind::Embedded => Ok(()),
+        EngineKind::Redis => Err(MaintenanceError::Refused(format!("the store is Redis; {instead}"))),
     }
 }
 

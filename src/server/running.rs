@@ -61,7 +61,7 @@ impl Running {
         let store = wiring::open_store(config, clock.clone(), events.clone(), metrics.engine.clone()).await;
         let store = store.map_err(StartError::Store)?;
         file_permissions::warn(config);
-        let limits = wiring::limits(&config.queue);
+        let limits = config.queue.clone();
         let queue = Queue::new(store, &events, clock.clone(), limits, metrics.queue.clone());
         let listener = listen(socket, config.server.listen)?;
         let address = listener.local_addr()?;
@@ -145,7 +145,7 @@ async fn read_files(config: &Config) -> Result<Reload, StartError> {
 
 /// The options of the HTTP layer, with as many connections as the limit of open files permits.
 fn http_options(config: &Config) -> http::Options {
-    let mut options = wiring::http_options(config);
+    let mut options = config.server.http.clone();
     let was_configured = options.max_connections != http::Options::default().max_connections;
     let room = open_files::make_room_for(options.max_connections, was_configured);
     options.lower_connections(room);

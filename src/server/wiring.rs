@@ -9,10 +9,8 @@ use std::{
 
 use crate::{
     clock::Clock,
-    config::{self, Config, Credentials, Engine, Node, Topology},
-    http,
+    config::{self, Config, Credentials, EngineKind, Node, Topology},
     metrics::EngineMetrics,
-    queue,
     store::{Listener, Store, embedded, redis},
 };
 
@@ -30,13 +28,13 @@ pub(super) async fn open_store(
     metrics: EngineMetrics,
 ) -> Result<Arc<dyn Store>, String> {
     match config.engine {
-        Engine::Embedded => {
+        EngineKind::Embedded => {
             let mut options = embedded_options(config);
             options.data_dir = absolute(&options.data_dir);
             let opened = embedded::open(options, clock, listener, metrics).await;
             opened.map(|store| -> Arc<dyn Store> { store }).map_err(|error| error.to_string())
         }
-        Engine::Redis => {
+        EngineKind::Redis => {
             let timeout = config.redis.start_timeout;
             open_redis(redis_options(config), &*clock, listener, metrics, timeout).await
         }
@@ -90,19 +88,9 @@ pub(super) async fn open_redis_to_read(
     opened.map_err(|why| why.lines().map(str::trim).collect::<Vec<_>>().join("; "))
 }
 
+/// The options of the embedded engine.
 pub(super) fn embedded_options(config: &Config) -> embedded::Options {
-    let settings = &config.embedded;
-    let mut options = embedded::Options::new(&settings.data_dir);
-    options.durability = match settings.durability {
-        config::Durability::Always => embedded::Durability::Always,
-        config::Durability::Interval(every) => embedded::Durability::Interval(every),
-        config::Durability::Os => embedded::Durability::Os,
-    };
-    options.min_free_bytes = settings.min_free_bytes;
-    options.ballast_bytes = settings.ballast_bytes;
-    options.look_ahead = settings.look_ahead;
-    options.dead_retention = config.queue.dead_retention;
-    options
+    config.embedded.clone().into()
 }
 
 fn redis_options(config: &Config) -> redis::Options {
@@ -123,7 +111,7 @@ fn redis_options(config: &Config) -> redis::Options {
         reconnect_max: settings.reconnect_max_delay,
         wait_replicas: settings.wait_replicas,
         wait_timeout: settings.wait_timeout,
-        dead_retention: config.queue.dead_retention,
+        dead_retention: config.embedded.dead_retention,
     }
 }
 
@@ -152,8 +140,8 @@ fn credentials(credentials: &Credentials) -> (Option<String>, Option<redis::Secr
 /// Describes the engine and its location, without secrets.
 pub(super) fn engine(config: &Config) -> String {
     match config.engine {
-        Engine::Embedded => format!("embedded ({})", absolute(&config.embedded.data_dir).display()),
-        Engine::Redis => format!("redis ({})", config.redis.place()),
+        EngineKind::Embedded => format!("embedded ({})", absolute(&config.embedded.data_dir).display()),
+        EngineKind::Redis => format!("redis ({})", config.redis.place()),
     }
 }
 
@@ -162,77 +150,16 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// The queue's limits.
-pub(super) fn limits(config: &config::Queue) -> queue::Limits {
-    queue::Limits {
-        max_body: config.max_body_bytes,
-        max_batch: config.max_batch,
-        max_batch_pop: config.max_batch_pop,
-        max_delivery: config.max_delivery_bytes,
-        max_pop_topics: config.max_pop_topics,
-        max_delay: config.max_delay,
-        max_wait: config.max_wait,
-        max_waiting: config.max_waiting,
-        promote_batch: config.promote_batch,
-    }
-}
-
-/// The options of the HTTP layer.
-pub(super) fn http_options(config: &Config) -> http::Options {
-    let is_anonymous = config.auth.tokens_file.is_none();
-    let config = &config.server;
-    http::Options {
-        // A web page has no token. Without tokens, only the Host header reveals requests of web pages.
-        check_host: is_anonymous || config.listen.ip().is_loopback() || !config.allowed_hosts.is_empty(),
-        allowed_hosts: config.allowed_hosts.clone(),
-        max_request_bytes: config.max_request_bytes,
-        max_small_request_bytes: config.max_small_request_bytes,
-        max_buffered_bytes: config.max_buffered_bytes,
-        max_buffered_bytes_per_caller: config.max_buffered_bytes_per_caller,
-        max_answer_bytes: config.max_answer_bytes,
-        max_header_bytes: config.max_header_bytes,
-        max_headers: config.max_headers,
-        max_connections: config.max_connections,
-        max_connections_per_address: config.max_connections_per_address,
-        first_byte_timeout: config.first_byte_timeout,
-        header_timeout: config.header_timeout,
-        keep_alive_timeout: config.keep_alive_timeout,
-        body_timeout: config.body_timeout,
-        min_body_rate: config.min_body_rate,
-        write_timeout: config.write_timeout,
-        linger: config.linger_timeout,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::{Purpose, Sources};
 
-    /// Tests of a part use its own defaults; users get those of `config/default.toml`.
     #[test]
-    fn the_documented_defaults_are_those_of_the_parts() {
+    fn the_defaults_of_redis_are_the_documented_ones() {
         let config = config::load(Sources::default(), Purpose::Serve).expect("the defaults are valid").config;
-        assert_eq!(limits(&config.queue), queue::Limits::default());
-        assert_eq!(http_options(&config), http::Options::default());
-        let embedded = embedded::Options::new("data");
-        assert_eq!(format!("{:?}", embedded_options(&config)), format!("{embedded:?}"));
         let redis = redis::Options::new("redis://127.0.0.1:6379");
         assert_eq!(format!("{:?}", redis_options(&config)), format!("{redis:?}"));
-    }
-
-    #[test]
-    fn the_host_is_unchecked_only_beyond_loopback_and_with_tokens() {
-        let mut config =
-            config::load(Sources::default(), Purpose::Serve).expect("the defaults are valid").config;
-        config.server.listen = "0.0.0.0:1".parse().expect("an address");
-        config.auth.allow_anonymous = true;
-        assert!(http_options(&config).check_host);
-        config.auth.allow_anonymous = false;
-        config.auth.tokens_file = Some("tokens.toml".into());
-        assert!(!http_options(&config).check_host);
-        config.server.allowed_hosts = vec!["queue.example".to_owned()];
-        assert!(http_options(&config).check_host);
     }
 
     #[test]
@@ -241,7 +168,7 @@ mod tests {
             config::load(Sources::default(), Purpose::Serve).expect("the defaults are valid").config;
         let here = std::env::current_dir().expect("is known");
         assert_eq!(engine(&config), format!("embedded ({})", here.join("data").display()));
-        config.engine = Engine::Redis;
+        config.engine = EngineKind::Redis;
         assert_eq!(engine(&config), "redis (127.0.0.1:6379)");
     }
 }

@@ -13,7 +13,7 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{Layer, filter::Targets, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
 use crate::{
-    config::{Log, LogFormat},
+    config::{LogFormat, LogSettings},
     metrics::LogMetrics,
 };
 use log_queue::LogQueue;
@@ -42,7 +42,7 @@ impl Drop for Logging {
 ///
 /// # Errors
 /// When the system has no threads or files left.
-pub fn init(log: &Log, metrics: LogMetrics) -> io::Result<Logging> {
+pub fn init(log: &LogSettings, metrics: LogMetrics) -> io::Result<Logging> {
     let filter = log.filter.parse().expect("the configuration has checked the filter");
     let on_terminal = io::stderr().is_terminal();
     let queue = LogQueue::to_stderr(log.max_queued_bytes, metrics)?;

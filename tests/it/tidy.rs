@@ -21,10 +21,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("failure_log", &[]),
     ("telemetry", &["config", "metrics"]),
     ("config", &["job", "printable"]),
-    ("store/embedded", &["store", "job", "clock", "metrics"]),
+    ("store/embedded", &["store", "job", "clock", "metrics", "config"]),
     ("store/redis", &["store", "job", "clock", "metrics", "failure_log"]),
     ("store", &["job", "clock", "metrics"]),
-    ("queue", &["store", "job", "clock", "metrics", "failure_log"]),
+    ("queue", &["store", "job", "clock", "metrics", "failure_log", "config"]),
     ("net", &["clock", "metrics", "small_file"]),
     ("http", &["net", "queue", "auth", "job", "clock", "metrics"]),
     (

@@ -7,27 +7,8 @@ use std::{
     time::Duration,
 };
 
-/// When an acknowledged change is on disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
-    /// Before the acknowledgement: one sync for all that waited.
-    Always,
-    /// Within this time after the acknowledgement: a power cut may lose that much, a killed process nothing.
-    Interval(Duration),
-    /// When the operating system writes it: a power cut may lose the last half minute or so, a killed
-    /// process nothing.
-    Os,
-}
-
-impl fmt::Display for Durability {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Always => f.write_str("always"),
-            Self::Interval(every) => write!(f, "interval {}ms", every.as_millis()),
-            Self::Os => f.write_str("os"),
-        }
-    }
-}
+pub use crate::config::Durability;
+use crate::config::EmbeddedSettings;
 
 /// Tells how many bytes of the file system that holds a path are free for us.
 pub type FreeSpace = Arc<dyn Fn(&Path) -> io::Result<u64> + Send + Sync>;
@@ -56,17 +37,30 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults for `data_dir`: durable before the acknowledgement, 64 MiB kept free, 32 MiB of ballast, dead
-    /// letters for ever, five minutes of look-ahead.
+    /// The default settings for `data_dir`.
     #[must_use]
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
+        EmbeddedSettings { data_dir: data_dir.into(), ..EmbeddedSettings::default() }.into()
+    }
+}
+
+impl From<EmbeddedSettings> for Options {
+    fn from(settings: EmbeddedSettings) -> Self {
+        let EmbeddedSettings {
+            data_dir,
+            durability,
+            min_free_bytes,
+            ballast_bytes,
+            look_ahead,
+            dead_retention,
+        } = settings;
         Self {
-            data_dir: data_dir.into(),
-            durability: Durability::Always,
-            min_free_bytes: 64 << 20,
-            ballast_bytes: 32 << 20,
-            dead_retention: None,
-            look_ahead: Duration::from_secs(300),
+            data_dir,
+            durability,
+            min_free_bytes,
+            ballast_bytes,
+            dead_retention,
+            look_ahead,
             idle_after: Duration::from_millis(250),
             free_space: Arc::new(free_bytes),
         }

@@ -1,0 +1,66 @@
+//! The limits of the queue: section `[queue]`.
+
+use std::time::Duration;
+
+use super::{
+    reader::{self, GIB, HOUR, MIB, Reader, SECOND},
+    values,
+};
+use crate::job::Delay;
+
+/// Limits of the queue. A call past one of them is refused with an error that names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest body of a job, in bytes.
+    pub max_body: usize,
+    /// Most items of a batch add, finish or delete.
+    pub max_batch: usize,
+    /// Most jobs delivered by one batch pop.
+    pub max_batch_pop: usize,
+    /// Most bytes of bodies delivered by one pop, unless a single job has more.
+    pub max_delivery: usize,
+    /// Most topics of one batch pop.
+    pub max_pop_topics: usize,
+    /// Longest delay of an add, a patch, a release or a requeue, and longest step of a retry list.
+    pub max_delay: Delay,
+    /// Longest wait of a poll; a longer one is shortened to this.
+    pub max_wait: Duration,
+    /// Most polls waiting at once.
+    pub max_waiting: usize,
+    /// Most jobs that one step of the timer moves.
+    pub promote_batch: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        reader::read_defaults(Self::read)
+    }
+}
+
+impl Limits {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        Self {
+            max_body: reader.size("queue.max_body", 1, 256 * MIB),
+            max_batch: reader.count("queue.max_batch", 1, 100_000),
+            max_batch_pop: reader.count("queue.max_batch_pop", 1, 10_000),
+            max_delivery: reader.size("queue.max_delivery", 1, GIB),
+            max_pop_topics: reader.count("queue.max_pop_topics", 1, 10_000),
+            max_delay: Delay::new(reader.duration("queue.max_delay", SECOND, Delay::MAX))
+                .expect("the range of the key is that of delays"),
+            max_wait: reader.duration("queue.max_wait", Duration::ZERO, HOUR),
+            max_waiting: reader.count("queue.max_waiting", 0, 10_000_000),
+            promote_batch: reader.count("queue.promote_batch", 1, 100_000),
+        }
+    }
+}
+
+/// How long dead letters are kept; `None` keeps them forever.
+pub(super) fn dead_retention(reader: &mut Reader<'_>) -> Option<Duration> {
+    reader.get("queue.dead_retention", |kind| match values::optional_text(kind) {
+        Ok(None) => Ok(None),
+        Ok(Some(text)) if text == "forever" => Ok(None),
+        _ => values::duration(kind, SECOND, 36_500 * 24 * HOUR)
+            .map(Some)
+            .map_err(|problem| format!("{problem}, or \"forever\"")),
+    })
+}
