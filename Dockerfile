@@ -12,18 +12,19 @@ FROM ${BUILD_IMAGE} AS build
 WORKDIR /src
 # Compile the dependencies alone first, so that a change of the source does not compile them again.
 COPY Cargo.toml Cargo.lock ./
+COPY bench/Cargo.toml bench/
 COPY client/Cargo.toml client/
-RUN mkdir -p src client/src empty \
+RUN mkdir -p src bench/src client/src empty \
  && echo 'fn main() {}' > src/main.rs \
- && touch src/lib.rs client/src/lib.rs \
+ && touch src/lib.rs bench/src/lib.rs client/src/lib.rs \
  && cargo build --release --locked \
- && rm -r src client/src
+ && rm -r src bench/src client/src
 COPY . .
 # The commit for `linger --version`; the context has no .git. Declared here, so that a new commit does not
 # compile the dependencies again.
 ARG LINGER_COMMIT=
 # cargo compares modification times, and the copied files may be older than the build above.
-RUN touch src/main.rs src/lib.rs client/src/lib.rs \
+RUN touch src/main.rs src/lib.rs bench/src/lib.rs client/src/lib.rs \
  && cargo build --release --locked \
  && strip target/release/linger
 

@@ -4,7 +4,6 @@
 //!
 //! ```text
 //! main · cli · server       composition root; alone names an engine or sees the whole config
-//! bench                     a client that measures a server; knows no more of it than HTTP tells
 //! http                      alone knows routes and JSON
 //! net                       connections as bytes: TLS and memory budgets; knows no route and no job
 //! queue                     the rules: service, waiters (parked polls), timer, limits
@@ -16,7 +15,6 @@
 #![warn(missing_docs)]
 
 pub mod auth;
-mod bench;
 #[cfg(any(test, feature = "benching"))]
 pub mod benching;
 pub mod cli;

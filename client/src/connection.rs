@@ -59,11 +59,8 @@ impl Connection {
     /// Connects to the server on behalf of `call`.
     pub async fn open(target: &Target, call: &'static str) -> Result<Self, Error> {
         let limit = target.connect_timeout;
-        let authority = target.url.authority();
         let opened = timeout(limit, open(target, call)).await;
-        opened.unwrap_or_else(|_| {
-            Err(not_connected(call, format!("{authority}: not connected within {limit:?}"), false))
-        })
+        opened.unwrap_or_else(|_| Err(not_connected(call, format!("not connected within {limit:?}"), false)))
     }
 
     /// Whether the server has closed it.
@@ -115,11 +112,10 @@ impl Connection {
 }
 
 async fn open(target: &Target, call: &'static str) -> Result<Connection, Error> {
-    let authority = target.url.authority();
-    let failed = |error: &dyn std::fmt::Display| not_connected(call, format!("{authority}: {error}"), false);
+    let failed = |error: &dyn std::fmt::Display| not_connected(call, error.to_string(), false);
     let connected = match target.address {
         Some(address) => TcpStream::connect(address).await,
-        None => TcpStream::connect(authority).await,
+        None => TcpStream::connect(target.url.authority()).await,
     };
     let stream = connected.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
     let stream = stream.map_err(|error| failed(&error))?;
@@ -130,7 +126,7 @@ async fn open(target: &Target, call: &'static str) -> Result<Connection, Error> 
             let host = target.url.host().to_owned();
             let name = ServerName::try_from(host).map_err(|error| failed(&error))?;
             let connected = TlsConnector::from(config.clone()).connect(name, stream).await;
-            Stream::Tls(Box::new(connected.map_err(|error| tls_failure(call, authority, &error))?))
+            Stream::Tls(Box::new(connected.map_err(|error| tls_failure(call, &error))?))
         }
     };
     let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
@@ -141,13 +137,13 @@ async fn open(target: &Target, call: &'static str) -> Result<Connection, Error> 
     Ok(Connection { sender, driver, speaks_tls })
 }
 
-fn tls_failure(call: &'static str, authority: &str, error: &std::io::Error) -> Error {
+fn tls_failure(call: &'static str, error: &std::io::Error) -> Error {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
     // The first bytes of the answer are no TLS record.
     if matches!(cause, Some(rustls::Error::InvalidMessage(_))) {
         return Error::WrongScheme { call, server_speaks_tls: false };
     }
-    not_connected(call, format!("{authority}: {error}"), cause.is_some())
+    not_connected(call, error.to_string(), cause.is_some())
 }
 
 fn not_connected(call: &'static str, reason: String, is_permanent: bool) -> Error {

@@ -3,17 +3,15 @@
 use std::{path::Path, process::ExitCode};
 
 use clap::{Args, builder::RangedU64ValueParser};
+use linger_bench::{DelayPattern, Failure, Load, Outcome, Plan, Scenario, TOKEN_VARIABLE, Target};
+use linger_client::ServerUrl;
 
 use super::{
-    health,
     load::with_config,
     output::{USAGE_ERROR, print, print_error, usage_error},
     settings::{DirectoryFlag, EngineFlags, FileFlag, Settings},
 };
-use crate::{
-    bench::{self, DelayPattern, Failure, Load, Outcome, Plan, Scenario, TOKEN_VARIABLE, Target},
-    config::Purpose,
-};
+use crate::config::Purpose;
 
 fn at_most(most: u64) -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=most)
@@ -71,7 +69,7 @@ pub(super) fn run(arguments: &BenchArgs, settings: &Settings) -> ExitCode {
     if let Err(error) = arguments.check(settings) {
         return usage_error(&error);
     }
-    let run = |target| report(&bench::run(&arguments.plan(target)), arguments.json);
+    let run = |target| report(&linger_bench::run(&arguments.plan(target)), arguments.json);
     let Some(url) = &arguments.url else {
         return with_config(settings, Purpose::Use, USAGE_ERROR, |loaded| {
             if loaded.config.tls.is_some() {
@@ -82,12 +80,12 @@ pub(super) fn run(arguments: &BenchArgs, settings: &Settings) -> ExitCode {
             run(own_server(settings))
         });
     };
-    match health::parse_url(url) {
-        Some(target) if !target.secure => {
-            run(Target::Running { authority: target.authority, pid: arguments.pid })
+    match url.parse::<ServerUrl>() {
+        Ok(url) if !url.is_secure() => {
+            run(Target::Running { authority: url.authority().to_owned(), pid: arguments.pid })
         }
-        Some(_) => usage_error(&"--url: the bench speaks plain HTTP; name a server without TLS"),
-        None => usage_error(&format_args!("--url: {url:?} must be like http://127.0.0.1:9277")),
+        Ok(_) => usage_error(&"--url: the bench speaks plain HTTP; name a server without TLS"),
+        Err(_) => usage_error(&format_args!("--url: {url:?} must be like http://127.0.0.1:9277")),
     }
 }
 
@@ -158,11 +156,7 @@ fn report(Outcome { report, failures }: &Outcome, json: bool) -> ExitCode {
     }
     let stopped = failures.iter().find_map(|failure| match failure {
         Failure::Stopped(signal) => Some(signal.exit_code()),
-        Failure::Refused { .. }
-        | Failure::Broken { .. }
-        | Failure::Silent { .. }
-        | Failure::Stalled { .. }
-        | Failure::Unfit(_) => None,
+        Failure::Call { .. } | Failure::Stalled { .. } | Failure::Unfit(_) => None,
     });
     match stopped {
         Some(code) => ExitCode::from(code),

@@ -4,7 +4,6 @@
 mod args;
 mod bench;
 mod health;
-mod health_tls;
 mod help;
 mod load;
 mod maintenance;

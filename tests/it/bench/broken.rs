@@ -50,10 +50,10 @@ impl Broken {
                 Fault::Refuses if is_third(&id) => return Some((507, problem())),
                 Fault::Loses if is_third(&id) => {}
                 Fault::Doubles | Fault::Hurries | Fault::Refuses | Fault::Breaks | Fault::Loses => {
-                    ready.push_back(id);
+                    ready.push_back(id.clone());
                 }
             }
-            return Some((201, "{}".to_owned()));
+            return Some((201, job_answer(&id, "")));
         }
         if line.starts_with("GET /topics/") && line.contains("/pop?") {
             let Some(id) = ready.pop_front() else { return Some((204, String::new())) };
@@ -64,7 +64,9 @@ impl Broken {
             }
             // The mark of a second delivery is not part of the id.
             let id = id.trim_end_matches('?');
-            return Some((200, format!(r#"{{"id":"{id}","receipt":"00"}}"#)));
+            let until = "2026-11-21T06:11:00.000Z";
+            let reserved = format!(r#","reserved_until":"{until}","receipt":"00","attempt":1,"late":0"#);
+            return Some((200, job_answer(id, &reserved)));
         }
         if line.starts_with("GET /version") {
             let version = r#"{"version":"0","engine":"broken","engine_version":"0","durability":"none"}"#;
@@ -104,6 +106,15 @@ impl Broken {
             stream.write_all(format!("HTTP/1.1 {status} x\r\n{length}\r\n{answer}").as_bytes())?;
         }
     }
+}
+
+/// A job as the API shows it, with these fields besides.
+fn job_answer(id: &str, more: &str) -> String {
+    let moment = "2026-11-21T06:10:00.000Z";
+    format!(
+        r#"{{"id":"{id}","topic":"t","state":"any","created_at":"{moment}","due_at":"{moment}","ttr":600,
+        "attempts":0,"max_attempts":16,"body":null{more}}}"#
+    )
 }
 
 fn is_third(id: &str) -> bool {

@@ -1,17 +1,14 @@
 //! An HTTP client as plain as a worker's: one keep-alive connection, made again when it is gone.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
-use hyper::{
-    Method, Request,
-    client::conn::http1::{SendRequest, handshake},
-    header::{CONTENT_TYPE, HOST},
-};
-use hyper_util::rt::TokioIo;
+use hyper::Method;
+use linger_client::{Options, ServerUrl};
 use serde_json::Value;
-use tokio::net::TcpStream;
+
+/// Longer than any call takes; tests that wait for less say so themselves.
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// What a server answered.
 #[derive(Debug)]
@@ -36,15 +33,14 @@ impl Answer {
 #[derive(Debug)]
 pub struct Unknown;
 
-/// One client with one connection.
-pub struct Client {
-    address: SocketAddr,
-    connection: Option<SendRequest<Full<Bytes>>>,
-}
+/// One client with one connection, which never sends anything again by itself.
+pub struct Client(linger_client::Client);
 
 impl Client {
     pub fn new(address: SocketAddr) -> Self {
-        Self { address, connection: None }
+        let options = Options { call_timeout: LIMIT, connect_timeout: LIMIT, ..Options::default() };
+        let client = linger_client::Client::new(&ServerUrl::new(address.to_string(), false), options);
+        Self(client.expect("the options are sound").single_connection())
     }
 
     pub async fn get(&mut self, path: &str) -> Result<Answer, Unknown> {
@@ -62,35 +58,8 @@ impl Client {
         path: &str,
         json: Option<&Value>,
     ) -> Result<Answer, Unknown> {
-        let mut request = Request::builder().method(method).uri(path).header(HOST, self.address.to_string());
-        if json.is_some() {
-            request = request.header(CONTENT_TYPE, "application/json");
-        }
-        let body = Full::new(json.map(|json| Bytes::from(json.to_string())).unwrap_or_default());
-        let answer = self.exchange(request.body(body).expect("a valid request")).await;
-        if answer.is_err() {
-            self.connection = None;
-        }
-        answer
+        let body = json.map(|json| Bytes::from(json.to_string())).unwrap_or_default();
+        let response = self.0.call(method, path, body).await.map_err(|_| Unknown)?;
+        Ok(Answer { status: response.status, body: response.body })
     }
-
-    async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Result<Answer, Unknown> {
-        let connection = match &mut self.connection {
-            Some(open) if !open.is_closed() => open,
-            other => other.insert(connect(self.address).await?),
-        };
-        connection.ready().await.map_err(|_| Unknown)?;
-        let response = connection.send_request(request).await.map_err(|_| Unknown)?;
-        let (head, body) = response.into_parts();
-        let body = body.collect().await.map_err(|_| Unknown)?.to_bytes();
-        Ok(Answer { status: head.status.as_u16(), body })
-    }
-}
-
-async fn connect(address: SocketAddr) -> Result<SendRequest<Full<Bytes>>, Unknown> {
-    let stream = TcpStream::connect(address).await.map_err(|_| Unknown)?;
-    stream.set_nodelay(true).map_err(|_| Unknown)?;
-    let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|_| Unknown)?;
-    tokio::spawn(connection);
-    Ok(sender)
 }

@@ -1,20 +1,21 @@
-//! Burst: jobs all due at one instant; when the first and the last is delivered, and how much longer a job of
-//! another topic takes meanwhile. Their order is nobody's promise, since they are due at the same time.
+//! Burst: jobs that are all due at one instant; when the first and the last are delivered, and how much longer a
+//! job of another topic takes meanwhile. No order is promised, since they are due at the same time.
 
 use std::{sync::Arc, time::Duration};
 
+use linger_client::Due as ClientDue;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::{
+use crate::{
     Failure,
-    calls::{When, job_text},
-    client::Connection,
-    figures::{Times, per_second},
-    ledger::TTR,
+    calls::Connection,
+    now::now_us,
     plan::Due,
     report::Row,
-    steps::{add_all, drain, look_again, rest},
-    work::{Bench, Jobs, body_of},
+    steps::{add_all, count_doubles, drain, pause_after_empty_pop},
+    times::{Times, per_second},
+    work::{Bench, Jobs, body_of, new_job},
 };
 
 const NAME: &str = "burst";
@@ -25,16 +26,15 @@ const MOST_OTHERS: usize = 10_000;
 /// Pause between two jobs of the other topic.
 const BEAT: Duration = Duration::from_millis(10);
 
-/// How long a poll of the other topic waits; one that had to wait longer than all but all of it has nothing to
-/// wait for.
+/// How long a poll of the other topic waits; the job is lost when nearly all of that passes.
 const WAIT: Duration = Duration::from_secs(10);
 const LONG_US: i64 = 9_900_000;
 
-/// How long the other topic is watched before the instant, for comparison.
+/// How long the other topic is measured before the instant, for comparison.
 const CALM: Duration = Duration::from_secs(1);
 
 /// With `jobs` jobs due `lead` from now.
-pub(super) async fn run(
+pub(crate) async fn run(
     bench: &Arc<Bench>,
     jobs: usize,
     batch: usize,
@@ -45,14 +45,14 @@ pub(super) async fn run(
     let jobs = Jobs::new(bench, &topic, jobs, due);
     let connections = bench.open(bench.load.connections()).await?;
     let added = add_all(bench, &jobs, batch.max(100), connections).await?;
-    let idle = due.longest(bench.clock.now_micros());
+    let idle = due.longest(now_us());
     if idle < CALM {
         return Err(Failure::Unfit(format!(
             "burst: adding took {:.1} s, too long for jobs due {lead:?} after it began: use --seconds",
             added.elapsed_us as f64 / 1e6
         )));
     }
-    bench.clock.sleep(idle - CALM).await;
+    sleep(idle - CALM).await;
 
     let other = Other {
         jobs: Jobs::new(bench, &bench.new_topic().await?, MOST_OTHERS, Due::Now),
@@ -60,14 +60,14 @@ pub(super) async fn run(
         calm: Times::new(),
         burst: Times::new(),
     };
-    let before = bench.look();
+    let before = bench.sample();
     let draining = async {
         let drained = drain(bench, &jobs, batch, added.connections, CALM).await;
         other.is_over.cancel();
         drained
     };
-    let (drained, ()) = tokio::try_join!(draining, beside(bench, &other, due))?;
-    let after = bench.look();
+    let (drained, ()) = tokio::try_join!(draining, deliver_others(bench, &other, due))?;
+    let after = bench.sample();
 
     let Due::At { due_us, .. } = due else { return Ok(()) };
     let row = |step: &str, count| Row {
@@ -101,12 +101,11 @@ pub(super) async fn run(
 /// was sent plus `lead`, less the millisecond to which the server rounds.
 async fn instant(bench: &Bench, lead: Duration) -> Result<Due, Failure> {
     let probe = bench.new_topic().await?;
-    let text =
-        job_text(&probe, &format!("{probe}.0"), TTR, When::In(Duration::from_secs(86_400)), &body_of(2));
-    let sent_us = bench.clock.now_micros();
-    let created = Connection::new(&bench.peer).add_and_see(text).await?;
+    let job = new_job(&probe, "0", ClientDue::Delay(Duration::from_secs(86_400)), body_of(2));
+    let sent_us = now_us();
+    let created = Connection::new(&bench.server).add_one(&job).await?;
     let lead_us = i64::try_from(lead.as_micros()).unwrap_or(i64::MAX / 4);
-    Ok(Due::At { moment: created.after(lead), due_us: sent_us + lead_us - 1_000 })
+    Ok(Due::At { moment: created + lead, due_us: sent_us + lead_us - 1_000 })
 }
 
 /// A topic beside the one of the burst.
@@ -122,44 +121,44 @@ struct Other {
 }
 
 /// One job after the other through the other topic, as long as the burst goes on.
-async fn beside(bench: &Bench, other: &Other, burst: Due) -> Result<(), Failure> {
-    let (mut adder, mut poller) = (Connection::new(&bench.peer), Connection::new(&bench.peer));
+async fn deliver_others(bench: &Bench, other: &Other, burst: Due) -> Result<(), Failure> {
+    let (adder, poller) = (Connection::new(&bench.server), Connection::new(&bench.server));
     for number in 0..other.jobs.count {
         if other.is_over.is_cancelled() {
             break;
         }
-        one_beside(bench, other, number, burst, (&mut adder, &mut poller)).await?;
-        bench.clock.sleep(BEAT).await;
+        deliver_one(bench, other, number, burst, (&adder, &poller)).await?;
+        sleep(BEAT).await;
     }
-    look_again(bench, &other.jobs, &mut poller).await?;
+    count_doubles(bench, &other.jobs, &poller).await?;
     other.jobs.ledger.close(&bench.tally);
     Ok(())
 }
 
 /// Adds one job while a poll for it is under way, and finishes it.
-async fn one_beside(
+async fn deliver_one(
     bench: &Bench,
     other: &Other,
     number: usize,
     burst: Due,
-    (adder, poller): (&mut Connection, &mut Connection),
+    (adder, poller): (&Connection, &Connection),
 ) -> Result<(), Failure> {
     let jobs = &other.jobs;
     let polling = async {
         loop {
-            let begun_us = bench.clock.now_micros();
+            let begun_us = now_us();
             let popped = poller.pop(&jobs.topic, 1, WAIT).await?;
-            let now_us = bench.clock.now_micros();
-            // One that does not come even now is lost, and counted so.
+            let now_us = now_us();
+            // A job that has not come by now is counted as lost.
             if !popped.is_empty() || now_us - begun_us > LONG_US {
                 return Ok::<_, Failure>((popped, now_us));
             }
-            rest(bench, now_us - begun_us).await;
+            pause_after_empty_pop(now_us - begun_us).await;
         }
     };
-    let sent_us = bench.clock.now_micros();
-    let written = [jobs.write(number, bench.clock.as_ref())];
-    let ((popped, got_us), ()) = tokio::try_join!(polling, adder.add(&written))?;
+    let sent_us = now_us();
+    let next = [jobs.next(number)];
+    let ((popped, got_us), ()) = tokio::try_join!(polling, adder.add(&next))?;
     jobs.ledger.taken(1);
     if popped.is_empty() {
         return Ok(());
@@ -167,7 +166,7 @@ async fn one_beside(
     let is_calm = matches!(burst, Due::At { due_us, .. } if got_us < due_us);
     let times = if is_calm { &other.calm } else { &other.burst };
     times.record(got_us - sent_us);
-    let to_finish = jobs.deliver(bench, popped, |_, _| {})?;
+    let to_finish = jobs.deliver(bench, popped, |_| {})?;
     if to_finish.is_empty() {
         return Ok(());
     }

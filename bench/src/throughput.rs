@@ -2,19 +2,22 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{
+use tokio::time::sleep;
+
+use crate::{
     Failure,
-    figures::per_second,
+    now::now_us,
     plan::Due,
     report::Row,
     steps::{Added, Drained, add_all, drain},
+    times::per_second,
     work::{Bench, Jobs},
 };
 
 const NAME: &str = "throughput";
 
 /// With `jobs` jobs, `batch` in a request.
-pub(super) async fn run(bench: &Arc<Bench>, jobs: usize, batch: usize) -> Result<(), Failure> {
+pub(crate) async fn run(bench: &Arc<Bench>, jobs: usize, batch: usize) -> Result<(), Failure> {
     let topic = bench.new_topic().await?;
     let due = Due::after(bench.load.delay, 1_000, 0, 2_000);
     let jobs = Jobs::new(bench, &topic, jobs, due);
@@ -27,9 +30,9 @@ pub(super) async fn run(bench: &Arc<Bench>, jobs: usize, batch: usize) -> Result
     };
 
     let connections = bench.open(bench.load.connections()).await?;
-    let before = bench.look();
+    let before = bench.sample();
     let Added { connections, latency, elapsed_us } = add_all(bench, &jobs, batch, connections).await?;
-    let after = bench.look();
+    let after = bench.sample();
     bench.push(Row {
         per_second: Some(per_second(jobs.count, elapsed_us)),
         latency_ms: latency,
@@ -38,11 +41,11 @@ pub(super) async fn run(bench: &Arc<Bench>, jobs: usize, batch: usize) -> Result
         ..row("add")
     });
 
-    let wait_us = u64::try_from(jobs.ledger.last_us() - bench.clock.now_micros()).unwrap_or(0);
-    bench.clock.sleep(Duration::from_micros(wait_us)).await;
-    let before = bench.look();
+    let wait_us = u64::try_from(jobs.ledger.last_us() - now_us()).unwrap_or(0);
+    sleep(Duration::from_micros(wait_us)).await;
+    let before = bench.sample();
     let drained = drain(bench, &jobs, batch, connections, Duration::ZERO).await?;
-    let after = bench.look();
+    let after = bench.sample();
     let Drained { pop, finish, elapsed_us, .. } = drained;
     let rate = Some(per_second(jobs.count, elapsed_us));
     bench.push(Row { per_second: rate, latency_ms: pop, ..row("pop") });

@@ -1,22 +1,26 @@
-//! One client for all: drives Linger, beanstalkd or the server that stores nothing over keep-alive connections, one
-//! request at a time on each, and prints one line of JSON. The cost of its own is the same for each of them.
+//! One client for all servers that are compared: drives Linger, beanstalkd or the server that stores nothing over
+//! keep-alive connections, one request at a time on each, and prints one line of JSON. Its own cost is the same for
+//! each of them, which is why Linger is driven by bytes here, too, and not by the client library.
+#![forbid(unsafe_code)]
 
 mod beanstalkd;
 mod connection;
 mod http;
 mod late;
-mod process;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::{Parser, ValueEnum};
-use hdrhistogram::Histogram;
+use linger_bench::{Sample, Times, Watch};
 use serde_json::{Value, json};
-use tokio::{task::JoinSet, time::Instant};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 
 use connection::{Connection, Failure};
 
-/// Drives a server, and prints what it saw as JSON.
+/// Drives a server, and prints what it measured as JSON.
 #[derive(Debug, Clone, Parser)]
 struct Options {
     /// What the server is.
@@ -25,9 +29,12 @@ struct Options {
     /// Where it listens; several share the connections.
     #[arg(long, required = true, num_args = 1..)]
     address: Vec<SocketAddr>,
-    /// Its processes, whose processor time and memory are told.
+    /// Its processes, whose processor time and memory are measured.
     #[arg(long, num_args = 0..)]
     pid: Vec<u32>,
+    /// Its directory, whose disk space is measured.
+    #[arg(long)]
+    directory: Option<PathBuf>,
     /// What to do.
     #[arg(long)]
     what: What,
@@ -45,16 +52,16 @@ struct Options {
     /// Delay of every job in seconds: long enough that none is due while others are still added.
     #[arg(long, default_value_t = 8)]
     delay: u32,
-    /// Random delays (Linger only): so many seconds more at most, each as likely as the other, by the job's number.
+    /// Random delays (Linger only): up to so many seconds more, evenly distributed, by the job's number.
     #[arg(long, default_value_t = 0)]
     spread: u32,
-    /// Enough for the number that beanstalkd's begin with.
+    /// At least the length of the number that a body for beanstalkd begins with.
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(20..))]
     body_bytes: u32,
     /// Topics that the jobs are spread over, one job to a request.
     #[arg(long, default_value_t = 1)]
     topics: usize,
-    /// Jobs that are added in a second, where lateness is measured.
+    /// Jobs that are added per second, where lateness is measured.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     rate: u32,
 }
@@ -74,10 +81,20 @@ enum What {
     Add,
     /// Pops of an empty topic.
     Empty,
-    /// Holds a long poll on every connection.
+    /// Keeps a long poll waiting on every connection.
     Parked,
-    /// Adds evenly while others poll, and tells how long after their due moment jobs come.
+    /// Adds evenly while others poll, and measures how long after their due time jobs are delivered.
     Late,
+}
+
+impl Options {
+    fn sample(&self) -> Sample {
+        Watch { pids: self.pid.clone(), directory: self.directory.clone() }.sample()
+    }
+
+    async fn connect(&self, number: usize) -> Result<Connection, Failure> {
+        Connection::open(self.address[number % self.address.len()]).await
+    }
 }
 
 /// What a connection does in a step.
@@ -88,18 +105,17 @@ enum Step {
     Empty,
 }
 
-/// A step of all connections together, whose processor time counts from `before_us` on.
-async fn step(options: &Arc<Options>, step: Step, jobs: usize, before_us: u64) -> Result<Value, Failure> {
+/// Runs a step on all connections together; its processor time counts from `before` on.
+async fn step(options: &Arc<Options>, step: Step, jobs: usize, before: Sample) -> Result<Value, Failure> {
     let mut connections = Vec::new();
     for number in 0..options.connections {
-        connections.push(Connection::open(options.address[number % options.address.len()]).await?);
+        connections.push(options.connect(number).await?);
     }
-    let began = Instant::now();
-    let mut work = JoinSet::new();
+    let (times, start) = (Arc::new(Times::new()), Instant::now());
+    let mut tasks = JoinSet::new();
     for (number, mut connection) in connections.into_iter().enumerate() {
-        let options = options.clone();
-        work.spawn_local(async move {
-            let mut times = Histogram::<u64>::new(3)?;
+        let (options, times) = (options.clone(), times.clone());
+        tasks.spawn_local(async move {
             let share = (number..jobs).step_by(options.connections).len();
             let mut done = 0;
             while done < share {
@@ -115,74 +131,73 @@ async fn step(options: &Arc<Options>, step: Step, jobs: usize, before_us: u64) -
                     (Step::Drain, _) => http::drain(&mut connection, &options, first, count).await?,
                     (Step::Empty, _) => http::empty(&mut connection).await?,
                 };
-                times.record(u64::try_from(sent.elapsed().as_micros())?)?;
+                times.record(i64::try_from(sent.elapsed().as_micros())?);
                 if got == 0 {
                     break;
                 }
                 done += got;
             }
-            Ok::<_, Failure>((done, times))
+            Ok::<_, Failure>(done)
         });
     }
-    let (mut done, mut times) = (0, Histogram::<u64>::new(3)?);
-    while let Some(ended) = work.join_next().await {
-        let (own, of) = ended??;
-        done += own;
-        times.add(&of)?;
+    let mut done = 0;
+    while let Some(ended) = tasks.join_next().await {
+        done += ended??;
     }
-    let seconds = began.elapsed().as_secs_f64();
-    let cpu_us = process::cpu_us(&options.pid) - before_us;
+    let (seconds, after) = (start.elapsed().as_secs_f64(), options.sample());
+    let percentiles = times.percentiles();
     Ok(json!({
         "jobs": done,
         "missing": jobs - done,
         "per_second": done as f64 / seconds,
-        "cpu_us": cpu_us as f64 / done.max(1) as f64,
-        "p50_ms": times.value_at_quantile(0.5) as f64 / 1e3,
-        "p99_ms": times.value_at_quantile(0.99) as f64 / 1e3,
-        "resident_bytes": process::resident_bytes(&options.pid),
+        "cpu_us": after.cpu_us_per(&before, done),
+        "p50_ms": percentiles.map(|times| times.p50),
+        "p99_ms": percentiles.map(|times| times.p99),
+        "resident_before_bytes": before.resident_bytes,
+        "resident_bytes": after.resident_bytes,
+        "disk_bytes": after.disk_bytes,
     }))
 }
 
-/// Holds polls for a few seconds, and tells what they cost.
+/// Keeps polls waiting for some seconds, and measures what they cost.
 async fn parked(options: &Options) -> Result<Value, Failure> {
-    let before = process::resident_bytes(&options.pid);
-    let mut held = Vec::new();
+    let before = options.sample();
+    let mut polls = Vec::new();
     for number in 0..options.connections {
-        let mut connection = Connection::open(options.address[number % options.address.len()]).await?;
-        http::hold(&mut connection, options.peer == Kind::Bare).await?;
-        held.push(connection);
+        let mut connection = options.connect(number).await?;
+        http::send_poll(&mut connection, options.peer == Kind::Bare).await?;
+        polls.push(connection);
     }
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    let (resting_us, began) = (process::cpu_us(&options.pid), Instant::now());
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    let cpu_us = process::cpu_us(&options.pid) - resting_us;
-    let after = process::resident_bytes(&options.pid);
+    sleep(Duration::from_secs(2)).await;
+    let (waiting, start) = (options.sample(), Instant::now());
+    sleep(Duration::from_secs(5)).await;
+    let after = options.sample();
+    let grown = after.resident_bytes.unwrap_or(0).saturating_sub(before.resident_bytes.unwrap_or(0));
     Ok(json!({
-        "connections": held.len(),
-        "bytes_each": after.saturating_sub(before) as f64 / held.len().max(1) as f64,
-        "cores": cpu_us as f64 / began.elapsed().as_micros() as f64,
+        "connections": polls.len(),
+        "bytes_each": grown as f64 / polls.len().max(1) as f64,
+        "cores": after.cpu_us_per(&waiting, 1).unwrap_or(0.0) / start.elapsed().as_micros() as f64,
     }))
 }
 
 async fn run(options: Arc<Options>) -> Result<Value, Failure> {
-    let cpu_us = || process::cpu_us(&options.pid);
     match options.what {
         What::Parked => parked(&options).await,
         What::Late => late::run(&options).await,
-        What::Add => step(&options, Step::Add, options.jobs, cpu_us()).await,
-        What::Empty => step(&options, Step::Empty, options.jobs, cpu_us()).await,
+        What::Add => step(&options, Step::Add, options.jobs, options.sample()).await,
+        What::Empty => step(&options, Step::Empty, options.jobs, options.sample()).await,
         What::Throughput => {
-            let (began, delay) = (Instant::now(), Duration::from_secs(options.delay.into()));
-            let add = step(&options, Step::Add, options.jobs, cpu_us()).await?;
-            if began.elapsed() >= delay {
+            let (start, delay) = (Instant::now(), Duration::from_secs(options.delay.into()));
+            let add = step(&options, Step::Add, options.jobs, options.sample()).await?;
+            if start.elapsed() >= delay {
                 return Ok(
                     json!({ "too_slow": "adding took longer than the delay: jobs became due meanwhile" }),
                 );
             }
-            // A job's becoming due belongs to its way out.
-            let added_us = cpu_us();
-            tokio::time::sleep(delay + Duration::from_secs(1 + u64::from(options.spread))).await;
-            let drain = step(&options, Step::Drain, options.jobs, added_us).await?;
+            // The drain's processor time includes the jobs becoming due.
+            let added = options.sample();
+            sleep(delay + Duration::from_secs(1 + u64::from(options.spread))).await;
+            let drain = step(&options, Step::Drain, options.jobs, added).await?;
             Ok(json!({ "add": add, "drain": drain }))
         }
     }
@@ -194,7 +209,7 @@ async fn main() -> Result<(), Failure> {
     if options.spread > 0 && options.peer != Kind::Linger {
         return Err("random delays are for Linger".into());
     }
-    let ran = tokio::task::LocalSet::new().run_until(run(options)).await?;
-    println!("{ran}");
+    let measured = tokio::task::LocalSet::new().run_until(run(options)).await?;
+    println!("{measured}");
     Ok(())
 }

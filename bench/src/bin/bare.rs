@@ -1,5 +1,6 @@
 //! A server that stores nothing: what HTTP by axum costs by itself. It reads a job and answers with one, as
-//! Linger does, and holds polls.
+//! Linger does, and keeps polls waiting.
+#![forbid(unsafe_code)]
 
 use std::time::Duration;
 

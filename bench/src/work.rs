@@ -1,89 +1,87 @@
-//! What the scenarios share: the bench at work with its topics, the jobs of a step, and many connections
-//! doing one thing at a time. Owns the cleaning up of topics.
+//! What the scenarios share: the running bench with its topics, the jobs of a step, and running one task on
+//! each of many connections. Owns the cleaning up of topics.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, atomic::Ordering::Relaxed},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
-use tokio::task::JoinSet;
+use linger_client::{Client, Due as ClientDue, NewJob, ReservedJob};
+use serde_json::value::RawValue;
+use tokio::{task::JoinSet, time::sleep};
 
-use super::{
+use crate::{
     Failure,
-    calls::{Delivered, When, job_text},
-    client::{Connection, Peer},
+    calls::Connection,
     ledger::{Delivery, Ledger, TTR, Tally},
+    now::now_us,
     plan::{Due, Load},
     progress::Progress,
-    report::{Report, Row, Totals},
+    report::{Report, Row},
     watch::{Sample, Watch},
 };
-use crate::clock::Clock;
 
-/// How often a topic is purged before it is given up; jobs on their way may come in between.
+/// Most purges of a topic; jobs of requests in progress may come in between.
 const PURGES: usize = 50;
 
-/// A bench at work.
+/// A running bench.
 #[derive(Debug)]
-pub(super) struct Bench {
-    pub clock: Arc<dyn Clock>,
-    pub peer: Arc<Peer>,
+pub(crate) struct Bench {
+    pub server: Client,
     pub load: Load,
     pub watch: Watch,
     pub progress: Progress,
     pub tally: Tally,
     pub report: Mutex<Report>,
-    /// Those of ours that may hold jobs.
+    /// Topics of this bench that may have jobs.
     topics: Mutex<Vec<String>>,
 }
 
 impl Bench {
-    pub fn new(clock: Arc<dyn Clock>, peer: Arc<Peer>, load: Load, watch: Watch, report: Report) -> Self {
+    pub fn new(server: Client, load: Load, watch: Watch, report: Report) -> Self {
         let (progress, tally) = (Progress::new(), Tally::default());
         let (report, topics) = (Mutex::new(report), Mutex::new(Vec::new()));
-        Self { clock, peer, load, watch, progress, tally, report, topics }
+        Self { server, load, watch, progress, tally, report, topics }
     }
 
-    /// A topic that nobody has, and that we are allowed to delete again.
+    /// A topic that nobody uses, and that the token allows to delete.
     pub async fn new_topic(&self) -> Result<String, Failure> {
         let topic = format!("bench-{:016x}", rand::random::<u64>());
-        // Asked before there is anything to delete: what cannot be cleaned up is not begun.
-        Connection::new(&self.peer).purge(&topic).await?;
+        // Purged before it has jobs: the bench does not begin what it cannot clean up.
+        Connection::new(&self.server).purge(&topic).await?;
         lock(&self.topics).push(topic.clone());
         Ok(topic)
     }
 
     /// Connections, open.
     pub async fn open(&self, count: usize) -> Result<Vec<Connection>, Failure> {
-        let mut connections: Vec<_> = (0..count).map(|_| Connection::new(&self.peer)).collect();
-        for connection in &mut connections {
+        let connections: Vec<_> = (0..count).map(|_| Connection::new(&self.server)).collect();
+        for connection in &connections {
             connection.open().await?;
         }
         Ok(connections)
     }
 
-    pub fn look(&self) -> Sample {
-        self.watch.look()
+    pub fn sample(&self) -> Sample {
+        self.watch.sample()
     }
 
     pub fn push(&self, row: Row) {
         lock(&self.report).push(row);
     }
 
-    /// The report as it stands.
+    /// The report so far.
     pub fn take_report(&self) -> Report {
         let mut report = std::mem::take(&mut *lock(&self.report));
-        let Tally { jobs, lost, doubled, early } = &self.tally;
-        let [jobs, lost, doubled, early] = [jobs, lost, doubled, early].map(|count| count.load(Relaxed));
-        report.close(Totals { jobs, lost, doubled, early });
+        report.close(self.tally.totals());
         report
     }
 
-    /// Deletes every topic of ours. The last request of a scenario that was cut off may still be at work, so
-    /// each is purged until it stays empty.
+    /// Deletes every topic of this bench. The server may still run the last request of a scenario that was cut
+    /// off, so each topic is purged until it stays empty.
     pub async fn clean_up(&self) -> Result<(), Failure> {
         let topics = std::mem::take(&mut *lock(&self.topics));
-        let mut connection = Connection::new(&self.peer);
+        let connection = Connection::new(&self.server);
         for topic in topics {
             let failed = |why: &dyn std::fmt::Display| {
                 Failure::Unfit(format!("the topic {topic} could not be deleted: {why}"))
@@ -95,7 +93,7 @@ impl Bench {
                     break;
                 }
                 left = Some(deleted);
-                self.clock.sleep(Duration::from_millis(20)).await;
+                sleep(Duration::from_millis(20)).await;
             }
             if left != Some(0) {
                 return Err(failed(&"jobs keep coming"));
@@ -105,14 +103,14 @@ impl Bench {
     }
 }
 
-/// The jobs of one step: what they look like, and what became of them.
+/// The jobs of one step: how they are made, and what became of them.
 #[derive(Debug)]
-pub(super) struct Jobs {
+pub(crate) struct Jobs {
     pub topic: String,
     pub due: Due,
     pub count: usize,
     pub ledger: Ledger,
-    body: String,
+    body: Box<RawValue>,
 }
 
 impl Jobs {
@@ -121,79 +119,86 @@ impl Jobs {
         Arc::new(Self { topic, due, count, ledger: Ledger::new(count), body })
     }
 
-    /// Writes a job that is about to be sent, and notes when it is due.
-    pub fn write(&self, number: usize, clock: &dyn Clock) -> String {
-        let now_us = clock.now_micros();
-        let (when, due_us) = match self.due {
-            Due::Now => (When::In(Duration::ZERO), now_us),
+    /// The job of this number, which is about to be sent; records when it is due.
+    pub fn next(&self, number: usize) -> NewJob {
+        let now_us = now_us();
+        let (due, due_us) = match self.due {
+            Due::Now => (ClientDue::Delay(Duration::ZERO), now_us),
             Due::After { least_ms, spread_ms } => {
                 let delay = Duration::from_millis(least_ms + rand::random_range(0..=spread_ms));
-                (When::In(delay), now_us + i64::try_from(delay.as_micros()).unwrap_or(i64::MAX / 4))
+                (ClientDue::Delay(delay), now_us + i64::try_from(delay.as_micros()).unwrap_or(i64::MAX / 4))
             }
-            Due::At { moment, due_us } => (When::At(moment), due_us),
+            Due::At { moment, due_us } => (ClientDue::At(moment), due_us),
         };
         self.ledger.expect(number, due_us);
-        job_text(&self.topic, &format!("{}.{number}", self.topic), TTR, when, &self.body)
+        new_job(&self.topic, &number.to_string(), due, self.body.clone())
     }
 
-    /// Notes deliveries. Those to finish: a doubled one is not, since its holder before has it too.
+    /// Records deliveries, and returns those to finish: not a doubled one, which another worker holds too.
     pub fn deliver(
         &self,
         bench: &Bench,
-        jobs: Vec<Delivered>,
-        mut late: impl FnMut(usize, i64),
-    ) -> Result<Vec<Delivered>, Failure> {
-        let now_us = bench.clock.now_micros();
+        jobs: Vec<ReservedJob>,
+        mut record_late: impl FnMut(i64),
+    ) -> Result<Vec<ReservedJob>, Failure> {
+        let now_us = now_us();
         let mut to_finish = Vec::with_capacity(jobs.len());
         for job in jobs {
             let number = self.number(&job)?;
             match self.ledger.deliver(number, now_us, &bench.tally) {
                 Some(Delivery::First { late_us }) => {
-                    late(number, late_us);
+                    record_late(late_us);
                     to_finish.push(job);
                 }
                 Some(Delivery::Again) => to_finish.push(job),
                 Some(Delivery::Doubled) => {}
-                None => return Err(strange(&job)),
+                None => return Err(never_added(&job)),
             }
         }
         Ok(to_finish)
     }
 
-    /// Finishes jobs, and says how long that took in microseconds.
+    /// Finishes jobs; how long that took, in microseconds.
     pub async fn finish(
         &self,
         bench: &Bench,
-        connection: &mut Connection,
-        jobs: &[Delivered],
+        connection: &Connection,
+        jobs: &[ReservedJob],
     ) -> Result<i64, Failure> {
-        let begun_us = bench.clock.now_micros();
+        let start_us = now_us();
         connection.finish(jobs).await?;
-        let now_us = bench.clock.now_micros();
+        let end_us = now_us();
         let numbers = jobs.iter().map(|job| self.number(job)).collect::<Result<Vec<_>, _>>()?;
-        self.ledger.finish(numbers.into_iter(), now_us);
+        self.ledger.finish(numbers.into_iter(), end_us);
         bench.progress.step(jobs.len());
-        Ok(now_us - begun_us)
+        Ok(end_us - start_us)
     }
 
-    fn number(&self, job: &Delivered) -> Result<usize, Failure> {
+    fn number(&self, job: &ReservedJob) -> Result<usize, Failure> {
         let number = job.id.strip_prefix(&self.topic).and_then(|rest| rest.strip_prefix('.')?.parse().ok());
-        number.ok_or_else(|| strange(job))
+        number.ok_or_else(|| never_added(job))
     }
 }
 
-fn strange(job: &Delivered) -> Failure {
-    Failure::Broken { call: "pop", error: format!("job {} was never added", job.id) }
+fn never_added(job: &ReservedJob) -> Failure {
+    Failure::Unfit(format!("pop: job {} was never added", job.id))
+}
+
+/// A job of a bench: with an id made of topic and `name`, and a reservation that outlasts the bench.
+pub(crate) fn new_job(topic: &str, name: &str, due: ClientDue, body: Box<RawValue>) -> NewJob {
+    let job = NewJob::new(topic).id(format!("{topic}.{name}")).body(body);
+    NewJob { due: Some(due), ttr: Some(TTR), ..job }
 }
 
 /// A body of this many bytes of JSON, at least two.
-pub(super) fn body_of(bytes: usize) -> String {
-    format!("\"{}\"", "x".repeat(bytes.saturating_sub(2)))
+pub(crate) fn body_of(bytes: usize) -> Box<RawValue> {
+    let text = format!("\"{}\"", "x".repeat(bytes.saturating_sub(2)));
+    RawValue::from_string(text).expect("a string of letters is JSON")
 }
 
-/// Has each connection do its part of the work at the same time, and hands them back in no order. The first
-/// failure ends them all.
-pub(super) async fn crew<F>(
+/// Runs `work` on every connection at the same time, and returns the connections in no order. The first
+/// failure ends all of them.
+pub(crate) async fn run_on_all<F>(
     connections: Vec<Connection>,
     work: impl Fn(usize, Connection) -> F,
 ) -> Result<Vec<Connection>, Failure>
@@ -212,6 +217,6 @@ where
     Ok(back)
 }
 
-pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().expect("no code panics while it holds this")
 }

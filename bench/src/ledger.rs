@@ -1,5 +1,5 @@
-//! What became of each job of a step: due when, delivered how often, finished. Owns what counts as lost,
-//! doubled and early; does no I/O.
+//! What became of each job of a step: its due time, its deliveries, its finish. Owns what counts as lost, doubled
+//! and early; does no I/O.
 
 use std::{
     sync::{
@@ -9,8 +9,10 @@ use std::{
     time::Duration,
 };
 
+use serde::Serialize;
+
 /// Reservations of a bench last so long that none ends within it, short of a server that hangs.
-pub(super) const TTR: Duration = Duration::from_secs(600);
+pub(crate) const TTR: Duration = Duration::from_secs(600);
 
 /// A job that was not delivered although the server said for this long after the last one that it has none is
 /// lost.
@@ -18,18 +20,44 @@ const QUIET_US: i64 = 10_000_000;
 
 /// What went wrong with jobs, over all steps.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
-    pub jobs: AtomicU64,
-    pub lost: AtomicU64,
-    pub doubled: AtomicU64,
-    pub early: AtomicU64,
+pub struct Tally {
+    pub(crate) jobs: AtomicU64,
+    pub(crate) lost: AtomicU64,
+    pub(crate) doubled: AtomicU64,
+    pub(crate) early: AtomicU64,
+}
+
+/// What became of all jobs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// Jobs that the server took.
+    pub jobs: u64,
+    /// Jobs that were never delivered.
+    pub lost: u64,
+    /// Deliveries of a job that another worker held or had finished.
+    pub doubled: u64,
+    /// Deliveries before the due time.
+    pub early: u64,
+}
+
+impl Tally {
+    /// The counts so far.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let Self { jobs, lost, doubled, early } = self;
+        let [jobs, lost, doubled, early] = [jobs, lost, doubled, early].map(|count| count.load(Relaxed));
+        Totals { jobs, lost, doubled, early }
+    }
 }
 
 /// What a delivery was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Delivery {
+pub enum Delivery {
     /// The first of its job, this long after its due moment.
-    First { late_us: i64 },
+    First {
+        /// How late it was, in microseconds; negative for an early one.
+        late_us: i64,
+    },
     /// Another one, though the reservation before had not ended.
     Doubled,
     /// Another one, after the reservation before had ended.
@@ -38,7 +66,7 @@ pub(super) enum Delivery {
 
 /// The jobs of one step, by number.
 #[derive(Debug)]
-pub(super) struct Ledger(Mutex<Jobs>);
+pub struct Ledger(Mutex<Jobs>);
 
 #[derive(Debug, Default)]
 struct Jobs {
@@ -61,6 +89,7 @@ struct Entry {
 
 impl Ledger {
     /// For jobs 0 to `jobs` - 1.
+    #[must_use]
     pub fn new(jobs: usize) -> Self {
         Self(Mutex::new(Jobs { entries: vec![Entry::default(); jobs], ..Jobs::default() }))
     }
@@ -115,19 +144,22 @@ impl Ledger {
     }
 
     /// Whether every job is finished.
+    #[must_use]
     pub fn is_done(&self) -> bool {
         let jobs = self.lock();
         jobs.finished == jobs.entries.len()
     }
 
-    /// Whether the jobs still missing will not come: the server has just said that it has none.
-    pub fn is_hopeless(&self, now_us: i64) -> bool {
+    /// Whether the missing jobs are lost: the server has just answered that it has none.
+    #[must_use]
+    pub fn are_missing_lost(&self, now_us: i64) -> bool {
         let jobs = self.lock();
         let is_all_added = jobs.taken == jobs.entries.len();
         is_all_added && jobs.delivered < jobs.entries.len() && now_us - jobs.last_us > QUIET_US
     }
 
     /// The latest due moment, first delivery or finish.
+    #[must_use]
     pub fn last_us(&self) -> i64 {
         self.lock().last_us
     }
@@ -165,21 +197,19 @@ mod tests {
         ledger.finish(0..3, 2_000);
         assert_eq!(ledger.deliver(0, 1_000 + 700_000_000, &tally), Some(Delivery::Doubled), "was finished");
         ledger.close(&tally);
-        let counts =
-            [&tally.jobs, &tally.lost, &tally.doubled, &tally.early].map(|count| count.load(Relaxed));
-        assert_eq!(counts, [4, 1, 2, 1]);
+        assert_eq!(tally.totals(), Totals { jobs: 4, lost: 1, doubled: 2, early: 1 });
     }
 
     #[test]
-    fn hope_ends_long_after_the_last_job_was_due_or_came_and_only_while_one_is_missing() {
+    fn missing_jobs_are_lost_some_time_after_the_last_one_was_due_or_came() {
         let (ledger, tally) = (Ledger::new(1), Tally::default());
         ledger.expect(0, 5_000);
-        assert!(!ledger.is_hopeless(i64::MAX), "not yet added");
+        assert!(!ledger.are_missing_lost(i64::MAX), "not yet added");
         ledger.taken(1);
-        assert!(!ledger.is_hopeless(5_000 + QUIET_US));
-        assert!(ledger.is_hopeless(5_001 + QUIET_US));
+        assert!(!ledger.are_missing_lost(5_000 + QUIET_US));
+        assert!(ledger.are_missing_lost(5_001 + QUIET_US));
         ledger.deliver(0, 6_000, &tally);
-        assert!(!ledger.is_hopeless(i64::MAX));
+        assert!(!ledger.are_missing_lost(i64::MAX));
         assert!(!ledger.is_done());
         ledger.finish(std::iter::once(0), 7_000);
         assert!(ledger.is_done());

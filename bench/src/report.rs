@@ -1,22 +1,23 @@
 //! What was measured, as a table for people and as one JSON document. Owns how figures are written; judges
 //! none of them.
 
+use linger_client::Version;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{calls::Version, figures::Percentiles};
+use crate::{ledger::Totals, times::Percentiles};
 
 /// Everything that was measured.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Report {
-    server: Option<ServerSeen>,
+pub struct Report {
+    server: Option<MeasuredServer>,
     rows: Vec<Row>,
     totals: Totals,
 }
 
-/// Whom it was measured on.
+/// The server that was measured.
 #[derive(Debug, Serialize)]
-pub(super) struct ServerSeen {
+pub(crate) struct MeasuredServer {
     pub url: String,
     pub version: String,
     pub engine: String,
@@ -32,7 +33,7 @@ pub(super) struct ServerSeen {
 
 /// One measured step. What could not be measured is `None`.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Row {
+pub(crate) struct Row {
     pub scenario: &'static str,
     pub step: String,
     /// The pattern of delays.
@@ -52,15 +53,6 @@ pub(super) struct Row {
     pub notes: Vec<String>,
 }
 
-/// What became of all jobs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Totals {
-    pub jobs: u64,
-    pub lost: u64,
-    pub doubled: u64,
-    pub early: u64,
-}
-
 impl Row {
     /// Adds a figure of this step alone; `said` is it in words.
     pub fn note(&mut self, key: &str, value: Option<f64>, said: impl FnOnce(f64) -> String) {
@@ -72,9 +64,9 @@ impl Row {
 }
 
 impl Report {
-    pub(super) fn server(&mut self, url: String, version: Version) -> &mut ServerSeen {
+    pub(crate) fn server(&mut self, url: String, version: Version) -> &mut MeasuredServer {
         let Version { version, engine, engine_version, durability } = version;
-        self.server.insert(ServerSeen {
+        self.server.insert(MeasuredServer {
             url,
             version,
             engine,
@@ -87,8 +79,8 @@ impl Report {
         })
     }
 
-    /// Adds what was measured later. The server that was seen first is the one that is told of.
-    pub(super) fn merge(&mut self, later: Self) {
+    /// Adds what was measured later. The report names the server that was measured first.
+    pub(crate) fn merge(&mut self, later: Self) {
         let Self { server, rows, totals: Totals { jobs, lost, doubled, early } } = later;
         self.server = self.server.take().or(server);
         self.rows.extend(rows);
@@ -98,31 +90,34 @@ impl Report {
         self.totals.early += early;
     }
 
-    pub(super) fn push(&mut self, row: Row) {
+    pub(crate) fn push(&mut self, row: Row) {
         self.rows.push(row);
     }
 
-    pub(super) fn close(&mut self, totals: Totals) {
+    pub(crate) fn close(&mut self, totals: Totals) {
         self.totals = totals;
     }
 
     /// Whether no job was lost, doubled or early.
-    pub(crate) fn is_sound(&self) -> bool {
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
         let Totals { jobs: _, lost, doubled, early } = self.totals;
         lost == 0 && doubled == 0 && early == 0
     }
 
     /// One JSON document on a line; `failure` is why it is not all.
-    pub(crate) fn json(&self, failure: Option<&str>) -> String {
+    #[must_use]
+    pub fn json(&self, failure: Option<&str>) -> String {
         let mut document = json!(self);
         document["failure"] = json!(failure);
         format!("{document}\n")
     }
 
     /// The table; nothing when no server was reached.
-    pub(crate) fn table(&self) -> String {
+    #[must_use]
+    pub fn table(&self) -> String {
         let Some(server) = &self.server else { return String::new() };
-        let ServerSeen { url, version, engine, engine_version, durability, .. } = server;
+        let MeasuredServer { url, version, engine, engine_version, durability, .. } = server;
         let mut text = format!("linger {version} at {url}");
         text += if server.own { ", started anew for each scenario" } else { "" };
         text += &server.directory.as_ref().map_or(String::new(), |directory| format!(" in {directory}"));
@@ -150,7 +145,7 @@ const HEADS: [&str; 12] = [
     "notes",
 ];
 
-/// Columns that are words and stand to the left.
+/// Columns of words, which are aligned to the left.
 const WORDS: [usize; 4] = [0, 1, 2, 11];
 
 fn cells(row: &Row) -> [String; 12] {

@@ -10,43 +10,45 @@ use std::{
     time::Duration,
 };
 
-use super::{
+use tokio::time::sleep;
+
+use crate::{
     Failure,
-    client::Connection,
-    figures::{Times, per_second},
+    calls::Connection,
+    now::now_us,
     plan::Due,
     report::Row,
     steps::drain,
-    work::{Bench, Jobs, crew},
+    times::{Times, per_second},
+    work::{Bench, Jobs, run_on_all},
 };
 
 const NAME: &str = "lateness";
 
 /// With `jobs` jobs, `rate` a second.
-pub(super) async fn run(bench: &Arc<Bench>, jobs: usize, rate: usize) -> Result<(), Failure> {
+pub(crate) async fn run(bench: &Arc<Bench>, jobs: usize, rate: usize) -> Result<(), Failure> {
     let topic = bench.new_topic().await?;
     let due = Due::after(bench.load.delay, 1_000, 1_000, 2_000);
     let jobs = Jobs::new(bench, &topic, jobs, due);
-    let idle = due.longest(bench.clock.now_micros());
+    let idle = due.longest(now_us());
     let pollers = bench.open(bench.load.connections()).await?;
-    // As many again, so that one slow add does not hold up the next.
+    // As many connections again, so that one slow add does not delay the next.
     let adders = bench.open(bench.load.connections()).await?;
     let added = Arc::new(Adding { next: AtomicUsize::new(0), rate, late: Times::new(), times: Times::new() });
 
-    let before = bench.look();
-    let begun_us = bench.clock.now_micros();
-    let adding = crew(adders, |_, connection| {
-        add_evenly(bench.clone(), jobs.clone(), added.clone(), begun_us, connection)
-    });
+    let before = bench.sample();
+    let begun_us = now_us();
+    let adding =
+        run_on_all(adders, |_, connection| add_evenly(jobs.clone(), added.clone(), begun_us, connection));
     let adding = async {
         let connections = adding.await?;
-        let elapsed_us = bench.clock.now_micros() - begun_us;
+        let elapsed_us = now_us() - begun_us;
         Ok::<_, Failure>((connections, elapsed_us))
     };
-    // The drain has the guard, and stands still when the adding does.
+    // Only the drain is guarded: it makes no progress when the adding makes none.
     let draining = drain(bench, &jobs, 1, pollers, idle);
     let ((_, elapsed_us), drained) = tokio::try_join!(adding, draining)?;
-    let after = bench.look();
+    let after = bench.sample();
     let (first_us, last_us) = drained.first_last_us;
 
     let row = |step: &str| Row {
@@ -84,13 +86,12 @@ struct Adding {
     times: Times,
 }
 
-/// Adds, each in its turn, the jobs whose moment has come.
+/// Adds jobs, each at its scheduled time.
 async fn add_evenly(
-    bench: Arc<Bench>,
     jobs: Arc<Jobs>,
     adding: Arc<Adding>,
     begun_us: i64,
-    mut connection: Connection,
+    connection: Connection,
 ) -> Result<Connection, Failure> {
     loop {
         let number = adding.next.fetch_add(1, Relaxed);
@@ -100,14 +101,14 @@ async fn add_evenly(
         let share_us =
             u64::try_from(number).unwrap_or(0) * 1_000_000 / u64::try_from(adding.rate).unwrap_or(1);
         let planned_us = begun_us + i64::try_from(share_us).unwrap_or(i64::MAX / 4);
-        let wait_us = u64::try_from(planned_us - bench.clock.now_micros()).unwrap_or(0);
+        let wait_us = u64::try_from(planned_us - now_us()).unwrap_or(0);
         if wait_us > 0 {
-            bench.clock.sleep(Duration::from_micros(wait_us)).await;
+            sleep(Duration::from_micros(wait_us)).await;
         }
-        let sent_us = bench.clock.now_micros();
+        let sent_us = now_us();
         adding.late.record(sent_us - planned_us);
-        connection.add(&[jobs.write(number, bench.clock.as_ref())]).await?;
+        connection.add(&[jobs.next(number)]).await?;
         jobs.ledger.taken(1);
-        adding.times.record(bench.clock.now_micros() - sent_us);
+        adding.times.record(now_us() - sent_us);
     }
 }

@@ -10,30 +10,44 @@ const LONGEST_US: u64 = 3_600_000_000;
 
 /// Times as they come in, from any task.
 #[derive(Debug)]
-pub(super) struct Times(Mutex<Histogram<u64>>);
+pub struct Times(Mutex<Histogram<u64>>);
 
 /// What is reported of times, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(super) struct Percentiles {
+pub struct Percentiles {
+    /// How many times.
     pub count: u64,
+    /// The median.
     pub p50: f64,
+    /// The 90th percentile.
     pub p90: f64,
+    /// The 99th percentile.
     pub p99: f64,
+    /// The longest.
     pub max: f64,
 }
 
+impl Default for Times {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Times {
+    /// Without any times.
+    #[must_use]
     pub fn new() -> Self {
         let histogram = Histogram::new_with_bounds(1, LONGEST_US, 3);
         Self(Mutex::new(histogram.expect("an hour in microseconds by three digits can be held")))
     }
 
-    /// Records a time in microseconds; one below zero, which is told elsewhere, as zero.
+    /// Records a time in microseconds; a negative one, which the ledger counts as early, as zero.
     pub fn record(&self, time_us: i64) {
         self.lock().saturating_record(u64::try_from(time_us).unwrap_or(0));
     }
 
-    /// None when there were no times.
+    /// The percentiles; none when there were no times.
+    #[must_use]
     pub fn percentiles(&self) -> Option<Percentiles> {
         let times = self.lock();
         let ms = |time_us: u64| time_us as f64 / 1_000.0;
@@ -55,7 +69,7 @@ impl Times {
 }
 
 /// How many of `count` there were per second.
-pub(super) fn per_second(count: usize, elapsed_us: i64) -> f64 {
+pub(crate) fn per_second(count: usize, elapsed_us: i64) -> f64 {
     count as f64 * 1e6 / elapsed_us.max(1) as f64
 }
 

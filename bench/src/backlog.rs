@@ -1,19 +1,21 @@
-//! Backlog: adds jobs due in a day, and measures at stages how adding fares as they pile up, and what each of
-//! them takes in memory and on disk. None of them is ever delivered, so the server's own counts are the judge.
+//! Backlog: adds jobs that are due in a day, and measures in stages how fast adding is as they pile up, and the
+//! memory and disk space of a job. No job is ever delivered, so the server's own counts show what is lost.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
-use super::{
+use linger_client::Counts;
+use tokio::time::sleep;
+
+use crate::{
     Failure,
-    calls::Counts,
-    client::Connection,
-    figures::per_second,
+    calls::Connection,
     plan::Due,
     report::Row,
     steps::add_all,
+    times::per_second,
     watch::grown,
     work::{Bench, Jobs},
 };
@@ -25,26 +27,25 @@ const DAY_MS: u64 = 86_400_000;
 /// How many jobs there are when a stage ends.
 const STAGES: [usize; 7] = [10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000];
 
-/// What the server does after an answer, such as putting its log away, is given so long before memory and disk
-/// are looked at.
+/// Time for what the server does after its answer, such as a checkpoint, before memory and disk are measured.
 const SETTLE: Duration = Duration::from_millis(500);
 
 /// With `jobs` jobs, `batch` in a request.
-pub(super) async fn run(bench: &Arc<Bench>, jobs: usize, batch: usize) -> Result<(), Failure> {
-    // An hour's difference is as random as a day's: far more jobs fall into it than a page of an index holds.
+pub(crate) async fn run(bench: &Arc<Bench>, jobs: usize, batch: usize) -> Result<(), Failure> {
+    // An hour is as random as a day: far more jobs fall into it than a page of an index holds.
     let due = Due::after(bench.load.delay, DAY_MS, DAY_MS, DAY_MS + 3_600_000);
     let mut connections = bench.open(bench.load.connections()).await?;
-    let (empty, mut topics, mut done) = (bench.look(), Vec::new(), 0);
+    let (empty, mut topics, mut done) = (bench.sample(), Vec::new(), 0);
     for stage in stages(jobs) {
         // A topic for each stage, because a topic has one numbering of jobs.
         let topic = bench.new_topic().await?;
         let stage_jobs = Jobs::new(bench, &topic, stage - done, due);
-        let before = bench.look();
+        let before = bench.sample();
         let added = add_all(bench, &stage_jobs, batch, connections).await?;
         connections = added.connections;
-        let after = bench.look();
-        bench.clock.sleep(SETTLE).await;
-        let settled = bench.look();
+        let after = bench.sample();
+        sleep(SETTLE).await;
+        let settled = bench.sample();
         let mut row = Row {
             scenario: NAME,
             step: format!("add up to {stage}, {batch} a request"),
@@ -64,7 +65,7 @@ pub(super) async fn run(bench: &Arc<Bench>, jobs: usize, batch: usize) -> Result
         topics.push((topic, stage - done));
         done = stage;
     }
-    count(bench, &topics).await
+    compare_counts(bench, &topics).await
 }
 
 /// Where the stages end for so many jobs.
@@ -72,11 +73,11 @@ fn stages(jobs: usize) -> impl Iterator<Item = usize> {
     STAGES.into_iter().filter(move |stage| *stage < jobs).chain([jobs])
 }
 
-/// Holds what is there against what was added.
-async fn count(bench: &Bench, topics: &[(String, usize)]) -> Result<(), Failure> {
-    let mut connection = Connection::new(&bench.peer);
+/// Compares the jobs in the store with those that were added.
+async fn compare_counts(bench: &Bench, topics: &[(String, usize)]) -> Result<(), Failure> {
+    let connection = Connection::new(&bench.server);
     for (topic, added) in topics {
-        let Counts { delayed, ready, reserved, dead } = connection.topic(topic).await?.counts;
+        let (Counts { delayed, ready, reserved, dead }, _) = connection.topic(topic).await?;
         let (added, there) = (u64::try_from(*added).unwrap_or(u64::MAX), delayed + ready + reserved + dead);
         bench.tally.jobs.fetch_add(added, Relaxed);
         bench.tally.lost.fetch_add(added.saturating_sub(there), Relaxed);

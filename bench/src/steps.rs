@@ -1,5 +1,5 @@
-//! The two steps that several scenarios take: adding all jobs as fast as possible, and popping and finishing
-//! all of them. Owns their timing.
+//! The two steps that several scenarios have in common: adding all jobs as fast as possible, and popping and
+//! finishing all of them. Owns their timing.
 
 use std::{
     sync::{
@@ -9,25 +9,28 @@ use std::{
     time::Duration,
 };
 
-use super::{
+use tokio::time::sleep;
+
+use crate::{
     Failure,
-    client::Connection,
-    figures::{Percentiles, Times},
-    work::{Bench, Jobs, crew},
+    calls::Connection,
+    now::now_us,
+    times::{Percentiles, Times},
+    work::{Bench, Jobs, run_on_all},
 };
 
-/// How long a pop waits where jobs are due; a pop that is answered sooner without a job has waited in vain.
+/// How long a pop waits while jobs are due.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// Pause after an answer without a job that came at once, so that a server that does not wait is not asked in
-/// a tight loop.
+/// Pause after an empty pop that was answered at once: a server that does not wait must not be called in a tight
+/// loop.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long a pop after the last job looks for one that comes twice, and how many of those are looked at.
+/// How long a pop after the last job waits for one that comes twice, and how many of those are counted.
 const AFTERWARDS: (Duration, usize) = (Duration::from_millis(200), 1_000);
 
 /// Jobs added.
-pub(super) struct Added {
+pub(crate) struct Added {
     pub connections: Vec<Connection>,
     /// Of requests.
     pub latency: Option<Percentiles>,
@@ -35,7 +38,7 @@ pub(super) struct Added {
 }
 
 /// Jobs popped and finished.
-pub(super) struct Drained {
+pub(crate) struct Drained {
     /// Of requests that brought a job.
     pub pop: Option<Percentiles>,
     pub finish: Option<Percentiles>,
@@ -48,15 +51,15 @@ pub(super) struct Drained {
 }
 
 /// Adds all `jobs`, `batch` in a request.
-pub(super) async fn add_all(
+pub(crate) async fn add_all(
     bench: &Arc<Bench>,
     jobs: &Arc<Jobs>,
     batch: usize,
     connections: Vec<Connection>,
 ) -> Result<Added, Failure> {
     let (next, times) = (Arc::new(AtomicUsize::new(0)), Arc::new(Times::new()));
-    let begun_us = bench.clock.now_micros();
-    let adding = crew(connections, |_, mut connection| {
+    let begun_us = now_us();
+    let adding = run_on_all(connections, |_, connection| {
         let (bench, jobs, next, times) = (bench.clone(), jobs.clone(), next.clone(), times.clone());
         async move {
             loop {
@@ -65,20 +68,19 @@ pub(super) async fn add_all(
                 if numbers.is_empty() {
                     return Ok(connection);
                 }
-                let begun_us = bench.clock.now_micros();
-                let written: Vec<_> =
-                    numbers.map(|number| jobs.write(number, bench.clock.as_ref())).collect();
-                connection.add(&written).await?;
-                jobs.ledger.taken(written.len());
-                times.record(bench.clock.now_micros() - begun_us);
-                bench.progress.step(written.len());
+                let begun_us = now_us();
+                let next: Vec<_> = numbers.map(|number| jobs.next(number)).collect();
+                connection.add(&next).await?;
+                jobs.ledger.taken(next.len());
+                times.record(now_us() - begun_us);
+                bench.progress.step(next.len());
             }
         }
     });
     let name = "jobs to be added";
-    let guarded = bench.progress.guard(bench.clock.as_ref(), name, jobs.count, Duration::ZERO, adding);
+    let guarded = bench.progress.guard(name, jobs.count, Duration::ZERO, adding);
     let connections = guarded.await?;
-    let elapsed_us = bench.clock.now_micros() - begun_us;
+    let elapsed_us = now_us() - begun_us;
     Ok(Added { connections, latency: times.percentiles(), elapsed_us })
 }
 
@@ -93,9 +95,9 @@ struct Drain {
     last_us: AtomicI64,
 }
 
-/// Pops and finishes all `jobs`, up to `batch` in a request, and then looks whether one comes again. Ends
-/// without those that do not come. `idle` is how long none may come because none is due.
-pub(super) async fn drain(
+/// Pops and finishes all `jobs`, up to `batch` in a request, and then counts those that come again. Ends without
+/// the jobs that do not come. `idle` is how long no job comes because none is due.
+pub(crate) async fn drain(
     bench: &Arc<Bench>,
     jobs: &Arc<Jobs>,
     batch: usize,
@@ -109,16 +111,15 @@ pub(super) async fn drain(
         first_us: i64::MAX.into(),
         last_us: 0.into(),
     });
-    let begun_us = bench.clock.now_micros();
-    let draining = crew(connections, |_, connection| {
-        take_turns(bench.clone(), jobs.clone(), drain.clone(), batch, connection)
+    let begun_us = now_us();
+    let draining = run_on_all(connections, |_, connection| {
+        pop_and_finish(bench.clone(), jobs.clone(), drain.clone(), batch, connection)
     });
     let name = "jobs to be popped and finished";
-    let mut connections =
-        bench.progress.guard(bench.clock.as_ref(), name, jobs.count, idle, draining).await?;
+    let connections = bench.progress.guard(name, jobs.count, idle, draining).await?;
     let elapsed_us = jobs.ledger.last_us() - begun_us;
-    if let Some(connection) = connections.first_mut() {
-        look_again(bench, jobs, connection).await?;
+    if let Some(connection) = connections.first() {
+        count_doubles(bench, jobs, connection).await?;
     }
     jobs.ledger.close(&bench.tally);
     let (pop, finish, late) = (drain.pop.percentiles(), drain.finish.percentiles(), drain.late.percentiles());
@@ -126,49 +127,49 @@ pub(super) async fn drain(
     Ok(Drained { pop, finish, late, elapsed_us, first_last_us })
 }
 
-/// One worker: pops and finishes until all is done or hopeless.
-async fn take_turns(
+/// One worker: pops and finishes until all jobs are done or the rest is lost.
+async fn pop_and_finish(
     bench: Arc<Bench>,
     jobs: Arc<Jobs>,
     drain: Arc<Drain>,
     batch: usize,
-    mut connection: Connection,
+    connection: Connection,
 ) -> Result<Connection, Failure> {
-    // A poll under way when all is done is not cut off: it may be the one that gets a job twice.
+    // A poll in progress when all jobs are done is not cut off: it may be the one that gets a job twice.
     while !jobs.ledger.is_done() {
-        let begun_us = bench.clock.now_micros();
+        let begun_us = now_us();
         let popped = connection.pop(&jobs.topic, batch, WAIT).await?;
-        let now_us = bench.clock.now_micros();
+        let now_us = now_us();
         if popped.is_empty() {
-            if jobs.ledger.is_hopeless(now_us) {
+            if jobs.ledger.are_missing_lost(now_us) {
                 break;
             }
-            rest(&bench, now_us - begun_us).await;
+            pause_after_empty_pop(now_us - begun_us).await;
             continue;
         }
         drain.pop.record(now_us - begun_us);
         drain.first_us.fetch_min(now_us, Relaxed);
         drain.last_us.fetch_max(now_us, Relaxed);
-        let to_finish = jobs.deliver(&bench, popped, |_, late_us| drain.late.record(late_us))?;
+        let to_finish = jobs.deliver(&bench, popped, |late_us| drain.late.record(late_us))?;
         if !to_finish.is_empty() {
-            drain.finish.record(jobs.finish(&bench, &mut connection, &to_finish).await?);
+            drain.finish.record(jobs.finish(&bench, &connection, &to_finish).await?);
         }
     }
     Ok(connection)
 }
 
-/// Pauses after an answer without a job that took `took_us`.
-pub(super) async fn rest(bench: &Bench, took_us: i64) {
+/// Pauses after a pop without a job that took `took_us`.
+pub(crate) async fn pause_after_empty_pop(took_us: i64) {
     if u128::from(took_us.unsigned_abs()) < PAUSE.as_micros() {
-        bench.clock.sleep(PAUSE).await;
+        sleep(PAUSE).await;
     }
 }
 
-/// Pops once all is done: what comes now came before.
-pub(super) async fn look_again(
+/// Pops once all jobs are done: any job that comes now came before.
+pub(crate) async fn count_doubles(
     bench: &Bench,
     jobs: &Jobs,
-    connection: &mut Connection,
+    connection: &Connection,
 ) -> Result<(), Failure> {
     let (wait, most) = AFTERWARDS;
     for _ in 0..most {
@@ -176,7 +177,7 @@ pub(super) async fn look_again(
         if popped.is_empty() {
             break;
         }
-        jobs.deliver(bench, popped, |_, _| {})?;
+        jobs.deliver(bench, popped, |_| {})?;
     }
     Ok(())
 }

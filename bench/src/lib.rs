@@ -1,24 +1,28 @@
-//! `linger bench`: drives a server over HTTP as its clients do, and measures it. Owns the order of things, and
-//! that whatever was begun is cleaned up; knows nothing of the server's insides.
+//! Measures a Linger server as its clients see it: the library behind `linger bench`. Owns the order of the
+//! scenarios, and that whatever was begun is cleaned up; knows nothing of the server's insides.
 //!
-//! `plan` says what to do, `work` and `steps` what scenarios share, `client` and `calls` speak with the
-//! server, `ledger` judges what became of the jobs, `report` writes it down.
+//! `plan` says what to do, `work` and `steps` what scenarios share, `calls` speaks with the server, `ledger`
+//! judges what became of the jobs, `report` writes it down. The programs below `bin/` drive other servers with
+//! the same [`Watch`] and [`Times`]; `scripts/bench` runs them.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod backlog;
 mod burst;
 mod calls;
-mod client;
 mod failure;
-mod figures;
 mod lateness;
 mod ledger;
+mod now;
 mod parked;
 mod plan;
 mod progress;
 mod report;
 mod server;
+mod signals;
 mod steps;
 mod throughput;
+mod times;
 mod watch;
 mod work;
 
@@ -29,38 +33,40 @@ use std::{
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-pub(crate) use failure::Failure;
-pub(crate) use plan::{DelayPattern, Load, Plan, Scenario, Target};
-pub(crate) use report::Report;
+pub use failure::Failure;
+pub use ledger::{Delivery, Ledger, Tally, Totals};
+pub use now::now_us;
+pub use plan::{DelayPattern, Load, Plan, Scenario, Target};
+pub use report::Report;
+pub use signals::StopSignal;
+pub use times::{Percentiles, Times};
+pub use watch::{Sample, Watch};
 
-use crate::{
-    clock::{Clock, SystemClock},
-    signals::Signals,
-};
-use client::{Connection, Peer};
+use calls::{Connection, find_server};
 use server::OwnServer;
-use watch::Watch;
+use signals::Signals;
 use work::Bench;
 
-/// Names a token, so that it need not stand in the list of processes.
-pub(crate) const TOKEN_VARIABLE: &str = "LINGER_BENCH_TOKEN";
+/// The variable that may hold the token, which other users would see in the list of processes.
+pub const TOKEN_VARIABLE: &str = "LINGER_BENCH_TOKEN";
 
-/// What a bench holds open beside the connections of a scenario.
+/// Files that a bench has open beside the connections of a scenario.
 const OTHER_FILES: usize = 64;
 
-/// What came of a bench.
+/// The result of a bench.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub struct Outcome {
     /// What was measured, all of it if there is no failure.
     pub report: Report,
     /// Why it ended before its time, or left something behind.
     pub failures: Vec<Failure>,
 }
 
-/// Does what is planned, and cleans up after it.
-pub(crate) fn run(plan: &Plan) -> Outcome {
+/// Runs a plan, and cleans up after it.
+#[must_use]
+pub fn run(plan: &Plan) -> Outcome {
     let failed = |failure| Outcome { report: Report::default(), failures: vec![failure] };
-    if let Err(failure) = make_room(plan) {
+    if let Err(failure) = raise_file_limit(plan) {
         return failed(failure);
     }
     // One thread: it is enough for any rate that one server answers, and leaves the others to the server.
@@ -71,7 +77,7 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
 }
 
 /// Raises the limit of open files as far as the connections need.
-fn make_room(plan: &Plan) -> Result<(), Failure> {
+fn raise_file_limit(plan: &Plan) -> Result<(), Failure> {
     let wanted = u64::try_from(most_connections(plan).saturating_add(OTHER_FILES)).unwrap_or(u64::MAX);
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|soft| soft >= wanted) {
@@ -101,14 +107,13 @@ fn most_connections(plan: &Plan) -> usize {
 }
 
 async fn drive(plan: &Plan) -> Outcome {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let mut all = Outcome { report: Report::default(), failures: Vec::new() };
     let mut signals = match Signals::new() {
         Ok(signals) => signals,
         Err(error) => return Outcome { failures: vec![error.into()], ..all },
     };
     for round in rounds(plan) {
-        let Outcome { report, failures } = drive_round(plan, &round, &clock, &mut signals).await;
+        let Outcome { report, failures } = drive_round(plan, &round, &mut signals).await;
         all.report.merge(report);
         all.failures.extend(failures);
         if !all.failures.is_empty() {
@@ -118,8 +123,8 @@ async fn drive(plan: &Plan) -> Outcome {
     all
 }
 
-/// Scenarios by the server that they share: each has one of its own where it may, since memory and disk that
-/// one left behind would be taken for the next one's.
+/// Groups the scenarios by the server that they share. Each gets a server of its own where the bench starts
+/// them, because memory and disk that one scenario left behind would be counted in the next.
 fn rounds(plan: &Plan) -> Vec<Vec<Scenario>> {
     use Scenario::{All, Backlog, Burst, Lateness, Parked, Throughput};
     let scenarios = match plan.scenario {
@@ -132,13 +137,8 @@ fn rounds(plan: &Plan) -> Vec<Vec<Scenario>> {
     }
 }
 
-async fn drive_round(
-    plan: &Plan,
-    round: &[Scenario],
-    clock: &Arc<dyn Clock>,
-    signals: &mut Signals,
-) -> Outcome {
-    let (mut failures, at_work) = (Vec::new(), OnceLock::new());
+async fn drive_round(plan: &Plan, round: &[Scenario], signals: &mut Signals) -> Outcome {
+    let (mut failures, started) = (Vec::new(), OnceLock::new());
     let mut own = match &plan.target {
         Target::Running { .. } => None,
         Target::Own { settings, parent } => match OwnServer::spawn(settings, parent) {
@@ -148,59 +148,58 @@ async fn drive_round(
     };
     let ended = tokio::select! {
         biased;
-        asked = signals.next() => Err(Failure::Stopped(asked)),
-        ended = measure(plan, round, clock, own.as_mut(), &at_work) => ended,
+        signal = signals.next() => Err(Failure::Stopped(signal)),
+        ended = measure(plan, round, own.as_mut(), &started) => ended,
     };
     failures.extend(ended.err());
     failures.extend(own.as_mut().and_then(OwnServer::ended).map(Failure::Unfit));
 
-    if let Some(bench) = at_work.get() {
+    if let Some(bench) = started.get() {
         bench.progress.clear();
         // The directory of our own server goes as a whole; topics in a Redis, or elsewhere, do not.
         let is_gone_anyway = own.is_some() && bench.watch.directory.is_some();
         if !is_gone_anyway {
             let cleaned = tokio::select! {
                 cleaned = bench.clean_up() => cleaned,
-                asked = signals.next() => Err(Failure::Stopped(asked)),
+                signal = signals.next() => Err(Failure::Stopped(signal)),
             };
             failures.extend(cleaned.err());
         }
     }
     if let Some(own) = own {
         let is_hurried = matches!(failures.last(), Some(Failure::Stopped(_))) && failures.len() > 1;
-        let stopped = if is_hurried { own.kill().await } else { own.stop(clock.as_ref()).await };
+        let stopped = if is_hurried { own.kill().await } else { own.stop().await };
         failures.extend(stopped.err());
     }
-    let report = at_work.get().map(|bench| bench.take_report()).unwrap_or_default();
+    let report = started.get().map(|bench| bench.take_report()).unwrap_or_default();
     Outcome { report, failures }
 }
 
-/// Finds the server and runs the scenarios. What is to be cleaned up afterwards is put `at_work` at once.
+/// Finds the server and runs the scenarios. What is to be cleaned up afterwards is put into `started` at once.
 async fn measure(
     plan: &Plan,
     round: &[Scenario],
-    clock: &Arc<dyn Clock>,
     own: Option<&mut OwnServer>,
-    at_work: &OnceLock<Arc<Bench>>,
+    started: &OnceLock<Arc<Bench>>,
 ) -> Result<(), Failure> {
     let (authority, pid, own_data) = match (&plan.target, own) {
         (Target::Running { authority, pid }, _) => (authority.clone(), *pid, None),
-        (Target::Own { .. }, Some(own)) => (own.listens(clock.as_ref()).await?, own.pid(), Some(own.data())),
+        (Target::Own { .. }, Some(own)) => (own.listens().await?, own.pid(), Some(own.data())),
         (Target::Own { .. }, None) => return Err(Failure::Unfit("no server was started".to_owned())),
     };
-    let peer = Peer::find(&authority, plan.token.as_deref(), clock.clone()).await?;
-    let version = Connection::new(&peer).version().await?;
+    let server = find_server(&authority, plan.token.as_deref()).await?;
+    let version = Connection::new(&server).version().await?;
     let is_embedded = version.engine == "embedded";
     let mut report = Report::default();
-    let seen = report.server(format!("http://{authority}"), version);
-    seen.own = own_data.is_some();
+    let measured = report.server(format!("http://{authority}"), version);
+    measured.own = own_data.is_some();
     let parent = own_data.as_ref().filter(|_| is_embedded).and_then(|data| data.ancestors().nth(2));
-    seen.directory = parent.map(|parent| parent.display().to_string());
-    seen.connections = plan.load.connections();
-    seen.body_bytes = plan.load.body_bytes;
-    let watch = Watch { pid, directory: own_data.filter(|_| is_embedded) };
-    let bench = Arc::new(Bench::new(clock.clone(), peer, plan.load.clone(), watch, report));
-    run_scenarios(plan.scenario, round, at_work.get_or_init(|| bench)).await
+    measured.directory = parent.map(|parent| parent.display().to_string());
+    measured.connections = plan.load.connections();
+    measured.body_bytes = plan.load.body_bytes;
+    let watch = Watch { pids: pid.into_iter().collect(), directory: own_data.filter(|_| is_embedded) };
+    let bench = Arc::new(Bench::new(server, plan.load.clone(), watch, report));
+    run_scenarios(plan.scenario, round, started.get_or_init(|| bench)).await
 }
 
 /// The scenarios of a round, in a short form where all were asked for.
@@ -209,33 +208,33 @@ async fn run_scenarios(scenario: Scenario, round: &[Scenario], bench: &Arc<Bench
     let jobs = |alone, short| load.jobs.unwrap_or(if scenario == Scenario::All { short } else { alone });
     let seconds =
         |alone, short| load.seconds.unwrap_or(if scenario == Scenario::All { short } else { alone });
-    let is_asked = |which| round.contains(&which);
-    if is_asked(Scenario::Throughput) {
+    let is_wanted = |which| round.contains(&which);
+    if is_wanted(Scenario::Throughput) {
         let batch = if scenario == Scenario::All { 1 } else { load.batch.unwrap_or(1) };
         throughput::run(bench, jobs(50_000, 10_000), batch).await?;
         if scenario == Scenario::All && load.batch() > 1 {
             throughput::run(bench, jobs(50_000, 50_000), load.batch()).await?;
         }
     }
-    if is_asked(Scenario::Lateness) {
+    if is_wanted(Scenario::Lateness) {
         let all_seconds = usize::try_from(seconds(30, 10)).unwrap_or(usize::MAX);
-        let evenly = load.rate.saturating_mul(all_seconds);
-        lateness::run(bench, load.jobs.unwrap_or(evenly), load.rate).await?;
+        let in_that_time = load.rate.saturating_mul(all_seconds);
+        lateness::run(bench, load.jobs.unwrap_or(in_that_time), load.rate).await?;
     }
-    if is_asked(Scenario::Parked) {
-        let resting = Duration::from_secs(seconds(10, 3));
-        parked::run(bench, load.parked(), resting, jobs(1_000, 200)).await?;
+    if is_wanted(Scenario::Parked) {
+        let rest = Duration::from_secs(seconds(10, 3));
+        parked::run(bench, load.parked(), rest, jobs(1_000, 200)).await?;
     }
-    if is_asked(Scenario::Backlog) {
+    if is_wanted(Scenario::Backlog) {
         backlog::run(bench, jobs(1_000_000, 100_000), load.batch()).await?;
         if round.len() > 1 {
-            // Not to be in the way of the next.
+            // The jobs would slow down the next scenario.
             bench.clean_up().await?;
         }
     }
-    if is_asked(Scenario::Burst) {
+    if is_wanted(Scenario::Burst) {
         let jobs = jobs(100_000, 10_000);
-        // Time to add them all, on a slow disk too.
+        // Enough time to add them all even on a slow disk.
         let lead = load.seconds.unwrap_or(3 + u64::try_from(jobs / 4_000).unwrap_or(0));
         burst::run(bench, jobs, load.batch.unwrap_or(1), Duration::from_secs(lead.max(2))).await?;
     }

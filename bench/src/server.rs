@@ -1,5 +1,5 @@
-//! A server of the bench's own: this same program on a free loopback port and in a directory that goes with
-//! it. Whatever happens, the process is ended and the directory removed.
+//! The server that a bench starts for itself: this same program on a free loopback port, in a directory of its
+//! own. Whatever happens, the process is ended and the directory removed.
 
 use std::{
     ffi::OsString,
@@ -14,10 +14,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::{Child, ChildStdout, Command},
+    time::sleep,
 };
 
-use super::Failure;
-use crate::clock::Clock;
+use crate::{Failure, TOKEN_VARIABLE};
 
 /// How long it may take to start. More than the default of `redis.start_timeout`, so that the server gives its reason.
 const START: Duration = Duration::from_secs(90);
@@ -27,8 +27,8 @@ const END: Duration = Duration::from_secs(20);
 
 /// A server that was started; killed, and its directory removed, when dropped.
 #[derive(Debug)]
-pub(super) struct OwnServer {
-    // Before the directory, so that the process is told first when both are dropped.
+pub(crate) struct OwnServer {
+    // Before the directory, so that the process is killed first when both are dropped.
     child: Child,
     stdout: Option<BufReader<ChildStdout>>,
     directory: Temporary,
@@ -41,10 +41,10 @@ impl OwnServer {
         let log = fs::File::create(directory.log())?;
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(directory.data());
-        command.args(settings).env_remove(super::TOKEN_VARIABLE);
+        command.args(settings).env_remove(TOKEN_VARIABLE);
         // All its clients are at one address, this one.
         command.env("LINGER__SERVER__MAX_CONNECTIONS_PER_ADDRESS", "1000000");
-        // A group of its own: Ctrl-C is for the bench, which ends it when it needs it no longer.
+        // A process group of its own, so that Ctrl-C reaches only the bench, which ends the server in time.
         command.process_group(0).kill_on_drop(true);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn()?;
@@ -53,19 +53,19 @@ impl OwnServer {
     }
 
     /// Waits until it listens; where.
-    pub async fn listens(&mut self, clock: &dyn Clock) -> Result<String, Failure> {
+    pub async fn listens(&mut self) -> Result<String, Failure> {
         let mut line = String::new();
         if let Some(stdout) = &mut self.stdout {
             tokio::select! {
                 read = stdout.read_line(&mut line) => drop(read?),
-                () = clock.sleep(START) => {
+                () = sleep(START) => {
                     return Err(Failure::Unfit(format!("the server does not listen within {START:?}")));
                 }
             }
         }
         match address_in(&line) {
             Some(authority) => Ok(authority.to_owned()),
-            None => Err(Failure::Unfit(format!("the server did not start: {}", self.last_words()))),
+            None => Err(Failure::Unfit(format!("the server did not start: {}", self.log_tail()))),
         }
     }
 
@@ -79,22 +79,22 @@ impl OwnServer {
         self.directory.data()
     }
 
-    /// What it said, if it ended by itself.
+    /// Why it ended, if it ended by itself.
     pub fn ended(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok()??;
-        Some(format!("the server ended by itself, {status}: {}", self.last_words()))
+        Some(format!("the server ended by itself, {status}: {}", self.log_tail()))
     }
 
-    /// Ends it, in order if it can, and removes its directory.
-    pub async fn stop(mut self, clock: &dyn Clock) -> Result<(), Failure> {
+    /// Ends it, orderly if possible, and removes its directory.
+    pub async fn stop(mut self) -> Result<(), Failure> {
         let pid = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         if let Some(pid) = pid {
-            // Not reaped yet, so the id is still its own; it may have ended just now.
+            // Not reaped yet, so no other process has this id; it may have ended just now.
             let _ = kill_process(pid, Signal::TERM);
         }
         let in_order = tokio::select! {
             ended = self.child.wait() => ended.is_ok(),
-            () = clock.sleep(END) => false,
+            () = sleep(END) => false,
         };
         if !in_order {
             self.child.kill().await?;
@@ -103,14 +103,14 @@ impl OwnServer {
         if in_order { Ok(()) } else { Err(Failure::Unfit(format!("the server did not end within {END:?}"))) }
     }
 
-    /// Ends it on the spot and removes its directory.
+    /// Kills it and removes its directory.
     pub async fn kill(mut self) -> Result<(), Failure> {
         self.child.kill().await?;
         self.directory.remove()
     }
 
     /// The end of its log.
-    fn last_words(&self) -> String {
+    fn log_tail(&self) -> String {
         let log = fs::read_to_string(self.directory.log()).unwrap_or_default();
         let lines: Vec<_> = log.lines().rev().take(10).collect();
         lines.into_iter().rev().collect::<Vec<_>>().join("\n")
@@ -121,8 +121,8 @@ fn address_in(line: &str) -> Option<&str> {
     Some(line.split_once("http://")?.1.split_once(',')?.0)
 }
 
-/// A directory of a name that nobody else has, readable by its owner only; removed when dropped. So are the parents
-/// that were made for it.
+/// A directory with a fresh name, readable by its owner only. Dropping it removes it and the parents that were
+/// made for it.
 #[derive(Debug)]
 struct Temporary {
     path: PathBuf,

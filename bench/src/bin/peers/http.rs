@@ -150,8 +150,8 @@ pub async fn empty(connection: &mut Connection) -> Result<usize, Failure> {
     expect(status == 204, status, &answer).map(|()| 1)
 }
 
-/// Sends a long poll, whose answer nobody waits for.
-pub async fn hold(connection: &mut Connection, bare: bool) -> Result<(), Failure> {
+/// Sends a long poll, and does not wait for its answer.
+pub async fn send_poll(connection: &mut Connection, bare: bool) -> Result<(), Failure> {
     let path = if bare { "held" } else { "pop?wait=60" };
     write_head(connection, "GET", &format!("/topics/{NOTHING}/{path}"), 0)?;
     connection.send().await

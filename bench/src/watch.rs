@@ -1,5 +1,5 @@
-//! What the server costs this machine: processor time and memory as `/proc` shows them, and the disk under its
-//! directory. Nothing of it where there is no process to look at, or no `/proc`.
+//! What a server costs this machine: processor time and memory as `/proc` shows them, and the disk space of its
+//! directory. None of it where there is no process to watch, or no `/proc`.
 
 use std::{
     fs,
@@ -7,44 +7,54 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What is looked at.
+/// What is watched.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Watch {
-    /// The server's process.
-    pub pid: Option<u32>,
+pub struct Watch {
+    /// The processes of the server, whose figures are added up.
+    pub pids: Vec<u32>,
     /// The directory of its store.
     pub directory: Option<PathBuf>,
 }
 
-/// One look.
+/// The figures of one moment.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Sample {
+pub struct Sample {
     /// Processor time so far, by all its threads, in microseconds. Linux counts it in steps of about 10 ms.
     pub cpu_us: Option<u64>,
+    /// Memory now.
     pub resident_bytes: Option<u64>,
+    /// Disk space now.
     pub disk_bytes: Option<u64>,
 }
 
 impl Watch {
-    pub fn look(&self) -> Sample {
+    /// Reads the figures.
+    #[must_use]
+    pub fn sample(&self) -> Sample {
         Sample {
-            cpu_us: self.pid.and_then(cpu_us),
-            resident_bytes: self.pid.and_then(resident_bytes),
+            cpu_us: self.sum(cpu_us),
+            resident_bytes: self.sum(resident_bytes),
             disk_bytes: self.directory.as_deref().map(disk_bytes),
         }
+    }
+
+    /// The sum over all processes; none when there is none, or one of them is gone.
+    fn sum(&self, figure: impl Fn(u32) -> Option<u64>) -> Option<u64> {
+        if self.pids.is_empty() { None } else { self.pids.iter().map(|pid| figure(*pid)).sum() }
     }
 }
 
 impl Sample {
-    /// Processor time per thing done since `before`, in microseconds.
+    /// Processor time since `before` for each of `count` operations, in microseconds.
+    #[must_use]
     pub fn cpu_us_per(&self, before: &Self, count: usize) -> Option<f64> {
         let spent_us = self.cpu_us?.checked_sub(before.cpu_us?)?;
         Some(spent_us as f64 / count.max(1) as f64)
     }
 }
 
-/// How much more there is per thing than there was, in bytes.
-pub(super) fn grown(now: Option<u64>, before: Option<u64>, count: usize) -> Option<f64> {
+/// By how many bytes a figure grew for each of `count` jobs or polls.
+pub(crate) fn grown(now: Option<u64>, before: Option<u64>, count: usize) -> Option<f64> {
     Some((now? as f64 - before? as f64) / count.max(1) as f64)
 }
 
@@ -92,12 +102,12 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn a_process_that_is_there_is_seen_and_one_that_is_not_is_not() {
-        let seen = Watch { pid: Some(std::process::id()), directory: None }.look();
+        let seen = Watch { pids: vec![std::process::id()], directory: None }.sample();
         assert!(
             seen.cpu_us.is_some() && seen.resident_bytes.is_some_and(|bytes| bytes > 1 << 20),
             "{seen:?}"
         );
-        let absent = Watch { pid: Some(u32::MAX), directory: None }.look();
+        let absent = Watch { pids: vec![u32::MAX], directory: None }.sample();
         assert!(absent.cpu_us.is_none() && absent.resident_bytes.is_none(), "{absent:?}");
     }
 }

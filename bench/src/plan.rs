@@ -1,15 +1,15 @@
-//! What a bench is asked to do: the scenario, its sizes, the pattern of delays, and whom to drive. Owns what
-//! is taken where nothing was said; does no I/O.
+//! What a bench does: the scenario, its sizes, the pattern of delays, and the server. Owns the defaults; does no
+//! I/O.
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::ValueEnum;
 
-use crate::job::{Timestamp, format_seconds};
+use linger_client::Timestamp;
 
 /// What to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Scenario {
+pub enum Scenario {
     /// Add all jobs as fast as possible, then pop and finish all of them
     Throughput,
     /// Add evenly, and measure how long after its due moment each job is delivered
@@ -27,7 +27,7 @@ pub(crate) enum Scenario {
 /// How the delays of jobs differ from one another. It matters: jobs that are due in the order in which they
 /// were added are cheaper to index than those that are not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DelayPattern {
+pub enum DelayPattern {
     /// All jobs have the same delay
     Constant,
     /// Each job has a delay of its own
@@ -36,9 +36,12 @@ pub(crate) enum DelayPattern {
 
 /// A bench.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub struct Plan {
+    /// What to measure.
     pub scenario: Scenario,
+    /// Sizes.
     pub load: Load,
+    /// The server.
     pub target: Target,
     /// Sent with every call.
     pub token: Option<String>,
@@ -46,20 +49,26 @@ pub(crate) struct Plan {
 
 /// Sizes; what is `None` depends on the scenario.
 #[derive(Debug, Clone)]
-pub(crate) struct Load {
+pub struct Load {
+    /// How many jobs.
     pub jobs: Option<usize>,
+    /// How many connections, each with one request at a time.
     pub connections: Option<usize>,
+    /// Jobs per request.
     pub batch: Option<usize>,
+    /// How long.
     pub seconds: Option<u64>,
     /// Jobs per second that lateness adds.
     pub rate: usize,
+    /// The size of a body.
     pub body_bytes: usize,
+    /// The pattern of delays.
     pub delay: DelayPattern,
 }
 
-/// Whom to drive.
+/// The server to drive.
 #[derive(Debug)]
-pub(crate) enum Target {
+pub enum Target {
     /// A running server.
     Running {
         /// Host and port.
@@ -67,7 +76,7 @@ pub(crate) enum Target {
         /// Its process, where it runs on this machine.
         pid: Option<u32>,
     },
-    /// A server of the bench's own.
+    /// A server that the bench starts.
     Own {
         /// Words of its command line beside the address and the directory.
         settings: Vec<OsString>,
@@ -78,24 +87,24 @@ pub(crate) enum Target {
 
 impl Load {
     /// Connections of every scenario but parked.
-    pub fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.connections.unwrap_or(64)
     }
 
     /// Connections of parked: one poll is far too little to see in a process's memory.
-    pub fn parked(&self) -> usize {
+    pub(crate) fn parked(&self) -> usize {
         self.connections.unwrap_or(1_000)
     }
 
-    /// Jobs per request where there is no single form worth measuring.
-    pub fn batch(&self) -> usize {
+    /// Jobs per request where single adds are not worth measuring.
+    pub(crate) fn batch(&self) -> usize {
         self.batch.unwrap_or(100)
     }
 }
 
 /// When the jobs of a step are due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Due {
+pub(crate) enum Due {
     /// At once.
     Now,
     /// After `least_ms`, and up to `spread_ms` more.
@@ -115,7 +124,7 @@ impl Due {
 
     /// The pattern as it is printed with every figure.
     pub fn pattern(self) -> String {
-        let text = |ms| format!("{}s", format_seconds(Duration::from_millis(ms)));
+        let text = |ms: u64| format!("{}s", ms as f64 / 1_000.0);
         match self {
             Self::Now => "none".to_owned(),
             Self::After { least_ms, spread_ms: 0 } => format!("constant {}", text(least_ms)),
@@ -126,7 +135,7 @@ impl Due {
         }
     }
 
-    /// The longest that a job waits from now, which is `now_us`.
+    /// The longest time from `now_us` until a job is due.
     pub fn longest(self, now_us: i64) -> Duration {
         match self {
             Self::Now => Duration::ZERO,
@@ -141,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_are_said_as_people_would() {
+    fn patterns_are_described_in_words() {
         let random = Due::after(DelayPattern::Random, 1_000, 0, 2_000);
         assert_eq!(random.pattern(), "random 0s to 2s");
         assert_eq!(Due::after(DelayPattern::Constant, 1_000, 0, 2_000).pattern(), "constant 1s");
