@@ -41,6 +41,36 @@ async fn every_path_allows_the_documented_methods_alone() {
     }
 }
 
+/// Readers take the examples for the server's words.
+#[tokio::test]
+async fn the_examples_of_errors_are_what_the_server_answers() {
+    let stated: serde_json::Value =
+        serde_saphyr::from_str(include_str!("../../../openapi.yaml")).expect("YAML");
+    let responses = &stated["components"]["responses"];
+    let example = |response: &str, media: &str, name: &str| {
+        responses[response]["content"][media]["examples"][name]["value"].clone()
+    };
+    let problem = |response: &str, name: &str| example(response, "application/problem+json", name);
+    let results = example("Results", "application/json", "one_of_each");
+    let api = Api::new(Engine::Naive).await;
+    api.add(r#"{"topic":"order-close","id":"a","delay":"30m"}"#).await;
+    let other = r#"{"topic":"order-close","id":"a","delay":"31m"}"#;
+    let typo = r#"{"topic":"order-close","delays":"30m"}"#;
+    let finish = api.send("POST", "/batch/finish", r#"{"jobs":[{"id":"b"}]}"#).await.json();
+    let pairs = [
+        (problem("BadRequest", "wait"), api.get("/topics/t/pop?wiat=1s").await.json()),
+        (problem("Conflict", "exists"), api.send("POST", "/jobs", other).await.json()),
+        (problem("Invalid", "typo"), api.send("POST", "/jobs", typo).await.json()),
+        (results["results"][1]["problem"].clone(), finish["results"][0]["problem"].clone()),
+    ];
+    for (example, answer) in pairs {
+        assert!(example["detail"].is_string(), "{example}");
+        for member in ["type", "title", "status", "code", "detail", "errors", "state"] {
+            assert_eq!(example[member], answer[member], "{member} of {answer}");
+        }
+    }
+}
+
 /// One walk through the whole API. A new operation, or a new success of an old one, fails here until
 /// the walk covers it.
 async fn every_operation_answers_with_every_success_it_documents(engine: Engine) {
