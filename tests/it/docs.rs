@@ -110,6 +110,50 @@ fn the_front_page_links_to_every_page_for_users() {
     }
 }
 
+/// What stands between backticks in the prose of the pages for users.
+fn code_spans() -> Vec<(PathBuf, String)> {
+    let for_users = |page: &PathBuf| page.starts_with("docs") || page == Path::new("README.md");
+    let mut spans = Vec::new();
+    for page in pages().into_iter().filter(for_users) {
+        let text = read(&page);
+        for line in prose(&text) {
+            spans.extend(line.split('`').skip(1).step_by(2).map(|span| (page.clone(), span.to_owned())));
+        }
+    }
+    spans
+}
+
+#[test]
+fn the_pages_name_settings_that_exist() {
+    let settings: toml::Table = read(Path::new("config/default.toml")).parse().expect("is TOML");
+    let mut checked = 0;
+    for (page, span) in code_spans() {
+        let words: Vec<&str> = span.split(" = ").next().expect("not empty").split('.').collect();
+        let [section, key] = words[..] else { continue };
+        let Some(section) = settings.get(section).and_then(toml::Value::as_table) else { continue };
+        if key.chars().all(|c| c.is_ascii_lowercase() || c == '_') && key != "toml" {
+            assert!(section.contains_key(key), "{} names {span}", page.display());
+            checked += 1;
+        }
+    }
+    assert!(checked > 20, "{checked}");
+}
+
+#[test]
+fn the_pages_name_metrics_that_exist() {
+    let mut sources = String::new();
+    for entry in fs::read_dir(root().join("src/metrics")).expect("a folder") {
+        sources += &read(&entry.expect("readable").path());
+    }
+    let mut checked = 0;
+    for (page, span) in code_spans().into_iter().filter(|(_, span)| span.starts_with("linger_")) {
+        let name = span.trim_end_matches("_total").trim_end_matches("_info");
+        assert!(sources.contains(&format!("\"{name}\"")), "{} names {span}", page.display());
+        checked += 1;
+    }
+    assert!(checked >= 5, "{checked}");
+}
+
 #[test]
 fn the_reader_of_links_and_headings_knows_what_github_does() {
     let text = "# Now, `code`: a_b\n\n[x](a.md#b) and [`y`](c)\n```sh\n[no](d)\n# no\n```\n[z\nz](e)\n";
