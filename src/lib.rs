@@ -5,7 +5,7 @@
 //! ```text
 //! main · cli · server       composition root; alone names an engine or sees the whole config
 //! http                      alone knows routes and JSON
-//! net                       connections as bytes: TLS and memory budgets; knows no route and no job
+//! net                       connections as bytes: listener, TLS, timeouts, limits; knows no route and no job
 //! queue                     the rules: service, waiters (parked polls), timer, limits
 //! store                     one trait and its laws; embedded/ and redis/ never import each other
 //! job                       the domain: names, states, times, retry schedule; pure, no I/O

@@ -29,7 +29,7 @@ pub use redis::{Credentials, Redis, Topology};
 pub use redis_url::Node;
 pub use secret::Secret;
 pub use sections::{AuthSettings, EngineKind, TlsFiles};
-pub use server::{HttpOptions, ServerSettings};
+pub use server::{HttpOptions, ListenerOptions, ServerSettings};
 
 use layers::Layers;
 use reader::Reader;

@@ -9,7 +9,9 @@ use super::reader::{self, GIB, HOUR, KIB, MIB, MILLISECOND, MINUTE, Reader};
 pub struct ServerSettings {
     /// The address to listen on; port 0 picks a free one.
     pub listen: SocketAddr,
-    /// Options of the HTTP layer.
+    /// Limits and timeouts of connections.
+    pub listener: ListenerOptions,
+    /// Limits of requests and responses.
     pub http: HttpOptions,
     /// Time between the signal to stop and the orderly shutdown.
     pub drain_delay: Duration,
@@ -17,7 +19,31 @@ pub struct ServerSettings {
     pub shutdown_grace: Duration,
 }
 
-/// Settings of the listener, and limits for connections and requests.
+/// The limits and timeouts of connections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListenerOptions {
+    /// Largest head of a request, in bytes.
+    pub max_header_bytes: usize,
+    /// Most headers of a request.
+    pub max_headers: usize,
+    /// Most open connections; further ones are answered 503 and closed.
+    pub max_connections: usize,
+    /// Most open connections per address; for IPv6, per network of 64 bits.
+    pub max_connections_per_address: usize,
+    /// How long a new connection may stay silent.
+    pub first_byte_timeout: Duration,
+    /// How long the head of a request may take from its first byte.
+    pub header_timeout: Duration,
+    /// How long a connection may stay idle between two requests.
+    pub keep_alive_timeout: Duration,
+    /// How long a client may take to read each 64 KiB of a response.
+    pub write_timeout: Duration,
+    /// How long a refused client may go on sending before its connection is closed. Closing it at once would lose the
+    /// response (RFC 9112, 9.6).
+    pub linger: Duration,
+}
+
+/// The limits of requests and responses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpOptions {
     /// Whether requests with an unknown `Host` are refused.
@@ -33,32 +59,19 @@ pub struct HttpOptions {
     pub max_buffered_bytes: usize,
     /// The same for the requests of one token, or of one address where there are no tokens.
     pub max_buffered_bytes_per_caller: usize,
-    /// Most bytes of responses over 4 KiB that clients have not read yet. Responses that report a change do not count,
-    /// and a larger one is sent if it is the only one.
+    /// Most bytes of responses over 4 KiB that clients have not read yet. A response that reports a change is sent even
+    /// beyond this, and one larger than this is sent when there is no other.
     pub max_answer_bytes: usize,
-    /// Largest head of a request, in bytes.
-    pub max_header_bytes: usize,
-    /// Most headers of a request.
-    pub max_headers: usize,
-    /// Most connections open at once; further ones get 503 and are closed.
-    pub max_connections: usize,
-    /// The same for each address, or for each network of 64 bits of IPv6.
-    pub max_connections_per_address: usize,
-    /// How long a new connection may stay silent.
-    pub first_byte_timeout: Duration,
-    /// How long the head of a request may take from its first byte.
-    pub header_timeout: Duration,
-    /// How long a connection may stay idle between two requests.
-    pub keep_alive_timeout: Duration,
     /// How long the body of a request may take, in addition to the time that `min_body_rate` allows for its length.
     pub body_timeout: Duration,
     /// Bytes of a request's body that must arrive per second.
     pub min_body_rate: usize,
-    /// How long a client may take to read each 64 KiB of a response.
-    pub write_timeout: Duration,
-    /// How long a refused client may go on sending before its connection is closed. Closing it at once would lose the
-    /// response (RFC 9112, 9.6).
-    pub linger: Duration,
+}
+
+impl Default for ListenerOptions {
+    fn default() -> Self {
+        reader::read_defaults(ServerSettings::read).listener
+    }
 }
 
 impl Default for HttpOptions {
@@ -71,9 +84,27 @@ impl ServerSettings {
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
         Self {
             listen: reader.address("server.listen"),
+            listener: ListenerOptions::read(reader),
             http: HttpOptions::read(reader),
             drain_delay: reader.duration("server.drain_delay", Duration::ZERO, HOUR),
             shutdown_grace: reader.duration("server.shutdown_grace", 100 * MILLISECOND, HOUR),
+        }
+    }
+}
+
+impl ListenerOptions {
+    fn read(reader: &mut Reader<'_>) -> Self {
+        Self {
+            // hyper's read buffer cannot be smaller.
+            max_header_bytes: reader.size("server.max_header_bytes", 8 * KIB, MIB),
+            max_headers: reader.count("server.max_headers", 8, 10_000),
+            max_connections: reader.count("server.max_connections", 1, 1_000_000),
+            max_connections_per_address: reader.count("server.max_connections_per_address", 1, 1_000_000),
+            first_byte_timeout: reader.duration("server.first_byte_timeout", 10 * MILLISECOND, HOUR),
+            header_timeout: reader.duration("server.header_timeout", 10 * MILLISECOND, HOUR),
+            keep_alive_timeout: reader.duration("server.keep_alive_timeout", 10 * MILLISECOND, HOUR),
+            write_timeout: reader.duration("server.write_timeout", 10 * MILLISECOND, HOUR),
+            linger: reader.duration("server.linger_timeout", MILLISECOND, MINUTE),
         }
     }
 }
@@ -93,18 +124,8 @@ impl HttpOptions {
                 1_024 * GIB,
             ),
             max_answer_bytes: reader.size("server.max_answer_bytes", KIB, 1_024 * GIB),
-            // hyper's read buffer cannot be smaller.
-            max_header_bytes: reader.size("server.max_header_bytes", 8 * KIB, MIB),
-            max_headers: reader.count("server.max_headers", 8, 10_000),
-            max_connections: reader.count("server.max_connections", 1, 1_000_000),
-            max_connections_per_address: reader.count("server.max_connections_per_address", 1, 1_000_000),
-            first_byte_timeout: reader.duration("server.first_byte_timeout", 10 * MILLISECOND, HOUR),
-            header_timeout: reader.duration("server.header_timeout", 10 * MILLISECOND, HOUR),
-            keep_alive_timeout: reader.duration("server.keep_alive_timeout", 10 * MILLISECOND, HOUR),
             body_timeout: reader.duration("server.body_timeout", 10 * MILLISECOND, HOUR),
             min_body_rate: reader.size("server.min_body_rate", 1, GIB),
-            write_timeout: reader.duration("server.write_timeout", 10 * MILLISECOND, HOUR),
-            linger: reader.duration("server.linger_timeout", MILLISECOND, MINUTE),
         }
     }
 }

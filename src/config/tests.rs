@@ -66,8 +66,8 @@ fn flags_win_over_the_environment_over_the_file_over_the_defaults() {
     let config = load_with(file, &environment, &[listen("127.0.0.1:3")]).expect("is valid").config;
     assert_eq!(config.server.listen.port(), 3);
     assert_eq!(config.queue.max_batch, 6);
-    assert_eq!(config.server.http.header_timeout, Duration::from_secs(7));
-    assert_eq!(config.server.http.max_header_bytes, 16_384);
+    assert_eq!(config.server.listener.header_timeout, Duration::from_secs(7));
+    assert_eq!(config.server.listener.max_header_bytes, 16_384);
 }
 
 #[test]

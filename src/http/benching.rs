@@ -5,13 +5,13 @@ use bytes::Bytes;
 use super::wire::{requests, responses};
 use crate::{job::Job, queue::Limits};
 
-/// Reads the body of an add as its handler does; whether it is valid.
+/// Parses the body of an add as its handler does. Returns whether it is valid.
 #[must_use]
 pub fn read_new_job(body: &Bytes) -> bool {
     requests::new_job(body, &Limits::default()).is_ok()
 }
 
-/// Writes a job as an answer has it.
+/// Writes a job as a response does.
 pub fn write_job(job: &Job) {
     std::hint::black_box(responses::job(job));
 }

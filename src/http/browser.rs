@@ -1,46 +1,52 @@
-//! Keeps foreign web pages out: a page in a user's browser must not pop or add through that browser.
+//! Refuses requests of foreign web pages: a page in a user's browser must not pop or add jobs through that browser.
 //!
-//! The server has no cookies and no passwords; being reachable is the only credential, and a browser
-//! lends it to every page. Four headers tell: `Sec-Fetch-Site`, which browsers send to loopback and HTTPS
-//! and pages cannot forge; `Origin`, which they send with every call that is not a plain GET; `Referer`,
-//! which betrays an image or link that points here; and `Host`, which betrays a name that was bound to
-//! this address afterwards (DNS rebinding). Programs send none of the first three.
+//! The server has no cookies and no passwords. Being reachable is the only credential, and a browser lends it to every
+//! page. Four headers reveal such requests: `Sec-Fetch-Site`, which browsers send to loopback and HTTPS and pages cannot
+//! forge; `Origin`, which browsers send with every request but a plain GET; `Referer`, which reveals an image or link
+//! that points here; and `Host`, which reveals a name that was bound to this address afterwards (DNS rebinding).
+//! Programs send none of the first three.
 
 use std::net::IpAddr;
 
 use axum::http::{HeaderMap, Method, Version, header, uri::Authority};
 
-use super::{Options, errors::Problem, paths};
+use super::{
+    errors::Problem,
+    options::HttpOptions,
+    route::{RouteKind, RouteSpec},
+};
 
-/// Refuses what a foreign page sent.
-pub(super) fn check<B>(request: &axum::http::Request<B>, options: &Options) -> Result<(), Problem> {
-    let host = host(request)?;
-    let is_probe = paths::PROBES.contains(&request.uri().path());
-    if options.check_host && !is_probe && host.as_ref().is_some_and(|host| !is_ours(host.host(), options)) {
+/// Refuses a request that a foreign page sent to `route`.
+pub(super) fn check<B>(
+    request: &axum::http::Request<B>,
+    route: &RouteSpec,
+    options: &HttpOptions,
+) -> Result<(), Problem> {
+    let host = target_host(request)?;
+    let is_checked = options.check_host && route.kind != RouteKind::Probe;
+    if is_checked && host.as_ref().is_some_and(|host| !is_own(host.host(), options)) {
         return Err(Problem::foreign_host());
     }
-    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    if reads && paths::OPERATIONS.contains(&request.uri().path()) {
-        // Links to these pages are useful, and other pages cannot read what they answer.
+    if matches!(*request.method(), Method::GET | Method::HEAD) && route.is_linkable() {
         return Ok(());
     }
     if is_foreign(request.headers(), host.as_ref()) { Err(Problem::cross_site()) } else { Ok(()) }
 }
 
-/// The host that was called; none only in HTTP/1.0.
-fn host<B>(request: &axum::http::Request<B>) -> Result<Option<Authority>, Problem> {
+/// The host to which the request was sent. `None` only in HTTP/1.0.
+fn target_host<B>(request: &axum::http::Request<B>) -> Result<Option<Authority>, Problem> {
     let mut values = request.headers().get_all(header::HOST).iter();
     let (first, second) = (values.next(), values.next());
     if second.is_some() {
-        return Err(Problem::malformed("the Host header must be there once"));
+        return Err(Problem::malformed("the Host header must be given once"));
     }
-    // A target in absolute form goes before the header (RFC 9112, 3.2.2).
+    // A target in absolute form overrides the header (RFC 9112, 3.2.2).
     if let Some(authority) = request.uri().authority() {
-        return plain(authority.clone()).map(Some);
+        return without_user(authority.clone()).map(Some);
     }
     match first {
         Some(value) => match Authority::try_from(value.as_bytes()) {
-            Ok(authority) => plain(authority).map(Some),
+            Ok(authority) => without_user(authority).map(Some),
             Err(_) => Err(Problem::malformed("the Host header is not a host")),
         },
         None if request.version() <= Version::HTTP_10 => Ok(None),
@@ -48,8 +54,8 @@ fn host<B>(request: &axum::http::Request<B>) -> Result<Option<Authority>, Proble
     }
 }
 
-/// A host, perhaps with a port; a user before it has no place here (RFC 9110, 4.2.4) and may mislead.
-fn plain(authority: Authority) -> Result<Authority, Problem> {
+/// Refuses a host with user information, which RFC 9110, 4.2.4 forbids because it can mislead people.
+fn without_user(authority: Authority) -> Result<Authority, Problem> {
     if has_user(&authority) {
         Err(Problem::malformed("the host must not name a user"))
     } else {
@@ -61,35 +67,34 @@ fn has_user(authority: &Authority) -> bool {
     authority.as_str().contains('@')
 }
 
-/// Whether `host` cannot have been bound to this server by somebody else: an address, a name that never
-/// leaves the machine (RFC 6761), or a name that was configured.
-fn is_ours(host: &str, options: &Options) -> bool {
+/// Whether nobody else can have bound `host` to this server: it is an address, a name that never leaves the machine
+/// (RFC 6761), or a configured name.
+fn is_own(host: &str, options: &HttpOptions) -> bool {
     let host = host.trim_end_matches('.');
     let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
     let last = host.rsplit('.').next().unwrap_or_default();
     last.eq_ignore_ascii_case("localhost")
         || address.parse::<IpAddr>().is_ok()
-        || options.allowed_hosts.iter().any(|allowed| is_named(allowed, host))
+        || options.allowed_hosts.iter().any(|allowed| matches_pattern(allowed, host))
 }
 
-/// Whether `allowed` is the name of `host`, or `*.` before the end of its name.
-fn is_named(allowed: &str, host: &str) -> bool {
-    let Some(end) = allowed.strip_prefix('*') else { return allowed.eq_ignore_ascii_case(host) };
-    let at = host.len().saturating_sub(end.len());
-    at > 0 && host.get(at..).is_some_and(|last| last.eq_ignore_ascii_case(end))
+/// Whether `host` is `pattern`, or ends with what follows the `*` of `pattern`.
+fn matches_pattern(pattern: &str, host: &str) -> bool {
+    let Some(suffix) = pattern.strip_prefix('*') else { return pattern.eq_ignore_ascii_case(host) };
+    let suffix_at = host.len().saturating_sub(suffix.len());
+    suffix_at > 0 && host.get(suffix_at..).is_some_and(|end| end.eq_ignore_ascii_case(suffix))
 }
 
 fn is_foreign(headers: &HeaderMap, host: Option<&Authority>) -> bool {
     let foreign_site = |value: &axum::http::HeaderValue| value != "same-origin" && value != "none";
     headers.get_all("sec-fetch-site").iter().any(foreign_site)
-        || headers.get_all(header::ORIGIN).iter().any(|value| !is_same(value.as_bytes(), host))
-        || headers.get_all(header::REFERER).iter().any(|value| !is_same(value.as_bytes(), host))
+        || headers.get_all(header::ORIGIN).iter().any(|value| !is_same_origin(value.as_bytes(), host))
+        || headers.get_all(header::REFERER).iter().any(|value| !is_same_origin(value.as_bytes(), host))
 }
 
-/// Whether an origin or a page's address (`scheme://authority...`) is at `host`.
-fn is_same(address: &[u8], host: Option<&Authority>) -> bool {
-    let Some((scheme, rest)) = std::str::from_utf8(address).ok().and_then(|text| text.split_once("://"))
-    else {
+/// Whether an origin or a page's URL (`scheme://authority...`) is at `host`.
+fn is_same_origin(url: &[u8], host: Option<&Authority>) -> bool {
+    let Some((scheme, rest)) = std::str::from_utf8(url).ok().and_then(|text| text.split_once("://")) else {
         return false;
     };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -106,21 +111,36 @@ fn is_same(address: &[u8], host: Option<&Authority>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::route::RequiredScope;
 
-    fn code(method: &str, path: &str, headers: &[(&str, &str)], options: &Options) -> &'static str {
+    fn route(path: &'static str) -> RouteSpec {
+        let kind = match path {
+            "/livez" | "/readyz" => RouteKind::Probe,
+            "/metrics" => RouteKind::Metrics,
+            _ => RouteKind::Call,
+        };
+        RouteSpec { kind, ..RouteSpec::new(path, RequiredScope::Public) }
+    }
+
+    fn code(
+        method: &str,
+        path: &'static str,
+        headers: &[(&str, &str)],
+        options: &HttpOptions,
+    ) -> &'static str {
         let mut request = axum::http::Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        match check(&request.body(()).expect("a request"), options) {
+        match check(&request.body(()).expect("a request"), &route(path), options) {
             Ok(()) => "ok",
             Err(problem) => problem.code(),
         }
     }
 
-    fn from(headers: &[(&str, &str)]) -> &'static str {
+    fn code_of_add(headers: &[(&str, &str)]) -> &'static str {
         let headers = [&[("host", "localhost:9277")], headers].concat();
-        code("POST", "/jobs", &headers, &Options::default())
+        code("POST", "/jobs", &headers, &HttpOptions::default())
     }
 
     #[test]
@@ -136,12 +156,12 @@ mod tests {
             &[("sec-fetch-site", "same-origin"), ("origin", "http://evil.example")],
             &[("sec-fetch-site", "none"), ("sec-fetch-site", "cross-site")],
         ] {
-            assert_eq!(from(headers), "cross_site_refused", "{headers:?}");
+            assert_eq!(code_of_add(headers), "cross_site_refused", "{headers:?}");
         }
     }
 
     #[test]
-    fn programs_and_our_own_pages_are_let_in() {
+    fn requests_of_programs_and_of_own_pages_pass() {
         for headers in [
             &[][..],
             &[("sec-fetch-site", "none")],
@@ -149,14 +169,14 @@ mod tests {
             &[("origin", "http://LOCALHOST:9277")],
             &[("referer", "http://localhost:9277/page")],
         ] {
-            assert_eq!(from(headers), "ok", "{headers:?}");
+            assert_eq!(code_of_add(headers), "ok", "{headers:?}");
         }
     }
 
     #[test]
-    fn a_link_may_point_at_the_operators_pages_only() {
+    fn links_may_point_at_pages_for_operators_only() {
         let link = [("host", "localhost"), ("sec-fetch-site", "cross-site")];
-        let options = Options::default();
+        let options = HttpOptions::default();
         assert_eq!(code("GET", "/readyz", &link, &options), "ok");
         assert_eq!(code("POST", "/readyz", &link, &options), "cross_site_refused");
         assert_eq!(code("GET", "/topics/t/pop", &link, &options), "cross_site_refused");
@@ -165,28 +185,28 @@ mod tests {
 
     #[test]
     fn a_rebound_name_is_refused() {
-        let on = |host: &str, options: &Options| code("GET", "/jobs/1", &[("host", host)], options);
-        let loopback = Options { check_host: true, ..Options::default() };
-        for ours in ["localhost", "localhost:9277", "127.0.0.1:1", "[::1]:9277", "app.localhost", "10.0.0.1"]
-        {
-            assert_eq!(on(ours, &loopback), "ok", "{ours}");
+        let on = |host: &str, options: &HttpOptions| code("GET", "/jobs/1", &[("host", host)], options);
+        let loopback = HttpOptions { check_host: true, ..HttpOptions::default() };
+        for own in ["localhost", "localhost:9277", "127.0.0.1:1", "[::1]:9277", "app.localhost", "10.0.0.1"] {
+            assert_eq!(on(own, &loopback), "ok", "{own}");
         }
         for foreign in ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "evillocalhost"] {
             assert_eq!(on(foreign, &loopback), "host_refused", "{foreign}");
         }
-        let named = Options { allowed_hosts: vec!["queue.internal".to_owned()], ..loopback.clone() };
+        let named = HttpOptions { allowed_hosts: vec!["queue.internal".to_owned()], ..loopback.clone() };
         assert_eq!(on("Queue.Internal:9277", &named), "ok");
         assert_eq!(on("evil.example", &named), "host_refused");
-        let open = Options { check_host: false, ..Options::default() };
-        assert_eq!(on("evil.example", &open), "ok", "where tokens are asked for");
+        let open = HttpOptions { check_host: false, ..HttpOptions::default() };
+        assert_eq!(on("evil.example", &open), "ok", "where tokens are required");
     }
 
     #[test]
-    fn names_may_be_allowed_by_their_end() {
-        let options = Options { allowed_hosts: vec!["*.svc.cluster.local".to_owned()], ..Options::default() };
+    fn names_may_be_allowed_by_their_suffix() {
+        let options =
+            HttpOptions { allowed_hosts: vec!["*.svc.cluster.local".to_owned()], ..HttpOptions::default() };
         let on = |host: &str| code("GET", "/jobs/1", &[("host", host)], &options);
-        for ours in ["linger.default.svc.cluster.local", "Linger.SVC.cluster.local:9277"] {
-            assert_eq!(on(ours), "ok", "{ours}");
+        for own in ["linger.default.svc.cluster.local", "Linger.SVC.cluster.local:9277"] {
+            assert_eq!(on(own), "ok", "{own}");
         }
         for foreign in
             ["svc.cluster.local", ".svc.cluster.local", "evilsvc.cluster.local", "x.svc.cluster.local.evil"]
@@ -196,19 +216,19 @@ mod tests {
     }
 
     #[test]
-    fn probes_may_use_any_name() {
+    fn probes_may_use_any_host_name() {
         for path in ["/livez", "/readyz"] {
-            assert_eq!(code("GET", path, &[("host", "pod-7.internal")], &Options::default()), "ok");
+            assert_eq!(code("GET", path, &[("host", "pod-7.internal")], &HttpOptions::default()), "ok");
         }
         assert_eq!(
-            code("GET", "/metrics", &[("host", "pod-7.internal")], &Options::default()),
+            code("GET", "/metrics", &[("host", "pod-7.internal")], &HttpOptions::default()),
             "host_refused"
         );
     }
 
     #[test]
-    fn the_host_is_there_once_and_the_target_goes_before_it() {
-        let options = Options::default();
+    fn the_host_is_required_once_and_an_absolute_target_overrides_it() {
+        let options = HttpOptions::default();
         assert_eq!(code("GET", "/livez", &[], &options), "malformed_request");
         assert_eq!(code("GET", "/livez", &[("host", "a b")], &options), "malformed_request");
         let twice = [("host", "localhost"), ("host", "evil.example")];

@@ -1,6 +1,6 @@
-//! Writing JSON: by hand, so that a job's body goes out as the very bytes that came in.
+//! Writes JSON by hand, so that a job's body is returned as the exact bytes that were sent.
 //!
-//! Knows the forms of the API's values (seconds, moments), not what they belong to.
+//! Knows the forms of the API's values (seconds, timestamps), not what they belong to.
 
 use std::{fmt::Display, io::Write, time::Duration};
 
@@ -12,13 +12,13 @@ use axum::{
 
 use crate::job::{Timestamp, format_seconds};
 
-/// An object being written; [`end`](Self::end) closes it.
-pub(super) struct Object<'a> {
+/// Writes one object. Call [`end`](Self::end) after the last member.
+pub(super) struct ObjectWriter<'a> {
     out: &'a mut Vec<u8>,
     empty: bool,
 }
 
-impl<'a> Object<'a> {
+impl<'a> ObjectWriter<'a> {
     pub fn new(out: &'a mut Vec<u8>) -> Self {
         out.push(b'{');
         Self { out, empty: true }
@@ -29,7 +29,7 @@ impl<'a> Object<'a> {
             self.out.push(b',');
         }
         self.empty = false;
-        // Names are ours: plain words that need no escapes.
+        // Names are plain words, which need no escapes.
         self.out.push(b'"');
         self.out.extend_from_slice(name.as_bytes());
         self.out.extend_from_slice(b"\":");
@@ -54,40 +54,40 @@ impl<'a> Object<'a> {
         self.number(name, format_seconds(duration));
     }
 
-    /// A moment, as RFC 3339 in UTC; needs no escapes.
-    pub fn moment(&mut self, name: &'static str, moment: Timestamp) {
+    /// A timestamp, as RFC 3339 in UTC, which needs no escapes.
+    pub fn timestamp(&mut self, name: &'static str, timestamp: Timestamp) {
         self.name(name);
-        write!(self.out, "\"{moment}\"").expect("writing into memory cannot fail");
+        write!(self.out, "\"{timestamp}\"").expect("writing into memory cannot fail");
     }
 
-    pub fn moment_or_null(&mut self, name: &'static str, moment: Option<Timestamp>) {
-        match moment {
-            Some(moment) => self.moment(name, moment),
+    pub fn timestamp_or_null(&mut self, name: &'static str, timestamp: Option<Timestamp>) {
+        match timestamp {
+            Some(timestamp) => self.timestamp(name, timestamp),
             None => self.raw(name, b"null"),
         }
     }
 
-    /// Bytes that are JSON already.
+    /// Bytes that already are JSON.
     pub fn raw(&mut self, name: &'static str, json: &[u8]) {
         self.name(name);
         self.out.extend_from_slice(json);
     }
 
-    /// An object within.
-    pub fn object(&mut self, name: &'static str, fill: impl FnOnce(&mut Object<'_>)) {
+    /// A nested object.
+    pub fn object(&mut self, name: &'static str, fill: impl FnOnce(&mut ObjectWriter<'_>)) {
         self.name(name);
-        let mut inner = Object::new(self.out);
+        let mut inner = ObjectWriter::new(self.out);
         fill(&mut inner);
         inner.end();
     }
 
-    /// A value that writes itself.
+    /// A value that `write` writes.
     pub fn value(&mut self, name: &'static str, write: impl FnOnce(&mut Vec<u8>)) {
         self.name(name);
         write(self.out);
     }
 
-    /// A list, one element per item.
+    /// A list with one element per item, which `write` writes.
     pub fn list<T>(
         &mut self,
         name: &'static str,
@@ -110,19 +110,24 @@ impl<'a> Object<'a> {
     }
 }
 
-/// An answer of one JSON object.
-pub(super) fn object(fill: impl FnOnce(&mut Object<'_>)) -> Response {
+/// A response of one JSON object.
+pub(super) fn object_response(fill: impl FnOnce(&mut ObjectWriter<'_>)) -> Response {
     let mut out = Vec::with_capacity(512);
-    let mut object = Object::new(&mut out);
+    let mut object = ObjectWriter::new(&mut out);
     fill(&mut object);
     object.end();
-    answer(out)
+    response(out)
 }
 
-/// An answer of bytes that are JSON already, ended as a line for those who read it on a terminal.
-pub(super) fn answer(mut json: Vec<u8>) -> Response {
+/// A response of bytes that already are JSON. Ends it with a line feed, for people who read it on a terminal.
+pub(super) fn response(json: Vec<u8>) -> Response {
+    response_with(json, Body::from)
+}
+
+/// The same, with a body that `to_body` makes from the bytes.
+pub(super) fn response_with(mut json: Vec<u8>, to_body: impl FnOnce(Vec<u8>) -> Body) -> Response {
     json.push(b'\n');
-    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], Body::from(json)).into_response()
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], to_body(json)).into_response()
 }
 
 #[cfg(test)]
@@ -130,15 +135,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_what_a_reader_reads() {
+    fn written_objects_are_valid_json() {
         let mut out = Vec::new();
-        let mut object = Object::new(&mut out);
+        let mut object = ObjectWriter::new(&mut out);
         object.text("text", "a\"\\\n\u{1f}é");
         object.number("number", 7);
         object.flag("flag", true);
         object.seconds("seconds", Duration::from_millis(1_500));
-        object.moment("moment", Timestamp::from_millis(0));
-        object.moment_or_null("never", None);
+        object.timestamp("timestamp", Timestamp::from_millis(0));
+        object.timestamp_or_null("never", None);
         object.raw("raw", b"{\"a\": 1.50}");
         object.object("inner", |inner| inner.number("n", 1));
         object.object("nothing", |_| {});
@@ -147,7 +152,7 @@ mod tests {
         let read: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
         let expected = serde_json::json!({
             "text": "a\"\\\n\u{1f}é", "number": 7, "flag": true, "seconds": 1.5,
-            "moment": "1970-01-01T00:00:00.000Z", "never": null, "raw": {"a": 1.5},
+            "timestamp": "1970-01-01T00:00:00.000Z", "never": null, "raw": {"a": 1.5},
             "inner": {"n": 1}, "nothing": {}, "list": [1, 2],
         });
         assert_eq!(read, expected);

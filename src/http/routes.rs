@@ -1,132 +1,222 @@
-//! Which handler answers which path and method, and the layers around them all.
+//! The route table: each operation's method, path, scope and handler in one line, and the router made from it.
 
 use axum::{
     Router,
     handler::Handler,
-    http::{HeaderValue, Uri, header},
+    http::{HeaderValue, Method, Uri, header},
     response::Response,
     routing::{MethodFilter, MethodRouter},
 };
 use tower::util::MapResponseLayer;
 
 use super::{
-    App,
+    app::App,
     errors::Problem,
     handlers::{batch, dead, jobs, operations, pop, topics},
-    middleware::Layers,
-    paths,
+    middleware::Middleware,
+    route::{
+        RequiredScope::{self, AllTopics, Of, Public},
+        RouteKind, RouteSpec,
+    },
 };
+use crate::auth::Scope::{Add, Admin, Read, Work};
+
+/// Every operation of the API. `openapi.yaml` documents the scopes as `x-scope` and `x-topics`; a test compares them.
+fn table() -> [Route; 29] {
+    [
+        post("/jobs", Of(Add), jobs::add).with_large_body(),
+        get("/jobs/{id}", Of(Read), jobs::get),
+        patch("/jobs/{id}", Of(Add), jobs::patch).with_large_body(),
+        delete("/jobs/{id}", Of(Add), jobs::delete),
+        post("/jobs/{id}/finish", Of(Work), jobs::finish),
+        post("/jobs/{id}/release", Of(Work), jobs::release),
+        post("/jobs/{id}/touch", Of(Work), jobs::touch),
+        post("/jobs/{id}/bury", Of(Work), jobs::bury),
+        post("/jobs/{id}/requeue", Of(Admin), jobs::requeue),
+        post("/batch/jobs", Of(Add), batch::add).with_large_body(),
+        post("/batch/pop", Of(Work), pop::many).of_kind(RouteKind::Delivery),
+        post("/batch/finish", Of(Work), batch::finish).with_large_body(),
+        post("/batch/delete", Of(Add), batch::delete).with_large_body(),
+        get("/topics", AllTopics(Read), topics::list),
+        get("/topics/{topic}", Of(Read), topics::get),
+        put("/topics/{topic}", Of(Admin), topics::put),
+        delete("/topics/{topic}", Of(Admin), topics::purge),
+        get("/topics/{topic}/pop", Of(Work), pop::single).of_kind(RouteKind::Delivery),
+        post("/topics/{topic}/pop", Of(Work), pop::single_by_post).of_kind(RouteKind::Delivery),
+        post("/topics/{topic}/pause", Of(Admin), topics::pause),
+        post("/topics/{topic}/resume", Of(Admin), topics::resume),
+        get("/topics/{topic}/dead", Of(Read), dead::list),
+        delete("/topics/{topic}/dead", Of(Admin), dead::delete),
+        post("/topics/{topic}/dead/requeue", Of(Admin), dead::requeue),
+        get("/livez", Public, operations::live).of_kind(RouteKind::Probe),
+        get("/readyz", Public, operations::ready).of_kind(RouteKind::Probe),
+        get("/version", Of(Read), operations::version).of_kind(RouteKind::Page),
+        get("/metrics", AllTopics(Read), operations::metrics).of_kind(RouteKind::Metrics),
+        get("/openapi.yaml", Of(Read), operations::openapi).of_kind(RouteKind::Page),
+    ]
+}
 
 /// The whole API.
-pub(super) fn router(app: &App) -> Router {
+pub fn router(app: &App) -> Router {
+    let mut paths: Vec<PathRoutes> = Vec::new();
+    for route in table() {
+        match paths.iter_mut().find(|path| path.spec.path == route.spec.path) {
+            Some(path) => path.add(route),
+            None => paths.push(PathRoutes::new(app, route)),
+        }
+    }
     let no_route = Handler::<_, App>::layer(
         async |uri: Uri| Problem::no_route(uri.path()),
-        Layers::new(app, paths::NO_ROUTE),
+        Middleware::new(app, RouteSpec::UNKNOWN),
     );
-    let paths = calls(app).into_iter().chain(pops(app)).chain(operations(app));
-    paths.fold(Router::new(), Path::add_to).fallback(no_route).with_state(app.clone())
+    let router = paths.into_iter().fold(Router::new(), |router, path| path.add_to(router));
+    router.fallback(no_route).with_state(app.clone())
 }
 
-fn calls(app: &App) -> [Path; 16] {
-    let at = |path| Path::new(app, path);
-    [
-        at(paths::JOBS).post(jobs::add),
-        at(paths::JOB).get_and_head(jobs::get).patch(jobs::patch).delete(jobs::delete),
-        at(paths::FINISH).post(jobs::finish),
-        at(paths::RELEASE).post(jobs::release),
-        at(paths::TOUCH).post(jobs::touch),
-        at(paths::BURY).post(jobs::bury),
-        at(paths::REQUEUE).post(jobs::requeue),
-        at(paths::BATCH_JOBS).post(batch::add),
-        at(paths::BATCH_FINISH).post(batch::finish),
-        at(paths::BATCH_DELETE).post(batch::delete),
-        at(paths::TOPICS).get_and_head(topics::list),
-        at(paths::TOPIC).get_and_head(topics::get).put(topics::put).delete(topics::purge),
-        at(paths::PAUSE).post(topics::pause),
-        at(paths::RESUME).post(topics::resume),
-        at(paths::DEAD).get_and_head(dead::list).delete(dead::delete),
-        at(paths::DEAD_REQUEUE).post(dead::requeue),
-    ]
+/// One line of the table.
+struct Route {
+    method: Method,
+    spec: RouteSpec,
+    /// Adds the handler, inside the middleware, to the methods of a path.
+    add_handler: Box<dyn FnOnce(MethodRouter<App>, Middleware) -> MethodRouter<App>>,
 }
 
-/// axum answers `HEAD` by running the handler of `GET`, which would pop a job for nobody: so `HEAD` works only
-/// where it is listed.
-fn pops(app: &App) -> [Path; 2] {
-    let at = |path| Path::new(app, path);
-    [at(paths::POP).get(pop::one).post(pop::one_by_post), at(paths::BATCH_POP).post(pop::many)]
-}
-
-fn operations(app: &App) -> [Path; 5] {
-    let at = |path| Path::new(app, path);
-    [
-        at(paths::LIVEZ).get_and_head(operations::live),
-        at(paths::READYZ).get_and_head(operations::ready),
-        at(paths::VERSION).get_and_head(operations::version),
-        at(paths::METRICS).get_and_head(operations::figures),
-        at(paths::OPENAPI).get_and_head(operations::openapi),
-    ]
-}
-
-/// A path with the methods that it answers to, each handler within the layers; the others are refused.
-struct Path {
-    layers: Layers,
-    pattern: &'static str,
-    allow: Vec<&'static str>,
-    methods: MethodRouter<App>,
-}
-
-/// Defines the methods of [`Path`] that take a handler.
-macro_rules! answers_to {
-    ($($name:ident $filter:ident [$($allow:literal),*],)*) => {
-        $(fn $name<T: 'static>(self, handler: impl Handler<T, App>) -> Self {
-            self.on(MethodFilter::$filter, &[$($allow),*], handler)
+/// Defines one function per method, each of which makes a [`Route`] from a path, a scope and a handler.
+macro_rules! methods {
+    ($($name:ident $method:ident,)*) => {
+        $(fn $name<T: 'static>(
+            path: &'static str,
+            required: RequiredScope,
+            handler: impl Handler<T, App>,
+        ) -> Route {
+            Route {
+                method: Method::$method,
+                spec: RouteSpec::new(path, required),
+                add_handler: Box::new(|methods, middleware| {
+                    methods.on(MethodFilter::$method, handler.layer(middleware))
+                }),
+            }
         })*
     };
 }
 
-impl Path {
-    fn new(app: &App, pattern: &'static str) -> Self {
-        let layers = Layers::new(app, pattern);
-        Self { layers, pattern, allow: Vec::new(), methods: MethodRouter::new() }
+methods! {
+    get GET,
+    post POST,
+    put PUT,
+    patch PATCH,
+    delete DELETE,
+}
+
+impl Route {
+    fn of_kind(mut self, kind: RouteKind) -> Self {
+        self.spec.kind = kind;
+        self
     }
 
-    answers_to! {
-        get GET ["GET"],
-        get_and_head GET ["GET", "HEAD"],
-        post POST ["POST"],
-        put PUT ["PUT"],
-        patch PATCH ["PATCH"],
-        delete DELETE ["DELETE"],
+    fn with_large_body(mut self) -> Self {
+        self.spec.large_body = true;
+        self
     }
 
-    fn on<T: 'static>(
-        mut self,
-        filter: MethodFilter,
-        allow: &[&'static str],
-        handler: impl Handler<T, App>,
-    ) -> Self {
-        self.allow.extend_from_slice(allow);
-        Self { methods: self.methods.on(filter, handler.layer(self.layers.clone())), ..self }
+    /// The methods that this route answers. axum answers `HEAD` by running the handler of `GET`, which would pop a job
+    /// for nobody.
+    fn allowed_methods(&self) -> &'static [&'static str] {
+        match self.method.as_str() {
+            "GET" if self.spec.kind != RouteKind::Delivery => &["GET", "HEAD"],
+            "GET" => &["GET"],
+            "POST" => &["POST"],
+            "PUT" => &["PUT"],
+            "PATCH" => &["PATCH"],
+            _ => &["DELETE"],
+        }
+    }
+}
+
+/// The routes of one path. Other methods are refused.
+struct PathRoutes {
+    app: App,
+    /// For requests with other methods.
+    spec: RouteSpec,
+    allowed: Vec<&'static str>,
+    methods: MethodRouter<App>,
+}
+
+impl PathRoutes {
+    fn new(app: &App, first: Route) -> Self {
+        let spec = first.spec.without_method();
+        let mut path = Self { app: app.clone(), spec, allowed: Vec::new(), methods: MethodRouter::new() };
+        path.add(first);
+        path
     }
 
-    fn add_to(router: Router<App>, path: Self) -> Router<App> {
-        let Self { layers, pattern, allow, methods } = path;
-        let heads = allow.contains(&"HEAD");
-        let allow = allow.join(", ");
-        let header = HeaderValue::from_str(&allow).expect("methods are plain text");
+    fn add(&mut self, route: Route) {
+        self.allowed.extend_from_slice(route.allowed_methods());
+        self.spec.large_body |= route.spec.large_body;
+        let methods = std::mem::take(&mut self.methods);
+        self.methods = (route.add_handler)(methods, Middleware::new(&self.app, route.spec));
+    }
+
+    fn add_to(self, router: Router<App>) -> Router<App> {
+        let allows_head = self.allowed.contains(&"HEAD");
+        let allowed = self.allowed.join(", ");
+        let header = HeaderValue::from_str(&allowed).expect("method names are plain text");
         let refuse = move || {
-            let problem = Problem::method_not_allowed(&allow);
+            let problem = Problem::method_not_allowed(&allowed);
             async move { problem }
         };
-        // Whatever refuses such a call: axum would add the methods of its own table, which has a `HEAD` for each
-        // path.
-        let name_methods = MapResponseLayer::new(move |mut response: Response| {
+        // Set here for every refusal: axum would add the methods of its own table, which has `HEAD` for each path.
+        let set_allow = MapResponseLayer::new(move |mut response: Response| {
             response.headers_mut().insert(header::ALLOW, header.clone());
             response
         });
-        let refuse = Handler::<((),), App>::layer(refuse, layers);
-        let refuse = Handler::<_, App>::layer(refuse, name_methods);
-        let methods = methods.fallback(refuse.clone());
-        router.route(pattern, if heads { methods } else { methods.on(MethodFilter::HEAD, refuse) })
+        let refuse = Handler::<((),), App>::layer(refuse, Middleware::new(&self.app, self.spec));
+        let refuse = Handler::<_, App>::layer(refuse, set_allow);
+        let methods = self.methods.fallback(refuse.clone());
+        let methods = if allows_head { methods } else { methods.on(MethodFilter::HEAD, refuse) };
+        router.route(self.spec.path, methods)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::http::handlers::operations::OPENAPI;
+
+    /// Method, path, `x-scope` and whether `x-topics` is `all`.
+    type Line = (String, String, Option<String>, bool);
+
+    fn line(route: &Route) -> Line {
+        let (scope, all_topics) = match route.spec.required {
+            Public => (None, false),
+            Of(scope) => (Some(scope), false),
+            AllTopics(scope) => (Some(scope), true),
+        };
+        let scope = scope.map(|scope| scope.as_str().to_owned());
+        (route.method.to_string(), route.spec.path.to_owned(), scope, all_topics)
+    }
+
+    fn documented() -> BTreeSet<Line> {
+        let contract: Value = serde_saphyr::from_str(OPENAPI).expect("openapi.yaml is YAML");
+        let mut lines = BTreeSet::new();
+        for (path, item) in contract["paths"].as_object().expect("has paths") {
+            for (method, operation) in item.as_object().expect("a path item") {
+                if operation["operationId"].is_string() {
+                    let scope = operation["x-scope"].as_str().map(str::to_owned);
+                    let all_topics = operation["x-topics"] == "all";
+                    lines.insert((method.to_uppercase(), path.clone(), scope, all_topics));
+                }
+            }
+        }
+        lines
+    }
+
+    #[test]
+    fn the_contract_documents_every_route_with_its_scope() {
+        assert_eq!(table().iter().map(line).collect::<BTreeSet<_>>(), documented());
     }
 }

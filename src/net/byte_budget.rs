@@ -1,4 +1,4 @@
-//! Memory that requests share: so many bytes in all, and so many for each caller.
+//! Memory that requests share: a number of bytes in total, and a number for each caller.
 
 use std::{
     collections::HashMap,
@@ -10,118 +10,118 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::metrics::Buffered;
 
-/// So many bytes, for whoever comes first. Cheap to clone.
+/// A number of bytes, handed out in the order of the calls. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Room {
-    free: Arc<Semaphore>,
-    bytes: usize,
+pub(crate) struct ByteBudget {
+    available: Arc<Semaphore>,
+    total: usize,
 }
 
-/// What somebody has taken of a room; given back when dropped.
+/// Bytes acquired from a budget, released when dropped.
 #[derive(Debug)]
-pub struct Taken {
+pub(crate) struct BytePermit {
     permit: OwnedSemaphorePermit,
-    shown: Buffered,
+    gauge: Buffered,
 }
 
-impl Room {
-    pub fn new(bytes: usize) -> Self {
-        let bytes = bytes.min(Semaphore::MAX_PERMITS);
-        Self { free: Arc::new(Semaphore::new(bytes)), bytes }
+impl ByteBudget {
+    pub fn new(total: usize) -> Self {
+        let total = total.min(Semaphore::MAX_PERMITS);
+        Self { available: Arc::new(Semaphore::new(total)), total }
     }
 
-    /// Takes `len` bytes and shows them; the whole room for what is larger than it, or it could never be
-    /// done. None when there is no room: waiting for it would let slow clients hold up all the others.
-    pub fn take(&self, len: usize, shown: Buffered) -> Option<Taken> {
-        let permit = self.permit(len.min(self.bytes))?;
-        let mut taken = Taken { permit, shown };
-        taken.shown.add(len);
-        Some(taken)
+    /// Acquires `len` bytes and adds them to `gauge`. A request for more than the whole budget acquires all of it, or it
+    /// could never succeed. `None` if too few bytes are available: waiting would let slow clients delay all others.
+    pub fn try_acquire(&self, len: usize, gauge: Buffered) -> Option<BytePermit> {
+        let permit = self.permit(len.min(self.total))?;
+        let mut acquired = BytePermit { permit, gauge };
+        acquired.gauge.add(len);
+        Some(acquired)
     }
 
     fn permit(&self, len: usize) -> Option<OwnedSemaphorePermit> {
-        self.free.clone().try_acquire_many_owned(u32::try_from(len).ok()?).ok()
+        self.available.clone().try_acquire_many_owned(u32::try_from(len).ok()?).ok()
     }
 }
 
-impl Taken {
-    /// Takes `len` bytes more of `room`, all of which must fit; whether there was room.
-    pub fn grow(&mut self, room: &Room, len: usize) -> bool {
-        let Some(more) = room.permit(len) else { return false };
+impl BytePermit {
+    /// Acquires `len` more bytes of `budget`, all or none. Returns whether they were available.
+    pub fn try_grow(&mut self, budget: &ByteBudget, len: usize) -> bool {
+        let Some(more) = budget.permit(len) else { return false };
         self.permit.merge(more);
-        self.shown.add(len);
+        self.gauge.add(len);
         true
     }
 
-    /// Gives back all but `len` bytes.
-    pub fn shrink(&mut self, len: usize) {
+    /// Releases all but `len` bytes.
+    pub fn shrink_to(&mut self, len: usize) {
         let spare = self.permit.num_permits().saturating_sub(len);
         drop(self.permit.split(spare));
-        self.shown.shrink(len);
+        self.gauge.shrink(len);
     }
 }
 
-/// Who holds bytes.
+/// The caller whose bytes are counted together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Holder {
+pub(crate) enum CallerKey {
     /// The holder of the token with this name.
     Token(Arc<str>),
-    /// Whoever calls from this address, where there are no tokens.
+    /// All clients at this address, where no tokens are required.
     Address(IpAddr),
 }
 
-/// The most that each caller may have of a room. Cheap to clone.
+/// A budget for each caller. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Shares {
-    max: usize,
-    /// Callers that hold anything.
-    held: Arc<Mutex<HashMap<Holder, usize>>>,
+pub(crate) struct CallerBudgets {
+    max_per_caller: usize,
+    /// Only callers that use any bytes.
+    used: Arc<Mutex<HashMap<CallerKey, usize>>>,
 }
 
-/// What one request has of its caller's share; given back when dropped.
+/// Bytes that one request acquired from its caller's budget, released when dropped.
 #[derive(Debug)]
-pub struct Share {
-    shares: Shares,
-    holder: Holder,
+pub(crate) struct CallerPermit {
+    budgets: CallerBudgets,
+    caller: CallerKey,
     bytes: usize,
 }
 
-impl Shares {
-    pub fn new(max: usize) -> Self {
-        Self { max, held: Arc::default() }
+impl CallerBudgets {
+    pub fn new(max_per_caller: usize) -> Self {
+        Self { max_per_caller, used: Arc::default() }
     }
 
-    /// The share of `holder`, of which nothing is taken yet.
-    pub fn of(&self, holder: Holder) -> Share {
-        Share { shares: self.clone(), holder, bytes: 0 }
+    /// A permit of no bytes from the budget of `caller`.
+    pub fn empty_permit(&self, caller: CallerKey) -> CallerPermit {
+        CallerPermit { budgets: self.clone(), caller, bytes: 0 }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Holder, usize>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<CallerKey, usize>> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Share {
-    /// Takes `len` bytes more, all of which must fit; whether they did.
-    pub fn grow(&mut self, len: usize) -> bool {
-        let mut held = self.shares.lock();
-        let own = held.get(&self.holder).copied().unwrap_or_default();
-        if len > self.shares.max.saturating_sub(own) {
+impl CallerPermit {
+    /// Acquires `len` more bytes, all or none. Returns whether they were available.
+    pub fn try_grow(&mut self, len: usize) -> bool {
+        let mut used = self.budgets.lock();
+        let own = used.get(&self.caller).copied().unwrap_or_default();
+        if len > self.budgets.max_per_caller.saturating_sub(own) {
             return false;
         }
-        held.insert(self.holder.clone(), own + len);
+        used.insert(self.caller.clone(), own + len);
         self.bytes += len;
         true
     }
 }
 
-impl Drop for Share {
+impl Drop for CallerPermit {
     fn drop(&mut self) {
-        let mut held = self.shares.lock();
-        if let Some(own) = held.get_mut(&self.holder) {
+        let mut used = self.budgets.lock();
+        if let Some(own) = used.get_mut(&self.caller) {
             *own -= self.bytes;
             if *own == 0 {
-                held.remove(&self.holder);
+                used.remove(&self.caller);
             }
         }
     }
@@ -133,39 +133,39 @@ mod tests {
     use crate::metrics::Metrics;
 
     #[test]
-    fn what_is_taken_is_missing_until_it_is_dropped() {
-        let (room, metrics) = (Room::new(10), Metrics::new());
-        let take = |len| room.take(len, metrics.http.buffered());
-        let mut first = take(4).expect("there is room");
-        assert!(first.grow(&room, 5) && !first.grow(&room, 2));
-        assert!(take(2).is_none());
-        let second = take(1).expect("there is room");
+    fn acquired_bytes_are_unavailable_until_the_permit_is_dropped() {
+        let (budget, metrics) = (ByteBudget::new(10), Metrics::new());
+        let acquire = |len| budget.try_acquire(len, metrics.http.buffered());
+        let mut first = acquire(4).expect("available");
+        assert!(first.try_grow(&budget, 5) && !first.try_grow(&budget, 2));
+        assert!(acquire(2).is_none());
+        let second = acquire(1).expect("available");
         drop(first);
-        assert!(take(9).is_some());
-        assert!(take(11).is_none(), "what is larger than the room needs all of it");
+        assert!(acquire(9).is_some());
+        assert!(acquire(11).is_none(), "more than the budget needs all of it");
         drop(second);
-        let mut shrunk = take(10).expect("there is room");
-        shrunk.shrink(12);
-        assert!(take(1).is_none());
-        shrunk.shrink(4);
-        assert!(take(7).is_none() && take(6).is_some());
+        let mut shrunk = acquire(10).expect("available");
+        shrunk.shrink_to(12);
+        assert!(acquire(1).is_none());
+        shrunk.shrink_to(4);
+        assert!(acquire(7).is_none() && acquire(6).is_some());
         drop(shrunk);
-        let large = take(11).expect("there is room");
-        assert!(take(1).is_none());
+        let large = acquire(11).expect("available");
+        assert!(acquire(1).is_none());
         drop(large);
-        assert!(take(10).is_some());
+        assert!(acquire(10).is_some());
     }
 
     #[test]
-    fn nobody_gets_more_than_their_share_and_nobody_is_remembered() {
-        let shares = Shares::new(10);
-        let (one, other) = (Holder::Token("one".into()), Holder::Address([127, 0, 0, 1].into()));
-        let (mut first, mut second) = (shares.of(one.clone()), shares.of(one.clone()));
-        assert!(first.grow(6) && second.grow(4) && !second.grow(1));
-        assert!(shares.of(other).grow(10), "the share of somebody else");
+    fn no_caller_exceeds_its_budget_and_idle_callers_are_forgotten() {
+        let budgets = CallerBudgets::new(10);
+        let (one, other) = (CallerKey::Token("one".into()), CallerKey::Address([127, 0, 0, 1].into()));
+        let (mut first, mut second) = (budgets.empty_permit(one.clone()), budgets.empty_permit(one.clone()));
+        assert!(first.try_grow(6) && second.try_grow(4) && !second.try_grow(1));
+        assert!(budgets.empty_permit(other).try_grow(10), "another caller has a budget of its own");
         drop(first);
-        assert!(second.grow(6) && !second.grow(1));
+        assert!(second.try_grow(6) && !second.try_grow(1));
         drop(second);
-        assert!(shares.lock().is_empty());
+        assert!(budgets.lock().is_empty());
     }
 }

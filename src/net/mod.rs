@@ -1,6 +1,25 @@
-//! Connections as bytes: TLS, and the memory that requests share. Knows no route and no job.
+//! Connections as bytes: accepting, TLS, timeouts, and the limits on connections and memory.
+//!
+//! Knows no route, no job and no format of errors. Whoever serves supplies the service for requests and the response
+//! for connections beyond the limit.
 
 pub(crate) mod byte_budget;
+mod client;
+mod connection;
+mod connection_limit;
+mod io_timeouts;
+mod listener;
+mod options;
+mod refusal;
 mod tls;
+mod transport;
 
-pub use tls::{PairFile, Tls, UnusableFile};
+pub(crate) use self::{
+    client::ConnectedClient, connection_limit::limited_network, io_timeouts::WINDOW_BYTES,
+};
+pub use self::{
+    listener::serve,
+    options::ListenerOptions,
+    tls::{ServerTls, TlsFile, UnusableTlsFile},
+    transport::Transport,
+};

@@ -1,5 +1,5 @@
-//! TLS in front of HTTP: a certificate chain and its key from two files, which may be read again while
-//! the server runs. Connections keep the pair that they began with.
+//! TLS: a certificate chain and its private key from two files, which can be reloaded while the server runs.
+//! Connections keep the pair with which they began.
 
 use std::{
     fmt,
@@ -22,18 +22,18 @@ use crate::small_file;
 
 /// The server's side of TLS 1.2 and 1.3. Cheap to clone.
 #[derive(Clone)]
-pub struct Tls {
+pub struct ServerTls {
     config: Arc<ServerConfig>,
-    pair: Arc<Pair>,
+    pair: Arc<CurrentPair>,
     certificate: PathBuf,
     key: PathBuf,
 }
 
-/// The pair that new connections get.
+/// The certificate and key for new connections.
 #[derive(Debug)]
-struct Pair(RwLock<Arc<CertifiedKey>>);
+struct CurrentPair(RwLock<Arc<CertifiedKey>>);
 
-impl ResolvesServerCert for Pair {
+impl ResolvesServerCert for CurrentPair {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
     }
@@ -41,31 +41,31 @@ impl ResolvesServerCert for Pair {
 
 /// One of the two files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PairFile {
+pub enum TlsFile {
     /// The certificate chain.
     Certificate,
     /// Its private key.
     Key,
 }
 
-/// Which file cannot be used and why, without anything of what it holds.
+/// Which file cannot be used and why. Shows nothing of its content.
 #[derive(Debug, thiserror::Error)]
 #[error("{problem}")]
-pub struct UnusableFile {
+pub struct UnusableTlsFile {
     /// The file at fault.
-    pub which: PairFile,
-    /// Its name, and what is wrong.
+    pub which: TlsFile,
+    /// Its path, and what is wrong.
     pub problem: String,
 }
 
-impl Tls {
-    /// Reads a chain, the server's own certificate first, and its key, both PEM.
+impl ServerTls {
+    /// Reads a certificate chain, the server's own certificate first, and its private key, both in PEM.
     ///
     /// # Errors
-    /// What is wrong with either file, at least one thing.
-    pub fn read(certificate: &Path, key: &Path) -> Result<Self, Vec<UnusableFile>> {
+    /// At least one file that cannot be used.
+    pub fn read(certificate: &Path, key: &Path) -> Result<Self, Vec<UnusableTlsFile>> {
         let provider = Arc::new(ring::default_provider());
-        let pair = Arc::new(Pair(RwLock::new(read_pair(&provider, certificate, key)?)));
+        let pair = Arc::new(CurrentPair(RwLock::new(read_pair(&provider, certificate, key)?)));
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("ring has the cipher suites of TLS 1.2 and 1.3");
@@ -74,11 +74,11 @@ impl Tls {
         Ok(Self { config: Arc::new(config), pair, certificate: certificate.into(), key: key.into() })
     }
 
-    /// Reads both files again; from now on new connections get what they hold.
+    /// Reads both files again. New connections use the new pair.
     ///
     /// # Errors
-    /// As [`read`](Self::read); then the old pair stays.
-    pub fn read_again(&self) -> Result<(), Vec<UnusableFile>> {
+    /// As [`read`](Self::read); the old pair then stays in use.
+    pub fn reload(&self) -> Result<(), Vec<UnusableTlsFile>> {
         let pair = read_pair(self.config.crypto_provider(), &self.certificate, &self.key)?;
         *self.pair.0.write().unwrap_or_else(PoisonError::into_inner) = pair;
         Ok(())
@@ -89,9 +89,9 @@ impl Tls {
     }
 }
 
-impl fmt::Debug for Tls {
+impl fmt::Debug for ServerTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls").field("certificate", &self.certificate).finish_non_exhaustive()
+        f.debug_struct("ServerTls").field("certificate", &self.certificate).finish_non_exhaustive()
     }
 }
 
@@ -99,10 +99,10 @@ fn read_pair(
     provider: &CryptoProvider,
     certificate: &Path,
     key: &Path,
-) -> Result<Arc<CertifiedKey>, Vec<UnusableFile>> {
-    let of = |which, problem: String| UnusableFile { which, problem };
-    let chain = read_chain(certificate).map_err(|problem| of(PairFile::Certificate, problem));
-    let private = read_key(key).map_err(|problem| of(PairFile::Key, problem));
+) -> Result<Arc<CertifiedKey>, Vec<UnusableTlsFile>> {
+    let unusable = |which, problem: String| UnusableTlsFile { which, problem };
+    let chain = read_chain(certificate).map_err(|problem| unusable(TlsFile::Certificate, problem));
+    let private = read_key(key).map_err(|problem| unusable(TlsFile::Key, problem));
     let (chain, private) = match (chain, private) {
         (Ok(chain), Ok(private)) => (chain, private),
         (chain, private) => return Err(chain.err().into_iter().chain(private.err()).collect()),
@@ -111,14 +111,18 @@ fn read_pair(
         let (certificate, key) = (certificate.display(), key.display());
         vec![match error {
             rustls::Error::InconsistentKeys(_) => {
-                of(PairFile::Key, format!("{key} is not the key of {certificate}"))
+                unusable(TlsFile::Key, format!("{key} is not the key of {certificate}"))
             }
-            rustls::Error::InvalidCertificate(_) => {
-                of(PairFile::Certificate, format!("{certificate} holds something other than a certificate"))
-            }
+            rustls::Error::InvalidCertificate(_) => unusable(
+                TlsFile::Certificate,
+                format!("{certificate} holds something other than a certificate"),
+            ),
             _ => {
                 let kinds = "RSA, ECDSA (P-256, P-384) and Ed25519";
-                of(PairFile::Key, format!("{key} holds a key of a kind that is not supported; {kinds} are"))
+                unusable(
+                    TlsFile::Key,
+                    format!("{key} holds a key of a kind that is not supported; {kinds} are"),
+                )
             }
         }]
     })?;
@@ -126,17 +130,17 @@ fn read_pair(
 }
 
 fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes(file)?).collect();
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read_file(file)?).collect();
     let chain = chain.map_err(|_| format!("{} is not PEM", file.display()))?;
     if chain.is_empty() { Err(format!("{} holds no certificate", file.display())) } else { Ok(chain) }
 }
 
 fn read_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
-    PrivateKeyDer::from_pem_slice(&bytes(file)?)
+    PrivateKeyDer::from_pem_slice(&read_file(file)?)
         .map_err(|_| format!("{} holds no private key in PEM", file.display()))
 }
 
-fn bytes(file: &Path) -> Result<Vec<u8>, String> {
+fn read_file(file: &Path) -> Result<Vec<u8>, String> {
     small_file::read(file).map_err(|error| format!("{} cannot be read: {error}", file.display()))
 }
 
@@ -144,11 +148,11 @@ fn bytes(file: &Path) -> Result<Vec<u8>, String> {
 mod tests {
     use super::*;
 
-    struct Files {
+    struct TestFiles {
         directory: tempfile::TempDir,
     }
 
-    impl Files {
+    impl TestFiles {
         fn new() -> Self {
             Self { directory: tempfile::tempdir().expect("a temporary directory") }
         }
@@ -161,13 +165,13 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_named_and_leaves_the_old_pair() {
-        let files = Files::new();
-        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("is made");
-        let other = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("is made");
+    fn an_unusable_file_is_named_and_the_old_pair_stays() {
+        let files = TestFiles::new();
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+        let other = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
         let certificate = files.write("cert.pem", &made.cert.pem());
         let key = files.write("key.pem", &made.signing_key.serialize_pem());
-        let tls = Tls::read(&certificate, &key).expect("is valid");
+        let tls = ServerTls::read(&certificate, &key).expect("a valid pair");
         let before = tls.pair.0.read().expect("not poisoned").clone();
         let broken = made.cert.pem().replace("MII", "MI!");
         let no_der = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
@@ -184,7 +188,7 @@ mod tests {
             files.write("cert.pem", &made.cert.pem());
             files.write("key.pem", &made.signing_key.serialize_pem());
             files.write(name, text);
-            let problems = tls.read_again().expect_err("cannot be used");
+            let problems = tls.reload().expect_err("an unusable file");
             assert!(
                 matches!(&problems[..], [one] if one.problem.contains(part)),
                 "{name} {text}: {problems:?}"
@@ -193,13 +197,13 @@ mod tests {
         }
         files.write("cert.pem", &other.cert.pem());
         files.write("key.pem", &other.signing_key.serialize_pem());
-        tls.read_again().expect("is valid");
+        tls.reload().expect("a valid pair");
         assert!(!Arc::ptr_eq(&before, &tls.pair.0.read().expect("not poisoned")));
         let none = files.directory.path().join("none.pem");
-        let missing = Tls::read(&none, &none).expect_err("is missing");
+        let missing = ServerTls::read(&none, &none).expect_err("missing files");
         assert_eq!(
             missing.iter().map(|fault| fault.which).collect::<Vec<_>>(),
-            [PairFile::Certificate, PairFile::Key]
+            [TlsFile::Certificate, TlsFile::Key]
         );
         assert!(missing[0].problem.contains("none.pem cannot be read"), "{missing:?}");
     }

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     auth::{self, Authenticator},
     config::{Config, FileFault},
-    net::{PairFile, Tls, UnusableFile},
+    net::{ServerTls, TlsFile, UnusableTlsFile},
 };
 
 /// The parts of a server that are read from files and may change while it runs.
@@ -17,7 +17,7 @@ pub(super) struct Reload {
     /// Authenticates clients.
     pub authenticator: Arc<Authenticator>,
     /// The certificate, if there is one.
-    pub tls: Option<Tls>,
+    pub tls: Option<ServerTls>,
     tokens_file: Option<PathBuf>,
 }
 
@@ -30,7 +30,8 @@ impl Reload {
         let tokens_file = config.auth.tokens_file.clone();
         let tokens = tokens_file.as_ref().map(|path| auth::read_tokens(path)).transpose();
         let tokens = tokens.map_err(|problem| vec![FileFault { key: "auth.tokens_file", problem }]);
-        let tls = config.tls.as_ref().map(|files| Tls::read(&files.certificate, &files.key)).transpose();
+        let tls =
+            config.tls.as_ref().map(|files| ServerTls::read(&files.certificate, &files.key)).transpose();
         let tls = tls.map_err(|files| files.into_iter().map(fault_of_pair).collect::<Vec<_>>());
         let (tokens, tls) = match (tokens, tls) {
             (Ok(tokens), Ok(tls)) => (tokens, tls),
@@ -91,7 +92,7 @@ impl Reload {
                 }
             }
         }
-        match self.tls.as_ref().map(Tls::read_again) {
+        match self.tls.as_ref().map(ServerTls::reload) {
             Some(Ok(())) => tracing::info!("reloaded the certificate"),
             Some(Err(files)) => {
                 let problem = files.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
@@ -102,10 +103,10 @@ impl Reload {
     }
 }
 
-fn fault_of_pair(file: UnusableFile) -> FileFault {
+fn fault_of_pair(file: UnusableTlsFile) -> FileFault {
     let key = match file.which {
-        PairFile::Certificate => "tls.certificate",
-        PairFile::Key => "tls.key",
+        TlsFile::Certificate => "tls.certificate",
+        TlsFile::Key => "tls.key",
     };
     FileFault { key, problem: file.problem }
 }

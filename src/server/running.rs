@@ -23,6 +23,7 @@ use crate::{
     config::Config,
     http::{self, App},
     metrics::Metrics,
+    net::{self, ListenerOptions, Transport},
     printable,
     queue::{Queue, StoreEvents},
     shutdown::Shutdown,
@@ -66,9 +67,11 @@ impl Running {
         let listener = listen(socket, config.server.listen)?;
         let address = listener.local_addr()?;
         let clock_metrics = metrics.clock.clone();
-        let app = App::new(queue.clone(), clock, metrics, http_options(config))
-            .behind(reload.authenticator.clone())
-            .over(reload.tls.clone());
+        let options = listener_options(config);
+        let transport = Transport::new(options, clock.clone(), &metrics, http::too_many_connections)
+            .with_tls(reload.tls.clone());
+        let app = App::new(queue.clone(), clock, metrics, config.server.http.clone())
+            .with_auth(reload.authenticator.clone());
         let scheme = if reload.tls.is_some() { "https" } else { "http" };
         let (shutdown, closing, stop_timer) =
             (Shutdown::new(), CancellationToken::new(), CancellationToken::new());
@@ -85,8 +88,8 @@ impl Running {
             shutdown.spawn("reloading", closing.clone(), async move { reload.run(hangups, stop).await });
         }
         let stop = closing.clone();
-        let serving =
-            shutdown.spawn("HTTP server", closing.clone(), async move { app.serve(listener, stop).await });
+        let serving = net::serve(transport, listener, http::router(&app), stop);
+        let serving = shutdown.spawn("HTTP server", closing.clone(), serving);
         Ok(Self { shutdown, queue, closing, serving, stop_timer, address, scheme, engine })
     }
 
@@ -143,12 +146,12 @@ async fn read_files(config: &Config) -> Result<Reload, StartError> {
     reload.expect("reading files does not panic").map_err(StartError::Files)
 }
 
-/// The options of the HTTP layer, with as many connections as the limit of open files permits.
-fn http_options(config: &Config) -> http::Options {
-    let mut options = config.server.http.clone();
-    let was_configured = options.max_connections != http::Options::default().max_connections;
+/// The options of the listener, with as many connections as the limit of open files permits.
+fn listener_options(config: &Config) -> ListenerOptions {
+    let mut options = config.server.listener.clone();
+    let was_configured = options.max_connections != ListenerOptions::default().max_connections;
     let room = open_files::make_room_for(options.max_connections, was_configured);
-    options.lower_connections(room);
+    options.lower_max_connections(room);
     options
 }
 

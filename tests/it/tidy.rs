@@ -24,8 +24,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("store/redis", &["store", "job", "clock", "metrics", "failure_log"]),
     ("store", &["job", "clock", "metrics"]),
     ("queue", &["store", "job", "clock", "metrics", "failure_log", "config"]),
-    ("net", &["clock", "metrics", "small_file"]),
-    ("http", &["net", "queue", "auth", "job", "clock", "metrics"]),
+    ("net", &["clock", "metrics", "small_file", "config"]),
+    ("http", &["net", "queue", "auth", "job", "clock", "metrics", "config"]),
     (
         "server",
         &[

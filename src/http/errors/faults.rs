@@ -1,20 +1,20 @@
-//! Values at fault: where each is, how to mend it, and how many of them one answer names.
+//! Faults: values that are invalid, where each is, how to correct it, and how many faults one response lists.
 
-use crate::http::json::Object;
+use crate::http::json::ObjectWriter;
 
-/// Most faults that one answer lists; a hostile body could have a million. The others are counted only.
+/// Most faults that one response lists; a hostile body could have a million. The others are only counted.
 pub const MAX_FAULTS: usize = 32;
 
-/// One value at fault, and how to mend it.
+/// One invalid value, and how to correct it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    pub place: Place,
+    pub location: FaultLocation,
     pub detail: String,
 }
 
-/// Where a value at fault is.
+/// Where an invalid value is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum FaultLocation {
     /// JSON Pointer (RFC 6901) into the request's body.
     Pointer(String),
     /// A parameter of the path or the query.
@@ -22,53 +22,53 @@ pub enum Place {
 }
 
 impl Fault {
-    pub fn at(pointer: String, detail: impl Into<String>) -> Self {
-        Self { place: Place::Pointer(pointer), detail: detail.into() }
+    pub fn at_pointer(pointer: String, detail: impl Into<String>) -> Self {
+        Self { location: FaultLocation::Pointer(pointer), detail: detail.into() }
     }
 
-    pub fn parameter(name: &str, detail: impl Into<String>) -> Self {
-        Self { place: Place::Parameter(name.to_owned()), detail: detail.into() }
+    pub fn in_parameter(name: &str, detail: impl Into<String>) -> Self {
+        Self { location: FaultLocation::Parameter(name.to_owned()), detail: detail.into() }
     }
 
-    /// The fault as one sentence: the place, then what is wrong with it.
+    /// The fault as one sentence: the location, then what is wrong.
     fn sentence(&self) -> String {
-        let place = match &self.place {
-            Place::Pointer(pointer) if pointer.is_empty() => "the body",
-            Place::Pointer(pointer) => pointer,
-            Place::Parameter(name) => name,
+        let location = match &self.location {
+            FaultLocation::Pointer(pointer) if pointer.is_empty() => "the body",
+            FaultLocation::Pointer(pointer) => pointer,
+            FaultLocation::Parameter(name) => name,
         };
-        format!("{place} {}", self.detail)
+        format!("{location} {}", self.detail)
     }
 
     pub(super) fn write(&self, out: &mut Vec<u8>) {
-        let mut object = Object::new(out);
-        match &self.place {
-            Place::Pointer(pointer) => object.text("pointer", pointer),
-            Place::Parameter(name) => object.text("parameter", name),
+        let mut object = ObjectWriter::new(out);
+        match &self.location {
+            FaultLocation::Pointer(pointer) => object.text("pointer", pointer),
+            FaultLocation::Parameter(name) => object.text("parameter", name),
         }
         object.text("detail", &self.detail);
         object.end();
     }
 }
 
-/// The faults of one request or of one item of a batch. Keeps as many as an answer may list, and at least the
-/// first; counts all.
+/// The faults of one request or of one item of a batch. Keeps as many as may be listed, but at least the first. Counts
+/// all.
 #[derive(Debug, Clone)]
 pub struct Faults {
     kept: Vec<Fault>,
-    limit: usize,
+    max_listed: usize,
     count: usize,
 }
 
 impl Faults {
-    /// No faults yet; at most `limit` will be listed.
-    pub fn new(limit: usize) -> Self {
-        Self { kept: Vec::new(), limit, count: 0 }
+    /// No faults yet; at most `max_listed` will be listed.
+    pub fn new(max_listed: usize) -> Self {
+        Self { kept: Vec::new(), max_listed, count: 0 }
     }
 
     pub fn push(&mut self, fault: Fault) {
         self.count += 1;
-        if self.kept.len() < self.limit.max(1) {
+        if self.kept.len() < self.max_listed.max(1) {
             self.kept.push(fault);
         }
     }
@@ -77,7 +77,7 @@ impl Faults {
         self.count == 0
     }
 
-    /// The first fault, and how many more there are.
+    /// The first fault and the number of the others.
     pub(super) fn summary(&self) -> String {
         let first = self.kept.first().map(Fault::sentence).unwrap_or_default();
         match self.count {
@@ -88,7 +88,7 @@ impl Faults {
 
     /// The faults to list.
     pub fn into_listed(mut self) -> Vec<Fault> {
-        self.kept.truncate(self.limit);
+        self.kept.truncate(self.max_listed);
         self.kept
     }
 }
@@ -111,12 +111,12 @@ mod tests {
             let mut faults = Faults::new(limit);
             assert!(faults.is_empty());
             for name in ["a", "b", "c"] {
-                faults.push(Fault::at(format!("/{name}"), "is wrong"));
+                faults.push(Fault::at_pointer(format!("/{name}"), "is wrong"));
             }
             assert_eq!(faults.summary(), "/a is wrong (and 2 more)", "{limit}");
             assert_eq!(faults.into_listed().len(), listed);
         }
-        assert_eq!(Faults::from(Fault::parameter("wait", "is wrong")).summary(), "wait is wrong");
-        assert_eq!(Faults::from(Fault::at(String::new(), "is wrong")).summary(), "the body is wrong");
+        assert_eq!(Faults::from(Fault::in_parameter("wait", "is wrong")).summary(), "wait is wrong");
+        assert_eq!(Faults::from(Fault::at_pointer(String::new(), "is wrong")).summary(), "the body is wrong");
     }
 }

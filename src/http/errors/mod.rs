@@ -1,7 +1,7 @@
-//! Refusals and failures as `application/problem+json` (RFC 9457), and the one place that writes them.
+//! Errors as `application/problem+json` (RFC 9457), and the one place that renders them.
 //!
-//! A handler answers with a [`Problem`]; it travels to the outermost layer as an extension of an empty
-//! response, because only there the request's id is known. Knows no routes.
+//! A handler returns a [`Problem`]. It travels to the outermost middleware as an extension of an empty response, because
+//! only there the request's id is known. Knows no routes.
 
 mod faults;
 mod queue_errors;
@@ -14,24 +14,24 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::json::Object;
+use super::json::ObjectWriter;
 use crate::job::{State, Timestamp};
 
 #[cfg(test)]
-pub use faults::Place;
+pub use faults::FaultLocation;
 pub use faults::{Fault, Faults, MAX_FAULTS};
 
-/// Why a call failed. Boxed, since it is the rare side of every handler's result.
+/// Why a request failed. Boxed, because errors are the rare side of every handler's result.
 #[derive(Debug, Clone)]
-pub struct Problem(Box<Parts>);
+pub struct Problem(Box<ProblemFields>);
 
 #[derive(Debug, Clone)]
-struct Parts {
+struct ProblemFields {
     status: StatusCode,
     code: &'static str,
     detail: Cow<'static, str>,
     faults: Vec<Fault>,
-    member: Member,
+    extension: ExtensionMember,
     allow: Option<HeaderValue>,
     retry_after_s: Option<u32>,
     challenge: Option<&'static str>,
@@ -39,41 +39,41 @@ struct Parts {
     cause: Option<String>,
 }
 
-/// What some problems tell beyond the standard members.
+/// The members that some problems have beyond the standard ones.
 #[derive(Debug, Clone)]
-enum Member {
+enum ExtensionMember {
     None,
     Existing { state: State, due_at: Timestamp },
     State(State),
     Limit { limit: usize, got: usize },
-    Checks(Vec<Check>),
+    Checks(Vec<ReadinessCheck>),
 }
 
 /// One check of the readiness page.
 #[derive(Debug, Clone)]
-pub struct Check {
+pub struct ReadinessCheck {
     pub name: &'static str,
-    pub condition: Condition,
+    pub status: CheckStatus,
 }
 
-/// How a part of the server is.
+/// Whether a part of the server works.
 #[derive(Debug, Clone)]
-pub enum Condition {
+pub enum CheckStatus {
     Ok,
-    /// It works in part, and why; the server is ready all the same.
+    /// Works in part, for this reason. The server is ready nevertheless.
     Degraded(String),
-    /// It does not work, and why.
+    /// Does not work, for this reason.
     Failed(String),
 }
 
 impl Problem {
     fn new(status: StatusCode, code: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self(Box::new(Parts {
+        Self(Box::new(ProblemFields {
             status,
             code,
             detail: detail.into(),
             faults: Vec::new(),
-            member: Member::None,
+            extension: ExtensionMember::None,
             allow: None,
             retry_after_s: None,
             challenge: None,
@@ -82,68 +82,68 @@ impl Problem {
         }))
     }
 
-    /// Not JSON, or not HTTP as it should be.
+    /// Invalid JSON or invalid HTTP.
     pub fn malformed(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "malformed_request", detail)
     }
 
-    /// A body in a transfer coding other than `chunked`; the connection is closed.
+    /// A body in a transfer coding other than `chunked`. Closes the connection.
     pub fn transfer_coding() -> Self {
         Self::malformed("the only transfer coding is chunked, and it must be named once").closing()
     }
 
-    /// Path or query parameters at fault.
-    pub fn parameters(faults: Faults) -> Self {
-        Self::of_values(StatusCode::BAD_REQUEST, "invalid_parameter", faults)
+    /// Invalid path or query parameters.
+    pub fn invalid_parameters(faults: Faults) -> Self {
+        Self::with_faults(StatusCode::BAD_REQUEST, "invalid_parameter", faults)
     }
 
-    /// Values of a job's definition at fault.
+    /// Invalid values in a job's definition.
     pub fn invalid_job(faults: Faults) -> Self {
-        Self::of_values(StatusCode::UNPROCESSABLE_ENTITY, "invalid_job", faults)
+        Self::with_faults(StatusCode::UNPROCESSABLE_ENTITY, "invalid_job", faults)
     }
 
-    /// Values of any other body at fault.
+    /// Invalid values in any other body.
     pub fn invalid_request(faults: Faults) -> Self {
-        Self::of_values(StatusCode::UNPROCESSABLE_ENTITY, "invalid_request", faults)
+        Self::with_faults(StatusCode::UNPROCESSABLE_ENTITY, "invalid_request", faults)
     }
 
     /// The detail carries the first fault, because many clients log nothing else.
-    fn of_values(status: StatusCode, code: &'static str, faults: Faults) -> Self {
+    fn with_faults(status: StatusCode, code: &'static str, faults: Faults) -> Self {
         let mut problem = Self::new(status, code, faults.summary());
         problem.0.faults = faults.into_listed();
         problem
     }
 
-    /// How many faults it lists.
+    /// The number of faults that the problem lists.
     pub fn listed_faults(&self) -> usize {
         self.0.faults.len()
     }
 
-    /// A purge without the topic's name said twice.
-    pub fn unconfirmed() -> Self {
+    /// A purge that does not repeat the topic's name.
+    pub fn confirmation_required() -> Self {
         let detail = "this deletes every job of the topic; add ?confirm= with the topic's name";
         Self::new(StatusCode::BAD_REQUEST, "confirmation_required", detail)
     }
 
-    /// A foreign web page called.
+    /// A request of a foreign web page.
     pub fn cross_site() -> Self {
         let detail =
             "calls from another site's pages are refused; call from a server or from the same origin";
         Self::new(StatusCode::FORBIDDEN, "cross_site_refused", detail)
     }
 
-    /// A host name that is not this server's.
+    /// A host name that is not this server's own.
     pub fn foreign_host() -> Self {
         let detail = "this host name is not known here; use localhost or an address, or add it to server.allowed_hosts";
         Self::new(StatusCode::FORBIDDEN, "host_refused", detail)
     }
 
-    /// No credential where one is needed (RFC 6750, 3.1: then without an error code).
+    /// A missing credential. The challenge then has no error code (RFC 6750, 3.1).
     pub fn no_token() -> Self {
         Self::unauthorized("this call needs a token; send it as Authorization: Bearer TOKEN", "Bearer")
     }
 
-    /// A credential of another form than a token's.
+    /// A credential that is not a bearer token.
     pub fn wrong_scheme() -> Self {
         let detail =
             "the Authorization header has no Bearer scheme; send the token as Authorization: Bearer TOKEN";
@@ -156,7 +156,7 @@ impl Problem {
         Self::unauthorized(detail, "Bearer")
     }
 
-    /// A token that nobody was given, or that was taken away.
+    /// A token that was never issued, or was revoked.
     pub fn unknown_token() -> Self {
         Self::unauthorized("this token is not known here", "Bearer error=\"invalid_token\"")
     }
@@ -167,18 +167,18 @@ impl Problem {
         problem
     }
 
-    /// A token without the scope that the call needs.
-    pub fn forbidden(needed: &str) -> Self {
-        let detail = format!("this token does not allow this call; it needs the scope {needed}");
+    /// A token without the scope that the request requires.
+    pub fn forbidden(required: &str) -> Self {
+        let detail = format!("this token does not allow this call; it needs the scope {required}");
         Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
     }
 
-    /// A token that is for other topics.
+    /// A token for other topics.
     pub fn forbidden_topic() -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", "this token is not for this topic")
     }
 
-    /// No such path.
+    /// An unknown path.
     pub fn no_route(path: &str) -> Self {
         let detail = if path.contains("//") {
             "this path is not part of the API; write it with single slashes"
@@ -190,64 +190,64 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "not_found", detail)
     }
 
-    /// The path exists, the method does not; `allow` lists those that do.
-    pub fn method_not_allowed(allow: &str) -> Self {
-        let detail = format!("this path answers to {allow}");
+    /// A method that the path does not answer. `allowed` lists those that it does.
+    pub fn method_not_allowed(allowed: &str) -> Self {
+        let detail = format!("this path answers to {allowed}");
         let mut problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail);
-        problem.0.allow = Some(HeaderValue::from_str(allow).expect("methods are plain text"));
+        problem.0.allow = Some(HeaderValue::from_str(allowed).expect("method names are plain text"));
         problem
     }
 
-    /// A body that is not JSON, or compressed.
+    /// A body that is not JSON or is compressed.
     pub fn media_type(detail: &'static str) -> Self {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail)
     }
 
-    /// A body that came too slowly; the connection is closed.
+    /// A body that arrived too slowly. Closes the connection.
     pub fn slow() -> Self {
         Self::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", "the request's body came too slowly")
             .closing()
     }
 
-    /// A request over the limit; the connection is closed, since the rest of it is not read.
+    /// A body over the limit. Closes the connection, because the rest of the body is not read.
     pub fn request_too_large(limit: usize) -> Self {
         let detail = format!("the request's body is over the limit of {limit} bytes for this call");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail).closing()
     }
 
-    /// Too many bytes of request bodies are held at once.
+    /// The bodies of all requests, or of this caller's, use too much memory.
     pub fn overloaded() -> Self {
         let detail = "too much is being sent at once; send this again in a moment";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(1).closing()
     }
 
-    /// Other clients have yet to take too much of what they were answered.
-    pub fn too_many_answers() -> Self {
+    /// Clients have not read too many bytes of earlier responses.
+    pub fn too_many_unread_responses() -> Self {
         let detail = "too many large answers are on their way to slow clients; send this again in a moment";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(1)
     }
 
-    /// No place for another connection.
-    pub fn no_place() -> Self {
+    /// A connection beyond the limit.
+    pub fn too_many_connections() -> Self {
         let detail = "too many connections are open; send this again in a moment";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(1).closing()
     }
 
-    /// A fault of the server.
+    /// An error inside the server.
     pub fn internal() -> Self {
         let detail = "a fault of the server; its log says more under this request id";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail)
     }
 
-    /// The fault of a handler that panicked, with what it said for the log.
+    /// A handler that panicked; its message is for the log only.
     pub fn panicked(message: &str) -> Self {
         let mut problem = Self::internal();
         problem.0.cause = Some(format!("a handler panicked: {message}"));
         problem
     }
 
-    /// What a layer below answered without saying why.
-    pub fn of_status(status: StatusCode) -> Self {
+    /// The problem for a refusal that has only a status.
+    pub fn from_status(status: StatusCode) -> Self {
         match status {
             StatusCode::NOT_FOUND => Self::no_route(""),
             other if other.is_client_error() => Self::malformed("the request was refused"),
@@ -255,9 +255,9 @@ impl Problem {
         }
     }
 
-    /// With the checks of the readiness page.
-    pub fn with_checks(mut self, checks: Vec<Check>) -> Self {
-        self.0.member = Member::Checks(checks);
+    /// Adds the checks of the readiness page.
+    pub fn with_checks(mut self, checks: Vec<ReadinessCheck>) -> Self {
+        self.0.extension = ExtensionMember::Checks(checks);
         self
     }
 
@@ -279,17 +279,17 @@ impl Problem {
         self.0.code
     }
 
-    /// What the store said, for the log only.
+    /// The underlying error, for the log only.
     pub fn cause(&self) -> Option<&str> {
         self.0.cause.as_deref()
     }
 
-    /// The answer itself, with the headers that belong to it.
-    pub fn render(&self, request_id: &str) -> Response {
+    /// The response, with the headers that belong to the problem.
+    pub fn render(&self, request_id: &str) -> axum::http::Response<Vec<u8>> {
         let mut out = Vec::with_capacity(256);
         self.write(&mut out, Some(request_id));
         out.push(b'\n');
-        let mut response = Response::new(Body::from(out));
+        let mut response = axum::http::Response::new(out);
         *response.status_mut() = self.0.status;
         self.add_headers(response.headers_mut());
         response
@@ -311,33 +311,33 @@ impl Problem {
         }
     }
 
-    /// Writes the problem as JSON; within a batch's results it has no request id of its own.
+    /// Writes the problem as JSON. In a batch's results it has no request id of its own.
     pub fn write(&self, out: &mut Vec<u8>, request_id: Option<&str>) {
-        let parts = &*self.0;
-        let mut object = Object::new(out);
+        let fields = &*self.0;
+        let mut object = ObjectWriter::new(out);
         object.text("type", "about:blank");
-        object.text("title", parts.status.canonical_reason().unwrap_or("Error"));
-        object.number("status", parts.status.as_u16());
-        object.text("code", parts.code);
-        object.text("detail", &parts.detail);
+        object.text("title", fields.status.canonical_reason().unwrap_or("Error"));
+        object.number("status", fields.status.as_u16());
+        object.text("code", fields.code);
+        object.text("detail", &fields.detail);
         if let Some(request_id) = request_id {
             object.text("request_id", request_id);
         }
-        if !parts.faults.is_empty() {
-            object.list("errors", &parts.faults, |fault, out| fault.write(out));
+        if !fields.faults.is_empty() {
+            object.list("errors", &fields.faults, |fault, out| fault.write(out));
         }
-        parts.member.write(&mut object);
+        fields.extension.write(&mut object);
         object.end();
     }
 }
 
-impl Member {
-    fn write(&self, object: &mut Object<'_>) {
+impl ExtensionMember {
+    fn write(&self, object: &mut ObjectWriter<'_>) {
         match self {
             Self::None => {}
             Self::Existing { state, due_at } => {
                 object.text("state", state.as_str());
-                object.moment("due_at", *due_at);
+                object.timestamp("due_at", *due_at);
             }
             Self::State(state) => object.text("state", state.as_str()),
             Self::Limit { limit, got } => {
@@ -349,14 +349,14 @@ impl Member {
     }
 }
 
-impl Check {
+impl ReadinessCheck {
     pub fn write(&self, out: &mut Vec<u8>) {
-        let mut object = Object::new(out);
+        let mut object = ObjectWriter::new(out);
         object.text("name", self.name);
-        let (status, detail) = match &self.condition {
-            Condition::Ok => ("ok", None),
-            Condition::Degraded(why) => ("degraded", Some(why)),
-            Condition::Failed(why) => ("failed", Some(why)),
+        let (status, detail) = match &self.status {
+            CheckStatus::Ok => ("ok", None),
+            CheckStatus::Degraded(reason) => ("degraded", Some(reason)),
+            CheckStatus::Failed(reason) => ("failed", Some(reason)),
         };
         object.text("status", status);
         if let Some(detail) = detail {
@@ -367,7 +367,7 @@ impl Check {
 }
 
 impl IntoResponse for Problem {
-    /// Only the promise of an answer; the outermost layer renders it.
+    /// A placeholder; the outermost middleware renders it.
     fn into_response(self) -> Response {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = self.0.status;

@@ -1,28 +1,30 @@
-//! The one table from the queue's errors to statuses.
+//! The one table from the queue's errors to HTTP statuses.
 
 use axum::http::StatusCode;
 
-use super::{Member, Problem};
+use super::{ExtensionMember, Problem};
 use crate::queue::Error;
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let mut problem = Self::new(status_of(&error), error.code(), error.to_string());
-        let parts = &mut *problem.0;
+        let fields = &mut *problem.0;
         match error {
-            Error::JobExists { state, due_at } => parts.member = Member::Existing { state, due_at },
-            Error::NotDead { state } => parts.member = Member::State(state),
+            Error::JobExists { state, due_at } => {
+                fields.extension = ExtensionMember::Existing { state, due_at }
+            }
+            Error::NotDead { state } => fields.extension = ExtensionMember::State(state),
             Error::BodyTooLarge { limit, got } | Error::BatchTooLarge { limit, got } => {
-                parts.member = Member::Limit { limit, got };
+                fields.extension = ExtensionMember::Limit { limit, got };
             }
-            Error::TooManyWaiting { .. } => parts.retry_after_s = Some(1),
-            // Long enough for a restart to be over, or for a load balancer to look elsewhere.
-            Error::Draining => parts.retry_after_s = Some(5),
-            Error::Unavailable(why) | Error::NotDurable(why) | Error::Damaged(why) => {
-                parts.retry_after_s = Some(1);
-                parts.cause = Some(why);
+            Error::TooManyWaiting { .. } => fields.retry_after_s = Some(1),
+            // Long enough for a restart, or for a load balancer to choose another server.
+            Error::Draining => fields.retry_after_s = Some(5),
+            Error::Unavailable(cause) | Error::NotDurable(cause) | Error::Damaged(cause) => {
+                fields.retry_after_s = Some(1);
+                fields.cause = Some(cause);
             }
-            Error::Full(why) => parts.cause = Some(why),
+            Error::Full(cause) => fields.cause = Some(cause),
             Error::JobNotFound
             | Error::LeaseLost
             | Error::NotReserved
@@ -36,7 +38,7 @@ impl From<Error> for Problem {
     }
 }
 
-/// The status of each error. Exhaustive on purpose: a new error has to find its place here.
+/// The status of each error. Exhaustive on purpose: a new error must be added here.
 fn status_of(error: &Error) -> StatusCode {
     match error {
         Error::JobNotFound | Error::TopicNotFound => StatusCode::NOT_FOUND,
@@ -70,9 +72,9 @@ mod tests {
         job::{State, Timestamp},
     };
 
-    /// Every error of the queue with its status, and the seconds after which to try again.
+    /// Every error of the queue with its status and the seconds of `Retry-After`.
     fn errors() -> [(Error, u16, Option<&'static str>); 18] {
-        let why = || "why".to_owned();
+        let cause = || "cause".to_owned();
         let exists = Error::JobExists { state: State::Ready, due_at: Timestamp::from_millis(0) };
         [
             (exists, 409, None),
@@ -89,10 +91,10 @@ mod tests {
             (Error::BatchTooLarge { limit: 1, got: 2 }, 413, None),
             (Error::TooManyWaiting { limit: 1 }, 503, Some("1")),
             (Error::Draining, 503, Some("5")),
-            (Error::Unavailable(why()), 503, Some("1")),
-            (Error::Full(why()), 507, None),
-            (Error::NotDurable(why()), 503, Some("1")),
-            (Error::Damaged(why()), 503, Some("1")),
+            (Error::Unavailable(cause()), 503, Some("1")),
+            (Error::Full(cause()), 507, None),
+            (Error::NotDurable(cause()), 503, Some("1")),
+            (Error::Damaged(cause()), 503, Some("1")),
         ]
     }
 
@@ -109,13 +111,13 @@ mod tests {
     }
 
     #[test]
-    fn the_contract_lists_every_code_and_no_other() {
+    fn the_contract_lists_exactly_the_codes_that_exist() {
         let own = [
             Problem::malformed(""),
-            Problem::parameters(Faults::new(1)),
+            Problem::invalid_parameters(Faults::new(1)),
             Problem::invalid_job(Faults::new(1)),
             Problem::invalid_request(Faults::new(1)),
-            Problem::unconfirmed(),
+            Problem::confirmation_required(),
             Problem::cross_site(),
             Problem::foreign_host(),
             Problem::no_token(),
@@ -140,10 +142,10 @@ mod tests {
     }
 
     #[test]
-    fn what_a_layer_refused_without_a_word_gets_words() {
-        let of = |status: u16| Problem::of_status(StatusCode::from_u16(status).expect("a status"));
-        assert_eq!((of(404).code(), of(404).status().as_u16()), ("not_found", 404));
-        assert_eq!((of(418).code(), of(418).status().as_u16()), ("malformed_request", 400));
-        assert_eq!((of(502).code(), of(502).status().as_u16()), ("internal", 500));
+    fn a_refusal_with_only_a_status_becomes_a_problem() {
+        let problem = |status: u16| Problem::from_status(StatusCode::from_u16(status).expect("a status"));
+        assert_eq!((problem(404).code(), problem(404).status().as_u16()), ("not_found", 404));
+        assert_eq!((problem(418).code(), problem(418).status().as_u16()), ("malformed_request", 400));
+        assert_eq!((problem(502).code(), problem(502).status().as_u16()), ("internal", 500));
     }
 }

@@ -1,9 +1,9 @@
-//! Which of two forms of the figures a client prefers (RFC 9110, 12.5.1).
+//! Which of two formats of the metrics a client prefers (RFC 9110, 12.5.1).
 
 use axum::http::{HeaderMap, header};
 
-/// Whether OpenMetrics is asked for by name, and no less than the plain text format. Prometheus does; what asks for
-/// nothing, or for anything, gets the form that everything understands.
+/// Whether the client names OpenMetrics and prefers it to the plain text format, or accepts both equally. Prometheus
+/// does. A client that accepts anything gets the plain text format, which all understand.
 pub fn prefers_open_metrics(headers: &HeaderMap) -> bool {
     let (mut open_metrics, mut text) = (0.0_f32, 0.0_f32);
     let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
@@ -28,10 +28,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn open_metrics_must_be_asked_for_by_name() {
+    fn open_metrics_is_sent_only_to_clients_that_name_it() {
         let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;\
                           version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
-        for (accept, wanted) in [
+        for (accept, preferred) in [
             (prometheus, true),
             ("Application/OpenMetrics-Text", true),
             ("text/plain, application/openmetrics-text", true),
@@ -43,7 +43,7 @@ mod tests {
             ("", false),
         ] {
             let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(accept))]);
-            assert_eq!(prefers_open_metrics(&headers), wanted, "{accept}");
+            assert_eq!(prefers_open_metrics(&headers), preferred, "{accept}");
         }
         assert!(!prefers_open_metrics(&HeaderMap::new()));
     }

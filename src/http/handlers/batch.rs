@@ -1,93 +1,107 @@
-//! Many jobs in one call: each item has its own status, and a bad one never harms the others.
+//! Operations on many jobs in one request. Each item has its own status, and an invalid item never affects the others.
 
-use axum::{extract::State, http::StatusCode, response::Response};
+use axum::{extract::State, http::StatusCode};
 
-use crate::http::{
-    App,
-    access::{self, Calling},
-    errors::Problem,
-    middleware::{request_body::Json, response_budget},
-    wire::{
-        parameters::NoQuery,
-        requests::{self, Item},
-        responses::{self, ItemResult},
-    },
-};
+use super::HandlerResult;
 use crate::{
+    http::{
+        access::{self, Authenticated},
+        app::App,
+        errors::Problem,
+        middleware::{request_body::JsonBody, response_budget},
+        wire::{
+            parameters::NoQuery,
+            requests::{self, BatchItem},
+            responses::{self, ItemResult},
+        },
+    },
     job::JobId,
     queue::{AddOutcome, Error},
 };
 
-type Answer = Result<Response, Problem>;
-
-pub async fn add(State(app): State<App>, Calling(caller): Calling, _: NoQuery, body: Json) -> Answer {
-    let mut items = body.read(&app, requests::new_jobs).await?;
+pub async fn add(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    _: NoQuery,
+    body: JsonBody,
+) -> HandlerResult {
+    let mut items = body.parse(&app, requests::new_jobs).await?;
     for item in &mut items {
-        if let Ok(job) = &item.read
+        if let Ok(job) = &item.parsed
             && let Err(problem) = access::check_topic(&caller, &job.topic)
         {
-            item.read = Err(problem);
+            item.parsed = Err(problem);
         }
     }
-    let room = response_budget::reserve(&app, items.len())?;
+    let permit = response_budget::reserve_results(&app, items.len())?;
     let (slots, jobs) = split(items);
     let outcomes = app.queue.add_batch(jobs).await?;
     let results = merge(slots, outcomes, |outcome: AddOutcome, slot| {
         slot.id = Some(outcome.job.id);
         if outcome.replayed { StatusCode::OK } else { StatusCode::CREATED }
     });
-    Ok(room.hold(responses::results(&results)))
+    Ok(permit.attach_to(responses::results(&results)))
 }
 
-pub async fn finish(State(app): State<App>, Calling(caller): Calling, _: NoQuery, body: Json) -> Answer {
-    let items = body.read(&app, requests::finish_jobs).await?;
-    let room = response_budget::reserve(&app, items.len())?;
+pub async fn finish(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    _: NoQuery,
+    body: JsonBody,
+) -> HandlerResult {
+    let items = body.parse(&app, requests::finish_jobs).await?;
+    let permit = response_budget::reserve_results(&app, items.len())?;
     let (slots, jobs) = split(items);
     let outcomes = app.queue.finish_batch(&caller.topics, jobs).await?;
-    Ok(room.hold(responses::results(&merge(slots, outcomes, |(), _| StatusCode::NO_CONTENT))))
+    Ok(permit.attach_to(responses::results(&merge(slots, outcomes, |(), _| StatusCode::NO_CONTENT))))
 }
 
-pub async fn delete(State(app): State<App>, Calling(caller): Calling, _: NoQuery, body: Json) -> Answer {
-    let items = body.read(&app, requests::delete_jobs).await?;
-    let room = response_budget::reserve(&app, items.len())?;
+pub async fn delete(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    _: NoQuery,
+    body: JsonBody,
+) -> HandlerResult {
+    let items = body.parse(&app, requests::delete_jobs).await?;
+    let permit = response_budget::reserve_results(&app, items.len())?;
     let (slots, ids) = split(items);
     let outcomes = app.queue.delete_batch(&caller.topics, ids).await?;
-    Ok(room.hold(responses::results(&merge(slots, outcomes, |(), _| StatusCode::NO_CONTENT))))
+    Ok(permit.attach_to(responses::results(&merge(slots, outcomes, |(), _| StatusCode::NO_CONTENT))))
 }
 
-/// An item's place in the results; `refused` when it never reached the queue.
-struct Slot {
+/// The position of an item in the results. `refused` is set if the item did not reach the queue.
+struct ResultSlot {
     id: Option<JobId>,
     refused: Option<Problem>,
 }
 
-/// Parts the items that can be read from the places of all.
-fn split<T>(items: Vec<Item<T>>) -> (Vec<Slot>, Vec<T>) {
-    let (mut slots, mut good) = (Vec::with_capacity(items.len()), Vec::with_capacity(items.len()));
-    for Item { id, read } in items {
-        let refused = match read {
+/// Splits items into the positions of all and the values of the valid ones.
+fn split<T>(items: Vec<BatchItem<T>>) -> (Vec<ResultSlot>, Vec<T>) {
+    let (mut slots, mut valid) = (Vec::with_capacity(items.len()), Vec::with_capacity(items.len()));
+    for BatchItem { id, parsed } in items {
+        let refused = match parsed {
             Ok(item) => {
-                good.push(item);
+                valid.push(item);
                 None
             }
             Err(problem) => Some(problem),
         };
-        slots.push(Slot { id, refused });
+        slots.push(ResultSlot { id, refused });
     }
-    (slots, good)
+    (slots, valid)
 }
 
-/// Puts the queue's outcomes, which are in the order of the good items, back in place.
+/// Puts the queue's outcomes, which are in the order of the valid items, into their positions.
 fn merge<T>(
-    slots: Vec<Slot>,
+    slots: Vec<ResultSlot>,
     outcomes: Vec<Result<T, Error>>,
-    status: impl Fn(T, &mut Slot) -> StatusCode,
+    status: impl Fn(T, &mut ResultSlot) -> StatusCode,
 ) -> Vec<ItemResult> {
     let mut outcomes = outcomes.into_iter();
-    let result = |mut slot: Slot| {
+    let result = |mut slot: ResultSlot| {
         let outcome = match slot.refused.take() {
             Some(problem) => Err(problem),
-            // The queue answers every item; an engine that did not is a fault of ours.
+            // The queue returns one outcome per item; a missing one is a bug of an engine.
             None => match outcomes.next() {
                 Some(Ok(outcome)) => Ok(status(outcome, &mut slot)),
                 Some(Err(error)) => Err(error.into()),

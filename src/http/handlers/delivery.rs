@@ -1,5 +1,5 @@
-//! The last step of a pop: jobs count as delivered when their bytes are handed to the connection, and go
-//! back when the answer is dropped before that.
+//! The last step of a pop: jobs count as delivered when hyper takes the response's bytes, and return to the queue if the
+//! response is dropped before that.
 
 use std::{
     io,
@@ -12,20 +12,20 @@ use http_body::{Frame, SizeHint};
 
 use crate::queue::Delivery;
 
-/// An answer's bytes together with the jobs in them.
-struct Handover {
-    /// Until hyper asks for the bytes.
+/// A response's bytes with the delivery of the jobs in them.
+struct DeliveryBody {
+    /// `None` once hyper has taken the bytes.
     pending: Option<(Bytes, Delivery)>,
 }
 
-/// A body of `bytes` that accepts `delivery` at the moment hyper takes them. After that moment nobody
-/// can tell whether the client got them, and the TTR decides. Where a reservation has ended by then, the answer is
-/// cut off and nothing is delivered.
+/// A body of `bytes` that accepts `delivery` when hyper takes the bytes. After that nobody can know whether the client
+/// received them, and the TTR decides. If a reservation has ended by then, the response is cut off and nothing is
+/// delivered.
 pub fn body(bytes: Vec<u8>, delivery: Delivery) -> Body {
-    Body::new(Handover { pending: Some((bytes.into(), delivery)) })
+    Body::new(DeliveryBody { pending: Some((bytes.into(), delivery)) })
 }
 
-impl http_body::Body for Handover {
+impl http_body::Body for DeliveryBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -37,7 +37,7 @@ impl http_body::Body for Handover {
             if delivery.accept() {
                 Ok(Frame::data(bytes))
             } else {
-                Err(io::Error::other("a reservation ended before its answer went out"))
+                Err(io::Error::other("a reservation ended before its response was sent"))
             }
         }))
     }

@@ -1,23 +1,30 @@
-//! One job at a time: add, look, change, delete, and what its holder does.
+//! Operations on one job: add, get, patch, delete, requeue, and the steps of its holder.
 
-use axum::{extract::State, response::Response};
+use axum::extract::State;
 
-use crate::http::{
-    App,
-    access::{self, Calling},
-    errors::Problem,
-    middleware::request_body::{Json, OptionalJson},
-    wire::{
-        parameters::{JobPath, NoQuery, Query},
-        requests, responses, values,
+use super::HandlerResult;
+use crate::{
+    http::{
+        access::{self, Authenticated},
+        app::App,
+        errors::Problem,
+        middleware::request_body::{JsonBody, OptionalJsonBody},
+        wire::{
+            parameters::{JobPath, NoQuery, Query},
+            requests, responses, values,
+        },
     },
+    job::Receipt,
+    queue::FinishJob,
 };
-use crate::{job::Receipt, queue::FinishJob};
 
-type Answer = Result<Response, Problem>;
-
-pub async fn add(State(app): State<App>, Calling(caller): Calling, _: NoQuery, body: Json) -> Answer {
-    let job = body.read(&app, requests::new_job).await?;
+pub async fn add(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    _: NoQuery,
+    body: JsonBody,
+) -> HandlerResult {
+    let job = body.parse(&app, requests::new_job).await?;
     access::check_topic(&caller, &job.topic)?;
     let outcome = app.queue.add(job).await?;
     Ok(responses::added(&outcome))
@@ -25,97 +32,97 @@ pub async fn add(State(app): State<App>, Calling(caller): Calling, _: NoQuery, b
 
 pub async fn get(
     State(app): State<App>,
-    Calling(caller): Calling,
+    Authenticated(caller): Authenticated,
     JobPath(id): JobPath,
     _: NoQuery,
-) -> Answer {
+) -> HandlerResult {
     Ok(responses::job(&app.queue.get(&caller.topics, &id).await?))
 }
 
 pub async fn patch(
     State(app): State<App>,
-    Calling(caller): Calling,
+    Authenticated(caller): Authenticated,
     JobPath(id): JobPath,
     _: NoQuery,
-    body: Json,
-) -> Answer {
-    let patch = body.read(&app, requests::patch).await?;
+    body: JsonBody,
+) -> HandlerResult {
+    let patch = body.parse(&app, requests::patch).await?;
     Ok(responses::job(&app.queue.patch(&caller.topics, &id, patch).await?))
 }
 
 pub async fn delete(
     State(app): State<App>,
-    Calling(caller): Calling,
+    Authenticated(caller): Authenticated,
     JobPath(id): JobPath,
     _: NoQuery,
-) -> Answer {
+) -> HandlerResult {
     app.queue.delete(&caller.topics, &id).await?;
-    Ok(responses::done())
+    Ok(responses::no_content())
 }
 
-/// The receipt in the query, which the steps of a holder may have there or in the body.
-fn receipt(mut query: Query) -> Result<Option<Receipt>, Problem> {
-    let receipt = query.take("receipt", values::receipt_text);
-    query.end().map(|()| receipt)
+/// The receipt in the query. The steps of a holder accept it there or in the body.
+fn receipt_in_query(mut query: Query) -> Result<Option<Receipt>, Problem> {
+    let receipt = query.optional("receipt", values::receipt_text);
+    query.finish().map(|()| receipt)
 }
 
 pub async fn finish(
     State(app): State<App>,
-    Calling(caller): Calling,
+    Authenticated(caller): Authenticated,
     JobPath(id): JobPath,
     query: Query,
-    body: OptionalJson,
-) -> Answer {
-    let in_query = receipt(query)?;
-    let receipt = body.read(&app, |body, _| requests::finish(body, in_query)).await?;
+    body: OptionalJsonBody,
+) -> HandlerResult {
+    let in_query = receipt_in_query(query)?;
+    let receipt = body.parse(&app, |body, _| requests::finish(body, in_query)).await?;
     app.queue.finish(&caller.topics, FinishJob { id, receipt }).await?;
-    Ok(responses::done())
+    Ok(responses::no_content())
 }
 
 pub async fn release(
     State(app): State<App>,
-    Calling(caller): Calling,
+    Authenticated(caller): Authenticated,
     JobPath(id): JobPath,
     query: Query,
-    body: OptionalJson,
-) -> Answer {
-    let in_query = receipt(query)?;
+    body: OptionalJsonBody,
+) -> HandlerResult {
+    let in_query = receipt_in_query(query)?;
     let (receipt, release) =
-        body.read(&app, |body, limits| requests::release(body, in_query, limits)).await?;
+        body.parse(&app, |body, limits| requests::release(body, in_query, limits)).await?;
     Ok(responses::job(&app.queue.release(&caller.topics, &id, &receipt, release).await?))
 }
 
 pub async fn touch(
     State(app): State<App>,
-    Calling(caller): Calling,
+    Authenticated(caller): Authenticated,
     JobPath(id): JobPath,
     query: Query,
-    body: OptionalJson,
-) -> Answer {
-    let in_query = receipt(query)?;
-    let (receipt, ttr) = body.read(&app, |body, _| requests::touch(body, in_query)).await?;
+    body: OptionalJsonBody,
+) -> HandlerResult {
+    let in_query = receipt_in_query(query)?;
+    let (receipt, ttr) = body.parse(&app, |body, _| requests::touch(body, in_query)).await?;
     Ok(responses::job(&app.queue.touch(&caller.topics, &id, &receipt, ttr).await?))
 }
 
 pub async fn bury(
     State(app): State<App>,
-    Calling(caller): Calling,
+    Authenticated(caller): Authenticated,
     JobPath(id): JobPath,
     query: Query,
-    body: OptionalJson,
-) -> Answer {
-    let in_query = receipt(query)?;
-    let (receipt, reason) = body.read(&app, |body, _| requests::bury(body, in_query)).await?;
+    body: OptionalJsonBody,
+) -> HandlerResult {
+    let in_query = receipt_in_query(query)?;
+    let (receipt, reason) = body.parse(&app, |body, _| requests::bury(body, in_query)).await?;
     Ok(responses::job(&app.queue.bury(&caller.topics, &id, &receipt, reason).await?))
 }
 
 pub async fn requeue(
     State(app): State<App>,
-    Calling(caller): Calling,
+    Authenticated(caller): Authenticated,
     JobPath(id): JobPath,
     _: NoQuery,
-    body: OptionalJson,
-) -> Answer {
-    let delay = body.read(&app, requests::requeue).await?;
+    body: OptionalJsonBody,
+) -> HandlerResult {
+    let delay = body.parse(&app, requests::requeue).await?;
     Ok(responses::job(&app.queue.requeue(&caller.topics, &id, delay).await?))
 }

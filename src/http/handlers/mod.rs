@@ -10,3 +10,9 @@ pub mod jobs;
 pub mod operations;
 pub mod pop;
 pub mod topics;
+
+use axum::response::Response;
+
+use super::errors::Problem;
+
+type HandlerResult = Result<Response, Problem>;

@@ -1,4 +1,4 @@
-//! Pages for operators: health, version, figures, the contract.
+//! Pages for operators: health, version, metrics, the contract.
 
 use axum::{
     extract::State,
@@ -8,50 +8,51 @@ use axum::{
 
 use super::accept;
 use crate::http::{
-    App,
-    errors::{Check, Condition, Problem},
+    app::App,
+    errors::{CheckStatus, Problem, ReadinessCheck},
     json,
     wire::parameters::Query,
 };
 use crate::{metrics::Metrics, queue::Error};
 
-/// The contract, as it was when this server was built.
+/// The contract of this build.
 pub const OPENAPI: &str = include_str!("../../../openapi.yaml");
 
-/// Whether the process can answer at all.
+/// Whether the process answers at all.
 pub async fn live() -> Response {
-    json::object(|object| object.text("status", "ok"))
+    json::object_response(|object| object.text("status", "ok"))
 }
 
-/// Whether the server can take work: it is not shutting down, and its store takes writes as far as is known. A
-/// store that is away is not asked, so that the answer comes at once.
+/// Whether the server accepts work: it is not shutting down, and the last known state of its store is good. The store is
+/// not asked, so that the response is immediate even if the store is unavailable.
 pub async fn ready(State(app): State<App>, mut query: Query) -> Result<Response, Problem> {
-    let verbose = query.text("verbose").is_some();
+    let verbose = query.optional_text("verbose").is_some();
     let draining = app.queue.is_draining().then_some(Error::Draining);
     let store = app.queue.store_state().err();
-    let check = |name, failure: &Option<Error>| Check {
+    let check = |name, failure: &Option<Error>| ReadinessCheck {
         name,
-        condition: failure.as_ref().map_or(Condition::Ok, |failure| Condition::Failed(failure.to_string())),
+        status: failure.as_ref().map_or(CheckStatus::Ok, |failure| CheckStatus::Failed(failure.to_string())),
     };
     let mut checks = vec![check("shutdown", &draining), check("store", &store)];
     let degraded = app.queue.degraded().into_iter();
-    checks
-        .extend(degraded.map(|part| Check { name: part.part, condition: Condition::Degraded(part.detail) }));
+    checks.extend(
+        degraded.map(|part| ReadinessCheck { name: part.part, status: CheckStatus::Degraded(part.detail) }),
+    );
     match (draining.or(store), verbose) {
         (None, false) => Ok(live().await),
-        (None, true) => Ok(json::object(|object| {
+        (None, true) => Ok(json::object_response(|object| {
             object.text("status", "ok");
-            object.list("checks", &checks, Check::write);
+            object.list("checks", &checks, ReadinessCheck::write);
         })),
         (Some(error), false) => Err(error.into()),
         (Some(error), true) => Err(Problem::from(error).with_checks(checks)),
     }
 }
 
-/// What runs here, and what its acknowledgements mean.
+/// The versions that run here, and the durability of acknowledged changes.
 pub async fn version(State(app): State<App>) -> Response {
     let engine = app.queue.info();
-    json::object(|object| {
+    json::object_response(|object| {
         object.text("name", env!("CARGO_PKG_NAME"));
         object.text("version", env!("CARGO_PKG_VERSION"));
         object.text("engine", engine.engine);
@@ -60,11 +61,11 @@ pub async fn version(State(app): State<App>) -> Response {
     })
 }
 
-/// The figures; those of jobs are at most a few seconds old.
-pub async fn figures(State(app): State<App>, headers: HeaderMap) -> Response {
+/// The metrics. Counts of jobs are at most a few seconds old.
+pub async fn metrics(State(app): State<App>, headers: HeaderMap) -> Response {
     if let Err(error) = app.queue.refresh_metrics().await {
-        // The page still shows everything else, and `linger_store_up` says that the store is away.
-        tracing::debug!(%error, "the counts of jobs are missing from the figures");
+        // The page still shows all other metrics, and `linger_store_up` shows that the store is unavailable.
+        tracing::debug!(%error, "the metrics lack the counts of jobs");
     }
     let store = app.queue.info();
     app.metrics.describe_store(store.engine, &store.version, &store.durability);

@@ -1,97 +1,83 @@
-//! Popping, from one topic and from several: the long polls.
+//! Pops of one job and of several: the long polls.
 
 use std::time::Duration;
 
-use axum::{
-    extract::State,
-    http::{HeaderValue, header},
-    response::{IntoResponse, Response},
-};
+use axum::{extract::State, response::Response};
 
-use super::delivery;
-use crate::http::{
-    App,
-    access::{self, Calling},
-    errors::Problem,
-    json::Object,
-    middleware::{
-        request_body::{Json, OptionalJson},
-        request_span::Waited,
+use super::{HandlerResult, delivery};
+use crate::{
+    http::{
+        access::{self, Authenticated},
+        app::App,
+        json::{self, ObjectWriter},
+        middleware::{
+            PollWait,
+            request_body::{JsonBody, OptionalJsonBody},
+        },
+        wire::{
+            parameters::{NoQuery, Query, TopicPath},
+            requests, responses, values,
+        },
     },
-    wire::{
-        parameters::{NoQuery, Query, TopicPath},
-        requests, responses, values,
-    },
+    queue::{Delivery, Pop},
 };
-use crate::queue::{Delivery, Pop};
 
 /// `GET /topics/{topic}/pop`.
-pub async fn one(
-    State(app): State<App>,
-    TopicPath(topic): TopicPath,
-    mut query: Query,
-) -> Result<Response, Problem> {
-    let wait = query.take("wait", values::duration_text).unwrap_or_default();
-    let ttr = query.take("ttr", values::ttr_text);
+pub async fn single(State(app): State<App>, TopicPath(topic): TopicPath, mut query: Query) -> HandlerResult {
+    let wait = query.optional("wait", values::duration_text).unwrap_or_default();
+    let ttr = query.optional("ttr", values::ttr_text);
     for several in ["count", "limit", "max"] {
         query.refuse(several, "to reserve several jobs at once, use POST /batch/pop");
     }
-    query.end()?;
-    pop(&app, Pop { topics: vec![topic], max: 1, wait, ttr }, one_job).await
+    query.finish()?;
+    pop(&app, Pop { topics: vec![topic], max: 1, wait, ttr }, single_response).await
 }
 
 /// `POST /topics/{topic}/pop`.
-pub async fn one_by_post(
+pub async fn single_by_post(
     state: State<App>,
     topic: TopicPath,
     query: Query,
-    body: OptionalJson,
-) -> Result<Response, Problem> {
-    body.read(&state, |body, _| requests::nothing(body)).await?;
-    one(state, topic, query).await
+    body: OptionalJsonBody,
+) -> HandlerResult {
+    body.parse(&state, |body, _| requests::nothing(body)).await?;
+    single(state, topic, query).await
 }
 
 /// `POST /batch/pop`.
 pub async fn many(
     State(app): State<App>,
-    Calling(caller): Calling,
+    Authenticated(caller): Authenticated,
     _: NoQuery,
-    body: Json,
-) -> Result<Response, Problem> {
-    let pop_jobs = body.read(&app, requests::pop).await?;
-    pop_jobs.topics.iter().try_for_each(|topic| access::check_topic(&caller, topic))?;
-    pop(&app, pop_jobs, many_jobs).await
+    body: JsonBody,
+) -> HandlerResult {
+    let request = body.parse(&app, requests::pop).await?;
+    request.topics.iter().try_for_each(|topic| access::check_topic(&caller, topic))?;
+    pop(&app, request, many_response).await
 }
 
-async fn pop(app: &App, pop: Pop, answer: fn(Delivery) -> Response) -> Result<Response, Problem> {
+async fn pop(app: &App, request: Pop, to_response: fn(Delivery) -> Response) -> HandlerResult {
     let began_us = app.clock.now_micros();
-    let delivery = app.queue.pop(pop).await?;
+    let delivery = app.queue.pop(request).await?;
     let waited_us = app.clock.now_micros().saturating_sub(began_us).unsigned_abs();
-    let mut response = answer(delivery);
-    response.extensions_mut().insert(Waited(Duration::from_micros(waited_us)));
+    let mut response = to_response(delivery);
+    response.extensions_mut().insert(PollWait(Duration::from_micros(waited_us)));
     Ok(response)
 }
 
-fn one_job(delivery: Delivery) -> Response {
-    let Some(reservation) = delivery.jobs().first() else { return responses::done() };
+fn single_response(delivery: Delivery) -> Response {
+    let Some(reservation) = delivery.jobs().first() else { return responses::no_content() };
     let mut out = Vec::with_capacity(512 + reservation.job.body.as_bytes().len());
-    responses::reservation(reservation, &mut out);
-    out.push(b'\n');
-    handed_over(out, delivery)
+    responses::write_reservation(reservation, &mut out);
+    json::response_with(out, |json| delivery::body(json, delivery))
 }
 
-fn many_jobs(delivery: Delivery) -> Response {
-    // Once and for all: growing would leave up to twice as much, uncounted.
-    let bytes = delivery.jobs().iter().map(|reservation| 1_024 + reservation.job.body.as_bytes().len());
-    let mut out = Vec::with_capacity(1_024 + bytes.sum::<usize>());
-    let mut object = Object::new(&mut out);
-    object.list("jobs", delivery.jobs(), responses::reservation);
+fn many_response(delivery: Delivery) -> Response {
+    // Allocated at full size: growing would use up to twice as much memory, which no budget counts.
+    let sizes = delivery.jobs().iter().map(|reservation| 1_024 + reservation.job.body.as_bytes().len());
+    let mut out = Vec::with_capacity(1_024 + sizes.sum::<usize>());
+    let mut object = ObjectWriter::new(&mut out);
+    object.list("jobs", delivery.jobs(), responses::write_reservation);
     object.end();
-    out.push(b'\n');
-    handed_over(out, delivery)
-}
-
-fn handed_over(json: Vec<u8>, delivery: Delivery) -> Response {
-    let body = delivery::body(json, delivery);
-    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
+    json::response_with(out, |json| delivery::body(json, delivery))
 }

@@ -1,56 +1,64 @@
-//! Topics as a whole: list, look, settings, pause, purge.
+//! Operations on a topic as a whole: list, get, settings, pause, resume, purge.
 
-use axum::{extract::State, response::Response};
+use axum::extract::State;
 
-use crate::http::{
-    App,
-    errors::Problem,
-    middleware::request_body::{Json, OptionalJson},
-    wire::{
-        parameters::{self, NoQuery, Query, TopicPath},
-        requests, responses,
-        values::{self, Read},
+use super::HandlerResult;
+use crate::{
+    http::{
+        app::App,
+        errors::Problem,
+        middleware::request_body::{JsonBody, OptionalJsonBody},
+        wire::{
+            parameters::{self, NoQuery, Query, TopicPath},
+            requests, responses,
+            values::{self, ParseResult},
+        },
     },
+    job::Topic,
 };
-use crate::job::Topic;
 
-type Answer = Result<Response, Problem>;
+const MAX_PAGE: usize = 1_000;
+const DEFAULT_PAGE: usize = 100;
 
-/// Most and usual topics of one page.
-const PAGE: (usize, usize) = (1_000, 100);
-
-pub async fn list(State(app): State<App>, mut query: Query) -> Answer {
-    let limit = query.take("limit", |text| values::whole_text(text, 1, PAGE.0)).unwrap_or(PAGE.1);
-    let after = query.take("cursor", read_cursor);
-    query.end()?;
-    // One more than asked tells whether there is a next page.
+pub async fn list(State(app): State<App>, mut query: Query) -> HandlerResult {
+    let limit = query.optional("limit", |text| values::whole_number_text(text, 1, MAX_PAGE));
+    let limit = limit.unwrap_or(DEFAULT_PAGE);
+    let after = query.optional("cursor", decode_cursor);
+    query.finish()?;
+    // One topic beyond the limit shows whether there is a next page.
     let mut topics = app.queue.topics(after.as_ref(), limit + 1).await?;
-    let more = topics.len() > limit;
+    let has_more = topics.len() > limit;
     topics.truncate(limit);
-    let next = topics.last().filter(|_| more).map(|(topic, _)| parameters::cursor(topic.as_str()));
-    Ok(responses::topic_page(&topics, next.as_deref()))
+    let last = topics.last().filter(|_| has_more);
+    let next_cursor = last.map(|(topic, _)| parameters::encode_cursor(topic.as_str()));
+    Ok(responses::topic_page(&topics, next_cursor.as_deref()))
 }
 
-fn read_cursor(text: &str) -> Read<Topic> {
-    Topic::parse(&parameters::read_cursor(text)?).map_err(|_| parameters::bad_cursor())
+fn decode_cursor(text: &str) -> ParseResult<Topic> {
+    Topic::parse(&parameters::decode_cursor(text)?).map_err(|_| parameters::invalid_cursor())
 }
 
-pub async fn get(State(app): State<App>, TopicPath(topic): TopicPath, _: NoQuery) -> Answer {
+pub async fn get(State(app): State<App>, TopicPath(topic): TopicPath, _: NoQuery) -> HandlerResult {
     let view = app.queue.topic(&topic).await?;
     Ok(responses::topic(&topic, &view))
 }
 
-pub async fn put(State(app): State<App>, TopicPath(topic): TopicPath, _: NoQuery, body: Json) -> Answer {
-    let settings = body.read(&app, requests::settings).await?;
+pub async fn put(
+    State(app): State<App>,
+    TopicPath(topic): TopicPath,
+    _: NoQuery,
+    body: JsonBody,
+) -> HandlerResult {
+    let settings = body.parse(&app, requests::settings).await?;
     let view = app.queue.put_settings(&topic, settings).await?;
     Ok(responses::topic(&topic, &view))
 }
 
-pub async fn purge(State(app): State<App>, TopicPath(topic): TopicPath, mut query: Query) -> Answer {
-    let confirmed = query.text("confirm");
-    query.end()?;
+pub async fn purge(State(app): State<App>, TopicPath(topic): TopicPath, mut query: Query) -> HandlerResult {
+    let confirmed = query.optional_text("confirm");
+    query.finish()?;
     if confirmed.as_deref() != Some(topic.as_str()) {
-        return Err(Problem::unconfirmed());
+        return Err(Problem::confirmation_required());
     }
     Ok(responses::count("deleted", app.queue.purge(&topic).await?))
 }
@@ -59,9 +67,9 @@ pub async fn pause(
     State(app): State<App>,
     TopicPath(topic): TopicPath,
     _: NoQuery,
-    body: OptionalJson,
-) -> Answer {
-    let pause = body.read(&app, |body, _| requests::pause(body)).await?;
+    body: OptionalJsonBody,
+) -> HandlerResult {
+    let pause = body.parse(&app, |body, _| requests::pause(body)).await?;
     let view = app.queue.pause(&topic, pause).await?;
     Ok(responses::topic(&topic, &view))
 }
@@ -70,9 +78,9 @@ pub async fn resume(
     State(app): State<App>,
     TopicPath(topic): TopicPath,
     _: NoQuery,
-    body: OptionalJson,
-) -> Answer {
-    let pause = body.read(&app, |body, _| requests::pause(body)).await?;
+    body: OptionalJsonBody,
+) -> HandlerResult {
+    let pause = body.parse(&app, |body, _| requests::pause(body)).await?;
     let view = app.queue.resume(&topic, pause).await?;
     Ok(responses::topic(&topic, &view))
 }

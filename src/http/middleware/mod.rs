@@ -1,8 +1,12 @@
-//! The layers around every handler, from the outside in: figures and the final form of the answer, panics,
-//! who may call and with which body.
+//! The middleware around every handler, from the outside in: the request span, which also renders errors; panics; and
+//! the guard, which checks the caller and reads the body.
 //!
-//! Services of our own around each handler: what axum puts around a whole `Router` is boxed, and copied for
-//! every request together with all that is below it. A layer here knows its route without looking it up.
+//! Tower services around each handler, not axum's layers around a whole `Router`: those are boxed, and copied for every
+//! request together with all that is below them. A service here knows its route without a lookup.
+
+pub mod request_body;
+mod request_span;
+pub mod response_budget;
 
 use std::{
     any::Any,
@@ -20,130 +24,127 @@ use axum::{
 use tower::{Layer, Service};
 use tower_http::catch_panic::{CatchPanic, CatchPanicLayer};
 
-pub mod refusal_log;
-pub mod request_body;
-pub mod request_span;
-pub mod response_budget;
-
-use self::response_budget::Hold;
-use crate::auth::Caller;
+pub use self::request_span::{PollWait, too_many_connections};
+use self::{request_span::RequestSpan, response_budget::ResponseClass};
+use super::{
+    access::{self, CallerName},
+    app::App,
+    browser,
+    errors::Problem,
+    route::RouteSpec,
+};
 use crate::{
-    http::{
-        App,
-        access::{self, CallerName},
-        browser,
-        client::Client,
-        errors::Problem,
-        seats,
-    },
-    net::byte_budget::Holder,
+    auth::Caller,
+    net::{ConnectedClient, byte_budget::CallerKey, limited_network},
 };
 
-/// The layers for the handlers of one route.
+/// Wraps the handlers of one route.
 #[derive(Debug, Clone)]
-pub struct Layers {
+pub struct Middleware {
     app: App,
-    /// The route's pattern.
-    route: &'static str,
+    route: RouteSpec,
 }
 
-type Panicked = fn(Box<dyn Any + Send>) -> Response;
-type Answering = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+type PanicHandler = fn(Box<dyn Any + Send>) -> Response;
+type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
 
-impl Layers {
-    pub fn new(app: &App, route: &'static str) -> Self {
+impl Middleware {
+    pub fn new(app: &App, route: RouteSpec) -> Self {
         Self { app: app.clone(), route }
     }
 }
 
-impl<S> Layer<S> for Layers {
-    type Service = Observed<CatchPanic<Passed<S>, Panicked>>;
+impl<S> Layer<S> for Middleware {
+    type Service = Spanned<CatchPanic<Guarded<S>, PanicHandler>>;
 
     fn layer(&self, handler: S) -> Self::Service {
-        let passed = Passed { layers: self.clone(), handler };
-        let caught = CatchPanicLayer::custom(request_span::panicked as Panicked).layer(passed);
-        Observed { layers: self.clone(), inner: caught }
+        let guarded = Guarded { middleware: self.clone(), handler };
+        let caught = CatchPanicLayer::custom(request_span::panicked as PanicHandler).layer(guarded);
+        Spanned { middleware: self.clone(), inner: caught }
     }
 }
 
-/// Layer: logs and counts the request and gives its answer the final form.
+/// Logs and counts a request and gives its response the final form.
 #[derive(Debug, Clone)]
-pub struct Observed<S> {
-    layers: Layers,
+pub struct Spanned<S> {
+    middleware: Middleware,
     inner: S,
 }
 
-impl<S, B> Service<Request> for Observed<S>
+impl<S, B> Service<Request> for Spanned<S>
 where
     S: Service<Request, Response = axum::http::Response<B>, Error = Infallible>,
     S::Future: Send + 'static,
-    B: axum::body::HttpBody<Data = axum::body::Bytes, Error: Into<axum::BoxError>> + Send + 'static,
+    B: axum::body::HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
 {
     type Response = Response;
     type Error = Infallible;
-    type Future = Answering;
+    type Future = ResponseFuture;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request) -> Answering {
-        let Layers { app, route } = self.layers.clone();
-        let call = request_span::Call::new(app, route, &request);
-        let answer = self.inner.call(request);
-        Box::pin(async move { Ok(call.observe(async { answer.await.into_response() }).await) })
+    fn call(&mut self, request: Request) -> ResponseFuture {
+        let Middleware { app, route } = self.middleware.clone();
+        let span = RequestSpan::new(app, route.path, &request);
+        let response = self.inner.call(request);
+        Box::pin(async move { Ok(span.run(async { response.await.into_response() }).await) })
     }
 }
 
-/// Layer: what every request passes on its way to its handler, and its answer on the way back.
+/// Lets a request through to its handler if it may pass, and charges the response to the budget.
 #[derive(Debug, Clone)]
-pub struct Passed<S> {
-    layers: Layers,
+pub struct Guarded<S> {
+    middleware: Middleware,
     handler: S,
 }
 
-impl<S> Service<Request> for Passed<S>
+impl<S> Service<Request> for Guarded<S>
 where
     S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send,
 {
     type Response = Response;
     type Error = Infallible;
-    type Future = Answering;
+    type Future = ResponseFuture;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.handler.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request) -> Answering {
+    fn call(&mut self, request: Request) -> ResponseFuture {
         let unused = self.handler.clone();
         let ready = std::mem::replace(&mut self.handler, unused);
-        Box::pin(pass(self.layers.clone(), request, ready))
+        Box::pin(call_guarded(self.middleware.clone(), request, ready))
     }
 }
 
-async fn pass<S>(
-    Layers { app, route }: Layers,
+async fn call_guarded<S>(
+    Middleware { app, route }: Middleware,
     mut request: Request,
     mut handler: S,
 ) -> Result<Response, Infallible>
 where
     S: Service<Request, Response = Response, Error = Infallible>,
 {
-    let hold = Hold::of(route, request.method());
-    let client = Client::of(&request);
+    let class = ResponseClass::of_request(&route, request.method());
+    let client = ConnectedClient::of_request(&request);
     let (mut caller, mut body) = (None, Bytes::new());
-    let admitted = match admit(&app, route, &mut request, &mut caller) {
-        Ok(()) => request_body::read(&app, route, holder(caller.as_ref(), client.as_ref()), request).await,
+    let admitted = match admit(&app, &route, &mut request, &mut caller) {
+        Ok(()) => {
+            let key = caller_key(caller.as_ref(), client.as_ref());
+            request_body::read(&app, &route, key, request).await
+        }
         Err(problem) => Err(problem),
     };
-    let answer = match admitted {
+    let response = match admitted {
         Ok((request, bytes)) => {
-            if hold == Hold::Delivery {
-                // A poll may wait for a minute, and needs its body no longer than it takes to parse it.
+            if class == ResponseClass::Delivery {
+                // A poll may wait for a minute and needs its body only until it is parsed.
                 drop(bytes);
                 if let Some(client) = client {
-                    client.watch();
+                    client.cancel_on_close();
                 }
             } else {
                 body = bytes;
@@ -152,28 +153,33 @@ where
         }
         Err(problem) => problem.into_response(),
     };
-    // The body stays counted as long as the handler is at work with what was parsed from it.
+    // The body counts against the budget as long as the handler uses what was parsed from it.
     drop(body);
-    let mut answer = response_budget::on_the_way(&app, hold, answer);
-    if let Some(caller) = caller.filter(|_| answer.status().is_server_error()) {
-        answer.extensions_mut().insert(CallerName(caller.name));
+    let mut response = response_budget::charge(&app, class, response);
+    if let Some(caller) = caller.filter(|_| response.status().is_server_error()) {
+        response.extensions_mut().insert(CallerName(caller.name));
     }
-    Ok(answer)
+    Ok(response)
 }
 
-/// Whether whoever sent the request may; says who it is.
-fn admit(app: &App, route: &str, request: &mut Request, caller: &mut Option<Caller>) -> Result<(), Problem> {
+/// Refuses requests that must not pass. Stores in `caller` who sent the request.
+fn admit(
+    app: &App,
+    route: &RouteSpec,
+    request: &mut Request,
+    caller: &mut Option<Caller>,
+) -> Result<(), Problem> {
     request_body::check_framing(request.headers())?;
-    browser::check(request, &app.options)?;
-    *caller = Some(access::check(&app.gate, route, request)?);
+    browser::check(request, route, &app.options)?;
+    *caller = Some(access::authorize(&app.authenticator, route.required, request)?);
     Ok(())
 }
 
-/// On whose account the body of a request goes: its token's, or that of the address where nobody has one.
-fn holder(caller: Option<&Caller>, client: Option<&Client>) -> Holder {
+/// Whose budget a request's body counts against: the token's, or the address's where there are no tokens.
+fn caller_key(caller: Option<&Caller>, client: Option<&ConnectedClient>) -> CallerKey {
     match (caller, client) {
-        (Some(caller), _) if !caller.name.is_empty() => Holder::Token(caller.name.clone()),
-        (_, Some(client)) => Holder::Address(seats::counted_as(client.address)),
-        (_, None) => Holder::Address(Ipv4Addr::UNSPECIFIED.into()),
+        (Some(caller), _) if !caller.name.is_empty() => CallerKey::Token(caller.name.clone()),
+        (_, Some(client)) => CallerKey::Address(limited_network(client.address)),
+        (_, None) => CallerKey::Address(Ipv4Addr::UNSPECIFIED.into()),
     }
 }

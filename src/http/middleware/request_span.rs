@@ -1,58 +1,60 @@
-//! Around every request: its id, its line in the log, its figures, and the final form of its answer.
+//! The span of a request: its id, its log line, its metrics, and the final form of its response.
 //!
-//! Logs the route's pattern, never the address that was sent (its query may hold a receipt), and never a
-//! body.
+//! Logs the route's pattern, never the target that was sent, since its query may contain a receipt, and never a body.
 
 use std::{any::Any, net::IpAddr, time::Duration};
 
 use axum::{
+    body::{Body, Bytes},
     extract::Request,
     http::{HeaderMap, HeaderName, HeaderValue, Method, header},
     response::{IntoResponse, Response},
 };
 use tracing::{Instrument, Span, field::display};
 
-use super::refusal_log;
-use crate::http::{App, access::CallerName, client::Client, errors::Problem};
-use crate::metrics::Present;
+use crate::{
+    http::{access::CallerName, app::App, errors::Problem, refusal_log},
+    metrics::Present,
+    net::ConnectedClient,
+};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Longest request id taken from a client, in bytes.
+/// Longest request id that is accepted from a client, in bytes.
 const MAX_REQUEST_ID: usize = 128;
 
-/// Names a request to the client and in the log.
+/// Identifies a request to the client and in the log.
 #[derive(Debug, Clone)]
-pub struct RequestId(HeaderValue);
+struct RequestId(HeaderValue);
 
 impl RequestId {
-    /// The id that came with the request, if it is fit to be echoed and logged, or else a new one.
-    fn of(headers: &HeaderMap) -> Self {
+    /// The id in the request's header if it is safe to echo and log, or else a new one.
+    fn from_headers(headers: &HeaderMap) -> Self {
         let mut ids = headers.get_all(REQUEST_ID).iter();
         match (ids.next(), ids.next()) {
-            (Some(id), None) if is_fit(id) => Self(id.clone()),
+            (Some(id), None) if is_safe(id) => Self(id.clone()),
             _ => Self::new(),
         }
     }
 
-    /// A UUID of version 7, so that ids are in the order of time.
-    pub fn new() -> Self {
+    /// A UUID of version 7, so that ids sort by time.
+    fn new() -> Self {
         let mut text = uuid::Uuid::encode_buffer();
         let text: &str = uuid::Uuid::now_v7().hyphenated().encode_lower(&mut text);
         Self(HeaderValue::from_str(text).expect("a UUID is plain text"))
     }
 
-    pub fn as_str(&self) -> &str {
+    fn as_str(&self) -> &str {
         self.0.to_str().expect("an id is plain text")
     }
 }
 
-fn is_fit(id: &HeaderValue) -> bool {
+fn is_safe(id: &HeaderValue) -> bool {
     let accepted = |b: &u8| b.is_ascii_alphanumeric() || b"-_.:/+=@".contains(b);
     (1..=MAX_REQUEST_ID).contains(&id.len()) && id.as_bytes().iter().all(accepted)
 }
 
-/// A label for the method; what is not of HTTP shares one.
-fn method_of(method: &Method) -> &'static str {
+/// The method as a metric's label. All methods that HTTP does not define share one.
+fn method_label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
         Method::HEAD => "HEAD",
@@ -65,57 +67,57 @@ fn method_of(method: &Method) -> &'static str {
     }
 }
 
-/// How long a poll waited in the queue, for the figures; travels with the response.
+/// How long a poll waited in the queue, for the metrics. Travels with the response.
 #[derive(Debug, Clone, Copy)]
-pub struct Waited(pub Duration);
+pub struct PollWait(pub Duration);
 
-/// A request that is being answered.
+/// A request from its arrival to its response.
 #[derive(Debug)]
-pub struct Call {
+pub struct RequestSpan {
     app: App,
+    /// The route's pattern.
     route: &'static str,
     method: &'static str,
     id: RequestId,
     began_us: i64,
-    /// Where it came from.
+    /// The client's address.
     address: Option<IpAddr>,
-    /// Counted from the moment the request came until this is dropped.
-    _present: Present,
+    /// Counts the request as in flight until it is dropped.
+    _in_flight: Present,
 }
 
-impl Call {
-    /// The request that has just come for `route`.
+impl RequestSpan {
     pub fn new(app: App, route: &'static str, request: &Request) -> Self {
         Self {
             route,
-            method: method_of(request.method()),
-            id: RequestId::of(request.headers()),
+            method: method_label(request.method()),
+            id: RequestId::from_headers(request.headers()),
             began_us: app.clock.now_micros(),
-            address: Client::of(request).map(|client| client.address),
-            _present: app.metrics.http.request(),
+            address: ConnectedClient::of_request(request).map(|client| client.address),
+            _in_flight: app.metrics.http.request(),
             app,
         }
     }
 
-    /// Counts `answering`, logs what comes of it and gives it the final form.
-    pub async fn observe(self, answering: impl Future<Output = Response>) -> Response {
-        let span = self.span();
-        let finished = async { self.finished(answering.await) };
+    /// Waits for `response`, renders and logs it if it is an error, and counts it.
+    pub async fn run(self, response: impl Future<Output = Response>) -> Response {
+        let span = self.tracing_span();
+        let finished = async { self.finish(response.await) };
         let mut response = if span.is_disabled() { finished.await } else { finished.instrument(span).await };
         let Self { app, route, method, id, began_us, .. } = self;
         let took_us = app.clock.now_micros().saturating_sub(began_us).unsigned_abs();
-        let waited = response.extensions().get::<Waited>().map(|waited| waited.0);
+        let waited = response.extensions().get::<PollWait>().map(|wait| wait.0);
         let (status, took) = (response.status().as_u16(), Duration::from_micros(took_us));
         app.metrics.http.answered(route, method, status, took, waited);
         let headers = response.headers_mut();
         headers.insert(REQUEST_ID, id.0);
-        protect(headers);
+        add_security_headers(headers);
         response
     }
 
-    /// The span of what is logged while the request is at work. For debugging: it costs more than the
-    /// request's own lines, which carry the same.
-    fn span(&self) -> Span {
+    /// The span of lines that are logged during the request. Only at the debug level: it costs more than the request's
+    /// own lines, which carry the same fields.
+    fn tracing_span(&self) -> Span {
         tracing::debug_span!(
             "request",
             request_id = self.id.as_str(),
@@ -125,15 +127,15 @@ impl Call {
         )
     }
 
-    /// Renders a problem where there is one, and makes one where a layer refused without saying why.
-    fn finished(&self, mut response: Response) -> Response {
+    /// Renders the response's problem. Makes one if axum refused the request with a status alone.
+    fn finish(&self, mut response: Response) -> Response {
         let status = response.status();
         let problem = response.extensions_mut().remove::<Problem>();
         if problem.is_none() && !status.is_client_error() && !status.is_server_error() {
             tracing::debug!(status = status.as_u16(), "answered");
             return response;
         }
-        let problem = problem.unwrap_or_else(|| Problem::of_status(status));
+        let problem = problem.unwrap_or_else(|| Problem::from_status(status));
         self.log(&problem, response.extensions().get::<CallerName>());
         self.app.metrics.http.problem(problem.code());
         let (mut parts, _) = response.into_parts();
@@ -141,7 +143,7 @@ impl Call {
         let (rendered, body) = problem.render(self.id.as_str()).into_parts();
         parts.status = rendered.status;
         parts.headers.extend(rendered.headers);
-        Response::from_parts(parts, body)
+        Response::from_parts(parts, Body::from(body))
     }
 
     fn log(&self, problem: &Problem, caller: Option<&CallerName>) {
@@ -162,7 +164,7 @@ impl Call {
                     code,
                     cause,
                     left_out,
-                    "refused; left_out counts those since the last line with this code"
+                    "refused; left_out counts refusals with this code since its last line"
                 );
             }
         } else if problem.status().is_server_error() {
@@ -173,18 +175,26 @@ impl Call {
     }
 }
 
-/// Headers of every answer: no cache may keep it, since most of them show jobs or receipts, and no browser may take
-/// it for another type.
-pub fn protect(headers: &mut HeaderMap) {
+/// Adds the headers of every response: no cache may store it, since most responses show jobs or receipts, and no browser
+/// may interpret it as another type.
+fn add_security_headers(headers: &mut HeaderMap) {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }
 
-/// The answer to a request whose handler panicked.
+/// The response for a connection beyond the limit, whose request is not parsed.
+#[must_use]
+pub fn too_many_connections() -> axum::http::Response<Bytes> {
+    let mut response = Problem::too_many_connections().render(RequestId::new().as_str());
+    add_security_headers(response.headers_mut());
+    response.map(Bytes::from)
+}
+
+/// The response to a request whose handler panicked.
 pub fn panicked(panic: Box<dyn Any + Send>) -> Response {
     let message = panic.downcast_ref::<&str>().copied();
     let message = message.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    // Logged with the request's id once the answer gets its form.
+    // Logged with the request's id when the response is rendered.
     Problem::panicked(message.unwrap_or("no message")).into_response()
 }
 
@@ -194,13 +204,13 @@ mod tests {
 
     #[test]
     fn only_plain_ids_are_echoed() {
-        let fit = |id: &str| is_fit(&HeaderValue::try_from(id).expect("a header value"));
-        assert!(fit("checkout-7f3a"));
-        assert!(fit("Root=1-67891233-abcdef012345678912345678"));
-        assert!(fit(&"x".repeat(128)));
-        for unfit in ["", &"x".repeat(129), "a b", "a\tb", "a\"b", "{}", "<script>"] {
-            assert!(!fit(unfit), "{unfit:?}");
+        let safe = |id: &str| is_safe(&HeaderValue::try_from(id).expect("a header value"));
+        assert!(safe("checkout-7f3a"));
+        assert!(safe("Root=1-67891233-abcdef012345678912345678"));
+        assert!(safe(&"x".repeat(128)));
+        for unsafe_id in ["", &"x".repeat(129), "a b", "a\tb", "a\"b", "{}", "<script>"] {
+            assert!(!safe(unsafe_id), "{unsafe_id:?}");
         }
-        assert!(!is_fit(&HeaderValue::from_bytes(b"\xff").expect("opaque bytes")));
+        assert!(!is_safe(&HeaderValue::from_bytes(b"\xff").expect("opaque bytes")));
     }
 }

@@ -1,4 +1,5 @@
-//! Answers on their way: what clients have not taken yet is bounded in all, however many read slowly.
+//! The budget for responses: bounds the memory of large responses that clients have not read yet, however many clients
+//! read slowly.
 
 use std::{
     pin::Pin,
@@ -15,107 +16,107 @@ use http_body::{Body as _, Frame, SizeHint};
 
 use crate::{
     http::{
-        App,
+        app::App,
         errors::{MAX_FAULTS, Problem},
-        paths,
+        route::{RouteKind, RouteSpec},
     },
-    net::byte_budget::{Room, Taken},
+    net::byte_budget::{ByteBudget, BytePermit},
 };
 
-/// Answers up to this are not counted: a connection's own buffers hold more than that.
+/// Responses up to this size are not counted: a connection's own buffers are larger.
 const SMALL_BYTES: usize = 4 * 1_024;
 
-/// Most bytes of one item's result, and of one fault in it: an id of up to 255 characters, or a field's name of up to
-/// 64 bytes or a pointer of up to 256, twice, and our own words.
-const RESULT_BYTES: usize = 1_024;
+/// Most bytes of one item's result in a batch, and of one fault in it: an id of up to 255 characters, or a field's name
+/// of up to 64 bytes or a pointer of up to 256, each twice, and fixed text.
+const MAX_RESULT_BYTES: usize = 1_024;
 
-/// What becomes of the answer to a request.
+/// How a response is charged to the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hold {
-    /// It is sent whatever it is: questions about the server itself are answered however slow others are, and
-    /// what answers HEAD is never sent.
-    Free,
-    /// It takes room if it is large. What was changed is told all the same: of one job, or, of a batch, in the
-    /// room that was [reserved](reserve) before it was carried out.
+pub enum ResponseClass {
+    /// Not counted, always sent: pages about the server answer however slowly other clients read, and the response to
+    /// `HEAD` has no body.
+    Uncounted,
+    /// Counted if large, and sent even beyond the budget, because it reports a change. For a batch, the budget was
+    /// [charged beforehand](reserve_results).
     Change,
-    /// It takes room if it is large, and is refused where there is none.
-    Question,
-    /// The same, in room of its own.
-    Figures,
-    /// The same, whatever the method: the jobs in it go back uncounted.
+    /// Counted if large, and refused beyond the budget.
+    Read,
+    /// As `Read`, from a budget of its own.
+    Metrics,
+    /// As `Read`, for every method. If it is refused, its jobs are returned without counting an attempt.
     Delivery,
 }
 
-impl Hold {
-    pub fn of(route: &str, method: &Method) -> Self {
-        match *method {
-            _ if paths::DELIVERIES.contains(&route) => Self::Delivery,
-            Method::GET if route == paths::METRICS => Self::Figures,
-            _ if paths::OPERATIONS.contains(&route) => Self::Free,
-            Method::HEAD => Self::Free,
-            Method::GET => Self::Question,
-            _ => Self::Change,
+impl ResponseClass {
+    pub fn of_request(route: &RouteSpec, method: &Method) -> Self {
+        match (route.kind, method) {
+            (RouteKind::Delivery, _) => Self::Delivery,
+            (RouteKind::Metrics, &Method::GET) => Self::Metrics,
+            (RouteKind::Metrics | RouteKind::Page | RouteKind::Probe, _) => Self::Uncounted,
+            (RouteKind::Call | RouteKind::Unknown, &Method::HEAD) => Self::Uncounted,
+            (RouteKind::Call | RouteKind::Unknown, &Method::GET) => Self::Read,
+            (RouteKind::Call | RouteKind::Unknown, _) => Self::Change,
         }
     }
 }
 
-/// Room for an answer, taken before it was known. Travels with the response.
+/// Bytes that were acquired before the response was known. Travels with the response.
 #[derive(Debug, Clone)]
-struct Reserved(Arc<Taken>);
+struct ReservedBytes(Arc<BytePermit>);
 
-/// Room for the results of a batch of so many items.
-pub struct ResultsRoom(Option<Reserved>);
+/// Bytes for the results of a batch; none if the results are small.
+pub struct ResultsPermit(Option<ReservedBytes>);
 
-/// Takes room for the results of a batch before it is carried out, because they must be sent afterwards.
+/// Acquires bytes for the results of a batch before it is carried out, because the results must be sent afterwards.
 ///
 /// # Errors
-/// 503 where there is none; nothing happened then.
-pub fn reserve(app: &App, items: usize) -> Result<ResultsRoom, Problem> {
-    let bytes = (items + items.min(MAX_FAULTS)) * RESULT_BYTES;
+/// 503 if too few bytes are available.
+pub fn reserve_results(app: &App, items: usize) -> Result<ResultsPermit, Problem> {
+    let bytes = (items + items.min(MAX_FAULTS)) * MAX_RESULT_BYTES;
     if bytes <= SMALL_BYTES {
-        return Ok(ResultsRoom(None));
+        return Ok(ResultsPermit(None));
     }
-    let taken = app.answer_room.take(bytes, app.metrics.http.answering());
-    let taken = taken.ok_or_else(Problem::too_many_answers)?;
-    Ok(ResultsRoom(Some(Reserved(Arc::new(taken)))))
+    let permit = app.response_budget.try_acquire(bytes, app.metrics.http.answering());
+    let permit = permit.ok_or_else(Problem::too_many_unread_responses)?;
+    Ok(ResultsPermit(Some(ReservedBytes(Arc::new(permit)))))
 }
 
-impl ResultsRoom {
-    /// Gives the room to the answer that it was taken for.
-    pub fn hold(self, mut answer: Response) -> Response {
+impl ResultsPermit {
+    /// Passes the bytes to the response for which they were acquired.
+    pub fn attach_to(self, mut response: Response) -> Response {
         if let Some(reserved) = self.0 {
-            answer.extensions_mut().insert(reserved);
+            response.extensions_mut().insert(reserved);
         }
-        answer
+        response
     }
 }
 
-/// The answer as it goes out.
-pub fn on_the_way(app: &App, hold: Hold, answer: Response) -> Response {
-    match hold {
-        Hold::Free => answer,
-        Hold::Change => held(app, &app.answer_room, answer, false),
-        Hold::Question | Hold::Delivery => held(app, &app.answer_room, answer, true),
-        Hold::Figures => held(app, &app.figures_room, answer, true),
+/// Charges a response to the budget of its class. Returns the response to send, which is a 503 if this one is refused.
+pub fn charge(app: &App, class: ResponseClass, response: Response) -> Response {
+    match class {
+        ResponseClass::Uncounted => response,
+        ResponseClass::Change => charge_to(app, &app.response_budget, response, false),
+        ResponseClass::Read | ResponseClass::Delivery => charge_to(app, &app.response_budget, response, true),
+        ResponseClass::Metrics => charge_to(app, &app.metrics_budget, response, true),
     }
 }
 
-fn held(app: &App, room: &Room, mut response: Response, refusable: bool) -> Response {
-    let reserved = response.extensions_mut().remove::<Reserved>();
+fn charge_to(app: &App, budget: &ByteBudget, mut response: Response, refusable: bool) -> Response {
+    let reserved = response.extensions_mut().remove::<ReservedBytes>();
     let len = response.body().size_hint().lower();
     let len = usize::try_from(len).unwrap_or(usize::MAX);
     if len <= SMALL_BYTES {
         return response;
     }
-    let reserved = reserved.and_then(|Reserved(taken)| Arc::into_inner(taken)).map(|mut taken| {
-        taken.shrink(len);
-        taken
+    let reserved = reserved.and_then(|ReservedBytes(permit)| Arc::into_inner(permit)).map(|mut permit| {
+        permit.shrink_to(len);
+        permit
     });
-    match reserved.or_else(|| room.take(len, app.metrics.http.answering())) {
-        Some(room) => response.map(|body| Body::new(Held { body, room: Some(room) })),
+    match reserved.or_else(|| budget.try_acquire(len, app.metrics.http.answering())) {
+        Some(permit) => response.map(|body| Body::new(ChargedBody { body, permit: Some(permit) })),
         None if refusable => {
-            let mut refusal = Problem::too_many_answers().into_response();
-            // The figures know from these how long the request waited for a job.
+            let mut refusal = Problem::too_many_unread_responses().into_response();
+            // The metrics read from these how long the request waited for a job.
             refusal.extensions_mut().extend(response.into_parts().0.extensions);
             refusal
         }
@@ -123,25 +124,25 @@ fn held(app: &App, room: &Room, mut response: Response, refusable: bool) -> Resp
     }
 }
 
-/// An answer with its room, which goes on to the bytes: hyper takes these when it begins to write them, and
-/// keeps them until the client has taken them.
-struct Held {
+/// A response body with its permit, which moves on to the bytes: hyper takes these when it begins to write them, and
+/// drops them when the client has read them.
+struct ChargedBody {
     body: Body,
-    room: Option<Taken>,
+    permit: Option<BytePermit>,
 }
 
-struct Counted {
+struct ChargedBytes {
     bytes: Bytes,
-    _room: Taken,
+    _permit: BytePermit,
 }
 
-impl AsRef<[u8]> for Counted {
+impl AsRef<[u8]> for ChargedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl http_body::Body for Held {
+impl http_body::Body for ChargedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -150,11 +151,13 @@ impl http_body::Body for Held {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        // All our answers are of one piece.
-        let room = self.room.take();
+        // Every response of this server is a single frame.
+        let permit = self.permit.take();
         Poll::Ready(frame.map(|frame| {
-            frame.map(|frame| match room {
-                Some(room) => frame.map_data(|bytes| Bytes::from_owner(Counted { bytes, _room: room })),
+            frame.map(|frame| match permit {
+                Some(permit) => {
+                    frame.map_data(|bytes| Bytes::from_owner(ChargedBytes { bytes, _permit: permit }))
+                }
                 None => frame,
             })
         }))

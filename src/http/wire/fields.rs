@@ -1,9 +1,9 @@
-//! Reading a JSON object field by field, so that all its faults are found at once.
+//! Reads a JSON object field by field, so that all its faults are found at once.
 //!
-//! An object is a list of names and raw values: known fields are taken out, what is given twice or left
-//! over is a fault. Knows JSON and pointers, not what the fields mean; `values` reads them.
+//! An object is a list of names and raw values. Known fields are read one by one; duplicate and unknown fields are
+//! faults. Knows JSON and pointers, not what the fields mean; `values` parses them.
 //!
-//! What is kept of a hostile object is bounded: so many fields, and so many faults.
+//! The memory for a hostile object is bounded: by a number of fields and a number of faults.
 
 use std::{borrow::Cow, fmt};
 
@@ -13,81 +13,80 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use super::suggestions;
+use super::{suggestions, values};
 use crate::http::errors::{Fault, Faults, MAX_FAULTS, Problem};
 
-/// An object being read, and what was found wrong so far.
+/// An object being read, and the faults found so far.
 pub struct Fields<'a> {
     /// JSON Pointer of the object itself.
-    at: String,
+    pointer: String,
     /// In the order of the text.
-    entries: Vec<Entry<'a>>,
-    /// The fields that this kind of object may have, as far as they were asked for.
+    entries: Vec<FieldEntry<'a>>,
+    /// The names that were read so far, which are the known fields of this kind of object.
     known: Vec<&'static str>,
     faults: Faults,
 }
 
-/// A name and its value, which is `None` once taken.
-type Entry<'a> = (Cow<'a, str>, Option<&'a RawValue>);
+/// A name and its value, which is `None` once it was read.
+type FieldEntry<'a> = (Cow<'a, str>, Option<&'a RawValue>);
 
 /// Most fields of any object of the API; more than any has.
 const MAX_FIELDS: usize = 64;
-/// Longest unknown name that an answer repeats, in bytes.
+/// Longest unknown name that a response repeats, in bytes.
 const MAX_NAME: usize = 64;
 
-const NO_OBJECT: &str = "must be a JSON object";
+const NOT_AN_OBJECT: &str = "must be a JSON object";
 
-/// Why a document could not be read as an object.
-pub enum NotAnObject {
-    /// Not JSON.
-    Broken(Problem),
-    /// JSON, but of another type, or an object with far too many fields.
-    Refused(Faults),
+/// Why a text could not be read as an object.
+pub enum ObjectError {
+    InvalidJson(Problem),
+    /// JSON of another type, or an object with far too many fields.
+    InvalidValue(Faults),
 }
 
-/// Reads the text of a request as an object.
-pub fn document(bytes: &[u8]) -> Result<Fields<'_>, NotAnObject> {
-    let broken = |detail: String| NotAnObject::Broken(Problem::malformed(detail));
+/// Reads the body of a request as an object.
+pub fn parse_document(bytes: &[u8]) -> Result<Fields<'_>, ObjectError> {
+    let invalid = |detail: String| ObjectError::InvalidJson(Problem::malformed(detail));
     if bytes.starts_with("\u{feff}".as_bytes()) {
-        return Err(broken("the body begins with a byte order mark; send it without".to_owned()));
+        return Err(invalid("the body begins with a byte order mark; send it without".to_owned()));
     }
     let text =
-        std::str::from_utf8(bytes).map_err(|error| broken(format!("the body is not UTF-8: {error}")))?;
-    let not_json = |error: serde_json::Error| broken(format!("the body is not JSON: {error}"));
+        std::str::from_utf8(bytes).map_err(|error| invalid(format!("the body is not UTF-8: {error}")))?;
+    let not_json = |error: serde_json::Error| invalid(format!("the body is not JSON: {error}"));
     if !text.trim_ascii_start().starts_with('{') {
         serde_json::from_str::<&RawValue>(text).map_err(not_json)?;
-        return Err(refused(Fault::at(String::new(), NO_OBJECT), MAX_FAULTS));
+        return Err(invalid_value(Fault::at_pointer(String::new(), NOT_AN_OBJECT), MAX_FAULTS));
     }
-    Fields::of(text, String::new(), MAX_FAULTS, not_json)
+    Fields::from_text(text, String::new(), MAX_FAULTS, not_json)
 }
 
 impl<'a> Fields<'a> {
-    /// Reads `raw`, whose pointer is `at`; at most `faults` of its faults will be listed.
-    pub fn read(raw: &'a RawValue, at: String, faults: usize) -> Result<Self, NotAnObject> {
+    /// Reads `raw`, whose JSON Pointer is `pointer`. At most `max_faults` of its faults will be listed.
+    pub fn parse(raw: &'a RawValue, pointer: String, max_faults: usize) -> Result<Self, ObjectError> {
         if !raw.get().starts_with('{') {
-            return Err(refused(Fault::at(at, NO_OBJECT), faults));
+            return Err(invalid_value(Fault::at_pointer(pointer, NOT_AN_OBJECT), max_faults));
         }
-        // What can still be wrong is a name that is no Unicode, such as half of a surrogate pair.
-        Self::of(raw.get(), at, faults, |error| {
-            NotAnObject::Broken(Problem::malformed(format!("not a JSON object: {error}")))
+        // The only remaining error is a name that is not Unicode, such as half of a surrogate pair.
+        Self::from_text(raw.get(), pointer, max_faults, |error| {
+            ObjectError::InvalidJson(Problem::malformed(format!("not a JSON object: {error}")))
         })
     }
 
-    fn of(
+    fn from_text(
         text: &'a str,
-        at: String,
-        faults: usize,
-        broken: impl FnOnce(serde_json::Error) -> NotAnObject,
-    ) -> Result<Self, NotAnObject> {
-        match entries(text) {
+        pointer: String,
+        max_faults: usize,
+        invalid_json: impl FnOnce(serde_json::Error) -> ObjectError,
+    ) -> Result<Self, ObjectError> {
+        match parse_entries(text) {
             Ok(Some(entries)) => {
-                Ok(Self { at, entries, known: Vec::with_capacity(8), faults: Faults::new(faults) })
+                Ok(Self { pointer, entries, known: Vec::with_capacity(8), faults: Faults::new(max_faults) })
             }
             Ok(None) => {
                 let detail = format!("must have at most {MAX_FIELDS} fields");
-                Err(refused(Fault::at(at, detail), faults))
+                Err(invalid_value(Fault::at_pointer(pointer, detail), max_faults))
             }
-            Err(error) => Err(broken(error)),
+            Err(error) => Err(invalid_json(error)),
         }
     }
 
@@ -96,19 +95,19 @@ impl<'a> Fields<'a> {
         self.entries.is_empty()
     }
 
-    /// Whether the field `name` is there.
+    /// Whether the object has the field `name`.
     pub fn has(&self, name: &str) -> bool {
         self.entries.iter().any(|(key, _)| key == name)
     }
 
     /// The raw value of a field that may be left out.
-    pub fn raw(&mut self, name: &'static str) -> Option<&'a RawValue> {
+    pub fn optional_raw(&mut self, name: &'static str) -> Option<&'a RawValue> {
         self.known.push(name);
         let mut found = None;
         for (_, value) in self.entries.iter_mut().filter(|(key, _)| key == name) {
             let value = value.take();
             if found.is_some() {
-                let fault = Fault::at(pointer(&self.at, name), "must be given once");
+                let fault = Fault::at_pointer(child(&self.pointer, name), "must be given once");
                 self.faults.push(fault);
                 return None;
             }
@@ -117,120 +116,121 @@ impl<'a> Fields<'a> {
         found
     }
 
-    /// Reads a field that may be left out; a fault is kept and reads as left out.
-    pub fn take<T>(
+    /// Reads a field that may be left out. A fault is recorded and reads as left out.
+    pub fn optional<T>(
         &mut self,
         name: &'static str,
-        read: impl FnOnce(&'a RawValue) -> Result<T, String>,
+        parse: impl FnOnce(&'a RawValue) -> Result<T, String>,
     ) -> Option<T> {
-        let raw = self.raw(name)?;
-        read(raw).map_err(|detail| self.fault(name, detail)).ok()
+        let raw = self.optional_raw(name)?;
+        parse(raw).map_err(|detail| self.add_fault(name, detail)).ok()
     }
 
-    /// Reads a field that must be there.
-    pub fn need<T>(
+    /// Reads a field that must be given. `None` only after a fault was recorded.
+    pub fn required<T>(
         &mut self,
         name: &'static str,
-        read: impl FnOnce(&'a RawValue) -> Result<T, String>,
+        parse: impl FnOnce(&'a RawValue) -> Result<T, String>,
     ) -> Option<T> {
         if !self.has(name) {
             self.known.push(name);
-            self.fault(name, "is required");
+            self.add_fault(name, "is required");
             return None;
         }
-        self.take(name, read)
+        self.optional(name, parse)
     }
 
     /// Reads a list of at most `limit` elements, each of which can be at fault.
-    pub fn take_list<T>(
+    pub fn optional_list<T>(
         &mut self,
         name: &'static str,
         limit: usize,
-        read: impl Fn(&'a RawValue) -> Result<T, String>,
+        parse: impl Fn(&'a RawValue) -> Result<T, String>,
     ) -> Option<Vec<T>> {
-        let list = self.take(name, |raw| super::values::list(raw, limit))?;
+        let list = self.optional(name, |raw| values::list(raw, limit))?;
         if list.len > limit {
-            self.fault(name, format!("must have at most {limit} elements, got {}", list.len));
+            self.add_fault(name, format!("must have at most {limit} elements, got {}", list.len));
             return None;
         }
         let mut items = Vec::with_capacity(list.len);
         for (i, raw) in list.items.iter().enumerate() {
-            match read(raw) {
+            match parse(raw) {
                 Ok(item) => items.push(item),
-                Err(detail) => self.fault(&format!("{name}/{i}"), detail),
+                Err(detail) => self.add_fault(&format!("{name}/{i}"), detail),
             }
         }
         (items.len() == list.len).then_some(items)
     }
 
-    /// Keeps a fault of the field `name`; empty for the object itself.
-    pub fn fault(&mut self, name: &str, detail: impl Into<String>) {
-        let at = if name.is_empty() { self.at.clone() } else { pointer(&self.at, name) };
-        self.faults.push(Fault::at(at, detail));
+    /// Records a fault of the field `name`, or of the object itself if `name` is empty.
+    pub fn add_fault(&mut self, name: &str, detail: impl Into<String>) {
+        let pointer = if name.is_empty() { self.pointer.clone() } else { child(&self.pointer, name) };
+        self.faults.push(Fault::at_pointer(pointer, detail));
     }
 
     /// The JSON Pointer of the field `name`.
-    pub fn pointer(&self, name: &str) -> String {
-        pointer(&self.at, name)
+    pub fn pointer_to(&self, name: &str) -> String {
+        child(&self.pointer, name)
     }
 
-    /// Every fault found, the fields that nobody took among them.
-    pub fn faults(mut self) -> Faults {
-        let left_over = self.entries.iter().filter(|(_, value)| value.is_some());
-        for (key, _) in left_over {
+    /// Ends reading: `Ok` if there was no fault. A field that was not read is a fault.
+    pub fn finish(mut self) -> Result<(), Faults> {
+        let unread = self.entries.iter().filter(|(_, value)| value.is_some());
+        for (key, _) in unread {
             self.faults.push(if key.len() > MAX_NAME {
                 let detail = format!("has an unknown field with a name of {} bytes", key.len());
-                Fault::at(self.at.clone(), detail)
+                Fault::at_pointer(self.pointer.clone(), detail)
             } else {
-                let at = pointer(&self.at, &key.replace('~', "~0").replace('/', "~1"));
-                Fault::at(at, suggestions::unknown(key, &self.known, "a field of this object", "fields"))
+                let pointer = child(&self.pointer, &key.replace('~', "~0").replace('/', "~1"));
+                let detail = suggestions::unknown_name(key, &self.known, "a field of this object", "fields");
+                Fault::at_pointer(pointer, detail)
             });
         }
-        self.faults
+        if self.faults.is_empty() { Ok(()) } else { Err(self.faults) }
     }
 }
 
-fn refused(fault: Fault, limit: usize) -> NotAnObject {
-    let mut faults = Faults::new(limit);
+fn invalid_value(fault: Fault, max_faults: usize) -> ObjectError {
+    let mut faults = Faults::new(max_faults);
     faults.push(fault);
-    NotAnObject::Refused(faults)
+    ObjectError::InvalidValue(faults)
 }
 
-fn pointer(at: &str, name: &str) -> String {
-    format!("{at}/{name}")
+fn child(pointer: &str, name: &str) -> String {
+    format!("{pointer}/{name}")
 }
 
-/// The entries of a text that is one JSON object; none when there are more than [`MAX_FIELDS`], of which the
-/// rest is not read.
-fn entries(text: &str) -> serde_json::Result<Option<Vec<Entry<'_>>>> {
+/// The entries of a text that is one JSON object. `None` if there are more than [`MAX_FIELDS`]; the rest is then not
+/// read.
+fn parse_entries(text: &str) -> serde_json::Result<Option<Vec<FieldEntry<'_>>>> {
     let mut too_many = false;
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let read = Entries { too_many: &mut too_many }.deserialize(&mut deserializer);
-    match read.and_then(|entries| deserializer.end().map(|()| entries)) {
+    let entries = EntriesVisitor { too_many: &mut too_many }.deserialize(&mut deserializer);
+    match entries.and_then(|entries| deserializer.end().map(|()| entries)) {
         Err(_) if too_many => Ok(None),
-        read => read.map(Some),
+        entries => entries.map(Some),
     }
 }
 
 /// Reads entries in the order of the text.
-struct Entries<'f> {
+struct EntriesVisitor<'f> {
     too_many: &'f mut bool,
 }
 
-/// A name, borrowed from the text where it has no escapes.
+/// A name, borrowed from the text if it has no escapes.
 #[derive(Deserialize)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);
 
-impl<'de> DeserializeSeed<'de> for Entries<'_> {
-    type Value = Vec<Entry<'de>>;
+impl<'de> DeserializeSeed<'de> for EntriesVisitor<'_> {
+    type Value = Vec<FieldEntry<'de>>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for Entries<'_> {
-    type Value = Vec<Entry<'de>>;
+impl<'de> Visitor<'de> for EntriesVisitor<'_> {
+    type Value = Vec<FieldEntry<'de>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
@@ -238,12 +238,12 @@ impl<'de> Visitor<'de> for Entries<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut entries = Vec::new();
-        while let Some(Key(key)) = map.next_key::<Key<'de>>()? {
+        while let Some(FieldName(name)) = map.next_key::<FieldName<'de>>()? {
             if entries.len() == MAX_FIELDS {
                 *self.too_many = true;
                 return Err(A::Error::custom("too many fields"));
             }
-            entries.push((key, Some(map.next_value::<&'de RawValue>()?)));
+            entries.push((name, Some(map.next_value::<&'de RawValue>()?)));
         }
         Ok(entries)
     }
@@ -252,72 +252,72 @@ impl<'de> Visitor<'de> for Entries<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::{errors::Place, wire::values};
+    use crate::http::errors::FaultLocation;
 
-    fn read(text: &str) -> Fields<'_> {
-        let Ok(fields) = document(text.as_bytes()) else { panic!("{text} is an object") };
+    fn parse(text: &str) -> Fields<'_> {
+        let Ok(fields) = parse_document(text.as_bytes()) else { panic!("{text} is an object") };
         fields
     }
 
     fn pointers(fields: Fields<'_>) -> Vec<String> {
-        let place = |fault: Fault| match fault.place {
-            Place::Pointer(pointer) => pointer,
-            Place::Parameter(name) => panic!("{name} is no pointer"),
+        let pointer = |fault: Fault| match fault.location {
+            FaultLocation::Pointer(pointer) => pointer,
+            FaultLocation::Parameter(name) => panic!("{name} is not a pointer"),
         };
-        fields.faults().into_listed().into_iter().map(place).collect()
+        let faults = fields.finish().err().map(Faults::into_listed);
+        faults.into_iter().flatten().map(pointer).collect()
     }
 
     #[test]
     fn finds_every_fault_at_once() {
-        let mut fields = read(r#"{"a":1,"b":"x","b":"y","c/d~":2,"list":[true,1,"t"]}"#);
-        assert_eq!(fields.take("a", values::text), None);
-        assert_eq!(fields.take("b", values::text), None);
-        assert_eq!(fields.take_list("list", 3, values::flag), None);
-        assert_eq!(fields.need("e", values::text), None);
+        let mut fields = parse(r#"{"a":1,"b":"x","b":"y","c/d~":2,"list":[true,1,"t"]}"#);
+        assert_eq!(fields.optional("a", values::text), None);
+        assert_eq!(fields.optional("b", values::text), None);
+        assert_eq!(fields.optional_list("list", 3, values::flag), None);
+        assert_eq!(fields.required("e", values::text), None);
         assert_eq!(pointers(fields), ["/a", "/b", "/list/1", "/list/2", "/e", "/c~1d~0"]);
     }
 
     #[test]
     fn a_list_over_its_limit_is_one_fault() {
-        let mut fields = read(r#"{"list":[1,2,3,4]}"#);
-        assert_eq!(fields.take_list("list", 3, values::flag), None);
+        let mut fields = parse(r#"{"list":[1,2,3,4]}"#);
+        assert_eq!(fields.optional_list("list", 3, values::flag), None);
         assert_eq!(pointers(fields), ["/list"]);
     }
 
     #[test]
-    fn more_fields_than_any_object_has_are_refused_unread() {
+    fn an_object_with_too_many_fields_is_refused_without_reading_the_rest() {
         let object = |fields: usize, end: &str| {
             let fields: Vec<_> = (0..fields).map(|n| format!("\"f{n}\":1")).collect();
             format!("{{{}{end}", fields.join(","))
         };
-        assert_eq!(pointers(read(&object(MAX_FIELDS, "}"))).len(), MAX_FAULTS);
+        assert_eq!(pointers(parse(&object(MAX_FIELDS, "}"))).len(), MAX_FAULTS);
         for end in ["}", "", "}}", ",nonsense"] {
             let text = object(MAX_FIELDS + 1, end);
-            assert!(matches!(document(text.as_bytes()), Err(NotAnObject::Refused(_))), "{end}");
+            assert!(matches!(parse_document(text.as_bytes()), Err(ObjectError::InvalidValue(_))), "{end}");
         }
         let long = format!("{{\"{}\":1}}", "x".repeat(MAX_NAME + 1));
-        assert_eq!(pointers(read(&long)), [""]);
+        assert_eq!(pointers(parse(&long)), [""]);
     }
 
     #[test]
     fn an_escaped_name_is_the_same_name() {
-        let mut fields = read(r#"{"\u0061":"x"}"#);
-        assert_eq!(fields.take("a", values::text).as_deref(), Some("x"));
+        let mut fields = parse(r#"{"\u0061":"x"}"#);
+        assert_eq!(fields.optional("a", values::text).as_deref(), Some("x"));
         assert!(pointers(fields).is_empty());
     }
 
     #[test]
-    fn tells_what_is_not_json_from_what_is_no_object() {
-        for broken in [&b"{"[..], b"", b"{\"a\":\"\xff\"}", b"{\"\\ud800\":1}", b"{}{}", b"{\"a\":NaN}"] {
-            assert!(matches!(document(broken), Err(NotAnObject::Broken(_))), "{broken:?}");
+    fn invalid_json_differs_from_a_value_of_another_type() {
+        for invalid in [&b"{"[..], b"", b"{\"a\":\"\xff\"}", b"{\"\\ud800\":1}", b"{}{}", b"{\"a\":NaN}"] {
+            assert!(matches!(parse_document(invalid), Err(ObjectError::InvalidJson(_))), "{invalid:?}");
         }
         for other in ["[]", "1", "\"a\"", "null"] {
-            assert!(matches!(document(other.as_bytes()), Err(NotAnObject::Refused(_))), "{other}");
+            let parsed = parse_document(other.as_bytes());
+            assert!(matches!(parsed, Err(ObjectError::InvalidValue(_))), "{other}");
         }
         let deep = "[".repeat(1_000_000) + &"]".repeat(1_000_000);
-        assert!(
-            matches!(document(deep.as_bytes()), Err(NotAnObject::Refused(_))),
-            "and the stack survives it"
-        );
+        let parsed = parse_document(deep.as_bytes());
+        assert!(matches!(parsed, Err(ObjectError::InvalidValue(_))), "without a stack overflow");
     }
 }

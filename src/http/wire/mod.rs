@@ -1,6 +1,6 @@
-//! The forms of requests and responses: fields and parameters to the queue's requests, and its results to JSON.
+//! The wire format: parses parameters and bodies into the queue's requests, and writes its results as JSON.
 //!
-//! Knows no routes and makes no calls.
+//! Knows no routes and makes no calls into the queue.
 
 mod fields;
 pub mod parameters;

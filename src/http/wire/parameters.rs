@@ -1,4 +1,4 @@
-//! Parameters of the path and the query, refused when unknown, given twice or not readable.
+//! Parameters of the path and the query. Unknown, duplicate and invalid ones are refused.
 
 use axum::{
     extract::{FromRequestParts, RawPathParams},
@@ -7,29 +7,32 @@ use axum::{
 
 use super::{
     suggestions,
-    values::{self, Read},
+    values::{self, ParseResult},
 };
-use crate::http::{
-    access,
-    errors::{Fault, Faults, MAX_FAULTS, Problem},
+use crate::{
+    http::{
+        access,
+        errors::{Fault, Faults, MAX_FAULTS, Problem},
+    },
+    job::{JobId, Topic},
 };
-use crate::job::{JobId, Topic};
 
-/// The query's parameters; a handler takes those it knows and then calls [`end`](Self::end).
+/// The query's parameters. A handler reads those that it knows and then calls [`finish`](Self::finish).
 pub struct Query {
+    /// Names and values; a value is `None` once it was read.
     pairs: Vec<(String, Option<String>)>,
-    /// The parameters that this call has, as far as they were asked for.
+    /// The names that were read so far, which are the known parameters of this request.
     known: Vec<&'static str>,
     faults: Faults,
 }
 
-/// A call without query parameters.
+/// A request without query parameters.
 pub struct NoQuery;
 
-/// The job's id from the path.
+/// The job's id in the path.
 pub struct JobPath(pub JobId);
 
-/// The topic from the path, which the caller may use.
+/// The topic in the path, which the caller's token covers.
 pub struct TopicPath(pub Topic);
 
 impl Query {
@@ -40,29 +43,29 @@ impl Query {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             match (decode(name), decode(value)) {
                 (Some(name), Some(value)) => parsed.pairs.push((name, Some(value))),
-                (Some(name), None) => parsed.fault(&name, "is not valid percent-encoded UTF-8"),
-                (None, _) => parsed.fault(name, "is not valid percent-encoded UTF-8"),
+                (Some(name), None) => parsed.add_fault(&name, "is not valid percent-encoded UTF-8"),
+                (None, _) => parsed.add_fault(name, "is not valid percent-encoded UTF-8"),
             }
         }
         parsed
     }
 
-    fn fault(&mut self, name: &str, detail: impl Into<String>) {
-        self.faults.push(Fault::parameter(name, detail));
+    fn add_fault(&mut self, name: &str, detail: impl Into<String>) {
+        self.faults.push(Fault::in_parameter(name, detail));
     }
 
     /// The text of a parameter that may be left out.
-    pub fn text(&mut self, name: &'static str) -> Option<String> {
+    pub fn optional_text(&mut self, name: &'static str) -> Option<String> {
         self.known.push(name);
-        self.single(name)
+        self.remove(name)
     }
 
-    fn single(&mut self, name: &str) -> Option<String> {
+    fn remove(&mut self, name: &str) -> Option<String> {
         let mut found = None;
         for (_, value) in self.pairs.iter_mut().filter(|(key, _)| key == name) {
             let value = value.take();
             if found.is_some() {
-                self.faults.push(Fault::parameter(name, "must be given once"));
+                self.faults.push(Fault::in_parameter(name, "must be given once"));
                 return None;
             }
             found = value;
@@ -70,33 +73,38 @@ impl Query {
         found
     }
 
-    /// Reads a parameter that may be left out; a fault is kept and reads as left out.
-    pub fn take<T>(&mut self, name: &'static str, read: impl FnOnce(&str) -> Read<T>) -> Option<T> {
-        let text = self.text(name)?;
-        read(&text).map_err(|detail| self.fault(name, detail)).ok()
+    /// Reads a parameter that may be left out. A fault is recorded and reads as left out.
+    pub fn optional<T>(
+        &mut self,
+        name: &'static str,
+        parse: impl FnOnce(&str) -> ParseResult<T>,
+    ) -> Option<T> {
+        let text = self.optional_text(name)?;
+        parse(&text).map_err(|detail| self.add_fault(name, detail)).ok()
     }
 
-    /// Refuses a parameter of another call that is often meant, with a hint at that call.
+    /// Refuses a parameter that belongs to another operation but is often sent to this one, with a hint at that other
+    /// operation.
     pub fn refuse(&mut self, name: &str, hint: &str) {
-        if self.single(name).is_some() {
-            self.fault(name, format!("is not a parameter of this call; {hint}"));
+        if self.remove(name).is_some() {
+            self.add_fault(name, format!("is not a parameter of this call; {hint}"));
         }
     }
 
-    /// Refuses the call when anything was at fault or is left over.
-    pub fn end(mut self) -> Result<(), Problem> {
+    /// Ends reading: an error if there was any fault. A parameter that was not read is a fault.
+    pub fn finish(mut self) -> Result<(), Problem> {
         for (name, value) in &self.pairs {
             if value.is_some() {
                 let detail =
-                    suggestions::unknown(name, &self.known, "a parameter of this call", "parameters");
-                self.faults.push(Fault::parameter(name, detail));
+                    suggestions::unknown_name(name, &self.known, "a parameter of this call", "parameters");
+                self.faults.push(Fault::in_parameter(name, detail));
             }
         }
-        if self.faults.is_empty() { Ok(()) } else { Err(Problem::parameters(self.faults)) }
+        if self.faults.is_empty() { Ok(()) } else { Err(Problem::invalid_parameters(self.faults)) }
     }
 }
 
-/// Undoes the encoding of forms; `None` when an escape is broken or the result is not UTF-8.
+/// Decodes the encoding of forms; `None` if an escape is invalid or the result is not UTF-8.
 fn decode(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -117,24 +125,24 @@ fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| u8::try_from(value).expect("a hexadecimal digit is below 16"))
 }
 
-/// An opaque cursor over `text`: hexadecimal, so that no client has to escape it.
-pub fn cursor(text: &str) -> String {
+/// Encodes `text` as an opaque cursor: in hexadecimal, so that no client has to escape it.
+pub fn encode_cursor(text: &str) -> String {
     text.bytes().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a cursor was made from.
-pub fn read_cursor(text: &str) -> Read<String> {
+/// The text that a cursor encodes.
+pub fn decode_cursor(text: &str) -> ParseResult<String> {
     let bytes = text.as_bytes();
     let pair = |pair: &[u8]| match pair {
         [high, low] => Some(hex(*high)? << 4 | hex(*low)?),
         _ => None,
     };
     let decoded: Option<Vec<u8>> = bytes.chunks(2).map(pair).collect();
-    decoded.and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(bad_cursor)
+    decoded.and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(invalid_cursor)
 }
 
-/// What is wrong with a cursor that is not ours.
-pub fn bad_cursor() -> String {
+/// The detail for a cursor that no response contained.
+pub fn invalid_cursor() -> String {
     "must be the next_cursor of the page before".to_owned()
 }
 
@@ -150,23 +158,24 @@ impl<S: Send + Sync> FromRequestParts<S> for NoQuery {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        Query::parse(parts.uri.query().unwrap_or_default()).end().map(|()| Self)
+        Query::parse(parts.uri.query().unwrap_or_default()).finish().map(|()| Self)
     }
 }
 
-/// The path's only parameter, read by `read`.
+/// Parses the path's only parameter.
 async fn path_parameter<S: Send + Sync, T>(
     parts: &mut Parts,
     state: &S,
     name: &str,
-    read: fn(&str) -> Read<T>,
+    parse: fn(&str) -> ParseResult<T>,
 ) -> Result<T, Problem> {
-    let refuse = |detail: String| Problem::parameters(Fault::parameter(name, detail).into());
+    let refuse = |detail: String| Problem::invalid_parameters(Fault::in_parameter(name, detail).into());
     let parameters = RawPathParams::from_request_parts(parts, state)
         .await
         .map_err(|_| refuse("is not valid percent-encoded UTF-8".to_owned()))?;
-    let (_, text) = parameters.iter().next().expect("the route of this handler has a parameter");
-    read(text).map_err(refuse)
+    let (_, text) =
+        parameters.iter().next().expect("the route of every handler with a path parameter has one");
+    parse(text).map_err(refuse)
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for JobPath {
@@ -182,7 +191,7 @@ impl<S: Send + Sync> FromRequestParts<S> for TopicPath {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let topic = path_parameter(parts, state, "topic", values::topic_text).await?;
-        access::check_topic(&access::calling(parts), &topic)?;
+        access::check_topic(&access::caller_of(parts), &topic)?;
         Ok(Self(topic))
     }
 }
@@ -200,22 +209,22 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_unknown_twice_or_broken() {
+    fn refuses_unknown_duplicate_and_invalid_parameters() {
         for query in ["wiat=5", "wait=1&wait=2", "wait=%ff", "%ff=1", "wait=x", "wait=1&&other"] {
-            let mut read = Query::parse(query);
-            read.take("wait", values::duration_text);
-            assert!(read.end().is_err(), "{query}");
+            let mut parsed = Query::parse(query);
+            parsed.optional("wait", values::duration_text);
+            assert!(parsed.finish().is_err(), "{query}");
         }
-        let mut read = Query::parse("wait=1&");
-        assert!(read.take("wait", values::duration_text).is_some());
-        assert!(read.end().is_ok());
+        let mut parsed = Query::parse("wait=1&");
+        assert!(parsed.optional("wait", values::duration_text).is_some());
+        assert!(parsed.finish().is_ok());
     }
 
     #[test]
-    fn cursors_read_back_and_refuse_others() {
-        assert_eq!(read_cursor(&cursor("1700-a+b~é")).as_deref(), Ok("1700-a+b~é"));
+    fn cursors_decode_to_their_text_and_others_are_refused() {
+        assert_eq!(decode_cursor(&encode_cursor("1700-a+b~é")).as_deref(), Ok("1700-a+b~é"));
         for text in ["0", "zz", "ff", "616"] {
-            assert!(read_cursor(text).is_err(), "{text}");
+            assert!(decode_cursor(text).is_err(), "{text}");
         }
     }
 }

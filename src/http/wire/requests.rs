@@ -1,16 +1,16 @@
-//! What the bodies of requests mean: from JSON objects to the queue's requests, all faults at once.
+//! The bodies of requests: from JSON objects to the queue's requests, with all faults at once.
 //!
-//! Knows the fields of each body; `fields` finds them, `values` reads them.
+//! Knows the fields of each body; `fields` finds them and `values` parses them.
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::{
-    fields::{self, Fields, NotAnObject},
+    fields::{self, Fields, ObjectError},
     values,
 };
-use crate::http::errors::{Fault, Faults, MAX_FAULTS, Problem};
 use crate::{
+    http::errors::{Fault, Faults, MAX_FAULTS, Problem},
     job::{
         Body, BodyError, Delay, Due, JobId, NewJob, Reason, Receipt, RetrySchedule, TopicPause,
         TopicSettings, Ttr,
@@ -18,66 +18,64 @@ use crate::{
     queue::{Error, FinishJob, Limits, Patch, Pop, Release},
 };
 
-/// How the faults of a body are reported.
-type Refuse = fn(Faults) -> Problem;
+/// The problem that reports the faults of a body.
+type ToProblem = fn(Faults) -> Problem;
 
-/// One item of a batch: its id as far as it could be read, and the item or why it is refused.
-pub struct Item<T> {
+/// One item of a batch: its id if it could be read, and the item or why it is refused.
+pub struct BatchItem<T> {
     pub id: Option<JobId>,
-    pub read: Result<T, Problem>,
+    pub parsed: Result<T, Problem>,
 }
 
 /// Highest `limit` that a bulk requeue accepts.
 const MAX_REQUEUE: usize = 1_000_000;
-/// Longest pointer into a job's body that an answer repeats, in bytes.
+/// Longest pointer into a job's body that a response repeats, in bytes.
 const MAX_POINTER: usize = 256;
 
-fn opened<'a>(read: Result<Fields<'a>, NotAnObject>, refuse: Refuse) -> Result<Fields<'a>, Problem> {
-    read.map_err(|error| match error {
-        NotAnObject::Broken(problem) => problem,
-        NotAnObject::Refused(faults) => refuse(faults),
+fn open<'a>(parsed: Result<Fields<'a>, ObjectError>, to_problem: ToProblem) -> Result<Fields<'a>, Problem> {
+    parsed.map_err(|error| match error {
+        ObjectError::InvalidJson(problem) => problem,
+        ObjectError::InvalidValue(faults) => to_problem(faults),
     })
 }
 
-fn open(bytes: &Bytes, refuse: Refuse) -> Result<Fields<'_>, Problem> {
-    opened(fields::document(bytes), refuse)
+/// Ends the reading of `fields`, whose result is `value`. `None` means that a required field has a fault.
+fn close<T>(fields: Fields<'_>, value: Option<T>, to_problem: ToProblem) -> Result<T, Problem> {
+    fields.finish().map_err(to_problem)?;
+    Ok(value.expect("a required field that could not be read is a fault, and there was none"))
 }
 
-fn close(fields: Fields<'_>, refuse: Refuse) -> Result<(), Problem> {
-    let faults = fields.faults();
-    if faults.is_empty() { Ok(()) } else { Err(refuse(faults)) }
-}
-
-/// A needed value after `close` found no fault.
-fn given<T>(value: Option<T>) -> T {
-    value.expect("a needed field that was not read is a fault, and there was none")
+/// Reads a body other than a job's definition. `read` returns `None` only after it recorded a fault.
+fn read<'a, T>(bytes: &'a Bytes, read: impl FnOnce(&mut Fields<'a>) -> Option<T>) -> Result<T, Problem> {
+    let mut fields = open(fields::parse_document(bytes), Problem::invalid_request)?;
+    let value = read(&mut fields);
+    close(fields, value, Problem::invalid_request)
 }
 
 /// The body of an add.
 pub fn new_job(bytes: &Bytes, limits: &Limits) -> Result<NewJob, Problem> {
-    let mut fields = open(bytes, Problem::invalid_job)?;
-    let id = fields.take("id", values::job_id);
-    read_job(fields, id, bytes, limits)
+    let mut fields = open(fields::parse_document(bytes), Problem::invalid_job)?;
+    let id = fields.optional("id", values::job_id);
+    job_definition(fields, id, bytes, limits)
 }
 
-/// Reads what of a job's definition is left once its id was taken. `bytes` is the request that `fields`
-/// borrows from.
-fn read_job(
+/// Reads a job's definition except for its id. `fields` borrows from `bytes`, the whole request.
+fn job_definition(
     mut fields: Fields<'_>,
     id: Option<JobId>,
     bytes: &Bytes,
     limits: &Limits,
 ) -> Result<NewJob, Problem> {
-    let topic = fields.need("topic", values::topic);
+    let topic = fields.required("topic", values::topic);
     let due = due(&mut fields, limits);
-    let ttr = fields.take("ttr", values::ttr);
-    let max_attempts = fields.take("max_attempts", values::max_attempts);
+    let ttr = fields.optional("ttr", values::ttr);
+    let max_attempts = fields.optional("max_attempts", values::max_attempts);
     let retry = retry(&mut fields, limits);
     let body = body(&mut fields, bytes)?;
-    close(fields, Problem::invalid_job)?;
+    let topic = close(fields, topic, Problem::invalid_job)?;
     Ok(NewJob {
         id,
-        topic: given(topic),
+        topic,
         due: due.unwrap_or_default(),
         ttr,
         max_attempts,
@@ -89,37 +87,37 @@ fn read_job(
 /// `delay` or `at`, never both.
 fn due(fields: &mut Fields<'_>, limits: &Limits) -> Option<Due> {
     if fields.has("delay") && fields.has("at") {
-        fields.fault("at", "must not be given together with delay");
+        fields.add_fault("at", "must not be given together with delay");
     }
     let delay = delay(fields, limits).map(Due::After);
-    let at = fields.take("at", values::moment).map(Due::At);
+    let at = fields.optional("at", values::timestamp).map(Due::At);
     delay.or(at)
 }
 
 fn delay(fields: &mut Fields<'_>, limits: &Limits) -> Option<Delay> {
-    fields.take("delay", |raw| values::delay(raw, limits.max_delay))
+    fields.optional("delay", |raw| values::delay(raw, limits.max_delay))
 }
 
 fn retry(fields: &mut Fields<'_>, limits: &Limits) -> Option<RetrySchedule> {
-    let step = |raw| values::step(raw, limits.max_delay);
-    let steps = fields.take_list("retry", RetrySchedule::MAX_STEPS, step)?;
-    values::schedule(steps).map_err(|detail| fields.fault("retry", detail)).ok()
+    let step = |raw| values::retry_step(raw, limits.max_delay);
+    let steps = fields.optional_list("retry", RetrySchedule::MAX_STEPS, step)?;
+    values::retry_schedule(steps).map_err(|detail| fields.add_fault("retry", detail)).ok()
 }
 
-/// The job's body, as a slice of the request: the very bytes that were sent.
+/// The job's body, as a slice of the request: the exact bytes that were sent.
 fn body(fields: &mut Fields<'_>, bytes: &Bytes) -> Result<Option<Body>, Problem> {
-    let Some(raw) = fields.raw("body") else { return Ok(None) };
+    let Some(raw) = fields.optional_raw("body") else { return Ok(None) };
     let error = match Body::from_raw(raw, bytes) {
         Ok(body) => return Ok(Some(body)),
         Err(error) => error,
     };
     match &error {
         BodyError::NotJson(_) | BodyError::TooDeep => {
-            Err(Problem::malformed(format!("{} {error}", fields.pointer("body"))))
+            Err(Problem::malformed(format!("{} {error}", fields.pointer_to("body"))))
         }
         BodyError::LoneSurrogate { pointer } => {
-            let within = if pointer.len() > MAX_POINTER { "" } else { pointer };
-            fields.fault(&format!("body{within}"), error.to_string());
+            let pointer = if pointer.len() > MAX_POINTER { "" } else { pointer };
+            fields.add_fault(&format!("body{pointer}"), error.to_string());
             Ok(None)
         }
     }
@@ -127,44 +125,40 @@ fn body(fields: &mut Fields<'_>, bytes: &Bytes) -> Result<Option<Body>, Problem>
 
 /// The body of a patch: at least one change.
 pub fn patch(bytes: &Bytes, limits: &Limits) -> Result<Patch, Problem> {
-    let mut fields = open(bytes, Problem::invalid_job)?;
+    let mut fields = open(fields::parse_document(bytes), Problem::invalid_job)?;
     if fields.is_empty() {
-        fields.fault("", "must change something: delay or at, ttr, max_attempts, retry or body");
+        fields.add_fault("", "must change something: delay or at, ttr, max_attempts, retry or body");
     }
     let patch = Patch {
         due: due(&mut fields, limits),
-        ttr: fields.take("ttr", values::ttr),
-        max_attempts: fields.take("max_attempts", values::max_attempts),
+        ttr: fields.optional("ttr", values::ttr),
+        max_attempts: fields.optional("max_attempts", values::max_attempts),
         retry: retry(&mut fields, limits),
         body: body(&mut fields, bytes)?,
     };
-    close(fields, Problem::invalid_job)?;
-    Ok(patch)
+    close(fields, Some(patch), Problem::invalid_job)
 }
 
-/// The receipt of the body, or else that of the query. Both must be the same.
-fn receipt(fields: &mut Fields<'_>, in_query: Option<Receipt>) -> Option<Receipt> {
-    let in_body = fields.take("receipt", values::receipt);
+/// The receipt in the body, or else the one in the query. If both are given, they must be the same.
+fn optional_receipt(fields: &mut Fields<'_>, in_query: Option<Receipt>) -> Option<Receipt> {
+    let in_body = fields.optional("receipt", values::receipt);
     if in_body.as_ref().zip(in_query.as_ref()).is_some_and(|(body, query)| body != query) {
-        fields.fault("receipt", "must be the receipt of the query; one of the two is enough");
+        fields.add_fault("receipt", "must be the receipt of the query; one of the two is enough");
     }
     in_body.or(in_query)
 }
 
-/// A receipt that must be in one of the two places.
-fn need_receipt(fields: &mut Fields<'_>, in_query: Option<Receipt>) -> Option<Receipt> {
+/// A receipt that must be given in the body or in the query.
+fn required_receipt(fields: &mut Fields<'_>, in_query: Option<Receipt>) -> Option<Receipt> {
     if in_query.is_none() && !fields.has("receipt") {
-        fields.fault("receipt", "is required, here or in the query");
+        fields.add_fault("receipt", "is required, here or in the query");
     }
-    receipt(fields, in_query)
+    optional_receipt(fields, in_query)
 }
 
 /// The body of a finish: the receipt, if there is one.
 pub fn finish(bytes: &Bytes, in_query: Option<Receipt>) -> Result<Option<Receipt>, Problem> {
-    let mut fields = open(bytes, Problem::invalid_request)?;
-    let receipt = receipt(&mut fields, in_query);
-    close(fields, Problem::invalid_request)?;
-    Ok(receipt)
+    read(bytes, |fields| Some(optional_receipt(fields, in_query)))
 }
 
 pub fn release(
@@ -172,149 +166,142 @@ pub fn release(
     in_query: Option<Receipt>,
     limits: &Limits,
 ) -> Result<(Receipt, Release), Problem> {
-    let mut fields = open(bytes, Problem::invalid_request)?;
-    let receipt = need_receipt(&mut fields, in_query);
-    let delay = delay(&mut fields, limits);
-    let release = Release { delay, reason: fields.take("reason", values::reason) };
-    close(fields, Problem::invalid_request)?;
-    Ok((given(receipt), release))
+    read(bytes, |fields| {
+        let receipt = required_receipt(fields, in_query);
+        let release =
+            Release { delay: delay(fields, limits), reason: fields.optional("reason", values::reason) };
+        Some((receipt?, release))
+    })
 }
 
 pub fn touch(bytes: &Bytes, in_query: Option<Receipt>) -> Result<(Receipt, Option<Ttr>), Problem> {
-    let mut fields = open(bytes, Problem::invalid_request)?;
-    let receipt = need_receipt(&mut fields, in_query);
-    let ttr = fields.take("ttr", values::ttr);
-    close(fields, Problem::invalid_request)?;
-    Ok((given(receipt), ttr))
+    read(bytes, |fields| {
+        let receipt = required_receipt(fields, in_query);
+        let ttr = fields.optional("ttr", values::ttr);
+        Some((receipt?, ttr))
+    })
 }
 
 pub fn bury(bytes: &Bytes, in_query: Option<Receipt>) -> Result<(Receipt, Option<Reason>), Problem> {
-    let mut fields = open(bytes, Problem::invalid_request)?;
-    let receipt = need_receipt(&mut fields, in_query);
-    let reason = fields.take("reason", values::reason);
-    close(fields, Problem::invalid_request)?;
-    Ok((given(receipt), reason))
+    read(bytes, |fields| {
+        let receipt = required_receipt(fields, in_query);
+        let reason = fields.optional("reason", values::reason);
+        Some((receipt?, reason))
+    })
 }
 
 pub fn requeue(bytes: &Bytes, limits: &Limits) -> Result<Delay, Problem> {
-    let mut fields = open(bytes, Problem::invalid_request)?;
-    let delay = delay(&mut fields, limits);
-    close(fields, Problem::invalid_request)?;
-    Ok(delay.unwrap_or_default())
+    read(bytes, |fields| Some(delay(fields, limits).unwrap_or_default()))
 }
 
-/// How many dead letters to requeue: all when it is left out.
+/// The number of dead letters to requeue: all if it is left out.
 pub fn requeue_dead(bytes: &Bytes) -> Result<usize, Problem> {
-    let mut fields = open(bytes, Problem::invalid_request)?;
-    let limit = fields.take("limit", |raw| values::whole(raw, 1, MAX_REQUEUE));
-    close(fields, Problem::invalid_request)?;
-    Ok(limit.unwrap_or(usize::MAX))
+    let limit = |raw: &RawValue| values::whole_number(raw, 1, MAX_REQUEUE);
+    read(bytes, |fields| Some(fields.optional("limit", limit).unwrap_or(usize::MAX)))
 }
 
-/// What to pause or resume: what is `true`, or both when nothing is said.
+/// The flags to pause or resume: those that are `true`, or both if the body is empty.
 pub fn pause(bytes: &Bytes) -> Result<TopicPause, Problem> {
-    let mut fields = open(bytes, Problem::invalid_request)?;
-    let unsaid = fields.is_empty();
-    let delivery = fields.take("delivery", values::flag).unwrap_or(unsaid);
-    let intake = fields.take("intake", values::flag).unwrap_or(unsaid);
-    close(fields, Problem::invalid_request)?;
-    Ok(TopicPause { delivery, intake })
+    read(bytes, |fields| {
+        let default = fields.is_empty();
+        Some(TopicPause {
+            delivery: fields.optional("delivery", values::flag).unwrap_or(default),
+            intake: fields.optional("intake", values::flag).unwrap_or(default),
+        })
+    })
 }
 
 pub fn settings(bytes: &Bytes, limits: &Limits) -> Result<TopicSettings, Problem> {
-    let mut fields = open(bytes, Problem::invalid_request)?;
-    let settings = TopicSettings {
-        ttr: fields.take("ttr", values::ttr),
-        max_attempts: fields.take("max_attempts", values::max_attempts),
-        retry: retry(&mut fields, limits),
-        require_receipt: fields.take("require_receipt", values::flag).unwrap_or_default(),
-    };
-    close(fields, Problem::invalid_request)?;
-    Ok(settings)
+    read(bytes, |fields| {
+        Some(TopicSettings {
+            ttr: fields.optional("ttr", values::ttr),
+            max_attempts: fields.optional("max_attempts", values::max_attempts),
+            retry: retry(fields, limits),
+            require_receipt: fields.optional("require_receipt", values::flag).unwrap_or_default(),
+        })
+    })
 }
 
-/// A call that takes no body: empty, or an empty object. Anything else would be silently ignored, such
-/// as a parameter that belongs in the query.
+/// A request that takes no body: it must be empty or an empty object. Anything else would be silently ignored, such as a
+/// parameter that belongs in the query.
 pub fn nothing(bytes: &Bytes) -> Result<(), Problem> {
-    close(open(bytes, Problem::invalid_request)?, Problem::invalid_request)
+    read(bytes, |_| Some(()))
 }
 
 pub fn pop(bytes: &Bytes, limits: &Limits) -> Result<Pop, Problem> {
-    let mut fields = open(bytes, Problem::invalid_request)?;
-    if !fields.has("topics") {
-        fields.fault("topics", "is required");
-    }
-    let topics = fields.take_list("topics", limits.max_pop_topics, values::topic);
-    if topics.as_ref().is_some_and(Vec::is_empty) {
-        fields.fault("topics", "must name at least one topic");
-    }
-    let max = fields.take("max", |raw| values::whole(raw, 1, limits.max_batch_pop));
-    let wait = fields.take("wait", values::duration);
-    let ttr = fields.take("ttr", values::ttr);
-    close(fields, Problem::invalid_request)?;
-    Ok(Pop { topics: given(topics), max: max.unwrap_or(1), wait: wait.unwrap_or_default(), ttr })
+    read(bytes, |fields| {
+        if !fields.has("topics") {
+            fields.add_fault("topics", "is required");
+        }
+        let topics = fields.optional_list("topics", limits.max_pop_topics, values::topic);
+        if topics.as_ref().is_some_and(Vec::is_empty) {
+            fields.add_fault("topics", "must name at least one topic");
+        }
+        let max = fields.optional("max", |raw| values::whole_number(raw, 1, limits.max_batch_pop));
+        let wait = fields.optional("wait", values::duration);
+        let ttr = fields.optional("ttr", values::ttr);
+        Some(Pop { topics: topics?, max: max.unwrap_or(1), wait: wait.unwrap_or_default(), ttr })
+    })
 }
 
-pub fn new_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<Item<NewJob>>, Problem> {
+pub fn new_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<BatchItem<NewJob>>, Problem> {
     let jobs = batch(bytes, "jobs", limits)?;
-    Ok(read_items(jobs, "jobs", |raw, at, faults, id| {
-        let mut fields = opened(Fields::read(raw, at, faults), Problem::invalid_job)?;
-        *id = fields.take("id", values::job_id);
-        read_job(fields, id.clone(), bytes, limits)
+    Ok(batch_items(jobs, "jobs", |raw, pointer, max_faults, id| {
+        let mut fields = open(Fields::parse(raw, pointer, max_faults), Problem::invalid_job)?;
+        *id = fields.optional("id", values::job_id);
+        job_definition(fields, id.clone(), bytes, limits)
     }))
 }
 
-pub fn finish_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<Item<FinishJob>>, Problem> {
+pub fn finish_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<BatchItem<FinishJob>>, Problem> {
     let jobs = batch(bytes, "jobs", limits)?;
-    Ok(read_items(jobs, "jobs", |raw, at, faults, id| {
-        let mut fields = opened(Fields::read(raw, at, faults), Problem::invalid_request)?;
-        *id = fields.need("id", values::job_id);
-        let receipt = fields.take("receipt", values::receipt);
-        close(fields, Problem::invalid_request)?;
-        Ok(FinishJob { id: given(id.clone()), receipt })
+    Ok(batch_items(jobs, "jobs", |raw, pointer, max_faults, id| {
+        let mut fields = open(Fields::parse(raw, pointer, max_faults), Problem::invalid_request)?;
+        *id = fields.required("id", values::job_id);
+        let receipt = fields.optional("receipt", values::receipt);
+        let finish = id.clone().map(|id| FinishJob { id, receipt });
+        close(fields, finish, Problem::invalid_request)
     }))
 }
 
-pub fn delete_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<Item<JobId>>, Problem> {
+pub fn delete_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<BatchItem<JobId>>, Problem> {
     let ids = batch(bytes, "ids", limits)?;
-    Ok(read_items(ids, "ids", |raw, at, faults, id| match values::job_id(raw) {
-        Ok(read) => {
-            *id = Some(read.clone());
-            Ok(read)
+    Ok(batch_items(ids, "ids", |raw, pointer, max_faults, id| match values::job_id(raw) {
+        Ok(parsed) => {
+            *id = Some(parsed.clone());
+            Ok(parsed)
         }
         Err(detail) => {
-            let mut found = Faults::new(faults);
-            found.push(Fault::at(at, detail));
-            Err(Problem::invalid_request(found))
+            let mut faults = Faults::new(max_faults);
+            faults.push(Fault::at_pointer(pointer, detail));
+            Err(Problem::invalid_request(faults))
         }
     }))
 }
 
-/// Reads the items of a batch, each with its pointer; together they list as many faults as one answer may. The
-/// others tell their first fault in `detail` alone.
-fn read_items<'a, T>(
+/// Parses the items of a batch, each with its pointer. Together they list as many faults as one response may; further
+/// items report only their first fault, in `detail`.
+fn batch_items<'a, T>(
     raws: Vec<&'a RawValue>,
     name: &str,
-    read: impl Fn(&'a RawValue, String, usize, &mut Option<JobId>) -> Result<T, Problem>,
-) -> Vec<Item<T>> {
-    let mut faults = MAX_FAULTS;
+    parse: impl Fn(&'a RawValue, String, usize, &mut Option<JobId>) -> Result<T, Problem>,
+) -> Vec<BatchItem<T>> {
+    let mut max_faults = MAX_FAULTS;
     let item = |(i, raw)| {
         let mut id = None;
-        let read = read(raw, format!("/{name}/{i}"), faults, &mut id);
-        if let Err(problem) = &read {
-            faults = faults.saturating_sub(problem.listed_faults());
+        let parsed = parse(raw, format!("/{name}/{i}"), max_faults, &mut id);
+        if let Err(problem) = &parsed {
+            max_faults = max_faults.saturating_sub(problem.listed_faults());
         }
-        Item { id, read }
+        BatchItem { id, parsed }
     };
     raws.into_iter().enumerate().map(item).collect()
 }
 
-/// The raw items of a batch, counted before they are read.
+/// The raw items of a batch, counted before they are parsed.
 fn batch<'a>(bytes: &'a Bytes, name: &'static str, limits: &Limits) -> Result<Vec<&'a RawValue>, Problem> {
-    let mut fields = open(bytes, Problem::invalid_request)?;
-    let items = fields.need(name, |raw| values::list(raw, limits.max_batch));
-    close(fields, Problem::invalid_request)?;
-    let (items, limit) = (given(items), limits.max_batch);
+    let limit = limits.max_batch;
+    let items = read(bytes, |fields| fields.required(name, |raw| values::list(raw, limit)))?;
     if items.len > limit {
         return Err(Error::BatchTooLarge { limit, got: items.len }.into());
     }

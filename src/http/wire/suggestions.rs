@@ -1,8 +1,8 @@
 //! Suggestions for misspelt names of fields and parameters.
 
-/// What is wrong with `name`, which is none of `known`: with the nearest of them, or else with all.
-/// `kind` is what it is not, such as "a field of this object"; `plural` is what there is instead.
-pub fn unknown(name: &str, known: &[&'static str], kind: &str, plural: &str) -> String {
+/// The detail for `name`, which is not in `known`: suggests the nearest known name, or else lists all of them. `kind` is
+/// what the name is not, such as "a field of this object"; `plural` is what the known names are.
+pub fn unknown_name(name: &str, known: &[&'static str], kind: &str, plural: &str) -> String {
     match nearest(name, known) {
         Some(near) => format!("is not {kind}; did you mean {near}?"),
         None if known.is_empty() => format!("is not {kind}, which has none"),
@@ -10,15 +10,15 @@ pub fn unknown(name: &str, known: &[&'static str], kind: &str, plural: &str) -> 
     }
 }
 
-/// The known name that `name` was probably meant to be: few letters differ, whatever its case and separators.
+/// The known name that was probably meant: few letters differ, ignoring case and separators.
 fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str> {
-    let name = plain(name);
-    let distance = |known: &str| strsim::damerau_levenshtein(&name, &plain(known));
+    let name = normalized(name);
+    let distance = |known: &str| strsim::damerau_levenshtein(&name, &normalized(known));
     let near = known.iter().map(|known| (distance(known), *known)).min()?;
     (near.0 <= name.chars().count() / 3).then_some(near.1)
 }
 
-fn plain(name: &str) -> String {
+fn normalized(name: &str) -> String {
     name.chars().filter(|c| !matches!(c, '_' | '-')).flat_map(char::to_lowercase).collect()
 }
 
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_what_was_probably_meant() {
+    fn suggests_the_name_that_was_probably_meant() {
         let known = ["topic", "delay", "at", "max_attempts"];
         for (name, meant) in [
             ("topics", Some("topic")),
@@ -43,9 +43,9 @@ mod tests {
         }
         assert_eq!(nearest("topic", &[]), None);
         assert_eq!(
-            unknown("x", &["a", "b"], "a field of it", "fields"),
+            unknown_name("x", &["a", "b"], "a field of it", "fields"),
             "is not a field of it; its fields are a, b"
         );
-        assert_eq!(unknown("x", &[], "a field of it", "fields"), "is not a field of it, which has none");
+        assert_eq!(unknown_name("x", &[], "a field of it", "fields"), "is not a field of it, which has none");
     }
 }

@@ -1,6 +1,6 @@
-//! Reading single values: from JSON, and from the text of a parameter. Each says how to mend what it refuses.
+//! Parsers of single values, from JSON and from the text of a parameter. Each error says how to correct the value.
 //!
-//! `null` is refused like any other wrong type: what is meant to be left out is left out.
+//! `null` is refused like any other wrong type: a value that is not meant is left out.
 
 use std::{borrow::Cow, fmt, time::Duration};
 
@@ -15,11 +15,11 @@ use crate::job::{
     Topic, Ttr, ValueError, format_seconds, parse_duration,
 };
 
-/// What a reader answers: the value, or how to mend it.
-pub type Read<T> = Result<T, String>;
+/// The value, or how to correct it.
+pub type ParseResult<T> = Result<T, String>;
 
 /// A JSON string.
-pub fn text(raw: &RawValue) -> Read<Cow<'_, str>> {
+pub fn text(raw: &RawValue) -> ParseResult<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
     if !raw.get().starts_with('"') {
@@ -31,7 +31,7 @@ pub fn text(raw: &RawValue) -> Read<Cow<'_, str>> {
 }
 
 /// `true` or `false`.
-pub fn flag(raw: &RawValue) -> Read<bool> {
+pub fn flag(raw: &RawValue) -> ParseResult<bool> {
     match raw.get() {
         "true" => Ok(true),
         "false" => Ok(false),
@@ -39,38 +39,38 @@ pub fn flag(raw: &RawValue) -> Read<bool> {
     }
 }
 
-/// A JSON list, its elements unread.
-pub struct List<'a> {
-    /// The first elements, up to the limit that was given.
+/// A JSON list whose elements are not parsed.
+pub struct RawList<'a> {
+    /// The first elements, up to the limit.
     pub items: Vec<&'a RawValue>,
-    /// How many elements there are.
+    /// The number of all elements.
     pub len: usize,
 }
 
-/// A JSON list, of which no more than `limit` elements are kept.
-pub fn list(raw: &RawValue, limit: usize) -> Read<List<'_>> {
+/// A JSON list of which at most `limit` elements are kept.
+pub fn list(raw: &RawValue, limit: usize) -> ParseResult<RawList<'_>> {
     if !raw.get().starts_with('[') {
         return Err("must be a list".to_owned());
     }
     let mut deserializer = serde_json::Deserializer::from_str(raw.get());
-    Elements { limit }.deserialize(&mut deserializer).map_err(|error| format!("must be a list: {error}"))
+    ListVisitor { limit }.deserialize(&mut deserializer).map_err(|error| format!("must be a list: {error}"))
 }
 
-/// Keeps the first elements of a list and counts the others, which cost no memory.
-struct Elements {
+/// Keeps the first elements of a list and counts the others, which then use no memory.
+struct ListVisitor {
     limit: usize,
 }
 
-impl<'de> DeserializeSeed<'de> for Elements {
-    type Value = List<'de>;
+impl<'de> DeserializeSeed<'de> for ListVisitor {
+    type Value = RawList<'de>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_seq(self)
     }
 }
 
-impl<'de> Visitor<'de> for Elements {
-    type Value = List<'de>;
+impl<'de> Visitor<'de> for ListVisitor {
+    type Value = RawList<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list")
@@ -87,12 +87,12 @@ impl<'de> Visitor<'de> for Elements {
         while seq.next_element::<IgnoredAny>()?.is_some() {
             len += 1;
         }
-        Ok(List { items, len })
+        Ok(RawList { items, len })
     }
 }
 
 /// A duration: a number of seconds, or a string.
-fn parsed_duration(raw: &RawValue) -> Read<Result<Duration, DurationError>> {
+fn parsed_duration(raw: &RawValue) -> ParseResult<Result<Duration, DurationError>> {
     let json = raw.get();
     match json.as_bytes().first() {
         Some(b'"') => text(raw).map(|text| parse_duration(&text)),
@@ -101,12 +101,12 @@ fn parsed_duration(raw: &RawValue) -> Read<Result<Duration, DurationError>> {
     }
 }
 
-pub fn duration(raw: &RawValue) -> Read<Duration> {
+pub fn duration(raw: &RawValue) -> ParseResult<Duration> {
     parsed_duration(raw)?.map_err(|error| error.to_string())
 }
 
 /// A delay of at most `max`, which is `queue.max_delay`.
-pub fn delay(raw: &RawValue, max: Delay) -> Read<Delay> {
+pub fn delay(raw: &RawValue, max: Delay) -> ParseResult<Delay> {
     let duration = match parsed_duration(raw)? {
         Err(DurationError::TooLarge) => return Err(too_long(max)),
         parsed => parsed.map_err(|error| error.to_string())?,
@@ -114,7 +114,7 @@ pub fn delay(raw: &RawValue, max: Delay) -> Read<Delay> {
     Delay::new(duration).ok().filter(|delay| *delay <= max).ok_or_else(|| too_long(max))
 }
 
-/// Names the limit of delays, and how a limit that was set is passed by mistake.
+/// Names the limit of delays, and the usual mistake behind a delay beyond a configured limit.
 fn too_long(max: Delay) -> String {
     if max == Delay::LONGEST {
         return ValueError::DelayTooLong.to_string();
@@ -123,20 +123,20 @@ fn too_long(max: Delay) -> String {
     format!("must be at most {seconds} s (queue.max_delay); a number counts seconds, not milliseconds")
 }
 
-/// One step of a retry list, which is a delay.
-pub fn step(raw: &RawValue, max: Delay) -> Read<Duration> {
+/// One step of a retry schedule, which is a delay.
+pub fn retry_step(raw: &RawValue, max: Delay) -> ParseResult<Duration> {
     delay(raw, max).map(Delay::as_duration)
 }
 
-pub fn ttr(raw: &RawValue) -> Read<Ttr> {
-    ttr_of(parsed_duration(raw)?)
+pub fn ttr(raw: &RawValue) -> ParseResult<Ttr> {
+    checked_ttr(parsed_duration(raw)?)
 }
 
-pub fn ttr_text(text: &str) -> Read<Ttr> {
-    ttr_of(parse_duration(text))
+pub fn ttr_text(text: &str) -> ParseResult<Ttr> {
+    checked_ttr(parse_duration(text))
 }
 
-fn ttr_of(parsed: Result<Duration, DurationError>) -> Read<Ttr> {
+fn checked_ttr(parsed: Result<Duration, DurationError>) -> ParseResult<Ttr> {
     let duration = match parsed {
         Err(DurationError::TooLarge) => Duration::MAX,
         parsed => parsed.map_err(|error| error.to_string())?,
@@ -144,78 +144,79 @@ fn ttr_of(parsed: Result<Duration, DurationError>) -> Read<Ttr> {
     Ttr::new(duration).map_err(|error| error.to_string())
 }
 
-pub fn duration_text(text: &str) -> Read<Duration> {
+pub fn duration_text(text: &str) -> ParseResult<Duration> {
     parse_duration(text).map_err(|error| error.to_string())
 }
 
-pub fn moment(raw: &RawValue) -> Read<Timestamp> {
+pub fn timestamp(raw: &RawValue) -> ParseResult<Timestamp> {
     if !raw.get().starts_with('"') {
-        return Err(not_a_moment(raw.get()));
+        return Err(not_a_timestamp(raw.get()));
     }
     Timestamp::parse(&text(raw)?).map_err(|error| error.to_string())
 }
 
-/// Many clients send a number of seconds or milliseconds since 1970: those are told how to write it.
-fn not_a_moment(json: &str) -> String {
+/// Many clients send a number of seconds or milliseconds since 1970. The error shows them the same time as RFC 3339.
+fn not_a_timestamp(json: &str) -> String {
     // Seconds until the year 5138, and milliseconds from 1973 on.
     let unix_ms = match json.parse::<f64>() {
         Ok(number) if (0.0..1e11).contains(&number) => number * 1e3,
         Ok(number) if (1e11..1e15).contains(&number) => number,
         _ => return TimeError::NotRfc3339.to_string(),
     };
-    let moment = Timestamp::from_millis(unix_ms as i64);
-    format!("must be an RFC 3339 string, not a number; this moment is \"{moment}\"")
+    let timestamp = Timestamp::from_millis(unix_ms as i64);
+    format!("must be an RFC 3339 string, not a number; this moment is \"{timestamp}\"")
 }
 
-pub fn job_id(raw: &RawValue) -> Read<JobId> {
+pub fn job_id(raw: &RawValue) -> ParseResult<JobId> {
     job_id_text(&text(raw)?)
 }
 
-pub fn job_id_text(text: &str) -> Read<JobId> {
+pub fn job_id_text(text: &str) -> ParseResult<JobId> {
     JobId::parse(text).map_err(|error| error.to_string())
 }
 
-pub fn topic(raw: &RawValue) -> Read<Topic> {
+pub fn topic(raw: &RawValue) -> ParseResult<Topic> {
     topic_text(&text(raw)?)
 }
 
-pub fn topic_text(text: &str) -> Read<Topic> {
+pub fn topic_text(text: &str) -> ParseResult<Topic> {
     Topic::parse(text).map_err(|error| error.to_string())
 }
 
-pub fn receipt(raw: &RawValue) -> Read<Receipt> {
+pub fn receipt(raw: &RawValue) -> ParseResult<Receipt> {
     receipt_text(&text(raw)?)
 }
 
-pub fn receipt_text(text: &str) -> Read<Receipt> {
-    // The error of the parser shows a character of what was sent, never the whole.
+pub fn receipt_text(text: &str) -> ParseResult<Receipt> {
+    // The parser's error shows one character of the text, never the whole receipt.
     Receipt::parse(text).map_err(|error| error.to_string())
 }
 
-pub fn reason(raw: &RawValue) -> Read<Reason> {
+pub fn reason(raw: &RawValue) -> ParseResult<Reason> {
     Reason::new(&text(raw)?).ok_or_else(|| format!("must be at most {} bytes long", Reason::MAX_LEN))
 }
 
-pub fn max_attempts(raw: &RawValue) -> Read<u32> {
-    whole(raw, 0, MAX_ATTEMPTS_LIMIT as usize).map(|n| u32::try_from(n).expect("at most the limit, a u32"))
+pub fn max_attempts(raw: &RawValue) -> ParseResult<u32> {
+    whole_number(raw, 0, MAX_ATTEMPTS_LIMIT as usize)
+        .map(|n| u32::try_from(n).expect("at most MAX_ATTEMPTS_LIMIT, which is a u32"))
 }
 
-pub fn schedule(steps: Vec<Duration>) -> Read<RetrySchedule> {
+pub fn retry_schedule(steps: Vec<Duration>) -> ParseResult<RetrySchedule> {
     RetrySchedule::new(steps).map_err(|error| error.to_string())
 }
 
-/// A whole JSON number within bounds, in plain digits; `5.0` too, as some languages write it.
-pub fn whole(raw: &RawValue, min: usize, max: usize) -> Read<usize> {
+/// A whole JSON number within bounds, in plain digits. Accepts `5.0`, as some languages write it.
+pub fn whole_number(raw: &RawValue, min: usize, max: usize) -> ParseResult<usize> {
     let text = raw.get();
     let digits = match text.split_once('.') {
         Some((digits, zeros)) if zeros.bytes().all(|zero| zero == b'0') => digits,
         Some(_) | None => text,
     };
-    whole_text(digits, min, max)
+    whole_number_text(digits, min, max)
 }
 
 /// A whole number within bounds, in plain digits.
-pub fn whole_text(text: &str, min: usize, max: usize) -> Read<usize> {
+pub fn whole_number_text(text: &str, min: usize, max: usize) -> ParseResult<usize> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let number = text.parse().ok().filter(|n| digits && (min..=max).contains(n));
     number.ok_or_else(|| format!("must be a whole number from {min} to {max}"))
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_numbers_or_texts() {
+    fn durations_are_numbers_or_strings() {
         for (json, ms) in
             [("15", 15_000), ("0.25", 250), ("1e2", 100_000), ("\"15\"", 15_000), ("\"3m\"", 180_000)]
         {
@@ -252,7 +253,7 @@ mod tests {
         {
             assert!(max_attempts(raw(json)).is_err(), "{json}");
         }
-        assert_eq!(whole_text("+5", 1, 10), Err("must be a whole number from 1 to 10".to_owned()));
+        assert_eq!(whole_number_text("+5", 1, 10), Err("must be a whole number from 1 to 10".to_owned()));
     }
 
     #[test]
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_no_text_no_flag_and_no_list() {
+    fn null_is_neither_a_string_nor_a_flag_nor_a_list() {
         assert!(text(raw("null")).is_err());
         assert!(flag(raw("null")).is_err());
         assert!(list(raw("null"), 1).is_err());

@@ -5,7 +5,7 @@ use crate::harness::{
     api::{Api, Setup, places},
     stores::Engine,
 };
-use linger::{http::Options, queue::Limits};
+use linger::{http::HttpOptions, queue::Limits};
 
 on_every_engine!(
     broken_json,
@@ -74,7 +74,7 @@ async fn deep_json(engine: Engine) {
 
 async fn oversized_bodies_and_requests(engine: Engine) {
     let limits = Limits { max_body: 100, ..Limits::default() };
-    let options = Options { max_request_bytes: 1_000, ..Options::default() };
+    let options = HttpOptions { max_request_bytes: 1_000, ..HttpOptions::default() };
     let api = Api::with(engine, Setup { limits, options, ..Setup::default() }).await;
     let order = |len: usize| format!(r#"{{"topic":"t","id":"a","body":"{}"}}"#, "x".repeat(len - 2));
     let problem = api.send("POST", "/jobs", &order(101)).await.refused(413, "body_too_large");

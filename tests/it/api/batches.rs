@@ -8,7 +8,7 @@ use crate::harness::{
     jobs::{millis, seconds},
     stores::Engine,
 };
-use linger::{http::Options, queue::Limits};
+use linger::{http::HttpOptions, queue::Limits};
 
 on_every_engine!(
     each_item_of_an_add_has_its_own_status,
@@ -225,7 +225,7 @@ async fn the_answer_to_a_batch_of_faults_stays_small(engine: Engine) {
 }
 
 async fn a_batch_is_carried_out_only_where_its_answer_has_room(engine: Engine) {
-    let options = Options { max_answer_bytes: 64 * 1_024, ..Options::default() };
+    let options = HttpOptions { max_answer_bytes: 64 * 1_024, ..HttpOptions::default() };
     let api = Api::with(engine, Setup { options, ..Setup::default() }).await;
     let large = format!(r#"{{"topic":"large","id":"large","body":"{}"}}"#, "x".repeat(60_000));
     api.add(&large).await;

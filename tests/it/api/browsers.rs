@@ -5,7 +5,7 @@ use crate::harness::{
     api::{Api, Setup},
     stores::Engine,
 };
-use linger::http::Options;
+use linger::http::HttpOptions;
 
 on_every_engine!(
     trap_a_web_page_cannot_pop_or_add,
@@ -41,8 +41,11 @@ async fn trap_a_web_page_cannot_pop_or_add(engine: Engine) {
 }
 
 async fn trap_a_rebound_name_reaches_nothing(engine: Engine) {
-    let options =
-        Options { check_host: true, allowed_hosts: vec!["queue.test".to_owned()], ..Options::default() };
+    let options = HttpOptions {
+        check_host: true,
+        allowed_hosts: vec!["queue.test".to_owned()],
+        ..HttpOptions::default()
+    };
     let api = Api::with(engine, Setup { options, ..Setup::default() }).await;
     let on = |host: &str| api.call("GET", "/topics/t/pop").without("host").header("host", host).send();
     on("evil.example:9277").await.refused(403, "host_refused");

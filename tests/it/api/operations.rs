@@ -1,6 +1,6 @@
 //! Pages for operators, request ids, and figures.
 
-use linger::http::Options;
+use linger::http::HttpOptions;
 
 use super::on_every_engine;
 use crate::harness::{
@@ -192,7 +192,7 @@ async fn scrapers_at_the_same_time_all_get_complete_figures() {
 /// Clients that read the figures slowly hold a bounded part of memory, and do not keep others from other answers.
 #[tokio::test]
 async fn figures_that_nobody_takes_are_bounded() {
-    let options = Options { max_answer_bytes: 1_024 * 1_024, ..Options::default() };
+    let options = HttpOptions { max_answer_bytes: 1_024 * 1_024, ..HttpOptions::default() };
     let api = Api::with(Engine::Naive, Setup { options, ..Setup::default() }).await;
     api.add(&format!(r#"{{"topic":"t","id":"a","body":"{}"}}"#, "x".repeat(8 * 1_024))).await;
     let mut held = Vec::new();

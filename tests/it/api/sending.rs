@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use linger::{
     clock::{Clock, SystemClock},
-    http::Options,
+    http::HttpOptions,
 };
 
 use crate::harness::{
     wait::until,
-    wire::{Client, Server, get, post},
+    wire::{Client, Server, ServerOptions, get, post},
 };
 
 /// Short enough to wait for: the timeouts under test are the server's own.
@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_millis(100);
 #[tokio::test]
 async fn a_body_has_a_time_as_a_whole() {
     let (body_timeout, rate) = (3 * SOON, 1_024 * 1_024 * 1_024);
-    let options = Options { body_timeout, min_body_rate: rate, ..Options::default() };
+    let options = HttpOptions { body_timeout, min_body_rate: rate, ..HttpOptions::default() };
     let (server, pace) = (Server::start(options).await, SystemClock::new());
     let mut client = server.connect().await;
     let part = "x".repeat(64 * 1_024);
@@ -40,7 +40,7 @@ async fn a_body_has_a_time_as_a_whole() {
 
 #[tokio::test]
 async fn requests_without_a_body_take_nothing_from_the_room_for_bodies() {
-    let options = Options { max_buffered_bytes: 100, ..Options::default() };
+    let options = HttpOptions { max_buffered_bytes: 100, ..HttpOptions::default() };
     let server = Server::start(options).await;
     let unasked =
         |method: &str, target: &str, len: usize| post(target, &"x".repeat(len)).replace("POST", method);
@@ -68,7 +68,8 @@ async fn requests_without_a_body_take_nothing_from_the_room_for_bodies() {
 
 #[tokio::test]
 async fn nobody_takes_more_than_their_share_of_the_room_for_bodies() {
-    let server = Server::start(Options { max_buffered_bytes_per_caller: 100, ..Options::default() }).await;
+    let server =
+        Server::start(HttpOptions { max_buffered_bytes_per_caller: 100, ..HttpOptions::default() }).await;
     let whole =
         |id: &str| post("/jobs", &format!(r#"{{"topic":"t","id":"{id}","body":"{}"}}"#, "x".repeat(50)));
     let connect_from = |last: u8| Client::connect_from([127, 0, 0, last].into(), server.address);
@@ -87,7 +88,7 @@ async fn nobody_takes_more_than_their_share_of_the_room_for_bodies() {
 
 #[tokio::test]
 async fn a_parked_poll_keeps_nothing_of_its_body() {
-    let server = Server::start(Options::default()).await;
+    let server = Server::start(ServerOptions::default()).await;
     let mut poll = server.connect().await;
     let padded = format!(r#"{{"topics":["t"],"wait":50{}}}"#, " ".repeat(30_000));
     poll.say(&post("/batch/pop", &padded)).await;
@@ -98,7 +99,7 @@ async fn a_parked_poll_keeps_nothing_of_its_body() {
 
 #[tokio::test]
 async fn only_plain_chunks_are_taken() {
-    let server = Server::start(Options::default()).await;
+    let server = Server::start(ServerOptions::default()).await;
     let with = |coding: &str| {
         format!(
             "POST /jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
@@ -122,7 +123,7 @@ async fn only_plain_chunks_are_taken() {
 
 #[tokio::test]
 async fn too_much_behind_a_poll_ends_it() {
-    let server = Server::start(Options::default()).await;
+    let server = Server::start(ServerOptions::default()).await;
     let mut poll = server.parked("t").await;
     // hyper takes what it can, and not more than the largest head.
     let much = "x".repeat(200_000);
@@ -134,7 +135,7 @@ async fn too_much_behind_a_poll_ends_it() {
 
 #[tokio::test]
 async fn what_is_sent_behind_a_poll_is_answered_after_it() {
-    let server = Server::start(Options::default()).await;
+    let server = Server::start(ServerOptions::default()).await;
     let mut poll = server.parked("t").await;
     poll.say(&get("/livez")).await;
     poll.say(&get("/jobs/nobody")).await;

@@ -4,22 +4,28 @@ use std::time::Duration;
 
 use linger::{
     clock::{Clock, SystemClock},
-    http::Options,
+    http::HttpOptions,
     job::{Job, State},
+    net::ListenerOptions,
 };
 
 use crate::harness::{
     jobs::{ALL, id},
     wait::until,
-    wire::{Client, Server, get, post},
+    wire::{Client, Server, ServerOptions, get, post},
 };
 
 /// Short enough to wait for: the timeouts under test are the server's own.
 const SOON: Duration = Duration::from_millis(100);
 
 /// Waits for no request.
-fn impatient() -> Options {
-    Options { first_byte_timeout: SOON, header_timeout: SOON, keep_alive_timeout: SOON, ..Options::default() }
+fn impatient() -> ListenerOptions {
+    ListenerOptions {
+        first_byte_timeout: SOON,
+        header_timeout: SOON,
+        keep_alive_timeout: SOON,
+        ..ListenerOptions::default()
+    }
 }
 
 async fn job(server: &Server, name: &str) -> Job {
@@ -32,7 +38,7 @@ async fn add(client: &mut Client, name: &str) {
 
 #[tokio::test]
 async fn the_four_calls_over_one_connection() {
-    let server = Server::start(Options::default()).await;
+    let server = Server::start(ServerOptions::default()).await;
     let mut client = server.connect().await;
     client.ask(&post("/jobs", r#"{"topic":"t","id":"a","body":{"n": 1}}"#)).await.expect(201);
     let popped = client.ask(&get("/topics/t/pop?wait=5s")).await.expect(200);
@@ -45,7 +51,7 @@ async fn the_four_calls_over_one_connection() {
 
 #[tokio::test]
 async fn trap_head_pops_nothing_over_a_socket() {
-    let server = Server::start(Options::default()).await;
+    let server = Server::start(ServerOptions::default()).await;
     let mut client = server.connect().await;
     add(&mut client, "a").await;
     // The answer to a HEAD announces a body that does not come.
@@ -61,7 +67,7 @@ async fn trap_head_pops_nothing_over_a_socket() {
 
 #[tokio::test]
 async fn trap_a_client_that_leaves_a_long_poll_gives_the_job_back_uncounted() {
-    let server = Server::start(Options::default()).await;
+    let server = Server::start(ServerOptions::default()).await;
     // A body that nobody wants must not hide that the client went away.
     let body = "x".repeat(3_000);
     let unwanted = post("/topics/t/pop?wait=50s", &body).replace("POST", "GET");
@@ -129,17 +135,17 @@ async fn trap_a_silent_or_dripping_connection_is_cut() {
 #[tokio::test]
 async fn each_wait_for_a_client_has_its_own_bound() {
     let long = Duration::from_secs(3_600);
-    let patient = Options {
+    let patient = ListenerOptions {
         first_byte_timeout: long,
         header_timeout: long,
         keep_alive_timeout: long,
-        ..Options::default()
+        ..ListenerOptions::default()
     };
     for (asks, says, reason, options) in [
-        (false, "", "first_byte", Options { first_byte_timeout: SOON, ..patient.clone() }),
-        (false, "GET", "head", Options { header_timeout: SOON, ..patient.clone() }),
-        (true, "", "idle", Options { keep_alive_timeout: SOON, ..patient.clone() }),
-        (true, "GET", "head", Options { header_timeout: SOON, ..patient.clone() }),
+        (false, "", "first_byte", ListenerOptions { first_byte_timeout: SOON, ..patient.clone() }),
+        (false, "GET", "head", ListenerOptions { header_timeout: SOON, ..patient.clone() }),
+        (true, "", "idle", ListenerOptions { keep_alive_timeout: SOON, ..patient.clone() }),
+        (true, "GET", "head", ListenerOptions { header_timeout: SOON, ..patient.clone() }),
     ] {
         let server = Server::start(options).await;
         let mut client = server.connect().await;
@@ -155,7 +161,10 @@ async fn each_wait_for_a_client_has_its_own_bound() {
 
 #[tokio::test]
 async fn trap_a_long_poll_outlasts_every_timeout() {
-    let options = Options { body_timeout: SOON, write_timeout: SOON, ..impatient() };
+    let options = ServerOptions {
+        http: HttpOptions { body_timeout: SOON, ..HttpOptions::default() },
+        listener: ListenerOptions { write_timeout: SOON, ..impatient() },
+    };
     let server = Server::start(options).await;
     let mut poll = server.parked("t").await;
     // Three silent connections, one after the other, were cut meanwhile: that long it waits already.
@@ -170,7 +179,7 @@ async fn trap_a_long_poll_outlasts_every_timeout() {
 
 #[tokio::test]
 async fn a_slow_body_is_cut_with_an_answer() {
-    let server = Server::start(Options { body_timeout: SOON, ..Options::default() }).await;
+    let server = Server::start(HttpOptions { body_timeout: SOON, ..HttpOptions::default() }).await;
     let mut client = server.connect().await;
     let whole = post("/jobs", r#"{"topic":"t","id":"a"}"#);
     client.say(&whole[..whole.len() - 1]).await;
@@ -184,7 +193,7 @@ async fn a_slow_body_is_cut_with_an_answer() {
 
 #[tokio::test]
 async fn a_body_longer_than_announced_is_cut_off_and_the_rest_is_no_request() {
-    let server = Server::start(Options::default()).await;
+    let server = Server::start(ServerOptions::default()).await;
     let mut client = server.connect().await;
     let announced = post("/jobs", r#"{"topic":"t","id":"a"}"#);
     client.say(&format!("{announced},\"delay\":9}}\r\n\r\n")).await;
@@ -197,7 +206,7 @@ async fn a_body_longer_than_announced_is_cut_off_and_the_rest_is_no_request() {
 
 #[tokio::test]
 async fn a_body_shorter_than_announced_adds_nothing() {
-    let server = Server::start(Options::default()).await;
+    let server = Server::start(ServerOptions::default()).await;
     let mut client = server.connect().await;
     let order = r#"{"topic":"t","id":"a"}"#;
     let request = post("/jobs", order).replace("Content-Length: 22", "Content-Length: 23");
@@ -210,7 +219,7 @@ async fn a_body_shorter_than_announced_adds_nothing() {
 
 #[tokio::test]
 async fn a_request_over_the_limit_gets_its_answer_though_it_goes_on_sending() {
-    let server = Server::start(Options { max_request_bytes: 1_000, ..Options::default() }).await;
+    let server = Server::start(HttpOptions { max_request_bytes: 1_000, ..HttpOptions::default() }).await;
     let big = "x".repeat(4 * 1_024 * 1_024);
     let chunked = format!(
         "POST /jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{big}\r\n0\r\n\r\n",
@@ -228,7 +237,7 @@ async fn a_request_over_the_limit_gets_its_answer_though_it_goes_on_sending() {
 
 #[tokio::test]
 async fn bodies_that_are_too_much_together_are_refused() {
-    let server = Server::start(Options { max_buffered_bytes: 100, ..Options::default() }).await;
+    let server = Server::start(HttpOptions { max_buffered_bytes: 100, ..HttpOptions::default() }).await;
     let mut holder = server.connect().await;
     let whole = post("/jobs", &format!(r#"{{"topic":"t","id":"a","body":"{}"}}"#, "x".repeat(50)));
     holder.say(&whole[..whole.len() - 1]).await;
@@ -250,7 +259,7 @@ async fn bodies_that_are_too_much_together_are_refused() {
 
 #[tokio::test]
 async fn a_connection_stays_usable_after_every_refusal() {
-    let server = Server::start(Options::default()).await;
+    let server = Server::start(ServerOptions::default()).await;
     let mut client = server.connect().await;
     let (junk, large) = ("x".repeat(60_000), "x".repeat(300_000));
     for (request, status) in [
@@ -275,7 +284,7 @@ async fn a_connection_stays_usable_after_every_refusal() {
 
 #[tokio::test]
 async fn pipelined_requests_are_answered_in_order() {
-    let server = Server::start(Options::default()).await;
+    let server = Server::start(ServerOptions::default()).await;
     let mut client = server.connect().await;
     let requests =
         [post("/jobs", r#"{"topic":"t","id":"a"}"#), get("/jobs/a"), get("/nowhere"), get("/livez")];
@@ -288,7 +297,7 @@ async fn pipelined_requests_are_answered_in_order() {
 
 #[tokio::test]
 async fn what_is_not_http_is_refused_and_closed() {
-    let options = Options { max_header_bytes: 1_000, ..Options::default() };
+    let options = ListenerOptions { max_header_bytes: 1_000, ..ListenerOptions::default() };
     let server = Server::start(options).await;
     let long = format!("GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Long: {}\r\n\r\n", "x".repeat(2_000));
     for (said, status) in [("nonsense\r\n\r\n", 400), ("GET / HTTP/7.0\r\n\r\n", 400), (long.as_str(), 431)] {
@@ -302,7 +311,7 @@ async fn what_is_not_http_is_refused_and_closed() {
 
 #[tokio::test]
 async fn http_1_0_is_spoken() {
-    let server = Server::start(Options::default()).await;
+    let server = Server::start(ServerOptions::default()).await;
     let mut client = server.connect().await;
     let answer = client.ask("GET /livez HTTP/1.0\r\n\r\n").await.expect(200);
     assert_eq!(answer.body, b"{\"status\":\"ok\"}\n");
@@ -312,7 +321,7 @@ async fn http_1_0_is_spoken() {
 
 #[tokio::test]
 async fn shutdown_answers_what_is_in_flight_and_closes_what_is_idle() {
-    let server = Server::start(Options::default()).await;
+    let server = Server::start(ServerOptions::default()).await;
     let mut poll = server.parked("t").await;
     let mut idle = server.connect().await;
     idle.ask(&get("/livez")).await.expect(200);

@@ -146,6 +146,6 @@ fn a_new_token_may_be_appended_to_the_file() {
     fs::write(&path, "[server]\nlisten = 'x'\n").expect("can be written");
     let refused = new(&["add"]);
     assert_eq!((refused.status.code(), stdout(&refused)), (Some(1), String::new()));
-    assert!(stderr(&refused).contains("tokens.toml: holds something"), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("tokens.toml: contains something"), "{}", stderr(&refused));
     assert_eq!(fs::read_to_string(&path).expect("reads"), "[server]\nlisten = 'x'\n");
 }

@@ -4,7 +4,8 @@ use std::{net::IpAddr, time::Duration};
 
 use linger::{
     clock::{Clock, SystemClock},
-    http::Options,
+    http::HttpOptions,
+    net::ListenerOptions,
 };
 
 use crate::harness::{
@@ -28,7 +29,7 @@ fn told(answer: Heard) {
 
 #[tokio::test]
 async fn connections_over_the_cap_are_told_at_once_and_closed() {
-    let server = Server::start(Options { max_connections: 2, ..Options::default() }).await;
+    let server = Server::start(ListenerOptions { max_connections: 2, ..ListenerOptions::default() }).await;
     let (mut first, mut second) = (server.connect().await, server.connect().await);
     first.ask(&get("/livez")).await.expect(200);
     second.ask(&get("/livez")).await.expect(200);
@@ -49,7 +50,8 @@ async fn connections_over_the_cap_are_told_at_once_and_closed() {
 
 #[tokio::test]
 async fn one_address_cannot_take_every_place() {
-    let options = Options { max_connections: 10, max_connections_per_address: 2, ..Options::default() };
+    let options =
+        ListenerOptions { max_connections: 10, max_connections_per_address: 2, ..ListenerOptions::default() };
     let server = Server::start(options).await;
     let own = |last: u8| IpAddr::from([127, 0, 0, last]);
     let mut held = Vec::new();
@@ -70,7 +72,8 @@ async fn one_address_cannot_take_every_place() {
 #[tokio::test]
 async fn who_is_refused_and_says_nothing_is_closed_and_a_flood_of_them_is_no_harm() {
     let linger = Duration::from_millis(100);
-    let server = Server::start(Options { max_connections: 1, linger, ..Options::default() }).await;
+    let server =
+        Server::start(ListenerOptions { max_connections: 1, linger, ..ListenerOptions::default() }).await;
     let mut first = server.connect().await;
     first.ask(&get("/livez")).await.expect(200);
     let mut silent = Vec::new();
@@ -88,7 +91,9 @@ async fn who_is_refused_and_says_nothing_is_closed_and_a_flood_of_them_is_no_har
 #[tokio::test]
 async fn shutdown_does_not_wait_for_those_who_are_refused() {
     let hour = Duration::from_secs(3_600);
-    let server = Server::start(Options { max_connections: 1, linger: hour, ..Options::default() }).await;
+    let server =
+        Server::start(ListenerOptions { max_connections: 1, linger: hour, ..ListenerOptions::default() })
+            .await;
     let _first = server.connect().await;
     until(|| server.connections() == 1).await;
     let mut silent = server.connect().await;
@@ -99,7 +104,7 @@ async fn shutdown_does_not_wait_for_those_who_are_refused() {
 
 #[tokio::test]
 async fn too_many_headers_are_refused_and_counted() {
-    let server = Server::start(Options { max_headers: 10, ..Options::default() }).await;
+    let server = Server::start(ListenerOptions { max_headers: 10, ..ListenerOptions::default() }).await;
     let with = |headers: usize| {
         get("/livez").replace("\r\n\r\n", &format!("{}\r\n\r\n", "\r\nX: y".repeat(headers)))
     };
@@ -113,7 +118,7 @@ async fn too_many_headers_are_refused_and_counted() {
 
 #[tokio::test]
 async fn every_refusal_of_a_request_is_counted_by_its_code() {
-    let server = Server::start(Options { max_request_bytes: 1_000, ..Options::default() }).await;
+    let server = Server::start(HttpOptions { max_request_bytes: 1_000, ..HttpOptions::default() }).await;
     for request in [get("/nowhere"), post("/jobs", &"x".repeat(2_000)), post("/jobs", "{")] {
         server.connect().await.ask(&request).await;
     }
@@ -160,7 +165,7 @@ async fn a_full_file_table_neither_stops_nor_spins_the_accept_loop() {
     assert_eq!(server.log().matches("connections cannot be accepted").count(), 1, "{}", server.log());
     drop(held);
     let patience = Patience::new();
-    while !server.log().contains("connections can be accepted again") {
+    while !server.log().contains("connections are accepted again") {
         patience.or_fail(|| server.log());
         patience.pause().await;
     }

@@ -4,13 +4,14 @@ use std::{net::SocketAddr, time::Duration};
 
 use linger::{
     clock::{Clock, SystemClock},
-    http::Options,
+    http::HttpOptions,
+    net::ListenerOptions,
 };
 use tokio::net::TcpSocket;
 
 use crate::harness::{
     wait::{Patience, until},
-    wire::{Client, Heard, Server, get, post},
+    wire::{Client, Heard, Server, ServerOptions, get, post},
 };
 
 /// Short enough to wait for: the timeouts under test are the server's own.
@@ -33,7 +34,7 @@ async fn greedy(address: SocketAddr) -> Client {
     client
 }
 
-async fn server(options: Options) -> Server {
+async fn server(options: impl Into<ServerOptions>) -> Server {
     let server = Server::start(options).await;
     let job = format!(r#"{{"topic":"t","id":"large","body":"{}"}}"#, "x".repeat(BODY_BYTES));
     server.connect().await.ask(&post("/jobs", &job)).await.expect(201);
@@ -43,7 +44,8 @@ async fn server(options: Options) -> Server {
 
 #[tokio::test]
 async fn a_client_that_takes_nothing_of_its_answers_is_cut() {
-    let server = server(Options { write_timeout: SOON, linger: SOON, ..Options::default() }).await;
+    let server =
+        server(ListenerOptions { write_timeout: SOON, linger: SOON, ..ListenerOptions::default() }).await;
     let _client = greedy(server.address).await;
     until(|| server.cut("answer") == 1 && server.connections() == 0).await;
     server.end().await;
@@ -51,7 +53,8 @@ async fn a_client_that_takes_nothing_of_its_answers_is_cut() {
 
 #[tokio::test]
 async fn a_client_that_sips_at_its_answers_is_cut() {
-    let server = server(Options { write_timeout: SOON, linger: SOON, ..Options::default() }).await;
+    let server =
+        server(ListenerOptions { write_timeout: SOON, linger: SOON, ..ListenerOptions::default() }).await;
     let (mut client, pace, patience) = (greedy(server.address).await, SystemClock::new(), Patience::new());
     // It always takes something before the timeout, though never enough.
     while server.cut("answer") == 0 {
@@ -66,12 +69,12 @@ async fn a_client_that_sips_at_its_answers_is_cut() {
 #[tokio::test]
 async fn a_client_that_reads_at_a_fair_pace_gets_everything() {
     let write_timeout = Duration::from_secs(3);
-    let options = Options {
+    let options = ListenerOptions {
         first_byte_timeout: SOON,
         header_timeout: SOON,
         keep_alive_timeout: SOON,
         write_timeout,
-        ..Options::default()
+        ..ListenerOptions::default()
     };
     let server = server(options).await;
     let (mut client, pace) = (greedy(server.address).await, SystemClock::new());
@@ -88,7 +91,7 @@ async fn a_client_that_reads_at_a_fair_pace_gets_everything() {
 #[tokio::test]
 async fn what_slow_clients_have_not_taken_is_bounded_together() {
     // Less than the answer that is to fill it.
-    let server = server(Options { max_answer_bytes: 39 * BODY_BYTES, ..Options::default() }).await;
+    let server = server(HttpOptions { max_answer_bytes: 39 * BODY_BYTES, ..HttpOptions::default() }).await;
     let mut quick = server.connect().await;
     for n in 0..60 {
         let job = format!(r#"{{"topic":"many","id":"{n}","body":"{}"}}"#, "x".repeat(BODY_BYTES));

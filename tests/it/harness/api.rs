@@ -16,7 +16,7 @@ use http_body_util::BodyExt;
 use linger::{
     auth::Authenticator,
     clock::ManualClock,
-    http::{App, Options},
+    http::{self, App, HttpOptions},
     job::Timestamp,
     metrics::Metrics,
     queue::{Limits, Queue, StoreEvents},
@@ -37,7 +37,7 @@ use super::{
 #[derive(Debug, Clone, Default)]
 pub struct Setup {
     pub limits: Limits,
-    pub options: Options,
+    pub options: HttpOptions,
     /// Who is let in; everybody when left out.
     pub gate: Option<Arc<Authenticator>>,
     /// Leaves due jobs where they are until `pass` moves them.
@@ -85,8 +85,8 @@ impl Api {
             tokio::spawn(async move { queue.run_timer(stop).await });
         }
         let app = App::new(queue.clone(), clock.clone(), metrics, setup.options);
-        let app = app.behind(setup.gate.unwrap_or_default());
-        let router = app.router();
+        let app = app.with_auth(setup.gate.unwrap_or_default());
+        let router = http::router(&app);
         let running = Arc::new(Running { stop, _home: opened });
         Self { queue, clock, store, router, seen: Arc::default(), _running: running }
     }

@@ -8,8 +8,9 @@ use std::{
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use linger::{
     clock::SystemClock,
-    http::{App, Options},
+    http::{self, App, HttpOptions},
     metrics::Metrics,
+    net::{self, ListenerOptions, Transport},
     queue::{Limits, Queue, StoreEvents},
 };
 use tokio::{
@@ -31,8 +32,28 @@ pub struct Server {
     pub task: JoinHandle<()>,
 }
 
+/// The options of a server. Those of one kind alone stand for both.
+#[derive(Debug, Clone, Default)]
+pub struct ServerOptions {
+    pub http: HttpOptions,
+    pub listener: ListenerOptions,
+}
+
+impl From<HttpOptions> for ServerOptions {
+    fn from(http: HttpOptions) -> Self {
+        Self { http, ..Self::default() }
+    }
+}
+
+impl From<ListenerOptions> for ServerOptions {
+    fn from(listener: ListenerOptions) -> Self {
+        Self { listener, ..Self::default() }
+    }
+}
+
 impl Server {
-    pub async fn start(options: Options) -> Self {
+    pub async fn start(options: impl Into<ServerOptions>) -> Self {
+        let options = options.into();
         let clock = Arc::new(SystemClock::new());
         let (hints, metrics, stop) =
             (Arc::new(StoreEvents::default()), Metrics::new(), CancellationToken::new());
@@ -44,11 +65,9 @@ impl Server {
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("has an address");
-        let app = App::new(queue.clone(), clock, metrics.clone(), options);
-        let task = tokio::spawn({
-            let stop = stop.clone();
-            async move { app.serve(listener, stop).await }
-        });
+        let transport = Transport::new(options.listener, clock.clone(), &metrics, http::too_many_connections);
+        let app = App::new(queue.clone(), clock, metrics.clone(), options.http);
+        let task = tokio::spawn(net::serve(transport, listener, http::router(&app), stop.clone()));
         Self { address, queue, metrics, stop, task }
     }
 

@@ -1,47 +1,48 @@
-//! Log lines for refusals that clients bring about at will: one a second for each code, with a count of those
-//! in between. Without a bound, a flood of calls would be a flood of lines.
+//! The rate of log lines for refusals that clients can cause at will: one per second and code, with a count of the
+//! lines left out. Without a limit, a flood of requests would be a flood of lines.
 
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
 };
 
-/// Refusals that load or strangers cause, and no fault of the server; and those of a store that is away, which is
-/// logged once, where it is noticed.
-const EXPECTED: [&str; 6] =
+/// Codes of refusals that load or strangers cause, not a fault of the server; and the code of an unavailable store, which
+/// is logged once where it is noticed.
+const EXPECTED_CODES: [&str; 6] =
     ["overloaded", "too_many_waiting", "store_full", "draining", "unauthorized", "store_unavailable"];
 
 const SECOND_US: i64 = 1_000_000;
 
-/// When each code was logged last.
+/// The last log line of each code.
 #[derive(Debug, Default)]
-pub struct RefusalLog(Mutex<HashMap<&'static str, Logged>>);
+pub struct RefusalLog(Mutex<HashMap<&'static str, LastLine>>);
 
 #[derive(Debug)]
-struct Logged {
-    at_us: i64,
+struct LastLine {
+    logged_us: i64,
     left_out: u64,
 }
 
 /// Whether refusals with this code are expected under load or from strangers.
 pub fn is_expected(code: &str) -> bool {
-    EXPECTED.contains(&code)
+    EXPECTED_CODES.contains(&code)
 }
 
 impl RefusalLog {
-    /// Whether a refusal at `now_us` gets a line; then how many with the same code got none since the last line.
+    /// Whether a refusal at `now_us` is logged. If it is, returns how many refusals with the same code were left out since
+    /// the last line.
     pub fn admit(&self, code: &'static str, now_us: i64) -> Option<u64> {
         let mut by_code = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(logged) = by_code.get_mut(code) else {
-            by_code.insert(code, Logged { at_us: now_us, left_out: 0 });
+        let Some(last) = by_code.get_mut(code) else {
+            by_code.insert(code, LastLine { logged_us: now_us, left_out: 0 });
             return Some(0);
         };
-        if now_us - logged.at_us < SECOND_US {
-            logged.left_out += 1;
+        if now_us - last.logged_us < SECOND_US {
+            last.left_out += 1;
             return None;
         }
-        logged.at_us = now_us;
-        Some(std::mem::take(&mut logged.left_out))
+        last.logged_us = now_us;
+        Some(std::mem::take(&mut last.left_out))
     }
 }
 
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_code_gets_a_line_a_second_with_a_count_of_those_between() {
+    fn each_code_has_one_line_per_second_with_a_count_of_those_left_out() {
         let log = RefusalLog::default();
         assert_eq!(log.admit("overloaded", 0), Some(0));
         assert_eq!(log.admit("overloaded", 1), None);

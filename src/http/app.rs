@@ -1,0 +1,72 @@
+//! The state that all requests share.
+
+use std::{ops::Deref, sync::Arc};
+
+use super::{options::HttpOptions, refusal_log::RefusalLog};
+use crate::{
+    auth::Authenticator,
+    clock::Clock,
+    metrics::Metrics,
+    net::byte_budget::{ByteBudget, CallerBudgets},
+    queue::Queue,
+};
+
+/// The page of metrics may use one part in this many of the memory for all other responses, in addition to it.
+const METRICS_SHARE: usize = 16;
+
+/// The API over one queue. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct App(Arc<AppState>);
+
+/// The parts of an [`App`].
+#[derive(Debug, Clone)]
+pub struct AppState {
+    pub(super) queue: Arc<Queue>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) metrics: Metrics,
+    pub(super) options: HttpOptions,
+    pub(super) authenticator: Arc<Authenticator>,
+    /// For the bodies of all requests.
+    pub(super) body_budget: ByteBudget,
+    /// For the bodies of each caller's requests.
+    pub(super) caller_budgets: CallerBudgets,
+    /// For responses that clients have not read yet.
+    pub(super) response_budget: ByteBudget,
+    /// For the page of metrics alone, so that slow readers of jobs cannot hide it.
+    pub(super) metrics_budget: ByteBudget,
+    pub(super) refusal_log: Arc<RefusalLog>,
+}
+
+impl Deref for App {
+    type Target = AppState;
+
+    fn deref(&self) -> &AppState {
+        &self.0
+    }
+}
+
+impl App {
+    /// An API over `queue` that requires no token.
+    #[must_use]
+    pub fn new(queue: Arc<Queue>, clock: Arc<dyn Clock>, metrics: Metrics, options: HttpOptions) -> Self {
+        options.publish(&metrics);
+        Self(Arc::new(AppState {
+            body_budget: ByteBudget::new(options.max_buffered_bytes),
+            caller_budgets: CallerBudgets::new(options.max_buffered_bytes_per_caller),
+            response_budget: ByteBudget::new(options.max_answer_bytes),
+            metrics_budget: ByteBudget::new((options.max_answer_bytes / METRICS_SHARE).max(1)),
+            refusal_log: Arc::default(),
+            authenticator: Arc::default(),
+            queue,
+            clock,
+            metrics,
+            options,
+        }))
+    }
+
+    /// Requires the tokens of `authenticator`, which may change later.
+    #[must_use]
+    pub fn with_auth(self, authenticator: Arc<Authenticator>) -> Self {
+        Self(Arc::new(AppState { authenticator, ..Arc::unwrap_or_clone(self.0) }))
+    }
+}

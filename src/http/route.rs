@@ -1,0 +1,75 @@
+//! The properties of a route that the middleware needs. Knows no handlers.
+
+use axum::http::Method;
+
+use crate::auth::Scope;
+
+/// The pattern that stands for requests that match no route.
+pub(super) const NO_ROUTE: &str = "none";
+
+/// What a caller's token must allow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RequiredScope {
+    /// No token at all: orchestrators have none.
+    Public,
+    /// This scope, for the topics concerned.
+    Of(Scope),
+    /// This scope for all topics, because the response shows all of them.
+    AllTopics(Scope),
+}
+
+/// How a route treats hosts, foreign pages and responses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RouteKind {
+    /// Reads or changes jobs and topics.
+    Call,
+    /// Hands out jobs.
+    Delivery,
+    /// Describes the server: changes nothing and shows nothing of any job.
+    Page,
+    /// The page of metrics.
+    Metrics,
+    /// A page for orchestrators: open to everyone, under any host name.
+    Probe,
+    /// Matches no route.
+    Unknown,
+}
+
+/// One route: a path, and for one method what a request must bring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RouteSpec {
+    /// The pattern, for example `/jobs/{id}`.
+    pub path: &'static str,
+    pub required: RequiredScope,
+    pub kind: RouteKind,
+    /// Whether request bodies contain jobs, or as many ids as a batch may have.
+    pub large_body: bool,
+}
+
+impl RouteSpec {
+    pub const fn new(path: &'static str, required: RequiredScope) -> Self {
+        Self { path, required, kind: RouteKind::Call, large_body: false }
+    }
+
+    /// For requests that match no route. Nobody learns without a token which routes exist.
+    pub const UNKNOWN: Self =
+        Self { kind: RouteKind::Unknown, ..Self::new(NO_ROUTE, RequiredScope::Of(Scope::Admin)) };
+
+    /// For the methods that this route's path does not answer.
+    pub fn without_method(self) -> Self {
+        Self { required: RequiredScope::Of(Scope::Admin), ..self }
+    }
+
+    /// Whether a request with `method` may have a body.
+    pub fn accepts_body(&self, method: &Method) -> bool {
+        self.kind != RouteKind::Unknown && matches!(*method, Method::POST | Method::PUT | Method::PATCH)
+    }
+
+    /// Whether links on foreign pages may point here: useful for people, and the linking page cannot read the response.
+    pub fn is_linkable(&self) -> bool {
+        match self.kind {
+            RouteKind::Page | RouteKind::Metrics | RouteKind::Probe => true,
+            RouteKind::Call | RouteKind::Delivery | RouteKind::Unknown => false,
+        }
+    }
+}
