@@ -1,5 +1,5 @@
-//! A store that times another: each operation's duration by name and outcome. It also notifies those who watch the
-//! store of failures.
+//! A decorator that measures another store: the duration of each operation by name and result. It also notifies the
+//! health check of failures.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::{
     metrics::QueueMetrics,
 };
 
-/// Decorates a store with timings; changes nothing that it does.
+/// Measures each operation of a store, and otherwise passes it on unchanged.
 #[derive(Debug)]
 pub struct Metered {
     store: Arc<dyn Store>,
@@ -28,8 +28,8 @@ pub struct Metered {
 }
 
 impl Metered {
-    /// Times `store` by `clock` into `metrics`, and notifies `failed` of each operation after which the store may
-    /// be unavailable or damaged.
+    /// Measures `store` with `clock` into `metrics`, and notifies `failed` after each operation that reports the
+    /// store as unavailable or damaged.
     #[must_use]
     pub fn new(
         store: Arc<dyn Store>,

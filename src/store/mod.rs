@@ -1,7 +1,7 @@
 //! The store: one trait of whole queue operations, and the laws that every engine obeys.
 //!
 //! The conformance suite (`tests/it/conformance`) proves the laws on each engine. The store knows no
-//! waiters, no HTTP and no limits: what reaches it is valid. It owns time: delays stay relative until
+//! waiters, no HTTP and no limits: its arguments are valid. It owns time: delays stay relative until
 //! the engine resolves them on its own clock.
 
 pub mod embedded;
@@ -28,29 +28,29 @@ use crate::job::{Delay, Job, JobId, Reason, Receipt, Topic, TopicFilter, TopicPa
 /// Result of a store operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Told by a store what may have become possible. Hints, never facts: a lost hint costs time until
-/// the next one or the next sweep, an extra one costs a look. Called without locks held, from any
-/// thread, and must return at once.
+/// Receives the notifications of a store. They are hints, not facts: a lost one costs time until the next one or
+/// the next sweep, an extra one costs a call. They come from any thread, without locks held, and the methods must
+/// return at once.
 pub trait Listener: Send + Sync {
-    /// `topic` may have ready jobs that it did not have before.
+    /// `topic` may have new ready jobs.
     fn ready(&self, topic: &Topic);
 
-    /// Something may be due for [`Store::promote`] in `after`.
+    /// [`Store::promote`] may have work in `after`.
     fn due_in(&self, after: Duration);
 }
 
-/// How an engine presents itself to people.
+/// The description of an engine for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineInfo {
     /// `"embedded"` or `"redis"`.
     pub engine: &'static str,
-    /// What an acknowledgement means, in a few words: `"always"`, `"interval 50ms"`, `"aof everysec"`.
+    /// When an acknowledged change is durable: `"always"`, `"interval 50ms"`, `"aof everysec"`.
     pub durability: String,
     /// Version of the engine's library or server.
     pub version: String,
 }
 
-/// One queue store, shared by all tasks of the process.
+/// A store of queues, shared by all tasks of the process.
 ///
 /// # Laws
 ///
@@ -60,24 +60,26 @@ pub struct EngineInfo {
 ///    ([`crate::job::Now`]): rounded down for comparing, up for counting a delay from; without a delay
 ///    a job is ready at once.
 /// 3. Delayed jobs become ready, and reservations end, only inside [`promote`](Self::promote): a
-///    receipt works until `promote` took the job back, also just past its TTR. Once `promote` has
-///    answered with `more == false`, nothing that was due at that moment is left waiting. Where a store is
-///    several servers, this excepts the jobs of a server that did not answer in time: they are promoted in the
-///    background as soon as it answers, and the [`Listener`] is told.
-/// 4. [`reserve`](Self::reserve) answers with fewer jobs than wanted only when no more are ready, or
-///    when more take so long that the TTRs of the first would suffer; then the [`Listener`] is told that
-///    there may be more. Every ready job is reached in the end. Order is about by due time.
-/// 5. Only the receipt of the present reservation finishes, releases, touches, buries or cancels. Any
-///    other changes nothing.
-/// 6. A finished or deleted job is gone: it counts nowhere and its id is free.
-/// 7. Whatever makes a job ready tells the [`Listener`] after it happened; so does whatever makes
-///    something due earlier.
-/// 8. All checks come before the first write; an `Err` other than [`Error::Full`] may have happened.
-/// 9. A step by id takes the caller's topics, its `scope`, and checks them inside the step. A job of another
-///    topic is answered exactly like no job, its body does not leave the engine, and the step does not touch it.
+///    receipt works until `promote` ends its reservation, also just past its TTR. Once `promote` has
+///    returned `more == false`, no job that was due at that moment is left waiting. In a store of several
+///    servers this excludes the jobs of a server that did not answer in time: they are promoted in the
+///    background as soon as it answers, and the [`Listener`] is notified.
+/// 4. [`reserve`](Self::reserve) returns fewer jobs than requested only when no more are ready, or when
+///    finding more would use up too much of the TTRs of the first; then the [`Listener`] is notified that there may be more.
+///    Every ready job is eventually reserved. The order is approximately by due time.
+/// 5. Only the receipt of the present reservation can finish, release, touch, bury or cancel. Any other
+///    receipt changes nothing.
+/// 6. A finished or deleted job is gone: no count includes it and its id can be used again.
+/// 7. The [`Listener`] is notified after each change that makes a job ready or moves the next deadline
+///    forward.
+/// 8. All checks come before the first write. After an `Err` other than [`Error::Full`] the change may have
+///    happened.
+/// 9. A step by id takes the caller's topics, its `scope`, and checks them inside the step. For a
+///    job of another topic the result is exactly that for no job, its body does not leave the engine, and the
+///    step does not change it.
 #[async_trait]
 pub trait Store: Send + Sync + std::fmt::Debug + 'static {
-    /// How the engine presents itself.
+    /// Describes the engine.
     fn info(&self) -> EngineInfo;
 
     /// Adds jobs. The same id with the same fingerprint is [`Added::Replayed`] and changes nothing;
@@ -85,27 +87,27 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>>;
 
     /// Reserves up to `ttrs.len()` ready jobs of `topic`, each for the TTR at its index, `None` being
-    /// the job's own. Each grant counts an attempt and carries a fresh receipt. With [`Wait::Yes`] the engine
-    /// may leave ready jobs behind, as described there.
+    /// the job's own. Each reservation counts as an attempt and has a new receipt. With [`Wait::Yes`] the engine
+    /// may miss ready jobs, as described there.
     async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>], wait: Wait) -> Result<Vec<Reservation>>;
 
-    /// Whether [`reserve`](Self::reserve) is worth asking for `topic`, from memory: false only where it
-    /// would have granted nothing at a moment during this call. Who is told false and waits is in time for
-    /// the [`Listener`]'s next word.
+    /// Whether [`reserve`](Self::reserve) may succeed for `topic`, from memory: false only if it would have
+    /// returned no job at a moment during this call. After `false`, a registered waiter cannot miss the
+    /// [`Listener`]'s next notification.
     fn may_have_ready(&self, _topic: &Topic) -> bool {
         true
     }
 
-    /// Takes reservations back that no client has seen: the attempt is not counted, the due time
-    /// stays, the job is ready again at once. Stale receipts are passed over.
+    /// Cancels reservations that no client has seen: the attempt is not counted, the due time stays, the job
+    /// is ready again at once. Stale receipts are ignored.
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()>;
 
-    /// Finishes jobs: they are gone. Without a receipt a job is finished while it is reserved, unless
+    /// Finishes jobs, which removes them. Without a receipt a job can be finished while it is reserved, unless
     /// it requires receipts. Items with equal ids are treated in order; repeats do not multiply the work.
     async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>>;
 
-    /// Gives a reserved job back: after `release.delay`, or after its schedule's step when that is
-    /// `None`; dead instead when its attempts are used.
+    /// Ends a reservation: the job waits again for `release.delay`, or for its schedule's step when that is
+    /// `None`. It becomes a dead letter instead when its attempts are used up.
     async fn release(
         &self,
         scope: &TopicFilter,
@@ -132,7 +134,7 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
         reason: Option<Reason>,
     ) -> Result<Held>;
 
-    /// Makes a dead job wait again, after `delay`; its attempts start at 0, its reason is cleared.
+    /// Makes a dead letter wait again for `delay`; its attempts start at 0, its reason is cleared.
     async fn requeue(&self, scope: &TopicFilter, id: &JobId, delay: Delay) -> Result<Requeued>;
 
     /// Changes a delayed or ready job in place. Its fingerprint stays.
@@ -155,40 +157,40 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Replaces a topic's settings; default settings forget them.
     async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()>;
 
-    /// Pauses what `set` names, then resumes what `clear` names, in one step. The rest stays as it is, whatever
-    /// others change at the same time. Returns what is paused afterwards. Resuming delivery tells the listener.
+    /// Pauses what `set` names, then resumes what `clear` names, in one step. Other flags keep their values, also
+    /// when they change at the same time. Returns the pause afterwards. Resuming delivery notifies the listener.
     async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause>;
 
     /// Up to `limit` topics with jobs, settings or a pause, by name, after `after`. Without a limit
-    /// (`usize::MAX`) the engine passes over its topics once, in pieces that hold nobody up for long: of very many
-    /// topics, a job that moves meanwhile may count in two states or in none.
+    /// (`usize::MAX`) the engine reads its topics once, in pieces, so that other operations are not delayed for long: with
+    /// very many topics, a job that changes meanwhile may count in two states or in none.
     async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>>;
 
     /// One topic; `None` when it has neither jobs nor settings nor a pause.
     async fn topic(&self, topic: &Topic) -> Result<Option<TopicStats>>;
 
-    /// Deletes a slice of all jobs of a topic; start with `None` and go on while a cursor comes back.
-    /// Jobs present from start to end of the walk are all deleted.
+    /// Deletes a slice of all jobs of a topic. Start with `None` and continue while a cursor is returned.
+    /// Jobs present from the first to the last slice are all deleted.
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice>;
 
     /// Up to `limit` dead letters of a topic by `(dead_at, id)`, after `after`.
     async fn dead(&self, topic: &Topic, after: Option<&DeadCursor>, limit: usize) -> Result<Vec<Job>>;
 
-    /// Requeues up to `limit` dead letters of a topic, oldest first, without delay; how many.
+    /// Requeues up to `limit` dead letters of a topic, oldest first, without delay. Returns their number.
     async fn requeue_dead(&self, topic: &Topic, limit: usize) -> Result<usize>;
 
-    /// Deletes up to `limit` dead letters of a topic, oldest first; how many.
+    /// Deletes up to `limit` dead letters of a topic, oldest first. Returns their number.
     async fn delete_dead(&self, topic: &Topic, limit: usize) -> Result<usize>;
 
-    /// Reads everything and holds it against itself: every job has exactly one valid index entry, every
-    /// count is that of the contents, every record is sound. Changes nothing. Of a store in use a
-    /// consistent view is taken piece by piece, which holds its other operations up.
+    /// Reads and compares everything: every job has exactly one valid index entry, every count is right, every
+    /// record is sound. Changes nothing. A store in use is verified piece by piece, each of which delays its other
+    /// operations.
     async fn verify(&self) -> Result<Verified>;
 
     /// Whether the store can take a write now.
     async fn check(&self) -> Result<()>;
 
-    /// What does not work at the moment although the store takes writes, as of the last look. Never waits.
+    /// The parts that do not work although the store accepts writes, as of the last check. Never waits.
     fn degraded(&self) -> Vec<Degraded> {
         Vec::new()
     }
@@ -197,26 +199,26 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     async fn close(&self) -> Result<()>;
 }
 
-/// A part of a store that does not work as it should, while the store as a whole does.
+/// A part of a store that does not work, while the store as a whole does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Degraded {
     /// The part's name, such as `disk_space`.
     pub part: &'static str,
-    /// What does not work, in words for operators.
+    /// What does not work, as a message for operators.
     pub detail: String,
 }
 
-/// What is set for a topic as a whole.
+/// The configuration of a topic.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TopicConfig {
     /// Defaults for new jobs.
     pub settings: TopicSettings,
-    /// What is stopped.
+    /// What is paused.
     pub pause: TopicPause,
 }
 
 impl TopicConfig {
-    /// Whether nothing is set, so that the topic need not be remembered for it.
+    /// Whether nothing differs from the default, so that it need not be stored.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()

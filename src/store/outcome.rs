@@ -1,36 +1,36 @@
-//! What a store answers. Expected outcomes are values; the layers above turn them into statuses.
+//! The results of store operations. Expected results are values; the layers above turn them into statuses.
 
 use std::time::Duration;
 
 use super::{PurgeCursor, TopicConfig};
 use crate::job::{Job, Receipt, State, Timestamp, Topic};
 
-/// Outcome of an add.
+/// Result of an add.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Added {
     /// Stored.
     Created(Job),
-    /// The same job is there already, as it stands; nothing changed.
+    /// The same job exists already and is returned; nothing changed.
     Replayed(Job),
     /// Another job has this id; nothing changed.
     Exists {
-        /// Where that job is in its life.
+        /// That job's state.
         state: State,
-        /// When it is or was due.
+        /// That job's due time.
         due_at: Timestamp,
     },
 }
 
-/// One granted reservation. `job.state` is [`State::Reserved`], `job.attempts` counts this one.
+/// A reservation. `job.state` is [`State::Reserved`], and `job.attempts` includes this one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
     /// The job as reserved.
     pub job: Job,
     /// Proof of this reservation.
     pub receipt: Receipt,
-    /// From due to this reservation.
+    /// Time from due to this reservation.
     pub late: Duration,
-    /// From ready to this reservation.
+    /// Time from ready to this reservation.
     pub waited: Duration,
 }
 
@@ -39,14 +39,14 @@ pub struct Reservation {
 pub enum NotHeld {
     /// No such job.
     Gone,
-    /// The job is held by somebody else, queued again or dead.
+    /// The job is reserved by another worker, waits again or is dead.
     Lost,
 }
 
-/// Outcome of an operation by the holder of a reservation: the job as it then stands.
+/// Result of an operation on a reserved job: the job after the operation.
 pub type Held = std::result::Result<Job, NotHeld>;
 
-/// Outcome of a finish.
+/// Result of a finish.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finished {
     /// The job is gone.
@@ -64,10 +64,10 @@ pub enum Finished {
     ReceiptRequired,
 }
 
-/// Outcome of a delete.
+/// Result of a delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Deleted {
-    /// It was there and is gone.
+    /// The job was deleted.
     Done {
         /// Its topic.
         topic: Topic,
@@ -76,10 +76,10 @@ pub enum Deleted {
     Gone,
 }
 
-/// Outcome of a requeue.
+/// Result of a requeue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Requeued {
-    /// It waits again; the job as it now stands.
+    /// The job, which waits again.
     Done(Job),
     /// No such job.
     Gone,
@@ -87,10 +87,10 @@ pub enum Requeued {
     NotDead(State),
 }
 
-/// Outcome of a patch.
+/// Result of a patch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Patched {
-    /// Changed; the job as it now stands.
+    /// The changed job.
     Done(Job),
     /// No such job.
     Gone,
@@ -98,21 +98,21 @@ pub enum Patched {
     Refused(State),
 }
 
-/// What a promotion did.
+/// Result of a promotion.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Promoted {
-    /// Every move made, for the figures.
+    /// Every move, for the metrics.
     pub moves: Vec<Move>,
     /// Whether more is due already.
     pub more: bool,
-    /// Until the next deadline that the engine knows of; `None` when there is none. An engine that
-    /// looks ahead only so far answers with the end of its view.
+    /// Time until the next deadline that the engine knows; `None` when there is none. An engine that keeps only
+    /// a window of deadlines in memory returns at most the end of that window.
     pub next_in: Option<Duration>,
     /// Broken entries set aside by this call.
     pub set_aside: usize,
 }
 
-/// One job moved by the clock.
+/// A job that a deadline moved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Move {
     /// Its topic.
@@ -136,16 +136,16 @@ pub enum MoveKind {
     Forgotten,
 }
 
-/// What a slice of a purge did.
+/// Result of one slice of a purge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PurgeSlice {
     /// Jobs deleted by this slice.
     pub deleted: usize,
-    /// Where to go on; `None` when the walk is over.
+    /// Where to continue; `None` when the purge is complete.
     pub next: Option<PurgeCursor>,
 }
 
-/// What a verification found; see [`super::Store::verify`].
+/// Result of a verification; see [`super::Store::verify`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Verified {
     /// Jobs, the dead ones included.
@@ -154,23 +154,22 @@ pub struct Verified {
     pub stale: u64,
     /// Broken records that were set aside, now or earlier.
     pub set_aside: u64,
-    /// What contradicts itself, in words that name the job or topic; a bounded number of them.
+    /// The inconsistencies, as sentences that name the job or topic; a bounded number of them.
     pub faults: Vec<String>,
 }
 
-/// A topic's figures. Each job counts in exactly one state.
+/// The statistics of a topic. Each job counts in exactly one state.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TopicStats {
     /// Jobs waiting for their due time.
     pub delayed: u64,
     /// Jobs waiting for a worker.
     pub ready: u64,
-    /// Jobs held by workers.
+    /// Jobs reserved by workers.
     pub reserved: u64,
     /// Dead letters.
     pub dead: u64,
-    /// When the next delayed job is due; `None` also when that lies beyond what the engine looks
-    /// ahead. [`super::Store::topics`] may leave it out.
+    /// When the next delayed job is due; `None` also when that is later than the engine keeps in memory. [`super::Store::topics`] may leave it out.
     pub next_due: Option<Timestamp>,
     /// Due time of the ready job that has waited longest. [`super::Store::topics`] may leave it out.
     pub oldest_ready: Option<Timestamp>,

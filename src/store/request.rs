@@ -1,10 +1,10 @@
-//! What the store is asked: complete and valid, times still relative.
+//! The arguments of store operations: complete and valid, with relative times.
 
 use crate::job::{
     Body, Delay, Due, Fingerprint, JobId, Reason, Receipt, RetrySchedule, Timestamp, Topic, Ttr,
 };
 
-/// A job to add, with everything resolved but the due moment.
+/// A job to add. Only its due moment is not resolved yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddJob {
     /// Its id.
@@ -21,43 +21,43 @@ pub struct AddJob {
     pub retry: RetrySchedule,
     /// Whether a finish must carry the receipt.
     pub require_receipt: bool,
-    /// Hash of what the client asked, to recognise a repeat.
+    /// Hash of the client's request, to recognise a repeat.
     pub fingerprint: Fingerprint,
-    /// What the worker gets.
+    /// The data for the worker.
     pub body: Body,
 }
 
-/// Whether the caller of [`Store::reserve`](super::Store::reserve) goes on waiting when it gets fewer jobs than it
-/// wants.
+/// Whether the caller of [`Store::reserve`](super::Store::reserve) keeps waiting when it gets fewer jobs than it
+/// requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// It answers with what it gets.
+    /// It does not wait.
     No,
-    /// It waits for the [`Listener`](super::Listener) and reserves again. The engine may answer without having
-    /// asked everywhere. It then tells the listener soon if there are ready jobs, or if it cannot find out, so
-    /// that the caller asks again and receives the error.
+    /// It waits for the [`Listener`](super::Listener) and reserves again. The engine may return without having
+    /// searched everywhere. It then notifies the listener soon if there are ready jobs, or if the search failed, so
+    /// that the caller reserves again and receives the error.
     Yes,
 }
 
 /// One job to finish.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FinishJob {
-    /// Which job.
+    /// Its id.
     pub id: JobId,
     /// The receipt of the reservation, if the client sent one.
     pub receipt: Option<Receipt>,
 }
 
-/// How to give a job back.
+/// How to release a job.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Release {
-    /// When to try again; `None` follows the job's schedule.
+    /// The delay until it is ready again; `None` follows the job's schedule.
     pub delay: Option<Delay>,
-    /// Why, in the worker's words; kept on the job.
+    /// The worker's reason, which is stored with the job.
     pub reason: Option<Reason>,
 }
 
-/// What to change on a job; `None` leaves it.
+/// Changes to a job; `None` leaves a value unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Patch {
     /// A new due time.
@@ -72,15 +72,15 @@ pub struct Patch {
     pub body: Option<Body>,
 }
 
-/// Where a walk over dead letters stands: behind this one.
+/// A position in the list of dead letters: behind this one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadCursor {
-    /// When the last one seen died.
+    /// When it died.
     pub dead_at: Timestamp,
     /// Its id.
     pub id: JobId,
 }
 
-/// Where a purge stands; only the engine that made it can read it.
+/// The position of a purge. Only the engine that made it can read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PurgeCursor(pub String);

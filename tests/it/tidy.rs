@@ -50,6 +50,17 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// Where the sources of the three packages are.
 const SOURCES: [&str; 3] = ["src", "bench/src", "client/src"];
 
+/// The rooms of an engine, and which others each may use. Files beside the rooms may use all of them.
+const ROOMS: &[(&str, &str, &[&str])] = &[
+    ("embedded", "rows", &[]),
+    ("embedded", "disk", &["rows"]),
+    ("embedded", "memory", &["rows"]),
+    ("embedded", "ops", &["memory", "rows", "disk"]),
+    ("embedded", "writer", &["ops", "memory", "rows", "disk"]),
+    ("embedded", "recovery", &["ops", "memory", "rows", "disk"]),
+    ("embedded", "verify", &["recovery", "memory", "rows", "disk"]),
+];
+
 /// Longest file of ours, in lines.
 const MAX_LINES: usize = 400;
 
@@ -87,6 +98,11 @@ fn layer(file: &str) -> Option<(&'static str, &'static [&'static str])> {
 
 /// Top-level modules of the crate that a source file names by `crate::`, also within braces.
 fn used(text: &str) -> Vec<(String, String)> {
+    used_within(text, "crate::")
+}
+
+/// Modules within `parent`, such as `crate::`, that a source file names, also within braces.
+fn used_within(text: &str, parent: &str) -> Vec<(String, String)> {
     let code: String = text
         .lines()
         .map(str::trim_start)
@@ -94,7 +110,7 @@ fn used(text: &str) -> Vec<(String, String)> {
         .collect::<Vec<_>>()
         .join("\n");
     let mut used = Vec::new();
-    for part in code.split("crate::").skip(1) {
+    for part in code.split(parent).skip(1) {
         let inner = part.strip_prefix('{').map_or_else(|| vec![part.to_owned()], top_level_items);
         for item in inner {
             let mut words =
@@ -144,6 +160,23 @@ fn the_layers_run_strictly_downward() {
                 let other = own.starts_with("store/") && own != format!("store/{engine}");
                 if other && item.starts_with(&format!("store::{engine}")) {
                     wrong.push(format!("{file} uses the other engine"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_rooms_of_an_engine_run_one_way() {
+    let mut wrong = Vec::new();
+    for (engine, room, may_use) in ROOMS {
+        let is_other =
+            |name: &str| ROOMS.iter().any(|(of, other, _)| of == engine && *other == name && other != room);
+        for (file, text) in files(&format!("src/store/{engine}/{room}"), "rs") {
+            for (module, _) in used_within(&text, &format!("{engine}::")) {
+                if is_other(&module) && !may_use.contains(&module.as_str()) {
+                    wrong.push(format!("{file} uses {module}"));
                 }
             }
         }

@@ -1,8 +1,8 @@
-//! The engine as its callers see it: each call of the store becomes an operation for the writer.
+//! The engine that callers use: each call of the store becomes an operation for the writer.
 //!
-//! Reads go through the writer too, because what a job's state is only memory knows: there they see every
-//! change that was acknowledged, and no lock is needed on the way of the writes. Only lists of dead letters,
-//! which may carry large bodies and are all on disk, are read beside it on a connection of their own.
+//! Reads go through the writer too, because only memory knows the state of a job: there they see every acknowledged
+//! change, and writes need no lock. Only lists of dead letters, which may have large bodies and are all on disk,
+//! are read on a connection of their own.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard},
@@ -42,7 +42,7 @@ use crate::{
     },
 };
 
-/// Dead letters handled in one operation, so that a large bulk step does not hold everybody up.
+/// Most dead letters in one operation, so that a large bulk step does not delay other operations for long.
 const MAX_BULK_JOBS: usize = 250;
 
 /// Topics read in one operation.
@@ -60,7 +60,7 @@ pub struct EmbeddedStore {
 }
 
 impl EmbeddedStore {
-    /// Has the writer do `change`, which concerns one job or a few.
+    /// Runs `change`, which concerns one job or a few, on the writer's thread.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         mut change: impl FnMut(&mut WriteTxn<'_>) -> SqlResult<T> + Send + 'static,
@@ -68,18 +68,18 @@ impl EmbeddedStore {
         self.run_weighted(1, 0, move |txn| change(txn).map(Ok)).await
     }
 
-    /// Has the writer do `change`, which concerns `jobs` jobs with `bytes` bytes of bodies, and may refuse. A change
-    /// that was rolled back for lack of space runs once more.
+    /// Runs `change`, which concerns `jobs` jobs with `bytes` bytes of bodies and may fail, on the writer's thread. It
+    /// runs once more when it was rolled back for lack of space.
     async fn run_weighted<T: Send + 'static>(
         &self,
         jobs: usize,
         bytes: usize,
         change: impl FnMut(&mut WriteTxn<'_>) -> SqlResult<Result<T>> + Send + 'static,
     ) -> Result<T> {
-        let (call, answer) = WriteRequest::new(change);
-        // A call that is dropped on the way was not done: the intake is closed or the writer gone.
-        let _ = self.queue.push(call, jobs, bytes).await;
-        answer.await.unwrap_or_else(|_| Err(self.shared.stop_error()))
+        let (request, reply) = WriteRequest::new(change);
+        // A request that is dropped did not run: the queue is closed or the writer gone.
+        let _ = self.queue.push(request, jobs, bytes).await;
+        reply.await.unwrap_or_else(|_| Err(self.shared.stop_error()))
     }
 
     async fn change_config(
@@ -91,8 +91,8 @@ impl EmbeddedStore {
         self.run_weighted(1, 0, move |txn| ops::put_config(txn, &topic, &change)).await
     }
 
-    /// Does a bulk step in slices until `limit` is reached or nothing is left.
-    async fn run_in_slices(
+    /// Runs a bulk operation in steps until `limit` is reached or nothing is left.
+    async fn run_in_steps(
         &self,
         topic: &Topic,
         limit: usize,
@@ -110,14 +110,14 @@ impl EmbeddedStore {
         Ok(done)
     }
 
-    fn handle(&self) -> MutexGuard<'_, Option<JoinHandle<Result<()>>>> {
-        self.writer.lock().expect("no code panics while it holds the handle")
+    fn lock_writer(&self) -> MutexGuard<'_, Option<JoinHandle<Result<()>>>> {
+        self.writer.lock().expect("no code panics while it holds the lock")
     }
 
     async fn stop(&self) -> Result<()> {
         self.shared.request_clean_stop();
         self.queue.close();
-        let writer = self.handle().take();
+        let writer = self.lock_writer().take();
         let reader = self.reader.clone();
         let stopped = tokio::task::spawn_blocking(move || {
             drop(lock(&reader).take());
@@ -126,18 +126,18 @@ impl EmbeddedStore {
         match stopped.await {
             Ok(Ok(result)) => result,
             Ok(Err(_panic)) => Err(self.shared.stop_error()),
-            Err(_cancelled) => Err(Error::Unavailable("stopping was cut short".to_owned())),
+            Err(_cancelled) => Err(Error::Unavailable("the stop was interrupted".to_owned())),
         }
     }
 }
 
 impl Drop for EmbeddedStore {
-    /// Without [`close`](Store::close): the writer answers what is queued and leaves the rest to the next
-    /// start. The wait is short; no checkpoint is made.
+    /// Without [`close`](Store::close) the writer runs the queued operations, and makes no checkpoint, so the wait is
+    /// short. The next start recovers the rest.
     fn drop(&mut self) {
         self.queue.close();
-        let writer = self.handle().take();
-        // A listener may hold the last reference, and be dropped by the writer itself.
+        let writer = self.lock_writer().take();
+        // A listener may have the last reference, so that the writer's own thread drops the engine.
         if let Some(writer) = writer.filter(|writer| writer.thread().id() != std::thread::current().id()) {
             let _ = writer.join();
         }
@@ -168,10 +168,10 @@ impl Store for EmbeddedStore {
     async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>], _: Wait) -> Result<Vec<Reservation>> {
         let (topic, ttrs) = (topic.clone(), ttrs.to_vec());
         let jobs = ttrs.len();
-        let (call, grants) =
+        let (request, reservations) =
             ReserveRequest::new(&self.queue, move |txn: &mut WriteTxn<'_>| ops::reserve(txn, &topic, &ttrs));
-        let _ = self.queue.push(call, jobs, 0).await;
-        grants.receive().await.unwrap_or_else(|| Err(self.shared.stop_error()))
+        let _ = self.queue.push(request, jobs, 0).await;
+        reservations.receive().await.unwrap_or_else(|| Err(self.shared.stop_error()))
     }
 
     fn may_have_ready(&self, topic: &Topic) -> bool {
@@ -241,7 +241,7 @@ impl Store for EmbeddedStore {
     }
 
     async fn promote(&self, limit: usize) -> Result<Promoted> {
-        // Counts as one: a tick hardly ever writes, and should not break up a group.
+        // Counts as one job: a promotion seldom writes, and should not split a group.
         self.run(move |txn| ops::promote(txn, limit)).await
     }
 
@@ -310,11 +310,11 @@ impl Store for EmbeddedStore {
     }
 
     async fn requeue_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
-        self.run_in_slices(topic, limit, ops::requeue_dead).await
+        self.run_in_steps(topic, limit, ops::requeue_dead).await
     }
 
     async fn delete_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
-        self.run_in_slices(topic, limit, ops::delete_dead).await
+        self.run_in_steps(topic, limit, ops::delete_dead).await
     }
 
     async fn verify(&self) -> Result<Verified> {
@@ -335,7 +335,7 @@ impl Store for EmbeddedStore {
         let (jobs, set_aside) =
             self.run(|txn| Ok((txn.memory.job_index().len() as u64, set_aside_count(txn.db)?))).await?;
         let path = self.options.data_dir.join(DB_FILE);
-        // On a connection of its own: it may take long, and needs nothing that only memory knows.
+        // On a connection of its own, because it may take long and does not need memory.
         let lines = tokio::task::spawn_blocking(move || check_file(&path)).await;
         for line in lines.map_err(|_cancelled| self.shared.stop_error())? {
             faults.add(|| line);
@@ -343,9 +343,9 @@ impl Store for EmbeddedStore {
         Ok(Verified { jobs, stale: 0, set_aside, faults: faults.into_sentences() })
     }
 
-    /// A round through the writer, which looks whether its files are in place and how much space is left. That adds
-    /// are refused for lack of space does not count: finishing and deleting still work then, and a process
-    /// taken out of service could not do them.
+    /// Goes once through the writer, which checks that its files are in place and reads the free space. Refusing adds
+    /// for lack of space is not a failure: finishing and deleting still work then, and a process taken out of
+    /// service could not do them.
     async fn check(&self) -> Result<()> {
         self.shared.check()?;
         let level = self.run(|txn| Ok(txn.space.level())).await;

@@ -1,9 +1,9 @@
 //! The embedded engine: one process, one directory, durable before the acknowledgement.
 //!
-//! A SQLite database in WAL mode holds the truth; one thread changes it, a group of operations to a
-//! transaction, a sync to a group. Memory holds what makes that quick: where each job lies by the hash of its
-//! id, what is ready, what is reserved, and what is due in the next minutes. It is rebuilt at every start.
-//! Knows no HTTP, no queue and no other engine.
+//! Jobs are stored in a SQLite database in WAL mode. One thread changes it: a group of operations per transaction,
+//! and one sync per group. Memory keeps an index of the jobs by the hash of their id, the ready and reserved jobs,
+//! and the jobs that are due in the next minutes; it is rebuilt at every start. Knows no HTTP, no queue and no other
+//! engine.
 //!
 //! ```text
 //! engine ─► writer ─► ops ─┬─► memory (job index, topics, window; journal)

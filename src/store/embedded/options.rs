@@ -1,4 +1,4 @@
-//! What an embedded engine is opened with, and why opening may be refused.
+//! The options of the embedded engine, and why opening it may fail.
 
 use std::{
     fmt, io,
@@ -10,29 +10,29 @@ use std::{
 pub use crate::config::Durability;
 use crate::config::EmbeddedSettings;
 
-/// Tells how many bytes of the file system that holds a path are free for us.
+/// Returns the free bytes, for this process, of the file system that contains a path.
 pub type FreeSpace = Arc<dyn Fn(&Path) -> io::Result<u64> + Send + Sync>;
 
 /// How to open the engine.
 #[derive(Clone)]
 pub struct Options {
-    /// The directory that holds everything; created when it is missing.
+    /// The directory of all files; created when it is missing.
     pub data_dir: PathBuf,
-    /// What an acknowledgement means.
+    /// When an acknowledged change is on disk.
     pub durability: Durability,
-    /// What makes the store larger is refused while less than this is free, so that finishing and deleting still can
-    /// write. Below a quarter of it, without ballast, nothing writes jobs anew either.
+    /// Operations that make the store larger are refused while less than this is free, so that finishing and deleting
+    /// can still write. Below a quarter of it, without ballast, operations that rewrite jobs are refused too.
     pub min_free_bytes: u64,
     /// Size of a file in the data directory that is removed when the disk is full, so that finishing, deleting and a
     /// restart work when another program has taken the rest. 0 for none.
     pub ballast_bytes: u64,
     /// How long dead letters are kept; `None` for ever.
     pub dead_retention: Option<Duration>,
-    /// How far ahead due times are held in memory; what is due later costs memory only for its id.
+    /// How far ahead delayed jobs are kept in memory by due time. A job that is due later costs memory only for its id.
     pub look_ahead: Duration,
-    /// How long without an operation counts as idle; then space is handed back.
+    /// The time without an operation after which unused space is returned to the file system.
     pub idle_after: Duration,
-    /// Where free space is read from.
+    /// Reads the free space.
     pub free_space: FreeSpace,
 }
 
@@ -86,15 +86,15 @@ impl fmt::Debug for Options {
     }
 }
 
-/// Why the engine was not opened. Nothing was changed, but perhaps created.
+/// Why the engine could not be opened. No file was changed, but some may have been created.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Somebody else has it open.
+    /// Another process has it open.
     #[error("{}: another process{} is using this data directory", .dir.display(), .pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
     Locked {
         /// The data directory.
         dir: PathBuf,
-        /// Who, where the system tells.
+        /// Its process id, if the system reports it.
         pid: Option<u32>,
     },
     /// The operating system refused.
@@ -102,7 +102,7 @@ pub enum OpenError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What it said.
+        /// Its error.
         source: io::Error,
     },
     /// SQLite refused.
@@ -110,7 +110,7 @@ pub enum OpenError {
     Sqlite {
         /// The file.
         path: PathBuf,
-        /// What it said.
+        /// Its error.
         source: rusqlite::Error,
     },
     /// The file belongs to another program.
@@ -138,12 +138,12 @@ pub enum OpenError {
         /// The version this build reads and writes.
         known: i64,
     },
-    /// One of the files that belong together is not there, and acknowledged changes with it.
+    /// A file is missing or does not belong to the others, so that acknowledged changes are missing.
     #[error("{}: {why}", .path.display())]
     Incomplete {
         /// The missing file.
         path: PathBuf,
-        /// What is known about it, and how to go on.
+        /// What is wrong, and what to do.
         why: String,
     },
 }

@@ -1,5 +1,5 @@
-//! A file system of its own for a test: mounts in a mount namespace that ends with this process, however it
-//! ends, and its loop devices with it. Root only.
+//! File systems for one test: mounts in a mount namespace that ends with this process, however it ends, and its
+//! loop devices with it. Needs root.
 
 use std::{
     fs::File,
@@ -10,23 +10,23 @@ use std::{
 
 use crate::harness::process::{Server, linger_under};
 
-/// A mount namespace. What is mounted in it is seen from outside through the files of its keeper only.
+/// A mount namespace. Its mounts are visible from outside only through `/proc` of the process that keeps it.
 pub struct Bay {
     keeper: Child,
     directory: tempfile::TempDir,
 }
 
 impl Bay {
-    /// Opens one, or says why that cannot be done here.
+    /// Opens one, or returns why that is impossible here.
     pub fn open() -> Result<Self, String> {
         if !rustix::process::geteuid().is_root() {
             return Err("mounting needs root".to_owned());
         }
-        // Memory where there is some: a hundred cuts should not wear out a disk, and are quicker there.
+        // In memory if possible: a hundred power cuts should not wear out a disk, and are faster there.
         let memory = Path::new("/dev/shm");
         let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
         let directory = directory.map_err(|error| error.to_string())?;
-        // It ends when its input does, that is, with us.
+        // It ends when its input does, that is, with this process.
         let mut keeper = Command::new("unshare")
             .args(["--mount", "--propagation", "private", "sh", "-c", "echo open; exec cat"])
             .stdin(Stdio::piped())
@@ -38,10 +38,10 @@ impl Bay {
         let stdout = keeper.stdout.take().expect("piped");
         BufReader::new(stdout).read_line(&mut line).map_err(|error| error.to_string())?;
         let bay = Self { keeper, directory };
-        if line == "open\n" { Ok(bay) } else { Err("a mount namespace cannot be had".to_owned()) }
+        if line == "open\n" { Ok(bay) } else { Err("no mount namespace could be made".to_owned()) }
     }
 
-    /// Runs a shell script inside, in the bay's directory; what it wrote, or what it complained about.
+    /// Runs a shell script in the namespace's directory. Returns its output, or its errors.
     pub fn run(&self, script: &str) -> Result<String, String> {
         let [pid, directory] = [self.keeper.id().to_string(), self.directory.path().display().to_string()];
         let script = format!("set -e; cd {directory}; {script}");
@@ -56,25 +56,25 @@ impl Bay {
         }
     }
 
-    /// The same for what must work once the bay is set up.
+    /// The same for scripts that must work.
     pub fn must(&self, script: &str) -> String {
         self.run(script).unwrap_or_else(|why| panic!("{why}"))
     }
 
-    /// A path of the bay as this process reaches it.
+    /// A path of the namespace as this process reaches it.
     pub fn path(&self, inside: &str) -> PathBuf {
         let directory = self.directory.path().strip_prefix("/").expect("is absolute");
         Path::new("/proc").join(self.keeper.id().to_string()).join("root").join(directory).join(inside)
     }
 
-    /// Clones a file of a file system that shares blocks: one moment of all its bytes.
+    /// Clones a file on a file system that shares blocks: a snapshot of all its bytes at one moment.
     pub fn clone_file(&self, from: &str, to: &str) {
         let from = File::open(self.path(from)).expect("is there");
         let to = File::create(self.path(to)).expect("can be made");
         rustix::fs::ioctl_ficlone(to, from).expect("the file system shares blocks");
     }
 
-    /// Command line of a server on `data`, a directory of the bay.
+    /// Command line of a server on `data`, a directory of the namespace.
     pub fn server(&self, data: &str, variables: &[(&str, &str)]) -> Command {
         let pid = self.keeper.id().to_string();
         let data = self.directory.path().join(data).display().to_string();
@@ -85,7 +85,7 @@ impl Bay {
         command
     }
 
-    /// Starts a server on `data`, a directory of the bay.
+    /// Starts a server on `data`, a directory of the namespace.
     pub fn serve(&self, data: &str, variables: &[(&str, &str)]) -> Server {
         Server::spawn(self.server(data, variables))
     }
@@ -93,8 +93,8 @@ impl Bay {
 
 impl Drop for Bay {
     fn drop(&mut self) {
-        // The last process inside takes the mounts along. One that a test still has there keeps them until
-        // it is dropped too.
+        // The mounts end with the last process inside. A server that a test still has there keeps them until it
+        // is dropped too.
         let _ = self.keeper.kill();
         let _ = self.keeper.wait();
     }

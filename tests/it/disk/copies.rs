@@ -1,5 +1,5 @@
-//! Backups and restores on a disk on which one call fails: a copy is complete, or it is not there and the
-//! program says why.
+//! Backups and restores while one system call fails: the copy is complete, or it does not exist and the program
+//! says why.
 
 use std::{path::Path, process::Output, sync::Mutex};
 
@@ -17,7 +17,7 @@ use crate::harness::{
     process::{self, Server, linger_under, stderr},
 };
 
-/// Every call that makes a copy, and what it is made to answer.
+/// Every system call of a copy, and the error it is made to return.
 const CALLS: [(&str, &str); 9] = [
     ("openat", "EIO"),
     ("pread64", "EIO"),
@@ -30,7 +30,7 @@ const CALLS: [(&str, &str); 9] = [
     ("linkat", "EIO"),
 ];
 
-/// A stopped store in a directory, and what its clients were told.
+/// A stopped store in a directory, and the ledger of its clients.
 fn store() -> (tempfile::TempDir, Ledger) {
     let (directory, ledger) = (tempfile::tempdir().expect("a directory"), Mutex::default());
     let server = Server::serve(&[], &[], directory.path());
@@ -40,14 +40,14 @@ fn store() -> (tempfile::TempDir, Ledger) {
     (directory, ledger.into_inner().expect("not poisoned"))
 }
 
-/// Runs the program with these words, and perhaps a fault among its calls.
+/// Runs the program with these arguments, and perhaps a fault among its calls.
 fn run(home: &Path, trace: &Trace, words: &[&str], fault: Option<&Fault>) -> Output {
     let wrapper = trace.wrapper_of_all(&CALLS.map(|(call, _)| call), fault);
     let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
     linger_under(&wrapper, words, home).output().expect("it runs")
 }
 
-/// Every fault that these words can meet, counted in a run without one; as many of them as are asked for.
+/// A sample of the faults that these arguments can meet, counted in a run without a fault.
 fn plan(home: &Path, words: &[&str]) -> Vec<Fault> {
     let (trace, seed) = (Trace::new(home.join("trace")), seed());
     println!("LINGER_PROVE_SEED={seed}");
@@ -61,7 +61,7 @@ fn plan(home: &Path, words: &[&str]) -> Vec<Fault> {
     all.sample(&mut SmallRng::seed_from_u64(seed), asked("LINGER_PROVE_FAULTS", 24)).cloned().collect()
 }
 
-/// Runs `words` under fault after fault, each in what `prepare` leaves, and hands over what came of it.
+/// Runs `words` once for each fault, in a directory made by `prepare`, and passes the result to `look`.
 fn under_faults(what: &str, words: &[&str], prepare: impl Fn(&Path), look: impl Fn(&Path, &str, bool)) {
     let home = || {
         let home = tempfile::tempdir().expect("a directory");
@@ -87,11 +87,11 @@ fn under_faults(what: &str, words: &[&str], prepare: impl Fn(&Path), look: impl 
         "proof: what={what}_on_a_failing_disk runs={} faults={hit} refused={refused} lost=0 violations=0",
         faults.len()
     );
-    // Others hit the start of any program, before it is ours.
+    // Other faults hit the loading of the program, before its own code runs.
     assert!(hit * 2 > faults.len() && explained > 0, "{hit} of {} happened, {explained} told", faults.len());
 }
 
-/// Nothing but these is in a directory, the record of the calls aside.
+/// Asserts that a directory contains only these files, apart from the trace.
 fn holds_only(home: &Path, expected: &[&str], about: &str) {
     let entries =
         std::fs::read_dir(home).expect("is there").map(|entry| entry.expect("readable").file_name());
@@ -101,7 +101,7 @@ fn holds_only(home: &Path, expected: &[&str], about: &str) {
     assert_eq!(names, expected, "{about}");
 }
 
-/// The restored store in `home` holds what was told.
+/// Asserts that the store in `home` agrees with the ledger.
 fn is_all_there(home: &Path, ledger: &Ledger, about: &str) {
     let found = ledger.clone().check(&Server::serve(&[], &[], home));
     assert!(found.is_clean(), "{about}: {found:#?}");

@@ -1,5 +1,5 @@
 //! Power cuts: an ext4 image, itself a file on a file system that shares blocks, is cloned while it is mounted
-//! and written to. The clone has what the block device had been given at one moment, and nothing of what was
+//! and written to. The clone contains what had been written to the block device at one moment, and nothing that was
 //! only in memory; so it is what a machine finds when the power comes back.
 
 use std::{
@@ -24,7 +24,7 @@ use crate::harness::{not_here::not_run_here, process::Server, wait::Ends};
 
 const CLIENTS: u64 = 4;
 
-/// A bay with the image mounted at `disk`.
+/// A mount namespace with the image mounted at `disk`.
 fn bay() -> Result<Bay, String> {
     let bay = Bay::open()?;
     bay.run(
@@ -40,7 +40,7 @@ fn remount(bay: &Bay) {
     bay.must("umount disk; mv outer/cut.img outer/disk.img; mount -o loop outer/disk.img disk");
 }
 
-/// A second cut, somewhere in the start that recovers from the first.
+/// A second power cut, during the start that recovers from the first.
 fn cut_in_start(bay: &Bay, looks: usize) {
     let mut command = bay.server("disk/data", &[]);
     let mut starting = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("linger starts");
@@ -121,7 +121,7 @@ fn nothing_acknowledged_is_lost_in_a_power_cut() {
     );
 }
 
-/// The same without syncing: a cut that takes nothing would prove nothing.
+/// The same without syncing: a power cut that loses nothing would prove nothing.
 #[test]
 fn a_power_cut_takes_what_was_not_synced() {
     let bay = match bay() {
@@ -130,7 +130,7 @@ fn a_power_cut_takes_what_was_not_synced() {
     };
     let unsynced = [("LINGER__EMBEDDED__DURABILITY", "os")];
     let server = bay.serve("disk/data", &unsynced);
-    // Few steps, because the system writes by itself what has been in memory for some seconds.
+    // Few steps, because the system writes data by itself after some seconds.
     let mut ledger = cut_under_load(&bay, server, Ledger::default(), seed(), 60);
     let living = ledger.living();
     let server = bay.serve("disk/data", &unsynced);

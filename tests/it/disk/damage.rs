@@ -1,5 +1,5 @@
-//! Damaged files: cut off, flipped, zeroed, missing, exchanged. What comes of it is everything, or less and
-//! the program says so, or no start and the file is named. Never less in silence.
+//! Damaged files: cut off, flipped, zeroed, missing, exchanged. Either nothing is lost, or the log reports the loss,
+//! or the start is refused and names the file. No loss is silent.
 
 use std::{
     fs::OpenOptions,
@@ -17,14 +17,14 @@ const DB: &str = "linger.db";
 const LOG: &str = "linger.db-wal";
 const FRAME_BYTES: u64 = 24 + 4_096;
 
-/// A store at rest, and what its clients were told.
+/// The files of a store that is not in use, and the ledger of its clients.
 struct Store {
     directory: tempfile::TempDir,
     ledger: Ledger,
 }
 
 impl Store {
-    /// Jobs in the file and more in the log: stopped once, then killed.
+    /// A store with jobs in the database file and more in the log: stopped once, then killed.
     fn killed() -> Self {
         let (directory, ledger) = (tempfile::tempdir().expect("a directory"), Mutex::default());
         let server = Server::serve(&[], &[], directory.path());
@@ -36,14 +36,14 @@ impl Store {
         Self { directory, ledger: ledger.into_inner().expect("not poisoned") }
     }
 
-    /// The same and stopped in order.
+    /// The same, stopped cleanly.
     fn stopped() -> Self {
         let store = Self::killed();
         assert!(Server::serve(&[], &[], store.directory.path()).stop().success());
         store
     }
 
-    /// The same store later on: more was done, and it was killed again.
+    /// The same store later: after more calls it was killed again.
     fn later(&self) -> Self {
         let (copy, ledger) = (self.again(), Mutex::new(self.ledger.clone()));
         let mut server = Server::serve(&[], &[], copy.directory.path());
@@ -67,13 +67,13 @@ impl Store {
     }
 }
 
-/// What is done to a store that nobody has open.
+/// A damage to a store that is not in use.
 #[derive(Debug, Clone)]
 enum Damage {
     Cut(&'static str, u64),
     Flip(&'static str, u64, u8),
     Zero(&'static str, u64, u64),
-    /// Something else's bytes behind the end.
+    /// Foreign bytes behind the end.
     Tail(&'static str, u64),
     Remove(&'static [&'static str]),
     /// A file of another store, or of the same at another time.
@@ -109,19 +109,19 @@ impl Damage {
     }
 }
 
-/// What came of a damage.
+/// The result of a damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Whole,
-    /// Less than everything, and the log says so.
-    Told,
+    /// Something is missing, and the log reports it.
+    Reported,
     Refused,
-    /// Less than everything, and nobody says so; or a panic.
+    /// Something is missing and the log does not report it; or a panic.
     Silent,
 }
 
-/// Damages a copy of `store`, starts a server on it, and looks.
-fn judge(store: &Store, damage: &Damage) -> (End, String) {
+/// Damages a copy of `store`, starts a server on it, and compares it with the ledger.
+fn outcome_of(store: &Store, damage: &Damage) -> (End, String) {
     let mut copy = store.again();
     damage.apply(&copy);
     let verified = run(&["verify"], copy.directory.path());
@@ -134,32 +134,32 @@ fn judge(store: &Store, damage: &Damage) -> (End, String) {
             server.signal(rustix::process::Signal::TERM);
             server.wait();
             let log = server.log();
-            let end = match (found.is_clean(), told(&log)) {
+            let end = match (found.is_clean(), is_reported(&log)) {
                 _ if log.contains("panicked") => End::Silent,
                 (true, _) => End::Whole,
-                (false, true) => End::Told,
+                (false, true) => End::Reported,
                 (false, false) => End::Silent,
             };
-            // What is told at a start a verification would have found before it.
-            let agrees = end != End::Told || !verified.status.success();
+            // A verification before the start finds every loss that the start reports.
+            let agrees = end != End::Reported || !verified.status.success();
             assert!(agrees, "{damage:?} was verified: {}{found:?}\n{log}", stdout(&verified));
             (end, format!("{found:?}\n{log}"))
         }
     }
 }
 
-/// Whether the store has complained.
-fn told(log: &str) -> bool {
+/// Whether the store has logged a warning or an error.
+fn is_reported(log: &str) -> bool {
     let complains = |line: &str| line.contains(r#""WARN""#) || line.contains(r#""ERROR""#);
     log.lines().any(|line| complains(line) && line.contains("linger::store::embedded"))
 }
 
-/// Judges every damage; panics with those that ended in silence.
-fn judge_all(what: &str, cases: &[(&Store, Damage)]) {
+/// Tries every damage; panics with those that were silent.
+fn try_all(what: &str, cases: &[(&Store, Damage)]) {
     let mut ends = Vec::new();
     let mut silent = Vec::new();
     for (store, damage) in cases {
-        let (end, log) = judge(store, damage);
+        let (end, log) = outcome_of(store, damage);
         ends.push(end);
         if end == End::Silent {
             silent.push(format!("{damage:?}: {log}"));
@@ -170,7 +170,7 @@ fn judge_all(what: &str, cases: &[(&Store, Damage)]) {
         "proof: what=damage_{what} runs={} whole={} told={} refused={} silent={} violations={}",
         cases.len(),
         count(End::Whole),
-        count(End::Told),
+        count(End::Reported),
         count(End::Refused),
         silent.len(),
         silent.len()
@@ -195,7 +195,7 @@ fn a_log_cut_off_anywhere_is_noticed() {
     let (store, mut rng) = (Store::killed(), random());
     let len = store.len(LOG);
     let frames = (len - 32) / FRAME_BYTES;
-    // The end of each frame is where a cut leaves no trace of its own.
+    // A cut at the end of a frame leaves no trace by itself.
     let ends: Vec<u64> = (0..=frames).map(|n| 32 + n * FRAME_BYTES).filter(|end| *end < len).collect();
     let mut cuts = sampled(ends, &mut rng, 3);
     cuts.extend([0, 1, 31]);
@@ -204,7 +204,7 @@ fn a_log_cut_off_anywhere_is_noticed() {
         cuts.extend(len - FRAME_BYTES..len);
     }
     let cases: Vec<_> = cuts.into_iter().map(|at| (&store, Damage::Cut(LOG, at))).collect();
-    judge_all("cut_log", &cases);
+    try_all("cut_log", &cases);
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn a_file_cut_off_anywhere_is_noticed() {
     cases.extend(sampled(cuts(&stopped), &mut rng, 8).into_iter().map(|at| (&stopped, Damage::Cut(DB, at))));
     let pages = |store: &Store| (0..store.len(DB) / 4_096).map(|page| page * 4_096).collect();
     cases.extend(sampled(pages(&stopped), &mut rng, 8).into_iter().map(|at| (&stopped, Damage::Cut(DB, at))));
-    judge_all("cut_file", &cases);
+    try_all("cut_file", &cases);
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn a_flipped_bit_is_noticed_or_harmless() {
             cases.push((store, Damage::Flip(name, at, rng.random_range(0..8))));
         }
     }
-    judge_all("flipped", &cases);
+    try_all("flipped", &cases);
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn a_zeroed_page_is_noticed() {
             cases.push((store, Damage::Zero(name, page * 4_096, len.min((page + 1) * 4_096))));
         }
     }
-    judge_all("zeroed", &cases);
+    try_all("zeroed", &cases);
 }
 
 #[test]
@@ -277,21 +277,21 @@ fn missing_and_exchanged_files_are_noticed() {
         (&killed, Damage::Tail(DB, 5_000), End::Whole),
     ];
     for (store, damage, expected) in &cases {
-        let (end, log) = judge(store, damage);
+        let (end, log) = outcome_of(store, damage);
         assert_eq!(end, *expected, "{damage:?}: {log}");
     }
     println!("proof: what=damage_missing_or_exchanged runs={} silent=0 violations=0", cases.len());
 }
 
-/// A damage that nobody could notice must be found by the judge.
+/// A loss that the program cannot notice must be counted as silent.
 #[test]
-fn the_judge_tells_silence_from_words() {
+fn a_silent_loss_is_recognised() {
     let store = Store::killed();
-    assert_eq!(judge(&store, &Damage::Tail("linger.db-shm", 1)).0, End::Whole);
+    assert_eq!(outcome_of(&store, &Damage::Tail("linger.db-shm", 1)).0, End::Whole);
     let mut more = store.again();
     more.ledger.begin("first", "never-there", super::ledger::Doubt::None);
     more.ledger.settle("never-there", super::ledger::Place::Ready);
-    assert_eq!(judge(&more, &Damage::Tail("linger.db-shm", 1)).0, End::Silent);
-    assert_eq!(judge(&store, &Damage::Remove(&[LOG])).0, End::Refused);
+    assert_eq!(outcome_of(&more, &Damage::Tail("linger.db-shm", 1)).0, End::Silent);
+    assert_eq!(outcome_of(&store, &Damage::Remove(&[LOG])).0, End::Refused);
     assert!(Path::new(&store.file(DB)).exists(), "only copies are damaged");
 }

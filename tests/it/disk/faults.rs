@@ -1,5 +1,5 @@
-//! A disk on which one call fails: each write, sync, truncation, opening and reading in turn. The program says
-//! so or it made no difference; when it is started again, everything that was acknowledged is there.
+//! A disk on which one system call fails: each write, sync, truncation, opening and reading in turn. The program
+//! reports the failure or was not affected; after a restart every acknowledged change is there.
 
 use std::{path::Path, process::Child, sync::Mutex};
 
@@ -18,7 +18,7 @@ use crate::harness::{
     process::{Refused, Server, linger_under},
 };
 
-/// Every call that changes the files or reads them, and the errors it is made to give.
+/// Every system call that changes or reads the files, and the errors it is made to return.
 const CALLS: [(&str, &[&str]); 7] = [
     ("pwrite64", &["EIO", "ENOSPC"]),
     ("fsync", &["EIO"]),
@@ -29,7 +29,7 @@ const CALLS: [(&str, &[&str]); 7] = [
     ("pread64", &["EIO"]),
 ];
 
-/// What a program was told to do before it was killed, for faults that a second start meets.
+/// The state before the program was killed, for faults during the next start.
 struct Past {
     directory: tempfile::TempDir,
     ledger: Ledger,
@@ -48,7 +48,7 @@ impl Past {
         Self { directory, ledger: ledger.into_inner().expect("not poisoned") }
     }
 
-    /// A copy to work on.
+    /// A copy of it.
     fn again(&self) -> Self {
         let copy = tempfile::tempdir().expect("a directory");
         copy_store(self.directory.path(), copy.path());
@@ -56,7 +56,7 @@ impl Past {
     }
 }
 
-/// What one fault did.
+/// The effect of one fault.
 #[derive(Debug, Default)]
 struct Seen {
     hit: bool,
@@ -65,8 +65,8 @@ struct Seen {
     full: bool,
 }
 
-/// Runs the script on a copy of `past` with a fault in it, ends the program with `ending`, and holds the
-/// next run against what was answered.
+/// Runs the script on a copy of `past` with a fault in it, ends the program with `ending`, and compares
+/// the next run with the ledger.
 fn run(past: &Past, fault: &Fault, ending: Signal) -> Seen {
     let Past { directory, ledger } = past.again();
     let trace = Trace::new(directory.path().join("trace"));
@@ -117,7 +117,7 @@ fn start(directory: &Path, trace: &Trace, fault: Option<&Fault>) -> Result<Serve
     Server::try_spawn(linger_under(&wrapper, &["serve", "--listen", "127.0.0.1:0"], directory))
 }
 
-/// Every fault that the script can meet on `past`: counted in a run without one.
+/// Every fault that the script can meet on `past`, counted in a run without a fault.
 fn plan(past: &Past) -> Vec<Fault> {
     let Past { directory, ledger } = past.again();
     let trace = Trace::new(directory.path().join("trace"));

@@ -10,14 +10,14 @@ use super::{
 };
 use crate::harness::{not_here::not_run_here, process::Server};
 
-/// A bay with a file system of this size at `small`.
+/// A mount namespace with a file system of this size at `small`.
 fn bay(size: &str) -> Result<Bay, String> {
     let bay = Bay::open()?;
     bay.run(&format!("mkdir small; mount -t tmpfs -o size={size} none small"))?;
     Ok(bay)
 }
 
-/// Adds until it is refused; how often it was not.
+/// Adds until that is refused. Returns the number of added jobs.
 fn fill(worker: &mut Worker<'_>, body_bytes: usize) -> usize {
     for added in 0..10_000 {
         match worker.add(&[body_bytes; 5], added % 3 == 0) {
@@ -29,7 +29,7 @@ fn fill(worker: &mut Worker<'_>, body_bytes: usize) -> usize {
     panic!("never full");
 }
 
-/// Ends everything that the worker has, in one way or another; how many calls that took.
+/// Ends every job of the worker in one of the possible ways. Returns the number of calls.
 fn end_all(worker: &Worker<'_>) -> usize {
     let mut calls = 0;
     let mut done = |outcome| {
@@ -81,7 +81,7 @@ fn adds_stop_while_there_is_room_to_finish_and_delete_everything() {
     println!("proof: what=short_of_space runs=1 adds={adds} then_ended={calls} refused_ends=0 violations=0");
 }
 
-/// Does what a client would, as far as there is room, and says how it went.
+/// Makes the calls of a usual client as far as there is space, and returns the results.
 fn try_everything(server: &Server, ledger: &Mutex<Ledger>, topic: &str) -> Vec<Outcome> {
     let outcomes = Worker::new(topic, 0, server.address, ledger).script();
     assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Done | Outcome::Full)), "{outcomes:?}");
@@ -128,7 +128,7 @@ fn a_disk_filled_to_the_last_byte_takes_nothing_back_and_goes_on_when_there_is_r
     println!("proof: what=full_disk runs=5 faults=5 refused={full} lost=0 returned=0 violations=0");
 }
 
-/// The same server all along: being full stops nothing for good.
+/// The same server all along: a full disk stops nothing permanently.
 #[test]
 fn a_full_disk_stops_nothing_for_good() {
     let bay = match bay("8m") {

@@ -1,6 +1,6 @@
-//! What clients were told about each job, and where a store that was opened again says otherwise. Each job
-//! belongs to one client, which has one call under way at a time; so what was acknowledged is exact, and only
-//! a call without a clear answer leaves a doubt.
+//! The ledger: what clients were told about each job, and how a store that was opened again differs from it. Each
+//! job belongs to one client, which has one call in flight at a time; so acknowledged states are exact, and only a
+//! call without a clear answer leaves a doubt.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,19 +11,19 @@ use serde_json::{Value, json};
 
 use crate::harness::process::Server;
 
-/// Where a job is.
+/// The state of a job as its client knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     Delayed,
     Ready,
-    /// With the receipt, where it was told.
+    /// With the receipt, if the client knows it.
     Reserved(Option<String>),
     Dead,
     Gone,
 }
 
 impl Place {
-    /// As the answers name it.
+    /// From the name of a state in an answer.
     pub fn of(state: &str) -> Self {
         match state {
             "delayed" => Self::Delayed,
@@ -39,13 +39,13 @@ impl Place {
     }
 }
 
-/// What a call may have done to a job while nobody knows its outcome.
+/// What a call with an unknown result may have done to a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Doubt {
     None,
-    /// It is there, wherever.
+    /// It exists, in an unknown state.
     Moved,
-    /// It may be there or not.
+    /// It may exist or not.
     Anything,
 }
 
@@ -55,7 +55,7 @@ struct Entry {
     place: Place,
     /// By calls that ended without a clear answer.
     doubt: Doubt,
-    /// By a call that is under way.
+    /// By a call in flight.
     pending: Doubt,
     /// The worst of both since the last [`Ledger::before`].
     lately: Doubt,
@@ -75,7 +75,7 @@ pub struct Ledger {
     jobs: BTreeMap<String, Entry>,
     /// Jobs that were gone when last asked for.
     gone: BTreeSet<String>,
-    /// What is set for each topic, as its answers show it; `None` while that is unknown.
+    /// The configuration of each topic as answers show it; `None` while that is unknown.
     topics: BTreeMap<String, Option<Value>>,
     /// Acknowledgements so far.
     pub acks: usize,
@@ -83,16 +83,16 @@ pub struct Ledger {
     pub untrue: Vec<String>,
 }
 
-/// How a store differs from what was told.
+/// How a store differs from the ledger.
 #[derive(Debug, Default)]
 pub struct Findings {
     pub lost: Vec<String>,
     pub returned: Vec<String>,
-    /// There, but elsewhere than told, or counted wrongly, or not to be touched with its receipt.
+    /// In another state than told, or counted wrongly, or its receipt does not work.
     pub wrong: Vec<String>,
-    /// Not answered for: 503.
+    /// Jobs for which the answer was 503.
     pub unanswered: Vec<String>,
-    /// Jobs that are there.
+    /// Jobs that exist.
     pub present: usize,
 }
 
@@ -103,7 +103,7 @@ impl Findings {
 }
 
 impl Ledger {
-    /// A call is about to be sent that may do this to `id`.
+    /// Records that a call is about to be sent that may do this to `id`.
     pub fn begin(&mut self, topic: &str, id: &str, doubt: Doubt) {
         let new = || Entry {
             topic: topic.to_owned(),
@@ -118,57 +118,57 @@ impl Ledger {
         entry.lately = entry.lately.max(doubt);
     }
 
-    /// An answer said where `id` is now.
+    /// Records the state of `id` from an answer.
     pub fn settle(&mut self, id: &str, place: Place) {
         let entry = self.jobs.get_mut(id).expect("its call was begun");
         (entry.place, entry.doubt, entry.pending) = (place, Doubt::None, Doubt::None);
         self.acks += 1;
     }
 
-    /// An answer said that nothing happened to `id`.
+    /// Records that an answer reported no change to `id`.
     pub fn unchanged(&mut self, id: &str) {
         self.jobs.get_mut(id).expect("its call was begun").pending = Doubt::None;
     }
 
-    /// There was no answer, or one that leaves open what happened.
+    /// Records that there was no answer, or one that leaves the result open.
     pub fn unclear(&mut self, id: &str) {
         let entry = self.jobs.get_mut(id).expect("its call was begun");
         entry.doubt = entry.doubt.max(entry.pending);
         entry.pending = Doubt::None;
     }
 
-    /// The body of `id` is this one.
+    /// Records the body of `id`.
     pub fn set_body(&mut self, id: &str, body: &Value) {
         self.jobs.get_mut(id).expect("its call was begun").body = Some(digest(body));
     }
 
-    /// The body of `id` may become another one; what it was until now.
+    /// Records that the body of `id` may change. Returns the previous digest.
     pub fn forget_body(&mut self, id: &str) -> Option<u64> {
         self.jobs.get_mut(id).and_then(|entry| entry.body.take())
     }
 
-    /// The body of `id` is still the one with this digest.
+    /// Records that the body of `id` is still the one with this digest.
     pub fn keep_body(&mut self, id: &str, body: Option<u64>) {
         self.jobs.get_mut(id).expect("its call was begun").body = body;
     }
 
-    /// What is set for a topic, as an answer showed it.
+    /// Records the configuration of a topic from an answer.
     pub fn set_topic(&mut self, topic: &str, shown: &Value) {
         self.topics.insert(topic.to_owned(), Some(topic_settings(shown)));
     }
 
-    /// What is set for a topic may change; what it was until now.
+    /// Records that the configuration of a topic may change. Returns the previous one.
     pub fn forget_topic(&mut self, topic: &str) -> Option<Value> {
         let unset = || Some(topic_settings(&Value::Null));
         std::mem::take(self.topics.entry(topic.to_owned()).or_insert_with(unset))
     }
 
-    /// What is set for a topic has not changed.
+    /// Records that the configuration of a topic has not changed.
     pub fn keep_topic(&mut self, topic: &str, set: Option<Value>) {
         self.topics.insert(topic.to_owned(), set);
     }
 
-    /// Jobs of a topic that are without doubt where `wanted` says.
+    /// Jobs of a topic that are certainly in a state for which `wanted` is true.
     pub fn certain(&self, topic: &str, wanted: impl Fn(&Place) -> bool) -> Vec<(String, Place)> {
         let known = |entry: &&Entry| {
             entry.topic == topic && entry.doubt.max(entry.pending) == Doubt::None && wanted(&entry.place)
@@ -177,7 +177,7 @@ impl Ledger {
         jobs.map(|(id, entry)| (id.clone(), entry.place.clone())).collect()
     }
 
-    /// Where a job is known to be; `None` in doubt or when it was never heard of.
+    /// The known state of a job; `None` in doubt or when the job is unknown.
     pub fn place(&self, id: &str) -> Option<&Place> {
         self.jobs.get(id).filter(|entry| entry.doubt == Doubt::None).map(|entry| &entry.place)
     }
@@ -188,7 +188,7 @@ impl Ledger {
         self.jobs.values().filter(lives).count()
     }
 
-    /// What is known at the beginning of a moment that takes a while.
+    /// The ledger at the beginning of a snapshot that takes a while.
     pub fn before(&mut self) -> Self {
         for entry in self.jobs.values_mut() {
             entry.lately = entry.doubt.max(entry.pending);
@@ -196,7 +196,7 @@ impl Ledger {
         self.clone()
     }
 
-    /// What that moment has kept, `since` being the ledger at its end: what was begun meanwhile is in doubt.
+    /// What that snapshot contains, `since` being the ledger at its end: calls begun meanwhile are in doubt.
     pub fn through(mut self, since: &Self) -> Self {
         for (id, entry) in &since.jobs {
             let new = || Entry { place: Place::Gone, body: None, ..entry.clone() };
@@ -216,8 +216,8 @@ impl Ledger {
         self
     }
 
-    /// Holds a server against what is known, and from then on knows what it says. Jobs that are gone then are
-    /// not asked for again but by [`still_gone`](Self::still_gone).
+    /// Compares a server with the ledger, and records its answers. Jobs that are gone then are queried again only by
+    /// [`still_gone`](Self::still_gone).
     pub fn check(&mut self, server: &Server) -> Findings {
         let mut findings = Findings::default();
         let mut counts: BTreeMap<String, u64> = BTreeMap::new();
@@ -282,13 +282,13 @@ impl Ledger {
     }
 }
 
-/// What an answer shows to be set for a topic; nothing where there is no answer.
+/// The configuration of a topic in an answer; nothing when there is no answer.
 fn topic_settings(shown: &Value) -> Value {
     let is_paused = |flag: &str| shown["paused"][flag].as_bool().unwrap_or_default();
     json!({ "ttr": shown["settings"]["ttr"], "paused": [is_paused("delivery"), is_paused("intake")] })
 }
 
-/// How what is set for a topic differs from what it should be.
+/// How the configuration of a topic differs from the expected one.
 fn set_otherwise(server: &Server, topic: &str, expected: &Value) -> Option<String> {
     let answer = server.call("GET", &format!("/topics/{topic}"), "");
     let found = match answer.status {

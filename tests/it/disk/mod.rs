@@ -1,10 +1,10 @@
 //! The embedded engine against the disk: power cuts, calls that fail, a full file system, damaged files, copies.
-//! Real program, real files; what is held against it afterwards is what its clients were told.
+//! The real program on real files; afterwards its jobs are compared with what its clients were told.
 //!
 //! Short in the normal run. `LINGER_PROVE_CUTS`, `LINGER_PROVE_FAULTS` and `LINGER_PROVE_DAMAGE` set how many
-//! power cuts, failing calls and damaged stores of each kind there are, `LINGER_PROVE_SEED` which; with `LINGER_PROVE_TAIL=1` a log is cut
-//! off at every byte of its end. Each test
-//! prints one line of figures that begins with `proof:`, or says why it cannot run (`harness::not_here`).
+//! power cuts, failing calls and damaged stores of each kind there are, `LINGER_PROVE_SEED` chooses them; with
+//! `LINGER_PROVE_TAIL=1` a log is cut off at every byte of its end. Each test prints one line of figures that begins
+//! with `proof:`, or says why it cannot run (`harness::not_here`).
 
 mod bay;
 mod copies;
@@ -21,13 +21,13 @@ use std::path::Path;
 
 use crate::harness::process::Refused;
 
-/// A count from the environment, or the short run's.
+/// A count from the environment, or that of a short run.
 fn asked(name: &str, default: usize) -> usize {
     let number = |text: String| text.parse().unwrap_or_else(|_| panic!("{name}: a number"));
     std::env::var(name).map_or(default, number)
 }
 
-/// What chance is drawn from; printed, so that a failure can be had again.
+/// The seed of the random numbers; printed, so that a failure can be reproduced.
 fn seed() -> u64 {
     let seed = asked("LINGER_PROVE_SEED", 0) as u64;
     if seed == 0 { rand::random::<u32>().into() } else { seed }
@@ -43,7 +43,7 @@ fn copy_store(from: &Path, to: &Path) {
     }
 }
 
-/// Whether a refusal to start is an orderly one, whose last line names what of `data` is at fault.
+/// Whether a refusal to start is orderly: its last line names the file of `data` that is at fault.
 fn names_a_file(refused: &Refused) -> bool {
     let last = refused.log.lines().last().unwrap_or_default();
     let named = ["data/linger.db", "data/lock", "data:"].iter().any(|name| last.contains(name));

@@ -1,5 +1,5 @@
-//! A file system on which little is left, with the default settings: the queue must not use up what finishing,
-//! deleting and a restart need, and has to get on when another program takes the rest.
+//! A file system with little free space, with the default settings: the queue must not use up the space that finishing,
+//! deleting and a restart need, and must keep working when another program uses the rest.
 
 use std::{process::ExitStatus, sync::Mutex};
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::harness::{not_here::not_run_here, process::Server};
 
-/// Both kinds of file systems on which this was seen to go wrong.
+/// The two kinds of file systems on which this failed before.
 #[derive(Debug, Clone, Copy)]
 enum Disk {
     Memory,
@@ -20,7 +20,7 @@ enum Disk {
 }
 
 impl Disk {
-    /// A bay with 200 MiB at `small`.
+    /// A mount namespace with a file system of 200 MiB at `small`.
     fn bay(self) -> Result<Bay, String> {
         let bay = Bay::open()?;
         bay.run(match self {
@@ -33,14 +33,15 @@ impl Disk {
     }
 }
 
-/// What another program writes until `mib` are left. The queue's own log may shrink by tens of MiB at any moment.
+/// Fills the disk as another program until `mib` are left. The queue's own log may shrink by tens of MiB at any
+/// moment.
 fn leave(bay: &Bay, mib: u64, name: &str) {
     let free = bay.must("df --output=avail -B1 small | tail -1").trim().parse::<u64>().expect("a number");
     let len = free.saturating_sub(mib << 20);
     bay.must(&format!("dd if=/dev/zero of=small/{name} bs=64k count={} 2>/dev/null", len >> 16));
 }
 
-/// What another program writes until nothing is left.
+/// Fills the disk as another program until nothing is left.
 fn fill(bay: &Bay, name: &str) {
     bay.must(&format!("dd if=/dev/zero of=small/{name} bs=64k 2>/dev/null || true; sync small/{name}"));
     bay.must(&format!("dd if=/dev/zero of=small/{name}-rest bs=1 count=9000 2>/dev/null || true"));
@@ -61,7 +62,7 @@ fn patch_until_refused(worker: &mut Worker<'_>) -> usize {
     refused.expect("200 MiB do not hold 900 bodies of 240 kB")
 }
 
-/// Nothing that makes the store larger is done.
+/// Asserts that every call that would make the store larger is refused.
 fn assert_growth_is_refused(worker: &mut Worker<'_>, other: &Worker<'_>) {
     let ready = worker.ids(|place| *place == Place::Ready);
     assert_eq!(worker.add(&[10], false), Outcome::Full);
@@ -73,7 +74,7 @@ fn assert_growth_is_refused(worker: &mut Worker<'_>, other: &Worker<'_>) {
     }
 }
 
-/// Takes jobs and ends them in every way, with large bodies and small ones.
+/// Reserves jobs and ends them in every way, with large bodies and small ones.
 fn work_off(worker: &Worker<'_>, jobs: usize) {
     for _ in 0..jobs.div_ceil(10) {
         assert_eq!(worker.pop(10), Outcome::Done);
@@ -92,7 +93,7 @@ fn work_off(worker: &Worker<'_>, jobs: usize) {
     }
 }
 
-/// The server is ready, and says what it refuses.
+/// Asserts that the server is ready, and reports what it refuses.
 fn assert_ready_and_short(server: &Server) {
     let answer = server.call("GET", "/readyz?verbose", "");
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -110,7 +111,7 @@ fn check(server: &Server, ledger: &Mutex<Ledger>) {
     assert!(found.is_clean(), "{found:#?}\n{}", server.log());
 }
 
-/// The queue alone fills its disk as far as it may; then another program takes the rest, twice.
+/// The queue fills its disk as far as it may; then another program uses the rest, twice.
 fn a_queue_survives_on_a_full(disk: Disk) {
     let bay = match disk.bay() {
         Ok(bay) => bay,
@@ -165,7 +166,7 @@ fn a_queue_survives_on_a_full_ext4() {
     a_queue_survives_on_a_full(Disk::Ext4);
 }
 
-/// A start needs room of its own: the ballast gives it.
+/// A start needs disk space, which the ballast provides.
 #[test]
 fn a_server_starts_on_a_full_disk_after_a_kill_and_after_a_stop() {
     let bay = match Disk::Memory.bay() {
@@ -202,7 +203,7 @@ fn a_start_without_room_for_the_ballast_says_so() {
     bay.must("test ! -e small/data/ballast");
 }
 
-/// Reads share the writer with changes, but not their fate.
+/// Reads go through the writer too, but do not fail with the changes of their group.
 #[test]
 fn reads_are_answered_beside_changes_that_meet_a_full_disk() {
     let bay = match Disk::Memory.bay() {

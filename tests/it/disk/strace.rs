@@ -1,5 +1,5 @@
-//! Calls of the operating system that fail, by `strace`: the real program on a real file system, and one call
-//! of its choosing answers with an error instead of being done.
+//! Failing system calls, by `strace`: the real program on a real file system, of which one call returns an error
+//! instead of being executed.
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +8,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// The files whose calls count.
+/// The files whose calls are traced.
 const FILES: [&str; 6] = ["", "linger.db", "linger.db-wal", "linger.db-journal", "linger.db-shm", "lock"];
 
 /// One call that fails once.
@@ -16,11 +16,11 @@ const FILES: [&str; 6] = ["", "linger.db", "linger.db-wal", "linger.db-journal",
 pub struct Fault {
     pub call: &'static str,
     pub error: &'static str,
-    /// Which of these calls of a thread, from 1.
+    /// The number of the call within its thread, from 1.
     pub nth: usize,
 }
 
-/// Where a run of `strace` writes what it saw.
+/// The output of a run of `strace`.
 #[derive(Debug)]
 pub struct Trace(PathBuf);
 
@@ -41,18 +41,18 @@ pub fn works() -> Result<(), String> {
 }
 
 impl Trace {
-    /// A record in this file.
+    /// Writes the trace into this file.
     pub fn new(file: PathBuf) -> Self {
         Self(file)
     }
 
-    /// What to put before a command line so that these calls on the store in `data` are recorded, and `fault`
-    /// happens. The traced program stays our child; the tracer is beside it.
+    /// The prefix of a command line that records these calls on the store in `data` and injects `fault`. The traced
+    /// program stays the child of this process; the tracer runs beside it.
     pub fn wrapper(&self, data: &Path, calls: &[&str], fault: Option<&Fault>) -> Vec<String> {
         Self::before_words([files_of(data), self.options(calls, fault)].concat())
     }
 
-    /// The same for calls on all files, those with names that nobody knows before included.
+    /// The same for calls on all files, including those whose names are not known before.
     pub fn wrapper_of_all(&self, calls: &[&str], fault: Option<&Fault>) -> Vec<String> {
         Self::before_words(self.options(calls, fault))
     }
@@ -62,7 +62,7 @@ impl Trace {
         own.into_iter().chain(options).chain(["--".to_owned()]).collect()
     }
 
-    /// Has `fault` happen in a process that runs already; counting begins now. Ends with that process.
+    /// Injects `fault` into a running process; counting begins now. Ends with that process.
     pub fn attach(&self, pid: u32, data: &Path, calls: &[&str], fault: Option<&Fault>) -> Child {
         let mut tracer = Command::new("strace")
             .args(["-f", "-p", &pid.to_string()])

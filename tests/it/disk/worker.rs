@@ -1,5 +1,5 @@
-//! One client: sends a call, reads the answer, and has the ledger know both. Its jobs are its own; so is its
-//! topic. Long delays and reservations keep the clock out of it: nothing moves by itself.
+//! One client: sends a call, reads the answer, and records both in the ledger. It has its own jobs and its own
+//! topic. Delays and reservations are long, so that no job changes by itself.
 
 use std::{
     net::SocketAddr,
@@ -12,19 +12,19 @@ use serde_json::{Value, json};
 use super::ledger::{Doubt, Ledger, Place};
 use crate::harness::plain::{Answer, call};
 
-/// How a call went.
+/// The result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Done,
-    /// 507: nothing was done.
+    /// 507: the change did not happen.
     Full,
-    /// 503: it is open what was done.
+    /// 503: the change may have happened.
     Unavailable,
-    /// Cut before the answer, or no connection at all.
+    /// The connection was lost before the answer, or refused.
     Cut,
 }
 
-/// Jobs that one client keeps alive: with this many it deletes rather than adds.
+/// Most jobs of one client: with this many it deletes instead of adding.
 const ENOUGH: usize = 60;
 
 pub struct Worker<'a> {
@@ -46,8 +46,8 @@ impl<'a> Worker<'a> {
         self.ledger.lock().expect("not poisoned")
     }
 
-    /// Sends a call that may do `doubt` to `ids`; the answer, when it is 2xx. 503 and 507 are for the
-    /// ledger; any other answer is untrue, because only what should work is asked for.
+    /// Sends a call that may do `doubt` to `ids`. Returns a 2xx answer. The ledger records 503 and 507; any other
+    /// answer is wrong, because only calls that should work are sent.
     fn send(&self, ids: &[String], doubt: Doubt, method: &str, path: &str, body: &Value) -> (Outcome, Value) {
         {
             let mut ledger = self.ledger();
@@ -217,7 +217,7 @@ impl<'a> Worker<'a> {
         outcome
     }
 
-    /// Its jobs that are without doubt where `wanted` says.
+    /// Its jobs that are certainly in a state for which `wanted` is true.
     pub fn ids(&self, wanted: impl Fn(&Place) -> bool) -> Vec<String> {
         self.ledger().certain(&self.topic, wanted).into_iter().map(|(id, _)| id).collect()
     }
@@ -232,7 +232,7 @@ impl<'a> Worker<'a> {
         held.into_iter().filter_map(receipt).collect()
     }
 
-    /// A little of everything, each step whatever became of those before.
+    /// A fixed script of every kind of call, each step whatever the result of those before.
     pub fn script(&mut self) -> Vec<Outcome> {
         let mut outcomes = vec![
             self.add(&[20, 20, 20, 20], false),
@@ -259,8 +259,7 @@ impl<'a> Worker<'a> {
         outcomes
     }
 
-    /// One step of a busy client's day. A quarter of the adds is small, the others have bodies up
-    /// to `largest` bytes.
+    /// One random step of a busy client. A quarter of the adds is small, the others have bodies up to `largest` bytes.
     pub fn random_step(&mut self, rng: &mut SmallRng, largest: usize) -> Outcome {
         match rng.random_range(0..100) {
             0..40 => {

@@ -38,8 +38,8 @@ pub(crate) struct Ballast {
 }
 
 impl Ballast {
-    /// Looks for the ballast of `bytes` bytes in `dir`. A file of another size, or one that is not fully
-    /// allocated because it was copied, does not count.
+    /// Finds the ballast of `bytes` bytes in `dir`. A file of another size, or one that is not fully allocated
+    /// because it was copied, is removed.
     pub fn find(dir: &Path, bytes: u64) -> Self {
         let path = dir.join(BALLAST_FILE);
         let is_whole = |file: fs::Metadata| {
@@ -54,22 +54,22 @@ impl Ballast {
         this
     }
 
-    /// Whether there is a file to give up.
+    /// Whether there is a file that can be removed.
     pub fn is_present(&self) -> bool {
         self.state == BallastState::Present
     }
 
-    /// Whether the file should be made when there is room.
+    /// Whether the file should be made when there is space.
     pub fn is_wanted(&self) -> bool {
         self.bytes > 0 && self.state == BallastState::Missing
     }
 
-    /// The size of the file, when there is one.
+    /// The configured size of the file.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Removes the file; whether that freed space.
+    /// Removes the file. Returns whether that freed space.
     pub fn remove(&mut self) -> bool {
         let was_held = self.is_present();
         if was_held {
@@ -79,7 +79,7 @@ impl Ballast {
         was_held
     }
 
-    /// Makes the file; whether it is there now.
+    /// Makes the file. Returns whether it exists now.
     pub fn make(&mut self) -> bool {
         match self.allocate() {
             Ok(()) => self.state = BallastState::Present,
@@ -99,7 +99,7 @@ impl Ballast {
         file.set_len(0)?;
         match fallocate(&file, FallocateFlags::empty(), 0, self.bytes) {
             Ok(()) => file.sync_all(),
-            // This file system allocates only what is written. Bytes that do not compress, in case it does.
+            // This file system allocates only on write. Random bytes, because it may compress.
             Err(Errno::OPNOTSUPP) => {
                 let mut left = self.bytes;
                 let mut chunk = vec![0; CHUNK_BYTES];
@@ -127,13 +127,13 @@ impl Ballast {
     }
 }
 
-/// Removes the ballast in `dir` so that a start gets its space; whether there was one.
+/// Removes the ballast in `dir`, so that a start gets its space. Returns whether there was one.
 pub(crate) fn remove_in(dir: &Path) -> bool {
     let removed = fs::remove_file(dir.join(BALLAST_FILE)).is_ok();
     removed.then(|| sync_dir(dir)).is_some()
 }
 
-/// Whether the operating system says that the disk, or what we may use of it, is full.
+/// Whether the error says that the disk or the quota is full.
 pub(crate) fn is_lack_of_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

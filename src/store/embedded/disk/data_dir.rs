@@ -1,8 +1,8 @@
-//! The data directory: made for its owner only, locked against a second process, and watched while it is in use.
-//! Knows no contents.
+//! The data directory: made for its owner only, locked against a second process, and checked while it is in use.
+//! Does not know what the files contain.
 //!
-//! Two locks (`flock`) keep a second process out: one on the lock file, which also takes the notes of `recovery/identity.rs`,
-//! and one on the directory itself, because people remove lock files. The directory rather than `linger.db`:
+//! Two locks (`flock`) keep a second process out: one on the lock file, which also contains the commit mark,
+//! and one on the directory itself, because users remove lock files. The directory and not `linger.db`:
 //! SQLite holds POSIX locks on that file, and the kernel drops all of them as soon as the process closes any
 //! other descriptor of it. On NFS, where `flock` becomes a POSIX lock, the two would also exclude each other.
 
@@ -21,18 +21,18 @@ pub(crate) const DB_FILE: &str = "linger.db";
 pub(crate) const WAL_FILE: &str = "linger.db-wal";
 pub(crate) const LOCK_FILE: &str = "lock";
 
-/// A data directory that is ours until this is dropped.
+/// A data directory, locked until this is dropped.
 #[derive(Debug)]
 pub(crate) struct DataDir {
     lock: File,
-    /// Without one on file systems that cannot lock directories.
+    /// `None` on file systems that cannot lock directories.
     _directory: Option<File>,
-    /// Files that must stay where they are, with their device and inode.
+    /// Files that must stay in place, with their device and inode.
     in_use: Vec<(PathBuf, (u64, u64))>,
 }
 
 impl DataDir {
-    /// Locks `dir`, which must be there. Makes the lock file when it is missing.
+    /// Locks `dir`, which must exist. Creates the lock file when it is missing.
     pub fn lock(dir: &Path) -> Result<Self, OpenError> {
         let path = dir.join(LOCK_FILE);
         let io = |path: &Path, source| OpenError::Io { path: path.to_owned(), source: explained(source) };
@@ -53,20 +53,20 @@ impl DataDir {
         }
     }
 
-    /// The lock file, for notes.
+    /// The lock file, for the commit mark.
     pub fn lock_file(&self) -> &File {
         &self.lock
     }
 
-    /// From now on, `check` looks whether the file at `path` is still the one that is there now.
+    /// Makes `check` compare the file at `path` with the one that is there now.
     pub fn watch(&mut self, path: PathBuf) -> io::Result<()> {
         let id = id_of(&fs::metadata(&path)?);
         self.in_use.push((path, id));
         Ok(())
     }
 
-    /// Whether the files in use are still in place. What is written to a file that was removed or replaced is
-    /// lost with the process.
+    /// Checks that the files in use are still in place. Writes to a file that was removed or replaced would be lost
+    /// with the process.
     pub fn check(&self) -> Result<(), String> {
         for (path, id) in &self.in_use {
             let is_there = match fs::metadata(path) {
@@ -129,7 +129,7 @@ pub(crate) fn create_dir(dir: &Path) -> io::Result<()> {
     dir.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or(Ok(()), sync_dir)
 }
 
-/// Says who was refused, and what to do, where the system says only "Permission denied".
+/// Adds which user was refused and what to do to the system's "Permission denied".
 fn explained(error: io::Error) -> io::Error {
     if error.kind() != io::ErrorKind::PermissionDenied {
         return error;

@@ -1,5 +1,5 @@
-//! What the free disk space allows: how much is left, what is refused when it is little, and when the ballast is
-//! given up and made again. Knows no job.
+//! What the free disk space allows: how much is left, which operations are refused when it is low, and when the
+//! ballast is removed and made again. Knows no job.
 
 use std::sync::Arc;
 
@@ -9,32 +9,32 @@ use super::ballast::Ballast;
 use crate::store::{Degraded, Error, embedded::options::Options};
 
 /// Below this the disk counts as full, however small `min_free` is.
-const NEARLY_NOTHING_BYTES: u64 = 4 << 20;
+const ALWAYS_FULL_BELOW_BYTES: u64 = 4 << 20;
 
-/// How much room the disk has left.
+/// How much disk space is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum SpaceLevel {
     /// At least `min_free`.
     #[default]
     Ample,
-    /// Less: nothing may make the store larger.
+    /// Less: no operation may make the store larger.
     Short,
-    /// Less than a quarter of `min_free`, and the ballast is used up: nothing may write jobs anew either.
+    /// Less than a quarter of `min_free`, and the ballast is used up: no operation may rewrite jobs either.
     Exhausted,
 }
 
-/// What an operation needs from the disk. Deleting needs nothing, and neither does what writes only a few bytes
-/// for a job (pop, touch).
+/// How much disk space an operation needs. Deleting needs none, and neither do operations that write only a few
+/// bytes for a job (pop, touch).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SpaceNeed {
     /// It makes the store larger.
     Growth,
-    /// It writes a job anew, body included. The store stays as large, but the log grows.
+    /// It rewrites a job, body included. The store keeps its size, but the log grows.
     Rewrite,
 }
 
 impl SpaceLevel {
-    /// Why an operation with this need is refused, if it is.
+    /// The error for an operation with this need, if it is refused.
     pub fn refusal(self, need: SpaceNeed) -> Option<Error> {
         let why = match (self, need) {
             (Self::Ample, _) | (Self::Short, SpaceNeed::Rewrite) => return None,
@@ -48,7 +48,7 @@ impl SpaceLevel {
         Some(Error::Full(why.to_owned()))
     }
 
-    /// What operators are told.
+    /// The message for operators.
     pub fn degraded(self) -> Option<Degraded> {
         let detail = match self {
             Self::Ample => return None,
@@ -65,7 +65,7 @@ impl SpaceLevel {
     }
 }
 
-/// Reads the free space when it is first asked for, and remembers it for one group of operations.
+/// Reads the free space on first use, and keeps it for one group of operations.
 #[derive(Debug)]
 pub(crate) struct SpaceGauge<'a> {
     options: &'a Options,
@@ -80,7 +80,7 @@ impl<'a> SpaceGauge<'a> {
         Self { options, has_ballast: true, is_full: false, level: None }
     }
 
-    /// How much room there is. Costs about 2 µs, once a group.
+    /// How much space is left. Costs about 2 µs, once per group.
     pub fn level(&mut self) -> SpaceLevel {
         *self.level.get_or_insert_with(|| {
             let min_free = self.options.min_free_bytes;
@@ -88,13 +88,13 @@ impl<'a> SpaceGauge<'a> {
                 Some(free) if free < min_free / 4 && !self.has_ballast => SpaceLevel::Exhausted,
                 Some(free) if free < min_free => SpaceLevel::Short,
                 _ if self.is_full => SpaceLevel::Short,
-                // When the free space cannot be read, SQLite will find out.
+                // When the free space cannot be read, SQLite will report a full disk.
                 Some(_) | None => SpaceLevel::Ample,
             }
         })
     }
 
-    /// The level, if it was asked for.
+    /// The level, if it was read.
     pub fn known(&self) -> Option<SpaceLevel> {
         self.level
     }
@@ -115,17 +115,17 @@ pub(crate) fn is_out_of_space(error: &rusqlite::Error) -> bool {
 pub(crate) struct DiskSpace {
     options: Arc<Options>,
     ballast: Ballast,
-    /// A write has met a full disk, and there has not been room since.
+    /// Whether a write met a full disk, and there has not been enough space since.
     is_full: bool,
-    /// Bytes that removing the ballast has freed, which are not for growth.
-    given_up_bytes: u64,
+    /// Bytes that removing the ballast has freed, which new jobs must not use.
+    freed_bytes: u64,
 }
 
 impl DiskSpace {
-    /// Makes the ballast if there is room for it.
+    /// Makes the ballast if there is space for it.
     pub fn new(options: Arc<Options>) -> Self {
         let ballast = Ballast::find(&options.data_dir, options.ballast_bytes);
-        let mut this = Self { options, ballast, is_full: false, given_up_bytes: 0 };
+        let mut this = Self { options, ballast, is_full: false, freed_bytes: 0 };
         this.recover();
         if this.ballast.is_wanted() {
             tracing::warn!(
@@ -143,12 +143,12 @@ impl DiskSpace {
         SpaceGauge { options: &self.options, has_ballast, is_full, level: None }
     }
 
-    /// Whether the log must be kept short because every byte counts.
+    /// Whether the disk is full, so that the write-ahead log must be kept short.
     pub fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// A write has met a full disk.
+    /// Records that a write met a full disk.
     pub fn ran_out(&mut self) {
         if !self.is_full {
             self.is_full = true;
@@ -156,20 +156,20 @@ impl DiskSpace {
         }
     }
 
-    /// Gives the ballast up; whether that freed space.
+    /// Removes the ballast. Returns whether that freed space.
     pub fn make_room(&mut self) -> bool {
-        let given_up = self.ballast.remove();
-        if given_up {
-            self.given_up_bytes = self.ballast.bytes();
+        let removed = self.ballast.remove();
+        if removed {
+            self.freed_bytes = self.ballast.bytes();
             tracing::warn!(
                 bytes = self.ballast.bytes(),
                 "the ballast file was removed, so that jobs can be finished and deleted"
             );
         }
-        given_up
+        removed
     }
 
-    /// Notices that there is room again, and makes the ballast when there is enough.
+    /// Checks whether there is space again, and makes the ballast when there is enough.
     pub fn recover(&mut self) {
         if !self.is_full && !self.ballast.is_wanted() {
             return;
@@ -178,14 +178,14 @@ impl DiskSpace {
         let min_free = self.options.min_free_bytes;
         if self.ballast.is_wanted() {
             let left = free.checked_sub(self.ballast.bytes());
-            // It must not be the reason that adds stop, nor use up what it was given up for.
+            // The ballast must not be the reason that adds stop, nor use up the space that it was removed for.
             let fits = left.is_some_and(|left| left >= min_free || free < min_free && left >= min_free / 4);
-            if fits && left > Some(NEARLY_NOTHING_BYTES) && self.ballast.make() {
-                self.given_up_bytes = 0;
+            if fits && left > Some(ALWAYS_FULL_BELOW_BYTES) && self.ballast.make() {
+                self.freed_bytes = 0;
                 tracing::info!(bytes = self.ballast.bytes(), "the ballast file is in place");
             }
         }
-        let enough = min_free.max(NEARLY_NOTHING_BYTES).saturating_add(self.given_up_bytes);
+        let enough = min_free.max(ALWAYS_FULL_BELOW_BYTES).saturating_add(self.freed_bytes);
         if self.is_full && (self.ballast.is_present() || free > enough) {
             self.is_full = false;
             tracing::info!(free, "the disk has room again");

@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// See [`crate::store::Store::patch`]. A record that becomes longer needs room.
+/// See [`crate::store::Store::patch`]. A record that becomes longer needs disk space.
 pub(in crate::store::embedded) fn patch(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
@@ -67,7 +67,7 @@ pub(in crate::store::embedded) fn delete(
     ids.iter().map(&mut delete_one).collect()
 }
 
-/// See [`crate::store::Store::requeue`]. The body is written anew, and the job is to stay: that needs room.
+/// See [`crate::store::Store::requeue`]. The whole job is rewritten and stays, which needs disk space.
 pub(in crate::store::embedded) fn requeue(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
@@ -85,7 +85,7 @@ pub(in crate::store::embedded) fn requeue(
     requeue_found(txn, found, delay).map(Requeued::Done).map(Ok)
 }
 
-/// Makes a dead job wait again, as if it were new.
+/// Makes a dead letter wait again, as if it were a new job.
 pub(crate) fn requeue_found(
     txn: &mut WriteTxn<'_>,
     found: FoundJob<Record>,

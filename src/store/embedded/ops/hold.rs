@@ -1,5 +1,5 @@
-//! What the holder of a reservation does: finish, release, touch, bury, and the taking back of grants that
-//! no client has seen.
+//! The operations of a worker that holds a reservation: finish, release, touch and bury; and the cancelling of
+//! reservations that no client has seen.
 
 use super::write_txn::{FoundJob, WriteTxn};
 use crate::{
@@ -58,7 +58,7 @@ pub(in crate::store::embedded) fn cancel(
     grants: &[(JobId, Receipt)],
 ) -> SqlResult<()> {
     for (id, receipt) in grants {
-        // The record holds the attempts without this one, and its key its old place in the order.
+        // The record's attempts do not count this one, and its key is still that of its due time.
         if let Some((_, job_ref, _)) = find_reserved(txn, &TopicFilter::ALL, id, receipt) {
             txn.db.delete_lease(job_ref.key)?;
             txn.change_state(job_ref, JobState::Ready { since: txn.now.down });
@@ -67,7 +67,7 @@ pub(in crate::store::embedded) fn cancel(
     Ok(())
 }
 
-/// See [`crate::store::Store::release`]. The job is written anew.
+/// See [`crate::store::Store::release`]. The whole job is rewritten.
 pub(in crate::store::embedded) fn release(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
@@ -112,7 +112,7 @@ pub(in crate::store::embedded) fn touch(
     Ok(Ok(txn.to_job(found.job_ref, &found.content)))
 }
 
-/// See [`crate::store::Store::bury`]. The job is written anew.
+/// See [`crate::store::Store::bury`]. The whole job is rewritten.
 pub(in crate::store::embedded) fn bury(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
@@ -135,18 +135,18 @@ fn bury_job(
     found: FoundJob<Record>,
     attempts: u32,
     reason: Option<Reason>,
-    otherwise: &str,
+    default_reason: &str,
 ) -> SqlResult<Held> {
     let FoundJob { hash, job_ref, content: mut record } = found;
     record.head.attempts = attempts;
-    record.head.reason = reason.or_else(|| Reason::new(otherwise));
+    record.head.reason = reason.or_else(|| Reason::new(default_reason));
     txn.remove(hash, job_ref)?;
     let job_ref = txn.insert_dead(hash, job_ref.topic, &mut record)?;
     Ok(Ok(txn.to_job(job_ref, &record)))
 }
 
-/// The job in `scope` reserved under `receipt`, from memory alone: 128 random bits and the hash of the id prove it as
-/// well as the record's own id would.
+/// Finds the job in `scope` that is reserved under `receipt`, from memory alone: 128 random bits and the hash of the
+/// id identify it as well as the id in the record.
 fn find_reserved(
     txn: &WriteTxn<'_>,
     scope: &TopicFilter,
@@ -161,7 +161,7 @@ fn find_reserved(
     })
 }
 
-/// The record reserved under `receipt`; a broken one is set aside, and gone.
+/// Reads the record reserved under `receipt`. A broken one is set aside, and so gone.
 fn read_reserved(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,

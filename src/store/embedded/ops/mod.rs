@@ -1,5 +1,5 @@
-//! The operations of the store, one family to a file, each on one view of the engine. All checks come before
-//! the first change.
+//! The operations of the store, each within a [`write_txn::WriteTxn`]. An operation makes all checks before its
+//! first change.
 
 mod add;
 mod change;
@@ -20,5 +20,5 @@ pub(super) use reserve::reserve;
 pub(super) use scan::{BulkStep, delete_dead, requeue_dead};
 pub(super) use topics::{get, put_config, topic, topics};
 
-/// Most bytes of jobs that one step over many jobs writes, about: each step needs as much room in the log.
-const WRITTEN_BYTES: usize = 4 << 20;
+/// About how many bytes of jobs one bulk step writes at most: it needs as much space in the write-ahead log.
+const MAX_STEP_BYTES: usize = 4 << 20;

@@ -1,6 +1,6 @@
-//! What the clock does: delays end, reservations end, dead letters are forgotten.
+//! The changes that time makes: delays end, reservations end, dead letters expire.
 
-use super::{WRITTEN_BYTES, scan::delete_dead_letter, write_txn::WriteTxn};
+use super::{MAX_STEP_BYTES, scan::delete_dead_letter, write_txn::WriteTxn};
 use crate::{
     job::{Reason, Timestamp},
     store::{
@@ -15,15 +15,15 @@ use crate::{
     },
 };
 
-/// See [`crate::store::Store::promote`]. A tick that only makes delayed jobs ready writes nothing: after a
-/// restart they are ready because their due time has passed.
+/// See [`crate::store::Store::promote`]. A promotion that only makes delayed jobs ready writes nothing:
+/// after a restart they are ready because their due time has passed.
 pub(in crate::store::embedded) fn promote(txn: &mut WriteTxn<'_>, limit: usize) -> SqlResult<Promoted> {
     let before = txn.effects.set_aside;
     let mut moves = Vec::new();
     let mut budget = limit.max(1);
     end_reservations(txn, &mut budget, &mut moves)?;
     end_delays(txn, &mut budget, &mut moves)?;
-    forget_dead(txn, &mut budget, &mut moves)?;
+    expire_dead_letters(txn, &mut budget, &mut moves)?;
     let next = txn.memory.next_deadline(txn.options.dead_retention);
     txn.effects.sleeps_until = Some(next.unwrap_or(Timestamp::MAX));
     let set_aside = usize::try_from(txn.effects.set_aside - before).unwrap_or(usize::MAX);
@@ -34,7 +34,7 @@ pub(in crate::store::embedded) fn promote(txn: &mut WriteTxn<'_>, limit: usize) 
 fn end_reservations(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut Vec<Move>) -> SqlResult<()> {
     let before = txn.db.bytes_written();
     while *budget > 0
-        && txn.db.bytes_written() - before <= WRITTEN_BYTES
+        && txn.db.bytes_written() - before <= MAX_STEP_BYTES
         && let Some((deadline, job_ref)) = txn.memory.first_deadline()
         && deadline <= txn.now.down
     {
@@ -79,7 +79,7 @@ fn end_delays(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut Vec<Move>)
                 let topic = txn.memory.topics().get(topic).name.clone();
                 moves.push(Move { topic, kind: MoveKind::Ready, late: now.since(key.slot()) });
             }
-            // Only after a leap of the clock or a long silence: else the window is kept ahead.
+            // Only after a jump of the clock or a long pause; otherwise the window is extended in time.
             None if txn.memory.window().end().slot() <= now => {
                 txn.extend_window(now.after(txn.options.look_ahead))?;
             }
@@ -89,7 +89,7 @@ fn end_delays(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut Vec<Move>)
     Ok(())
 }
 
-fn forget_dead(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut Vec<Move>) -> SqlResult<()> {
+fn expire_dead_letters(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut Vec<Move>) -> SqlResult<()> {
     let Some(kept) = txn.options.dead_retention else { return Ok(()) };
     let is_over = |since: Timestamp| since.after(kept) <= txn.now.down;
     if *budget == 0 || !txn.memory.earliest_death().is_some_and(is_over) {

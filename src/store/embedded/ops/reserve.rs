@@ -1,4 +1,4 @@
-//! Handing out ready jobs.
+//! Reserving ready jobs.
 
 use super::write_txn::WriteTxn;
 use crate::{

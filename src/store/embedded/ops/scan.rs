@@ -1,7 +1,7 @@
-//! Dead letters of a topic in bulk, oldest first.
+//! Bulk operations on the dead letters of a topic, oldest first.
 
 use super::{
-    WRITTEN_BYTES,
+    MAX_STEP_BYTES,
     change::requeue_found,
     write_txn::{FoundJob, WriteTxn},
 };
@@ -21,15 +21,15 @@ use crate::{
     },
 };
 
-/// What a step of a bulk operation did.
+/// The result of one step of a bulk operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store::embedded) struct BulkStep {
     pub done: usize,
-    /// There may be more to do.
+    /// Whether there may be more to do.
     pub more: bool,
 }
 
-/// Requeues up to `limit` dead letters without delay. That needs room, as [`requeue`](super::requeue) does.
+/// Requeues up to `limit` dead letters without delay. Needs disk space, as [`requeue`](super::requeue) does.
 pub(in crate::store::embedded) fn requeue_dead(
     txn: &mut WriteTxn<'_>,
     topic: &Topic,
@@ -41,12 +41,12 @@ pub(in crate::store::embedded) fn requeue_dead(
     let keys = txn.db.oldest_dead(topic, limit)?;
     let (mut requeued, mut more, before) = (0, keys.len() == limit, txn.db.bytes_written());
     for key in keys {
-        if txn.db.bytes_written() - before > WRITTEN_BYTES {
+        if txn.db.bytes_written() - before > MAX_STEP_BYTES {
             more = true;
             break;
         }
         let record = txn.db.read(Table::Dead, key)?;
-        match record.and_then(|record| Ok((located(txn, key, &record.head)?, record))) {
+        match record.and_then(|record| Ok((job_ref_of(txn, key, &record.head)?, record))) {
             Ok((job_ref, content)) => {
                 let hash = txn.memory.job_index().hash(content.head.id.as_str().as_bytes());
                 requeue_found(txn, FoundJob { hash, job_ref, content }, Delay::default())?;
@@ -72,10 +72,10 @@ pub(in crate::store::embedded) fn delete_dead(
     Ok(Ok(BulkStep { done: deleted, more }))
 }
 
-/// Deletes one dead letter and shows what it was; `None` when it was broken and set aside.
+/// Deletes one dead letter and returns its head; `None` when it was broken and set aside.
 pub(crate) fn delete_dead_letter(txn: &mut WriteTxn<'_>, key: RowKey) -> SqlResult<Option<RecordHead>> {
     let head = txn.db.read_head(Table::Dead, key)?;
-    match head.and_then(|head| Ok((located(txn, key, &head)?, head))) {
+    match head.and_then(|head| Ok((job_ref_of(txn, key, &head)?, head))) {
         Ok((job_ref, head)) => {
             let hash = txn.memory.job_index().hash(head.id.as_str().as_bytes());
             txn.remove(hash, job_ref)?;
@@ -88,7 +88,11 @@ pub(crate) fn delete_dead_letter(txn: &mut WriteTxn<'_>, key: RowKey) -> SqlResu
     }
 }
 
-fn located(txn: &WriteTxn<'_>, key: RowKey, head: &RecordHead) -> std::result::Result<JobRef, RecordError> {
+fn job_ref_of(
+    txn: &WriteTxn<'_>,
+    key: RowKey,
+    head: &RecordHead,
+) -> std::result::Result<JobRef, RecordError> {
     let topic = txn.memory.topics().find(head.topic.as_str()).ok_or(RecordError::Value)?;
     Ok(JobRef { key, topic, dead: true })
 }

@@ -1,4 +1,4 @@
-//! Looking at jobs and topics, and setting what holds for a topic as a whole.
+//! Reading jobs and topics, and changing the configuration of a topic.
 
 use std::sync::Arc;
 
@@ -38,8 +38,8 @@ pub(in crate::store::embedded) fn topics(
     known.take(limit).map(|topic| (topic.name.clone(), topic.stats())).collect()
 }
 
-/// Changes what is set for a topic, and returns what is set then. Resuming delivery tells the listener. Where
-/// there is no room, only what takes settings and pauses away is done.
+/// Changes the configuration of a topic, and returns the new one. Resuming delivery notifies the listener. Without
+/// disk space, only removing settings and pauses is allowed.
 pub(in crate::store::embedded) fn put_config(
     txn: &mut WriteTxn<'_>,
     name: &Topic,
@@ -67,7 +67,7 @@ pub(in crate::store::embedded) fn put_config(
     Ok(Ok(config))
 }
 
-/// Whether anything is set that was not set like this before.
+/// Whether a setting or pause was added or changed, not only removed.
 fn sets_something(before: &TopicConfig, after: &TopicConfig) -> bool {
     let (old, new) = (&before.settings, &after.settings);
     new.ttr.is_some() && new.ttr != old.ttr

@@ -1,5 +1,5 @@
-//! What one operation works with: the disk and the memory of the present group, one reading of the clock,
-//! and what has to be told once the group is committed.
+//! The transaction that an operation works on: rows and memory of the present group, one reading of the clock, and
+//! the effects to publish once the group is committed. Keeps rows and memory in step.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -26,20 +26,20 @@ use crate::{
     },
 };
 
-/// What has to be told after the commit.
+/// What to publish after the commit.
 #[derive(Debug, Default)]
 pub(crate) struct CommitEffects {
-    /// Topics that have ready jobs which they did not have before.
+    /// Topics with new ready jobs.
     pub ready: BTreeSet<Topic>,
     /// Topics whose configuration changed.
     pub configs: Vec<(Topic, Arc<TopicConfig>)>,
-    /// Records set aside.
+    /// Number of records set aside.
     pub set_aside: u64,
-    /// Set by a promotion: until when its caller sleeps unless it is told otherwise.
+    /// Set by a promotion: until when its caller sleeps unless it is notified.
     pub sleeps_until: Option<Timestamp>,
 }
 
-/// One operation's view of the engine.
+/// The transaction of a group, as an operation sees it.
 pub(crate) struct WriteTxn<'a> {
     pub db: &'a mut Db,
     pub memory: &'a mut Memory,
@@ -59,8 +59,9 @@ pub(crate) struct FoundJob<T> {
     pub content: T,
 }
 
-/// Most records read ahead in one go: under a millisecond of the writer's time. Tests cross many ends of slices.
-const SLICE: usize = if cfg!(test) { 3 } else { 1_000 };
+/// Most records added to the window in one step, which takes under a millisecond. Small in tests, so that they
+/// cross many ends of steps.
+const WINDOW_STEP: usize = if cfg!(test) { 3 } else { 1_000 };
 
 impl WriteTxn<'_> {
     /// Reads the clock for the next operation of the group.
@@ -73,7 +74,7 @@ impl WriteTxn<'_> {
         time_until(self.clock, moment)
     }
 
-    /// Why there is no room for an operation with this need, if so. Asked before its first change.
+    /// The error for an operation for which there is not enough disk space. Called before its first change.
     pub fn space_refusal(&mut self, need: SpaceNeed) -> Option<Error> {
         self.space.level().refusal(need)
     }
@@ -88,8 +89,8 @@ impl WriteTxn<'_> {
         self.find_by(scope, id, Db::read_head, |head| &head.id)
     }
 
-    /// Reads every job in `scope` whose id has the same hash; one that cannot be read is set aside on the way.
-    /// Memory knows the topics: a job of another one costs no read, so that it takes no longer than no job.
+    /// Reads every job in `scope` whose id has the same hash, and sets aside those that cannot be read. Memory knows
+    /// the topics: a job out of scope costs no read, so that it takes as long as a job that does not exist.
     fn find_by<T>(
         &mut self,
         scope: &TopicFilter,
@@ -111,23 +112,23 @@ impl WriteTxn<'_> {
         Ok(None)
     }
 
-    /// Whether the job at `at` is of a topic in `scope`.
+    /// Whether the job's topic is in `scope`.
     pub fn is_in_scope(&self, scope: &TopicFilter, job_ref: JobRef) -> bool {
         scope.is_all() || scope.allows(&self.memory.topics().get(job_ref.topic).name)
     }
 
-    /// The job as people see it.
+    /// The job as callers see it.
     pub fn to_job(&self, job_ref: JobRef, record: &Record) -> Job {
         record
             .to_job(self.memory.job_state(job_ref), self.memory.lease(job_ref.key).filter(|_| !job_ref.dead))
     }
 
-    /// Where a live job that is due at `due_at` waits.
+    /// The state of a waiting job that is due at `due_at`.
     pub fn waiting_state(&self, due_at: Timestamp) -> JobState {
         if due_at <= self.now.down { JobState::Ready { since: self.now.down } } else { JobState::Delayed }
     }
 
-    /// Stores a record that waits until its due time, under a new key.
+    /// Stores a record that waits for its due time, under a new key.
     pub fn insert_waiting(&mut self, hash: IdHash, topic: TopicNumber, record: &Record) -> SqlResult<JobRef> {
         let job_ref = JobRef { key: self.db.free_key(Table::Live, record.head.due_at)?, topic, dead: false };
         self.db.insert(Table::Live, job_ref.key, record)?;
@@ -155,7 +156,7 @@ impl WriteTxn<'_> {
         Ok(job_ref)
     }
 
-    /// Removes a job from where it lies, with its reservation if it has one.
+    /// Removes a job, with its reservation if it has one.
     pub fn remove(&mut self, hash: IdHash, job_ref: JobRef) -> SqlResult<JobState> {
         self.db.delete(Table::of(job_ref.dead), job_ref.key)?;
         let place = self.memory.remove(hash, job_ref);
@@ -165,20 +166,20 @@ impl WriteTxn<'_> {
         Ok(place)
     }
 
-    /// Changes the place of a job that keeps its key.
+    /// Changes the state of a job that keeps its key.
     pub fn change_state(&mut self, job_ref: JobRef, place: JobState) -> JobState {
         self.announce_ready(job_ref.topic, &place);
         self.memory.change_state(job_ref, place)
     }
 
-    /// Grants or changes the reservation of the job at `at`.
+    /// Grants or changes the reservation of a job.
     pub fn set_lease(&mut self, job_ref: JobRef, lease: Lease) -> SqlResult<JobState> {
         self.db.set_lease(job_ref.key, &lease)?;
         Ok(self.memory.change_state(job_ref, JobState::Reserved(lease)))
     }
 
-    /// Makes sure that the broken record at `key` is never looked at again. It is named in the log, kept in
-    /// the table `broken`, and counts nowhere.
+    /// Moves the broken record at `key` to the table `broken`, so that it is not read again, and logs it. It is not
+    /// counted any more.
     pub fn set_aside(&mut self, key: RowKey, dead: bool, why: RecordError) -> SqlResult<()> {
         let id = self.db.set_aside(Table::of(dead), key, why, self.now.down)?;
         let ids = self.memory.job_index();
@@ -203,7 +204,7 @@ impl WriteTxn<'_> {
         Ok(())
     }
 
-    /// Brings delayed jobs before `until` into the window, at most about a thousand. Whether all are there.
+    /// Extends the window up to `until`, by at most about a thousand jobs. Returns whether it reaches `until`.
     pub fn extend_window(&mut self, until: Timestamp) -> SqlResult<bool> {
         let (from, to) = (self.memory.window().end(), RowKey::first_after(until));
         if to <= from {
@@ -215,7 +216,7 @@ impl WriteTxn<'_> {
         }
         let (mut last, mut broken) = (from, Vec::new());
         let memory = &mut *self.memory;
-        let seen = self.db.scan(Table::Live, (from, to), SLICE, |key, columns| {
+        let seen = self.db.scan(Table::Live, (from, to), WINDOW_STEP, |key, columns| {
             last = key;
             let topic = columns.and_then(|columns| {
                 columns.verify()?;
@@ -223,7 +224,7 @@ impl WriteTxn<'_> {
                 memory.topics().find(name).ok_or(RecordError::Value)
             });
             match topic {
-                // Ready or reserved jobs can lie here too after the clock took a leap.
+                // Ready or reserved jobs can be here too after the clock jumped forward.
                 Ok(topic)
                     if memory.job_state(JobRef { key, topic, dead: false }) == crate::job::State::Delayed =>
                 {
@@ -233,7 +234,7 @@ impl WriteTxn<'_> {
                 Err(why) => broken.push((key, why)),
             }
         })?;
-        let complete = seen < SLICE;
+        let complete = seen < WINDOW_STEP;
         self.memory.set_window_end(if complete { to } else { last.next() });
         for (key, why) in broken {
             self.set_aside(key, false, why)?;
@@ -241,7 +242,7 @@ impl WriteTxn<'_> {
         Ok(complete)
     }
 
-    /// Reads ahead when half of the look-ahead is used. Whether there is nothing left to read for now.
+    /// Extends the window when half of the look-ahead is used. Returns whether it is full.
     pub fn refill_window(&mut self) -> SqlResult<bool> {
         let end = self.memory.window().end().slot();
         let ahead = self.options.look_ahead;

@@ -1,4 +1,4 @@
-//! Start-up: fills memory from the file, in one ordered pass over each table.
+//! Loads all rows into memory, in one ordered pass over each table.
 
 use std::{
     collections::HashMap,
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// What is on disk but cannot be part of memory.
+/// Rows that cannot be loaded.
 #[derive(Debug, Default)]
 pub(crate) struct UnsoundRows {
     /// Records that cannot be read, or that have the id of another.
@@ -31,15 +31,15 @@ pub(crate) struct UnsoundRows {
     pub stray_leases: Vec<RowKey>,
     /// Reservations that cannot be read.
     pub damaged_leases: Vec<RowKey>,
-    /// Topics whose settings make no sense.
+    /// Topics whose settings are invalid.
     pub topics: Vec<String>,
 }
 
-/// Fills the state of `work`, which is empty, within the present transaction, and puts right what is unsound.
+/// Loads the rows into the empty memory of `txn` and repairs inconsistencies, within the present transaction.
 pub(crate) fn load(txn: &mut WriteTxn<'_>, clock: Timestamp) -> SqlResult<()> {
     let unsound = read(txn.memory, txn.db, clock)?;
     for topic in unsound.topics {
-        tracing::error!(topic, "the stored settings of a topic make no sense; ignored");
+        tracing::error!(topic, "the stored settings of a topic are invalid and ignored");
     }
     for (table, key, why) in unsound.broken {
         txn.set_aside(key, table == Table::Dead, why)?;
@@ -47,7 +47,7 @@ pub(crate) fn load(txn: &mut WriteTxn<'_>, clock: Timestamp) -> SqlResult<()> {
     for key in unsound.damaged_leases {
         tracing::error!(
             ?key,
-            "a reservation was damaged and is void; its job, if it is there, is handed out again"
+            "a damaged reservation was removed; its job, if there is one, is delivered again"
         );
         txn.db.delete_lease(key)?;
     }
@@ -62,8 +62,9 @@ pub(crate) fn load(txn: &mut WriteTxn<'_>, clock: Timestamp) -> SqlResult<()> {
     Ok(())
 }
 
-/// Fills `state`, which is empty, and changes nothing on disk. What was due when the clock last stood at `clock`
-/// is ready; the rest is delayed until the next promotion, also when it is due by now.
+/// Loads the rows into `memory`, which is empty, and changes nothing on disk. Jobs that were due at `clock`, the
+/// latest moment of the last run, are ready; the others stay delayed until the next promotion, also when they
+/// are due by now.
 pub(crate) fn read(memory: &mut Memory, db: &Db, clock: Timestamp) -> SqlResult<UnsoundRows> {
     let mut unsound = UnsoundRows::default();
     for topic in db.topic_configs()? {
@@ -93,8 +94,8 @@ pub(crate) fn read(memory: &mut Memory, db: &Db, clock: Timestamp) -> SqlResult<
     Ok(unsound)
 }
 
-/// Fills `state` from a table. Reading and checking records takes one thread, this one, and taking them in takes
-/// another, which has half as much to do: with tens of millions of jobs a start waits for both.
+/// Loads one table. This thread reads and checks records, and another one inserts them, which takes half as long:
+/// with tens of millions of jobs the start would wait for the sum of both.
 fn read_table(
     memory: &mut Memory,
     db: &Db,
@@ -132,28 +133,31 @@ fn read_table(
 
 fn no_thread(error: std::io::Error) -> rusqlite::Error {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_NOMEM);
-    rusqlite::Error::SqliteFailure(code, Some(format!("there is no thread to load with: {error}")))
+    rusqlite::Error::SqliteFailure(
+        code,
+        Some(format!("the thread that loads the store could not be started: {error}")),
+    )
 }
 
-/// Records that are handed over together, and how many such batches may wait.
+/// Records in a batch, and how many batches may wait for the inserting thread.
 const BATCH_ROWS: usize = 1_024;
 const MAX_WAITING_BATCHES: usize = 4;
 
-/// Records that are sound by themselves, in order of key.
+/// Records whose own checks passed, in order of key.
 #[derive(Default)]
 struct Batch {
-    /// Where each lies, its id's hash, and the number of its topic.
+    /// The key of each, the hash of its id, and the number of its topic.
     rows: Vec<(RowKey, IdHash, usize)>,
-    /// Topics that were met for the first time, which have the next numbers.
+    /// Topics that no earlier batch contained; they have the next numbers.
     topics: Vec<Topic>,
 }
 
-/// Judges records, and keeps what memory will want to know of them.
+/// Checks records, and collects what memory needs of them into batches.
 struct CheckedRows {
     hasher: IdHasher,
-    /// By the bytes of its name.
+    /// The topics' numbers by name.
     numbers: HashMap<Vec<u8>, usize>,
-    /// The last topic: neighbours often share one.
+    /// The last topic, because neighbours often have the same one.
     last: Option<(Vec<u8>, usize)>,
     batch: Batch,
 }
@@ -167,13 +171,13 @@ impl CheckedRows {
         columns.verify()?;
         let topic = match &self.last {
             Some((name, number)) if name == columns.topic => *number,
-            Some(_) | None => self.number(columns.topic)?,
+            Some(_) | None => self.topic_number(columns.topic)?,
         };
         self.batch.rows.push((columns.key, self.hasher.hash(columns.id), topic));
         Ok(())
     }
 
-    fn number(&mut self, name: &[u8]) -> Result<usize, RecordError> {
+    fn topic_number(&mut self, name: &[u8]) -> Result<usize, RecordError> {
         let number = match self.numbers.get(name) {
             Some(number) => *number,
             None => {
@@ -184,20 +188,20 @@ impl CheckedRows {
                 next
             }
         };
-        let (last, its_number) = self.last.get_or_insert_default();
+        let (last, last_number) = self.last.get_or_insert_default();
         last.clear();
         last.extend_from_slice(name);
-        *its_number = number;
+        *last_number = number;
         Ok(number)
     }
 
     fn send(&mut self, sender: &SyncSender<Batch>) {
-        // Whoever takes them in leaves early only in a panic, which then ends this, too.
+        // The receiver ends early only by a panic, which is then resumed here.
         let _ = sender.send(std::mem::take(&mut self.batch));
     }
 }
 
-/// Takes records in, all but those whose id may be there already; returns those.
+/// Inserts records into memory. Returns those whose id may already be there.
 fn insert_batches(
     memory: &mut Memory,
     table: Table,
@@ -219,7 +223,7 @@ fn insert_batches(
     suspects
 }
 
-/// Whether the record at `at` can be taken in, beside those with the same hash that were.
+/// Checks that no loaded record with the same hash has the same id.
 fn check_suspect(
     db: &Db,
     memory: &Memory,

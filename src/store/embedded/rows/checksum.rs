@@ -1,7 +1,7 @@
-//! The sums of small rows: reservations and the clock's mark. Records and the link have sums of their own. SQLite
-//! has none, so a flipped bit in a row would pass for what was written.
+//! Checksums of small rows: reservations and the clock's high-water mark. Records and the store's head contain
+//! their own. SQLite has none, so a flipped bit in a row would go unnoticed.
 //!
-//! What a version before wrote has no sum and is taken as it is.
+//! Rows of earlier versions have no checksum and are accepted as they are.
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -9,9 +9,9 @@ use super::{codec::Lease, key::RowKey};
 use crate::job::{Receipt, Timestamp};
 
 const RECEIPT_BYTES: usize = 16;
-const MOMENT_BYTES: usize = 8;
+const TIMESTAMP_BYTES: usize = 8;
 
-/// A sum over `parts`, each with its length, for a row of the kind `kind`.
+/// The checksum of `parts`, each with its length, for a row of kind `kind`.
 fn sum(kind: &str, parts: &[&[u8]]) -> [u8; 8] {
     let mut hash = Xxh3::new();
     for part in [&[kind.as_bytes()], parts].concat() {
@@ -26,19 +26,19 @@ fn lease_sum(key: RowKey, attempts: i64, deadline_ms: i64, receipt: &[u8]) -> [u
     sum("lease", &[&key, &attempts.to_be_bytes(), &deadline_ms.to_be_bytes(), receipt])
 }
 
-/// The receipt of a reservation with the sum of its row, as it is stored.
+/// The stored form of a receipt: the receipt and the checksum of its row.
 pub(crate) fn encode_lease_receipt(key: RowKey, lease: &Lease) -> [u8; RECEIPT_BYTES + 8] {
     let receipt = lease.receipt.as_bytes();
     let sum = lease_sum(key, lease.attempts.into(), lease.deadline.as_millis(), receipt);
-    let mut sealed = [0; RECEIPT_BYTES + 8];
-    sealed[..RECEIPT_BYTES].copy_from_slice(receipt);
-    sealed[RECEIPT_BYTES..].copy_from_slice(&sum);
-    sealed
+    let mut stored = [0; RECEIPT_BYTES + 8];
+    stored[..RECEIPT_BYTES].copy_from_slice(receipt);
+    stored[RECEIPT_BYTES..].copy_from_slice(&sum);
+    stored
 }
 
-/// The reservation of a row; `None` when the row is damaged.
-pub(crate) fn decode_lease(key: RowKey, attempts: i64, deadline_ms: i64, sealed: &[u8]) -> Option<Lease> {
-    let (receipt, sum) = sealed.split_first_chunk::<RECEIPT_BYTES>()?;
+/// Decodes the row of a reservation; `None` when it is damaged.
+pub(crate) fn decode_lease(key: RowKey, attempts: i64, deadline_ms: i64, stored: &[u8]) -> Option<Lease> {
+    let (receipt, sum) = stored.split_first_chunk::<RECEIPT_BYTES>()?;
     if !sum.is_empty() && *sum != lease_sum(key, attempts, deadline_ms, receipt) {
         return None;
     }
@@ -46,19 +46,19 @@ pub(crate) fn decode_lease(key: RowKey, attempts: i64, deadline_ms: i64, sealed:
     Some(Lease { deadline, receipt, attempts: u32::try_from(attempts).ok()? })
 }
 
-/// The clock's mark, as it is stored.
-pub(crate) fn encode_clock(mark: Timestamp) -> [u8; MOMENT_BYTES + 8] {
+/// The stored form of the clock's high-water mark.
+pub(crate) fn encode_clock(mark: Timestamp) -> [u8; TIMESTAMP_BYTES + 8] {
     let ms = mark.as_millis().to_be_bytes();
-    let mut sealed = [0; MOMENT_BYTES + 8];
-    sealed[..MOMENT_BYTES].copy_from_slice(&ms);
-    sealed[MOMENT_BYTES..].copy_from_slice(&sum("clock", &[&ms]));
-    sealed
+    let mut stored = [0; TIMESTAMP_BYTES + 8];
+    stored[..TIMESTAMP_BYTES].copy_from_slice(&ms);
+    stored[TIMESTAMP_BYTES..].copy_from_slice(&sum("clock", &[&ms]));
+    stored
 }
 
-/// The mark in a row; `None` when the row is damaged.
-pub(crate) fn decode_clock(sealed: &[u8]) -> Option<Timestamp> {
-    let (ms, stored) = sealed.split_first_chunk::<MOMENT_BYTES>()?;
-    (*stored == sum("clock", &[ms])).then(|| Timestamp::from_millis(i64::from_be_bytes(*ms)))
+/// Decodes the clock's high-water mark; `None` when it is damaged.
+pub(crate) fn decode_clock(stored: &[u8]) -> Option<Timestamp> {
+    let (ms, sum_bytes) = stored.split_first_chunk::<TIMESTAMP_BYTES>()?;
+    (*sum_bytes == sum("clock", &[ms])).then(|| Timestamp::from_millis(i64::from_be_bytes(*ms)))
 }
 
 #[cfg(test)]
@@ -76,35 +76,39 @@ mod tests {
     #[test]
     fn a_reservation_reads_back_and_no_flipped_bit_does() {
         let (key, lease) = (RowKey::from_bits(9), lease());
-        let sealed = encode_lease_receipt(key, &lease);
+        let stored = encode_lease_receipt(key, &lease);
         let open =
-            |key, attempts, ms, sealed: &[u8]| decode_lease(RowKey::from_bits(key), attempts, ms, sealed);
+            |key, attempts, ms, stored: &[u8]| decode_lease(RowKey::from_bits(key), attempts, ms, stored);
         let ms = lease.deadline.as_millis();
-        assert_eq!(open(9, 3, ms, &sealed), Some(lease.clone()));
-        assert_eq!(open(9, 3, ms, &sealed[..16]), Some(lease), "as a version before wrote it");
-        for bit in 0..sealed.len() * 8 {
-            let mut flipped = sealed;
+        assert_eq!(open(9, 3, ms, &stored), Some(lease.clone()));
+        assert_eq!(
+            open(9, 3, ms, &stored[..16]),
+            Some(lease),
+            "without a checksum, as an earlier version wrote it"
+        );
+        for bit in 0..stored.len() * 8 {
+            let mut flipped = stored;
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(open(9, 3, ms, &flipped), None, "bit {bit}");
         }
-        assert_eq!(open(8, 3, ms, &sealed), None);
-        assert_eq!(open(9, 2, ms, &sealed), None);
-        assert_eq!(open(9, 3, ms ^ 1, &sealed), None);
+        assert_eq!(open(8, 3, ms, &stored), None);
+        assert_eq!(open(9, 2, ms, &stored), None);
+        assert_eq!(open(9, 3, ms ^ 1, &stored), None);
         for len in (0..16).chain(17..24) {
-            assert_eq!(open(9, 3, ms, &sealed[..len]), None, "{len} bytes");
+            assert_eq!(open(9, 3, ms, &stored[..len]), None, "{len} bytes");
         }
     }
 
     #[test]
     fn the_clocks_mark_reads_back_and_no_flipped_bit_does() {
         let mark = Timestamp::from_millis(1_800_000_000_000);
-        let sealed = encode_clock(mark);
-        assert_eq!(decode_clock(&sealed), Some(mark));
-        for bit in 0..sealed.len() * 8 {
-            let mut flipped = sealed;
+        let stored = encode_clock(mark);
+        assert_eq!(decode_clock(&stored), Some(mark));
+        for bit in 0..stored.len() * 8 {
+            let mut flipped = stored;
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(decode_clock(&flipped), None, "bit {bit}");
         }
-        assert_eq!(decode_clock(&sealed[..8]), None);
+        assert_eq!(decode_clock(&stored[..8]), None);
     }
 }

@@ -1,6 +1,6 @@
-//! How a job is written: the head, its checksum and the body. Knows bytes, not SQL.
+//! The encoding of a job: the head, its checksum and the body. Knows bytes, not SQL.
 //!
-//! A row holds the id and the topic as text, so that people can look with the `sqlite3` shell, and a head:
+//! A row contains the id and the topic as text, readable in the `sqlite3` shell, and a head:
 //!
 //! ```text
 //! flags u8 · due, created, ttr, attempts, max_attempts as varints · fingerprint, 16 bytes
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Times and durations are milliseconds, integers little-endian. The reason and `dead_at` are present when
-//! their flag is. The head vouches for the body by its hash, so that start-up can check every record
-//! without reading large bodies.
+//! their flag is set. The head contains the hash of the body, so that a start can check every record without
+//! reading large bodies.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub(crate) enum RecordError {
     DuplicateId,
 }
 
-/// All of a stored job but its body, and without what only memory knows (its state, its reservation).
+/// A stored job without its body. Its state and its reservation are only in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RecordHead {
     pub id: JobId,
@@ -52,7 +52,7 @@ pub(crate) struct RecordHead {
     pub due_at: Timestamp,
     pub created_at: Timestamp,
     pub ttr: Ttr,
-    /// Reservations that ended; a present one is counted in its lease.
+    /// Reservations that ended; the present one is counted in its lease.
     pub attempts: u32,
     pub max_attempts: u32,
     pub retry: RetrySchedule,
@@ -69,16 +69,16 @@ pub(crate) struct Record {
     pub body: Body,
 }
 
-/// A reservation: kept beside the record exactly while it lasts.
+/// A reservation: stored beside the record exactly while it lasts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lease {
     pub deadline: Timestamp,
     pub receipt: Receipt,
-    /// Reservations granted so far, with this one.
+    /// Reservations granted so far, including this one.
     pub attempts: u32,
 }
 
-/// The stored columns of one record, as bytes that nobody has judged yet.
+/// The stored columns of one record, as unchecked bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RecordColumns<'a> {
     pub key: RowKey,
@@ -88,7 +88,7 @@ pub(crate) struct RecordColumns<'a> {
 }
 
 impl Record {
-    /// The job that people see, in `state`, held under `lease` when it is reserved.
+    /// The job as callers see it, in `state`, with its reservation if it has one.
     pub fn to_job(&self, state: State, lease: Option<&Lease>) -> Job {
         let head = self.head.clone();
         Job {
@@ -121,7 +121,7 @@ impl Record {
 }
 
 impl RecordHead {
-    /// Whether `attempts` reservations are all it gets.
+    /// Whether `attempts` reservations are all that the job may have.
     pub fn has_used_all_attempts(&self, attempts: u32) -> bool {
         self.max_attempts != 0 && attempts >= self.max_attempts
     }
@@ -156,17 +156,17 @@ impl RecordHead {
 }
 
 impl<'a> RecordColumns<'a> {
-    /// Checks the head's checksum; says nothing about the body.
+    /// Checks the head's checksum, but not the body.
     pub fn verify(&self) -> Result<(), RecordError> {
         self.checked_fields().map(|_| ())
     }
 
-    /// The head, checked.
+    /// Checks and decodes the head.
     pub fn decode_head(&self) -> Result<RecordHead, RecordError> {
         self.decode().map(|(head, _)| head)
     }
 
-    /// The record, everything checked.
+    /// Checks and decodes the whole record.
     pub fn decode_record(&self, body: &[u8]) -> Result<Record, RecordError> {
         let (head, body_sum) = self.decode()?;
         if xxh3_64(body) != body_sum {
@@ -175,7 +175,7 @@ impl<'a> RecordColumns<'a> {
         Ok(Record { head, body: Body::from_stored(Bytes::copy_from_slice(body)) })
     }
 
-    /// The head, and the sum that its body must have.
+    /// The head, and the checksum that its body must have.
     fn decode(&self) -> Result<(RecordHead, u64), RecordError> {
         let mut reader = FieldReader(self.checked_fields()?);
         let head = self.fields(&mut reader).ok_or(RecordError::Value)?;
@@ -210,7 +210,7 @@ impl<'a> RecordColumns<'a> {
         if u64::from_le_bytes(*sum) == expected { Ok(fields) } else { Err(RecordError::HeadSum) }
     }
 
-    /// Over every column but the body, each with its length, so that no byte can change sides.
+    /// The checksum of every column but the body, each with its length, so that no byte can move between columns.
     pub fn sum(&self) -> u64 {
         let mut hash = Xxh3::new();
         hash.update(&self.key.to_bits().to_le_bytes());

@@ -1,6 +1,6 @@
-//! Where a record lies: the moment it is scheduled for and its place within that moment, in one integer.
+//! The key of a record: the moment it is scheduled for and its position within that moment, in one integer.
 //!
-//! An integer key (SQLite's rowid) instead of a `WITHOUT ROWID` pair: rows then lie in the leaves only, so
+//! An integer key (SQLite's rowid) instead of a `WITHOUT ROWID` pair: rows are then in the leaves only, so
 //! the tree of 10 million jobs is four levels deep rather than seven, bodies of up to 4,000 bytes need no
 //! overflow page, and appending fills pages to the brim. It also halves the keys held in memory.
 
@@ -8,12 +8,12 @@ use std::fmt;
 
 use crate::job::Timestamp;
 
-/// Places within one millisecond. What does not fit goes to the next millisecond's places, so a key's
-/// slot is never before the due time and nothing fires early; 100,000 jobs due in the same millisecond
-/// are handed out in order and spread over four.
-const PLACE_BITS: u32 = 15;
+/// Bits for the positions within one millisecond. Further jobs get positions of the next millisecond, so a key's
+/// slot is never before the due time and no job is early; 100,000 jobs due in the same millisecond are delivered
+/// in order and spread over four.
+const POSITION_BITS: u32 = 15;
 
-/// `slot in milliseconds << 15 | place`; ordered by time, then arrival. [`Timestamp::MAX`] leaves the
+/// `slot in milliseconds << 15 | position`; ordered by time, then arrival. [`Timestamp::MAX`] leaves the
 /// sign bit free, so the order is also that of SQLite's signed integers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct RowKey(u64);
@@ -24,22 +24,22 @@ impl RowKey {
     /// Behind every key.
     pub const END: Self = Self(i64::MAX.unsigned_abs());
 
-    /// The first place at `moment`.
+    /// The first key at `moment`.
     pub fn first_at(moment: Timestamp) -> Self {
-        Self(moment.as_millis().unsigned_abs() << PLACE_BITS)
+        Self(moment.as_millis().unsigned_abs() << POSITION_BITS)
     }
 
-    /// The first place after every place at `moment`.
+    /// The first key after all keys at `moment`.
     pub fn first_after(moment: Timestamp) -> Self {
-        Self((moment.as_millis().unsigned_abs() + 1) << PLACE_BITS)
+        Self((moment.as_millis().unsigned_abs() + 1) << POSITION_BITS)
     }
 
-    /// The moment this key is scheduled for: its due time, or a little later when that was crowded.
+    /// The moment this key is scheduled for: the due time, or a little later when that was full.
     pub fn slot(self) -> Timestamp {
-        Timestamp::from_millis((self.0 >> PLACE_BITS).cast_signed())
+        Timestamp::from_millis((self.0 >> POSITION_BITS).cast_signed())
     }
 
-    /// The key right after this one, which may lie in the next slot.
+    /// The key right after this one, which may belong to the next slot.
     pub fn next(self) -> Self {
         Self(self.0 + 1)
     }
@@ -49,12 +49,12 @@ impl RowKey {
         self.0.cast_signed()
     }
 
-    /// From a stored integer; `None` when no key of ours looks like that.
+    /// From a stored integer; `None` when it is not a valid key.
     pub fn from_row(row: i64) -> Option<Self> {
         u64::try_from(row).ok().map(Self)
     }
 
-    /// The bare bits, for packing.
+    /// The raw bits, for packing.
     pub fn to_bits(self) -> u64 {
         self.0
     }
@@ -67,7 +67,7 @@ impl RowKey {
 
 impl fmt::Debug for RowKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}+{}", self.0 >> PLACE_BITS, self.0 & ((1 << PLACE_BITS) - 1))
+        write!(f, "{}+{}", self.0 >> POSITION_BITS, self.0 & ((1 << POSITION_BITS) - 1))
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
     fn a_full_slot_runs_over_into_the_next() {
         let moment = Timestamp::from_millis(1_000);
         let mut key = RowKey::first_at(moment);
-        for _ in 1..1 << PLACE_BITS {
+        for _ in 1..1 << POSITION_BITS {
             key = key.next();
             assert_eq!(key.slot(), moment);
         }
@@ -99,7 +99,7 @@ mod tests {
     proptest! {
         #[test]
         fn keys_are_ordered_as_rows_and_as_times(
-            a in 0i64..=253_402_207_199_999, b in 0i64..=253_402_207_199_999, places in 0u64..1 << PLACE_BITS,
+            a in 0i64..=253_402_207_199_999, b in 0i64..=253_402_207_199_999, places in 0u64..1 << POSITION_BITS,
         ) {
             let (early, late) = (a.min(b), a.max(b));
             let mut first = RowKey::first_at(Timestamp::from_millis(early));

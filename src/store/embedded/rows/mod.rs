@@ -1,5 +1,5 @@
 //! The rows of the database: their schema, how jobs are encoded in them, and the statements that read and write
-//! them within a transaction. Knows neither what memory holds nor which operation runs.
+//! them within a transaction. Knows neither memory nor operations.
 
 pub(super) mod checksum;
 pub(super) mod codec;

@@ -1,4 +1,4 @@
-//! The file: its identity, its tables, and how a connection to it is set up. Knows no job.
+//! The database file: its identity, its tables, and how a connection to it is set up. Knows no job.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -8,7 +8,7 @@ use crate::store::embedded::options::{Durability, OpenError};
 
 /// `LNGR`, in SQLite's header (`PRAGMA application_id`).
 const APPLICATION_ID: i64 = 0x4c4e_4752;
-/// In SQLite's header (`PRAGMA user_version`) and nowhere else, so that there is one truth.
+/// In SQLite's header (`PRAGMA user_version`) and nowhere else, so that no copy can differ.
 const FORMAT: i64 = 1;
 /// SQLite's default. Larger pages write more of the log for each small change.
 pub(crate) const PAGE_BYTES: u64 = 4_096;
@@ -33,7 +33,7 @@ const TABLES: &str = "
         name TEXT PRIMARY KEY, ttr_ms INTEGER, max_attempts INTEGER, retry_ms TEXT,
         require_receipt INTEGER NOT NULL, pause_delivery INTEGER NOT NULL, pause_intake INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
-    -- clock_ms: no moment later than this was ever acted on, with its sum. run: see `recovery/wal.rs`. link: see `recovery/identity.rs`.
+    -- clock_ms: no moment later than this was ever acted on, with its sum. run: see `meta.rs`. link: the store's head.
     CREATE TABLE meta (name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
     INSERT INTO meta VALUES ('clock_ms', 0), ('run', 'clean');
     -- Records that could not be read, as they were found.
@@ -42,8 +42,8 @@ const TABLES: &str = "
     );
 ";
 
-/// Opens `path` for writing or checkpointing, creating the file when it is missing or empty. Refuses what is
-/// not ours and formats that this build does not know.
+/// Opens `path` for writing or checkpointing, creating the file when it is missing or empty. Refuses files of other
+/// programs and formats that this build does not know.
 pub(crate) fn open_writer(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
     let sqlite = |source: rusqlite::Error| not_ours(path, source);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
@@ -56,7 +56,7 @@ pub(crate) fn open_writer(path: &Path, durability: Durability) -> Result<Connect
         create(&conn).map_err(sqlite)?;
     }
     identify(&conn, path)?;
-    check_compatible(&conn, path)?;
+    check_schema(&conn, path)?;
     let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(sqlite)?;
     if mode != "wal" {
         return Err(OpenError::Io {
@@ -84,14 +84,14 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
     Ok(conn)
 }
 
-/// Opens the store in `path`, which must be there and ours, for reading only.
+/// Opens the store in `path`, which must exist, for reading only.
 pub(crate) fn open_existing(path: &Path) -> Result<Connection, OpenError> {
     let conn = open_reader(path)?;
     identify(&conn, path)?;
     Ok(conn)
 }
 
-/// Opens a file that nobody changes, such as a backup: without locks, and without making any file beside it.
+/// Opens a file that does not change, such as a backup: without locks, and without creating files beside it.
 pub(crate) fn open_immutable(path: &Path) -> Result<Connection, OpenError> {
     let sqlite = |source| OpenError::Sqlite { path: path.to_owned(), source };
     let flags =
@@ -102,7 +102,7 @@ pub(crate) fn open_immutable(path: &Path) -> Result<Connection, OpenError> {
     Ok(conn)
 }
 
-/// `path` as an address in which nothing but its bytes has a meaning.
+/// `path` as a URI, with every special character escaped.
 fn immutable_uri(path: &Path) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/.-_".contains(&byte);
     let mut uri = "file:".to_owned();
@@ -125,10 +125,10 @@ pub(crate) fn in_memory() -> Connection {
 }
 
 fn set_up(conn: &Connection) -> rusqlite::Result<()> {
-    // Somebody may look with the `sqlite3` shell; a backup holds its lock only for moments.
+    // The `sqlite3` shell or a backup may have a lock, usually for moments only.
     conn.busy_timeout(Duration::from_secs(5))?;
-    // A file that somebody tampered with must not run code of its own. `differences` finds such things, and these
-    // keep them from acting until then.
+    // A manipulated file must not run code of its own. `differences` finds such code, and these settings disable it
+    // until then.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
@@ -136,7 +136,7 @@ fn set_up(conn: &Connection) -> rusqlite::Result<()> {
     // Closing must never remove the log: a missing log is how a lost one is recognised.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     conn.set_prepared_statement_cache_capacity(64);
-    // No plan here depends on the values, so none is to be made again when they are bound.
+    // No query plan here depends on the values, so plans need not be made again when they are bound.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     // No memory map: an I/O error must be an error, not a signal. 32 MiB of cache: enough for the working
     // set of a busy queue, and a bound. Checkpoints are ours to choose.
@@ -147,11 +147,11 @@ fn set_up(conn: &Connection) -> rusqlite::Result<()> {
          PRAGMA cell_size_check = ON;
          PRAGMA wal_autocheckpoint = 0;",
     )?;
-    // A backup or one large change may make the log much longer than it usually gets; then it shrinks to this.
+    // A backup or one large change may make the log much longer than usual; then it shrinks to this.
     conn.pragma_update(None, "journal_size_limit", 32 << 20)
 }
 
-/// Whether nobody has put anything into the file yet, also when a first start was cut short.
+/// Whether the file is new, also after a first start that was interrupted.
 fn is_blank(conn: &Connection) -> rusqlite::Result<bool> {
     conn.query_row(
         "SELECT (SELECT count(*) FROM sqlite_schema) = 0
@@ -174,8 +174,8 @@ fn create(conn: &Connection) -> rusqlite::Result<()> {
     ))
 }
 
-/// Refuses a file whose schema is not ours.
-fn check_compatible(conn: &Connection, path: &Path) -> Result<(), OpenError> {
+/// Refuses a file with another schema.
+fn check_schema(conn: &Connection, path: &Path) -> Result<(), OpenError> {
     let differences = differences(conn).map_err(|source| not_ours(path, source))?;
     if differences.is_empty() {
         return Ok(());

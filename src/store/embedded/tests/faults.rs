@@ -272,7 +272,7 @@ async fn space_is_used_again_and_handed_back_when_idle() {
         match writer.do_maintenance() {
             WaitFor::Forever => break,
             WaitFor::None => steps += 1,
-            WaitFor::For(_) => std::thread::yield_now(),
+            WaitFor::AtMost(_) => std::thread::yield_now(),
         }
     }
     assert!(steps > 10, "in small steps: {steps}");

@@ -1,10 +1,9 @@
-//! Moving the log into the file, beside the writer: a checkpoint of 16 MiB takes 30 to 60 ms, most of it a
-//! sync, which no job should wait for. Knows nothing but the file.
+//! A thread that copies the write-ahead log into the database file: a checkpoint of 16 MiB takes 30 to 60 ms,
+//! most of it a sync, which no job should wait for. Knows nothing but the file.
 //!
 //! Two connections never checkpoint at once (SQLite had a bug there, fixed before the bundled version): the
-//! writer finishes a checkpoint itself only while this thread has nothing to do. It must, because under
-//! constant load there are always a few pages that came after the thread had looked, and the log starts over
-//! only when none is left.
+//! writer finishes a checkpoint itself only while this thread is idle. It must, because under constant load a few
+//! pages are always written after the thread's checkpoint began, and the log starts over only when none is left.
 
 use std::{
     path::Path,
@@ -22,9 +21,9 @@ use crate::store::embedded::{
     },
 };
 
-/// A checkpoint begins when the log holds this much.
+/// A checkpoint begins when the log has this many pages.
 const BEGIN_PAGES: u64 = (16 << 20) / PAGE_BYTES;
-/// The writer finishes a checkpoint itself when no more than this is left: a few milliseconds.
+/// The writer finishes a checkpoint itself when no more than this is left, which takes a few milliseconds.
 const FINISH_PAGES: u64 = 512;
 
 /// The log is kept below this while the disk is full.
@@ -45,7 +44,7 @@ struct CheckpointState {
     changed: Condvar,
 }
 
-/// The checkpointing thread, as the writer sees it.
+/// The writer's handle of the checkpoint thread.
 #[derive(Debug)]
 pub(crate) struct Checkpointer {
     state: Arc<CheckpointState>,
@@ -70,7 +69,7 @@ impl Checkpointer {
         Ok(Self { state, thread: Some(thread), begin_pages: BEGIN_PAGES })
     }
 
-    /// After a commit: begins a checkpoint when the log is long, and finishes one that the thread has done.
+    /// Called after a commit: begins a checkpoint when the log is long, and finishes one that the thread has done.
     pub fn after_commit(&mut self, conn: &Connection) -> SqlResult<()> {
         let log = wal_checkpoint(conn, "NOOP")?;
         if log.wal_pages < BEGIN_PAGES {
@@ -85,7 +84,7 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Finishes a checkpoint that the thread has done. Whether the thread is at work.
+    /// Finishes a checkpoint that the thread has done. Returns whether the thread is running one.
     pub fn finish_if_done(&mut self, conn: &Connection) -> SqlResult<bool> {
         let done = {
             let mut phase = self.state.lock();
@@ -105,8 +104,8 @@ impl Checkpointer {
         Ok(false)
     }
 
-    /// For a full disk: keeps the log from growing, by moving it into the file here and now once it is longer than
-    /// about a megabyte. Waits for the thread.
+    /// For a full disk: keeps the log from growing by copying it into the file at once when it is longer than about
+    /// a megabyte. Waits for the thread.
     pub fn keep_wal_short(&mut self, conn: &Connection) -> SqlResult<()> {
         let log = wal_checkpoint(conn, "NOOP")?;
         if log.wal_pages.saturating_sub(log.copied_pages) > SHORT_PAGES {
@@ -116,13 +115,13 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Whether the thread is at work, or about to be.
+    /// Whether the thread is running a checkpoint, or about to.
     #[cfg(test)]
     pub fn is_working(&self) -> bool {
         matches!(*self.state.lock(), CheckpointPhase::Requested | CheckpointPhase::Running)
     }
 
-    /// Asks for a checkpoint unless one is under way.
+    /// Requests a checkpoint unless one is running.
     pub fn request(&self) {
         let mut phase = self.state.lock();
         if matches!(*phase, CheckpointPhase::Idle) {
@@ -131,12 +130,12 @@ impl Checkpointer {
         }
     }
 
-    /// Stops the thread; from then on the writer may checkpoint at will.
+    /// Stops the thread. From then on the writer may run checkpoints itself.
     pub fn stop(&mut self) -> SqlResult<()> {
         let before = std::mem::replace(&mut *self.state.lock(), CheckpointPhase::Stopping);
         self.state.changed.notify_one();
         if let Some(thread) = self.thread.take() {
-            thread.join().expect("the checkpointing thread does not panic")?;
+            thread.join().expect("the checkpoint thread does not panic")?;
         }
         match before {
             CheckpointPhase::Done(result) => result.map(|_| ()),
@@ -150,13 +149,13 @@ impl Checkpointer {
 
 impl Drop for Checkpointer {
     fn drop(&mut self) {
-        // The outcome no longer matters to anyone: what a checkpoint did not move is still in the log.
+        // The result no longer matters: pages that were not copied are still in the log.
         let _ = self.stop();
     }
 }
 
 impl CheckpointState {
-    /// Works until it is stopped; answers with how a checkpoint went that was under way then.
+    /// Runs until it is stopped. Returns the result of a checkpoint that was running then.
     fn run(&self, conn: &Connection) -> SqlResult<()> {
         let mut phase = self.lock();
         loop {
@@ -174,19 +173,19 @@ impl CheckpointState {
                     self.changed.notify_one();
                 }
                 CheckpointPhase::Idle | CheckpointPhase::Running | CheckpointPhase::Done(_) => {
-                    phase = self.changed.wait(phase).expect("no code panics while it holds the desk");
+                    phase = self.changed.wait(phase).expect("no code panics while it holds the lock");
                 }
             }
         }
     }
 
-    /// Waits until the thread has nothing to do; how its last checkpoint went.
+    /// Waits until the thread is idle. Returns the result of its last checkpoint.
     fn wait_until_idle(&self) -> SqlResult<()> {
         let is_busy = |phase: &mut CheckpointPhase| {
             matches!(phase, CheckpointPhase::Requested | CheckpointPhase::Running)
         };
         let waited = self.changed.wait_while(self.lock(), is_busy);
-        let mut phase = waited.expect("no code panics while it holds the desk");
+        let mut phase = waited.expect("no code panics while it holds the lock");
         match &*phase {
             CheckpointPhase::Done(_) => match std::mem::replace(&mut *phase, CheckpointPhase::Idle) {
                 CheckpointPhase::Done(result) => result.map(|_| ()),
@@ -203,6 +202,6 @@ impl CheckpointState {
     }
 
     fn lock(&self) -> MutexGuard<'_, CheckpointPhase> {
-        self.phase.lock().expect("no code panics while it holds the desk")
+        self.phase.lock().expect("no code panics while it holds the lock")
     }
 }

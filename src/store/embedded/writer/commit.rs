@@ -1,7 +1,7 @@
-//! The one thread that changes anything. It takes a group of operations, does them in one transaction, makes
-//! that durable with one sync, and only then tells and answers. There is no timer: while one sync runs, the
-//! next group gathers. A group that meets a full disk is rolled back, and its operations run once more, each in a
-//! transaction of its own, so that none is refused because of another.
+//! Group commit: the only thread that changes anything. It takes a group of operations, runs them in one
+//! transaction, makes that durable with one sync, and only then notifies the listener and replies. There is no
+//! batching timer: requests queue while the previous sync runs. A group that meets a full disk is rolled back, and
+//! its operations run once more, each in a transaction of its own, so that none is refused because of another.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -48,20 +48,20 @@ pub(crate) struct Writer {
     pub metrics: EngineMetrics,
     pub checkpoints: Checkpointer,
     pub syncer: Option<IntervalSync>,
-    /// Until when the timer sleeps unless the listener hears of something sooner.
+    /// Until when the queue's timer sleeps unless it is notified of an earlier deadline.
     pub sleeps_until: Timestamp,
     pub vacuum: Vacuum,
     pub disk: DiskSpace,
-    /// The last transaction met a full disk.
+    /// Whether the last transaction met a full disk.
     pub ran_out_of_space: bool,
     pub db_path: PathBuf,
-    /// Locked for as long as the thread lives, and let go last.
+    /// Locked for as long as the thread lives, and unlocked last.
     pub data_dir: DataDir,
-    /// Whether the lock file takes notes; it is only an aid, and nothing stops when it does not.
+    /// Whether the lock file can be written to. The marks are only an aid, so a failure stops nothing else.
     pub writes_commit_marks: bool,
 }
 
-/// Closes the intake however the thread ends, also by a panic, so that nobody waits for an answer.
+/// Closes the queue however the thread ends, also by a panic, so that no caller waits forever.
 struct CloseQueueOnDrop {
     queue: Arc<WriteQueue>,
     shared: Arc<SharedState>,
@@ -77,7 +77,7 @@ impl Drop for CloseQueueOnDrop {
 }
 
 impl Writer {
-    /// Works until the intake is closed and empty. An error means that the store was not left tidy.
+    /// Runs until the queue is closed and empty. An error means that the store was not closed cleanly.
     pub fn run(mut self) -> Result<(), Error> {
         let _abandon = CloseQueueOnDrop { queue: self.queue.clone(), shared: self.shared.clone() };
         let mut wait = WaitFor::Forever;
@@ -94,22 +94,22 @@ impl Writer {
         self.end()
     }
 
-    /// Does a group of operations, and answers each.
+    /// Runs a group of operations, and replies to each.
     fn run_group(&mut self, mut operations: Vec<Box<dyn Operation>>) {
         let outcome = self.run_operations(&mut operations);
         if !self.ran_out_of_space {
-            operations.into_iter().for_each(|operation| operation.answer(outcome.clone()));
+            operations.into_iter().for_each(|operation| operation.reply(outcome.clone()));
             return;
         }
         self.disk.make_room();
         for mut operation in operations {
             self.keep_wal_short();
             let outcome = self.run_operations(std::slice::from_mut(&mut operation));
-            operation.answer(outcome);
+            operation.reply(outcome);
         }
     }
 
-    /// Runs operations in one transaction, and tells the listener.
+    /// Runs operations in one transaction, and notifies the listener.
     fn run_operations(&mut self, operations: &mut [Box<dyn Operation>]) -> Result<(), Error> {
         self.ran_out_of_space = false;
         if self.disk.is_full() {
@@ -129,14 +129,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Keeps the log from growing on a full disk.
+    /// Keeps the write-ahead log from growing on a full disk.
     fn keep_wal_short(&mut self) {
         if let Err(error) = self.checkpoints.keep_wal_short(self.db.conn()) {
             self.checkpoint_failed(&error);
         }
     }
 
-    /// Runs `change` in a transaction of its own. When it or the commit fails, disk and memory are as before.
+    /// Runs `change` in a transaction of its own. When it or the commit fails, disk and memory are unchanged.
     pub fn transact<T>(
         &mut self,
         change: impl FnOnce(&mut WriteTxn<'_>) -> SqlResult<T>,
@@ -159,14 +159,14 @@ impl Writer {
         let changed = changed.and_then(|value| self.commit().map(|()| value));
         match changed {
             Ok(value) => {
-                self.memory.commit(|topic, any| self.shared.set_ready(topic, any));
+                self.memory.commit(|topic, has_ready| self.shared.set_ready(topic, has_ready));
                 for (topic, config) in effects.configs.drain(..) {
                     self.shared.set_config(topic, config);
                 }
                 self.metrics.set_aside(effects.set_aside);
                 Ok((value, effects))
             }
-            Err(error) => Err(self.take_back(&error)),
+            Err(error) => Err(self.roll_back(&error)),
         }
     }
 
@@ -188,43 +188,43 @@ impl Writer {
         Ok(())
     }
 
-    /// Notes how far the store has come, for the next start to hold it against.
+    /// Records the commit in the lock file, with which the next start compares the database.
     fn write_commit_mark(&mut self) {
         if self.writes_commit_marks
             && let Err(error) =
                 CommitMark::of(self.db.store_head(), self.options.durability).write(self.data_dir.lock_file())
         {
             self.writes_commit_marks = false;
-            tracing::warn!(%error, "the lock file cannot be written to; it no longer tells how far the store is");
+            tracing::warn!(%error, "the lock file cannot be written to; the next start cannot notice a loss of commits");
         }
     }
 
-    /// Undoes the group, and decides whether the engine may go on.
-    fn take_back(&mut self, error: &rusqlite::Error) -> Error {
+    /// Rolls the group back, and decides whether the engine may continue.
+    fn roll_back(&mut self, error: &rusqlite::Error) -> Error {
         let undone = self.db.rollback();
         self.memory.rollback();
         if let Err(error) = undone {
-            return self.shared.fail("a group of changes could not be taken back", &error);
+            return self.shared.fail("a group of changes could not be rolled back", &error);
         }
         if is_out_of_space(error) {
             self.ran_out_of_space = true;
             self.disk.ran_out();
             return match error.sqlite_error_code() {
                 Some(ErrorCode::DiskFull) => Error::Full("the disk is full".to_owned()),
-                // The log holds the change until the next one takes its place, and a crash would bring it back.
+                // The log contains the change until the next one overwrites it, and a crash would restore it.
                 Some(_) | None => Error::Unavailable("the disk is full".to_owned()),
             };
         }
         match error.sqlite_error_code() {
-            // Somebody else holds the file's write lock, perhaps a person with the `sqlite3` shell.
+            // Another program has the file's write lock, perhaps the `sqlite3` shell.
             Some(ErrorCode::DatabaseBusy) => {
-                Error::Unavailable("the database file is locked by somebody else".to_owned())
+                Error::Unavailable("the database file is locked by another program".to_owned())
             }
             Some(_) | None => self.shared.fail("a group of changes could not be written", error),
         }
     }
 
-    /// Tells the listener, without any lock held.
+    /// Notifies the listener, without holding any lock.
     fn notify_listener(&mut self, effects: CommitEffects) {
         for topic in &effects.ready {
             self.listener.ready(topic);
@@ -240,7 +240,7 @@ impl Writer {
         }
     }
 
-    /// The short chores that keep pace with the work: reading ahead, checkpoints.
+    /// The short maintenance that keeps pace with the operations: the window and checkpoints.
     pub fn after_group(&mut self) -> WaitFor {
         if self.shared.check().is_err() {
             return WaitFor::Forever;
@@ -255,17 +255,17 @@ impl Writer {
         match self.transact(|txn| txn.refill_window()) {
             Ok((true, effects)) => {
                 self.notify_listener(effects);
-                WaitFor::For(self.options.idle_after)
+                WaitFor::AtMost(self.options.idle_after)
             }
             Ok((false, effects)) => {
                 self.notify_listener(effects);
                 WaitFor::None
             }
-            Err(_logged) => WaitFor::For(self.options.idle_after),
+            Err(_logged) => WaitFor::AtMost(self.options.idle_after),
         }
     }
 
-    /// Nothing came for a while: one step of handing back space.
+    /// Runs one step of maintenance while no operation is queued, such as freeing disk space.
     pub fn do_maintenance(&mut self) -> WaitFor {
         match self.try_maintenance() {
             Ok(wait) => wait,
@@ -281,30 +281,30 @@ impl Writer {
             return Ok(WaitFor::Forever);
         }
         if self.checkpoints.finish_if_done(self.db.conn())? {
-            return Ok(WaitFor::For(self.options.idle_after));
+            return Ok(WaitFor::AtMost(self.options.idle_after));
         }
-        let mut ahead = true;
+        let mut window_is_full = true;
         if let Ok((complete, effects)) = self.transact(|txn| txn.refill_window()) {
             self.notify_listener(effects);
-            ahead = complete;
+            window_is_full = complete;
         }
-        let was_vacuuming = self.vacuum.is_active();
-        if self.vacuum.is_wanted(self.db.conn())? {
+        let was_vacuuming = self.vacuum.is_running();
+        if self.vacuum.is_due(self.db.conn())? {
             return Ok(match self.transact(|txn| Vacuum::step(txn.db)) {
                 Ok(_) => WaitFor::None,
                 Err(_logged) => WaitFor::Forever,
             });
         }
         if was_vacuuming {
-            // The file shrinks when the log, which cuts it off, has been moved into it.
+            // The file shrinks with the next checkpoint.
             self.checkpoints.request();
-            return Ok(WaitFor::For(self.options.idle_after));
+            return Ok(WaitFor::AtMost(self.options.idle_after));
         }
-        Ok(if ahead { WaitFor::Forever } else { WaitFor::None })
+        Ok(if window_is_full { WaitFor::Forever } else { WaitFor::None })
     }
 
-    /// A checkpoint that met a full disk is tried again with the next; whatever else failed may have lost
-    /// what it should have written.
+    /// A checkpoint that met a full disk is retried later. Any other failure may have lost what the checkpoint
+    /// should have written.
     fn checkpoint_failed(&mut self, error: &rusqlite::Error) {
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => {
@@ -312,16 +312,16 @@ impl Writer {
                 self.disk.make_room();
             }
             Some(ErrorCode::DatabaseBusy) => {
-                tracing::warn!(%error, "the log could not be moved into the file; it is tried again later");
+                tracing::warn!(%error, "the checkpoint failed because the database is locked; it is tried again later");
             }
             Some(_) | None => {
-                self.shared.fail("the log could not be moved into the file", error);
+                self.shared.fail("the write-ahead log could not be copied into the database file", error);
             }
         }
     }
 
-    /// The end of the thread. After a clean stop the log is empty and the file says so; otherwise everything
-    /// is left for the next start to recover.
+    /// Ends the thread. After a clean stop the log is empty and the database file is marked as clean; otherwise the
+    /// next start recovers everything.
     fn end(&mut self) -> Result<(), Error> {
         let stopped = self.checkpoints.stop();
         if let Err(error) = stopped {
@@ -336,7 +336,7 @@ impl Writer {
             emptied = self.empty_wal();
         }
         if emptied.is_err() && self.ran_out_of_space {
-            tracing::warn!(db = %self.db_path.display(), "the disk is full; the next start moves the log into the file");
+            tracing::warn!(db = %self.db_path.display(), "the disk is full; the next start copies the log into the database file");
         } else {
             emptied?;
         }
@@ -344,11 +344,11 @@ impl Writer {
         self.shared.check()
     }
 
-    /// Marks the file as left tidy, and moves all of the log into it.
+    /// Marks the database as cleanly closed, and copies all of the log into its file.
     fn empty_wal(&mut self) -> Result<(), Error> {
         self.ran_out_of_space = false;
         self.transact(|txn| txn.db.set_run_state(RunState::Clean))?;
-        // The last sync of `interval`, before the log is emptied.
+        // With `interval` this is the last sync, before the log is emptied.
         self.syncer = None;
         match wal_checkpoint(self.db.conn(), "TRUNCATE") {
             Ok(_) => Ok(()),
@@ -357,7 +357,9 @@ impl Writer {
                 self.disk.ran_out();
                 Err(Error::Full("the disk is full".to_owned()))
             }
-            Err(error) => Err(self.shared.fail("the log could not be moved into the file", &error)),
+            Err(error) => Err(self
+                .shared
+                .fail("the write-ahead log could not be copied into the database file", &error)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `durability = "interval"`: syncs the log some time after it was written to, beside the writer.
+//! `durability = "interval"`: a thread that syncs the write-ahead log some time after it was written to.
 
 use std::{
     fs::File,
@@ -23,14 +23,14 @@ struct SyncFlags {
     stopping: bool,
 }
 
-/// The syncing thread, as the writer sees it. Dropping it syncs once more and waits for the thread.
+/// The writer's handle of the sync thread. Dropping it syncs once more and waits for the thread.
 #[derive(Debug)]
 pub(crate) struct IntervalSync {
     state: Arc<SyncState>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a sync needs.
+/// What the thread works with.
 struct SyncTask {
     log: File,
     every: Duration,
@@ -40,7 +40,7 @@ struct SyncTask {
 }
 
 impl IntervalSync {
-    /// Starts the thread on the log at `path`, which must be there and stay the same file.
+    /// Starts the thread on the log at `path`, which must exist and stay the same file.
     pub fn start(
         path: &Path,
         every: Duration,
@@ -49,7 +49,7 @@ impl IntervalSync {
         shared: Arc<SharedState>,
     ) -> Result<Self, OpenError> {
         let io = |source| OpenError::Io { path: path.to_owned(), source };
-        // Held open from the start: an error of writing back is reported to every descriptor that was open.
+        // Opened before any write, because write-back errors are reported only to descriptors that were open.
         let task = SyncTask { log: File::open(path).map_err(io)?, every, clock, metrics, shared };
         let state = Arc::new(SyncState::default());
         let thread = std::thread::Builder::new()
@@ -62,7 +62,7 @@ impl IntervalSync {
         Ok(Self { state, thread: Some(thread) })
     }
 
-    /// The log was written to.
+    /// Records that the log was written to.
     pub fn mark_written(&self) {
         let mut flags = self.state.lock();
         if !flags.mark_written {
@@ -77,7 +77,7 @@ impl Drop for IntervalSync {
         self.state.lock().stopping = true;
         self.state.changed.notify_one();
         if let Some(thread) = self.thread.take() {
-            thread.join().expect("the syncing thread does not panic");
+            thread.join().expect("the sync thread does not panic");
         }
     }
 }
@@ -88,7 +88,7 @@ impl SyncState {
         loop {
             let flags =
                 self.changed.wait_while(self.lock(), |m| !m.mark_written && !m.stopping).expect(panicked);
-            // Real time, not the clock's: a power cut does not wait for a test.
+            // Real time, not the clock's: the interval limits what a power cut can lose.
             let (mut flags, _) =
                 self.changed.wait_timeout_while(flags, task.every, |m| !m.stopping).expect(panicked);
             let stopping = flags.stopping;
@@ -106,7 +106,8 @@ impl SyncState {
 }
 
 impl SyncTask {
-    /// Whether it worked. A failed sync is never tried again: what it should have written may be gone.
+    /// Syncs the log; whether it worked. A failed sync is never retried, because the kernel may have dropped the
+    /// data.
     fn sync(&self) -> bool {
         let start_us = self.clock.now_micros();
         match self.log.sync_data() {

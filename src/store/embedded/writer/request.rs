@@ -1,4 +1,4 @@
-//! A caller's side of an operation: the closure that does it, and the way its answer goes back.
+//! The operations that callers queue: a closure for the writer, and the channel for its result.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// One call of the store on its way through the writer.
+/// A call of the store that the writer runs.
 pub(crate) struct WriteRequest<T, F> {
     change: F,
     result: Option<Result<T>>,
@@ -40,16 +40,16 @@ where
         Ok(())
     }
 
-    fn answer(self: Box<Self>, committed: std::result::Result<(), Error>) {
+    fn reply(self: Box<Self>, committed: std::result::Result<(), Error>) {
         let Self { result, reply, .. } = *self;
-        let result = committed.and_then(|()| result.expect("an operation has run when it is committed"));
-        // Whoever asked may have gone; the change stands, as after a cut connection.
+        let result = committed.and_then(|()| result.expect("an operation ran before its commit"));
+        // The caller may have gone; the change stays, as after a lost connection.
         let _ = reply.send(result);
     }
 }
 
-/// A reservation on its way: if the one who asked goes away before the grants are in hand, they are taken
-/// back, so that no job waits for its TTR and no attempt is spent on nobody.
+/// A call of `reserve`. If its caller goes away before it has the reservations, they are cancelled, so that no job
+/// waits for the end of its TTR and no attempt is wasted.
 pub(crate) struct ReserveRequest<F> {
     change: F,
     granted: Vec<Reservation>,
@@ -57,7 +57,7 @@ pub(crate) struct ReserveRequest<F> {
     queue: Arc<WriteQueue>,
 }
 
-/// The asking side of [`ReserveRequest`].
+/// The caller's side of a [`ReserveRequest`].
 pub(crate) struct PendingReservations {
     receiver: oneshot::Receiver<Result<Vec<Reservation>>>,
     queue: Arc<WriteQueue>,
@@ -83,7 +83,7 @@ where
         Ok(())
     }
 
-    fn answer(self: Box<Self>, committed: std::result::Result<(), Error>) {
+    fn reply(self: Box<Self>, committed: std::result::Result<(), Error>) {
         let Self { granted, reply, queue, .. } = *self;
         if let Err(Ok(unseen)) = reply.send(committed.map(|()| granted)) {
             cancel_unseen(&queue, unseen);
@@ -92,7 +92,7 @@ where
 }
 
 impl PendingReservations {
-    /// Waits for the answer; `None` when the writer is gone.
+    /// Waits for the reservations; `None` when the writer is gone.
     pub async fn receive(mut self) -> Option<Result<Vec<Reservation>>> {
         (&mut self.receiver).await.ok()
     }

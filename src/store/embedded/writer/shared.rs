@@ -1,5 +1,5 @@
-//! What the writer, its helpers and the callers share: why the engine failed, if it did, the topics'
-//! configuration, and which of them have ready jobs. The writer's own state is not here; it needs no lock.
+//! The state that the writer shares with other threads and with callers: why the engine failed, if it did, the
+//! topics' configuration, and which topics have ready jobs. The writer's own state needs no lock and is not here.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,14 +18,14 @@ use crate::{
 pub(crate) struct SharedState {
     /// Set once and never cleared: after it no write may be acknowledged.
     failure: Mutex<Option<Error>>,
-    /// The same as a flag, because it is asked before every commit.
+    /// The same as a flag, because every commit checks it.
     failed: AtomicBool,
-    /// Whether the writer is to leave everything tidy when it ends.
+    /// Whether the writer is to close the store cleanly when it ends.
     stop_cleanly: AtomicBool,
-    /// As of the last group that asked.
+    /// As of the last group that read it.
     space: Mutex<SpaceLevel>,
     configs: RwLock<HashMap<Topic, Arc<TopicConfig>>>,
-    /// As of the last commit, and published before anybody is told of that.
+    /// As of the last commit, and published before that commit is announced.
     ready: RwLock<HashSet<Topic>>,
 }
 
@@ -46,11 +46,12 @@ impl SharedState {
         if self.failed.load(Ordering::Acquire) { Err(self.stop_error()) } else { Ok(()) }
     }
 
-    /// What a caller hears who gets no answer.
+    /// The error for callers that get no reply.
     pub fn stop_error(&self) -> Error {
         self.failure().clone().unwrap_or_else(|| Error::Unavailable("it is closed".to_owned()))
     }
 
+    /// Makes the writer close the store cleanly when it ends.
     pub fn request_clean_stop(&self) {
         self.stop_cleanly.store(true, Ordering::Release);
     }
@@ -59,7 +60,7 @@ impl SharedState {
         self.stop_cleanly.load(Ordering::Acquire)
     }
 
-    /// How much disk space was left when somebody last looked.
+    /// How much disk space was left when it was last read.
     pub fn space(&self) -> SpaceLevel {
         *self.level()
     }
@@ -88,16 +89,16 @@ impl SharedState {
         }
     }
 
-    /// Whether a reservation could be granted, or would be told why not.
+    /// Whether a reservation may succeed, or would return the error that stopped the engine.
     pub fn may_have_ready(&self, topic: &Topic) -> bool {
         let ready = || self.ready.read().expect("no code panics while it holds the ready topics");
         self.failed.load(Ordering::Acquire) || ready().contains(topic)
     }
 
     /// Publishes whether `topic` has ready jobs.
-    pub fn set_ready(&self, topic: &Topic, any: bool) {
+    pub fn set_ready(&self, topic: &Topic, has_ready: bool) {
         let mut ready = self.ready.write().expect("no code panics while it holds the ready topics");
-        if !any {
+        if !has_ready {
             ready.remove(topic);
         } else if !ready.contains(topic) {
             ready.insert(topic.clone());

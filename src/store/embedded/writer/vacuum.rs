@@ -1,7 +1,7 @@
-//! Disk space: how much is free, and handing back what the queue no longer needs.
+//! Shrinks the database file after a backlog, in small steps while the writer is idle.
 //!
-//! SQLite uses the pages of finished jobs again by itself. A backlog that has been worked off leaves a large
-//! file behind; `auto_vacuum = INCREMENTAL` lets its end be cut off in small steps while nothing else is to do.
+//! SQLite reuses the pages of finished jobs by itself, but the file of a past backlog stays large.
+//! `auto_vacuum = INCREMENTAL` lets its unused end be cut off step by step.
 
 use rusqlite::Connection;
 
@@ -10,31 +10,31 @@ use crate::store::embedded::rows::{
     schema::PAGE_BYTES,
 };
 
-/// Handing back begins when this much is unused ...
+/// The vacuum begins when this much is unused ...
 const BEGIN_PAGES: u64 = (8 << 20) / PAGE_BYTES;
-/// ... and as much as one part in this of the file, and ends when this much is left for the next jobs.
+/// ... and at least this fraction (one part in) of the file, and ends when `KEEP_PAGES` are left for new jobs.
 const BEGIN_PART: u64 = 8;
 const KEEP_PAGES: u64 = (1 << 20) / PAGE_BYTES;
-/// Pages handed back in one step: a millisecond or two of the writer's time.
+/// Pages freed in one step, which takes a millisecond or two.
 const STEP_PAGES: u64 = 128;
 
-/// Whether space is being handed back at the moment.
+/// The progress of the vacuum.
 #[derive(Debug, Default)]
 pub(crate) struct Vacuum {
-    /// Unused pages before the last step; `None` while nothing is handed back.
+    /// Unused pages before the last step; `None` while no vacuum is running.
     before_step: Option<u64>,
     /// A step changed nothing: the file was made without auto-vacuum, perhaps by a restore.
     futile: bool,
 }
 
 impl Vacuum {
-    /// Whether steps were done lately.
-    pub fn is_active(&self) -> bool {
+    /// Whether a vacuum is running.
+    pub fn is_running(&self) -> bool {
         self.before_step.is_some()
     }
 
-    /// Whether a step should be done now.
-    pub fn is_wanted(&mut self, conn: &Connection) -> SqlResult<bool> {
+    /// Whether a step should run now.
+    pub fn is_due(&mut self, conn: &Connection) -> SqlResult<bool> {
         if self.futile {
             return Ok(false);
         }
@@ -53,12 +53,12 @@ impl Vacuum {
         Ok(wanted)
     }
 
-    /// Cuts a few pages off the file. They leave it with the next checkpoint.
+    /// Cuts a few pages off the database. The file shrinks with the next checkpoint.
     pub fn step(db: &mut Db) -> SqlResult<()> {
         db.begin()?;
-        let mut vacuum = db.conn().prepare(&format!("PRAGMA incremental_vacuum({STEP_PAGES})"))?;
-        // One row a page; it goes on only while it is asked.
-        let mut rows = vacuum.query([])?;
+        let mut statement = db.conn().prepare(&format!("PRAGMA incremental_vacuum({STEP_PAGES})"))?;
+        // Each row that is read frees one page.
+        let mut rows = statement.query([])?;
         while rows.next()?.is_some() {}
         Ok(())
     }
@@ -85,13 +85,13 @@ mod tests {
 
     /// How many steps are done until no more is wanted.
     fn steps(db: &mut Db) -> usize {
-        let mut give_back = Vacuum::default();
+        let mut vacuum = Vacuum::default();
         let mut steps = 0;
-        while give_back.is_wanted(db.conn()).expect("reads") {
+        while vacuum.is_due(db.conn()).expect("reads") {
             Vacuum::step(db).expect("writes");
             db.commit(crate::job::Timestamp::from_millis(0)).expect("commits");
             steps += 1;
-            assert!(steps < 1_000, "it comes to an end");
+            assert!(steps < 1_000, "it ends");
         }
         steps
     }

@@ -1,7 +1,7 @@
 //! The queue in front of the writer: bounded, drained in groups. Knows operations only by their weight.
 //!
-//! Our own rather than a channel: the writer takes a whole group under one lock, can wait for a while or
-//! not at all, and is woken only when it sleeps.
+//! It is not a channel, because the writer takes a whole group under one lock, can wait for a while or not at
+//! all, and is woken only when it sleeps.
 
 use std::{
     collections::VecDeque,
@@ -13,28 +13,27 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::store::{Error, embedded::ops::write_txn::WriteTxn};
 
-/// Most operations waiting; callers beyond that wait for a place.
+/// Most queued operations; further callers wait for a slot.
 const CAPACITY: usize = 1_024;
-/// Most jobs in one group, and most bytes: what one sync is shared by. A larger operation is a group of
-/// its own.
+/// Most jobs and most bytes of a group, whose operations share one sync. A larger operation is a group of its own.
 const MAX_GROUP_JOBS: usize = 1_024;
 const MAX_GROUP_BYTES: usize = 1 << 20;
 
 /// One queued call of the store.
 pub(crate) trait Operation: Send {
-    /// Does it within the group's transaction, and keeps the answer. It runs again, alone, when that transaction
-    /// met a full disk and was rolled back.
+    /// Runs within the group's transaction, and keeps the result. It runs again, alone, when that transaction met
+    /// a full disk and was rolled back.
     fn run(&mut self, txn: &mut WriteTxn<'_>) -> crate::store::embedded::rows::db::SqlResult<()>;
 
-    /// Hands the answer over, or why there is none.
-    fn answer(self: Box<Self>, committed: Result<(), Error>);
+    /// Sends the result to the caller, or why the transaction was not committed.
+    fn reply(self: Box<Self>, committed: Result<(), Error>);
 }
 
 struct QueuedOperation {
     operation: Box<dyn Operation>,
     jobs: usize,
     bytes: usize,
-    _place: Option<OwnedSemaphorePermit>,
+    _slot: Option<OwnedSemaphorePermit>,
 }
 
 #[derive(Default)]
@@ -48,35 +47,35 @@ struct QueueState {
 
 pub(crate) struct WriteQueue {
     state: Mutex<QueueState>,
-    filled: Condvar,
+    not_empty: Condvar,
     slots: Arc<Semaphore>,
 }
 
-/// What the writer found.
+/// What the writer gets from the queue.
 pub(crate) enum NextGroup {
-    /// Operations to do together.
+    /// Operations to run in one transaction.
     Group(Vec<Box<dyn Operation>>),
-    /// Nothing came in time.
+    /// No operation came in time.
     Idle,
-    /// Nothing is left, and nothing more will come.
+    /// The queue is closed and empty.
     Closed,
 }
 
-/// How long the writer waits for something to do.
+/// How long the writer waits for an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WaitFor {
     None,
-    For(Duration),
+    AtMost(Duration),
     Forever,
 }
 
 impl WriteQueue {
     pub fn new() -> Self {
-        Self { state: Mutex::default(), filled: Condvar::new(), slots: Arc::new(Semaphore::new(CAPACITY)) }
+        Self { state: Mutex::default(), not_empty: Condvar::new(), slots: Arc::new(Semaphore::new(CAPACITY)) }
     }
 
-    /// Queues an operation on `jobs` jobs with `bytes` bytes of bodies, once there is a place; gives it back
-    /// when the intake is closed.
+    /// Queues an operation on `jobs` jobs with `bytes` bytes of bodies, once there is a slot. Returns it when the
+    /// queue is closed.
     pub async fn push(
         &self,
         operation: Box<dyn Operation>,
@@ -84,14 +83,14 @@ impl WriteQueue {
         bytes: usize,
     ) -> Result<(), Box<dyn Operation>> {
         match self.slots.clone().acquire_owned().await {
-            Ok(place) => self.enqueue(QueuedOperation { operation, jobs, bytes, _place: Some(place) }),
+            Ok(slot) => self.enqueue(QueuedOperation { operation, jobs, bytes, _slot: Some(slot) }),
             Err(_closed) => Err(operation),
         }
     }
 
-    /// Queues an operation of our own without waiting for a place; dropped when the intake is closed.
+    /// Queues an operation of the engine itself without waiting for a slot. Drops it when the queue is closed.
     pub fn push_internal(&self, operation: Box<dyn Operation>) {
-        let _closed = self.enqueue(QueuedOperation { operation, jobs: 1, bytes: 0, _place: None });
+        let _closed = self.enqueue(QueuedOperation { operation, jobs: 1, bytes: 0, _slot: None });
     }
 
     fn enqueue(&self, queued: QueuedOperation) -> Result<(), Box<dyn Operation>> {
@@ -103,12 +102,12 @@ impl WriteQueue {
         let wake = std::mem::take(&mut state.writer_sleeps);
         drop(state);
         if wake {
-            self.filled.notify_one();
+            self.not_empty.notify_one();
         }
         Ok(())
     }
 
-    /// Takes the next group; waits as long as `patience` says.
+    /// Takes the next group of operations, and waits for it as long as `wait` allows.
     pub fn next_group(&self, wait: WaitFor) -> NextGroup {
         let mut state = self.lock();
         loop {
@@ -124,15 +123,15 @@ impl WriteQueue {
             state = match wait {
                 WaitFor::None => return NextGroup::Idle,
                 WaitFor::Forever => {
-                    let state = self.filled.wait(state).expect("no code panics while it holds the queue");
+                    let state = self.not_empty.wait(state).expect("no code panics while it holds the lock");
                     self.yield_to_callers(state)
                 }
-                WaitFor::For(time) => {
-                    // Real time, not the clock's: it only decides when we tidy up.
+                WaitFor::AtMost(time) => {
+                    // Real time, not the clock's: it only decides when maintenance runs.
                     let (state, waited) = self
-                        .filled
+                        .not_empty
                         .wait_timeout(state, time)
-                        .expect("no code panics while it holds the queue");
+                        .expect("no code panics while it holds the lock");
                     if waited.timed_out() && state.operations.is_empty() && !state.closed {
                         return NextGroup::Idle;
                     }
@@ -142,9 +141,9 @@ impl WriteQueue {
         }
     }
 
-    /// Lets callers that are about to push do so first, where several have been about: the first to come
-    /// wakes the writer, and a commit costs about the same for one as for many. Costs nothing on a core
-    /// that nobody else wants, and nothing for a caller that is alone.
+    /// Yields to other callers that are about to push, if the last group had several: the first one wakes the
+    /// writer, and a commit costs about the same for one operation as for many. Costs nothing on an idle core, and
+    /// nothing for a lone caller.
     fn yield_to_callers<'a>(&'a self, state: MutexGuard<'a, QueueState>) -> MutexGuard<'a, QueueState> {
         if !state.shared {
             return state;
@@ -168,14 +167,14 @@ impl WriteQueue {
         group
     }
 
-    /// Takes nothing in any more; what is queued is still done.
+    /// Refuses new operations; the queued ones still run.
     pub fn close(&self) {
         self.lock().closed = true;
         self.slots.close();
-        self.filled.notify_one();
+        self.not_empty.notify_one();
     }
 
-    /// Takes nothing in any more and drops what is queued, so that its callers hear of it.
+    /// Refuses new operations and drops the queued ones, whose callers then get an error.
     pub fn abandon(&self) {
         self.close();
         let dropped = std::mem::take(&mut self.lock().operations);
@@ -183,7 +182,7 @@ impl WriteQueue {
     }
 
     fn lock(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().expect("no code panics while it holds the queue")
+        self.state.lock().expect("no code panics while it holds the lock")
     }
 }
 
