@@ -1,4 +1,4 @@
-//! `linger backup` beside a server at work and `linger restore`: what was acknowledged before is there.
+//! `linger backup` while a server is running, and `linger restore`: every change acknowledged before is there.
 
 use std::{
     collections::BTreeSet,
@@ -26,11 +26,11 @@ struct Told {
     popped: BTreeSet<String>,
     buried: BTreeSet<String>,
     finished: BTreeSet<String>,
-    /// Sent, perhaps not answered yet.
+    /// Sent, and perhaps not answered yet.
     leaving: BTreeSet<String>,
 }
 
-/// Every fourth job is finished, buried, held, or left alone until it is told to stop.
+/// Adds jobs until it is stopped: in turn it finishes, buries, reserves or leaves one.
 fn work(address: SocketAddr, worker: usize, told: &Mutex<Told>, stop: &AtomicBool, acked: &mpsc::Sender<()>) {
     let step = |method: &str, path: &str, body: &str, status: u16| {
         let answer = call(address, method, path, body).expect("it answers");
@@ -67,7 +67,7 @@ fn work(address: SocketAddr, worker: usize, told: &Mutex<Told>, stop: &AtomicBoo
     }
 }
 
-/// Holds a restored server against what was told before the copy began and until it was done.
+/// Compares a restored server with the calls before the copy began and until it was complete.
 fn check(server: &Server, before: &Told, after: &Told) {
     for id in &before.added {
         let found = server.call("GET", &format!("/jobs/{id}"), "");
@@ -94,14 +94,14 @@ fn linger(words: &[&str], directory: &Path) -> Output {
     run(words, directory)
 }
 
-/// Runs a command that must succeed; what it printed.
+/// Runs a command that must succeed. Returns its output.
 fn done(words: &[&str], directory: &Path) -> String {
     let output = linger(words, directory);
     assert_eq!(output.status.code(), Some(0), "{words:?}: {}{}", stdout(&output), stderr(&output));
     stdout(&output)
 }
 
-/// Runs a command that must fail with `code` and say `text`.
+/// Runs a command that must fail with `code` and print `text`.
 fn refused(words: &[&str], directory: &Path, code: i32, text: &str) {
     let output = linger(words, directory);
     assert_eq!(output.status.code(), Some(code), "{words:?}: {}", stderr(&output));
@@ -176,7 +176,7 @@ fn a_backup_is_one_file_for_its_owner_that_overwrites_nothing() {
     let mode =
         std::os::unix::fs::PermissionsExt::mode(&fs::metadata(path.join("copy")).expect("is").permissions());
     assert_eq!(mode & 0o777, 0o600);
-    // Of a store that nobody serves, stopped or killed, too.
+    // Also of a store that is not in use, stopped or killed.
     server.kill();
     done(&["backup", "after"], path);
     assert_eq!(names(path), ["after", "copy", "data", "mine"]);
@@ -200,7 +200,7 @@ fn a_backup_goes_to_stdout_where_that_is_asked_for() {
     assert!(!missing.status.success() && missing.stdout.is_empty());
 }
 
-/// What somebody who can write to a backup could put into it.
+/// Content that an attacker with write access to a backup could put into it.
 const SABOTAGE: [(&str, &str); 4] = [
     ("CREATE TRIGGER gone AFTER INSERT ON rec BEGIN DELETE FROM rec; END", "trigger \"gone\""),
     ("CREATE VIEW seen AS SELECT * FROM rec", "view \"seen\""),
@@ -227,7 +227,7 @@ fn a_store_with_triggers_views_or_other_tables_is_refused() {
         assert_eq!(found.status.code(), Some(1), "{text}");
         assert!(text.contains("NOT SOUND") && text.contains(named), "{text}");
         refused(&["restore", &copy, "--data-dir", "new"], path, 1, named);
-        // The same in a directory that a server is started on.
+        // The same in the directory of a server.
         let data = path.join(format!("data-{n}"));
         fs::create_dir(&data).expect("can be made");
         fs::copy(path.join(&copy), data.join("linger.db")).expect("copies");
@@ -249,7 +249,7 @@ fn a_restore_takes_only_sound_backups_and_empty_directories() {
     let mut server = Server::serve(&[], &[], path);
     assert_eq!(server.call("POST", "/jobs", r#"{"topic":"t","id":"a","delay":60}"#).status, 201);
     done(&["backup", "copy"], path);
-    // A copy by hand of what a server has open lacks what is in the log.
+    // A manual copy of a database in use lacks the content of the log.
     fs::copy(path.join("data/linger.db"), path.join("by-hand")).expect("copies");
     server.kill();
     refused(&["restore", "copy"], path, 2, "it is not empty");

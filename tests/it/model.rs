@@ -1,5 +1,5 @@
-//! The model test: random steps against an engine and against the naive model, side by side; every
-//! answer, every count and every job must agree.
+//! The model test: the same random steps on an engine and on the naive model. Every result, every count and every
+//! job must agree.
 //!
 //! `LINGER_MODEL_SEQUENCES` sets how many sequences run per engine, `LINGER_MODEL_SEED` the first seed. A
 //! failure names its seed: run that one alone with `LINGER_MODEL_SEQUENCES=1`.
@@ -19,10 +19,10 @@ use crate::harness::{
 };
 
 const STEPS: usize = 40;
-/// Sequences that share one engine, each on topics and ids of its own.
+/// Number of sequences that share one engine, each with its own topics and ids.
 const PER_ENGINE: u64 = 200;
 
-/// Shows that the test itself is right: the model behaves like the model.
+/// Checks the test itself: the model must agree with the model.
 #[tokio::test]
 async fn the_model_behaves_like_itself() {
     run(Engine::Naive).await;
@@ -49,7 +49,7 @@ fn setting(name: &str, default: u64) -> u64 {
 
 async fn run(engine: Engine) {
     let first = setting("LINGER_MODEL_SEED", rand::random::<u32>().into());
-    // A Cluster differs in where its shards live, not in what its scripts do.
+    // A Cluster differs in the location of its shards, not in its scripts.
     let usual = if engine == Engine::Cluster { 20 } else { 1_000 };
     let sequences = setting("LINGER_MODEL_SEQUENCES", usual);
     println!("{engine:?}: {sequences} sequences from LINGER_MODEL_SEED={first}");
@@ -67,8 +67,8 @@ async fn run(engine: Engine) {
     println!("proof: what=model_{engine:?} runs={sequences} violations=0 seed={first}");
 }
 
-/// One random sequence. Topics and ids carry its seed, so that what an earlier one left behind does
-/// not matter; at its end everything is purged.
+/// One random sequence. Topics and ids contain its seed, so that remains of earlier ones do not matter; at its end
+/// everything is purged.
 struct Sequence<'a> {
     seed: u64,
     random: SmallRng,
@@ -165,7 +165,7 @@ impl<'a> Sequence<'a> {
         self.maybe(|it| Reason::new(&format!("reason {}", it.random.random_range(0..9)))).flatten()
     }
 
-    /// A known receipt with its job, fresh more often than stale; now and then one of nobody's.
+    /// A known receipt with its job, valid more often than stale; sometimes one that was never given out.
     fn receipt(&mut self) -> (JobId, Receipt) {
         if self.receipts.is_empty() || self.random.random_bool(0.05) {
             return (self.id(), Receipt::generate());
@@ -227,7 +227,7 @@ impl<'a> Sequence<'a> {
         self.agree(&engine, &model, "add");
     }
 
-    /// Any ready jobs will do, since shards interleave; but as many as there are, and never another.
+    /// Any ready jobs are accepted, since shards interleave; but as many as there are, and no others.
     async fn reserve(&mut self) {
         let name = self.topic();
         let ttrs: Vec<_> = (0..self.random.random_range(1..4)).map(|_| self.maybe(Self::ttr)).collect();
@@ -351,7 +351,7 @@ impl<'a> Sequence<'a> {
         self.agree(&engine.expect("answers"), &model.expect("answers"), "a bulk step on dead letters");
     }
 
-    /// Every job and every count, after every step.
+    /// Compares every job and every count after every step.
     async fn compare(&mut self) {
         for id in &self.ids {
             let engine: Option<Job> = self.bench.store.get(ALL, id).await.expect("gets");

@@ -1,4 +1,4 @@
-//! Several real processes: on one Redis together, and one after the other on one directory.
+//! Several real processes: several on one Redis, and one after the other on one directory.
 
 use std::path::Path;
 
@@ -73,7 +73,7 @@ async fn slow_worker_gets_409_and_the_next_finishes(mut client: Client, address:
     add(&mut client, json!({"topic": "t", "id": "a", "ttr": 1})).await;
     let slow = get(&mut client, "/topics/t/pop").await;
     assert_eq!(slow.status, 200);
-    // Held for its second; then the timer takes the job back and wakes the next worker.
+    // The reservation lasts its second; then the timer ends it and wakes the next worker.
     let mut other = Client::new(address);
     let next = get(&mut other, "/topics/t/pop?wait=30s&ttr=60").await;
     assert_eq!((next.status, next.json()["attempt"].clone()), (200, json!(2)));
@@ -143,7 +143,7 @@ async fn pauses_and_settings_reach_every_process() {
     assert_eq!(pause.expect("answers").status, 200);
     let settings = one.send(Method::PUT, "/topics/t", Some(&json!({"ttr": 7}))).await;
     assert_eq!(settings.expect("answers").status, 200);
-    // Within a second; asked until it is seen.
+    // Within a second; polled until it is visible.
     for n in 0.. {
         let id = format!("probe-{n}");
         let added = add(&mut two_client, json!({"topic": "t", "id": id, "delay": "1h"})).await;

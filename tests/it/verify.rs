@@ -1,4 +1,4 @@
-//! `linger verify` from outside: what it says, what it ends with, and that it changes nothing.
+//! `linger verify` as a program: its output, its exit code, and that it changes nothing.
 
 use std::{collections::BTreeMap, path::Path, process::Output};
 
@@ -37,7 +37,7 @@ fn sabotage(directory: &Path, sql: &str) {
     database(directory).execute_batch(sql).expect("runs");
 }
 
-/// Every file of the store but SQLite's index of the log.
+/// Every file of the store except SQLite's index of the log.
 fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = std::fs::read_dir(directory.join("data")).expect("is there");
     let file = |entry: std::io::Result<std::fs::DirEntry>| {
@@ -48,7 +48,7 @@ fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     entries.map(file).filter(|(name, _)| name != "linger.db-shm").collect()
 }
 
-/// Verifies, which must change no file.
+/// Runs a verification, which must change no file.
 fn verify(directory: &Path) -> Output {
     let before = files(directory);
     let output = run(&["verify"], directory);
@@ -91,7 +91,7 @@ fn faults_are_listed_with_1_and_left_as_they_are() {
 #[test]
 fn damaged_pages_are_faults() {
     let directory = killed();
-    // A clean stop moves everything into the file.
+    // A clean stop copies everything into the database file.
     assert!(Server::serve(&[], &[], directory.path()).stop().success());
     let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'rec'";
     let page: u32 = database(directory.path()).query_row(root, [], |row| row.get(0)).expect("reads");
@@ -157,7 +157,7 @@ fn redis_is_verified_beside_the_servers_that_use_it() {
     let text = stdout(&sound);
     assert!(text.contains("): sound\n  jobs       2 (0 delayed, 2 ready, 0 reserved, 0 dead)"), "{text}");
     let mut client = Resp::connect(([127, 0, 0, 1], redis.port).into()).expect("connects");
-    // A job whose entry among the ready ones is gone would wait until the server mends it.
+    // A job without its entry in the ready list would wait until the server repairs it.
     for key in client.call(&["KEYS", "*:ready:t"]).list() {
         client.call(&["DEL", &key.text()]);
     }
@@ -166,7 +166,7 @@ fn redis_is_verified_beside_the_servers_that_use_it() {
     assert!(stdout(&faulty).contains("NOT SOUND"), "{}", stdout(&faulty));
 }
 
-/// Beside no server, so that whatever is written comes from the verification.
+/// Without a server, so that every write comes from the verification.
 #[test]
 fn verifying_redis_writes_nothing() {
     let (directory, redis) = (tempfile::tempdir().expect("a directory"), RedisServer::start());
@@ -185,7 +185,7 @@ fn verifying_redis_writes_nothing() {
         assert_eq!(server.call("POST", "/jobs", &job).status, 201);
     }
     server.kill();
-    // Lists to be compacted and a lost layout are for a server to look after.
+    // Compacting lists and restoring a lost layout is the task of a server.
     client.call(&["DEL", "{linger}:meta"]);
     let before = client.call(&["DEBUG", "DIGEST"]);
     let sound = verify();
@@ -193,7 +193,7 @@ fn verifying_redis_writes_nothing() {
     assert_eq!(client.call(&["DEBUG", "DIGEST"]), before, "the verification wrote something");
 }
 
-/// The keys of the one begin like a shard of the other.
+/// The keys of one prefix begin like a shard of the other.
 #[test]
 fn queues_whose_prefixes_look_like_shards_are_told_apart() {
     let (directory, redis) = (tempfile::tempdir().expect("a directory"), RedisServer::start());

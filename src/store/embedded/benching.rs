@@ -66,7 +66,7 @@ impl Codec {
     }
 }
 
-/// The map from ids to where their jobs lie.
+/// The index of jobs by their ids.
 #[derive(Debug)]
 pub struct IdMap {
     ids: JobIndex,
@@ -74,7 +74,7 @@ pub struct IdMap {
 }
 
 impl IdMap {
-    /// With so many jobs, called by their numbers.
+    /// With this many jobs, whose ids are their numbers.
     #[must_use]
     pub fn of(jobs: u64) -> Self {
         let mut map = Self { ids: JobIndex::new(), jobs };
@@ -83,18 +83,18 @@ impl IdMap {
     }
 
     fn insert(&mut self, number: u64) {
-        let located =
+        let job_ref =
             JobRef { key: RowKey::from_bits(number), topic: TopicNumber::from_bits(0), dead: false };
-        self.ids.insert(self.ids.hash(&number.to_le_bytes()), located);
+        self.ids.insert(self.ids.hash(&number.to_le_bytes()), job_ref);
     }
 
-    /// Whether there is a job of this number.
+    /// Whether there is a job with this number.
     #[must_use]
     pub fn find(&self, number: u64) -> bool {
         !self.ids.candidates(self.ids.hash(&number.to_le_bytes())).is_empty()
     }
 
-    /// Adds a job behind the last, and removes the first that is left.
+    /// Adds the next job, and removes the oldest one.
     pub fn turn_over(&mut self) {
         let first = self.jobs - self.ids.len() as u64;
         self.insert(self.jobs);
@@ -112,7 +112,7 @@ pub struct DueWindow {
 }
 
 impl DueWindow {
-    /// With so many jobs in so many topics, one a millisecond.
+    /// With this many jobs in this many topics, one per millisecond.
     ///
     /// # Panics
     /// When there are no topics.
@@ -132,7 +132,7 @@ impl DueWindow {
         RowKey::first_at(Timestamp::from_millis(i64::try_from(number).expect("fits")))
     }
 
-    /// Takes the job out that is due first, and adds one to its topic that is due last.
+    /// Removes the job that is due first, and adds one to its topic that is due last.
     ///
     /// # Panics
     /// When the window is empty.

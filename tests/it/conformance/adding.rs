@@ -1,4 +1,4 @@
-//! Adding: what goes in comes out, a repeat is recognised, ids are free once a job is gone.
+//! Adding: jobs keep their content, a repeat is recognised, ids can be used again once a job is gone.
 
 use bytes::Bytes;
 use linger::{

@@ -1,4 +1,4 @@
-//! Counting: each job in one state, right at every moment; topics come and go with their jobs.
+//! Counting: each job is in one state, counts are right at every moment, topics exist while they have jobs.
 
 use linger::{
     job::{State, TopicPause, TopicSettings},

@@ -1,4 +1,4 @@
-//! Leaving: finish and delete, by whom and when.
+//! Finish and delete: with which receipts and in which states.
 
 use linger::{
     job::{Receipt, State},

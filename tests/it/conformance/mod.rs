@@ -1,7 +1,7 @@
 //! The laws of `store::Store`, one case per rule, each run on every engine.
 //!
-//! A case gets a fresh engine on a manual clock and never sleeps; when it has ended, a verification of the
-//! engine must find nothing. The naive model runs first: a case that fails there is wrong itself.
+//! A case gets a new engine on a manual clock and never sleeps; after it, a verification of the engine must find
+//! nothing. The naive model runs first: a case that fails there is wrong itself.
 
 mod adding;
 mod counting;
@@ -16,7 +16,7 @@ mod telling;
 mod together;
 mod topics;
 
-/// Makes a test per engine of every case named.
+/// Makes a test of each case for each engine.
 macro_rules! on_every_engine {
     ($($case:ident),+ $(,)?) => {
         mod naive {

@@ -1,4 +1,4 @@
-//! Walks over many: pages of topics, purges in slices.
+//! Operations in pages and slices: lists of topics, purges.
 
 use linger::{
     job::{Topic, TopicSettings},
@@ -82,7 +82,7 @@ async fn a_purge_deletes_every_state_and_only_this_topic(bench: Bench) {
 }
 
 async fn a_purge_of_many_goes_slice_by_slice(bench: Bench) {
-    // Redis walks up to 512 small entries of a shard at once, whatever the limit.
+    // Redis scans up to 512 small entries of a shard at once, whatever the limit.
     let many: Vec<_> = (0..4_000)
         .map(|n| AddJob { topic: topic(["t", "u"][n % 2]), ..delayed(&n.to_string(), seconds(n as u64)) })
         .collect();

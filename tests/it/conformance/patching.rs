@@ -1,4 +1,4 @@
-//! Changing in place: rescheduling and the rest of a patch.
+//! Patching: rescheduling and the other fields of a patch.
 
 use linger::{
     job::{Due, Job, State},

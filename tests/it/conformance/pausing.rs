@@ -1,4 +1,4 @@
-//! Pauses: each change leaves the rest alone, also when several come at once.
+//! Pauses: each change keeps the other flags, also when several are made at once.
 
 use linger::store::TopicConfig;
 
@@ -33,7 +33,7 @@ async fn a_change_of_a_pause_leaves_the_rest_alone(mut bench: Bench) {
     assert_eq!(change(&bench, none, all).await, none);
 }
 
-/// Each of two callers changes one flag, at the same time, on many topics.
+/// Two callers each change one flag at the same time, on many topics.
 async fn changes_side_by_side_are_all_kept(bench: Bench) {
     let names: Vec<_> = (0..40).map(|n| topic(&n.to_string())).collect();
     for (set, clear, end) in [(true, false, TopicPause::ALL), (false, true, TopicPause::NONE)] {

@@ -1,4 +1,4 @@
-//! Reserving: who gets what, once, and for how long.
+//! Reserving: which jobs, in which order, once, and for how long.
 
 use std::collections::HashSet;
 
@@ -75,7 +75,8 @@ async fn each_reservation_lasts_as_asked(bench: Bench) {
     assert_eq!(reserve_any(&*bench.store).await, None);
 }
 
-/// Exact on one shard; over shards only "about", so the distances here are what any engine keeps.
+/// The order is exact on one shard and approximate over several, so the due times here are far enough apart for
+/// every engine.
 async fn a_single_topic_is_served_about_by_due_time(bench: Bench) {
     for n in [3, 1, 2] {
         add(&*bench.store, delayed(&n.to_string(), seconds(n))).await;

@@ -1,4 +1,4 @@
-//! Coming back: TTR ends, releases and their schedules, touches, and the cap on attempts.
+//! Reservations that end: TTRs, releases and their schedules, touches, and the cap on attempts.
 
 use linger::{
     job::{Job, Reason, State},
@@ -66,7 +66,7 @@ async fn a_job_that_came_back_queues_by_its_new_due_time(bench: Bench) {
     add(&*bench.store, job("first")).await;
     reserve(&*bench.store).await;
     bench.clock.advance(seconds(30));
-    // On the same shard or not, what has waited longer is reached within two pops.
+    // On one shard or several, the job that has waited longest is popped within two pops.
     add(&*bench.store, job("second")).await;
     bench.pass(seconds(30)).await;
     let first = get(&bench, "first").await;

@@ -1,5 +1,5 @@
-//! Telling: the listener hears of everything that makes a job ready or due sooner, and the timer is
-//! told how long to sleep.
+//! Notifications: the listener is notified of every change that makes a job ready or due earlier, and the timer
+//! gets the time to sleep.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ async fn whatever_makes_a_job_ready_is_told(bench: Bench) {
     told(&bench, "a resumed delivery").await;
 }
 
-/// Whether a nudge came that wakes the timer in time for something due in `wait`.
+/// Whether a notification came that wakes the timer in time for a job that is due in `wait`.
 fn nudged(bench: &Bench, wait: Duration) -> bool {
     bench.heard.take_due_in().iter().any(|after| *after <= wait)
 }

@@ -1,4 +1,4 @@
-//! Many at once, and again after a stop.
+//! Concurrent calls, and the same store after it was opened again.
 
 use std::{
     collections::HashMap,

@@ -1,5 +1,5 @@
-//! The content of a fixture: jobs in all states, odd names and bodies, settings and pauses, made on any engine
-//! by the steps that clients take; and the list of it all that is kept beside.
+//! The content of a fixture: jobs in all states, unusual names and bodies, settings and pauses, made on any engine
+//! with the calls of clients; and the list of all of it, which is stored beside the fixture.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::harness::jobs::{ALL, Wait, delay, id, job, millis, promote, retry, seconds, topic, ttr};
 
-/// What is beside a fixture: everything that is in it.
+/// The list beside a fixture: everything that it contains.
 pub struct Content {
     /// The moment of its last step.
     pub now: Timestamp,
@@ -25,7 +25,7 @@ pub struct Content {
     pub receipt: Receipt,
 }
 
-/// Bodies that a format could stumble over.
+/// Bodies that a format could get wrong.
 const BODIES: [(&str, &str); 12] = [
     ("body-null", "null"),
     ("body-empty-text", "\"\""),
@@ -55,7 +55,7 @@ const IDS: [&str; 10] = [
     "A",
 ];
 
-/// Fills `store`, which is empty and stands on `clock`.
+/// Fills `store`, which is empty and uses `clock`.
 pub async fn fill(store: &dyn Store, clock: &ManualClock) -> Content {
     settings(store).await;
     add(store, waiting()).await;
@@ -107,7 +107,7 @@ async fn settings(store: &dyn Store) {
     }
 }
 
-/// Jobs that nobody has tried yet: due at once, soon, late, last of all, in one millisecond.
+/// Jobs that were never reserved: due at once, soon, late, at the last moment, and several in one millisecond.
 fn waiting() -> Vec<AddJob> {
     let at = |text| Due::At(Timestamp::parse(text).expect("a moment"));
     let due = |name, due| AddJob { due, ..ready(name, "times") };
@@ -133,7 +133,7 @@ fn waiting() -> Vec<AddJob> {
     jobs
 }
 
-/// Jobs that were handed out once at least; the receipt of `held`, whose reservation lasts a day.
+/// Jobs that were reserved at least once. Returns the receipt of `held`, whose reservation lasts a day.
 async fn tried(store: &dyn Store, clock: &ManualClock) -> Receipt {
     let one = |name: &str, attempts| AddJob {
         max_attempts: attempts,
@@ -189,7 +189,7 @@ async fn content(store: &dyn Store, clock: &ManualClock, tried: Vec<JobId>, rece
     Content { now: linger::clock::Clock::now(clock), jobs, topics, receipt }
 }
 
-/// A job with all that it has, as it is listed.
+/// A job with all its fields, as in the list.
 pub fn shown(job: &Job) -> Value {
     let moment = |moment: Option<Timestamp>| moment.map(|moment| moment.to_string());
     json!({
@@ -210,7 +210,7 @@ pub fn shown(job: &Job) -> Value {
     })
 }
 
-/// A topic's counts, settings and pause, as they are listed.
+/// A topic's counts, settings and pause, as in the list.
 pub fn topic_shown(name: &str, stats: &TopicStats) -> Value {
     let (settings, pause) = (&stats.config.settings, stats.config.pause);
     json!({

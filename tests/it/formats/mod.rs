@@ -1,8 +1,8 @@
-//! Formats: what format 1 wrote is read by every later version, exactly and for good. The fixtures are in
-//! `tests/fixtures`; each has the list of what is in it, and was made once by the version of its day.
+//! Formats: every later version reads data of format 1 exactly. The fixtures are in `tests/fixtures`; each has a list
+//! of its content, and was written once by the version of that time.
 //!
-//! `LINGER_WRITE_FIXTURE=<new folder>` has the last test keep what today's program writes. That is for a new format
-//! only; an old set is never written again, because what it holds is what people have on their disks.
+//! `LINGER_WRITE_FIXTURE=<new folder>` makes the last test store what the present program writes. That is for a new
+//! format only; an old set is never written again, because it represents the data that users have on their disks.
 
 mod content;
 
@@ -58,7 +58,7 @@ fn read(path: &Path) -> Vec<u8> {
     fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The list beside a fixture, and the clock as it stood at its last step.
+/// The list beside a fixture, and a clock at the moment of its last step.
 fn listed() -> (Value, Arc<ManualClock>) {
     let list: Value = serde_json::from_slice(&read(&fixture().join("content.json"))).expect("is JSON");
     let now = Timestamp::parse(list["now"].as_str().expect("a moment")).expect("a moment");
@@ -70,7 +70,7 @@ fn receipt(name: &str) -> Receipt {
     Receipt::parse(text.trim()).expect("a receipt")
 }
 
-/// `store` holds just what is listed.
+/// Asserts that `store` contains exactly what is listed.
 async fn holds(store: &dyn Store, list: &Value) {
     let jobs = list["jobs"].as_array().expect("a list");
     for expected in jobs {
@@ -85,7 +85,7 @@ async fn holds(store: &dyn Store, list: &Value) {
     assert_eq!(verified.faults, [""; 0]);
 }
 
-/// Every job of `store` is handed out when it is due and finished; the held one by the receipt of its day.
+/// Asserts that every job of `store` can be reserved when it is due and finished, and `held` with its stored receipt.
 async fn works_off(store: &dyn Store, clock: &ManualClock, receipt: Receipt) {
     let held = FinishJob { id: id("held"), receipt: Some(receipt) };
     let finished = store.finish(ALL, vec![held]).await.expect("answers");
@@ -189,7 +189,7 @@ async fn a_newer_format_is_refused_by_its_number() {
     assert!(refused.contains("it has format 2, this version reads 1"), "{refused}");
 }
 
-/// What today's program writes it reads back, the same on both engines.
+/// Data that the present program writes reads back the same, on both engines.
 #[tokio::test]
 async fn what_is_written_today_is_read_back() {
     let (directory, killed, clock) = (temporary(), temporary(), start());
@@ -239,7 +239,7 @@ fn listing(content: &Content) -> Value {
     json!({ "now": content.now.to_string(), "jobs": content.jobs, "topics": content.topics })
 }
 
-/// Writes a file of a new set; one that is there already is not overwritten.
+/// Writes a file of a new set. An existing file is not overwritten.
 fn keep(folder: &Path, name: &str, bytes: &[u8]) {
     let path = folder.join(name);
     fs::create_dir_all(path.parent().expect("has a folder")).expect("is made");
@@ -247,7 +247,7 @@ fn keep(folder: &Path, name: &str, bytes: &[u8]) {
     file.expect("a new set has a new folder").write_all(bytes).expect("writes");
 }
 
-/// All that a Redis holds, as the commands that make it: its append-only file, written anew.
+/// The whole content of a Redis as commands: its rewritten append-only file.
 fn commands(server: &RedisServer) -> Vec<u8> {
     let mut redis = Resp::connect(([127, 0, 0, 1], server.port).into()).expect("connects");
     let dir = redis.call(&["CONFIG", "GET", "dir"]).list().pop().expect("a value").text();

@@ -1,4 +1,4 @@
-//! An HTTP client as plain as a worker's: one keep-alive connection, made again when it is gone.
+//! A simple HTTP client: one keep-alive connection, which is opened again when it is lost.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -29,7 +29,7 @@ impl Answer {
     }
 }
 
-/// Nobody knows whether it happened: no connection, or it was cut before the answer.
+/// The call failed and its effect is unknown: no connection, or it was lost before the answer.
 #[derive(Debug)]
 pub struct Unknown;
 

@@ -1,4 +1,4 @@
-//! A store that fails on demand, for what an engine does only on a bad day.
+//! A store that fails on demand, for failures that an engine has only rarely.
 
 use std::{
     collections::HashMap,
@@ -19,14 +19,14 @@ use linger::{
 };
 use tokio::sync::Semaphore;
 
-/// What every operation does instead.
+/// The failure of every operation.
 #[derive(Debug, Clone)]
 pub enum Failure {
     Error(Error),
     Panic,
 }
 
-/// Hands everything on until it is told to fail.
+/// Passes every call on until it is made to fail.
 #[derive(Debug)]
 pub struct Failing {
     inner: Arc<dyn Store>,
@@ -38,7 +38,7 @@ pub struct Failing {
     announced: AtomicUsize,
 }
 
-/// The reservations of one topic, or other calls, none of which begins before it is healed.
+/// Calls that hang until they are released, such as the reservations of one topic.
 #[derive(Debug)]
 pub struct Hung {
     asked: Mutex<usize>,
@@ -50,7 +50,7 @@ impl Hung {
         Arc::new(Self { asked: Mutex::default(), healed: Semaphore::new(0) })
     }
 
-    /// How many were asked for.
+    /// How many calls hang.
     pub fn asked(&self) -> usize {
         *self.asked.lock().expect("not poisoned")
     }
@@ -80,34 +80,34 @@ impl Failing {
         })
     }
 
-    /// From now on, or no more.
+    /// Begins to fail, or stops failing.
     pub fn fail(&self, failure: Option<Failure>) {
         *self.failure.lock().expect("not poisoned") = failure;
     }
 
-    /// Has no announcement come through, from now on: who waits anyway finds nothing.
+    /// Drops every notification from now on, so that waiting callers find nothing.
     pub fn deafen(&self) {
         self.deaf.store(true, Ordering::Relaxed);
     }
 
-    /// How often those who wait anyway were asked for.
+    /// The number of calls of `reserve` with `Wait::Yes`.
     pub fn announced(&self) -> usize {
         self.announced.load(Ordering::Relaxed)
     }
 
-    /// Has the reservations of one topic hang from now on.
+    /// Makes the reservations of one topic hang from now on.
     pub fn hang(&self, topic: &Topic) -> Arc<Hung> {
         let hung = Hung::new();
         self.hung.lock().expect("not poisoned").insert(topic.clone(), hung.clone());
         hung
     }
 
-    /// Has checks hang from now on.
+    /// Makes checks hang from now on.
     pub fn hang_checks(&self) -> Arc<Hung> {
         self.hung_checks.lock().expect("not poisoned").insert(Hung::new()).clone()
     }
 
-    /// Has lists of topics hang from now on.
+    /// Makes lists of topics hang from now on.
     pub fn hang_topics(&self) -> Arc<Hung> {
         self.hung_topics.lock().expect("not poisoned").insert(Hung::new()).clone()
     }

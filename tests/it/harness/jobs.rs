@@ -1,4 +1,4 @@
-//! Short words for jobs and the steps tests take with them.
+//! Short functions to make jobs and to call operations on them.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use linger::{
     store::Store,
 };
 
-/// The scope of somebody who may use every topic.
+/// The scope of a caller who may use every topic.
 pub const ALL: &TopicFilter = &TopicFilter::ALL;
 
-/// The scope of somebody who may use what these patterns cover.
+/// The scope of a caller who may use the topics that these patterns match.
 pub fn only(patterns: &[&str]) -> TopicFilter {
     let pattern = |text: &&str| TopicPattern::parse(text).expect("a pattern");
     TopicFilter::only(patterns.iter().map(pattern).collect())
@@ -82,7 +82,7 @@ pub async fn add(store: &dyn Store, job: AddJob) -> Job {
     }
 }
 
-/// Adds one job, whatever comes of it.
+/// Adds one job and returns the result.
 pub async fn add_any(store: &dyn Store, job: AddJob) -> Added {
     one(store.add(vec![job]).await.expect("adds"))
 }
@@ -99,7 +99,7 @@ pub async fn reserve(store: &dyn Store) -> Reservation {
     reserve_any(store).await.expect("a ready job")
 }
 
-/// Moves everything that is due.
+/// Promotes every due job.
 pub async fn promote(store: &dyn Store) {
     while store.promote(100).await.expect("promotes").more {}
 }
@@ -109,7 +109,7 @@ pub fn finish(id: &JobId, receipt: &Receipt) -> Vec<FinishJob> {
     vec![FinishJob { id: id.clone(), receipt: Some(receipt.clone()) }]
 }
 
-/// The one item of an answer to one item.
+/// The only item of a result with one item.
 pub fn one<T: std::fmt::Debug>(mut items: Vec<T>) -> T {
     assert_eq!(items.len(), 1, "one answer for one item: {items:?}");
     items.remove(0)

@@ -1,4 +1,4 @@
-//! What the tests stand on: engines on a manual clock, a Redis of their own, short words for jobs.
+//! The harness of the tests: engines on a manual clock, servers of their own, clients, and functions for jobs.
 
 pub mod api;
 pub mod client;

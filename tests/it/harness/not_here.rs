@@ -1,7 +1,7 @@
-//! What a test does where the machine lacks something that it needs, such as the right to mount.
+//! Reports tests that cannot run because the machine lacks something, such as the right to mount.
 
-/// Says that the test did not run, and why. Under continuous integration (`CI=true`) that is a failure, since
-/// nobody reads what a passing test says.
+/// Prints that the test did not run, and why. In continuous integration (`CI=true`) this is a failure, because the
+/// output of passing tests is not read.
 #[track_caller]
 pub fn not_run_here(what: &str, why: &str) {
     report(what, why, std::env::var("CI").is_ok_and(|value| value == "true"));

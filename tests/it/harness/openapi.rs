@@ -1,4 +1,4 @@
-//! The contract, enforced: every exchange of the API tests is held against `openapi.yaml`, both ways.
+//! The contract, enforced: every exchange of the API tests is checked against `openapi.yaml`, both ways.
 //!
 //! Stricter than OpenAPI demands: a status, header, parameter or field that is not documented fails.
 

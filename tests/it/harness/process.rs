@@ -18,8 +18,7 @@ use super::{
     wait::Patience,
 };
 
-/// `linger` with these arguments, run in `directory` with nothing of this process's environment but the
-/// path. `LINGER_PROGRAM` names another build to test, such as a release.
+/// `linger` with these arguments, in `directory`, with no environment variable of this process except the path. `LINGER_PROGRAM` names another build to test, such as a release.
 pub fn linger(arguments: &[&str], directory: &Path) -> Command {
     linger_under(&[], arguments, directory)
 }
@@ -36,7 +35,7 @@ pub fn linger_under(wrapper: &[&str], arguments: &[&str], directory: &Path) -> C
     command
 }
 
-/// Runs `linger` to its end.
+/// Runs `linger` until it ends.
 pub fn run(arguments: &[&str], directory: &Path) -> Output {
     linger(arguments, directory).output().expect("linger runs")
 }
@@ -65,7 +64,7 @@ pub fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// How a server ended that did not come to listen.
+/// A server that ended before it listened.
 #[derive(Debug)]
 pub struct Refused {
     pub status: ExitStatus,
@@ -73,12 +72,12 @@ pub struct Refused {
     pub log: String,
 }
 
-/// A server at work; killed when dropped.
+/// A running server; killed when dropped.
 pub struct Server {
     child: Child,
-    /// The line with which it said that it listens.
+    /// The line that says where it listens.
     pub line: String,
-    /// Where it listens.
+    /// The address it listens on.
     pub address: SocketAddr,
     log: Arc<Mutex<String>>,
     /// Yields what stdout had after the line.
@@ -164,7 +163,7 @@ impl Server {
         self.child.try_wait().expect("is a child of ours").is_some()
     }
 
-    /// Kills it on the spot (SIGKILL) and waits for the end.
+    /// Kills it (SIGKILL) and waits for its end.
     pub fn kill(&mut self) {
         self.signal(Signal::KILL);
         self.wait();
@@ -227,13 +226,13 @@ impl Server {
         }
     }
 
-    /// Waits until just `polls` polls are parked.
+    /// Waits until exactly `polls` polls are parked.
     #[track_caller]
     pub fn parked(&self, polls: usize) {
         self.shows("linger_parked_polls", polls as f64);
     }
 
-    /// Waits until a figure has just this value.
+    /// Waits until a metric has exactly this value.
     #[track_caller]
     pub fn shows(&self, figure: &str, value: f64) {
         let patience = Patience::new();
@@ -246,7 +245,7 @@ impl Server {
         }
     }
 
-    /// A figure as `/metrics` shows it now; none when it is not there.
+    /// The present value of a metric; `None` when it is not there.
     pub fn figure(&self, figure: &str) -> Option<f64> {
         let page = self.call("GET", "/metrics", "").body;
         let value = page.lines().find_map(|line| line.strip_prefix(figure)?.strip_prefix(' '))?;

@@ -17,11 +17,11 @@ use rustix::process::{Pid, Signal, kill_process};
 /// How a server is started.
 #[derive(Debug, Clone)]
 pub struct Launch {
-    /// What stands before the program: `nsenter` runs it in another network.
+    /// A command prefix, such as `nsenter` to run it in another network.
     pub before: Vec<String>,
-    /// Where it listens.
+    /// The address it listens on.
     pub host: IpAddr,
-    /// What its configuration file begins with; a sentinel must have one.
+    /// The beginning of its configuration file; a sentinel must have one.
     pub file: Option<String>,
     /// Its arguments besides.
     pub arguments: Vec<String>,
@@ -43,7 +43,7 @@ pub struct RedisServer {
     running: Mutex<Running>,
 }
 
-/// A server at work, or one that was killed and not started again.
+/// A running server, or one that was killed and not started again.
 struct Running {
     /// The shell that ends the server when its stdin is closed; it keeps the server's id from being given
     /// to another process.
@@ -85,17 +85,17 @@ impl RedisServer {
         (self.launch.host, self.port).into()
     }
 
-    /// Kills it on the spot (SIGKILL) and waits for the end.
+    /// Kills it (SIGKILL) and waits for its end.
     pub fn kill(&self) {
         self.running.lock().expect("not poisoned").end();
     }
 
-    /// Stops it in its tracks (SIGSTOP): connections stay open, nothing is answered.
+    /// Stops it (SIGSTOP): connections stay open, nothing is answered.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Lets a stopped one go on (SIGCONT).
+    /// Continues a stopped server (SIGCONT).
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
@@ -200,7 +200,7 @@ pub fn shared() -> &'static RedisServer {
     SERVER.get_or_init(RedisServer::start)
 }
 
-/// A key prefix that nobody else in this process uses.
+/// A key prefix that no other test of this process uses.
 pub fn fresh_prefix() -> String {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     format!("test-{}", NEXT.fetch_add(1, Ordering::Relaxed))

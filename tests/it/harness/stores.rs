@@ -1,4 +1,4 @@
-//! Engines to test: each on a manual clock, with a listener that remembers.
+//! Engines to test: each on a manual clock, with a listener that records.
 
 use std::{
     sync::{Arc, Mutex},
@@ -14,10 +14,10 @@ use linger::{
 
 use super::{cluster, naive::Naive, redis as redis_server};
 
-/// Which engine.
+/// The engine to test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
-    /// The naive model in memory: shows that the suite itself is right.
+    /// The naive model in memory, which checks the suite itself.
     Naive,
     Embedded,
     Redis,
@@ -25,7 +25,7 @@ pub enum Engine {
     Cluster,
 }
 
-/// What a listener heard.
+/// A listener that records its notifications.
 #[derive(Debug, Default)]
 pub struct Recorder {
     ready: Mutex<Vec<Topic>>,
@@ -38,7 +38,7 @@ impl Recorder {
         std::mem::take(&mut self.ready.lock().expect("not poisoned"))
     }
 
-    /// Nudges since the last call.
+    /// Deadlines announced since the last call.
     pub fn take_due_in(&self) -> Vec<Duration> {
         std::mem::take(&mut self.due_in.lock().expect("not poisoned"))
     }
@@ -54,7 +54,7 @@ impl Listener for Recorder {
     }
 }
 
-/// What differs from an engine's defaults.
+/// Settings that differ from an engine's defaults.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
     pub dead_retention: Option<Duration>,
@@ -63,7 +63,7 @@ pub struct Settings {
 /// An engine under test.
 pub struct Bench {
     pub store: Arc<dyn Store>,
-    /// The same, for whoever looks when the case has ended.
+    /// The same store, for the verification after the case.
     last: Arc<Mutex<Arc<dyn Store>>>,
     pub clock: Arc<ManualClock>,
     pub heard: Arc<Recorder>,
@@ -97,7 +97,7 @@ impl Bench {
         Self { store, last, clock, heard, home, settings }
     }
 
-    /// Runs a case on a fresh engine, and holds the engine against itself afterwards.
+    /// Runs a case on a new engine, and verifies the engine afterwards.
     pub async fn run<F: Future<Output = ()>>(engine: Engine, case: impl FnOnce(Self) -> F) {
         Self::run_with(engine, Settings::default(), case).await;
     }
@@ -115,7 +115,7 @@ impl Bench {
         verified(&*store).await;
     }
 
-    /// Holds the engine against itself.
+    /// Verifies the engine.
     pub async fn verify(&self) {
         verified(&*self.store).await;
     }
@@ -129,14 +129,13 @@ impl Bench {
         *self.last.lock().expect("not poisoned") = self.store.clone();
     }
 
-    /// Moves the clock on and everything that is then due.
+    /// Advances the clock and promotes every due job.
     pub async fn pass(&self, time: Duration) {
         self.clock.advance(time);
         super::jobs::promote(&*self.store).await;
     }
 
-    /// Whether the engine may announce a topic with ready jobs again though nothing happened to them, as the sweep of
-    /// Redis does.
+    /// Whether the engine may announce a topic with ready jobs again without a change, as the sweep of Redis does.
     pub fn repeats_announcements(&self) -> bool {
         matches!(self.home, Home::Prefix(..))
     }
@@ -146,7 +145,7 @@ impl Bench {
     }
 }
 
-/// A verification finds nothing.
+/// Asserts that a verification finds nothing.
 async fn verified(store: &dyn Store) {
     let found = store.verify().await.expect("reads");
     assert_eq!(found.faults, [""; 0], "{found:?}");

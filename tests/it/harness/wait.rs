@@ -1,5 +1,5 @@
-//! Waiting for what another task, thread or process brings about: never without a bound, and what was seen
-//! last is said when it ends.
+//! Waiting for a condition that another task, thread or process brings about: always with a time limit, and with the
+//! last observation in the failure.
 
 use std::{
     panic::Location,
@@ -9,10 +9,10 @@ use std::{
 
 use linger::clock::{Clock, SystemClock};
 
-/// Longer than anything takes that is to happen at all, on however busy a machine.
+/// Longer than any condition takes that will be met at all, also on a very busy machine.
 const LONGEST: Duration = Duration::from_secs(90);
 
-/// The bound of one wait.
+/// The time limit of one wait.
 #[derive(Debug)]
 pub struct Patience {
     clock: SystemClock,
@@ -28,13 +28,13 @@ impl Patience {
         Self { clock, end_us, at: Location::caller() }
     }
 
-    /// Fails with what was `seen` once the bound is reached.
+    /// Fails with the last observation `seen` once the limit is reached.
     pub fn or_fail(&self, seen: impl FnOnce() -> String) {
         let over = self.clock.now_micros() > self.end_us;
         assert!(!over, "{}: in vain for {LONGEST:?}; seen last: {}", self.at, seen());
     }
 
-    /// Lets others have the processor before the next look.
+    /// Yields the processor before the next check.
     pub async fn pause(&self) {
         self.clock.sleep(Duration::from_millis(2)).await;
     }
@@ -52,7 +52,7 @@ pub fn until(reached: impl Fn() -> bool) -> impl Future<Output = ()> {
     }
 }
 
-/// What `future` comes to; fails when that takes longer than anything may.
+/// The output of `future`; fails when it takes longer than the limit.
 pub async fn bounded<T>(what: &str, future: impl Future<Output = T>) -> T {
     let clock = SystemClock::new();
     tokio::select! {

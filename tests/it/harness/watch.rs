@@ -19,7 +19,7 @@ pub fn memory_bytes(pid: u32) -> u64 {
 /// Processor time that it has used since its start.
 pub fn processor_time(pid: u32) -> Duration {
     let stat = read(pid, "stat");
-    // The name in brackets may hold anything; user and system time are the 12th and 13th field after it.
+    // The name in brackets may contain anything; user and system time are the 12th and 13th field after it.
     let (_, fields) = stat.rsplit_once(") ").expect("has a name");
     let ticks: u64 = fields.split(' ').skip(11).take(2).map(|t| t.parse::<u64>().expect("a number")).sum();
     Duration::from_millis(ticks * 1_000 / rustix::param::clock_ticks_per_second())

@@ -89,7 +89,7 @@ fn in_use(dir: &Path, locked: &File) -> OpenError {
     OpenError::Locked { dir: dir.to_owned(), pid: holder(locked) }
 }
 
-/// The process that holds the lock on `file`, where the system tells.
+/// The process that has the lock on `file`, if the system reports it.
 fn holder(file: &File) -> Option<u32> {
     let (dev, ino) = id_of(&file.metadata().ok()?);
     let id = format!("{:02x}:{:02x}:{ino}", major(dev), minor(dev));

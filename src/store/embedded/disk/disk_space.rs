@@ -75,7 +75,7 @@ pub(crate) struct SpaceGauge<'a> {
 }
 
 impl<'a> SpaceGauge<'a> {
-    /// For a disk that has not been found full, with a ballast to give up.
+    /// For a disk that has not been found full, with a ballast.
     pub fn new(options: &'a Options) -> Self {
         Self { options, has_ballast: true, is_full: false, level: None }
     }
@@ -111,7 +111,7 @@ pub(crate) fn is_out_of_space(error: &rusqlite::Error) -> bool {
         || error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_IOERR_SHMSIZE)
 }
 
-/// The disk space of an engine at work.
+/// The disk space of a running engine.
 pub(crate) struct DiskSpace {
     options: Arc<Options>,
     ballast: Ballast,

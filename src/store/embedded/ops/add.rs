@@ -16,10 +16,7 @@ use crate::{
 };
 
 /// See [`crate::store::Store::add`]. Without disk space, a repeated add is still recognised.
-pub(in crate::store::embedded) fn add(
-    txn: &mut WriteTxn<'_>,
-    jobs: &[AddJob],
-) -> SqlResult<Result<Vec<Added>>> {
+pub(crate) fn add(txn: &mut WriteTxn<'_>, jobs: &[AddJob]) -> SqlResult<Result<Vec<Added>>> {
     // A refusal applies to every new job, so either all or none of them are added.
     let added: SqlResult<Vec<Result<Added>>> = jobs.iter().map(|job| add_one(txn, job)).collect();
     added.map(|added| added.into_iter().collect())

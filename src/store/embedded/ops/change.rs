@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// See [`crate::store::Store::patch`]. A record that becomes longer needs disk space.
-pub(in crate::store::embedded) fn patch(
+pub(crate) fn patch(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     id: &JobId,
@@ -54,11 +54,7 @@ pub(in crate::store::embedded) fn patch(
 }
 
 /// See [`crate::store::Store::delete`].
-pub(in crate::store::embedded) fn delete(
-    txn: &mut WriteTxn<'_>,
-    scope: &TopicFilter,
-    ids: &[JobId],
-) -> SqlResult<Vec<Deleted>> {
+pub(crate) fn delete(txn: &mut WriteTxn<'_>, scope: &TopicFilter, ids: &[JobId]) -> SqlResult<Vec<Deleted>> {
     let mut delete_one = |id| {
         let Some(found) = txn.find_head(scope, id)? else { return Ok(Deleted::Gone) };
         txn.remove(found.hash, found.job_ref)?;
@@ -68,7 +64,7 @@ pub(in crate::store::embedded) fn delete(
 }
 
 /// See [`crate::store::Store::requeue`]. The whole job is rewritten and stays, which needs disk space.
-pub(in crate::store::embedded) fn requeue(
+pub(crate) fn requeue(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     id: &JobId,

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// See [`crate::store::Store::finish`].
-pub(in crate::store::embedded) fn finish(
+pub(crate) fn finish(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     jobs: &[FinishJob],
@@ -53,10 +53,7 @@ fn finish_one(txn: &mut WriteTxn<'_>, scope: &TopicFilter, job: &FinishJob) -> S
 }
 
 /// See [`crate::store::Store::cancel`].
-pub(in crate::store::embedded) fn cancel(
-    txn: &mut WriteTxn<'_>,
-    grants: &[(JobId, Receipt)],
-) -> SqlResult<()> {
+pub(crate) fn cancel(txn: &mut WriteTxn<'_>, grants: &[(JobId, Receipt)]) -> SqlResult<()> {
     for (id, receipt) in grants {
         // The record's attempts do not count this one, and its key is still that of its due time.
         if let Some((_, job_ref, _)) = find_reserved(txn, &TopicFilter::ALL, id, receipt) {
@@ -68,7 +65,7 @@ pub(in crate::store::embedded) fn cancel(
 }
 
 /// See [`crate::store::Store::release`]. The whole job is rewritten.
-pub(in crate::store::embedded) fn release(
+pub(crate) fn release(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     id: &JobId,
@@ -96,7 +93,7 @@ pub(in crate::store::embedded) fn release(
 }
 
 /// See [`crate::store::Store::touch`].
-pub(in crate::store::embedded) fn touch(
+pub(crate) fn touch(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     id: &JobId,
@@ -113,7 +110,7 @@ pub(in crate::store::embedded) fn touch(
 }
 
 /// See [`crate::store::Store::bury`]. The whole job is rewritten.
-pub(in crate::store::embedded) fn bury(
+pub(crate) fn bury(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     id: &JobId,

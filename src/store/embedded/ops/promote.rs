@@ -17,7 +17,7 @@ use crate::{
 
 /// See [`crate::store::Store::promote`]. A promotion that only makes delayed jobs ready writes nothing:
 /// after a restart they are ready because their due time has passed.
-pub(in crate::store::embedded) fn promote(txn: &mut WriteTxn<'_>, limit: usize) -> SqlResult<Promoted> {
+pub(crate) fn promote(txn: &mut WriteTxn<'_>, limit: usize) -> SqlResult<Promoted> {
     let before = txn.effects.set_aside;
     let mut moves = Vec::new();
     let mut budget = limit.max(1);

@@ -13,7 +13,7 @@ use crate::{
 const MAX_INDEX_READS: usize = 200_000;
 
 /// See [`crate::store::Store::purge`]. The cursor is the number of the index's next table.
-pub(in crate::store::embedded) fn purge(
+pub(crate) fn purge(
     txn: &mut WriteTxn<'_>,
     topic: &Topic,
     cursor: Option<&PurgeCursor>,

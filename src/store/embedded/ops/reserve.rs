@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// See [`crate::store::Store::reserve`].
-pub(in crate::store::embedded) fn reserve(
+pub(crate) fn reserve(
     txn: &mut WriteTxn<'_>,
     topic: &Topic,
     ttrs: &[Option<Ttr>],

@@ -23,14 +23,14 @@ use crate::{
 
 /// The result of one step of a bulk operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::store::embedded) struct BulkStep {
+pub(crate) struct BulkStep {
     pub done: usize,
     /// Whether there may be more to do.
     pub more: bool,
 }
 
 /// Requeues up to `limit` dead letters without delay. Needs disk space, as [`requeue`](super::requeue) does.
-pub(in crate::store::embedded) fn requeue_dead(
+pub(crate) fn requeue_dead(
     txn: &mut WriteTxn<'_>,
     topic: &Topic,
     limit: usize,
@@ -59,7 +59,7 @@ pub(in crate::store::embedded) fn requeue_dead(
 }
 
 /// Deletes up to `limit` dead letters.
-pub(in crate::store::embedded) fn delete_dead(
+pub(crate) fn delete_dead(
     txn: &mut WriteTxn<'_>,
     topic: &Topic,
     limit: usize,

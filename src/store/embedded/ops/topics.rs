@@ -12,35 +12,27 @@ use crate::{
 };
 
 /// See [`crate::store::Store::get`].
-pub(in crate::store::embedded) fn get(
-    txn: &mut WriteTxn<'_>,
-    scope: &TopicFilter,
-    id: &JobId,
-) -> SqlResult<Option<Job>> {
+pub(crate) fn get(txn: &mut WriteTxn<'_>, scope: &TopicFilter, id: &JobId) -> SqlResult<Option<Job>> {
     let found = txn.find(scope, id)?;
     Ok(found.map(|found| txn.to_job(found.job_ref, &found.content)))
 }
 
 /// See [`crate::store::Store::topic`].
-pub(in crate::store::embedded) fn topic(txn: &WriteTxn<'_>, name: &Topic) -> Option<TopicStats> {
+pub(crate) fn topic(txn: &WriteTxn<'_>, name: &Topic) -> Option<TopicStats> {
     let topics = txn.memory.topics();
     let topic = topics.find(name.as_str()).map(|ix| topics.get(ix))?;
     (!topic.is_forgettable()).then(|| topic.stats())
 }
 
 /// See [`crate::store::Store::topics`].
-pub(in crate::store::embedded) fn topics(
-    txn: &WriteTxn<'_>,
-    after: Option<&Topic>,
-    limit: usize,
-) -> Vec<(Topic, TopicStats)> {
+pub(crate) fn topics(txn: &WriteTxn<'_>, after: Option<&Topic>, limit: usize) -> Vec<(Topic, TopicStats)> {
     let known = txn.memory.topics().by_name(after).filter(|topic| !topic.is_forgettable());
     known.take(limit).map(|topic| (topic.name.clone(), topic.stats())).collect()
 }
 
 /// Changes the configuration of a topic, and returns the new one. Resuming delivery notifies the listener. Without
 /// disk space, only removing settings and pauses is allowed.
-pub(in crate::store::embedded) fn put_config(
+pub(crate) fn put_config(
     txn: &mut WriteTxn<'_>,
     name: &Topic,
     change: impl FnOnce(&mut TopicConfig),

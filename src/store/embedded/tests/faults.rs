@@ -1,4 +1,4 @@
-//! Broken records, full file systems, and files that should not grow.
+//! Broken records, full file systems, and files that must not grow.
 
 use std::sync::{
     Arc,
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// What a decayed medium does to one record.
+/// Damage of one record, as a decaying medium causes it.
 const HEAD: &str = "UPDATE rec SET head = zeroblob(length(head)) WHERE id = ";
 const BODY: &str = "UPDATE rec SET body = CAST('\"other\"' AS BLOB) WHERE id = ";
 
@@ -120,7 +120,7 @@ async fn broken_records_never_stop_the_timer() {
     sql(&store, &format!("{HEAD}'held-bad'; {HEAD}'far-bad'; {BODY}'far-3'")).await;
     fixture.clock.advance(seconds(4_000));
     let promoted = store.promote(100).await.expect("promotes");
-    // By the promotion itself, or by the reading ahead between the operations.
+    // By the promotion itself, or when the window is extended between operations.
     assert_eq!((fixture.set_aside(), promoted.more), (2, false), "the head of each was looked at");
     let moves: Vec<_> = promoted.moves.iter().map(|moved| moved.kind).collect();
     assert_eq!(moves.iter().filter(|kind| **kind == MoveKind::Expired).count(), 1);
@@ -196,7 +196,7 @@ async fn adds_stop_before_the_disk_is_full_and_everything_else_goes_on() {
     consistent(&store).await;
 }
 
-/// What one step over many jobs writes has to fit into the log, however large they are.
+/// A bulk step must fit into the log, however large the jobs are.
 #[tokio::test]
 async fn steps_over_many_large_jobs_are_bounded_in_bytes() {
     let fixture = Fixture::new();
@@ -266,7 +266,7 @@ async fn space_is_used_again_and_handed_back_when_idle() {
     drop(store);
     let before = length(fixture.dir.path(), "linger.db");
     let mut writer = writer(&fixture);
-    // What the thread would do while nobody asks for anything.
+    // The maintenance of an idle writer.
     let mut steps = 0;
     loop {
         match writer.do_maintenance() {
@@ -286,7 +286,7 @@ async fn the_log_starts_over_while_it_is_written_to() {
     let fixture = Fixture::new();
     let mut writer = writer(&fixture);
     for n in 0..200 {
-        // About a megabyte a group, and the thread gets its time as on a machine that is not overloaded.
+        // About a megabyte a group. Wait for the checkpoint thread, as on a machine that is not overloaded.
         let change = |txn: &mut crate::store::embedded::ops::write_txn::WriteTxn<'_>| {
             crate::store::embedded::ops::add(txn, &(n * 200..n * 200 + 200).map(bulky).collect::<Vec<_>>())
         };

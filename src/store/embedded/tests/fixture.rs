@@ -1,4 +1,4 @@
-//! What the tests open and ask: an engine in a directory of its own, on a manual clock.
+//! The fixture of the tests: an engine in a directory of its own, on a manual clock.
 
 use std::{
     path::Path,
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// The scope of somebody who may use every topic.
+/// The scope of a caller who may use every topic.
 pub const ALL: &TopicFilter = &TopicFilter::ALL;
 pub const START_MS: i64 = 1_800_000_000_000;
 
@@ -111,7 +111,7 @@ pub fn delayed(name: &str, wait: Duration) -> AddJob {
     AddJob { due: after(wait), ..job(name) }
 }
 
-/// Adds jobs that are not there yet.
+/// Adds new jobs.
 pub async fn add(store: &EmbeddedStore, jobs: impl IntoIterator<Item = AddJob>) {
     let added = store.add(jobs.into_iter().collect()).await.expect("adds");
     assert!(added.iter().all(|added| matches!(added, Added::Created(_))), "{added:?}");
@@ -131,7 +131,7 @@ pub async fn finish(store: &EmbeddedStore, held: &Reservation) {
     assert!(matches!(finished[..], [Finished::Done { .. }]), "{finished:?}");
 }
 
-/// Memory and disk say the same.
+/// Asserts that memory and disk agree.
 pub async fn consistent(store: &EmbeddedStore) {
     store
         .run(|txn| {
@@ -143,7 +143,7 @@ pub async fn consistent(store: &EmbeddedStore) {
         .expect("is consistent");
 }
 
-/// Holds the writer until it is dropped, so that what is asked meanwhile becomes one group.
+/// Blocks the writer until it is dropped, so that the calls made meanwhile become one group.
 pub struct Gate {
     held: Mutex<Option<mpsc::Sender<()>>>,
     task: tokio::task::JoinHandle<()>,
@@ -159,7 +159,7 @@ impl Gate {
             let held = store.run(move |_| {
                 let enter = enter.take().expect("runs once");
                 enter.send(()).expect("somebody waits");
-                // Ends when the other side is dropped.
+                // Returns when the sender is dropped.
                 let _ = opened.recv();
                 Ok(())
             });

@@ -1,4 +1,4 @@
-//! Groups: operations that share a transaction see each other, and are taken back together.
+//! Groups: operations that share a transaction see each other, and are rolled back together.
 
 use std::{future::Future, pin::pin, task::Context};
 
@@ -165,14 +165,14 @@ async fn grants_that_nobody_receives_are_taken_back() {
     let store = fixture.open().await;
     add(&store, [job("a"), job("b")]).await;
     let name = topic("t");
-    // One goes away before the writer has come to it.
+    // One caller goes away before the writer runs its operation.
     let gate = Gate::close(&store).await;
     {
         let mut asked = pin!(store.reserve(&name, &[None], Wait::No));
         assert!(asked.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())).is_pending());
     }
     gate.open().await;
-    // Another goes away with the answer on its way: it is granted and never looked at.
+    // Another caller goes away after the job is reserved, and never reads the reply.
     let gate = Gate::close(&store).await;
     {
         let mut asked = pin!(store.reserve(&name, &[None], Wait::No));

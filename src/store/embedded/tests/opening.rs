@@ -91,7 +91,7 @@ async fn a_log_that_is_missing_after_a_crash_is_refused() {
     let store = fixture.open().await;
     let copy = fixture.crashed();
     std::fs::remove_file(copy.dir.path().join("linger.db-wal")).expect("removes");
-    // Also before the first change: the file itself says that it is in use.
+    // Also before the first change: the file itself is marked as in use.
     let refused = copy.try_open().await.expect_err("is refused");
     assert!(matches!(refused, OpenError::Incomplete { .. }), "{refused}");
     assert!(refused.to_string().contains("linger.db-wal"), "{refused}");
@@ -104,7 +104,7 @@ async fn a_log_that_is_missing_after_a_crash_is_refused() {
     store.close().await.expect("closes");
     std::fs::remove_file(fixture.dir.path().join("linger.db-wal")).expect("removes");
     assert_eq!(names(&reserve(&*fixture.open().await, 1).await), ["a"]);
-    // And a file that is missing beside its log is no new store.
+    // A log without its file does not make a new store.
     let crashed = fixture.crashed();
     std::fs::remove_file(crashed.dir.path().join("linger.db")).expect("removes");
     let refused = crashed.try_open().await.expect_err("is refused");
@@ -165,7 +165,7 @@ async fn time_does_not_go_backwards_over_a_restart() {
 #[tokio::test]
 async fn an_interval_syncs_the_log_by_itself_and_at_the_end() {
     let mut fixture = Fixture::new();
-    // Longer than any test: only the end can be what syncs.
+    // Longer than any test, so that only the stop can be what syncs.
     fixture.options.durability = Durability::Interval(seconds(3_600));
     let store = fixture.open().await;
     add(&store, [job("a")]).await;

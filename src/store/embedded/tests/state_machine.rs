@@ -1,5 +1,5 @@
-//! The machine on its own, without threads: random groups of operations on a store in memory, committed or
-//! taken back, held against the disk after every one.
+//! The operations on their own, without threads: random groups on a store in memory, committed or rolled back.
+//! Memory is compared with the rows after each group.
 
 use std::{sync::Arc, time::Duration};
 
@@ -234,7 +234,7 @@ proptest! {
         let mut machine = StateMachine::new(JobIndex::new());
         run(&mut machine, &groups);
         let mark = machine.clock.read().up;
-        // So that ready means the same before and after: everything due is promoted.
+        // Promote every due job, so that the states are the same before and after.
         while machine.txn(|txn| ops::promote(txn, 100)).more {}
         machine.commit();
         let states = |machine: &mut StateMachine| -> Vec<_> {
@@ -300,7 +300,7 @@ fn equal_due_times_keep_the_order_of_arrival_also_when_a_millisecond_is_full() {
     // A key at another moment in between changes nothing.
     assert_eq!(take(&mut db, later), RowKey::first_at(later).next());
     assert_eq!(take(&mut db, due), keys[2].next());
-    // The last moment has no next, but room without end.
+    // The last moment has no next one, but unlimited keys.
     let very_last = RowKey::from_bits(RowKey::first_after(Timestamp::MAX).to_bits() - 1);
     put(&mut db, very_last, Timestamp::MAX);
     let beyond = [take(&mut db, Timestamp::MAX), take(&mut db, Timestamp::MAX)];

@@ -1,4 +1,4 @@
-//! Verification finds what is wrong, each fault by its name, and finds nothing in a sound store.
+//! A verification reports each fault, and finds nothing in a sound store.
 
 use rusqlite::config::DbConfig;
 
@@ -31,7 +31,7 @@ async fn filled(fixture: &Fixture) -> std::sync::Arc<EmbeddedStore> {
     store
 }
 
-/// What a verification finds after `sabotage` was done to a sound store.
+/// The faults that a verification reports after `sabotage` of a sound store.
 async fn found(sabotage: impl Fn(&mut WriteTxn<'_>) + Send + 'static) -> Vec<String> {
     let fixture = Fixture::new();
     let store = filled(&fixture).await;
@@ -47,7 +47,7 @@ async fn found_after(sql: &'static str) -> Vec<String> {
     found(move |txn| txn.db.conn().execute_batch(sql).expect("runs")).await
 }
 
-/// There are faults, and each of `words` is in one.
+/// Asserts that there are faults, and that each of `words` is in one.
 fn named(faults: &[String], words: &[&str]) {
     assert!(!faults.is_empty(), "nothing was found");
     for word in words {
@@ -105,7 +105,7 @@ async fn jobs_in_the_wrong_place_are_named() {
         let (_, at) = located(txn, "far");
         txn.memory.change_state(at, JobState::Ready { since: txn.now.down });
     });
-    named(&early.await, &["job far at", "handed out before its due time"]);
+    named(&early.await, &["job far at", "made ready before its due time"]);
     let unseen = found(|txn| txn.memory.set_window_end(RowKey::END));
     named(&unseen.await, &["job far at", "missing among the jobs that are", "topic t counts"]);
     let seen = found(|txn| {

@@ -38,7 +38,7 @@ pub(super) fn check_record(
     (table, key, dead_ms): StoredRow,
     record: &Record,
     now: Now,
-    faults: &mut Findings,
+    findings: &mut Findings,
 ) -> SqlResult<()> {
     let (head, dead) = (&record.head, table == Table::Dead);
     let hash = memory.job_index().hash(head.id.as_str().as_bytes());
@@ -52,21 +52,22 @@ pub(super) fn check_record(
         }
     }
     let name = || format!("job {} at {key:?}", head.id);
-    faults.check(elsewhere == 0, || format!("{} has another record too", name()));
-    faults.check(here.len() < 2, || format!("{} is in memory {} times", name(), here.len()));
+    findings.check(elsewhere == 0, || format!("{} has another record too", name()));
+    findings.check(here.len() < 2, || format!("{} is in memory {} times", name(), here.len()));
     let Some(topic) = here.first().and_then(|job_ref| memory.topics().try_get(job_ref.topic)) else {
-        faults.add(|| format!("{} is on disk but not in memory", name()));
+        findings.add(|| format!("{} is on disk but not in memory", name()));
         return Ok(());
     };
     let same = topic.name == head.topic;
-    faults.check(same, || format!("{} of topic {} is in memory under {}", name(), head.topic, topic.name));
+    findings.check(same, || format!("{} of topic {} is in memory under {}", name(), head.topic, topic.name));
     if dead {
         let died = head.dead_at.map(Timestamp::as_millis);
         let sound = died.is_some() && died == dead_ms && head.dead_at <= Some(key.slot());
-        faults.check(sound, || format!("{} is stored under another moment of death", name()));
+        findings.check(sound, || format!("{} is stored under another moment of death", name()));
     } else {
-        faults.check(head.dead_at.is_none(), || format!("{} is dead, but stored with the live jobs", name()));
-        check_state(memory, topic, key, record, now, faults);
+        findings
+            .check(head.dead_at.is_none(), || format!("{} is dead, but stored with the live jobs", name()));
+        check_state(memory, topic, key, record, now, findings);
     }
     Ok(())
 }
@@ -78,48 +79,51 @@ fn check_state(
     key: RowKey,
     record: &Record,
     now: Now,
-    faults: &mut Findings,
+    findings: &mut Findings,
 ) {
     let due_at = record.head.due_at;
     let name = || format!("job {} at {key:?}", record.head.id);
-    faults.check(key.slot() >= due_at, || format!("{} is stored before its due time {due_at}", name()));
+    findings.check(key.slot() >= due_at, || format!("{} is stored before its due time {due_at}", name()));
     let (ready, reserved) = (topic.ready.contains_key(&key), memory.lease(key).is_some());
-    faults.check(!(ready && reserved), || format!("{} is both ready and reserved", name()));
+    findings.check(!(ready && reserved), || format!("{} is both ready and reserved", name()));
     let delayed = !ready && !reserved;
-    faults.check(delayed || due_at <= now.up, || {
-        format!("{} is handed out before its due time {due_at}", name())
+    findings.check(delayed || due_at <= now.up, || {
+        format!("{} was made ready before its due time {due_at}", name())
     });
-    let (shown, soon) = (topic.due_soon.contains(&key), delayed && memory.window().covers(key));
-    faults.check(shown || !soon, || format!("{} is due soon, but missing among the jobs that are", name()));
-    faults.check(!shown || soon, || format!("{} is wrongly among the jobs that are due soon", name()));
+    let (in_window, is_soon) = (topic.due_soon.contains(&key), delayed && memory.window().covers(key));
+    findings.check(in_window || !is_soon, || {
+        format!("{} is due soon, but missing among the jobs that are", name())
+    });
+    findings
+        .check(!in_window || is_soon, || format!("{} is wrongly among the jobs that are due soon", name()));
 }
 
 /// Checks counts, reservations and settings, which can only be compared as a whole.
-pub(super) fn check_whole(memory: &Memory, db: &Db, now: Now, faults: &mut Findings) -> SqlResult<()> {
-    check_counts(memory, faults);
-    check_window(memory, faults);
-    check_leases(memory, db, faults)?;
-    check_configs(memory, db, faults)?;
+pub(super) fn check_whole(memory: &Memory, db: &Db, now: Now, findings: &mut Findings) -> SqlResult<()> {
+    check_counts(memory, findings);
+    check_window(memory, findings);
+    check_leases(memory, db, findings)?;
+    check_configs(memory, db, findings)?;
     let strays = verify_sql::stray_rows(db)?;
-    faults.check(strays == 0, || format!("{strays} rows have keys out of range"));
+    findings.check(strays == 0, || format!("{strays} rows have keys out of range"));
     match db.clock_mark()? {
         Some(mark) => {
-            faults.check(mark <= now.up, || format!("the clock is before its high-water mark {mark}"));
+            findings.check(mark <= now.up, || format!("the clock is before its high-water mark {mark}"));
         }
-        None => faults.add(|| "the clock's high-water mark cannot be read".to_owned()),
+        None => findings.add(|| "the clock's high-water mark cannot be read".to_owned()),
     }
     if let Some(first) = db.first_dead()? {
         let known = memory.earliest_death().is_some_and(|since| since <= first.slot());
-        faults.check(known, || format!("the first dead letter, at {first:?}, is not expected"));
+        findings.check(known, || format!("the first dead letter, at {first:?}, is not expected"));
     }
     Ok(())
 }
 
-fn check_counts(memory: &Memory, faults: &mut Findings) {
+fn check_counts(memory: &Memory, findings: &mut Findings) {
     let mut counts: HashMap<TopicNumber, Count> = HashMap::new();
     for (_, job) in (0..).map_while(|shard| memory.job_index().in_shard(shard)).flatten() {
         if memory.topics().try_get(job.topic).is_none() {
-            faults.add(|| format!("the job at {:?} belongs to no topic", job.key));
+            findings.add(|| format!("the job at {:?} belongs to no topic", job.key));
             continue;
         }
         let count = counts.entry(job.topic).or_default();
@@ -143,20 +147,20 @@ fn check_counts(memory: &Memory, faults: &mut Findings) {
             dead: topic.dead,
             due_soon: topic.due_soon.len() as u64,
         };
-        faults.check(counted == held, || {
+        findings.check(counted == held, || {
             format!("topic {} counts {counted:?}, but holds {held:?}", topic.name)
         });
     }
     let delayed: u64 = memory.topics().by_name(None).map(|topic| topic.delayed).sum();
-    faults.check(memory.delayed() == delayed, || {
+    findings.check(memory.delayed() == delayed, || {
         format!("{} jobs count as delayed in all, but {delayed} topic by topic", memory.delayed())
     });
 }
 
-fn check_window(memory: &Memory, faults: &mut Findings) {
+fn check_window(memory: &Memory, findings: &mut Findings) {
     let topics = || memory.topics().by_name(None);
     let len: usize = topics().map(|topic| topic.due_soon.len()).sum();
-    faults.check(memory.window().len() == len, || {
+    findings.check(memory.window().len() == len, || {
         format!("{} jobs count as due soon, but {len} are", memory.window().len())
     });
     let heads: BTreeSet<(RowKey, TopicNumber)> = topics()
@@ -164,22 +168,22 @@ fn check_window(memory: &Memory, faults: &mut Findings) {
         .collect();
     for (key, topic) in heads.symmetric_difference(memory.window().first_keys()) {
         let name = memory.topics().try_get(*topic).map(|topic| topic.name.as_str());
-        faults.add(|| format!("the job of topic {name:?} that is due next is not {key:?}"));
+        findings.add(|| format!("the job of topic {name:?} that is due next is not {key:?}"));
     }
 }
 
-fn check_leases(memory: &Memory, db: &Db, faults: &mut Findings) -> SqlResult<()> {
+fn check_leases(memory: &Memory, db: &Db, findings: &mut Findings) -> SqlResult<()> {
     let leases = db.leases()?.into_iter();
     let stored: BTreeMap<RowKey, Lease> = leases.filter_map(|(key, lease)| Some((key, lease?))).collect();
     let rows = verify_sql::lease_count(db)?;
-    faults.check(rows == stored.len(), || {
+    findings.check(rows == stored.len(), || {
         format!("{} reservations on disk cannot be read", rows.abs_diff(stored.len()))
     });
     let both =
         stored.keys().copied().chain(memory.leases().map(|(key, _, _)| key)).collect::<BTreeSet<RowKey>>();
     for key in both {
         let (memory, disk) = (memory.lease(key), stored.get(&key));
-        faults.check(memory == disk, || {
+        findings.check(memory == disk, || {
             let known = |lease: Option<&Lease>| if lease.is_some() { "there" } else { "missing" };
             let (memory, disk) = (known(memory), known(disk));
             format!("the reservation at {key:?} ({memory} in memory, {disk} on disk) is not the same in both")
@@ -187,29 +191,29 @@ fn check_leases(memory: &Memory, db: &Db, faults: &mut Findings) -> SqlResult<()
     }
     let deadlines: BTreeSet<_> = memory.leases().map(|(key, _, lease)| (lease.deadline, key)).collect();
     for (deadline, key) in deadlines.symmetric_difference(memory.deadlines()) {
-        faults.add(|| format!("the reservation at {key:?} does not end at {deadline} in both lists"));
+        findings.add(|| format!("the reservation at {key:?} does not end at {deadline} in both lists"));
     }
     Ok(())
 }
 
-fn check_configs(memory: &Memory, db: &Db, faults: &mut Findings) -> SqlResult<()> {
+fn check_configs(memory: &Memory, db: &Db, findings: &mut Findings) -> SqlResult<()> {
     let mut stored = BTreeMap::new();
     for topic in db.topic_configs()? {
         match topic {
             Ok((name, config)) => {
                 stored.insert(name.as_str().to_owned(), config);
             }
-            Err(name) => faults.add(|| format!("the settings of topic {name:?} make no sense")),
+            Err(name) => findings.add(|| format!("the settings of topic {name:?} make no sense")),
         }
     }
     for topic in memory.topics().by_name(None) {
         let disk = stored.remove(topic.name.as_str()).unwrap_or_default();
-        faults.check(*topic.config == disk, || {
+        findings.check(*topic.config == disk, || {
             format!("the settings of topic {} are not those on disk", topic.name)
         });
     }
     for name in stored.into_keys() {
-        faults.add(|| format!("the settings of topic {name} are on disk but not in memory"));
+        findings.add(|| format!("the settings of topic {name} are on disk but not in memory"));
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! The model: a delay queue so plain that it can be checked by reading. One lock, one map, every
-//! question answered by looking at all jobs. The conformance suite runs on it too, so that suite and
-//! model agree before any engine is held against them.
+//! The model: a delay queue so simple that it can be checked by reading. One lock, one map, and every query scans
+//! all jobs. The conformance suite runs on it too, so that suite and model agree before any engine is compared
+//! with them.
 
 mod store;
 
@@ -86,7 +86,7 @@ impl Naive {
         ready.into_iter().map(|entry| entry.job.id.clone()).collect()
     }
 
-    /// Reserves one certain job under a given receipt: what an engine under test did.
+    /// Reserves a given job under a given receipt, as the engine under test did.
     pub fn grant(&self, id: &JobId, receipt: &Receipt, ttr: Option<Ttr>) -> Reservation {
         let now = self.clock.read();
         let mut content = self.content();
@@ -105,7 +105,7 @@ impl Naive {
         }
     }
 
-    /// Makes a job wait until `due_at`; tells the listener.
+    /// Makes a job wait until `due_at`, and notifies the listener.
     fn wait_until(&self, entry: &mut Entry, due_at: Timestamp) {
         let now = self.clock.now();
         entry.job.due_at = due_at;
@@ -192,7 +192,7 @@ impl Naive {
         Finished::Done { topic }
     }
 
-    /// What a deadline that has passed does to a job; `None` when it leaves it alone.
+    /// The change that a passed deadline makes to a job; `None` when there is none.
     fn expire(&self, entry: &mut Entry) -> Option<MoveKind> {
         let now = self.clock.read();
         match entry.job.state {
