@@ -195,7 +195,7 @@ fn verifying_redis_writes_nothing() {
 
 /// The keys of one prefix begin like a shard of the other.
 #[test]
-fn queues_whose_prefixes_look_like_shards_are_told_apart() {
+fn queues_whose_prefixes_look_like_shards_are_distinguished() {
     let (directory, redis) = (tempfile::tempdir().expect("a directory"), RedisServer::start());
     let url = redis.url();
     let words = ["--store", "redis", "--redis-url", &url];

@@ -9,7 +9,7 @@ use crate::harness::{jobs::*, stores::Bench};
 
 super::on_every_engine! {
     counts_are_right_after_every_step,
-    the_next_due_and_the_oldest_ready_are_told,
+    the_next_due_and_the_oldest_ready_are_reported,
     a_topic_is_forgotten_with_its_last_job,
     settings_and_pauses_are_kept_until_they_are_taken_back,
     topics_are_independent,
@@ -76,7 +76,7 @@ async fn counts_are_right_after_every_step(bench: Bench) {
     assert_eq!(stats(&bench).await, None);
 }
 
-async fn the_next_due_and_the_oldest_ready_are_told(bench: Bench) {
+async fn the_next_due_and_the_oldest_ready_are_reported(bench: Bench) {
     let start = bench.now();
     for (name, wait) in [("b", 20), ("a", 10), ("c", 30)] {
         add(&*bench.store, delayed(name, seconds(wait))).await;

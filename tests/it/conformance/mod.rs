@@ -4,16 +4,16 @@
 //! nothing. The naive model runs first: a case that fails there is wrong itself.
 
 mod adding;
+mod concurrent;
 mod counting;
 mod dead;
-mod leaving;
+mod ending;
+mod notifying;
 mod pages;
 mod patching;
 mod pausing;
 mod reserving;
 mod returning;
-mod telling;
-mod together;
 mod topics;
 
 /// Makes a test of each case for each engine.

@@ -12,12 +12,12 @@ use crate::harness::{jobs::*, stores::Bench};
 super::on_every_engine! {
     a_reservation_counts_an_attempt_and_carries_a_fresh_receipt,
     nothing_ready_is_an_empty_answer,
-    a_reserved_job_is_nobody_elses,
+    a_reserved_job_is_not_reserved_again,
     each_reservation_lasts_as_asked,
     a_single_topic_is_served_about_by_due_time,
     every_ready_job_is_reached_once_in_a_burst,
     deleted_heads_do_not_make_a_queue_look_empty,
-    lateness_and_wait_are_told_apart,
+    lateness_and_wait_are_distinguished,
     a_cancelled_reservation_leaves_no_trace,
     a_stale_cancel_changes_nothing,
     fault_a_client_that_goes_away_burns_no_attempt,
@@ -50,7 +50,7 @@ async fn nothing_ready_is_an_empty_answer(bench: Bench) {
     );
 }
 
-async fn a_reserved_job_is_nobody_elses(bench: Bench) {
+async fn a_reserved_job_is_not_reserved_again(bench: Bench) {
     add(&*bench.store, job("a")).await;
     add(&*bench.store, AddJob { topic: topic("u"), ..job("b") }).await;
     let jobs = bench.store.reserve(&topic("t"), &[None; 5], Wait::No).await.expect("reserves");
@@ -121,7 +121,7 @@ async fn deleted_heads_do_not_make_a_queue_look_empty(bench: Bench) {
     assert_eq!(reserve_any(&*bench.store).await, None);
 }
 
-async fn lateness_and_wait_are_told_apart(bench: Bench) {
+async fn lateness_and_wait_are_distinguished(bench: Bench) {
     add(&*bench.store, delayed("a", seconds(10))).await;
     bench.clock.advance(seconds(12));
     promote(&*bench.store).await;

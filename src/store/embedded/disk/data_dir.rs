@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_removed_lock_file_lets_nobody_in() {
+    fn a_removed_lock_file_does_not_unlock_the_directory() {
         let dir = tempfile::tempdir().expect("a directory");
         let held = DataDir::lock(dir.path()).expect("locks");
         let refused = DataDir::lock(dir.path()).expect_err("is refused").to_string();

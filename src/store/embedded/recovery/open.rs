@@ -45,7 +45,7 @@ pub(crate) struct OpenedStore {
 }
 
 /// The memory of a store, with what callers have to know of it.
-struct Loaded {
+struct LoadedStore {
     memory: Memory,
     ready: Vec<Topic>,
     configs: Vec<(Topic, Arc<TopicConfig>)>,
@@ -70,7 +70,7 @@ impl<'a> StoreOpener<'a> {
         create_dir(&self.options.data_dir).map_err(io_at(&self.options.data_dir))?;
         let mut data_dir = DataDir::lock(&self.options.data_dir)?;
         let mut db = self.open_db(&data_dir)?;
-        let Loaded { memory, ready, configs } = self.load(&mut db)?;
+        let LoadedStore { memory, ready, configs } = self.load(&mut db)?;
         self.begin_run(&mut db).map_err(|error| self.sqlite(error))?;
         self.settle_files(&db, &mut data_dir)?;
         Ok(OpenedStore { db, memory, data_dir, ready, configs })
@@ -106,7 +106,7 @@ impl<'a> StoreOpener<'a> {
         Ok(db)
     }
 
-    fn load(&self, db: &mut Db) -> Result<Loaded, OpenError> {
+    fn load(&self, db: &mut Db) -> Result<LoadedStore, OpenError> {
         let clock_mark = db.clock_mark().map_err(|error| self.sqlite(error))?.unwrap_or_else(|| {
             tracing::error!(db = %self.db_path.display(), "the stored clock is damaged; using the system clock");
             self.clock.read().down
@@ -144,7 +144,7 @@ impl<'a> StoreOpener<'a> {
             db = %self.db_path.display(), jobs = memory.job_index().len(), set_aside = effects.set_aside,
             took_ms = (self.clock.now_micros() - start_us) / 1_000, "the store is loaded"
         );
-        Ok(Loaded { memory, ready, configs: effects.configs })
+        Ok(LoadedStore { memory, ready, configs: effects.configs })
     }
 
     /// Logs records that vanished without a trace: SQLite has no checksums of its own.

@@ -128,7 +128,7 @@ async fn corruption_that_sqlite_reports_stops_writes() {
 }
 
 #[tokio::test]
-async fn a_file_locked_by_somebody_else_is_no_damage() {
+async fn a_file_locked_by_another_program_is_no_damage() {
     let fixture = Fixture::new();
     let store = fixture.open().await;
     let failed = store.run(|_| Err::<(), _>(failure(ffi::SQLITE_BUSY))).await;
@@ -137,7 +137,7 @@ async fn a_file_locked_by_somebody_else_is_no_damage() {
 }
 
 #[tokio::test]
-async fn a_panic_in_the_writer_leaves_nobody_waiting() {
+async fn a_panic_in_the_writer_fails_all_callers() {
     let fixture = Fixture::new();
     let store = fixture.open().await;
     add(&store, [job("a")]).await;
@@ -160,7 +160,7 @@ async fn a_panic_in_the_writer_leaves_nobody_waiting() {
 }
 
 #[tokio::test]
-async fn grants_that_nobody_receives_are_taken_back() {
+async fn reservations_without_a_receiver_are_cancelled() {
     let fixture = Fixture::new();
     let store = fixture.open().await;
     add(&store, [job("a"), job("b")]).await;

@@ -23,7 +23,7 @@ async fn a_second_opening_of_the_directory_is_refused_and_names_it() {
 }
 
 #[tokio::test]
-async fn an_unknown_format_and_files_of_others_are_refused_and_left_alone() {
+async fn an_unknown_format_and_foreign_files_are_refused_and_not_changed() {
     let fixture = Fixture::new();
     fixture.open().await.close().await.expect("closes");
     let path = fixture.dir.path().join("linger.db");

@@ -11,53 +11,53 @@ use linger::{
 use crate::harness::{jobs::*, stores::Bench};
 
 super::on_every_engine! {
-    whatever_makes_a_job_ready_is_told,
+    every_change_that_makes_a_job_ready_is_announced,
     whatever_is_due_sooner_nudges_the_timer,
-    a_promotion_tells_what_it_did,
+    a_promotion_returns_its_moves,
     a_promotion_is_bounded_and_says_that_there_is_more,
     the_timer_never_oversleeps,
 }
 
-async fn told(bench: &Bench, what: &str) {
+async fn assert_announced(bench: &Bench, what: &str) {
     assert!(bench.heard.take_ready().contains(&topic("t")), "{what} must be told");
 }
 
-async fn whatever_makes_a_job_ready_is_told(bench: Bench) {
+async fn every_change_that_makes_a_job_ready_is_announced(bench: Bench) {
     add(&*bench.store, delayed("a", seconds(5))).await;
     bench.heard.take_ready();
     bench.pass(seconds(5)).await;
-    told(&bench, "a delayed job that became due").await;
+    assert_announced(&bench, "a delayed job that became due").await;
     let held = reserve(&*bench.store).await;
     bench.heard.take_ready();
     let at_once = Release { delay: Some(delay(Duration::ZERO)), reason: None };
     bench.store.release(ALL, &id("a"), &held.receipt, at_once).await.expect("answers").expect("is held");
-    told(&bench, "a release").await;
+    assert_announced(&bench, "a release").await;
     let held = reserve(&*bench.store).await;
     bench.heard.take_ready();
     bench.store.cancel(vec![(id("a"), held.receipt)]).await.expect("cancels");
-    told(&bench, "a cancelled reservation").await;
+    assert_announced(&bench, "a cancelled reservation").await;
     reserve(&*bench.store).await;
     bench.heard.take_ready();
     bench.pass(seconds(60)).await;
-    told(&bench, "a TTR end").await;
+    assert_announced(&bench, "a TTR end").await;
     let held = reserve(&*bench.store).await;
     bench.store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
     bench.heard.take_ready();
     bench.store.requeue(ALL, &id("a"), delay(Duration::ZERO)).await.expect("answers");
-    told(&bench, "a requeue").await;
+    assert_announced(&bench, "a requeue").await;
     let held = reserve(&*bench.store).await;
     bench.store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
     bench.heard.take_ready();
     bench.store.requeue_dead(&topic("t"), 10).await.expect("answers");
-    told(&bench, "a bulk requeue").await;
+    assert_announced(&bench, "a bulk requeue").await;
     bench.store.delete(ALL, vec![id("a")]).await.expect("deletes");
     add(&*bench.store, job("b")).await;
-    told(&bench, "an add without delay").await;
+    assert_announced(&bench, "an add without delay").await;
     add(&*bench.store, delayed("c", seconds(100))).await;
     bench.heard.take_ready();
     let now = Patch { due: Some(Due::After(delay(Duration::ZERO))), ..Patch::default() };
     bench.store.patch(ALL, &id("c"), now).await.expect("patches");
-    told(&bench, "a reschedule to now").await;
+    assert_announced(&bench, "a reschedule to now").await;
     bench
         .store
         .change_pause(&topic("t"), TopicPause { delivery: true, intake: true }, TopicPause::NONE)
@@ -65,7 +65,7 @@ async fn whatever_makes_a_job_ready_is_told(bench: Bench) {
         .expect("puts");
     bench.heard.take_ready();
     bench.store.change_pause(&topic("t"), TopicPause::NONE, TopicPause::ALL).await.expect("puts");
-    told(&bench, "a resumed delivery").await;
+    assert_announced(&bench, "a resumed delivery").await;
 }
 
 /// Whether a notification came that wakes the timer in time for a job that is due in `wait`.
@@ -90,7 +90,7 @@ async fn whatever_is_due_sooner_nudges_the_timer(bench: Bench) {
     assert!(nudged(&bench, seconds(1)), "a release with a delay");
 }
 
-async fn a_promotion_tells_what_it_did(bench: Bench) {
+async fn a_promotion_returns_its_moves(bench: Bench) {
     add(&*bench.store, delayed("ready", seconds(10))).await;
     add(&*bench.store, AddJob { ttr: ttr(10), topic: topic("u"), ..job("expired") }).await;
     add(&*bench.store, AddJob { ttr: ttr(10), topic: topic("v"), max_attempts: 1, ..job("died") }).await;
