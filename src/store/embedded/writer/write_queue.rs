@@ -188,6 +188,6 @@ impl WriteQueue {
 
 impl std::fmt::Debug for WriteQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Intake")
+        f.write_str("WriteQueue")
     }
 }
