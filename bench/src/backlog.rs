@@ -10,8 +10,8 @@ use linger_client::Counts;
 use tokio::time::sleep;
 
 use crate::{
-    Failure,
     calls::Connection,
+    failure::Failure,
     plan::Due,
     report::Row,
     steps::add_all,

@@ -8,8 +8,8 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Failure,
     calls::Connection,
+    failure::Failure,
     now::now_us,
     plan::Due,
     report::Row,

@@ -7,7 +7,7 @@ use linger_client::{
 };
 use tokio::net::{TcpStream, lookup_host};
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// How long connecting may take while the server is looked for.
 const CONNECT: Duration = Duration::from_secs(5);

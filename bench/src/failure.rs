@@ -2,7 +2,7 @@
 
 use std::{io, time::Duration};
 
-use crate::{TOKEN_VARIABLE, signals::StopSignal};
+use crate::{plan::TOKEN_VARIABLE, signals::StopSignal};
 
 /// Why a bench ended before its time.
 #[derive(Debug, thiserror::Error)]

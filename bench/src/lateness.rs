@@ -13,8 +13,8 @@ use std::{
 use tokio::time::sleep;
 
 use crate::{
-    Failure,
     calls::Connection,
+    failure::Failure,
     now::now_us,
     plan::Due,
     report::Row,

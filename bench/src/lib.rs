@@ -36,7 +36,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub use failure::Failure;
 pub use ledger::{Delivery, Ledger, Tally, Totals};
 pub use now::now_us;
-pub use plan::{DelayPattern, Load, Plan, Scenario, Target};
+pub use plan::{DelayPattern, Load, Plan, Scenario, TOKEN_VARIABLE, Target};
 pub use report::Report;
 pub use signals::StopSignal;
 pub use times::{Percentiles, Times};
@@ -46,9 +46,6 @@ use calls::{Connection, find_server};
 use server::OwnServer;
 use signals::Signals;
 use work::Bench;
-
-/// The variable that may hold the token, which other users would see in the list of processes.
-pub const TOKEN_VARIABLE: &str = "LINGER_BENCH_TOKEN";
 
 /// Files that a bench has open beside the connections of a scenario.
 const OTHER_FILES: usize = 64;

@@ -11,8 +11,8 @@ use tokio::{
 };
 
 use crate::{
-    Failure,
     calls::Connection,
+    failure::Failure,
     now::now_us,
     plan::Due,
     report::Row,

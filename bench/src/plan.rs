@@ -7,6 +7,9 @@ use clap::ValueEnum;
 
 use linger_client::Timestamp;
 
+/// The variable that may hold the token, which other users would see in the list of processes.
+pub const TOKEN_VARIABLE: &str = "LINGER_BENCH_TOKEN";
+
 /// What to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Scenario {

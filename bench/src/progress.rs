@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use tokio::time::{Instant, sleep};
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// A step that makes no progress for so long has failed.
 const QUIET: Duration = Duration::from_secs(30);

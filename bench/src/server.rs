@@ -17,7 +17,7 @@ use tokio::{
     time::sleep,
 };
 
-use crate::{Failure, TOKEN_VARIABLE};
+use crate::{failure::Failure, plan::TOKEN_VARIABLE};
 
 /// How long it may take to start. More than the default of `redis.start_timeout`, so that the server gives its reason.
 const START: Duration = Duration::from_secs(90);

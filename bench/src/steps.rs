@@ -12,8 +12,8 @@ use std::{
 use tokio::time::sleep;
 
 use crate::{
-    Failure,
     calls::Connection,
+    failure::Failure,
     now::now_us,
     times::{Percentiles, Times},
     work::{Bench, Jobs, run_on_all},

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;
 
 use crate::{
-    Failure,
+    failure::Failure,
     now::now_us,
     plan::Due,
     report::Row,

@@ -11,8 +11,8 @@ use serde_json::value::RawValue;
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::{
-    Failure,
     calls::Connection,
+    failure::Failure,
     ledger::{Delivery, Ledger, TTR, Tally},
     now::now_us,
     plan::{Due, Load},
