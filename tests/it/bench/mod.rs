@@ -259,7 +259,7 @@ fn what_cannot_be_meant_is_refused() {
         (&["--url", "http://127.0.0.1:1", "--pid", "4294967295"], "--pid"),
         (&["--url", "https://127.0.0.1:1"], "plain HTTP"),
         (&["--url", "127.0.0.1:1"], "--url"),
-        (&["--url", "http://127.0.0.1:1", "--store", "redis"], "--url: settings"),
+        (&["--url", "http://127.0.0.1:1", "--store", "redis"], "--url: a running server takes no settings"),
         (&["--listen", "127.0.0.1:0"], "--listen"),
         (&["--store", "paper"], "store.engine"),
         (&["parked", "--rate", "5"], "--rate does not apply"),
