@@ -6,6 +6,7 @@
 mod health;
 mod polls;
 mod rules;
+mod scrape;
 
 use std::{sync::Arc, time::Duration};
 
