@@ -12,18 +12,18 @@ use crate::harness::{
 on_every_engine!(
     the_example_of_the_contract,
     only_the_topic_is_needed,
-    a_retried_add_answers_with_the_job_as_it_stands,
+    a_retried_add_returns_the_current_job,
     the_same_id_with_other_content_is_a_conflict,
     a_finished_or_deleted_id_is_free_again,
-    every_form_of_a_duration_is_read,
-    a_moment_may_be_named_instead_of_a_delay,
+    every_form_of_a_duration_is_accepted,
+    a_timestamp_may_be_given_instead_of_a_delay,
     the_body_survives_byte_for_byte,
-    every_id_of_the_alphabet_can_be_called_by_its_location,
-    attempts_come_from_the_job_its_list_or_the_default,
+    every_valid_id_can_be_requested_by_its_location,
+    max_attempts_come_from_the_job_its_retry_list_or_the_default,
     a_delay_of_thirty_days_is_kept_to_the_millisecond,
     trap_times_are_compared_in_milliseconds,
     trap_deleted_and_added_again_is_delivered_once_at_the_new_time,
-    a_paused_intake_refuses,
+    a_paused_intake_refuses_adds,
 );
 
 async fn the_example_of_the_contract(engine: Engine) {
@@ -45,7 +45,7 @@ async fn only_the_topic_is_needed(engine: Engine) {
     assert_eq!(text(&job["id"]).len(), 36, "a UUID was made: {job}");
 }
 
-async fn a_retried_add_answers_with_the_job_as_it_stands(engine: Engine) {
+async fn a_retried_add_returns_the_current_job(engine: Engine) {
     let api = Api::new(engine).await;
     let order = r#"{"topic":"t","id":"a","delay":"10s","body":{"n": 1}}"#;
     api.add(order).await;
@@ -88,7 +88,7 @@ async fn a_finished_or_deleted_id_is_free_again(engine: Engine) {
     api.add(order).await;
 }
 
-async fn every_form_of_a_duration_is_read(engine: Engine) {
+async fn every_form_of_a_duration_is_accepted(engine: Engine) {
     let api = Api::new(engine).await;
     for (delay, due_at) in [
         ("15", "2026-11-21T05:40:15.000Z"),
@@ -108,7 +108,7 @@ async fn every_form_of_a_duration_is_read(engine: Engine) {
     }
 }
 
-async fn a_moment_may_be_named_instead_of_a_delay(engine: Engine) {
+async fn a_timestamp_may_be_given_instead_of_a_delay(engine: Engine) {
     let api = Api::new(engine).await;
     let later = api.add(r#"{"topic":"t","at":"2026-11-21T07:40:00.0001+01:00"}"#).await;
     assert_eq!(later["due_at"], "2026-11-21T06:40:00.001Z", "rounded up");
@@ -141,7 +141,7 @@ async fn the_body_survives_byte_for_byte(engine: Engine) {
     }
 }
 
-async fn every_id_of_the_alphabet_can_be_called_by_its_location(engine: Engine) {
+async fn every_valid_id_can_be_requested_by_its_location(engine: Engine) {
     let api = Api::new(engine).await;
     let longest = "x".repeat(255);
     for id in ["AZaz09._~:@+=-", "...", "-", "a+b", "a@b:c", longest.as_str()] {
@@ -153,7 +153,7 @@ async fn every_id_of_the_alphabet_can_be_called_by_its_location(engine: Engine) 
     }
 }
 
-async fn attempts_come_from_the_job_its_list_or_the_default(engine: Engine) {
+async fn max_attempts_come_from_the_job_its_retry_list_or_the_default(engine: Engine) {
     let api = Api::new(engine).await;
     let listed = api.add(r#"{"topic":"t","retry":["15s",180,"PT10M"]}"#).await;
     assert_eq!(listed["max_attempts"], 4, "length + 1");
@@ -200,7 +200,7 @@ async fn trap_deleted_and_added_again_is_delivered_once_at_the_new_time(engine: 
     api.get("/topics/t/pop").await.expect(204);
 }
 
-async fn a_paused_intake_refuses(engine: Engine) {
+async fn a_paused_intake_refuses_adds(engine: Engine) {
     let api = Api::new(engine).await;
     api.send("POST", "/topics/t/pause", r#"{"intake":true}"#).await.expect(200);
     api.send("POST", "/jobs", r#"{"topic":"t"}"#).await.refused(409, "intake_paused");

@@ -1,4 +1,4 @@
-//! Bad input: each gets the error of the contract and changes nothing.
+//! Invalid input: each request receives the error of the contract and changes nothing.
 
 use super::on_every_engine;
 use crate::harness::{
@@ -14,22 +14,22 @@ on_every_engine!(
     wrong_types,
     invalid_utf8,
     unknown_fields,
-    fields_given_twice,
-    names_out_of_their_alphabet_empty_or_too_long,
-    nonsense_durations,
+    duplicate_fields,
+    invalid_empty_or_too_long_names,
+    invalid_durations,
     delay_together_with_at,
     wrong_methods,
     wrong_content_types,
     unknown_paths,
     unknown_parameters,
     every_fault_of_a_job_is_reported_at_once,
-    null_is_no_value,
+    null_is_refused_as_a_value,
     missing_bodies,
-    half_a_surrogate_pair_in_a_body,
+    a_lone_surrogate_in_a_body,
 );
 
-/// Nothing of what was refused left a trace.
-async fn untouched(api: &Api) {
+/// Asserts that the refused requests changed nothing.
+async fn assert_unchanged(api: &Api) {
     assert_eq!(api.get("/topics").await.expect(200).body, "{\"topics\":[]}\n");
 }
 
@@ -56,7 +56,7 @@ async fn broken_json(engine: Engine) {
         api.send("POST", "/batch/pop", broken).await.refused(400, "malformed_request");
         api.send("POST", "/topics/t/pause", broken).await.refused(400, "malformed_request");
     }
-    untouched(&api).await;
+    assert_unchanged(&api).await;
 }
 
 async fn deep_json(engine: Engine) {
@@ -68,7 +68,7 @@ async fn deep_json(engine: Engine) {
     api.send("POST", "/jobs", &nested(100_000)).await.refused(422, "invalid_job");
     let elsewhere = format!(r#"{{"topic":{}}}"#, nested(100_000));
     api.send("POST", "/jobs", &elsewhere).await.refused(422, "invalid_job");
-    untouched(&api).await;
+    assert_unchanged(&api).await;
     api.call("POST", "/jobs").json(&order(linger::job::MAX_DEPTH)).send().await.expect(201);
 }
 
@@ -82,7 +82,7 @@ async fn oversized_bodies_and_requests(engine: Engine) {
     let too_large = api.send("POST", "/jobs", &order(1_000)).await;
     assert_eq!(too_large.header("connection"), "close", "the rest of it is not read");
     too_large.refused(413, "body_too_large");
-    untouched(&api).await;
+    assert_unchanged(&api).await;
     api.send("POST", "/jobs", &order(100)).await.expect(201);
     let patch = format!(r#"{{"body":"{}"}}"#, "x".repeat(99));
     api.send("PATCH", "/jobs/a", &patch).await.refused(413, "body_too_large");
@@ -117,7 +117,7 @@ async fn wrong_types(engine: Engine) {
         let problem = api.send("POST", "/jobs", other).await.refused(422, "invalid_job");
         assert_eq!(places(&problem), [""], "the whole body is at fault");
     }
-    untouched(&api).await;
+    assert_unchanged(&api).await;
 }
 
 async fn invalid_utf8(engine: Engine) {
@@ -133,7 +133,7 @@ async fn invalid_utf8(engine: Engine) {
     }
     api.get("/jobs/%ff").await.refused(400, "invalid_parameter");
     api.get("/topics/%C3/pop").await.refused(400, "invalid_parameter");
-    untouched(&api).await;
+    assert_unchanged(&api).await;
 }
 
 async fn unknown_fields(engine: Engine) {
@@ -151,18 +151,18 @@ async fn unknown_fields(engine: Engine) {
         let problem = api.send(method, target, r#"{"typo":1}"#).await.refused(422, "invalid_request");
         assert_eq!(places(&problem), ["/typo"], "{target}");
     }
-    untouched(&api).await;
+    assert_unchanged(&api).await;
 }
 
-async fn fields_given_twice(engine: Engine) {
+async fn duplicate_fields(engine: Engine) {
     let api = Api::new(engine).await;
     let order = r#"{"topic":"t","delay":1,"delay":"1h","body":1,"body":2}"#;
     let problem = api.send("POST", "/jobs", order).await.refused(422, "invalid_job");
     assert_eq!(places(&problem), ["/delay", "/body"]);
-    untouched(&api).await;
+    assert_unchanged(&api).await;
 }
 
-async fn names_out_of_their_alphabet_empty_or_too_long(engine: Engine) {
+async fn invalid_empty_or_too_long_names(engine: Engine) {
     let api = Api::new(engine).await;
     let (long_id, long_topic) = ("x".repeat(256), "x".repeat(129));
     for id in ["", "a b", "a/b", "é", "a{b}", "a\\u0000", ".", "..", "a%20", &long_id] {
@@ -179,10 +179,10 @@ async fn names_out_of_their_alphabet_empty_or_too_long(engine: Engine) {
         let problem = api.get(&format!("/topics/{path}/pop")).await.refused(400, "invalid_parameter");
         assert_eq!(places(&problem), ["topic"]);
     }
-    untouched(&api).await;
+    assert_unchanged(&api).await;
 }
 
-async fn nonsense_durations(engine: Engine) {
+async fn invalid_durations(engine: Engine) {
     let api = Api::new(engine).await;
     for delay in [
         "-1",
@@ -218,14 +218,14 @@ async fn nonsense_durations(engine: Engine) {
     let order = r#"{"topic":"t","retry":[1,"x",-1,"11y"]}"#;
     let problem = api.send("POST", "/jobs", order).await.refused(422, "invalid_job");
     assert_eq!(places(&problem), ["/retry/1", "/retry/2", "/retry/3"]);
-    untouched(&api).await;
+    assert_unchanged(&api).await;
 }
 
 async fn delay_together_with_at(engine: Engine) {
     let api = Api::new(engine).await;
     let order = r#"{"topic":"t","delay":1,"at":"2026-11-21T06:10:00Z"}"#;
     assert_eq!(places(&api.send("POST", "/jobs", order).await.refused(422, "invalid_job")), ["/at"]);
-    untouched(&api).await;
+    assert_unchanged(&api).await;
 }
 
 async fn wrong_methods(engine: Engine) {
@@ -272,7 +272,7 @@ async fn wrong_content_types(engine: Engine) {
     api.call("POST", "/jobs").body(order).send().await.refused(415, "unsupported_media_type");
     let packed = api.call("POST", "/jobs").header("content-type", "application/json");
     packed.header("content-encoding", "gzip").body(order).send().await.refused(415, "unsupported_media_type");
-    untouched(&api).await;
+    assert_unchanged(&api).await;
     let right =
         api.call("POST", "/jobs").header("content-type", "application/json; charset=UTF-8").body(order);
     right.send().await.expect(201);
@@ -304,7 +304,7 @@ async fn unknown_parameters(engine: Engine) {
         api.call(method, target).send().await.refused(400, "invalid_parameter");
     }
     api.send("POST", "/jobs?delay=5", r#"{"topic":"t"}"#).await.refused(400, "invalid_parameter");
-    untouched(&api).await;
+    assert_unchanged(&api).await;
 }
 
 async fn every_fault_of_a_job_is_reported_at_once(engine: Engine) {
@@ -319,7 +319,7 @@ async fn every_fault_of_a_job_is_reported_at_once(engine: Engine) {
     assert_eq!(places(&problem), [""], "the answer stays small");
 }
 
-async fn null_is_no_value(engine: Engine) {
+async fn null_is_refused_as_a_value(engine: Engine) {
     let api = Api::new(engine).await;
     for field in ["id", "delay", "at", "ttr", "max_attempts", "retry"] {
         let order = format!(r#"{{"topic":"t","{field}":null}}"#);
@@ -328,7 +328,7 @@ async fn null_is_no_value(engine: Engine) {
             [format!("/{field}")]
         );
     }
-    untouched(&api).await;
+    assert_unchanged(&api).await;
     api.add(r#"{"topic":"t","body":null}"#).await;
 }
 
@@ -343,14 +343,14 @@ async fn missing_bodies(engine: Engine) {
     ] {
         api.call(method, target).send().await.refused(400, "malformed_request");
     }
-    untouched(&api).await;
-    // Where a body may be left out, an empty one of any type is none.
+    assert_unchanged(&api).await;
+    // If a body may be left out, an empty one of any type counts as left out.
     let form = "application/x-www-form-urlencoded";
     api.call("POST", "/topics/t/pause").header("content-type", form).send().await.expect(200);
 }
 
-/// Readers in many languages refuse it, and with it the whole batch that it is handed out in.
-async fn half_a_surrogate_pair_in_a_body(engine: Engine) {
+/// JSON parsers of many languages refuse it, and with it the whole batch in which it is delivered.
+async fn a_lone_surrogate_in_a_body(engine: Engine) {
     let api = Api::new(engine).await;
     for (body, at) in [
         (r#""\ud800""#, "/body"),

@@ -1,4 +1,4 @@
-//! Many jobs in one call.
+//! Many jobs in one request.
 
 use serde_json::{Value, json};
 
@@ -14,15 +14,15 @@ on_every_engine!(
     each_item_of_an_add_has_its_own_status,
     each_item_of_a_finish_has_its_own_status,
     each_item_of_a_delete_has_its_own_status,
-    an_empty_batch_answers_nothing,
-    a_batch_over_the_limit_is_refused_whole,
-    a_pop_asks_topics_in_their_order,
-    a_pop_takes_up_to_as_many_as_asked,
-    a_pop_waits_for_the_first,
-    bad_batches_are_refused,
+    an_empty_batch_returns_no_results,
+    a_batch_over_the_limit_is_refused_as_a_whole,
+    a_pop_tries_topics_in_the_given_order,
+    a_pop_returns_at_most_max_jobs,
+    a_pop_waits_for_the_first_job,
+    invalid_batches_are_refused,
     the_same_job_twice_in_a_batch,
-    the_answer_to_a_batch_of_faults_stays_small,
-    a_batch_is_carried_out_only_where_its_answer_has_room,
+    the_response_to_a_batch_of_faults_stays_small,
+    a_batch_is_carried_out_only_if_its_response_fits_the_budget,
 );
 
 fn statuses(answer: &Value) -> Vec<u64> {
@@ -103,7 +103,7 @@ async fn each_item_of_a_delete_has_its_own_status(engine: Engine) {
     assert_eq!(places(&answer["results"][2]["problem"]), ["/ids/2"]);
 }
 
-async fn an_empty_batch_answers_nothing(engine: Engine) {
+async fn an_empty_batch_returns_no_results(engine: Engine) {
     let api = Api::new(engine).await;
     for (target, body) in [
         ("/batch/jobs", r#"{"jobs":[]}"#),
@@ -114,7 +114,7 @@ async fn an_empty_batch_answers_nothing(engine: Engine) {
     }
 }
 
-async fn a_batch_over_the_limit_is_refused_whole(engine: Engine) {
+async fn a_batch_over_the_limit_is_refused_as_a_whole(engine: Engine) {
     let limits = Limits { max_batch: 2, max_batch_pop: 3, max_pop_topics: 2, ..Limits::default() };
     let api = Api::with(engine, Setup { limits, ..Setup::default() }).await;
     let job = r#"{"topic":"t"}"#;
@@ -129,7 +129,7 @@ async fn a_batch_over_the_limit_is_refused_whole(engine: Engine) {
     assert_eq!(api.get("/topics").await.expect(200).body, "{\"topics\":[]}\n");
 }
 
-async fn a_pop_asks_topics_in_their_order(engine: Engine) {
+async fn a_pop_tries_topics_in_the_given_order(engine: Engine) {
     let api = Api::new(engine).await;
     for (id, topic) in [("1", "low"), ("2", "high"), ("3", "low"), ("4", "high")] {
         api.add(&format!(r#"{{"topic":"{topic}","id":"{id}"}}"#)).await;
@@ -142,7 +142,7 @@ async fn a_pop_asks_topics_in_their_order(engine: Engine) {
     assert_eq!(jobs["jobs"][0]["reserved_until"], "2026-11-21T05:41:30.000Z");
 }
 
-async fn a_pop_takes_up_to_as_many_as_asked(engine: Engine) {
+async fn a_pop_returns_at_most_max_jobs(engine: Engine) {
     let api = Api::new(engine).await;
     let jobs: Vec<_> = (0..40).map(|n| format!(r#"{{"topic":"t","id":"{n}"}}"#)).collect();
     api.send("POST", "/batch/jobs", &format!("{{\"jobs\":[{}]}}", jobs.join(","))).await.expect(200);
@@ -160,7 +160,7 @@ async fn a_pop_takes_up_to_as_many_as_asked(engine: Engine) {
     assert_eq!(one.body, "{\"jobs\":[]}\n");
 }
 
-async fn a_pop_waits_for_the_first(engine: Engine) {
+async fn a_pop_waits_for_the_first_job(engine: Engine) {
     let api = Api::new(engine).await;
     let pop = r#"{"topics":["a","b"],"max":5,"wait":"20s"}"#;
     let poll = api.park(api.call("POST", "/batch/pop").json(pop)).await;
@@ -176,7 +176,7 @@ async fn a_pop_waits_for_the_first(engine: Engine) {
     assert_eq!(poll.await.expect("is answered").expect(200).body, "{\"jobs\":[]}\n");
 }
 
-async fn bad_batches_are_refused(engine: Engine) {
+async fn invalid_batches_are_refused(engine: Engine) {
     let api = Api::new(engine).await;
     for (target, body, at) in [
         ("/batch/jobs", "{}", "/jobs"),
@@ -207,7 +207,7 @@ async fn the_same_job_twice_in_a_batch(engine: Engine) {
     assert_eq!(api.get("/topics/t").await.json()["counts"]["ready"], 1);
 }
 
-async fn the_answer_to_a_batch_of_faults_stays_small(engine: Engine) {
+async fn the_response_to_a_batch_of_faults_stays_small(engine: Engine) {
     let api = Api::new(engine).await;
     let fields: Vec<_> = (0..40).map(|n| format!("\"f{n}\":1")).collect();
     let long = format!("{{\"topic\":1,\"{}\":1}}", "x".repeat(6_000));
@@ -224,12 +224,12 @@ async fn the_answer_to_a_batch_of_faults_stays_small(engine: Engine) {
     }
 }
 
-async fn a_batch_is_carried_out_only_where_its_answer_has_room(engine: Engine) {
+async fn a_batch_is_carried_out_only_if_its_response_fits_the_budget(engine: Engine) {
     let options = HttpOptions { max_answer_bytes: 64 * 1_024, ..HttpOptions::default() };
     let api = Api::with(engine, Setup { options, ..Setup::default() }).await;
     let large = format!(r#"{{"topic":"large","id":"large","body":"{}"}}"#, "x".repeat(60_000));
     api.add(&large).await;
-    // A client that has not taken its answer yet.
+    // A client that has not read its response yet.
     let mut unread = api.call("GET", "/jobs/large").head().await;
     let bytes = http_body_util::BodyExt::frame(unread.body_mut()).await.expect("a frame");
     let jobs = vec![r#"{"topic":"t"}"#; 100].join(",");

@@ -9,8 +9,8 @@ use linger::http::HttpOptions;
 
 on_every_engine!(
     trap_a_web_page_cannot_pop_or_add,
-    trap_a_rebound_name_reaches_nothing,
-    operators_pages_may_be_linked_to,
+    trap_a_rebound_host_name_is_refused,
+    pages_for_operators_may_be_linked_to,
     preflights_allow_nothing,
 );
 
@@ -40,7 +40,7 @@ async fn trap_a_web_page_cannot_pop_or_add(engine: Engine) {
     own.header("origin", "http://localhost").send().await.expect(200);
 }
 
-async fn trap_a_rebound_name_reaches_nothing(engine: Engine) {
+async fn trap_a_rebound_host_name_is_refused(engine: Engine) {
     let options = HttpOptions {
         check_host: true,
         allowed_hosts: vec!["queue.test".to_owned()],
@@ -55,7 +55,7 @@ async fn trap_a_rebound_name_reaches_nothing(engine: Engine) {
     api.call("GET", "/livez").without("host").send().await.refused(400, "malformed_request");
 }
 
-async fn operators_pages_may_be_linked_to(engine: Engine) {
+async fn pages_for_operators_may_be_linked_to(engine: Engine) {
     let api = Api::new(engine).await;
     for page in ["/livez", "/readyz", "/version", "/metrics", "/openapi.yaml"] {
         let link = api.call("GET", page).header("sec-fetch-site", "cross-site");

@@ -1,4 +1,4 @@
-//! The contract itself: every operation is exercised, every example is true.
+//! The contract itself: every operation is exercised, every example is valid.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::harness::{
     stores::Engine,
 };
 
-on_every_engine!(every_operation_answers_with_every_success_it_documents);
+on_every_engine!(every_documented_success_of_every_operation_occurs);
 
 #[test]
 fn every_operation_has_an_example_and_every_example_is_valid() {
@@ -23,9 +23,9 @@ fn operation_ids_are_unique() {
     assert_eq!(ids.len(), contract().operations().len());
 }
 
-/// What the router answers to is what the contract documents, and nothing else.
+/// The router answers exactly the methods that the contract documents.
 #[tokio::test]
-async fn every_path_allows_the_documented_methods_alone() {
+async fn every_path_allows_only_the_documented_methods() {
     let api = Api::new(Engine::Naive).await;
     let paths: BTreeSet<_> = contract().operations().iter().map(|operation| &operation.template).collect();
     for path in paths {
@@ -71,9 +71,8 @@ async fn the_examples_of_errors_are_what_the_server_answers() {
     }
 }
 
-/// One walk through the whole API. A new operation, or a new success of an old one, fails here until
-/// the walk covers it.
-async fn every_operation_answers_with_every_success_it_documents(engine: Engine) {
+/// Calls the whole API once. A new operation, or a new success status of an old one, fails here until it is covered.
+async fn every_documented_success_of_every_operation_occurs(engine: Engine) {
     let api = Api::new(engine).await;
     one_job(&api).await;
     holders(&api).await;
@@ -105,7 +104,7 @@ async fn holders(api: &Api) {
     for id in ["a", "b", "c", "d"] {
         api.add(&format!(r#"{{"topic":"work","id":"{id}"}}"#)).await;
     }
-    // Which job comes first is not promised.
+    // The order of jobs is not guaranteed.
     let first = api.pop("work").await;
     let finish = format!("/jobs/{}/finish?receipt={}", text(&first["id"]), text(&first["receipt"]));
     api.post(&finish).await.expect(204);

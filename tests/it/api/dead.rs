@@ -10,17 +10,17 @@ use crate::harness::{
 };
 
 on_every_engine!(
-    a_dead_letter_tells_when_and_why,
+    a_dead_letter_shows_when_and_why_it_died,
     a_requeued_job_starts_again,
     only_dead_jobs_are_requeued,
-    pages_go_through_all_dead_letters_oldest_first,
-    a_bulk_requeue_takes_the_oldest_up_to_its_limit,
-    a_bulk_delete_takes_the_dead_alone,
-    bad_requests_are_refused,
+    pages_list_all_dead_letters_oldest_first,
+    a_bulk_requeue_moves_the_oldest_up_to_its_limit,
+    a_bulk_delete_removes_only_dead_letters,
+    invalid_requests_are_refused,
 );
 
 /// Dead letters `1` to `n` of topic `t`, a second apart.
-async fn graves(api: &Api, n: usize) {
+async fn add_dead_letters(api: &Api, n: usize) {
     for id in 1..=n {
         api.add(&format!(r#"{{"topic":"t","id":"{id}"}}"#)).await;
         api.bury("t").await;
@@ -33,7 +33,7 @@ async fn listed(api: &Api, target: &str) -> Vec<String> {
     page["jobs"].as_array().expect("jobs").iter().map(|job| text(&job["id"]).to_owned()).collect()
 }
 
-async fn a_dead_letter_tells_when_and_why(engine: Engine) {
+async fn a_dead_letter_shows_when_and_why_it_died(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a","max_attempts":1,"body":{"a": 1}}"#).await;
     api.pop("t").await;
@@ -50,7 +50,7 @@ async fn a_dead_letter_tells_when_and_why(engine: Engine) {
 
 async fn a_requeued_job_starts_again(engine: Engine) {
     let api = Api::new(engine).await;
-    graves(&api, 2).await;
+    add_dead_letters(&api, 2).await;
     let now = api.post("/jobs/1/requeue").await.expect(200).json();
     assert_eq!((&now["state"], &now["attempts"]), (&json!("ready"), &json!(0)));
     assert!(now.get("reason").is_none() && now.get("dead_at").is_none());
@@ -66,9 +66,9 @@ async fn only_dead_jobs_are_requeued(engine: Engine) {
     assert_eq!(problem["state"], "ready");
 }
 
-async fn pages_go_through_all_dead_letters_oldest_first(engine: Engine) {
+async fn pages_list_all_dead_letters_oldest_first(engine: Engine) {
     let api = Api::new(engine).await;
-    graves(&api, 5).await;
+    add_dead_letters(&api, 5).await;
     let (mut found, mut target) = (Vec::new(), "/topics/t/dead?limit=2".to_owned());
     loop {
         let page = api.get(&target).await.expect(200).json();
@@ -79,9 +79,9 @@ async fn pages_go_through_all_dead_letters_oldest_first(engine: Engine) {
     assert_eq!(found, ["1", "2", "3", "4", "5"]);
 }
 
-async fn a_bulk_requeue_takes_the_oldest_up_to_its_limit(engine: Engine) {
+async fn a_bulk_requeue_moves_the_oldest_up_to_its_limit(engine: Engine) {
     let api = Api::new(engine).await;
-    graves(&api, 3).await;
+    add_dead_letters(&api, 3).await;
     let some = api.send("POST", "/topics/t/dead/requeue", r#"{"limit":2}"#).await.expect(200);
     assert_eq!(some.body, "{\"requeued\":2}\n");
     assert_eq!(listed(&api, "/topics/t/dead").await, ["3"]);
@@ -89,18 +89,18 @@ async fn a_bulk_requeue_takes_the_oldest_up_to_its_limit(engine: Engine) {
     assert_eq!(api.get("/topics/t").await.json()["counts"]["ready"], 3);
 }
 
-async fn a_bulk_delete_takes_the_dead_alone(engine: Engine) {
+async fn a_bulk_delete_removes_only_dead_letters(engine: Engine) {
     let api = Api::new(engine).await;
-    graves(&api, 3).await;
+    add_dead_letters(&api, 3).await;
     api.add(r#"{"topic":"t","id":"alive"}"#).await;
     assert_eq!(api.delete("/topics/t/dead").await.expect(200).body, "{\"deleted\":3}\n");
     assert!(listed(&api, "/topics/t/dead").await.is_empty());
     api.get("/jobs/alive").await.expect(200);
 }
 
-async fn bad_requests_are_refused(engine: Engine) {
+async fn invalid_requests_are_refused(engine: Engine) {
     let api = Api::new(engine).await;
-    graves(&api, 1).await;
+    add_dead_letters(&api, 1).await;
     for bad in [r#"{"limit":0}"#, r#"{"limit":-1}"#, r#"{"limit":"all"}"#, r#"{"limit":1000001}"#] {
         let problem = api.send("POST", "/topics/t/dead/requeue", bad).await.refused(422, "invalid_request");
         assert_eq!(places(&problem), ["/limit"]);

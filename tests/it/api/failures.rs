@@ -1,4 +1,4 @@
-//! Bad days: a store that is away, full, damaged or not durable, and faults of our own.
+//! Failures: a store that is unavailable, full, damaged or not durable, and bugs of the server.
 
 use linger::store::Error;
 
@@ -8,7 +8,7 @@ use crate::harness::{
     stores::Engine,
 };
 
-/// Every call that reaches the store, each valid.
+/// Every request that reaches the store. All are valid.
 const CALLS: [(&str, &str, &str); 24] = [
     ("POST", "/jobs", r#"{"topic":"t"}"#),
     ("GET", "/jobs/a", ""),
@@ -43,53 +43,51 @@ async fn call(api: &Api, (method, target, body): (&str, &str, &str)) -> Answer {
     if body.is_empty() { call.send().await } else { call.json(body).send().await }
 }
 
-/// Every call answers `status` and `code`, in the form of the contract, and nothing of `secret`.
-async fn every_call_answers(failure: Error, status: u16, code: &str, retry: bool) {
+/// Every request is answered with `status` and `code`, in the form of the contract and without the cause.
+async fn every_call_is_refused(failure: Error, status: u16, code: &str, retry: bool) {
     let api = Api::new(Engine::Naive).await;
     api.store.fail(Some(Failure::Error(failure)));
-    for asked in CALLS {
-        let answer = call(&api, asked).await;
-        assert_eq!(answer.headers.contains_key("retry-after"), retry, "{asked:?}");
-        assert!(
-            !String::from_utf8_lossy(&answer.body).contains("10.0.0.7"),
-            "the cause is for the log alone"
-        );
+    for request in CALLS {
+        let answer = call(&api, request).await;
+        assert_eq!(answer.headers.contains_key("retry-after"), retry, "{request:?}");
+        assert!(!String::from_utf8_lossy(&answer.body).contains("10.0.0.7"), "the cause is for the log only");
         answer.refused(status, code);
     }
     api.store.fail(None);
-    for asked in CALLS {
-        assert!(call(&api, asked).await.status.as_u16() < 500, "{asked:?} recovers");
+    for request in CALLS {
+        assert!(call(&api, request).await.status.as_u16() < 500, "{request:?} recovers");
     }
 }
 
 #[tokio::test]
-async fn a_store_that_is_away() {
-    every_call_answers(Error::Unavailable("10.0.0.7 is away".to_owned()), 503, "store_unavailable", true)
+async fn an_unavailable_store() {
+    every_call_is_refused(Error::Unavailable("10.0.0.7 is away".to_owned()), 503, "store_unavailable", true)
         .await;
 }
 
 #[tokio::test]
-async fn a_store_that_is_damaged() {
-    every_call_answers(Error::Damaged("10.0.0.7 rots".to_owned()), 503, "store_unavailable", true).await;
+async fn a_damaged_store() {
+    every_call_is_refused(Error::Damaged("10.0.0.7 rots".to_owned()), 503, "store_unavailable", true).await;
 }
 
 #[tokio::test]
 async fn a_change_that_is_not_durable() {
-    every_call_answers(Error::NotDurable("10.0.0.7 lags".to_owned()), 503, "not_durable", true).await;
+    every_call_is_refused(Error::NotDurable("10.0.0.7 lags".to_owned()), 503, "not_durable", true).await;
 }
 
 #[tokio::test]
-async fn a_store_that_is_full() {
+async fn a_full_store() {
     let api = Api::new(Engine::Naive).await;
     api.store.fail(Some(Failure::Error(Error::Full("10.0.0.7 is full".to_owned()))));
-    // Reading never needs room.
-    for asked in CALLS.into_iter().filter(|(method, target, _)| *method != "GET" || target.ends_with("pop")) {
-        call(&api, asked).await.refused(507, "store_full");
+    // Reads need no disk space.
+    for request in CALLS.into_iter().filter(|(method, target, _)| *method != "GET" || target.ends_with("pop"))
+    {
+        call(&api, request).await.refused(507, "store_full");
     }
 }
 
 #[tokio::test]
-async fn a_store_that_is_away_makes_the_server_unready_but_alive() {
+async fn an_unavailable_store_makes_the_server_unready_but_alive() {
     let api = Api::new(Engine::Naive).await;
     api.store.fail(Some(Failure::Error(Error::Unavailable("away".to_owned()))));
     api.queue.check_store().await;
@@ -107,11 +105,11 @@ async fn a_store_that_is_away_makes_the_server_unready_but_alive() {
 }
 
 #[tokio::test]
-async fn a_panic_is_a_problem_of_its_own_call_alone() {
+async fn a_panic_affects_only_its_own_request() {
     let api = Api::new(Engine::Naive).await;
     api.store.fail(Some(Failure::Panic));
     let problem = api.get("/jobs/a").await.refused(500, "internal");
-    assert!(!problem.to_string().contains("demanded"), "what it said is for the log alone");
+    assert!(!problem.to_string().contains("demanded"), "the panic's message is for the log only");
     api.store.fail(None);
     api.get("/jobs/a").await.refused(404, "job_not_found");
 }

@@ -1,4 +1,4 @@
-//! What the holder of a reservation does: finish, release, touch, bury; and what a stale one cannot.
+//! The steps of a reservation's holder: finish, release, touch, bury; and their refusal for a stale receipt.
 
 use serde_json::{Value, json};
 
@@ -11,21 +11,21 @@ use crate::harness::{
 
 on_every_engine!(
     a_finished_job_is_gone,
-    finish_without_a_receipt_works_while_it_is_reserved,
+    finish_without_a_receipt_works_while_the_job_is_reserved,
     finish_without_a_receipt_is_refused_where_receipts_are_required,
-    finish_works_past_the_ttr_until_the_job_was_taken_back,
+    finish_works_past_the_ttr_until_the_reservation_is_ended,
     a_late_finish_is_refused_and_the_second_holder_finishes,
     a_stale_receipt_changes_nothing,
-    release_follows_the_delay_the_list_or_the_back_off,
+    release_uses_the_delay_the_retry_list_or_the_back_off,
     touch_extends_from_now,
     bury_keeps_the_reason,
-    the_last_attempt_makes_a_dead_letter,
+    a_job_without_attempts_left_becomes_a_dead_letter,
     delete_works_in_every_state,
     unknown_jobs_are_not_found,
     receipts_are_checked_before_anything_else,
     a_receipt_may_be_in_the_query_or_in_the_body,
-    a_missing_receipt_is_told_where_it_may_be,
-    null_is_no_body_where_a_body_may_be_left_out,
+    the_error_for_a_missing_receipt_says_where_to_send_it,
+    null_reads_as_no_body_if_a_body_may_be_left_out,
 );
 
 async fn held(api: &Api, json: &str) -> (String, String) {
@@ -46,7 +46,7 @@ async fn a_finished_job_is_gone(engine: Engine) {
     api.get("/topics/t").await.refused(404, "topic_not_found");
 }
 
-async fn finish_without_a_receipt_works_while_it_is_reserved(engine: Engine) {
+async fn finish_without_a_receipt_works_while_the_job_is_reserved(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a","delay":1}"#).await;
     api.post("/jobs/a/finish").await.refused(409, "not_reserved");
@@ -64,7 +64,7 @@ async fn finish_without_a_receipt_is_refused_where_receipts_are_required(engine:
     api.post(&format!("/jobs/a/finish?receipt={receipt}")).await.expect(204);
 }
 
-async fn finish_works_past_the_ttr_until_the_job_was_taken_back(engine: Engine) {
+async fn finish_works_past_the_ttr_until_the_reservation_is_ended(engine: Engine) {
     let api = Api::with(engine, Setup { no_timer: true, ..Setup::default() }).await;
     let (_, receipt) = held(&api, r#"{"topic":"t","id":"a","ttr":5}"#).await;
     api.clock.advance(seconds(7));
@@ -105,7 +105,7 @@ async fn a_stale_receipt_changes_nothing(engine: Engine) {
     assert_eq!(api.get("/jobs/a").await.json(), before);
 }
 
-async fn release_follows_the_delay_the_list_or_the_back_off(engine: Engine) {
+async fn release_uses_the_delay_the_retry_list_or_the_back_off(engine: Engine) {
     let api = Api::new(engine).await;
     for (job, release, due_at) in [
         (r#"{"topic":"a"}"#, r#","delay":"1m""#, "2026-11-21T05:41:00.000Z"),
@@ -146,7 +146,7 @@ async fn bury_keeps_the_reason(engine: Engine) {
     api.post(&format!("/jobs/a/finish?receipt={receipt}")).await.refused(409, "lease_lost");
 }
 
-async fn the_last_attempt_makes_a_dead_letter(engine: Engine) {
+async fn a_job_without_attempts_left_becomes_a_dead_letter(engine: Engine) {
     let api = Api::new(engine).await;
     let (_, receipt) = held(&api, r#"{"topic":"t","id":"a","max_attempts":1}"#).await;
     let body = format!(r#"{{"receipt":"{receipt}"}}"#);
@@ -236,7 +236,7 @@ async fn a_receipt_may_be_in_the_query_or_in_the_body(engine: Engine) {
     }
 }
 
-async fn a_missing_receipt_is_told_where_it_may_be(engine: Engine) {
+async fn the_error_for_a_missing_receipt_says_where_to_send_it(engine: Engine) {
     let api = Api::new(engine).await;
     held(&api, r#"{"topic":"t","id":"a"}"#).await;
     for step in ["release", "touch", "bury"] {
@@ -251,8 +251,8 @@ async fn a_missing_receipt_is_told_where_it_may_be(engine: Engine) {
     }
 }
 
-/// Generated clients send it for a body that is not given.
-async fn null_is_no_body_where_a_body_may_be_left_out(engine: Engine) {
+/// Generated clients send `null` for a body that is left out.
+async fn null_reads_as_no_body_if_a_body_may_be_left_out(engine: Engine) {
     let api = Api::new(engine).await;
     let (_, receipt) = held(&api, r#"{"topic":"t","id":"a"}"#).await;
     api.send("POST", &format!("/jobs/a/touch?receipt={receipt}"), "null").await.expect(200);

@@ -1,4 +1,4 @@
-//! Limits of what one request may hold, apart from those of a job: each is refused whole.
+//! Limits of a request, apart from those of a job: a request beyond one is refused as a whole.
 
 use super::on_every_engine;
 use crate::harness::{
@@ -6,9 +6,9 @@ use crate::harness::{
     stores::Engine,
 };
 
-on_every_engine!(control_requests_over_their_own_limit, more_fields_or_longer_names_than_any_request_has);
+on_every_engine!(small_requests_over_their_limit, too_many_fields_and_too_long_names);
 
-async fn control_requests_over_their_own_limit(engine: Engine) {
+async fn small_requests_over_their_limit(engine: Engine) {
     let api = Api::new(engine).await;
     let padded = format!("{{{}}}", " ".repeat(64 * 1_024));
     for (method, target) in [
@@ -25,13 +25,13 @@ async fn control_requests_over_their_own_limit(engine: Engine) {
         ("POST", "/topics/t/dead/requeue"),
     ] {
         let answer = api.send(method, target, &padded).await;
-        assert_eq!(answer.header("connection"), "close", "the rest of it is not read");
+        assert_eq!(answer.header("connection"), "close", "the rest of the body is not read");
         answer.refused(413, "body_too_large");
     }
     assert_eq!(api.get("/topics").await.expect(200).body, "{\"topics\":[]}\n", "nothing happened");
 }
 
-async fn more_fields_or_longer_names_than_any_request_has(engine: Engine) {
+async fn too_many_fields_and_too_long_names(engine: Engine) {
     let api = Api::new(engine).await;
     let fields: Vec<_> = (0..65).map(|n| format!("\"f{n}\":1")).collect();
     let problem = api.send("POST", "/jobs", &format!("{{{}}}", fields.join(","))).await;
@@ -40,7 +40,7 @@ async fn more_fields_or_longer_names_than_any_request_has(engine: Engine) {
     assert_eq!(problem["errors"][0]["detail"], "must have at most 64 fields");
     let order = format!(r#"{{"topic":"t","{}":1}}"#, "x".repeat(10_000));
     let answer = api.send("POST", "/jobs", &order).await;
-    assert!(answer.body.len() < 1_000, "a name is not repeated whole: {}", answer.body.len());
+    assert!(answer.body.len() < 1_000, "the name is not repeated in full: {}", answer.body.len());
     assert_eq!(places(&answer.refused(422, "invalid_job")), [""]);
     assert_eq!(api.get("/topics").await.expect(200).body, "{\"topics\":[]}\n", "nothing happened");
 }

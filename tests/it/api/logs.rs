@@ -1,4 +1,4 @@
-//! What the log says of a request, and what it must not.
+//! What the log says about a request, and what it must not reveal.
 
 use std::{
     io,
@@ -18,7 +18,7 @@ use crate::harness::{
     stores::Engine,
 };
 
-/// The log of this thread, kept in memory.
+/// The log of this thread, in memory.
 #[derive(Debug, Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -41,14 +41,14 @@ impl<'a> MakeWriter<'a> for Log {
     }
 }
 
-/// Has what this thread logs from `level` on kept in `log`, for as long as what is returned lives.
-fn kept(log: &Log, level: tracing::Level) -> (tracing::Dispatch, tracing::subscriber::DefaultGuard) {
-    // With a single subscriber, tracing asks the thread that first reaches a line whether it is wanted,
-    // and another test's thread, which has none, would say no for all. With two it asks them both.
+/// Records this thread's lines from `level` on in `log` until the returned guard is dropped.
+fn record(log: &Log, level: tracing::Level) -> (tracing::Dispatch, tracing::subscriber::DefaultGuard) {
+    // With a single subscriber, tracing caches for all threads whether the thread that first reaches a line wants it; the
+    // thread of another test, without a subscriber, would disable the line. With two subscribers it asks both.
     let second = tracing::Dispatch::new(tracing_subscriber::fmt().with_writer(io::sink).finish());
-    let kept =
+    let recording =
         tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_writer(log.clone()).finish();
-    (second, tracing::subscriber::set_default(kept))
+    (second, tracing::subscriber::set_default(recording))
 }
 
 impl Log {
@@ -58,9 +58,9 @@ impl Log {
 }
 
 #[tokio::test]
-async fn a_failure_is_found_by_its_request_id_without_debugging() {
+async fn a_failure_is_logged_with_its_request_id_at_the_default_level() {
     let log = Log::default();
-    let _here = kept(&log, tracing::Level::INFO);
+    let _recording = record(&log, tracing::Level::INFO);
     let api = Api::new(Engine::Naive).await;
     api.store.fail(Some(Failure::Panic));
     api.call("GET", "/jobs/a").header("x-request-id", "checkout-7f3a").send().await.expect(500);
@@ -71,7 +71,7 @@ async fn a_failure_is_found_by_its_request_id_without_debugging() {
     }
 }
 
-/// The lines that say `refused` with this code.
+/// The warnings about refusals with this code.
 fn refusals<'a>(log: &'a str, code: &str) -> Vec<&'a str> {
     let code = format!("code=\"{code}\"");
     log.lines()
@@ -80,9 +80,9 @@ fn refusals<'a>(log: &'a str, code: &str) -> Vec<&'a str> {
 }
 
 #[tokio::test]
-async fn refusals_under_load_get_a_line_a_second() {
+async fn refusals_under_load_are_logged_once_per_second() {
     let log = Log::default();
-    let _here = kept(&log, tracing::Level::INFO);
+    let _recording = record(&log, tracing::Level::INFO);
     let setup = Setup { limits: Limits { max_waiting: 0, ..Limits::default() }, ..Setup::default() };
     let api = Api::with(Engine::Naive, setup).await;
     for _ in 0..5 {
@@ -96,14 +96,14 @@ async fn refusals_under_load_get_a_line_a_second() {
     let lines = refusals(&log, "too_many_waiting");
     assert_eq!(lines.len(), 2, "{log}");
     assert!(lines[0].contains("left_out=0") && lines[1].contains("left_out=4"), "{log}");
-    assert!(!log.contains("caller="), "nobody has a name here: {log}");
+    assert!(!log.contains("caller="), "callers have no names here: {log}");
     assert_eq!(refusals(&log, "draining").len(), 1, "{log}");
 }
 
 #[tokio::test]
-async fn whoever_tries_tokens_is_seen_without_debugging() {
+async fn unknown_tokens_are_logged_at_the_default_level() {
     let log = Log::default();
-    let _here = kept(&log, tracing::Level::INFO);
+    let _recording = record(&log, tracing::Level::INFO);
     let tokens = parse_tokens(&token_entry("a", "one", &[Scope::Read], &[])).expect("is valid");
     let gate = Some(Arc::new(Authenticator::with_tokens(tokens)));
     let api = Api::with(Engine::Naive, Setup { gate, ..Setup::default() }).await;
@@ -117,9 +117,9 @@ async fn whoever_tries_tokens_is_seen_without_debugging() {
 }
 
 #[tokio::test]
-async fn names_the_request_and_its_route_but_no_receipt_and_no_body() {
+async fn the_log_shows_the_request_and_its_route_but_no_receipt_and_no_body() {
     let log = Log::default();
-    let _here = kept(&log, tracing::Level::TRACE);
+    let _recording = record(&log, tracing::Level::TRACE);
     let api = Api::new(Engine::Naive).await;
     api.add(r#"{"topic":"t","id":"job-7","body":"s3cr3t"}"#).await;
     let receipt = text(&api.pop("t").await["receipt"]).to_owned();

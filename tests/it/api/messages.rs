@@ -1,4 +1,4 @@
-//! What refusals say: the first fault in `detail`, what was probably meant, and where to look instead.
+//! The texts of refusals: the first fault in `detail`, suggestions, and hints at other operations.
 
 use serde_json::Value;
 
@@ -12,14 +12,14 @@ use linger::{job::Delay, queue::Limits};
 on_every_engine!(
     the_detail_carries_the_first_fault,
     misspelt_fields_and_parameters_get_a_suggestion,
-    a_count_on_a_pop_points_to_the_batch,
-    a_byte_order_mark_is_named,
-    delays_beyond_the_limit_name_it,
-    a_longest_delay_can_be_set,
-    a_number_as_a_moment_is_told_how_to_write_it,
-    a_needless_slash_is_named,
-    a_taken_id_says_what_was_compared,
-    every_json_answer_ends_with_a_line,
+    a_count_on_a_pop_is_answered_with_a_hint_at_the_batch,
+    the_error_names_a_byte_order_mark,
+    the_error_names_the_limit_of_delays,
+    the_limit_of_delays_can_be_set,
+    the_error_shows_how_to_write_a_number_as_a_timestamp,
+    the_error_names_a_superfluous_slash,
+    the_error_for_a_taken_id_says_what_was_compared,
+    every_json_response_ends_with_a_line_feed,
 );
 
 async fn detail(api: &Api, method: &str, target: &str, body: &str) -> String {
@@ -79,7 +79,7 @@ async fn misspelt_fields_and_parameters_get_a_suggestion(engine: Engine) {
     assert_eq!(first(&problem), "is not a parameter of this call, which has none");
 }
 
-async fn a_count_on_a_pop_points_to_the_batch(engine: Engine) {
+async fn a_count_on_a_pop_is_answered_with_a_hint_at_the_batch(engine: Engine) {
     let api = Api::new(engine).await;
     for name in ["count", "max", "limit"] {
         let problem = api.get(&format!("/topics/t/pop?{name}=10")).await.refused(400, "invalid_parameter");
@@ -88,14 +88,14 @@ async fn a_count_on_a_pop_points_to_the_batch(engine: Engine) {
     }
 }
 
-async fn a_byte_order_mark_is_named(engine: Engine) {
+async fn the_error_names_a_byte_order_mark(engine: Engine) {
     let api = Api::new(engine).await;
     let problem = api.send("POST", "/jobs", "\u{feff}{\"topic\":\"t\"}").await;
     let problem = problem.refused(400, "malformed_request");
     assert!(text(&problem["detail"]).contains("byte order mark"), "{problem}");
 }
 
-async fn delays_beyond_the_limit_name_it(engine: Engine) {
+async fn the_error_names_the_limit_of_delays(engine: Engine) {
     let api = Api::new(engine).await;
     for delay in ["1e300", "1800000000", "\"11w9999999999d\"", "\"4000d\""] {
         let body = format!(r#"{{"topic":"t","delay":{delay}}}"#);
@@ -108,7 +108,7 @@ async fn delays_beyond_the_limit_name_it(engine: Engine) {
     assert!(first(&problem.refused(422, "invalid_job")).contains("10 years"));
 }
 
-async fn a_longest_delay_can_be_set(engine: Engine) {
+async fn the_limit_of_delays_can_be_set(engine: Engine) {
     let max_delay = Delay::new(std::time::Duration::from_secs(7 * 86_400)).expect("a delay");
     let limits = Limits { max_delay, ..Limits::default() };
     let api = Api::with(engine, Setup { limits, ..Setup::default() }).await;
@@ -134,11 +134,11 @@ async fn a_longest_delay_can_be_set(engine: Engine) {
         assert_eq!(places(&problem), [at], "{target}");
         assert!(first(&problem).contains("queue.max_delay"), "{problem}");
     }
-    // A moment cannot be mistaken for a number of milliseconds.
+    // A timestamp cannot be confused with a number of milliseconds.
     api.add(r#"{"topic":"t","id":"b","at":"2027-11-21T06:10:00Z"}"#).await;
 }
 
-async fn a_number_as_a_moment_is_told_how_to_write_it(engine: Engine) {
+async fn the_error_shows_how_to_write_a_number_as_a_timestamp(engine: Engine) {
     let api = Api::new(engine).await;
     for number in ["1795240800", "1795240800000", "1795240800.0"] {
         let body = format!(r#"{{"topic":"t","at":{number}}}"#);
@@ -152,7 +152,7 @@ async fn a_number_as_a_moment_is_told_how_to_write_it(engine: Engine) {
     }
 }
 
-async fn a_needless_slash_is_named(engine: Engine) {
+async fn the_error_names_a_superfluous_slash(engine: Engine) {
     let api = Api::new(engine).await;
     for target in ["/topics/", "/topics/t/pop/", "/jobs/a/", "/livez/"] {
         let problem = api.get(target).await.refused(404, "not_found");
@@ -168,7 +168,7 @@ async fn a_needless_slash_is_named(engine: Engine) {
     }
 }
 
-async fn a_taken_id_says_what_was_compared(engine: Engine) {
+async fn the_error_for_a_taken_id_says_what_was_compared(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a","delay":60,"body":{"a":1,"b":2}}"#).await;
     let other = r#"{"topic":"t","id":"a","delay":60,"body":{"b":2,"a":1}}"#;
@@ -176,7 +176,7 @@ async fn a_taken_id_says_what_was_compared(engine: Engine) {
     assert!(text(&problem["detail"]).contains("body byte for byte"), "{problem}");
 }
 
-async fn every_json_answer_ends_with_a_line(engine: Engine) {
+async fn every_json_response_ends_with_a_line_feed(engine: Engine) {
     let api = Api::new(engine).await;
     let added = api.send("POST", "/jobs", r#"{"topic":"t","id":"a","body":1}"#).await.expect(201);
     assert!(added.body.ends_with(b"\"body\":1}\n"), "{:?}", added.body);

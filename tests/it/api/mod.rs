@@ -1,7 +1,6 @@
-//! The API through its real router, each case on every engine, and through real sockets (`wire`).
+//! The API through its router, each case on every engine, and through sockets (`wire`).
 //!
-//! A case moves a manual clock and never sleeps. Every exchange is checked against `openapi.yaml` on
-//! the way (`harness::openapi`).
+//! A case advances a manual clock and never sleeps. `harness::openapi` checks every exchange against `openapi.yaml`.
 
 mod adding;
 mod bad_input;
@@ -21,7 +20,7 @@ mod sending;
 mod topics;
 mod wire;
 
-/// Makes a test per engine of every case named.
+/// Defines one test per engine for every case.
 macro_rules! on_every_engine {
     ($($case:ident),+ $(,)?) => {
         mod naive {

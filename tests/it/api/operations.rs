@@ -1,4 +1,4 @@
-//! Pages for operators, request ids, and figures.
+//! Pages for operators, request ids, and metrics.
 
 use linger::http::HttpOptions;
 
@@ -10,19 +10,19 @@ use crate::harness::{
 };
 
 on_every_engine!(
-    ready_until_it_drains,
-    calls_that_do_not_wait_work_while_it_drains,
+    the_server_is_ready_until_it_drains,
+    requests_that_do_not_wait_work_while_the_server_drains,
     a_closed_store_is_unavailable,
     the_version_names_the_engine_and_its_durability,
-    the_contract_is_served_as_it_is,
-    figures_have_bounded_labels,
-    figures_come_in_the_form_that_is_asked_for,
-    the_wait_of_a_poll_is_counted_apart,
-    a_request_id_is_taken_or_made_and_echoed,
-    a_problem_is_whole,
+    the_contract_is_served_unchanged,
+    metrics_have_bounded_labels,
+    metrics_are_sent_in_the_accepted_format,
+    the_wait_of_a_poll_is_counted_separately,
+    a_request_id_is_accepted_or_made_and_echoed,
+    a_problem_has_all_its_members,
 );
 
-async fn ready_until_it_drains(engine: Engine) {
+async fn the_server_is_ready_until_it_drains(engine: Engine) {
     let api = Api::new(engine).await;
     assert_eq!(api.get("/readyz").await.expect(200).body, "{\"status\":\"ok\"}\n");
     let verbose = api.get("/readyz?verbose").await.expect(200).json();
@@ -36,7 +36,7 @@ async fn ready_until_it_drains(engine: Engine) {
     api.get("/livez").await.expect(200);
 }
 
-async fn calls_that_do_not_wait_work_while_it_drains(engine: Engine) {
+async fn requests_that_do_not_wait_work_while_the_server_drains(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a"}"#).await;
     let job = api.pop("t").await;
@@ -46,7 +46,7 @@ async fn calls_that_do_not_wait_work_while_it_drains(engine: Engine) {
 
 async fn a_closed_store_is_unavailable(engine: Engine) {
     if engine == Engine::Naive {
-        // The model cannot be closed.
+        // The naive model cannot be closed.
         return;
     }
     let api = Api::new(engine).await;
@@ -65,7 +65,7 @@ async fn the_version_names_the_engine_and_its_durability(engine: Engine) {
     assert!(!text(&version["durability"]).is_empty());
 }
 
-async fn the_contract_is_served_as_it_is(engine: Engine) {
+async fn the_contract_is_served_unchanged(engine: Engine) {
     let api = Api::new(engine).await;
     let answer = api.get("/openapi.yaml").await.expect(200);
     assert_eq!(answer.body, include_str!("../../../openapi.yaml"));
@@ -74,13 +74,13 @@ async fn the_contract_is_served_as_it_is(engine: Engine) {
     assert_eq!(stated["info"]["version"], env!("CARGO_PKG_VERSION"));
 }
 
-/// The sample of a figure: its value, after its name and labels.
+/// The value of a metric's sample, which follows its name and labels.
 fn sample<'a>(figures: &'a str, name_and_labels: &str) -> &'a str {
     let line = figures.lines().find_map(|line| line.strip_prefix(name_and_labels));
     line.unwrap_or_else(|| panic!("{name_and_labels} is missing in:\n{figures}")).trim()
 }
 
-async fn figures_have_bounded_labels(engine: Engine) {
+async fn metrics_have_bounded_labels(engine: Engine) {
     let api = Api::new(engine).await;
     for n in 0..50 {
         api.add(&format!(r#"{{"topic":"t","id":"{n}"}}"#)).await;
@@ -103,7 +103,7 @@ async fn figures_have_bounded_labels(engine: Engine) {
 const PROMETHEUS: &str =
     "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
 
-async fn figures_come_in_the_form_that_is_asked_for(engine: Engine) {
+async fn metrics_are_sent_in_the_accepted_format(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a"}"#).await;
     api.pass(seconds(1)).await;
@@ -127,8 +127,8 @@ async fn figures_come_in_the_form_that_is_asked_for(engine: Engine) {
     }
 }
 
-/// What `promtool check metrics` holds against a page: every family has a help and a type, its samples are named after
-/// it and stand together, counters end in `_total`, and numbers print as short as they are.
+/// The rules of `promtool check metrics`: every family has a help text and a type, its samples have its name and are
+/// adjacent, counters end in `_total`, and numbers are printed in their shortest form.
 fn check_text_format(text: &str) {
     let (mut family, mut seen) = ((String::new(), String::new()), std::collections::BTreeSet::new());
     let mut helped = String::new();
@@ -163,9 +163,9 @@ fn check_text_format(text: &str) {
     }
 }
 
-/// Each scraper forces a reading of its own, and each must see all jobs.
+/// Each scrape refreshes the counts, and each must show all jobs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn scrapers_at_the_same_time_all_get_complete_figures() {
+async fn concurrent_scrapers_all_receive_complete_metrics() {
     let api = Api::new(Engine::Naive).await;
     for n in 0..50 {
         api.add(&format!(r#"{{"topic":"t-{n}","id":"{n}"}}"#)).await;
@@ -189,9 +189,9 @@ async fn scrapers_at_the_same_time_all_get_complete_figures() {
     }
 }
 
-/// Clients that read the figures slowly hold a bounded part of memory, and do not keep others from other answers.
+/// Clients that read the metrics slowly use bounded memory, and do not affect other responses.
 #[tokio::test]
-async fn figures_that_nobody_takes_are_bounded() {
+async fn unread_metrics_are_bounded() {
     let options = HttpOptions { max_answer_bytes: 1_024 * 1_024, ..HttpOptions::default() };
     let api = Api::with(Engine::Naive, Setup { options, ..Setup::default() }).await;
     api.add(&format!(r#"{{"topic":"t","id":"a","body":"{}"}}"#, "x".repeat(8 * 1_024))).await;
@@ -210,7 +210,7 @@ async fn figures_that_nobody_takes_are_bounded() {
     api.get("/metrics").await.expect(200);
 }
 
-async fn the_wait_of_a_poll_is_counted_apart(engine: Engine) {
+async fn the_wait_of_a_poll_is_counted_separately(engine: Engine) {
     let api = Api::new(engine).await;
     let poll = api.park(api.call("GET", "/topics/t/pop?wait=30s")).await;
     api.clock.advance(seconds(30));
@@ -222,7 +222,7 @@ async fn the_wait_of_a_poll_is_counted_apart(engine: Engine) {
     assert_eq!(sample(&figures, &format!("linger_http_request_duration_seconds_sum{labels}")), "0.0");
 }
 
-async fn a_request_id_is_taken_or_made_and_echoed(engine: Engine) {
+async fn a_request_id_is_accepted_or_made_and_echoed(engine: Engine) {
     let api = Api::new(engine).await;
     let named = api.call("GET", "/jobs/nobody").header("x-request-id", "checkout-7f3a").send().await;
     assert_eq!(named.header("x-request-id"), "checkout-7f3a");
@@ -240,7 +240,7 @@ async fn a_request_id_is_taken_or_made_and_echoed(engine: Engine) {
     assert_eq!(twice.header("x-request-id").len(), 36);
 }
 
-async fn a_problem_is_whole(engine: Engine) {
+async fn a_problem_has_all_its_members(engine: Engine) {
     let api = Api::new(engine).await;
     let answer = api.call("GET", "/jobs/nobody").header("x-request-id", "r").send().await;
     assert_eq!(answer.header("content-type"), "application/problem+json");

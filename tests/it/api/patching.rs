@@ -10,15 +10,15 @@ use crate::harness::{
 };
 
 on_every_engine!(
-    a_delay_of_zero_runs_it_now,
+    a_delay_of_zero_makes_the_job_ready,
     trap_rescheduled_earlier_or_later_it_is_delivered_once,
     everything_but_id_and_topic_can_be_changed,
-    a_reserved_or_dead_job_is_left_alone,
+    a_reserved_or_dead_job_is_not_changed,
     an_unknown_job_is_not_found,
-    bad_changes_are_refused_together,
+    all_invalid_changes_are_reported_together,
 );
 
-async fn a_delay_of_zero_runs_it_now(engine: Engine) {
+async fn a_delay_of_zero_makes_the_job_ready(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a","delay":"1h"}"#).await;
     let now = api.send("PATCH", "/jobs/a", r#"{"delay":0}"#).await.expect(200).json();
@@ -57,7 +57,7 @@ async fn everything_but_id_and_topic_can_be_changed(engine: Engine) {
     assert!(cleared.get("retry").is_none());
 }
 
-async fn a_reserved_or_dead_job_is_left_alone(engine: Engine) {
+async fn a_reserved_or_dead_job_is_not_changed(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a"}"#).await;
     api.pop("t").await;
@@ -73,7 +73,7 @@ async fn an_unknown_job_is_not_found(engine: Engine) {
     api.send("PATCH", "/jobs/nobody", r#"{"delay":0}"#).await.refused(404, "job_not_found");
 }
 
-async fn bad_changes_are_refused_together(engine: Engine) {
+async fn all_invalid_changes_are_reported_together(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a","delay":"1h"}"#).await;
     let bad = r#"{"delay":-1,"at":"soon","ttr":0,"topic":"u","id":"b"}"#;

@@ -1,4 +1,4 @@
-//! Popping: what comes, long polls, and clients that go away.
+//! Pops: the response, long polls, and clients that leave.
 
 use http_body_util::BodyExt;
 use serde_json::json;
@@ -16,24 +16,24 @@ on_every_engine!(
     fault_a_reservation_that_has_ended_is_not_handed_out,
     a_popped_job_carries_its_receipt_deadline_and_lateness,
     an_empty_pop_has_no_body,
-    a_topic_never_heard_of_is_waited_on,
+    a_poll_waits_for_an_unknown_topic,
     trap_head_pops_nothing,
     get_and_post_are_the_same,
-    the_reservation_lasts_as_long_as_asked,
-    nothing_may_be_stored_by_caches,
+    the_reservation_lasts_for_the_requested_ttr,
+    no_response_may_be_cached,
     trap_a_long_poll_wakes_for_a_delayed_job_that_becomes_due,
     a_long_poll_wakes_for_a_new_job,
     a_long_poll_wakes_for_a_job_whose_ttr_ends,
     trap_a_long_poll_does_not_return_empty_because_the_head_was_deleted,
     a_wait_over_the_limit_is_clamped,
-    trap_an_answer_that_nobody_takes_gives_the_job_back_uncounted,
-    trap_a_client_that_leaves_while_it_waits_costs_nothing,
+    trap_an_unread_response_returns_the_job_uncounted,
+    trap_a_client_that_leaves_while_it_waits_leaves_nothing_behind,
     shutdown_answers_parked_polls_and_refuses_new_ones,
     too_many_polls_are_refused,
-    a_pop_that_does_not_wait_is_answered_behind_any_number_that_do,
-    bad_parameters_are_refused,
-    jobs_come_about_by_due_time,
-    a_pop_that_holds_jobs_looks_further_only_for_half_a_second_in_all,
+    a_non_blocking_pop_is_answered_behind_any_number_of_blocking_ones,
+    invalid_parameters_are_refused,
+    jobs_are_popped_roughly_by_due_time,
+    a_pop_with_jobs_searches_further_for_at_most_half_a_second,
 );
 
 async fn a_popped_job_carries_its_receipt_deadline_and_lateness(engine: Engine) {
@@ -65,7 +65,7 @@ async fn an_empty_pop_has_no_body(engine: Engine) {
     assert_eq!(many.body, "{\"jobs\":[]}\n");
 }
 
-async fn a_topic_never_heard_of_is_waited_on(engine: Engine) {
+async fn a_poll_waits_for_an_unknown_topic(engine: Engine) {
     let api = Api::new(engine).await;
     let poll = api.park(api.call("GET", "/topics/unheard/pop?wait=5s")).await;
     assert!(!poll.is_finished(), "it waits");
@@ -94,7 +94,7 @@ async fn get_and_post_are_the_same(engine: Engine) {
     assert_eq!(problem["errors"][0]["pointer"], "/wait", "its parameters are in the query");
 }
 
-async fn the_reservation_lasts_as_long_as_asked(engine: Engine) {
+async fn the_reservation_lasts_for_the_requested_ttr(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a","ttr":10}"#).await;
     let job = api.get("/topics/t/pop?ttr=20s").await.expect(200).json();
@@ -106,7 +106,7 @@ async fn the_reservation_lasts_as_long_as_asked(engine: Engine) {
     assert_eq!(api.pop("t").await["attempt"], 2);
 }
 
-async fn nothing_may_be_stored_by_caches(engine: Engine) {
+async fn no_response_may_be_cached(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t"}"#).await;
     let calls = [
@@ -171,7 +171,7 @@ async fn a_wait_over_the_limit_is_clamped(engine: Engine) {
     poll.await.expect("is answered").expect(204);
 }
 
-async fn trap_an_answer_that_nobody_takes_gives_the_job_back_uncounted(engine: Engine) {
+async fn trap_an_unread_response_returns_the_job_uncounted(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a","max_attempts":1}"#).await;
     for call in [
@@ -179,12 +179,12 @@ async fn trap_an_answer_that_nobody_takes_gives_the_job_back_uncounted(engine: E
         api.call("POST", "/topics/t/pop"),
         api.call("POST", "/batch/pop").json(r#"{"topics":["t"]}"#),
     ] {
-        // The answer is there, but the connection never takes its bytes.
+        // The response is complete, but the connection never takes its bytes.
         let response = call.head().await;
         assert_eq!(response.status(), 200);
         assert_eq!(api.get("/jobs/a").await.json()["state"], "reserved");
         drop(response);
-        // Parked behind the job on its way back, so no state has to be polled for.
+        // Waits for the returned job, so that the test need not poll for its state.
         let back = api.get("/topics/t/pop?wait=60s").await.expect(200).json();
         assert_eq!(back["attempt"], 1, "the lost answer was not counted");
         api.delete("/jobs/a").await.expect(204);
@@ -192,7 +192,7 @@ async fn trap_an_answer_that_nobody_takes_gives_the_job_back_uncounted(engine: E
     }
 }
 
-async fn trap_a_client_that_leaves_while_it_waits_costs_nothing(engine: Engine) {
+async fn trap_a_client_that_leaves_while_it_waits_leaves_nothing_behind(engine: Engine) {
     let api = Api::new(engine).await;
     let gone = api.park(api.call("GET", "/topics/t/pop?wait=30s")).await;
     let stays = api.park(api.call("GET", "/topics/t/pop?wait=30s")).await;
@@ -225,7 +225,7 @@ async fn too_many_polls_are_refused(engine: Engine) {
     parked.abort();
 }
 
-async fn bad_parameters_are_refused(engine: Engine) {
+async fn invalid_parameters_are_refused(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a"}"#).await;
     for query in [
@@ -250,7 +250,7 @@ async fn bad_parameters_are_refused(engine: Engine) {
     assert_eq!(api.get("/jobs/a").await.json()["attempts"], 0);
 }
 
-async fn jobs_come_about_by_due_time(engine: Engine) {
+async fn jobs_are_popped_roughly_by_due_time(engine: Engine) {
     let api = Api::new(engine).await;
     for delay in [3, 1, 2] {
         api.add(&format!(r#"{{"topic":"t","id":"{delay}","delay":{delay}}}"#)).await;
@@ -261,15 +261,15 @@ async fn jobs_come_about_by_due_time(engine: Engine) {
         ids.push(text(&api.pop("t").await["id"]).to_owned());
     }
     if engine == Engine::Redis {
-        // Shards interleave; what is promised is that every ready job is reached.
+        // Shards interleave; the guarantee is that every ready job is delivered.
         ids.sort();
     }
     assert_eq!(ids, ["1", "2", "3"]);
 }
 
-async fn a_pop_that_does_not_wait_is_answered_behind_any_number_that_do(engine: Engine) {
+async fn a_non_blocking_pop_is_answered_behind_any_number_of_blocking_ones(engine: Engine) {
     let api = Api::new(engine).await;
-    // More jobs than one call asks the store for.
+    // More jobs than one call to the store reserves.
     let many = r#"{"topics":["t"],"max":300,"wait":30}"#;
     let parked = api.park(api.call("POST", "/batch/pop").json(many)).await;
     let behind = async {
@@ -285,7 +285,7 @@ async fn a_pop_that_does_not_wait_is_answered_behind_any_number_that_do(engine: 
     assert_eq!(second.await.expect("ends").expect(200).json()["jobs"][0]["id"], "b");
 }
 
-async fn a_pop_that_holds_jobs_looks_further_only_for_half_a_second_in_all(engine: Engine) {
+async fn a_pop_with_jobs_searches_further_for_at_most_half_a_second(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a"}"#).await;
     api.add(r#"{"topic":"u","id":"b"}"#).await;
@@ -303,9 +303,9 @@ async fn a_pop_that_holds_jobs_looks_further_only_for_half_a_second_in_all(engin
     assert_eq!((text(&late["id"]), &late["attempt"]), ("b", &json!(1)), "given back uncounted");
 }
 
-/// Whoever asks the embedded engine for what is not there, or waits for it, costs it nothing.
+/// Pops and polls of an empty topic cost the embedded engine nothing.
 #[tokio::test]
-async fn a_topic_without_ready_jobs_is_not_asked_for_in_the_store() {
+async fn a_pop_does_not_ask_the_store_for_a_topic_without_ready_jobs() {
     let api = Api::new(Engine::Embedded).await;
     let reserved = async || {
         let page = api.get("/metrics").await.expect(200).body;
@@ -322,7 +322,7 @@ async fn a_topic_without_ready_jobs_is_not_asked_for_in_the_store() {
     assert!(reserved().await);
 }
 
-/// As by a process that was stopped for a while: at whatever point, the job may be somebody else's by then.
+/// As if the process was stopped for a while: the job may be reserved by somebody else by then.
 async fn fault_a_reservation_that_has_ended_is_not_handed_out(engine: Engine) {
     for many in [false, true] {
         let api = Api::with(engine, Setup { no_timer: true, ..Setup::default() }).await;
@@ -345,7 +345,7 @@ async fn fault_a_reservation_that_has_ended_is_not_handed_out(engine: Engine) {
             }
         });
         assert_eq!(job.await.attempts, 0, "nobody had it");
-        // A moment before its end it is still handed out.
+        // Just before its end it is still handed out.
         let answer = call().head().await;
         api.clock.advance(seconds(4));
         assert!(answer.into_body().collect().await.is_ok());

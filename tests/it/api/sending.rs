@@ -1,5 +1,4 @@
-//! What clients send, through real sockets: how long a body may take, whose memory it takes, in which coding it
-//! comes, and what stands behind a poll.
+//! Request bodies through sockets: their timeouts, memory budgets and transfer codings, and bytes sent after a poll.
 
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use crate::harness::{
 const SOON: Duration = Duration::from_millis(100);
 
 #[tokio::test]
-async fn a_body_has_a_time_as_a_whole() {
+async fn a_whole_body_has_a_timeout() {
     let (body_timeout, rate) = (3 * SOON, 1_024 * 1_024 * 1_024);
     let options = HttpOptions { body_timeout, min_body_rate: rate, ..HttpOptions::default() };
     let (server, pace) = (Server::start(options).await, SystemClock::new());
@@ -26,7 +25,7 @@ async fn a_body_has_a_time_as_a_whole() {
     let head =
         post("/jobs", "").replace("Content-Length: 0", &format!("Content-Length: {}", 100 * part.len()));
     client.say(&head).await;
-    // Each part in good time, and all of them in seconds.
+    // Each part arrives in time, but all of them together take seconds.
     while server.cut("body") == 0 {
         if client.try_say(&part).await.is_err() {
             break;
@@ -39,7 +38,7 @@ async fn a_body_has_a_time_as_a_whole() {
 }
 
 #[tokio::test]
-async fn requests_without_a_body_take_nothing_from_the_room_for_bodies() {
+async fn requests_without_a_body_do_not_use_the_budget_for_bodies() {
     let options = HttpOptions { max_buffered_bytes: 100, ..HttpOptions::default() };
     let server = Server::start(options).await;
     let unasked =
@@ -67,7 +66,7 @@ async fn requests_without_a_body_take_nothing_from_the_room_for_bodies() {
 }
 
 #[tokio::test]
-async fn nobody_takes_more_than_their_share_of_the_room_for_bodies() {
+async fn no_caller_exceeds_its_budget_for_bodies() {
     let server =
         Server::start(HttpOptions { max_buffered_bytes_per_caller: 100, ..HttpOptions::default() }).await;
     let whole =
@@ -87,7 +86,7 @@ async fn nobody_takes_more_than_their_share_of_the_room_for_bodies() {
 }
 
 #[tokio::test]
-async fn a_parked_poll_keeps_nothing_of_its_body() {
+async fn a_parked_poll_releases_its_body() {
     let server = Server::start(ServerOptions::default()).await;
     let mut poll = server.connect().await;
     let padded = format!(r#"{{"topics":["t"],"wait":50{}}}"#, " ".repeat(30_000));
@@ -98,7 +97,7 @@ async fn a_parked_poll_keeps_nothing_of_its_body() {
 }
 
 #[tokio::test]
-async fn only_plain_chunks_are_taken() {
+async fn only_the_chunked_coding_is_accepted() {
     let server = Server::start(ServerOptions::default()).await;
     let with = |coding: &str| {
         format!(
@@ -122,10 +121,10 @@ async fn only_plain_chunks_are_taken() {
 }
 
 #[tokio::test]
-async fn too_much_behind_a_poll_ends_it() {
+async fn too_many_bytes_after_a_poll_end_it() {
     let server = Server::start(ServerOptions::default()).await;
     let mut poll = server.parked("t").await;
-    // hyper takes what it can, and not more than the largest head.
+    // hyper buffers at most the largest head.
     let much = "x".repeat(200_000);
     let _ = poll.try_say(&much).await;
     until(|| server.queue.waiting() == 0).await;
@@ -134,7 +133,7 @@ async fn too_much_behind_a_poll_ends_it() {
 }
 
 #[tokio::test]
-async fn what_is_sent_behind_a_poll_is_answered_after_it() {
+async fn a_request_sent_after_a_poll_is_answered_after_it() {
     let server = Server::start(ServerOptions::default()).await;
     let mut poll = server.parked("t").await;
     poll.say(&get("/livez")).await;

@@ -1,4 +1,4 @@
-//! Topics: figures, settings, pause, purge, pages.
+//! Topics: counts, settings, pause, purge, pages.
 
 use serde_json::json;
 
@@ -10,20 +10,20 @@ use crate::harness::{
 };
 
 on_every_engine!(
-    a_topic_shows_its_jobs_times_and_polls,
+    a_topic_shows_its_counts_times_and_waiting_polls,
     an_unknown_topic_is_not_found,
-    settings_are_replaced_whole_and_can_be_read_back,
+    settings_are_replaced_as_a_whole_and_can_be_read_back,
     settings_are_copied_into_new_jobs_only,
-    bad_settings_are_refused_together,
-    a_paused_delivery_hands_nothing_out,
-    flags_are_paused_and_resumed_apart,
-    a_purge_needs_the_name_twice,
+    all_invalid_settings_are_reported_together,
+    a_paused_delivery_hands_out_no_jobs,
+    flags_are_paused_and_resumed_separately,
+    a_purge_requires_the_name_twice,
     a_purge_deletes_every_state_and_keeps_settings,
-    pages_go_through_all_topics,
-    bad_cursors_and_limits_are_refused,
+    pages_list_all_topics,
+    invalid_cursors_and_limits_are_refused,
 );
 
-async fn a_topic_shows_its_jobs_times_and_polls(engine: Engine) {
+async fn a_topic_shows_its_counts_times_and_waiting_polls(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","delay":1}"#).await;
     api.pass(seconds(3)).await;
@@ -53,7 +53,7 @@ async fn an_unknown_topic_is_not_found(engine: Engine) {
     assert_eq!(api.post("/topics/t/dead/requeue").await.expect(200).body, "{\"requeued\":0}\n");
 }
 
-async fn settings_are_replaced_whole_and_can_be_read_back(engine: Engine) {
+async fn settings_are_replaced_as_a_whole_and_can_be_read_back(engine: Engine) {
     let api = Api::new(engine).await;
     let settings = r#"{"ttr":"5m","max_attempts":0,"retry":["15s",180],"require_receipt":true}"#;
     let view = api.send("PUT", "/topics/t", settings).await.expect(200).json();
@@ -77,7 +77,7 @@ async fn settings_are_copied_into_new_jobs_only(engine: Engine) {
     assert_eq!(replay["ttr"], 60, "a repeat is recognised by what was asked, not by defaults");
 }
 
-async fn bad_settings_are_refused_together(engine: Engine) {
+async fn all_invalid_settings_are_reported_together(engine: Engine) {
     let api = Api::new(engine).await;
     let bad = r#"{"ttr":0,"max_attempts":-1,"retry":["x"],"require_receipt":"yes","priority":1}"#;
     let problem = api.send("PUT", "/topics/t", bad).await.refused(422, "invalid_request");
@@ -88,7 +88,7 @@ async fn bad_settings_are_refused_together(engine: Engine) {
     api.get("/topics/t").await.refused(404, "topic_not_found");
 }
 
-async fn a_paused_delivery_hands_nothing_out(engine: Engine) {
+async fn a_paused_delivery_hands_out_no_jobs(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a"}"#).await;
     api.send("POST", "/topics/t/pause", r#"{"delivery":true}"#).await.expect(200);
@@ -99,7 +99,7 @@ async fn a_paused_delivery_hands_nothing_out(engine: Engine) {
     assert_eq!(poll.await.expect("is answered").expect(200).json()["id"], "a");
 }
 
-async fn flags_are_paused_and_resumed_apart(engine: Engine) {
+async fn flags_are_paused_and_resumed_separately(engine: Engine) {
     let api = Api::new(engine).await;
     for (step, body, delivery, intake) in [
         ("pause", r#"{"delivery":true}"#, true, false),
@@ -116,7 +116,7 @@ async fn flags_are_paused_and_resumed_apart(engine: Engine) {
     assert_eq!(api.post("/topics/t/resume").await.expect(200).json()["paused"]["delivery"], false);
 }
 
-async fn a_purge_needs_the_name_twice(engine: Engine) {
+async fn a_purge_requires_the_name_twice(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a"}"#).await;
     for query in ["", "?confirm=", "?confirm=u", "?confirm=T", "?confirm"] {
@@ -144,7 +144,7 @@ async fn a_purge_deletes_every_state_and_keeps_settings(engine: Engine) {
     api.get("/jobs/stays").await.expect(200);
 }
 
-async fn pages_go_through_all_topics(engine: Engine) {
+async fn pages_list_all_topics(engine: Engine) {
     let api = Api::new(engine).await;
     let names = ["a", "b:1", "b:2", "c-x", "z"];
     for name in names {
@@ -165,7 +165,7 @@ async fn pages_go_through_all_topics(engine: Engine) {
     assert!(all.get("next_cursor").is_none(), "a full last page is the last");
 }
 
-async fn bad_cursors_and_limits_are_refused(engine: Engine) {
+async fn invalid_cursors_and_limits_are_refused(engine: Engine) {
     let api = Api::new(engine).await;
     for query in [
         "limit=0",

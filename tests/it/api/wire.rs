@@ -1,4 +1,4 @@
-//! Through real sockets: clients that are silent, slow, rude or gone, and connections after an error.
+//! Connections through sockets: clients that are silent, slow or rude, clients that leave, and connections after an error.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ use crate::harness::{
 /// Short enough to wait for: the timeouts under test are the server's own.
 const SOON: Duration = Duration::from_millis(100);
 
-/// Waits for no request.
-fn impatient() -> ListenerOptions {
+/// Options with short timeouts for requests.
+fn short_timeouts() -> ListenerOptions {
     ListenerOptions {
         first_byte_timeout: SOON,
         header_timeout: SOON,
@@ -54,7 +54,7 @@ async fn trap_head_pops_nothing_over_a_socket() {
     let server = Server::start(ServerOptions::default()).await;
     let mut client = server.connect().await;
     add(&mut client, "a").await;
-    // The answer to a HEAD announces a body that does not come.
+    // The response to HEAD announces a body that is not sent.
     client.say("HEAD /topics/t/pop HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     let answer = String::from_utf8(client.closed().await).expect("text");
     assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
@@ -66,9 +66,9 @@ async fn trap_head_pops_nothing_over_a_socket() {
 }
 
 #[tokio::test]
-async fn trap_a_client_that_leaves_a_long_poll_gives_the_job_back_uncounted() {
+async fn trap_a_client_that_leaves_a_long_poll_returns_the_job_uncounted() {
     let server = Server::start(ServerOptions::default()).await;
-    // A body that nobody wants must not hide that the client went away.
+    // An unexpected body must not hide that the client left.
     let body = "x".repeat(3_000);
     let unwanted = post("/topics/t/pop?wait=50s", &body).replace("POST", "GET");
     for (n, request) in [
@@ -76,7 +76,7 @@ async fn trap_a_client_that_leaves_a_long_poll_gives_the_job_back_uncounted() {
         post("/topics/t/pop?wait=50s", ""),
         post("/batch/pop", r#"{"topics":["t","u"],"wait":50}"#),
         unwanted,
-        // What was sent behind the poll must not hide it either.
+        // Neither must bytes sent after the poll.
         format!("{}G", get("/topics/t/pop?wait=50s")),
         format!("{}\r\n", get("/topics/t/pop?wait=50s")),
         [get("/topics/t/pop?wait=50s"), get("/livez"), get("/livez")].concat(),
@@ -105,21 +105,21 @@ async fn trap_a_client_that_leaves_a_long_poll_gives_the_job_back_uncounted() {
 
 #[tokio::test]
 async fn trap_a_silent_or_dripping_connection_is_cut() {
-    let server = Server::start(impatient()).await;
+    let server = Server::start(short_timeouts()).await;
     for said in ["", "G", "GET /livez HTTP/1.1\r\n", "GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Slow: "] {
         let mut client = server.connect().await;
         client.say(said).await;
         assert_eq!(client.closed().await, b"", "{said:?}");
     }
-    // One that goes on sending, a byte at a time, gets no more time than a silent one.
+    // A client that sends byte by byte gets no more time than a silent one.
     let (mut client, pace) = (server.connect().await, SystemClock::new());
     client.say("GET /livez HTTP/1.1\r\nX-Slow: ").await;
     until(|| server.connections() == 1).await;
     while server.connections() == 1 && client.try_say("x").await.is_ok() {
-        // Its own pace, and what is tried here; nothing is waited for.
+        // The client's pace is the subject of the test; this is not a wait for a result.
         pace.sleep(SOON / 20).await;
     }
-    // One that is idle after a request, too, and one that begins another without an end.
+    // Likewise a client that is idle after a request, and one that begins another without ending it.
     for said in ["", "GET /livez"] {
         let mut client = server.connect().await;
         client.ask(&get("/livez")).await.expect(200);
@@ -133,7 +133,7 @@ async fn trap_a_silent_or_dripping_connection_is_cut() {
 }
 
 #[tokio::test]
-async fn each_wait_for_a_client_has_its_own_bound() {
+async fn each_wait_for_a_client_has_its_own_timeout() {
     let long = Duration::from_secs(3_600);
     let patient = ListenerOptions {
         first_byte_timeout: long,
@@ -163,11 +163,11 @@ async fn each_wait_for_a_client_has_its_own_bound() {
 async fn trap_a_long_poll_outlasts_every_timeout() {
     let options = ServerOptions {
         http: HttpOptions { body_timeout: SOON, ..HttpOptions::default() },
-        listener: ListenerOptions { write_timeout: SOON, ..impatient() },
+        listener: ListenerOptions { write_timeout: SOON, ..short_timeouts() },
     };
     let server = Server::start(options).await;
     let mut poll = server.parked("t").await;
-    // Three silent connections, one after the other, were cut meanwhile: that long it waits already.
+    // Measures time by three silent connections, which are cut one after the other.
     for _ in 0..3 {
         assert_eq!(server.connect().await.closed().await, b"");
     }
@@ -178,7 +178,7 @@ async fn trap_a_long_poll_outlasts_every_timeout() {
 }
 
 #[tokio::test]
-async fn a_slow_body_is_cut_with_an_answer() {
+async fn a_slow_body_is_refused_and_closed() {
     let server = Server::start(HttpOptions { body_timeout: SOON, ..HttpOptions::default() }).await;
     let mut client = server.connect().await;
     let whole = post("/jobs", r#"{"topic":"t","id":"a"}"#);
@@ -192,7 +192,7 @@ async fn a_slow_body_is_cut_with_an_answer() {
 }
 
 #[tokio::test]
-async fn a_body_longer_than_announced_is_cut_off_and_the_rest_is_no_request() {
+async fn a_body_longer_than_announced_is_cut_off_and_the_rest_is_not_a_request() {
     let server = Server::start(ServerOptions::default()).await;
     let mut client = server.connect().await;
     let announced = post("/jobs", r#"{"topic":"t","id":"a"}"#);
@@ -218,7 +218,7 @@ async fn a_body_shorter_than_announced_adds_nothing() {
 }
 
 #[tokio::test]
-async fn a_request_over_the_limit_gets_its_answer_though_it_goes_on_sending() {
+async fn a_request_over_the_limit_receives_its_response_while_it_still_sends() {
     let server = Server::start(HttpOptions { max_request_bytes: 1_000, ..HttpOptions::default() }).await;
     let big = "x".repeat(4 * 1_024 * 1_024);
     let chunked = format!(
@@ -236,14 +236,14 @@ async fn a_request_over_the_limit_gets_its_answer_though_it_goes_on_sending() {
 }
 
 #[tokio::test]
-async fn bodies_that_are_too_much_together_are_refused() {
+async fn bodies_beyond_the_budget_are_refused() {
     let server = Server::start(HttpOptions { max_buffered_bytes: 100, ..HttpOptions::default() }).await;
     let mut holder = server.connect().await;
     let whole = post("/jobs", &format!(r#"{{"topic":"t","id":"a","body":"{}"}}"#, "x".repeat(50)));
     holder.say(&whole[..whole.len() - 1]).await;
     let other = post("/jobs", &format!(r#"{{"topic":"t","body":"{}"}}"#, "x".repeat(50)));
     let refused = loop {
-        // Until the holder's bytes have arrived there is room for this one.
+        // This one fits until the first client's bytes have arrived.
         let answer = server.connect().await.ask(&other).await;
         if answer.status != 201 {
             break answer;
@@ -296,7 +296,7 @@ async fn pipelined_requests_are_answered_in_order() {
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_refused_and_closed() {
+async fn input_other_than_http_is_refused_and_closed() {
     let options = ListenerOptions { max_header_bytes: 1_000, ..ListenerOptions::default() };
     let server = Server::start(options).await;
     let long = format!("GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Long: {}\r\n\r\n", "x".repeat(2_000));
@@ -310,7 +310,7 @@ async fn what_is_not_http_is_refused_and_closed() {
 }
 
 #[tokio::test]
-async fn http_1_0_is_spoken() {
+async fn http_1_0_is_supported() {
     let server = Server::start(ServerOptions::default()).await;
     let mut client = server.connect().await;
     let answer = client.ask("GET /livez HTTP/1.0\r\n\r\n").await.expect(200);
@@ -320,7 +320,7 @@ async fn http_1_0_is_spoken() {
 }
 
 #[tokio::test]
-async fn shutdown_answers_what_is_in_flight_and_closes_what_is_idle() {
+async fn shutdown_answers_requests_in_flight_and_closes_idle_connections() {
     let server = Server::start(ServerOptions::default()).await;
     let mut poll = server.parked("t").await;
     let mut idle = server.connect().await;

@@ -1,5 +1,5 @@
-//! Tokens: every route against every scope (`table`), jobs of other topics (`topics`), and the real
-//! program with a file of tokens (`program`).
+//! Tokens: every route with every scope (`table`), jobs of other topics (`topics`), and the program with a file of
+//! tokens (`program`).
 
 mod program;
 mod table;
@@ -15,8 +15,8 @@ use crate::harness::{
     stores::Engine,
 };
 
-/// A server that knows these tokens: each is its own name, with scopes and topics as written.
-async fn guarded(engine: Engine, tokens: &[(&str, &[Scope], &[&str])]) -> Api {
+/// A server with these tokens. Each token is its own name, followed by its scopes and topics.
+async fn api_with_tokens(engine: Engine, tokens: &[(&str, &[Scope], &[&str])]) -> Api {
     let entries = tokens.iter().map(|(token, scopes, topics)| {
         let topics: Vec<_> = topics.iter().map(|t| TopicPattern::parse(t).expect("a pattern")).collect();
         token_entry(token, token, scopes, &topics)
@@ -30,10 +30,10 @@ fn with(call: Call, token: &str) -> Call {
     call.header("authorization", &format!("Bearer {token}"))
 }
 
-/// Each wrong way to send a token is told the right one, and the challenge names the scheme.
+/// The error for each wrong way to send a token describes the right one, and the challenge names the scheme.
 #[tokio::test]
-async fn what_is_wrong_with_the_authorization_is_said() {
-    let api = guarded(Engine::Naive, &[("secret", &[Scope::Read], &[])]).await;
+async fn the_error_says_what_is_wrong_with_the_authorization() {
+    let api = api_with_tokens(Engine::Naive, &[("secret", &[Scope::Read], &[])]).await;
     let how = "Authorization: Bearer TOKEN";
     for (header, says, challenge) in [
         (None, how, "Bearer"),

@@ -1,4 +1,4 @@
-//! The real program with tokens: when it starts, and when it reads them again.
+//! The program with tokens: its start, and the reload of tokens.
 
 use std::{
     fs,
@@ -34,7 +34,7 @@ fn serve_with(tokens: &Path, directory: &Path) -> Server {
 }
 
 #[test]
-fn listening_for_others_needs_tokens_or_a_word() {
+fn listening_beyond_loopback_needs_tokens_or_allow_anonymous() {
     let directory = directory();
     let output = refused(&["serve", "--listen", "0.0.0.0:0"], directory.path());
     assert_eq!(output.status.code(), Some(2));
@@ -56,7 +56,7 @@ fn listening_for_others_needs_tokens_or_a_word() {
 }
 
 #[test]
-fn a_file_of_tokens_that_cannot_be_used_is_named_at_the_start_and_by_config_check() {
+fn an_unusable_tokens_file_is_named_at_start_and_by_config_check() {
     let directory = directory();
     let path = directory.path().join("tokens.toml");
     let shown = path.to_str().expect("is text");
@@ -80,7 +80,7 @@ fn a_file_of_tokens_that_cannot_be_used_is_named_at_the_start_and_by_config_chec
 }
 
 #[test]
-fn sighup_reads_the_tokens_again_and_keeps_the_old_ones_where_it_cannot() {
+fn sighup_reloads_the_tokens_and_keeps_the_old_ones_if_it_cannot() {
     let directory = directory();
     let tokens = tokens_in(directory.path(), &["one"]);
     let server = serve_with(&tokens, directory.path());
@@ -105,7 +105,7 @@ fn a_new_token_works_with_its_entry() {
     let token = said.lines().map(str::trim).find(|line| line.starts_with("linger_")).expect("a token");
     assert!(!entry.contains(token) && entry.contains("topics = [\"a*\"]"), "{entry}");
     let path = directory.path().join("tokens.toml");
-    // Just as `linger token new > tokens.toml` has it.
+    // As `linger token new > tokens.toml` does.
     fs::write(&path, &entry).expect("can be written");
     let server = serve_with(&path, directory.path());
     assert_eq!(status(&server, token), 200);
@@ -142,7 +142,7 @@ fn a_new_token_may_be_appended_to_the_file() {
     let server = serve_with(&path, directory.path());
     assert_eq!(made.map(|token| status(&server, &token)), [200, 200]);
     assert!(server.stop().success());
-    // What is no file of tokens stays as it is.
+    // A file that is not a tokens file is not changed.
     fs::write(&path, "[server]\nlisten = 'x'\n").expect("can be written");
     let refused = new(&["add"]);
     assert_eq!((refused.status.code(), stdout(&refused)), (Some(1), String::new()));

@@ -1,35 +1,34 @@
-//! Every operation of the contract, called by everybody: without a token, with each scope alone, and for
-//! other topics. The contract's `x-scope` and `x-topics` say what must come of it.
+//! Every operation of the contract, called without a token, with each scope alone, and with tokens for other topics. The
+//! contract's `x-scope` and `x-topics` define the expected results.
 
 use std::collections::BTreeSet;
 
 use linger::auth::Scope;
 use serde_json::Value;
 
-use super::{guarded, with};
+use super::{api_with_tokens, with};
 use crate::harness::{
     api::{Answer, Api, text},
     openapi::{Operation, contract},
     stores::Engine,
 };
 
-/// Where a call says which topic it is about.
+/// Where a request names its topic.
 #[derive(Clone, Copy, PartialEq)]
-enum About {
-    /// In the path or the body: another topic is 403.
+enum TopicSource {
+    /// In the path or the body. Another topic is answered 403.
     Topic,
-    /// By a job's id: another topic's job is 404.
+    /// By a job's id. A job of another topic is answered 404.
     Job,
-    /// By items, each with its own status.
+    /// In items, each of which has its own status.
     Items(u16),
-    /// About no topic, or about all of them.
+    /// Nowhere: it concerns no topic, or all of them.
     None,
 }
-use About::{Items, Job, None as NoTopic, Topic};
+use TopicSource::{Items, Job, None as NoTopic, Topic};
 
-/// One call of each operation. `RECEIPT` stands for the receipt of the job `held`. Everything is of the
-/// topic `orders`.
-const CALLS: [(&str, &str, &str, About); 29] = [
+/// One request per operation, all of the topic `orders`. `RECEIPT` stands for the receipt of the job `held`.
+const CALLS: [(&str, &str, &str, TopicSource); 29] = [
     ("addJob", "/jobs", r#"{"topic":"orders","id":"new"}"#, Topic),
     ("getJob", "/jobs/held", "", Job),
     ("patchJob", "/jobs/waiting", r#"{"ttr":"5s"}"#, Job),
@@ -61,7 +60,7 @@ const CALLS: [(&str, &str, &str, About); 29] = [
     ("getOpenapi", "/openapi.yaml", "", NoTopic),
 ];
 
-/// The tokens: one for each scope, once for all topics, once for `orders` and one more, once for others.
+/// One token per scope for all topics, one for topics that include `orders`, and one for other topics.
 const TOKENS: [(&str, &[Scope], &[&str]); 12] = [
     ("add", &[Scope::Add], &[]),
     ("work", &[Scope::Work], &[]),
@@ -78,7 +77,7 @@ const TOKENS: [(&str, &[Scope], &[&str]); 12] = [
 ];
 
 #[tokio::test]
-async fn every_operation_lets_in_whom_the_contract_says_and_nobody_else() {
+async fn every_operation_admits_exactly_the_callers_that_the_contract_names() {
     let known: BTreeSet<_> = CALLS.iter().map(|(id, ..)| (*id).to_owned()).collect();
     let documented: BTreeSet<_> = contract().operations().iter().map(|of| of.id.clone()).collect();
     assert_eq!(known, documented, "every operation has its line in this table");
@@ -97,7 +96,7 @@ struct Line<'a> {
     operation: &'a Operation,
     target: &'a str,
     body: &'a str,
-    about: About,
+    about: TopicSource,
 }
 
 impl Line<'_> {
@@ -116,7 +115,7 @@ impl Line<'_> {
         assert_eq!(world.jobs().await, before, "{} changed something", self.operation.id);
     }
 
-    /// Holds the answer to one token, with one scope and these topics, against the contract.
+    /// Compares the response to one token, with one scope and these topics, with the contract.
     async fn answers(&self, token: &str, scope: Scope, topics: &[&str]) {
         let world = World::new().await;
         let before = world.jobs().await;
@@ -155,7 +154,7 @@ impl Line<'_> {
     }
 }
 
-/// A server with a job of `orders` in each state, each called by its state.
+/// A server with a job of `orders` in each state; each job's id is its state.
 struct World {
     api: Api,
     /// Of the job `held`.
@@ -164,7 +163,7 @@ struct World {
 
 impl World {
     async fn new() -> Self {
-        let api = guarded(Engine::Naive, &TOKENS).await;
+        let api = api_with_tokens(Engine::Naive, &TOKENS).await;
         let mut world = Self { api, receipt: String::new() };
         for id in ["dead", "held"] {
             world.post("/jobs", &format!(r#"{{"topic":"orders","id":"{id}"}}"#)).await;
@@ -186,7 +185,7 @@ impl World {
         answer.json()
     }
 
-    /// Everything about every job that there may be.
+    /// All members of every job that can exist.
     async fn jobs(&self) -> Vec<Value> {
         let mut jobs = Vec::new();
         for target in ["/jobs/dead", "/jobs/held", "/jobs/ready", "/jobs/waiting", "/jobs/new", "/topics"] {

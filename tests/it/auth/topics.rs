@@ -1,8 +1,8 @@
-//! Tokens that are for some topics, beyond single calls: batches item by item, ids that change hands.
+//! Tokens for some topics, beyond single requests: the items of batches, and ids that move to another topic.
 
 use linger::{auth::Scope, job::Receipt};
 
-use super::{guarded, with};
+use super::{api_with_tokens, with};
 use crate::harness::{
     api::{Api, text},
     stores::Engine,
@@ -29,17 +29,17 @@ macro_rules! on_every_engine {
 
             #[tokio::test]
             async fn naive() {
-                super::$case(guarded(Engine::Naive, &TOKENS).await).await;
+                super::$case(api_with_tokens(Engine::Naive, &TOKENS).await).await;
             }
 
             #[tokio::test]
             async fn embedded() {
-                super::$case(guarded(Engine::Embedded, &TOKENS).await).await;
+                super::$case(api_with_tokens(Engine::Embedded, &TOKENS).await).await;
             }
 
             #[tokio::test]
             async fn redis() {
-                super::$case(guarded(Engine::Redis, &TOKENS).await).await;
+                super::$case(api_with_tokens(Engine::Redis, &TOKENS).await).await;
             }
         })+
     };
@@ -47,9 +47,9 @@ macro_rules! on_every_engine {
 
 on_every_engine!(
     every_item_of_a_batch_is_checked,
-    a_worker_lives_within_its_topics,
-    an_id_that_another_topic_took_is_not_met,
-    a_finish_needs_its_receipt,
+    a_worker_sees_only_its_topics,
+    an_id_taken_by_another_topic_is_not_found,
+    a_finish_requires_its_receipt,
 );
 
 async fn every_item_of_a_batch_is_checked(api: Api) {
@@ -67,12 +67,12 @@ async fn every_item_of_a_batch_is_checked(api: Api) {
     assert_eq!((&job["state"], &job["attempts"]), (&"ready".into(), &0.into()));
 }
 
-async fn a_worker_lives_within_its_topics(api: Api) {
+async fn a_worker_sees_only_its_topics(api: Api) {
     send(&api, "shop", "POST", "/jobs", r#"{"topic":"orders-eu","id":"a"}"#).await.expect(201);
     send(&api, "ops", "POST", "/jobs", r#"{"topic":"mail","id":"b"}"#).await.expect(201);
     let own = send(&api, "shop", "GET", "/topics/orders-eu/pop", "").await.expect(200).json();
     let foreign = send(&api, "ops", "GET", "/topics/mail/pop", "").await.expect(200).json();
-    // Even with its receipt, another topic's job is none.
+    // A job of another topic is not found, even with its receipt.
     let held = format!(r#"{{"receipt":{}}}"#, foreign["receipt"]);
     for step in ["release", "touch", "bury"] {
         let target = format!("/jobs/b/{step}");
@@ -92,19 +92,19 @@ async fn a_worker_lives_within_its_topics(api: Api) {
     send(&api, "ops", "POST", &finish(&foreign), "").await.expect(204);
 }
 
-async fn an_id_that_another_topic_took_is_not_met(api: Api) {
+async fn an_id_taken_by_another_topic_is_not_found(api: Api) {
     send(&api, "shop", "POST", "/jobs", r#"{"topic":"orders-eu","id":"a","delay":"1h"}"#).await.expect(201);
     send(&api, "shop", "DELETE", "/jobs/a", "").await.expect(204);
     send(&api, "ops", "POST", "/jobs", r#"{"topic":"mail","id":"a","delay":"1h"}"#).await.expect(201);
     send(&api, "shop", "DELETE", "/jobs/a", "").await.refused(404, "job_not_found");
     send(&api, "shop", "PATCH", "/jobs/a", r#"{"delay":0}"#).await.refused(404, "job_not_found");
-    // Ids are global: this one is taken, and that much has to be said.
+    // Ids are global, so the response must reveal that this one is taken.
     send(&api, "shop", "POST", "/jobs", r#"{"topic":"orders-eu","id":"a"}"#).await.refused(409, "job_exists");
     let job = send(&api, "ops", "GET", "/jobs/a", "").await.expect(200).json();
     assert_eq!((&job["topic"], &job["state"]), (&"mail".into(), &"delayed".into()));
 }
 
-async fn a_finish_needs_its_receipt(api: Api) {
+async fn a_finish_requires_its_receipt(api: Api) {
     send(&api, "shop", "POST", "/jobs", r#"{"topic":"orders-eu","id":"a"}"#).await.expect(201);
     send(&api, "shop", "GET", "/topics/orders-eu/pop", "").await.expect(200);
     send(&api, "shop", "POST", "/jobs/a/finish", "").await.refused(422, "receipt_required");
@@ -113,14 +113,14 @@ async fn a_finish_needs_its_receipt(api: Api) {
     let batch = format!(
         r#"{{"jobs":[{{"id":"a"}},{{"id":"nobody","receipt":"{receipt}"}},{{"id":"nobody"}},{{"id":"foreign"}}]}}"#
     );
-    // Without a receipt the answer is the same, whether there is such a job or not.
+    // Without a receipt the response is the same whether the job exists or not.
     assert_eq!(statuses(&api, "/batch/finish", &batch).await, [422, 404, 422, 422]);
     send(&api, "ops", "POST", "/jobs/a/finish", "").await.expect(204);
 }
 
 #[tokio::test]
-async fn head_asks_for_the_same_as_get_and_unknown_paths_say_nothing_to_strangers() {
-    let api = guarded(Engine::Naive, &TOKENS).await;
+async fn head_requires_the_same_scope_as_get_and_unknown_paths_reveal_nothing() {
+    let api = api_with_tokens(Engine::Naive, &TOKENS).await;
     for (method, target, status) in [
         ("HEAD", "/version", 401),
         ("HEAD", "/livez", 200),

@@ -1,5 +1,5 @@
-//! Secrets and what is private, sent through the real program at its most talkative: none of it may come
-//! out again on stdout or stderr, in either form of log line, whatever goes wrong.
+//! Secrets and private data, sent through the program at its most verbose level: none of it may appear on stdout or
+//! stderr, in either log format, whatever goes wrong.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use crate::harness::{
     redis::RedisServer,
 };
 
-/// What must not be seen. Each is unlike anything that a program writes of itself.
+/// Text that must not appear. None of it resembles anything that a program writes by itself.
 const TOKEN: &str = "linger_c4n4ry70k3n";
 const STRANGE_TOKEN: &str = "c4n4ry57r4ng370k3n";
 const PASTED_TOKEN: &str = "c4n4ryp4573d70k3n";
@@ -29,7 +29,7 @@ const WRONG_PASSWORD: &str = "c4n4rywr0ngp455w0rd";
 const SECRETS: [&str; 8] =
     [TOKEN, STRANGE_TOKEN, PASTED_TOKEN, BODY, BROKEN, REASON, PASSWORD, WRONG_PASSWORD];
 
-/// Every form that a secret could come out in.
+/// Every form in which a secret could appear.
 #[track_caller]
 fn nothing_of(secrets: &[&str], output: &str, context: &str) {
     for secret in secrets {
@@ -54,8 +54,8 @@ fn directory() -> tempfile::TempDir {
     directory
 }
 
-/// `linger` with everything logged in this form.
-fn talkative(arguments: &[&str], format: &str, directory: &Path) -> Command {
+/// `linger` with all log levels enabled, in this format.
+fn verbose(arguments: &[&str], format: &str, directory: &Path) -> Command {
     let mut command = linger(arguments, directory);
     command.env("RUST_LOG", "trace").env("LINGER__LOG__FORMAT", format);
     command.env("LINGER__AUTH__TOKENS_FILE", "tokens.toml");
@@ -67,7 +67,7 @@ fn call(server: &Server, token: &str, method: &str, path: &str, body: &str) -> A
     call_with(server.address, method, path, &headers, body).expect("it answers")
 }
 
-/// Everything that clients do, well and badly; the receipts that they got.
+/// Sends all kinds of valid and invalid requests. Returns the receipts received.
 fn session(server: &Server) -> Vec<String> {
     let send = |method: &str, path: &str, body: &str| call(server, TOKEN, method, path, body);
     let mut receipts = Vec::new();
@@ -113,8 +113,8 @@ fn session(server: &Server) -> Vec<String> {
     receipts
 }
 
-/// Runs a whole session on a server so started, and looks through all that it said.
-fn serves_in_silence(mut command: Command, format: &str, directory: &Path) {
+/// Runs a session on a server started by `command`, and searches its output for secrets.
+fn session_reveals_no_secret(mut command: Command, format: &str, directory: &Path) {
     command.args(["--listen", "127.0.0.1:0"]);
     let mut server = Server::spawn(command);
     let receipts = session(&server);
@@ -139,7 +139,7 @@ fn serves_in_silence(mut command: Command, format: &str, directory: &Path) {
 fn the_embedded_engine_keeps_its_secrets() {
     for format in ["json", "text"] {
         let directory = directory();
-        serves_in_silence(talkative(&["serve"], format, directory.path()), format, directory.path());
+        session_reveals_no_secret(verbose(&["serve"], format, directory.path()), format, directory.path());
     }
 }
 
@@ -148,22 +148,22 @@ fn the_redis_engine_keeps_its_secrets() {
     let redis = RedisServer::start_with(&["--requirepass", PASSWORD, "--save", ""]);
     for format in ["json", "text"] {
         let directory = directory();
-        let mut command = talkative(&["serve", "--store", "redis"], format, directory.path());
+        let mut command = verbose(&["serve", "--store", "redis"], format, directory.path());
         command.env("LINGER__REDIS__URL", redis.url()).env("LINGER__REDIS__PASSWORD", PASSWORD);
         command.env("LINGER__REDIS__PREFIX", format);
-        serves_in_silence(command, format, directory.path());
-        // The same in the URL, where it is easiest to give away; and a wrong one.
+        session_reveals_no_secret(command, format, directory.path());
+        // The password in the URL, where it is most easily revealed; and a wrong one.
         let with = |password: &str| redis.url().replace("redis://", &format!("redis://:{password}@"));
         for password in [PASSWORD, WRONG_PASSWORD] {
             let url = with(password);
-            let mut show = talkative(&["config", "show", "--redis-url", &url], format, directory.path());
+            let mut show = verbose(&["config", "show", "--redis-url", &url], format, directory.path());
             silent(&show.output().expect("linger runs"), "config show");
         }
         let wrong = with(WRONG_PASSWORD);
         fs::write(directory.path().join("tokens.toml"), token_entry("canary", TOKEN, &[Scope::Admin], &[]))
             .expect("can be written");
         let words = ["serve", "--listen", "127.0.0.1:0", "--store", "redis", "--redis-url", &wrong];
-        let mut command = talkative(&words, format, directory.path());
+        let mut command = verbose(&words, format, directory.path());
         command.env("LINGER__REDIS__RETRY_FOR", "1s");
         let output = command.output().expect("linger runs");
         assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
@@ -173,7 +173,7 @@ fn the_redis_engine_keeps_its_secrets() {
 }
 
 #[test]
-fn settings_that_are_wrong_are_reported_without_their_secrets() {
+fn invalid_settings_are_reported_without_their_secrets() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("linger.toml");
     for text in [
@@ -228,7 +228,7 @@ fn settings_that_are_wrong_are_reported_without_their_secrets() {
 #[test]
 fn a_new_token_is_shown_once_and_not_in_its_entry() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let made = talkative(&["token", "new", "--scope", "add"], "json", directory.path()).output();
+    let made = verbose(&["token", "new", "--scope", "add"], "json", directory.path()).output();
     let made = made.expect("linger runs");
     let said = stderr(&made);
     let token = said.split_whitespace().find(|word| word.starts_with("linger_")).expect("a token");

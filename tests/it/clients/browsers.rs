@@ -1,7 +1,6 @@
-//! Foreign web pages, from outside: what a browser can be made to send, and what names lead here.
+//! Foreign web pages, from outside: requests that a browser can be made to send, and host names that lead here.
 //!
-//! Every request stands here as it would on the wire, and a job with one attempt is the bait: it must be
-//! there, untouched, after all of them.
+//! Every request is written as it is sent, and a job with one attempt is the bait: it must be unchanged after all of them.
 
 use crate::harness::{
     process::Server,
@@ -11,7 +10,7 @@ use crate::harness::{
 const FOREIGN: &str = "cross_site_refused";
 const HOST: &str = "host_refused";
 const MALFORMED: &str = "malformed_request";
-/// What answers when the guard lets a call through: a job, an addition, or nothing ready.
+/// The statuses of requests that pass the guard: a job, an added job, or no ready job.
 const LET_IN: &str = "";
 
 /// A request of these lines, the port filled in, and a body.
@@ -62,7 +61,7 @@ impl Bait {
 }
 
 #[tokio::test]
-async fn what_a_foreign_page_can_send_is_refused() {
+async fn requests_of_foreign_pages_are_refused() {
     let bait = Bait::new();
     let host = "Host: localhost:PORT";
     let evil = r#"{"topic":"evil"}"#;
@@ -124,7 +123,7 @@ async fn what_a_foreign_page_can_send_is_refused() {
         (&["DELETE /jobs/bait HTTP/1.1", host, origin], "", FOREIGN),
         (&["PATCH /jobs/bait HTTP/1.1", host, json, origin], r#"{"delay":"1h"}"#, FOREIGN),
         (&["DELETE /topics/t?confirm=t HTTP/1.1", host, origin], "", FOREIGN),
-        // even without a word of where it comes from, what a page can send unasked is no JSON
+        // even without headers that reveal its origin, a request that needs no preflight is not JSON
         (&["POST /jobs HTTP/1.1", host, text], evil, "unsupported_media_type"),
         (&["POST /jobs HTTP/1.1", host, form], evil, "unsupported_media_type"),
         (&["POST /jobs HTTP/1.1", host], evil, "unsupported_media_type"),
@@ -138,7 +137,7 @@ async fn what_a_foreign_page_can_send_is_refused() {
 }
 
 #[tokio::test]
-async fn names_that_others_can_give_this_address_are_refused() {
+async fn host_names_that_others_can_bind_to_this_address_are_refused() {
     let bait = Bait::new();
     let mut tried = 0;
     for (target, hosts, expected) in [
@@ -167,14 +166,14 @@ async fn names_that_others_can_give_this_address_are_refused() {
         ("http://localhost@evil.example/topics/t/pop", &["Host: localhost"], MALFORMED),
         ("http://evil.example@localhost/topics/t/pop", &["Host: localhost"], MALFORMED),
         ("/topics/t/pop", &["Host: evil.example@localhost"], MALFORMED),
-        // Probes go by any name.
+        // Probes accept any host name.
         ("/livez", &["Host: evil.example"], LET_IN),
         ("/metrics", &["Host: evil.example"], HOST),
-        // the target goes before the header (RFC 9112, 3.2.2)
+        // the target overrides the header (RFC 9112, 3.2.2)
         ("http://evil.example/topics/t/pop", &["Host: localhost:PORT"], HOST),
         ("http://evil.example/topics/t/pop", &["Host: evil.example"], HOST),
         ("http://localhost/topics/u/pop", &["Host: evil.example"], LET_IN),
-        // none, two, or what is none
+        // none, two, or an invalid one
         ("/topics/t/pop", &[], MALFORMED),
         ("/topics/t/pop", &["Host:"], MALFORMED),
         ("/topics/t/pop", &["Host: localhost", "Host: localhost"], MALFORMED),
@@ -188,7 +187,7 @@ async fn names_that_others_can_give_this_address_are_refused() {
         assert_eq!(code(&bait.ask(&lines, "").await), expected, "{lines:?}");
         tried += 1;
     }
-    // Without a version that asks for one, a name may be missing, but not be foreign.
+    // HTTP/1.0 requires no host name, but a foreign one is still refused.
     for (hosts, expected) in [(&[][..], LET_IN), (&["Host: evil.example"][..], HOST)] {
         let lines = [&["GET /topics/u/pop HTTP/1.0"][..], hosts].concat();
         assert_eq!(code(&bait.ask(&lines, "").await), expected, "{lines:?}");
@@ -199,7 +198,7 @@ async fn names_that_others_can_give_this_address_are_refused() {
 }
 
 #[tokio::test]
-async fn names_of_ones_own_are_accepted_where_they_are_set_and_no_others() {
+async fn only_configured_host_names_are_accepted() {
     let bait = Bait::with(&[("LINGER__SERVER__ALLOWED_HOSTS", "queue.example")]);
     for (host, origin, expected) in [
         ("Host: queue.example", "", LET_IN),

@@ -1,4 +1,4 @@
-//! Caps: on connections, all and per address, on open files, on headers; what those beyond them are told.
+//! Limits on connections (in total and per address), open files and headers, and the responses beyond them.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -19,7 +19,7 @@ const ALL: &str = "linger_http_connections_refused_total{reason=\"all\"}";
 const ADDRESS: &str = "linger_http_connections_refused_total{reason=\"address\"}";
 const SYSTEM: &str = "linger_http_connections_refused_total{reason=\"system\"}";
 
-fn told(answer: Heard) {
+fn assert_overloaded(answer: Heard) {
     let answer = answer.expect(503);
     assert_eq!(answer.headers["retry-after"], "1");
     assert_eq!(answer.headers["connection"], "close");
@@ -28,7 +28,7 @@ fn told(answer: Heard) {
 }
 
 #[tokio::test]
-async fn connections_over_the_cap_are_told_at_once_and_closed() {
+async fn connections_over_the_limit_are_answered_at_once_and_closed() {
     let server = Server::start(ListenerOptions { max_connections: 2, ..ListenerOptions::default() }).await;
     let (mut first, mut second) = (server.connect().await, server.connect().await);
     first.ask(&get("/livez")).await.expect(200);
@@ -37,7 +37,7 @@ async fn connections_over_the_cap_are_told_at_once_and_closed() {
     for (n, request) in [get("/livez"), get("/topics/t/pop?wait=50s"), body].into_iter().enumerate() {
         let mut third = server.connect().await;
         third.say(&request).await;
-        told(third.hear().await);
+        assert_overloaded(third.hear().await);
         assert_eq!(third.closed().await, b"");
         assert_eq!((server.figure(ALL), server.connections()), (n + 1, 2));
     }
@@ -49,7 +49,7 @@ async fn connections_over_the_cap_are_told_at_once_and_closed() {
 }
 
 #[tokio::test]
-async fn one_address_cannot_take_every_place() {
+async fn one_address_cannot_use_all_connections() {
     let options =
         ListenerOptions { max_connections: 10, max_connections_per_address: 2, ..ListenerOptions::default() };
     let server = Server::start(options).await;
@@ -60,7 +60,7 @@ async fn one_address_cannot_take_every_place() {
         client.ask(&get("/livez")).await.expect(200);
         held.push(client);
     }
-    told(Client::connect_from(own(2), server.address).await.ask(&get("/livez")).await);
+    assert_overloaded(Client::connect_from(own(2), server.address).await.ask(&get("/livez")).await);
     assert_eq!((server.figure(ADDRESS), server.figure(ALL), server.connections()), (1, 0, 3));
     Client::connect_from(own(4), server.address).await.ask(&get("/livez")).await.expect(200);
     held.remove(0);
@@ -70,7 +70,7 @@ async fn one_address_cannot_take_every_place() {
 }
 
 #[tokio::test]
-async fn who_is_refused_and_says_nothing_is_closed_and_a_flood_of_them_is_no_harm() {
+async fn refused_clients_that_send_nothing_are_closed_and_a_flood_of_them_does_no_harm() {
     let linger = Duration::from_millis(100);
     let server =
         Server::start(ListenerOptions { max_connections: 1, linger, ..ListenerOptions::default() }).await;
@@ -89,7 +89,7 @@ async fn who_is_refused_and_says_nothing_is_closed_and_a_flood_of_them_is_no_har
 }
 
 #[tokio::test]
-async fn shutdown_does_not_wait_for_those_who_are_refused() {
+async fn shutdown_does_not_wait_for_refused_connections() {
     let hour = Duration::from_secs(3_600);
     let server =
         Server::start(ListenerOptions { max_connections: 1, linger: hour, ..ListenerOptions::default() })
@@ -154,10 +154,10 @@ async fn a_full_file_table_neither_stops_nor_spins_the_accept_loop() {
         let value = page.lines().find_map(|line| line.strip_prefix(SYSTEM)).expect("is counted");
         value.trim().parse::<u64>().expect("a number")
     };
-    // Ten tries a second, not as many as the processor can make.
+    // Ten attempts per second, not as many as the processor can make.
     let (clock, before, used) = (SystemClock::new(), failures(&mut first).await, watch::processor_time(pid));
     let began_us = clock.now_micros();
-    // A rate takes a while to be seen; what is asserted is by the time that really passed.
+    // A rate needs some time to be measured; the assertion uses the time that really passed.
     clock.sleep(Duration::from_secs(1)).await;
     let (tries, used) = (failures(&mut first).await - before, watch::processor_time(pid) - used);
     let seconds = (clock.now_micros() - began_us) as f64 / 1_000_000.0;

@@ -1,4 +1,4 @@
-//! What one pop hands out is bounded in bytes.
+//! The bytes that one pop delivers are bounded.
 
 use linger::queue::Limits;
 use serde_json::Value;
@@ -18,7 +18,7 @@ async fn filled(engine: Engine, max_delivery: usize, bodies: &[usize]) -> Api {
     api
 }
 
-/// The ids that a pop of up to `max` jobs hands out.
+/// The ids that a pop of up to `max` jobs delivers.
 async fn pop(api: &Api, max: usize, wait: &str) -> Vec<String> {
     let asked = format!(r#"{{"topics":["t"],"max":{max},"wait":"{wait}"}}"#);
     let answer = api.send("POST", "/batch/pop", &asked).await.expect(200).json();
@@ -27,11 +27,11 @@ async fn pop(api: &Api, max: usize, wait: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_batch_stops_before_its_bodies_are_over_the_limit() {
+async fn a_batch_stops_before_its_bodies_exceed_the_limit() {
     for engine in [Engine::Naive, Engine::Embedded] {
         let api = filled(engine, 250, &[60; 10]).await;
         for wait in ["0s", "30s"] {
-            // Two fit for certain; they leave room for one of any size, and that for none.
+            // Two fit. They leave space for one of any size, and that leaves none.
             assert_eq!(pop(&api, 10, wait).await.len(), 3, "{engine:?}");
         }
         let stats = api.get("/topics/t").await.expect(200).json();
@@ -46,7 +46,7 @@ async fn a_batch_stops_before_its_bodies_are_over_the_limit() {
 }
 
 #[tokio::test]
-async fn small_bodies_come_in_full_and_in_order() {
+async fn small_bodies_are_delivered_in_full_and_in_order() {
     for engine in [Engine::Naive, Engine::Embedded] {
         let api = filled(engine, 250, &[3; 20]).await;
         let ids = pop(&api, 15, "0s").await;

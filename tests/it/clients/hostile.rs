@@ -1,4 +1,4 @@
-//! Bad connections by the thousand, all at once, while good clients go on: each is closed in time.
+//! Thousands of bad connections at once, while good clients continue: each bad one is closed in time.
 //!
 //! `LINGER_PROVE_HOSTILE` sets how many there are of each kind.
 
@@ -30,8 +30,8 @@ use crate::harness::{
 };
 
 const GOOD_CLIENTS: usize = 4;
-/// How many connect at the same time, of all kinds: beyond what the listener's backlog holds, the system
-/// itself turns connections away, good ones among them.
+/// How many clients of all kinds connect at the same time: beyond the listener's backlog, the system itself refuses
+/// connections, including good ones.
 static CONNECTING: Semaphore = Semaphore::const_new(500);
 /// Past this a connection counts as not closed: many times what the settings below allow, for the sake
 /// of busy machines.
@@ -59,7 +59,7 @@ impl Kind {
     const ALL: [Self; 5] =
         [Self::Silent, Self::HeaderDrip, Self::SlowBody, Self::SlowReader, Self::HalfPreface];
 
-    /// What it says at first.
+    /// The first bytes that it sends.
     fn opening(self, n: usize) -> Vec<u8> {
         const TLS_HELLO: &[u8] = b"\x16\x03\x01\x00\xf4\x01\x00\x00\xf0\x03\x03";
         const PREFACES: [&[u8]; 6] =
@@ -76,7 +76,7 @@ impl Kind {
         }
     }
 
-    /// What it sends now and then, so as not to look dead.
+    /// The bytes that it sends now and then to look alive.
     fn drip(self) -> Option<&'static [u8]> {
         match self {
             Self::HeaderDrip | Self::SlowBody => Some(b"x"),
@@ -92,7 +92,7 @@ struct Closed {
     said: Vec<u8>,
 }
 
-/// Behaves badly until the server closes the connection; none when it did not.
+/// Behaves badly until the server closes the connection. `None` if the server did not.
 async fn misbehave(kind: Kind, n: usize, address: SocketAddr) -> Option<Closed> {
     let clock = SystemClock::new();
     let turn = CONNECTING.acquire().await.expect("is never closed");
@@ -124,9 +124,9 @@ async fn connect(kind: Kind, address: SocketAddr) -> TcpStream {
     socket.connect(address).await.expect("connects")
 }
 
-/// One step; false once the connection is closed.
+/// Takes one step. Returns false once the connection is closed.
 async fn one_more(kind: Kind, stream: &mut TcpStream, said: &mut Vec<u8>, clock: &SystemClock) -> bool {
-    // The pace of a bad client, which is what it is bad by.
+    // The pace is what makes the client bad.
     let pause = Duration::from_millis(100);
     if kind == Kind::SlowReader {
         clock.sleep(pause).await;
@@ -155,7 +155,7 @@ struct Good {
     slowest_us: AtomicUsize,
 }
 
-/// Adds, pops and finishes until it is over; every call must be answered well.
+/// Adds, pops and finishes until the attack is over. Every request must succeed.
 async fn work(number: usize, address: SocketAddr, good: Arc<Good>) {
     let (mut client, clock) = (Client::new(address), SystemClock::new());
     let topic = format!("good-{number}");
@@ -187,7 +187,7 @@ async fn work(number: usize, address: SocketAddr, good: Arc<Good>) {
     }
 }
 
-/// Sets bad clients of `kind` loose; how long the last took to be closed, and what was wrong.
+/// Runs bad clients of `kind`. Returns when the last was closed, and what was wrong.
 async fn attack(kind: Kind, clients: usize, address: SocketAddr) -> (Duration, Vec<String>) {
     let mut bad = JoinSet::new();
     for n in 0..clients {
@@ -203,7 +203,7 @@ async fn attack(kind: Kind, clients: usize, address: SocketAddr) -> (Duration, V
         let said = String::from_utf8_lossy(&closed.said);
         let right = match kind {
             Kind::Silent | Kind::HeaderDrip => said.is_empty(),
-            // A reset may overtake the answer to one who goes on sending.
+            // A reset may overtake the response to a client that still sends.
             Kind::SlowBody => said.is_empty() || said.starts_with("HTTP/1.1 408 "),
             Kind::HalfPreface => said.is_empty() || said.starts_with("HTTP/1.1 400 "),
             Kind::SlowReader => true,

@@ -1,5 +1,5 @@
-//! Workers who leave at a random moment, by the thousand, while jobs become ready: every job comes back,
-//! at once and uncounted where the close could be seen, else by its TTR.
+//! Thousands of workers that leave at a random moment while jobs become ready: every job returns, at once and uncounted if
+//! the server could notice, otherwise when its TTR ends.
 //!
 //! `LINGER_PROVE_LEAVERS` sets how many there are; on Redis a fifth of it.
 
@@ -23,27 +23,27 @@ use crate::harness::{
     wire::{get, post},
 };
 
-/// How many leave at the same time.
+/// How many workers run at the same time.
 const TOGETHER: usize = 32;
-/// Jobs of this topic come back by their TTR soon enough to wait for.
+/// The TTR of jobs of this topic ends soon enough to wait for.
 const SHORT: &str = "short";
-/// Jobs of this one do not, so that what is ready again was given back.
+/// The TTR of jobs of this topic is long, so a job that is ready again was returned.
 const LONG: &str = "long";
 
 /// When a worker leaves.
 #[derive(Debug, Clone, Copy)]
 enum Moment {
-    /// Before all of its request is sent.
+    /// Before its request is complete.
     HalfAsked,
     /// As soon as the request is sent.
     Asked,
-    /// A while later: parked, or just as its answer comes.
+    /// A while later: parked, or just as its response arrives.
     Later,
-    /// With a part of the answer read.
+    /// After reading a part of the response.
     HalfAnswered,
 }
 
-/// A worker of whom only the leaving is of interest.
+/// A worker that leaves without finishing its job.
 #[derive(Debug, Clone, Copy)]
 struct Leaver {
     moment: Moment,
@@ -86,11 +86,11 @@ impl Leaver {
         let mut some = vec![0; 1 + (self.share * 2_000.0) as usize];
         match self.moment {
             Moment::HalfAsked | Moment::Asked => {}
-            // When it leaves is what is tried, and drawn by lot.
+            // The moment of leaving is the subject of the test, and random.
             Moment::Later => clock.sleep(Duration::from_millis((self.share * 150.0) as u64)).await,
             Moment::HalfAnswered => tokio::select! {
                 _ = stream.read(&mut some) => {}
-                // For some there is no job, and so no answer to leave half-way.
+                // For some there is no job, and so no response to leave half-read.
                 () = clock.sleep(Duration::from_millis(300)) => {}
             },
         }
@@ -100,7 +100,7 @@ impl Leaver {
     }
 }
 
-/// A job for leavers to leave behind: some large, half with a single attempt.
+/// A job for leavers: some are large, half have a single attempt.
 fn job(n: usize) -> Value {
     let topic = if n.is_multiple_of(4) { SHORT } else { LONG };
     json!({
@@ -112,7 +112,7 @@ fn job(n: usize) -> Value {
     })
 }
 
-/// One of those who come and go together: adds a job before every second leaver.
+/// Runs leavers one after the other, and adds a job before every second one.
 async fn slot(number: usize, leavers: usize, address: SocketAddr) -> usize {
     let (mut client, mut added) = (Client::new(address), 0);
     for n in (number..leavers).step_by(TOGETHER) {

@@ -1,18 +1,18 @@
-//! What one request can cost: the real program's peak of memory while it reads the largest and worst bodies
-//! that it accepts, with the default settings.
+//! The memory of one request: the program's peak while it reads the largest and worst bodies that it accepts, with the
+//! default settings.
 
 use std::fs;
 
 use crate::harness::process::Server;
 
-/// Most that one request of 8 MiB may add to the program's memory: its body, which is kept while it is read, twice
-/// while its buffer grows, and some room for what the allocator keeps.
+/// Most memory that one request of 8 MiB may add: its body, which exists twice while its buffer grows, and a margin for
+/// memory that the allocator keeps.
 const ALLOWED: u64 = 64 * 1_024 * 1_024;
 
 /// Just below `server.max_request_bytes`.
 const LARGEST: usize = 8 * 1_024 * 1_024 - 1_024;
 
-/// A figure of `/proc/PID/status`, in bytes.
+/// A value of `/proc/PID/status`, in bytes.
 fn memory(server: &Server, figure: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix(figure)).expect("has the figure");
@@ -20,7 +20,7 @@ fn memory(server: &Server, figure: &str) -> u64 {
     kib * 1_024
 }
 
-/// As many of `item` as fit, within `before` and `after`.
+/// As many copies of `item` as fit between `before` and `after`.
 fn filled(before: &str, item: &str, after: &str) -> String {
     let count = (LARGEST - before.len() - after.len()) / (item.len() + 1);
     let mut body = String::with_capacity(LARGEST);
@@ -34,7 +34,7 @@ fn filled(before: &str, item: &str, after: &str) -> String {
 }
 
 #[test]
-fn no_request_costs_much_more_than_its_bytes() {
+fn no_request_uses_much_more_memory_than_its_bytes() {
     let field = format!("\"{}\":1", "f".repeat(8_000));
     let job = format!("{{\"topic\":\"t\",{}}}", vec!["\"\":1"; 1_500].join(","));
     let bodies = [
@@ -54,7 +54,7 @@ fn no_request_costs_much_more_than_its_bytes() {
     let server = Server::serve(&[], &[], home.path());
     let mut wrong = Vec::new();
     for (path, body, status) in &bodies {
-        // Sets the peak back to what is held now.
+        // Resets the peak to the current value.
         fs::write(format!("/proc/{}/clear_refs", server.pid()), "5").expect("it runs");
         let before = memory(&server, "VmRSS");
         let answer = server.call("POST", path, body);

@@ -1,5 +1,5 @@
-//! Hostile and heavy clients: the caps and the pace of connections, thousands of bad connections, parked
-//! polls and workers who leave, foreign web pages.
+//! Hostile and heavy clients: the limits and timeouts of connections, thousands of bad connections, parked polls and
+//! workers that leave, foreign web pages.
 //!
 //! The normal run is short. `LINGER_PROVE_HOSTILE`, `LINGER_PROVE_PARKED` and `LINGER_PROVE_LEAVERS` set how
 //! many clients there are. Each of these prints one line that begins with `proof: `.
@@ -16,16 +16,16 @@ mod parked;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::{Mutex, MutexGuard};
 
-/// How many clients, as set by a variable.
+/// The number of clients that a variable sets.
 fn count(variable: &str, normally: usize) -> usize {
     let read = |text: String| text.parse().unwrap_or_else(|_| panic!("{variable}: a number"));
     std::env::var(variable).map_or(normally, read)
 }
 
-/// Thousands of connections at a time are enough for one process.
+/// One process cannot serve several tests with thousands of connections at a time.
 static CROWD: Mutex<()> = Mutex::const_new(());
 
-/// The right to have so many connections; raises this process's own limit of open files for them.
+/// Waits for the turn to open so many connections, and raises this process's limit of open files for them.
 async fn crowd(connections: usize) -> MutexGuard<'static, ()> {
     let turn = CROWD.lock().await;
     let wanted = u64::try_from(connections).expect("fits") + 500;

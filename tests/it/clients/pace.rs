@@ -1,4 +1,4 @@
-//! Clients that read their answers slowly.
+//! Clients that read their responses slowly.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -16,8 +16,8 @@ use crate::harness::{
 
 /// Short enough to wait for: the timeouts under test are the server's own.
 const SOON: Duration = Duration::from_millis(100);
-/// More answers than the buffers of two sockets hold.
-const ANSWERS: usize = 100;
+/// More responses than fit the buffers of two sockets.
+const RESPONSES: usize = 100;
 const BODY_BYTES: usize = 200_000;
 
 /// A client with a small buffer.
@@ -27,10 +27,10 @@ async fn slow(address: SocketAddr) -> Client {
     Client::on(socket.connect(address).await.expect("connects"))
 }
 
-/// One who has asked for many large answers.
+/// A client that has requested many large responses.
 async fn greedy(address: SocketAddr) -> Client {
     let mut client = slow(address).await;
-    client.say(&get("/jobs/large").repeat(ANSWERS)).await;
+    client.say(&get("/jobs/large").repeat(RESPONSES)).await;
     client
 }
 
@@ -43,7 +43,7 @@ async fn server(options: impl Into<ServerOptions>) -> Server {
 }
 
 #[tokio::test]
-async fn a_client_that_takes_nothing_of_its_answers_is_cut() {
+async fn a_client_that_reads_nothing_is_disconnected() {
     let server =
         server(ListenerOptions { write_timeout: SOON, linger: SOON, ..ListenerOptions::default() }).await;
     let _client = greedy(server.address).await;
@@ -52,11 +52,11 @@ async fn a_client_that_takes_nothing_of_its_answers_is_cut() {
 }
 
 #[tokio::test]
-async fn a_client_that_sips_at_its_answers_is_cut() {
+async fn a_client_that_reads_too_little_is_disconnected() {
     let server =
         server(ListenerOptions { write_timeout: SOON, linger: SOON, ..ListenerOptions::default() }).await;
     let (mut client, pace, patience) = (greedy(server.address).await, SystemClock::new(), Patience::new());
-    // It always takes something before the timeout, though never enough.
+    // It always reads something before the timeout, but never enough.
     while server.cut("answer") == 0 {
         patience.or_fail(|| format!("{} connections", server.connections()));
         client.taste().await;
@@ -67,7 +67,7 @@ async fn a_client_that_sips_at_its_answers_is_cut() {
 }
 
 #[tokio::test]
-async fn a_client_that_reads_at_a_fair_pace_gets_everything() {
+async fn a_client_that_reads_fast_enough_receives_everything() {
     let write_timeout = Duration::from_secs(3);
     let options = ListenerOptions {
         first_byte_timeout: SOON,
@@ -78,9 +78,9 @@ async fn a_client_that_reads_at_a_fair_pace_gets_everything() {
     };
     let server = server(options).await;
     let (mut client, pace) = (greedy(server.address).await, SystemClock::new());
-    // Longer in all than every timeout, so that only the pace can be what counts.
-    let pause = write_timeout * 2 / u32::try_from(ANSWERS).expect("fits");
-    for _ in 0..ANSWERS {
+    // Longer in total than every timeout, so that only the pace can matter.
+    let pause = write_timeout * 2 / u32::try_from(RESPONSES).expect("fits");
+    for _ in 0..RESPONSES {
         assert_eq!(client.hear().await.expect(200).body.len() / BODY_BYTES, 1);
         pace.sleep(pause).await;
     }
@@ -89,8 +89,8 @@ async fn a_client_that_reads_at_a_fair_pace_gets_everything() {
 }
 
 #[tokio::test]
-async fn what_slow_clients_have_not_taken_is_bounded_together() {
-    // Less than the answer that is to fill it.
+async fn unread_responses_are_bounded_in_total() {
+    // Less than the response that fills it.
     let server = server(HttpOptions { max_answer_bytes: 39 * BODY_BYTES, ..HttpOptions::default() }).await;
     let mut quick = server.connect().await;
     for n in 0..60 {

@@ -1,5 +1,5 @@
-//! Long polls parked by the thousand: what each costs, that a job reaches just one of them, and that
-//! nothing is left when they go.
+//! Thousands of parked long polls: the cost of each, that a job reaches exactly one of them, and that nothing remains when
+//! they leave.
 //!
 //! `LINGER_PROVE_PARKED` sets how many there are.
 
@@ -24,14 +24,14 @@ use crate::harness::{
     wire::get,
 };
 
-/// How many come at the same time.
+/// How many polls connect at the same time.
 const WAVE: usize = 500;
-/// So few that they cost nothing.
+/// So few polls that their cost is negligible.
 const FEW: usize = 10;
-/// What one may cost at most; a build without optimisation takes most of it.
+/// Most memory of one poll; a build without optimisation uses most of it.
 const MOST_BYTES: u64 = 128 * 1_024;
 const IDLE: Duration = Duration::from_secs(2);
-/// Clients and server share the machine: it may stand still for longer than a first byte may take.
+/// Clients and server share the machine, so a first byte may be delayed for longer than the default timeout.
 const SETTINGS: [(&str, &str); 3] = [
     ("LINGER__QUEUE__MAX_WAIT", "1h"),
     ("LINGER__SERVER__FIRST_BYTE_TIMEOUT", "10m"),
@@ -45,7 +45,7 @@ struct Parked {
 }
 
 impl Parked {
-    /// Parks so many polls beside those that are parked already; none may be answered by that.
+    /// Parks more polls. None may be answered by that.
     async fn new(server: &Server, polls: usize) -> Self {
         let (sender, mut answers) = mpsc::unbounded_channel();
         let (mut all, before) = (JoinSet::new(), parked(server));
@@ -53,7 +53,7 @@ impl Parked {
             // Four addresses, so that no one of them runs out of ports.
             let own = format!("127.0.0.{}:0", 2 + number % 4).parse().expect("an address");
             all.spawn(poll(own, server.address, sender.clone()));
-            // In waves that the listener's backlog holds: beyond it the system itself resets connections.
+            // In waves that fit the listener's backlog: beyond it the system resets connections.
             if number % WAVE == WAVE - 1 {
                 wait_for(server, before + number + 1).await;
             }
@@ -63,7 +63,7 @@ impl Parked {
         Self { polls: all, answers }
     }
 
-    /// The next answer that any of them got.
+    /// The next response that any poll received.
     async fn answer(&mut self) -> Value {
         let clock = SystemClock::new();
         tokio::select! {
@@ -76,7 +76,7 @@ impl Parked {
         }
     }
 
-    /// All leave at once, and the server sees that only `others` are left; answers that none had told of.
+    /// Disconnects all polls and waits until only `others` remain. Returns responses that were not read.
     async fn leave_only(mut self, server: &Server, others: usize) -> Vec<String> {
         while let Some(ended) = self.polls.try_join_next() {
             ended.expect("a parked poll stays");
@@ -91,7 +91,7 @@ impl Parked {
     }
 }
 
-/// One parked poll; tells what it is answered, and stays.
+/// One parked poll. Reports its response and stays connected.
 async fn poll(own: SocketAddr, address: SocketAddr, answers: mpsc::UnboundedSender<String>) {
     let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
     socket.bind(own).expect("an address of this machine");
@@ -123,7 +123,7 @@ async fn wait_for(server: &Server, polls: usize) {
     }
 }
 
-/// Adds a job: how many milliseconds later a parked poll has it.
+/// Adds a job. Returns after how many milliseconds a parked poll receives it.
 async fn add_and_time(server: &Server, parked: &mut Parked, id: &str) -> f64 {
     let (mut client, clock) = (Client::new(server.address), SystemClock::new());
     client.get("/livez").await.expect("answers");
@@ -140,13 +140,13 @@ async fn add_and_time(server: &Server, parked: &mut Parked, id: &str) -> f64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thousands_of_parked_polls_cost_next_to_nothing_and_leave_nothing() {
+async fn thousands_of_parked_polls_cost_little_and_leave_nothing_behind() {
     let polls = count("LINGER_PROVE_PARKED", 1_000);
     let _crowd = crowd(polls).await;
     let directory = tempfile::tempdir().expect("a directory");
     let server = Server::serve(&[], &SETTINGS, directory.path());
     let (pid, clock) = (server.pid(), SystemClock::new());
-    // What the first ones cost is the server's own.
+    // The cost of the first polls belongs to the server itself.
     Parked::new(&server, FEW).await.leave_only(&server, 0).await;
     let before = watch::memory_bytes(pid);
     let mut first = Parked::new(&server, polls).await;
@@ -168,7 +168,7 @@ async fn thousands_of_parked_polls_cost_next_to_nothing_and_leave_nothing() {
     let slowest_ms = reached_ms.iter().copied().fold(0.0, f64::max);
     assert!(each < MOST_BYTES, "{each} bytes a poll");
     assert!(used < IDLE / 4, "{used:?} of processor time in {IDLE:?} of rest");
-    // Memory that the first had is there for the second.
+    // The memory of the first polls is reused for the second.
     assert!(again < full + full / 2, "{full} bytes grew to {again}");
     println!(
         "proof: what=parked_polls, runs={polls}, bytes_each={each}, idle_cpu_percent={:.1}, reached_slowest_ms={slowest_ms:.1}, second_time_mib_more={}, faults=0, lost=0, violations=0",
@@ -178,7 +178,7 @@ async fn thousands_of_parked_polls_cost_next_to_nothing_and_leave_nothing() {
     assert_eq!(server.stop().code(), Some(0));
 }
 
-/// Commands that a Redis has carried out since its start.
+/// The number of commands that a Redis has executed since its start.
 fn commands(redis: &RedisServer) -> u64 {
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", redis.port)).expect("connects");
     stream.write_all(b"INFO commandstats\r\nQUIT\r\n").expect("sends");
@@ -189,7 +189,7 @@ fn commands(redis: &RedisServer) -> u64 {
     calls.sum()
 }
 
-/// Commands in a while in which nothing happens.
+/// The number of commands during a time without requests.
 async fn commands_at_rest(redis: &RedisServer) -> u64 {
     let before = commands(redis);
     SystemClock::new().sleep(IDLE).await;

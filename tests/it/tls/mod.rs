@@ -1,5 +1,5 @@
-//! TLS by the real program: agreed on beside the accept loop and in bounded time, read again at SIGHUP, refused
-//! clearly when a file is wrong.
+//! TLS in the program: handshakes do not block the accept loop and have a timeout, SIGHUP reloads the files, and an
+//! unusable file is refused with a clear message.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ use tokio_rustls::{
 
 use crate::harness::process::{Server, linger, refused, stderr, stdout};
 
-/// Writes a fresh certificate for localhost and its key where the program looks; the certificate as PEM.
+/// Writes a new certificate for localhost and its key to the configured files. Returns the certificate as PEM.
 fn new_pair(directory: &Path) -> String {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("is made");
     fs::write(directory.join("cert.pem"), made.cert.pem()).expect("can be written");
@@ -34,13 +34,13 @@ fn directory() -> tempfile::TempDir {
     directory
 }
 
-/// What a client that trusts just one certificate is told.
+/// The response to a client that trusts only one certificate.
 struct Told {
     protocol: Option<Vec<u8>>,
     answer: String,
 }
 
-/// Asks over TLS, trusting only `certificate`.
+/// Sends a request over TLS, trusting only `certificate`.
 async fn ask(address: SocketAddr, certificate: &str, request: &str) -> std::io::Result<Told> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(certificate.as_bytes()).expect("PEM")).expect("a certificate");
@@ -77,7 +77,7 @@ async fn is_presented(server: &Server, certificate: &str) -> bool {
 }
 
 #[tokio::test]
-async fn jobs_travel_over_tls_and_only_over_tls() {
+async fn jobs_are_served_over_tls_only() {
     let directory = directory();
     let certificate = new_pair(directory.path());
     let server = Server::serve(&[], &[], directory.path());
@@ -99,7 +99,7 @@ async fn jobs_travel_over_tls_and_only_over_tls() {
 }
 
 #[tokio::test]
-async fn who_agrees_on_nothing_is_cut_off_and_holds_nobody_up() {
+async fn a_client_without_a_handshake_is_cut_off_and_delays_nobody() {
     let directory = directory();
     let certificate = new_pair(directory.path());
     let impatient = [("LINGER__SERVER__HEADER_TIMEOUT", "300ms")];
@@ -107,7 +107,7 @@ async fn who_agrees_on_nothing_is_cut_off_and_holds_nobody_up() {
     let mut silent: Vec<TcpStream> =
         (0..20).map(|_| TcpStream::connect(server.address).expect("connects")).collect();
     for half in &mut silent[10..] {
-        // The beginning of a ClientHello that never comes whole.
+        // The beginning of a ClientHello that is never completed.
         std::io::Write::write_all(half, &[0x16, 0x03, 0x01, 0x02, 0x00, 0x01]).expect("sends");
     }
     assert!(is_presented(&server, &certificate).await);
@@ -120,7 +120,7 @@ async fn who_agrees_on_nothing_is_cut_off_and_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn sighup_reads_the_pair_again_and_a_broken_one_changes_nothing() {
+async fn sighup_reloads_the_pair_and_a_broken_one_changes_nothing() {
     let directory = directory();
     let first = new_pair(directory.path());
     let server = Server::serve(&[], &[], directory.path());
@@ -138,7 +138,7 @@ async fn sighup_reads_the_pair_again_and_a_broken_one_changes_nothing() {
 }
 
 #[test]
-fn a_start_without_a_sound_pair_is_refused_with_the_file_that_is_at_fault() {
+fn a_start_with_an_unusable_pair_is_refused_and_names_the_file() {
     let directory = directory();
     let file = |name: &str| directory.path().join(name);
     let start = ["serve", "--listen", "127.0.0.1:0"];
@@ -163,7 +163,7 @@ fn a_start_without_a_sound_pair_is_refused_with_the_file_that_is_at_fault() {
 }
 
 #[test]
-fn health_asks_over_tls() {
+fn health_checks_over_tls() {
     let directory = directory();
     new_pair(directory.path());
     let server = Server::serve(&[], &[], directory.path());
@@ -181,7 +181,7 @@ fn health_asks_over_tls() {
 }
 
 #[test]
-fn health_by_tls_says_when_a_server_speaks_none() {
+fn health_over_tls_reports_a_server_without_tls() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = Server::serve(&[], &[], directory.path());
     let url = format!("https://{}", server.address);
@@ -192,9 +192,9 @@ fn health_by_tls_says_when_a_server_speaks_none() {
     assert!(server.stop().success());
 }
 
-/// Two providers would be twice the code to trust, and rustls picks between them at run time.
+/// Two providers would double the code to trust, and rustls would choose between them at run time.
 #[test]
-fn there_is_one_provider_of_tls_in_the_whole_tree() {
+fn the_dependencies_contain_one_provider_of_tls() {
     let lock = include_str!("../../../Cargo.lock");
     let packages: Vec<_> = lock.lines().filter_map(|line| line.strip_prefix("name = \"")).collect();
     let is_there = |name: &str| packages.contains(&format!("{name}\"").as_str());
@@ -215,7 +215,7 @@ fn there_is_one_provider_of_tls_in_the_whole_tree() {
     ] {
         assert!(!is_there(other), "{other} is a second one");
     }
-    // Providers elsewhere; here they only read the root certificates of systems other than Linux.
+    // These include providers elsewhere; here they only read root certificates on systems other than Linux.
     for package in lock
         .split("[[package]]")
         .skip(1)
