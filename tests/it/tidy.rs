@@ -61,6 +61,24 @@ const ROOMS: &[(&str, &str, &[&str])] = &[
     ("embedded", "verify", &["recovery", "memory", "rows", "disk"]),
 ];
 
+/// The rooms of `http` from top to bottom. Each may use itself and the rooms below it, never one above.
+const HTTP_ROOMS: [&str; 14] = [
+    "fuzzing",
+    "benching",
+    "routes",
+    "handlers",
+    "wire",
+    "middleware",
+    "access",
+    "browser",
+    "app",
+    "errors",
+    "json",
+    "route",
+    "refusal_log",
+    "options",
+];
+
 /// Longest file of ours, in lines.
 const MAX_LINES: usize = 400;
 
@@ -178,6 +196,47 @@ fn the_rooms_of_an_engine_run_one_way() {
                 if is_other(&module) && !may_use.contains(&module.as_str()) {
                     wrong.push(format!("{file} uses {module}"));
                 }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The modules of `http` that a text names, by `crate::http::` or, in the folder `http` itself, by `super::`.
+fn used_in_http(text: &str, is_in_folder: bool) -> Vec<String> {
+    let code: String = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    let mut used = Vec::new();
+    let mut add_paths = |rest: &str| {
+        let items = rest.strip_prefix('{').map_or_else(|| vec![rest.to_owned()], top_level_items);
+        let word =
+            |item: String| item.split(|c: char| !c.is_alphanumeric() && c != '_').next().map(str::to_owned);
+        used.extend(items.into_iter().filter_map(word));
+    };
+    for part in code.split("crate::").skip(1) {
+        let items = part.strip_prefix('{').map_or_else(|| vec![part.to_owned()], top_level_items);
+        items.iter().filter_map(|item| item.strip_prefix("http::")).for_each(&mut add_paths);
+    }
+    if is_in_folder {
+        code.split("super::").skip(1).for_each(&mut add_paths);
+    }
+    used
+}
+
+#[test]
+fn the_rooms_of_http_run_strictly_downward() {
+    let rank = |room: &str| HTTP_ROOMS.iter().position(|known| *known == room);
+    let mut wrong = Vec::new();
+    for (file, text) in files("src/http", "rs") {
+        let path = file.strip_prefix("src/http/").expect("a file of http").trim_end_matches(".rs");
+        let room = path.split('/').next().expect("split gives one");
+        let Some(own) = rank(room) else {
+            assert_eq!(room, "mod", "{file} belongs to no room of http");
+            continue;
+        };
+        let production = text.split("#[cfg(test)]").next().expect("split gives one");
+        for used in used_in_http(production, !path.contains('/')) {
+            if rank(&used).is_some_and(|used| used < own) {
+                wrong.push(format!("{file} uses {used}"));
             }
         }
     }
