@@ -60,7 +60,7 @@ async fn open_redis(
             Err(error) => error,
         };
         let (why, left) = (error.to_string(), end.saturating_sub(now()));
-        if !error.may_pass() || timeout.is_zero() {
+        if !error.is_transient() || timeout.is_zero() {
             return Err(why);
         }
         if left.is_zero() {

@@ -27,5 +27,6 @@ mod queue;
 mod redis_engine;
 mod sentinel;
 mod tidy;
+mod tidy_rooms;
 mod tls;
 mod verify;

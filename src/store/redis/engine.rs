@@ -1,41 +1,224 @@
-//! The engine as a [`Store`]: which part does what.
+//! The engine as a [`Store`]: which part performs which operation.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use tokio::sync::watch;
 
-use super::Redis;
+use super::{
+    coordination::{
+        announcements::Announcements, cancel::Canceller, compaction::Compaction, health::HealthCheck,
+        lost_pops::LostPops, mend::Mender, notifier::Notifier, permissions::PermissionMonitor,
+        probe::ReadyProbe, settings_cache::SettingsCache, shards::Shards, sweep::Sweep,
+    },
+    ops::{
+        add::Adder,
+        change::{Patcher, Requeuer},
+        dead_letters::DeadLetters,
+        delete::Deleter,
+        finish::Finisher,
+        gone_delay::GoneDelay,
+        hold::HolderSteps,
+        promote::Promoter,
+        purge::Purger,
+        read::JobReader,
+        reserve::Reserver,
+        settings::SettingsWriter,
+        shard_reserve::ShardReserver,
+        single_job::SingleJob,
+        topics::TopicReader,
+        verify::Verifier,
+    },
+};
 use crate::{
     job::{Delay, Job, JobId, Reason, Receipt, Topic, TopicFilter, TopicPause, TopicSettings, Ttr},
     store::{
-        AddJob, Added, DeadCursor, Degraded, Deleted, EngineInfo, FinishJob, Finished, Held, NotHeld, Patch,
-        Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store,
-        TopicConfig, TopicStats, Verified, Wait,
+        AddJob, Added, DeadCursor, Degraded, Deleted, EngineInfo, FinishJob, Finished, Held, Listener,
+        NotHeld, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result,
+        Store, TopicConfig, TopicStats, Verified, Wait,
     },
 };
 
+/// Longest wait for the engine's tasks when it closes.
+const TASKS_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The engine. Dropping it stops its tasks and connections; [`Store::close`] also waits for them.
+pub struct Redis {
+    shards: Arc<Shards>,
+    canceller: Arc<Canceller>,
+    settings: Arc<SettingsCache>,
+    health: HealthCheck,
+    adder: Adder,
+    reserver: Reserver,
+    finisher: Finisher,
+    holder_steps: HolderSteps,
+    patcher: Patcher,
+    requeuer: Arc<Requeuer>,
+    deleter: Arc<Deleter>,
+    reader: Arc<JobReader>,
+    promoter: Arc<Promoter>,
+    settings_writer: SettingsWriter,
+    topic_reader: TopicReader,
+    purger: Purger,
+    dead_letters: DeadLetters,
+    verifier: Verifier,
+}
+
+/// The tasks that an engine runs while it serves.
+pub struct EngineTasks {
+    shards: Arc<Shards>,
+    announcements: Arc<Announcements>,
+    sweep: Arc<Sweep>,
+    probe: Arc<ReadyProbe>,
+}
+
+impl EngineTasks {
+    pub fn spawn(self) {
+        let context = self.shards.context();
+        context.spawn(self.announcements.run());
+        context.spawn(self.sweep.run());
+        context.spawn(self.probe.run());
+        let shards = self.shards.clone();
+        context.spawn(async move { shards.router().watch_sentinels().await });
+    }
+}
+
+impl Redis {
+    /// The engine on these shards, and the tasks that it needs to serve.
+    pub fn new(shards: Arc<Shards>, listener: Arc<dyn Listener>) -> (Self, EngineTasks) {
+        let notifier = Notifier::new(listener);
+        let wake_sweep = watch::Sender::new(());
+        let canceller = Arc::new(Canceller::new(shards.clone(), notifier.clone()));
+        let lost_pops = Arc::new(LostPops::new(shards.clone(), canceller.clone()));
+        let settings = SettingsCache::new(shards.clone(), notifier.clone());
+        let compaction = Arc::new(Compaction::new(shards.clone()));
+        let probe = ReadyProbe::new(shards.clone(), notifier.clone());
+        let announcements = Announcements::new(shards.clone(), notifier.clone(), wake_sweep.clone());
+        let sweep = Sweep {
+            shards: shards.clone(),
+            notifier: notifier.clone(),
+            announcements: announcements.clone(),
+            settings: settings.clone(),
+            compaction: compaction.clone(),
+            lost_pops: lost_pops.clone(),
+            mender: Mender::new(shards.clone(), notifier.clone()),
+            permissions: PermissionMonitor::default(),
+            wake: wake_sweep,
+        };
+        let tasks = EngineTasks {
+            shards: shards.clone(),
+            announcements,
+            sweep: Arc::new(sweep),
+            probe: probe.clone(),
+        };
+        let single_job = SingleJob::new(shards.clone(), notifier.clone(), compaction.clone());
+        let reader = Arc::new(JobReader::new(shards.clone()));
+        let requeuer = Arc::new(Requeuer::new(shards.clone(), notifier.clone()));
+        let deleter = Arc::new(Deleter::new(shards.clone(), compaction));
+        let shard_reserver = ShardReserver {
+            shards: shards.clone(),
+            notifier: notifier.clone(),
+            lost_pops,
+            canceller: canceller.clone(),
+        };
+        let redis = Self {
+            canceller,
+            health: HealthCheck::new(shards.clone()),
+            adder: Adder::new(shards.clone(), notifier.clone()),
+            reserver: Reserver::new(probe, shard_reserver),
+            finisher: Finisher::new(shards.clone()),
+            holder_steps: HolderSteps::new(single_job.clone()),
+            patcher: Patcher::new(single_job),
+            promoter: Promoter::new(shards.clone(), notifier.clone()),
+            settings_writer: SettingsWriter::new(shards.clone(), notifier.clone(), settings.clone()),
+            topic_reader: TopicReader::new(shards.clone(), settings.clone()),
+            purger: Purger::new(shards.clone()),
+            dead_letters: DeadLetters {
+                shards: shards.clone(),
+                notifier,
+                reader: reader.clone(),
+                requeuer: requeuer.clone(),
+                deleter: deleter.clone(),
+            },
+            verifier: Verifier::new(shards.clone(), settings.clone()),
+            requeuer,
+            deleter,
+            reader,
+            settings,
+            shards,
+        };
+        (redis, tasks)
+    }
+
+    /// Reads all topics' settings and pauses.
+    pub async fn refresh_settings(&self) -> Result<()> {
+        self.settings.refresh().await
+    }
+
+    fn start_gone_delay(&self) -> GoneDelay<'_> {
+        GoneDelay::start(self.shards.context())
+    }
+}
+
+impl std::fmt::Debug for Redis {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Redis").field("info", &self.info()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let context = self.shards.context();
+        if !context.closing.is_cancelled() {
+            let shards = self.shards.clone();
+            context.runtime.spawn(async move { close(&shards).await });
+        }
+    }
+}
+
+/// Stops the tasks and closes the connections.
+async fn close(shards: &Shards) {
+    let context = shards.context();
+    context.closing.cancel();
+    context.tasks.close();
+    if tokio::time::timeout(TASKS_TIMEOUT, context.tasks.wait()).await.is_err() {
+        tracing::warn!("a task of the Redis engine did not end in time");
+    }
+    shards.router().close().await;
+}
+
 #[async_trait]
 impl Store for Redis {
+    /// What the servers last reported of themselves. Together they promise only as much as the weakest one, so all
+    /// are listed.
     fn info(&self) -> EngineInfo {
-        super::info(&self.0.routes)
+        let nodes = self.shards.router().open_nodes();
+        let reports = nodes.into_iter().filter_map(|node| node.fitness.report());
+        let (versions, promises) = reports.map(|report| (report.version, report.durability)).unzip();
+        let join = |mut texts: Vec<String>| {
+            texts.sort_unstable();
+            texts.dedup();
+            texts.join(" / ")
+        };
+        EngineInfo { engine: "redis", durability: join(promises), version: join(versions) }
     }
 
     async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>> {
-        self.0.add_jobs(jobs).await
+        self.adder.add(jobs).await
     }
 
     async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>], wait: Wait) -> Result<Vec<Reservation>> {
-        self.0.reserve_jobs(topic, ttrs, wait).await
+        self.reserver.reserve(topic, ttrs, wait).await
     }
 
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
-        self.0.cancel_grants(grants).await
+        self.canceller.cancel(grants).await
     }
 
     async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
-        let gone_us = self.0.gone_us();
-        let finished = self.0.finish_jobs(scope, jobs).await?;
-        self.0.hold_back(scope, gone_us, finished.contains(&Finished::Gone)).await;
+        let delay = self.start_gone_delay();
+        let finished = self.finisher.finish(scope, jobs).await?;
+        delay.finish(scope, finished.contains(&Finished::Gone)).await;
         Ok(finished)
     }
 
@@ -46,9 +229,9 @@ impl Store for Redis {
         receipt: &Receipt,
         release: Release,
     ) -> Result<Held> {
-        let gone_us = self.0.gone_us();
-        let held = self.0.release_job(scope, id, receipt, release).await?;
-        self.0.hold_back(scope, gone_us, held == Err(NotHeld::Gone)).await;
+        let delay = self.start_gone_delay();
+        let held = self.holder_steps.release(scope, id, receipt, release).await?;
+        delay.finish(scope, held == Err(NotHeld::Gone)).await;
         Ok(held)
     }
 
@@ -59,9 +242,9 @@ impl Store for Redis {
         receipt: &Receipt,
         ttr: Option<Ttr>,
     ) -> Result<Held> {
-        let gone_us = self.0.gone_us();
-        let held = self.0.touch_job(scope, id, receipt, ttr).await?;
-        self.0.hold_back(scope, gone_us, held == Err(NotHeld::Gone)).await;
+        let delay = self.start_gone_delay();
+        let held = self.holder_steps.touch(scope, id, receipt, ttr).await?;
+        delay.finish(scope, held == Err(NotHeld::Gone)).await;
         Ok(held)
     }
 
@@ -72,94 +255,94 @@ impl Store for Redis {
         receipt: &Receipt,
         reason: Option<Reason>,
     ) -> Result<Held> {
-        let gone_us = self.0.gone_us();
-        let held = self.0.bury_job(scope, id, receipt, reason).await?;
-        self.0.hold_back(scope, gone_us, held == Err(NotHeld::Gone)).await;
+        let delay = self.start_gone_delay();
+        let held = self.holder_steps.bury(scope, id, receipt, reason).await?;
+        delay.finish(scope, held == Err(NotHeld::Gone)).await;
         Ok(held)
     }
 
     async fn requeue(&self, scope: &TopicFilter, id: &JobId, delay: Delay) -> Result<Requeued> {
-        let gone_us = self.0.gone_us();
-        let requeued = self.0.requeue_job(scope, id, delay).await?;
-        self.0.hold_back(scope, gone_us, requeued == Requeued::Gone).await;
+        let gone_delay = self.start_gone_delay();
+        let requeued = self.requeuer.requeue(scope, id, delay).await?;
+        gone_delay.finish(scope, requeued == Requeued::Gone).await;
         Ok(requeued)
     }
 
     async fn patch(&self, scope: &TopicFilter, id: &JobId, patch: Patch) -> Result<Patched> {
-        let gone_us = self.0.gone_us();
-        let patched = self.0.patch_job(scope, id, patch).await?;
-        self.0.hold_back(scope, gone_us, patched == Patched::Gone).await;
+        let delay = self.start_gone_delay();
+        let patched = self.patcher.patch(scope, id, patch).await?;
+        delay.finish(scope, patched == Patched::Gone).await;
         Ok(patched)
     }
 
     async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
-        let gone_us = self.0.gone_us();
-        let deleted = self.0.delete_jobs(scope, ids).await?;
-        self.0.hold_back(scope, gone_us, deleted.contains(&Deleted::Gone)).await;
+        let delay = self.start_gone_delay();
+        let deleted = self.deleter.delete(scope, ids).await?;
+        delay.finish(scope, deleted.contains(&Deleted::Gone)).await;
         Ok(deleted)
     }
 
     async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>> {
-        let gone_us = self.0.gone_us();
-        let job = self.0.get_job(scope, id).await?;
-        self.0.hold_back(scope, gone_us, job.is_none()).await;
+        let delay = self.start_gone_delay();
+        let job = self.reader.get(scope, id).await?;
+        delay.finish(scope, job.is_none()).await;
         Ok(job)
     }
 
     async fn promote(&self, limit: usize) -> Result<Promoted> {
-        self.0.promote_due(limit).await
+        self.promoter.promote(limit).await
     }
 
     fn topic_config(&self, topic: &Topic) -> Arc<TopicConfig> {
-        self.0.configs.get(topic)
+        self.settings.get(topic)
     }
 
     async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()> {
-        self.0.write_settings(topic, settings).await
+        self.settings_writer.put_settings(topic, settings).await
     }
 
     async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause> {
-        self.0.change_pause(topic, set, clear).await
+        self.settings_writer.change_pause(topic, set, clear).await
     }
 
     async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {
-        self.0.all_topics(after, limit).await
+        self.topic_reader.list(after, limit).await
     }
 
     async fn topic(&self, topic: &Topic) -> Result<Option<TopicStats>> {
-        self.0.one_topic(topic).await
+        self.topic_reader.get(topic).await
     }
 
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {
-        self.0.purge_slice(topic, cursor, limit).await
+        self.purger.purge_slice(topic, cursor, limit).await
     }
 
     async fn dead(&self, topic: &Topic, after: Option<&DeadCursor>, limit: usize) -> Result<Vec<Job>> {
-        self.0.dead_jobs(topic, after, limit).await
+        self.dead_letters.list(topic, after, limit).await
     }
 
     async fn requeue_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
-        self.0.requeue_dead_jobs(topic, limit).await
+        self.dead_letters.requeue_oldest(topic, limit).await
     }
 
     async fn delete_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
-        self.0.delete_dead_jobs(topic, limit).await
+        self.dead_letters.delete_oldest(topic, limit).await
     }
 
     async fn verify(&self) -> Result<Verified> {
-        self.0.verify_all().await
+        self.verifier.verify().await
     }
 
     async fn check(&self) -> Result<()> {
-        self.0.check_shards().await
+        self.health.run().await
     }
 
     fn degraded(&self) -> Vec<Degraded> {
-        self.0.shard_health.degraded().into_iter().collect()
+        self.health.degraded().into_iter().collect()
     }
 
     async fn close(&self) -> Result<()> {
-        self.0.shut().await;
+        close(&self.shards).await;
         Ok(())
     }
 }

@@ -1,19 +1,21 @@
-//! The names of all keys and channels. Every key of a shard carries the shard's hash tag, so that a
-//! script touches one slot of a Cluster, and nothing a client names stands outside of the tag's tail.
+//! The names of all keys and channels. Every key of a shard contains the shard's hash tag, so that a
+//! script uses one slot of a Cluster. Names that clients choose come after the tag and cannot change it.
 //!
-//! | key | holds |
+//! | key | type and content |
 //! |---|---|
 //! | `{p:k}:pool` | HASH id to record (`codec/record.rs`) |
 //! | `{p:k}:bucket` | ZSET of ids by deadline: delayed by due time, reserved by the end of their TTR |
 //! | `{p:k}:counts` | HASH of `d` `r` `v` `x` (delayed, ready, reserved, dead) and topic to a count; `#` counts announcements |
-//! | `{p:k}:lanes` | HASH of a process's lane to the sequence and answer of its last call |
+//! | `{p:k}:lanes` | HASH of replay slot to the sequence number and reply of its last call |
 //! | `{p:k}:graves` | ZSET of dead ids by moment of death |
-//! | `{p:k}:broken` | HASH of what was set aside |
+//! | `{p:k}:broken` | HASH of broken records that were set aside |
 //! | `{p:k}:ready:<topic>` | LIST of generation, moment and id |
 //! | `{p:k}:dead:<topic>` | ZSET of dead ids by moment of death |
 //! | `{p:k}:mark` | written before a `WAIT`, so that it covers everything before it |
 //! | `{p}:meta` | HASH of format and number of shards |
 //! | `{p}:settings` | HASH of `s` or `p` and topic to settings or pause; `#` is the version |
+
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use fred::{bytes_utils::Str, types::Key, util::redis_keyslot};
@@ -22,32 +24,32 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::job::{JobId, Topic};
 
 /// A shard's number, from 0.
-pub(super) type Shard = u16;
+pub type Shard = u16;
 
-/// What a key is that begins like ours.
+/// What a key that begins like ours belongs to.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// One of a shard's, or of the whole prefix.
+pub enum KeyOwner {
+    /// A shard.
     Shard,
-    /// A topic's, on that shard.
+    /// A topic on that shard.
     Topic(Shard, Topic),
-    /// Under one of our hash tags, but nothing that we write.
+    /// Nobody: it has one of our hash tags, but this engine does not write it.
     Unknown,
-    /// Under another prefix, which may begin like ours.
+    /// Another queue, whose prefix may begin like ours.
     Foreign,
 }
 
 /// The keys of one shard that do not depend on a topic.
 #[derive(Debug)]
-pub(super) struct ShardKeys {
-    /// What its keys begin with.
+pub struct ShardKeys {
+    /// The hash tag that its keys begin with.
     pub tag: String,
     pub slot: u16,
     pub pool: Key,
     pub bucket: Key,
     pub counts: Key,
-    pub lanes: Key,
-    pub graves: Key,
+    pub replay_slots: Key,
+    pub dead_by_time: Key,
     pub broken: Key,
     pub mark: Key,
 }
@@ -61,8 +63,8 @@ impl ShardKeys {
             pool: key("pool"),
             bucket: key("bucket"),
             counts: key("counts"),
-            lanes: key("lanes"),
-            graves: key("graves"),
+            replay_slots: key("lanes"),
+            dead_by_time: key("graves"),
             broken: key("broken"),
             mark: key("mark"),
             tag,
@@ -80,25 +82,25 @@ impl ShardKeys {
     }
 }
 
-/// Where the layout under a prefix is kept, and its slot: known before the number of shards is.
-pub(super) fn meta(prefix: &str) -> (Key, u16) {
+/// The key of the layout under a prefix, and its slot. It does not depend on the number of shards.
+pub fn meta(prefix: &str) -> (Key, u16) {
     (format!("{{{prefix}}}:meta").into(), redis_keyslot(prefix.as_bytes()))
 }
 
 /// The channels of announcements and of settings.
-pub(super) fn channels(prefix: &str) -> [Str; 2] {
+pub fn channels(prefix: &str) -> [Str; 2] {
     [format!("{{{prefix}}}:ready").into(), format!("{{{prefix}}}:settings").into()]
 }
 
 /// All names under one prefix.
 #[derive(Debug)]
-pub(super) struct Keys {
+pub struct Keys {
     prefix: String,
     shards: Vec<ShardKeys>,
     pub settings: Key,
     /// The slot of the settings.
     pub slot: u16,
-    /// As [`ShardKeys::mark`], for the slot of the settings.
+    /// Like [`ShardKeys::mark`], in the slot of the settings.
     pub mark: Key,
     pub ready_channel: Str,
     pub settings_channel: Str,
@@ -118,32 +120,32 @@ impl Keys {
         }
     }
 
-    /// Matches every key of a shard, and some of other prefixes that begin alike.
+    /// A pattern that matches every key of a shard, and some keys of other prefixes that begin alike.
     pub fn pattern(&self) -> String {
-        // A prefix holds nothing that a pattern would take for more than itself.
+        // No character of a prefix has a special meaning in a pattern.
         format!("{{{}:*}}:*", self.prefix)
     }
 
-    /// What a key is that [`pattern`](Self::pattern) matches.
-    pub fn place(&self, key: &[u8]) -> Place {
+    /// What a key that matches [`pattern`](Self::pattern) belongs to.
+    pub fn owner(&self, key: &[u8]) -> KeyOwner {
         let split = || {
             let (tag, name) = std::str::from_utf8(key).ok()?.strip_prefix('{')?.split_once("}:")?;
             let shard = tag.strip_prefix(&self.prefix)?.strip_prefix(':')?;
             Some((shard.parse::<Shard>().ok()?, name))
         };
-        let Some((shard, name)) = split() else { return Place::Foreign };
+        let Some((shard, name)) = split() else { return KeyOwner::Foreign };
         if matches!(name, "meta" | "settings") {
-            // Those of another queue, whose prefix is this one and a number.
-            return Place::Foreign;
+            // The keys of another queue, whose prefix is this one and a number.
+            return KeyOwner::Foreign;
         }
         if usize::from(shard) >= self.shards.len() {
-            return Place::Unknown;
+            return KeyOwner::Unknown;
         }
         let topic = name.strip_prefix("ready:").or_else(|| name.strip_prefix("dead:"));
         match (topic.map(Topic::parse), name) {
-            (Some(Ok(topic)), _) => Place::Topic(shard, topic),
-            (None, "pool" | "bucket" | "counts" | "lanes" | "graves" | "broken" | "mark") => Place::Shard,
-            (Some(Err(_)) | None, _) => Place::Unknown,
+            (Some(Ok(topic)), _) => KeyOwner::Topic(shard, topic),
+            (None, "pool" | "bucket" | "counts" | "lanes" | "graves" | "broken" | "mark") => KeyOwner::Shard,
+            (Some(Err(_)) | None, _) => KeyOwner::Unknown,
         }
     }
 
@@ -156,14 +158,28 @@ impl Keys {
         Shard::try_from(self.shards.len()).expect("there are at most 256 shards")
     }
 
-    pub fn shards(&self) -> impl Iterator<Item = Shard> + use<> {
+    /// All shards.
+    pub fn all(&self) -> impl Iterator<Item = Shard> + use<> {
         0..self.count()
     }
 
-    /// Where a job lives. Part of the layout: another hash would lose every job.
+    /// The shard of a job. Part of the layout: with another hash no job would be found.
     pub fn shard_of(&self, id: &JobId) -> Shard {
         let shard = xxh3_64(id.as_str().as_bytes()) % self.shards.len() as u64;
         Shard::try_from(shard).expect("there are at most 256 shards")
+    }
+
+    /// Groups items by the shard of their id.
+    pub fn by_shard<T>(
+        &self,
+        items: impl IntoIterator<Item = T>,
+        id: impl Fn(&T) -> &JobId,
+    ) -> BTreeMap<Shard, Vec<T>> {
+        let mut shards: BTreeMap<Shard, Vec<T>> = BTreeMap::new();
+        for item in items {
+            shards.entry(self.shard_of(id(&item))).or_default().push(item);
+        }
+        shards
     }
 }
 
@@ -175,9 +191,16 @@ mod tests {
     fn every_key_of_a_shard_is_in_its_slot() {
         let keys = Keys::new("linger", 16);
         let topic = Topic::parse("a:b").expect("valid");
-        for shard in keys.shards() {
+        for shard in keys.all() {
             let shard = keys.shard(shard);
-            let all = [&shard.pool, &shard.bucket, &shard.counts, &shard.lanes, &shard.graves, &shard.broken];
+            let all = [
+                &shard.pool,
+                &shard.bucket,
+                &shard.counts,
+                &shard.replay_slots,
+                &shard.dead_by_time,
+                &shard.broken,
+            ];
             for key in all.into_iter().chain([&shard.mark, &shard.ready(&topic), &shard.dead(&topic)]) {
                 assert_eq!(redis_keyslot(key.as_bytes()), shard.slot, "{key:?}");
             }
@@ -188,27 +211,27 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_told_from_those_of_others() {
+    fn keys_of_other_queues_are_recognised() {
         let keys = Keys::new("a", 16);
-        let place = |key: &str| keys.place(key.as_bytes());
+        let owner = |key: &str| keys.owner(key.as_bytes());
         let topic = Topic::parse("t:1").expect("valid");
-        assert_eq!(place("{a:3}:pool"), Place::Shard);
-        assert_eq!(place("{a:3}:ready:t:1"), Place::Topic(3, topic.clone()));
-        assert_eq!(place("{a:15}:dead:t:1"), Place::Topic(15, topic));
+        assert_eq!(owner("{a:3}:pool"), KeyOwner::Shard);
+        assert_eq!(owner("{a:3}:ready:t:1"), KeyOwner::Topic(3, topic.clone()));
+        assert_eq!(owner("{a:15}:dead:t:1"), KeyOwner::Topic(15, topic));
         for unknown in ["{a:16}:pool", "{a:3}:pond", "{a:3}:ready:", "{a:3}:ready:no topic"] {
-            assert_eq!(place(unknown), Place::Unknown, "{unknown}");
+            assert_eq!(owner(unknown), KeyOwner::Unknown, "{unknown}");
         }
         for foreign in
             ["{a:b:3}:pool", "{a:x}:pool", "a:3:pool", "{a:3}:meta", "{a:99}:settings", "{a:3:1}:pool"]
         {
-            assert_eq!(place(foreign), Place::Foreign, "{foreign}");
+            assert_eq!(owner(foreign), KeyOwner::Foreign, "{foreign}");
         }
     }
 
     #[test]
-    fn the_place_of_a_job_never_changes() {
+    fn the_shard_of_a_job_never_changes() {
         let keys = Keys::new("linger", 16);
-        let place = |id: &str| keys.shard_of(&JobId::parse(id).expect("valid"));
-        assert_eq!(["a", "b", "orders:1001:close"].map(place), [15, 15, 10]);
+        let shard = |id: &str| keys.shard_of(&JobId::parse(id).expect("valid"));
+        assert_eq!(["a", "b", "orders:1001:close"].map(shard), [15, 15, 10]);
     }
 }

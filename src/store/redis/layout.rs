@@ -1,170 +1,85 @@
-//! The layout of what lies under a prefix: its format, and over how many shards the jobs are spread. The
-//! very first process decides it, and all others must go by it, or jobs would not be found again.
+//! The layout of the keys under a prefix: its format, and the number of shards that jobs are spread over. The first
+//! process decides it. All others must use the same, or they would not find the jobs. Opens no connection.
 
-use std::sync::MutexGuard;
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
-use fred::{clients::Client, error::Error as FredError, interfaces::HashesInterface, types::Value};
-
-use super::{
-    Context, Options,
-    connection::{
-        call::Call,
-        error::{ConnectError, Fault},
-        retry::Caller,
-    },
-    keys, options,
-    reply::{Reply, unexpected},
-    scripts::Op,
-};
-use crate::store::Error;
+use super::options;
 
 /// Version of everything under a prefix.
-const FORMAT: &str = "1";
+pub const FORMAT: &str = "1";
 /// How many shards one server is first used with: callers share calls shard by shard, so that fewer
-/// shards make fewer calls. A Cluster has enough for every server to hold some.
+/// shards make fewer calls. A Cluster gets enough for every server to hold some.
 const SHARDS: u16 = 4;
 const SHARDS_IN_CLUSTER: u16 = 16;
 
-/// Over how many shards the jobs under the prefix are spread. The very first start decides it: what is
-/// configured, or else what is best for these servers; at every later one, what is stored counts.
-pub(super) async fn agree(caller: Caller<'_>) -> Result<u16, ConnectError> {
-    let options = &caller.context.options;
-    let first = first_shards(caller);
-    let stored = stored(caller, write(options, first)).await;
-    let (format, stored) =
-        stored.map_err(|error| ConnectError::of_store(&options.mode.to_string(), error))?;
-    agreed(&format, &stored, options.shards)
-        .map_err(|why| ConnectError::Layout { at: options.mode.to_string(), why })
+/// The layout that this process uses, and whether the servers still hold the same.
+#[derive(Debug, Default)]
+pub struct LayoutState {
+    shards: OnceLock<u16>,
+    /// How the stored layout differs from the one in use, if it does.
+    mismatch: Mutex<Option<String>>,
 }
 
-/// How what a server holds differs from this number of shards, if it does: after a failover, or behind an
-/// address that leads elsewhere now. A server that holds nothing, or not this, does not differ.
-pub(super) async fn other(
-    client: &Client,
-    options: &Options,
-    shards: u16,
-) -> Result<Option<String>, FredError> {
-    let (meta, _) = keys::meta(&options.prefix);
-    let found: Vec<Option<String>> = match client.hmget(meta, vec!["format", "shards"]).await {
-        Ok(found) => found,
-        Err(error) if matches!(Fault::sort(&error), Fault::Moved | Fault::Ask(_)) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    Ok(match &found[..] {
-        [Some(format), Some(number)] => differs(format, number, shards),
-        _ => None,
-    })
+impl LayoutState {
+    /// The number of shards, once it is known.
+    pub fn shards(&self) -> Option<u16> {
+        self.shards.get().copied()
+    }
+
+    /// Sets the number of shards, once.
+    pub fn set_shards(&self, shards: u16) {
+        self.shards.set(shards).expect("an engine is opened once");
+    }
+
+    /// How the stored layout differs, if it does. Calls are refused meanwhile: processes that use the stored layout
+    /// would not find the jobs that this one adds, nor this one theirs.
+    pub fn mismatch(&self) -> Option<String> {
+        self.lock().clone()
+    }
+
+    /// Remembers how the stored layout differs, or that it does not; changes are logged.
+    pub fn set_mismatch(&self, mismatch: Option<String>) {
+        let before = std::mem::replace(&mut *self.lock(), mismatch.clone());
+        match (before, mismatch) {
+            (None, Some(why)) => {
+                tracing::error!(%why, "the stored layout has changed: all calls are refused; restart this process");
+            }
+            (Some(_), None) => tracing::info!("the stored layout is again the one that this process uses"),
+            (None, None) | (Some(_), Some(_)) => {}
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<String>> {
+        self.mismatch.lock().expect("no code panics while it holds the mismatch")
+    }
 }
 
-fn differs(format: &str, number: &str, shards: u16) -> Option<String> {
-    ((format, number) != (FORMAT, &shards.to_string())).then(|| {
+/// The number of shards for a prefix where nothing is stored.
+pub fn initial_shards(configured: Option<u16>, has_single_primary: bool) -> u16 {
+    configured.unwrap_or(if has_single_primary { SHARDS } else { SHARDS_IN_CLUSTER })
+}
+
+/// How a stored layout differs from the one with this number of shards, if it does.
+pub fn difference(format: &str, stored: &str, shards: u16) -> Option<String> {
+    ((format, stored) != (FORMAT, &shards.to_string())).then(|| {
         format!(
-            "{number} shards in format {format} are stored, and this process works with {shards} in format {FORMAT}"
+            "{stored} shards in format {format} are stored, and this process uses {shards} in format {FORMAT}"
         )
     })
 }
 
-/// Why a call may not be made while another layout is stored: jobs that it adds would not be found by those who go by
-/// that, nor it find theirs.
-pub(super) fn parted(context: &Context, op: Op) -> Option<String> {
-    let why = lock(context).clone()?;
-    (!matches!(op, Op::Layout | Op::Start)).then_some(why)
-}
-
-fn lock(context: &Context) -> MutexGuard<'_, Option<String>> {
-    context.parted.lock().expect("no code panics while it holds the reason")
-}
-
-/// Keeps the number of shards stored, and stops all other calls while another one is.
-pub(super) async fn watch(caller: Caller<'_>, shards: u16) {
-    let found = match keep(caller, shards).await {
-        Ok(()) => None,
-        Err(Error::Damaged(why)) => Some(why),
-        // Whether the server can be reached is the sweep's to tell.
-        Err(_) => return,
-    };
-    let before = std::mem::replace(&mut *lock(caller.context), found.clone());
-    match (before, found) {
-        (None, Some(why)) => {
-            tracing::error!(%why, "nothing is done on another layout; start this process anew");
-        }
-        (Some(_), None) => tracing::info!("the layout is stored again that this process works with"),
-        (None, None) | (Some(_), Some(_)) => {}
-    }
-}
-
-/// As [`agree`], without writing anything: where nothing is stored, what a first start would decide.
-pub(super) async fn read(caller: Caller<'_>) -> Result<u16, ConnectError> {
-    let options = &caller.context.options;
-    let found = found(caller, look(options)).await;
-    let found = found.map_err(|error| ConnectError::of_store(&options.mode.to_string(), error))?;
-    match found {
-        None => Ok(first_shards(caller)),
-        Some((format, number)) => agreed(&format, &number, options.shards)
-            .map_err(|why| ConnectError::Layout { at: options.mode.to_string(), why }),
-    }
-}
-
-/// Over how many shards the jobs are spread where nothing is stored.
-fn first_shards(caller: Caller<'_>) -> u16 {
-    let suits = if caller.routes.spans_slots() { SHARDS } else { SHARDS_IN_CLUSTER };
-    caller.context.options.shards.unwrap_or(suits)
-}
-
-/// Writes the layout again if the server has lost it with all else, so that a process which starts from then on
-/// does not decide for another one than this process works with.
+/// The stored number of shards.
 ///
 /// # Errors
-/// [`Error::Damaged`] when another layout is stored, those of the store when that cannot be known now.
-async fn keep(caller: Caller<'_>, shards: u16) -> Result<(), Error> {
-    let options = &caller.context.options;
-    let (format, number) = match found(caller, look(options).brief()).await? {
-        None => stored(caller, write(options, shards).once()).await?,
-        Some(found) => found,
-    };
-    differs(&format, &number, shards).map_or(Ok(()), |why| Err(Error::Damaged(why)))
-}
-
-/// The call that reads the layout.
-fn look(options: &Options) -> Call {
-    let (meta, slot) = keys::meta(&options.prefix);
-    Call::new(Op::Layout, slot, vec![meta], Vec::new())
-}
-
-/// The format and the number of shards that are stored, if they are.
-async fn found(caller: Caller<'_>, look: Call) -> Result<Option<(String, String)>, Error> {
-    let mut found = Reply::new(caller.insist(look).await?.value)?;
-    match (found.value()?, found.value()?) {
-        (Value::Null, _) | (_, Value::Null) => Ok(None),
-        (format, number) => Ok(Some((text(format)?, text(number)?))),
-    }
-}
-
-fn text(value: Value) -> Result<String, Error> {
-    value.into_string().ok_or_else(|| unexpected("a text"))
-}
-
-/// The call that writes the layout where there is none, and tells what it is.
-fn write(options: &Options, shards: u16) -> Call {
-    let (meta, slot) = keys::meta(&options.prefix);
-    Call::new(Op::Start, slot, vec![meta], Vec::new()).arg(FORMAT).arg(shards.to_string()).dated()
-}
-
-/// The format and the number of shards that `call` finds.
-async fn stored(caller: Caller<'_>, call: Call) -> Result<(String, String), Error> {
-    let mut reply = Reply::new(caller.insist(call).await?.value)?;
-    Ok((reply.text()?, reply.text()?))
-}
-
-/// The number of shards that is stored, unless this version or these options are for another layout.
-fn agreed(format: &str, stored: &str, configured: Option<u16>) -> Result<u16, String> {
+/// The reason, when this version or these options are for another layout.
+pub fn accept(format: &str, stored: &str, configured: Option<u16>) -> Result<u16, String> {
     if format != FORMAT {
         return Err(format!("it has format {format}, this version reads {FORMAT}"));
     }
     let Some(shards) = stored.parse().ok().filter(|shards| options::SHARDS.contains(shards)) else {
         let (least, most) = options::SHARDS.into_inner();
         return Err(format!(
-            "its number of shards is {stored:?}, which should lie between {least} and {most}"
+            "its number of shards is {stored:?}, which should be between {least} and {most}"
         ));
     };
     match configured {
@@ -181,16 +96,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_stored_counts_unless_it_is_something_else() {
-        assert_eq!(agreed("1", "16", None), Ok(16));
-        assert_eq!(agreed("1", "8", Some(8)), Ok(8));
-        assert_eq!(agreed("1", "256", None), Ok(256));
-        let said = agreed("1", "16", Some(8)).expect_err("another number");
-        assert!(said.contains("first used with 16 shards and 8 are configured"), "{said}");
-        for odd in ["0", "257", "-1", "", "many", "70000"] {
-            let said = agreed("1", odd, None).expect_err(odd);
-            assert!(said.contains("between 1 and 256"), "{said}");
+    fn the_stored_layout_is_used_unless_it_cannot_be() {
+        assert_eq!(accept("1", "16", None), Ok(16));
+        assert_eq!(accept("1", "8", Some(8)), Ok(8));
+        assert_eq!(accept("1", "256", None), Ok(256));
+        let why = accept("1", "16", Some(8)).expect_err("another number");
+        assert!(why.contains("first used with 16 shards and 8 are configured"), "{why}");
+        for invalid in ["0", "257", "-1", "", "many", "70000"] {
+            let why = accept("1", invalid, None).expect_err(invalid);
+            assert!(why.contains("between 1 and 256"), "{why}");
         }
-        assert!(agreed("2", "16", None).expect_err("a later format").contains("format 2"));
+        assert!(accept("2", "16", None).expect_err("a later format").contains("format 2"));
     }
 }

@@ -1,15 +1,15 @@
-//! What a person can say about the Redis to use, and how much of it is printed: never a password.
+//! The settings of the Redis engine. They can be printed without passwords.
 //!
-//! Knows URLs and durations, opens nothing.
+//! Knows URLs and durations, opens no connection.
 
 use std::{fmt, ops::RangeInclusive, time::Duration};
 
 use fred::types::config::{Config, Server, ServerConfig};
 
-/// How many shards there may be.
-pub(super) const SHARDS: RangeInclusive<u16> = 1..=256;
+/// The allowed numbers of shards.
+pub const SHARDS: RangeInclusive<u16> = 1..=256;
 
-/// A password: it can be used, never printed.
+/// A password that is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -20,7 +20,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The hidden text, for the connection alone.
+    /// The hidden text, for use by a connection only.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -33,39 +33,39 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Which Redis there is to talk to. URLs may carry credentials, so they are printed without them.
+/// Which Redis to use. URLs may contain credentials, so they are printed without them.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Mode {
     /// One server: `redis://[user:password@]host[:port][/database]`.
     Standalone {
-        /// Where it is.
+        /// Its URL.
         url: String,
     },
     /// The primary that Sentinels know under a name.
     Sentinel {
-        /// Where the Sentinels are, default port 26379; credentials and database in the first are the
-        /// server's.
+        /// The URLs of the Sentinels, default port 26379. Credentials and database in the first are those of the
+        /// Redis server.
         urls: Vec<String>,
         /// The name of the primary.
         service: String,
-        /// User name at the Sentinels themselves.
+        /// User name for the Sentinels themselves.
         username: Option<String>,
-        /// Password at the Sentinels themselves.
+        /// Password for the Sentinels themselves.
         password: Option<Secret>,
     },
-    /// A Cluster, found through any of these nodes; credentials in the first are used for all.
+    /// A Cluster, discovered through any of these nodes. Credentials in the first are used for all.
     Cluster {
-        /// Where some nodes are.
+        /// The URLs of some nodes.
         urls: Vec<String>,
     },
 }
 
 impl Mode {
-    /// The mode that URLs and settings describe: Sentinel when a service is named, Cluster when it is
-    /// asked for, else one server.
+    /// The mode that URLs and settings describe: Sentinel if a service is named, Cluster if it is
+    /// requested, otherwise one server.
     ///
     /// # Errors
-    /// Every fault found, in words for the person who configures.
+    /// Every fault, as sentences for the person who configures.
     pub fn new(urls: &[String], sentinel_service: Option<&str>, cluster: bool) -> Result<Self, Vec<String>> {
         let mut faults = Vec::new();
         let mode = match (sentinel_service, cluster, urls) {
@@ -103,13 +103,13 @@ impl Mode {
         }
     }
 
-    /// The client library's view of this mode.
-    pub(super) fn config(&self) -> Result<Config, Vec<String>> {
+    /// The client library's configuration for this mode.
+    pub fn config(&self) -> Result<Config, Vec<String>> {
         let default_port = if matches!(self, Self::Sentinel { .. }) { 26_379 } else { 6_379 };
         let mut faults = Vec::new();
         let mut parsed = Vec::new();
         for url in self.urls() {
-            match parse(url, default_port) {
+            match parse_url(url, default_port) {
                 Ok(config) => parsed.push(config),
                 Err(fault) => faults.push(format!("{}: {fault}", redacted(url))),
             }
@@ -142,8 +142,8 @@ impl Mode {
     }
 }
 
-/// Reads one URL of a server.
-fn parse(url: &str, default_port: u16) -> Result<Config, String> {
+/// Parses the URL of one server.
+fn parse_url(url: &str, default_port: u16) -> Result<Config, String> {
     let rest = url.strip_prefix("redis://").ok_or_else(|| {
         if url.starts_with("rediss://") {
             "TLS is not built in; put a TLS proxy beside the server".to_owned()
@@ -163,7 +163,7 @@ fn parse(url: &str, default_port: u16) -> Result<Config, String> {
     Ok(config)
 }
 
-/// A URL without what may be secret.
+/// A URL without the parts that may be secret.
 fn redacted(url: &str) -> String {
     let end = url.find(['?', '#']).unwrap_or(url.len());
     let (scheme, rest) = url[..end].split_once("://").unwrap_or(("", &url[..end]));
@@ -189,45 +189,45 @@ impl fmt::Debug for Mode {
     }
 }
 
-/// Everything that can be set about the Redis engine.
+/// All settings of the Redis engine.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Which Redis.
+    /// Which Redis to use.
     pub mode: Mode,
-    /// User name; goes before the one in a URL.
+    /// User name; overrides the one in a URL.
     pub username: Option<String>,
-    /// Password; goes before the one in a URL.
+    /// Password; overrides the one in a URL.
     pub password: Option<Secret>,
-    /// Begins every key and channel, so that several queues can share one Redis: 1 to 64 of
+    /// The prefix of every key and channel, so that several queues can share one Redis: 1 to 64 of
     /// `A-Z a-z 0-9 . _ : -`.
     pub prefix: String,
-    /// Over how many shards jobs are spread, 1 to 256. Fixed when the prefix is first used; `None` is what
-    /// it was first used with, or at first use what suits the mode.
+    /// How many shards jobs are spread over, 1 to 256. Fixed when the prefix is first used. `None` uses the number
+    /// that is stored, or at first use a default for the mode.
     pub shards: Option<u16>,
-    /// How long to wait for the answer to one command.
+    /// How long to wait for the reply to one command.
     pub command_timeout: Duration,
     /// How long to wait for a connection.
     pub connect_timeout: Duration,
-    /// After how long without an answer a connection counts as dead and is opened anew.
+    /// How long a connection may go without a reply before it is closed and reopened.
     pub unresponsive_timeout: Duration,
-    /// How long an operation is tried again, with the same arguments, before it fails.
+    /// How long an operation is retried, with the same arguments, before it fails.
     pub retry_for: Duration,
-    /// How long a server of a Cluster may owe an answer before the jobs of the others no longer wait for it.
+    /// How long a server of a Cluster may take to reply before the jobs of the other servers no longer wait for it.
     pub prompt_timeout: Duration,
-    /// First pause before connecting again.
+    /// First pause before reconnecting.
     pub reconnect_min: Duration,
-    /// Longest pause before connecting again.
+    /// Longest pause before reconnecting.
     pub reconnect_max: Duration,
-    /// How many replicas must have taken a change before it is acknowledged; 0 does not ask.
+    /// How many replicas must receive a change before it is acknowledged; 0 does not wait for any.
     pub wait_replicas: u8,
-    /// How long the replicas have for that.
+    /// How long to wait for the replicas.
     pub wait_timeout: Duration,
-    /// After how long dead letters are deleted; `None` keeps them.
+    /// How long dead letters are kept; `None` keeps them forever.
     pub dead_retention: Option<Duration>,
 }
 
 impl Options {
-    /// The defaults for one server at `url`. A bad URL is found by [`Self::faults`] and refused when
+    /// The defaults for one server at `url`. An invalid URL is reported by [`Self::faults`] and when
     /// connecting.
     #[must_use]
     pub fn new(url: &str) -> Self {
@@ -250,16 +250,16 @@ impl Options {
         }
     }
 
-    /// Everything that is wrong with these options, in words for the person who configures.
+    /// Every fault of these options, as sentences for the person who configures.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let mut faults = self.mode.config().err().unwrap_or_default();
-        let named = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
-        if self.prefix.is_empty() || self.prefix.len() > 64 || !self.prefix.chars().all(named) {
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
+        if self.prefix.is_empty() || self.prefix.len() > 64 || !self.prefix.chars().all(is_allowed) {
             faults.push("the prefix must be 1 to 64 of A-Z a-z 0-9 . _ : -".to_owned());
         }
         if self.shards.is_some_and(|shards| !SHARDS.contains(&shards)) {
-            faults.push("the number of shards must lie between 1 and 256".to_owned());
+            faults.push("the number of shards must be between 1 and 256".to_owned());
         }
         for (name, duration) in [
             ("command_timeout", self.command_timeout),
@@ -298,8 +298,8 @@ mod tests {
         for text in [format!("{options:?}"), format!("{sentinel:?}"), format!("{sentinel}")] {
             assert!(!text.contains("hunter2"), "{text}");
         }
-        let odd = Options::new("http://user:hunter2@cache:70000");
-        assert!(!odd.faults().join(" ").contains("hunter2"));
+        let invalid = Options::new("http://user:hunter2@cache:70000");
+        assert!(!invalid.faults().join(" ").contains("hunter2"));
     }
 
     #[test]
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn default_ports_are_those_of_what_is_asked() {
+    fn default_ports_depend_on_the_mode() {
         let ports = |mode: Mode| -> Vec<u16> {
             mode.config().expect("valid").server.hosts().iter().map(|server| server.port).collect()
         };

@@ -1,14 +1,26 @@
-//! Reads what a script answered, value by value. An answer of another shape than agreed means that
-//! somebody else's keys, or another version's, are in our place.
+//! Reads the reply of a script, value by value. A reply of another shape means that
+//! the keys belong to another program or to another version.
 
 use bytes::Bytes;
 use fred::types::Value;
 
 use crate::store::{Error, Result};
 
-/// The values of one answer, in order.
+/// What scripts reply for one job, by number as in `scripts/shard.lua` and `scripts/finish.lua`.
+pub mod code {
+    pub const OK: i64 = 1;
+    pub const GONE: i64 = 2;
+    pub const LOST: i64 = 3;
+    /// The job belongs to a topic whose keys the call did not have.
+    pub const MOVED: i64 = 4;
+    pub const REFUSED: i64 = 5;
+    pub const NOT_RESERVED: i64 = 6;
+    pub const RECEIPT_REQUIRED: i64 = 7;
+}
+
+/// The values of one reply, in order.
 #[derive(Debug)]
-pub(super) struct Reply(std::vec::IntoIter<Value>);
+pub struct Reply(std::vec::IntoIter<Value>);
 
 impl Reply {
     /// The values of an array.
@@ -50,13 +62,13 @@ impl Reply {
         self.value()?.into_string().ok_or_else(|| unexpected("a text"))
     }
 
-    /// A text that must be a name of ours.
+    /// A text that must be a valid name, such as an id or a topic.
     pub fn name<T: std::str::FromStr>(&mut self) -> Result<T> {
         self.text()?.parse().map_err(|_| unexpected("a name"))
     }
 
-    /// A name of ours, or nothing where the script had none to say.
-    pub fn name_or_none<T: std::str::FromStr>(&mut self) -> Result<Option<T>> {
+    /// A valid name, or `None` for an empty text.
+    pub fn optional_name<T: std::str::FromStr>(&mut self) -> Result<Option<T>> {
         let text = self.text()?;
         if text.is_empty() {
             return Ok(None);
@@ -64,12 +76,17 @@ impl Reply {
         text.parse().map(Some).map_err(|_| unexpected("a name"))
     }
 
+    /// All values as texts.
+    pub fn texts(&mut self) -> Result<Vec<String>> {
+        (0..self.len()).map(|_| self.text()).collect()
+    }
+
     pub fn list(&mut self) -> Result<Self> {
         Self::new(self.value()?)
     }
 }
 
-/// The error for an answer that is not `expected`.
-pub(super) fn unexpected(expected: &str) -> Error {
-    Error::Damaged(format!("a script's answer is not what was agreed: expected {expected}"))
+/// The error for a reply that is not `expected`.
+pub fn unexpected(expected: &str) -> Error {
+    Error::Damaged(format!("unexpected reply of a script: expected {expected}"))
 }

@@ -161,7 +161,7 @@ fn what_cannot_change_by_waiting_is_refused_at_once() {
     let primary = RedisServer::start();
     let follow = format!("127.0.0.1 {}", primary.port);
     let cases: [(&[&str], &str); 3] = [
-        (&["--requirepass", "hunter2"], "it asks for a password"),
+        (&["--requirepass", "hunter2"], "it requires a password"),
         (&["--maxmemory-policy", "allkeys-lru"], "maxmemory-policy is allkeys-lru"),
         (&["--replicaof", &follow], "it is a slave"),
     ];

@@ -154,7 +154,7 @@ fn announce(cluster: &Cluster, server: usize, address: SocketAddr) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_that_moves_to_where_nobody_answers_holds_up_its_own_jobs_only() {
+async fn a_slot_that_moves_to_an_unreachable_server_delays_only_its_own_jobs() {
     let mut cluster = Cluster::start(60_000);
     let empty = cluster.grow();
     let mute = Mute::new();
@@ -189,7 +189,7 @@ async fn a_slot_that_moves_to_where_nobody_answers_holds_up_its_own_jobs_only() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_stopped_for_a_while_holds_up_its_own_jobs_only() {
+async fn a_server_that_is_stopped_for_a_while_delays_only_its_own_jobs() {
     // Nobody gives the server up meanwhile.
     let cluster = Cluster::start(60_000);
     let (home, prefix) = (tempfile::tempdir().expect("a directory"), fresh_prefix());
@@ -217,7 +217,7 @@ async fn a_server_that_is_stopped_for_a_while_holds_up_its_own_jobs_only() {
 
 /// Nothing says that the host is gone: packets to it are dropped. No other server takes over before the test ends.
 #[test]
-fn a_host_that_vanishes_holds_up_its_own_jobs_only() {
+fn a_host_that_vanishes_delays_only_its_own_jobs() {
     let network = match Network::new(2) {
         Ok(network) => network,
         Err(why) => return not_run_here("vanished_host", &why),

@@ -76,7 +76,7 @@ async fn primaries_that_hand_over_under_load_lose_and_double_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_primaries_lose_nothing_that_a_replica_had_to_have() {
+async fn killed_primaries_lose_nothing_that_a_replica_had_to_receive() {
     let times = setting("LINGER_PROVE_FAILOVERS", 1);
     let report = failovers(times, "wait_replicas = 1\n", kill).await;
     report.print("cluster_kills_with_wait", times);

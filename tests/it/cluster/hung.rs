@@ -74,13 +74,13 @@ async fn pop_beside_one_that_hangs(ttrs: &[Option<Ttr>]) -> (BTreeSet<u64>, BTre
 
 /// Shards are asked one after the other for those that are not alike.
 #[tokio::test]
-async fn a_batch_pop_does_not_let_its_reservations_run_out_for_a_server_that_hangs() {
+async fn a_batch_pop_does_not_wait_for_a_hung_server_until_its_reservations_end() {
     let ttrs: Vec<_> = (0..JOBS).map(|n| Some(ttr(20 + n as u64 % 2))).collect();
     pop_beside_one_that_hangs(&ttrs).await;
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_does_not_hold_up_the_jobs_of_the_others() {
+async fn a_hung_server_does_not_delay_the_jobs_of_the_others() {
     let (came, sound, took) = pop_beside_one_that_hangs(&[Some(ttr(3_600)); JOBS]).await;
     assert_eq!(came, sound, "all that were asked and could answer");
     assert!(took < RETRY_FOR / 2, "{took:?}");

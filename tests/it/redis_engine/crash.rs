@@ -6,7 +6,7 @@ use super::Process;
 use crate::harness::{jobs::*, redis::RedisServer};
 
 #[tokio::test]
-async fn what_was_acknowledged_under_aof_always_survives_a_kill_and_the_process_goes_on() {
+async fn acknowledged_changes_under_aof_always_survive_a_kill_and_the_process_continues() {
     let server = RedisServer::start_with(&["--save", "", "--appendonly", "yes", "--appendfsync", "always"]);
     let process = Process::start(&Options::new(&server.url())).await;
     let store = process.store();

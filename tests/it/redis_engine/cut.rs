@@ -24,7 +24,7 @@ async fn held(process: &Process) -> Reservation {
 }
 
 #[tokio::test]
-async fn an_add_whose_answer_was_cut_is_new_and_there_once() {
+async fn an_add_whose_reply_was_cut_off_is_reported_as_new_and_done_once() {
     let (process, proxy) = behind_a_proxy().await;
     for cuts in [1, 3] {
         let name = format!("victim-{cuts}");
@@ -39,7 +39,7 @@ async fn an_add_whose_answer_was_cut_is_new_and_there_once() {
 }
 
 #[tokio::test]
-async fn an_add_that_is_sent_again_does_not_bring_a_finished_job_back() {
+async fn an_add_that_is_resent_does_not_bring_a_finished_job_back() {
     let proxy = Proxy::start(shared().port).await;
     let options = linger::store::redis::Options { retry_for: seconds(60), ..options() };
     let behind = linger::store::redis::Options { mode: proxy.mode(), ..options.clone() };
@@ -58,7 +58,7 @@ async fn an_add_that_is_sent_again_does_not_bring_a_finished_job_back() {
 }
 
 #[tokio::test]
-async fn a_reservation_whose_answer_was_cut_is_given_to_who_asked() {
+async fn a_reservation_whose_reply_was_cut_off_reaches_its_caller() {
     let (process, proxy) = behind_a_proxy().await;
     for name in ["a", "b", "c"] {
         add(process.store(), job(name)).await;
@@ -77,7 +77,7 @@ async fn a_reservation_whose_answer_was_cut_is_given_to_who_asked() {
 }
 
 #[tokio::test]
-async fn a_finish_whose_answer_was_cut_is_done() {
+async fn a_finish_whose_reply_was_cut_off_is_done() {
     let (process, proxy) = behind_a_proxy().await;
     let held = held(&process).await;
     proxy.cut("victim", 2);
@@ -93,7 +93,7 @@ async fn a_finish_whose_answer_was_cut_is_done() {
 }
 
 #[tokio::test]
-async fn a_delete_whose_answer_was_cut_is_done() {
+async fn a_delete_whose_reply_was_cut_off_is_done() {
     let (process, proxy) = behind_a_proxy().await;
     for (name, wait, marker) in [("victim-1", 5, "victim-1"), ("victim-2", 0, ":ready:t")] {
         add(process.store(), delayed(name, seconds(wait))).await;
@@ -106,7 +106,7 @@ async fn a_delete_whose_answer_was_cut_is_done() {
 }
 
 #[tokio::test]
-async fn what_became_ready_by_a_call_whose_answer_was_cut_is_heard_of() {
+async fn the_listener_is_notified_after_a_call_whose_reply_was_cut_off() {
     let (process, proxy) = behind_a_proxy().await;
     // By then it listens: an announcement that it missed would be made up for in any case.
     proxy.learn_background().await;
@@ -121,7 +121,7 @@ async fn what_became_ready_by_a_call_whose_answer_was_cut_is_heard_of() {
 }
 
 #[tokio::test]
-async fn a_release_whose_answer_was_cut_happens_once() {
+async fn a_release_whose_reply_was_cut_off_happens_once() {
     let (process, proxy) = behind_a_proxy().await;
     let held = held(&process).await;
     proxy.cut("victim", 1);
@@ -164,7 +164,7 @@ async fn the_other_steps_happen_once_too() {
 }
 
 #[tokio::test]
-async fn a_server_that_forgot_its_scripts_and_connections_is_served_on() {
+async fn a_server_that_lost_its_scripts_and_connections_is_used_again() {
     // A server of its own: the others' scripts and connections are not ours to take away.
     let server = crate::harness::redis::RedisServer::start();
     let process = Process::start(&linger::store::redis::Options::new(&server.url())).await;
@@ -178,7 +178,7 @@ async fn a_server_that_forgot_its_scripts_and_connections_is_served_on() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_answer_is_an_error_in_time_and_a_closed_engine_says_so() {
+async fn a_server_that_does_not_answer_is_an_error_in_time_and_so_is_a_closed_engine() {
     let server = crate::harness::redis::RedisServer::start();
     let mut options = linger::store::redis::Options::new(&server.url());
     options.command_timeout = millis(50);

@@ -43,7 +43,7 @@ pub fn later(answer: Vec<u8>, seconds: i64) -> Vec<u8> {
 }
 
 #[test]
-fn requests_and_answers_are_told_apart() {
+fn requests_and_replies_are_distinguished() {
     for (bytes, len) in [
         (&b"+OK\r\n:1\r\n"[..], Some(5)),
         (b"$3\r\na\r\n\r\n", Some(9)),

@@ -85,7 +85,7 @@ async fn behind_a_proxy() -> (Process, Proxy) {
 }
 
 #[tokio::test]
-async fn a_standalone_server_is_served_again_under_traffic() {
+async fn a_standalone_server_is_used_again_under_traffic() {
     let (process, proxy) = behind_a_proxy().await;
     for (name, swallow) in [("both", Swallow::Both), ("answers", Swallow::Answers)] {
         let half_open = proxy.make_half_open(swallow, |_| true);
@@ -100,7 +100,7 @@ async fn a_standalone_server_is_served_again_under_traffic() {
 }
 
 #[tokio::test]
-async fn a_standalone_server_is_served_again_at_rest() {
+async fn a_standalone_server_is_used_again_without_traffic() {
     let (process, proxy) = behind_a_proxy().await;
     for swallow in [Swallow::Both, Swallow::Answers] {
         let half_open = proxy.make_half_open(swallow, |peer| !peer.subscribes());
@@ -111,7 +111,7 @@ async fn a_standalone_server_is_served_again_at_rest() {
 }
 
 #[tokio::test]
-async fn announcements_are_heard_again_from_a_standalone_server() {
+async fn announcements_arrive_again_from_a_standalone_server() {
     let (_process, proxy) = behind_a_proxy().await;
     for swallow in [Swallow::Both, Swallow::Answers] {
         let half_open = proxy.make_half_open(swallow, Peer::subscribes);
@@ -121,7 +121,7 @@ async fn announcements_are_heard_again_from_a_standalone_server() {
 }
 
 #[tokio::test]
-async fn one_connection_that_waits_for_replicas_is_opened_again() {
+async fn one_connection_that_waits_for_replicas_is_reopened() {
     let primary = RedisServer::start_with(&["--save", "", "--repl-diskless-sync-delay", "0"]);
     let follow = format!("127.0.0.1 {}", primary.port);
     let _replica = RedisServer::start_with(&["--save", "", "--replicaof", &follow]);
@@ -169,7 +169,7 @@ fn behind_sentinels(ports: &[u16]) -> Options {
 }
 
 #[tokio::test]
-async fn a_primary_behind_sentinel_is_served_again() {
+async fn a_primary_with_sentinel_is_used_again() {
     let proxy = Proxy::start(shared().port).await;
     let named = sentinel(proxy.port, false);
     let process = Process::start(&behind_sentinels(&[named])).await;
@@ -181,7 +181,7 @@ async fn a_primary_behind_sentinel_is_served_again() {
 }
 
 #[tokio::test]
-async fn a_half_open_sentinel_holds_nobody_up() {
+async fn a_half_open_sentinel_delays_nobody() {
     let port = shared().port;
     let ports = [sentinel(port, true), sentinel(port, false), sentinel(port, false)];
     let process = Process::start(&behind_sentinels(&ports)).await;
@@ -189,7 +189,7 @@ async fn a_half_open_sentinel_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn a_node_of_a_cluster_is_served_again() {
+async fn a_node_of_a_cluster_is_used_again() {
     // Nobody gives the server up meanwhile.
     let cluster = Cluster::start(60_000);
     let proxy = Proxy::start(cluster.servers[0].port).await;
@@ -218,7 +218,7 @@ fn on_a_host(what: &str, test: impl AsyncFnOnce(&Network) + Send + 'static) {
 }
 
 #[test]
-fn a_server_is_served_again_whose_packets_are_dropped() {
+fn a_server_whose_packets_were_dropped_is_used_again() {
     on_a_host("dropped packets", async |network| {
         let (before, host) = (network.on(0), Network::address(0));
         let server = RedisServer::launch(Launch {

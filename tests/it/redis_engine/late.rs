@@ -143,7 +143,7 @@ async fn the_rest_of_a_late_add_is_not_done() {
 
 /// All at once, and not on the stack: each waits for as long as a call is tried again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_arrives_after_it_was_answered_with_a_failure_does_nothing() {
+async fn a_call_that_arrives_after_its_failure_was_reported_does_nothing() {
     // Boxed: all of them together are too large for a test's stack.
     tokio::join!(
         Box::pin(a_late_delete_does_not_take_a_job_that_was_added_since()),
@@ -175,7 +175,7 @@ async fn a_first_touch_that_arrives_after_a_later_one_does_not_shorten_the_reser
 /// The server's clock seems to be an hour behind, as if it were set forward right after a reading: the latest moment
 /// of the next call has passed when it arrives.
 #[tokio::test]
-async fn a_clock_that_was_set_forward_is_measured_anew_and_the_call_sent_again() {
+async fn a_clock_that_was_set_forward_is_measured_again_and_the_call_resent() {
     let proxy = Proxy::start(shared().port).await;
     let process = Process::start(&Options { mode: proxy.mode(), ..options() }).await;
     // By then the sweep has read the clock once, and sees the step.

@@ -51,7 +51,7 @@ async fn with_a_full_memory_every_step_is_refused_whole_or_works() {
 }
 
 #[tokio::test]
-async fn memory_that_ends_in_the_middle_of_a_batch_leaves_nothing_half_done() {
+async fn memory_that_runs_out_in_the_middle_of_a_batch_leaves_no_partial_effects() {
     let server = RedisServer::start();
     let process = Process::start(&Options { shards: Some(1), ..Options::new(&server.url()) }).await;
     let raw = Raw::connect(&server.url()).await;

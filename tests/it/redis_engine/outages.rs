@@ -105,7 +105,7 @@ async fn a_server_that_loads_its_file_is_unavailable_and_then_serves() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_stopped_is_an_error_in_time_and_serves_when_it_goes_on() {
+async fn a_stopped_server_is_an_error_in_time_and_is_used_when_it_continues() {
     let server = RedisServer::start();
     let process = Process::start(&impatient(&server)).await;
     let store = process.store();
@@ -127,7 +127,7 @@ async fn a_server_that_was_stopped_is_an_error_in_time_and_serves_when_it_goes_o
 }
 
 #[tokio::test]
-async fn a_step_of_the_servers_clock_is_counted_and_shown_once() {
+async fn a_step_of_the_servers_clock_is_counted_and_logged_once() {
     let proxy = Proxy::start(shared().port).await;
     let mode = proxy.mode();
     let process = Process::start(&Options { mode, ..options() }).await;

@@ -248,7 +248,7 @@ async fn lasting(bench: usize, rounds: usize) -> Tally {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fault_that_lasts_is_told_in_time_and_leaves_no_half_done_work() {
+async fn a_lasting_fault_is_reported_in_time_and_leaves_no_partial_effects() {
     let rounds = rounds();
     let benches = (0..BENCHES).map(|bench| tokio::spawn(lasting(bench, rounds)));
     report("redis_lasting_faults", join_all(benches).await);

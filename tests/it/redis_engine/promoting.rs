@@ -7,7 +7,7 @@ use crate::harness::{jobs::*, redis::shared};
 
 /// A process asks once for what is due in topics that were due before, and twice when there are others.
 #[tokio::test]
-async fn what_is_due_where_something_was_before_is_moved_by_one_call() {
+async fn due_jobs_of_recent_topics_are_promoted_by_one_call() {
     let proxy = Proxy::start(shared().port).await;
     let mode = proxy.mode();
     let process = Process::start(&linger::store::redis::Options { mode, ..options() }).await;
@@ -30,7 +30,7 @@ async fn what_is_due_where_something_was_before_is_moved_by_one_call() {
 
 /// More is due, in more topics, than one run moves or may be told the keys of.
 #[tokio::test]
-async fn however_much_is_due_in_however_many_topics_all_of_it_is_moved() {
+async fn all_due_jobs_of_many_topics_are_promoted() {
     for (shards, jobs, limit) in [(2, 2, 1), (4, 40, 1), (4, 1_300, 1_000), (256, 300, 1_000)] {
         let options = linger::store::redis::Options { shards: Some(shards), ..options() };
         let process = Process::start(&options).await;

@@ -29,7 +29,7 @@ async fn fault_a_broken_entry_at_the_head_of_a_bucket_stops_nothing() {
 }
 
 #[tokio::test]
-async fn a_ready_job_whose_record_is_broken_is_set_aside_and_counts_no_more() {
+async fn a_ready_job_whose_record_is_broken_is_set_aside_and_no_longer_counted() {
     let options = options();
     let process = Process::start(&options).await;
     let raw = Raw::connect(&shared().url()).await;
@@ -48,7 +48,7 @@ async fn a_ready_job_whose_record_is_broken_is_set_aside_and_counts_no_more() {
 
 /// However much of a record is left, the jobs around it are served, and what cannot be a job is set aside.
 #[tokio::test]
-async fn records_that_were_cut_off_anywhere_stop_nothing() {
+async fn truncated_records_stop_nothing() {
     const CUT: &str = "redis.call('HSET', KEYS[1], ARGV[1],
         string.sub(redis.call('HGET', KEYS[1], ARGV[1]), 1, ARGV[2]))";
     /// Bytes before the body: the fixed part, a topic of one byte, a schedule of one step.
@@ -83,7 +83,7 @@ async fn records_that_were_cut_off_anywhere_stop_nothing() {
 /// What is due is looked up by its topic, so a record with a name that no topic may have must not be asked for
 /// again and again.
 #[tokio::test]
-async fn a_due_record_whose_topic_is_no_name_stops_nothing() {
+async fn a_due_record_with_an_invalid_topic_stops_nothing() {
     const TOPIC_AT: usize = 46;
     const RENAME: &str = "local raw = redis.call('HGET', KEYS[1], ARGV[1])
         local at, name = tonumber(ARGV[2]), ARGV[3]
@@ -106,7 +106,7 @@ async fn a_due_record_whose_topic_is_no_name_stops_nothing() {
 }
 
 #[tokio::test]
-async fn a_count_that_is_too_high_ends_with_its_list() {
+async fn a_count_that_is_too_high_is_corrected_when_its_list_is_empty() {
     let options = options();
     let process = Process::start(&options).await;
     let raw = Raw::connect(&shared().url()).await;
@@ -149,7 +149,7 @@ async fn a_list_that_is_mostly_stale_is_compacted_in_order() {
 }
 
 #[tokio::test]
-async fn a_neighbour_hears_what_became_ready_also_when_announcements_are_lost() {
+async fn another_process_learns_of_ready_jobs_even_when_announcements_are_lost() {
     let server = crate::harness::redis::RedisServer::start();
     let options = linger::store::redis::Options::new(&server.url());
     let (one, other) = (Process::start(&options).await, Process::start(&options).await);
@@ -167,7 +167,7 @@ async fn a_neighbour_hears_what_became_ready_also_when_announcements_are_lost() 
 }
 
 #[tokio::test]
-async fn settings_and_pauses_reach_the_neighbours() {
+async fn settings_and_pauses_reach_the_other_processes() {
     let options = options();
     let (one, other) = (Process::start(&options).await, Process::start(&options).await);
     let pause = linger::job::TopicPause { delivery: true, intake: false };

@@ -34,7 +34,7 @@ async fn a_change_is_acknowledged_once_the_replica_has_it() {
 }
 
 #[tokio::test]
-async fn a_shortfall_is_told_and_a_repeat_is_safe() {
+async fn too_few_replicas_are_reported_and_a_repeat_is_safe() {
     let (_primary, replica, process) = with_a_replica().await;
     let store = process.store();
     add(store, job("before")).await;

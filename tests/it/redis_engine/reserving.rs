@@ -53,7 +53,7 @@ async fn the_jobs_of_all_shards_come_in_one_pop() {
 
 /// For those who wait a look is taken by the way, and they are told what it finds.
 #[tokio::test]
-async fn who_waits_is_told_of_what_nobody_announced() {
+async fn waiting_callers_are_notified_of_jobs_that_nobody_announced() {
     /// Makes a delayed job of the topic `t` ready, as an engine does, but tells nobody.
     const IN_SILENCE: &str = "local raw = redis.call('HGET', KEYS[1], ARGV[1])
         local flags, gen = struct.unpack('>BI4', raw, 2)
@@ -82,7 +82,7 @@ async fn who_waits_is_told_of_what_nobody_announced() {
 }
 
 #[tokio::test]
-async fn who_waits_is_told_why_nobody_can_look() {
+async fn waiting_callers_learn_why_the_probe_fails() {
     let proxy = Proxy::start(shared().port).await;
     let mode = proxy.mode();
     let process = Process::start(&Options { mode, retry_for: millis(200), ..options() }).await;
@@ -100,7 +100,7 @@ async fn who_waits_is_told_why_nobody_can_look() {
 }
 
 #[tokio::test]
-async fn each_job_is_reserved_for_as_long_as_was_asked_at_its_place() {
+async fn each_job_is_reserved_for_the_ttr_at_its_index() {
     let options = Options { shards: Some(16), ..options() };
     let process = Process::start(&options).await;
     process.store().add(jobs()).await.expect("adds");

@@ -59,7 +59,7 @@ async fn stored(raw: &Raw, options: &Options) -> String {
 }
 
 #[tokio::test]
-async fn the_number_of_shards_is_what_is_stored_when_none_is_set() {
+async fn the_stored_number_of_shards_is_used_when_none_is_configured() {
     let options = options();
     let raw = Raw::connect(&shared().url()).await;
     let first = Process::start(&Options { shards: Some(8), ..options.clone() }).await;
@@ -75,7 +75,7 @@ async fn the_number_of_shards_is_what_is_stored_when_none_is_set() {
 }
 
 #[tokio::test]
-async fn of_several_that_start_together_one_decides_the_number_of_shards() {
+async fn one_of_several_concurrent_starts_decides_the_number_of_shards() {
     let options = options();
     let raw = Raw::connect(&shared().url()).await;
     let numbers = [Some(7), None, Some(2), None, None];
@@ -105,7 +105,7 @@ async fn one_server_is_first_used_with_four_shards() {
 
 /// A server that lost everything must not part the processes that still run from those that start.
 #[tokio::test]
-async fn a_lost_number_of_shards_is_written_again_by_who_works_with_it() {
+async fn a_lost_number_of_shards_is_stored_again_by_a_running_process() {
     let options = options();
     let raw = Raw::connect(&shared().url()).await;
     let first = Process::start(&Options { shards: Some(8), ..options.clone() }).await;
@@ -123,7 +123,7 @@ async fn a_lost_number_of_shards_is_written_again_by_who_works_with_it() {
 }
 
 #[tokio::test]
-async fn a_stored_number_of_shards_that_makes_no_sense_is_refused() {
+async fn an_invalid_stored_number_of_shards_is_refused() {
     let raw = Raw::connect(&shared().url()).await;
     for odd in ["0", "257", "many"] {
         let options = options();
@@ -139,7 +139,7 @@ async fn a_stored_number_of_shards_that_makes_no_sense_is_refused() {
 
 /// The very first script of a process is the one that reads the layout.
 #[tokio::test]
-async fn a_start_survives_what_befalls_its_first_script() {
+async fn a_start_survives_faults_of_its_first_script() {
     for fault in Fault::ALL {
         let proxy = Proxy::start(shared().port).await;
         let mode = proxy.mode();
@@ -169,14 +169,14 @@ async fn a_start_survives_a_server_that_forgets_its_scripts() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_named_without_its_password() {
+async fn an_unreachable_server_is_named_without_its_password() {
     let mut options = Options::new("redis://user:hunter2@127.0.0.1:1");
     options.connect_timeout = millis(200);
     let text = refusal(&options).await.to_string();
     assert_eq!(text, "cannot use Redis at redis://127.0.0.1:1: the connection failed: Connection refused");
     let server = RedisServer::start_with(&["--save", "", "--requirepass", "hunter2"]);
     let text = refusal(&Options::new(&server.url())).await.to_string();
-    assert!(text.ends_with("it asks for a password, and none is configured"), "{text}");
+    assert!(text.ends_with("it requires a password, and none is configured"), "{text}");
     let with_password = server.url().replace("redis://", "redis://:hunter2@");
     let process = Process::start(&Options::new(&with_password)).await;
     assert!(!format!("{:?}", process.store).contains("hunter2"));
@@ -197,7 +197,7 @@ fn impostor(line: &'static str) -> u16 {
 }
 
 #[tokio::test]
-async fn why_a_server_cannot_be_used_is_said_in_words() {
+async fn the_reason_why_a_server_cannot_be_used_is_a_sentence() {
     let denied = impostor("-DENIED Redis is running in protected mode because protected mode is enabled\r\n");
     let password = RedisServer::start_with(&["--save", "", "--requirepass", "hunter2"]);
     let hidden = RedisServer::start_with(&["--save", "", "--rename-command", "HSCAN", ""]);
@@ -207,7 +207,7 @@ async fn why_a_server_cannot_be_used_is_said_in_words() {
     for (url, why) in [
         (at(denied), "it is in protected mode, so it only serves its own host"),
         (password.url().replace("://", "://:wrong@"), "it refuses the user name or password"),
-        (hidden.url(), "it lacks commands that are needed: hscan"),
+        (hidden.url(), "it lacks required commands: hscan"),
         (at(mute.0), "in time"),
     ] {
         let options =
@@ -236,7 +236,7 @@ async fn the_durability_of_the_server_is_published() {
 }
 
 #[tokio::test]
-async fn a_full_memory_refuses_jobs_and_lets_them_go() {
+async fn a_full_memory_refuses_adds_and_allows_finishes() {
     let server = RedisServer::start();
     let process = Process::start(&Options::new(&server.url())).await;
     let store = process.store();

@@ -49,7 +49,7 @@ async fn all_are_there_once(process: &Process, what: &str) -> Vec<Vec<linger::st
 }
 
 #[tokio::test]
-async fn who_comes_while_a_call_is_on_its_way_shares_the_next() {
+async fn callers_that_come_while_a_call_is_in_flight_share_the_next() {
     let (process, proxy) = behind_a_proxy(seconds(5)).await;
     proxy.arm(usize::MAX, 0, Fault::CutAfter);
     join_all(adds(&process)).await.into_iter().for_each(|added| drop(added.expect("adds")));
@@ -57,7 +57,7 @@ async fn who_comes_while_a_call_is_on_its_way_shares_the_next() {
 }
 
 #[tokio::test]
-async fn each_caller_hears_the_truth_of_a_shared_call_that_met_a_fault() {
+async fn each_caller_gets_the_true_outcome_of_a_shared_call_after_a_fault() {
     let (process, proxy) = behind_a_proxy(seconds(5)).await;
     for fault in Fault::ALL {
         proxy.arm(1, 1, fault);
@@ -97,7 +97,7 @@ async fn an_error_of_a_shared_call_reaches_each_of_its_callers() {
 }
 
 #[tokio::test]
-async fn who_waits_behind_a_silent_server_is_told_when_one_call_would_be() {
+async fn a_caller_queued_for_a_silent_server_fails_as_soon_as_a_single_call_would() {
     let (process, proxy) = behind_a_proxy(seconds(1)).await;
     proxy.arm(0, usize::MAX, Fault::SilentBefore);
     // Call after call they would take half a minute.

@@ -38,7 +38,7 @@ async fn a_sound_store_has_no_faults() {
 }
 
 #[tokio::test]
-async fn a_shard_that_takes_several_runs_is_counted_whole() {
+async fn all_jobs_of_a_shard_that_takes_several_runs_are_counted() {
     let process = Process::start(&Options { shards: Some(1), ..options() }).await;
     for thousand in 0..12 {
         let jobs = (0..1_000).map(|n| delayed(&format!("{thousand}-{n}"), seconds(1 + n % 2)));
@@ -50,7 +50,7 @@ async fn a_shard_that_takes_several_runs_is_counted_whole() {
 }
 
 #[tokio::test]
-async fn every_contradiction_is_named() {
+async fn every_contradiction_is_reported() {
     // What is done to the keys (`@` being the shard's tag), and what must be said of it.
     let cases: [(&[&str], &str); 18] = [
         (&["HDEL", "@:pool", "held"], "entry held of the bucket: it leads to no job"),
@@ -68,8 +68,8 @@ async fn every_contradiction_is_named() {
         (&["HINCRBY", "@:counts", "vt", "1"], "count vt: it says 2, there are 1"),
         (&["HDEL", "@:counts", "xt"], "count xt: it is missing, there are 1"),
         (&["HSET", "@:counts", "dother", "0"], "count dother: 0 is none"),
-        (&["HSET", "@:lanes", "lane", "x"], "a lane cannot be read"),
-        (&["SET", "@:pond", "x"], ":pond: it is none of ours"),
+        (&["HSET", "@:lanes", "lane", "x"], "a replay slot cannot be read"),
+        (&["SET", "@:pond", "x"], ":pond: it is not of this engine"),
         (&["HSET", "@:counts", "zt", "1"], "count zt: 1 is none"),
     ];
     for (command, expected) in cases {
@@ -82,7 +82,7 @@ async fn every_contradiction_is_named() {
 }
 
 #[tokio::test]
-async fn a_job_that_stands_twice_in_its_list_or_on_a_foreign_shard_is_named() {
+async fn a_job_that_is_twice_in_its_list_or_on_a_wrong_shard_is_reported() {
     let (process, raw, tag) = furnished().await;
     let ready = format!("{tag}:ready:t");
     raw.send(&["COPY", &ready, &format!("{tag}:ready:copy")]).await;

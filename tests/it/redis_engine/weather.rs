@@ -68,7 +68,7 @@ async fn storms(redis: &RedisServer, count: u64, kinds: &[Storm]) -> (Report, Ve
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_in_every_storm_loses_nothing_that_it_acknowledged() {
+async fn a_redis_with_many_faults_loses_nothing_that_it_acknowledged() {
     let mut left = setting("LINGER_PROVE_REDIS_STORMS", STORMS_A_ROUND);
     while left > 0 {
         let count = left.min(STORMS_A_ROUND);
@@ -84,7 +84,7 @@ async fn a_redis_in_every_storm_loses_nothing_that_it_acknowledged() {
 
 /// What this setting loses is admitted, so it is only told; but what is left is sound.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_syncs_every_second_is_sound_after_kills() {
+async fn a_redis_that_syncs_every_second_is_consistent_after_kills() {
     let count = setting("LINGER_PROVE_REDIS_STORMS", 5).min(STORMS_A_ROUND);
     let every_second = ["--save", "", "--appendonly", "yes", "--appendfsync", "everysec"];
     let redis = RedisServer::start_with(&every_second);

@@ -40,7 +40,7 @@ async fn add_durably(store: &dyn Store, name: &str) -> Added {
 }
 
 #[tokio::test]
-async fn a_shortfall_is_told_and_a_repeat_is_safe() {
+async fn too_few_replicas_are_reported_and_a_repeat_is_safe() {
     let sentinels = Sentinels::start(&[]);
     let store = connect(&sentinels).await;
     assert!(store.info().durability.ends_with("1 replicas"));

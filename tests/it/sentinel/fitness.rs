@@ -51,7 +51,7 @@ fn durability(server: &Server) -> String {
 }
 
 #[test]
-fn a_primary_that_evicts_is_not_used_after_a_failover_until_that_is_mended() {
+fn a_primary_that_evicts_is_not_used_after_a_failover_until_that_is_fixed() {
     let sentinels = Sentinels::start(&[]);
     let home = tempfile::tempdir().expect("a directory");
     let server = serve(&sentinels, &fresh_prefix(), home.path());
@@ -69,7 +69,7 @@ fn a_primary_that_evicts_is_not_used_after_a_failover_until_that_is_mended() {
 }
 
 #[test]
-fn the_durability_that_is_shown_is_that_of_the_present_primary() {
+fn the_durability_of_the_current_primary_is_reported() {
     let sentinels = Sentinels::start(&["--appendonly", "no"]);
     let home = tempfile::tempdir().expect("a directory");
     let server = serve(&sentinels, &fresh_prefix(), home.path());

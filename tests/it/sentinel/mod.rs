@@ -65,7 +65,7 @@ fn pause(sentinels: &Sentinels, primary: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_primary_loses_nothing_that_replicas_had_to_have() {
+async fn a_killed_primary_loses_nothing_that_replicas_had_to_receive() {
     let times = setting("LINGER_PROVE_FAILOVERS", 1);
     let report = failovers(times, &CAREFUL, EVERY_REPLICA, kill).await;
     report.print("sentinel_kills_with_wait", times);
@@ -73,7 +73,7 @@ async fn a_killed_primary_loses_nothing_that_replicas_had_to_have() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stopped_primary_that_goes_on_loses_nothing_that_replicas_had_to_have() {
+async fn a_stopped_primary_that_continues_loses_nothing_that_replicas_had_to_receive() {
     let times = setting("LINGER_PROVE_FAILOVERS", 1);
     let report = failovers(times, &CAREFUL, EVERY_REPLICA, pause).await;
     report.print("sentinel_pauses_with_wait", times);

@@ -105,7 +105,7 @@ async fn aside<T: Send + 'static>(
 }
 
 #[test]
-fn a_primary_cut_off_loses_nothing_that_replicas_had_to_have() {
+fn an_isolated_primary_loses_nothing_that_replicas_had_to_receive() {
     on_a_network("sentinel_partition_with_wait", async |network| {
         let (report, _) = partitions(network, &CAREFUL, EVERY_REPLICA).await;
         report.print("sentinel_partition_with_wait", setting("LINGER_PROVE_FAILOVERS", 1));
@@ -114,7 +114,7 @@ fn a_primary_cut_off_loses_nothing_that_replicas_had_to_have() {
 }
 
 #[test]
-fn a_primary_cut_off_loses_at_most_what_was_done_at_it_meanwhile() {
+fn an_isolated_primary_loses_at_most_its_own_changes_meanwhile() {
     on_a_network("sentinel_partition_unguarded", async |network| {
         let (report, touched) = partitions(network, &[], "").await;
         let verdict = &report.verdict;

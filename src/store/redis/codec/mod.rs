@@ -1,3 +1,7 @@
-//! How the engine writes down what it keeps in Redis: the bytes of a job. Knows no server and no script.
+//! How the engine encodes what it stores in Redis and passes to scripts: records of jobs, settings, scopes. Knows no
+//! server.
 
 pub mod record;
+pub mod reservations;
+pub mod scope;
+pub mod settings;

@@ -1,4 +1,4 @@
-//! One connection to one server, from its opening to its loss. It never opens itself again: its owner opens
+//! One connection to one server, from its opening to its loss. It never reopens itself: its owner opens
 //! another. Knows timeouts and sockets, not jobs.
 
 use std::{
@@ -21,132 +21,132 @@ use socket2_05::TcpKeepalive;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
-    error::{in_words, is_reply},
+    error::{describe_error, is_error_reply},
     watchdog::Watchdog,
 };
-use crate::store::redis::Options;
+use crate::store::redis::options::Options;
 
-/// Longest wait for a client to say goodbye.
-const QUIT_WAIT: Duration = Duration::from_secs(1);
+/// Longest wait for `QUIT` to be answered.
+const QUIT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Between two probes of the kernel on an idle connection.
+/// Time between two keepalive probes of the kernel on an idle connection.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Announcements that are kept for a listener that is busy.
-const ANNOUNCEMENTS_KEPT: usize = 4_096;
+/// Announcements that are buffered for a busy subscriber.
+const ANNOUNCEMENT_BUFFER: usize = 4_096;
 
-/// The library's task that drives a connection. Aborted, it closes the socket, which discards what the kernel
-/// still holds unsent.
+/// The client library's task that drives a connection. Aborting it closes the socket, which discards what the
+/// kernel has not sent yet.
 type Driver = AbortOnDropHandle<Result<(), FredError>>;
 
 /// A connection. Dropping it closes it at once.
 #[derive(Debug)]
-pub struct Connection {
-    number: u64,
+pub struct ServerConnection {
+    id: u64,
     client: Client,
-    shared: Arc<Shared>,
+    state: Arc<ConnectionState>,
     /// Ends when the connection is lost; owns the driver.
-    _watch: AbortOnDropHandle<()>,
+    _monitor: AbortOnDropHandle<()>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ConnectionState {
     /// `host:port`, for messages.
     server: String,
     watchdog: Watchdog,
     /// Why the connection was lost. Set before `lost` is cancelled.
     cause: OnceLock<FredError>,
     lost: CancellationToken,
-    given_up: CancellationToken,
+    aborted: CancellationToken,
 }
 
-impl Shared {
+impl ConnectionState {
     fn cause(&self) -> FredError {
         self.cause.get().cloned().unwrap_or_else(|| FredError::new(ErrorKind::Canceled, "it was closed"))
     }
 
-    /// Watches the connection until it is lost, and closes the socket if nothing comes back on it.
-    async fn watch(self: Arc<Self>, client: Client, mut driver: Driver) {
+    /// Watches the connection until it is lost, and closes the socket if the server stops answering.
+    async fn monitor(self: Arc<Self>, client: Client, mut driver: Driver) {
         let cause = tokio::select! {
             ended = &mut driver => match ended {
                 Ok(Err(error)) => error,
                 Ok(Ok(())) | Err(_) => FredError::new(ErrorKind::Canceled, "it was closed"),
             },
-            never = self.ping(&client) => match never {},
-            () = self.watchdog.silence() => {
+            never = self.send_pings(&client) => match never {},
+            () = self.watchdog.unresponsive() => {
                 let limit = self.watchdog.limit();
                 FredError::new(ErrorKind::Timeout, format!("no answer for {limit:?}"))
             }
-            () = self.given_up.cancelled() => FredError::new(ErrorKind::Canceled, "it was given up"),
+            () = self.aborted.cancelled() => FredError::new(ErrorKind::Canceled, "it was aborted"),
         };
         let _ = self.cause.set(cause);
         driver.abort();
         self.lost.cancel();
     }
 
-    /// Keeps asking for a sign of life, so that the loss is noticed also while nobody calls.
-    async fn ping(&self, client: &Client) -> std::convert::Infallible {
+    /// Sends pings at intervals, so that a loss is noticed even when nobody calls.
+    async fn send_pings(&self, client: &Client) -> std::convert::Infallible {
         loop {
-            self.watchdog.ping_pause().await;
-            let _ = self.exchange(client.ping::<fred::types::Value>(None)).await;
+            self.watchdog.wait_before_ping().await;
+            let _ = self.track(client.ping::<fred::types::Value>(None)).await;
         }
     }
 
-    /// Waits for an answer, and tells the watchdog of the question and of the answer.
-    async fn exchange<T>(&self, call: impl Future<Output = Result<T, FredError>>) -> Result<T, FredError> {
-        self.watchdog.sent();
+    /// Waits for a reply, and reports the request and the reply to the watchdog.
+    async fn track<T>(&self, call: impl Future<Output = Result<T, FredError>>) -> Result<T, FredError> {
+        self.watchdog.request_sent();
         let result = call.await;
         if result.as_ref().err().is_none_or(is_from_server) {
-            self.watchdog.received();
+            self.watchdog.reply_received();
         }
         result
     }
 }
 
-impl Connection {
-    /// Opens a connection to what `config` describes, on which an answer may take `answer_wait`.
-    pub async fn open(config: Config, options: &Options, answer_wait: Duration) -> Result<Self, FredError> {
+impl ServerConnection {
+    /// Opens a connection as `config` describes, on which one reply may take `reply_timeout`.
+    pub async fn open(config: Config, options: &Options, reply_timeout: Duration) -> Result<Self, FredError> {
         let server = config.server.hosts().first().map(Server::to_string).unwrap_or_default();
-        let silence_limit = options.unresponsive_timeout.max(answer_wait);
+        let unresponsive_limit = options.unresponsive_timeout.max(reply_timeout);
         let client = Client::new(
             with_credentials(config, options),
-            Some(performance(answer_wait)),
-            Some(settings(options, silence_limit)),
+            Some(performance_config(reply_timeout)),
+            Some(connection_config(options, unresponsive_limit)),
             None,
         );
         let mut driver = AbortOnDropHandle::new(client.connect());
-        // The library bounds each step of connecting on its own; a server that accepts and then says nothing
-        // is only noticed by a bound around all of them.
-        let bound = options.connect_timeout + options.command_timeout;
-        let patient = client.with_options(&CallOptions { timeout: Some(bound), ..CallOptions::default() });
+        // The library limits each step of connecting on its own. Only a limit on all of them together notices a
+        // server that accepts the connection and then sends nothing.
+        let timeout = options.connect_timeout + options.command_timeout;
+        let opening = client.with_options(&CallOptions { timeout: Some(timeout), ..CallOptions::default() });
         let opened = tokio::select! {
             ended = &mut driver => match ended {
                 Ok(Err(error)) => Err(error),
                 Ok(Ok(())) | Err(_) => Err(FredError::new(ErrorKind::Canceled, "it was closed")),
             },
-            // Answered once the connection is made: the library queues it until then.
-            answer = patient.ping::<fred::types::Value>(None) => answer.map(drop),
+            // The library queues the ping until the connection is open.
+            reply = opening.ping::<fred::types::Value>(None) => reply.map(drop),
         };
         opened?;
-        let shared = Arc::new(Shared {
+        let state = Arc::new(ConnectionState {
             server,
-            watchdog: Watchdog::new(silence_limit),
+            watchdog: Watchdog::new(unresponsive_limit),
             cause: OnceLock::new(),
             lost: CancellationToken::new(),
-            given_up: CancellationToken::new(),
+            aborted: CancellationToken::new(),
         });
-        let watch = tokio::spawn(shared.clone().watch(client.clone(), driver));
+        let monitor = tokio::spawn(state.clone().monitor(client.clone(), driver));
         static OPENED: AtomicU64 = AtomicU64::new(0);
-        let number = OPENED.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { number, client, shared, _watch: AbortOnDropHandle::new(watch) })
+        let id = OPENED.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { id, client, state, _monitor: AbortOnDropHandle::new(monitor) })
     }
 
-    /// Tells it from all others of this process.
-    pub fn number(&self) -> u64 {
-        self.number
+    /// Unique among all connections of this process.
+    pub fn id(&self) -> u64 {
+        self.id
     }
 
-    /// The library's client, for calls that are made by [`call`](Self::call).
+    /// The library's client, for calls that go through [`call`](Self::call).
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -155,64 +155,64 @@ impl Connection {
     pub async fn call<T>(&self, call: impl Future<Output = Result<T, FredError>>) -> Result<T, FredError> {
         let result = tokio::select! {
             biased;
-            result = self.shared.exchange(call) => result,
-            () = self.shared.lost.cancelled() => Err(self.shared.cause()),
+            result = self.state.track(call) => result,
+            () = self.state.lost.cancelled() => Err(self.state.cause()),
         };
         result.map_err(|error| {
             if is_from_server(&error) {
                 return error;
             }
-            // Calls fail by the loss before they hear of it.
-            let cause = self.shared.cause.get().unwrap_or(&error);
-            FredError::new(ErrorKind::Routing, describe(&self.shared.server, cause))
+            // A call may fail before the monitor has cancelled `lost`.
+            let cause = self.state.cause.get().unwrap_or(&error);
+            FredError::new(ErrorKind::Routing, describe_server_error(&self.state.server, cause))
         })
     }
 
-    /// Where it leads, as `host:port`.
+    /// The address of the server, as `host:port`.
     pub fn server(&self) -> &str {
-        &self.shared.server
+        &self.state.server
     }
 
-    /// Waits until the connection is lost; why it was.
-    pub async fn lost(&self) -> FredError {
-        self.shared.lost.cancelled().await;
-        self.shared.cause()
+    /// Waits until the connection is lost, and returns the cause.
+    pub async fn wait_until_lost(&self) -> FredError {
+        self.state.lost.cancelled().await;
+        self.state.cause()
     }
 
     pub fn is_lost(&self) -> bool {
-        self.shared.lost.is_cancelled()
+        self.state.lost.is_cancelled()
     }
 
     /// Closes the connection at once; calls on it fail.
-    pub fn give_up(&self) {
-        self.shared.given_up.cancel();
+    pub fn abort(&self) {
+        self.state.aborted.cancel();
     }
 
-    /// Closes the connection once it has answered what it was asked, within a bound.
+    /// Closes the connection after the replies to earlier calls, or after a timeout.
     pub async fn close(&self) {
         if !self.is_lost() {
-            let _ = tokio::time::timeout(QUIT_WAIT, self.client.quit()).await;
+            let _ = tokio::time::timeout(QUIT_TIMEOUT, self.client.quit()).await;
         }
-        self.give_up();
+        self.abort();
     }
 }
 
-/// What went wrong with a server, for a person to read.
-pub fn describe(server: &str, error: &FredError) -> String {
-    format!("Redis at {server}: {}", in_words(error))
+/// The error of one server, as a sentence for people.
+pub fn describe_server_error(server: &str, error: &FredError) -> String {
+    format!("Redis at {server}: {}", describe_error(error))
 }
 
-/// Whether the server itself said so: then it is alive.
+/// Whether the error is a reply of the server, which proves that it is alive.
 fn is_from_server(error: &FredError) -> bool {
     match error.kind() {
         ErrorKind::Timeout | ErrorKind::Canceled | ErrorKind::IO => false,
-        // The library uses it for replies, and for what goes wrong within the library when a connection ends.
-        ErrorKind::Unknown => is_reply(error),
+        // The library uses this kind for replies, and for its own failures when a connection ends.
+        ErrorKind::Unknown => is_error_reply(error),
         _ => true,
     }
 }
 
-/// Credentials given on their own go before those in a URL.
+/// Fills in the configured credentials, which take precedence over those in a URL.
 pub fn with_credentials(mut config: Config, options: &Options) -> Config {
     if let Some(username) = &options.username {
         config.username = Some(username.clone());
@@ -223,34 +223,34 @@ pub fn with_credentials(mut config: Config, options: &Options) -> Config {
     config
 }
 
-fn settings(options: &Options, silence_limit: Duration) -> ConnectionConfig {
+fn connection_config(options: &Options, unresponsive_limit: Duration) -> ConnectionConfig {
     let mut connection = ConnectionConfig {
         connection_timeout: options.connect_timeout,
         internal_command_timeout: options.command_timeout,
-        // The library would send a script again whose answer was cut off, and say nothing: we send
-        // again ourselves, knowing it. Only this setting stops it.
+        // The library would silently resend a script whose reply was cut off. We resend ourselves, so that scripts
+        // can recognise a second run. Only this setting stops the library.
         max_command_attempts: 1,
         max_redirections: 0,
-        // The library counts from the last write, so that every write puts the limit off; `watchdog` counts
-        // from the first that was not answered.
+        // The library counts from the last write, so that every write postpones the limit; `watchdog` counts
+        // from the oldest request without a reply.
         unresponsive: UnresponsiveConfig { max_timeout: None, ..UnresponsiveConfig::default() },
         ..ConnectionConfig::default()
     };
     connection.tcp.nodelay = Some(true);
-    // A connection that is given up must not deliver what it still holds: a call that arrives late could undo
+    // An aborted connection must not deliver what it has not sent yet: a call that arrives late could undo
     // what was acknowledged since.
     connection.tcp.linger = Some(Duration::ZERO);
-    connection.tcp.user_timeout = Some(silence_limit);
+    connection.tcp.user_timeout = Some(unresponsive_limit);
     // The kernel counts in whole seconds.
-    let idle = silence_limit.max(KEEPALIVE_INTERVAL);
+    let idle = unresponsive_limit.max(KEEPALIVE_INTERVAL);
     connection.tcp.keepalive = Some(TcpKeepalive::new().with_time(idle).with_interval(KEEPALIVE_INTERVAL));
     connection
 }
 
-fn performance(answer_wait: Duration) -> PerformanceConfig {
+fn performance_config(reply_timeout: Duration) -> PerformanceConfig {
     PerformanceConfig {
-        default_command_timeout: answer_wait,
-        broadcast_channel_capacity: ANNOUNCEMENTS_KEPT,
+        default_command_timeout: reply_timeout,
+        broadcast_channel_capacity: ANNOUNCEMENT_BUFFER,
         ..PerformanceConfig::default()
     }
 }

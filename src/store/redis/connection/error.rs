@@ -1,5 +1,5 @@
-//! What goes wrong between us and Redis, and what follows from it: try again, follow the slot, or
-//! tell the caller. The only place that reads the server's error texts.
+//! Errors of calls to Redis, and what to do about them: retry, follow the slot, or
+//! fail the operation. The only place that reads the server's error texts.
 
 use fred::{
     error::{Error as FredError, ErrorKind},
@@ -8,140 +8,65 @@ use fred::{
 
 use crate::store::Error;
 
-/// Why the engine could not be started. Never holds a password.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum ConnectError {
-    /// The options are wrong.
-    #[error("the Redis settings are wrong: {}", .0.join("; "))]
-    Options(Vec<String>),
-    /// The server cannot be reached, or cannot serve yet.
-    #[error("cannot use Redis at {at}: {why}")]
-    Unreachable {
-        /// Where it should be.
-        at: String,
-        /// What happened.
-        why: String,
-    },
-    /// The server refuses us.
-    #[error("cannot use Redis at {at}: {why}")]
-    Refused {
-        /// Where it is.
-        at: String,
-        /// What it refuses.
-        why: String,
-    },
-    /// The server is not one that jobs can be trusted to.
-    #[error("Redis at {at} is not fit to hold jobs: {why}")]
-    Unfit {
-        /// Where it is.
-        at: String,
-        /// What is wrong with it, and how to mend it.
-        why: String,
-    },
-    /// What is stored there was written with another layout.
-    #[error("Redis at {at} holds another layout: {why}")]
-    Layout {
-        /// Where it is.
-        at: String,
-        /// How it differs.
-        why: String,
-    },
-}
-
-impl ConnectError {
-    /// For an error of the client library. One that may pass by itself is worth waiting for.
-    pub fn of(at: &str, error: &FredError) -> Self {
-        let (at, why) = (at.to_owned(), in_words(error));
-        match Fault::sort(error) {
-            Fault::Refused(_) | Fault::Damaged(_) => Self::Refused { at, why },
-            Fault::Passing(_)
-            | Fault::Demoted(_)
-            | Fault::Full(_)
-            | Fault::NoScript
-            | Fault::Moved
-            | Fault::Late
-            | Fault::Ask(_) => Self::Unreachable { at, why },
-        }
-    }
-
-    /// For a call that failed.
-    pub fn of_store(at: &str, error: Error) -> Self {
-        let (at, why) = (at.to_owned(), error.to_string());
-        match error {
-            Error::Damaged(_) => Self::Refused { at, why },
-            Error::Unavailable(_) | Error::Full(_) | Error::NotDurable(_) => Self::Unreachable { at, why },
-        }
-    }
-
-    /// Whether another attempt may succeed though nobody changes the settings.
-    #[must_use]
-    pub fn may_pass(&self) -> bool {
-        match self {
-            Self::Unreachable { .. } => true,
-            Self::Options(_) | Self::Refused { .. } | Self::Unfit { .. } | Self::Layout { .. } => false,
-        }
-    }
-}
-
-/// What one attempt at a command met.
+/// Why one attempt at a call failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
-    /// Nothing is known about the outcome, or it will be better soon: try again.
-    Passing(String),
-    /// Like [`Fault::Passing`], and the server turned into a replica: connect anew, too.
+pub enum CallFault {
+    /// The outcome is unknown, or the cause goes away by itself: retry.
+    Transient(String),
+    /// Like [`CallFault::Transient`], and the server has become a replica: reconnect, too.
     Demoted(String),
-    /// It did not happen and trying again at once would not help.
+    /// The call had no effect, and an immediate retry would not help.
     Refused(String),
-    /// The server's memory is full; it did not happen.
-    Full(String),
+    /// The server's memory is full; the call had no effect.
+    OutOfMemory(String),
     /// The server does not know the script yet.
-    NoScript,
-    /// The slot lives elsewhere now.
+    UnknownScript,
+    /// Another server holds the slot now.
     Moved,
-    /// The slot is moving; this once, ask there.
+    /// The slot is being moved: send this one call there.
     Ask(Server),
-    /// It arrived after its latest moment and did not happen.
+    /// The call arrived after its deadline and had no effect.
     Late,
-    /// Keys or records are not what we wrote.
+    /// Keys or records are not what this engine wrote.
     Damaged(String),
 }
 
-/// Answers by which a server says that it cannot serve right now.
-const PASSING: [&str; 7] =
+/// Error codes of a server that cannot serve at the moment.
+const TRANSIENT: [&str; 7] =
     ["LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "NOREPLICAS", "UNBLOCKED"];
-/// Answers that will not change by asking again within seconds.
+/// Error codes that a retry within seconds does not change.
 const REFUSED: [&str; 5] = ["MISCONF", "NOAUTH", "WRONGPASS", "NOPERM", "DENIED"];
 
-impl Fault {
-    /// Sorts an error of the client library.
-    pub fn sort(error: &FredError) -> Self {
+impl CallFault {
+    /// Classifies an error of the client library.
+    pub fn classify(error: &FredError) -> Self {
         let text = error.details();
-        let word = text.split_ascii_whitespace().next().unwrap_or_default();
-        match word {
-            "NOSCRIPT" => return Self::NoScript,
-            "OOM" => return Self::Full("Redis has reached its maxmemory".to_owned()),
+        let code = text.split_ascii_whitespace().next().unwrap_or_default();
+        match code {
+            "NOSCRIPT" => return Self::UnknownScript,
+            "OOM" => return Self::OutOfMemory("Redis has reached its maxmemory".to_owned()),
             "MOVED" => return Self::Moved,
             "LATE" => return Self::Late,
-            "ASK" => return ask(text),
+            "ASK" => return parse_ask(text),
             "READONLY" => return Self::Demoted("the server is a replica".to_owned()),
             "WRONGTYPE" => return Self::Damaged(text.to_owned()),
-            // A script's command that its user may not run, before it has written anything.
+            // A command that the user may not run, in a script that has not written anything yet.
             "ERR" if text.contains("The user executing the script") => return Self::Refused(text.to_owned()),
-            _ if PASSING.contains(&word) => return Self::Passing(text.to_owned()),
-            _ if REFUSED.contains(&word) => return Self::Refused(text.to_owned()),
+            _ if TRANSIENT.contains(&code) => return Self::Transient(text.to_owned()),
+            _ if REFUSED.contains(&code) => return Self::Refused(text.to_owned()),
             _ => {}
         }
         match error.kind() {
-            // The library's own errors; it has no word for a server's reply but `Unknown`.
+            // The library's own errors; for a server's reply it has no kind but `Unknown`.
             ErrorKind::IO
             | ErrorKind::Timeout
             | ErrorKind::Canceled
             | ErrorKind::Routing
             | ErrorKind::Cluster
             | ErrorKind::Sentinel
-            | ErrorKind::Backpressure => Self::Passing(in_words(error)),
-            ErrorKind::Unknown if !is_reply(error) => Self::Passing(in_words(error)),
-            ErrorKind::Auth | ErrorKind::Config | ErrorKind::Url => Self::Refused(in_words(error)),
+            | ErrorKind::Backpressure => Self::Transient(describe_error(error)),
+            ErrorKind::Unknown if !is_error_reply(error) => Self::Transient(describe_error(error)),
+            ErrorKind::Auth | ErrorKind::Config | ErrorKind::Url => Self::Refused(describe_error(error)),
             ErrorKind::Unknown
             | ErrorKind::InvalidCommand
             | ErrorKind::InvalidArgument
@@ -151,21 +76,21 @@ impl Fault {
         }
     }
 
-    /// What the caller of an operation is told when it is not tried again.
+    /// The error of the operation when the call is not retried.
     pub fn into_error(self) -> Error {
         match self {
-            Self::Passing(why) | Self::Demoted(why) | Self::Refused(why) => Error::Unavailable(why),
-            Self::Full(why) => Error::Full(why),
-            Self::NoScript => Error::Unavailable("the server keeps forgetting its scripts".to_owned()),
+            Self::Transient(why) | Self::Demoted(why) | Self::Refused(why) => Error::Unavailable(why),
+            Self::OutOfMemory(why) => Error::Full(why),
+            Self::UnknownScript => Error::Unavailable("the server keeps forgetting its scripts".to_owned()),
             Self::Moved | Self::Ask(_) => Error::Unavailable("the slot keeps moving".to_owned()),
-            Self::Late => Error::Unavailable("Redis took up the call too late".to_owned()),
+            Self::Late => Error::Unavailable("the call reached Redis too late".to_owned()),
             Self::Damaged(why) => Error::Damaged(why),
         }
     }
 }
 
-/// What went wrong, for a person to read: the library shows the operating system's errors as Rust does.
-pub fn in_words(error: &FredError) -> String {
+/// The error as a sentence for people: the library shows the operating system's errors as Rust's `Debug` does.
+pub fn describe_error(error: &FredError) -> String {
     let text = error.details();
     let quoted = |name: &str| Some(text.split_once(name)?.1.split_once('"')?.0);
     match text.split_ascii_whitespace().next().unwrap_or_default() {
@@ -174,15 +99,15 @@ pub fn in_words(error: &FredError) -> String {
                     protected-mode off"
                 .to_owned();
         }
-        "NOAUTH" => return "it asks for a password, and none is configured".to_owned(),
+        "NOAUTH" => return "it requires a password, and none is configured".to_owned(),
         "WRONGPASS" => return "it refuses the user name or password".to_owned(),
-        "NOPERM" => return format!("its user may not do all that is needed: {text}"),
+        "NOPERM" => return format!("its user lacks permissions: {text}"),
         _ => {}
     }
     match error.kind() {
         ErrorKind::IO => {
-            let said = quoted("message: \"").or_else(|| quoted("error: \"")).unwrap_or(text);
-            format!("the connection failed: {said}")
+            let message = quoted("message: \"").or_else(|| quoted("error: \"")).unwrap_or(text);
+            format!("the connection failed: {message}")
         }
         ErrorKind::Protocol if text.starts_with("Decode Error") => {
             "it does not speak the Redis protocol; is this the address of a Redis?".to_owned()
@@ -193,20 +118,20 @@ pub fn in_words(error: &FredError) -> String {
     }
 }
 
-/// Whether an error begins like a server's error reply, in capitals.
-pub fn is_reply(error: &FredError) -> bool {
-    let word = error.details().split_ascii_whitespace().next().unwrap_or_default();
-    word.len() > 1 && word.bytes().all(|b| b.is_ascii_uppercase())
+/// Whether an error begins with a code in capitals, as a server's error reply does.
+pub fn is_error_reply(error: &FredError) -> bool {
+    let code = error.details().split_ascii_whitespace().next().unwrap_or_default();
+    code.len() > 1 && code.bytes().all(|b| b.is_ascii_uppercase())
 }
 
-/// Reads `ASK 3999 127.0.0.1:6381`.
-fn ask(text: &str) -> Fault {
-    let server = text.split_ascii_whitespace().nth(2).and_then(address);
-    server.map_or_else(|| Fault::Passing(text.to_owned()), Fault::Ask)
+/// Parses `ASK 3999 127.0.0.1:6381`.
+fn parse_ask(text: &str) -> CallFault {
+    let server = text.split_ascii_whitespace().nth(2).and_then(parse_address);
+    server.map_or_else(|| CallFault::Transient(text.to_owned()), CallFault::Ask)
 }
 
-/// Reads `host:port`, where the host may be an IPv6 address.
-pub fn address(text: &str) -> Option<Server> {
+/// Parses `host:port`, where the host may be an IPv6 address.
+pub fn parse_address(text: &str) -> Option<Server> {
     let (host, port) = text.rsplit_once(':')?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     (!host.is_empty()).then_some(())?;
@@ -217,12 +142,12 @@ pub fn address(text: &str) -> Option<Server> {
 mod tests {
     use super::*;
 
-    fn sorted(kind: ErrorKind, text: &'static str) -> Fault {
-        Fault::sort(&FredError::new(kind, text))
+    fn classified(kind: ErrorKind, text: &'static str) -> CallFault {
+        CallFault::classify(&FredError::new(kind, text))
     }
 
     #[test]
-    fn errors_are_sorted_by_what_follows_from_them() {
+    fn errors_are_classified_by_what_to_do_about_them() {
         for text in [
             "LOADING Redis is loading the dataset in memory",
             "MASTERDOWN Link with MASTER is down",
@@ -231,51 +156,62 @@ mod tests {
             "Too many failed write attempts.",
             "Failed to route command.",
         ] {
-            assert!(matches!(sorted(ErrorKind::Unknown, text), Fault::Passing(_)), "{text}");
+            assert!(matches!(classified(ErrorKind::Unknown, text), CallFault::Transient(_)), "{text}");
         }
-        assert!(matches!(sorted(ErrorKind::Timeout, "Request timed out."), Fault::Passing(_)));
-        assert!(matches!(sorted(ErrorKind::Unknown, "OOM command not allowed"), Fault::Full(_)));
-        assert!(matches!(sorted(ErrorKind::Unknown, "READONLY You can't write"), Fault::Demoted(_)));
-        assert!(matches!(sorted(ErrorKind::Unknown, "ERR user_script:1: oops"), Fault::Damaged(_)));
+        assert!(matches!(classified(ErrorKind::Timeout, "Request timed out."), CallFault::Transient(_)));
+        assert!(matches!(
+            classified(ErrorKind::Unknown, "OOM command not allowed"),
+            CallFault::OutOfMemory(_)
+        ));
+        assert!(matches!(classified(ErrorKind::Unknown, "READONLY You can't write"), CallFault::Demoted(_)));
+        assert!(matches!(classified(ErrorKind::Unknown, "ERR user_script:1: oops"), CallFault::Damaged(_)));
         let script = "ERR The user executing the script can't run this command or subcommand script";
-        assert!(matches!(sorted(ErrorKind::Unknown, script), Fault::Refused(_)));
-        assert_eq!(sorted(ErrorKind::Unknown, "LATE the call arrived"), Fault::Late);
-        assert!(matches!(sorted(ErrorKind::InvalidArgument, "WRONGTYPE Operation"), Fault::Damaged(_)));
-        assert!(matches!(sorted(ErrorKind::Auth, "NOAUTH Authentication required."), Fault::Refused(_)));
-        assert_eq!(sorted(ErrorKind::Unknown, "NOSCRIPT No matching script."), Fault::NoScript);
-        assert_eq!(sorted(ErrorKind::Cluster, "MOVED 3999 127.0.0.1:6381"), Fault::Moved);
+        assert!(matches!(classified(ErrorKind::Unknown, script), CallFault::Refused(_)));
+        assert_eq!(classified(ErrorKind::Unknown, "LATE the call arrived"), CallFault::Late);
+        assert!(matches!(
+            classified(ErrorKind::InvalidArgument, "WRONGTYPE Operation"),
+            CallFault::Damaged(_)
+        ));
+        assert!(matches!(
+            classified(ErrorKind::Auth, "NOAUTH Authentication required."),
+            CallFault::Refused(_)
+        ));
+        assert_eq!(classified(ErrorKind::Unknown, "NOSCRIPT No matching script."), CallFault::UnknownScript);
+        assert_eq!(classified(ErrorKind::Cluster, "MOVED 3999 127.0.0.1:6381"), CallFault::Moved);
         let there = Server::new("127.0.0.1", 6_381);
-        assert_eq!(sorted(ErrorKind::Cluster, "ASK 3999 127.0.0.1:6381"), Fault::Ask(there));
+        assert_eq!(classified(ErrorKind::Cluster, "ASK 3999 127.0.0.1:6381"), CallFault::Ask(there));
     }
 
     #[test]
-    fn errors_are_told_in_words() {
-        let told = |kind, text: &'static str| in_words(&FredError::new(kind, text));
+    fn errors_are_described_for_people() {
+        let described = |kind, text: &'static str| describe_error(&FredError::new(kind, text));
         let refused = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
-        assert_eq!(told(ErrorKind::IO, refused), "the connection failed: Connection refused");
+        assert_eq!(described(ErrorKind::IO, refused), "the connection failed: Connection refused");
         let unknown = "Custom { kind: Uncategorized, error: \"failed to lookup address information\" }";
         assert_eq!(
-            told(ErrorKind::IO, unknown),
+            described(ErrorKind::IO, unknown),
             "the connection failed: failed to lookup address information"
         );
-        assert_eq!(told(ErrorKind::IO, "gone"), "the connection failed: gone");
+        assert_eq!(described(ErrorKind::IO, "gone"), "the connection failed: gone");
         assert!(
-            told(ErrorKind::Protocol, "Decode Error: frame_type").contains("not speak the Redis protocol")
+            described(ErrorKind::Protocol, "Decode Error: frame_type")
+                .contains("not speak the Redis protocol")
         );
-        assert_eq!(told(ErrorKind::Timeout, "Request timed out."), "no answer in time");
-        assert_eq!(told(ErrorKind::Unknown, "LOADING Redis is loading"), "LOADING Redis is loading");
+        assert_eq!(described(ErrorKind::Timeout, "Request timed out."), "no answer in time");
+        assert_eq!(described(ErrorKind::Unknown, "LOADING Redis is loading"), "LOADING Redis is loading");
         assert!(
-            told(ErrorKind::Unknown, "DENIED Redis is running in").starts_with("it is in protected mode")
+            described(ErrorKind::Unknown, "DENIED Redis is running in")
+                .starts_with("it is in protected mode")
         );
-        assert!(told(ErrorKind::Auth, "NOAUTH Authentication required.").contains("password"));
-        assert!(told(ErrorKind::Auth, "WRONGPASS invalid username").contains("password"));
+        assert!(described(ErrorKind::Auth, "NOAUTH Authentication required.").contains("password"));
+        assert!(described(ErrorKind::Auth, "WRONGPASS invalid username").contains("password"));
     }
 
     #[test]
     fn addresses_may_be_ipv6() {
-        assert_eq!(address("[::1]:7"), Some(Server::new("::1", 7)));
-        assert_eq!(address("::1:7"), Some(Server::new("::1", 7)));
-        assert_eq!(address("nowhere"), None);
-        assert_eq!(address(":7"), None);
+        assert_eq!(parse_address("[::1]:7"), Some(Server::new("::1", 7)));
+        assert_eq!(parse_address("::1:7"), Some(Server::new("::1", 7)));
+        assert_eq!(parse_address("nowhere"), None);
+        assert_eq!(parse_address(":7"), None);
     }
 }

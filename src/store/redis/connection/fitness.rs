@@ -1,143 +1,126 @@
-//! Whether a server is fit to hold jobs, and what it promises about them. Judged before the server is used,
-//! after every reconnection and from time to time: an address may come to lead to another server, and settings
+//! Whether one server is fit to hold jobs, and what it promises about them. Inspected before the server is used,
+//! after every reconnection and at intervals: an address may come to belong to another server, and settings
 //! may change.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, Weak},
-    time::Duration,
-};
+use std::sync::{Mutex, MutexGuard};
 
-use fred::{
-    clients::Client,
-    error::{Error as FredError, ErrorKind},
-};
+use fred::{clients::Client, error::Error as FredError, interfaces::HashesInterface};
 
 use super::{
-    inspect::{self, Refusal, Server},
-    node::Node,
+    error::CallFault,
+    inspect::{self, ServerReport, Unusable, unfit_error},
 };
-use crate::clock::Clock;
-use crate::store::redis::{Context, layout};
+use crate::store::redis::{context::EngineContext, keys, layout, options::Options};
 
-/// How often a server is judged again while nothing happens, and one that is not fit.
-const AGAIN: Duration = Duration::from_secs(10);
-const SOON: Duration = Duration::from_secs(1);
-
-/// What is known of one server.
+/// The result of the last inspection of one server.
 #[derive(Debug)]
-pub struct Standing {
-    /// Where it is, for the log.
-    at: String,
-    known: Mutex<Known>,
+pub struct Fitness {
+    /// Its address, for the log.
+    server: String,
+    last: Mutex<LastInspection>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    server: Option<Server>,
+struct LastInspection {
+    report: Option<ServerReport>,
     unfit: Option<String>,
 }
 
-impl Standing {
-    pub fn new(at: String) -> Self {
-        Self { at, known: Mutex::default() }
+impl Fitness {
+    pub fn new(server: String) -> Self {
+        Self { server, last: Mutex::default() }
     }
 
-    /// An error while the server is not fit to hold jobs.
+    /// Fails while the server is not fit to hold jobs.
     pub fn check(&self) -> Result<(), FredError> {
-        self.lock().unfit.as_ref().map_or(Ok(()), |why| Err(unfit(why)))
+        self.lock().unfit.as_ref().map_or(Ok(()), |why| Err(unfit_error(why)))
     }
 
-    /// What the server said of itself last.
-    pub fn server(&self) -> Option<Server> {
-        self.lock().server.clone()
+    /// Why the server is not fit, if it is not.
+    pub fn unfit_reason(&self) -> Option<String> {
+        self.lock().unfit.clone()
     }
 
-    /// Judges the server behind a connection and notes what was found.
+    /// What the server last reported of itself.
+    pub fn report(&self) -> Option<ServerReport> {
+        self.lock().report.clone()
+    }
+
+    /// Inspects the server behind a connection and remembers the result.
     ///
     /// # Errors
-    /// Why it could not be judged.
-    pub async fn judge(&self, client: &Client, context: &Context) -> Result<(), Refusal> {
-        let found = match inspect::inspect(client, &context.options).await {
-            Ok(server) => {
-                let other = match context.shards.get() {
-                    Some(shards) => layout::other(client, &context.options, *shards).await,
+    /// Why it could not be inspected.
+    pub async fn inspect(&self, client: &Client, context: &EngineContext) -> Result<(), Unusable> {
+        let result = match inspect::inspect(client, &context.options).await {
+            Ok(report) => {
+                let mismatch = match context.layout.shards() {
+                    Some(shards) => layout_mismatch(client, &context.options, shards).await,
                     None => Ok(None),
                 };
-                other.map_err(Refusal::Unreachable)?.map_or(Ok(server), Err)
+                mismatch.map_err(Unusable::Unreachable)?.map_or(Ok(report), Err)
             }
-            Err(Refusal::Unfit(why)) => Err(why),
-            Err(unreachable @ Refusal::Unreachable(_)) => return Err(unreachable),
+            Err(Unusable::Unfit(why)) => Err(why),
+            Err(unreachable @ Unusable::Unreachable(_)) => return Err(unreachable),
         };
-        self.note(found);
+        self.record(result);
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().expect("no code panics while it holds what is known")
+    fn lock(&self) -> MutexGuard<'_, LastInspection> {
+        self.last.lock().expect("no code panics while it holds the result")
     }
 
-    /// Notes what was found; changes are logged.
-    fn note(&self, found: Result<Server, String>) {
-        let (at, mut known) = (&self.at, self.lock());
-        match found {
-            Ok(server) => {
-                if known.unfit.take().is_some() {
-                    tracing::info!(%at, "the Redis server is fit to hold jobs again");
+    /// Remembers a result; changes are logged.
+    fn record(&self, result: Result<ServerReport, String>) {
+        let (server, mut last) = (&self.server, self.lock());
+        match result {
+            Ok(report) => {
+                if last.unfit.take().is_some() {
+                    tracing::info!(%server, "the Redis server is fit to hold jobs again");
                 }
-                let before = known.server.replace(server.clone());
-                if before.is_none_or(|before| before.durability != server.durability) {
-                    tracing::info!(%at, durability = server.durability, "what the Redis server promises");
-                    warn_of_no_durability(at, &server);
+                let before = last.report.replace(report.clone());
+                if before.is_none_or(|before| before.durability != report.durability) {
+                    tracing::info!(%server, durability = report.durability, "durability of the Redis server");
+                    warn_without_durability(server, &report);
                 }
             }
             Err(why) => {
-                if known.unfit.as_ref() != Some(&why) {
-                    tracing::error!(%at, %why, "the Redis server is not fit to hold jobs and is not used");
+                if last.unfit.as_ref() != Some(&why) {
+                    tracing::error!(%server, %why, "the Redis server is not fit to hold jobs and is not used");
                 }
-                known.unfit = Some(why);
+                last.unfit = Some(why);
             }
         }
     }
 }
 
-fn warn_of_no_durability(at: &str, server: &Server) {
-    if server.durability.starts_with("none") {
+fn warn_without_durability(server: &str, report: &ServerReport) {
+    if report.durability.starts_with("none") {
         tracing::warn!(
-            at,
+            server,
             "the Redis server writes nothing to disk: when it ends, all jobs are lost; set `appendonly yes` there, \
              and `appendfsync always` to lose nothing that was acknowledged"
         );
     }
 }
 
-/// The error for calls to a server that is not fit.
-pub fn unfit(why: &str) -> FredError {
-    FredError::new(ErrorKind::Config, format!("the Redis server is not fit to hold jobs: {why}"))
-}
-
-/// Judges a server that was just connected to, and again until its node is gone or the engine closes.
-pub async fn begin(node: &Arc<Node>, context: &Context) -> Result<(), Refusal> {
-    let connection = node.connection().map_err(Refusal::Unreachable)?;
-    node.standing.judge(connection.client(), context).await?;
-    if let Some(why) = node.standing.lock().unfit.clone() {
-        return Err(Refusal::Unfit(why));
-    }
-    context.tasks.spawn_on(watch(Arc::downgrade(node), context.clone()), &context.runtime);
-    Ok(())
-}
-
-async fn watch(node: Weak<Node>, context: Context) {
-    let mut pause = AGAIN;
-    loop {
-        tokio::select! {
-            () = context.real.sleep(pause) => {}
-            () = context.closing.cancelled() => return,
+/// How the layout that a server stores differs from this number of shards, if it does: after a failover, or where an
+/// address now belongs to another server. A server that stores nothing, or not this slot, does not differ.
+async fn layout_mismatch(
+    client: &Client,
+    options: &Options,
+    shards: u16,
+) -> Result<Option<String>, FredError> {
+    let (meta, _) = keys::meta(&options.prefix);
+    let stored: Vec<Option<String>> = match client.hmget(meta, vec!["format", "shards"]).await {
+        Ok(stored) => stored,
+        Err(error) if matches!(CallFault::classify(&error), CallFault::Moved | CallFault::Ask(_)) => {
+            return Ok(None);
         }
-        let Some(node) = node.upgrade() else { return };
-        if let Ok(connection) = node.connection() {
-            // One that does not answer keeps its standing.
-            let _ = node.standing.judge(connection.client(), &context).await;
-        }
-        pause = if node.standing.check().is_ok() { AGAIN } else { SOON };
-    }
+        Err(error) => return Err(error),
+    };
+    Ok(match &stored[..] {
+        [Some(format), Some(number)] => layout::difference(format, number, shards),
+        _ => None,
+    })
 }

@@ -1,4 +1,4 @@
-//! What must be true of a Redis before jobs are trusted to it, and what it promises about them.
+//! What a Redis server must offer before it may hold jobs, and what it promises about them.
 
 use std::collections::HashMap;
 
@@ -9,106 +9,114 @@ use fred::{
     types::{ClusterHash, CustomCommand, Value},
 };
 
-use super::{error::in_words, fitness};
-use crate::store::redis::{Mode, Options, scripts::all_commands};
+use super::error::describe_error;
+use crate::store::redis::{
+    options::{Mode, Options},
+    scripts::all_commands,
+};
 
-/// Oldest server: its scripts can say that they need no room (`#!lua flags=allow-oom`), so that finish
-/// and delete work when memory is full, and nothing is cut in the middle.
+/// Oldest server version: its scripts can declare that they need no memory (`#!lua flags=allow-oom`), so that finish
+/// and delete work when memory is full, and no script is stopped in the middle.
 const OLDEST: (u32, u32) = (7, 0);
 
-/// What a server says of itself.
+/// What a server reports of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Server {
+pub struct ServerReport {
     pub version: String,
     pub durability: String,
 }
 
 /// Why a server cannot be used.
 #[derive(Debug, Clone)]
-pub enum Refusal {
+pub enum Unusable {
     Unreachable(FredError),
     Unfit(String),
 }
 
-impl std::fmt::Display for Refusal {
+impl std::fmt::Display for Unusable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Unreachable(error) => f.write_str(&in_words(error)),
+            Self::Unreachable(error) => f.write_str(&describe_error(error)),
             Self::Unfit(why) => write!(f, "it is not fit to hold jobs: {why}"),
         }
     }
 }
 
-impl From<Refusal> for FredError {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Unreachable(error) => error,
-            Refusal::Unfit(why) => fitness::unfit(&why),
+impl From<Unusable> for FredError {
+    fn from(unusable: Unusable) -> Self {
+        match unusable {
+            Unusable::Unreachable(error) => error,
+            Unusable::Unfit(why) => unfit_error(&why),
         }
     }
 }
 
-/// Checks a server and reads what it promises.
-pub async fn inspect(client: &Client, options: &Options) -> Result<Server, Refusal> {
-    let info: String = client.info(None).await.map_err(Refusal::Unreachable)?;
-    let info = parse(&info);
-    if let Some(why) = not_yet(&info, &options.mode) {
-        return Err(Refusal::Unreachable(FredError::new(ErrorKind::Cluster, why)));
-    }
-    let config = configuration(client).await;
-    let server = judge(&info, config.as_ref(), options.wait_replicas).map_err(Refusal::Unfit)?;
-    let missing = missing_commands(client).await;
-    if !missing.is_empty() {
-        return Err(Refusal::Unfit(format!("it lacks commands that are needed: {}", missing.join(", "))));
-    }
-    Ok(server)
+/// The error for calls to a server that is not fit to hold jobs.
+pub fn unfit_error(why: &str) -> FredError {
+    FredError::new(ErrorKind::Config, format!("the Redis server is not fit to hold jobs: {why}"))
 }
 
-/// What keeps a server from being used for now: it is reading its data, or others have named a replica, as they
-/// do in the middle of a failover.
-fn not_yet(info: &HashMap<&str, &str>, mode: &Mode) -> Option<String> {
+/// Checks a server and reads what it promises.
+pub async fn inspect(client: &Client, options: &Options) -> Result<ServerReport, Unusable> {
+    let info: String = client.info(None).await.map_err(Unusable::Unreachable)?;
+    let info = parse_info(&info);
+    if let Some(why) = not_ready(&info, &options.mode) {
+        return Err(Unusable::Unreachable(FredError::new(ErrorKind::Cluster, why)));
+    }
+    let config = read_config(client).await;
+    let report = evaluate(&info, config.as_ref(), options.wait_replicas).map_err(Unusable::Unfit)?;
+    let missing = missing_commands(client).await;
+    if !missing.is_empty() {
+        return Err(Unusable::Unfit(format!("it lacks required commands: {}", missing.join(", "))));
+    }
+    Ok(report)
+}
+
+/// Why a server cannot be used at the moment: it is reading its data, or Sentinel or the Cluster named a replica, as
+/// happens in the middle of a failover.
+fn not_ready(info: &HashMap<&str, &str>, mode: &Mode) -> Option<String> {
     if info.get("loading") == Some(&"1") {
         return Some("LOADING: the server is reading its data from disk".to_owned());
     }
-    let is_named = !matches!(mode, Mode::Standalone { .. });
-    let role = info.get("role").filter(|role| is_named && **role != "master")?;
-    Some(format!("it is a {role} as yet; the primary is needed"))
+    let is_discovered = !matches!(mode, Mode::Standalone { .. });
+    let role = info.get("role").filter(|role| is_discovered && **role != "master")?;
+    Some(format!("it is still a {role}; the primary is needed"))
 }
 
-/// The commands that the server does not have, or was told to hide; none where it may not be asked.
+/// The commands that the server does not have, or that are renamed; none if `COMMAND` is not allowed.
 async fn missing_commands(client: &Client) -> Vec<String> {
     let command = CustomCommand::new_static("COMMAND", ClusterHash::Random, false);
     let all = all_commands();
     let names = std::iter::once("INFO").chain(all.iter().copied()).map(Value::from).collect();
     match client.custom::<Value, Value>(command, names).await {
-        Ok(Value::Array(found)) if found.len() == all.len() => {
-            let all = all.into_iter().zip(found);
-            all.filter(|(_, found)| found.is_null()).map(|(name, _)| name.to_lowercase()).collect()
+        Ok(Value::Array(details)) if details.len() == all.len() => {
+            let all = all.into_iter().zip(details);
+            all.filter(|(_, details)| details.is_null()).map(|(name, _)| name.to_lowercase()).collect()
         }
         Ok(_) | Err(_) => Vec::new(),
     }
 }
 
-/// The settings that matter; `None` where they may not be read, as with many hosted servers.
-async fn configuration(client: &Client) -> Option<HashMap<String, String>> {
+/// The settings that matter; `None` if they may not be read, as on many hosted servers.
+async fn read_config(client: &Client) -> Option<HashMap<String, String>> {
     let mut all = HashMap::new();
     for name in ["appendonly", "appendfsync", "save", "maxmemory-policy"] {
-        let found: HashMap<String, String> = client.config_get(name).await.ok()?;
-        all.extend(found);
+        let values: HashMap<String, String> = client.config_get(name).await.ok()?;
+        all.extend(values);
     }
     Some(all)
 }
 
-/// Reads the lines `name:value` of `INFO`.
-fn parse(info: &str) -> HashMap<&str, &str> {
+/// Parses the lines `name:value` of `INFO`.
+fn parse_info(info: &str) -> HashMap<&str, &str> {
     info.lines().filter_map(|line| line.trim().split_once(':')).collect()
 }
 
-fn judge(
+fn evaluate(
     info: &HashMap<&str, &str>,
     config: Option<&HashMap<String, String>>,
     wait_replicas: u8,
-) -> Result<Server, String> {
+) -> Result<ServerReport, String> {
     let version = info.get("redis_version").copied().unwrap_or("0");
     let mut numbers = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     let number = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
@@ -122,7 +130,7 @@ fn judge(
     let policy = setting("maxmemory-policy").or_else(|| info.get("maxmemory_policy").copied());
     if let Some(policy) = policy.filter(|policy| *policy != "noeviction") {
         return Err(format!(
-            "maxmemory-policy is {policy}, which throws jobs away when memory is full; set it to noeviction"
+            "maxmemory-policy is {policy}, which deletes jobs when memory is full; set it to noeviction"
         ));
     }
     let fork = info.get("valkey_version").map(|version| format!("Valkey {version}"));
@@ -130,10 +138,10 @@ fn judge(
     if wait_replicas > 0 {
         durability = format!("{durability}, {wait_replicas} replicas");
     }
-    Ok(Server { version: fork.unwrap_or_else(|| version.to_owned()), durability })
+    Ok(ServerReport { version: fork.unwrap_or_else(|| version.to_owned()), durability })
 }
 
-/// What an answer of this server means for a power cut, in a few words.
+/// What an acknowledgement of this server is worth after a power cut, in a few words.
 fn durability(
     info: &HashMap<&str, &str>,
     appendonly: Option<&str>,
@@ -157,15 +165,15 @@ mod tests {
     const INFO: &str = "# Server\r\nredis_version:7.0.15\r\n\r\n# Replication\r\nrole:master\r\n\
                         maxmemory_policy:noeviction\r\naof_enabled:1\r\n";
 
-    fn judged(info: &str, config: &[(&str, &str)]) -> Result<Server, String> {
+    fn evaluated(info: &str, config: &[(&str, &str)]) -> Result<ServerReport, String> {
         let config: HashMap<String, String> =
             config.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        judge(&parse(info), (!config.is_empty()).then_some(&config), 0)
+        evaluate(&parse_info(info), (!config.is_empty()).then_some(&config), 0)
     }
 
     #[test]
     fn the_durability_class_is_read_from_the_settings() {
-        let class = |config: &[(&str, &str)]| judged(INFO, config).map(|server| server.durability);
+        let class = |config: &[(&str, &str)]| evaluated(INFO, config).map(|server| server.durability);
         let always = [("appendonly", "yes"), ("appendfsync", "always"), ("save", "")];
         assert_eq!(class(&always), Ok("aof always".to_owned()));
         let everysec = [("appendonly", "yes"), ("appendfsync", "everysec"), ("save", "3600 1")];
@@ -174,19 +182,19 @@ mod tests {
         assert_eq!(class(&snapshots), Ok("snapshots only".to_owned()));
         let none = [("appendonly", "no"), ("appendfsync", "everysec"), ("save", "")];
         assert_eq!(class(&none), Ok("none".to_owned()));
-        assert_eq!(class(&[]), Ok("aof, sync unknown".to_owned()), "INFO still tells of an append-only file");
+        assert_eq!(class(&[]), Ok("aof, sync unknown".to_owned()), "INFO still reports an append-only file");
         let bare = INFO.replace("aof_enabled:1", "aof_enabled:0");
-        assert_eq!(judged(&bare, &[]).map(|server| server.durability), Ok("unknown".to_owned()));
+        assert_eq!(evaluated(&bare, &[]).map(|server| server.durability), Ok("unknown".to_owned()));
     }
 
     #[test]
-    fn what_would_lose_jobs_is_refused() {
-        assert!(judged(&INFO.replace("7.0.15", "6.2.14"), &[]).is_err());
-        assert!(judged(&INFO.replace("role:master", "role:slave"), &[]).is_err());
-        assert!(judged(&INFO.replace("noeviction", "allkeys-lru"), &[]).is_err());
-        assert!(judged(INFO, &[("maxmemory-policy", "volatile-ttl")]).is_err());
-        assert!(judged("", &[]).is_err());
+    fn a_server_that_would_lose_jobs_is_refused() {
+        assert!(evaluated(&INFO.replace("7.0.15", "6.2.14"), &[]).is_err());
+        assert!(evaluated(&INFO.replace("role:master", "role:slave"), &[]).is_err());
+        assert!(evaluated(&INFO.replace("noeviction", "allkeys-lru"), &[]).is_err());
+        assert!(evaluated(INFO, &[("maxmemory-policy", "volatile-ttl")]).is_err());
+        assert!(evaluated("", &[]).is_err());
         let valkey = format!("{INFO}valkey_version:8.1.0\r\n");
-        assert_eq!(judged(&valkey, &[]).map(|server| server.version), Ok("Valkey 8.1.0".to_owned()));
+        assert_eq!(evaluated(&valkey, &[]).map(|server| server.version), Ok("Valkey 8.1.0".to_owned()));
     }
 }

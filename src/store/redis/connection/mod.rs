@@ -1,17 +1,21 @@
 //! Connections to the servers: which server holds which slot, whether it may be used, and calling a script
-//! there until there is an answer. Must not know what a script does.
+//! there until there is a reply. Must not know what a script does.
 
 pub mod call;
 pub mod client;
+pub mod connect_error;
+mod discovery;
 pub mod error;
-pub mod fitness;
-pub mod inspect;
-pub mod node;
-pub mod replicas;
+mod eval_command;
+mod fitness;
+mod inspect;
+mod node;
+mod reconnecting;
+mod replicas;
 pub mod retry;
 pub mod router;
-pub mod sentinel;
-pub mod server_clock;
-pub mod servers;
-pub mod slots;
-pub mod watchdog;
+mod sentinel;
+mod server_clock;
+mod servers;
+mod slots;
+mod watchdog;

@@ -1,8 +1,8 @@
-//! Changes that replicas must have taken before they are acknowledged.
+//! Changes that replicas must have received before they are acknowledged.
 //!
-//! A `WAIT` speaks for the writes of its own connection and holds up whatever comes after it there.
-//! So such changes go down connections of their own, in groups: all that are waiting, one small
-//! write, one `WAIT`. The small write makes the `WAIT` cover also what an earlier try of the same
+//! A `WAIT` covers the writes of its own connection and blocks whatever comes after it there. So such
+//! changes go through connections of their own, in groups: all pending changes, one small
+//! write, one `WAIT`. The small write makes the `WAIT` also cover what an earlier attempt at the same
 //! change wrote through another connection. A group is one pipeline, and a pipeline never spans two
 //! connections, so the change and its `WAIT` reach the same server.
 
@@ -18,79 +18,86 @@ use fred::{
     clients::{Client, Pipeline},
     error::{Error as FredError, ErrorKind},
     interfaces::{ClientLike, KeysInterface},
-    types::{ClusterHash, CustomCommand, Value, config::Config},
+    types::{ClusterHash, CustomCommand, Key, Value, config::Config},
 };
 use tokio::sync::{mpsc, oneshot};
 
-use super::{
-    node::Link,
-    retry::{Shot, in_pipeline},
-};
-use crate::clock::Clock;
-use crate::store::redis::Context;
+use super::{eval_command::EvalCommand, reconnecting::ReconnectingConnection};
+use crate::store::redis::context::EngineContext;
 
-/// Connections per server: while one waits for the replicas, the next group gathers at another.
+/// Connections per server: while one waits for the replicas, the next group collects at another.
 const CONNECTIONS: usize = 4;
 /// Most changes that share one `WAIT`.
 const GROUP_LIMIT: usize = 256;
 
-/// What became of a change: its answer, and whether enough replicas took it.
-pub type Outcome = Result<(Value, bool), FredError>;
+/// The reply to a change, and whether enough replicas received it.
+pub type ReplicatedResult = Result<(Value, bool), FredError>;
 
-struct Pending {
-    shot: Shot,
-    answer: oneshot::Sender<Outcome>,
+/// A change to make.
+pub struct ReplicatedChange {
+    pub command: EvalCommand,
+    /// The key of the small write before the `WAIT`.
+    pub mark: Key,
+}
+
+struct PendingWrite {
+    change: ReplicatedChange,
+    reply: oneshot::Sender<ReplicatedResult>,
 }
 
 /// The connections to one server that wait for its replicas.
 #[derive(Debug)]
-pub struct Durable {
-    lines: Vec<Line>,
-    turn: AtomicUsize,
+pub struct ReplicatedWriter {
+    lanes: Vec<WriteLane>,
+    next: AtomicUsize,
 }
 
 #[derive(Debug)]
-struct Line {
-    link: Arc<Link>,
-    queue: mpsc::Sender<Pending>,
+struct WriteLane {
+    connection: Arc<ReconnectingConnection>,
+    queue: mpsc::Sender<PendingWrite>,
 }
 
-impl Durable {
-    /// Opens the connections and starts what serves them.
-    pub async fn open(config: Config, context: &Context) -> Result<Self, FredError> {
+impl ReplicatedWriter {
+    /// Opens the connections and starts their tasks.
+    pub async fn open(config: Config, context: &EngineContext) -> Result<Self, FredError> {
         let options = &context.options;
-        let answer_wait = options.command_timeout + options.wait_timeout;
-        let mut lines = Vec::with_capacity(CONNECTIONS);
+        let reply_timeout = options.command_timeout + options.wait_timeout;
+        let mut lanes = Vec::with_capacity(CONNECTIONS);
         for _ in 0..CONNECTIONS {
-            let link = Arc::new(Link::open(config.clone(), context, answer_wait, None).await?);
+            let connection =
+                Arc::new(ReconnectingConnection::open(config.clone(), context, reply_timeout, None).await?);
             let (queue, pending) = mpsc::channel(GROUP_LIMIT);
-            context.tasks.spawn(serve(link.clone(), pending, context.clone()));
-            lines.push(Line { link, queue });
+            context.spawn(write_groups(connection.clone(), pending, context.clone()));
+            lanes.push(WriteLane { connection, queue });
         }
-        Ok(Self { lines, turn: AtomicUsize::new(0) })
+        Ok(Self { lanes, next: AtomicUsize::new(0) })
     }
 
     /// Makes a change and waits for the replicas.
-    pub async fn run(&self, shot: Shot) -> Outcome {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.lines.len();
-        let (later, sooner) = self.lines.split_at(turn);
-        // A connection that is away makes the others no slower.
-        let open = sooner.iter().chain(later).find(|line| line.link.connection().is_ok());
-        let line = open.unwrap_or(&self.lines[turn]);
-        let gone = || FredError::new(ErrorKind::Canceled, "the connection is closing");
-        let (answer, answered) = oneshot::channel();
-        line.queue.send(Pending { shot, answer }).await.map_err(|_| gone())?;
-        answered.await.map_err(|_| gone())?
+    pub async fn write(&self, change: ReplicatedChange) -> ReplicatedResult {
+        let next = self.next.fetch_add(1, Ordering::Relaxed) % self.lanes.len();
+        let (before, from_next) = self.lanes.split_at(next);
+        // A lost connection must not slow down the others.
+        let open = from_next.iter().chain(before).find(|lane| lane.connection.connection().is_ok());
+        let lane = open.unwrap_or(&self.lanes[next]);
+        let closing = || FredError::new(ErrorKind::Canceled, "the connection is closing");
+        let (reply, replied) = oneshot::channel();
+        lane.queue.send(PendingWrite { change, reply }).await.map_err(|_| closing())?;
+        replied.await.map_err(|_| closing())?
     }
 
-    /// The connections.
-    pub fn links(&self) -> impl Iterator<Item = &Link> {
-        self.lines.iter().map(|line| &*line.link)
+    pub fn connections(&self) -> impl Iterator<Item = &ReconnectingConnection> {
+        self.lanes.iter().map(|lane| &*lane.connection)
     }
 }
 
-/// Serves one connection: group after group, until the node or the engine is closed.
-async fn serve(link: Arc<Link>, mut pending: mpsc::Receiver<Pending>, context: Context) {
+/// Writes group after group on one connection, until the node or the engine is closed.
+async fn write_groups(
+    connection: Arc<ReconnectingConnection>,
+    mut pending: mpsc::Receiver<PendingWrite>,
+    context: EngineContext,
+) {
     let mut group = Vec::new();
     loop {
         let more = tokio::select! {
@@ -100,31 +107,34 @@ async fn serve(link: Arc<Link>, mut pending: mpsc::Receiver<Pending>, context: C
         if !more {
             return;
         }
-        let start_us = context.real.now_micros();
-        let (shots, answers): (Vec<_>, Vec<_>) = group.drain(..).map(|p| (p.shot, p.answer)).unzip();
-        let outcomes = run_group(&link, shots, &context).await;
-        let took_us = context.real.now_micros().saturating_sub(start_us).unsigned_abs();
+        let started_us = context.now_us();
+        let (changes, replies): (Vec<_>, Vec<_>) = group.drain(..).map(|w| (w.change, w.reply)).unzip();
+        let results = write_group(&connection, changes, &context).await;
+        let took_us = context.now_us().saturating_sub(started_us).unsigned_abs();
         context.metrics.synced(Duration::from_micros(took_us));
-        for (answer, outcome) in answers.into_iter().zip(outcomes) {
-            // A caller that went away has its change made all the same.
-            let _ = answer.send(outcome);
+        for (reply, result) in replies.into_iter().zip(results) {
+            // The change was made even if its caller is gone.
+            let _ = reply.send(result);
         }
     }
 }
 
-async fn run_group(link: &Link, shots: Vec<Shot>, context: &Context) -> Vec<Outcome> {
-    let count = shots.len();
-    match send_group(link, shots, context).await {
-        Ok(mut results) if results.len() == count + 2 => {
-            let replicas = results.pop().map(|answer| answer.map(|value| value.as_i64().unwrap_or(0)));
-            results.pop();
+async fn write_group(
+    connection: &ReconnectingConnection,
+    changes: Vec<ReplicatedChange>,
+    context: &EngineContext,
+) -> Vec<ReplicatedResult> {
+    let count = changes.len();
+    match send_group(connection, changes, context).await {
+        Ok(mut replies) if replies.len() == count + 2 => {
+            let replicas = replies.pop().map(|reply| reply.map(|value| value.as_i64().unwrap_or(0)));
+            replies.pop();
             let durable =
-                matches!(replicas, Some(Ok(got)) if got >= i64::from(context.options.wait_replicas));
-            results.into_iter().map(|result| result.map(|value| (value, durable))).collect()
+                matches!(replicas, Some(Ok(count)) if count >= i64::from(context.options.wait_replicas));
+            replies.into_iter().map(|reply| reply.map(|value| (value, durable))).collect()
         }
-        Ok(mut results) => {
-            let lost = || FredError::new(ErrorKind::IO, "the group was cut off");
-            let error = results.pop().and_then(Result::err).unwrap_or_else(lost);
+        Ok(mut replies) => {
+            let error = replies.pop().and_then(Result::err).unwrap_or_else(cut_off);
             vec![Err(error); count]
         }
         Err(error) => vec![Err(error); count],
@@ -132,15 +142,15 @@ async fn run_group(link: &Link, shots: Vec<Shot>, context: &Context) -> Vec<Outc
 }
 
 async fn send_group(
-    link: &Link,
-    shots: Vec<Shot>,
-    context: &Context,
+    connection: &ReconnectingConnection,
+    changes: Vec<ReplicatedChange>,
+    context: &EngineContext,
 ) -> Result<Vec<Result<Value, FredError>>, FredError> {
-    let connection = link.connection()?;
+    let connection = connection.connection()?;
     let pipeline: Pipeline<_> = connection.client().pipeline();
-    let mark = shots.last().map(|shot| shot.mark.clone());
-    for shot in shots {
-        let (command, args) = in_pipeline(&shot.hash, shot.text.as_ref(), shot.keys, shot.args);
+    let mark = changes.last().map(|change| change.mark.clone());
+    for change in changes {
+        let (command, args) = change.command.into_custom();
         let _: Value = pipeline.custom(command, args).await?;
     }
     if let Some(mark) = mark {
@@ -150,19 +160,23 @@ async fn send_group(
     let wait = CustomCommand::new_static("WAIT", ClusterHash::Random, false);
     let timeout_ms = i64::try_from(context.options.wait_timeout.as_millis()).unwrap_or(i64::MAX);
     let _: Value = pipeline.custom(wait, vec![i64::from(context.options.wait_replicas), timeout_ms]).await?;
-    connection.call(all(&pipeline)).await
+    connection.call(all_replies(&pipeline)).await
 }
 
-/// The answers to all calls of a pipeline; an error where not all of them came.
-async fn all(pipeline: &Pipeline<Client>) -> Result<Vec<Result<Value, FredError>>, FredError> {
-    let mut results = pipeline.try_all().await;
-    // The library reports the loss of the whole pipeline in place of its first answer.
-    match results.pop() {
-        Some(Err(error)) if results.is_empty() => Err(error),
+/// The replies to all calls of a pipeline; an error if some are missing.
+async fn all_replies(pipeline: &Pipeline<Client>) -> Result<Vec<Result<Value, FredError>>, FredError> {
+    let mut replies = pipeline.try_all().await;
+    // The library reports the loss of the whole pipeline in place of its first reply.
+    match replies.pop() {
+        Some(Err(error)) if replies.is_empty() => Err(error),
         Some(last) => {
-            results.push(last);
-            Ok(results)
+            replies.push(last);
+            Ok(replies)
         }
-        None => Err(FredError::new(ErrorKind::IO, "the group was cut off")),
+        None => Err(cut_off()),
     }
+}
+
+fn cut_off() -> FredError {
+    FredError::new(ErrorKind::IO, "the group was cut off")
 }

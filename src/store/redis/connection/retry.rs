@@ -1,278 +1,264 @@
-//! Making a call until there is an answer or no more time: with the very same arguments, at the server that holds
-//! the slot then. Knows nothing of what calls mean.
+//! Calls a script until there is a reply or no more time: with the very same arguments, at the server that holds
+//! the slot then. Must not know what a script does.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use fred::{
-    bytes_utils::Str,
     error::{Error as FredError, ErrorKind},
     interfaces::{ClientLike, LuaInterface},
-    types::{ClusterHash, CustomCommand, Key, Value},
+    types::{ClusterHash, CustomCommand, Value},
 };
 
 use super::{
-    call::{Call, micros},
-    error::Fault,
-    node::Node,
-    router::Routes,
+    call::ScriptCall, error::CallFault, eval_command::EvalCommand, node::ServerNode,
+    replicas::ReplicatedChange, router::Router,
 };
-use crate::store::redis::{Context, Options, layout, scripts::Scripts};
 use crate::{
     clock::Clock,
-    store::{Error, Result},
+    store::{
+        Error, Result,
+        redis::{
+            context::EngineContext,
+            options::Options,
+            scripts::{Script, Scripts},
+            time::{between, micros},
+        },
+    },
 };
 
-/// First and longest pause before trying again.
+type FredResult<T> = std::result::Result<T, FredError>;
+
+/// First and longest pause between attempts.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
 
-/// What it takes to make a call, also before it is known how many shards there are.
-#[derive(Clone, Copy)]
-pub struct Caller<'a> {
-    pub context: &'a Context,
-    pub routes: &'a Routes,
-    pub scripts: &'a Scripts,
+/// Calls scripts.
+#[derive(Debug)]
+pub struct ScriptClient {
+    pub context: EngineContext,
+    pub router: Router,
+    scripts: Scripts,
 }
 
 /// How the next attempt is made.
 #[derive(Default)]
-struct Next {
-    /// With the script's text, which the server has forgotten.
-    full_text: bool,
-    /// At a server that an `ASK` named.
-    redirect: Option<Arc<Node>>,
-    /// Whether one attempt came after its latest moment already.
-    late: bool,
+struct NextAttempt {
+    /// Sends the script's text, because the server does not know its hash.
+    with_text: bool,
+    /// The server that an `ASK` named.
+    redirect: Option<Arc<ServerNode>>,
+    /// Whether an attempt arrived after its deadline before.
+    was_late: bool,
 }
 
-/// What came of a call.
-pub struct Answer {
+/// The reply to a call.
+pub struct ScriptReply {
     pub value: Value,
-    /// Who answered.
-    pub node: Arc<Node>,
-    /// Whether enough replicas have taken the change.
+    /// The server that replied.
+    pub node: Arc<ServerNode>,
+    /// Whether enough replicas have received the change.
     pub durable: bool,
-    /// Whether it may be that of a second run.
-    pub again: bool,
+    /// Whether an earlier attempt may have run, too.
+    pub retried: bool,
 }
 
-/// One attempt at a call.
-#[derive(Debug)]
-pub struct Shot {
-    pub hash: Str,
-    /// The script's text, when the server has forgotten the script.
-    pub text: Option<Str>,
-    pub keys: Vec<Key>,
-    pub args: Vec<Value>,
-    pub mark: Key,
-}
+impl ScriptClient {
+    /// Loads the scripts at one of the servers.
+    pub async fn load(context: EngineContext, router: Router) -> FredResult<Self> {
+        let none = || FredError::new(ErrorKind::Cluster, "no server holds a slot");
+        let node = router.open_nodes().into_iter().next().ok_or_else(none)?;
+        let scripts = Scripts::load(node.connection()?.client()).await?;
+        Ok(Self { context, router, scripts })
+    }
 
-impl Caller<'_> {
-    /// Calls until there is an answer, for as long as the call may be tried again. One attempt is given its
-    /// full time even where that is longer.
-    pub async fn insist(self, call: Call) -> Result<Answer> {
-        if let Some(why) = layout::parted(self.context, call.op) {
-            return Err(Error::Unavailable(why));
-        }
-        let (real, wait) = (&self.context.real, self.answer_wait(&call));
-        let patience = call.patience.unwrap_or(self.context.options.retry_for);
-        let start_us = call.since_us.unwrap_or_else(|| real.now_micros());
-        let deadline_us = start_us.saturating_add(micros(patience));
-        let give_up_us = start_us.saturating_add(micros(patience.max(wait)));
-        let (mut next, mut pause, mut again) = (Next::default(), PAUSE.0, false);
-        let mut alive_until_us = start_us;
+    /// Calls until there is a reply, for as long as the call may be retried. One attempt gets its
+    /// full time even if that is longer.
+    pub async fn call_with_retry(&self, call: ScriptCall) -> Result<ScriptReply> {
+        self.check_layout(call.script)?;
+        let (clock, timeout) = (&self.context.clock, self.reply_timeout(&call));
+        let retry_for = call.retry_for.unwrap_or(self.context.options.retry_for);
+        let started_us = call.started_us.unwrap_or_else(|| clock.now_micros());
+        let retry_until_us = started_us.saturating_add(micros(retry_for));
+        let give_up_us = started_us.saturating_add(micros(retry_for.max(timeout)));
+        let (mut next, mut pause, mut retried) = (NextAttempt::default(), PAUSE.0, false);
+        let mut effective_until_us = started_us;
         loop {
-            // One attempt is made all the same: what a close has overtaken may have to be given back.
-            if again && self.context.closing.is_cancelled() {
+            // The first attempt is made even while closing: it may return jobs that were reserved meanwhile.
+            if retried && self.context.closing.is_cancelled() {
                 return Err(Error::Unavailable("the store is closed".to_owned()));
             }
-            let node = self.node(&call, next.redirect.take(), deadline_us).await;
-            // When its answer is not waited for any more, it must not happen any more either.
-            let latest_us = real.now_micros().saturating_add(micros(wait)).min(give_up_us);
+            let node = self.choose_node(&call, next.redirect.take(), retry_until_us).await;
+            // Once nobody waits for its reply, the attempt must not have an effect.
+            let deadline_us = clock.now_micros().saturating_add(micros(timeout)).min(give_up_us);
             let fault = match &node {
                 Ok((node, asking)) => {
-                    // Pinned here: handed on by value it would be stored more than once.
-                    let attempt = pin!(self.shoot(node, &call, latest_us, next.full_text, *asking));
+                    // Pinned here: passed by value it would be stored more than once.
+                    let attempt = pin!(self.send_once(node, &call, deadline_us, next.with_text, *asking));
                     match self.until(give_up_us, attempt).await {
                         Ok((value, durable)) => {
-                            return Ok(Answer { value, node: node.clone(), durable, again });
+                            return Ok(ScriptReply { value, node: node.clone(), durable, retried });
                         }
                         Err(error) => {
-                            let fault = Fault::sort(&error);
-                            if matches!(fault, Fault::Passing(_)) {
-                                alive_until_us = latest_us;
+                            let fault = CallFault::classify(&error);
+                            if matches!(fault, CallFault::Transient(_)) {
+                                effective_until_us = deadline_us;
                             }
                             fault
                         }
                     }
                 }
-                Err(error) => Fault::sort(error),
+                Err(error) => CallFault::classify(error),
             };
-            again = true;
-            if matches!(fault, Fault::Refused(_) | Fault::Full(_) | Fault::Damaged(_)) {
-                return Err(self.give_up(&call, fault, alive_until_us).await);
+            retried = true;
+            if matches!(fault, CallFault::Refused(_) | CallFault::OutOfMemory(_) | CallFault::Damaged(_)) {
+                return Err(self.give_up(&call, fault, effective_until_us).await);
             }
-            let seen = node.as_ref().ok().map(|(node, _)| node);
-            if !self.prepare(&fault, call.slot, seen, deadline_us, &mut next).await {
-                if real.now_micros().saturating_add(micros(pause)) >= deadline_us {
-                    return Err(self.give_up(&call, fault, alive_until_us).await);
+            let node = node.as_ref().ok().map(|(node, _)| node);
+            if !self.prepare_retry(&fault, call.slot, node, retry_until_us, &mut next).await {
+                if clock.now_micros().saturating_add(micros(pause)) >= retry_until_us {
+                    return Err(self.give_up(&call, fault, effective_until_us).await);
                 }
-                real.sleep(pause).await;
+                clock.sleep(pause).await;
                 pause = (pause * 2).min(PAUSE.1);
             }
         }
     }
 
-    /// The server for the next attempt, and whether it has to be asked to answer for a slot that it does not
-    /// hold yet.
-    async fn node(
-        self,
-        call: &Call,
-        redirect: Option<Arc<Node>>,
-        end_us: i64,
-    ) -> std::result::Result<(Arc<Node>, bool), FredError> {
+    /// Refuses all calls, except those about the layout, while another layout is stored.
+    fn check_layout(&self, script: Script) -> Result<()> {
+        match self.context.layout.mismatch() {
+            Some(why) if !matches!(script, Script::GetLayout | Script::InitLayout) => {
+                Err(Error::Unavailable(why))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The server for the next attempt, and whether to send `ASKING`, because it does not hold the slot yet.
+    async fn choose_node(
+        &self,
+        call: &ScriptCall,
+        redirect: Option<Arc<ServerNode>>,
+        until_us: i64,
+    ) -> FredResult<(Arc<ServerNode>, bool)> {
         let asking = redirect.is_some();
         let node = match redirect {
             Some(node) => node,
-            None => self.until(end_us, self.routes.holder(call.slot)).await?,
+            None => self.until(until_us, self.router.node_for_slot(call.slot)).await?,
         };
-        if let Err(unfit) = node.standing.check() {
-            // Another one may have taken over.
-            let _ = self.until(end_us, self.routes.look(Some((call.slot, &node)))).await;
+        if let Err(unfit) = node.fitness.check() {
+            // Another server may have become the primary.
+            let _ = self.until(until_us, self.router.refresh(Some((call.slot, &node)))).await;
             return Err(unfit);
         }
         Ok((node, asking))
     }
 
-    /// Does what a fault asks for before the next attempt, until a moment of our clock at most; whether that can
-    /// be made at once.
-    async fn prepare(
-        self,
-        fault: &Fault,
+    /// Does what a fault requires before the next attempt, until a moment of our clock at most. Returns whether the
+    /// next attempt can be made at once.
+    async fn prepare_retry(
+        &self,
+        fault: &CallFault,
         slot: u16,
-        seen: Option<&Arc<Node>>,
-        end_us: i64,
-        next: &mut Next,
+        node: Option<&Arc<ServerNode>>,
+        until_us: i64,
+        next: &mut NextAttempt,
     ) -> bool {
         match fault {
-            Fault::NoScript => !std::mem::replace(&mut next.full_text, true),
-            Fault::Late => {
-                seen.into_iter().for_each(|node| node.clock.forget());
-                !std::mem::replace(&mut next.late, true)
+            CallFault::UnknownScript => !std::mem::replace(&mut next.with_text, true),
+            CallFault::Late => {
+                node.into_iter().for_each(|node| node.clock.reset());
+                !std::mem::replace(&mut next.was_late, true)
             }
-            Fault::Ask(server) => {
-                next.redirect = self.until(end_us, self.routes.at(server)).await.ok();
+            CallFault::Ask(server) => {
+                next.redirect = self.until(until_us, self.router.node_at(server)).await.ok();
                 next.redirect.is_some()
             }
-            Fault::Demoted(_) if self.routes.has_one() => {
-                seen.into_iter().for_each(|node| node.reopen());
+            CallFault::Demoted(_) if self.router.is_standalone() => {
+                node.into_iter().for_each(|node| node.reopen());
                 false
             }
-            Fault::Moved | Fault::Passing(_) | Fault::Demoted(_) => {
-                self.recover(slot, seen, end_us).await;
+            CallFault::Moved | CallFault::Transient(_) | CallFault::Demoted(_) => {
+                let holder = node.map(|node| (slot, node));
+                if let Err(error) = self.until(until_us, self.router.refresh(holder)).await {
+                    tracing::debug!(%error, "cannot find the primary");
+                }
                 false
             }
-            Fault::Refused(_) | Fault::Full(_) | Fault::Damaged(_) => false,
+            CallFault::Refused(_) | CallFault::OutOfMemory(_) | CallFault::Damaged(_) => false,
         }
     }
 
-    /// How long one attempt is given to be answered.
-    fn answer_wait(self, call: &Call) -> Duration {
+    /// How long to wait for the reply to one attempt.
+    fn reply_timeout(&self, call: &ScriptCall) -> Duration {
         let Options { command_timeout, wait_timeout, wait_replicas, .. } = *self.context.options;
         let waits = call.mark.is_some() && wait_replicas > 0;
         command_timeout + if waits { wait_timeout } else { Duration::ZERO }
     }
 
-    /// The error of a call, once no attempt at it can happen any more: its caller may tell a client, and what
-    /// that does next must not be undone.
-    async fn give_up(self, call: &Call, fault: Fault, alive_until_us: i64) -> Error {
-        let real = &self.context.real;
-        if call.latest_at.is_some() && call.patience.is_none() {
-            let left_us = alive_until_us.saturating_sub(real.now_micros());
-            real.sleep(Duration::from_micros(u64::try_from(left_us).unwrap_or(0))).await;
+    /// Returns the error of a call once no attempt at it can have an effect any more: the caller may report it to a
+    /// client, and what the client does next must not be undone.
+    async fn give_up(&self, call: &ScriptCall, fault: CallFault, effective_until_us: i64) -> Error {
+        if call.deadline_arg.is_some() && call.retry_for.is_none() {
+            let clock = &self.context.clock;
+            clock.sleep(between(clock.now_micros(), effective_until_us)).await;
         }
         fault.into_error()
     }
 
-    /// Does `work` until this moment of our clock at most.
-    async fn until<T>(
-        self,
-        end_us: i64,
-        work: impl Future<Output = std::result::Result<T, FredError>>,
-    ) -> std::result::Result<T, FredError> {
-        let left_us = end_us.saturating_sub(self.context.real.now_micros());
-        let left = Duration::from_micros(u64::try_from(left_us).unwrap_or(0));
-        let late = |_| Err(FredError::new(ErrorKind::Timeout, "Request timed out."));
-        tokio::time::timeout(left, work).await.unwrap_or_else(late)
+    /// Awaits `work` until this moment of our clock at most.
+    async fn until<T>(&self, end_us: i64, work: impl Future<Output = FredResult<T>>) -> FredResult<T> {
+        let left = between(self.context.now_us(), end_us);
+        let timed_out = |_| Err(FredError::new(ErrorKind::Timeout, "Request timed out."));
+        tokio::time::timeout(left, work).await.unwrap_or_else(timed_out)
     }
 
-    /// After an attempt that got lost: the slot may have another holder.
-    async fn recover(self, slot: u16, seen: Option<&Arc<Node>>, end_us: i64) {
-        if let Err(error) = self.until(end_us, self.routes.look(seen.map(|node| (slot, node)))).await {
-            tracing::debug!(%error, "cannot find out which server is the primary");
-        }
-    }
-
-    /// One attempt, which may happen until `latest_us` by our clock.
-    async fn shoot(
-        self,
-        node: &Node,
-        call: &Call,
-        latest_us: i64,
-        full_text: bool,
+    /// Makes one attempt, which may have an effect until `deadline_us` of our clock. Returns the reply, and whether
+    /// the change is as durable as configured.
+    async fn send_once(
+        &self,
+        node: &ServerNode,
+        call: &ScriptCall,
+        deadline_us: i64,
+        with_text: bool,
         asking: bool,
-    ) -> std::result::Result<(Value, bool), FredError> {
-        let script = self.scripts.get(call.op);
+    ) -> FredResult<(Value, bool)> {
+        let script = self.scripts.get(call.script);
         let (keys, mut args) = (call.keys.clone(), call.args.clone());
         let connection = match node.connection() {
             Ok(connection) => connection,
-            Err(away) => {
-                // Whoever calls again at once must let those run who open the connection.
+            Err(lost) => {
+                // A caller that retries at once must let the tasks run that reopen the connection.
                 tokio::task::yield_now().await;
-                return Err(away);
+                return Err(lost);
             }
         };
-        if let Some(latest) = call.latest_at.and_then(|at| args.get_mut(at)) {
-            let offset_us = node.clock.offset_us(&connection, &self.context.real).await?;
-            *latest = latest_us.saturating_add(offset_us).into();
+        if let Some(deadline) = call.deadline_arg.and_then(|at| args.get_mut(at)) {
+            let offset_us = node.clock.offset_us(&connection, &self.context.clock).await?;
+            *deadline = deadline_us.saturating_add(offset_us).into();
         }
-        if let (Some(durable), Some(mark), false) = (&node.durable, &call.mark, asking) {
-            let text = full_text.then(|| script.text.clone());
-            return durable
-                .run(Shot { hash: script.hash.clone(), text, keys, args, mark: mark.clone() })
-                .await;
+        let text = (with_text || asking).then(|| script.text.clone());
+        let command = EvalCommand { hash: script.hash.clone(), text, keys, args };
+        if let (Some(replicated), Some(mark), false) = (&node.replicated, &call.mark, asking) {
+            return replicated.write(ReplicatedChange { command, mark: mark.clone() }).await;
         }
         let client = connection.client();
         let value = if asking {
-            // In one pipeline: the permission holds for the next command of the connection.
+            // In one pipeline: `ASKING` applies to the next command of the connection.
             let pipeline = client.pipeline();
             let asking = CustomCommand::new_static("ASKING", ClusterHash::Random, false);
             let _: Value = pipeline.custom(asking, Vec::<Value>::new()).await?;
-            let (command, args) = in_pipeline(&script.hash, Some(&script.text), keys, args);
+            let (command, args) = command.into_custom();
             let _: Value = pipeline.custom(command, args).await?;
             connection.call(pipeline.last()).await?
-        } else if full_text {
-            connection.call(client.eval(script.text.clone(), keys, args)).await?
         } else {
-            connection.call(client.evalsha(script.hash.clone(), keys, args)).await?
+            let EvalCommand { hash, text, keys, args } = command;
+            match text {
+                Some(text) => connection.call(client.eval(text, keys, args)).await?,
+                None => connection.call(client.evalsha(hash, keys, args)).await?,
+            }
         };
-        // Without the option nothing is asked of replicas; a redirected change does without it, too,
-        // and is then honestly not as durable as configured.
-        Ok((value, node.durable.is_none() || call.mark.is_none()))
+        // Without the option no replicas are waited for. A redirected change does not wait either,
+        // and is then reported as less durable than configured.
+        Ok((value, node.replicated.is_none() || call.mark.is_none()))
     }
-}
-
-/// A script's call as a command for a pipeline, which has no words for scripts of its own.
-pub fn in_pipeline(
-    hash: &Str,
-    text: Option<&Str>,
-    keys: Vec<Key>,
-    args: Vec<Value>,
-) -> (CustomCommand, Vec<Value>) {
-    let (name, script) = text.map_or(("EVALSHA", hash), |text| ("EVAL", text));
-    let count = i64::try_from(keys.len()).expect("keys fit an i64");
-    let mut all = Vec::with_capacity(2 + keys.len() + args.len());
-    all.extend([script.clone().into(), count.into()]);
-    all.extend(keys.into_iter().map(Value::from));
-    all.extend(args);
-    (CustomCommand::new_static(name, ClusterHash::Random, false), all)
 }

@@ -1,7 +1,7 @@
-//! Asking sentinels for the primary: each on a connection of its own that lives for one question.
+//! Queries sentinels for the primary, each on a connection of its own that is used once.
 //!
-//! The client library can do that too, but it believes the first sentinel that it reaches, which may be
-//! cut off together with an old primary, and it stays with a primary as long as that one answers.
+//! The client library can do that too, but it trusts the first sentinel that it reaches, which may be
+//! cut off together with an old primary, and it keeps a primary as long as that one answers.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -15,34 +15,35 @@ use tokio::{
     net::{TcpStream, lookup_host},
 };
 
-use super::error::Fault;
+use super::error::CallFault;
+use crate::store::redis::options::Secret;
 
 /// Longest wait for one sentinel. The others answer meanwhile.
-const WAIT: Duration = Duration::from_secs(1);
-/// Longest text that is read from a sentinel, and most parts of an answer.
-const LIMIT: usize = 1_024;
+const TIMEOUT: Duration = Duration::from_secs(1);
+/// Longest line or string that is read from a sentinel.
+const LENGTH_LIMIT: usize = 1_024;
 
-/// Who is asked for what.
+/// The sentinels, and the service whose primary they know.
 #[derive(Debug)]
 pub struct Sentinels {
     pub hosts: Vec<Server>,
     pub service: String,
     pub username: Option<String>,
-    pub password: Option<crate::store::redis::Secret>,
-    /// User and password of the servers themselves.
-    pub of_servers: (Option<String>, Option<crate::store::redis::Secret>),
+    pub password: Option<Secret>,
+    /// User and password of the Redis servers themselves.
+    pub server_credentials: (Option<String>, Option<Secret>),
 }
 
 impl Sentinels {
-    /// The primary, by what most sentinels say. Where fewer than half answer, those that do decide: it
-    /// is better to follow one than none. Where they are divided, as when one was cut off during a failover and
-    /// another is away, the server decides that takes itself for a primary.
+    /// The primary that most sentinels name. If fewer than half answer, those that do decide: it
+    /// is better to follow one than none. If they are divided, as when one was cut off during a failover and
+    /// another is down, the one server decides that reports the role of a primary.
     pub async fn primary(&self) -> Result<Server, FredError> {
-        let mut asked: FuturesUnordered<_> = self.hosts.iter().map(|host| self.ask(host)).collect();
+        let mut queries: FuturesUnordered<_> = self.hosts.iter().map(|host| self.query(host)).collect();
         let mut votes: Vec<(Server, usize)> = Vec::new();
-        let mut last = FredError::new(ErrorKind::Sentinel, "no sentinel answers");
-        while let Some(answer) = asked.next().await {
-            match answer {
+        let mut last_error = FredError::new(ErrorKind::Sentinel, "no sentinel answers");
+        while let Some(result) = queries.next().await {
+            match result {
                 Ok(server) => {
                     let at = votes.iter().position(|(named, _)| *named == server);
                     let at = at.unwrap_or_else(|| {
@@ -55,14 +56,14 @@ impl Sentinels {
                     }
                 }
                 Err(error) => {
-                    // A refusal says more than that another one is away.
-                    if !matches!(Fault::sort(&last), Fault::Refused(_)) {
-                        last = FredError::new(ErrorKind::Sentinel, error.to_string());
+                    // A refusal is more useful to report than another sentinel that is down.
+                    if !matches!(CallFault::classify(&last_error), CallFault::Refused(_)) {
+                        last_error = FredError::new(ErrorKind::Sentinel, error.to_string());
                     }
                 }
             }
         }
-        let best = votes.iter().map(|(_, count)| *count).max().ok_or(last)?;
+        let best = votes.iter().map(|(_, count)| *count).max().ok_or(last_error)?;
         let best = votes.into_iter().filter(|(_, count)| *count == best).map(|(server, _)| server);
         let mut best: Vec<Server> = best.collect();
         if best.len() > 1 {
@@ -72,47 +73,50 @@ impl Sentinels {
         }
         match (best.pop(), best.pop()) {
             (Some(server), None) => Ok(server),
-            // In the middle of a failover: better none than now this one, now that.
+            // In the middle of a failover: no primary is better than one that changes with every query.
             _ => Err(FredError::new(ErrorKind::Sentinel, "the sentinels do not agree on the primary")),
         }
     }
 
-    async fn ask(&self, host: &Server) -> io::Result<Server> {
-        let late = || io::Error::new(io::ErrorKind::TimedOut, format!("sentinel {host} does not answer"));
-        tokio::time::timeout(WAIT, self.exchange(host)).await.map_err(|_| late())?
+    async fn query(&self, host: &Server) -> io::Result<Server> {
+        let timed_out =
+            || io::Error::new(io::ErrorKind::TimedOut, format!("sentinel {host} does not answer"));
+        tokio::time::timeout(TIMEOUT, self.get_primary(host)).await.map_err(|_| timed_out())?
     }
 
-    /// Whether a server takes itself for a primary; one that does not answer counts as none.
+    /// Whether a server reports the role of a primary; false if it does not answer.
     async fn is_primary(&self, server: &Server) -> bool {
         let role = async {
             let mut stream = BufReader::new(connect(server).await?);
-            let (username, password) = &self.of_servers;
+            let (username, password) = &self.server_credentials;
             authenticate(&mut stream, username.as_deref(), password.as_ref()).await?;
             send(&mut stream, ["ROLE"]).await?;
             read_line(&mut stream).await?;
-            read_text(&mut stream).await
+            read_string(&mut stream).await
         };
-        matches!(tokio::time::timeout(WAIT, role).await, Ok(Ok(role)) if role == "master")
+        matches!(tokio::time::timeout(TIMEOUT, role).await, Ok(Ok(role)) if role == "master")
     }
 
-    async fn exchange(&self, host: &Server) -> io::Result<Server> {
+    async fn get_primary(&self, host: &Server) -> io::Result<Server> {
         let mut stream = BufReader::new(connect(host).await?);
         authenticate(&mut stream, self.username.as_deref(), self.password.as_ref()).await?;
         send(&mut stream, ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &self.service]).await?;
         match read_line(&mut stream).await?.as_str() {
             "*2" => {}
-            "*-1" => return Err(odd(&format!("sentinel {host} knows no primary {}", self.service))),
-            other => return Err(odd(other)),
+            "*-1" => {
+                return Err(protocol_error(&format!("sentinel {host} knows no primary {}", self.service)));
+            }
+            other => return Err(protocol_error(other)),
         }
-        let (host, port) = (read_text(&mut stream).await?, read_text(&mut stream).await?);
-        Ok(Server::new(host, port.parse().map_err(|_| odd("a port was expected"))?))
+        let (host, port) = (read_string(&mut stream).await?, read_string(&mut stream).await?);
+        Ok(Server::new(host, port.parse().map_err(|_| protocol_error("a port was expected"))?))
     }
 }
 
 async fn authenticate(
     stream: &mut BufReader<TcpStream>,
     username: Option<&str>,
-    password: Option<&crate::store::redis::Secret>,
+    password: Option<&Secret>,
 ) -> io::Result<()> {
     if let Some(password) = password {
         send(stream, ["AUTH"].into_iter().chain(username).chain([password.reveal()])).await?;
@@ -138,29 +142,30 @@ async fn send<'a>(
     stream.get_mut().write_all(command.as_bytes()).await
 }
 
-/// One line without its end; what begins with `-` is an error, in the sentinel's own words.
+/// One line without its end; a line that begins with `-` is an error in the sentinel's own words.
 async fn read_line(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
     let mut line = String::new();
-    stream.take(LIMIT as u64).read_line(&mut line).await?;
+    stream.take(LENGTH_LIMIT as u64).read_line(&mut line).await?;
     let line = line.strip_suffix("\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
     match line.strip_prefix('-') {
-        Some(error) => Err(odd(error)),
+        Some(error) => Err(protocol_error(error)),
         None => Ok(line.to_owned()),
     }
 }
 
-async fn read_text(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
+async fn read_string(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
     let line = read_line(stream).await?;
     let len = line.strip_prefix('$').and_then(|len| len.parse::<usize>().ok());
-    let len = len.filter(|len| *len <= LIMIT).ok_or_else(|| odd("a text was expected"))?;
+    let len =
+        len.filter(|len| *len <= LENGTH_LIMIT).ok_or_else(|| protocol_error("a string was expected"))?;
     let mut text = vec![0; len + 2];
     stream.read_exact(&mut text).await?;
     text.truncate(len);
-    String::from_utf8(text).map_err(|_| odd("a text was expected"))
+    String::from_utf8(text).map_err(|_| protocol_error("a string was expected"))
 }
 
-fn odd(words: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, words.to_owned())
+fn protocol_error(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
 }
 
 #[cfg(test)]
@@ -168,64 +173,65 @@ mod tests {
     use super::*;
     use tokio::net::TcpListener;
 
-    /// A sentinel that answers everything with these bytes.
-    async fn answering(answer: impl Into<String>) -> Server {
-        let answer = answer.into();
+    /// A sentinel that sends this reply to every request.
+    async fn sentinel(reply: impl Into<String>) -> Server {
+        let reply = reply.into();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = listener.local_addr().expect("has an address").port();
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let mut request = [0; 1_024];
                 let _ = stream.read(&mut request).await;
-                let _ = stream.write_all(answer.as_bytes()).await;
+                let _ = stream.write_all(reply.as_bytes()).await;
             }
         });
         Server::new("127.0.0.1", port)
     }
 
-    /// What a sentinel says that takes this server for the primary.
+    /// The reply of a sentinel that names this server as the primary.
     fn naming(server: &Server) -> String {
         let port = server.port.to_string();
         format!("*2\r\n${}\r\n{}\r\n${}\r\n{port}\r\n", server.host.len(), server.host, port.len())
     }
 
     #[tokio::test]
-    async fn a_server_that_takes_itself_for_the_primary_decides_where_sentinels_are_divided() {
-        let right = answering("*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n").await;
-        let stale = answering("*5\r\n$5\r\nslave\r\n$1\r\na\r\n:1\r\n$9\r\nconnected\r\n:0\r\n").await;
-        let answers = [naming(&stale), String::new(), naming(&right)];
-        assert_eq!(primary(&answers).await.expect("is known"), right);
-        let divided = primary(&[naming(&right), naming(&answering("*3\r\n$6\r\nmaster\r\n").await)]).await;
+    async fn the_server_with_the_role_of_a_primary_wins_when_sentinels_are_divided() {
+        let right = sentinel("*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n").await;
+        let stale = sentinel("*5\r\n$5\r\nslave\r\n$1\r\na\r\n:1\r\n$9\r\nconnected\r\n:0\r\n").await;
+        let replies = [naming(&stale), String::new(), naming(&right)];
+        assert_eq!(primary(&replies).await.expect("is known"), right);
+        let divided = primary(&[naming(&right), naming(&sentinel("*3\r\n$6\r\nmaster\r\n").await)]).await;
         assert!(divided.is_err(), "two primaries: {divided:?}");
     }
 
-    async fn primary(answers: &[impl AsRef<str>]) -> Result<Server, FredError> {
+    async fn primary(replies: &[impl AsRef<str>]) -> Result<Server, FredError> {
         let mut hosts = Vec::new();
-        for answer in answers {
-            hosts.push(answering(answer.as_ref()).await);
+        for reply in replies {
+            hosts.push(sentinel(reply.as_ref()).await);
         }
         let service = "main".to_owned();
-        Sentinels { hosts, service, username: None, password: None, of_servers: (None, None) }.primary().await
+        Sentinels { hosts, service, username: None, password: None, server_credentials: (None, None) }
+            .primary()
+            .await
     }
 
     const A: &str = "*2\r\n$1\r\na\r\n$1\r\n1\r\n";
     const B: &str = "*2\r\n$1\r\nb\r\n$1\r\n2\r\n";
 
     #[tokio::test]
-    async fn most_sentinels_decide() {
+    async fn the_majority_of_the_sentinels_decides() {
         assert_eq!(primary(&[A, B, B]).await.expect("is known"), Server::new("b", 2));
         assert_eq!(primary(&[A, "", "-ERR no\r\n"]).await.expect("is known"), Server::new("a", 1));
     }
 
     #[tokio::test]
-    async fn what_is_no_answer_is_an_error() {
-        for answer in
-            ["", "*-1\r\n", "-NOAUTH no\r\n", "*2\r\n$1\r\na\r\n$1\r\nx\r\n", "*2\r\n$9999\r\n", "x"]
+    async fn an_invalid_reply_is_an_error() {
+        for reply in ["", "*-1\r\n", "-NOAUTH no\r\n", "*2\r\n$1\r\na\r\n$1\r\nx\r\n", "*2\r\n$9999\r\n", "x"]
         {
-            let answer = primary(&[answer]).await;
-            assert!(answer.is_err(), "{answer:?}");
+            let result = primary(&[reply]).await;
+            assert!(result.is_err(), "{reply:?}");
         }
-        let unnamed = primary(&["*-1\r\n"]).await.expect_err("is unknown");
-        assert!(unnamed.details().contains("knows no primary main"), "{unnamed}");
+        let unknown = primary(&["*-1\r\n"]).await.expect_err("is unknown");
+        assert!(unknown.details().contains("knows no primary main"), "{unknown}");
     }
 }

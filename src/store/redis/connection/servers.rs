@@ -1,5 +1,5 @@
-//! Servers to several servers, by address. Each is opened once for all who need it, in a task of its
-//! own and outside of every lock: a server that cannot be reached holds up only those who need it. Knows no
+//! Connections to several servers, by address. Each server is connected to once for all callers, by a task of its
+//! own and outside of every lock: a server that cannot be reached blocks only those who need it. Knows no
 //! slots.
 
 use std::{
@@ -14,147 +14,144 @@ use fred::{
 };
 use tokio::sync::watch;
 
-use super::{call::micros, fitness, inspect::Refusal, node::Node};
-use crate::clock::Clock;
-use crate::store::redis::Context;
+use super::{inspect::Unusable, node::ServerNode};
+use crate::store::redis::{context::EngineContext, time::micros};
 
 /// How long a failed attempt counts before the next one is made.
-const FAILED_FOR: Duration = Duration::from_secs(1);
-/// How often a server that stays away is logged.
-const LOG_EVERY: Duration = Duration::from_secs(60);
+const FAILURE_LIFETIME: Duration = Duration::from_secs(1);
+/// Time between log lines about a server that stays unusable.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The connections.
+/// The servers.
 #[derive(Debug)]
-pub struct Servers {
-    context: Context,
-    /// Describes any server but for its address.
+pub struct ServerPool {
+    context: EngineContext,
+    /// The configuration of any of the servers, except for its address.
     config: Config,
-    known: Mutex<HashMap<Server, watch::Receiver<State>>>,
+    servers: Mutex<HashMap<Server, watch::Receiver<OpeningState>>>,
 }
 
 #[derive(Debug, Clone)]
-enum State {
-    /// `logged_us` is when earlier failures were last logged.
+enum OpeningState {
+    /// `logged_us` is when an earlier failure was last logged.
     Opening {
         logged_us: Option<i64>,
     },
-    Open(Arc<Node>),
+    Open(Arc<ServerNode>),
     Failed {
-        refusal: Refusal,
+        why: Unusable,
         at_us: i64,
         logged_us: i64,
     },
 }
 
-impl Servers {
-    pub fn new(context: Context, config: Config) -> Self {
-        Self { context, config, known: Mutex::default() }
+impl ServerPool {
+    pub fn new(context: EngineContext, config: Config) -> Self {
+        Self { context, config, servers: Mutex::default() }
     }
 
-    /// The connection to a server, opened if it is not; the callers of one opening share its outcome. A server
-    /// that is not fit to hold jobs is not used. Takes
-    /// as long as the opening: a caller with less patience may stop waiting.
-    pub async fn get(&self, server: &Server) -> Result<Arc<Node>, Refusal> {
-        let mut state = self.opening(server);
-        let ended = state.wait_for(|state| !matches!(state, State::Opening { .. })).await;
+    /// The server at this address, connected to if it is not yet; concurrent callers share the outcome. A server
+    /// that is not fit to hold jobs is not used. Takes as long as connecting does: a caller with less time may stop
+    /// waiting.
+    pub async fn get(&self, server: &Server) -> Result<Arc<ServerNode>, Unusable> {
+        let mut state = self.open_if_needed(server);
+        let ended = state.wait_for(|state| !matches!(state, OpeningState::Opening { .. })).await;
         match ended.as_deref() {
-            Ok(State::Open(node)) => Ok(node.clone()),
-            Ok(State::Failed { refusal, .. }) => Err(refusal.clone()),
-            Ok(State::Opening { .. }) | Err(_) => Err(Refusal::Unreachable(closed())),
+            Ok(OpeningState::Open(node)) => Ok(node.clone()),
+            Ok(OpeningState::Failed { why, .. }) => Err(why.clone()),
+            Ok(OpeningState::Opening { .. }) | Err(_) => Err(Unusable::Unreachable(closed())),
         }
     }
 
-    /// The connection to a server if it is open.
-    pub fn get_open(&self, server: &Server) -> Option<Arc<Node>> {
-        match &*self.lock().get(server)?.borrow() {
-            State::Open(node) => Some(node.clone()),
-            State::Opening { .. } | State::Failed { .. } => None,
-        }
+    /// The server at this address, if it is connected.
+    pub fn get_open(&self, server: &Server) -> Option<Arc<ServerNode>> {
+        open_node(&self.lock().get(server)?.borrow())
     }
 
-    /// Begins to open the connection to a server, unless it is open or that failed a moment ago.
-    pub fn open(&self, server: &Server) {
-        drop(self.opening(server));
+    /// Starts to connect to a server, unless it is connected or that failed a moment ago.
+    pub fn start_opening(&self, server: &Server) {
+        drop(self.open_if_needed(server));
     }
 
-    fn opening(&self, server: &Server) -> watch::Receiver<State> {
-        let now_us = self.context.real.now_micros();
-        let mut known = self.lock();
-        let mut logged_us = None;
-        if let Some(state) = known.get(server) {
+    fn open_if_needed(&self, server: &Server) -> watch::Receiver<OpeningState> {
+        let now_us = self.context.now_us();
+        let mut servers = self.lock();
+        let mut last_logged_us = None;
+        if let Some(state) = servers.get(server) {
             match &*state.borrow() {
-                State::Failed { at_us, logged_us: logged, .. } if now_us - at_us > micros(FAILED_FOR) => {
-                    logged_us = Some(*logged);
+                OpeningState::Failed { at_us, logged_us, .. }
+                    if now_us - at_us > micros(FAILURE_LIFETIME) =>
+                {
+                    last_logged_us = Some(*logged_us);
                 }
-                State::Opening { .. } | State::Open(_) | State::Failed { .. } => return state.clone(),
+                OpeningState::Opening { .. } | OpeningState::Open(_) | OpeningState::Failed { .. } => {
+                    return state.clone();
+                }
             }
         }
-        let (ended, state) = watch::channel(State::Opening { logged_us });
-        known.insert(server.clone(), state.clone());
-        drop(known);
-        let (context, config, server) = (self.context.clone(), self.only(server), server.clone());
-        self.context.tasks.spawn_on(open(context, config, server, ended), &self.context.runtime);
+        let (outcome, state) = watch::channel(OpeningState::Opening { logged_us: last_logged_us });
+        servers.insert(server.clone(), state.clone());
+        drop(servers);
+        let (context, config) = (self.context.clone(), self.config_for(server));
+        self.context.spawn(open(context, config, server.clone(), outcome));
         state
     }
 
-    /// Forgets a server; its connection, if there is one.
-    pub fn remove(&self, server: &Server) -> Option<Arc<Node>> {
+    /// Removes a server, and returns it if it is connected.
+    pub fn remove(&self, server: &Server) -> Option<Arc<ServerNode>> {
         let removed = self.lock().remove(server)?;
-        match &*removed.borrow() {
-            State::Open(node) => Some(node.clone()),
-            State::Opening { .. } | State::Failed { .. } => None,
-        }
+        open_node(&removed.borrow())
     }
 
-    /// Forgets all servers; the connections that are open.
-    pub fn remove_all(&self) -> Vec<Arc<Node>> {
+    /// Removes all servers, and returns those that are connected.
+    pub fn remove_all(&self) -> Vec<Arc<ServerNode>> {
         let servers: Vec<Server> = self.lock().keys().cloned().collect();
         servers.iter().filter_map(|server| self.remove(server)).collect()
     }
 
     /// The configuration for one of the servers.
-    pub fn only(&self, server: &Server) -> Config {
+    pub fn config_for(&self, server: &Server) -> Config {
         let server = ServerConfig::Centralized { server: server.clone() };
         Config { server, ..self.config.clone() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Server, watch::Receiver<State>>> {
-        self.known.lock().expect("no code panics while it holds the connections")
+    fn lock(&self) -> MutexGuard<'_, HashMap<Server, watch::Receiver<OpeningState>>> {
+        self.servers.lock().expect("no code panics while it holds the servers")
     }
 }
 
-/// Opens a connection and publishes the outcome.
-async fn open(context: Context, config: Config, server: Server, ended: watch::Sender<State>) {
-    let opened = tokio::select! {
-        opened = open_and_judge(config, &context) => opened,
-        () = context.closing.cancelled() => Err(Refusal::Unreachable(closed())),
-    };
-    let State::Opening { logged_us: failing } = ended.borrow().clone() else { return };
-    let state = match opened {
-        Ok(node) => {
-            if failing.is_some() {
-                tracing::info!(%server, "a Redis server can be used again");
-            }
-            State::Open(node)
-        }
-        Err(refusal) => {
-            let at_us = context.real.now_micros();
-            let recent = failing.filter(|logged_us| at_us - logged_us < micros(LOG_EVERY));
-            if recent.is_none() && !context.closing.is_cancelled() {
-                let why = refusal.to_string();
-                tracing::warn!(%server, why, "a Redis server cannot be used");
-            }
-            State::Failed { refusal, at_us, logged_us: recent.unwrap_or(at_us) }
-        }
-    };
-    // When nobody waits any more and the server is forgotten, the connection ends here.
-    let _ = ended.send(state);
+fn open_node(state: &OpeningState) -> Option<Arc<ServerNode>> {
+    match state {
+        OpeningState::Open(node) => Some(node.clone()),
+        OpeningState::Opening { .. } | OpeningState::Failed { .. } => None,
+    }
 }
 
-async fn open_and_judge(config: Config, context: &Context) -> Result<Arc<Node>, Refusal> {
-    let node = Arc::new(Node::open(config, context).await.map_err(Refusal::Unreachable)?);
-    fitness::begin(&node, context).await?;
-    Ok(node)
+/// Connects to a server and publishes the outcome.
+async fn open(context: EngineContext, config: Config, server: Server, outcome: watch::Sender<OpeningState>) {
+    let opened = tokio::select! {
+        opened = ServerNode::open(config, &context) => opened,
+        () = context.closing.cancelled() => Err(Unusable::Unreachable(closed())),
+    };
+    let OpeningState::Opening { logged_us: last_logged_us } = outcome.borrow().clone() else { return };
+    let state = match opened {
+        Ok(node) => {
+            if last_logged_us.is_some() {
+                tracing::info!(%server, "a Redis server can be used again");
+            }
+            OpeningState::Open(node)
+        }
+        Err(why) => {
+            let at_us = context.now_us();
+            let recent = last_logged_us.filter(|logged_us| at_us - logged_us < micros(LOG_INTERVAL));
+            if recent.is_none() && !context.closing.is_cancelled() {
+                tracing::warn!(%server, why = why.to_string(), "a Redis server cannot be used");
+            }
+            OpeningState::Failed { why, at_us, logged_us: recent.unwrap_or(at_us) }
+        }
+    };
+    // Without a receiver, because the server was removed, the connection is dropped here.
+    let _ = outcome.send(state);
 }
 
 fn closed() -> FredError {

@@ -1,4 +1,6 @@
-//! What a server of a Cluster says of who holds which slots. Knows one answer, keeps no map.
+//! Which server of a Cluster holds which slots: the map, and how one server reports it.
+
+use std::collections::BTreeSet;
 
 use fred::{
     clients::Client,
@@ -8,37 +10,65 @@ use fred::{
 };
 
 /// First and last slot of a range, and the server that holds it.
-pub type Range = (u16, u16, Server);
+pub type SlotRange = (u16, u16, Server);
 
-/// Every slot.
-pub const ALL: (u16, u16) = (0, 16_383);
+/// The last slot; the first is 0.
+const LAST_SLOT: u16 = 16_383;
 
-/// What `asked` says of who holds which slots. One that was cut off from the others for too long takes
-/// the Cluster for down; what it says of the slots may have been overtaken, and is an error.
-pub async fn slots(client: &Client, asked: &Server) -> Result<Vec<Range>, FredError> {
-    let info: String = client.cluster_info().await?;
-    if info.lines().any(|line| line.trim() == "cluster_state:fail") {
-        return Err(FredError::new(ErrorKind::Cluster, "a server takes the Cluster for down"));
+/// Which server holds which slot, at one moment.
+#[derive(Debug, Default)]
+pub struct SlotMap {
+    ranges: Vec<SlotRange>,
+    pub servers: BTreeSet<Server>,
+}
+
+impl SlotMap {
+    pub fn new(ranges: Vec<SlotRange>) -> Self {
+        let servers = ranges.iter().map(|(.., server)| server.clone()).collect();
+        Self { ranges, servers }
     }
-    let answer: Value = client.cluster_slots().await?;
-    let ranges = answer.into_array();
-    let read: Option<Vec<_>> = ranges.into_iter().map(|range| read_range(range, asked)).collect();
-    match read {
-        Some(slots) if !slots.is_empty() => Ok(slots),
-        _ => Err(FredError::new(ErrorKind::Cluster, "CLUSTER SLOTS names no slots")),
+
+    /// One server that holds every slot.
+    pub fn single(server: Server) -> Self {
+        Self::new(vec![(0, LAST_SLOT, server)])
+    }
+
+    /// The server that holds `slot`.
+    pub fn server(&self, slot: u16) -> Option<&Server> {
+        let contains = |(first, last, _): &&SlotRange| (*first..=*last).contains(&slot);
+        self.ranges.iter().find(contains).map(|(.., server)| server)
     }
 }
 
-/// Reads `[first, last, [host, port, ...], ...]`; a server that does not know its own host leaves it
-/// empty and means the one it was asked at.
-fn read_range(range: Value, asked: &Server) -> Option<Range> {
+/// The slot map as `server` reports it.
+///
+/// # Errors
+/// Also when the server considers the Cluster down: it was cut off for too long, and its map may be outdated.
+pub async fn fetch_slot_map(client: &Client, server: &Server) -> Result<SlotMap, FredError> {
+    let info: String = client.cluster_info().await?;
+    if info.lines().any(|line| line.trim() == "cluster_state:fail") {
+        return Err(FredError::new(ErrorKind::Cluster, "a server considers the Cluster down"));
+    }
+    let reply: Value = client.cluster_slots().await?;
+    let ranges = reply.into_array();
+    let ranges: Option<Vec<_>> = ranges.into_iter().map(|range| parse_range(range, server)).collect();
+    match ranges {
+        Some(ranges) if !ranges.is_empty() => Ok(SlotMap::new(ranges)),
+        _ => Err(FredError::new(ErrorKind::Cluster, "CLUSTER SLOTS lists no slots")),
+    }
+}
+
+/// Parses `[first, last, [host, port, ...], ...]`. A server that does not know its own host leaves it
+/// empty: that is the host which the request was sent to.
+fn parse_range(range: Value, reporter: &Server) -> Option<SlotRange> {
     let mut range = range.into_array().into_iter();
     let first = u16::try_from(range.next()?.as_u64()?).ok()?;
     let last = u16::try_from(range.next()?.as_u64()?).ok()?;
     let mut primary = range.next()?.into_array().into_iter();
     let host = primary.next()?.as_string().filter(|host| !host.is_empty() && host != "?");
     let port = u16::try_from(primary.next()?.as_u64()?).ok()?;
-    let server = host.map_or_else(|| Server::new(asked.host.clone(), port), |host| Server::new(host, port));
+    let server =
+        host.map_or_else(|| Server::new(reporter.host.clone(), port), |host| Server::new(host, port));
     Some((first, last, server))
 }
 
@@ -47,8 +77,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_without_a_host_is_the_one_that_was_asked() {
-        let asked = Server::new("seed", 1);
+    fn an_empty_host_is_that_of_the_reporting_server() {
+        let reporter = Server::new("seed", 1);
         let range = |host: Value| {
             Value::Array(vec![
                 0.into(),
@@ -57,10 +87,10 @@ mod tests {
                 Value::Array(vec!["replica".into(), 7_001.into()]),
             ])
         };
-        assert_eq!(read_range(range("a".into()), &asked), Some((0, 5_460, Server::new("a", 7_000))));
+        assert_eq!(parse_range(range("a".into()), &reporter), Some((0, 5_460, Server::new("a", 7_000))));
         for unknown in [Value::Null, "".into(), "?".into()] {
-            assert_eq!(read_range(range(unknown), &asked), Some((0, 5_460, Server::new("seed", 7_000))));
+            assert_eq!(parse_range(range(unknown), &reporter), Some((0, 5_460, Server::new("seed", 7_000))));
         }
-        assert_eq!(read_range(Value::Array(vec![1.into()]), &asked), None);
+        assert_eq!(parse_range(Value::Array(vec![1.into()]), &reporter), None);
     }
 }

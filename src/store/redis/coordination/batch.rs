@@ -1,198 +1,195 @@
-//! Several callers, one call: while a call of one kind is on its way to a shard, what others ask of
-//! that kind and shard gathers, and goes together in the next. Half of a small script's cost is
-//! getting there and starting it. Who comes alone goes alone, at once: there is no timer and no task
-//! in between.
+//! Batches of calls: while a call of one kind to a shard is in flight, the requests of other callers
+//! of that kind and shard collect, and share the next call. Half of a small script's cost is
+//! reaching the server and starting the script. A caller without company is served alone, at once: there is no timer
+//! and no task in between. Must not know what the calls do.
 
 use std::{
-    marker::PhantomData,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
 use tokio::sync::oneshot;
 
-use crate::store::redis::{Context, Engine, connection::call::micros, keys::Shard};
 use crate::{
     clock::Clock,
-    store::{Error, Result},
+    store::{
+        Error, Result,
+        redis::{context::EngineContext, keys::Shard, time::micros},
+    },
 };
 
-/// Most items, and about the most bytes, that strangers share a call for, so that none holds Redis up
+/// Most items, and about the most bytes, that different callers share a call for, so that no call blocks Redis
 /// for long.
 const LIMIT: (usize, usize) = (64, 512 * 1_024);
 
-/// A call is begun only for callers who will wait this long for its answer.
-const WORTH_IT: Duration = Duration::from_millis(250);
+/// A call is begun only for callers who still wait at least this long for its reply.
+const MIN_WAIT: Duration = Duration::from_millis(250);
 
-/// A kind of call that can be shared.
-pub trait Work: Sized + Send + 'static {
-    /// What is asked for.
+/// A kind of call that several callers can share.
+pub trait BatchCall: Send + Sync + 'static {
+    /// What a caller requests.
     type Item: Send + 'static;
-    /// What comes of it.
-    type Answer: Send + 'static;
-
-    /// Where its callers meet.
-    fn gather(engine: &Engine) -> &Gather<Self>;
+    /// The result of one item.
+    type Outcome: Send + 'static;
 
     /// About how many bytes an item takes.
     fn weight(item: &Self::Item) -> usize;
 
-    /// Makes the call for callers the first of whom has waited since `since_us`; one answer per item, in order.
+    /// Makes the call for callers the first of whom has waited since `since_us`. Returns one outcome per item, in
+    /// order.
     fn call(
-        engine: &Engine,
+        &self,
         shard: Shard,
         items: Vec<Self::Item>,
         since_us: i64,
-    ) -> impl Future<Output = Result<Vec<Self::Answer>>> + Send;
+    ) -> impl Future<Output = Result<Vec<Self::Outcome>>> + Send;
 }
 
-/// Where the callers of one kind meet, shard by shard.
-pub struct Gather<W: Work>(Vec<Mutex<Line<W>>>);
+/// Batches calls of one kind, by shard.
+pub struct CallBatcher<C: BatchCall>(Arc<BatcherState<C>>);
 
-struct Line<W: Work> {
+struct BatcherState<C: BatchCall> {
+    call: C,
+    context: EngineContext,
+    shards: Vec<Mutex<BatchQueue<C>>>,
+}
+
+/// The requests for one shard that wait for the call in flight.
+struct BatchQueue<C: BatchCall> {
     busy: bool,
-    asked: u64,
-    waiting: Vec<Ask<W>>,
+    last_number: u64,
+    waiting: Vec<BatchRequest<C>>,
 }
 
-struct Ask<W: Work> {
+struct BatchRequest<C: BatchCall> {
     number: u64,
     since_us: i64,
-    items: Vec<W::Item>,
-    answer: oneshot::Sender<Result<Vec<W::Answer>>>,
+    items: Vec<C::Item>,
+    reply: oneshot::Sender<Result<Vec<C::Outcome>>>,
 }
 
-type Waiting<W> = (u64, oneshot::Receiver<Result<Vec<<W as Work>::Answer>>>);
+/// The number of a request in the queue, and the receiver of its reply.
+type QueuedCall<C> = (u64, oneshot::Receiver<Result<Vec<<C as BatchCall>::Outcome>>>);
 
-impl<W: Work> Gather<W> {
-    pub fn new(shards: u16) -> Self {
-        Self((0..shards).map(|_| Mutex::new(Line { busy: false, asked: 0, waiting: Vec::new() })).collect())
+impl<C: BatchCall> CallBatcher<C> {
+    pub fn new(call: C, context: EngineContext, shards: u16) -> Self {
+        let queue = || Mutex::new(BatchQueue { busy: false, last_number: 0, waiting: Vec::new() });
+        Self(Arc::new(BatcherState { call, context, shards: (0..shards).map(|_| queue()).collect() }))
     }
 
-    fn lock(&self, shard: Shard) -> MutexGuard<'_, Line<W>> {
-        self.0[usize::from(shard)].lock().expect("no code panics while it holds a line")
-    }
-
-    /// Joins the line behind a call that is on its way: the ask's number, and where its answer comes.
-    fn wait(line: &mut Line<W>, items: Vec<W::Item>, since_us: i64) -> Waiting<W> {
-        let (answer, answered) = oneshot::channel();
-        line.asked += 1;
-        line.waiting.push(Ask { number: line.asked, since_us, items, answer });
-        (line.asked, answered)
-    }
-
-    /// Takes an ask back that nobody has begun to do; whether it still stood in the line.
-    fn take_back(&self, shard: Shard, number: u64) -> bool {
-        let mut line = self.lock(shard);
-        let place = line.waiting.iter().position(|ask| ask.number == number);
-        place.map(|place| line.waiting.remove(place)).is_some()
-    }
-
-    /// The next to share a call, of those who came at `earliest_us` or later; when nobody waits, the line is free.
-    fn next(&self, shard: Shard, earliest_us: i64) -> Vec<Ask<W>> {
-        let mut line = self.lock(shard);
-        // What nobody waits for any more must not happen later, when it may be a surprise. Nor is a call worth
-        // beginning for those who will not wait for its answer: dropped, they are told that it did not happen.
-        line.waiting.retain(|ask| !ask.answer.is_closed() && ask.since_us >= earliest_us);
-        let (mut items, mut bytes) = (0, 0);
-        let together = line.waiting.iter().take_while(|ask| {
-            let room = items == 0 || (items < LIMIT.0 && bytes < LIMIT.1);
-            items += ask.items.len();
-            bytes += ask.items.iter().map(W::weight).sum::<usize>();
-            room
-        });
-        let count = together.count();
-        line.busy = count > 0;
-        line.waiting.drain(..count).collect()
-    }
-}
-
-impl Engine {
-    /// Has `items` done, alone or together with what others ask.
-    pub async fn gathered<W: Work>(
-        self: &Arc<Self>,
-        shard: Shard,
-        items: Vec<W::Item>,
-    ) -> Result<Vec<W::Answer>> {
-        let since_us = self.context.real.now_micros();
-        let answered = {
-            let mut line = W::gather(self).lock(shard);
-            if line.busy {
-                Err(Gather::wait(&mut line, items, since_us))
+    /// Makes a call for `items`, alone or together with other callers.
+    pub async fn submit(&self, shard: Shard, items: Vec<C::Item>) -> Result<Vec<C::Outcome>> {
+        let since_us = self.0.context.now_us();
+        let queued = {
+            let mut queue = self.0.lock(shard);
+            if queue.busy {
+                Err(queue.push(items, since_us))
             } else {
-                line.busy = true;
+                queue.busy = true;
                 Ok(items)
             }
         };
-        match answered {
+        match queued {
             Ok(items) => {
-                let _turn = Turn::<W>::new(self, shard);
-                W::call(self, shard, items, since_us).await
+                let _in_flight = CallInFlight { batcher: self.0.clone(), shard };
+                self.0.call.call(shard, items, since_us).await
             }
-            Err(waiting) => self.in_turn::<W>(shard, waiting).await,
+            Err(queued) => self.wait(shard, queued).await,
         }
     }
 
-    /// Waits for one's turn, behind a shard that does not answer no longer than a call is tried again;
-    /// once it is one's turn, for the answer: what is told to have failed must not happen later.
-    async fn in_turn<W: Work>(
-        &self,
-        shard: Shard,
-        (number, mut answered): Waiting<W>,
-    ) -> Result<Vec<W::Answer>> {
-        let Context { options, real, .. } = &self.context;
-        let away = |what: &str| Err(Error::Unavailable(what.to_owned()));
-        let answer = tokio::select! {
-            answer = &mut answered => answer,
-            () = real.sleep(options.retry_for) => {
-                if W::gather(self).take_back(shard, number) {
-                    return away("the calls before this one were not answered in time");
+    /// Waits until the request is served. While it is queued, only as long as a call is retried; once its call has
+    /// begun, until that ends: a change that was reported as failed must not happen later.
+    async fn wait(&self, shard: Shard, (number, mut replied): QueuedCall<C>) -> Result<Vec<C::Outcome>> {
+        let EngineContext { options, clock, .. } = &self.0.context;
+        let reply = tokio::select! {
+            reply = &mut replied => reply,
+            () = clock.sleep(options.retry_for) => {
+                if self.0.lock(shard).withdraw(number) {
+                    return Err(not_in_time());
                 }
-                answered.await
+                replied.await
             }
         };
-        answer.unwrap_or_else(|_| away("the calls before this one were not answered in time"))
+        reply.unwrap_or_else(|_| Err(not_in_time()))
     }
 }
 
-/// A busy line's present call. When it ends, however it does, the line goes to who waits.
-struct Turn<W: Work> {
-    engine: Arc<Engine>,
+impl<C: BatchCall> BatcherState<C> {
+    fn lock(&self, shard: Shard) -> MutexGuard<'_, BatchQueue<C>> {
+        self.shards[usize::from(shard)].lock().expect("no code panics while it holds a queue")
+    }
+}
+
+impl<C: BatchCall> BatchQueue<C> {
+    fn push(&mut self, items: Vec<C::Item>, since_us: i64) -> QueuedCall<C> {
+        let (reply, replied) = oneshot::channel();
+        self.last_number += 1;
+        self.waiting.push(BatchRequest { number: self.last_number, since_us, items, reply });
+        (self.last_number, replied)
+    }
+
+    /// Removes a request whose call has not begun; returns whether it was still queued.
+    fn withdraw(&mut self, number: u64) -> bool {
+        let at = self.waiting.iter().position(|request| request.number == number);
+        at.map(|at| self.waiting.remove(at)).is_some()
+    }
+
+    /// The next requests to share a call, of those that came at `earliest_us` or later. Without any, the queue is no
+    /// longer busy.
+    fn next_batch(&mut self, earliest_us: i64) -> Vec<BatchRequest<C>> {
+        // Drop requests whose caller is gone: running them late could undo newer work. Also drop those whose caller
+        // will not wait for the reply: it learns that nothing happened.
+        self.waiting.retain(|request| !request.reply.is_closed() && request.since_us >= earliest_us);
+        let (mut items, mut bytes) = (0, 0);
+        let batch = self.waiting.iter().take_while(|request| {
+            let fits = items == 0 || (items < LIMIT.0 && bytes < LIMIT.1);
+            items += request.items.len();
+            bytes += request.items.iter().map(C::weight).sum::<usize>();
+            fits
+        });
+        let count = batch.count();
+        self.busy = count > 0;
+        self.waiting.drain(..count).collect()
+    }
+}
+
+/// The call in flight to a shard. When it ends, however it does, the next batch begins.
+struct CallInFlight<C: BatchCall> {
+    batcher: Arc<BatcherState<C>>,
     shard: Shard,
-    kind: PhantomData<fn() -> W>,
 }
 
-impl<W: Work> Turn<W> {
-    fn new(engine: &Arc<Engine>, shard: Shard) -> Self {
-        Self { engine: engine.clone(), shard, kind: PhantomData }
-    }
-}
-
-impl<W: Work> Drop for Turn<W> {
+impl<C: BatchCall> Drop for CallInFlight<C> {
     fn drop(&mut self) {
-        let Context { options, real, .. } = &self.engine.context;
-        let patience = options.retry_for.max(options.command_timeout);
-        let earliest_us = real.now_micros() - micros(patience - WORTH_IT.min(patience / 2));
-        let asks = W::gather(&self.engine).next(self.shard, earliest_us);
-        if !asks.is_empty() {
-            let turn = Self::new(&self.engine, self.shard);
-            let context = &self.engine.context;
-            // Not by the caller: it has its own answer to carry home.
-            context.tasks.spawn_on(serve(turn, asks), &context.runtime);
+        let context = &self.batcher.context;
+        let longest_wait = context.options.retry_for.max(context.options.command_timeout);
+        let earliest_us = context.now_us() - micros(longest_wait - MIN_WAIT.min(longest_wait / 2));
+        let requests = self.batcher.lock(self.shard).next_batch(earliest_us);
+        if !requests.is_empty() {
+            let in_flight = Self { batcher: self.batcher.clone(), shard: self.shard };
+            // Spawned, so that the current caller returns at once.
+            context.spawn(serve(in_flight, requests));
         }
     }
 }
 
-/// Makes one call for all who waited.
-async fn serve<W: Work>(turn: Turn<W>, asks: Vec<Ask<W>>) {
-    let counts: Vec<usize> = asks.iter().map(|ask| ask.items.len()).collect();
-    let since_us = asks.first().map_or(0, |first| first.since_us);
-    let (items, callers): (Vec<_>, Vec<_>) = asks.into_iter().map(|ask| (ask.items, ask.answer)).unzip();
+/// Makes one call for all requests.
+async fn serve<C: BatchCall>(in_flight: CallInFlight<C>, requests: Vec<BatchRequest<C>>) {
+    let counts: Vec<usize> = requests.iter().map(|request| request.items.len()).collect();
+    let since_us = requests.first().map_or(0, |first| first.since_us);
+    let (items, callers): (Vec<_>, Vec<_>) =
+        requests.into_iter().map(|request| (request.items, request.reply)).unzip();
     let items = items.into_iter().flatten().collect();
-    let mut answers = W::call(&turn.engine, turn.shard, items, since_us).await.map(Vec::into_iter);
+    let outcomes = in_flight.batcher.call.call(in_flight.shard, items, since_us).await;
+    let mut outcomes = outcomes.map(Vec::into_iter);
     for (caller, count) in callers.into_iter().zip(counts) {
-        let share = answers.as_mut().map(|answers| answers.by_ref().take(count).collect());
-        // A caller that went away has had its part done all the same.
+        let share = outcomes.as_mut().map(|outcomes| outcomes.by_ref().take(count).collect());
+        // The call was made even if its caller is gone.
         let _ = caller.send(share.map_err(|error| error.clone()));
     }
+}
+
+fn not_in_time() -> Error {
+    Error::Unavailable("earlier calls were not answered in time".to_owned())
 }

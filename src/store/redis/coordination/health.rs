@@ -1,107 +1,120 @@
-//! Whether Redis takes writes. On a Cluster that may be true of some shards and not of others.
+//! Whether Redis accepts writes. In a Cluster some shards may and others not.
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures_util::future::join_all;
 
-use crate::store::redis::{Engine, scripts::Op};
+use super::shards::Shards;
 use crate::{
-    clock::Clock,
     failure_log::FailureLog,
-    store::{Degraded, Error, Result},
+    store::{Degraded, Error, Result, redis::scripts::Script},
 };
 
-/// What the last check found of the shards that fail while others work.
+/// Checks the shards.
+pub struct HealthCheck {
+    shards: Arc<Shards>,
+    results: ShardHealth,
+}
+
+impl HealthCheck {
+    pub fn new(shards: Arc<Shards>) -> Self {
+        Self { shards, results: ShardHealth::default() }
+    }
+
+    /// Asks every shard once, without retries, whether it accepts writes. The store works while one of them does:
+    /// every process sees the same servers fail, and if all processes were taken out of service, the jobs of the
+    /// other servers would be, too.
+    ///
+    /// # Errors
+    /// Why no shard accepts writes.
+    pub async fn run(&self) -> Result<()> {
+        let checks = self.shards.groups().into_iter().map(|group| {
+            let keys = &self.shards.keys;
+            let counts = group.iter().map(|shard| keys.shard(*shard).counts.clone()).collect();
+            let call = self.shards.read(Script::CheckWrites, &group, counts);
+            let call = call.arg(keys.ready_channel.clone()).arg(keys.settings_channel.clone());
+            self.shards.call(call.without_retry())
+        });
+        let results = join_all(checks).await;
+        let (now_us, all) = (self.shards.context().now_us(), results.len());
+        let mut failures: Vec<Error> = results.into_iter().filter_map(Result::err).collect();
+        let failed = failures.len();
+        match failures.pop() {
+            Some(why) if failed < all => {
+                self.results.record_some_failed(failed, all, &why, now_us);
+                Ok(())
+            }
+            Some(why) => {
+                self.results.record_all_failed();
+                Err(why)
+            }
+            None => {
+                self.results.record_all_work(now_us);
+                Ok(())
+            }
+        }
+    }
+
+    /// The outage of some of the shards, if there is one.
+    pub fn degraded(&self) -> Option<Degraded> {
+        self.results.degraded()
+    }
+}
+
+/// The result of the last check.
 #[derive(Debug, Default)]
-pub struct ShardHealth {
-    known: Mutex<Known>,
+struct ShardHealth {
+    last: Mutex<LastCheck>,
     log: FailureLog,
 }
 
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-enum Known {
+enum LastCheck {
     #[default]
-    AllWorkOrNone,
+    AllOrNoneWork,
     /// Some failed in one check. That alone is no outage: a connection was cut, or a shard moved.
     Suspected,
     /// Some failed in at least two checks in a row.
-    SomeFail(Degraded),
+    SomeFailed(Degraded),
 }
 
 impl ShardHealth {
-    /// What fails on some of the shards.
-    pub fn degraded(&self) -> Option<Degraded> {
+    fn degraded(&self) -> Option<Degraded> {
         match &*self.lock() {
-            Known::SomeFail(degraded) => Some(degraded.clone()),
-            Known::AllWorkOrNone | Known::Suspected => None,
+            LastCheck::SomeFailed(degraded) => Some(degraded.clone()),
+            LastCheck::AllOrNoneWork | LastCheck::Suspected => None,
         }
     }
 
-    /// Notes that all shards work.
-    fn note_all_work(&self, now_us: i64) {
-        *self.lock() = Known::AllWorkOrNone;
+    fn record_all_work(&self, now_us: i64) {
+        *self.lock() = LastCheck::AllOrNoneWork;
         if let Some(lasted) = self.log.succeeded(now_us) {
-            tracing::info!(after = ?lasted, "all shards in Redis take writes again");
+            tracing::info!(after = ?lasted, "all shards in Redis accept writes again");
         }
     }
 
-    /// Notes that none works: the store as a whole is away, and whoever asked is told so.
-    fn note_none_works(&self) {
-        *self.lock() = Known::AllWorkOrNone;
+    /// The caller of the check gets the error, so there is nothing to remember.
+    fn record_all_failed(&self) {
+        *self.lock() = LastCheck::AllOrNoneWork;
     }
 
-    /// Notes that this many shards of `all` fail while others work.
-    fn note_some(&self, failed: usize, all: usize, why: &Error, now_us: i64) {
-        let mut known = self.lock();
-        if *known == Known::AllWorkOrNone {
-            *known = Known::Suspected;
+    /// This many shards of `all` fail while others work.
+    fn record_some_failed(&self, failed: usize, all: usize, why: &Error, now_us: i64) {
+        let mut last = self.lock();
+        if *last == LastCheck::AllOrNoneWork {
+            *last = LastCheck::Suspected;
             return;
         }
-        // Readiness is shown to anybody: the cause, with its address, is for the log alone.
+        // Anybody may read the readiness: the cause, with its address, is only logged.
         let detail = format!("{failed} of {all} shards in Redis take no writes");
         if self.log.failed(now_us) {
             tracing::error!(cause = %why, "{detail}");
         }
-        *known = Known::SomeFail(Degraded { part: "shards", detail });
+        *last = LastCheck::SomeFailed(Degraded { part: "shards", detail });
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().expect("no code panics while it holds what is known")
-    }
-}
-
-impl Engine {
-    /// Asks every shard once, without retries, whether it takes writes. The store works while one of them does:
-    /// every process sees the same servers fail, and if all of them were taken out of service, the jobs of the
-    /// other servers would be, too.
-    ///
-    /// # Errors
-    /// Why no shard takes writes.
-    pub async fn check_shards(&self) -> Result<()> {
-        let asks = self.groups().into_iter().map(|group| {
-            let keys = group.iter().map(|shard| self.keys.shard(*shard).counts.clone()).collect();
-            let [ready, settings] = self.channels();
-            self.call(self.read(Op::Check, &group, keys).arg(ready).arg(settings).once())
-        });
-        let answers = join_all(asks).await;
-        let now_us = self.context.real.now_micros();
-        let all = answers.len();
-        let mut failures: Vec<Error> = answers.into_iter().filter_map(|answer| answer.err()).collect();
-        let failed = failures.len();
-        match failures.pop() {
-            Some(why) if failed < all => {
-                self.shard_health.note_some(failed, all, &why, now_us);
-                Ok(())
-            }
-            Some(why) => {
-                self.shard_health.note_none_works();
-                Err(why)
-            }
-            None => {
-                self.shard_health.note_all_work(now_us);
-                Ok(())
-            }
-        }
+    fn lock(&self) -> MutexGuard<'_, LastCheck> {
+        self.last.lock().expect("no code panics while it holds the result")
     }
 }
 
@@ -110,19 +123,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shards_that_fail_in_two_checks_in_a_row_are_named_until_they_work_again() {
+    fn shards_that_fail_two_checks_in_a_row_are_reported_until_they_work_again() {
         let health = ShardHealth::default();
         let why = Error::Unavailable("Redis at 127.0.0.1:7001: no answer".to_owned());
-        health.note_some(5, 16, &why, 1);
+        health.record_some_failed(5, 16, &why, 1);
         assert_eq!(health.degraded(), None, "one failure is no outage");
-        health.note_all_work(2);
-        health.note_some(5, 16, &why, 3);
-        assert_eq!(health.degraded(), None, "and they worked between the two");
-        health.note_some(4, 16, &why, 4);
+        health.record_all_work(2);
+        health.record_some_failed(5, 16, &why, 3);
+        assert_eq!(health.degraded(), None, "they worked between the two failures");
+        health.record_some_failed(4, 16, &why, 4);
         let degraded = health.degraded().expect("they fail");
         assert_eq!(degraded.part, "shards");
         assert_eq!(degraded.detail, "4 of 16 shards in Redis take no writes");
-        health.note_all_work(5);
+        health.record_all_work(5);
         assert_eq!(health.degraded(), None);
     }
 }

@@ -1,34 +1,36 @@
-//! Pops whose answer never came: their jobs are reserved for nobody. The receipts are ours, so once the server
-//! answers again the reservations are cancelled, and no attempt is counted.
+//! Pops whose reply never came: nobody has the jobs that they reserved. The receipts are ours, so once the server
+//! replies again the reservations are cancelled, and no attempt is counted.
 
 use std::{
     collections::VecDeque,
-    sync::{Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use bytes::Bytes;
 
-use super::replay_slots::{KeptLane, Lane};
-use crate::store::redis::{
-    Engine,
-    connection::call::{Call, micros},
-    keys::Shard,
-    reply::Reply,
-    scripts::Op,
+use super::{
+    cancel::Canceller,
+    replay_slots::{ReplaySlot, RetainedSlot},
+    shards::Shards,
 };
 use crate::{
-    clock::Clock,
     job::{Timestamp, Topic},
-    store::Result,
+    store::{
+        Result,
+        redis::{
+            codec::reservations::decode_reservations, connection::call::ScriptCall, keys::Shard,
+            reply::Reply, scripts::Script, time::micros,
+        },
+    },
 };
 
 /// Most pops that are remembered; the reservations of older ones end by their TTR.
 const LIMIT: usize = 1_000;
 
-/// A pop as it was asked for. Dropped before it was [answered](Self::answered), it is remembered as lost.
-pub struct SentPop<'a> {
-    engine: &'a Engine,
-    lane: Option<Lane<'a>>,
+/// A pop in flight. If it is dropped before it was [answered](Self::answered), it is remembered as lost.
+pub struct PendingPop<'a> {
+    lost_pops: &'a LostPops,
+    slot: Option<ReplaySlot<'a>>,
     shard: Shard,
     topic: &'a Topic,
 }
@@ -38,27 +40,71 @@ pub struct SentPop<'a> {
 struct LostPop {
     shard: Shard,
     topic: Topic,
-    /// Holds the answer, if the script ran.
-    lane: KeptLane,
-    /// When no attempt at it can run any more, by our clock.
+    /// Holds the reply, if the script ran.
+    slot: RetainedSlot,
+    /// When no attempt at it can have an effect any more, by our clock.
     over_us: i64,
 }
 
-/// The pops that were lost and not looked after yet.
-#[derive(Debug, Default)]
-pub struct LostPops(Mutex<VecDeque<LostPop>>);
+/// The pops that were lost and not cancelled yet.
+pub struct LostPops {
+    shards: Arc<Shards>,
+    canceller: Arc<Canceller>,
+    queue: Mutex<VecDeque<LostPop>>,
+}
 
 impl LostPops {
-    /// Those on one of these shards that cannot run any more.
-    fn take(&self, group: &[Shard], now_us: i64) -> Vec<LostPop> {
+    pub fn new(shards: Arc<Shards>, canceller: Arc<Canceller>) -> Self {
+        Self { shards, canceller, queue: Mutex::default() }
+    }
+
+    /// Begins a pop from `shard`, which acquires a replay slot.
+    pub fn begin<'a>(&'a self, shard: Shard, topic: &'a Topic) -> PendingPop<'a> {
+        let slot = Some(self.shards.replay_slots.acquire(shard));
+        PendingPop { lost_pops: self, slot, shard, topic }
+    }
+
+    /// Cancels the reservations of lost pops on these shards, whose server replies.
+    pub async fn cancel_on(&self, group: &[Shard]) {
+        for LostPop { shard, topic, slot, .. } in self.take_ended(group) {
+            let slot = Some(self.shards.replay_slots.resume(shard, slot));
+            let pop = PendingPop { lost_pops: self, slot, shard, topic: &topic };
+            match self.cancel(&pop).await {
+                Ok(cancelled) => {
+                    pop.answered();
+                    if cancelled > 0 {
+                        tracing::info!(%topic, cancelled, "cancelled the reservations of a pop whose reply was lost");
+                    }
+                }
+                // Dropping the pop remembers it again.
+                Err(error) => tracing::debug!(%topic, %error, "cannot cancel a lost pop yet"),
+            }
+        }
+    }
+
+    /// Runs the script again for no jobs: if it ran before, the slot has its reply.
+    async fn cancel(&self, pop: &PendingPop<'_>) -> Result<usize> {
+        let call = pop.call(0, Bytes::new(), Bytes::new()).without_retry();
+        let mut reply = Reply::new(self.shards.call(call).await?)?;
+        let (_ready, now, _set_aside) = (reply.int()?, reply.int()?, reply.count()?);
+        let granted = decode_reservations(reply, Timestamp::from_millis(now))?;
+        let count = granted.len();
+        let grants = granted.into_iter().map(|grant| (grant.job.id, grant.receipt)).collect();
+        self.canceller.cancel(grants).await?;
+        Ok(count)
+    }
+
+    /// Removes the lost pops on these shards that cannot have an effect any more.
+    fn take_ended(&self, group: &[Shard]) -> Vec<LostPop> {
+        let now_us = self.shards.context().now_us();
         let mut all = self.lock();
-        let ripe = |pop: &LostPop| pop.over_us < now_us && group.contains(&pop.shard);
-        let (taken, left) = all.drain(..).partition::<Vec<_>, _>(ripe);
+        let is_over = |pop: &LostPop| pop.over_us < now_us && group.contains(&pop.shard);
+        let (taken, left) = all.drain(..).partition::<Vec<_>, _>(is_over);
         all.extend(left);
         taken
     }
 
-    /// Adds one; the oldest when there are too many.
+    /// Remembers a lost pop; returns the oldest one when there are too many.
     fn add(&self, pop: LostPop) -> Option<LostPop> {
         let mut all = self.lock();
         all.push_back(pop);
@@ -66,70 +112,35 @@ impl LostPops {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<LostPop>> {
-        self.0.lock().expect("no code panics while it holds the lost pops")
+        self.queue.lock().expect("no code panics while it holds the lost pops")
     }
 }
 
-impl<'a> SentPop<'a> {
-    /// A pop from `shard`, which takes a lane.
-    pub fn new(engine: &'a Engine, shard: Shard, topic: &'a Topic) -> Self {
-        Self { engine, lane: Some(engine.lanes.take(shard)), shard, topic }
+impl PendingPop<'_> {
+    /// The call that reserves `count` jobs with these TTRs and receipts.
+    pub fn call(&self, count: i64, ttrs: Bytes, receipts: Bytes) -> ScriptCall {
+        let shards = &self.lost_pops.shards;
+        let change = shards.change(Script::Reserve, self.shard, self.slot.as_ref(), &[self.topic]);
+        change.arg(count).bytes_arg(ttrs).bytes_arg(receipts)
     }
 
-    /// Its call.
-    pub fn call(&self, count: i64, ttrs: Bytes, receipts: Bytes) -> Call {
-        let change = self.engine.change(Op::Reserve, self.shard, self.lane.as_ref(), &[self.topic]);
-        change.arg(count).bytes(ttrs).bytes(receipts)
-    }
-
-    /// Its answer came.
+    /// The reply came.
     pub fn answered(mut self) {
-        self.lane = None;
+        self.slot = None;
     }
 }
 
-impl Drop for SentPop<'_> {
+impl Drop for PendingPop<'_> {
     fn drop(&mut self) {
-        let Some(lane) = self.lane.take() else { return };
-        let context = &self.engine.context;
-        let options = &context.options;
-        let wait = options.command_timeout + options.wait_timeout;
-        let over_us = context.real.now_micros().saturating_add(micros(wait));
-        let lost = LostPop { shard: self.shard, topic: self.topic.clone(), lane: lane.keep(), over_us };
-        if let Some(oldest) = self.engine.lost_pops.add(lost) {
-            drop(self.engine.lanes.resume(oldest.shard, oldest.lane));
+        let Some(slot) = self.slot.take() else { return };
+        let shards = &self.lost_pops.shards;
+        let options = &shards.context().options;
+        let timeout = options.command_timeout + options.wait_timeout;
+        let over_us = shards.context().now_us().saturating_add(micros(timeout));
+        let lost = LostPop { shard: self.shard, topic: self.topic.clone(), slot: slot.retain(), over_us };
+        if let Some(oldest) = self.lost_pops.add(lost) {
+            // Resumed only to free the slot.
+            drop(shards.replay_slots.resume(oldest.shard, oldest.slot));
         }
-    }
-}
-
-impl Engine {
-    /// Cancels what lost pops have reserved on these shards, whose server answers.
-    pub async fn cancel_lost_pops(&self, group: &[Shard]) {
-        for LostPop { shard, topic, lane, .. } in self.lost_pops.take(group, self.context.real.now_micros()) {
-            let pop =
-                SentPop { engine: self, lane: Some(self.lanes.resume(shard, lane)), shard, topic: &topic };
-            match self.cancel_lost_pop(&pop).await {
-                Ok(cancelled) => {
-                    pop.answered();
-                    if cancelled > 0 {
-                        tracing::info!(%topic, cancelled, "reservations of a pop that was not answered are cancelled");
-                    }
-                }
-                // Dropped, the pop is remembered once more.
-                Err(error) => tracing::debug!(%topic, %error, "a lost pop cannot be looked after yet"),
-            }
-        }
-    }
-
-    /// Runs the script once more for no jobs: if it ran before, its lane has the answer.
-    async fn cancel_lost_pop(&self, pop: &SentPop<'_>) -> Result<usize> {
-        let call = pop.call(0, Bytes::new(), Bytes::new()).once();
-        let mut reply = Reply::new(self.call(call).await?)?;
-        let (_, now, _) = (reply.int()?, reply.int()?, reply.count()?);
-        let granted = self.grants(reply, Timestamp::from_millis(now))?;
-        let count = granted.len();
-        let receipts = granted.into_iter().map(|grant| (grant.job.id, grant.receipt)).collect();
-        self.cancel_grants(receipts).await?;
-        Ok(count)
     }
 }

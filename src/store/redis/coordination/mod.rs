@@ -1,14 +1,21 @@
-//! How the processes of one queue keep in step: announcements, hints of ready jobs, the sweep, batches of calls and
-//! replay slots. Must not know the operations of the store.
+//! How the processes that share a queue stay in step: calls to shards, announcements, which shards have ready jobs, the
+//! sweep, batches of calls and replay slots. Must not know the operations of the store.
 
 pub mod announcements;
 pub mod batch;
+pub mod cancel;
+pub mod compaction;
 pub mod health;
 pub mod lost_pops;
 pub mod mend;
+pub mod notifier;
+mod pending_changes;
 pub mod permissions;
 pub mod probe;
-pub mod ready_shards;
-pub mod replay_slots;
+mod ready_shards;
+mod replay_slots;
+pub mod settings_cache;
+pub mod shards;
+pub mod stored_layout;
 pub mod sweep;
-pub mod unresponsive;
+mod unresponsive;

@@ -1,4 +1,4 @@
-//! What the user at Redis must be allowed to do: tried at start, and looked at with every sweep.
+//! The permissions that the user at Redis needs: tested at start, and checked by every sweep.
 
 use std::{
     collections::BTreeMap,
@@ -7,121 +7,125 @@ use std::{
 
 use fred::{interfaces::PubsubInterface, types::Key};
 
-use crate::store::redis::{
-    ConnectError,
-    connection::{call::Call, client::Connection, error::in_words, retry::Caller},
-    keys::{self, Keys, Shard},
-    reply::Reply,
-    scripts::Op,
+use crate::store::{
+    Error, Result,
+    redis::{
+        connection::{
+            call::ScriptCall, client::ServerConnection, connect_error::ConnectError, error::describe_error,
+            retry::ScriptClient,
+        },
+        keys::{self, Keys, Shard},
+        reply::Reply,
+        scripts::Script,
+    },
 };
-use crate::store::{Error, Result};
 
-/// The keys that are tried, one of each type.
+/// The keys that commands are tested on, one of each type.
 const SCRATCH: [&str; 4] = ["hash", "set", "list", "text"];
 
-/// The rights that were last seen to be lacking, by the first shard of the group that was asked for.
+/// The missing permissions that were last seen, by the first shard of the checked group.
 #[derive(Debug, Default)]
-pub struct Rights(Mutex<BTreeMap<Shard, Vec<String>>>);
+pub struct PermissionMonitor(Mutex<BTreeMap<Shard, Vec<String>>>);
 
-impl Rights {
-    /// Takes in what is lacking now, and logs it when it has changed; whether all are there again.
-    pub fn see(&self, shard: Shard, lacking: Vec<String>) -> bool {
+impl PermissionMonitor {
+    /// Remembers the missing permissions, and logs them when they have changed. Returns whether a group that lacked
+    /// permissions has all of them again.
+    pub fn update(&self, shard: Shard, missing: Vec<String>) -> bool {
         let mut known = self.lock();
-        if known.get(&shard).map_or(lacking.is_empty(), |before| *before == lacking) {
+        if known.get(&shard).map_or(missing.is_empty(), |before| *before == missing) {
             return false;
         }
-        if lacking.is_empty() {
+        if missing.is_empty() {
             known.remove(&shard);
             if known.is_empty() {
-                tracing::info!("the user at Redis has all its rights again");
+                tracing::info!("the user at Redis has all permissions again");
             }
             return true;
         }
-        if known.values().all(|other| *other != lacking) {
-            let lacking = lacking.join(", ");
-            tracing::error!(%lacking, "the user at Redis lacks rights; what needs them is refused");
+        if known.values().all(|other| *other != missing) {
+            let missing = missing.join(", ");
+            tracing::error!(%missing, "the user at Redis lacks permissions: operations that need them are refused");
         }
-        known.insert(shard, lacking);
+        known.insert(shard, missing);
         false
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Shard, Vec<String>>> {
-        self.0.lock().expect("no code panics while it holds the rights")
+        self.0.lock().expect("no code panics while it holds the permissions")
     }
 }
 
-/// Tries all that can be tried before it is known how many shards there are.
+/// Tests all permissions that can be tested before the number of shards is known.
 ///
 /// # Errors
-/// [`ConnectError::Unfit`] with all that is missing.
-pub async fn try_first(caller: Caller<'_>) -> std::result::Result<(), ConnectError> {
-    let prefix = &caller.context.options.prefix;
+/// [`ConnectError::Unfit`] with all missing permissions.
+pub async fn test_prefix(client: &ScriptClient) -> std::result::Result<(), ConnectError> {
+    let prefix = &client.context.options.prefix;
     let (_, slot) = keys::meta(prefix);
-    try_commands(caller, &format!("{{{prefix}}}"), slot).await?;
-    try_channels(caller).await
+    test_commands(client, &format!("{{{prefix}}}"), slot).await?;
+    test_channels(client).await
 }
 
-/// Tries the commands at every server that holds shards.
+/// Tests the commands at every server that holds shards.
 ///
 /// # Errors
-/// [`ConnectError::Unfit`] with all that is missing.
-pub async fn try_shards(caller: Caller<'_>, keys: &Keys) -> std::result::Result<(), ConnectError> {
-    let some = if caller.routes.spans_slots() { 1 } else { usize::MAX };
-    for shard in keys.shards().take(some) {
+/// [`ConnectError::Unfit`] with all missing permissions.
+pub async fn test_shards(client: &ScriptClient, keys: &Keys) -> std::result::Result<(), ConnectError> {
+    let count = if client.router.has_single_primary() { 1 } else { usize::MAX };
+    for shard in keys.all().take(count) {
         let shard = keys.shard(shard);
-        try_commands(caller, &shard.tag, shard.slot).await?;
+        test_commands(client, &shard.tag, shard.slot).await?;
     }
     Ok(())
 }
 
-/// Has the server that holds the keys with this hash tag run every command on keys that are empty afterwards.
+/// Runs every command on keys with this hash tag, which are empty afterwards.
 ///
 /// # Errors
-/// [`ConnectError::Unfit`] with all that is missing.
-async fn try_commands(caller: Caller<'_>, tag: &str, slot: u16) -> std::result::Result<(), ConnectError> {
-    let prefix = &caller.context.options.prefix;
+/// [`ConnectError::Unfit`] with all missing permissions.
+async fn test_commands(client: &ScriptClient, tag: &str, slot: u16) -> std::result::Result<(), ConnectError> {
+    let prefix = &client.context.options.prefix;
     let scratch = SCRATCH.iter().map(|kind| Key::from(format!("{tag}:scratch:{kind}"))).collect();
     let [ready, settings] = keys::channels(prefix);
-    let call = Call::new(Op::Rights, slot, scratch, Vec::new()).arg(ready).arg(settings);
-    let tried = async { names(&mut Reply::new(caller.insist(call).await?.value)?) };
-    match tried.await {
-        Ok(lacking) if lacking.is_empty() => Ok(()),
-        Ok(lacking) => {
-            let lacking = lacking.join(", ");
-            Err(unfit(caller, format!("its user may not do all that is needed: {lacking}")))
+    let call = ScriptCall::new(Script::CheckPermissions, slot, scratch, Vec::new()).arg(ready).arg(settings);
+    match missing_permissions(client, call).await {
+        Ok(missing) if missing.is_empty() => Ok(()),
+        Ok(missing) => {
+            let missing = missing.join(", ");
+            Err(unfit(client, format!("its user lacks permissions: {missing}")))
         }
         Err(Error::Unavailable(why)) if why.starts_with("NOPERM") && why.contains("key") => {
             let pattern = format!("~{{{prefix}*");
             let why =
                 format!("its user may not use the keys, all of which begin with {{{prefix}: allow {pattern}");
-            Err(unfit(caller, why))
+            Err(unfit(client, why))
         }
-        Err(error) => Err(ConnectError::of_store(&caller.context.options.mode.to_string(), error)),
+        Err(error) => Err(ConnectError::from_store_error(&client.context.options.mode.to_string(), error)),
     }
+}
+
+async fn missing_permissions(client: &ScriptClient, call: ScriptCall) -> Result<Vec<String>> {
+    Reply::new(client.call_with_retry(call).await?.value)?.texts()
 }
 
 /// Subscribes to the channels once, on a connection of its own.
 ///
 /// # Errors
 /// [`ConnectError::Unfit`] when that is refused.
-async fn try_channels(caller: Caller<'_>) -> std::result::Result<(), ConnectError> {
-    let options = &caller.context.options;
-    let Some(config) = caller.routes.next_announcer() else { return Ok(()) };
-    let opened = Connection::open(config, options, options.command_timeout).await;
-    let connection = opened.map_err(|error| ConnectError::of(&options.mode.to_string(), &error))?;
+async fn test_channels(client: &ScriptClient) -> std::result::Result<(), ConnectError> {
+    let options = &client.context.options;
+    let Some(config) = client.router.next_subscription() else { return Ok(()) };
+    let opened = ServerConnection::open(config, options, options.command_timeout).await;
+    let connection =
+        opened.map_err(|error| ConnectError::from_client_error(&options.mode.to_string(), &error))?;
     let mut outcome = Ok(());
     for channel in keys::channels(&options.prefix) {
         outcome = outcome.and(connection.client().subscribe(channel).await);
     }
     connection.close().await;
-    outcome.map_err(|error| unfit(caller, format!("it lets nobody subscribe: {}", in_words(&error))))
+    outcome.map_err(|error| unfit(client, format!("its user may not subscribe: {}", describe_error(&error))))
 }
 
-fn unfit(caller: Caller<'_>, why: String) -> ConnectError {
-    ConnectError::Unfit { at: caller.context.options.mode.to_string(), why }
-}
-
-/// The texts of a list.
-pub fn names(reply: &mut Reply) -> Result<Vec<String>> {
-    (0..reply.len()).map(|_| reply.text()).collect()
+fn unfit(client: &ScriptClient, why: String) -> ConnectError {
+    ConnectError::Unfit { at: client.context.options.mode.to_string(), why }
 }

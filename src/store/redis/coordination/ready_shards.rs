@@ -1,6 +1,6 @@
-//! Which shards may have ready jobs of a topic, as far as this process has heard. Hints save looks;
-//! nothing depends on them: a reservation that is about to answer with less than was asked looks at
-//! every shard first, or has that done soon for those who wait anyway.
+//! Which shards may have ready jobs of a topic, as far as this process knows. Only saves calls: a reservation that is
+//! about to return fewer jobs than wanted probes every shard first, or, if its caller waits anyway, has that done
+//! soon.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -9,81 +9,86 @@ use std::{
 
 use tokio::sync::{Notify, futures::Notified};
 
-use crate::job::Topic;
-use crate::store::redis::keys::Shard;
+use crate::{job::Topic, store::redis::keys::Shard};
 
-/// The hints of one process. Holds only topics that have any.
+/// The shards that may have ready jobs, by topic. Contains only topics with such shards.
 #[derive(Debug, Default)]
-pub struct Hints {
-    topics: Mutex<HashMap<Topic, Hinted>>,
-    /// Wakes those who hope for another hint.
+pub struct ReadyShards {
+    topics: Mutex<HashMap<Topic, TopicShards>>,
+    /// Notified when a shard may have more ready jobs.
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Hinted {
-    /// How many jobs each was last known to have ready.
+struct TopicShards {
+    /// How many ready jobs each shard was last known to have.
     shards: BTreeMap<Shard, usize>,
-    /// Where the next reservation begins, so that they take turns.
+    /// The shard where the next selection begins, so that shards take turns.
     next: Shard,
 }
 
-impl Hints {
+impl ReadyShards {
     /// `shard` may have ready jobs of `topic`.
-    pub fn mark(&self, topic: &Topic, shard: Shard) {
+    pub fn add(&self, topic: &Topic, shard: Shard) {
         let mut topics = self.lock();
         match topics.get_mut(topic) {
-            Some(hinted) => drop(hinted.shards.entry(shard).or_insert(1)),
+            Some(known) => drop(known.shards.entry(shard).or_insert(1)),
             None => drop(topics.entry(topic.clone()).or_default().shards.insert(shard, 1)),
         }
         drop(topics);
         self.changed.notify_waiters();
     }
 
-    /// `shard` counts so many ready jobs of `topic`.
-    pub fn set(&self, topic: &Topic, shard: Shard, ready: i64) {
+    /// `shard` has this many ready jobs of `topic`.
+    pub fn set_count(&self, topic: &Topic, shard: Shard, ready: i64) {
         let mut topics = self.lock();
         if let Ok(ready @ 1..) = usize::try_from(ready) {
             topics.entry(topic.clone()).or_default().shards.insert(shard, ready);
             drop(topics);
             self.changed.notify_waiters();
-        } else if let Some(hinted) = topics.get_mut(topic) {
-            hinted.shards.remove(&shard);
-            if hinted.shards.is_empty() {
+        } else if let Some(known) = topics.get_mut(topic) {
+            known.shards.remove(&shard);
+            if known.shards.is_empty() {
                 topics.remove(topic);
             }
         }
     }
 
-    /// Completes when there may be a new hint.
+    /// Completes when a shard may have more ready jobs.
     pub fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }
 
-    /// Whether there is a hint of `topic` at one of the shards that `may` be asked.
-    pub fn any(&self, topic: &Topic, may: impl Fn(Shard) -> bool) -> bool {
-        self.lock().get(topic).is_some_and(|hinted| hinted.shards.keys().any(|shard| may(*shard)))
+    /// Whether one of the `eligible` shards may have ready jobs of `topic`.
+    pub fn contains_any(&self, topic: &Topic, eligible: impl Fn(Shard) -> bool) -> bool {
+        self.lock().get(topic).is_some_and(|known| known.shards.keys().any(|shard| eligible(*shard)))
     }
 
-    /// Shards to try for `wanted` jobs, taking turns, of those that `may` be asked: as many as it takes by what
-    /// they are known to have when each gives up to `most`, and so no more than there are jobs wanted.
-    pub fn pick(&self, topic: &Topic, wanted: usize, most: usize, may: impl Fn(Shard) -> bool) -> Vec<Shard> {
+    /// The next of the `eligible` shards to reserve `wanted` jobs from, in turn: as many as are needed by their known
+    /// counts if each gives at most `limit` jobs, and so never more shards than wanted jobs.
+    pub fn select(
+        &self,
+        topic: &Topic,
+        wanted: usize,
+        limit: usize,
+        eligible: impl Fn(Shard) -> bool,
+    ) -> Vec<Shard> {
         let mut topics = self.lock();
-        let Some(hinted) = topics.get_mut(topic) else { return Vec::new() };
-        let in_turn = hinted.shards.range(hinted.next..).chain(hinted.shards.range(..hinted.next));
-        let mut known = 0;
-        let picked = in_turn.filter(|(shard, _)| may(**shard)).take_while(|(_, ready)| {
-            let short = known < wanted;
-            known += (**ready).min(most);
+        let Some(known) = topics.get_mut(topic) else { return Vec::new() };
+        let in_turn = known.shards.range(known.next..).chain(known.shards.range(..known.next));
+        let mut jobs = 0;
+        let selected = in_turn.filter(|(shard, _)| eligible(**shard)).take_while(|(_, ready)| {
+            let short = jobs < wanted;
+            jobs += (**ready).min(limit);
             short
         });
-        let picked: Vec<Shard> = picked.map(|(shard, _)| *shard).collect();
-        hinted.next = picked.last().map_or(0, |last| last + 1);
-        picked
+        let selected: Vec<Shard> = selected.map(|(shard, _)| *shard).collect();
+        known.next = selected.last().map_or(0, |last| last + 1);
+        selected
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Topic, Hinted>> {
-        self.topics.lock().expect("no code panics while it holds the hints")
+    fn lock(&self) -> MutexGuard<'_, HashMap<Topic, TopicShards>> {
+        self.topics.lock().expect("no code panics while it holds the shards")
     }
 }
 
@@ -92,30 +97,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shards_take_turns_and_topics_are_forgotten() {
-        let hints = Hints::default();
+    fn shards_take_turns_and_empty_topics_are_removed() {
+        let ready_shards = ReadyShards::default();
         let topic = Topic::parse("t").expect("valid");
-        assert!(hints.pick(&topic, 1, 100, |_| true).is_empty());
-        [3, 1, 7].into_iter().for_each(|shard| hints.mark(&topic, shard));
-        let picked: Vec<_> = (0..4).flat_map(|_| hints.pick(&topic, 1, 100, |_| true)).collect();
-        assert_eq!(picked, [1, 3, 7, 1]);
-        [3, 1, 7].into_iter().for_each(|shard| hints.set(&topic, shard, 0));
-        assert!(hints.pick(&topic, 1, 100, |_| true).is_empty());
-        assert!(hints.lock().is_empty());
+        assert!(ready_shards.select(&topic, 1, 100, |_| true).is_empty());
+        [3, 1, 7].into_iter().for_each(|shard| ready_shards.add(&topic, shard));
+        let selected: Vec<_> = (0..4).flat_map(|_| ready_shards.select(&topic, 1, 100, |_| true)).collect();
+        assert_eq!(selected, [1, 3, 7, 1]);
+        [3, 1, 7].into_iter().for_each(|shard| ready_shards.set_count(&topic, shard, 0));
+        assert!(ready_shards.select(&topic, 1, 100, |_| true).is_empty());
+        assert!(ready_shards.lock().is_empty());
     }
 
     #[test]
-    fn as_many_shards_are_tried_as_it_takes() {
-        let hints = Hints::default();
+    fn as_many_shards_are_selected_as_needed() {
+        let ready_shards = ReadyShards::default();
         let topic = Topic::parse("t").expect("valid");
-        [0, 1, 2, 3].into_iter().for_each(|shard| hints.mark(&topic, shard));
-        assert_eq!(hints.pick(&topic, 9, 100, |_| true), [0, 1, 2, 3], "each has one, as far as is known");
-        assert_eq!(hints.pick(&topic, 3, 100, |_| true), [0, 1, 2]);
-        assert_eq!(hints.pick(&topic, 3, 100, |_| true), [3, 0, 1]);
-        hints.set(&topic, 2, 50);
-        hints.mark(&topic, 2);
-        assert_eq!(hints.pick(&topic, 9, 100, |_| true), [2], "what is known stands");
-        assert_eq!(hints.pick(&topic, 9, 5, |_| true), [3, 0, 1, 2], "one gives no more than a share");
-        assert!(hints.pick(&topic, 0, 5, |_| true).is_empty());
+        [0, 1, 2, 3].into_iter().for_each(|shard| ready_shards.add(&topic, shard));
+        assert_eq!(ready_shards.select(&topic, 9, 100, |_| true), [0, 1, 2, 3], "each is known to have one");
+        assert_eq!(ready_shards.select(&topic, 3, 100, |_| true), [0, 1, 2]);
+        assert_eq!(ready_shards.select(&topic, 3, 100, |_| true), [3, 0, 1]);
+        ready_shards.set_count(&topic, 2, 50);
+        ready_shards.add(&topic, 2);
+        assert_eq!(ready_shards.select(&topic, 9, 100, |_| true), [2], "a known count is kept");
+        assert_eq!(ready_shards.select(&topic, 9, 5, |_| true), [3, 0, 1, 2], "each gives at most the limit");
+        assert!(ready_shards.select(&topic, 0, 5, |_| true).is_empty());
     }
 }

@@ -1,9 +1,9 @@
-//! Lanes: how a script knows a second run of the same call.
+//! Replay slots: how a script recognises the second run of a call.
 //!
-//! A call that must not happen twice takes a lane of its shard, which holds one such call at a time,
-//! and a sequence number one higher than the lane's last. The script leaves the sequence and its
-//! answer under the lane's name; run again, it finds them and gives the same answer. The next call
-//! on the lane overwrites them, so there are never more than calls were in flight at once.
+//! A call that must have its effect only once acquires a slot of its shard, for itself alone,
+//! and a sequence number one higher than the last of that slot. The script stores the sequence number and its
+//! reply in the slot; a second run finds them and returns the same reply. The next call
+//! with the slot overwrites them, so there are never more slots than there were concurrent calls.
 
 use std::{
     mem::ManuallyDrop,
@@ -14,43 +14,43 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::store::redis::keys::Shard;
 
-/// The lanes of this process, per shard.
+/// The slots of this process, by shard.
 #[derive(Debug)]
-pub struct Lanes {
-    /// Random, so that no other process, nor an earlier life of this one, shares a lane.
+pub struct ReplaySlots {
+    /// Random, so that neither another process nor an earlier run of this one uses the same slots.
     process: [u8; 8],
-    shards: Vec<Mutex<Pool>>,
+    shards: Vec<Mutex<SlotPool>>,
 }
 
 #[derive(Debug, Default)]
-struct Pool {
+struct SlotPool {
     free: Vec<u32>,
-    /// Last sequence used, by lane.
+    /// Last sequence number of each slot.
     sequences: Vec<u64>,
 }
 
-/// A lane that is held by one call, with the sequence of that call.
+/// A slot in use by one call, with the sequence number of that call.
 #[derive(Debug)]
-pub struct Lane<'a> {
-    lanes: &'a Lanes,
+pub struct ReplaySlot<'a> {
+    slots: &'a ReplaySlots,
     shard: Shard,
     number: u32,
     sequence: u64,
 }
 
-impl Lanes {
+impl ReplaySlots {
     pub fn new(shards: u16) -> Self {
         Self { process: rand::random(), shards: (0..shards).map(|_| Mutex::default()).collect() }
     }
 
-    /// This process, as it signs its announcements.
+    /// The name of this process in its announcements.
     pub fn process(&self) -> String {
         format!("{:016x}", u64::from_be_bytes(self.process))
     }
 
-    /// Takes the lane that was given back last, or a new one where none is free, so that there are never more lanes
-    /// than calls were in flight at once.
-    pub fn take(&self, shard: Shard) -> Lane<'_> {
+    /// Acquires the slot that was freed last, or a new one if none is free, so that there are never more slots
+    /// than there were concurrent calls.
+    pub fn acquire(&self, shard: Shard) -> ReplaySlot<'_> {
         let mut pool = self.lock(shard);
         let number = pool.free.pop().unwrap_or_else(|| {
             pool.sequences.push(0);
@@ -58,50 +58,50 @@ impl Lanes {
         });
         let sequence = &mut pool.sequences[number as usize];
         *sequence += 1;
-        Lane { lanes: self, shard, number, sequence: *sequence }
+        ReplaySlot { slots: self, shard, number, sequence: *sequence }
     }
 
-    /// A lane that was kept, for the same call.
-    pub fn resume(&self, shard: Shard, lane: KeptLane) -> Lane<'_> {
-        Lane { lanes: self, shard, number: lane.number, sequence: lane.sequence }
+    /// Uses a retained slot again, for the same call.
+    pub fn resume(&self, shard: Shard, slot: RetainedSlot) -> ReplaySlot<'_> {
+        ReplaySlot { slots: self, shard, number: slot.number, sequence: slot.sequence }
     }
 
-    fn lock(&self, shard: Shard) -> MutexGuard<'_, Pool> {
-        self.shards[usize::from(shard)].lock().expect("no code panics while it holds the lanes")
+    fn lock(&self, shard: Shard) -> MutexGuard<'_, SlotPool> {
+        self.shards[usize::from(shard)].lock().expect("no code panics while it holds the slots")
     }
 }
 
-/// A lane that stays taken without a call, with the sequence of its last.
+/// A slot that stays in use without a call, with the sequence number of its last call.
 #[derive(Debug)]
-pub struct KeptLane {
+pub struct RetainedSlot {
     number: u32,
     sequence: u64,
 }
 
-impl Lane<'_> {
-    /// Keeps the lane taken, and with it what the server remembers of its call, until it is
-    /// [resumed](Lanes::resume).
-    pub fn keep(self) -> KeptLane {
-        let lane = ManuallyDrop::new(self);
-        KeptLane { number: lane.number, sequence: lane.sequence }
+impl ReplaySlot<'_> {
+    /// Keeps the slot in use, so that the server keeps the reply to its call, until it is
+    /// [resumed](ReplaySlots::resume).
+    pub fn retain(self) -> RetainedSlot {
+        let slot = ManuallyDrop::new(self);
+        RetainedSlot { number: slot.number, sequence: slot.sequence }
     }
 
-    /// The lane's name in its shard.
+    /// The field of the slot in its shard.
     pub fn field(&self) -> Bytes {
         let mut field = BytesMut::with_capacity(12);
-        field.put_slice(&self.lanes.process);
+        field.put_slice(&self.slots.process);
         field.put_u32(self.number);
         field.freeze()
     }
 
     pub fn sequence(&self) -> i64 {
-        i64::try_from(self.sequence).expect("a lane is used fewer than 2^63 times")
+        i64::try_from(self.sequence).expect("a slot is used fewer than 2^63 times")
     }
 }
 
-impl Drop for Lane<'_> {
+impl Drop for ReplaySlot<'_> {
     fn drop(&mut self) {
-        self.lanes.lock(self.shard).free.push(self.number);
+        self.slots.lock(self.shard).free.push(self.number);
     }
 }
 
@@ -110,21 +110,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lane_holds_one_call_and_never_repeats_a_sequence() {
-        let lanes = Lanes::new(2);
-        let first = lanes.take(0);
-        let second = lanes.take(0);
+    fn a_slot_serves_one_call_and_never_repeats_a_sequence() {
+        let slots = ReplaySlots::new(2);
+        let first = slots.acquire(0);
+        let second = slots.acquire(0);
         assert_ne!(first.field(), second.field());
         let (field, sequence) = (first.field(), first.sequence());
         drop(first);
-        let third = lanes.take(0);
+        let third = slots.acquire(0);
         assert_eq!((third.field(), third.sequence()), (field.clone(), sequence + 1));
         let (number, sequence) = (third.field(), third.sequence());
-        let kept = third.keep();
-        assert_ne!(lanes.take(0).field(), number, "a lane that is kept is not taken");
-        let resumed = lanes.resume(0, kept);
+        let retained = third.retain();
+        assert_ne!(slots.acquire(0).field(), number, "a retained slot is not acquired");
+        let resumed = slots.resume(0, retained);
         assert_eq!((resumed.field(), resumed.sequence()), (number, sequence));
-        assert_eq!(lanes.take(1).field(), field, "shards have their own");
-        assert_ne!(Lanes::new(1).take(0).field(), field, "processes have their own");
+        assert_eq!(slots.acquire(1).field(), field, "shards have their own slots");
+        assert_ne!(ReplaySlots::new(1).acquire(0).field(), field, "processes have their own slots");
     }
 }

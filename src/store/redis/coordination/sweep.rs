@@ -1,137 +1,125 @@
-//! The sweep: a slow look, twice a second, that makes up for what announcements may have lost, so
-//! that nothing waits longer than a second for it. It also watches the server's clock and the rights of its user, has
-//! shards mended whose counts are not those of their indexes, compacts
-//! ready lists that are full of stale entries, forgets the lanes of processes that are gone, and writes the
-//! layout again where the server lost it.
+//! The sweep: recovers lost announcements twice a second, so that no ready job waits longer than a second for one. It
+//! also watches the server's clock and the permissions of its user, starts the mending of
+//! shards whose counts do not match their indexes, compacts ready lists with many stale entries, expires the replay
+//! slots of processes that are gone, and stores the layout again if the servers lost it.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
-use super::{announcements::Doubt, permissions};
-use crate::store::redis::{
-    Engine,
-    connection::{call::micros, retry::Answer},
-    keys::Shard,
-    layout,
-    reply::Reply,
-    scripts::Op,
+use super::{
+    announcements::Announcements, compaction::Compaction, lost_pops::LostPops, mend::Mender,
+    notifier::Notifier, pending_changes::PendingChange, permissions::PermissionMonitor,
+    settings_cache::SettingsCache, shards::Shards, stored_layout,
 };
 use crate::{
     clock::Clock,
     failure_log::FailureLog,
     job::Topic,
-    store::{Error, Result},
+    store::{
+        Error, Result,
+        redis::{connection::retry::ScriptReply, keys::Shard, reply::Reply, scripts::Script, time::micros},
+    },
 };
 
 const INTERVAL: Duration = Duration::from_millis(500);
-/// How long a lane is kept after its last use: far longer than anybody tries a call again.
-const LANE_LIFE: Duration = Duration::from_secs(3_600);
-/// How often lanes are looked at, in sweeps.
-const LANES_EVERY: u64 = 1_200;
-/// A smaller jump of the server's clock than this is not worth a line in the log.
-const STEP_US: i64 = 250_000;
-/// How often counts are held against indexes.
-const AUDIT: Duration = Duration::from_secs(30);
-/// Entries per run of a compaction, and runs per sweep.
-const COMPACT: (i64, usize) = (1_000, 50);
+/// How long a replay slot is kept after its last use: far longer than any call is retried.
+const SLOT_LIFETIME: Duration = Duration::from_secs(3_600);
+/// How often replay slots are expired, in sweeps.
+const EXPIRE_SLOTS_EVERY: u64 = 1_200;
+/// A smaller step of the server's clock is not logged.
+const MIN_CLOCK_STEP_US: i64 = 250_000;
+/// How often counts are compared with indexes.
+const AUDIT_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Ready lists that should be compacted, and how many of their entries are still to be looked at once
-/// that has begun. Only a full turn leaves the others in their order.
-#[derive(Debug, Default)]
-pub struct Compaction(Mutex<BTreeMap<(Shard, Topic), Option<i64>>>);
-
-impl Compaction {
-    pub fn ask(&self, shard: Shard, topic: &Topic) {
-        self.lock().entry((shard, topic.clone())).or_default();
-    }
-
-    fn go_on(&self, shard: Shard, topic: Topic, left: i64) {
-        self.lock().insert((shard, topic), Some(left));
-    }
-
-    fn take(&self, group: &[Shard]) -> BTreeMap<(Shard, Topic), Option<i64>> {
-        self.lock().extract_if(.., |(shard, _), _| group.contains(shard)).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(Shard, Topic), Option<i64>>> {
-        self.0.lock().expect("no code panics while it holds the lists")
-    }
+/// The sweep of one engine.
+pub struct Sweep {
+    pub shards: Arc<Shards>,
+    pub notifier: Arc<Notifier>,
+    pub announcements: Arc<Announcements>,
+    pub settings: Arc<SettingsCache>,
+    pub compaction: Arc<Compaction>,
+    pub lost_pops: Arc<LostPops>,
+    pub mender: Arc<Mender>,
+    pub permissions: PermissionMonitor,
+    pub wake: watch::Sender<()>,
 }
 
-/// What the sweep remembers from one time to the next, by shard.
+/// What the sweep remembers of a shard from one round to the next.
 #[derive(Debug, Clone, Copy, Default)]
-struct Memory {
+struct LastRound {
     /// How many announcements the shard had made.
-    pulse: i64,
+    announced: i64,
     /// The server's clock minus ours.
     offset_us: Option<i64>,
 }
 
-/// When counts are next held against indexes.
-struct Audits {
+/// When counts are next compared with indexes.
+struct AuditSchedule {
     next_us: i64,
 }
 
-impl Audits {
+impl AuditSchedule {
     fn is_due(&mut self, now_us: i64) -> bool {
         let due = now_us >= self.next_us;
         if due {
-            self.next_us = now_us.saturating_add(micros(AUDIT));
+            self.next_us = now_us.saturating_add(micros(AUDIT_INTERVAL));
         }
         due
     }
 
-    fn hurry(&mut self) {
+    fn audit_next_round(&mut self) {
         self.next_us = 0;
     }
 }
 
-impl Engine {
-    /// Sweeps until the engine closes: every group of shards at its own pace, so that a server that does not
-    /// answer holds up no other's, and beside them what belongs to no shard.
-    pub async fn sweep(self: Arc<Self>) {
-        for group in self.groups() {
-            self.context.tasks.spawn(self.clone().sweep_group(group));
+impl Sweep {
+    /// Sweeps until the engine closes: every group of shards in a task of its own, so that a server that does not
+    /// answer delays no other, and beside them what belongs to no shard.
+    pub async fn run(self: Arc<Self>) {
+        for group in self.shards.groups() {
+            self.shards.context().spawn(self.clone().sweep_group(group));
         }
         let log = FailureLog::default();
-        let mut wake = self.wake_sweep.subscribe();
-        wake.mark_changed();
-        while self.next_sweep(&mut wake).await {
-            let layout = layout::watch(self.caller(), self.keys.count());
-            let ((), configs) = tokio::join!(layout, self.refresh_configs());
-            self.log_sweep(&log, configs.as_ref().err());
+        let mut wake = self.subscribe();
+        while self.next_round(&mut wake).await {
+            let layout = stored_layout::keep_stored(self.shards.client(), self.shards.keys.count());
+            let ((), settings) = tokio::join!(layout, self.settings.refresh());
+            self.log_result(&log, settings.as_ref().err());
         }
     }
 
     /// Sweeps a group of shards, the first time at once.
     async fn sweep_group(self: Arc<Self>, group: Vec<Shard>) {
-        let (mut memory, log) = (vec![Memory::default(); group.len()], FailureLog::default());
-        let mut wake = self.wake_sweep.subscribe();
-        wake.mark_changed();
-        let mut audits = Audits { next_us: self.context.real.now_micros().saturating_add(micros(AUDIT)) };
+        let (mut last, log) = (vec![LastRound::default(); group.len()], FailureLog::default());
+        let mut wake = self.subscribe();
+        let next_us = self.shards.context().now_us().saturating_add(micros(AUDIT_INTERVAL));
+        let mut audits = AuditSchedule { next_us };
         for round in 1_u64.. {
-            if !self.next_sweep(&mut wake).await {
+            if !self.next_round(&mut wake).await {
                 return;
             }
-            let swept = self.sweep_once(&group, &mut memory, round, &mut audits).await;
-            self.log_sweep(&log, swept.as_ref().err());
+            let swept = self.sweep_once(&group, &mut last, round, &mut audits).await;
+            self.log_result(&log, swept.as_ref().err());
         }
     }
 
-    fn log_sweep(&self, log: &FailureLog, error: Option<&Error>) {
-        let now_us = self.context.real.now_micros();
+    /// A receiver whose first round begins at once.
+    fn subscribe(&self) -> watch::Receiver<()> {
+        let mut wake = self.wake.subscribe();
+        wake.mark_changed();
+        wake
+    }
+
+    fn log_result(&self, log: &FailureLog, error: Option<&Error>) {
+        let now_us = self.shards.context().now_us();
         match error {
             None => {
                 if log.succeeded(now_us).is_some() {
                     tracing::info!("the sweep of Redis succeeds again");
                 }
             }
-            // A server that is away is told of by those who watch the store.
+            // The health check reports that a server cannot be reached.
             Some(error @ Error::Unavailable(_)) => tracing::debug!(%error, "the sweep failed"),
             Some(error) => {
                 if log.failed(now_us) {
@@ -141,133 +129,119 @@ impl Engine {
         }
     }
 
-    /// Waits for the next round; false when the engine closes.
-    async fn next_sweep(&self, wake: &mut watch::Receiver<()>) -> bool {
+    /// Waits for the next round; returns false when the engine closes.
+    async fn next_round(&self, wake: &mut watch::Receiver<()>) -> bool {
+        let context = self.shards.context();
         tokio::select! {
-            () = self.context.real.sleep(INTERVAL) => true,
+            () = context.clock.sleep(INTERVAL) => true,
             woken = wake.changed() => woken.is_ok(),
-            () = self.context.closing.cancelled() => false,
+            () = context.closing.cancelled() => false,
         }
     }
 
     async fn sweep_once(
-        self: &Arc<Self>,
+        &self,
         group: &[Shard],
-        memory: &mut [Memory],
+        last: &mut [LastRound],
         round: u64,
-        audits: &mut Audits,
+        audits: &mut AuditSchedule,
     ) -> Result<()> {
-        let before_us = self.context.real.now_micros();
+        let before_us = self.shards.context().now_us();
+        let all = &self.shards.keys;
         let keys = group.iter().flat_map(|shard| {
-            let keys = self.keys.shard(*shard);
-            [&keys.counts, &keys.pool, &keys.bucket, &keys.graves, &keys.broken].map(Clone::clone)
+            let keys = all.shard(*shard);
+            [&keys.counts, &keys.pool, &keys.bucket, &keys.dead_by_time, &keys.broken].map(Clone::clone)
         });
-        let [ready, settings] = self.channels();
-        let pulse = self.read(Op::Pulse, group, keys.collect()).arg(ready).arg(settings);
-        let pulse = self.brief_in_cluster(pulse.maybe(audits.is_due(before_us).then_some("1")));
-        let answer = self.observed(group[0], self.caller().insist(pulse)).await?;
-        let after_us = self.context.real.now_micros();
-        let mut outcome = self.look_after(group, (before_us, after_us), answer, memory, audits).await;
-        for ((shard, topic), left) in self.compaction.take(group) {
-            outcome = outcome.and(self.compact(shard, topic, left).await);
-        }
-        if round.is_multiple_of(LANES_EVERY) {
-            outcome = outcome.and(self.forget_lanes(group).await);
+        let call = self.shards.read(Script::ShardStatus, group, keys.collect());
+        let call = call.arg(all.ready_channel.clone()).arg(all.settings_channel.clone());
+        let call = call.optional_arg(audits.is_due(before_us).then_some("1"));
+        let call = self.shards.short_retry_in_cluster(call);
+        let reply = self.shards.observe(group[0], self.shards.client().call_with_retry(call)).await?;
+        let after_us = self.shards.context().now_us();
+        let mut outcome = self.handle_status(group, (before_us, after_us), reply, last, audits).await;
+        outcome = outcome.and(self.compaction.run(group).await);
+        if round.is_multiple_of(EXPIRE_SLOTS_EVERY) {
+            outcome = outcome.and(self.expire_replay_slots(group).await);
         }
         outcome
     }
 
-    /// Looks after the shards of one server, which answered between two moments.
-    async fn look_after(
-        self: &Arc<Self>,
+    /// Handles the status of the shards of one server, which was requested and received at these two moments.
+    async fn handle_status(
+        &self,
         group: &[Shard],
         (before_us, after_us): (i64, i64),
-        Answer { value, node, .. }: Answer,
-        memory: &mut [Memory],
-        audits: &mut Audits,
+        ScriptReply { value, node, .. }: ScriptReply,
+        last: &mut [LastRound],
+        audits: &mut AuditSchedule,
     ) -> Result<()> {
         let mut reply = Reply::new(value)?;
         let server_us = reply.int()?.saturating_mul(1_000_000).saturating_add(reply.int()?);
-        node.clock.learn(before_us, server_us, after_us);
-        if self.rights.see(group[0], permissions::names(&mut reply.list()?)?) {
-            // What was refused meanwhile should have left nothing behind; make sure of it.
-            audits.hurry();
+        node.clock.record(before_us, server_us, after_us);
+        if self.permissions.update(group[0], reply.list()?.texts()?) {
+            // Calls that were refused meanwhile should have changed nothing; verify that.
+            audits.audit_next_round();
         }
-        // One group is one server: its first shard remembers for all.
-        if let Some(memory) = memory.first_mut()
-            && let Some(step_us) = watch_clock(memory, server_us, before_us, after_us)
+        // A group is one server: its first shard remembers the clock.
+        if let Some(last) = last.first_mut()
+            && let Some(step_us) = detect_clock_step(last, server_us, before_us, after_us)
         {
-            self.context.metrics.clock_stepped(step_us);
+            self.shards.context().metrics.clock_stepped(step_us);
             let step_ms = step_us / 1_000;
             tracing::warn!(step_ms, "the clock of the Redis server stepped, and due times with it");
         }
-        self.cancel_lost_pops(group).await;
-        for (shard, memory) in group.iter().zip(memory) {
-            let (pulse, disagrees) = (reply.int()?, reply.int()? == 1);
-            if disagrees {
-                self.begin_mending(*shard);
+        self.lost_pops.cancel_on(group).await;
+        for (shard, last) in group.iter().zip(last) {
+            let (announced, counts_are_wrong) = (reply.int()?, reply.int()? == 1);
+            if counts_are_wrong {
+                self.mender.start(*shard);
             }
-            self.make_up(*shard, memory, pulse).await?;
+            self.recover_missed(*shard, last, announced).await?;
         }
         Ok(())
     }
 
-    /// Makes up for announcements that were made by the last sweep and have not been heard by this one, and
-    /// for changes of ours whose answer got lost.
-    async fn make_up(&self, shard: Shard, memory: &mut Memory, pulse: i64) -> Result<()> {
-        let heard = self.announcements.heard(shard);
-        let missed = heard < memory.pulse || pulse < memory.pulse;
-        let doubt = self.announcements.doubt(shard);
-        if missed || doubt.is_some() {
-            let counts = self.keys.shard(shard).counts.clone();
-            let mut reply = Reply::new(self.call(self.read(Op::Waiting, &[shard], vec![counts])).await?)?;
-            self.announcements.set_heard(shard, pulse);
+    /// Recovers announcements that were made before the last round and have not been received by this one, and
+    /// changes of this process whose reply was lost.
+    async fn recover_missed(&self, shard: Shard, last: &mut LastRound, announced: i64) -> Result<()> {
+        let received = &self.announcements.received;
+        let missed = received.last(shard) < last.announced || announced < last.announced;
+        let unconfirmed = self.shards.pending_changes.take_unconfirmed(shard);
+        if missed || unconfirmed.is_some() {
+            let counts = self.shards.keys.shard(shard).counts.clone();
+            let call = self.shards.read(Script::ListReadyTopics, &[shard], vec![counts]);
+            let mut reply = Reply::new(self.shards.call(call).await?)?;
+            received.set_recovered(shard, announced);
             while !reply.is_empty() {
                 if let Ok(topic) = reply.name::<Topic>() {
-                    self.tell_ready(&topic, shard);
+                    self.notifier.ready_on(&topic, shard);
                 }
             }
         }
-        // Only now: a look that failed is made up for by the next.
-        memory.pulse = pulse;
-        doubt.into_iter().for_each(Doubt::settle);
+        // Set last, so that the next round repeats a failed recovery.
+        last.announced = announced;
+        unconfirmed.into_iter().for_each(PendingChange::confirm);
         Ok(())
     }
 
-    /// Takes a ready list through a turn, or part of one.
-    async fn compact(&self, shard: Shard, topic: Topic, mut left: Option<i64>) -> Result<()> {
-        for _ in 0..COMPACT.1 {
-            let slice = left.unwrap_or(COMPACT.0).min(COMPACT.0);
-            let call = self.change(Op::Compact, shard, None, &[&topic]).arg(topic.as_str()).arg(slice);
-            let length = self.call(call).await?.as_i64().unwrap_or(0);
-            // Never more than there is: it may have been popped meanwhile.
-            let rest = left.unwrap_or(length).min(length) - slice;
-            if rest <= 0 {
-                return Ok(());
-            }
-            left = Some(rest);
-        }
-        self.compaction.go_on(shard, topic, left.unwrap_or(0));
-        Ok(())
-    }
-
-    async fn forget_lanes(&self, group: &[Shard]) -> Result<()> {
+    async fn expire_replay_slots(&self, group: &[Shard]) -> Result<()> {
         for shard in group {
-            let call = self.read(Op::Lanes, &[*shard], vec![self.keys.shard(*shard).lanes.clone()]);
-            let life_ms = i64::try_from(LANE_LIFE.as_millis()).expect("an hour fits an i64");
-            self.call(call.arg(self.now_arg()).arg(life_ms).dated()).await?;
+            let key = self.shards.keys.shard(*shard).replay_slots.clone();
+            let call = self.shards.read(Script::ExpireReplaySlots, &[*shard], vec![key]);
+            let lifetime_ms = i64::try_from(SLOT_LIFETIME.as_millis()).expect("an hour fits an i64");
+            self.shards.call(call.arg(self.shards.now_arg()).arg(lifetime_ms).deadline()).await?;
         }
         Ok(())
     }
 }
 
-/// By how many microseconds a server's clock stepped since the last look, if it did: all due times of its
-/// shards shift by as much. A slow answer says less about the moment at which it was read.
-fn watch_clock(memory: &mut Memory, server_us: i64, before_us: i64, after_us: i64) -> Option<i64> {
+/// By how many microseconds a server's clock stepped since the last round, if it did: all due times of its
+/// shards shift by as much. A slow reply says less about the moment at which the clock was read.
+fn detect_clock_step(last: &mut LastRound, server_us: i64, before_us: i64, after_us: i64) -> Option<i64> {
     let offset_us = server_us - before_us.midpoint(after_us);
-    let step_us = memory.offset_us.map_or(0, |last_us| offset_us - last_us);
-    memory.offset_us = Some(offset_us);
-    (step_us.abs() > STEP_US.saturating_add(after_us - before_us)).then_some(step_us)
+    let step_us = last.offset_us.map_or(0, |last_us| offset_us - last_us);
+    last.offset_us = Some(offset_us);
+    (step_us.abs() > MIN_CLOCK_STEP_US.saturating_add(after_us - before_us)).then_some(step_us)
 }
 
 #[cfg(test)]
@@ -275,14 +249,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_is_compared_with_its_own_past() {
-        let mut memory = Memory::default();
-        let mut look =
-            |server_us, before_us, after_us| watch_clock(&mut memory, server_us, before_us, after_us);
-        assert_eq!(look(5_000_000, 1_000, 3_000), None, "there is nothing to compare with yet");
-        assert_eq!(look(6_000_000, 1_001_000, 1_003_000), None, "both moved on by a second");
-        assert_eq!(look(67_000_000, 2_001_000, 2_003_000), Some(60_000_000));
-        assert_eq!(look(8_000_000, 3_001_000, 3_003_000), Some(-60_000_000), "back");
-        assert_eq!(look(10_400_000, 4_000_000, 6_000_000), None, "the answer took two seconds");
+    fn a_step_of_the_clock_is_detected_by_the_last_offset() {
+        let mut last = LastRound::default();
+        let mut read =
+            |server_us, before_us, after_us| detect_clock_step(&mut last, server_us, before_us, after_us);
+        assert_eq!(read(5_000_000, 1_000, 3_000), None, "there is no last offset yet");
+        assert_eq!(read(6_000_000, 1_001_000, 1_003_000), None, "both advanced by a second");
+        assert_eq!(read(67_000_000, 2_001_000, 2_003_000), Some(60_000_000));
+        assert_eq!(read(8_000_000, 3_001_000, 3_003_000), Some(-60_000_000), "backwards");
+        assert_eq!(read(10_400_000, 4_000_000, 6_000_000), None, "the reply took two seconds");
     }
 }

@@ -1,37 +1,69 @@
-//! Which servers of a Cluster do not answer. Nobody waits for them but those who need just them: the jobs of
-//! the other servers are promoted and handed out meanwhile. The sweep's calls find out when they answer again.
+//! Which servers of a Cluster do not reply. Only calls that need such a server wait for it: the jobs of
+//! the other servers are promoted and delivered meanwhile. The sweep's calls notice when it replies again.
 
 use std::{
     collections::HashSet,
     pin::pin,
     sync::{
-        Mutex,
+        Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use fred::types::config::Server;
 
-use crate::store::redis::{Engine, keys::Shard};
 use crate::{
     clock::Clock,
-    store::{Error, Result},
+    store::{Error, Result, redis::context::EngineContext},
 };
 
-/// The servers that owe an answer, or gave none to the last call.
+/// The servers that have not replied yet, or did not reply to the last call.
 #[derive(Debug, Default)]
-pub struct Unresponsive {
+pub struct UnresponsiveServers {
     servers: Mutex<HashSet<Server>>,
-    /// Whether there are any, so that nobody looks when all is well.
+    /// Whether there are any, so that nobody locks while all is well.
     any: AtomicBool,
 }
 
-impl Unresponsive {
-    fn note(&self, server: &Server, unresponsive: bool) {
-        if !unresponsive && !self.any.load(Ordering::Relaxed) {
+impl UnresponsiveServers {
+    pub fn any(&self) -> bool {
+        self.any.load(Ordering::Relaxed)
+    }
+
+    pub fn contains(&self, server: &Server) -> bool {
+        self.lock().contains(server)
+    }
+
+    /// Awaits a call to `server`, and remembers whether it is unresponsive.
+    pub async fn observe<T>(
+        &self,
+        context: &EngineContext,
+        server: impl Fn() -> Option<Server>,
+        call: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let mark = |unresponsive| {
+            if let Some(server) = server() {
+                self.mark(&server, unresponsive);
+            }
+        };
+        let mut call = pin!(call);
+        let result = tokio::select! {
+            biased;
+            result = &mut call => result,
+            () = context.clock.sleep(context.options.prompt_timeout) => {
+                mark(true);
+                call.await
+            }
+        };
+        mark(matches!(result, Err(Error::Unavailable(_))));
+        result
+    }
+
+    fn mark(&self, server: &Server, unresponsive: bool) {
+        if !unresponsive && !self.any() {
             return;
         }
-        let mut servers = self.servers.lock().expect("no code panics while it holds the servers");
+        let mut servers = self.lock();
         if unresponsive {
             servers.insert(server.clone());
         } else {
@@ -40,42 +72,7 @@ impl Unresponsive {
         self.any.store(!servers.is_empty(), Ordering::Relaxed);
     }
 
-    fn contains(&self, server: &Server) -> bool {
-        self.servers.lock().expect("no code panics while it holds the servers").contains(server)
-    }
-}
-
-impl Engine {
-    /// Whether jobs of other shards need not wait for an answer about this one. Never where there is one server.
-    pub fn is_unresponsive(&self, shard: Shard) -> bool {
-        self.unresponsive.any.load(Ordering::Relaxed)
-            && self
-                .routes
-                .address(self.keys.shard(shard).slot)
-                .is_some_and(|server| self.unresponsive.contains(&server))
-    }
-
-    /// Awaits a call about a shard, and notes whether its server answers.
-    pub async fn observed<T>(&self, shard: Shard, call: impl Future<Output = Result<T>>) -> Result<T> {
-        if self.routes.spans_slots() {
-            return call.await;
-        }
-        let slot = self.keys.shard(shard).slot;
-        let note = |unresponsive| {
-            if let Some(server) = self.routes.address(slot) {
-                self.unresponsive.note(&server, unresponsive);
-            }
-        };
-        let mut call = pin!(call);
-        let answer = tokio::select! {
-            biased;
-            answer = &mut call => answer,
-            () = self.context.real.sleep(self.context.options.prompt_timeout) => {
-                note(true);
-                call.await
-            }
-        };
-        note(matches!(answer, Err(Error::Unavailable(_))));
-        answer
+    fn lock(&self) -> MutexGuard<'_, HashSet<Server>> {
+        self.servers.lock().expect("no code panics while it holds the servers")
     }
 }

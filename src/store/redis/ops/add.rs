@@ -5,87 +5,106 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes};
 use futures_util::future::try_join_all;
 
-use super::get::{in_order, placed};
-use crate::store::redis::{
-    Engine,
-    codec::record,
-    coordination::batch::{Gather, Work},
-    keys::Shard,
-    reply::{Reply, unexpected},
-    scripts::Op,
-};
+use super::indexed::{by_shard, in_order, join, split};
 use crate::{
     job::{Job, State, Timestamp, Topic},
-    store::{AddJob, Added, Result},
+    store::{
+        AddJob, Added, Result,
+        redis::{
+            codec::record,
+            coordination::{
+                batch::{BatchCall, CallBatcher},
+                notifier::Notifier,
+                shards::Shards,
+            },
+            keys::Shard,
+            reply::{Reply, unexpected},
+            scripts::Script,
+        },
+    },
 };
 
-/// The kind of call that adds jobs.
-pub struct Adding;
+/// Adds jobs.
+pub struct Adder {
+    shards: Arc<Shards>,
+    batcher: CallBatcher<AddCall>,
+}
 
-impl Work for Adding {
-    type Item = AddJob;
-    type Answer = Added;
-
-    fn gather(engine: &Engine) -> &Gather<Self> {
-        &engine.adding
+impl Adder {
+    pub fn new(shards: Arc<Shards>, notifier: Arc<Notifier>) -> Self {
+        let (context, count) = (shards.context().clone(), shards.keys.count());
+        let call = AddCall { shards: shards.clone(), notifier };
+        Self { shards, batcher: CallBatcher::new(call, context, count) }
     }
+
+    pub async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>> {
+        let count = jobs.len();
+        let shards = by_shard(&self.shards.keys, jobs, |job| &job.id);
+        let adds = shards.into_iter().map(|(shard, jobs)| async move {
+            let (indexes, jobs) = split(jobs);
+            Ok(join(indexes, self.batcher.submit(shard, jobs).await?))
+        });
+        Ok(in_order(count, try_join_all(adds).await?))
+    }
+}
+
+/// The call that adds jobs on one shard.
+struct AddCall {
+    shards: Arc<Shards>,
+    notifier: Arc<Notifier>,
+}
+
+impl BatchCall for AddCall {
+    type Item = AddJob;
+    type Outcome = Added;
 
     fn weight(job: &AddJob) -> usize {
         job.body.as_bytes().len()
     }
 
-    async fn call(engine: &Engine, shard: Shard, jobs: Vec<AddJob>, since_us: i64) -> Result<Vec<Added>> {
+    async fn call(&self, shard: Shard, jobs: Vec<AddJob>, since_us: i64) -> Result<Vec<Added>> {
         let mut topics: Vec<&Topic> = jobs.iter().map(|job| &job.topic).collect();
         topics.sort_unstable();
         topics.dedup();
-        let lane = engine.lanes.take(shard);
-        let mut call = engine.change(Op::Add, shard, Some(&lane), &topics);
+        let slot = self.shards.replay_slots.acquire(shard);
+        let mut call = self.shards.change(Script::Add, shard, Some(&slot), &topics);
         for job in &jobs {
-            call = call.arg(job.id.as_str()).bytes(record::incoming(job, rand::random()));
+            call = call.arg(job.id.as_str()).bytes_arg(record::encode_new(job, rand::random()));
         }
-        let mut reply = Reply::new(engine.acked(call.since(since_us)).await?)?;
-        engine.set_aside(shard, reply.count()?);
-        let added = jobs.into_iter().map(|job| added_as(job, &reply.bytes()?)).collect::<Result<Vec<_>>>()?;
-        engine.tell_added(shard, &added);
+        let mut reply = Reply::new(self.shards.call_acknowledged(call.started_at(since_us)).await?)?;
+        self.shards.report_set_aside(shard, reply.count()?);
+        let added =
+            jobs.into_iter().map(|job| decode_outcome(job, &reply.bytes()?)).collect::<Result<Vec<_>>>()?;
+        self.notify(shard, &added);
         Ok(added)
     }
 }
 
-impl Engine {
-    pub async fn add_jobs(self: &Arc<Self>, jobs: Vec<AddJob>) -> Result<Vec<Added>> {
-        let count = jobs.len();
-        let shards = self.by_shard(jobs.into_iter().enumerate(), |job| &job.id);
-        let adds = shards.into_iter().map(|(shard, jobs)| async move {
-            let (places, jobs) = jobs.into_iter().unzip();
-            Ok(placed(places, self.gathered::<Adding>(shard, jobs).await?))
-        });
-        Ok(in_order(count, try_join_all(adds).await?))
-    }
-
-    /// Tells the listener what the new jobs make possible, each topic once.
-    fn tell_added(&self, shard: Shard, added: &[Added]) {
+impl AddCall {
+    /// Notifies the listener of ready and due jobs, once for each topic.
+    fn notify(&self, shard: Shard, added: &[Added]) {
         let mut ready: Vec<&Topic> = Vec::new();
-        let mut soonest = None;
+        let mut shortest_delay = None;
         for added in added {
             let Added::Created(job) = added else { continue };
             match job.state {
                 State::Ready if !ready.contains(&&job.topic) => ready.push(&job.topic),
                 State::Delayed => {
-                    let wait = job.due_at.since(job.created_at);
-                    soonest = Some(soonest.map_or(wait, |other| wait.min(other)));
+                    let delay = job.due_at.since(job.created_at);
+                    shortest_delay = Some(shortest_delay.map_or(delay, |other| delay.min(other)));
                 }
                 State::Ready | State::Reserved | State::Dead => {}
             }
         }
-        ready.into_iter().for_each(|topic| self.tell_ready(topic, shard));
-        if let Some(wait) = soonest {
-            self.listener.due_in(wait);
+        ready.into_iter().for_each(|topic| self.notifier.ready_on(topic, shard));
+        if let Some(delay) = shortest_delay {
+            self.notifier.due_in(delay);
         }
     }
 }
 
-/// The outcome of one add, from its answer.
-fn added_as(job: AddJob, reply: &Bytes) -> Result<Added> {
+/// Decodes the outcome of one add.
+fn decode_outcome(job: AddJob, reply: &Bytes) -> Result<Added> {
     let mut rest = reply.slice(1.min(reply.len())..);
     let moment = |rest: &mut Bytes| -> Result<Timestamp> {
         if rest.len() < 6 {
@@ -96,14 +115,14 @@ fn added_as(job: AddJob, reply: &Bytes) -> Result<Added> {
     match reply.first() {
         Some(b'C') => {
             let (created_at, due_at) = (moment(&mut rest)?, moment(&mut rest)?);
-            Ok(Added::Created(created(job, created_at, due_at)))
+            Ok(Added::Created(created_job(job, created_at, due_at)))
         }
         Some(b'R') => {
-            let job = record::read(&job.id, &rest).ok_or_else(|| unexpected("a record"))?;
+            let job = record::decode(&job.id, &rest).ok_or_else(|| unexpected("a record"))?;
             Ok(Added::Replayed(job))
         }
         Some(b'E') if !rest.is_empty() => {
-            let state = record::state(rest.get_u8()).ok_or_else(|| unexpected("a state"))?;
+            let state = record::decode_state(rest.get_u8()).ok_or_else(|| unexpected("a state"))?;
             Ok(Added::Exists { state, due_at: moment(&mut rest)? })
         }
         _ => Err(unexpected("the outcome of an add")),
@@ -111,7 +130,7 @@ fn added_as(job: AddJob, reply: &Bytes) -> Result<Added> {
 }
 
 /// The job as it was stored.
-fn created(job: AddJob, created_at: Timestamp, due_at: Timestamp) -> Job {
+fn created_job(job: AddJob, created_at: Timestamp, due_at: Timestamp) -> Job {
     Job {
         id: job.id,
         topic: job.topic,

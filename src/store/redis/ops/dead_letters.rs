@@ -1,51 +1,56 @@
 //! Dead letters of a topic over all shards: listing them in order, requeueing and deleting the oldest.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures_util::future::try_join_all;
 
-use super::get::code;
-use crate::store::redis::{
-    Engine,
-    keys::Shard,
-    reply::{Reply, unexpected},
-    scripts::Op,
+use super::{
+    change::{RequeueRequest, Requeuer},
+    delete::Deleter,
+    read::{JobReader, decode_job},
 };
 use crate::{
-    clock::Clock,
     job::{Delay, Job, JobId, State, Timestamp, Topic, TopicFilter, TopicPattern},
-    store::{DeadCursor, Deleted, Result},
+    store::{
+        DeadCursor, Deleted, Result,
+        redis::{
+            coordination::{notifier::Notifier, shards::Shards},
+            keys::Shard,
+            reply::{Reply, code, unexpected},
+            scripts::Script,
+        },
+    },
 };
 
-/// A dead letter's place in the order, and where it lives.
-type Place = (Timestamp, JobId, Shard);
+/// Lists and changes dead letters.
+pub struct DeadLetters {
+    pub shards: Arc<Shards>,
+    pub notifier: Arc<Notifier>,
+    pub reader: Arc<JobReader>,
+    pub requeuer: Arc<Requeuer>,
+    pub deleter: Arc<Deleter>,
+}
 
-impl Engine {
-    pub async fn dead_jobs(
-        &self,
-        topic: &Topic,
-        after: Option<&DeadCursor>,
-        limit: usize,
-    ) -> Result<Vec<Job>> {
+/// The moment of death and the id of a dead letter, by which they are ordered, and its shard.
+type DeadEntry = (Timestamp, JobId, Shard);
+
+impl DeadLetters {
+    pub async fn list(&self, topic: &Topic, after: Option<&DeadCursor>, limit: usize) -> Result<Vec<Job>> {
         let (mut jobs, mut after) = (Vec::new(), after.cloned());
         while jobs.len() < limit {
-            let places = self.oldest_dead(topic, after.as_ref(), limit - jobs.len()).await?;
-            let Some((dead_at, id, _)) = places.last().cloned() else { break };
+            let entries = self.oldest(topic, after.as_ref(), limit - jobs.len()).await?;
+            let Some((dead_at, id, _)) = entries.last().cloned() else { break };
             after = Some(DeadCursor { dead_at, id });
-            jobs.extend(self.read_dead(topic, places).await?);
+            jobs.extend(self.read(topic, entries).await?);
         }
         Ok(jobs)
     }
 
-    /// The jobs at `places` that are still dead letters of the topic, in that order.
-    async fn read_dead(&self, topic: &Topic, places: Vec<Place>) -> Result<Vec<Job>> {
-        let mut shards: BTreeMap<Shard, Vec<JobId>> = BTreeMap::new();
-        for (_, id, shard) in places {
-            shards.entry(shard).or_default().push(id);
-        }
-        let reads = shards.into_iter().map(|(shard, ids)| async move {
-            let raws = self.read_jobs(shard, &only(topic), &ids).await?;
-            let jobs = ids.iter().zip(raws).filter_map(|(id, raw)| raw.map(|raw| self.job(id, &raw)));
+    /// The jobs of these entries that are still dead letters of the topic, in the same order.
+    async fn read(&self, topic: &Topic, entries: Vec<DeadEntry>) -> Result<Vec<Job>> {
+        let reads = ids_by_shard(entries).into_iter().map(|(shard, ids)| async move {
+            let raws = self.reader.read_on(shard, &only(topic), &ids).await?;
+            let jobs = ids.iter().zip(raws).filter_map(|(id, raw)| raw.map(|raw| decode_job(id, &raw)));
             jobs.collect::<Result<Vec<Job>>>()
         });
         let mut jobs: Vec<Job> = try_join_all(reads).await?.into_iter().flatten().collect();
@@ -54,80 +59,89 @@ impl Engine {
         Ok(jobs)
     }
 
-    /// The first `limit` dead letters behind `after`, over all shards.
-    async fn oldest_dead(
+    /// The first `limit` dead letters after `after`, over all shards.
+    async fn oldest(
         &self,
         topic: &Topic,
         after: Option<&DeadCursor>,
         limit: usize,
-    ) -> Result<Vec<Place>> {
-        let looks = self.groups().into_iter().map(|group| async move {
-            let keys = group.iter().map(|shard| self.keys.shard(*shard).dead(topic)).collect();
+    ) -> Result<Vec<DeadEntry>> {
+        let lists = self.shards.groups().into_iter().map(|group| async move {
+            let keys = group.iter().map(|shard| self.shards.keys.shard(*shard).dead(topic)).collect();
             let call = self
-                .read(Op::Dead, &group, keys)
+                .shards
+                .read(Script::ListDead, &group, keys)
                 .arg(after.map_or(0, |after| after.dead_at.as_millis()))
-                .maybe(after.map(|after| after.id.as_str()))
+                .optional_arg(after.map(|after| after.id.as_str()))
                 .arg(i64::try_from(limit).unwrap_or(i64::MAX));
-            let mut reply = Reply::new(self.call(call).await?)?;
-            let mut places: Vec<Place> = Vec::new();
+            let mut reply = Reply::new(self.shards.call(call).await?)?;
+            let mut entries: Vec<DeadEntry> = Vec::new();
             for shard in group {
-                let mut found = reply.list()?;
-                while !found.is_empty() {
-                    let (id, dead_at) = (found.name()?, Timestamp::from_millis(found.int()?));
-                    places.push((dead_at, id, shard));
+                let mut list = reply.list()?;
+                while !list.is_empty() {
+                    let (id, dead_at) = (list.name()?, Timestamp::from_millis(list.int()?));
+                    entries.push((dead_at, id, shard));
                 }
             }
-            Ok(places)
+            Ok(entries)
         });
-        let mut places: Vec<Place> = try_join_all(looks).await?.into_iter().flatten().collect();
-        places.sort_by(|a, b| (a.0, a.1.as_str()).cmp(&(b.0, b.1.as_str())));
-        places.truncate(limit);
-        Ok(places)
+        let mut entries: Vec<DeadEntry> = try_join_all(lists).await?.into_iter().flatten().collect();
+        entries.sort_by(|a, b| (a.0, a.1.as_str()).cmp(&(b.0, b.1.as_str())));
+        entries.truncate(limit);
+        Ok(entries)
     }
 
-    pub async fn requeue_dead_jobs(&self, topic: &Topic, limit: usize) -> Result<usize> {
-        let since_us = self.context.real.now_micros();
-        let shards = self.oldest_dead_by_shard(topic, limit).await?;
+    pub async fn requeue_oldest(&self, topic: &Topic, limit: usize) -> Result<usize> {
+        let started_us = self.shards.context().now_us();
+        let shards = ids_by_shard(self.oldest(topic, None, limit).await?);
         let requeues = shards.into_iter().map(|(shard, ids)| async move {
-            let delay = Delay::default();
-            let mut reply = self.requeue_in(since_us, &only(topic), Some(topic), delay, &ids, false).await?;
+            let (scope, delay) = (&only(topic), Delay::default());
+            let request = RequeueRequest {
+                scope,
+                topic: Some(topic),
+                ids: &ids,
+                delay,
+                with_records: false,
+                started_us,
+            };
+            let mut reply = self.requeuer.requeue_on_shard(request).await?;
             let mut requeued = 0;
-            for _ in ids {
+            for _ in &ids {
                 match (reply.int()?, reply.value()?) {
                     (code::OK, _) => requeued += 1,
-                    // Somebody else was faster; it is no dead letter of this topic any more.
+                    // Another caller was faster: it is no longer a dead letter of this topic.
                     (code::GONE | code::REFUSED, _) => {}
-                    _ => return Err(unexpected("a known outcome")),
+                    _ => return Err(unexpected("the outcome of a requeue")),
                 }
             }
             if requeued > 0 {
-                self.tell_requeued(topic, shard, delay);
+                self.notifier.waiting_for(topic, shard, delay);
             }
             Ok(requeued)
         });
         Ok(try_join_all(requeues).await?.into_iter().sum())
     }
 
-    pub async fn delete_dead_jobs(&self, topic: &Topic, limit: usize) -> Result<usize> {
-        let shards = self.oldest_dead_by_shard(topic, limit).await?;
+    pub async fn delete_oldest(&self, topic: &Topic, limit: usize) -> Result<usize> {
+        let shards = ids_by_shard(self.oldest(topic, None, limit).await?);
         let deletes = shards.into_iter().map(|(shard, ids)| async move {
             let ids = ids.into_iter().enumerate().collect();
-            let deleted = self.delete_in(shard, &only(topic), Some(topic), ids).await?;
+            let deleted = self.deleter.delete_on(shard, &only(topic), Some(topic), ids).await?;
             Ok(deleted.iter().filter(|(_, deleted)| matches!(deleted, Deleted::Done { .. })).count())
         });
         Ok(try_join_all(deletes).await?.into_iter().sum())
     }
-
-    async fn oldest_dead_by_shard(&self, topic: &Topic, limit: usize) -> Result<BTreeMap<Shard, Vec<JobId>>> {
-        let mut shards: BTreeMap<Shard, Vec<JobId>> = BTreeMap::new();
-        for (_, id, shard) in self.oldest_dead(topic, None, limit).await? {
-            shards.entry(shard).or_default().push(id);
-        }
-        Ok(shards)
-    }
 }
 
-/// The scope of this topic alone: an id may have been taken by another topic's job meanwhile.
+fn ids_by_shard(entries: Vec<DeadEntry>) -> BTreeMap<Shard, Vec<JobId>> {
+    let mut shards: BTreeMap<Shard, Vec<JobId>> = BTreeMap::new();
+    for (_, id, shard) in entries {
+        shards.entry(shard).or_default().push(id);
+    }
+    shards
+}
+
+/// The scope of this topic alone: another topic may have a job with the same id by now.
 fn only(topic: &Topic) -> TopicFilter {
     TopicFilter::only(vec![TopicPattern::Exact(topic.clone())])
 }

@@ -1,13 +1,22 @@
-//! The operations of the store, each a call of one script per shard. Must not know connections.
+//! The operations of the store, each a call of one script per shard. Must not open connections.
 
 pub mod add;
+pub mod change;
 pub mod dead_letters;
+pub mod delete;
 pub mod finish;
-pub mod get;
+pub mod gone_delay;
 pub mod hold;
+mod indexed;
+mod pop;
 pub mod promote;
+mod promotions;
+pub mod purge;
+pub mod read;
 pub mod reserve;
-pub mod reserve_round;
+mod reserve_round;
 pub mod settings;
+pub mod shard_reserve;
+pub mod single_job;
 pub mod topics;
 pub mod verify;

@@ -1,174 +1,195 @@
-//! Asking several shards for ready jobs of a topic at the same time. Where their servers do not answer
-//! promptly, others are asked, too, so that one server that hangs does not hold up the jobs of the rest.
+//! One round of a pop: reserves from several shards at the same time. If their servers do not answer
+//! promptly, adds other shards, so that one server that hangs does not delay the jobs of the others.
 
 use std::sync::Arc;
 
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender, error::SendError};
 
-use super::reserve::{Pop, SLICE, between, too_long};
-use crate::store::redis::{Engine, connection::call::micros, keys::Shard};
+use super::{
+    pop::PopProgress,
+    shard_reserve::{SLICE, ShardReserver},
+};
 use crate::{
     clock::Clock,
-    store::{Error, Reservation, Result},
+    store::{
+        Error, Reservation, Result,
+        redis::{
+            context::EngineContext,
+            coordination::probe::ReadyProbe,
+            keys::Shard,
+            time::{between, micros},
+        },
+    },
 };
 
-type Reserved = Result<Vec<Reservation>>;
+type ShardResult = Result<Vec<Reservation>>;
 
-/// The shards that are asked for one step of a pop.
-pub struct Round<'a> {
-    engine: &'a Arc<Engine>,
-    pop: &'a Pop<'a>,
-    /// Whether all jobs are wanted for the same TTR. Otherwise only one shard's can be taken: asked at the
-    /// same time, they do not know how many the others give, and so not whose TTR is whose turn.
-    alike: bool,
-    answer: UnboundedSender<(usize, Reserved)>,
-    answers: UnboundedReceiver<(usize, Reserved)>,
+/// The shards of one round and what they returned.
+pub struct ReserveRound<'a> {
+    reserver: &'a Arc<ShardReserver>,
+    probe: &'a ReadyProbe,
+    pop: &'a PopProgress<'a>,
+    /// If not, only the jobs of one shard can be used.
+    same_ttrs: bool,
+    sender: UnboundedSender<(usize, ShardResult)>,
+    results: UnboundedReceiver<(usize, ShardResult)>,
     asked: Vec<Shard>,
-    /// What each of them gave.
-    came: Vec<Vec<Reservation>>,
+    /// The jobs of each of them.
+    granted: Vec<Vec<Reservation>>,
     answered: usize,
-    failed: Option<Error>,
+    failure: Option<Error>,
     began_us: i64,
-    /// When the round ends whatever is still to come.
+    /// When the round ends even if results are missing.
     end_us: i64,
 }
 
-impl<'a> Round<'a> {
-    pub fn new(engine: &'a Arc<Engine>, pop: &'a Pop<'a>, alike: bool) -> Self {
-        let (answer, answers) = mpsc::unbounded_channel();
-        let began_us = engine.context.real.now_micros();
-        let end_us = pop.left(began_us).map_or(i64::MAX, |left| began_us.saturating_add(micros(left)));
+impl<'a> ReserveRound<'a> {
+    pub fn new(reserver: &'a Arc<ShardReserver>, probe: &'a ReadyProbe, pop: &'a PopProgress<'a>) -> Self {
+        let (sender, results) = mpsc::unbounded_channel();
+        let began_us = reserver.shards.context().now_us();
+        let end_us = pop.time_left(began_us).map_or(i64::MAX, |left| began_us.saturating_add(micros(left)));
         Self {
-            engine,
+            reserver,
+            probe,
             pop,
-            alike,
-            answer,
-            answers,
+            same_ttrs: pop.wants_same_ttrs(),
+            sender,
+            results,
             asked: Vec::new(),
-            came: Vec::new(),
+            granted: Vec::new(),
             answered: 0,
-            failed: None,
+            failure: None,
             began_us,
             end_us,
         }
     }
 
-    /// Asks these shards, each for its share, and others when they do not answer promptly. Returns the jobs
-    /// that came, and why there may be more. What is reserved too late is given back: no client has seen it.
+    /// Reserves from these shards, from each its share, and from others if they do not answer promptly. Returns the
+    /// jobs, and why there may be more. Jobs that are reserved too late are cancelled: no client has seen them.
     pub async fn run(mut self, first: &[Shard]) -> (Vec<Reservation>, Result<()>) {
         if self.end_us <= self.began_us {
-            return (Vec::new(), Err(too_long()));
+            return (Vec::new(), Err(took_too_long()));
         }
-        self.ask(first);
-        let real = &self.engine.context.real;
-        let prompt = self.engine.context.options.prompt_timeout;
-        let one_server = self.engine.routes.spans_slots();
-        let mut prompt_us = if one_server { i64::MAX } else { self.began_us.saturating_add(micros(prompt)) };
-        let mut looked = false;
+        self.request_jobs(first);
+        let (clock, prompt) = (&self.context().clock.clone(), self.context().options.prompt_timeout);
+        let single_primary = self.reserver.shards.router().has_single_primary();
+        let mut prompt_us =
+            if single_primary { i64::MAX } else { self.began_us.saturating_add(micros(prompt)) };
+        let mut probed = false;
+        let ready_shards = &self.reserver.notifier.ready_shards;
         while self.answered < self.asked.len() {
-            let mut hinted = std::pin::pin!(self.engine.hints.changed());
-            hinted.as_mut().enable();
-            let now_us = real.now_micros();
+            let mut changed = std::pin::pin!(ready_shards.changed());
+            changed.as_mut().enable();
+            let now_us = clock.now_micros();
             let late = now_us >= prompt_us;
             if late {
                 if !self.pop.granted.is_empty() {
                     break;
                 }
-                let others = self.others();
+                let others = self.select_others();
                 if !others.is_empty() {
-                    self.ask(&others);
+                    self.request_jobs(&others);
                     prompt_us = now_us.saturating_add(micros(prompt));
-                } else if !std::mem::replace(&mut looked, true) {
-                    self.engine.looks.ask(self.pop.topic);
+                } else if !std::mem::replace(&mut probed, true) {
+                    self.probe.request(self.pop.topic);
                 }
             }
             tokio::select! {
                 biased;
-                Some((at, jobs)) = self.answers.recv() => {
-                    if self.take(at, jobs) {
-                        // From now on only those that are as prompt are waited for.
+                Some((at, jobs)) = self.results.recv() => {
+                    if self.record(at, jobs) {
+                        // From now on wait only for shards that are as fast.
                         prompt_us = i64::MAX;
                     }
                 }
-                () = real.sleep(between(now_us, self.end_us)), if self.end_us < i64::MAX => break,
-                () = real.sleep(between(now_us, prompt_us)), if !late && prompt_us < i64::MAX => {}
-                () = hinted, if late => {}
+                () = clock.sleep(between(now_us, self.end_us)), if self.end_us < i64::MAX => break,
+                () = clock.sleep(between(now_us, prompt_us)), if !late && prompt_us < i64::MAX => {}
+                () = changed, if late => {}
             }
         }
-        self.close()
+        self.finish()
+    }
+
+    fn context(&self) -> &'a EngineContext {
+        self.reserver.shards.context()
     }
 
     /// Shards that may have jobs and have not been asked.
-    fn others(&self) -> Vec<Shard> {
-        let wanted = if self.alike { self.pop.wanted().len() } else { 1 };
-        let may = |shard: Shard| !self.asked.contains(&shard) && !self.engine.is_unresponsive(shard);
-        self.engine.hints.pick(self.pop.topic, wanted, SLICE, may)
+    fn select_others(&self) -> Vec<Shard> {
+        let shards = &self.reserver.shards;
+        let wanted = if self.same_ttrs { self.pop.wanted().len() } else { 1 };
+        let eligible = |shard: Shard| !self.asked.contains(&shard) && !shards.is_unresponsive(shard);
+        self.reserver.notifier.ready_shards.select(self.pop.topic, wanted, SLICE, eligible)
     }
 
-    /// Asks each shard for its share, in a task of its own: what it reserves when nobody waits for it any
-    /// more it gives back.
-    fn ask(&mut self, shards: &[Shard]) {
+    /// Reserves from each shard its share, in a task of its own, which cancels its reservations if the round has ended
+    /// meanwhile.
+    fn request_jobs(&mut self, shards: &[Shard]) {
         let mut wanted = self.pop.wanted();
         for (at, shard) in shards.iter().copied().enumerate() {
             let share = wanted.len().div_ceil(shards.len() - at).min(SLICE);
             let (ttrs, others) = wanted.split_at(share);
             wanted = others;
-            let (engine, topic, ttrs) = (self.engine.clone(), self.pop.topic.clone(), ttrs.to_vec());
-            let (answer, number) = (self.answer.clone(), self.asked.len());
-            let asking = async move {
-                let jobs = engine.observed(shard, engine.reserve_from(shard, &topic, &ttrs)).await;
-                if let Err(SendError((_, Ok(unseen)))) = answer.send((number, jobs)) {
-                    engine.give_back(&topic, &unseen).await;
+            let (reserver, topic, ttrs) = (self.reserver.clone(), self.pop.topic.clone(), ttrs.to_vec());
+            let (sender, number) = (self.sender.clone(), self.asked.len());
+            self.context().spawn(async move {
+                let reserve = reserver.reserve(shard, &topic, &ttrs);
+                let jobs = reserver.shards.observe(shard, reserve).await;
+                if let Err(SendError((_, Ok(unseen)))) = sender.send((number, jobs)) {
+                    reserver.canceller.cancel_unseen(&topic, &unseen).await;
                 }
-            };
-            self.engine.context.tasks.spawn_on(asking, &self.engine.context.runtime);
+            });
             self.asked.push(shard);
-            self.came.push(Vec::new());
+            self.granted.push(Vec::new());
         }
     }
 
-    /// Takes one shard's answer; whether it brought jobs.
-    fn take(&mut self, at: usize, jobs: Reserved) -> bool {
+    /// Records the result of one shard; returns whether it has jobs.
+    fn record(&mut self, at: usize, result: ShardResult) -> bool {
         self.answered += 1;
-        match jobs {
-            Ok(jobs) => self.came[at] = jobs,
-            Err(error) => self.failed = self.failed.take().or(Some(error)),
+        match result {
+            Ok(jobs) => self.granted[at] = jobs,
+            Err(error) => self.failure = self.failure.take().or(Some(error)),
         }
-        let jobs = &self.came[at];
+        let jobs = &self.granted[at];
         if jobs.is_empty() {
             return false;
         }
-        let now_us = self.engine.context.real.now_micros();
-        let left = self.pop.left_with(jobs, self.pop.wanted(), now_us);
-        // Or as long again as that one took, when all are slow.
-        let left = left.min(self.engine.context.options.prompt_timeout.max(between(self.began_us, now_us)));
+        let now_us = self.context().now_us();
+        let left = self.pop.time_left_with(jobs, self.pop.wanted(), now_us);
+        // Wait for the others `prompt_timeout`, or as long again as this one took when all are slow.
+        let left = left.min(self.context().options.prompt_timeout.max(between(self.began_us, now_us)));
         self.end_us = self.end_us.min(now_us.saturating_add(micros(left)));
         true
     }
 
-    fn close(mut self) -> (Vec<Reservation>, Result<()>) {
-        // From now on they keep their answers; what came before is still there.
-        self.answers.close();
-        while let Ok((at, jobs)) = self.answers.try_recv() {
-            self.take(at, jobs);
+    fn finish(mut self) -> (Vec<Reservation>, Result<()>) {
+        // From now on tasks keep their results; those that were sent before are still in the channel.
+        self.results.close();
+        while let Ok((at, jobs)) = self.results.try_recv() {
+            self.record(at, jobs);
         }
         let complete = self.answered == self.asked.len();
-        let came = self.came.into_iter().filter(|jobs| !jobs.is_empty());
+        let context = self.context();
         let (mut granted, mut surplus) = (Vec::new(), Vec::new());
-        for jobs in came {
-            if self.alike || granted.is_empty() { granted.extend(jobs) } else { surplus.extend(jobs) }
+        for jobs in self.granted.into_iter().filter(|jobs| !jobs.is_empty()) {
+            if self.same_ttrs || granted.is_empty() { granted.extend(jobs) } else { surplus.extend(jobs) }
         }
         surplus.extend(granted.drain(granted.len().min(self.pop.wanted().len())..));
         if !surplus.is_empty() {
-            let (engine, topic) = (self.engine.clone(), self.pop.topic.clone());
-            let giving = async move { engine.give_back(&topic, &surplus).await };
-            self.engine.context.tasks.spawn_on(giving, &self.engine.context.runtime);
+            let (reserver, topic) = (self.reserver.clone(), self.pop.topic.clone());
+            context.spawn(async move { reserver.canceller.cancel_unseen(&topic, &surplus).await });
         }
-        let outcome = match self.failed {
+        let outcome = match self.failure {
             Some(error) => Err(error),
-            None if !complete => Err(too_long()),
+            None if !complete => Err(took_too_long()),
             None => Ok(()),
         };
         (granted, outcome)
     }
+}
+
+/// The error when a shard takes longer than the TTRs allow.
+pub fn took_too_long() -> Error {
+    Error::Unavailable("a shard took too long".to_owned())
 }

@@ -1,7 +1,10 @@
-//! Verification: every shard is held against itself by `scripts/verify.lua`, in as many runs as its size
-//! needs, and the keys that exist against those that there should be. Only reads.
+//! Verification: `scripts/verify.lua` compares the records, indexes and counts of every shard, in as many runs as its
+//! size needs; the engine compares the existing keys with the expected ones. Only reads.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use fred::{
     clients::Client,
@@ -9,80 +12,93 @@ use fred::{
     types::{ClusterHash, CustomCommand, Value},
 };
 
-use crate::store::redis::{
-    Engine,
-    connection::error::Fault,
-    keys::{Place, Shard},
-    reply::Reply,
-    scripts::Op,
-};
 use crate::{
     job::{JobId, Topic},
-    store::{Result, Verified},
+    store::{
+        Result, Verified,
+        redis::{
+            connection::error::CallFault,
+            coordination::{settings_cache::SettingsCache, shards::Shards},
+            keys::{KeyOwner, Shard},
+            reply::Reply,
+            scripts::Script,
+        },
+    },
 };
 
-/// Most faults that are told; more say no more.
-const FAULTS_TOLD: usize = 100;
-/// How many keys the server looks at in one go.
+/// Most faults that are reported; more would not help.
+const FAULTS_LIMIT: usize = 100;
+/// How many keys the server scans at once.
 const KEYS_PAGE: i64 = 1_000;
 
-/// What verification has found so far.
+/// Verifies all shards.
+pub struct Verifier {
+    shards: Arc<Shards>,
+    settings: Arc<SettingsCache>,
+}
+
+/// The result so far.
 #[derive(Default)]
-struct Finding {
+struct VerifyProgress {
     verified: Verified,
-    /// Topics with a key of their own, by shard: lists may be left that no count tells of.
+    /// The topics with keys of their own, by shard: there may be lists that no count mentions.
     topics: BTreeMap<Shard, BTreeSet<Topic>>,
 }
 
-impl Finding {
-    fn fault(&mut self, fault: String) {
-        if self.verified.faults.len() < FAULTS_TOLD {
+impl VerifyProgress {
+    fn add_fault(&mut self, fault: String) {
+        if self.verified.faults.len() < FAULTS_LIMIT {
             self.verified.faults.push(fault);
         }
     }
 }
 
-impl Engine {
-    pub async fn verify_all(&self) -> Result<Verified> {
-        let mut finding = Finding::default();
-        for node in self.routes.nodes() {
-            let connection = node.connection().map_err(|error| Fault::sort(&error).into_error())?;
-            self.list_keys(connection.client(), &mut finding).await?;
-        }
-        for shard in self.keys.shards() {
-            self.verify_shard(shard, &mut finding).await?;
-        }
-        self.unreadable_configs().await?.into_iter().for_each(|fault| finding.fault(fault));
-        Ok(finding.verified)
+impl Verifier {
+    pub fn new(shards: Arc<Shards>, settings: Arc<SettingsCache>) -> Self {
+        Self { shards, settings }
     }
 
-    /// Walks the keys of a server: the topics that have any, and those keys of ours that should not be.
-    async fn list_keys(&self, client: &Client, finding: &mut Finding) -> Result<()> {
+    pub async fn verify(&self) -> Result<Verified> {
+        let mut progress = VerifyProgress::default();
+        for node in self.shards.router().open_nodes() {
+            let connection = node.connection().map_err(|error| CallFault::classify(&error).into_error())?;
+            self.scan_keys(connection.client(), &mut progress).await?;
+        }
+        for shard in self.shards.keys.all() {
+            self.verify_shard(shard, &mut progress).await?;
+        }
+        self.settings.faults().await?.into_iter().for_each(|fault| progress.add_fault(fault));
+        Ok(progress.verified)
+    }
+
+    /// Scans the keys of a server: collects the topics, and reports keys that should not exist.
+    async fn scan_keys(&self, client: &Client, progress: &mut VerifyProgress) -> Result<()> {
         let mut cursor = "0".to_owned();
         loop {
             let scan = CustomCommand::new_static("SCAN", ClusterHash::Random, false);
             let args: Vec<Value> = vec![
                 cursor.into(),
                 "MATCH".into(),
-                self.keys.pattern().into(),
+                self.shards.keys.pattern().into(),
                 "COUNT".into(),
                 KEYS_PAGE.into(),
             ];
-            let answer: Value =
-                client.custom(scan, args).await.map_err(|error| Fault::sort(&error).into_error())?;
-            let mut answer = Reply::new(answer)?;
-            cursor = answer.text()?;
-            let mut keys = answer.list()?;
+            let reply: Value =
+                client.custom(scan, args).await.map_err(|error| CallFault::classify(&error).into_error())?;
+            let mut reply = Reply::new(reply)?;
+            cursor = reply.text()?;
+            let mut keys = reply.list()?;
             while !keys.is_empty() {
                 let key = keys.bytes()?;
-                match self.keys.place(&key) {
-                    Place::Topic(shard, topic) => {
-                        finding.topics.entry(shard).or_default().insert(topic);
+                match self.shards.keys.owner(&key) {
+                    KeyOwner::Topic(shard, topic) => {
+                        progress.topics.entry(shard).or_default().insert(topic);
                     }
-                    Place::Unknown => {
-                        finding.fault(format!("key {}: it is none of ours", String::from_utf8_lossy(&key)));
+                    KeyOwner::Unknown => {
+                        let key = String::from_utf8_lossy(&key);
+                        progress.add_fault(format!("key {key}: it is not of this engine"));
                     }
-                    Place::Shard | Place::Foreign => {}
+                    KeyOwner::Shard | KeyOwner::Foreign => {}
                 }
             }
             if cursor == "0" {
@@ -91,52 +107,57 @@ impl Engine {
         }
     }
 
-    async fn verify_shard(&self, shard: Shard, finding: &mut Finding) -> Result<()> {
-        let mut topics: Vec<Topic> = finding.topics.remove(&shard).into_iter().flatten().collect();
+    async fn verify_shard(&self, shard: Shard, progress: &mut VerifyProgress) -> Result<()> {
+        let mut topics: Vec<Topic> = progress.topics.remove(&shard).into_iter().flatten().collect();
         let (mut step, mut cursor) = (1, "0".to_owned());
         while step > 0 {
             let mut reply = Reply::new(self.verify_part(shard, step, &cursor, &topics).await?)?;
             let next = (reply.int()?, reply.text()?);
             let (jobs, stale, set_aside) = (reply.count()?, reply.count()?, reply.count()?);
-            let (faults, ids, mut strangers) = (reply.list()?, reply.list()?, reply.list()?);
-            if !strangers.is_empty() {
-                while !strangers.is_empty() {
-                    topics.push(strangers.name()?);
+            let (faults, ids, mut unknown) = (reply.list()?, reply.list()?, reply.list()?);
+            if !unknown.is_empty() {
+                while !unknown.is_empty() {
+                    topics.push(unknown.name()?);
                 }
                 continue;
             }
             (step, cursor) = next;
-            finding.verified.jobs += jobs;
-            finding.verified.stale += stale;
-            finding.verified.set_aside += set_aside;
-            self.take_in(shard, faults, ids, finding)?;
+            progress.verified.jobs += jobs;
+            progress.verified.stale += stale;
+            progress.verified.set_aside += set_aside;
+            self.add_part(shard, faults, ids, progress)?;
         }
         Ok(())
     }
 
     async fn verify_part(&self, shard: Shard, step: i64, cursor: &str, topics: &[Topic]) -> Result<Value> {
-        let keys = self.keys.shard(shard);
-        let all = [&keys.pool, &keys.bucket, &keys.counts, &keys.lanes, &keys.graves, &keys.broken];
-        let mut all: Vec<_> = all.into_iter().cloned().collect();
+        let keys = self.shards.keys.shard(shard);
+        let fixed =
+            [&keys.pool, &keys.bucket, &keys.counts, &keys.replay_slots, &keys.dead_by_time, &keys.broken];
+        let mut all: Vec<_> = fixed.into_iter().cloned().collect();
         all.extend(topics.iter().flat_map(|topic| [keys.ready(topic), keys.dead(topic)]));
-        let mut call = self.read(Op::Verify, &[shard], all).arg(step).arg(cursor);
-        for topic in topics {
-            call = call.arg(topic.as_str());
-        }
-        self.call(call).await
+        let call = self.shards.read(Script::Verify, &[shard], all).arg(step).arg(cursor);
+        let call = topics.iter().fold(call, |call, topic| call.arg(topic.as_str()));
+        self.shards.call(call).await
     }
 
-    fn take_in(&self, shard: Shard, mut faults: Reply, mut ids: Reply, finding: &mut Finding) -> Result<()> {
+    fn add_part(
+        &self,
+        shard: Shard,
+        mut faults: Reply,
+        mut ids: Reply,
+        progress: &mut VerifyProgress,
+    ) -> Result<()> {
         while !faults.is_empty() {
             let fault = faults.bytes()?;
-            finding.fault(format!("shard {shard}: {}", String::from_utf8_lossy(&fault)));
+            progress.add_fault(format!("shard {shard}: {}", String::from_utf8_lossy(&fault)));
         }
         while !ids.is_empty() {
             let raw = ids.bytes()?;
             let id = std::str::from_utf8(&raw).ok().and_then(|text| JobId::parse(text).ok());
-            if id.is_none_or(|id| self.keys.shard_of(&id) != shard) {
+            if id.is_none_or(|id| self.shards.keys.shard_of(&id) != shard) {
                 let id = String::from_utf8_lossy(&raw);
-                finding.fault(format!("shard {shard}: job {id}: it does not belong to this shard"));
+                progress.add_fault(format!("shard {shard}: job {id}: it does not belong to this shard"));
             }
         }
         Ok(())

@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
--- Takes back reservations that no client has seen: the attempt is not counted, and the job goes to
+-- Cancels reservations that no client has seen: the attempt is not counted, and the job returns to
 -- the head of its list. A second run finds other receipts and does nothing.
 --
 -- ARGV[A..] per grant its id and receipt
--- Reply     { topics of those taken back or that the caller did not know of: OK | MOVED, topic, ... }
+-- Reply     { per cancelled reservation OK and its topic, per topic whose keys are needed MOVED and the topic }
 check_keys()
 local reply = {}
 for i = A, #ARGV, 2 do
   local id = ARGV[i]
-  local job = open(call('HGET', POOL, id))
+  local job = decode(call('HGET', POOL, id))
   if job and job.state == RESERVED and job.receipt == ARGV[i + 1] then
     local code = MOVED
     if topics[job.topic] then
@@ -19,5 +19,5 @@ for i = A, #ARGV, 2 do
     reply[#reply + 1], reply[#reply + 2] = code, job.topic
   end
 end
-settle()
+write_counts()
 return reply

@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- Stops and resumes parts of a topic in one step, and tells every process. Works also when memory is full: it needs a
--- few bytes, and operators pause topics when something is wrong.
+-- Pauses and resumes parts of a topic in one step, and notifies every process. Also works when memory is full: it needs
+-- a few bytes, and operators pause topics when something is wrong.
 --
 -- KEYS  settings
--- ARGV  channel, field, what to stop and what to resume (letters: d for delivery, i for intake), topic,
---       latest moment by this server's clock
--- Reply { the version of all settings, what is stopped now }
+-- ARGV  channel, field, what to pause and what to resume (letters: d for delivery, i for intake), topic,
+--       deadline by this server's clock
+-- Reply { the version of all settings, the letters of the paused parts }
 local _, _, _, server = clock('')
-if server > tonumber(ARGV[6]) then return late() end
+if server > tonumber(ARGV[6]) then return refuse_late() end
 local refused = denied()
 if refused then return refused end
 local version = tonumber(call('HGET', KEYS[1], '#') or 0) or 0
@@ -24,7 +24,7 @@ else
 end
 version = string.format('%.0f', version + 1)
 call('HSET', KEYS[1], '#', version)
--- The others read the version with every sweep, too.
+-- May fail: the other processes also read the version with every sweep.
 local attempt = redis.pcall
 attempt('PUBLISH', ARGV[1], ARGV[5])
 return { tonumber(version), now }

@@ -3,7 +3,7 @@
 --
 -- KEYS  a hash, a sorted set, a list, a string
 -- ARGV  the channels
--- Reply what the user may not do, and what fails
+-- Reply the missing permissions, and the commands that fail
 local names = missing()
 if #names > 0 then return names end
 local hash, set, list, text = KEYS[1], KEYS[2], KEYS[3], KEYS[4]

@@ -1,6 +1,6 @@
 #!lua
--- Writes nothing, but the server refuses to start it when it could not write: a replica, a full
--- memory, a disk error, too few replicas. Refused also when the user lacks a right.
+-- Writes nothing, but a server that cannot write refuses to run it: a replica, a full
+-- memory, a disk error, too few replicas. Also fails when the user lacks a permission.
 --
 -- KEYS  counts
 -- ARGV  the channels

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Drops the stale ones among the first entries of a topic's ready list; the others go to its end, so
+-- Removes the stale ones of the first entries of a topic's ready list and moves the others to its end, so
 -- that a full turn leaves them in their order.
 --
 -- ARGV[A..] topic, how many entries
@@ -10,7 +10,7 @@ call('HLEN', POOL)
 local length = call('LLEN', list)
 for _, entry in ipairs(call('LPOP', list, ARGV[A + 1]) or {}) do
   local gen, _, id = read_entry(entry)
-  local job = open(call('HGET', POOL, id))
+  local job = decode(call('HGET', POOL, id))
   if job and job.state == READY and job.gen == gen then call('RPUSH', list, entry) end
 end
 return length

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- How many jobs of some topics are ready on some shards.
+-- Counts the ready jobs of some topics on some shards.
 --
 -- KEYS  per shard its counts
 -- ARGV  the topics

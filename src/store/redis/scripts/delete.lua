@@ -8,8 +8,8 @@ check_keys()
 local reply, touched = { 0 }, {}
 for i = A + 2, #ARGV do
   local id = ARGV[i]
-  local head = head_of(POOL, ARGV[A], id)
-  local job = open(head)
+  local head = head_in_scope(POOL, ARGV[A], id)
+  local job = decode(head)
   local code, topic = OK, ''
   if head and not job then
     set_aside(id, call('HGET', POOL, id))
@@ -22,13 +22,13 @@ for i = A + 2, #ARGV do
   else
     topic = job.topic
     if job.state == READY then touched[topic] = true end
-    forget(id, job)
+    remove_job(id, job)
     heads[id] = nil
   end
   reply[#reply + 1], reply[#reply + 2] = code, topic
 end
-settle()
+write_counts()
 for topic in pairs(touched) do
-  if crowded(topic) then reply[1] = 1 end
+  if has_many_stale(topic) then reply[1] = 1 end
 end
-return remember(reply)
+return save_reply(reply)

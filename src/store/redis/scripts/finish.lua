@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Finishes jobs: they are gone.
+-- Finishes jobs: they are removed.
 --
 -- ARGV[A..] '' when all callers may use every topic; then per job its id, its receipt or '', and otherwise its caller's
 --           scope
@@ -12,12 +12,12 @@ local reply, n, changed = {}, 0, false
 local step = ARGV[A] == '' and 2 or 3
 for i = A + 1, #ARGV, step do
   local id, receipt = ARGV[i], ARGV[i + 1]
-  local head = head_of(POOL, step == 3 and ARGV[i + 2] or '', id)
+  local head = head_in_scope(POOL, step == 3 and ARGV[i + 2] or '', id)
   local code = OK
-  local ends, topic, flags = outline(head, RESERVED)
-  -- Without its common form the record is read in full.
+  local ends, topic, flags = parse_head(head, RESERVED)
+  -- A record that is not of the common form is decoded in full.
   if not ends or flags < 4 or flags >= 8 or ends + 22 >= #head or receipt ~= sub(head, ends + 1, ends + 16) then
-    local job = open(head)
+    local job = decode(head)
     if not job then
       code = GONE
     elseif receipt == '' and job.strict then
@@ -41,5 +41,5 @@ for i = A + 1, #ARGV, step do
   reply[n + 1], reply[n + 2] = code, topic
   n = n + 2
 end
-settle()
-return changed and remember(reply) or reply
+write_counts()
+return changed and save_reply(reply) or reply

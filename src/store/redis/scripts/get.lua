@@ -1,11 +1,11 @@
 #!lua flags=no-writes
--- The records of jobs.
+-- Returns the records of jobs.
 --
 -- KEYS  pool
 -- ARGV  the caller's scope, the ids
 -- Reply per job its record or nil
 local reply = {}
 for i = 2, #ARGV do
-  reply[i - 1] = within(ARGV[1], call('HGET', KEYS[1], ARGV[i]))
+  reply[i - 1] = in_scope(ARGV[1], call('HGET', KEYS[1], ARGV[i]))
 end
 return reply

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- The counts of a shard: all at one moment unless there are very many, then slice by slice.
+-- Returns the counts of a shard: all as of one moment, or page by page if there are very many.
 --
 -- KEYS  counts
 -- ARGV  cursor, how many at most, about

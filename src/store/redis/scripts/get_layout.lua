@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- The layout as it is stored, which after a loss of all data it is not.
+-- Returns the stored layout; after a loss of all data there is none.
 --
 -- KEYS  meta
 -- Reply { format, number of shards }

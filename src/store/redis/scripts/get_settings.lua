@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- All topics' settings and pauses, unless the caller has them.
+-- Returns all topics' settings and pauses, unless the caller has this version.
 --
 -- KEYS  settings
 -- ARGV  the version that the caller has

@@ -1,10 +1,10 @@
 #!lua
--- Writes the layout at the very first start, or where it was lost; tells what it is.
+-- Stores the layout at the very first start, or after it was lost, and returns the stored one.
 --
 -- KEYS  meta
--- ARGV  format, and the number of shards where none is stored, latest moment by this server's clock
+-- ARGV  format, number of shards to store if there is none, deadline by this server's clock
 local _, _, _, server = clock('')
-if server > tonumber(ARGV[3]) then return late() end
+if server > tonumber(ARGV[3]) then return refuse_late() end
 local refused = denied()
 if refused then return refused end
 call('HSETNX', KEYS[1], 'format', ARGV[1])

@@ -1,11 +1,11 @@
-//! The scripts: one Lua file per operation, put together with the preludes it needs.
+//! The Lua scripts: one file per operation, each assembled with the preludes that it needs.
 //!
-//! No script may fail after its first write, since a server does not undo it. So each that writes asks first whether
-//! its user may run every command that is written in it as `call('COMMAND'` or `redis.pcall('COMMAND'`; the function
-//! `denied` is made from its text. What a script runs by `attempt('COMMAND'` may fail.
+//! No script may fail after its first write, because a server does not roll it back. So each script that writes first
+//! checks that its user may run every command that it contains as `call('COMMAND'` or `redis.pcall('COMMAND'`; the
+//! function `denied` is generated from the script's text. A command run by `attempt('COMMAND'` may fail.
 //!
-//! A server names a script by its hash; we ask for that when we connect, rather than carry a SHA-1
-//! of our own. A server that has forgotten a script is sent its whole text.
+//! A server identifies a script by its SHA-1, which it returns when we load the script, so that we need no SHA-1 of our
+//! own. A server that does not know a script is sent its whole text.
 
 use std::collections::BTreeSet;
 
@@ -13,15 +13,15 @@ use fred::{bytes_utils::Str, clients::Client, interfaces::LuaInterface};
 
 macro_rules! scripts {
     ($($name:ident $file:literal [$($prelude:ident),*],)*) => {
-        /// One operation's script.
+        /// The script of one operation.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Op {
+        pub enum Script {
             $(#[doc = concat!("`scripts/", $file, ".lua`")] $name,)*
         }
 
-        /// Every script, in the order of [`Op`], with what stands in front of its own text.
-        const SOURCES: &[(Op, &str, &[&str])] = &[
-            $((Op::$name, include_str!(concat!($file, ".lua")), &[$($prelude),*]),)*
+        /// Every script, in the order of [`Script`], with its own text and its preludes.
+        const SOURCES: &[(Script, &str, &[&str])] = &[
+            $((Script::$name, include_str!(concat!($file, ".lua")), &[$($prelude),*]),)*
         ];
     };
 }
@@ -40,23 +40,23 @@ scripts! {
     Promote "promote" [RECORD, SHARD, MOVES],
     Purge "purge" [RECORD, SHARD, MOVES],
     Compact "compact" [RECORD, SHARD],
-    Read "get" [RECORD, SCOPE],
-    Topic "topic_stats" [RECORD],
-    Dead "list_dead" [RECORD],
-    Ready "count_ready" [RECORD],
-    Waiting "list_ready_topics" [RECORD],
+    Get "get" [RECORD, SCOPE],
+    TopicStats "topic_stats" [RECORD],
+    ListDead "list_dead" [RECORD],
+    CountReady "count_ready" [RECORD],
+    ListReadyTopics "list_ready_topics" [RECORD],
     Verify "verify" [RECORD],
     Mend "mend" [RECORD, SHARD],
-    Lanes "expire_replay_slots" [RECORD],
-    Pulse "shard_status" [RECORD, MISSING],
-    Settings "put_settings" [RECORD],
-    Pause "change_pause" [RECORD],
-    Start "init_layout" [RECORD],
-    Layout "get_layout" [],
-    Counts "get_counts" [],
-    Config "get_settings" [],
-    Check "check_writes" [RECORD, MISSING],
-    Rights "check_permissions" [RECORD, MISSING],
+    ExpireReplaySlots "expire_replay_slots" [RECORD],
+    ShardStatus "shard_status" [RECORD, MISSING],
+    PutSettings "put_settings" [RECORD],
+    ChangePause "change_pause" [RECORD],
+    InitLayout "init_layout" [RECORD],
+    GetLayout "get_layout" [],
+    GetCounts "get_counts" [],
+    GetSettings "get_settings" [],
+    CheckWrites "check_writes" [RECORD, MISSING],
+    CheckPermissions "check_permissions" [RECORD, MISSING],
 }
 
 const RECORD: &str = include_str!("record.lua");
@@ -64,69 +64,69 @@ const SHARD: &str = include_str!("shard.lua");
 const MOVES: &str = include_str!("transitions.lua");
 const SCOPE: &str = include_str!("scope.lua");
 const HOLDER: &str = include_str!("reservation.lua");
-/// Stands for the function that [`missing`] makes.
-const MISSING: &str = "-- missing rights";
+/// Placeholder for the function that [`missing_function`] generates.
+const MISSING: &str = "-- missing permissions";
 
-/// A script as a server knows it.
+/// A script and its hash.
 #[derive(Debug)]
-pub struct Script {
+pub struct LoadedScript {
     pub hash: Str,
     pub text: Str,
 }
 
-/// All scripts, with the hashes that a server gave them.
+/// All scripts, with their hashes.
 #[derive(Debug)]
-pub struct Scripts(Vec<Script>);
+pub struct Scripts(Vec<LoadedScript>);
 
 impl Scripts {
-    /// Has a server load every script.
+    /// Loads every script at a server.
     pub async fn load(client: &Client) -> Result<Self, fred::error::Error> {
         let mut scripts = Vec::with_capacity(SOURCES.len());
         for (_, source, preludes) in SOURCES {
             let text = Str::from(assemble(source, preludes));
             let hash: String = client.script_load(text.clone()).await?;
-            scripts.push(Script { hash: hash.into(), text });
+            scripts.push(LoadedScript { hash: hash.into(), text });
         }
         Ok(Self(scripts))
     }
 
-    pub fn get(&self, op: Op) -> &Script {
-        &self.0[op as usize]
+    pub fn get(&self, script: Script) -> &LoadedScript {
+        &self.0[script as usize]
     }
 }
 
-/// The whole text: the flags, which must come first, the preludes, then the script's own.
+/// The whole text: the flags, which must come first, then the preludes, then the script's own text.
 fn assemble(source: &str, preludes: &[&str]) -> String {
     let (flags, own) = source.split_once('\n').expect("a script has more than one line");
     let text = [preludes, &[own]].concat().join("\n");
-    let text = text.replace(MISSING, &missing());
-    let denied = if text.contains("denied()") { denied(&text) } else { String::new() };
+    let text = text.replace(MISSING, &missing_function());
+    let denied = if text.contains("denied()") { denied_function(&text) } else { String::new() };
     [flags, &denied, &text].join("\n")
 }
 
-/// Commands that every script which writes runs before its first write.
-const READ_FIRST: [&str; 4] = ["TIME", "HGET", "HLEN", "ZCARD"];
+/// Commands that every writing script runs before its first write, so that they need no check.
+const RUN_BEFORE_WRITES: [&str; 4] = ["TIME", "HGET", "HLEN", "ZCARD"];
 
-/// Commands that are sent on their own.
+/// Commands that the engine sends outside of scripts.
 const SENT: [&str; 9] = ["EVAL", "EVALSHA", "INFO", "PING", "SCAN", "SCRIPT", "SET", "SUBSCRIBE", "WAIT"];
 
-/// The commands that a text of Lua runs by one of these functions.
+/// The commands that a Lua text runs by one of these functions.
 fn commands<'a>(text: &'a str, functions: &[&str]) -> BTreeSet<&'a str> {
-    let begins = functions.iter().flat_map(|function| text.split(function).skip(1));
-    begins.filter_map(|rest| rest.split_once('\'')).map(|(name, _)| name).collect()
+    let calls = functions.iter().flat_map(|function| text.split(function).skip(1));
+    calls.filter_map(|rest| rest.split_once('\'')).map(|(name, _)| name).collect()
 }
 
-/// Every command that is sent, or that a script runs.
+/// Every command that the engine sends or that a script runs.
 pub fn all_commands() -> BTreeSet<&'static str> {
     let texts = SOURCES.iter().map(|(_, source, _)| *source).chain([RECORD, SHARD, MOVES, SCOPE, HOLDER]);
     let scripted = texts.flat_map(|text| commands(text, &["call('", "attempt('"]));
     scripted.chain(SENT).collect()
 }
 
-/// The function that refuses a script whose user may not run all that is in it. That the user may use the
-/// keys the server has checked before it started the script.
-fn denied(text: &str) -> String {
-    let names = commands(text, &["call('"]).into_iter().filter(|name| !READ_FIRST.contains(name));
+/// The function that refuses to run a script if the user may not run all of its commands. The server has checked
+/// the permissions for keys before it starts a script.
+fn denied_function(text: &str) -> String {
+    let names = commands(text, &["call('"]).into_iter().filter(|name| !RUN_BEFORE_WRITES.contains(name));
     let names: Vec<&str> = names.collect();
     let all = names.iter().map(|name| format!("may('{name}', key)")).collect::<Vec<_>>().join(" and ");
     let names = names.join(" ");
@@ -143,19 +143,19 @@ end"
     )
 }
 
-/// The function that names all that the user may not do, of what the engine needs. The channels are the first two
+/// The function that lists all permissions that the engine needs and the user lacks. The channels are the first two
 /// arguments of its script.
-fn missing() -> String {
-    let apart = ["EVAL", "EVALSHA", "PUBLISH", "SCRIPT", "SUBSCRIBE"];
-    let names: Vec<&str> = all_commands().into_iter().filter(|name| !apart.contains(name)).collect();
+fn missing_function() -> String {
+    let checked_apart = ["EVAL", "EVALSHA", "PUBLISH", "SCRIPT", "SUBSCRIBE"];
+    let names: Vec<&str> = all_commands().into_iter().filter(|name| !checked_apart.contains(name)).collect();
     let names = names.join(" ");
     format!(
         "local function missing()
   local lacking = {{}}
-  local function need(said, ...)
-    -- It fails for a command that the server does not have.
+  local function need(label, ...)
+    -- The check fails for a command that the server does not have.
     local known, may = pcall(redis.acl_check_cmd, ...)
-    if not known or not may then lacking[#lacking + 1] = said end
+    if not known or not may then lacking[#lacking + 1] = label end
   end
   for name in string.gmatch('{names}', '%S+') do need(string.lower(name), name, KEYS[1]) end
   need('eval', 'EVAL', '', '0')
@@ -176,35 +176,42 @@ mod tests {
 
     #[test]
     fn every_script_declares_its_flags_first() {
-        for (at, (op, source, preludes)) in SOURCES.iter().enumerate() {
-            assert_eq!(*op as usize, at, "the table is in the order of the enum");
+        for (at, (script, source, preludes)) in SOURCES.iter().enumerate() {
+            assert_eq!(*script as usize, at, "the table is in the order of the enum");
             assert!(
                 assemble(source, preludes).starts_with("#!lua"),
-                "{op:?} would be cut in the middle when memory is full"
+                "{script:?} could be stopped in the middle when memory is full"
             );
         }
     }
 
     #[test]
-    fn only_what_needs_room_is_refused_when_memory_is_full() {
-        let refused: Vec<Op> = SOURCES
+    fn only_scripts_that_need_memory_are_refused_when_it_is_full() {
+        let refused: Vec<Script> = SOURCES
             .iter()
             .filter(|(_, source, _)| source.lines().next() == Some("#!lua"))
-            .map(|(op, ..)| *op)
+            .map(|(script, ..)| *script)
             .collect();
-        assert_eq!(refused, [Op::Add, Op::Patch, Op::Settings, Op::Start, Op::Check]);
+        assert_eq!(
+            refused,
+            [Script::Add, Script::Patch, Script::PutSettings, Script::InitLayout, Script::CheckWrites]
+        );
     }
 
     #[test]
-    fn every_script_that_may_write_asks_for_its_rights_first() {
-        for (op, source, preludes) in SOURCES {
+    fn every_writing_script_checks_its_permissions_first() {
+        for (script, source, preludes) in SOURCES {
             let text = assemble(source, preludes);
-            let writes = !text.starts_with("#!lua flags=no-writes") && !matches!(op, Op::Check | Op::Rights);
-            assert_eq!(writes, text.contains("local function denied()"), "{op:?}");
-            let asked = writes.then(|| text.matches("denied()").count());
-            assert!(asked.is_none_or(|times| times == 2), "{op:?} makes the function and asks it once");
+            let writes = !text.starts_with("#!lua flags=no-writes")
+                && !matches!(script, Script::CheckWrites | Script::CheckPermissions);
+            assert_eq!(writes, text.contains("local function denied()"), "{script:?}");
+            let mentions = writes.then(|| text.matches("denied()").count());
+            assert!(
+                mentions.is_none_or(|times| times == 2),
+                "{script:?} defines the function and calls it once"
+            );
         }
-        let (_, finish, preludes) = &SOURCES[Op::Finish as usize];
+        let (_, finish, preludes) = &SOURCES[Script::Finish as usize];
         let finish = assemble(finish, preludes);
         for name in ["HDEL", "HINCRBY", "HSET", "ZREM"] {
             assert!(finish.contains(&format!("may('{name}', key)")), "{name}");

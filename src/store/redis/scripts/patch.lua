@@ -1,11 +1,11 @@
 #!lua
--- Changes a delayed or ready job in place; its fingerprint stays. Refused when memory is full: the
+-- Changes a delayed or ready job in place; its fingerprint stays. Refused when memory is full, because the
 -- new body may be larger.
 --
 -- ARGV[A+1..] 'after' | 'at' | '', ms, TTR or '', max attempts or '', schedule or '' with a leading '+'
 --             when given, body or ''
-local seen = again()
-if seen then return seen end
+local replayed = replayed_reply()
+if replayed then return replayed end
 if not JOB then return { GONE } end
 if JOB.state == RESERVED or JOB.state == DEAD then return { REFUSED, JOB.state } end
 local kind, ms = ARGV[A + 1], tonumber(ARGV[A + 2])
@@ -25,12 +25,12 @@ if ARGV[A + 6] ~= '' then JOB.body = ARGV[A + 6] end
 
 local was = JOB.state
 if not due then
-  call('HSET', POOL, ID, seal(JOB))
+  call('HSET', POOL, ID, encode(JOB))
 elseif at_once then
   make_ready(ID, JOB, due)
 else
   make_delayed(ID, JOB, due)
 end
-settle()
--- With a new due time a ready job left a stale entry behind.
-return done(due and was == READY and crowded(JOB.topic) and 1 or 0)
+write_counts()
+-- A ready job with a new due time has left a stale entry.
+return done(due and was == READY and has_many_stale(JOB.topic) and 1 or 0)

@@ -1,29 +1,29 @@
 #!lua flags=allow-oom
--- Looks at every shard of a group and moves what is due there. A second run goes on where the first ended.
+-- Promotes the due jobs of every shard of a group. A second run continues where the first ended.
 --
--- KEYS      per shard those of a script that changes one
--- ARGV[A..] how many at most, how many unknown topics to tell, retention of dead letters in ms or '',
+-- KEYS      per shard those of `shard.lua`
+-- ARGV[A..] most jobs, most unknown topics, retention of dead letters in ms or '',
 --           per shard its origin
--- Reply     { microseconds until the next, or -1; 1 when more may be due; topics of what is due that the caller
---             did not know of; per shard a list: set aside,
---             per move: topic, 1 ready 2 expired 3 died 4 forgotten, 1 when it is ready now, ms late }
-local room, tell, retention = tonumber(ARGV[A]), tonumber(ARGV[A + 1]), tonumber(ARGV[A + 2])
-local more, soonest, unknown, moves, at, named = 0, nil, {}, nil, 0, false
+-- Reply     { microseconds until the next due job, or -1; 1 when more may be due; topics of due jobs whose keys
+--             are needed; per shard a list: set aside,
+--             per move: topic, 1 ready 2 expired 3 died 4 deleted, 1 when it is ready now, ms late }
+local room, unknown_limit, retention = tonumber(ARGV[A]), tonumber(ARGV[A + 1]), tonumber(ARGV[A + 2])
+local more, soonest, unknown, moves, at, has_topics = 0, nil, {}, nil, 0, false
 
--- Makes all that follows mean the shard at a place among the caller's.
-local function turn_to(place)
-  at, named = (place - 1) * (6 + 2 * known), false
-  POOL, BUCKET, COUNTS, LANES, GRAVES, BROKEN = KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], KEYS[at + 4], KEYS[at + 5], KEYS[at + 6]
-  ORIGIN, aside, moves = ARGV[A + 2 + place], 0, { 0 }
+-- Selects the n-th shard of the call for everything that follows.
+local function select_shard(n)
+  at, has_topics = (n - 1) * (6 + 2 * known), false
+  POOL, BUCKET, COUNTS, REPLAY_SLOTS, DEAD_BY_TIME, BROKEN = KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], KEYS[at + 4], KEYS[at + 5], KEYS[at + 6]
+  ORIGIN, set_aside_count, moves = ARGV[A + 2 + n], 0, { 0 }
 end
 
--- Has the topics' keys mean those of the same shard, once something is due there.
-local function name_topics()
-  if named then return end
+-- Selects the topics' keys of the same shard, once a job is due there.
+local function load_topics()
+  if has_topics then return end
   for i = 1, known do
     topics[ARGV[7 + i]] = { ready = KEYS[at + 5 + 2 * i], dead = KEYS[at + 6 + 2 * i] }
   end
-  named = true
+  has_topics = true
 end
 
 local function moved(topic, kind, ready, late)
@@ -33,26 +33,26 @@ end
 
 local function expire(id, job)
   local late = NOW - job.till
-  if used_up(job) then
+  if attempts_used_up(job) then
     make_dead(id, job, 'ttr_expired')
     moved(job.topic, 3, 0, late)
   else
-    local delay = step(job) or 0
-    wait_again(id, job, delay)
+    local delay = retry_delay(job) or 0
+    make_waiting(id, job, delay)
     moved(job.topic, 2, delay == 0 and 1 or 0, late)
   end
 end
 
--- An index disagreed with the record, which is the truth.
+-- Indexes a job again whose index disagreed with the record, which is the truth.
 local function reindex(id, job)
   call('ZREM', BUCKET, id)
-  call('ZREM', GRAVES, id)
+  call('ZREM', DEAD_BY_TIME, id)
   if job.state == DELAYED then call('ZADD', BUCKET, job.due, id) end
   if job.state == RESERVED then call('ZADD', BUCKET, job.till, id) end
-  if job.state == DEAD then call('ZADD', GRAVES, job.died, id) end
+  if job.state == DEAD then call('ZADD', DEAD_BY_TIME, job.died, id) end
 end
 
-local function dispatch(id, job)
+local function promote_job(id, job)
   if job.state == DELAYED and job.due <= NOW then
     local late = NOW - job.due
     make_ready(id, job, job.due)
@@ -61,16 +61,16 @@ local function dispatch(id, job)
     expire(id, job)
   elseif job.state == DEAD and retention and job.died + retention <= NOW then
     local late = NOW - job.died - retention
-    forget(id, job)
+    remove_job(id, job)
     moved(job.topic, 4, 0, late)
   else
     reindex(id, job)
   end
 end
 
--- The usual case, without taking the record apart: a delayed job that is due becomes ready. False when it is another.
-local function wake(id, raw)
-  local _, topic, flags = outline(raw, DELAYED)
+-- The usual case, without decoding the record: a delayed job that is due becomes ready. Returns false in other cases.
+local function promote_delayed(id, raw)
+  local _, topic, flags = parse_head(raw, DELAYED)
   if not topic or flags > 3 or not topics[topic] then return false end
   local gen, due = unpack('>I4I6', raw, 3)
   if due > NOW then return false end
@@ -84,15 +84,15 @@ local function wake(id, raw)
   return true
 end
 
-local function take(id, raw)
-  if wake(id, raw) then return end
-  local job = open(raw)
+local function promote_id(id, raw)
+  if promote_delayed(id, raw) then return end
+  local job = decode(raw)
   if not job then
     set_aside(id, raw)
   elseif topics[job.topic] then
-    dispatch(id, job)
+    promote_job(id, job)
   elseif not unknown[job.topic] then
-    if #unknown < tell then
+    if #unknown < unknown_limit then
       unknown[job.topic], unknown[#unknown + 1] = true, job.topic
     else
       more = 1
@@ -100,12 +100,12 @@ local function take(id, raw)
   end
 end
 
--- The records of jobs that are due; false where there is none. Reads every key that moving them may write.
+-- The records of due jobs; false where there is none. Reads every key that promoting them may write.
 local function read_all(ids)
   local raws, checked = {}, {}
   if ids[1] then
     check_shard()
-    call('ZCARD', GRAVES)
+    call('ZCARD', DEAD_BY_TIME)
   end
   for place, id in ipairs(ids) do
     local raw = call('HGET', POOL, id)
@@ -119,14 +119,14 @@ local function read_all(ids)
   return raws
 end
 
--- Takes what an index has until a moment, as far as there is room, and notes what comes next, which is `later` than
--- it is written there.
-local function look(index, until_ms, later)
+-- Promotes the jobs of an index until a moment, as far as there is room, and remembers the next score, which is due
+-- `later` ms after it.
+local function promote_from(index, until_ms, later)
   if room > 0 then
     local due = call('ZRANGEBYSCORE', index, '-inf', until_ms, 'LIMIT', 0, room)
     room = room - #due
-    if due[1] then name_topics() end
-    for place, raw in ipairs(read_all(due)) do take(due[place], raw) end
+    if due[1] then load_topics() end
+    for place, raw in ipairs(read_all(due)) do promote_id(due[place], raw) end
   end
   local after = '(' .. string.format('%.0f', until_ms)
   local following = call('ZRANGEBYSCORE', index, after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
@@ -134,13 +134,13 @@ local function look(index, until_ms, later)
 end
 
 local reply = { -1, 0, unknown }
-for place = 1, #ARGV - A - 2 do
-  turn_to(place)
-  look(BUCKET, NOW, 0)
-  if retention then look(GRAVES, NOW - retention, retention) end
-  settle()
-  moves[1] = aside
-  reply[3 + place] = moves
+for n = 1, #ARGV - A - 2 do
+  select_shard(n)
+  promote_from(BUCKET, NOW, 0)
+  if retention then promote_from(DEAD_BY_TIME, NOW - retention, retention) end
+  write_counts()
+  moves[1] = set_aside_count
+  reply[3 + n] = moves
 end
 if soonest then reply[1] = math.max(soonest * 1000 - MICROS, 0) end
 if room == 0 then more = 1 end

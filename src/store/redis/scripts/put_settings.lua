@@ -1,11 +1,11 @@
 #!lua
--- Sets or clears one thing about a topic, and tells every process.
+-- Sets or clears the settings of a topic, and notifies every process.
 --
 -- KEYS  settings
--- ARGV  channel, field, value or '' to clear, topic, latest moment by this server's clock
+-- ARGV  channel, field, value or '' to clear, topic, deadline by this server's clock
 -- Reply { the version of all settings }
 local _, _, _, server = clock('')
-if server > tonumber(ARGV[5]) then return late() end
+if server > tonumber(ARGV[5]) then return refuse_late() end
 local refused = denied()
 if refused then return refused end
 local version = tonumber(call('HGET', KEYS[1], '#') or 0) or 0
@@ -16,7 +16,7 @@ else
 end
 version = string.format('%.0f', version + 1)
 call('HSET', KEYS[1], '#', version)
--- The others read the version with every sweep, too.
+-- May fail: the other processes also read the version with every sweep.
 local attempt = redis.pcall
 attempt('PUBLISH', ARGV[1], ARGV[4])
 return { tonumber(version) }

@@ -1,37 +1,37 @@
 #!lua flags=allow-oom
 -- Makes dead jobs wait again: attempts start at 0, the reason is cleared.
 --
--- ARGV[A..] the caller's scope, delay in ms, '1' to be shown the jobs, the ids
--- Reply     per job a code, and its record when it was requeued and is to be shown, its topic when the
---           caller did not know of it, its state when it is not dead, '' otherwise
+-- ARGV[A..] the caller's scope, delay in ms, '1' for a reply with records, the ids
+-- Reply     per job a code, and its record if it was requeued and records are wanted, its topic if the keys of the
+--           topic are needed, its state if it is not dead, otherwise ''
 local SCOPE, FIRST = ARGV[A], A + 3
-local function shown(reply)
+local function add_records(reply)
   for i = 1, #reply, 2 do
     if ARGV[A + 2] == '1' and reply[i] == OK then
-      reply[i + 1] = within(SCOPE, call('HGET', POOL, ARGV[FIRST + (i - 1) / 2]))
+      reply[i + 1] = in_scope(SCOPE, call('HGET', POOL, ARGV[FIRST + (i - 1) / 2]))
     end
   end
   return reply
 end
 
-if REPLAY then return shown(REPLAY) end
+if REPLAY then return add_records(REPLAY) end
 check_keys()
 local delay, reply = tonumber(ARGV[A + 1]), {}
 for i = FIRST, #ARGV do
   local id = ARGV[i]
-  local job = open(within(SCOPE, call('HGET', POOL, id)))
-  local code, what = OK, ''
+  local job = decode(in_scope(SCOPE, call('HGET', POOL, id)))
+  local code, value = OK, ''
   if not job then
     code = GONE
   elseif not topics[job.topic] then
-    code, what = MOVED, job.topic
+    code, value = MOVED, job.topic
   elseif job.state ~= DEAD then
-    code, what = REFUSED, job.state
+    code, value = REFUSED, job.state
   else
     job.attempts, job.reason = 0, nil
-    wait_again(id, job, delay)
+    make_waiting(id, job, delay)
   end
-  reply[#reply + 1], reply[#reply + 2] = code, what
+  reply[#reply + 1], reply[#reply + 2] = code, value
 end
-settle()
-return shown(remember(reply))
+write_counts()
+return add_records(save_reply(reply))

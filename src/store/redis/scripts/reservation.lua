@@ -1,30 +1,30 @@
--- Prelude of the operations on one job by id: a second run answers with the job as it then stands.
+-- Prelude of the operations on one job by id: a second run replies with the job as it is then.
 --
--- ARGV[A] the caller's scope, the id, then what the script itself takes; from here on A is the place of the id
+-- ARGV[A] the caller's scope, the id, then the script's own arguments; from here on ARGV[A] is the id
 -- Reply   { OK, record, now, 1 when a list should be compacted } | { GONE } | { LOST } | { MOVED, topic } |
 --         { REFUSED, state }
 local SCOPE = ARGV[A]
 A = A + 1
 local ID = ARGV[A]
 check_keys()
-local RAW = within(SCOPE, call('HGET', POOL, ID))
-local JOB = open(RAW)
+local RAW = in_scope(SCOPE, call('HGET', POOL, ID))
+local JOB = decode(RAW)
 
-local function again()
+local function replayed_reply()
   if not REPLAY then return nil end
   if not RAW then return { GONE } end
   return { OK, RAW, NOW, REPLAY[1] }
 end
 
--- Why the receipt does not hold the job; nil when it does.
-local function not_held(receipt)
+-- The reply if the receipt is not that of the present reservation; nil if it is.
+local function receipt_fault(receipt)
   if not JOB then return { GONE } end
   if JOB.state ~= RESERVED or JOB.receipt ~= receipt then return { LOST } end
 end
 
--- Ends the script after a change; the last value says whether a list should be compacted.
+-- Ends the script after a change; `compact` is 1 when a list should be compacted.
 local function done(compact)
-  settle()
-  remember({ compact or 0 })
+  write_counts()
+  save_reply({ compact or 0 })
   return { OK, call('HGET', POOL, ID), NOW, compact or 0 }
 end

@@ -1,18 +1,18 @@
 #!lua flags=allow-oom
--- Reserves ready jobs of one topic. Looks at a bounded number of stale list entries in one run; the
--- ready jobs left tell the caller whether to come again.
+-- Reserves ready jobs of one topic. Skips a limited number of stale list entries in one run; the number of
+-- ready jobs left tells the caller whether to call again.
 --
--- ARGV[A..] how many, their TTRs (I4 each, 0 for the job's own), their receipts (16 bytes each)
+-- ARGV[A..] number of jobs, their TTRs (I4 each, 0 for the job's own), their receipts (16 bytes each)
 -- Reply     { ready jobs left, now, set aside, id, record, ms since ready, ... }
 local STALE_LIMIT = 500
-local topic, want, ttrs, receipts = ARGV[8], tonumber(ARGV[A]), ARGV[A + 1], ARGV[A + 2]
+local topic, wanted, ttrs, receipts = ARGV[8], tonumber(ARGV[A]), ARGV[A + 1], ARGV[A + 2]
 local list = topics[topic].ready
 
 if REPLAY then
   local reply = { REPLAY[1], REPLAY[2], 0 }
   for i = 3, #REPLAY, 3 do
     local raw = call('HGET', POOL, REPLAY[i])
-    local job = open(raw)
+    local job = decode(raw)
     if job and job.receipt == REPLAY[i + 1] then
       reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = REPLAY[i], raw, REPLAY[i + 2]
     end
@@ -20,12 +20,12 @@ if REPLAY then
   return reply
 end
 
--- The record of a ready job as reserved, and until when; nil when it is not that ready job.
-local function reserved(raw, gen, ttr, receipt)
-  local ends, of, flags = outline(raw, READY)
-  if of ~= topic or flags % 16 >= 4 then return nil end
-  local _, _, is_gen, due, attempts, _, own_ttr = unpack(FIXED, raw)
-  if is_gen ~= gen then return nil end
+-- The record of a ready job as a reserved one, and the end of its reservation; nil when it is not that ready job.
+local function reserve_record(raw, gen, ttr, receipt)
+  local ends, job_topic, flags = parse_head(raw, READY)
+  if job_topic ~= topic or flags % 16 >= 4 then return nil end
+  local _, _, job_gen, due, attempts, _, own_ttr = unpack(FIXED, raw)
+  if job_gen ~= gen then return nil end
   local till = NOW_UP + (ttr > 0 and ttr or own_ttr)
   return pack('>BBI4I6I4', VERSION + RESERVED, flags + 4, gen, due, attempts + 1) .. sub(raw, 17, ends)
     .. receipt .. pack('>I6', till) .. sub(raw, ends + 1), till
@@ -33,26 +33,26 @@ end
 
 check_shard()
 call('HLEN', POOL)
-local grants, saving, stale, granted = {}, {}, 0, 0
+local grants, saved, stale, granted = {}, {}, 0, 0
 
-while granted < want and stale < STALE_LIMIT do
-  local entries = call('LPOP', list, want - granted)
+while granted < wanted and stale < STALE_LIMIT do
+  local entries = call('LPOP', list, wanted - granted)
   if not entries then break end
   for _, entry in ipairs(entries) do
     local gen, since, id = read_entry(entry)
     local raw = call('HGET', POOL, id)
     local receipt = sub(receipts, 16 * granted + 1, 16 * granted + 16)
-    local record, till = reserved(raw, gen, unpack('>I4', ttrs, 4 * granted + 1), receipt)
+    local record, till = reserve_record(raw, gen, unpack('>I4', ttrs, 4 * granted + 1), receipt)
     if record then
       granted = granted + 1
       call('ZADD', BUCKET, till, id)
       call('HSET', POOL, id, record)
       local n, waited = 3 * granted, math.max(NOW - since, 0)
-      saving[n], saving[n + 1], saving[n + 2] = id, receipt, waited
+      saved[n], saved[n + 1], saved[n + 2] = id, receipt, waited
       grants[n + 1], grants[n + 2], grants[n + 3] = id, record, waited
     else
       stale = stale + 1
-      if raw and not open(raw) then
+      if raw and not decode(raw) then
         set_aside(id, raw)
         count(topic, READY, -1)
       end
@@ -62,7 +62,7 @@ end
 
 count(topic, READY, -granted)
 count(topic, RESERVED, granted)
-local left = settle()['r' .. topic]
+local left = write_counts()['r' .. topic]
 if not left then
   left = counted('r' .. topic)
   if left > 0 and call('LLEN', list) == 0 then
@@ -71,9 +71,9 @@ if not left then
     left = 0
   end
 end
-grants[1], grants[2], grants[3] = left, NOW, aside
+grants[1], grants[2], grants[3] = left, NOW, set_aside_count
 if granted > 0 then
-  saving[1], saving[2] = left, NOW
-  remember(saving)
+  saved[1], saved[2] = left, NOW
+  save_reply(saved)
 end
 return grants

@@ -1,9 +1,9 @@
--- Prelude of the scripts that take a caller's topics. A scope is '' for every topic; else patterns, each with a blank
--- behind it: whole names, and beginnings of names with a '*'.
+-- Prelude of the scripts that take a caller's scope. It is '' for every topic, otherwise patterns, each followed by a
+-- blank: whole names, and prefixes of names followed by '*'.
 local verdicts, heads = nil, {}
 
--- The record `raw` if its job is of a topic in `scope`; false when not, as when there is no job. Only the topic is read.
-local function within(scope, raw)
+-- The record `raw` if its job is of a topic in `scope`, otherwise false, as for no job. Only the topic is read.
+local function in_scope(scope, raw)
   if not raw or scope == '' then return raw end
   if #raw <= TOPIC_AT then return false end
   local topic = sub(raw, TOPIC_AT + 1, TOPIC_AT + byte(raw, TOPIC_AT))
@@ -21,15 +21,15 @@ local function within(scope, raw)
   return known[topic] and raw
 end
 
--- The record of job `id` as `within` gives it, without most of a large body. A large record is read once in a call: a
--- job named a thousand times must cost no more than once. Scripts that remove the job clear its entry in `heads`.
+-- The record of job `id` as `in_scope` returns it, without most of a large body. A large record is read once in a call:
+-- a job named a thousand times must cost no more than once. Scripts that remove the job clear its entry in `heads`.
 local HEAD_LIMIT = 2048
-local function head_of(pool, scope, id)
+local function head_in_scope(pool, scope, id)
   local head = heads[id] or call('HGET', pool, id)
   if head and #head > HEAD_LIMIT then
     head = sub(head, 1, HEAD_LIMIT)
     heads[id] = head
   end
   if scope == '' then return head end
-  return within(scope, head)
+  return in_scope(scope, head)
 end

@@ -1,46 +1,46 @@
 -- Prelude of every script that changes one shard: its keys and arguments, its counts, and how it
 -- recognises a second run. After the six keys of the shard come two per topic that the caller
--- knew of; a script that needs another topic's answers MOVED before it has written anything.
+-- knew; a script that needs those of another topic replies MOVED before it has written anything.
 --
--- KEYS  1 pool  2 bucket  3 counts  4 lanes  5 graves  6 broken, then ready list and dead set per topic
--- ARGV  1 microseconds or ''  2 latest moment by this server's clock in microseconds  3 channel  4 origin
---       5 lane or ''  6 sequence  7 number of topics, the topics, then from ARGV[A] what the script itself takes
-local POOL, BUCKET, COUNTS, LANES, GRAVES, BROKEN = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+-- KEYS  1 pool  2 bucket  3 counts  4 replay slots  5 dead by time  6 broken, then ready list and dead set per topic
+-- ARGV  1 microseconds or ''  2 deadline by this server's clock in microseconds  3 channel  4 origin
+--       5 replay slot or ''  6 sequence  7 number of topics, the topics, then from ARGV[A] the script's own arguments
+local POOL, BUCKET, COUNTS, REPLAY_SLOTS, DEAD_BY_TIME, BROKEN = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local ORIGIN = ARGV[4]
 local NOW, NOW_UP, MICROS, SERVER_MICROS = clock(ARGV[1])
 local known = tonumber(ARGV[7])
 local A = 8 + known
 local OK, GONE, LOST, MOVED, REFUSED = 1, 2, 3, 4, 5
 local BROKEN_LIMIT = 10000
-local STALE_PROBE = 100 -- entries of a ready list that are looked at before it is deleted
+local STALE_PROBE = 100 -- entries of a ready list that are checked before it is deleted
 
 local topics = {}
 for i = 1, known do
   topics[ARGV[7 + i]] = { ready = KEYS[5 + 2 * i], dead = KEYS[6 + 2 * i] }
 end
 
--- What an earlier run of this same call answered, or nil: its lane still holds its sequence. It counts
--- also after the latest moment. A call whose lane has gone on to a later one was given up by its caller.
+-- The reply of an earlier run of this same call, whose sequence is still in the slot, or nil. It is valid
+-- even after the deadline. If the slot holds a later sequence, the caller gave this call up.
 local REPLAY = nil
 if ARGV[5] ~= '' then
-  local saved = call('HGET', LANES, ARGV[5])
+  local saved = call('HGET', REPLAY_SLOTS, ARGV[5])
   if saved then
     local sequence, own = unpack('>I6', saved), tonumber(ARGV[6])
-    if sequence > own then return late() end
+    if sequence > own then return refuse_late() end
     if sequence == own then REPLAY = cmsgpack.unpack(sub(saved, 13)) end
   end
 end
 local IS_LATE = SERVER_MICROS > tonumber(ARGV[2])
-if IS_LATE and not REPLAY then return late() end
+if IS_LATE and not REPLAY then return refuse_late() end
 local refused = denied()
 if refused then return refused end
 
--- Nothing may fail after the first write, since the server does not undo a script. So each script reads every key that it
--- writes before it writes any: a key of another type fails here. What is done by `attempt` may fail, and the sweep makes
--- up for it.
+-- Nothing may fail after the first write, because the server does not roll a script back. So each script reads every key
+-- that it writes before it writes any: a key of a wrong type fails then. A command run by `attempt` may fail, and the
+-- sweep recovers it.
 local attempt = redis.pcall
 
--- The pool is read by each script in any case.
+-- Each script reads the pool in any case.
 local function check_shard()
   call('ZCARD', BUCKET)
   call('HLEN', COUNTS)
@@ -51,60 +51,59 @@ local function check_topic(topic)
   call('ZCARD', topics[topic].dead)
 end
 
--- Keeps `reply` for a second run, and returns it.
-local function remember(reply)
-  call('HSET', LANES, ARGV[5], pack('>I6I6', ARGV[6], NOW) .. cmsgpack.pack(reply))
+-- Saves `reply` for a second run, and returns it.
+local function save_reply(reply)
+  call('HSET', REPLAY_SLOTS, ARGV[5], pack('>I6I6', ARGV[6], NOW) .. cmsgpack.pack(reply))
   return reply
 end
 
 local LETTERS = { 'd', 'r', 'v', 'x' }
-local deltas, aside = {}, 0
+local deltas, set_aside_count = {}, 0
 
 local function count(topic, state, by)
   local field = LETTERS[state] .. topic
   deltas[field] = (deltas[field] or 0) + by
 end
 
--- A stored count; 0 when it is none.
+-- A stored count; 0 when it is not a number.
 local function counted(field) return tonumber(call('HGET', COUNTS, field) or 0) or 0 end
 
--- Adds to a count and returns it. One that is not a number was written by somebody else: it begins anew, and
--- the sweep counts again.
-local function add_up(field, by)
+-- Adds to a count and returns it. Somebody else wrote a count that is not a number: it restarts at 0, and
+-- the sweep mends it.
+local function add_to_count(field, by)
   local left = redis.pcall('HINCRBY', COUNTS, field, by)
   if type(left) == 'number' then return left end
   call('HSET', COUNTS, field, math.max(by, 0))
   return math.max(by, 0)
 end
 
--- Deletes a ready list that should hold only stale entries, since no ready job is counted. If the count
--- was wrong, the list stays.
+-- Deletes a ready list that should contain only stale entries, because no ready job is counted. If the count
+-- is wrong, the list stays.
 local function delete_stale(list)
   local entries = attempt('LRANGE', list, 0, STALE_PROBE - 1)
   if entries.err or #entries == 0 then return end
   for _, entry in ipairs(entries) do
     local gen, _, id = read_entry(entry)
-    local job = open(call('HGET', POOL, id))
+    local job = decode(call('HGET', POOL, id))
     if job and job.state == READY and job.gen == gen then return end
   end
   attempt('UNLINK', list)
 end
 
--- Tells every process that a topic has ready jobs. One that is refused is made up for by the sweep, which sees
--- the number.
+-- Announces to every process that a topic has ready jobs. The sweep recovers a lost announcement by its number.
 local function announce(topic)
-  local number = add_up('#', 1)
+  local number = add_to_count('#', 1)
   attempt('PUBLISH', ARGV[3], ORIGIN .. ' ' .. string.format('%.0f', number) .. ' ' .. topic)
 end
 
 -- Writes the counts, and returns those that changed. The first ready job of a topic is announced to every
--- process: while one is ready they all know, or will find it when they look before they answer with less than
--- was asked, or soon after.
-local function settle()
+-- process: while one is ready, all of them know, or find it when they probe before they return fewer jobs than wanted,
+-- or soon after.
+local function write_counts()
   local lefts = {}
   for field, by in pairs(deltas) do
     if by ~= 0 then
-      local left, topic = add_up(field, by), sub(field, 2)
+      local left, topic = add_to_count(field, by), sub(field, 2)
       lefts[field] = math.max(left, 0)
       if left <= 0 then
         call('HDEL', COUNTS, field)
@@ -118,12 +117,12 @@ local function settle()
   return lefts
 end
 
--- Moves what cannot be read out of the way. When the place for such things is full the record stays
--- in the pool, out of every index: nothing is dropped to save room.
+-- Sets a broken entry aside. When the hash for broken records is full, the record stays
+-- in the pool, out of every index: nothing is deleted to save space.
 local function set_aside(id, raw)
-  aside = aside + 1
+  set_aside_count = set_aside_count + 1
   attempt('ZREM', BUCKET, id)
-  attempt('ZREM', GRAVES, id)
+  attempt('ZREM', DEAD_BY_TIME, id)
   local full = attempt('HLEN', BROKEN)
   if type(full) == 'number' and full < BROKEN_LIMIT then
     local kept = attempt('HSET', BROKEN, id, raw or '')
@@ -131,7 +130,7 @@ local function set_aside(id, raw)
   end
 end
 
--- When a job is due that is to wait until the moment `ms`, or for `ms`; no delay is at once.
+-- The due time of a job that waits until the moment `ms`, or for `ms`; without a delay it is due at once.
 local function due_at(absolute, ms)
   if absolute then return math.max(ms, NOW) end
   return ms == 0 and NOW or NOW_UP + ms

@@ -1,21 +1,21 @@
 #!lua flags=no-writes
--- The sweep's look at some shards.
+-- Returns the status of some shards for the sweep.
 --
--- KEYS  per shard its counts, pool, bucket, graves and broken records
--- ARGV  the channels, '1' to hold the counts against the indexes
--- Reply { seconds, microseconds of this server's clock, the rights that the user lacks, per shard how many
---         announcements it has made, and 1 when its counts are not those of its indexes }
+-- KEYS  per shard its counts, pool, bucket, dead letters by time and broken records
+-- ARGV  the channels, '1' to compare the counts with the indexes
+-- Reply { seconds, microseconds of this server's clock, the permissions that the user lacks, per shard the number of
+--         its announcements, and 1 when its counts do not match its indexes }
 local COUNTS_LIMIT, BROKEN_LIMIT = 20000, 10000
--- A shard with a key of another type must not keep the others from being looked after.
+-- A key of a wrong type in one shard must not hide the status of the others.
 local attempt = redis.pcall
 
--- The size of a key; not a number when it is of another type.
+-- The size of a key; nil when it is of another type.
 local function size(command, key)
   local answer = attempt(command, key)
   if type(answer) == 'number' then return answer end
 end
 
-local function disagrees(counts, pool, bucket, graves, broken)
+local function counts_are_wrong(counts, pool, bucket, dead_by_time, broken)
   local fields = size('HLEN', counts)
   if not fields or fields > COUNTS_LIMIT then return false end
   local sums, all = { d = 0, r = 0, v = 0, x = 0 }, call('HGETALL', counts)
@@ -27,19 +27,19 @@ local function disagrees(counts, pool, bucket, graves, broken)
     end
   end
   local jobs, indexed, dead, aside =
-    size('HLEN', pool), size('ZCARD', bucket), size('ZCARD', graves), size('HLEN', broken)
+    size('HLEN', pool), size('ZCARD', bucket), size('ZCARD', dead_by_time), size('HLEN', broken)
   if not (jobs and indexed and dead and aside) then return false end
   if sums.d + sums.v ~= indexed or sums.x ~= dead then return true end
-  -- With the place for broken records full they stay in the pool and are not counted.
+  -- When the hash of broken records is full, they stay in the pool and are not counted.
   return aside < BROKEN_LIMIT and sums.d + sums.r + sums.v + sums.x ~= jobs
 end
 
 local reply = call('TIME')
 reply[3] = missing()
 for i = 1, #KEYS, 5 do
-  local pulse = attempt('HGET', KEYS[i], '#')
-  reply[#reply + 1] = string.format('%.0f', type(pulse) == 'string' and tonumber(pulse) or 0)
-  local wrong = ARGV[3] == '1' and disagrees(KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 3], KEYS[i + 4])
+  local announced = attempt('HGET', KEYS[i], '#')
+  reply[#reply + 1] = string.format('%.0f', type(announced) == 'string' and tonumber(announced) or 0)
+  local wrong = ARGV[3] == '1' and counts_are_wrong(KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 3], KEYS[i + 4])
   reply[#reply + 1] = wrong and 1 or 0
 end
 return reply

@@ -1,8 +1,8 @@
 #!lua flags=no-writes
--- The figures of a topic on some shards. Looks ahead, and behind stale entries, only so far.
+-- Returns the statistics of a topic on some shards. Searches only a limited number of entries.
 --
 -- KEYS  per shard its counts, pool, bucket and the topic's ready list
--- ARGV  topic, how many entries to look at
+-- ARGV  topic, number of entries to search
 -- Reply per shard delayed, ready, reserved, dead, next due or -1, due time of the oldest ready or -1
 local READY_DEPTH = 20
 local topic, depth, reply = ARGV[1], ARGV[2] - 1, {}
@@ -10,7 +10,7 @@ local topic, depth, reply = ARGV[1], ARGV[2] - 1, {}
 local function next_due(pool, bucket)
   local ids = call('ZRANGE', bucket, 0, depth)
   for _, id in ipairs(ids) do
-    local job = open(call('HGET', pool, id))
+    local job = decode(call('HGET', pool, id))
     if job and job.state == DELAYED and job.topic == topic then return job.due end
   end
   return -1
@@ -21,7 +21,7 @@ local function oldest_ready(pool, list)
   local oldest, seen = -1, 0
   for _, entry in ipairs(call('LRANGE', list, 0, depth)) do
     local gen, _, id = read_entry(entry)
-    local job = open(call('HGET', pool, id))
+    local job = decode(call('HGET', pool, id))
     if job and job.state == READY and job.gen == gen then
       if oldest < 0 or job.due < oldest then oldest = job.due end
       seen = seen + 1

@@ -2,11 +2,11 @@
 -- Extends a reservation.
 --
 -- ARGV[A+1..] receipt, TTR in ms or '' for the job's own
-local seen = again()
-if seen then return seen end
-local refused = not_held(ARGV[A + 1])
+local replayed = replayed_reply()
+if replayed then return replayed end
+local refused = receipt_fault(ARGV[A + 1])
 if refused then return refused end
 JOB.till = NOW_UP + (tonumber(ARGV[A + 2]) or JOB.ttr)
 call('ZADD', BUCKET, JOB.till, ID)
-call('HSET', POOL, ID, seal(JOB))
+call('HSET', POOL, ID, encode(JOB))
 return done()

@@ -1,39 +1,39 @@
--- Prelude of the scripts that move jobs between states. The three that run for every job (add,
--- reserve, finish) do without it: they cut and join the record's bytes instead, and the server builds
+-- Prelude of the scripts that change the state of jobs. The three that run for every job (add,
+-- reserve, finish) do without it: they cut and join the record's bytes instead, because the server creates
 -- a script's functions anew on each run.
 
--- Reads every key that a move may write, before the first of them.
+-- Reads every key that a change of state may write, so that a key of a wrong type fails before the first write.
 local function check_keys()
   check_shard()
-  call('ZCARD', GRAVES)
+  call('ZCARD', DEAD_BY_TIME)
   for topic in pairs(topics) do check_topic(topic) end
 end
 
 local function indexed(state) return state == DELAYED or state == RESERVED end
 
--- Out of the index of its state. A ready job's list entry goes stale when its generation moves on.
-local function leave(id, job, next_state)
+-- Removes a job from the index of its state. The list entry of a ready job becomes stale when its generation increases.
+local function leave_state(id, job, next_state)
   count(job.topic, job.state, -1)
   if indexed(job.state) and not indexed(next_state) then
     call('ZREM', BUCKET, id)
   elseif job.state == DEAD then
-    call('ZREM', GRAVES, id)
+    call('ZREM', DEAD_BY_TIME, id)
     call('ZREM', topics[job.topic].dead, id)
   end
   job.receipt, job.till, job.died = nil, nil, nil
 end
 
-local function enter(id, job, state)
+local function enter_state(id, job, state)
   job.state = state
   count(job.topic, state, 1)
-  call('HSET', POOL, id, seal(job))
+  call('HSET', POOL, id, encode(job))
 end
 
 local function make_delayed(id, job, due)
-  leave(id, job, DELAYED)
+  leave_state(id, job, DELAYED)
   job.gen, job.due = (job.gen + 1) % 4294967296, due
   call('ZADD', BUCKET, due, id)
-  enter(id, job, DELAYED)
+  enter_state(id, job, DELAYED)
 end
 
 local function push_ready(id, job, first)
@@ -43,36 +43,36 @@ local function push_ready(id, job, first)
 end
 
 local function make_ready(id, job, due, first)
-  leave(id, job, READY)
+  leave_state(id, job, READY)
   job.due = due
   push_ready(id, job, first)
-  enter(id, job, READY)
+  enter_state(id, job, READY)
 end
 
 local function make_dead(id, job, reason)
-  leave(id, job, DEAD)
+  leave_state(id, job, DEAD)
   job.died, job.reason = NOW, reason
-  call('ZADD', GRAVES, NOW, id)
+  call('ZADD', DEAD_BY_TIME, NOW, id)
   call('ZADD', topics[job.topic].dead, NOW, id)
-  enter(id, job, DEAD)
+  enter_state(id, job, DEAD)
 end
 
-local function forget(id, job)
-  leave(id, job, nil)
+local function remove_job(id, job)
+  leave_state(id, job, nil)
   call('HDEL', POOL, id)
 end
 
--- The wait after an attempt, in ms: step n follows attempt n, the last repeats; nil without a list.
-local function step(job)
+-- The delay after an attempt, in ms: step n follows attempt n, the last one repeats; nil without a schedule.
+local function retry_delay(job)
   if not job.retry or job.retry == '' then return nil end
   local n = math.min(math.max(job.attempts, 1), #job.retry / 5)
   return (unpack('>I5', job.retry, 5 * n - 4))
 end
 
-local function used_up(job) return job.max > 0 and job.attempts >= job.max end
+local function attempts_used_up(job) return job.max > 0 and job.attempts >= job.max end
 
--- Back to waiting after `delay` ms, 0 being ready at once.
-local function wait_again(id, job, delay)
+-- Makes a job wait again for `delay` ms; with 0 it is ready at once.
+local function make_waiting(id, job, delay)
   if delay == 0 then
     make_ready(id, job, NOW)
   else
@@ -80,8 +80,8 @@ local function wait_again(id, job, delay)
   end
 end
 
--- Whether so many entries of a topic's ready list are stale that it should be compacted.
-local function crowded(topic)
+-- Whether a topic's ready list has so many stale entries that it should be compacted.
+local function has_many_stale(topic)
   local valid = counted('r' .. topic)
   local stale = call('LLEN', topics[topic].ready) - valid
   return stale > 1000 and stale > valid

@@ -1,15 +1,15 @@
 #!lua flags=no-writes
--- Holds a shard against itself, as far as one run goes: every record against its indexes, every
--- index entry against its record, the counts against all of it. A shard that fits in one run is seen as
--- it is at one moment. Of a larger one each page is, and each ready list; only its counts per topic are
--- then not held against the records, but in sum against the sizes of the indexes.
+-- Verifies a shard, as far as one run goes: compares every record with its indexes, every
+-- index entry with its record, and the counts with both. A shard that fits in one run is verified as
+-- of one moment. Of a larger one, each page is, and each ready list; its counts per topic are
+-- then not compared with the records, but in sum with the sizes of the indexes.
 --
--- KEYS  1 pool  2 bucket  3 counts  4 lanes  5 graves  6 broken, then ready list and dead set per topic
--- ARGV  step and cursor to go on from, the topics
--- Reply { next step or 0, next cursor, jobs, stale, set aside, faults, ids of the jobs, topics that the
---         caller did not know of: it runs the same step again with them }
+-- KEYS  1 pool  2 bucket  3 counts  4 replay slots  5 dead by time  6 broken, then ready list and dead set per topic
+-- ARGV  step and cursor to continue from, the topics
+-- Reply { next step or 0, next cursor, jobs, stale, set aside, faults, ids of the jobs, topics whose
+--         keys are needed: the caller repeats the step with them }
 local BUDGET, PAGE, FAULT_LIMIT, BROKEN_LIMIT = 10000, 100, 20, 10000
-local POOL, BUCKET, COUNTS, LANES, GRAVES, BROKEN = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local POOL, BUCKET, COUNTS, REPLAY_SLOTS, DEAD_BY_TIME, BROKEN = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local LETTERS = { 'd', 'r', 'v', 'x' }
 
 local names, topics = {}, {}
@@ -28,31 +28,31 @@ end
 local function read(id)
   local raw = call('HGET', POOL, id)
   spent = spent + 1 + (raw and #raw or 0) / 1024
-  return open(raw)
+  return decode(raw)
 end
 
--- Where the record says that the job stands in an index; nil when it should not be there.
-local function bucket_place(job)
+-- The expected score of a job in the bucket; nil when it should not be there.
+local function bucket_score(job)
   if job.state == DELAYED then return job.due end
   if job.state == RESERVED then return job.till end
 end
 
-local function expect(id, index, key, place)
+local function check_score(id, index, key, expected)
   local score = call('ZSCORE', key, id)
-  if place and not score then
+  if expected and not score then
     fault('job ', id, ': it is missing in ', index)
-  elseif score and not place then
+  elseif score and not expected then
     fault('job ', id, ': it should not be in ', index)
-  elseif place and tonumber(score) ~= place then
+  elseif expected and tonumber(score) ~= expected then
     fault('job ', id, ': it stands at the wrong place in ', index)
   end
 end
 
 local function check_record(id, raw)
-  local job = open(raw)
+  local job = decode(raw)
   spent = spent + 1 + #raw / 1024
   if not job then
-    -- With the place for broken records full they stay in the pool.
+    -- When the hash of broken records is full, they stay in the pool.
     if call('HLEN', BROKEN) < BROKEN_LIMIT then fault('job ', id, ': its record cannot be read') end
     aside = aside + 1
     return
@@ -60,26 +60,26 @@ local function check_record(id, raw)
   jobs, ids[#ids + 1] = jobs + 1, id
   local field = LETTERS[job.state] .. job.topic
   tally[field] = (tally[field] or 0) + 1
-  expect(id, 'the bucket', BUCKET, bucket_place(job))
-  expect(id, 'the graves', GRAVES, job.died)
+  check_score(id, 'the bucket', BUCKET, bucket_score(job))
+  check_score(id, 'the graves', DEAD_BY_TIME, job.died)
   local own = topics[job.topic]
   if own then
-    expect(id, 'the dead letters of its topic', own.dead, job.died)
+    check_score(id, 'the dead letters of its topic', own.dead, job.died)
   else
     unknown[job.topic] = true
   end
 end
 
-local function check_entry(index, id, score, topic, place)
+local function check_entry(index, id, score, topic, expected_score)
   local job = read(id)
   if not job then
     fault('entry ', id, ' of ', index, ': it leads to no job')
-  elseif place(job) ~= tonumber(score) or (topic and job.topic ~= topic) then
+  elseif expected_score(job) ~= tonumber(score) or (topic and job.topic ~= topic) then
     fault('entry ', id, ' of ', index, ': the job is not what it says')
   end
 end
 
--- One page of a table; where to go on.
+-- Checks one page of a table; returns the next cursor.
 local function page(command, key, cursor, check)
   local found = call(command, key, cursor, 'COUNT', PAGE)
   for i = 1, #found[2], 2 do check(found[2][i], found[2][i + 1]) end
@@ -88,8 +88,8 @@ end
 
 local function died(job) return job.died end
 
-local function check_index(index, key, cursor, topic, place)
-  return page('ZSCAN', key, cursor, function(id, score) check_entry(index, id, score, topic, place) end)
+local function check_index(index, key, cursor, topic, expected_score)
+  return page('ZSCAN', key, cursor, function(id, score) check_entry(index, id, score, topic, expected_score) end)
 end
 
 local function check_ready(topic)
@@ -107,24 +107,24 @@ local function check_ready(topic)
       end
     end
   end
-  local said = tonumber(call('HGET', COUNTS, 'r' .. topic) or 0)
-  if said ~= valid then
-    fault('topic ', topic, ': ', said, ' jobs are counted as ready, ', valid, ' stand in its list')
+  local counted = tonumber(call('HGET', COUNTS, 'r' .. topic) or 0)
+  if counted ~= valid then
+    fault('topic ', topic, ': ', counted, ' jobs are counted as ready, ', valid, ' stand in its list')
   end
   return '0'
 end
 
-local function check_lanes()
-  local lanes = call('HGETALL', LANES)
-  for i = 1, #lanes, 2 do
-    if #lanes[i] ~= 12 or #lanes[i + 1] <= 12 or not pcall(cmsgpack.unpack, sub(lanes[i + 1], 13)) then
-      fault('a lane cannot be read')
+local function check_replay_slots()
+  local slots = call('HGETALL', REPLAY_SLOTS)
+  for i = 1, #slots, 2 do
+    if #slots[i] ~= 12 or #slots[i + 1] <= 12 or not pcall(cmsgpack.unpack, sub(slots[i + 1], 13)) then
+      fault('a replay slot cannot be read')
     end
   end
 end
 
 local function check_sums()
-  check_lanes()
+  check_replay_slots()
   aside = aside + call('HLEN', BROKEN)
   local sums, counts = { d = 0, r = 0, v = 0, x = 0 }, call('HGETALL', COUNTS)
   for i = 1, #counts, 2 do
@@ -140,7 +140,7 @@ local function check_sums()
       end
     end
   end
-  local size = { bucket = call('ZCARD', BUCKET), graves = call('ZCARD', GRAVES), pool = call('HLEN', POOL) }
+  local size = { bucket = call('ZCARD', BUCKET), graves = call('ZCARD', DEAD_BY_TIME), pool = call('HLEN', POOL) }
   if sums.d + sums.v ~= size.bucket then fault('the bucket does not hold as many jobs as counted') end
   if sums.x ~= size.graves then fault('the graves do not hold as many jobs as counted') end
   if sums.d + sums.r + sums.v + sums.x ~= size.pool and aside == 0 then
@@ -161,11 +161,11 @@ local function check_counts()
   for field, there in pairs(tally) do fault('count ', field, ': it is missing, there are ', there) end
 end
 
--- The steps in order: pool, bucket, graves, each topic's dead letters, each topic's ready list, sums.
+-- The steps in order: pool, bucket, dead letters by time, each topic's dead letters, each topic's ready list, sums.
 local function run(step, cursor)
   if step == 1 then return page('HSCAN', POOL, cursor, check_record) end
-  if step == 2 then return check_index('the bucket', BUCKET, cursor, nil, bucket_place) end
-  if step == 3 then return check_index('the graves', GRAVES, cursor, nil, died) end
+  if step == 2 then return check_index('the bucket', BUCKET, cursor, nil, bucket_score) end
+  if step == 3 then return check_index('the graves', DEAD_BY_TIME, cursor, nil, died) end
   local topic = names[step - 3]
   if topic then return check_index('the dead letters', topics[topic].dead, cursor, topic, died) end
   topic = names[step - 3 - #names]
@@ -180,6 +180,6 @@ while step <= last and spent < BUDGET do
 end
 if whole and step > last then check_counts() end
 
-local strangers = {}
-for topic in pairs(unknown) do strangers[#strangers + 1] = topic end
-return { step > last and 0 or step, cursor, jobs, stale, aside, faults, ids, strangers }
+local unknown_topics = {}
+for topic in pairs(unknown) do unknown_topics[#unknown_topics + 1] = topic end
+return { step > last and 0 or step, cursor, jobs, stale, aside, faults, ids, unknown_topics }

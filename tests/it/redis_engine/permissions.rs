@@ -53,7 +53,7 @@ impl Guarded {
 }
 
 #[tokio::test]
-async fn a_user_that_lacks_a_right_is_refused_at_start_and_the_right_is_named() {
+async fn a_user_that_lacks_a_permission_is_refused_at_start_and_the_permission_is_named() {
     for (rights, said) in [
         (&["~*", "+@all"][..], "publish on {linger}:ready, subscribe to {linger}:ready"),
         (&["~*", "&*", "+@all", "-hincrby"], "hincrby"),
@@ -73,7 +73,7 @@ async fn a_user_that_lacks_a_right_is_refused_at_start_and_the_right_is_named() 
 }
 
 #[tokio::test]
-async fn the_rights_that_the_documentation_names_are_enough() {
+async fn the_documented_permissions_are_enough() {
     assert!(
         include_str!("../../../docs/redis.md").contains(&RIGHTS.join(" ")),
         "docs/redis.md names other rights"
@@ -88,7 +88,7 @@ async fn the_rights_that_the_documentation_names_are_enough() {
 
 /// Each right that a script needs is taken away from under every step.
 #[tokio::test]
-async fn a_right_that_is_taken_away_leaves_no_step_half_done() {
+async fn a_permission_that_is_revoked_leaves_no_partial_effects() {
     let guarded = Guarded::start(&RIGHTS).await;
     let process = Process::start(&guarded.options).await;
     let keeper = Process::beside(&process, &Options::new(&guarded._server.url())).await;
@@ -171,7 +171,7 @@ async fn contents(raw: &Raw) -> Vec<(String, Value)> {
 
 /// A key of another type is found before the first write, too.
 #[tokio::test]
-async fn a_key_of_another_type_leaves_no_step_half_done() {
+async fn a_key_of_a_wrong_type_leaves_no_partial_effects() {
     let server = RedisServer::start();
     let options = Options { shards: Some(1), ..Options::new(&server.url()) };
     let process = Process::start(&options).await;
@@ -271,7 +271,7 @@ async fn mended(at: &RedisServer, what: &str, jobs: usize) {
 /// By the default settings, as often as counts are held against indexes; small shards in one run of the script, large
 /// ones in several.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_left_half_done_is_mended_and_every_job_delivered() {
+async fn partial_effects_are_mended_and_every_job_is_delivered() {
     let server = RedisServer::start();
     tokio::join!(
         Box::pin(mended(&server, "counts", 20)),
@@ -284,7 +284,7 @@ async fn what_was_left_half_done_is_mended_and_every_job_delivered() {
 
 /// The script that forgets the lanes of processes that are gone runs every ten minutes.
 #[tokio::test]
-async fn lanes_that_were_not_used_for_long_are_forgotten() {
+async fn replay_slots_that_were_not_used_for_long_are_removed() {
     let source = include_str!("../../../src/store/redis/scripts/expire_replay_slots.lua");
     let record = include_str!("../../../src/store/redis/scripts/record.lua");
     let (flags, own) = source.split_once('\n').expect("more than a line");

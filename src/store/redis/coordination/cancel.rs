@@ -1,0 +1,77 @@
+//! Cancels reservations that no client has seen. Must not know who reserved them.
+
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+
+use super::{
+    notifier::Notifier,
+    shards::{Shards, TOPIC_CHANGES_LIMIT, topic_keeps_changing},
+};
+use crate::{
+    job::{JobId, Receipt, Topic},
+    store::{
+        Reservation, Result,
+        redis::{
+            keys::Shard,
+            reply::{Reply, code},
+            scripts::Script,
+        },
+    },
+};
+
+/// Cancels reservations.
+pub struct Canceller {
+    shards: Arc<Shards>,
+    notifier: Arc<Notifier>,
+}
+
+impl Canceller {
+    pub fn new(shards: Arc<Shards>, notifier: Arc<Notifier>) -> Self {
+        Self { shards, notifier }
+    }
+
+    /// Cancels reservations. A receipt that is no longer valid is ignored.
+    pub async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
+        let shards = self.shards.keys.by_shard(grants, |(id, _)| id);
+        let cancels = shards.into_iter().map(|(shard, grants)| self.cancel_on(shard, grants));
+        try_join_all(cancels).await.map(drop)
+    }
+
+    /// Cancels reservations of a topic, so that the jobs are ready again before their TTR ends. Failures are logged.
+    pub async fn cancel_unseen(&self, topic: &Topic, granted: &[Reservation]) {
+        let grants = granted.iter().map(|grant| (grant.job.id.clone(), grant.receipt.clone())).collect();
+        if let Err(error) = self.cancel(grants).await {
+            tracing::warn!(%topic, %error, "cannot cancel reservations that no client has seen: they end by their TTR");
+        }
+    }
+
+    /// Cancels on one shard: the first run returns the topics, the second has their keys. A reservation that
+    /// one run cancelled has another receipt by the next, which ignores it.
+    async fn cancel_on(&self, shard: Shard, grants: Vec<(JobId, Receipt)>) -> Result<()> {
+        let mut topics: Vec<Topic> = Vec::new();
+        for _ in 0..TOPIC_CHANGES_LIMIT {
+            let known: Vec<&Topic> = topics.iter().collect();
+            let mut call = self.shards.change(Script::Cancel, shard, None, &known);
+            for (id, receipt) in &grants {
+                call = call.arg(id.as_str()).bytes_arg(receipt.as_bytes().to_vec());
+            }
+            let mut reply = Reply::new(self.shards.call(call).await?)?;
+            let mut ready: Vec<Topic> = Vec::new();
+            let mut moved = false;
+            while !reply.is_empty() {
+                let (code, topic) = (reply.int()?, reply.name::<Topic>()?);
+                let list = if code == code::MOVED { &mut topics } else { &mut ready };
+                moved |= code == code::MOVED;
+                if !list.contains(&topic) {
+                    list.push(topic);
+                }
+            }
+            ready.iter().for_each(|topic| self.notifier.ready_on(topic, shard));
+            if !moved {
+                return Ok(());
+            }
+        }
+        Err(topic_keeps_changing())
+    }
+}

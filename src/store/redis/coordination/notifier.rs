@@ -1,0 +1,46 @@
+//! Notifies the listener of ready and due jobs, and remembers which shards have ready jobs. Makes no calls.
+
+use std::{sync::Arc, time::Duration};
+
+use super::ready_shards::ReadyShards;
+use crate::{
+    job::{Delay, Topic},
+    store::{Listener, redis::keys::Shard},
+};
+
+/// Notifies the listener of one engine.
+pub struct Notifier {
+    listener: Arc<dyn Listener>,
+    pub ready_shards: ReadyShards,
+}
+
+impl Notifier {
+    pub fn new(listener: Arc<dyn Listener>) -> Arc<Self> {
+        Arc::new(Self { listener, ready_shards: ReadyShards::default() })
+    }
+
+    /// A shard may have ready jobs of a topic that it did not have before.
+    pub fn ready_on(&self, topic: &Topic, shard: Shard) {
+        self.ready_shards.add(topic, shard);
+        self.listener.ready(topic);
+    }
+
+    /// Some shard may have ready jobs of a topic.
+    pub fn ready(&self, topic: &Topic) {
+        self.listener.ready(topic);
+    }
+
+    /// A job may be due after this time.
+    pub fn due_in(&self, after: Duration) {
+        self.listener.due_in(after);
+    }
+
+    /// Jobs on a shard wait again for `delay`.
+    pub fn waiting_for(&self, topic: &Topic, shard: Shard, delay: Delay) {
+        if delay.as_duration().is_zero() {
+            self.ready_on(topic, shard);
+        } else {
+            self.due_in(delay.as_duration());
+        }
+    }
+}

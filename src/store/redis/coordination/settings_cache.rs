@@ -1,0 +1,190 @@
+//! This process's copy of all topics' settings and pauses, and how it is refreshed. Must not know who changes them.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use super::{notifier::Notifier, shards::Shards};
+use crate::{
+    job::Topic,
+    store::{
+        Result, TopicConfig,
+        redis::{
+            codec::settings::{StoredConfigs, decode_configs},
+            connection::call::ScriptCall,
+            reply::Reply,
+            scripts::Script,
+        },
+    },
+};
+
+/// The settings of all topics, as this process knows them.
+pub struct SettingsCache {
+    shards: Arc<Shards>,
+    notifier: Arc<Notifier>,
+    known: KnownConfigs,
+}
+
+impl SettingsCache {
+    pub fn new(shards: Arc<Shards>, notifier: Arc<Notifier>) -> Arc<Self> {
+        Arc::new(Self { shards, notifier, known: KnownConfigs::default() })
+    }
+
+    pub fn get(&self, topic: &Topic) -> Arc<TopicConfig> {
+        self.known.get(topic)
+    }
+
+    /// The topics with settings or a pause.
+    pub fn topics(&self) -> Vec<Topic> {
+        self.known.lock().topics.keys().cloned().collect()
+    }
+
+    /// Applies what this process has just written to `field`, unless something newer is known.
+    pub fn apply_write(
+        &self,
+        field: String,
+        version: u64,
+        topic: &Topic,
+        change: impl FnOnce(&mut TopicConfig),
+    ) {
+        self.known.apply_write(field, version, topic, change);
+    }
+
+    /// Reads all settings again if they have changed, and notifies the listener of topics whose delivery resumed.
+    pub async fn refresh(&self) -> Result<()> {
+        loop {
+            let (version, writes) = self.known.version_and_writes();
+            let reply = self.shards.call(self.read_call().arg(version.to_string())).await?;
+            if reply.is_null() {
+                return Ok(());
+            }
+            let StoredConfigs { version, topics, faults } = decode_configs(Reply::new(reply)?)?;
+            faults.iter().for_each(|fault| tracing::error!(%fault, "ignored a setting of a topic"));
+            if let Some(resumed) = self.known.replace(writes, version, topics) {
+                resumed.iter().for_each(|topic| self.notifier.ready(topic));
+                return Ok(());
+            }
+        }
+    }
+
+    /// The stored settings that cannot be read.
+    pub async fn faults(&self) -> Result<Vec<String>> {
+        let reply = self.shards.call(self.read_call().arg("")).await?;
+        Ok(decode_configs(Reply::new(reply)?)?.faults)
+    }
+
+    fn read_call(&self) -> ScriptCall {
+        let keys = &self.shards.keys;
+        ScriptCall::new(Script::GetSettings, keys.slot, vec![keys.settings.clone()], Vec::new())
+    }
+}
+
+#[derive(Debug, Default)]
+struct KnownConfigs {
+    state: Mutex<CacheState>,
+    default: Arc<TopicConfig>,
+}
+
+#[derive(Debug, Default)]
+struct CacheState {
+    /// The version that was read last. Only equality is meaningful: a failover may have decreased it.
+    version: u64,
+    /// Number of writes of this process, so that a read that began before a write does not replace its result.
+    writes: u64,
+    /// The version after the last write of this process since the last read, by field: the replies to concurrent
+    /// writes may arrive in another order than the writes happened.
+    written: HashMap<String, u64>,
+    topics: HashMap<Topic, Arc<TopicConfig>>,
+}
+
+impl KnownConfigs {
+    fn get(&self, topic: &Topic) -> Arc<TopicConfig> {
+        self.lock().topics.get(topic).unwrap_or(&self.default).clone()
+    }
+
+    /// The version that was read last, and the number of writes so far.
+    fn version_and_writes(&self) -> (u64, u64) {
+        let state = self.lock();
+        (state.version, state.writes)
+    }
+
+    fn apply_write(&self, field: String, version: u64, topic: &Topic, change: impl FnOnce(&mut TopicConfig)) {
+        let mut state = self.lock();
+        state.writes += 1;
+        let last = state.version.max(state.written.get(&field).copied().unwrap_or(0));
+        if version <= last {
+            return;
+        }
+        state.written.insert(field, version);
+        let mut config =
+            state.topics.get(topic).map_or_else(TopicConfig::default, |config| (**config).clone());
+        change(&mut config);
+        if config.is_default() {
+            state.topics.remove(topic);
+        } else {
+            state.topics.insert(topic.clone(), Arc::new(config));
+        }
+    }
+
+    /// Replaces everything by the result of a read that began after `writes` writes. Returns the topics whose delivery
+    /// resumed, or `None` if this process wrote meanwhile and must read again.
+    fn replace(
+        &self,
+        writes: u64,
+        version: u64,
+        topics: HashMap<Topic, Arc<TopicConfig>>,
+    ) -> Option<Vec<Topic>> {
+        let mut state = self.lock();
+        if writes != state.writes {
+            return None;
+        }
+        let new = CacheState { version, writes, written: HashMap::new(), topics };
+        let old = std::mem::replace(&mut *state, new);
+        let is_paused = |topics: &HashMap<Topic, Arc<TopicConfig>>, topic: &Topic| {
+            topics.get(topic).is_some_and(|config| config.pause.delivery)
+        };
+        let resumed = |topic: &&Topic| is_paused(&old.topics, topic) && !is_paused(&state.topics, topic);
+        Some(old.topics.keys().filter(resumed).cloned().collect())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CacheState> {
+        self.state.lock().expect("no code panics while it holds the settings")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_read_does_not_undo_a_newer_write() {
+        let configs = KnownConfigs::default();
+        let topic = Topic::parse("t").expect("valid");
+        let (_, before) = configs.version_and_writes();
+        configs.apply_write("pt".to_owned(), 1, &topic, |config| config.pause.delivery = true);
+        assert_eq!(configs.replace(before, 1, HashMap::new()), None);
+        assert!(configs.get(&topic).pause.delivery);
+        let (_, after) = configs.version_and_writes();
+        assert_eq!(configs.replace(after, 2, HashMap::new()), Some(vec![topic.clone()]), "delivery resumed");
+        assert!(configs.get(&topic).is_default());
+    }
+
+    #[test]
+    fn an_older_write_does_not_undo_a_newer_one_whose_reply_came_first() {
+        let configs = KnownConfigs::default();
+        let topic = Topic::parse("t").expect("valid");
+        let write = |version, delivery| {
+            configs.apply_write("pt".to_owned(), version, &topic, |config| config.pause.delivery = delivery);
+        };
+        write(2, true);
+        write(1, false);
+        assert!(configs.get(&topic).pause.delivery);
+        let (_, writes) = configs.version_and_writes();
+        assert!(configs.replace(writes, 3, HashMap::new()).is_some());
+        write(3, true);
+        assert!(configs.get(&topic).is_default(), "the read returned the same version or a later one");
+        write(4, true);
+        assert!(configs.get(&topic).pause.delivery);
+    }
+}

@@ -1,0 +1,232 @@
+//! Calls to shards: builds a call with the keys of its shards, makes it, and remembers what is not confirmed. Must not
+//! know the operations.
+
+use std::sync::Arc;
+
+use fred::{
+    bytes_utils::Str,
+    types::{Key, Value},
+};
+
+use super::{
+    pending_changes::{PendingChange, PendingChanges},
+    replay_slots::{ReplaySlot, ReplaySlots},
+    unresponsive::UnresponsiveServers,
+};
+use crate::{
+    job::Topic,
+    store::{
+        Error, Result,
+        redis::{
+            connection::{
+                call::ScriptCall,
+                retry::{ScriptClient, ScriptReply},
+                router::Router,
+            },
+            context::EngineContext,
+            keys::{Keys, Shard},
+            scripts::Script,
+            time::TimeSource,
+        },
+    },
+};
+
+/// How often the topic of a job may change while an operation is under way.
+pub const TOPIC_CHANGES_LIMIT: usize = 8;
+
+/// The shards of one queue.
+pub struct Shards {
+    pub keys: Keys,
+    pub replay_slots: ReplaySlots,
+    pub pending_changes: PendingChanges,
+    client: ScriptClient,
+    time: TimeSource,
+    unresponsive: UnresponsiveServers,
+    /// The name of this process in its announcements.
+    process: String,
+    /// The origin of this process's announcements, by shard.
+    origins: Vec<Str>,
+}
+
+impl Shards {
+    pub fn new(client: ScriptClient, keys: Keys, time: TimeSource) -> Arc<Self> {
+        let shards = keys.count();
+        let replay_slots = ReplaySlots::new(shards);
+        let process = replay_slots.process();
+        Arc::new(Self {
+            pending_changes: PendingChanges::new(shards),
+            unresponsive: UnresponsiveServers::default(),
+            origins: (0..shards).map(|shard| format!("{process} {shard}").into()).collect(),
+            process,
+            replay_slots,
+            keys,
+            client,
+            time,
+        })
+    }
+
+    pub fn context(&self) -> &EngineContext {
+        &self.client.context
+    }
+
+    pub fn router(&self) -> &Router {
+        &self.client.router
+    }
+
+    pub fn client(&self) -> &ScriptClient {
+        &self.client
+    }
+
+    /// The name of this process in its announcements.
+    pub fn process(&self) -> &str {
+        &self.process
+    }
+
+    /// The shards, grouped by what one script may use: all together, or in a Cluster each alone.
+    pub fn groups(&self) -> Vec<Vec<Shard>> {
+        if self.router().has_single_primary() {
+            vec![self.keys.all().collect()]
+        } else {
+            self.keys.all().map(|shard| vec![shard]).collect()
+        }
+    }
+
+    /// A call that reads a group of shards.
+    pub fn read(&self, script: Script, group: &[Shard], keys: Vec<Key>) -> ScriptCall {
+        let first = group.first().copied().unwrap_or_default();
+        ScriptCall::new(script, self.keys.shard(first).slot, keys, Vec::with_capacity(4))
+    }
+
+    /// A call that changes a shard, with the keys and arguments of `scripts/shard.lua`. `slot` is for scripts that
+    /// remember their reply.
+    pub fn change(
+        &self,
+        script: Script,
+        shard: Shard,
+        slot: Option<&ReplaySlot<'_>>,
+        topics: &[&Topic],
+    ) -> ScriptCall {
+        self.change_group(script, &[shard], slot, topics)
+    }
+
+    /// A call that changes each shard of a group, which is not empty, with the keys of one shard after the other.
+    pub fn change_group(
+        &self,
+        script: Script,
+        group: &[Shard],
+        slot: Option<&ReplaySlot<'_>>,
+        topics: &[&Topic],
+    ) -> ScriptCall {
+        let mut all = Vec::with_capacity(group.len() * (6 + 2 * topics.len()));
+        for shard in group {
+            let keys = self.keys.shard(*shard);
+            let fixed = [
+                &keys.pool,
+                &keys.bucket,
+                &keys.counts,
+                &keys.replay_slots,
+                &keys.dead_by_time,
+                &keys.broken,
+            ];
+            all.extend(fixed.map(Key::clone));
+            all.extend(topics.iter().flat_map(|topic| [keys.ready(topic), keys.dead(topic)]));
+        }
+        let mut args: Vec<Value> = Vec::with_capacity(12 + topics.len());
+        args.push(self.now_arg());
+        let deadline_arg = Some(args.len());
+        args.push("".into());
+        args.push(self.keys.ready_channel.clone().into());
+        args.push(self.origin(group[0]));
+        match slot {
+            Some(slot) => args.extend([slot.field().into(), slot.sequence().into()]),
+            None => args.extend(["".into(), 0.into()]),
+        }
+        args.push(i64::try_from(topics.len()).expect("topics fit an i64").into());
+        args.extend(topics.iter().map(|topic| Value::from(topic.as_str())));
+        let first = self.keys.shard(group[0]);
+        let call = ScriptCall::new(script, first.slot, all, args);
+        ScriptCall { mark: Some(first.mark.clone()), deadline_arg, changes: group.to_vec(), ..call }
+    }
+
+    /// Retries a call for a short time only in a Cluster, so that it does not delay calls to other servers.
+    pub fn short_retry_in_cluster(&self, call: ScriptCall) -> ScriptCall {
+        if self.router().has_single_primary() { call } else { call.with_short_retry() }
+    }
+
+    /// The origin of this process's announcements about a shard.
+    pub fn origin(&self, shard: Shard) -> Value {
+        self.origins[usize::from(shard)].clone().into()
+    }
+
+    /// The time for a script: that of the manual clock, or `''` for the server's own.
+    pub fn now_arg(&self) -> Value {
+        match &self.time {
+            TimeSource::Server => "".into(),
+            TimeSource::Manual(clock) => clock.now_micros().into(),
+        }
+    }
+
+    /// Calls until there is a reply, and waits for the replicas if so configured: for changes that are acknowledged.
+    pub async fn call_acknowledged(&self, call: ScriptCall) -> Result<Value> {
+        match self.call_with_durability(call).await? {
+            (value, true) => Ok(value),
+            (_, false) => Err(not_durable()),
+        }
+    }
+
+    /// Calls until there is a reply, without waiting for replicas: for changes that no acknowledgement depends on.
+    pub async fn call(&self, call: ScriptCall) -> Result<Value> {
+        Ok(self.call_with_durability(ScriptCall { mark: None, ..call }).await?.0)
+    }
+
+    /// Calls until there is a reply. Returns it, and whether enough replicas have received the change.
+    pub async fn call_with_durability(&self, call: ScriptCall) -> Result<(Value, bool)> {
+        let pending: Vec<PendingChange<'_>> =
+            call.changes.iter().map(|shard| self.pending_changes.begin(*shard)).collect();
+        let ScriptReply { value, durable, retried, .. } = self.client.call_with_retry(call).await?;
+        // The reply of a second run need not name everything that the first one did, and a reply that is not
+        // durable never reaches the code that would notify the listener.
+        if !retried && durable {
+            pending.into_iter().for_each(PendingChange::confirm);
+        }
+        Ok((value, durable))
+    }
+
+    /// Whether jobs of other shards need not wait for a reply about this one. Never with a single primary.
+    pub fn is_unresponsive(&self, shard: Shard) -> bool {
+        self.unresponsive.any()
+            && self
+                .router()
+                .server_for_slot(self.keys.shard(shard).slot)
+                .is_some_and(|server| self.unresponsive.contains(&server))
+    }
+
+    /// Awaits a call about a shard, and remembers whether its server replies.
+    pub async fn observe<T>(&self, shard: Shard, call: impl Future<Output = Result<T>>) -> Result<T> {
+        if self.router().has_single_primary() {
+            return call.await;
+        }
+        let slot = self.keys.shard(shard).slot;
+        let server = || self.router().server_for_slot(slot);
+        self.unresponsive.observe(self.context(), server, call).await
+    }
+
+    /// Counts and logs broken entries that a script set aside.
+    pub fn report_set_aside(&self, shard: Shard, entries: u64) {
+        if entries > 0 {
+            self.context().metrics.set_aside(entries);
+            let key = self.keys.shard(shard).broken.as_str_lossy();
+            tracing::error!(entries, %key, "set broken entries aside");
+        }
+    }
+}
+
+/// The error when too few replicas received a change.
+pub fn not_durable() -> Error {
+    Error::NotDurable("too few replicas received the change in time".to_owned())
+}
+
+/// The error for a job that is deleted and added to other topics faster than an operation can follow.
+pub fn topic_keeps_changing() -> Error {
+    Error::Unavailable("the topic of the job keeps changing".to_owned())
+}

@@ -1,0 +1,98 @@
+//! The layout that the servers store: agrees with other processes on it at start, and keeps it stored.
+
+use fred::types::Value;
+
+use crate::store::{
+    Error, Result,
+    redis::{
+        connection::{call::ScriptCall, connect_error::ConnectError, retry::ScriptClient},
+        keys,
+        layout::{FORMAT, accept, difference, initial_shards},
+        options::Options,
+        reply::{Reply, unexpected},
+        scripts::Script,
+    },
+};
+
+/// Returns the number of shards that the jobs under the prefix are spread over. The very first start decides it:
+/// the configured number, or else a default for these servers. At every later start the stored number counts.
+pub async fn agree(client: &ScriptClient) -> std::result::Result<u16, ConnectError> {
+    let options = &client.context.options;
+    let stored = initialise(client, initialise_call(options, first_shards(client))).await;
+    let (format, shards) = stored.map_err(|error| from_store_error(options, error))?;
+    accept(&format, &shards, options.shards).map_err(|why| layout_error(options, why))
+}
+
+/// Like [`agree`], without writing anything: if nothing is stored, returns the number that a first start would choose.
+pub async fn read(client: &ScriptClient) -> std::result::Result<u16, ConnectError> {
+    let options = &client.context.options;
+    match fetch(client, fetch_call(options)).await.map_err(|error| from_store_error(options, error))? {
+        None => Ok(first_shards(client)),
+        Some((format, shards)) => {
+            accept(&format, &shards, options.shards).map_err(|why| layout_error(options, why))
+        }
+    }
+}
+
+/// Stores the layout again if the servers lost all data, so that a process that starts then does not choose another
+/// one than the running processes use. While another layout is stored, all other calls are refused.
+pub async fn keep_stored(client: &ScriptClient, shards: u16) {
+    let options = &client.context.options;
+    let stored = match fetch(client, fetch_call(options).with_short_retry()).await {
+        Ok(None) => initialise(client, initialise_call(options, shards).without_retry()).await,
+        Ok(Some(stored)) => Ok(stored),
+        Err(error) => Err(error),
+    };
+    let mismatch = match stored {
+        Ok((format, number)) => difference(&format, &number, shards),
+        Err(Error::Damaged(why)) => Some(why),
+        // The sweep reports that a server cannot be reached.
+        Err(Error::Unavailable(_) | Error::Full(_) | Error::NotDurable(_)) => return,
+    };
+    client.context.layout.set_mismatch(mismatch);
+}
+
+/// The number of shards to choose if nothing is stored.
+fn first_shards(client: &ScriptClient) -> u16 {
+    initial_shards(client.context.options.shards, client.router.has_single_primary())
+}
+
+/// The call that reads the layout.
+fn fetch_call(options: &Options) -> ScriptCall {
+    let (meta, slot) = keys::meta(&options.prefix);
+    ScriptCall::new(Script::GetLayout, slot, vec![meta], Vec::new())
+}
+
+/// Format and number of shards, if they are stored.
+async fn fetch(client: &ScriptClient, call: ScriptCall) -> Result<Option<(String, String)>> {
+    let mut reply = Reply::new(client.call_with_retry(call).await?.value)?;
+    match (reply.value()?, reply.value()?) {
+        (Value::Null, _) | (_, Value::Null) => Ok(None),
+        (format, shards) => Ok(Some((text(format)?, text(shards)?))),
+    }
+}
+
+fn text(value: Value) -> Result<String> {
+    value.into_string().ok_or_else(|| unexpected("a text"))
+}
+
+/// The call that stores the layout if none is stored.
+fn initialise_call(options: &Options, shards: u16) -> ScriptCall {
+    let (meta, slot) = keys::meta(&options.prefix);
+    let call = ScriptCall::new(Script::InitLayout, slot, vec![meta], Vec::new());
+    call.arg(FORMAT).arg(shards.to_string()).deadline()
+}
+
+/// Makes that call; returns the format and the number of shards that are stored now.
+async fn initialise(client: &ScriptClient, call: ScriptCall) -> Result<(String, String)> {
+    let mut reply = Reply::new(client.call_with_retry(call).await?.value)?;
+    Ok((reply.text()?, reply.text()?))
+}
+
+fn from_store_error(options: &Options, error: Error) -> ConnectError {
+    ConnectError::from_store_error(&options.mode.to_string(), error)
+}
+
+fn layout_error(options: &Options, why: String) -> ConnectError {
+    ConnectError::Layout { at: options.mode.to_string(), why }
+}

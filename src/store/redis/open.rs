@@ -1,0 +1,111 @@
+//! Opening the engine: connects, checks that the servers may hold jobs, and starts the engine's tasks.
+
+use std::sync::Arc;
+
+use super::{
+    connection::{connect_error::ConnectError, retry::ScriptClient, router::Router},
+    context::EngineContext,
+    coordination::{permissions, shards::Shards, stored_layout},
+    engine::Redis,
+    keys::Keys,
+    options::Options,
+    time::TimeSource,
+};
+use crate::{metrics::EngineMetrics, store::Listener};
+
+/// What an engine is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OpenMode {
+    /// All operations.
+    Serve,
+    /// Reading only.
+    ReadOnly,
+}
+
+/// Connects, checks that the server is fit to hold jobs, and starts the engine's tasks.
+///
+/// # Errors
+/// [`ConnectError`], and nothing is left running.
+pub async fn connect(
+    options: Options,
+    time: TimeSource,
+    listener: Arc<dyn Listener>,
+    metrics: EngineMetrics,
+) -> Result<Arc<Redis>, ConnectError> {
+    open(options, time, listener, metrics, OpenMode::Serve).await
+}
+
+/// Connects without writing anything, now or later, and without any of the engine's tasks: for verification.
+///
+/// # Errors
+/// [`ConnectError`], and nothing is left running.
+pub async fn open_to_read(
+    options: Options,
+    listener: Arc<dyn Listener>,
+    metrics: EngineMetrics,
+) -> Result<Arc<Redis>, ConnectError> {
+    open(options, TimeSource::Server, listener, metrics, OpenMode::ReadOnly).await
+}
+
+async fn open(
+    options: Options,
+    time: TimeSource,
+    listener: Arc<dyn Listener>,
+    metrics: EngineMetrics,
+    mode: OpenMode,
+) -> Result<Arc<Redis>, ConnectError> {
+    let faults = options.faults();
+    if !faults.is_empty() {
+        return Err(ConnectError::Options(faults));
+    }
+    let context = EngineContext::new(options, metrics);
+    let closing = context.closing.clone();
+    // Boxed, because connecting nests many futures, which the futures of all callers would contain.
+    let opened = Box::pin(open_engine(context, time, listener, mode)).await;
+    if opened.is_err() {
+        closing.cancel();
+    }
+    opened
+}
+
+async fn open_engine(
+    context: EngineContext,
+    time: TimeSource,
+    listener: Arc<dyn Listener>,
+    mode: OpenMode,
+) -> Result<Arc<Redis>, ConnectError> {
+    let options = context.options.clone();
+    let address = options.mode.to_string();
+    let shards = open_shards(context, time, mode).await?;
+    let (redis, tasks) = Redis::new(shards, listener);
+    redis.refresh_settings().await.map_err(|error| ConnectError::from_store_error(&address, error))?;
+    if mode == OpenMode::Serve {
+        tasks.spawn();
+    }
+    Ok(Arc::new(redis))
+}
+
+async fn open_shards(
+    context: EngineContext,
+    time: TimeSource,
+    mode: OpenMode,
+) -> Result<Arc<Shards>, ConnectError> {
+    let options = context.options.clone();
+    let router = Router::open(context.clone()).await?;
+    let loaded = ScriptClient::load(context.clone(), router).await;
+    let client =
+        loaded.map_err(|error| ConnectError::from_client_error(&options.mode.to_string(), &error))?;
+    let shards = match mode {
+        OpenMode::Serve => {
+            permissions::test_prefix(&client).await?;
+            stored_layout::agree(&client).await?
+        }
+        OpenMode::ReadOnly => stored_layout::read(&client).await?,
+    };
+    context.layout.set_shards(shards);
+    let keys = Keys::new(&options.prefix, shards);
+    if mode == OpenMode::Serve {
+        permissions::test_shards(&client, &keys).await?;
+    }
+    Ok(Shards::new(client, keys, time))
+}

@@ -1,0 +1,129 @@
+//! Patching delayed and ready jobs, and requeueing dead ones.
+
+use std::sync::Arc;
+
+use fred::types::Value;
+
+use super::{
+    read::decode_job,
+    single_job::{JobStepOutcome, SingleJob, decode_state},
+};
+use crate::{
+    job::{Delay, Due, JobId, Topic, TopicFilter},
+    store::{
+        Patch, Patched, Requeued, Result,
+        redis::{
+            codec::{record, scope::encode_scope},
+            connection::call::ScriptCall,
+            coordination::{
+                notifier::Notifier,
+                shards::{Shards, TOPIC_CHANGES_LIMIT, topic_keeps_changing},
+            },
+            reply::{Reply, code, unexpected},
+            scripts::Script,
+            time::millis_arg,
+        },
+    },
+};
+
+/// Patches jobs.
+pub struct Patcher {
+    job: Arc<SingleJob>,
+}
+
+impl Patcher {
+    pub fn new(job: Arc<SingleJob>) -> Self {
+        Self { job }
+    }
+
+    pub async fn patch(&self, scope: &TopicFilter, id: &JobId, patch: Patch) -> Result<Patched> {
+        let (kind, due) = match patch.due {
+            None => ("", Value::from("")),
+            Some(Due::After(delay)) => ("after", millis_arg(delay.as_duration())),
+            Some(Due::At(moment)) => ("at", moment.as_millis().into()),
+        };
+        let ttr = patch.ttr.map(|ttr| millis_arg(ttr.as_duration()));
+        let max_attempts = patch.max_attempts.map(i64::from);
+        let retry = patch.retry.map(|retry| [b"+", &record::encode_steps(&retry)[..]].concat());
+        let body = patch.body.map(|body| body.as_bytes().clone());
+        let args = |call: ScriptCall| {
+            let retry = retry.clone().map(bytes::Bytes::from);
+            let call = call.arg(kind).arg(due.clone()).optional_arg(ttr.clone()).optional_arg(max_attempts);
+            call.optional_arg(retry).optional_arg(body.clone())
+        };
+        match self.job.run(Script::Patch, scope, id, args).await? {
+            JobStepOutcome::Done(job) => Ok(Patched::Done(job)),
+            JobStepOutcome::Gone => Ok(Patched::Gone),
+            JobStepOutcome::Refused(state) => Ok(Patched::Refused(state)),
+            JobStepOutcome::Lost => Err(unexpected("the outcome of a patch")),
+        }
+    }
+}
+
+/// Requeues dead jobs.
+pub struct Requeuer {
+    shards: Arc<Shards>,
+    notifier: Arc<Notifier>,
+}
+
+/// Which dead jobs of one shard to requeue.
+pub struct RequeueRequest<'a> {
+    pub scope: &'a TopicFilter,
+    /// The topic whose keys the call has.
+    pub topic: Option<&'a Topic>,
+    /// At least one.
+    pub ids: &'a [JobId],
+    pub delay: Delay,
+    /// Whether the reply contains the records.
+    pub with_records: bool,
+    /// When the caller began to wait.
+    pub started_us: i64,
+}
+
+impl Requeuer {
+    pub fn new(shards: Arc<Shards>, notifier: Arc<Notifier>) -> Self {
+        Self { shards, notifier }
+    }
+
+    pub async fn requeue(&self, scope: &TopicFilter, id: &JobId, delay: Delay) -> Result<Requeued> {
+        let (shard, started_us) = (self.shards.keys.shard_of(id), self.shards.context().now_us());
+        let mut topic: Option<Topic> = None;
+        for _ in 0..TOPIC_CHANGES_LIMIT {
+            let ids = std::slice::from_ref(id);
+            let topic_keys = topic.as_ref();
+            let request =
+                RequeueRequest { scope, topic: topic_keys, ids, delay, with_records: true, started_us };
+            let mut reply = self.requeue_on_shard(request).await?;
+            return match reply.int()? {
+                code::OK => {
+                    // After a retry the job may be gone already.
+                    let Some(raw) = reply.value()?.into_bytes() else { return Ok(Requeued::Gone) };
+                    let job = decode_job(id, &raw)?;
+                    self.notifier.waiting_for(&job.topic, shard, delay);
+                    Ok(Requeued::Done(job))
+                }
+                code::GONE => Ok(Requeued::Gone),
+                code::REFUSED => Ok(Requeued::NotDead(decode_state(&mut reply)?)),
+                code::MOVED => {
+                    topic = Some(reply.name()?);
+                    continue;
+                }
+                _ => Err(unexpected("the outcome of a requeue")),
+            };
+        }
+        Err(topic_keeps_changing())
+    }
+
+    /// Requeues dead jobs of one shard. The reply has for each job a code and a value.
+    pub async fn requeue_on_shard(&self, request: RequeueRequest<'_>) -> Result<Reply> {
+        let RequeueRequest { scope, topic, ids, delay, with_records, started_us } = request;
+        let shard = self.shards.keys.shard_of(&ids[0]);
+        let slot = self.shards.replay_slots.acquire(shard);
+        let known: Vec<&Topic> = topic.into_iter().collect();
+        let call = self.shards.change(Script::Requeue, shard, Some(&slot), &known).started_at(started_us);
+        let call = call.arg(encode_scope(scope)).arg(millis_arg(delay.as_duration()));
+        let call = call.optional_arg(with_records.then_some("1"));
+        let call = ids.iter().fold(call, |call, id| call.arg(id.as_str()));
+        Reply::new(self.shards.call_acknowledged(call).await?)
+    }
+}

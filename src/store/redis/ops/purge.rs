@@ -1,0 +1,61 @@
+//! Purging a topic: deleting all its jobs, slice by slice.
+
+use std::sync::Arc;
+
+use crate::{
+    job::Topic,
+    store::{
+        PurgeCursor, PurgeSlice, Result,
+        redis::{coordination::shards::Shards, keys::Shard, reply::Reply, scripts::Script},
+    },
+};
+
+/// Most jobs that one run of the script checks, so that none blocks Redis for long.
+const SLICE: usize = 500;
+
+/// Purges topics.
+pub struct Purger {
+    shards: Arc<Shards>,
+}
+
+impl Purger {
+    pub fn new(shards: Arc<Shards>) -> Self {
+        Self { shards }
+    }
+
+    /// Scans the pools one after the other. The cursor is the shard and the cursor of its `HSCAN`, which returns every
+    /// job that is there from start to end.
+    pub async fn purge_slice(
+        &self,
+        topic: &Topic,
+        cursor: Option<PurgeCursor>,
+        limit: usize,
+    ) -> Result<PurgeSlice> {
+        // An invalid cursor starts over, which deletes no less.
+        let (shard, at) = cursor.as_ref().and_then(|cursor| self.parse_cursor(cursor)).unwrap_or((0, "0"));
+        let slot = self.shards.replay_slots.acquire(shard);
+        let call = self
+            .shards
+            .change(Script::Purge, shard, Some(&slot), &[topic])
+            .arg(topic.as_str())
+            .arg(at)
+            .arg(i64::try_from(limit.clamp(1, SLICE)).expect("a slice is small"));
+        let mut reply = Reply::new(self.shards.call_acknowledged(call).await?)?;
+        let (next_at, deleted) = (reply.text()?, reply.count()?);
+        let next = match next_at.as_str() {
+            "0" => self.shards.keys.all().find(|other| *other > shard).map(|other| format!("{other}:0")),
+            next_at => Some(format!("{shard}:{next_at}")),
+        };
+        Ok(PurgeSlice {
+            deleted: usize::try_from(deleted).unwrap_or(usize::MAX),
+            next: next.map(PurgeCursor),
+        })
+    }
+
+    fn parse_cursor<'a>(&self, cursor: &'a PurgeCursor) -> Option<(Shard, &'a str)> {
+        let (shard, at) = cursor.0.split_once(':')?;
+        let shard: Shard = shard.parse().ok()?;
+        let is_number = !at.is_empty() && at.bytes().all(|b| b.is_ascii_digit());
+        (is_number && self.shards.keys.all().any(|known| known == shard)).then_some((shard, at))
+    }
+}

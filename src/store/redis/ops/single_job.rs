@@ -1,0 +1,106 @@
+//! Changing one job by its id: the steps of a holder, and a patch.
+
+use std::sync::Arc;
+
+use super::read::decode_job;
+use crate::{
+    job::{Job, JobId, State, Timestamp, Topic, TopicFilter},
+    store::{
+        Result,
+        redis::{
+            codec::{record, scope::encode_scope},
+            connection::call::ScriptCall,
+            coordination::{
+                compaction::Compaction,
+                notifier::Notifier,
+                shards::{Shards, TOPIC_CHANGES_LIMIT, topic_keeps_changing},
+            },
+            reply::{Reply, code, unexpected},
+            scripts::Script,
+        },
+    },
+};
+
+/// The outcome of a script with the prelude `scripts/reservation.lua`.
+pub enum JobStepOutcome {
+    Done(Job),
+    Gone,
+    Lost,
+    Refused(State),
+}
+
+/// Runs scripts on one job.
+pub struct SingleJob {
+    shards: Arc<Shards>,
+    notifier: Arc<Notifier>,
+    compaction: Arc<Compaction>,
+}
+
+impl SingleJob {
+    pub fn new(shards: Arc<Shards>, notifier: Arc<Notifier>, compaction: Arc<Compaction>) -> Arc<Self> {
+        Arc::new(Self { shards, notifier, compaction })
+    }
+
+    /// Runs a script on one job. The first call has no keys of a topic, which is enough for most steps; otherwise the
+    /// reply names the topic, and the next call has its keys.
+    pub async fn run(
+        &self,
+        script: Script,
+        scope: &TopicFilter,
+        id: &JobId,
+        add_args: impl Fn(ScriptCall) -> ScriptCall,
+    ) -> Result<JobStepOutcome> {
+        let (shard, scope) = (self.shards.keys.shard_of(id), encode_scope(scope));
+        let started_us = self.shards.context().now_us();
+        let mut topic: Option<Topic> = None;
+        for _ in 0..TOPIC_CHANGES_LIMIT {
+            let slot = self.shards.replay_slots.acquire(shard);
+            let known: Vec<&Topic> = topic.iter().collect();
+            let call = self.shards.change(script, shard, Some(&slot), &known).started_at(started_us);
+            let call = add_args(call.arg(scope.clone()).arg(id.as_str()));
+            let mut reply = Reply::new(self.shards.call_acknowledged(call).await?)?;
+            return Ok(match reply.int()? {
+                code::OK => {
+                    let job = decode_job(id, &reply.bytes()?)?;
+                    let now = Timestamp::from_millis(reply.int()?);
+                    if reply.int()? == 1 {
+                        self.compaction.request(shard, &job.topic);
+                    }
+                    self.notify_changed(&job, now);
+                    JobStepOutcome::Done(job)
+                }
+                code::GONE => JobStepOutcome::Gone,
+                code::LOST => JobStepOutcome::Lost,
+                code::REFUSED => JobStepOutcome::Refused(decode_state(&mut reply)?),
+                code::MOVED => {
+                    topic = Some(reply.name()?);
+                    continue;
+                }
+                _ => return Err(unexpected("the outcome of a step")),
+            });
+        }
+        Err(topic_keeps_changing())
+    }
+
+    /// Notifies the listener of a job's new state.
+    fn notify_changed(&self, job: &Job, now: Timestamp) {
+        match job.state {
+            State::Ready => self.notifier.ready_on(&job.topic, self.shards.keys.shard_of(&job.id)),
+            State::Delayed => self.notifier.due_in(job.due_at.since(now)),
+            State::Reserved => {
+                self.notifier.due_in(job.reserved_until.map_or_else(Default::default, |t| t.since(now)))
+            }
+            State::Dead => {
+                if let Some(retention) = self.shards.context().options.dead_retention {
+                    self.notifier.due_in(retention);
+                }
+            }
+        }
+    }
+}
+
+/// Reads a state from a reply.
+pub fn decode_state(reply: &mut Reply) -> Result<State> {
+    let code = u8::try_from(reply.int()?).ok();
+    code.and_then(record::decode_state).ok_or_else(|| unexpected("a state"))
+}
