@@ -5,12 +5,12 @@ use serde_json::value::RawValue;
 
 use super::surrogates;
 
-/// Deepest accepted nesting of arrays and objects. A body that workers cannot read would be a poison job,
-/// and the strictest of the common JSON readers stops at 64 levels (.NET's; Ruby's at 100, serde's at 128),
-/// of which the answer to a batch pop takes three.
+/// Deepest accepted nesting of arrays and objects. A body that workers cannot parse would be a poison job. The strictest
+/// of the common JSON parsers stops at 64 levels (.NET; Ruby at 100, serde at 128), of which the response to a batch pop
+/// takes three.
 pub const MAX_DEPTH: usize = 60;
 
-/// The raw bytes of one JSON value. Never parsed again: large numbers, key order and escapes survive.
+/// The raw bytes of one JSON value. It is never parsed again, so large numbers, key order and escapes are preserved.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Body(Bytes);
 
@@ -23,18 +23,18 @@ pub enum BodyError {
     /// Nested deeper than [`MAX_DEPTH`].
     #[error("must not nest deeper than {MAX_DEPTH} levels")]
     TooDeep,
-    /// Half of a surrogate pair in a string or a name: many readers refuse it, and with it every other job of
-    /// the same answer.
+    /// Half of a surrogate pair in a string or a name. Many parsers refuse it, and with it every other job of the same
+    /// response.
     #[error("must not hold half of a surrogate pair, which is no Unicode character")]
     LoneSurrogate {
-        /// JSON Pointer of the value, or of the object with the name, within the body.
+        /// JSON Pointer, within the body, of the string or of the object with the name.
         pointer: String,
     },
 }
 
 impl Body {
     /// Accepts exactly one JSON value (RFC 8259) of whole Unicode characters, nested at most [`MAX_DEPTH`] deep.
-    /// White space around it is cut off. Numbers may be of any size.
+    /// White space around it is removed. Numbers may be of any size.
     ///
     /// # Errors
     /// [`BodyError`] when the bytes are something else.
@@ -43,13 +43,13 @@ impl Body {
         Self::from_raw(raw, &bytes)
     }
 
-    /// The same for a value that a reader has already found in `text`, of which it is a slice.
+    /// Accepts a value that has been parsed already. It must be a slice of `text`.
     ///
     /// # Errors
     /// [`BodyError::TooDeep`], [`BodyError::LoneSurrogate`].
     ///
     /// # Panics
-    /// When `raw` was read from something else.
+    /// If `raw` is not a slice of `text`.
     pub fn from_raw(raw: &RawValue, text: &Bytes) -> Result<Self, BodyError> {
         let json = raw.get().as_bytes();
         if is_too_deep(json) {
@@ -61,7 +61,7 @@ impl Body {
         }
     }
 
-    /// The body that an engine stored; it was a valid body when it went in.
+    /// A body that an engine has stored. It was valid when it was added.
     #[must_use]
     pub fn from_stored(bytes: Bytes) -> Self {
         Self(bytes)
@@ -75,19 +75,19 @@ impl Body {
 }
 
 impl Default for Body {
-    /// `null`, which is what a job without a body holds.
+    /// `null`, the body of a job that was added without one.
     fn default() -> Self {
         Self(Bytes::from_static(b"null"))
     }
 }
 
 fn is_too_deep(json: &[u8]) -> bool {
-    // So few brackets, the usual case, cannot: that is found out many bytes at a time.
+    // With so few brackets, the usual case, it cannot be too deep. Counting them is fast, many bytes at a time.
     let opening = json.iter().filter(|byte| matches!(byte, b'[' | b'{')).count();
     opening > MAX_DEPTH && depth(json) > MAX_DEPTH
 }
 
-/// Deepest nesting of brackets outside of strings, in text already known to be JSON.
+/// Deepest nesting of brackets outside of strings, in valid JSON.
 fn depth(json: &[u8]) -> usize {
     let (mut depth, mut deepest, mut in_string, mut escaped) = (0usize, 0, false, false);
     for byte in json {

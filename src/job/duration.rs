@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-/// Why a text or number was refused as a duration; the text tells how to mend it.
+/// Why a text or number is not a valid duration; the message says what is valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
     /// Negative, infinite or not a number.
@@ -15,7 +15,7 @@ pub enum DurationError {
     /// Larger than any duration the server handles.
     #[error("must be at most 100 years")]
     TooLarge,
-    /// Longer than any sensible way of writing one.
+    /// The text is longer than any reasonable duration.
     #[error("must be at most {MAX_TEXT} characters long")]
     TooLong,
     /// Not one of the accepted forms.
@@ -25,17 +25,17 @@ pub enum DurationError {
     Malformed,
 }
 
-/// Longest text, in bytes; the contract says so too.
+/// Longest text, in bytes, as in the API's contract.
 const MAX_TEXT: usize = 64;
 
-/// Nothing the server handles is longer (100 years); keeps all arithmetic far from overflow.
+/// Longest duration (100 years), which keeps all arithmetic far from overflow.
 const CEILING: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 const UNITS: [(&str, u64); 6] =
     [("w", 604_800_000), ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// Reads a duration written as text. A text that is a plain number counts seconds, so that query
-/// parameters (`wait=20`) and JSON numbers mean the same.
+/// Parses a duration. A plain number is a number of seconds, so that query parameters (`wait=20`) and JSON numbers mean
+/// the same.
 ///
 /// # Errors
 /// [`DurationError`] for a negative, too large or malformed value.
@@ -164,7 +164,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn reads_every_form_of_the_contract() {
+    fn parses_every_form_of_the_contract() {
         for (text, ms) in [
             ("0", 0),
             ("15", 15_000),

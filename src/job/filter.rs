@@ -1,36 +1,36 @@
-//! Which topics somebody may use: all of them, or what a list of names and prefixes covers.
+//! Which topics a client may use: all of them, or those that match a list of names and prefixes.
 
 use std::{fmt, sync::Arc};
 
 use super::names::{NameError, Topic};
 
-/// A topic's name, or the beginning of names followed by `*`.
+/// A topic's name, or a prefix of names followed by `*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TopicPattern {
-    /// This topic alone.
+    /// This topic only.
     Exact(Topic),
-    /// Every topic that begins so; all of them when it is empty.
+    /// Every topic with this prefix; all topics if it is empty.
     Prefix(Box<str>),
 }
 
 impl TopicPattern {
-    /// Reads `orders`, `orders-*` or `*`. The star may stand at the end only.
+    /// Parses `orders`, `orders-*` or `*`. The star is allowed only at the end.
     ///
     /// # Errors
-    /// [`NameError`] when what is before the star could not begin a topic's name.
+    /// [`NameError`] if the text before the star cannot begin a topic's name.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         match text.strip_suffix('*') {
             Some("") => Ok(Self::Prefix("".into())),
-            // A dot or two may well begin a name, though they are none.
+            // One or two dots may begin a name, though they are not names themselves.
             Some(dots @ ("." | "..")) => Ok(Self::Prefix(dots.into())),
             Some(prefix) => Ok(Self::Prefix(Topic::parse(prefix)?.as_str().into())),
             None => Topic::parse(text).map(Self::Exact),
         }
     }
 
-    /// Whether it covers `topic`.
+    /// Whether it matches `topic`.
     #[must_use]
-    pub fn covers(&self, topic: &Topic) -> bool {
+    pub fn matches(&self, topic: &Topic) -> bool {
         match self {
             Self::Exact(exact) => exact == topic,
             Self::Prefix(prefix) => topic.as_str().starts_with(&**prefix),
@@ -47,7 +47,7 @@ impl fmt::Display for TopicPattern {
     }
 }
 
-/// The topics that somebody may use. Cheap to clone.
+/// The topics that a client may use. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicFilter(Option<Arc<[TopicPattern]>>);
 
@@ -55,29 +55,29 @@ impl TopicFilter {
     /// Every topic.
     pub const ALL: Self = Self(None);
 
-    /// What one of `patterns` covers; nothing when there is none.
+    /// The topics that match one of `patterns`; none if there are no patterns.
     #[must_use]
     pub fn only(patterns: Vec<TopicPattern>) -> Self {
         let all = TopicPattern::Prefix("".into());
         if patterns.contains(&all) { Self::ALL } else { Self(Some(patterns.into())) }
     }
 
-    /// Whether every topic passes.
+    /// Whether it allows every topic.
     #[must_use]
     pub fn is_all(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The patterns, one of which must cover a topic; `None` when every topic passes.
+    /// The patterns; `None` if it allows every topic.
     #[must_use]
     pub fn patterns(&self) -> Option<&[TopicPattern]> {
         self.0.as_deref()
     }
 
-    /// Whether `topic` passes.
+    /// Whether it allows `topic`.
     #[must_use]
     pub fn allows(&self, topic: &Topic) -> bool {
-        self.0.as_ref().is_none_or(|patterns| patterns.iter().any(|pattern| pattern.covers(topic)))
+        self.0.as_ref().is_none_or(|patterns| patterns.iter().any(|pattern| pattern.matches(topic)))
     }
 }
 

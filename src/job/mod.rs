@@ -1,7 +1,7 @@
-//! The domain: what a job is, its names, its times and its schedule of attempts.
+//! The domain: jobs, their names, their times and their retry schedules.
 //!
-//! Pure: no I/O, no clock, no HTTP and no storage format. Everything here is valid once it exists;
-//! the constructors are where the contract's ranges are enforced.
+//! Pure: no I/O, no clock, no HTTP and no storage format. The constructors enforce the ranges of the API, so every value
+//! is valid.
 
 mod body;
 mod duration;

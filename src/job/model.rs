@@ -1,4 +1,4 @@
-//! The job itself, and what a client asks for.
+//! The job, and the request to add one.
 
 use std::{fmt, time::Duration};
 
@@ -9,7 +9,7 @@ use super::{
 /// Largest accepted `max_attempts`.
 pub const MAX_ATTEMPTS_LIMIT: u32 = 1_000_000;
 
-/// Why a value was refused though its form was right.
+/// Why a well-formed value was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     /// A delay over [`Delay::MAX`].
@@ -31,24 +31,24 @@ pub enum ValueError {
     StepTooLong,
 }
 
-/// Where a job is in its life.
+/// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum State {
-    /// Waits for its due time.
+    /// Waiting for its due time.
     Delayed,
-    /// Waits for a worker.
+    /// Waiting for a worker.
     Ready,
-    /// Held by a worker until its deadline.
+    /// Reserved by a worker until a deadline.
     Reserved,
-    /// A dead letter: its attempts were used or it was buried.
+    /// A dead letter: its attempts were used up, or it was buried.
     Dead,
 }
 
 impl State {
-    /// Every state, in the order of a job's life.
+    /// All states, in the order of a job's life.
     pub const ALL: [Self; 4] = [Self::Delayed, Self::Ready, Self::Reserved, Self::Dead];
 
-    /// The word of the API.
+    /// The name of the state in the API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ impl fmt::Display for State {
     }
 }
 
-/// A wait before a job is due: 0 to 10 years, in whole milliseconds, rounded up.
+/// The time until a job is due: 0 to 10 years, in whole milliseconds, rounded up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Delay(Duration);
 
@@ -103,7 +103,7 @@ impl Ttr {
     pub const MIN: Duration = Duration::from_secs(1);
     /// Longest accepted TTR.
     pub const MAX: Duration = Duration::from_secs(86_400);
-    /// The TTR when neither the job nor its topic says.
+    /// The TTR if neither the job nor its topic sets one.
     pub const DEFAULT: Self = Self(Duration::from_secs(60));
 
     /// Accepts [`Ttr::MIN`] to [`Ttr::MAX`].
@@ -124,18 +124,18 @@ impl Ttr {
     }
 }
 
-/// When a job becomes due. A delay stays relative until the engine resolves it on its own clock; an
-/// absolute moment in the past means now.
+/// When a job becomes due. A delay stays relative until the engine resolves it with its own clock. A time in the past
+/// means now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Due {
-    /// So long after the engine took the job in.
+    /// This long after the engine has accepted the job.
     After(Delay),
-    /// At this moment.
+    /// At this time.
     At(Timestamp),
 }
 
 impl Due {
-    /// The due moment when the engine's clock reads `now`.
+    /// The due time if the engine's clock shows `now`.
     #[must_use]
     pub fn resolve(self, now: Now) -> Timestamp {
         match self {
@@ -151,22 +151,21 @@ impl Default for Due {
     }
 }
 
-/// Why a job is dead or was given back, in the words of the worker or the server: at most
-/// [`Reason::MAX_LEN`] bytes.
+/// Why a job is dead or was released, as given by the worker or the server: at most [`Reason::MAX_LEN`] bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reason(Box<str>);
 
 impl Reason {
-    /// Longest reason kept, in bytes.
+    /// Longest reason, in bytes.
     pub const MAX_LEN: usize = 1_024;
-    /// The reason of a dead letter whose last reservation ran into its TTR.
+    /// The reason of a dead letter whose last reservation ended by its TTR.
     pub const TTR_EXPIRED: &'static str = "ttr_expired";
     /// The reason of a dead letter whose last reservation was released without a reason.
     pub const ATTEMPTS_USED: &'static str = "attempts_used";
     /// The reason of a dead letter buried without a reason.
     pub const BURIED: &'static str = "buried";
 
-    /// Keeps `text` when it is at most [`Reason::MAX_LEN`] bytes.
+    /// Accepts `text` of at most [`Reason::MAX_LEN`] bytes.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
         (text.len() <= Self::MAX_LEN).then(|| Self(text.into()))
@@ -179,34 +178,34 @@ impl Reason {
     }
 }
 
-/// A 128-bit hash of what was asked when a job was added, by which a repeated add is recognised.
-/// Not of resolved defaults or due times, so that a retry still matches after a topic's settings
-/// changed; rescheduling leaves it alone.
+/// A 128-bit hash of the request that added a job, by which a repeated add is recognised. It does not cover resolved
+/// defaults or due times, so that a retry still matches after a change of the topic's settings. Rescheduling does not
+/// change it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(pub [u8; 16]);
 
-/// What a client asks for when it adds a job; what it left out is `None`.
+/// A request to add a job. Fields that the client left out are `None`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewJob {
-    /// The client's id; the server makes one when it is left out.
+    /// The client's id; the server generates one if it is left out.
     pub id: Option<JobId>,
-    /// Where workers will pop it.
+    /// The topic from which workers pop it.
     pub topic: Topic,
     /// When it becomes due.
     pub due: Due,
     /// How long a reservation lasts.
     pub ttr: Option<Ttr>,
-    /// Reservations before it is a dead letter; 0 means no cap.
+    /// Reservations before it becomes a dead letter; 0 means no limit.
     pub max_attempts: Option<u32>,
     /// Waits between attempts.
     pub retry: Option<RetrySchedule>,
-    /// What the worker gets.
+    /// The payload for the worker.
     pub body: Body,
 }
 
 impl NewJob {
-    /// The hash over everything asked but the id. XXH3-128 over length-prefixed fields: the figure
-    /// protects clients from their own mistakes, not from an attacker.
+    /// Hashes every field except the id, with XXH3-128 over length-prefixed fields. The hash protects clients from their
+    /// own mistakes, not from an attacker.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         let mut hash = xxhash_rust::xxh3::Xxh3::new();
@@ -235,52 +234,52 @@ impl NewJob {
         Fingerprint(hash.digest128().to_le_bytes())
     }
 
-    /// The cap on attempts: the job's own, else length + 1 of its own retry list, else the topic's
-    /// in the same order, else [`DEFAULT_MAX_ATTEMPTS`].
+    /// The limit on attempts: the job's own, else the length of its retry list plus 1, else the topic's in the same
+    /// order, else [`DEFAULT_MAX_ATTEMPTS`].
     #[must_use]
     pub fn resolved_max_attempts(&self, topic: &TopicSettings) -> u32 {
-        let of = |max: Option<u32>, retry: &Option<RetrySchedule>| {
+        let limit = |max: Option<u32>, retry: &Option<RetrySchedule>| {
             let by_list = |list: &RetrySchedule| {
                 (!list.is_empty()).then(|| u32::try_from(list.steps().len()).unwrap_or(u32::MAX - 1) + 1)
             };
             max.or_else(|| retry.as_ref().and_then(by_list))
         };
-        of(self.max_attempts, &self.retry)
-            .or_else(|| of(topic.max_attempts, &topic.retry))
+        limit(self.max_attempts, &self.retry)
+            .or_else(|| limit(topic.max_attempts, &topic.retry))
             .unwrap_or(DEFAULT_MAX_ATTEMPTS)
     }
 }
 
-/// A job as the store knows it.
+/// A job in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
     /// Its id.
     pub id: JobId,
     /// Its topic.
     pub topic: Topic,
-    /// Where it is in its life.
+    /// Its state.
     pub state: State,
     /// When it was added.
     pub created_at: Timestamp,
-    /// When it is or was due; a job that came back is due at the moment of return plus its step.
+    /// When it is or was due. A job that was returned is due at the time of its return plus its retry step.
     pub due_at: Timestamp,
     /// How long a reservation lasts.
     pub ttr: Ttr,
     /// Reservations granted so far.
     pub attempts: u32,
-    /// Reservations before it is a dead letter; 0 means no cap.
+    /// Reservations before it becomes a dead letter; 0 means no limit.
     pub max_attempts: u32,
-    /// Waits between attempts; empty when none were given.
+    /// Waits between attempts; empty if none were given.
     pub retry: RetrySchedule,
     /// Whether a finish must carry the receipt.
     pub require_receipt: bool,
-    /// Until when it is held; present exactly when it is reserved.
+    /// When its reservation ends; present exactly if it is reserved.
     pub reserved_until: Option<Timestamp>,
-    /// When it died; present exactly when it is dead.
+    /// When it became a dead letter; present exactly if it is dead.
     pub dead_at: Option<Timestamp>,
-    /// Why it is dead or was last given back.
+    /// Why it is dead or was last released.
     pub reason: Option<Reason>,
-    /// What the worker gets.
+    /// The payload for the worker.
     pub body: Body,
 }
 
@@ -306,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fingerprint_sees_every_field_but_the_id() {
+    fn the_fingerprint_covers_every_field_except_the_id() {
         let changes: [fn(&mut NewJob); 7] = [
             |j| j.topic = Topic::parse("u").expect("valid"),
             |j| j.due = Due::After(Delay::new(Duration::from_millis(1)).expect("valid")),
@@ -331,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cap_comes_from_the_job_then_its_list_then_the_topic() {
+    fn the_limit_comes_from_the_job_then_its_list_then_the_topic() {
         let plain = TopicSettings::default();
         let topic = TopicSettings { max_attempts: Some(5), retry: retry(9), ..plain.clone() };
         let listed = TopicSettings { retry: retry(9), ..plain.clone() };
@@ -347,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_the_contracts() {
+    fn ranges_are_those_of_the_contract() {
         assert!(Ttr::new(Duration::from_millis(999)).is_err());
         assert!(Ttr::new(Duration::from_secs(1)).is_ok());
         assert!(Ttr::new(Duration::from_secs(86_400)).is_ok());
@@ -359,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_in_the_past_is_now() {
+    fn a_time_in_the_past_means_now() {
         let now = Now::from_micros(1_000_500);
         assert_eq!(Due::At(Timestamp::from_millis(5)).resolve(now), now.down);
         assert_eq!(Due::At(Timestamp::from_millis(1_005)).resolve(now).as_millis(), 1_005);

@@ -1,9 +1,9 @@
-//! Identifiers: job ids, topics and receipts. Each is made only by parsing, so holding one proves
-//! that its alphabet and length are the contract's (`openapi.yaml`, components `JobId` and `Topic`).
+//! Identifiers: job ids, topics and receipts. They are made only by parsing, so every value has the alphabet and the
+//! length of the contract (`openapi.yaml`, components `JobId` and `Topic`).
 
 use std::{fmt, sync::Arc};
 
-/// Why a name was refused; the text tells the caller how to mend it.
+/// Why a name was refused; the message says what is valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// The text was empty.
@@ -25,14 +25,14 @@ pub enum NameError {
         /// Length given, in bytes.
         got: usize,
     },
-    /// `.` or `..`: dot segments of a URL, which clients remove from a path before they send it
-    /// (RFC 3986, 5.2.4), so that no call could reach what is named so.
+    /// `.` or `..`: dot segments of a URL, which clients remove from a path before they send it (RFC 3986, 5.2.4). No
+    /// request could reach a job or topic with such a name.
     #[error("must not be \".\" or \"..\", which no URL can name")]
     DotSegment,
     /// A character outside of the alphabet.
     #[error("may only hold {alphabet}; {found:?} at position {position} is not among them")]
     BadCharacter {
-        /// The accepted characters, for people.
+        /// The accepted characters, as text for people.
         alphabet: &'static str,
         /// The first refused character.
         found: char,
@@ -112,31 +112,30 @@ name!(
 );
 
 impl JobId {
-    /// A fresh id (UUID version 7, RFC 9562): ordered by creation, unique without coordination.
+    /// Generates an id (UUID version 7, RFC 9562): ordered by creation, unique without coordination.
     #[must_use]
     pub fn generate() -> Self {
         Self(uuid::Uuid::now_v7().hyphenated().to_string().into())
     }
 }
 
-/// Proof of one reservation: opaque text holding 128 random bits.
+/// Proof of one reservation: opaque text with 128 random bits.
 ///
-/// It is a capability, so it is compared whole against the record and never logged: its `Debug`
-/// form is redacted.
+/// It is a capability. It is compared as a whole with the record and never logged; its `Debug` output is redacted.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Receipt([u8; 16]);
 
 impl Receipt {
-    /// A fresh receipt from the thread's cryptographic generator.
+    /// Generates a receipt with the thread's cryptographic generator.
     #[must_use]
     pub fn generate() -> Self {
         Self(rand::random())
     }
 
-    /// Accepts 32 lower-case hexadecimal digits, which is how receipts are written.
+    /// Parses 32 lower-case hexadecimal digits.
     ///
     /// # Errors
-    /// [`NameError`] when the text cannot be a receipt of this server.
+    /// [`NameError`] if the text cannot be a receipt of this server.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         const ALPHABET: &str = "32 digits 0-9 a-f";
         if text.is_empty() {
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn receipts_refuse_anything_but_their_own_form() {
+    fn only_the_form_of_receipts_is_accepted() {
         for text in ["", "abc", "zz", &"a".repeat(33), &"A".repeat(32), &"é".repeat(16)] {
             assert!(Receipt::parse(text).is_err(), "{text:?}");
         }

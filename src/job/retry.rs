@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::{model::ValueError, time::ceil_millis};
 
-/// Reservations granted before a job is a dead letter, when neither the job nor its topic says.
+/// Reservations before a job becomes a dead letter, if neither the job nor its topic sets a limit.
 pub const DEFAULT_MAX_ATTEMPTS: u32 = 16;
 
-/// A list of delays: step *n* follows attempt *n*, the last step repeats. Empty means none was given:
-/// a job whose TTR ends comes back at once, and a release backs off from 1 s, doubling to 10 minutes.
+/// A list of delays: step *n* follows attempt *n*, and the last step repeats. Empty means that none was given: a job
+/// whose TTR ends is ready at once, and a release backs off from 1 s, doubling up to 10 minutes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct RetrySchedule(Box<[Duration]>);
 
@@ -17,7 +17,7 @@ impl RetrySchedule {
     pub const MAX_STEPS: usize = 64;
     /// Longest accepted step: ten years, as for a delay.
     pub const MAX_STEP: Duration = super::Delay::MAX;
-    /// First back-off of a release without a list, and the cap that doubling runs into.
+    /// First and longest back-off of a release without a list.
     const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(600));
 
     /// Accepts up to 64 steps of up to ten years each, rounded up to whole milliseconds.
@@ -47,13 +47,13 @@ impl RetrySchedule {
         self.0.is_empty()
     }
 
-    /// The wait after attempt `attempt` (counted from 1) ended by its TTR.
+    /// The wait after attempt `attempt` (counted from 1) has ended by its TTR.
     #[must_use]
     pub fn after_expiry(&self, attempt: u32) -> Duration {
         self.step(attempt).unwrap_or(Duration::ZERO)
     }
 
-    /// The wait after attempt `attempt` (counted from 1) ended by a release that named no delay.
+    /// The wait after attempt `attempt` (counted from 1) has ended by a release without a delay.
     #[must_use]
     pub fn after_release(&self, attempt: u32) -> Duration {
         let (first, cap) = Self::BACKOFF;

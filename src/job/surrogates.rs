@@ -1,81 +1,82 @@
 //! Finds half of a surrogate pair among the escapes of a JSON text.
 //!
-//! RFC 8259 allows `"\ud800"`, which is no Unicode character: readers in many languages refuse it, and with it
-//! everything around it (RFC 7493, 2.1).
+//! RFC 8259 allows `"\ud800"`, which is not a Unicode character. Parsers in many languages refuse it, and with it the
+//! whole document (RFC 7493, 2.1).
 
-/// The JSON Pointer (RFC 6901) of the first string of `json` that holds half of a pair: of a value, or of the
-/// object with such a name. `json` is known to be valid JSON.
+/// The JSON Pointer (RFC 6901) of the first string in `json` with half of a pair, or of the object with such a name.
+/// `json` must be valid JSON.
 pub(super) fn find_lone(json: &[u8]) -> Option<String> {
-    // Few bodies have escapes at all, and fewer have such; the first look goes many bytes at a time.
+    // Few bodies have escapes, and fewer have such escapes. This check is fast, many bytes at a time.
     let suspicious = |window: &[u8]| matches!(window, [b'\\', b'u', b'd' | b'D']);
     let may_have = json.contains(&b'\\') && json.windows(3).any(suspicious);
-    may_have.then(|| Walk::new(json).first_lone()).flatten()
+    may_have.then(|| Scanner::new(json).first_lone()).flatten()
 }
 
-/// What encloses the place where the walk is.
-enum Level<'a> {
+/// An array or object that encloses the current position.
+enum Container<'a> {
     List {
         index: usize,
     },
-    /// `name` is the bytes of the last name, escapes and all; none before the first.
+    /// `name` is the last name, with its escapes; `None` before the first.
     Object {
         name: Option<&'a [u8]>,
         expects_name: bool,
     },
 }
 
-struct Walk<'a> {
+struct Scanner<'a> {
     json: &'a [u8],
-    at: usize,
-    levels: Vec<Level<'a>>,
+    position: usize,
+    /// From the outermost to the innermost.
+    containers: Vec<Container<'a>>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Scanner<'a> {
     fn new(json: &'a [u8]) -> Self {
-        Self { json, at: 0, levels: Vec::new() }
+        Self { json, position: 0, containers: Vec::new() }
     }
 
     fn first_lone(mut self) -> Option<String> {
-        while let Some(byte) = self.json.get(self.at) {
-            self.at += 1;
+        while let Some(byte) = self.json.get(self.position) {
+            self.position += 1;
             match byte {
-                b'[' => self.levels.push(Level::List { index: 0 }),
-                b'{' => self.levels.push(Level::Object { name: None, expects_name: true }),
-                b']' | b'}' => drop(self.levels.pop()),
-                b',' => match self.levels.last_mut() {
-                    Some(Level::List { index }) => *index += 1,
-                    Some(Level::Object { expects_name, .. }) => *expects_name = true,
+                b'[' => self.containers.push(Container::List { index: 0 }),
+                b'{' => self.containers.push(Container::Object { name: None, expects_name: true }),
+                b']' | b'}' => drop(self.containers.pop()),
+                b',' => match self.containers.last_mut() {
+                    Some(Container::List { index }) => *index += 1,
+                    Some(Container::Object { expects_name, .. }) => *expects_name = true,
                     None => {}
                 },
                 b':' => {
-                    if let Some(Level::Object { expects_name, .. }) = self.levels.last_mut() {
+                    if let Some(Container::Object { expects_name, .. }) = self.containers.last_mut() {
                         *expects_name = false;
                     }
                 }
-                b'"' if self.string() => return Some(self.pointer()),
+                b'"' if self.skip_string() => return Some(self.pointer()),
                 _ => {}
             }
         }
         None
     }
 
-    /// Passes the string that begins here; whether it holds half of a pair. Remembers a name.
-    fn string(&mut self) -> bool {
-        let from = self.at;
-        while let Some(byte) = self.json.get(self.at)
+    /// Skips the string that begins here, and remembers it if it is a name. Returns whether it contains half of a pair.
+    fn skip_string(&mut self) -> bool {
+        let from = self.position;
+        while let Some(byte) = self.json.get(self.position)
             && *byte != b'"'
         {
-            self.at += if *byte == b'\\' { 2 } else { 1 };
+            self.position += if *byte == b'\\' { 2 } else { 1 };
         }
-        let string = self.json.get(from..self.at).unwrap_or_default();
-        self.at += 1;
+        let string = self.json.get(from..self.position).unwrap_or_default();
+        self.position += 1;
         let lone = has_lone(string);
-        match self.levels.last_mut() {
-            Some(Level::Object { expects_name: true, .. }) if lone => {
-                // Such a name cannot be written into a pointer, which then names the object itself.
-                self.levels.pop();
+        match self.containers.last_mut() {
+            Some(Container::Object { expects_name: true, .. }) if lone => {
+                // A pointer cannot contain such a name, so it points at the object.
+                self.containers.pop();
             }
-            Some(Level::Object { name, expects_name: true }) => *name = Some(string),
+            Some(Container::Object { name, expects_name: true }) => *name = Some(string),
             Some(_) | None => {}
         }
         lone
@@ -83,13 +84,13 @@ impl<'a> Walk<'a> {
 
     fn pointer(&self) -> String {
         let mut pointer = String::new();
-        for level in &self.levels {
+        for container in &self.containers {
             pointer.push('/');
-            match level {
-                Level::List { index } => pointer.push_str(&index.to_string()),
-                Level::Object { name, .. } => {
+            match container {
+                Container::List { index } => pointer.push_str(&index.to_string()),
+                Container::Object { name, .. } => {
                     pointer
-                        .push_str(&readable(name.unwrap_or_default()).replace('~', "~0").replace('/', "~1"));
+                        .push_str(&unescape(name.unwrap_or_default()).replace('~', "~0").replace('/', "~1"));
                 }
             }
         }
@@ -97,12 +98,12 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The name between these quotes.
-fn readable(name: &[u8]) -> String {
+/// Decodes the escapes of a name.
+fn unescape(name: &[u8]) -> String {
     serde_json::from_slice(&[b"\"", name, b"\""].concat()).unwrap_or_default()
 }
 
-/// Whether the inside of a JSON string holds an escape of half a surrogate pair without the other half.
+/// Whether the content of a JSON string has an escape of half a surrogate pair without the other half.
 fn has_lone(string: &[u8]) -> bool {
     let mut at = 0;
     while let Some(byte) = string.get(at) {
@@ -110,8 +111,8 @@ fn has_lone(string: &[u8]) -> bool {
             at += 1;
             continue;
         }
-        match unit(string, at) {
-            Some(0xD800..=0xDBFF) if matches!(unit(string, at + 6), Some(0xDC00..=0xDFFF)) => at += 12,
+        match code_unit(string, at) {
+            Some(0xD800..=0xDBFF) if matches!(code_unit(string, at + 6), Some(0xDC00..=0xDFFF)) => at += 12,
             Some(0xD800..=0xDFFF) => return true,
             Some(_) => at += 6,
             None => at += 2,
@@ -120,8 +121,8 @@ fn has_lone(string: &[u8]) -> bool {
     false
 }
 
-/// The UTF-16 code unit that the escape at `at` writes, if there is such an escape.
-fn unit(string: &[u8], at: usize) -> Option<u16> {
+/// The UTF-16 code unit of the escape at `at`, if there is one.
+fn code_unit(string: &[u8], at: usize) -> Option<u16> {
     let digits = string.get(at..at + 6)?.strip_prefix(b"\\u")?;
     u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
@@ -157,7 +158,7 @@ mod tests {
     }
 
     proptest! {
-        /// serde_json refuses just those strings.
+        /// serde_json refuses exactly those strings.
         #[test]
         fn agrees_with_a_strict_reader(inside in "(\\\\u[dD][89abcdefABCDEF01][0-9a-f]{2}|\\\\\\\\|\\\\n|\\\\u0041|u|d|a|[\\[\\]{},:]){0,8}") {
             let json = format!("\"{inside}\"");

@@ -2,12 +2,12 @@
 
 use std::{fmt, time::Duration};
 
-/// A moment, in whole milliseconds since 1970-01-01T00:00:00Z. Precision of due times is the
-/// millisecond; a moment that lies between two is rounded up, so that nothing fires early.
+/// A point in time, in whole milliseconds since 1970-01-01T00:00:00Z. Fractions of a millisecond are rounded up, so that
+/// nothing fires early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Timestamp(i64);
 
-/// Why a text was refused as a moment.
+/// Why a text is not a valid time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TimeError {
     /// Not RFC 3339, or without an offset.
@@ -19,10 +19,10 @@ pub enum TimeError {
 }
 
 impl Timestamp {
-    /// The latest moment that can be written in every time zone: 9999-12-30T21:59:59.999Z.
+    /// The latest time that can be written in every time zone: 9999-12-30T21:59:59.999Z.
     pub const MAX: Self = Self(253_402_207_199_999);
 
-    /// From milliseconds since the epoch, clamped to what RFC 3339 can write.
+    /// From milliseconds since the epoch, clamped to the range of RFC 3339.
     #[must_use]
     pub fn from_millis(unix_ms: i64) -> Self {
         Self(unix_ms.clamp(0, Self::MAX.0))
@@ -34,24 +34,24 @@ impl Timestamp {
         self.0
     }
 
-    /// This moment plus `duration`, a fraction of a millisecond rounded up.
+    /// This time plus `duration`, rounded up to a millisecond.
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {
         Self::from_millis(self.0.saturating_add(ceil_millis(duration)))
     }
 
-    /// How long from `earlier` to this moment; zero when it is not later.
+    /// The time elapsed since `earlier`; zero if this time is not later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0 - earlier.0).unwrap_or(0))
     }
 
-    /// Reads an RFC 3339 date and time with an offset; a fraction of a millisecond rounds up.
+    /// Parses an RFC 3339 date and time with an offset. A fraction of a millisecond is rounded up.
     ///
     /// # Errors
-    /// [`TimeError`] when the text is something else or outside of 1970 to 9999.
+    /// [`TimeError`] if the text is something else or outside of 1970 to 9999.
     pub fn parse(text: &str) -> Result<Self, TimeError> {
-        // jiff also reads forms beyond RFC 3339 (bracketed zones, week dates); those are refused.
+        // jiff also accepts forms beyond RFC 3339 (bracketed zones, week dates); those are refused.
         let date_and_time = text.len() >= 20 && matches!(text.as_bytes()[10], b'T' | b't' | b' ');
         if !date_and_time || text.contains('[') {
             return Err(TimeError::NotRfc3339);
@@ -66,13 +66,13 @@ impl Timestamp {
     }
 }
 
-/// One reading of a clock. Due times are compared with the reading rounded down and delays are counted
-/// from it rounded up, so that nothing fires early; what has no delay is due at once.
+/// One reading of a clock. Deadlines are compared with the reading rounded down, and delays begin at the reading rounded
+/// up, so that nothing fires early. A job without a delay is due at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
-    /// The moment, rounded down: a deadline has passed when it is not later than this.
+    /// The time rounded down: a deadline has passed if it is not later than this.
     pub down: Timestamp,
-    /// The moment, rounded up: where a delay begins.
+    /// The time rounded up, at which a delay begins.
     pub up: Timestamp,
 }
 
@@ -84,7 +84,7 @@ impl Now {
         Self { down: Timestamp::from_millis(unix_us.div_euclid(1_000)), up }
     }
 
-    /// When something is due that waits for `duration` from now: at once for zero.
+    /// The due time of a delay of `duration`; now for zero.
     #[must_use]
     pub fn after(self, duration: Duration) -> Timestamp {
         if duration.is_zero() { self.down } else { self.up.after(duration) }
@@ -98,7 +98,8 @@ pub(super) fn ceil_millis(duration: Duration) -> i64 {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let moment = jiff::Timestamp::from_millisecond(self.0).expect("kept within RFC 3339's years");
+        let moment = jiff::Timestamp::from_millisecond(self.0)
+            .expect("the constructors keep it within the range of RFC 3339");
         write!(f, "{moment:.3}")
     }
 }

@@ -1,13 +1,13 @@
-//! What is set for a topic: the defaults of its jobs, and what of it is paused.
+//! The settings of a topic: the defaults for its jobs, and its pauses.
 
 use super::{RetrySchedule, Ttr};
 
-/// What a topic adds to jobs that do not say themselves; copied into each job when it is added.
+/// Defaults for jobs that do not set these values themselves. They are copied into each job when it is added.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TopicSettings {
     /// Default time to run.
     pub ttr: Option<Ttr>,
-    /// Default cap on attempts; 0 means no cap.
+    /// Default limit on attempts; 0 means no limit.
     pub max_attempts: Option<u32>,
     /// Default waits between attempts.
     pub retry: Option<RetrySchedule>,
@@ -15,22 +15,22 @@ pub struct TopicSettings {
     pub require_receipt: bool,
 }
 
-/// What of a topic is stopped.
+/// Which operations of a topic are paused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TopicPause {
-    /// Nothing is handed out.
+    /// No jobs are delivered.
     pub delivery: bool,
-    /// Nothing is taken in.
+    /// No jobs are accepted.
     pub intake: bool,
 }
 
 impl TopicPause {
-    /// Everything.
+    /// Both are paused.
     pub const ALL: Self = Self { delivery: true, intake: true };
-    /// Nothing.
+    /// Neither is paused.
     pub const NONE: Self = Self { delivery: false, intake: false };
 
-    /// What is stopped once `set` is stopped and then `clear` goes on.
+    /// This pause after pausing `set` and then resuming `clear`.
     #[must_use]
     pub fn changed(self, set: Self, clear: Self) -> Self {
         Self {
