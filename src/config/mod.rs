@@ -25,7 +25,7 @@ pub use fault::{ConfigFault, ConfigFaults, FileFault};
 pub use layers::{DEFAULTS, Flag, Sources, USUAL_FILES, choose_file};
 pub use log::{LogFormat, LogSettings};
 pub use queue::Limits;
-pub use redis::{Credentials, Redis, Topology};
+pub use redis::{Credentials, Mode, RedisSettings, SHARDS};
 pub use redis_url::Node;
 pub use secret::Secret;
 pub use sections::{AuthSettings, EngineKind, TlsFiles};
@@ -48,7 +48,7 @@ pub struct Config {
     /// The embedded engine's settings, also when it is not in use.
     pub embedded: EmbeddedSettings,
     /// Redis's settings, also when it is not in use.
-    pub redis: Redis,
+    pub redis: RedisSettings,
     /// Limits of the queue.
     pub queue: Limits,
     /// The log.
@@ -131,7 +131,7 @@ fn read(reader: &mut Reader<'_>, purpose: Purpose) -> Config {
         tls: TlsFiles::read(reader),
         engine,
         embedded: EmbeddedSettings::read(reader),
-        redis: Redis::read(reader, engine == EngineKind::Redis),
+        redis: RedisSettings::read(reader, engine == EngineKind::Redis),
         queue: Limits::read(reader),
         log: LogSettings::read(reader),
     };

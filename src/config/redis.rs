@@ -1,36 +1,69 @@
-//! How to reach Redis: section `[redis]`. The URL, the modes and the credentials say the same thing
-//! in several places; here they become one answer, and contradictions are faults.
+//! How to reach Redis: section `[redis]`. The URL, the modes and the credentials can say the same thing in several
+//! places; here they become one answer, and contradictions are faults.
 
-use std::time::Duration;
+use std::{fmt, ops::RangeInclusive, time::Duration};
 
 use config::ValueKind;
 
 use super::{
-    reader::{MILLISECOND, MINUTE, Reader},
+    queue::dead_retention,
+    reader::{self, MILLISECOND, MINUTE, Reader},
     redis_url::{Node, RedisUrl},
     secret::Secret,
     values,
 };
 
-/// Which servers there are.
+/// How many shards there can be.
+pub const SHARDS: RangeInclusive<u16> = 1..=256;
+
+/// Which servers to use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Topology {
+pub enum Mode {
     /// One server.
-    Standalone(Node),
-    /// A primary that sentinels know.
+    Standalone {
+        /// Its address.
+        node: Node,
+        /// Number of the database.
+        database: u8,
+    },
+    /// A primary that Sentinels monitor.
     Sentinel {
-        /// The sentinels.
+        /// The Sentinels.
         nodes: Vec<Node>,
         /// Name of the primary.
-        master: String,
-        /// For the sentinels themselves.
+        service: String,
+        /// Credentials for the Sentinels themselves.
         credentials: Credentials,
     },
-    /// A cluster, of which these are some nodes.
+    /// A Cluster, found through any of these nodes.
     Cluster(Vec<Node>),
 }
 
-/// What a server asks for. `Debug` shows no password.
+impl Mode {
+    /// The nodes to connect to first.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        match self {
+            Self::Standalone { node, .. } => std::slice::from_ref(node),
+            Self::Sentinel { nodes, .. } | Self::Cluster(nodes) => nodes,
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let urls: Vec<String> = self.nodes().iter().map(|node| format!("redis://{node}")).collect();
+        f.write_str(&urls.join(", "))?;
+        match self {
+            Self::Standalone { database: 0, .. } => Ok(()),
+            Self::Standalone { database, .. } => write!(f, "/{database}"),
+            Self::Sentinel { service, .. } => write!(f, " (Sentinel, {service})"),
+            Self::Cluster(_) => f.write_str(" (Cluster)"),
+        }
+    }
+}
+
+/// User and password of a server. `Debug` redacts the password.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Credentials {
     /// The user, if any.
@@ -41,57 +74,76 @@ pub struct Credentials {
 
 /// Section `[redis]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Redis {
-    /// Which servers.
-    pub topology: Topology,
-    /// For those servers.
+pub struct RedisSettings {
+    /// Which servers to use.
+    pub mode: Mode,
+    /// Credentials for these servers.
     pub credentials: Credentials,
-    /// Number of the database; 0 in a cluster.
-    pub database: u8,
-    /// First part of every key.
+    /// Prefix of every key and channel, so that several queues can share a server: 1 to 64 of `A-Z a-z 0-9 . _ : -`.
     pub prefix: String,
-    /// Number of shards; `None` for what is stored, or suits at first use.
+    /// Number of shards. It is fixed when the prefix is first used. `None` takes the stored number, or at first use
+    /// the one that suits the mode.
     pub shards: Option<u16>,
-    /// For making a connection.
+    /// How long to wait for a connection.
     pub connect_timeout: Duration,
-    /// For one command.
+    /// How long to wait for the reply to one command.
     pub command_timeout: Duration,
-    /// For a Redis that cannot be used yet when the server starts.
+    /// How long the server waits at start for a Redis that is not usable yet.
     pub start_timeout: Duration,
-    /// For an operation, all its attempts together.
+    /// How long an operation is retried, with the same arguments, before it fails.
     pub retry_for: Duration,
-    /// For a server of a cluster, before the jobs of the others no longer wait for it.
+    /// How long a server of a Cluster may owe a reply before the jobs of the other servers no longer wait for it.
     pub prompt_timeout: Duration,
-    /// For an answer that a connection owes.
+    /// How long a connection may owe a reply before it counts as dead and is replaced.
     pub unresponsive_timeout: Duration,
-    /// Before the first attempt to connect again.
-    pub reconnect_min_delay: Duration,
-    /// Between later ones.
-    pub reconnect_max_delay: Duration,
-    /// Replicas that must have a change before it is acknowledged.
+    /// First pause before reconnecting.
+    pub reconnect_min: Duration,
+    /// Longest pause before reconnecting.
+    pub reconnect_max: Duration,
+    /// How many replicas must have a change before it is acknowledged; 0 does not wait for any.
     pub wait_replicas: u8,
-    /// How long to wait for them.
+    /// How long to wait for the replicas.
     pub wait_timeout: Duration,
+    /// How long dead letters are kept; `None` keeps them forever.
+    pub dead_retention: Option<Duration>,
 }
 
+/// The words for `redis.mode`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum ModeName {
     Standalone,
     Sentinel,
     Cluster,
 }
 
-impl Redis {
-    /// Reads the section. `in_use` is whether the engine is Redis: an incomplete section does not
-    /// hinder another engine, a value that means nothing always does.
+impl Default for RedisSettings {
+    fn default() -> Self {
+        reader::read_defaults(|reader| Self::read(reader, true))
+    }
+}
+
+impl RedisSettings {
+    /// The default settings for one server.
+    ///
+    /// # Panics
+    /// If `url` is invalid.
+    #[must_use]
+    pub fn new(url: &str) -> Self {
+        let RedisUrl { node, database, username, password } =
+            RedisUrl::parse(url).expect("the caller passes a valid URL");
+        Self {
+            mode: Mode::Standalone { node, database: database.unwrap_or_default() },
+            credentials: Credentials { username, password },
+            ..Self::default()
+        }
+    }
+
+    /// Reads the section. An incomplete section is a fault only if it is `in_use`; an invalid value always is.
     pub(super) fn read(reader: &mut Reader<'_>, in_use: bool) -> Self {
         let url = reader.get("redis.url", |kind| RedisUrl::parse(&values::text(kind)?));
-        let credentials = credentials(reader, &url);
-        let topology = topology(reader, &url, in_use);
-        let redis = Self {
-            topology,
-            credentials,
-            database: url.database.unwrap_or_default(),
+        let settings = Self {
+            credentials: credentials(reader, &url),
+            mode: mode(reader, &url, in_use),
             prefix: reader.get("redis.prefix", |kind| prefix(&values::text(kind)?)),
             shards: reader.get("redis.shards", shards),
             connect_timeout: reader.duration("redis.connect_timeout", 10 * MILLISECOND, MINUTE),
@@ -100,26 +152,27 @@ impl Redis {
             retry_for: reader.duration("redis.retry_for", Duration::ZERO, 5 * MINUTE),
             prompt_timeout: reader.duration("redis.prompt_timeout", MILLISECOND, MINUTE),
             unresponsive_timeout: reader.duration("redis.unresponsive_timeout", 10 * MILLISECOND, 5 * MINUTE),
-            reconnect_min_delay: reader.duration("redis.reconnect_min_delay", MILLISECOND, MINUTE),
-            reconnect_max_delay: reader.duration("redis.reconnect_max_delay", MILLISECOND, 5 * MINUTE),
+            reconnect_min: reader.duration("redis.reconnect_min_delay", MILLISECOND, MINUTE),
+            reconnect_max: reader.duration("redis.reconnect_max_delay", MILLISECOND, 5 * MINUTE),
             wait_replicas: reader.count("redis.wait_replicas", 0, 100),
             wait_timeout: reader.duration("redis.wait_timeout", MILLISECOND, MINUTE),
+            dead_retention: dead_retention(reader),
         };
-        if redis.reconnect_max_delay < redis.reconnect_min_delay {
+        if settings.reconnect_max < settings.reconnect_min {
             reader.refuse("redis.reconnect_max_delay", "must not be less than redis.reconnect_min_delay");
         }
-        redis
+        settings
     }
 
-    /// Where it connects to, in words, without secrets.
+    /// Describes the servers, without secrets.
     #[must_use]
-    pub fn place(&self) -> String {
-        let listed = |nodes: &[Node]| nodes.iter().map(Node::to_string).collect::<Vec<_>>().join(",");
-        match &self.topology {
-            Topology::Standalone(node) if self.database == 0 => node.to_string(),
-            Topology::Standalone(node) => format!("{node}/{}", self.database),
-            Topology::Sentinel { nodes, master, .. } => format!("sentinel {master} at {}", listed(nodes)),
-            Topology::Cluster(nodes) => format!("cluster {}", listed(nodes)),
+    pub fn location(&self) -> String {
+        let nodes = self.mode.nodes().iter().map(Node::to_string).collect::<Vec<_>>().join(",");
+        match &self.mode {
+            Mode::Standalone { database: 0, .. } => nodes,
+            Mode::Standalone { database, .. } => format!("{nodes}/{database}"),
+            Mode::Sentinel { service, .. } => format!("sentinel {service} at {nodes}"),
+            Mode::Cluster(_) => format!("cluster {nodes}"),
         }
     }
 }
@@ -139,36 +192,42 @@ fn credentials(reader: &mut Reader<'_>, url: &RedisUrl) -> Credentials {
     }
 }
 
-fn topology(reader: &mut Reader<'_>, url: &RedisUrl, in_use: bool) -> Topology {
-    let modes = [("standalone", Mode::Standalone), ("sentinel", Mode::Sentinel), ("cluster", Mode::Cluster)];
-    let mode = reader.choice("redis.mode", &modes);
+fn mode(reader: &mut Reader<'_>, url: &RedisUrl, in_use: bool) -> Mode {
+    let names = [
+        ("standalone", ModeName::Standalone),
+        ("sentinel", ModeName::Sentinel),
+        ("cluster", ModeName::Cluster),
+    ];
+    let name = reader.choice("redis.mode", &names);
     let nodes = reader.get("redis.nodes", nodes);
-    let master = reader.text("redis.sentinel_master");
+    let service = reader.text("redis.sentinel_master");
     let credentials = Credentials {
         username: reader.text("redis.sentinel_username"),
         password: reader.secret("redis.sentinel_password", "redis.sentinel_password_file"),
     };
     if in_use {
-        check_mode(reader, mode, &nodes, master.as_deref());
+        check_mode(reader, name, &nodes, service.as_deref());
     }
-    match mode {
-        Mode::Standalone => Topology::Standalone(url.node.clone()),
-        Mode::Sentinel => Topology::Sentinel { nodes, master: master.unwrap_or_default(), credentials },
-        Mode::Cluster => Topology::Cluster(nodes),
+    match name {
+        ModeName::Standalone => {
+            Mode::Standalone { node: url.node.clone(), database: url.database.unwrap_or_default() }
+        }
+        ModeName::Sentinel => Mode::Sentinel { nodes, service: service.unwrap_or_default(), credentials },
+        ModeName::Cluster => Mode::Cluster(nodes),
     }
 }
 
-/// A list of `host:port`. A problem tells which item is wrong and does not quote it, since it may hold a password.
+/// A list of `host:port`. A problem names the number of the item and does not quote it, since it may contain a password.
 fn nodes(kind: &ValueKind) -> Result<Vec<Node>, values::ValueProblem> {
-    let parse = |(at, node): (usize, &String)| {
-        Node::parse(node, None).map_err(|problem| format!("item {}: {problem}", at + 1))
+    let parse = |(index, node): (usize, &String)| {
+        Node::parse(node, None).map_err(|problem| format!("item {}: {problem}", index + 1))
     };
     values::list(kind)?.iter().enumerate().map(parse).collect()
 }
 
-/// Refuses what the mode lacks and what it would silently pass over.
-fn check_mode(reader: &mut Reader<'_>, mode: Mode, nodes: &[Node], master: Option<&str>) {
-    if mode == Mode::Standalone {
+/// Refuses settings that the mode lacks or would silently ignore.
+fn check_mode(reader: &mut Reader<'_>, mode: ModeName, nodes: &[Node], service: Option<&str>) {
+    if mode == ModeName::Standalone {
         if !nodes.is_empty() {
             reader
                 .refuse("redis.nodes", "is for the modes sentinel and cluster; set redis.mode, or redis.url");
@@ -181,30 +240,29 @@ fn check_mode(reader: &mut Reader<'_>, mode: Mode, nodes: &[Node], master: Optio
             reader.refuse("redis.url", "is for the mode standalone; this redis.mode uses redis.nodes");
         }
     }
-    match (mode, master) {
-        (Mode::Sentinel, None) => {
+    match (mode, service) {
+        (ModeName::Sentinel, None) => {
             reader.refuse("redis.sentinel_master", "must name the primary in the mode sentinel");
         }
-        (Mode::Standalone | Mode::Cluster, Some(_)) => {
+        (ModeName::Standalone | ModeName::Cluster, Some(_)) => {
             reader.refuse("redis.sentinel_master", "is for the mode sentinel only");
         }
-        (Mode::Sentinel, Some(_)) | (Mode::Standalone | Mode::Cluster, None) => {}
+        (ModeName::Sentinel, Some(_)) | (ModeName::Standalone | ModeName::Cluster, None) => {}
     }
 }
 
-/// A number, or `None` when what is stored decides.
+/// A number of shards, or `None` for `auto`.
 fn shards(kind: &ValueKind) -> Result<Option<u16>, values::ValueProblem> {
     match values::optional_text(kind) {
         Ok(None) => Ok(None),
         Ok(Some(text)) if text == "auto" => Ok(None),
-        _ => values::count(kind, 1, 256)
+        _ => values::count(kind, (*SHARDS.start()).into(), (*SHARDS.end()).into())
             .map(|shards| u16::try_from(shards).ok())
             .map_err(|problem| format!("{problem}, or \"auto\"")),
     }
 }
 
-/// The prefix becomes part of keys beside a hash tag, so that braces in it would move the keys of a
-/// shard apart.
+/// The prefix is part of the hash tag of keys. Braces in it would put the keys of a shard into different slots.
 fn prefix(text: &str) -> Result<String, values::ValueProblem> {
     let legal = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
     if text.is_empty() || text.len() > 64 || !text.chars().all(legal) {

@@ -1,5 +1,4 @@
-//! The address of a Redis server as a URL, taken apart. A problem never quotes the URL, which may
-//! hold a password.
+//! Parses the URL of a Redis server. A problem never quotes the URL, which may contain a password.
 
 use std::fmt;
 
@@ -8,14 +7,14 @@ use super::{secret::Secret, values::ValueProblem};
 /// A host and a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Name or address, an IPv6 address without brackets.
+    /// Name or address; an IPv6 address without brackets.
     pub host: String,
     /// Its port.
     pub port: u16,
 }
 
 impl Node {
-    /// Reads `host[:port]`; an IPv6 address stands in brackets.
+    /// Parses `host[:port]`. An IPv6 address must be in brackets.
     pub(super) fn parse(text: &str, default_port: Option<u16>) -> Result<Self, ValueProblem> {
         let malformed = || "must be host:port, such as 127.0.0.1:6379 or [::1]:6379".to_owned();
         let (host, port) = match text.strip_prefix('[') {
@@ -42,6 +41,12 @@ impl Node {
     }
 }
 
+impl From<std::net::SocketAddr> for Node {
+    fn from(address: std::net::SocketAddr) -> Self {
+        Self { host: address.ip().to_string(), port: address.port() }
+    }
+}
+
 impl fmt::Display for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.host.contains(':') {
@@ -52,14 +57,14 @@ impl fmt::Display for Node {
     }
 }
 
-/// `redis://[user[:password]@]host[:port][/database]`. Prints with the password redacted.
+/// `redis://[user[:password]@]host[:port][/database]`. `Display` redacts the password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisUrl {
     /// The server.
     pub node: Node,
-    /// The number of the database, if one is named.
+    /// The number of the database, if the URL has one.
     pub database: Option<u8>,
-    /// The user, if one is named.
+    /// The user, if the URL has one.
     pub username: Option<String>,
     /// The password, if the URL has one.
     pub password: Option<Secret>,
@@ -88,7 +93,7 @@ impl RedisUrl {
         };
         let (user, host) = rest.rsplit_once('@').map_or((None, rest), |(user, host)| (Some(user), host));
         let (username, password) = match user.map(|user| user.split_once(':').unwrap_or((user, ""))) {
-            Some((name, password)) => (decoded(name)?, decoded(password)?.map(Secret::new)),
+            Some((name, password)) => (percent_decode(name)?, percent_decode(password)?.map(Secret::new)),
             None => (None, None),
         };
         Ok(Self { node: Node::parse(host, Some(6379))?, database, username, password })
@@ -108,8 +113,8 @@ impl fmt::Display for RedisUrl {
     }
 }
 
-/// Undoes `%xx`; `None` for nothing.
-fn decoded(text: &str) -> Result<Option<String>, ValueProblem> {
+/// Decodes `%xx`; `None` if the text is empty.
+fn percent_decode(text: &str) -> Result<Option<String>, ValueProblem> {
     let malformed = || "has a user or password whose %-signs are not followed by two hex digits".to_owned();
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -131,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_is_taken_apart_and_the_password_is_not_shown() {
+    fn every_part_is_parsed_and_the_password_is_redacted() {
         let url = RedisUrl::parse("redis://app:p%40ss:w@redis.example:6380/3").expect("is valid");
         assert_eq!(url.node, Node { host: "redis.example".to_owned(), port: 6380 });
         assert_eq!((url.database, url.username.as_deref()), (Some(3), Some("app")));

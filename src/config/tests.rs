@@ -34,7 +34,7 @@ fn the_defaults_are_valid_and_are_what_the_contract_says() {
     assert_eq!(config.queue.max_batch, 1_000);
     assert_eq!(config.queue.max_wait, Duration::from_secs(60));
     assert_eq!(config.embedded.dead_retention, None);
-    assert_eq!(config.redis.place(), "127.0.0.1:6379");
+    assert_eq!(config.redis.location(), "127.0.0.1:6379");
     assert_eq!(config.redis.shards, None);
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     clock::Clock,
-    config::{self, Config, Credentials, EngineKind, Node, Topology},
+    config::{Config, EngineKind},
     metrics::EngineMetrics,
     store::{Listener, Store, embedded, redis},
 };
@@ -36,7 +36,7 @@ pub(super) async fn open_store(
         }
         EngineKind::Redis => {
             let timeout = config.redis.start_timeout;
-            open_redis(redis_options(config), &*clock, listener, metrics, timeout).await
+            open_redis(config.redis.clone(), &*clock, listener, metrics, timeout).await
         }
     }
     .map_err(|why| why.lines().map(str::trim).collect::<Vec<_>>().join("; "))
@@ -83,7 +83,7 @@ pub(super) async fn open_redis_to_read(
     listener: Arc<dyn Listener>,
     metrics: EngineMetrics,
 ) -> Result<Arc<dyn Store>, String> {
-    let opened = redis::open_to_read(redis_options(config), listener, metrics).await;
+    let opened = redis::open_to_read(config.redis.clone(), listener, metrics).await;
     let opened = opened.map(|store| -> Arc<dyn Store> { store }).map_err(|error| error.to_string());
     opened.map_err(|why| why.lines().map(str::trim).collect::<Vec<_>>().join("; "))
 }
@@ -93,55 +93,11 @@ pub(super) fn embedded_options(config: &Config) -> embedded::Options {
     config.embedded.clone().into()
 }
 
-fn redis_options(config: &Config) -> redis::Options {
-    let settings = &config.redis;
-    let (username, password) = credentials(&settings.credentials);
-    redis::Options {
-        mode: redis_mode(settings),
-        username,
-        password,
-        prefix: settings.prefix.clone(),
-        shards: settings.shards,
-        command_timeout: settings.command_timeout,
-        connect_timeout: settings.connect_timeout,
-        unresponsive_timeout: settings.unresponsive_timeout,
-        retry_for: settings.retry_for,
-        prompt_timeout: settings.prompt_timeout,
-        reconnect_min: settings.reconnect_min_delay,
-        reconnect_max: settings.reconnect_max_delay,
-        wait_replicas: settings.wait_replicas,
-        wait_timeout: settings.wait_timeout,
-        dead_retention: config.embedded.dead_retention,
-    }
-}
-
-fn redis_mode(settings: &config::Redis) -> redis::Mode {
-    let urls = |nodes: &[Node]| nodes.iter().map(|node| format!("redis://{node}")).collect();
-    match &settings.topology {
-        Topology::Standalone(node) if settings.database == 0 => {
-            redis::Mode::Standalone { url: format!("redis://{node}") }
-        }
-        Topology::Standalone(node) => {
-            redis::Mode::Standalone { url: format!("redis://{node}/{}", settings.database) }
-        }
-        Topology::Sentinel { nodes, master, credentials: for_sentinels } => {
-            let (username, password) = credentials(for_sentinels);
-            redis::Mode::Sentinel { urls: urls(nodes), service: master.clone(), username, password }
-        }
-        Topology::Cluster(nodes) => redis::Mode::Cluster { urls: urls(nodes) },
-    }
-}
-
-fn credentials(credentials: &Credentials) -> (Option<String>, Option<redis::Secret>) {
-    let password = credentials.password.as_ref().map(|password| redis::Secret::new(password.expose()));
-    (credentials.username.clone(), password)
-}
-
 /// Describes the engine and its location, without secrets.
 pub(super) fn engine(config: &Config) -> String {
     match config.engine {
         EngineKind::Embedded => format!("embedded ({})", absolute(&config.embedded.data_dir).display()),
-        EngineKind::Redis => format!("redis ({})", config.redis.place()),
+        EngineKind::Redis => format!("redis ({})", config.redis.location()),
     }
 }
 
@@ -153,14 +109,7 @@ fn absolute(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Purpose, Sources};
-
-    #[test]
-    fn the_defaults_of_redis_are_the_documented_ones() {
-        let config = config::load(Sources::default(), Purpose::Serve).expect("the defaults are valid").config;
-        let redis = redis::Options::new("redis://127.0.0.1:6379");
-        assert_eq!(format!("{:?}", redis_options(&config)), format!("{redis:?}"));
-    }
+    use crate::config::{self, Purpose, Sources};
 
     #[test]
     fn engines_are_described_with_their_location_and_without_secrets() {

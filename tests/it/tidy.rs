@@ -21,7 +21,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("telemetry", &["config", "metrics"]),
     ("config", &["job", "printable"]),
     ("store/embedded", &["store", "job", "clock", "metrics", "config"]),
-    ("store/redis", &["store", "job", "clock", "metrics", "failure_log"]),
+    ("store/redis", &["store", "job", "clock", "metrics", "failure_log", "config"]),
     ("store", &["job", "clock", "metrics"]),
     ("queue", &["store", "job", "clock", "metrics", "failure_log", "config"]),
     ("net", &["clock", "metrics", "small_file", "config"]),

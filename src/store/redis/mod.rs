@@ -25,5 +25,5 @@ pub use engine::Redis;
 #[cfg(any(test, fuzzing))]
 pub(crate) use fuzzing::fuzz_record;
 pub use open::{connect, open_to_read};
-pub use options::{Mode, Options, Secret};
+pub use options::{Credentials, Mode, Node, Options, Secret};
 pub use time::TimeSource;

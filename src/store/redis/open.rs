@@ -54,10 +54,6 @@ async fn open(
     metrics: EngineMetrics,
     mode: OpenMode,
 ) -> Result<Arc<Redis>, ConnectError> {
-    let faults = options.faults();
-    if !faults.is_empty() {
-        return Err(ConnectError::Options(faults));
-    }
     let context = EngineContext::new(options, metrics);
     let closing = context.closing.clone();
     // Boxed, because connecting nests many futures, which the futures of all callers would contain.

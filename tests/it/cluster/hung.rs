@@ -34,8 +34,8 @@ fn shard(id: &JobId) -> u64 {
 async fn pop_beside_one_that_hangs(ttrs: &[Option<Ttr>]) -> (BTreeSet<u64>, BTreeSet<u64>, Duration) {
     // Nobody gives the server up meanwhile.
     let cluster = Cluster::start(60_000);
-    let mode = Mode::Cluster { urls: cluster.urls() };
-    let options = Options { mode, ..Options::new("") };
+    let mode = Mode::Cluster(cluster.nodes());
+    let options = Options { mode, ..Options::default() };
     assert_eq!(options.retry_for, RETRY_FOR);
     let listener = std::sync::Arc::new(Recorder::default());
     let connected = redis::connect(options, TimeSource::Server, listener, Metrics::new().engine).await;

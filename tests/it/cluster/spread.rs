@@ -22,8 +22,8 @@ const JOBS: usize = 3_000;
 /// An engine with everybody's defaults, prefix and number of shards included: where the shards lie
 /// follows from these.
 async fn by_default(cluster: &Cluster) -> Arc<dyn Store> {
-    let mode = Mode::Cluster { urls: cluster.urls() };
-    let options = Options { mode, ..Options::new("") };
+    let mode = Mode::Cluster(cluster.nodes());
+    let options = Options { mode, ..Options::default() };
     let listener = Arc::new(Recorder::default());
     redis::connect(options, TimeSource::Server, listener, Metrics::new().engine).await.expect("connects")
 }

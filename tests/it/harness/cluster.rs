@@ -3,6 +3,8 @@
 
 use std::sync::OnceLock;
 
+use linger::store::redis::Node;
+
 use super::{
     redis::{Launch, RedisServer},
     resp::{Reply, Resp, until},
@@ -149,8 +151,8 @@ impl Cluster {
     }
 
     /// The URL of every server.
-    pub fn urls(&self) -> Vec<String> {
-        self.servers.iter().map(RedisServer::url).collect()
+    pub fn nodes(&self) -> Vec<Node> {
+        self.servers.iter().map(|server| server.address().into()).collect()
     }
 
     /// Section `[redis]` of a server's settings, under this prefix.

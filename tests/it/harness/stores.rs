@@ -170,11 +170,11 @@ fn home(engine: Engine, settings: &Settings, clock: &Arc<ManualClock>, heard: &A
         Engine::Naive => Home::Naive(Naive::new(clock.clone(), heard.clone(), settings.dead_retention)),
         Engine::Embedded => Home::Directory(Arc::new(tempfile::tempdir().expect("a directory"))),
         Engine::Redis => {
-            let mode = redis::Mode::Standalone { url: redis_server::shared().url() };
+            let mode = redis::Options::new(&redis_server::shared().url()).mode;
             Home::Prefix(mode, redis_server::fresh_prefix())
         }
         Engine::Cluster => {
-            let mode = redis::Mode::Cluster { urls: cluster::shared().urls() };
+            let mode = redis::Mode::Cluster(cluster::shared().nodes());
             Home::Prefix(mode, redis_server::fresh_prefix())
         }
     }
@@ -197,7 +197,7 @@ async fn open(
             embedded::open(options, clock.clone(), heard.clone(), metrics).await.expect("opens")
         }
         Home::Prefix(mode, prefix) => {
-            let mut options = redis::Options { mode: mode.clone(), ..redis::Options::new("") };
+            let mut options = redis::Options { mode: mode.clone(), ..redis::Options::default() };
             // However slow the machine, every server counts as prompt: the laws hold for those that answer.
             options.prompt_timeout = std::time::Duration::from_secs(60);
             options.prefix.clone_from(prefix);

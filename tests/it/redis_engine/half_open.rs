@@ -12,7 +12,7 @@ use linger::{
     clock::{Clock, SystemClock},
     store::{
         Store,
-        redis::{Mode, Options},
+        redis::{Credentials, Mode, Node, Options},
     },
 };
 
@@ -126,7 +126,7 @@ async fn one_connection_that_waits_for_replicas_is_reopened() {
     let follow = format!("127.0.0.1 {}", primary.port);
     let _replica = RedisServer::start_with(&["--save", "", "--replicaof", &follow]);
     let proxy = Proxy::start(primary.port).await;
-    let options = Options { mode: proxy.mode(), wait_replicas: 1, ..Options::new("") };
+    let options = Options { mode: proxy.mode(), wait_replicas: 1, ..Options::default() };
     let process = Process::start(&options).await;
     let synced = async { while process.store.add(vec![job("warm")]).await.is_err() {} };
     tokio::time::timeout(seconds(60), synced).await.expect("the replica follows");
@@ -163,8 +163,8 @@ fn sentinel(named: u16, mute: bool) -> u16 {
 }
 
 fn behind_sentinels(ports: &[u16]) -> Options {
-    let urls = ports.iter().map(|port| format!("redis://127.0.0.1:{port}")).collect();
-    let mode = Mode::Sentinel { urls, service: "main".to_owned(), username: None, password: None };
+    let nodes = ports.iter().map(|port| Node { host: "127.0.0.1".to_owned(), port: *port }).collect();
+    let mode = Mode::Sentinel { nodes, service: "main".to_owned(), credentials: Credentials::default() };
     Options { mode, ..options() }
 }
 
@@ -198,7 +198,7 @@ async fn a_node_of_a_cluster_is_used_again() {
     let named =
         |n: usize| cluster.node(n).call(&["CLUSTER", "NODES"]).text().contains(&format!(":{announced}@"));
     assert!(until(|| (0..3).all(named)), "all name the proxy");
-    let options = Options { mode: Mode::Cluster { urls: vec![proxy.url()] }, ..Options::new("") };
+    let options = Options { mode: Mode::Cluster(proxy.mode().nodes().to_vec()), ..Options::default() };
     let process = Process::start(&options).await;
     for (name, swallow) in [("both", Swallow::Both), ("answers", Swallow::Answers)] {
         let half_open = proxy.make_half_open(swallow, |peer| !peer.replicates());

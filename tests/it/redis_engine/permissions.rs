@@ -8,7 +8,7 @@ use linger::{
     clock::{Clock, SystemClock},
     store::{
         Error, Store, Wait,
-        redis::{ConnectError, Options, Secret},
+        redis::{ConnectError, Credentials, Options, Secret},
     },
 };
 
@@ -40,7 +40,8 @@ impl Guarded {
         let server = RedisServer::start();
         let raw = Raw::connect(&server.url()).await;
         let mut options = Options::new(&server.url());
-        (options.username, options.password) = (Some("queue".to_owned()), Some(Secret::new("secret")));
+        let password = Some(Secret::new("secret"));
+        options.credentials = Credentials { username: Some("queue".to_owned()), password };
         let guarded = Self { _server: server, raw, options };
         guarded.set(&["reset", "on", ">secret"]).await;
         guarded.set(rights).await;

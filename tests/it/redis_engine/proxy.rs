@@ -10,7 +10,7 @@ use std::{
 
 use linger::{
     clock::{Clock, SystemClock},
-    store::redis::Mode,
+    store::redis::{Mode, Options},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -130,7 +130,7 @@ impl Proxy {
 
     /// The options' mode for one server, reached through the proxy.
     pub fn mode(&self) -> Mode {
-        Mode::new(&[self.url()], None, false).expect("a mode")
+        Options::new(&self.url()).mode
     }
 
     /// The connections that pass everything on.

@@ -8,7 +8,7 @@ use linger::{
     metrics::Metrics,
     store::{
         Added, Error, Store,
-        redis::{self, Mode, Options, TimeSource},
+        redis::{self, Credentials, Mode, Options, TimeSource},
     },
 };
 
@@ -19,9 +19,9 @@ use crate::harness::{
 };
 
 async fn connect(sentinels: &Sentinels) -> Arc<dyn Store> {
-    let urls = sentinels.sentinels.iter().map(|sentinel| sentinel.url()).collect();
-    let mode = Mode::Sentinel { urls, service: SERVICE.to_owned(), username: None, password: None };
-    let options = Options { mode, wait_replicas: 1, ..Options::new("") };
+    let nodes = sentinels.sentinels.iter().map(|sentinel| sentinel.address().into()).collect();
+    let mode = Mode::Sentinel { nodes, service: SERVICE.to_owned(), credentials: Credentials::default() };
+    let options = Options { mode, wait_replicas: 1, ..Options::default() };
     let listener = Arc::new(Recorder::default());
     redis::connect(options, TimeSource::Server, listener, Metrics::new().engine).await.expect("connects")
 }

@@ -109,7 +109,7 @@ impl ServerConnection {
         let server = config.server.hosts().first().map(Server::to_string).unwrap_or_default();
         let unresponsive_limit = options.unresponsive_timeout.max(reply_timeout);
         let client = Client::new(
-            with_credentials(config, options),
+            config,
             Some(performance_config(reply_timeout)),
             Some(connection_config(options, unresponsive_limit)),
             None,
@@ -210,17 +210,6 @@ fn is_from_server(error: &FredError) -> bool {
         ErrorKind::Unknown => is_error_reply(error),
         _ => true,
     }
-}
-
-/// Fills in the configured credentials, which take precedence over those in a URL.
-pub fn with_credentials(mut config: Config, options: &Options) -> Config {
-    if let Some(username) = &options.username {
-        config.username = Some(username.clone());
-    }
-    if let Some(password) = &options.password {
-        config.password = Some(password.reveal().to_owned());
-    }
-    config
 }
 
 fn connection_config(options: &Options, unresponsive_limit: Duration) -> ConnectionConfig {

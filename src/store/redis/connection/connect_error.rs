@@ -11,9 +11,6 @@ use crate::store::Error;
 /// Why the engine could not be started. Never holds a password.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ConnectError {
-    /// The options are wrong.
-    #[error("the Redis settings are wrong: {}", .0.join("; "))]
-    Options(Vec<String>),
     /// The server cannot be reached, or cannot serve yet.
     #[error("cannot use Redis at {at}: {why}")]
     Unreachable {
@@ -86,7 +83,7 @@ impl ConnectError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } => true,
-            Self::Options(_) | Self::Refused { .. } | Self::Unfit { .. } | Self::Layout { .. } => false,
+            Self::Refused { .. } | Self::Unfit { .. } | Self::Layout { .. } => false,
         }
     }
 }

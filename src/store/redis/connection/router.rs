@@ -23,16 +23,12 @@ use fred::{
 use futures_util::future::join_all;
 
 use super::{
-    client::with_credentials,
     connect_error::ConnectError,
     discovery::{Discovery, DiscoverySource},
     node::ServerNode,
     sentinel::Sentinels,
 };
-use crate::store::redis::{
-    context::EngineContext,
-    options::{Mode, Options, Secret},
-};
+use crate::store::redis::{context::EngineContext, options::Mode};
 
 /// Time between queries to the sentinels while all is well: an old primary that was cut off may
 /// continue to answer.
@@ -57,20 +53,17 @@ enum ServerTopology {
 impl Router {
     /// Connects to all servers.
     pub async fn open(context: EngineContext) -> Result<Self, ConnectError> {
-        let config = context.options.mode.config().map_err(ConnectError::Options)?;
+        let config = context.options.client_config();
         let address = context.options.mode.to_string();
         let source = match &context.options.mode {
             Mode::Standalone { .. } => None,
             Mode::Cluster { .. } => Some(DiscoverySource::Cluster),
-            Mode::Sentinel { service, username, password, .. } => {
-                Some(DiscoverySource::Sentinels(Sentinels {
-                    hosts: config.server.hosts(),
-                    service: service.clone(),
-                    username: username.clone(),
-                    password: password.clone(),
-                    server_credentials: credentials(&config, &context.options),
-                }))
-            }
+            Mode::Sentinel { service, credentials, .. } => Some(DiscoverySource::Sentinels(Sentinels {
+                hosts: config.server.hosts(),
+                service: service.clone(),
+                credentials: credentials.clone(),
+                server_credentials: context.options.credentials.clone(),
+            })),
         };
         let topology = match source {
             None => {
@@ -184,10 +177,4 @@ impl Router {
             ServerTopology::Discovered(discovery) => discovery.refresh(holder).await,
         }
     }
-}
-
-/// User and password of the servers.
-fn credentials(config: &Config, options: &Options) -> (Option<String>, Option<Secret>) {
-    let config = with_credentials(config.clone(), options);
-    (config.username, config.password.map(|password| Secret::new(&password)))
 }

@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::error::CallFault;
-use crate::store::redis::options::Secret;
+use crate::store::redis::options::Credentials;
 
 /// Longest wait for one sentinel. The others answer meanwhile.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -28,10 +28,9 @@ const LENGTH_LIMIT: usize = 1_024;
 pub struct Sentinels {
     pub hosts: Vec<Server>,
     pub service: String,
-    pub username: Option<String>,
-    pub password: Option<Secret>,
+    pub credentials: Credentials,
     /// User and password of the Redis servers themselves.
-    pub server_credentials: (Option<String>, Option<Secret>),
+    pub server_credentials: Credentials,
 }
 
 impl Sentinels {
@@ -88,8 +87,7 @@ impl Sentinels {
     async fn is_primary(&self, server: &Server) -> bool {
         let role = async {
             let mut stream = BufReader::new(connect(server).await?);
-            let (username, password) = &self.server_credentials;
-            authenticate(&mut stream, username.as_deref(), password.as_ref()).await?;
+            authenticate(&mut stream, &self.server_credentials).await?;
             send(&mut stream, ["ROLE"]).await?;
             read_line(&mut stream).await?;
             read_string(&mut stream).await
@@ -99,7 +97,7 @@ impl Sentinels {
 
     async fn get_primary(&self, host: &Server) -> io::Result<Server> {
         let mut stream = BufReader::new(connect(host).await?);
-        authenticate(&mut stream, self.username.as_deref(), self.password.as_ref()).await?;
+        authenticate(&mut stream, &self.credentials).await?;
         send(&mut stream, ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &self.service]).await?;
         match read_line(&mut stream).await?.as_str() {
             "*2" => {}
@@ -113,13 +111,10 @@ impl Sentinels {
     }
 }
 
-async fn authenticate(
-    stream: &mut BufReader<TcpStream>,
-    username: Option<&str>,
-    password: Option<&Secret>,
-) -> io::Result<()> {
-    if let Some(password) = password {
-        send(stream, ["AUTH"].into_iter().chain(username).chain([password.reveal()])).await?;
+async fn authenticate(stream: &mut BufReader<TcpStream>, credentials: &Credentials) -> io::Result<()> {
+    if let Some(password) = &credentials.password {
+        let username = credentials.username.as_deref();
+        send(stream, ["AUTH"].into_iter().chain(username).chain([password.expose()])).await?;
         read_line(stream).await?;
     }
     Ok(())
@@ -210,9 +205,8 @@ mod tests {
             hosts.push(sentinel(reply.as_ref()).await);
         }
         let service = "main".to_owned();
-        Sentinels { hosts, service, username: None, password: None, server_credentials: (None, None) }
-            .primary()
-            .await
+        let (credentials, server_credentials) = Default::default();
+        Sentinels { hosts, service, credentials, server_credentials }.primary().await
     }
 
     const A: &str = "*2\r\n$1\r\na\r\n$1\r\n1\r\n";
