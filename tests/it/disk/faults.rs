@@ -15,7 +15,7 @@ use super::{
 };
 use crate::harness::{
     not_here::not_run_here,
-    process::{Refused, Server, linger_under},
+    process::{Refused, Server, linger, linger_under},
 };
 
 /// Every system call that changes or reads the files, and the errors it is made to return.
@@ -103,7 +103,8 @@ fn run(past: &Past, fault: &Fault, ending: Signal) -> Seen {
     seen.hit = trace.was_hit();
     let ledger = ledger.get_mut().expect("not poisoned");
     assert!(ledger.untrue.is_empty(), "{about}: {:#?}", ledger.untrue);
-    let server = Server::serve(&[], &[], directory.path());
+    let server = Server::try_spawn(linger(&["serve", "--listen", "127.0.0.1:0"], directory.path()));
+    let server = server.unwrap_or_else(|refused| panic!("{about}: {seen:?}: then {refused:?}"));
     let found = ledger.check(&server);
     assert!(found.is_clean(), "{about}: {found:#?}\n{}", server.log());
     assert_eq!(server.call("GET", "/readyz", "").status, 200, "{about}");
@@ -165,6 +166,18 @@ fn each_call_to_the_disk_may_fail_once() {
         count(|seen| seen.full)
     );
     assert!(hit * 2 > seen.len(), "most of the faults happen: {hit} of {}", seen.len());
+}
+
+/// SQLite commits the switch to a write-ahead log after it has returned the new mode.
+#[test]
+fn each_read_of_the_first_start_may_fail() {
+    if let Err(why) = works() {
+        return not_run_here("first_start", &why);
+    }
+    let past = Past::none();
+    let reads: Vec<Fault> = plan(&past).into_iter().filter(|fault| fault.call == "pread64").collect();
+    let refused = reads.iter().filter(|fault| run(&past, fault, Signal::TERM).refused).count();
+    assert!(refused >= 3, "{refused} of {} faults stopped a start", reads.len());
 }
 
 /// A server with one acknowledged job that is traced from here on.

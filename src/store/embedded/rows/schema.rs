@@ -57,8 +57,7 @@ pub(crate) fn open_writer(path: &Path, durability: Durability) -> Result<Connect
     }
     identify(&conn, path)?;
     check_schema(&conn, path)?;
-    let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(sqlite)?;
-    if mode != "wal" {
+    if use_write_ahead_log(&conn).map_err(sqlite)? != "wal" {
         return Err(OpenError::Io {
             path: path.to_owned(),
             source: std::io::Error::other("this file system cannot hold a write-ahead log"),
@@ -71,6 +70,16 @@ pub(crate) fn open_writer(path: &Path, durability: Durability) -> Result<Connect
     };
     conn.pragma_update(None, "synchronous", synchronous).map_err(sqlite)?;
     Ok(conn)
+}
+
+/// Switches the file to a write-ahead log and returns the mode that it is in. SQLite returns the new mode before it
+/// commits the switch, so the statement must run to its end to report that the commit failed.
+fn use_write_ahead_log(conn: &Connection) -> rusqlite::Result<String> {
+    let mut statement = conn.prepare("PRAGMA journal_mode = WAL")?;
+    let mut rows = statement.query([])?;
+    let mode = rows.next()?.ok_or(rusqlite::Error::QueryReturnedNoRows)?.get(0)?;
+    rows.next()?;
+    Ok(mode)
 }
 
 /// Opens `path` for reading only.

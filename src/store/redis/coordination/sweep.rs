@@ -50,8 +50,15 @@ pub struct Sweep {
 struct LastRound {
     /// How many announcements the shard had made.
     announced: i64,
-    /// The server's clock minus ours.
-    offset_us: Option<i64>,
+    offset: Option<ClockOffset>,
+}
+
+/// A server's clock minus ours, as read in one round.
+#[derive(Debug, Clone, Copy)]
+struct ClockOffset {
+    us: i64,
+    /// By how much it may be wrong: half the time that the reply took.
+    error_us: i64,
 }
 
 /// When counts are next compared with indexes.
@@ -236,12 +243,15 @@ impl Sweep {
 }
 
 /// By how many microseconds a server's clock stepped since the last round, if it did: all due times of its
-/// shards shift by as much. A slow reply says less about the moment at which the clock was read.
+/// shards shift by as much. A slow reply, now or in the last round, says less about the moment at which the clock was
+/// read.
 fn detect_clock_step(last: &mut LastRound, server_us: i64, before_us: i64, after_us: i64) -> Option<i64> {
-    let offset_us = server_us - before_us.midpoint(after_us);
-    let step_us = last.offset_us.map_or(0, |last_us| offset_us - last_us);
-    last.offset_us = Some(offset_us);
-    (step_us.abs() > MIN_CLOCK_STEP_US.saturating_add(after_us - before_us)).then_some(step_us)
+    let offset =
+        ClockOffset { us: server_us - before_us.midpoint(after_us), error_us: (after_us - before_us) / 2 };
+    let previous = last.offset.replace(offset)?;
+    let step_us = offset.us - previous.us;
+    let uncertain_us = offset.error_us.saturating_add(previous.error_us);
+    (step_us.abs() > MIN_CLOCK_STEP_US.saturating_add(uncertain_us)).then_some(step_us)
 }
 
 #[cfg(test)]
@@ -258,5 +268,6 @@ mod tests {
         assert_eq!(read(67_000_000, 2_001_000, 2_003_000), Some(60_000_000));
         assert_eq!(read(8_000_000, 3_001_000, 3_003_000), Some(-60_000_000), "backwards");
         assert_eq!(read(10_400_000, 4_000_000, 6_000_000), None, "the reply took two seconds");
+        assert_eq!(read(12_000_000, 7_001_000, 7_003_000), None, "the last reply took two seconds");
     }
 }
