@@ -65,7 +65,7 @@ fn json(c: &mut Criterion) {
 fn ids(c: &mut Criterion) {
     let mut group = c.benchmark_group("id map");
     for jobs in [10_000, 10_000_000] {
-        let mut map = IdMap::of(jobs);
+        let mut map = IdMap::with_jobs(jobs);
         let mut number = 0;
         group.bench_function(format!("find among {jobs}"), |b| {
             b.iter(|| {
@@ -82,7 +82,7 @@ fn window(c: &mut Criterion) {
     for (jobs, topics) in [(10_000, 10), (10_000, 10_000), (1_000_000, 10)] {
         group.bench_function(format!("first out, last in, {jobs} jobs of {topics} topics"), |b| {
             b.iter_batched_ref(
-                || DueWindow::of(jobs, topics),
+                || DueWindow::with_jobs(jobs, topics),
                 DueWindow::turn_over,
                 BatchSize::NumIterations(100_000),
             );

@@ -23,10 +23,10 @@ mod tests {
         let codec = Codec::new(id, topic, body);
         assert!(codec.encode() > 0);
         assert_eq!(codec.decode(), 0);
-        let mut ids = IdMap::of(10);
+        let mut ids = IdMap::with_jobs(10);
         ids.turn_over();
         assert!(!ids.find(0) && ids.find(1) && ids.find(10) && !ids.find(11));
-        let mut window = DueWindow::of(10, 3);
+        let mut window = DueWindow::with_jobs(10, 3);
         (0..25).for_each(|_| window.turn_over());
     }
 }

@@ -58,9 +58,9 @@ pub(crate) async fn run(bench: &Arc<Bench>, jobs: usize, batch: usize) -> Result
             ..Row::default()
         };
         let memory = grown(settled.resident_bytes, empty.resident_bytes, stage);
-        row.note("memory_per_job_bytes", memory, |bytes| format!("{bytes:.0} B of memory a job"));
+        row.annotate("memory_per_job_bytes", memory, |bytes| format!("{bytes:.0} B of memory a job"));
         let disk = grown(settled.disk_bytes, empty.disk_bytes, stage);
-        row.note("disk_per_job_bytes", disk, |bytes| format!("{bytes:.0} B on disk a job"));
+        row.annotate("disk_per_job_bytes", disk, |bytes| format!("{bytes:.0} B on disk a job"));
         bench.push(row);
         topics.push((topic, stage - done));
         done = stage;

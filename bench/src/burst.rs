@@ -86,8 +86,8 @@ pub(crate) async fn run(
         ..row("delivered after due", jobs.count)
     };
     let ms = |at_us: i64| Some((at_us - due_us) as f64 / 1_000.0);
-    all.note("first_ms", ms(first_us), |ms| format!("first after {ms:.1} ms"));
-    all.note("last_ms", ms(last_us), |ms| format!("last after {ms:.1} ms"));
+    all.annotate("first_ms", ms(first_us), |ms| format!("first after {ms:.1} ms"));
+    all.annotate("last_ms", ms(last_us), |ms| format!("last after {ms:.1} ms"));
     bench.push(all);
     for (step, times) in [("other topic before", &other.calm), ("other topic meanwhile", &other.burst)] {
         let latency_ms = times.percentiles();

@@ -64,7 +64,7 @@ pub(crate) async fn run(bench: &Arc<Bench>, jobs: usize, rate: usize) -> Result<
         ..row(&format!("add, {rate}/s"))
     };
     let behind = added.late.percentiles().map(|late| late.p99);
-    add.note("behind_schedule_p99_ms", behind, |ms| format!("{ms:.2} ms behind its schedule at p99"));
+    add.annotate("behind_schedule_p99_ms", behind, |ms| format!("{ms:.2} ms behind its schedule at p99"));
     bench.push(add);
     bench.push(Row {
         per_second: Some(per_second(jobs.count, last_us - first_us)),

@@ -101,7 +101,9 @@ fn report_parked(bench: &Bench, polls: usize, elapsed_us: i64, before: &Sample, 
         ..Row::default()
     };
     let memory = grown(parked.resident_bytes, before.resident_bytes, polls);
-    row.note("memory_per_poll_bytes", memory, |bytes| format!("{:.1} KiB of memory a poll", bytes / 1_024.0));
+    row.annotate("memory_per_poll_bytes", memory, |bytes| {
+        format!("{:.1} KiB of memory a poll", bytes / 1_024.0)
+    });
     bench.push(row);
 }
 
@@ -117,7 +119,7 @@ fn report_waiting(bench: &Bench, polls: usize, elapsed_us: i64, before: &Sample)
     };
     let spent_us = after.cpu_us_per(before, 1);
     let share = spent_us.map(|spent_us| spent_us * 100.0 / elapsed_us.max(1) as f64);
-    row.note("cpu_percent", share, |percent| format!("{percent:.2} % of a processor"));
+    row.annotate("cpu_percent", share, |percent| format!("{percent:.2} % of a processor"));
     bench.push(row);
 }
 

@@ -55,7 +55,7 @@ pub(crate) struct Row {
 
 impl Row {
     /// Adds a figure of this step alone; `said` is it in words.
-    pub fn note(&mut self, key: &str, value: Option<f64>, said: impl FnOnce(f64) -> String) {
+    pub fn annotate(&mut self, key: &str, value: Option<f64>, said: impl FnOnce(f64) -> String) {
         if let Some(value) = value {
             self.more.insert(key.to_owned(), json!(value));
             self.notes.push(said(value));
@@ -195,7 +195,7 @@ mod tests {
         report.server("http://x".to_owned(), Version { version, engine, engine_version, durability });
         let times = Percentiles { count: 1, p50: 1.0, p90: 2.0, p99: 3.0, max: 1234.5 };
         let mut row = Row { scenario: "burst", step: "pop".to_owned(), count: 7, ..Row::default() };
-        row.note("memory_per_poll_bytes", Some(18.4), |bytes| format!("{bytes:.0} B per poll"));
+        row.annotate("memory_per_poll_bytes", Some(18.4), |bytes| format!("{bytes:.0} B per poll"));
         row.latency_ms = Some(times);
         report.push(row);
         report.push(Row { scenario: "throughput", delay: "constant 1s".to_owned(), ..Row::default() });

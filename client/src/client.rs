@@ -115,7 +115,7 @@ impl Client {
     /// # Errors
     /// When the server cannot be reached.
     pub async fn connect(&self) -> Result<(), Error> {
-        self.pool.take(&self.target, "connect").await.map(|lease| lease.give_back())
+        self.pool.acquire(&self.target, "connect").await.map(|lease| lease.give_back())
     }
 
     /// Sends one call and reads the whole answer, whatever its status. Never sends it again.
@@ -125,7 +125,7 @@ impl Client {
     pub async fn exchange(&self, request: &Request) -> Result<Response, Error> {
         let (call, limit, mut was_sent) = (request.name, self.call_timeout + request.wait, false);
         let attempt = async {
-            let mut lease = self.pool.take(&self.target, call).await?;
+            let mut lease = self.pool.acquire(&self.target, call).await?;
             let response = lease.connection.exchange(&self.target, request, &mut was_sent).await?;
             lease.give_back();
             Ok(response)

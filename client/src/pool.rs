@@ -29,7 +29,7 @@ impl Pool {
     }
 
     /// Waits for its turn, then takes the connection that was used last, or opens one.
-    pub async fn take(&self, target: &Target, call: &'static str) -> Result<Lease<'_>, Error> {
+    pub async fn acquire(&self, target: &Target, call: &'static str) -> Result<Lease<'_>, Error> {
         let permit = self.permits.acquire().await.expect("the semaphore is never closed");
         let idle = {
             let mut idle = self.lock();

@@ -188,9 +188,9 @@ mod tests {
     use crate::http::handlers::operations::OPENAPI;
 
     /// Method, path, `x-scope` and whether `x-topics` is `all`.
-    type Line = (String, String, Option<String>, bool);
+    type RouteFacts = (String, String, Option<String>, bool);
 
-    fn line(route: &Route) -> Line {
+    fn facts(route: &Route) -> RouteFacts {
         let (scope, all_topics) = match route.spec.required {
             Public => (None, false),
             Of(scope) => (Some(scope), false),
@@ -200,7 +200,7 @@ mod tests {
         (route.method.to_string(), route.spec.path.to_owned(), scope, all_topics)
     }
 
-    fn documented() -> BTreeSet<Line> {
+    fn documented() -> BTreeSet<RouteFacts> {
         let contract: Value = serde_saphyr::from_str(OPENAPI).expect("openapi.yaml is YAML");
         let mut lines = BTreeSet::new();
         for (path, item) in contract["paths"].as_object().expect("has paths") {
@@ -217,6 +217,6 @@ mod tests {
 
     #[test]
     fn the_contract_documents_every_route_with_its_scope() {
-        assert_eq!(table().iter().map(line).collect::<BTreeSet<_>>(), documented());
+        assert_eq!(table().iter().map(facts).collect::<BTreeSet<_>>(), documented());
     }
 }

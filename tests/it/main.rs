@@ -28,5 +28,6 @@ mod redis_engine;
 mod sentinel;
 mod tidy;
 mod tidy_rooms;
+mod tidy_words;
 mod tls;
 mod verify;

@@ -37,7 +37,7 @@ async fn nothing() -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
-async fn held() -> StatusCode {
+async fn park() -> StatusCode {
     tokio::time::sleep(Duration::from_secs(600)).await;
     StatusCode::NO_CONTENT
 }
@@ -47,7 +47,7 @@ async fn main() -> std::io::Result<()> {
     let routes = Router::new()
         .route("/jobs", post(add))
         .route("/topics/{topic}/pop", get(nothing))
-        .route("/topics/{topic}/held", get(held));
+        .route("/topics/{topic}/held", get(park));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("listening on {}", listener.local_addr()?);
     use axum::serve::ListenerExt;

@@ -76,7 +76,7 @@ pub struct IdMap {
 impl IdMap {
     /// With this many jobs, whose ids are their numbers.
     #[must_use]
-    pub fn of(jobs: u64) -> Self {
+    pub fn with_jobs(jobs: u64) -> Self {
         let mut map = Self { ids: JobIndex::new(), jobs };
         (0..jobs).for_each(|number| map.insert(number));
         map
@@ -117,7 +117,7 @@ impl DueWindow {
     /// # Panics
     /// When there are no topics.
     #[must_use]
-    pub fn of(jobs: u64, topics: usize) -> Self {
+    pub fn with_jobs(jobs: u64, topics: usize) -> Self {
         let mut this = Self { window: DelayedWindow::new(RowKey::END), topics: Topics::default(), turns: 0 };
         let topics: Vec<_> = (0..topics)
             .map(|number| this.topics.find_or_add(&Topic::parse(&format!("t{number}")).expect("is a name")))

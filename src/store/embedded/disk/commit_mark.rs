@@ -23,7 +23,7 @@ pub(crate) struct CommitMark {
 
 impl CommitMark {
     /// The mark to write after a commit.
-    pub fn of(head: StoreHead, durability: Durability) -> Self {
+    pub fn after_commit(head: StoreHead, durability: Durability) -> Self {
         Self { store: head.store, commits: head.commits, synced: durability == Durability::Always }
     }
 

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
     use crate::job::Timestamp;
 
-    fn at(ms: i64, dead: bool) -> JobRef {
+    fn job_ref_at(ms: i64, dead: bool) -> JobRef {
         let key = RowKey::first_at(Timestamp::from_millis(ms));
         JobRef { key, topic: TopicNumber::from_bits(ms as u32), dead }
     }
@@ -171,14 +171,14 @@ mod tests {
     fn jobs_with_equal_hashes_are_kept_apart() {
         let mut ids = JobIndex::colliding();
         let hash = ids.hash(b"a");
-        for job_ref in [at(1, false), at(2, false), at(1, true)] {
+        for job_ref in [job_ref_at(1, false), job_ref_at(2, false), job_ref_at(1, true)] {
             ids.insert(hash, job_ref);
         }
-        assert_eq!(ids.remove(hash, at(2, false).key, true), None);
-        assert_eq!(ids.remove(hash, at(1, true).key, true), Some(at(1, true)));
+        assert_eq!(ids.remove(hash, job_ref_at(2, false).key, true), None);
+        assert_eq!(ids.remove(hash, job_ref_at(1, true).key, true), Some(job_ref_at(1, true)));
         let mut left = ids.candidates(hash);
         left.sort();
-        assert_eq!(left, [at(1, false), at(2, false)]);
+        assert_eq!(left, [job_ref_at(1, false), job_ref_at(2, false)]);
     }
 
     #[test]
@@ -186,20 +186,23 @@ mod tests {
         let mut ids = JobIndex::new();
         let names: Vec<String> = (0..10_000).map(|n| format!("job-{n}")).collect();
         for (n, name) in names.iter().enumerate() {
-            ids.insert(ids.hash(name.as_bytes()), at(n as i64, false));
+            ids.insert(ids.hash(name.as_bytes()), job_ref_at(n as i64, false));
         }
         assert_eq!(ids.len(), 10_000);
         for (n, name) in names.iter().enumerate() {
-            assert_eq!(ids.candidates(ids.hash(name.as_bytes())), [at(n as i64, false)]);
+            assert_eq!(ids.candidates(ids.hash(name.as_bytes())), [job_ref_at(n as i64, false)]);
         }
         let hash = ids.hash(b"job-77");
-        assert_eq!(ids.find_by_key(at(77, false).key, false), Some((hash, at(77, false))));
-        assert_eq!(ids.find_by_key(at(77, false).key, true), None);
+        assert_eq!(ids.find_by_key(job_ref_at(77, false).key, false), Some((hash, job_ref_at(77, false))));
+        assert_eq!(ids.find_by_key(job_ref_at(77, false).key, true), None);
         let walked: usize = (0..).map_while(|shard| ids.in_shard(shard).map(Iterator::count)).sum();
         assert_eq!(walked, 10_000);
         for (n, name) in names.iter().enumerate() {
             let hash = ids.hash(name.as_bytes());
-            assert_eq!(ids.remove(hash, at(n as i64, false).key, false), Some(at(n as i64, false)));
+            assert_eq!(
+                ids.remove(hash, job_ref_at(n as i64, false).key, false),
+                Some(job_ref_at(n as i64, false))
+            );
             assert!(ids.candidates(hash).is_empty());
         }
         assert_eq!(ids.len(), 0);
@@ -210,11 +213,11 @@ mod tests {
         let mut ids = JobIndex::masked((1 << 40) - 1);
         let hashes: Vec<IdHash> = (0..5_000u32).map(|n| ids.hash(&n.to_le_bytes())).collect();
         for (n, hash) in hashes.iter().enumerate() {
-            ids.insert(*hash, at(n as i64, false));
+            ids.insert(*hash, job_ref_at(n as i64, false));
         }
         let crowded = ids.shards[0].num_buckets();
         for (n, hash) in hashes.iter().enumerate().skip(10) {
-            ids.remove(*hash, at(n as i64, false).key, false);
+            ids.remove(*hash, job_ref_at(n as i64, false).key, false);
         }
         assert!(ids.shards[0].num_buckets() < crowded / 8);
         assert!(hashes[..10].iter().all(|hash| ids.candidates(*hash).len() == 1));

@@ -103,7 +103,7 @@ impl WriteTxn<'_> {
             if !self.is_in_scope(scope, job_ref) {
                 continue;
             }
-            match read(self.db, Table::of(job_ref.dead), job_ref.key)? {
+            match read(self.db, Table::for_job(job_ref.dead), job_ref.key)? {
                 Ok(content) if id_of(&content) == id => return Ok(Some(FoundJob { hash, job_ref, content })),
                 Ok(_) => {}
                 Err(why) => self.set_aside(job_ref.key, job_ref.dead, why)?,
@@ -158,7 +158,7 @@ impl WriteTxn<'_> {
 
     /// Removes a job, with its reservation if it has one.
     pub fn remove(&mut self, hash: IdHash, job_ref: JobRef) -> SqlResult<JobState> {
-        self.db.delete(Table::of(job_ref.dead), job_ref.key)?;
+        self.db.delete(Table::for_job(job_ref.dead), job_ref.key)?;
         let place = self.memory.remove(hash, job_ref);
         if matches!(place, JobState::Reserved(_)) {
             self.db.delete_lease(job_ref.key)?;
@@ -181,7 +181,7 @@ impl WriteTxn<'_> {
     /// Moves the broken record at `key` to the table `broken`, so that it is not read again, and logs it. It is not
     /// counted any more.
     pub fn set_aside(&mut self, key: RowKey, dead: bool, why: RecordError) -> SqlResult<()> {
-        let id = self.db.set_aside(Table::of(dead), key, why, self.now.down)?;
+        let id = self.db.set_aside(Table::for_job(dead), key, why, self.now.down)?;
         let ids = self.memory.job_index();
         let by_name = id.as_deref().map(|id| ids.hash(id)).and_then(|hash| {
             let job_ref = ids

@@ -230,7 +230,7 @@ fn check_suspect(
     hash: IdHash,
     job_ref: JobRef,
 ) -> SqlResult<Result<(), RecordError>> {
-    let read = |job_ref: JobRef| db.read_head(Table::of(job_ref.dead), job_ref.key);
+    let read = |job_ref: JobRef| db.read_head(Table::for_job(job_ref.dead), job_ref.key);
     let own = match read(job_ref)? {
         Ok(own) => own,
         Err(why) => return Ok(Err(why)),

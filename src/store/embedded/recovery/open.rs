@@ -163,7 +163,7 @@ impl<'a> StoreOpener<'a> {
     /// Makes the names of new files durable and writes the first mark. From now on the files must stay in place.
     fn settle_files(&self, db: &Db, data_dir: &mut DataDir) -> Result<(), OpenError> {
         let dir = &self.options.data_dir;
-        CommitMark::of(db.store_head(), self.options.durability)
+        CommitMark::after_commit(db.store_head(), self.options.durability)
             .write(data_dir.lock_file())
             .map_err(io_at(&dir.join(LOCK_FILE)))?;
         for path in [&self.db_path, &self.wal_path] {

@@ -19,7 +19,7 @@ pub(crate) enum Table {
 
 impl Table {
     /// The table of a job that is or is not dead.
-    pub fn of(dead: bool) -> Self {
+    pub fn for_job(dead: bool) -> Self {
         if dead { Self::Dead } else { Self::Live }
     }
 }

@@ -20,26 +20,26 @@ use crate::{
 const JOBS: i64 = 5_000;
 const TOPICS: i64 = 7;
 
-fn at(second: i64) -> Timestamp {
+fn second_after_start(second: i64) -> Timestamp {
     Timestamp::from_millis(START_MS + 1_000 * second)
 }
 
 fn put(db: &mut Db, table: Table, name: &str, second: i64) -> RowKey {
-    let key = db.free_key(table, at(second)).expect("finds a key");
-    let mut record: Record = record(name, at(second));
+    let key = db.free_key(table, second_after_start(second)).expect("finds a key");
+    let mut record: Record = record(name, second_after_start(second));
     record.head.topic = Topic::parse(&format!("topic-{}", second / (JOBS / TOPICS))).expect("a topic");
-    record.head.dead_at = (table == Table::Dead).then(|| at(second));
+    record.head.dead_at = (table == Table::Dead).then(|| second_after_start(second));
     db.insert(table, key, &record).expect("inserts");
     key
 }
 
 fn lease(second: i64) -> Lease {
-    Lease { deadline: at(second), receipt: Receipt::generate(), attempts: 1 }
+    Lease { deadline: second_after_start(second), receipt: Receipt::generate(), attempts: 1 }
 }
 
 fn loaded(ids: JobIndex, db: &Db) -> (Memory, UnsoundRows) {
-    let mut memory = Memory::new(ids, RowKey::first_after(at(60)));
-    let unsound = read(&mut memory, db, at(9)).expect("reads");
+    let mut memory = Memory::new(ids, RowKey::first_after(second_after_start(60)));
+    let unsound = read(&mut memory, db, second_after_start(9)).expect("reads");
     memory.commit(|_, _| ());
     (memory, unsound)
 }
@@ -61,10 +61,14 @@ fn every_record_of_many_comes_into_memory_also_when_all_hashes_collide() {
         assert!(unsound.stray_leases.is_empty(), "{unsound:?}");
         db.conn().execute("DELETE FROM rec WHERE key = ?1", [damaged.to_row()]).expect("deletes");
         assert_eq!(memory.job_index().len() + 1, keys.len() + keys.len() / 2);
-        assert_eq!(memory.lease(keys[5]).map(|lease| lease.deadline), Some(at(30)));
+        assert_eq!(memory.lease(keys[5]).map(|lease| lease.deadline), Some(second_after_start(30)));
         let ready = memory.topics().by_name(None).map(|topic| topic.ready.len()).sum::<usize>();
         assert_eq!(ready, 9, "ten were due when the clock was last seen, and one of them is reserved");
-        assert_consistent(&memory, &db, crate::job::Now { down: at(9), up: at(9) });
+        assert_consistent(
+            &memory,
+            &db,
+            crate::job::Now { down: second_after_start(9), up: second_after_start(9) },
+        );
     }
 }
 

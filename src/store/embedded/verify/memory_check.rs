@@ -47,7 +47,7 @@ pub(super) fn check_record(
         if (job_ref.key, job_ref.dead) == (key, dead) {
             here.push(job_ref);
         } else {
-            let other = db.read_head(Table::of(job_ref.dead), job_ref.key)?;
+            let other = db.read_head(Table::for_job(job_ref.dead), job_ref.key)?;
             elsewhere += usize::from(other.is_ok_and(|other| other.id == head.id));
         }
     }

@@ -136,7 +136,7 @@ fn check_index(
         let Some(entries) = memory.job_index().in_shard(shard) else { return Ok(None) };
         for (hash, at) in entries {
             seen += 1;
-            match db.read_head(Table::of(at.dead), at.key)? {
+            match db.read_head(Table::for_job(at.dead), at.key)? {
                 Ok(head) => {
                     let found = memory.job_index().hash(head.id.as_str().as_bytes());
                     let at = at.key;

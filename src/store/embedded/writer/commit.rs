@@ -191,8 +191,8 @@ impl Writer {
     /// Records the commit in the lock file, with which the next start compares the database.
     fn write_commit_mark(&mut self) {
         if self.writes_commit_marks
-            && let Err(error) =
-                CommitMark::of(self.db.store_head(), self.options.durability).write(self.data_dir.lock_file())
+            && let Err(error) = CommitMark::after_commit(self.db.store_head(), self.options.durability)
+                .write(self.data_dir.lock_file())
         {
             self.writes_commit_marks = false;
             tracing::warn!(%error, "the lock file cannot be written to; the next start cannot notice a loss of commits");

@@ -1,0 +1,130 @@
+//! House rules for names: words that were given up for the field's standard terms do not come back.
+
+use std::{fs, path::PathBuf};
+
+/// Names that no module, type or function may have. CONTRIBUTING.md has the words that took their place.
+const RETIRED: &[&str] = &[
+    "Alarm",
+    "Calling",
+    "Deaf",
+    "Desk",
+    "Doubt",
+    "GiveBack",
+    "Giver",
+    "Hints",
+    "Hold",
+    "Line",
+    "Located",
+    "Need",
+    "News",
+    "Note",
+    "Nudge",
+    "Paced",
+    "Parts",
+    "Passed",
+    "Patience",
+    "Place",
+    "Room",
+    "Seat",
+    "Shot",
+    "Taken",
+    "Told",
+    "Turns",
+    "Want",
+    "Work",
+    "adding",
+    "answers",
+    "ask",
+    "at",
+    "backfill",
+    "crew",
+    "figures",
+    "gather",
+    "gathered",
+    "graves",
+    "guests",
+    "hasty",
+    "hearsay",
+    "heart",
+    "held",
+    "hints",
+    "ids",
+    "insist",
+    "intake",
+    "lanes",
+    "leaving",
+    "link",
+    "look",
+    "make_up",
+    "marks",
+    "note",
+    "of",
+    "on_the_way",
+    "one",
+    "pace",
+    "parts",
+    "patient",
+    "payload",
+    "put_in",
+    "room",
+    "seal",
+    "seats",
+    "settle",
+    "shift",
+    "shoot",
+    "survey",
+    "take",
+    "take_out",
+    "tell",
+    "twin",
+    "upkeep",
+];
+
+/// What stands before the name in a definition.
+const DEFINITIONS: [&str; 6] = ["mod", "fn", "struct", "enum", "trait", "type"];
+
+/// Words that may stand before that.
+const QUALIFIERS: [&str; 6] = ["pub", "pub(crate)", "pub(super)", "const", "async", "default"];
+
+/// The name that a line defines, if it defines one.
+fn defined(line: &str) -> Option<&str> {
+    let mut words = line.split_whitespace().skip_while(|word| QUALIFIERS.contains(word));
+    words.next().filter(|word| DEFINITIONS.contains(word))?;
+    words.next()?.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()
+}
+
+#[test]
+fn retired_words_name_nothing() {
+    let (mut folders, mut files, mut wrong) = (Vec::new(), 0, Vec::new());
+    for root in ["src", "client/src", "bench/src"] {
+        folders.push(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(root));
+    }
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("readable").path()) {
+            if entry.is_dir() {
+                folders.push(entry);
+            } else if entry.extension().is_some_and(|found| found == "rs") {
+                files += 1;
+                let text = fs::read_to_string(&entry).expect("is text");
+                let names = text.lines().filter_map(defined).filter(|name| RETIRED.contains(name));
+                wrong.extend(names.map(|name| format!("{}: {name}", entry.display())));
+            }
+        }
+    }
+    assert!(files > 100, "{files} files were read");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn definitions_are_recognised() {
+    for (line, name) in [
+        ("pub(crate) struct Seat {", Some("Seat")),
+        ("    async fn look(&self) {", Some("look")),
+        ("mod payload;", Some("payload")),
+        ("type Line<'a> = &'a str;", Some("Line")),
+        ("// mod payload;", None),
+        ("let seat = Seat::new();", None),
+    ] {
+        assert_eq!(defined(line), name, "{line}");
+    }
+}
