@@ -3,6 +3,7 @@
 //! Pure: no I/O, no clock, no HTTP and no storage format. The constructors enforce the ranges of the API, so every value
 //! is valid.
 
+mod attributes;
 mod body;
 mod duration;
 mod filter;
@@ -13,6 +14,7 @@ mod surrogates;
 mod time;
 mod topic;
 
+pub use attributes::{Attributes, Tag, decode_steps, encode_steps};
 pub use body::{Body, BodyError, MAX_DEPTH};
 pub use duration::{DurationError, format_seconds, parse_duration};
 pub use filter::{TopicFilter, TopicPattern};
