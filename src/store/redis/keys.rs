@@ -3,11 +3,12 @@
 //!
 //! | key | type and content |
 //! |---|---|
-//! | `{p:k}:pool` | HASH id to record (`codec/record.rs`) |
-//! | `{p:k}:bucket` | ZSET of ids by deadline: delayed by due time, reserved by the end of their TTR |
-//! | `{p:k}:counts` | HASH of `d` `r` `v` `x` (delayed, ready, reserved, dead) and topic to a count; `#` counts announcements |
-//! | `{p:k}:lanes` | HASH of replay slot to the sequence number and reply of its last call |
-//! | `{p:k}:graves` | ZSET of dead ids by moment of death |
+//! | `{p:k}:jobs` | HASH of id to record (`codec/record.rs`) |
+//! | `{p:k}:due` | ZSET of delayed ids by due time |
+//! | `{p:k}:leases` | ZSET of reserved ids by the end of their TTR |
+//! | `{p:k}:counts` | HASH of `d` `r` `v` `x` (delayed, ready, reserved, dead) and topic to a count; `#` counts announcements; `!` is reserved for the fence that stops changes while a shard is moved to other servers |
+//! | `{p:k}:replay` | HASH of replay slot to the sequence number and reply of its last call |
+//! | `{p:k}:dead_by_time` | ZSET of dead ids by moment of death |
 //! | `{p:k}:broken` | HASH of broken records that were set aside |
 //! | `{p:k}:ready:<topic>` | LIST of generation, moment and id |
 //! | `{p:k}:dead:<topic>` | ZSET of dead ids by moment of death |
@@ -45,8 +46,9 @@ pub struct ShardKeys {
     /// The hash tag that its keys begin with.
     pub tag: String,
     pub slot: u16,
-    pub pool: Key,
-    pub bucket: Key,
+    pub jobs: Key,
+    pub due: Key,
+    pub leases: Key,
     pub counts: Key,
     pub replay_slots: Key,
     pub dead_by_time: Key,
@@ -60,15 +62,22 @@ impl ShardKeys {
         let key = |name: &str| Key::from(Bytes::from(format!("{tag}:{name}")));
         Self {
             slot: redis_keyslot(tag.as_bytes()),
-            pool: key("pool"),
-            bucket: key("bucket"),
+            jobs: key("jobs"),
+            due: key("due"),
+            leases: key("leases"),
             counts: key("counts"),
-            replay_slots: key("lanes"),
-            dead_by_time: key("graves"),
+            replay_slots: key("replay"),
+            dead_by_time: key("dead_by_time"),
             broken: key("broken"),
             mark: key("mark"),
             tag,
         }
+    }
+
+    /// The first keys of every script that includes `scripts/shard.lua`, in its order.
+    pub fn of_scripts(&self) -> [&Key; 7] {
+        let Self { jobs, due, leases, counts, replay_slots, dead_by_time, broken, .. } = self;
+        [jobs, due, leases, counts, replay_slots, dead_by_time, broken]
     }
 
     /// The list of a topic's ready jobs.
@@ -144,7 +153,9 @@ impl Keys {
         let topic = name.strip_prefix("ready:").or_else(|| name.strip_prefix("dead:"));
         match (topic.map(Topic::parse), name) {
             (Some(Ok(topic)), _) => KeyOwner::Topic(shard, topic),
-            (None, "pool" | "bucket" | "counts" | "lanes" | "graves" | "broken" | "mark") => KeyOwner::Shard,
+            (None, "jobs" | "due" | "leases" | "counts" | "replay" | "dead_by_time" | "broken" | "mark") => {
+                KeyOwner::Shard
+            }
             (Some(Err(_)) | None, _) => KeyOwner::Unknown,
         }
     }
@@ -193,15 +204,9 @@ mod tests {
         let topic = Topic::parse("a:b").expect("valid");
         for shard in keys.all() {
             let shard = keys.shard(shard);
-            let all = [
-                &shard.pool,
-                &shard.bucket,
-                &shard.counts,
-                &shard.replay_slots,
-                &shard.dead_by_time,
-                &shard.broken,
-            ];
-            for key in all.into_iter().chain([&shard.mark, &shard.ready(&topic), &shard.dead(&topic)]) {
+            for key in
+                shard.of_scripts().into_iter().chain([&shard.mark, &shard.ready(&topic), &shard.dead(&topic)])
+            {
                 assert_eq!(redis_keyslot(key.as_bytes()), shard.slot, "{key:?}");
             }
         }
@@ -215,14 +220,14 @@ mod tests {
         let keys = Keys::new("a", 16);
         let owner = |key: &str| keys.owner(key.as_bytes());
         let topic = Topic::parse("t:1").expect("valid");
-        assert_eq!(owner("{a:3}:pool"), KeyOwner::Shard);
+        assert_eq!(owner("{a:3}:jobs"), KeyOwner::Shard);
         assert_eq!(owner("{a:3}:ready:t:1"), KeyOwner::Topic(3, topic.clone()));
         assert_eq!(owner("{a:15}:dead:t:1"), KeyOwner::Topic(15, topic));
-        for unknown in ["{a:16}:pool", "{a:3}:pond", "{a:3}:ready:", "{a:3}:ready:no topic"] {
+        for unknown in ["{a:16}:jobs", "{a:3}:pond", "{a:3}:ready:", "{a:3}:ready:no topic"] {
             assert_eq!(owner(unknown), KeyOwner::Unknown, "{unknown}");
         }
         for foreign in
-            ["{a:b:3}:pool", "{a:x}:pool", "a:3:pool", "{a:3}:meta", "{a:99}:settings", "{a:3:1}:pool"]
+            ["{a:b:3}:jobs", "{a:x}:jobs", "a:3:jobs", "{a:3}:meta", "{a:99}:settings", "{a:3:1}:jobs"]
         {
             assert_eq!(owner(foreign), KeyOwner::Foreign, "{foreign}");
         }

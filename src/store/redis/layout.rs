@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 use super::options;
 
 /// Version of everything under a prefix.
-pub const FORMAT: &str = "1";
+pub const FORMAT: &str = "2";
 /// How many shards one server is first used with: callers share calls shard by shard, so that fewer
 /// shards make fewer calls. A Cluster gets enough for every server to hold some.
 const SHARDS: u16 = 4;
@@ -73,6 +73,12 @@ pub fn difference(format: &str, stored: &str, shards: u16) -> Option<String> {
 /// # Errors
 /// The reason, when this version or these options are for another layout.
 pub fn accept(format: &str, stored: &str, configured: Option<u16>) -> Result<u16, String> {
+    if format == "1" {
+        return Err(format!(
+            "a pre-release wrote it in format 1, and this version reads format {FORMAT} only; drain the queue with \
+             the version that wrote it, or set another redis.prefix"
+        ));
+    }
     if format != FORMAT {
         return Err(format!("it has format {format}, this version reads {FORMAT}"));
     }
@@ -97,15 +103,17 @@ mod tests {
 
     #[test]
     fn the_stored_layout_is_used_unless_it_cannot_be() {
-        assert_eq!(accept("1", "16", None), Ok(16));
-        assert_eq!(accept("1", "8", Some(8)), Ok(8));
-        assert_eq!(accept("1", "256", None), Ok(256));
-        let why = accept("1", "16", Some(8)).expect_err("another number");
+        assert_eq!(accept("2", "16", None), Ok(16));
+        assert_eq!(accept("2", "8", Some(8)), Ok(8));
+        assert_eq!(accept("2", "256", None), Ok(256));
+        let why = accept("2", "16", Some(8)).expect_err("another number");
         assert!(why.contains("first used with 16 shards and 8 are configured"), "{why}");
         for invalid in ["0", "257", "-1", "", "many", "70000"] {
-            let why = accept("1", invalid, None).expect_err(invalid);
+            let why = accept("2", invalid, None).expect_err(invalid);
             assert!(why.contains("between 1 and 256"), "{why}");
         }
-        assert!(accept("2", "16", None).expect_err("a later format").contains("format 2"));
+        assert!(accept("3", "16", None).expect_err("a later format").contains("format 3"));
+        let why = accept("1", "16", None).expect_err("an earlier format");
+        assert!(why.contains("drain the queue with the version that wrote it"), "{why}");
     }
 }

@@ -217,7 +217,7 @@ fn what_a_terminal_would_obey_never_gets_there() {
     assert!(server.stop().success());
     let mut client = Resp::connect(redis.address()).expect("connects");
     let shards: Vec<String> =
-        client.call(&["KEYS", "*:pool"]).list().into_iter().map(|key| key.text()).collect();
+        client.call(&["KEYS", "*:jobs"]).list().into_iter().map(|key| key.text()).collect();
     for shard in shards {
         client.call(&["HSET", &shard, "evil\u{1b}[2J\u{1b}]0;x\u{7}", "no record"]);
     }

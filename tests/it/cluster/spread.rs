@@ -32,7 +32,7 @@ async fn by_default(cluster: &Cluster) -> Arc<dyn Store> {
 fn stored(cluster: &Cluster) -> Vec<usize> {
     let on = |server: usize| {
         let mut node = cluster.node(server);
-        let mut held = |shard: u16| match node.send(&["HLEN", &format!("{{linger:{shard}}}:pool")]) {
+        let mut held = |shard: u16| match node.send(&["HLEN", &format!("{{linger:{shard}}}:jobs")]) {
             Ok(Reply::Int(count)) => usize::try_from(count).expect("a count"),
             Ok(Reply::Error(moved)) if moved.starts_with("MOVED") => 0,
             other => panic!("{other:?}"),

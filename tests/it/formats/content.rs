@@ -49,7 +49,7 @@ const IDS: [&str; 10] = [
     "dq_bucket_1",
     "orders:1001:close",
     "a.b_c~d:e@f+g=h-i",
-    "format-1:pool",
+    "format-2:jobs",
     "1.",
     "A..",
     "A",

@@ -1,4 +1,4 @@
-//! Formats: every later version reads data of format 1 exactly. The fixtures are in `tests/fixtures`; each has a list
+//! Formats: every later version reads data of format 2 exactly. The fixtures are in `tests/fixtures`; each has a list
 //! of its content, and was written once by the version of that time.
 //!
 //! `LINGER_WRITE_FIXTURE=<new folder>` makes the last test store what the present program writes. That is for a new
@@ -30,10 +30,10 @@ use crate::harness::{
 };
 use content::{Content, fill, shown, topic_shown};
 
-const PREFIX: &str = "format-1";
+const PREFIX: &str = "format-2";
 
 fn fixture() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-1")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-2")
 }
 
 fn start() -> Arc<ManualClock> {
@@ -184,9 +184,20 @@ async fn a_newer_format_is_refused_by_its_number() {
 
     let server = loaded();
     let mut redis = Resp::connect(([127, 0, 0, 1], server.port).into()).expect("connects");
-    redis.call(&["HSET", &format!("{{{PREFIX}}}:meta"), "format", "2"]);
+    redis.call(&["HSET", &format!("{{{PREFIX}}}:meta"), "format", "3"]);
     let refused = connect(&server, &clock).await.map(drop).expect_err("is refused");
-    assert!(refused.contains("it has format 2, this version reads 1"), "{refused}");
+    assert!(refused.contains("it has format 3, this version reads 2"), "{refused}");
+}
+
+#[tokio::test]
+async fn the_format_of_a_pre_release_is_refused_and_the_error_says_what_to_do() {
+    let server = RedisServer::start();
+    let mut redis = Resp::connect(([127, 0, 0, 1], server.port).into()).expect("connects");
+    redis.call(&["HSET", &format!("{{{PREFIX}}}:meta"), "format", "1", "shards", "4"]);
+    let refused = connect(&server, &start()).await.map(drop).expect_err("is refused");
+    for part in ["in format 1", "drain the queue with the version that wrote it", "another redis.prefix"] {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
 }
 
 /// Data that the present program writes reads back the same, on both engines.

@@ -156,12 +156,12 @@ async fn a_permission_that_is_revoked_leaves_no_partial_effects() {
     assert!(refused > 50 && done > 50, "{refused} were refused, {done} done");
 }
 
-/// A digest of every key but the lanes: they also remember the answer of a call that only asks for a topic.
+/// A digest of every key but the replay slots: they also remember the answer of a call that only asks for a topic.
 async fn contents(raw: &Raw) -> Vec<(String, Value)> {
     let mut contents = Vec::new();
     for key in raw.send(&["KEYS", "*"]).await.into_array() {
         let key = key.as_string().expect("a name");
-        if !key.ends_with(":lanes") && !key.ends_with(":meta") {
+        if !key.ends_with(":replay") && !key.ends_with(":meta") {
             let digest = raw.send(&["DEBUG", "DIGEST-VALUE", &key]).await;
             contents.push((key, digest));
         }
@@ -177,7 +177,7 @@ async fn a_key_of_a_wrong_type_leaves_no_partial_effects() {
     let options = Options { shards: Some(1), ..Options::new(&server.url()) };
     let process = Process::start(&options).await;
     let raw = Raw::connect(&server.url()).await;
-    for key in ["pool", "bucket", "counts", "lanes", "graves", "ready:case", "dead:case"] {
+    for key in ["jobs", "due", "leases", "counts", "replay", "dead_by_time", "ready:case", "dead:case"] {
         for step in Step::ALL {
             let got = Side::furnish(&process.store, &process.store, "case").await;
             let key = format!("{{linger:0}}:{key}");
@@ -224,9 +224,10 @@ async fn damaged(at: &RedisServer, what: &str, jobs: usize) -> (Process, Options
             raw.send(&["HDEL", &key("counts"), "rt"]).await;
         }
         "indexes" => {
-            raw.send(&["ZREM", &key("bucket"), "later"]).await;
-            raw.send(&["ZADD", &key("bucket"), "9", "ghost"]).await;
-            raw.send(&["ZADD", &key("graves"), "9", "ghost"]).await;
+            raw.send(&["ZREM", &key("due"), "later"]).await;
+            for index in ["due", "leases", "dead_by_time"] {
+                raw.send(&["ZADD", &key(index), "9", "ghost"]).await;
+            }
         }
         other => unreachable!("{other}"),
     }
@@ -283,7 +284,7 @@ async fn partial_effects_are_mended_and_every_job_is_delivered() {
     );
 }
 
-/// The script that forgets the lanes of processes that are gone runs every ten minutes.
+/// The script that forgets the slots of processes that are gone runs every ten minutes.
 #[tokio::test]
 async fn replay_slots_that_were_not_used_for_long_are_removed() {
     let source = include_str!("../../../src/store/redis/scripts/expire_replay_slots.lua");
@@ -291,13 +292,13 @@ async fn replay_slots_that_were_not_used_for_long_are_removed() {
     let (flags, own) = source.split_once('\n').expect("more than a line");
     let text = [flags, record, "local function denied() end", own].join("\n");
     let raw = Raw::connect(&shared().url()).await;
-    let key = format!("{{{}:0}}:lanes", options().prefix);
-    // Two lanes: a sequence and the moment of the last use, in ms.
-    let lanes = "local pack = struct.pack
+    let key = format!("{{{}:0}}:replay", options().prefix);
+    // Two slots: a sequence and the moment of the last use, in ms.
+    let slots = "local pack = struct.pack
         redis.call('HSET', KEYS[1], 'old', pack('>I6I6', 1, 1000), 'new', pack('>I6I6', 1, 5000))";
-    raw.send(&["EVAL", lanes, "1", &key]).await;
+    raw.send(&["EVAL", slots, "1", &key]).await;
     let far = "9000000000000000";
     raw.send(&["EVAL", &text, "1", &key, "6000000", "3000", far]).await;
     let left = raw.send(&["HKEYS", &key]).await.into_array();
-    assert_eq!(left.into_iter().filter_map(|lane| lane.as_string()).collect::<Vec<_>>(), ["new"]);
+    assert_eq!(left.into_iter().filter_map(|slot| slot.as_string()).collect::<Vec<_>>(), ["new"]);
 }

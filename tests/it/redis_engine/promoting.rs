@@ -21,7 +21,7 @@ async fn due_jobs_of_recent_topics_are_promoted_by_one_call() {
         }
         process.clock.advance(seconds(1));
         // Of the scripts that go through the shards, only changes are given this key.
-        proxy.count(":lanes");
+        proxy.count(":replay");
         let promoted = process.store.promote(100).await.expect("promotes");
         assert_eq!(proxy.heal(), (0, calls), "calls in round {round}");
         assert_eq!((promoted.moves.len(), promoted.more), (topics.len(), false), "in round {round}");

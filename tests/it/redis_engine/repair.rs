@@ -9,14 +9,14 @@ use super::{Process, Raw, options, tag};
 use crate::harness::{jobs::*, redis::shared, wait::Patience};
 
 #[tokio::test]
-async fn fault_a_broken_entry_at_the_head_of_a_bucket_stops_nothing() {
+async fn fault_a_broken_entry_at_the_head_of_an_index_stops_nothing() {
     let options = options();
     let process = Process::start(&options).await;
     let raw = Raw::connect(&shared().url()).await;
     let tag = tag(&options, &id("witness"));
     add(process.store(), delayed("witness", seconds(1))).await;
-    raw.send(&["ZADD", &format!("{tag}:bucket"), "1", "no-record", "2", "nonsense"]).await;
-    raw.send(&["HSET", &format!("{tag}:pool"), "nonsense", "\u{11}not a record at all, whatever it says"])
+    raw.send(&["ZADD", &format!("{tag}:due"), "1", "no-record", "2", "nonsense"]).await;
+    raw.send(&["HSET", &format!("{tag}:jobs"), "nonsense", "\u{11}not a record at all, whatever it says"])
         .await;
     process.clock.advance(seconds(1));
     let promoted = process.store.promote(10).await.expect("promotes");
@@ -35,7 +35,7 @@ async fn a_ready_job_whose_record_is_broken_is_set_aside_and_no_longer_counted()
     let raw = Raw::connect(&shared().url()).await;
     add(process.store(), job("victim")).await;
     add(process.store(), job("witness")).await;
-    raw.send(&["HSET", &format!("{}:pool", tag(&options, &id("victim"))), "victim", "broken"]).await;
+    raw.send(&["HSET", &format!("{}:jobs", tag(&options, &id("victim"))), "victim", "broken"]).await;
     let ready = format!("{}:ready:t", tag(&options, &id("victim")));
     raw.send(&["LPUSH", &ready, "x"]).await;
     let got = process.store.reserve(&topic("t"), &[None, None], Wait::No).await.expect("reserves");
@@ -56,7 +56,7 @@ async fn truncated_records_stop_nothing() {
     let options = linger::store::redis::Options { shards: Some(1), ..options() };
     let process = Process::start(&options).await;
     let raw = Raw::connect(&shared().url()).await;
-    let pool = format!("{{{}:0}}:pool", options.prefix);
+    let jobs = format!("{{{}:0}}:jobs", options.prefix);
     let retry = RetrySchedule::new(vec![seconds(1)]).expect("a schedule");
     let names = |kind| (0..HEAD + 2).map(move |left| (format!("{kind}-{left}"), left));
     for (name, _) in names("ready") {
@@ -66,7 +66,7 @@ async fn truncated_records_stop_nothing() {
         add(process.store(), AddJob { retry: retry.clone(), ..delayed(&name, seconds(1)) }).await;
     }
     for (name, left) in names("ready").chain(names("late")) {
-        raw.send(&["EVAL", CUT, "1", &pool, &name, &left.to_string()]).await;
+        raw.send(&["EVAL", CUT, "1", &jobs, &name, &left.to_string()]).await;
     }
     add(process.store(), job("witness")).await;
     process.clock.advance(seconds(1));
@@ -92,11 +92,11 @@ async fn a_due_record_with_an_invalid_topic_stops_nothing() {
     let options = linger::store::redis::Options { shards: Some(1), ..options() };
     let process = Process::start(&options).await;
     let raw = Raw::connect(&shared().url()).await;
-    let pool = format!("{{{}:0}}:pool", options.prefix);
+    let jobs = format!("{{{}:0}}:jobs", options.prefix);
     let names = [".", "..", "a b", &"t".repeat(129)];
     for (at, name) in names.iter().enumerate() {
         add(process.store(), delayed(&at.to_string(), seconds(1))).await;
-        raw.send(&["EVAL", RENAME, "1", &pool, &at.to_string(), &TOPIC_AT.to_string(), name]).await;
+        raw.send(&["EVAL", RENAME, "1", &jobs, &at.to_string(), &TOPIC_AT.to_string(), name]).await;
     }
     add(process.store(), delayed("witness", seconds(1))).await;
     process.clock.advance(seconds(1));

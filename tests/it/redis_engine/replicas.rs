@@ -26,8 +26,8 @@ async fn a_change_is_acknowledged_once_the_replica_has_it() {
     let (_primary, replica, process) = with_a_replica().await;
     assert!(process.store().info().durability.ends_with("1 replicas"));
     add(process.store(), job("a")).await;
-    let pool = format!("{}:pool", super::tag(&Options::new("redis://x"), &id("a")));
-    let there = Raw::connect(&replica.url()).await.send(&["HEXISTS", &pool, "a"]).await;
+    let jobs = format!("{}:jobs", super::tag(&Options::new("redis://x"), &id("a")));
+    let there = Raw::connect(&replica.url()).await.send(&["HEXISTS", &jobs, "a"]).await;
     assert_eq!(there.as_u64(), Some(1));
     let held = reserve(process.store()).await;
     process.store.finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("finishes");

@@ -71,7 +71,7 @@ async fn waiting_callers_are_notified_of_jobs_that_nobody_announced() {
     until(|| proxy.background_seen() >= 12).await;
     add(process.store(), delayed("a", seconds(60))).await;
     let tag = tag(&options, &id("a"));
-    let keys = ["pool", "bucket", "ready:t", "counts"].map(|name| format!("{tag}:{name}"));
+    let keys = ["jobs", "due", "ready:t", "counts"].map(|name| format!("{tag}:{name}"));
     let words = ["EVAL", IN_SILENCE, "4", &keys[0], &keys[1], &keys[2], &keys[3], "a"];
     Raw::connect(&shared().url()).await.send(&words).await;
     let none = process.store().reserve(&topic("t"), &[None], Wait::Yes).await.expect("answers");

@@ -127,7 +127,7 @@ async fn an_invalid_stored_number_of_shards_is_refused() {
     let raw = Raw::connect(&shared().url()).await;
     for odd in ["0", "257", "many"] {
         let options = options();
-        raw.send(&["HSET", &format!("{{{}}}:meta", options.prefix), "format", "1", "shards", odd]).await;
+        raw.send(&["HSET", &format!("{{{}}}:meta", options.prefix), "format", "2", "shards", odd]).await;
         for shards in [None, Some(16)] {
             let error = refusal(&Options { shards, ..options.clone() }).await;
             let text = error.to_string();

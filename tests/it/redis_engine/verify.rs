@@ -52,23 +52,26 @@ async fn all_jobs_of_a_shard_that_takes_several_runs_are_counted() {
 #[tokio::test]
 async fn every_contradiction_is_reported() {
     // What is done to the keys (`@` being the shard's tag), and what must be said of it.
-    let cases: [(&[&str], &str); 18] = [
-        (&["HDEL", "@:pool", "held"], "entry held of the bucket: it leads to no job"),
-        (&["HDEL", "@:pool", "ready"], "topic t: 1 jobs are counted as ready, 0 stand"),
-        (&["HSET", "@:pool", "held", "nonsense"], "job held: its record cannot be read"),
-        (&["HSET", "@:pool", "nobody", "nonsense"], "job nobody: its record cannot be read"),
-        (&["ZREM", "@:bucket", "delayed"], "job delayed: it is missing in the bucket"),
-        (&["ZINCRBY", "@:bucket", "1", "held"], "job held: it stands at the wrong place in the bucket"),
-        (&["ZADD", "@:bucket", "5", "ready"], "job ready: it should not be in the bucket"),
-        (&["ZADD", "@:bucket", "5", "ghost"], "entry ghost of the bucket: it leads to no job"),
-        (&["ZREM", "@:graves", "buried"], "job buried: it is missing in the graves"),
+    let cases: [(&[&str], &str); 21] = [
+        (&["HDEL", "@:jobs", "held"], "entry held of leases: it leads to no job"),
+        (&["HDEL", "@:jobs", "ready"], "topic t: 1 jobs are counted as ready, 0 are"),
+        (&["HSET", "@:jobs", "held", "nonsense"], "job held: its record cannot be read"),
+        (&["HSET", "@:jobs", "nobody", "nonsense"], "job nobody: its record cannot be read"),
+        (&["ZREM", "@:due", "delayed"], "job delayed: it is missing in due"),
+        (&["ZREM", "@:leases", "held"], "job held: it is missing in leases"),
+        (&["ZINCRBY", "@:leases", "1", "held"], "job held: it has a wrong score in leases"),
+        (&["ZADD", "@:due", "5", "ready"], "job ready: it should not be in due"),
+        (&["ZADD", "@:leases", "5", "delayed"], "job delayed: it should not be in leases"),
+        (&["ZADD", "@:due", "5", "ghost"], "entry ghost of due: it leads to no job"),
+        (&["ZADD", "@:leases", "5", "ghost"], "leases has 2 entries, 1 are counted"),
+        (&["ZREM", "@:dead_by_time", "buried"], "job buried: it is missing in dead_by_time"),
         (&["ZREM", "@:dead:t", "buried"], "job buried: it is missing in the dead letters"),
         (&["ZADD", "@:dead:other", "5", "ghost"], "entry ghost of the dead letters: it leads to no job"),
-        (&["DEL", "@:ready:t"], "topic t: 1 jobs are counted as ready, 0 stand in its list"),
+        (&["DEL", "@:ready:t"], "topic t: 1 jobs are counted as ready, 0 are in its list"),
         (&["HINCRBY", "@:counts", "vt", "1"], "count vt: it says 2, there are 1"),
         (&["HDEL", "@:counts", "xt"], "count xt: it is missing, there are 1"),
         (&["HSET", "@:counts", "dother", "0"], "count dother: 0 is none"),
-        (&["HSET", "@:lanes", "lane", "x"], "a replay slot cannot be read"),
+        (&["HSET", "@:replay", "lane", "x"], "a replay slot cannot be read"),
         (&["SET", "@:pond", "x"], ":pond: it is not of this engine"),
         (&["HSET", "@:counts", "zt", "1"], "count zt: 1 is none"),
     ];
@@ -95,7 +98,7 @@ async fn a_job_that_is_twice_in_its_list_or_on_a_wrong_shard_is_reported() {
     add(process.store(), job("stray")).await;
     let (there, elsewhere) = (tag_of(&options, "stray"), tag_of(&options, "neighbour"));
     assert_ne!(there, elsewhere);
-    for key in ["pool", "counts", "ready:t"] {
+    for key in ["jobs", "counts", "ready:t"] {
         raw.send(&["RENAME", &format!("{there}:{key}"), &format!("{elsewhere}:{key}")]).await;
     }
     let faults = verified(&process).await.faults;

@@ -101,12 +101,12 @@ fn nothing_is_acknowledged_while_another_layout_is_stored() {
     }
     sentinels.servers[primary].pause();
     another_took_over(&sentinels, primary);
-    refuses(&server, "7 shards in format 1 are stored");
+    refuses(&server, "7 shards in format 2 are stored");
     let now = sentinels.primary();
     connect(&sentinels.servers[now]).call(&["HSET", &meta, "shards", "4"]);
     serves_again(&server);
     // Nor when it is changed while the server is in use.
     connect(&sentinels.servers[now]).call(&["HSET", &meta, "shards", "9"]);
-    refuses(&server, "9 shards in format 1 are stored");
+    refuses(&server, "9 shards in format 2 are stored");
     sentinels.servers[primary].resume();
 }

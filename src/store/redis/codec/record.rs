@@ -1,4 +1,4 @@
-//! The record of a job in its shard's pool. `scripts/record.lua` reads and writes the same layout:
+//! The record of a job in its shard's `jobs`. `scripts/record.lua` reads and writes the same layout:
 //! change both together, and the version.
 //!
 //! Big-endian. Fixed: version and state (1), flags (1), generation (4), due (6), attempts (4),

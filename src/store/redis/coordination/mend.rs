@@ -32,6 +32,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Most topics whose keys one part gets, beyond those that its own jobs need.
 const TOPICS_LIMIT: usize = 256;
 
+/// The step of the script that corrects counts, see `scripts/mend.lua`.
+const COUNTS_STEP: i64 = 5;
+
 /// How many counts one run of the script corrects.
 const COUNTS_SLICE: usize = 1_000;
 
@@ -110,9 +113,10 @@ impl Mender {
     ) -> Result<u64> {
         let mut mended = 0;
         let new = tally.keys().filter(|field| !before.contains_key(*field));
-        let fields: Vec<&Bytes> = before.keys().filter(|field| **field != "#").chain(new).collect();
+        let fields: Vec<&Bytes> =
+            before.keys().filter(|field| **field != "#" && **field != "!").chain(new).collect();
         for fields in fields.chunks(COUNTS_SLICE) {
-            let mut call = self.shards.change(Script::Mend, shard, None, &[]).arg(4).arg("0");
+            let mut call = self.shards.change(Script::Mend, shard, None, &[]).arg(COUNTS_STEP).arg("0");
             for field in fields {
                 let stored = before.get(*field).cloned().unwrap_or_default();
                 let number = tally.get(*field).copied().unwrap_or(0);

@@ -117,18 +117,10 @@ impl Shards {
         slot: Option<&ReplaySlot<'_>>,
         topics: &[&Topic],
     ) -> ScriptCall {
-        let mut all = Vec::with_capacity(group.len() * (6 + 2 * topics.len()));
+        let mut all = Vec::with_capacity(group.len() * (7 + 2 * topics.len()));
         for shard in group {
             let keys = self.keys.shard(*shard);
-            let fixed = [
-                &keys.pool,
-                &keys.bucket,
-                &keys.counts,
-                &keys.replay_slots,
-                &keys.dead_by_time,
-                &keys.broken,
-            ];
-            all.extend(fixed.map(Key::clone));
+            all.extend(keys.of_scripts().map(Key::clone));
             all.extend(topics.iter().flat_map(|topic| [keys.ready(topic), keys.dead(topic)]));
         }
         let mut args: Vec<Value> = Vec::with_capacity(12 + topics.len());

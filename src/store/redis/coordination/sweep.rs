@@ -157,7 +157,8 @@ impl Sweep {
         let all = &self.shards.keys;
         let keys = group.iter().flat_map(|shard| {
             let keys = all.shard(*shard);
-            [&keys.counts, &keys.pool, &keys.bucket, &keys.dead_by_time, &keys.broken].map(Clone::clone)
+            [&keys.counts, &keys.jobs, &keys.due, &keys.leases, &keys.dead_by_time, &keys.broken]
+                .map(Clone::clone)
         });
         let call = self.shards.read(Script::ShardStatus, group, keys.collect());
         let call = call.arg(all.ready_channel.clone()).arg(all.settings_channel.clone());

@@ -41,7 +41,7 @@ impl JobReader {
         scope: &TopicFilter,
         ids: &[JobId],
     ) -> Result<Vec<Option<Bytes>>> {
-        let call = self.shards.read(Script::Get, &[shard], vec![self.shards.keys.shard(shard).pool.clone()]);
+        let call = self.shards.read(Script::Get, &[shard], vec![self.shards.keys.shard(shard).jobs.clone()]);
         let call = ids.iter().fold(call.arg(encode_scope(scope)), |call, id| call.arg(id.as_str()));
         let mut reply = Reply::new(self.shards.call(call).await?)?;
         ids.iter().map(|_| reply.value().map(|value| value.into_bytes())).collect()

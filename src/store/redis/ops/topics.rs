@@ -81,7 +81,7 @@ impl TopicReader {
                 "r" => State::Ready,
                 "v" => State::Reserved,
                 "x" => State::Dead,
-                // The number of announcements.
+                // The number of announcements, or the fence.
                 _ => return None,
             };
             Some((Topic::parse(topic).ok()?, state, count))
@@ -107,7 +107,7 @@ impl TopicReader {
     async fn get_from(&self, group: Vec<Shard>, topic: &Topic) -> Result<TopicStats> {
         let keys = group.iter().flat_map(|shard| {
             let keys = self.shards.keys.shard(*shard);
-            [keys.counts.clone(), keys.pool.clone(), keys.bucket.clone(), keys.ready(topic)]
+            [keys.counts.clone(), keys.jobs.clone(), keys.due.clone(), keys.ready(topic)]
         });
         let call = self.shards.read(Script::TopicStats, &group, keys.collect());
         let mut reply = Reply::new(self.shards.call(call.arg(topic.as_str()).arg(SEARCH_DEPTH)).await?)?;

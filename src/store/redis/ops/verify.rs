@@ -132,9 +132,7 @@ impl Verifier {
 
     async fn verify_part(&self, shard: Shard, step: i64, cursor: &str, topics: &[Topic]) -> Result<Value> {
         let keys = self.shards.keys.shard(shard);
-        let fixed =
-            [&keys.pool, &keys.bucket, &keys.counts, &keys.replay_slots, &keys.dead_by_time, &keys.broken];
-        let mut all: Vec<_> = fixed.into_iter().cloned().collect();
+        let mut all: Vec<_> = keys.of_scripts().into_iter().cloned().collect();
         all.extend(topics.iter().flat_map(|topic| [keys.ready(topic), keys.dead(topic)]));
         let call = self.shards.read(Script::Verify, &[shard], all).arg(step).arg(cursor);
         let call = topics.iter().fold(call, |call, topic| call.arg(topic.as_str()));

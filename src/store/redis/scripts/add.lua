@@ -23,7 +23,7 @@ local function index_job(id, raw, state, due)
   if state == READY then
     call('RPUSH', topics[topic].ready, sub(raw, GEN_AT, DUE_AT - 1) .. pack('>I6', NOW) .. id)
   else
-    call('ZADD', BUCKET, due, id)
+    call('ZADD', DUE, due, id)
   end
   count(topic, state, 1)
   return 'C' .. pack('>I6I6', NOW, due)
@@ -35,16 +35,16 @@ local function add(id, raw)
   local state = due <= NOW and READY or DELAYED
   local record = pack('>B', VERSION + state) .. sub(raw, 2, DUE_AT - 1) .. pack('>I6', due)
     .. sub(raw, DUE_AT + 6, CREATED_AT - 1) .. pack('>I6', NOW) .. sub(raw, TTR_AT)
-  if call('HSETNX', POOL, id, record) == 1 then return index_job(id, raw, state, due) end
-  local stored = call('HGET', POOL, id)
+  if call('HSETNX', JOBS, id, record) == 1 then return index_job(id, raw, state, due) end
+  local stored = call('HGET', JOBS, id)
   local outcome = existing_outcome(stored, raw)
   if outcome then return outcome end
   set_aside(id, stored)
-  call('HSET', POOL, id, record)
+  call('HSET', JOBS, id, record)
   return index_job(id, raw, state, due)
 end
 
-check_shard()
+check_shard(DUE)
 for topic in pairs(topics) do call('LLEN', topics[topic].ready) end
 local reply, any_added = { 0 }, false
 for i = A, #ARGV, 2 do

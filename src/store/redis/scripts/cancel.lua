@@ -8,7 +8,7 @@ check_keys()
 local reply = {}
 for i = A, #ARGV, 2 do
   local id = ARGV[i]
-  local job = decode(call('HGET', POOL, id))
+  local job = decode(call('HGET', JOBS, id))
   if job and job.state == RESERVED and job.receipt == ARGV[i + 1] then
     local code = MOVED
     if topics[job.topic] then

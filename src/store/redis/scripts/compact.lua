@@ -6,11 +6,11 @@
 -- Reply     how many entries there were
 local topic = ARGV[A]
 local list = topics[topic].ready
-call('HLEN', POOL)
+call('HLEN', JOBS)
 local length = call('LLEN', list)
 for _, entry in ipairs(call('LPOP', list, ARGV[A + 1]) or {}) do
   local gen, _, id = read_entry(entry)
-  local job = decode(call('HGET', POOL, id))
+  local job = decode(call('HGET', JOBS, id))
   if job and job.state == READY and job.gen == gen then call('RPUSH', list, entry) end
 end
 return length

@@ -8,16 +8,16 @@ check_keys()
 local reply, touched = { 0 }, {}
 for i = A + 2, #ARGV do
   local id = ARGV[i]
-  local head = head_in_scope(POOL, ARGV[A], id)
+  local head = head_in_scope(JOBS, ARGV[A], id)
   local job = decode(head)
   local code, topic = OK, ''
   if head and not job then
-    set_aside(id, call('HGET', POOL, id))
+    set_aside(id, call('HGET', JOBS, id))
     heads[id] = nil
   end
   if not job or (ARGV[A + 1] == 'dead' and job.state ~= DEAD) then
     code = GONE
-  elseif not indexed(job.state) and not topics[job.topic] then
+  elseif not index_of(job.state) and not topics[job.topic] then
     code, topic = MOVED, job.topic
   else
     topic = job.topic

@@ -7,12 +7,12 @@
 local NOT_RESERVED, RECEIPT_REQUIRED = 6, 7
 if REPLAY then return REPLAY end
 
-check_shard()
+check_shard(LEASES)
 local reply, n, changed = {}, 0, false
 local step = ARGV[A] == '' and 2 or 3
 for i = A + 1, #ARGV, step do
   local id, receipt = ARGV[i], ARGV[i + 1]
-  local head = head_in_scope(POOL, step == 3 and ARGV[i + 2] or '', id)
+  local head = head_in_scope(JOBS, step == 3 and ARGV[i + 2] or '', id)
   local code = OK
   local ends, topic, flags = parse_head(head, RESERVED)
   -- A record that is not of the common form is decoded in full.
@@ -32,8 +32,8 @@ for i = A + 1, #ARGV, step do
   end
   if code == OK then
     changed, heads[id] = true, nil
-    call('ZREM', BUCKET, id)
-    call('HDEL', POOL, id)
+    call('ZREM', LEASES, id)
+    call('HDEL', JOBS, id)
     count(topic, RESERVED, -1)
   else
     topic = ''

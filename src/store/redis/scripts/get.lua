@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Returns the records of jobs.
 --
--- KEYS  pool
+-- KEYS  jobs
 -- ARGV  the caller's scope, the ids
 -- Reply per job its record or nil
 local reply = {}

@@ -3,8 +3,8 @@
 -- list longer than the limit is not mended: when it runs out while jobs are still counted as ready,
 -- the counts are wrong again, and these jobs get their entries.
 --
--- ARGV[A..] step, cursor. Steps: 1 records, 2 bucket, 3 dead by time, 4 counts; for the last, per count its field, its
---           value before the first step or '', and the number of such jobs
+-- ARGV[A..] step, cursor. Steps: 1 records, 2 due, 3 leases, 4 dead by time, 5 counts; for the last, per count its
+--           field, its value before the first step or '', and the number of such jobs
 -- Reply     { next step or 0, next cursor, number of mended entries, 1 when the counts are mended, too; topics whose
 --             keys are needed: the caller repeats the step with them; topics with mended ready
 --             jobs; per field of the records seen the field and its count }
@@ -13,10 +13,12 @@ local step, cursor = tonumber(ARGV[A]), ARGV[A + 1]
 local whole = step == 1 and cursor == '0'
 local spent, mended, unknown, ready_topics, tally, seen = 0, 0, {}, {}, {}, {}
 
-local function score_of(job)
+-- The expected score of a job in each index; nil when it should not be there.
+local function due_score(job)
   if job.state == DELAYED then return job.due end
-  if job.state == RESERVED then return job.till end
 end
+local function lease_score(job) return job.till end
+local function death_score(job) return job.died end
 
 local function fix_score(key, id, expected)
   local score = call('ZSCORE', key, id)
@@ -39,9 +41,10 @@ local function entries_of(topic)
 end
 
 local function mend_record(id, job)
-  fix_score(BUCKET, id, score_of(job))
-  fix_score(DEAD_BY_TIME, id, job.died)
-  fix_score(topics[job.topic].dead, id, job.died)
+  fix_score(DUE, id, due_score(job))
+  fix_score(LEASES, id, lease_score(job))
+  fix_score(DEAD_BY_TIME, id, death_score(job))
+  fix_score(topics[job.topic].dead, id, death_score(job))
   local field = LETTERS[job.state] .. job.topic
   tally[field] = (tally[field] or 0) + 1
   if job.state ~= READY then return end
@@ -53,7 +56,7 @@ local function mend_record(id, job)
 end
 
 local function mend_records()
-  local found = call('HSCAN', POOL, cursor, 'COUNT', PAGE)
+  local found = call('HSCAN', JOBS, cursor, 'COUNT', PAGE)
   local jobs = {}
   for i = 1, #found[2], 2 do
     local job = decode(found[2][i + 1])
@@ -80,7 +83,7 @@ end
 local function mend_index(key, score)
   local found = call('ZSCAN', key, cursor, 'COUNT', PAGE)
   for i = 1, #found[2], 2 do
-    local job = decode(call('HGET', POOL, found[2][i]))
+    local job = decode(call('HGET', JOBS, found[2][i]))
     if not job or not score(job) then
       mended = mended + 1
       call('ZREM', key, found[2][i])
@@ -101,7 +104,7 @@ local function mend_counts()
   local stored = call('HGETALL', COUNTS)
   for i = 1, #stored, 2 do
     local field = stored[i]
-    if field ~= '#' then
+    if field ~= '#' and field ~= '!' then
       if stored[i + 1] ~= string.format('%.0f', tally[field] or 0) then set_count(field, tally[field] or 0) end
       tally[field] = nil
     end
@@ -121,10 +124,11 @@ local function mend_unchanged_counts()
   end
 end
 
-check_shard()
+check_shard(DUE)
+call('ZCARD', LEASES)
 call('ZCARD', DEAD_BY_TIME)
 for topic in pairs(topics) do check_topic(topic) end
-if step == 4 then
+if step == 5 then
   mend_unchanged_counts()
   step = 0
 end
@@ -132,13 +136,15 @@ while step > 0 and spent < BUDGET and not unknown[1] do
   if step == 1 then
     cursor = mend_records()
   elseif step == 2 then
-    cursor = mend_index(BUCKET, score_of)
+    cursor = mend_index(DUE, due_score)
+  elseif step == 3 then
+    cursor = mend_index(LEASES, lease_score)
   else
-    cursor = mend_index(DEAD_BY_TIME, function(job) return job.died end)
+    cursor = mend_index(DEAD_BY_TIME, death_score)
   end
   if cursor == '0' and not unknown[1] then
     if step == 1 and whole then mend_counts() end
-    step = step < 3 and step + 1 or 0
+    step = step < 4 and step + 1 or 0
   end
 end
 whole = whole and (step ~= 1)

@@ -25,7 +25,7 @@ if ARGV[A + 6] ~= '' then JOB.body = ARGV[A + 6] end
 
 local was = JOB.state
 if not due then
-  call('HSET', POOL, ID, encode(JOB))
+  call('HSET', JOBS, ID, encode(JOB))
 elseif at_once then
   make_ready(ID, JOB, due)
 else

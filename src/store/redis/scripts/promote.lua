@@ -12,8 +12,9 @@ local more, soonest, unknown, moves, at, has_topics = 0, nil, {}, nil, 0, false
 
 -- Selects the n-th shard of the call for everything that follows.
 local function select_shard(n)
-  at, has_topics = (n - 1) * (6 + 2 * known), false
-  POOL, BUCKET, COUNTS, REPLAY_SLOTS, DEAD_BY_TIME, BROKEN = KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], KEYS[at + 4], KEYS[at + 5], KEYS[at + 6]
+  at, has_topics = (n - 1) * (7 + 2 * known), false
+  JOBS, DUE, LEASES, COUNTS = KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], KEYS[at + 4]
+  REPLAY_SLOTS, DEAD_BY_TIME, BROKEN = KEYS[at + 5], KEYS[at + 6], KEYS[at + 7]
   ORIGIN, set_aside_count, moves = ARGV[A + 2 + n], 0, { 0 }
 end
 
@@ -21,7 +22,7 @@ end
 local function load_topics()
   if has_topics then return end
   for i = 1, known do
-    topics[ARGV[7 + i]] = { ready = KEYS[at + 5 + 2 * i], dead = KEYS[at + 6 + 2 * i] }
+    topics[ARGV[7 + i]] = { ready = KEYS[at + 6 + 2 * i], dead = KEYS[at + 7 + 2 * i] }
   end
   has_topics = true
 end
@@ -45,10 +46,9 @@ end
 
 -- Indexes a job again whose index disagreed with the record, which is the truth.
 local function reindex(id, job)
-  call('ZREM', BUCKET, id)
-  call('ZREM', DEAD_BY_TIME, id)
-  if job.state == DELAYED then call('ZADD', BUCKET, job.due, id) end
-  if job.state == RESERVED then call('ZADD', BUCKET, job.till, id) end
+  for _, index in ipairs({ DUE, LEASES, DEAD_BY_TIME }) do call('ZREM', index, id) end
+  if job.state == DELAYED then call('ZADD', DUE, job.due, id) end
+  if job.state == RESERVED then call('ZADD', LEASES, job.till, id) end
   if job.state == DEAD then call('ZADD', DEAD_BY_TIME, job.died, id) end
 end
 
@@ -76,8 +76,8 @@ local function promote_delayed(id, raw)
   if due > NOW then return false end
   gen = (gen + 1) % 4294967296
   call('RPUSH', topics[topic].ready, pack('>I4I6', gen, NOW) .. id)
-  call('ZREM', BUCKET, id)
-  call('HSET', POOL, id, pack('>BBI4', VERSION + READY, flags, gen) .. sub(raw, 7))
+  call('ZREM', DUE, id)
+  call('HSET', JOBS, id, pack('>BBI4', VERSION + READY, flags, gen) .. sub(raw, 7))
   count(topic, DELAYED, -1)
   count(topic, READY, 1)
   moved(topic, 1, 1, NOW - due)
@@ -104,11 +104,12 @@ end
 local function read_all(ids)
   local raws, checked = {}, {}
   if ids[1] then
-    check_shard()
+    check_shard(DUE)
+    call('ZCARD', LEASES)
     call('ZCARD', DEAD_BY_TIME)
   end
   for place, id in ipairs(ids) do
-    local raw = call('HGET', POOL, id)
+    local raw = call('HGET', JOBS, id)
     local topic = raw and #raw > TOPIC_AT and sub(raw, TOPIC_AT + 1, TOPIC_AT + byte(raw, TOPIC_AT))
     if topic and topics[topic] and not checked[topic] then
       checked[topic] = true
@@ -122,21 +123,25 @@ end
 -- Promotes the jobs of an index until a moment, as far as there is room, and remembers the next score, which is due
 -- `later` ms after it.
 local function promote_from(index, until_ms, later)
-  if room > 0 then
-    local due = call('ZRANGEBYSCORE', index, '-inf', until_ms, 'LIMIT', 0, room)
-    room = room - #due
-    if due[1] then load_topics() end
-    for place, raw in ipairs(read_all(due)) do promote_id(due[place], raw) end
+  local first = call('ZRANGE', index, 0, 0, 'WITHSCORES')
+  if first[2] and tonumber(first[2]) <= until_ms then
+    if room > 0 then
+      local due = call('ZRANGEBYSCORE', index, '-inf', until_ms, 'LIMIT', 0, room)
+      room = room - #due
+      load_topics()
+      for place, raw in ipairs(read_all(due)) do promote_id(due[place], raw) end
+    end
+    local after = '(' .. string.format('%.0f', until_ms)
+    first = call('ZRANGEBYSCORE', index, after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   end
-  local after = '(' .. string.format('%.0f', until_ms)
-  local following = call('ZRANGEBYSCORE', index, after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-  if following[2] then soonest = math.min(soonest or math.huge, tonumber(following[2]) + later) end
+  if first[2] then soonest = math.min(soonest or math.huge, tonumber(first[2]) + later) end
 end
 
 local reply = { -1, 0, unknown }
 for n = 1, #ARGV - A - 2 do
   select_shard(n)
-  promote_from(BUCKET, NOW, 0)
+  promote_from(DUE, NOW, 0)
+  promote_from(LEASES, NOW, 0)
   if retention then promote_from(DEAD_BY_TIME, NOW - retention, retention) end
   write_counts()
   moves[1] = set_aside_count

@@ -8,7 +8,7 @@ local SCOPE, FIRST = ARGV[A], A + 3
 local function add_records(reply)
   for i = 1, #reply, 2 do
     if ARGV[A + 2] == '1' and reply[i] == OK then
-      reply[i + 1] = in_scope(SCOPE, call('HGET', POOL, ARGV[FIRST + (i - 1) / 2]))
+      reply[i + 1] = in_scope(SCOPE, call('HGET', JOBS, ARGV[FIRST + (i - 1) / 2]))
     end
   end
   return reply
@@ -19,7 +19,7 @@ check_keys()
 local delay, reply = tonumber(ARGV[A + 1]), {}
 for i = FIRST, #ARGV do
   local id = ARGV[i]
-  local job = decode(in_scope(SCOPE, call('HGET', POOL, id)))
+  local job = decode(in_scope(SCOPE, call('HGET', JOBS, id)))
   local code, value = OK, ''
   if not job then
     code = GONE

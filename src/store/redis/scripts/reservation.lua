@@ -7,7 +7,7 @@ local SCOPE = ARGV[A]
 A = A + 1
 local ID = ARGV[A]
 check_keys()
-local RAW = in_scope(SCOPE, call('HGET', POOL, ID))
+local RAW = in_scope(SCOPE, call('HGET', JOBS, ID))
 local JOB = decode(RAW)
 
 local function replayed_reply()
@@ -26,5 +26,5 @@ end
 local function done(compact)
   write_counts()
   save_reply({ compact or 0 })
-  return { OK, call('HGET', POOL, ID), NOW, compact or 0 }
+  return { OK, call('HGET', JOBS, ID), NOW, compact or 0 }
 end

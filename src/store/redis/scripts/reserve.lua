@@ -11,7 +11,7 @@ local list = topics[topic].ready
 if REPLAY then
   local reply = { REPLAY[1], REPLAY[2], 0 }
   for i = 3, #REPLAY, 3 do
-    local raw = call('HGET', POOL, REPLAY[i])
+    local raw = call('HGET', JOBS, REPLAY[i])
     local job = decode(raw)
     if job and job.receipt == REPLAY[i + 1] then
       reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = REPLAY[i], raw, REPLAY[i + 2]
@@ -31,8 +31,8 @@ local function reserve_record(raw, gen, ttr, receipt)
     .. receipt .. pack('>I6', till) .. sub(raw, ends + 1), till
 end
 
-check_shard()
-call('HLEN', POOL)
+check_shard(LEASES)
+call('HLEN', JOBS)
 local grants, saved, stale, granted = {}, {}, 0, 0
 
 while granted < wanted and stale < STALE_LIMIT do
@@ -40,13 +40,13 @@ while granted < wanted and stale < STALE_LIMIT do
   if not entries then break end
   for _, entry in ipairs(entries) do
     local gen, since, id = read_entry(entry)
-    local raw = call('HGET', POOL, id)
+    local raw = call('HGET', JOBS, id)
     local receipt = sub(receipts, 16 * granted + 1, 16 * granted + 16)
     local record, till = reserve_record(raw, gen, unpack('>I4', ttrs, 4 * granted + 1), receipt)
     if record then
       granted = granted + 1
-      call('ZADD', BUCKET, till, id)
-      call('HSET', POOL, id, record)
+      call('ZADD', LEASES, till, id)
+      call('HSET', JOBS, id, record)
       local n, waited = 3 * granted, math.max(NOW - since, 0)
       saved[n], saved[n + 1], saved[n + 2] = id, receipt, waited
       grants[n + 1], grants[n + 2], grants[n + 3] = id, record, waited

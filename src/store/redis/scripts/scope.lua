@@ -24,8 +24,8 @@ end
 -- The record of job `id` as `in_scope` returns it, without most of a large body. A large record is read once in a call:
 -- a job named a thousand times must cost no more than once. Scripts that remove the job clear its entry in `heads`.
 local HEAD_LIMIT = 2048
-local function head_in_scope(pool, scope, id)
-  local head = heads[id] or call('HGET', pool, id)
+local function head_in_scope(jobs, scope, id)
+  local head = heads[id] or call('HGET', jobs, id)
   if head and #head > HEAD_LIMIT then
     head = sub(head, 1, HEAD_LIMIT)
     heads[id] = head

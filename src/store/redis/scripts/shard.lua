@@ -1,11 +1,13 @@
 -- Prelude of every script that changes one shard: its keys and arguments, its counts, and how it
--- recognises a second run. After the six keys of the shard come two per topic that the caller
+-- recognises a second run. After the seven keys of the shard come two per topic that the caller
 -- knew; a script that needs those of another topic replies MOVED before it has written anything.
 --
--- KEYS  1 pool  2 bucket  3 counts  4 replay slots  5 dead by time  6 broken, then ready list and dead set per topic
+-- KEYS  1 jobs  2 due  3 leases  4 counts  5 replay slots  6 dead by time  7 broken, then ready list and dead set per
+--       topic
 -- ARGV  1 microseconds or ''  2 deadline by this server's clock in microseconds  3 channel  4 origin
 --       5 replay slot or ''  6 sequence  7 number of topics, the topics, then from ARGV[A] the script's own arguments
-local POOL, BUCKET, COUNTS, REPLAY_SLOTS, DEAD_BY_TIME, BROKEN = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local JOBS, DUE, LEASES, COUNTS, REPLAY_SLOTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local DEAD_BY_TIME, BROKEN = KEYS[6], KEYS[7]
 local ORIGIN = ARGV[4]
 local NOW, NOW_UP, MICROS, SERVER_MICROS = clock(ARGV[1])
 local known = tonumber(ARGV[7])
@@ -16,7 +18,7 @@ local STALE_PROBE = 100 -- entries of a ready list that are checked before it is
 
 local topics = {}
 for i = 1, known do
-  topics[ARGV[7 + i]] = { ready = KEYS[5 + 2 * i], dead = KEYS[6 + 2 * i] }
+  topics[ARGV[7 + i]] = { ready = KEYS[6 + 2 * i], dead = KEYS[7 + 2 * i] }
 end
 
 -- The reply of an earlier run of this same call, whose sequence is still in the slot, or nil. It is valid
@@ -40,9 +42,9 @@ if refused then return refused end
 -- sweep recovers it.
 local attempt = redis.pcall
 
--- Each script reads the pool in any case.
-local function check_shard()
-  call('ZCARD', BUCKET)
+-- Checks the counts and an index. Each script reads the jobs in any case.
+local function check_shard(index)
+  call('ZCARD', index)
   call('HLEN', COUNTS)
 end
 
@@ -84,7 +86,7 @@ local function delete_stale(list)
   if entries.err or #entries == 0 then return end
   for _, entry in ipairs(entries) do
     local gen, _, id = read_entry(entry)
-    local job = decode(call('HGET', POOL, id))
+    local job = decode(call('HGET', JOBS, id))
     if job and job.state == READY and job.gen == gen then return end
   end
   attempt('UNLINK', list)
@@ -118,15 +120,14 @@ local function write_counts()
 end
 
 -- Sets a broken entry aside. When the hash for broken records is full, the record stays
--- in the pool, out of every index: nothing is deleted to save space.
+-- where it is, out of every index: nothing is deleted to save space.
 local function set_aside(id, raw)
   set_aside_count = set_aside_count + 1
-  attempt('ZREM', BUCKET, id)
-  attempt('ZREM', DEAD_BY_TIME, id)
+  for _, index in ipairs({ DUE, LEASES, DEAD_BY_TIME }) do attempt('ZREM', index, id) end
   local full = attempt('HLEN', BROKEN)
   if type(full) == 'number' and full < BROKEN_LIMIT then
     local kept = attempt('HSET', BROKEN, id, raw or '')
-    if raw and type(kept) == 'number' then attempt('HDEL', POOL, id) end
+    if raw and type(kept) == 'number' then attempt('HDEL', JOBS, id) end
   end
 end
 

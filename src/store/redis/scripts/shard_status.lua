@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Returns the status of some shards for the sweep.
 --
--- KEYS  per shard its counts, pool, bucket, dead letters by time and broken records
+-- KEYS  per shard its counts, jobs, due jobs, leases, dead letters by time and broken records
 -- ARGV  the channels, '1' to compare the counts with the indexes
 -- Reply { seconds, microseconds of this server's clock, the permissions that the user lacks, per shard the number of
 --         its announcements, and 1 when its counts do not match its indexes }
@@ -15,31 +15,32 @@ local function size(command, key)
   if type(answer) == 'number' then return answer end
 end
 
-local function counts_are_wrong(counts, pool, bucket, dead_by_time, broken)
+local function counts_are_wrong(counts, jobs, due, leases, dead_by_time, broken)
   local fields = size('HLEN', counts)
   if not fields or fields > COUNTS_LIMIT then return false end
   local sums, all = { d = 0, r = 0, v = 0, x = 0 }, call('HGETALL', counts)
   for i = 1, #all, 2 do
     local letter, number = sub(all[i], 1, 1), tonumber(all[i + 1])
-    if all[i] ~= '#' then
+    if all[i] ~= '#' and all[i] ~= '!' then
       if not sums[letter] or not number or number < 1 then return true end
       sums[letter] = sums[letter] + number
     end
   end
-  local jobs, indexed, dead, aside =
-    size('HLEN', pool), size('ZCARD', bucket), size('ZCARD', dead_by_time), size('HLEN', broken)
-  if not (jobs and indexed and dead and aside) then return false end
-  if sums.d + sums.v ~= indexed or sums.x ~= dead then return true end
-  -- When the hash of broken records is full, they stay in the pool and are not counted.
-  return aside < BROKEN_LIMIT and sums.d + sums.r + sums.v + sums.x ~= jobs
+  local stored, aside = size('HLEN', jobs), size('HLEN', broken)
+  local delayed, reserved, dead = size('ZCARD', due), size('ZCARD', leases), size('ZCARD', dead_by_time)
+  if not (stored and aside and delayed and reserved and dead) then return false end
+  if sums.d ~= delayed or sums.v ~= reserved or sums.x ~= dead then return true end
+  -- When the hash of broken records is full, they stay where they are and are not counted.
+  return aside < BROKEN_LIMIT and sums.d + sums.r + sums.v + sums.x ~= stored
 end
 
 local reply = call('TIME')
 reply[3] = missing()
-for i = 1, #KEYS, 5 do
+for i = 1, #KEYS, 6 do
   local announced = attempt('HGET', KEYS[i], '#')
   reply[#reply + 1] = string.format('%.0f', type(announced) == 'string' and tonumber(announced) or 0)
-  local wrong = ARGV[3] == '1' and counts_are_wrong(KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 3], KEYS[i + 4])
+  -- Without its table, `unpack` is that of records.
+  local wrong = ARGV[3] == '1' and counts_are_wrong(_G.unpack(KEYS, i, i + 5))
   reply[#reply + 1] = wrong and 1 or 0
 end
 return reply

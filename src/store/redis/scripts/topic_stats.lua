@@ -1,27 +1,27 @@
 #!lua flags=no-writes
 -- Returns the statistics of a topic on some shards. Searches only a limited number of entries.
 --
--- KEYS  per shard its counts, pool, bucket and the topic's ready list
+-- KEYS  per shard its counts, jobs, due jobs and the topic's ready list
 -- ARGV  topic, number of entries to search
 -- Reply per shard delayed, ready, reserved, dead, next due or -1, due time of the oldest ready or -1
 local READY_DEPTH = 20
 local topic, depth, reply = ARGV[1], ARGV[2] - 1, {}
 
-local function next_due(pool, bucket)
-  local ids = call('ZRANGE', bucket, 0, depth)
+local function next_due(jobs, due)
+  local ids = call('ZRANGE', due, 0, depth)
   for _, id in ipairs(ids) do
-    local job = decode(call('HGET', pool, id))
+    local job = decode(call('HGET', jobs, id))
     if job and job.state == DELAYED and job.topic == topic then return job.due end
   end
   return -1
 end
 
 -- Jobs queue by the moment they became ready, which is about their due time.
-local function oldest_ready(pool, list)
+local function oldest_ready(jobs, list)
   local oldest, seen = -1, 0
   for _, entry in ipairs(call('LRANGE', list, 0, depth)) do
     local gen, _, id = read_entry(entry)
-    local job = decode(call('HGET', pool, id))
+    local job = decode(call('HGET', jobs, id))
     if job and job.state == READY and job.gen == gen then
       if oldest < 0 or job.due < oldest then oldest = job.due end
       seen = seen + 1

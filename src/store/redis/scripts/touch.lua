@@ -7,6 +7,6 @@ if replayed then return replayed end
 local refused = receipt_fault(ARGV[A + 1])
 if refused then return refused end
 JOB.till = NOW_UP + (tonumber(ARGV[A + 2]) or JOB.ttr)
-call('ZADD', BUCKET, JOB.till, ID)
-call('HSET', POOL, ID, encode(JOB))
+call('ZADD', LEASES, JOB.till, ID)
+call('HSET', JOBS, ID, encode(JOB))
 return done()

@@ -4,18 +4,24 @@
 
 -- Reads every key that a change of state may write, so that a key of a wrong type fails before the first write.
 local function check_keys()
-  check_shard()
+  check_shard(DUE)
+  call('ZCARD', LEASES)
   call('ZCARD', DEAD_BY_TIME)
   for topic in pairs(topics) do check_topic(topic) end
 end
 
-local function indexed(state) return state == DELAYED or state == RESERVED end
+-- The index of the jobs in this state that needs no key of a topic.
+local function index_of(state)
+  if state == DELAYED then return DUE end
+  if state == RESERVED then return LEASES end
+end
 
 -- Removes a job from the index of its state. The list entry of a ready job becomes stale when its generation increases.
 local function leave_state(id, job, next_state)
   count(job.topic, job.state, -1)
-  if indexed(job.state) and not indexed(next_state) then
-    call('ZREM', BUCKET, id)
+  local index = index_of(job.state)
+  if index and job.state ~= next_state then
+    call('ZREM', index, id)
   elseif job.state == DEAD then
     call('ZREM', DEAD_BY_TIME, id)
     call('ZREM', topics[job.topic].dead, id)
@@ -26,13 +32,13 @@ end
 local function enter_state(id, job, state)
   job.state = state
   count(job.topic, state, 1)
-  call('HSET', POOL, id, encode(job))
+  call('HSET', JOBS, id, encode(job))
 end
 
 local function make_delayed(id, job, due)
   leave_state(id, job, DELAYED)
   job.gen, job.due = (job.gen + 1) % 4294967296, due
-  call('ZADD', BUCKET, due, id)
+  call('ZADD', DUE, due, id)
   enter_state(id, job, DELAYED)
 end
 
@@ -59,7 +65,7 @@ end
 
 local function remove_job(id, job)
   leave_state(id, job, nil)
-  call('HDEL', POOL, id)
+  call('HDEL', JOBS, id)
 end
 
 -- The delay after an attempt, in ms: step n follows attempt n, the last one repeats; nil without a schedule.

@@ -4,18 +4,19 @@
 -- of one moment. Of a larger one, each page is, and each ready list; its counts per topic are
 -- then not compared with the records, but in sum with the sizes of the indexes.
 --
--- KEYS  1 pool  2 bucket  3 counts  4 replay slots  5 dead by time  6 broken, then ready list and dead set per topic
+-- KEYS  those of `shard.lua`, of one shard
 -- ARGV  step and cursor to continue from, the topics
 -- Reply { next step or 0, next cursor, jobs, stale, set aside, faults, ids of the jobs, topics whose
 --         keys are needed: the caller repeats the step with them }
 local BUDGET, PAGE, FAULT_LIMIT, BROKEN_LIMIT = 10000, 100, 20, 10000
-local POOL, BUCKET, COUNTS, REPLAY_SLOTS, DEAD_BY_TIME, BROKEN = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local JOBS, DUE, LEASES, COUNTS, REPLAY_SLOTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local DEAD_BY_TIME, BROKEN = KEYS[6], KEYS[7]
 local LETTERS = { 'd', 'r', 'v', 'x' }
 
 local names, topics = {}, {}
 for i = 3, #ARGV do
   names[i - 2] = ARGV[i]
-  topics[ARGV[i]] = { ready = KEYS[2 * i + 1], dead = KEYS[2 * i + 2] }
+  topics[ARGV[i]] = { ready = KEYS[2 * i + 2], dead = KEYS[2 * i + 3] }
 end
 
 local spent, jobs, stale, aside = 0, 0, 0, 0
@@ -26,16 +27,17 @@ local function fault(...)
 end
 
 local function read(id)
-  local raw = call('HGET', POOL, id)
+  local raw = call('HGET', JOBS, id)
   spent = spent + 1 + (raw and #raw or 0) / 1024
   return decode(raw)
 end
 
--- The expected score of a job in the bucket; nil when it should not be there.
-local function bucket_score(job)
+-- The expected score of a job in each index; nil when it should not be there.
+local function due_score(job)
   if job.state == DELAYED then return job.due end
-  if job.state == RESERVED then return job.till end
 end
+local function lease_score(job) return job.till end
+local function death_score(job) return job.died end
 
 local function check_score(id, index, key, expected)
   local score = call('ZSCORE', key, id)
@@ -44,7 +46,7 @@ local function check_score(id, index, key, expected)
   elseif score and not expected then
     fault('job ', id, ': it should not be in ', index)
   elseif expected and tonumber(score) ~= expected then
-    fault('job ', id, ': it stands at the wrong place in ', index)
+    fault('job ', id, ': it has a wrong score in ', index)
   end
 end
 
@@ -52,7 +54,7 @@ local function check_record(id, raw)
   local job = decode(raw)
   spent = spent + 1 + #raw / 1024
   if not job then
-    -- When the hash of broken records is full, they stay in the pool.
+    -- When the hash of broken records is full, they stay where they are.
     if call('HLEN', BROKEN) < BROKEN_LIMIT then fault('job ', id, ': its record cannot be read') end
     aside = aside + 1
     return
@@ -60,11 +62,12 @@ local function check_record(id, raw)
   jobs, ids[#ids + 1] = jobs + 1, id
   local field = LETTERS[job.state] .. job.topic
   tally[field] = (tally[field] or 0) + 1
-  check_score(id, 'the bucket', BUCKET, bucket_score(job))
-  check_score(id, 'the graves', DEAD_BY_TIME, job.died)
+  check_score(id, 'due', DUE, due_score(job))
+  check_score(id, 'leases', LEASES, lease_score(job))
+  check_score(id, 'dead_by_time', DEAD_BY_TIME, death_score(job))
   local own = topics[job.topic]
   if own then
-    check_score(id, 'the dead letters of its topic', own.dead, job.died)
+    check_score(id, 'the dead letters of its topic', own.dead, death_score(job))
   else
     unknown[job.topic] = true
   end
@@ -85,8 +88,6 @@ local function page(command, key, cursor, check)
   for i = 1, #found[2], 2 do check(found[2][i], found[2][i + 1]) end
   return found[1]
 end
-
-local function died(job) return job.died end
 
 local function check_index(index, key, cursor, topic, expected_score)
   return page('ZSCAN', key, cursor, function(id, score) check_entry(index, id, score, topic, expected_score) end)
@@ -109,7 +110,7 @@ local function check_ready(topic)
   end
   local counted = tonumber(call('HGET', COUNTS, 'r' .. topic) or 0)
   if counted ~= valid then
-    fault('topic ', topic, ': ', counted, ' jobs are counted as ready, ', valid, ' stand in its list')
+    fault('topic ', topic, ': ', counted, ' jobs are counted as ready, ', valid, ' are in its list')
   end
   return '0'
 end
@@ -129,7 +130,7 @@ local function check_sums()
   local sums, counts = { d = 0, r = 0, v = 0, x = 0 }, call('HGETALL', COUNTS)
   for i = 1, #counts, 2 do
     local letter, topic, number = sub(counts[i], 1, 1), sub(counts[i], 2), tonumber(counts[i + 1])
-    if counts[i] ~= '#' then
+    if counts[i] ~= '#' and counts[i] ~= '!' then
       if not sums[letter] or not number or number < 1 or number % 1 ~= 0 then
         fault('count ', counts[i], ': ', counts[i + 1], ' is none')
       else
@@ -140,12 +141,13 @@ local function check_sums()
       end
     end
   end
-  local size = { bucket = call('ZCARD', BUCKET), graves = call('ZCARD', DEAD_BY_TIME), pool = call('HLEN', POOL) }
-  if sums.d + sums.v ~= size.bucket then fault('the bucket does not hold as many jobs as counted') end
-  if sums.x ~= size.graves then fault('the graves do not hold as many jobs as counted') end
-  if sums.d + sums.r + sums.v + sums.x ~= size.pool and aside == 0 then
-    fault('the pool does not hold as many jobs as counted')
+  local function check_size(name, size, expected)
+    if size ~= expected then fault(name, ' has ', size, ' entries, ', expected, ' are counted') end
   end
+  check_size('due', call('ZCARD', DUE), sums.d)
+  check_size('leases', call('ZCARD', LEASES), sums.v)
+  check_size('dead_by_time', call('ZCARD', DEAD_BY_TIME), sums.x)
+  if aside == 0 then check_size('jobs', call('HLEN', JOBS), sums.d + sums.r + sums.v + sums.x) end
   return '0'
 end
 
@@ -153,7 +155,7 @@ local function check_counts()
   local counts = call('HGETALL', COUNTS)
   for i = 1, #counts, 2 do
     local there = tally[counts[i]] or 0
-    if counts[i] ~= '#' and tonumber(counts[i + 1]) ~= there then
+    if counts[i] ~= '#' and counts[i] ~= '!' and tonumber(counts[i + 1]) ~= there then
       fault('count ', counts[i], ': it says ', counts[i + 1], ', there are ', there)
     end
     tally[counts[i]] = nil
@@ -161,18 +163,19 @@ local function check_counts()
   for field, there in pairs(tally) do fault('count ', field, ': it is missing, there are ', there) end
 end
 
--- The steps in order: pool, bucket, dead letters by time, each topic's dead letters, each topic's ready list, sums.
+-- The steps in order: jobs, due, leases, dead letters by time, each topic's dead letters, each topic's ready list, sums.
 local function run(step, cursor)
-  if step == 1 then return page('HSCAN', POOL, cursor, check_record) end
-  if step == 2 then return check_index('the bucket', BUCKET, cursor, nil, bucket_score) end
-  if step == 3 then return check_index('the graves', DEAD_BY_TIME, cursor, nil, died) end
-  local topic = names[step - 3]
-  if topic then return check_index('the dead letters', topics[topic].dead, cursor, topic, died) end
-  topic = names[step - 3 - #names]
+  if step == 1 then return page('HSCAN', JOBS, cursor, check_record) end
+  if step == 2 then return check_index('due', DUE, cursor, nil, due_score) end
+  if step == 3 then return check_index('leases', LEASES, cursor, nil, lease_score) end
+  if step == 4 then return check_index('dead_by_time', DEAD_BY_TIME, cursor, nil, death_score) end
+  local topic = names[step - 4]
+  if topic then return check_index('the dead letters', topics[topic].dead, cursor, topic, death_score) end
+  topic = names[step - 4 - #names]
   return topic and check_ready(topic) or check_sums()
 end
 
-local step, cursor, last = tonumber(ARGV[1]), ARGV[2], 4 + 2 * #names
+local step, cursor, last = tonumber(ARGV[1]), ARGV[2], 5 + 2 * #names
 local whole = step == 1 and cursor == '0'
 while step <= last and spent < BUDGET do
   cursor = run(step, cursor)
