@@ -27,7 +27,5 @@ mod queue;
 mod redis_engine;
 mod sentinel;
 mod tidy;
-mod tidy_rooms;
-mod tidy_words;
 mod tls;
 mod verify;

@@ -1,6 +1,6 @@
 //! House rules for names: words that were given up for the field's standard terms do not come back.
 
-use std::{fs, path::PathBuf};
+use super::sources::{SOURCES, files};
 
 /// Names that no module, type or function may have. CONTRIBUTING.md has the words that took their place.
 const RETIRED: &[&str] = &[
@@ -95,23 +95,11 @@ fn defined(line: &str) -> Option<&str> {
 
 #[test]
 fn retired_words_name_nothing() {
-    let (mut folders, mut files, mut wrong) = (Vec::new(), 0, Vec::new());
-    for root in ["src", "client/src", "bench/src"] {
-        folders.push(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(root));
+    let mut wrong = Vec::new();
+    for (file, text) in SOURCES.iter().flat_map(|folder| files(folder, "rs")) {
+        let names = text.lines().filter_map(defined).filter(|name| RETIRED.contains(name));
+        wrong.extend(names.map(|name| format!("{file}: {name}")));
     }
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("readable").path()) {
-            if entry.is_dir() {
-                folders.push(entry);
-            } else if entry.extension().is_some_and(|found| found == "rs") {
-                files += 1;
-                let text = fs::read_to_string(&entry).expect("is text");
-                let names = text.lines().filter_map(defined).filter(|name| RETIRED.contains(name));
-                wrong.extend(names.map(|name| format!("{}: {name}", entry.display())));
-            }
-        }
-    }
-    assert!(files > 100, "{files} files were read");
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 

@@ -1,0 +1,69 @@
+//! The lists that long runs read: `tests/mutants.toml` and `tests/prove.toml`. What they name exists, which the
+//! runs themselves would notice only hours later.
+
+use std::process::Command;
+
+use super::sources::{file, files};
+
+fn entries(list: &str, kind: &str) -> Vec<toml::Value> {
+    let table: toml::Table = file(list).parse().expect("is TOML");
+    let entries = table[kind].as_array().expect("a list").clone();
+    assert!(!entries.is_empty(), "{list} has {kind} entries");
+    entries
+}
+
+#[test]
+fn every_mutant_applies() {
+    for mutant in entries("tests/mutants.toml", "mutant") {
+        let text = |key: &str| mutant[key].as_str().expect("a text");
+        assert_eq!(file(text("file")).matches(text("old")).count(), 1, "{}", text("name"));
+        assert_ne!(text("old"), text("new"), "{}", text("name"));
+    }
+}
+
+#[test]
+fn every_filter_of_a_list_matches_a_test() {
+    let program = std::env::current_exe().expect("this program");
+    let list = Command::new(program).arg("--list").output().expect("runs").stdout;
+    let mut tests: Vec<String> =
+        String::from_utf8(list).expect("is text").lines().map(str::to_owned).collect();
+    assert!(tests.len() > 1_000, "{} tests are listed", tests.len());
+    // The tests within the library, by their modules.
+    for (file, text) in files("src", "rs") {
+        let module = file
+            .trim_start_matches("src/")
+            .trim_end_matches(".rs")
+            .trim_end_matches("/mod")
+            .replace('/', "::");
+        for name in test_names(&text) {
+            tests.extend([format!("{module}::{name}"), format!("{module}::tests::{name}")]);
+        }
+    }
+    for (list, kind) in [("tests/mutants.toml", "mutant"), ("tests/prove.toml", "part")] {
+        for entry in entries(list, kind) {
+            let Some(filters) = entry.get("tests") else { continue };
+            for filter in
+                filters.as_array().expect("a list").iter().map(|filter| filter.as_str().expect("a text"))
+            {
+                assert!(
+                    tests.iter().any(|test| test.contains(filter)),
+                    "{:?}: no test matches {filter}",
+                    entry["name"]
+                );
+            }
+        }
+    }
+}
+
+/// The names of the test functions in a Rust file.
+fn test_names(text: &str) -> Vec<&str> {
+    let (mut names, mut is_test) = (Vec::new(), false);
+    for line in text.lines().map(str::trim_start) {
+        is_test |= line.starts_with("#[test]") || line.starts_with("#[tokio::test");
+        let name = line.split_once("fn ").and_then(|(_, rest)| rest.split('(').next());
+        if let Some(name) = name.filter(|_| std::mem::take(&mut is_test)) {
+            names.push(name);
+        }
+    }
+    names
+}

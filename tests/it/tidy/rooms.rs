@@ -1,0 +1,180 @@
+//! House rules for the structure: the arrows between the layers, and between the rooms of a part, run one way, and no
+//! two files import each other in a circle.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::sources::imports_by_module;
+
+/// A part of the source with rooms.
+struct Part {
+    /// The module path of the part; empty for the whole crate, whose rooms are the layers.
+    path: &'static str,
+    /// The rooms, and which others each may use. A room may only use rooms that are listed before it; `*` means all
+    /// of those.
+    rooms: &'static [(&'static str, &'static [&'static str])],
+}
+
+const PARTS: &[Part] = &[
+    Part {
+        path: "",
+        rooms: &[
+            ("job", &[]),
+            ("printable", &[]),
+            ("shutdown", &[]),
+            ("signals", &[]),
+            ("small_file", &[]),
+            ("metrics", &[]),
+            ("failure_log", &[]),
+            ("clock", &["job"]),
+            ("auth", &["job", "small_file"]),
+            ("config", &["job", "printable"]),
+            ("telemetry", &["config", "metrics"]),
+            ("store", &["job", "clock", "metrics"]),
+            ("store/embedded", &["store", "job", "clock", "metrics", "config"]),
+            ("store/redis", &["store", "job", "clock", "metrics", "failure_log", "config"]),
+            ("queue", &["store", "job", "clock", "metrics", "failure_log", "config"]),
+            ("net", &["clock", "metrics", "small_file", "config"]),
+            ("http", &["net", "queue", "auth", "job", "clock", "metrics", "config"]),
+            ("server", &["*"]),
+            ("cli", &["server", "auth", "job", "clock", "config", "printable"]),
+            ("benching", &["http", "store", "store/embedded", "store/redis", "job"]),
+            ("fuzzing", &["auth", "http", "store", "store/embedded", "store/redis", "job"]),
+            ("lib", &["*"]),
+            ("main", &["*"]),
+        ],
+    },
+    Part {
+        path: "store/embedded",
+        rooms: &[
+            ("options", &[]),
+            ("rows", &["options"]),
+            ("disk", &["rows", "options"]),
+            ("memory", &["rows", "options"]),
+            ("ops", &["memory", "rows", "disk", "options"]),
+            ("writer", &["ops", "memory", "rows", "disk", "options"]),
+            ("recovery", &["ops", "memory", "rows", "disk", "options"]),
+            ("verify", &["recovery", "memory", "rows", "disk", "options"]),
+            ("engine", &["*"]),
+            ("start", &["*"]),
+            ("benching", &["*"]),
+            ("fuzzing", &["*"]),
+            ("tests", &["*"]),
+        ],
+    },
+    Part {
+        path: "store/redis",
+        rooms: &[
+            ("options", &[]),
+            ("time", &[]),
+            ("keys", &[]),
+            ("reply", &[]),
+            ("scripts", &[]),
+            ("layout", &["options"]),
+            ("context", &["layout", "options"]),
+            ("codec", &["reply"]),
+            ("fuzzing", &["codec"]),
+            ("connection", &["context", "keys", "layout", "options", "scripts", "time"]),
+            (
+                "coordination",
+                &["codec", "connection", "context", "keys", "layout", "options", "reply", "scripts", "time"],
+            ),
+            ("ops", &["codec", "connection", "context", "coordination", "keys", "reply", "scripts", "time"]),
+            ("engine", &["coordination", "ops"]),
+            ("open", &["connection", "context", "coordination", "engine", "keys", "options", "time"]),
+        ],
+    },
+    Part {
+        path: "http",
+        rooms: &[
+            ("options", &[]),
+            ("refusal_log", &["*"]),
+            ("route", &["*"]),
+            ("json", &["*"]),
+            ("errors", &["*"]),
+            ("app", &["*"]),
+            ("browser", &["*"]),
+            ("access", &["*"]),
+            ("middleware", &["*"]),
+            ("wire", &["*"]),
+            ("handlers", &["*"]),
+            ("routes", &["*"]),
+            ("benching", &["*"]),
+            ("fuzzing", &["*"]),
+        ],
+    },
+];
+
+impl Part {
+    /// The room that a module path is in; the longest name counts.
+    fn room(&self, module: &str) -> Option<&'static str> {
+        let inside =
+            if self.path.is_empty() { module } else { module.strip_prefix(self.path)?.strip_prefix('/')? };
+        longest(inside, self.rooms.iter().map(|(room, _)| *room))
+    }
+
+    fn may_use(&self, room: &str, used: &str) -> bool {
+        let place = |name: &str| self.rooms.iter().position(|(room, _)| *room == name).expect("is listed");
+        let allowed = self.rooms[place(room)].1;
+        used == room || allowed.contains(&used) || allowed.contains(&"*") && place(used) < place(room)
+    }
+}
+
+/// The longest of `names` that is `path` or a parent of it.
+fn longest<'a>(path: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let contains = |name: &&str| path == *name || path.starts_with(&format!("{name}/"));
+    names.filter(contains).max_by_key(|name| name.len())
+}
+
+#[test]
+fn arrows_between_rooms_run_one_way() {
+    let modules = imports_by_module();
+    let mut wrong = Vec::new();
+    for part in PARTS {
+        let is_inside =
+            |module: &&String| part.path.is_empty() || module.starts_with(&format!("{}/", part.path));
+        for module in modules.keys().filter(is_inside) {
+            let Some(room) = part.room(module) else {
+                wrong.push(format!("{module} is in no room"));
+                continue;
+            };
+            let used = modules[module].iter().filter_map(|import| part.room(import));
+            let forbidden = used.filter(|used| !part.may_use(room, used));
+            wrong.extend(forbidden.map(|used| format!("{module} uses {used}")));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn rooms_are_listed_from_the_bottom() {
+    for part in PARTS {
+        for (at, (room, may_use)) in part.rooms.iter().enumerate() {
+            for used in may_use.iter().filter(|used| **used != "*") {
+                let is_before = part.rooms[..at].iter().any(|(before, _)| before == used);
+                assert!(is_before, "{room} may only use rooms listed before it, not {used}");
+            }
+        }
+    }
+}
+
+#[test]
+fn files_import_each_other_without_circles() {
+    // A file `mod.rs` only lists and re-exports its modules.
+    let modules = imports_by_module();
+    let names = || modules.keys().map(String::as_str);
+    let mut arrows: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (module, imports) in &modules {
+        let used = imports.iter().filter_map(|import| longest(import, names()));
+        arrows.insert(module, used.filter(|used| used != module).collect());
+    }
+    // Remove files that use none of the others, until none is left or only circles are.
+    loop {
+        let left: BTreeSet<&str> = arrows.keys().copied().collect();
+        let before = arrows.len();
+        arrows.retain(|_, used| used.iter().any(|used| left.contains(used)));
+        if arrows.len() == before {
+            break;
+        }
+    }
+    assert!(arrows.is_empty(), "these files are in a circle, or use one: {:#?}", arrows.keys());
+}
