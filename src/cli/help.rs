@@ -9,12 +9,12 @@ Examples:
   linger                           serve on 127.0.0.1:9277, jobs in ./data
   linger --listen 127.0.0.1:8080 --data-dir /var/lib/linger
   linger --redis-url redis://127.0.0.1:6379
-  linger config show               what is in force, and where it comes from
+  linger config show               the settings in force and their sources
   linger config check              every fault of the configuration
   linger config default            every setting with its documentation
   linger health && echo ready      for containers and scripts
   linger backup jobs.backup        while the server runs
-  linger restore jobs.backup       puts it into an empty data directory
+  linger restore jobs.backup       restores it into an empty data directory
   linger verify jobs.backup        checks it; without a name, the store itself
   linger token new --name shop --scope add --append tokens.toml
   linger bench                     measures a server of its own
@@ -24,7 +24,7 @@ A first job, from another terminal:
     -d '{\"topic\":\"hello\",\"delay\":\"3s\",\"body\":{\"n\":1}}'
   curl -s 'localhost:9277/topics/hello/pop?wait=10s'
 
-Settings, later wins:
+Settings, each overriding the ones before it:
   1. defaults      linger config default
   2. one file      --config FILE, else LINGER_CONFIG, else ./linger.toml,
                    else /etc/linger/linger.toml
@@ -33,50 +33,50 @@ Settings, later wins:
                    LINGER__REDIS__PASSWORD_FILE=/run/secrets/redis
   4. flags
 
-RUST_LOG wins over log.level, NO_COLOR turns colours off.
+RUST_LOG overrides log.level. NO_COLOR turns colours off.
 
-Signals: SIGTERM and SIGINT end the server in order, a second one after a second at once. SIGHUP reads the tokens and the certificate \
-again, where there are any.
+Signals: SIGTERM and SIGINT shut the server down; a second one, at least a second later, stops it at once. On SIGHUP it \
+reads the tokens and the certificate again.
 
-Exit codes: 0 done; 1 failed; 2 wrong usage or configuration (`linger health`: 1); 130 or 143 stopped by a second \
+Exit codes: 0 success; 1 failure; 2 wrong usage or configuration (`linger health`: 1); 130 or 143 stopped by a second \
 SIGINT or SIGTERM, `linger bench` by the first.";
 
 pub(super) const HEALTH: &str = "\
-Asks the configured address (server.listen), over loopback when that is 0.0.0.0 or [::], by TLS where tls.certificate is \
-set. Any certificate will do: nothing secret is sent. Every failure is exit code 1, since Docker reserves 2.
+Calls the configured address (server.listen), over loopback if that is 0.0.0.0 or [::], with TLS if tls.certificate is \
+set. It accepts any certificate, because it sends no secret. Every failure is exit code 1, since Docker reserves 2.
 
 Example:
   HEALTHCHECK CMD [\"linger\", \"health\"]";
 
 pub(super) const VERIFY: &str = "\
-The embedded engine's directory must not be in use: stop the server, or verify a backup of it. Nothing is changed. Redis \
-may be in use.
+The embedded engine's directory must not be in use: stop the server, or verify a backup of it. Redis may be in use. \
+The command changes nothing.
 
 Examples:
   linger verify --data-dir /var/lib/linger
   linger backup FILE && linger verify FILE";
 
 pub(super) const BACKUP: &str = "\
-Everything acknowledged before it began is in the copy. FILE must not exist, and appears only when the copy is complete \
-and on disk. Only its owner can read it. Redis has means of its own.
+The copy contains every change that was acknowledged before the command began. FILE must not exist. It appears only when \
+the copy is complete and on disk, and only its owner can read it. For Redis use its own backups.
 
-With - the copy goes to stdout. Check the exit code: a copy that was cut short is no backup. It is made in a file first, \
-in $TMPDIR where that is set, else in the data directory.
+With - the copy is written to stdout. Check the exit code: a truncated copy is no backup. It is made in a file first, \
+in $TMPDIR if that is set, otherwise in the data directory.
 
 Examples:
   linger backup jobs.backup --data-dir /var/lib/linger
   docker exec NAME linger backup - >jobs.backup";
 
 pub(super) const RESTORE: &str = "\
-FILE was made by `linger backup`. It is verified first, and one with faults is not restored. The server must not run. \
-What was finished since the backup comes back and is delivered again.
+FILE was made by `linger backup`. It is verified first, and a damaged one is not restored. The server must not be running. \
+Jobs that were finished after the backup are in it, and are delivered again.
 
 Example:
   linger restore jobs.backup --data-dir /var/lib/linger";
 
 pub(super) const TOKEN_NEW: &str = "\
-The token is shown once and stored nowhere. Its entry, which holds a hash of it, belongs into the file that \
-auth.tokens_file names; send the server SIGHUP afterwards.
+The token is printed once and stored nowhere. Add its entry, which contains only a hash, to the file that \
+auth.tokens_file names, and send the server SIGHUP.
 
 Examples:
   linger token new --name shop --scope add --topic 'orders-*' >> tokens.toml
@@ -85,17 +85,17 @@ Examples:
 
 pub(super) const BENCH: &str = "\
 Without --url it measures a server of its own, a new one for each scenario: this program, on a free loopback port, with a \
-data directory that is made where --data-dir says, or among the temporary files, and removed again. --config, --store and \
---redis-url are passed on to it. Mind that temporary files may be kept in memory, where syncs cost nothing.
+temporary data directory below --data-dir or the system's directory for temporary files. --config, --store and --redis-url are \
+passed on to it. The system may keep temporary files in memory, where syncs cost nothing.
 
-With --url it drives a running server, over plain HTTP. It works in topics of its own (bench-...), which it deletes at the \
-end; the token, if one is needed, must allow add, work, read and admin for them.
+With --url it measures a running server over plain HTTP. It uses topics of its own (bench-...), which it deletes at the \
+end; a token must allow add, work, read and admin for them.
 
-CPU and memory are those of the Linger process alone, and seen on Linux only. CPU us/job is microseconds of processor \
-time. Jobs are lost when they were taken and never came, doubled when they came twice within one reservation, early when \
-they came before the moment of their add plus their delay. The exit code is 1 if there was one of them.
+CPU and memory are those of the Linger process alone, and are measured on Linux only. CPU us/job is microseconds of \
+processor time. A job is lost if it was accepted and never delivered, doubled if it was delivered twice within one \
+reservation, and early if it was delivered before its add plus its delay. The exit code is 1 if there was such a job.
 
-Compare figures of one machine only, and state the pattern of delays with them.
+Compare only figures of the same machine, and state the pattern of delays with them.
 
 Examples:
   linger bench                        each scenario in a short form

@@ -6,7 +6,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::Present;
+use super::GaugeGuard;
 
 /// Label of a reason.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -16,7 +16,7 @@ struct ReasonLabel {
 
 /// Why a connection was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum RefusalReason {
     /// The limit of all connections is reached.
     All,
     /// The limit of one address is reached.
@@ -25,7 +25,7 @@ pub enum Refusal {
     System,
 }
 
-impl Refusal {
+impl RefusalReason {
     const ALL: [Self; 3] = [Self::All, Self::Address, Self::System];
 
     fn label(self) -> ReasonLabel {
@@ -40,7 +40,7 @@ impl Refusal {
 
 /// Why the server closed a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cut {
+pub enum CloseReason {
     /// The client sent nothing.
     FirstByte,
     /// The TLS handshake took too long.
@@ -61,7 +61,7 @@ pub enum Cut {
     Ahead,
 }
 
-impl Cut {
+impl CloseReason {
     const ALL: [Self; 9] = [
         Self::FirstByte,
         Self::Handshake,
@@ -95,44 +95,44 @@ impl Cut {
 pub struct ConnectionMetrics {
     open: Gauge,
     refused: Family<ReasonLabel, Counter>,
-    cut: Family<ReasonLabel, Counter>,
+    closed: Family<ReasonLabel, Counter>,
 }
 
 impl ConnectionMetrics {
     /// Registers the metrics of connections in `registry`.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
-        let metrics = Self { open: Gauge::default(), refused: Family::default(), cut: Family::default() };
+        let metrics = Self { open: Gauge::default(), refused: Family::default(), closed: Family::default() };
         // Every reason is registered at start, so that its rate is zero rather than unknown.
-        for refusal in Refusal::ALL {
+        for refusal in RefusalReason::ALL {
             drop(metrics.refused.get_or_create(&refusal.label()));
         }
-        for cut in Cut::ALL {
-            drop(metrics.cut.get_or_create(&cut.label()));
+        for reason in CloseReason::ALL {
+            drop(metrics.closed.get_or_create(&reason.label()));
         }
         registry.register("linger_http_connections", "Open connections", metrics.open.clone());
         registry.register("linger_http_connections_refused", "Connections refused", metrics.refused.clone());
         registry.register(
             "linger_http_connections_cut",
             "Connections closed because of what the client did or did not do",
-            metrics.cut.clone(),
+            metrics.closed.clone(),
         );
         metrics
     }
 
     /// Counts an open connection until the guard is dropped.
     #[must_use]
-    pub fn opened(&self) -> Present {
-        Present::new(&self.open)
+    pub fn opened(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.open)
     }
 
     /// Counts a refused connection.
-    pub fn refused(&self, why: Refusal) {
+    pub fn refused(&self, why: RefusalReason) {
         self.refused.get_or_create(&why.label()).inc();
     }
 
     /// Counts a connection closed by the server.
-    pub fn cut(&self, why: Cut) {
-        self.cut.get_or_create(&why.label()).inc();
+    pub fn closed(&self, why: CloseReason) {
+        self.closed.get_or_create(&why.label()).inc();
     }
 }

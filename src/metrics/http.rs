@@ -50,16 +50,16 @@ pub struct HttpMetrics {
 
 /// Counts in a gauge until it is dropped.
 #[derive(Debug)]
-pub struct Present(Gauge);
+pub struct GaugeGuard(Gauge);
 
-impl Present {
+impl GaugeGuard {
     pub(super) fn new(gauge: &Gauge) -> Self {
         gauge.inc();
         Self(gauge.clone())
     }
 }
 
-impl Drop for Present {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -67,12 +67,12 @@ impl Drop for Present {
 
 /// Adds bytes to a gauge until it is dropped.
 #[derive(Debug)]
-pub struct Buffered {
+pub struct ByteGauge {
     gauge: Gauge,
     bytes: i64,
 }
 
-impl Buffered {
+impl ByteGauge {
     /// Adds `bytes`.
     pub fn add(&mut self, bytes: usize) {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
@@ -88,7 +88,7 @@ impl Buffered {
     }
 }
 
-impl Drop for Buffered {
+impl Drop for ByteGauge {
     fn drop(&mut self) {
         self.gauge.dec_by(self.bytes);
     }
@@ -153,20 +153,20 @@ impl HttpMetrics {
 
     /// Counts a request in progress until the guard is dropped.
     #[must_use]
-    pub fn request(&self) -> Present {
-        Present::new(&self.in_flight)
+    pub fn request(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.in_flight)
     }
 
     /// A gauge for the bytes of a request's body.
     #[must_use]
-    pub fn buffered(&self) -> Buffered {
-        Buffered { gauge: self.buffered.clone(), bytes: 0 }
+    pub fn buffered(&self) -> ByteGauge {
+        ByteGauge { gauge: self.buffered.clone(), bytes: 0 }
     }
 
     /// A gauge for the bytes of a large response that its client has not read yet.
     #[must_use]
-    pub fn answering(&self) -> Buffered {
-        Buffered { gauge: self.answering.clone(), bytes: 0 }
+    pub fn answering(&self) -> ByteGauge {
+        ByteGauge { gauge: self.answering.clone(), bytes: 0 }
     }
 
     /// Counts a request that was refused or failed.

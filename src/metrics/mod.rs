@@ -19,9 +19,9 @@ use std::sync::{Arc, Mutex};
 use prometheus_client::registry::Registry;
 
 pub use clock::ClockMetrics;
-pub use connections::{ConnectionMetrics, Cut, Refusal};
+pub use connections::{CloseReason, ConnectionMetrics, RefusalReason};
 pub use engine::EngineMetrics;
-pub use http::{Buffered, HttpMetrics, Present};
+pub use http::{ByteGauge, GaugeGuard, HttpMetrics};
 pub use jobs::JobsReading;
 pub use labels::{MAX_TOPICS, TopicUsage};
 pub use log::LogMetrics;

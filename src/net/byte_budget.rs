@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::metrics::Buffered;
+use crate::metrics::ByteGauge;
 
 /// A number of bytes, handed out in the order of the calls. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -21,7 +21,7 @@ pub(crate) struct ByteBudget {
 #[derive(Debug)]
 pub(crate) struct BytePermit {
     permit: OwnedSemaphorePermit,
-    gauge: Buffered,
+    gauge: ByteGauge,
 }
 
 impl ByteBudget {
@@ -32,7 +32,7 @@ impl ByteBudget {
 
     /// Acquires `len` bytes and adds them to `gauge`. A request for more than the whole budget acquires all of it, or it
     /// could never succeed. `None` if too few bytes are available: waiting would let slow clients delay all others.
-    pub fn try_acquire(&self, len: usize, gauge: Buffered) -> Option<BytePermit> {
+    pub fn try_acquire(&self, len: usize, gauge: ByteGauge) -> Option<BytePermit> {
         let permit = self.permit(len.min(self.total))?;
         let mut acquired = BytePermit { permit, gauge };
         acquired.gauge.add(len);

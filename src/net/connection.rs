@@ -22,7 +22,7 @@ use super::{
     tls::ServerTls,
     transport::Transport,
 };
-use crate::metrics::Cut;
+use crate::metrics::CloseReason;
 
 /// Effectively no timeout: hyper's would count the reading of a response as idle time, so `io_timeouts` enforces the
 /// real ones. hyper must still have one, or it does not read the next request after a response.
@@ -88,7 +88,7 @@ async fn handshake(
     let accepted = tokio::select! {
         accepted = Box::pin(tls.acceptor().accept(stream)) => accepted,
         () = transport.clock.sleep(transport.options.header_timeout) => {
-            transport.metrics.cut(Cut::Handshake);
+            transport.metrics.closed(CloseReason::Handshake);
             return None;
         }
         () = shutdown.cancelled() => return None,
@@ -161,9 +161,9 @@ where
     if let Err(error) = ended {
         tracing::debug!(%error, "the connection ended early");
         if error.is_parse_too_large() {
-            transport.metrics.cut(Cut::HeadTooLarge);
+            transport.metrics.closed(CloseReason::HeadTooLarge);
         } else if error.is_parse() {
-            transport.metrics.cut(Cut::Malformed);
+            transport.metrics.closed(CloseReason::Malformed);
         }
     }
     connection.into_parts().io.into_inner().into_inner()

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::options::ListenerOptions;
-use crate::metrics::Refusal;
+use crate::metrics::RefusalReason;
 
 /// Counts open connections.
 #[derive(Debug)]
@@ -40,14 +40,14 @@ impl ConnectionLimit {
     }
 
     /// A permit for a connection from `address`, or which limit is reached.
-    pub fn try_acquire(self: &Arc<Self>, address: IpAddr) -> Result<ConnectionPermit, Refusal> {
+    pub fn try_acquire(self: &Arc<Self>, address: IpAddr) -> Result<ConnectionPermit, RefusalReason> {
         let address = limited_network(address);
         let mut open = self.lock();
         if open.total >= self.max {
-            return Err(Refusal::All);
+            return Err(RefusalReason::All);
         }
         if open.by_address.get(&address).is_some_and(|count| *count >= self.max_per_address) {
-            return Err(Refusal::Address);
+            return Err(RefusalReason::Address);
         }
         open.total += 1;
         *open.by_address.entry(address).or_default() += 1;
@@ -103,9 +103,9 @@ mod tests {
         let (one, other) = (address("10.0.0.1"), address("10.0.0.2"));
         let first = limit.try_acquire(one).expect("a permit");
         let _second = limit.try_acquire(one).expect("a permit");
-        assert_eq!(limit.try_acquire(one).expect_err("no permit"), Refusal::Address);
+        assert_eq!(limit.try_acquire(one).expect_err("no permit"), RefusalReason::Address);
         let third = limit.try_acquire(other).expect("a permit");
-        assert_eq!(limit.try_acquire(other).expect_err("no permit"), Refusal::All);
+        assert_eq!(limit.try_acquire(other).expect_err("no permit"), RefusalReason::All);
         drop(first);
         let _fourth = limit.try_acquire(one).expect("a permit again");
         drop(third);
@@ -117,9 +117,9 @@ mod tests {
         let limit = limit(10, 1);
         let _first = limit.try_acquire(address("2001:db8:0:1::1")).expect("a permit");
         let same_network = limit.try_acquire(address("2001:db8:0:1:ffff::2"));
-        assert_eq!(same_network.expect_err("no permit"), Refusal::Address);
+        assert_eq!(same_network.expect_err("no permit"), RefusalReason::Address);
         let _second = limit.try_acquire(address("2001:db8:0:2::1")).expect("a permit");
         let _third = limit.try_acquire(address("::ffff:10.0.0.1")).expect("a permit");
-        assert_eq!(limit.try_acquire(address("10.0.0.1")).expect_err("no permit"), Refusal::Address);
+        assert_eq!(limit.try_acquire(address("10.0.0.1")).expect_err("no permit"), RefusalReason::Address);
     }
 }

@@ -17,7 +17,7 @@ use std::{
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::transport::Transport;
-use crate::metrics::Cut;
+use crate::metrics::CloseReason;
 
 /// Bytes of a request's body that must arrive within each body timeout, and bytes of a response that must be read
 /// within each write timeout.
@@ -126,9 +126,9 @@ impl<S> TimedStream<S> {
         Box::pin(async move { clock.sleep(limit).await })
     }
 
-    /// Counts that the connection is cut and returns the error that ends it.
-    fn cut(&self, reason: Cut, message: &'static str) -> io::Error {
-        self.transport.metrics.cut(reason);
+    /// Counts that the server closes the connection, and returns the error that ends it.
+    fn close_error(&self, reason: CloseReason, message: &'static str) -> io::Error {
+        self.transport.metrics.closed(reason);
         io::Error::new(io::ErrorKind::TimedOut, message)
     }
 
@@ -136,15 +136,17 @@ impl<S> TimedStream<S> {
     fn poll_head_timeout(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let options = &self.transport.options;
         let (limit, reason, message) = match (self.head.begun, self.head.phase_number) {
-            (true, _) => (options.header_timeout, Cut::Head, "the head of a request takes too long"),
-            (false, 0) => (options.first_byte_timeout, Cut::FirstByte, "the client sends nothing"),
-            (false, _) => (options.keep_alive_timeout, Cut::Idle, "the client sends no further request"),
+            (true, _) => (options.header_timeout, CloseReason::Head, "the head of a request takes too long"),
+            (false, 0) => (options.first_byte_timeout, CloseReason::FirstByte, "the client sends nothing"),
+            (false, _) => {
+                (options.keep_alive_timeout, CloseReason::Idle, "the client sends no further request")
+            }
         };
         let mut timeout = self.head.timeout.take().unwrap_or_else(|| self.timeout(limit));
         let expired = timeout.as_mut().poll(cx);
         self.head.timeout = Some(timeout);
         ready!(expired);
-        Poll::Ready(self.cut(reason, message))
+        Poll::Ready(self.close_error(reason, message))
     }
 
     /// Ready once the client has read less than a window of a response for too long.
@@ -156,7 +158,7 @@ impl<S> TimedStream<S> {
         let expired = window.timeout.as_mut().poll(cx);
         self.write_window = Some(window);
         ready!(expired);
-        Poll::Ready(self.cut(Cut::Answer, "the client reads its response too slowly"))
+        Poll::Ready(self.close_error(CloseReason::Answer, "the client reads its response too slowly"))
     }
 
     fn drain_read_ahead(&mut self, into: &mut ReadBuf<'_>) {
@@ -205,7 +207,7 @@ impl<S: AsyncRead + Unpin> TimedStream<S> {
             }
             self.read_ahead.extend_from_slice(part.filled());
             if self.read_ahead.len() > MAX_READ_AHEAD_BYTES {
-                return Err(self.cut(Cut::Ahead, "the client sends too much after a poll"));
+                return Err(self.close_error(CloseReason::Ahead, "the client sends too much after a poll"));
             }
         }
     }

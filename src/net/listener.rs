@@ -10,7 +10,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument;
 
 use super::{connection, connection_limit::ConnectionLimit, refusal::Refusals, transport::Transport};
-use crate::metrics::Refusal;
+use crate::metrics::RefusalReason;
 
 /// Pause after the system could not accept a connection for lack of file descriptors or memory: an immediate retry
 /// would only burn the processor. Clients wait in the listener's backlog meanwhile.
@@ -75,7 +75,7 @@ async fn accept(
             if !std::mem::replace(failing, true) {
                 tracing::warn!(%error, "connections cannot be accepted; retrying until they can");
             }
-            transport.metrics.refused(Refusal::System);
+            transport.metrics.refused(RefusalReason::System);
             transport.clock.sleep(RETRY_PAUSE).await;
             None
         }

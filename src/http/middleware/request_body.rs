@@ -15,7 +15,7 @@ use http_body_util::BodyExt;
 
 use crate::{
     http::{app::App, errors::Problem, route::RouteSpec},
-    metrics::Cut,
+    metrics::CloseReason,
     net::{
         WINDOW_BYTES,
         byte_budget::{ByteBudget, BytePermit, CallerKey, CallerPermit},
@@ -179,7 +179,7 @@ async fn for_each_part(
                 biased;
                 frame = body.frame() => frame,
                 () = &mut timeout => {
-                    app.metrics.connections.cut(Cut::Body);
+                    app.metrics.connections.closed(CloseReason::Body);
                     return Err(Problem::slow());
                 }
             };

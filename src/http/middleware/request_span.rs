@@ -14,7 +14,7 @@ use tracing::{Instrument, Span, field::display};
 
 use crate::{
     http::{access::CallerName, app::App, errors::Problem, refusal_log},
-    metrics::Present,
+    metrics::GaugeGuard,
     net::ConnectedClient,
 };
 
@@ -83,7 +83,7 @@ pub struct RequestSpan {
     /// The client's address.
     address: Option<IpAddr>,
     /// Counts the request as in flight until it is dropped.
-    _in_flight: Present,
+    _in_flight: GaugeGuard,
 }
 
 impl RequestSpan {
