@@ -1,6 +1,7 @@
 //! What only the Redis engine can get wrong: cut answers, full memory, foreign entries, replicas,
 //! processes side by side. Each case has a prefix of its own; some a server of their own.
 
+mod attributes;
 mod beside;
 mod crash;
 mod cut;
@@ -112,9 +113,14 @@ impl Raw {
 
     /// Sends a command given as words.
     async fn send(&self, words: &[&str]) -> Value {
-        let command = CustomCommand::new(words[0].to_owned(), ClusterHash::Random, false);
-        let arguments: Vec<Value> = words[1..].iter().map(|word| (*word).into()).collect();
-        self.0.custom(command, arguments).await.unwrap_or_else(|error| panic!("{words:?}: {error}"))
+        self.send_values(words[0], words[1..].iter().map(|word| (*word).into()).collect()).await
+    }
+
+    /// Sends a command whose arguments may be any bytes.
+    async fn send_values(&self, name: &str, arguments: Vec<Value>) -> Value {
+        let command = CustomCommand::new(name.to_owned(), ClusterHash::Random, false);
+        let sent = format!("{name} {arguments:?}");
+        self.0.custom(command, arguments).await.unwrap_or_else(|error| panic!("{sent}: {error}"))
     }
 }
 

@@ -16,7 +16,7 @@ async fn fault_a_broken_entry_at_the_head_of_an_index_stops_nothing() {
     let tag = tag(&options, &id("witness"));
     add(process.store(), delayed("witness", seconds(1))).await;
     raw.send(&["ZADD", &format!("{tag}:due"), "1", "no-record", "2", "nonsense"]).await;
-    raw.send(&["HSET", &format!("{tag}:jobs"), "nonsense", "\u{11}not a record at all, whatever it says"])
+    raw.send(&["HSET", &format!("{tag}:jobs"), "nonsense", "\u{21}not a record at all, whatever it says"])
         .await;
     process.clock.advance(seconds(1));
     let promoted = process.store.promote(10).await.expect("promotes");
@@ -51,8 +51,8 @@ async fn a_ready_job_whose_record_is_broken_is_set_aside_and_no_longer_counted()
 async fn truncated_records_stop_nothing() {
     const CUT: &str = "redis.call('HSET', KEYS[1], ARGV[1],
         string.sub(redis.call('HGET', KEYS[1], ARGV[1]), 1, ARGV[2]))";
-    /// Bytes before the body: the fixed part, a topic of one byte, a schedule of one step.
-    const HEAD: usize = 46 + 1 + 1 + 5;
+    /// Bytes before the body: the head, a topic of one byte, a schedule of one step.
+    const HEAD: usize = 48 + 1 + 3 + 5;
     let options = linger::store::redis::Options { shards: Some(1), ..options() };
     let process = Process::start(&options).await;
     let raw = Raw::connect(&shared().url()).await;
@@ -88,7 +88,8 @@ async fn a_due_record_with_an_invalid_topic_stops_nothing() {
     const RENAME: &str = "local raw = redis.call('HGET', KEYS[1], ARGV[1])
         local at, name = tonumber(ARGV[2]), ARGV[3]
         redis.call('HSET', KEYS[1], ARGV[1], string.sub(raw, 1, at - 1)
-            .. string.char(#name) .. name .. string.sub(raw, at + 1 + string.byte(raw, at)))";
+            .. string.char(#name) .. string.sub(raw, at + 1, at + 2) .. name
+            .. string.sub(raw, at + 3 + string.byte(raw, at)))";
     let options = linger::store::redis::Options { shards: Some(1), ..options() };
     let process = Process::start(&options).await;
     let raw = Raw::connect(&shared().url()).await;

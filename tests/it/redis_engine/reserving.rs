@@ -57,7 +57,7 @@ async fn waiting_callers_are_notified_of_jobs_that_nobody_announced() {
     /// Makes a delayed job of the topic `t` ready, as an engine does, but tells nobody.
     const IN_SILENCE: &str = "local raw = redis.call('HGET', KEYS[1], ARGV[1])
         local flags, gen = struct.unpack('>BI4', raw, 2)
-        redis.call('HSET', KEYS[1], ARGV[1], struct.pack('>BBI4', 18, flags, gen + 1) .. string.sub(raw, 7))
+        redis.call('HSET', KEYS[1], ARGV[1], struct.pack('>BBI4', 34, flags, gen + 1) .. string.sub(raw, 7))
         redis.call('ZREM', KEYS[2], ARGV[1])
         redis.call('RPUSH', KEYS[3], struct.pack('>I4I6', gen + 1, 0) .. ARGV[1])
         redis.call('HINCRBY', KEYS[4], 'dt', -1)

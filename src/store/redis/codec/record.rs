@@ -1,50 +1,51 @@
-//! The record of a job in its shard's `jobs`. `scripts/record.lua` reads and writes the same layout:
-//! change both together, and the version.
+//! The record of a job in its shard's `jobs`. `scripts/record.lua` reads and writes the same layout: change both together,
+//! and the version.
 //!
-//! Big-endian. Fixed: version and state (1), flags (1), generation (4), due (6), attempts (4),
-//! created (6), TTR (4), max attempts (3), fingerprint (16), length of the topic (1). Then the topic, and
-//! by flags: retry steps (count 1, each 5), receipt (16) and deadline (6), moment of death (6),
-//! reason (length 2, text). The body is the rest. Moments and durations are milliseconds.
+//! Big-endian. A head: version and state (1), flags (1; the lowest bit means that a receipt is required), generation (4),
+//! due (6), attempts (4), created (6), TTR (4), max attempts (3), fingerprint (16), length of the topic (1), length of the
+//! attributes (2). Then the topic, the attributes ([`Attributes`]), and the body. Moments and durations are milliseconds.
 //!
-//! Packed by hand because a queue holds millions of records: this one takes 46 bytes and the topic in addition to
+//! The lease is the attribute with the lowest tag, so that scripts find it behind the topic: receipt (16), its deadline
+//! (6), the moment of the reservation (6), and who reserved, as text, which is empty so far. Scripts copy attributes and
+//! flags that they do not know.
+//!
+//! Packed by hand because a queue holds millions of records: this one takes 48 bytes and the topic in addition to
 //! body and id, a MessagePack map three times as much.
 
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::{
-    job::{Body, Due, Job, JobId, Reason, RetrySchedule, State, Timestamp, Topic, Ttr},
+    job::{Attributes, Body, Due, Job, JobId, State, Tag, Timestamp, Topic, Ttr},
     store::AddJob,
 };
 
 /// Version of the layout, in the upper half of the first byte.
-const VERSION: u8 = 0x10;
-const FINGERPRINT: std::ops::Range<usize> = 29..45;
-const TOPIC_LEN: usize = 45;
+const VERSION: u8 = 0x20;
+const HEAD_BYTES: usize = 48;
+const FINGERPRINT_BYTES: usize = 16;
+const STRICT: u8 = 1;
 /// In place of `created`, marks `due` of a new record as a moment; for a delay it is 0.
 const ABSOLUTE: u64 = 1;
 
-mod flag {
-    pub const STRICT: u8 = 1;
-    pub const RETRY: u8 = 2;
-    pub const RESERVED: u8 = 4;
-    pub const DIED: u8 = 8;
-    pub const REASON: u8 = 16;
-}
+/// The receipt of a reservation.
+pub type ReceiptBytes = [u8; 16];
 
 /// The record of a job to add. The script fills in the fields that depend on the server's clock: `due`
 /// holds the delay or the moment, `created` which of the two.
 pub fn encode_new(job: &AddJob, generation: u32) -> Bytes {
-    let topic = job.topic.as_str().as_bytes();
-    let mut raw = BytesMut::with_capacity(TOPIC_LEN + 64 + topic.len() + job.body.as_bytes().len());
+    let (topic, body) = (job.topic.as_str().as_bytes(), job.body.as_bytes());
+    let mut attributes = Attributes::default();
+    attributes.set_retry(&job.retry);
+    let attributes = attributes.as_bytes();
     let (due_ms, kind) = match job.due {
         Due::After(delay) => (as_millis(delay.as_duration()), 0),
         Due::At(moment) => (moment.as_millis().unsigned_abs(), ABSOLUTE),
     };
-    let retry = if job.retry.is_empty() { 0 } else { flag::RETRY };
+    let mut raw = BytesMut::with_capacity(HEAD_BYTES + topic.len() + attributes.len() + body.len());
     raw.put_u8(VERSION + state_code(State::Delayed));
-    raw.put_u8(u8::from(job.require_receipt) * flag::STRICT + retry);
+    raw.put_u8(u8::from(job.require_receipt) * STRICT);
     raw.put_u32(generation);
     raw.put_uint(due_ms, 6);
     raw.put_u32(0);
@@ -53,57 +54,44 @@ pub fn encode_new(job: &AddJob, generation: u32) -> Bytes {
     raw.put_uint(u64::from(job.max_attempts), 3);
     raw.put_slice(&job.fingerprint.0);
     raw.put_u8(u8::try_from(topic.len()).expect("topics are at most 128 bytes"));
+    raw.put_u16(u16::try_from(attributes.len()).expect("a schedule has at most 64 steps"));
     raw.put_slice(topic);
-    if !job.retry.is_empty() {
-        raw.put_u8(u8::try_from(job.retry.steps().len()).expect("schedules have at most 64 steps"));
-        raw.put_slice(&encode_steps(&job.retry));
-    }
-    raw.put_slice(job.body.as_bytes());
+    raw.put_slice(attributes);
+    raw.put_slice(body);
     raw.freeze()
-}
-
-/// The steps of a schedule as in a record, without their count.
-pub fn encode_steps(retry: &RetrySchedule) -> Vec<u8> {
-    let mut packed = Vec::with_capacity(5 * retry.steps().len());
-    for step in retry.steps() {
-        packed.put_uint(as_millis(*step), 5);
-    }
-    packed
 }
 
 /// The job in a record; `None` if `raw` is not a record.
 pub fn decode(id: &JobId, raw: &Bytes) -> Option<Job> {
-    let mut cursor = RecordCursor { raw, at: 0 };
-    let state = decode_state(cursor.read_bytes(1)?[0].checked_sub(VERSION)?)?;
-    let flags = cursor.read_bytes(1)?[0];
-    cursor.read_bytes(4)?;
-    let due_at = cursor.moment()?;
-    let attempts = u32::try_from(cursor.uint(4)?).ok()?;
-    let created_at = cursor.moment()?;
-    let ttr = Ttr::new(Duration::from_millis(cursor.uint(4)?)).ok()?;
-    let max_attempts = u32::try_from(cursor.uint(3)?).ok()?;
-    cursor.read_bytes(FINGERPRINT.len())?;
-    let topic_len = cursor.uint(1)?;
-    let topic = Topic::parse(cursor.text(topic_len)?).ok()?;
-    let retry = if flags & flag::RETRY == 0 { RetrySchedule::default() } else { cursor.schedule()? };
-    let reserved_until = match flags & flag::RESERVED {
-        0 => None,
-        _ => cursor.read_bytes(16).and_then(|_| cursor.moment()).map(Some)?,
+    decode_with_receipt(id, raw).map(|(job, _)| job)
+}
+
+/// The job in a record, and the receipt of its reservation if it is reserved; `None` if `raw` is not a record.
+pub fn decode_with_receipt(id: &JobId, raw: &Bytes) -> Option<(Job, Option<ReceiptBytes>)> {
+    let (mut head, rest) = raw.split_at_checked(HEAD_BYTES)?;
+    let state = decode_state(head.get_u8().checked_sub(VERSION)?)?;
+    let flags = head.get_u8();
+    head.advance(4);
+    let due_at = get_moment(&mut head);
+    let attempts = head.get_u32();
+    let created_at = get_moment(&mut head);
+    let ttr = Ttr::new(Duration::from_millis(head.get_u32().into())).ok()?;
+    let max_attempts = u32::try_from(head.get_uint(3)).expect("three bytes fit into 32 bits");
+    head.advance(FINGERPRINT_BYTES);
+    let (topic_len, attributes_len) = (usize::from(head.get_u8()), usize::from(head.get_u16()));
+    let (topic, rest) = rest.split_at_checked(topic_len)?;
+    let topic = Topic::parse(std::str::from_utf8(topic).ok()?).ok()?;
+    let (attributes, body) = rest.split_at_checked(attributes_len)?;
+    let attributes = Attributes::decode(attributes)?;
+    let (receipt, reserved_until) = match attributes.get(Tag::LEASE) {
+        Some(lease) => Some(decode_lease(lease)?).unzip(),
+        None => (None, None),
     };
-    let dead_at = match flags & flag::DIED {
-        0 => None,
-        _ => Some(cursor.moment()?),
-    };
-    let reason = match flags & flag::REASON {
-        0 => None,
-        _ => {
-            let len = cursor.uint(2)?;
-            Some(Reason::new(cursor.text(len)?)?)
-        }
-    };
-    let require_receipt = flags & flag::STRICT != 0;
-    let body = Body::from_stored(raw.slice(cursor.at..));
-    Some(Job {
+    let dead_at = attributes.died_at()?;
+    if (state == State::Reserved) != receipt.is_some() || (state == State::Dead) != dead_at.is_some() {
+        return None;
+    }
+    let job = Job {
         id: id.clone(),
         topic,
         state,
@@ -112,26 +100,24 @@ pub fn decode(id: &JobId, raw: &Bytes) -> Option<Job> {
         ttr,
         attempts,
         max_attempts,
-        retry,
-        require_receipt,
+        retry: attributes.retry()?,
+        require_receipt: flags & STRICT != 0,
         reserved_until,
         dead_at,
-        reason,
-        body,
-    })
+        reason: attributes.reason()?,
+        body: Body::from_stored(raw.slice_ref(body)),
+    };
+    Some((job, receipt))
 }
 
-/// The receipt of the reservation in a record; `None` if the job is not reserved.
-pub fn decode_receipt(raw: &Bytes) -> Option<[u8; 16]> {
-    let flags = *raw.get(1)?;
-    let mut at = TOPIC_LEN + 1 + usize::from(*raw.get(TOPIC_LEN)?);
-    if flags & flag::RETRY != 0 {
-        at += 1 + 5 * usize::from(*raw.get(at)?);
-    }
-    (flags & flag::RESERVED != 0).then(|| raw.get(at..at + 16))?.and_then(|receipt| receipt.try_into().ok())
+/// The receipt and the deadline of a reservation.
+fn decode_lease(lease: &[u8]) -> Option<(ReceiptBytes, Timestamp)> {
+    let (receipt, mut rest) = lease.split_first_chunk()?;
+    (rest.len() >= 12).then(|| (*receipt, get_moment(&mut rest)))
 }
 
-/// The number of a state in records and scripts.
+/// The number of a state in records and scripts. The number 5 is reserved for jobs that have ended and whose id is
+/// remembered for a while.
 pub fn state_code(state: State) -> u8 {
     match state {
         State::Delayed => 1,
@@ -150,41 +136,15 @@ fn as_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).expect("durations are at most ten years")
 }
 
-struct RecordCursor<'a> {
-    raw: &'a [u8],
-    at: usize,
-}
-
-impl<'a> RecordCursor<'a> {
-    fn read_bytes(&mut self, len: usize) -> Option<&'a [u8]> {
-        let bytes = self.raw.get(self.at..self.at.checked_add(len)?)?;
-        self.at += len;
-        Some(bytes)
-    }
-
-    fn uint(&mut self, len: usize) -> Option<u64> {
-        Some(self.read_bytes(len)?.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)))
-    }
-
-    fn moment(&mut self) -> Option<Timestamp> {
-        Some(Timestamp::from_millis(i64::try_from(self.uint(6)?).ok()?))
-    }
-
-    fn text(&mut self, len: u64) -> Option<&'a str> {
-        std::str::from_utf8(self.read_bytes(usize::try_from(len).ok()?)?).ok()
-    }
-
-    fn schedule(&mut self) -> Option<RetrySchedule> {
-        let count = self.uint(1)?;
-        let steps: Option<Vec<_>> = (0..count).map(|_| self.uint(5).map(Duration::from_millis)).collect();
-        RetrySchedule::new(steps?).ok()
-    }
+/// Reads a moment from bytes that are long enough.
+fn get_moment(bytes: &mut &[u8]) -> Timestamp {
+    Timestamp::from_millis(i64::try_from(bytes.get_uint(6)).expect("six bytes fit into 63 bits"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{Delay, Fingerprint};
+    use crate::job::{Delay, Fingerprint, RetrySchedule};
     use proptest::prelude::*;
 
     fn job(topic: String, body: Vec<u8>, steps_ms: Vec<u64>, max_attempts: u32, strict: bool) -> AddJob {
@@ -224,8 +184,7 @@ mod tests {
 
         #[test]
         fn decoding_any_bytes_does_not_panic(raw in prop::collection::vec(any::<u8>(), 0..200)) {
-            let raw = Bytes::from(raw);
-            let _ = (decode(&JobId::parse("a").expect("valid"), &raw), decode_receipt(&raw));
+            let _ = decode_with_receipt(&JobId::parse("a").expect("valid"), &Bytes::from(raw));
         }
 
         #[test]
@@ -238,8 +197,8 @@ mod tests {
     }
 
     #[test]
-    fn a_pending_job_takes_46_bytes_in_addition_to_topic_and_body() {
+    fn a_pending_job_takes_48_bytes_in_addition_to_topic_and_body() {
         let raw = encode_new(&job("t".to_owned(), b"null".to_vec(), vec![], 16, false), 1);
-        assert_eq!(raw.len(), 46 + 1 + 4);
+        assert_eq!(raw.len(), 48 + 1 + 4);
     }
 }

@@ -15,7 +15,7 @@ pub fn decode_reservations(mut reply: Reply, now: Timestamp) -> Result<Vec<Reser
         let id: JobId = reply.name()?;
         let raw = reply.bytes()?;
         let waited = Duration::from_millis(reply.count()?);
-        let (Some(job), Some(receipt)) = (record::decode(&id, &raw), record::decode_receipt(&raw)) else {
+        let Some((job, Some(receipt))) = record::decode_with_receipt(&id, &raw) else {
             // Deliver the other jobs. This one becomes ready again after its TTR, until its attempts are used up.
             tracing::error!(%id, "cannot read the record of a reserved job");
             continue;

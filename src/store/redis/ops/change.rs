@@ -9,11 +9,11 @@ use super::{
     single_job::{JobStepOutcome, SingleJob, decode_state},
 };
 use crate::{
-    job::{Delay, Due, JobId, Topic, TopicFilter},
+    job::{Delay, Due, JobId, Topic, TopicFilter, encode_steps},
     store::{
         Patch, Patched, Requeued, Result,
         redis::{
-            codec::{record, scope::encode_scope},
+            codec::scope::encode_scope,
             connection::call::ScriptCall,
             coordination::{
                 notifier::Notifier,
@@ -44,7 +44,7 @@ impl Patcher {
         };
         let ttr = patch.ttr.map(|ttr| millis_arg(ttr.as_duration()));
         let max_attempts = patch.max_attempts.map(i64::from);
-        let retry = patch.retry.map(|retry| [b"+", &record::encode_steps(&retry)[..]].concat());
+        let retry = patch.retry.map(|retry| [b"+", &encode_steps(&retry)[..]].concat());
         let body = patch.body.map(|body| body.as_bytes().clone());
         let args = |call: ScriptCall| {
             let retry = retry.clone().map(bytes::Bytes::from);

@@ -19,7 +19,7 @@ local function existing_outcome(stored, raw)
 end
 
 local function index_job(id, raw, state, due)
-  local topic = sub(raw, TOPIC_AT + 1, TOPIC_AT + byte(raw, TOPIC_AT))
+  local topic = sub(raw, HEAD + 1, HEAD + byte(raw, TOPIC_AT))
   if state == READY then
     call('RPUSH', topics[topic].ready, sub(raw, GEN_AT, DUE_AT - 1) .. pack('>I6', NOW) .. id)
   else

@@ -14,9 +14,9 @@ for i = A + 1, #ARGV, step do
   local id, receipt = ARGV[i], ARGV[i + 1]
   local head = head_in_scope(JOBS, step == 3 and ARGV[i + 2] or '', id)
   local code = OK
-  local ends, topic, flags = parse_head(head, RESERVED)
+  local ends, topic, length, tag = parse_head(head, RESERVED)
   -- A record that is not of the common form is decoded in full.
-  if not ends or flags < 4 or flags >= 8 or ends + 22 >= #head or receipt ~= sub(head, ends + 1, ends + 16) then
+  if tag ~= LEASE or length < 31 or receipt ~= sub(head, ends + 4, ends + 19) then
     local job = decode(head)
     if not job then
       code = GONE

@@ -70,9 +70,9 @@ end
 
 -- The usual case, without decoding the record: a delayed job that is due becomes ready. Returns false in other cases.
 local function promote_delayed(id, raw)
-  local _, topic, flags = parse_head(raw, DELAYED)
-  if not topic or flags > 3 or not topics[topic] then return false end
-  local gen, due = unpack('>I4I6', raw, 3)
+  local _, topic, _, tag = parse_head(raw, DELAYED)
+  if not topic or not topics[topic] or (tag and tag <= DIED_AT) then return false end
+  local flags, gen, due = unpack('>BI4I6', raw, 2)
   if due > NOW then return false end
   gen = (gen + 1) % 4294967296
   call('RPUSH', topics[topic].ready, pack('>I4I6', gen, NOW) .. id)
@@ -110,7 +110,7 @@ local function read_all(ids)
   end
   for place, id in ipairs(ids) do
     local raw = call('HGET', JOBS, id)
-    local topic = raw and #raw > TOPIC_AT and sub(raw, TOPIC_AT + 1, TOPIC_AT + byte(raw, TOPIC_AT))
+    local topic = raw and #raw > HEAD and sub(raw, HEAD + 1, HEAD + byte(raw, TOPIC_AT))
     if topic and topics[topic] and not checked[topic] then
       checked[topic] = true
       check_topic(topic)

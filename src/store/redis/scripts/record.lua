@@ -4,88 +4,78 @@ local call = redis.call
 local byte, sub = string.byte, string.sub
 local pack, unpack = struct.pack, struct.unpack
 
-local VERSION = 16 -- in the upper half of the first byte; the state is in the lower
+local VERSION = 32 -- in the upper half of the first byte; the state is in the lower
 local DELAYED, READY, RESERVED, DEAD = 1, 2, 3, 4
-local FIXED = '>BBI4I6I4I6I4I3'
-local TOPIC_AT = 46
+local FIXED = '>BBI4I6I4I6I4I3c16BI2'
+local TOPIC_AT, HEAD = 46, 48 -- the length of the topic, and of all that precedes the topic
+-- Tags of attributes. All others are above them: these scripts copy them.
+local LEASE, DIED_AT, RETRY, REASON = 1, 2, 3, 4
+local ATTRIBUTES_LIMIT = 32768
 
 -- Whether a text is a valid name of a topic.
 local function is_topic_name(text)
   return #text <= 128 and text ~= '.' and text ~= '..' and string.find(text, '^[%w._:-]+$')
 end
 
--- Decodes a record to a table; nil when it is not a record.
+-- Decodes a record to a table; nil when it is not a record. `others` are the attributes with other tags, as they are.
 local function decode(raw)
-  if not raw or #raw <= TOPIC_AT then return nil end
-  local kind, flags, gen, due, attempts, created, ttr, max = unpack(FIXED, raw)
-  local state = kind - VERSION
-  local at = TOPIC_AT + 1 + byte(raw, TOPIC_AT)
-  if state < DELAYED or state > DEAD or flags > 31 or at > #raw then return nil end
-  if not is_topic_name(sub(raw, TOPIC_AT + 1, at - 1)) then return nil end
+  if not raw or #raw <= HEAD then return nil end
+  local kind, flags, gen, due, attempts, created, ttr, max, print, topic_length, length = unpack(FIXED, raw)
+  local state, at = kind - VERSION, HEAD + topic_length + 1
+  local body_at = at + length
+  if state < DELAYED or state > DEAD or length > ATTRIBUTES_LIMIT or body_at > #raw then return nil end
   local job = {
-    state = state, gen = gen, due = due, attempts = attempts, created = created, ttr = ttr, max = max,
-    print = sub(raw, 30, 45), topic = sub(raw, TOPIC_AT + 1, at - 1), strict = flags % 2 == 1,
+    state = state, flags = flags, strict = flags % 2 == 1, gen = gen, due = due, attempts = attempts, created = created,
+    ttr = ttr, max = max, print = print, topic = sub(raw, HEAD + 1, at - 1), others = '', body = sub(raw, body_at),
   }
-  if flags % 4 >= 2 then
-    local ends = at + 1 + 5 * byte(raw, at)
-    job.retry = sub(raw, at + 1, ends - 1)
-    at = ends
+  if not is_topic_name(job.topic) then return nil end
+  local values, last = {}, 0
+  while at < body_at do
+    if at + 3 > body_at then return nil end
+    local tag, size = unpack('>BI2', raw, at)
+    local following = at + 3 + size
+    if tag <= last or following > body_at then return nil end
+    if tag <= REASON then
+      values[tag] = sub(raw, at + 3, following - 1)
+    elseif last <= REASON then
+      job.others = sub(raw, at, body_at - 1)
+    end
+    at, last = following, tag
   end
-  if flags % 8 >= 4 then
-    if at + 22 > #raw then return nil end
-    job.receipt, job.till = unpack('>c16I6', raw, at)
-    at = at + 22
-  end
-  if flags % 16 >= 8 then
-    if at + 6 > #raw then return nil end
-    job.died = unpack('>I6', raw, at)
-    at = at + 6
-  end
-  if flags >= 16 then
-    if at + 2 > #raw then return nil end
-    local ends = at + 2 + unpack('>I2', raw, at)
-    job.reason = sub(raw, at + 2, ends - 1)
-    at = ends
-  end
-  if at > #raw then return nil end
-  -- A reserved job without a receipt, or a dead one without a moment of death, could neither end nor be finished.
-  if (state == RESERVED) ~= (job.receipt ~= nil) or (state == DEAD) ~= (job.died ~= nil) then return nil end
-  job.body = sub(raw, at)
+  -- A reserved job without a lease, or a dead one without a moment of death, could neither end nor be finished.
+  local lease, died = values[LEASE], values[DIED_AT]
+  if (state == RESERVED) ~= (lease ~= nil) or (state == DEAD) ~= (died ~= nil) then return nil end
+  if (lease and #lease < 28) or (died and #died ~= 6) then return nil end
+  -- Of the lease these scripts change only the receipt and the deadline.
+  if lease then job.receipt, job.till, job.held = sub(lease, 1, 16), unpack('>I6', lease, 17), sub(lease, 23) end
+  if died then job.died = unpack('>I6', died) end
+  job.retry, job.reason = values[RETRY], values[REASON]
+  if job.retry and #job.retry % 5 ~= 0 then return nil end
   return job
 end
 
 -- Encodes a table as a record.
 local function encode(job)
-  local flags, parts = job.strict and 1 or 0, { '', job.print, pack('B', #job.topic), job.topic }
-  if job.retry then
-    flags = flags + 2
-    parts[#parts + 1] = pack('B', #job.retry / 5) .. job.retry
-  end
-  if job.receipt then
-    flags = flags + 4
-    parts[#parts + 1] = pack('>c16I6', job.receipt, job.till)
-  end
-  if job.died then
-    flags = flags + 8
-    parts[#parts + 1] = pack('>I6', job.died)
-  end
-  if job.reason then
-    flags = flags + 16
-    parts[#parts + 1] = pack('>I2', #job.reason) .. job.reason
-  end
-  parts[1] = pack(FIXED, VERSION + job.state, flags, job.gen, job.due, job.attempts, job.created, job.ttr, job.max)
-  parts[#parts + 1] = job.body
-  return table.concat(parts)
+  local attributes = {}
+  local function add(tag, value) attributes[#attributes + 1] = pack('>BI2', tag, #value) .. value end
+  if job.receipt then add(LEASE, job.receipt .. pack('>I6', job.till) .. job.held) end
+  if job.died then add(DIED_AT, pack('>I6', job.died)) end
+  if job.retry then add(RETRY, job.retry) end
+  if job.reason then add(REASON, job.reason) end
+  local encoded = table.concat(attributes) .. job.others
+  return pack(FIXED, VERSION + job.state, job.flags, job.gen, job.due, job.attempts, job.created, job.ttr, job.max,
+    job.print, #job.topic, #encoded) .. job.topic .. encoded .. job.body
 end
 
--- For a record in `state`, returns the end of its retry schedule, or else of its topic; the topic; the flags. Returns
--- nothing when these cannot be read. For the scripts that run for every job, which cut and join bytes instead of `decode` and `encode`.
+-- For a record in `state`, returns the end of its topic, the topic, the length of its attributes and the first tag.
+-- Returns nothing when these cannot be read. For the scripts that run for every job, which cut and join bytes instead of
+-- `decode` and `encode`: a lease has the lowest tag, so it always follows the topic.
 local function parse_head(raw, state)
-  if not raw or #raw <= TOPIC_AT or byte(raw, 1) ~= VERSION + state then return nil end
-  local flags, ends = byte(raw, 2), TOPIC_AT + byte(raw, TOPIC_AT)
-  local topic = sub(raw, TOPIC_AT + 1, ends)
-  if flags % 4 >= 2 then ends = ends + 1 + 5 * (byte(raw, ends + 1) or #raw) end
-  if ends < #raw then return ends, topic, flags end
+  if not raw or #raw <= HEAD or byte(raw, 1) ~= VERSION + state then return nil end
+  local topic_length, high, low = byte(raw, TOPIC_AT, HEAD)
+  local ends, length = HEAD + topic_length, high * 256 + low
+  if length > ATTRIBUTES_LIMIT or ends + length >= #raw then return nil end
+  return ends, sub(raw, HEAD + 1, ends), length, length > 0 and byte(raw, ends + 1) or nil
 end
 
 -- Splits an entry of a ready list: generation, moment when it was pushed, id. The id is empty if it is no entry.

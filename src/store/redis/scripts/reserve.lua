@@ -22,13 +22,13 @@ end
 
 -- The record of a ready job as a reserved one, and the end of its reservation; nil when it is not that ready job.
 local function reserve_record(raw, gen, ttr, receipt)
-  local ends, job_topic, flags = parse_head(raw, READY)
-  if job_topic ~= topic or flags % 16 >= 4 then return nil end
-  local _, _, job_gen, due, attempts, _, own_ttr = unpack(FIXED, raw)
+  local ends, job_topic, length, tag = parse_head(raw, READY)
+  if job_topic ~= topic or (tag and tag <= DIED_AT) then return nil end
+  local flags, job_gen, due, attempts, _, own_ttr = unpack('>BI4I6I4I6I4', raw, 2)
   if job_gen ~= gen then return nil end
   local till = NOW_UP + (ttr > 0 and ttr or own_ttr)
-  return pack('>BBI4I6I4', VERSION + RESERVED, flags + 4, gen, due, attempts + 1) .. sub(raw, 17, ends)
-    .. receipt .. pack('>I6', till) .. sub(raw, ends + 1), till
+  return pack('>BBI4I6I4', VERSION + RESERVED, flags, gen, due, attempts + 1) .. sub(raw, 17, TOPIC_AT)
+    .. pack('>I2', length + 31) .. topic .. pack('>BI2c16I6I6', LEASE, 28, receipt, till, NOW) .. sub(raw, ends + 1), till
 end
 
 check_shard(LEASES)

@@ -5,8 +5,8 @@ local verdicts, heads = nil, {}
 -- The record `raw` if its job is of a topic in `scope`, otherwise false, as for no job. Only the topic is read.
 local function in_scope(scope, raw)
   if not raw or scope == '' then return raw end
-  if #raw <= TOPIC_AT then return false end
-  local topic = sub(raw, TOPIC_AT + 1, TOPIC_AT + byte(raw, TOPIC_AT))
+  if #raw <= HEAD then return false end
+  local topic = sub(raw, HEAD + 1, HEAD + byte(raw, TOPIC_AT))
   -- A batch has many jobs of few topics.
   verdicts = verdicts or {}
   local known = verdicts[scope] or {}
@@ -21,13 +21,14 @@ local function in_scope(scope, raw)
   return known[topic] and raw
 end
 
--- The record of job `id` as `in_scope` returns it, without most of a large body. A large record is read once in a call:
+-- The record of job `id` as `in_scope` returns it, with only one byte of a large body. A large record is read once in a call:
 -- a job named a thousand times must cost no more than once. Scripts that remove the job clear its entry in `heads`.
 local HEAD_LIMIT = 2048
 local function head_in_scope(jobs, scope, id)
   local head = heads[id] or call('HGET', jobs, id)
   if head and #head > HEAD_LIMIT then
-    head = sub(head, 1, HEAD_LIMIT)
+    local topic_length, high, low = byte(head, TOPIC_AT, HEAD)
+    head = sub(head, 1, HEAD + topic_length + high * 256 + low + 1)
     heads[id] = head
   end
   if scope == '' then return head end

@@ -26,7 +26,7 @@ local function leave_state(id, job, next_state)
     call('ZREM', DEAD_BY_TIME, id)
     call('ZREM', topics[job.topic].dead, id)
   end
-  job.receipt, job.till, job.died = nil, nil, nil
+  job.receipt, job.till, job.held, job.died = nil, nil, nil, nil
 end
 
 local function enter_state(id, job, state)

@@ -1,0 +1,186 @@
+//! Attributes of a later version, which this one does not know: every step keeps them byte for byte, and no step takes
+//! malformed ones for something else.
+
+use bytes::Bytes;
+use linger::{
+    job::{Attributes, Body, Due, Reason, State, Tag},
+    store::{AddJob, Deleted, Error, Finished, MoveKind, Patch, Patched, Release, redis::Options},
+};
+
+use super::{Process, Raw, options};
+use crate::harness::{jobs::*, redis::shared, wait::Patience};
+
+/// Where the head of a record has the length of its topic and that of its attributes.
+const LENGTHS_AT: usize = 45;
+const HEAD: usize = LENGTHS_AT + 3;
+
+/// Attributes with tags that the scripts do not know: the first behind the known ones, one in between, the last.
+fn later() -> Vec<u8> {
+    let mut later = Attributes::default();
+    later.set(Tag::HISTORY, Some(b"\0\xff a history"));
+    later.set(Tag(100), Some(b""));
+    later.set(Tag(255), Some(&[7; 3_000]));
+    later.as_bytes().to_vec()
+}
+
+/// A process on one shard, and what writes its records.
+struct Bench {
+    process: Process,
+    raw: Raw,
+    key: String,
+}
+
+impl Bench {
+    async fn start() -> Self {
+        let options = Options { shards: Some(1), ..options() };
+        let process = Process::start(&options).await;
+        let raw = Raw::connect(&shared().url()).await;
+        Self { process, raw, key: format!("{{{}:0}}:jobs", options.prefix) }
+    }
+
+    async fn record(&self, name: &str) -> Vec<u8> {
+        self.raw.send(&["HGET", &self.key, name]).await.into_bytes().expect("is there").to_vec()
+    }
+
+    /// The attributes of a job, and where they begin in its record.
+    async fn attributes(&self, name: &str) -> (Attributes, usize) {
+        let record = self.record(name).await;
+        let start = HEAD + usize::from(record[LENGTHS_AT]);
+        let len = usize::from(u16::from_be_bytes([record[LENGTHS_AT + 1], record[LENGTHS_AT + 2]]));
+        (Attributes::decode(&record[start..start + len]).expect("well-formed"), start)
+    }
+
+    /// Appends bytes to the attributes of a job.
+    async fn append(&self, name: &str, bytes: &[u8]) {
+        let (attributes, start) = self.attributes(name).await;
+        let mut record = self.record(name).await;
+        let end = start + attributes.as_bytes().len();
+        let len = u16::try_from(end - start + bytes.len()).expect("fits").to_be_bytes();
+        record[LENGTHS_AT + 1..HEAD].copy_from_slice(&len);
+        record.splice(end..end, bytes.iter().copied());
+        let arguments = vec![self.key.as_str().into(), name.into(), Bytes::from(record).into()];
+        self.raw.send_values("HSET", arguments).await;
+    }
+
+    /// Asserts that a job is in this state, and that its record has the attributes of a later version.
+    async fn kept(&self, state: State, step: &str) {
+        let (attributes, _) = self.attributes("a").await;
+        assert!(attributes.as_bytes().ends_with(&later()), "{step}: {attributes:?}");
+        let job = self.process.store.get(ALL, &id("a")).await.expect("reads").expect("is there");
+        assert_eq!(job.state, state, "{step}");
+        assert_eq!(self.process.store.verify().await.expect("verifies").faults, [""; 0], "{step}");
+    }
+
+    async fn promoted(&self, after: u64) -> MoveKind {
+        self.process.clock.advance(seconds(after));
+        one(self.process.store.promote(10).await.expect("promotes").moves).kind
+    }
+}
+
+#[tokio::test]
+async fn every_step_keeps_attributes_of_a_later_version() {
+    let bench = Bench::start().await;
+    let store = bench.process.store();
+    let (a, why) = (&id("a"), Reason::new("why"));
+    add(store, AddJob { retry: retry(&[5]), max_attempts: 3, ..delayed("a", seconds(9)) }).await;
+    bench.append("a", &later()).await;
+
+    let patch =
+        Patch { due: Some(Due::After(delay(seconds(3)))), body: Some(body("[1]")), ..Patch::default() };
+    assert!(matches!(store.patch(ALL, a, patch).await.expect("patches"), Patched::Done(_)));
+    bench.kept(State::Delayed, "patch").await;
+    assert_eq!(bench.promoted(3).await, MoveKind::Ready);
+    bench.kept(State::Ready, "promote").await;
+    let held = reserve(store).await;
+    bench.kept(State::Reserved, "reserve").await;
+    store.cancel(vec![(held.job.id, held.receipt)]).await.expect("cancels");
+    bench.kept(State::Ready, "cancel").await;
+    let held = reserve(store).await;
+    store.touch(ALL, a, &held.receipt, Some(ttr(90))).await.expect("answers").expect("is held");
+    bench.kept(State::Reserved, "touch").await;
+    let release = Release { delay: Some(delay(seconds(1))), reason: why.clone() };
+    store.release(ALL, a, &held.receipt, release).await.expect("answers").expect("is held");
+    bench.kept(State::Delayed, "release").await;
+    assert_eq!(bench.promoted(1).await, MoveKind::Ready);
+    bench.kept(State::Ready, "promote with a reason").await;
+    reserve(store).await;
+    bench.kept(State::Reserved, "reserve with a reason").await;
+    assert_eq!(bench.promoted(60).await, MoveKind::Expired);
+    bench.kept(State::Delayed, "end of the TTR").await;
+    assert_eq!(bench.promoted(5).await, MoveKind::Ready);
+    reserve(store).await;
+    assert_eq!(bench.promoted(60).await, MoveKind::Died);
+    bench.kept(State::Dead, "last attempt").await;
+    store.requeue(ALL, a, delay(seconds(0))).await.expect("requeues");
+    bench.kept(State::Ready, "requeue").await;
+    let held = reserve(store).await;
+    store.bury(ALL, a, &held.receipt, why).await.expect("answers").expect("is held");
+    bench.kept(State::Dead, "bury").await;
+    store.requeue_dead(&topic("t"), 10).await.expect("requeues");
+    bench.kept(State::Ready, "requeue_dead").await;
+    let held = reserve(store).await;
+    assert_eq!(held.job.body, body("[1]"));
+    let done = store.finish(ALL, finish(a, &held.receipt)).await.expect("finishes");
+    assert_eq!(one(done), Finished::Done { topic: topic("t") });
+}
+
+/// The sweep corrects indexes and counts by records that it can read, so it must read these.
+#[tokio::test]
+async fn a_shard_with_attributes_of_a_later_version_is_mended() {
+    let bench = Bench::start().await;
+    add(bench.process.store(), delayed("a", seconds(9))).await;
+    bench.append("a", &later()).await;
+    let before = bench.record("a").await;
+    let due = bench.key.replace(":jobs", ":due");
+    bench.raw.send(&["ZREM", &due, "a"]).await;
+    let patience = Patience::new();
+    while bench.raw.send(&["ZSCORE", &due, "a"]).await.is_null() {
+        patience.or_fail(|| "it is not in the index".to_owned());
+        patience.pause().await;
+    }
+    assert_eq!(bench.record("a").await, before);
+    bench.kept(State::Delayed, "mend").await;
+}
+
+/// A large body is cut off where only the head is needed; the attributes must not be.
+#[tokio::test]
+async fn jobs_with_large_attributes_and_bodies_can_be_finished_and_deleted() {
+    let bench = Bench::start().await;
+    let store = bench.process.store();
+    let large = Body::parse(format!("\"{}\"", "x".repeat(5_000)).into()).expect("a body");
+    for name in ["finished", "deleted"] {
+        add(store, AddJob { body: large.clone(), ..job(name) }).await;
+        bench.append(name, &later()).await;
+        let held = reserve(store).await;
+        if name == "finished" {
+            let done = store.finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("finishes");
+            assert_eq!(one(done), Finished::Done { topic: topic("t") });
+        } else {
+            let scope = only(&["t"]);
+            let deleted = store.delete(&scope, vec![id(name)]).await.expect("deletes");
+            assert!(matches!(deleted[..], [Deleted::Done { .. }]), "{deleted:?}");
+        }
+    }
+    assert_eq!(store.verify().await.expect("verifies").faults, [""; 0]);
+}
+
+#[tokio::test]
+async fn malformed_attributes_are_reported_by_scripts_and_by_the_engine() {
+    let malformed: [&[u8]; 6] = [
+        b"\x05\0",
+        b"\x05\0\x02x",
+        b"\x05\0\0\x05\0\0",
+        b"\x06\0\0\x05\0\0",
+        b"\x01\0\x02xx",
+        b"\x02\0\x06abcdef",
+    ];
+    for bytes in malformed {
+        let bench = Bench::start().await;
+        let store = bench.process.store();
+        add(store, delayed("a", seconds(1))).await;
+        bench.append("a", bytes).await;
+        let faults = store.verify().await.expect("verifies").faults;
+        assert!(faults.iter().any(|fault| fault.contains("job a: its record cannot be read")), "{faults:?}");
+        assert!(matches!(store.get(ALL, &id("a")).await, Err(Error::Damaged(_))), "{bytes:?}");
+    }
+}
