@@ -14,9 +14,9 @@ use std::{
 };
 
 use crate::harness::{
-    plain::call,
+    blocking_http::call,
     process::{self, Server, run, stderr, stdout},
-    wait::Ends,
+    wait::StopOnDrop,
 };
 
 /// Ids by the last step that was sent or acknowledged for them.
@@ -127,7 +127,7 @@ fn a_backup_under_load_holds_everything_acknowledged_before_it_began() {
     let (told, stop) = (Mutex::new(Told::default()), AtomicBool::new(false));
     let snapshot = || told.lock().expect("not poisoned").clone();
     let copies: Vec<(Told, Told)> = std::thread::scope(|scope| {
-        let _ends = Ends(&stop);
+        let _ends = StopOnDrop(&stop);
         for worker in 0..WORKERS {
             let (told, stop, sender) = (&told, &stop, sender.clone());
             scope.spawn(move || work(address, worker, told, stop, &sender));

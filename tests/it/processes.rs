@@ -7,10 +7,10 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::harness::{
-    client::{Answer, Client},
+    client::{Client, Response},
     process::Server,
     redis::{fresh_prefix, shared},
-    wait::Patience,
+    wait::TimeLimit,
 };
 
 /// A directory whose `settings.toml` makes every server started in it share one Redis prefix.
@@ -41,31 +41,31 @@ fn start(arguments: &[&str], home: &Path) -> (Server, Client) {
     (server, client)
 }
 
-async fn add(client: &mut Client, job: Value) -> Answer {
+async fn add(client: &mut Client, job: Value) -> Response {
     let answer = client.post("/jobs", &job).await.expect("answers");
     assert!(matches!(answer.status, 200 | 201), "{answer:?}");
     answer
 }
 
-async fn get(client: &mut Client, path: &str) -> Answer {
+async fn get(client: &mut Client, path: &str) -> Response {
     client.get(path).await.expect("answers")
 }
 
-async fn finish(client: &mut Client, popped: &Answer) -> u16 {
+async fn finish(client: &mut Client, popped: &Response) -> u16 {
     let path = format!("/jobs/{}/finish?receipt={}", popped.text("id"), popped.text("receipt"));
     client.send(Method::POST, &path, None).await.expect("answers").status
 }
 
 /// Polls of a topic parked in the process behind `client`; waits until there are `n`.
 async fn parked(client: &mut Client, n: u64) {
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     loop {
         let topic = get(client, "/topics/t").await.json();
         if topic["waiting"] == json!(n) {
             return;
         }
-        patience.or_fail(|| topic.to_string());
-        patience.pause().await;
+        time_limit.check(|| topic.to_string());
+        time_limit.pause().await;
     }
 }
 

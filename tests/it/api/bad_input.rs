@@ -2,30 +2,30 @@
 
 use super::on_every_engine;
 use crate::harness::{
-    api::{Api, Setup, places},
+    api::{Api, Setup, error_locations},
     stores::Engine,
 };
 use linger::{http::HttpOptions, queue::Limits};
 
 on_every_engine!(
-    broken_json,
-    deep_json,
-    oversized_bodies_and_requests,
-    wrong_types,
-    invalid_utf8,
-    unknown_fields,
-    duplicate_fields,
-    invalid_empty_or_too_long_names,
-    invalid_durations,
-    delay_together_with_at,
-    wrong_methods,
-    wrong_content_types,
-    unknown_paths,
-    unknown_parameters,
+    broken_json_is_refused,
+    json_that_is_nested_too_deeply_is_refused,
+    too_large_bodies_and_requests_are_refused,
+    wrong_types_are_refused,
+    invalid_utf8_is_refused,
+    unknown_fields_are_refused,
+    duplicate_fields_are_refused,
+    invalid_empty_or_too_long_names_are_refused,
+    invalid_durations_are_refused,
+    delay_together_with_at_is_refused,
+    wrong_methods_are_refused,
+    wrong_content_types_are_refused,
+    unknown_paths_are_not_found,
+    unknown_parameters_are_refused,
     every_fault_of_a_job_is_reported_at_once,
     null_is_refused_as_a_value,
-    missing_bodies,
-    a_lone_surrogate_in_a_body,
+    missing_bodies_are_refused,
+    a_lone_surrogate_in_a_body_is_refused,
 );
 
 /// Asserts that the refused requests changed nothing.
@@ -33,7 +33,7 @@ async fn assert_unchanged(api: &Api) {
     assert_eq!(api.get("/topics").await.expect(200).body, "{\"topics\":[]}\n");
 }
 
-async fn broken_json(engine: Engine) {
+async fn broken_json_is_refused(engine: Engine) {
     let api = Api::new(engine).await;
     for broken in [
         "{",
@@ -52,43 +52,45 @@ async fn broken_json(engine: Engine) {
         "nonsense",
         " ",
     ] {
-        api.send("POST", "/jobs", broken).await.refused(400, "malformed_request");
-        api.send("POST", "/batch/pop", broken).await.refused(400, "malformed_request");
-        api.send("POST", "/topics/t/pause", broken).await.refused(400, "malformed_request");
+        api.send("POST", "/jobs", broken).await.expect_problem(400, "malformed_request");
+        api.send("POST", "/batch/pop", broken).await.expect_problem(400, "malformed_request");
+        api.send("POST", "/topics/t/pause", broken).await.expect_problem(400, "malformed_request");
     }
     assert_unchanged(&api).await;
 }
 
-async fn deep_json(engine: Engine) {
+async fn json_that_is_nested_too_deeply_is_refused(engine: Engine) {
     let api = Api::new(engine).await;
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     let order = |depth: usize| format!(r#"{{"topic":"t","id":"a","body":{}}}"#, nested(depth));
-    api.send("POST", "/jobs", &order(linger::job::MAX_DEPTH + 1)).await.refused(400, "malformed_request");
-    api.send("POST", "/jobs", &order(100_000)).await.refused(400, "malformed_request");
-    api.send("POST", "/jobs", &nested(100_000)).await.refused(422, "invalid_job");
+    api.send("POST", "/jobs", &order(linger::job::MAX_DEPTH + 1))
+        .await
+        .expect_problem(400, "malformed_request");
+    api.send("POST", "/jobs", &order(100_000)).await.expect_problem(400, "malformed_request");
+    api.send("POST", "/jobs", &nested(100_000)).await.expect_problem(422, "invalid_job");
     let elsewhere = format!(r#"{{"topic":{}}}"#, nested(100_000));
-    api.send("POST", "/jobs", &elsewhere).await.refused(422, "invalid_job");
+    api.send("POST", "/jobs", &elsewhere).await.expect_problem(422, "invalid_job");
     assert_unchanged(&api).await;
     api.call("POST", "/jobs").json(&order(linger::job::MAX_DEPTH)).send().await.expect(201);
 }
 
-async fn oversized_bodies_and_requests(engine: Engine) {
+async fn too_large_bodies_and_requests_are_refused(engine: Engine) {
     let limits = Limits { max_body: 100, ..Limits::default() };
     let options = HttpOptions { max_request_bytes: 1_000, ..HttpOptions::default() };
     let api = Api::with(engine, Setup { limits, options, ..Setup::default() }).await;
     let order = |len: usize| format!(r#"{{"topic":"t","id":"a","body":"{}"}}"#, "x".repeat(len - 2));
-    let problem = api.send("POST", "/jobs", &order(101)).await.refused(413, "body_too_large");
+    let problem = api.send("POST", "/jobs", &order(101)).await.expect_problem(413, "body_too_large");
     assert_eq!((&problem["limit"], &problem["got"]), (&100.into(), &101.into()));
     let too_large = api.send("POST", "/jobs", &order(1_000)).await;
     assert_eq!(too_large.header("connection"), "close", "the rest of it is not read");
-    too_large.refused(413, "body_too_large");
+    too_large.expect_problem(413, "body_too_large");
     assert_unchanged(&api).await;
     api.send("POST", "/jobs", &order(100)).await.expect(201);
     let patch = format!(r#"{{"body":"{}"}}"#, "x".repeat(99));
-    api.send("PATCH", "/jobs/a", &patch).await.refused(413, "body_too_large");
+    api.send("PATCH", "/jobs/a", &patch).await.expect_problem(413, "body_too_large");
 }
 
-async fn wrong_types(engine: Engine) {
+async fn wrong_types_are_refused(engine: Engine) {
     let api = Api::new(engine).await;
     for (field, wrong) in [
         ("topic", "1"),
@@ -110,17 +112,17 @@ async fn wrong_types(engine: Engine) {
     ] {
         let topic = if field == "topic" { "" } else { "\"topic\":\"t\"," };
         let order = format!("{{{topic}\"{field}\":{wrong}}}");
-        let problem = api.send("POST", "/jobs", &order).await.refused(422, "invalid_job");
-        assert_eq!(places(&problem), [format!("/{field}")], "{order}");
+        let problem = api.send("POST", "/jobs", &order).await.expect_problem(422, "invalid_job");
+        assert_eq!(error_locations(&problem), [format!("/{field}")], "{order}");
     }
     for other in ["[]", "\"t\"", "1", "true", "null"] {
-        let problem = api.send("POST", "/jobs", other).await.refused(422, "invalid_job");
-        assert_eq!(places(&problem), [""], "the whole body is at fault");
+        let problem = api.send("POST", "/jobs", other).await.expect_problem(422, "invalid_job");
+        assert_eq!(error_locations(&problem), [""], "the fault concerns the whole body");
     }
     assert_unchanged(&api).await;
 }
 
-async fn invalid_utf8(engine: Engine) {
+async fn invalid_utf8_is_refused(engine: Engine) {
     let api = Api::new(engine).await;
     for bytes in [
         &b"{\"topic\":\"t\",\"body\":\"\xff\"}"[..],
@@ -129,18 +131,18 @@ async fn invalid_utf8(engine: Engine) {
         b"\xff\xfe{\x00}\x00",
     ] {
         let call = api.call("POST", "/jobs").header("content-type", "application/json").body(bytes);
-        call.send().await.refused(400, "malformed_request");
+        call.send().await.expect_problem(400, "malformed_request");
     }
-    api.get("/jobs/%ff").await.refused(400, "invalid_parameter");
-    api.get("/topics/%C3/pop").await.refused(400, "invalid_parameter");
+    api.get("/jobs/%ff").await.expect_problem(400, "invalid_parameter");
+    api.get("/topics/%C3/pop").await.expect_problem(400, "invalid_parameter");
     assert_unchanged(&api).await;
 }
 
-async fn unknown_fields(engine: Engine) {
+async fn unknown_fields_are_refused(engine: Engine) {
     let api = Api::new(engine).await;
     let order = r#"{"topic":"t","delays":"1h","Delay":1,"a/b~c":null}"#;
-    let problem = api.send("POST", "/jobs", order).await.refused(422, "invalid_job");
-    assert_eq!(places(&problem), ["/delays", "/Delay", "/a~1b~0c"]);
+    let problem = api.send("POST", "/jobs", order).await.expect_problem(422, "invalid_job");
+    assert_eq!(error_locations(&problem), ["/delays", "/Delay", "/a~1b~0c"]);
     for (method, target) in [
         ("PUT", "/topics/t"),
         ("POST", "/topics/t/pause"),
@@ -148,41 +150,47 @@ async fn unknown_fields(engine: Engine) {
         ("POST", "/jobs/a/requeue"),
         ("POST", "/jobs/a/finish"),
     ] {
-        let problem = api.send(method, target, r#"{"typo":1}"#).await.refused(422, "invalid_request");
-        assert_eq!(places(&problem), ["/typo"], "{target}");
+        let problem = api.send(method, target, r#"{"typo":1}"#).await.expect_problem(422, "invalid_request");
+        assert_eq!(error_locations(&problem), ["/typo"], "{target}");
     }
     assert_unchanged(&api).await;
 }
 
-async fn duplicate_fields(engine: Engine) {
+async fn duplicate_fields_are_refused(engine: Engine) {
     let api = Api::new(engine).await;
     let order = r#"{"topic":"t","delay":1,"delay":"1h","body":1,"body":2}"#;
-    let problem = api.send("POST", "/jobs", order).await.refused(422, "invalid_job");
-    assert_eq!(places(&problem), ["/delay", "/body"]);
+    let problem = api.send("POST", "/jobs", order).await.expect_problem(422, "invalid_job");
+    assert_eq!(error_locations(&problem), ["/delay", "/body"]);
     assert_unchanged(&api).await;
 }
 
-async fn invalid_empty_or_too_long_names(engine: Engine) {
+async fn invalid_empty_or_too_long_names_are_refused(engine: Engine) {
     let api = Api::new(engine).await;
     let (long_id, long_topic) = ("x".repeat(256), "x".repeat(129));
     for id in ["", "a b", "a/b", "é", "a{b}", "a\\u0000", ".", "..", "a%20", &long_id] {
         let order = format!(r#"{{"topic":"t","id":"{id}"}}"#);
-        assert_eq!(places(&api.send("POST", "/jobs", &order).await.refused(422, "invalid_job")), ["/id"]);
+        assert_eq!(
+            error_locations(&api.send("POST", "/jobs", &order).await.expect_problem(422, "invalid_job")),
+            ["/id"]
+        );
     }
     for topic in ["", "a b", "a+b", "a@b", "a{b}", "..", "é", &long_topic] {
         let order = format!(r#"{{"topic":"{topic}"}}"#);
-        assert_eq!(places(&api.send("POST", "/jobs", &order).await.refused(422, "invalid_job")), ["/topic"]);
+        assert_eq!(
+            error_locations(&api.send("POST", "/jobs", &order).await.expect_problem(422, "invalid_job")),
+            ["/topic"]
+        );
     }
     for path in ["a%20b", "a%2Fb", "%C3%A9", "a%00", "%2E%2E", "a,b", &long_id] {
-        let problem = api.get(&format!("/jobs/{path}")).await.refused(400, "invalid_parameter");
-        assert_eq!(places(&problem), ["id"]);
-        let problem = api.get(&format!("/topics/{path}/pop")).await.refused(400, "invalid_parameter");
-        assert_eq!(places(&problem), ["topic"]);
+        let problem = api.get(&format!("/jobs/{path}")).await.expect_problem(400, "invalid_parameter");
+        assert_eq!(error_locations(&problem), ["id"]);
+        let problem = api.get(&format!("/topics/{path}/pop")).await.expect_problem(400, "invalid_parameter");
+        assert_eq!(error_locations(&problem), ["topic"]);
     }
     assert_unchanged(&api).await;
 }
 
-async fn invalid_durations(engine: Engine) {
+async fn invalid_durations_are_refused(engine: Engine) {
     let api = Api::new(engine).await;
     for delay in [
         "-1",
@@ -205,30 +213,39 @@ async fn invalid_durations(engine: Engine) {
         "\"4000d\"",
     ] {
         let order = format!(r#"{{"topic":"t","delay":{delay}}}"#);
-        let problem = api.send("POST", "/jobs", &order).await.refused(422, "invalid_job");
-        assert_eq!(places(&problem), ["/delay"], "{delay}");
+        let problem = api.send("POST", "/jobs", &order).await.expect_problem(422, "invalid_job");
+        assert_eq!(error_locations(&problem), ["/delay"], "{delay}");
     }
     for ttr in ["0", "0.999", "86400.001", "\"25h\"", "-1"] {
         let order = format!(r#"{{"topic":"t","ttr":{ttr}}}"#);
-        assert_eq!(places(&api.send("POST", "/jobs", &order).await.refused(422, "invalid_job")), ["/ttr"]);
+        assert_eq!(
+            error_locations(&api.send("POST", "/jobs", &order).await.expect_problem(422, "invalid_job")),
+            ["/ttr"]
+        );
     }
     let steps = vec!["1"; 65].join(",");
     let order = format!(r#"{{"topic":"t","retry":[{steps}]}}"#);
-    assert_eq!(places(&api.send("POST", "/jobs", &order).await.refused(422, "invalid_job")), ["/retry"]);
+    assert_eq!(
+        error_locations(&api.send("POST", "/jobs", &order).await.expect_problem(422, "invalid_job")),
+        ["/retry"]
+    );
     let order = r#"{"topic":"t","retry":[1,"x",-1,"11y"]}"#;
-    let problem = api.send("POST", "/jobs", order).await.refused(422, "invalid_job");
-    assert_eq!(places(&problem), ["/retry/1", "/retry/2", "/retry/3"]);
+    let problem = api.send("POST", "/jobs", order).await.expect_problem(422, "invalid_job");
+    assert_eq!(error_locations(&problem), ["/retry/1", "/retry/2", "/retry/3"]);
     assert_unchanged(&api).await;
 }
 
-async fn delay_together_with_at(engine: Engine) {
+async fn delay_together_with_at_is_refused(engine: Engine) {
     let api = Api::new(engine).await;
     let order = r#"{"topic":"t","delay":1,"at":"2026-11-21T06:10:00Z"}"#;
-    assert_eq!(places(&api.send("POST", "/jobs", order).await.refused(422, "invalid_job")), ["/at"]);
+    assert_eq!(
+        error_locations(&api.send("POST", "/jobs", order).await.expect_problem(422, "invalid_job")),
+        ["/at"]
+    );
     assert_unchanged(&api).await;
 }
 
-async fn wrong_methods(engine: Engine) {
+async fn wrong_methods_are_refused(engine: Engine) {
     let api = Api::new(engine).await;
     for (method, target, allow) in [
         ("GET", "/jobs", "POST"),
@@ -243,19 +260,19 @@ async fn wrong_methods(engine: Engine) {
         ("PATCH", "/topics/t", "GET, HEAD, PUT, DELETE"),
         ("BREW", "/livez", "GET, HEAD"),
     ] {
-        let answer = api.call(method, target).send().await.expect(405);
-        assert_eq!(answer.header("allow"), allow, "{method} {target}");
+        let response = api.call(method, target).send().await.expect(405);
+        assert_eq!(response.header("allow"), allow, "{method} {target}");
         if method != "HEAD" {
-            answer.refused(405, "method_not_allowed");
+            response.expect_problem(405, "method_not_allowed");
         }
     }
     for page in ["/livez", "/readyz", "/version", "/metrics", "/openapi.yaml", "/topics"] {
-        let answer = api.call("HEAD", page).send().await.expect(200);
-        assert!(answer.body.is_empty(), "{page}");
+        let response = api.call("HEAD", page).send().await.expect(200);
+        assert!(response.body.is_empty(), "{page}");
     }
 }
 
-async fn wrong_content_types(engine: Engine) {
+async fn wrong_content_types_are_refused(engine: Engine) {
     let api = Api::new(engine).await;
     let order = br#"{"topic":"t","id":"a"}"#;
     for wrong in [
@@ -267,11 +284,16 @@ async fn wrong_content_types(engine: Engine) {
         "",
     ] {
         let call = api.call("POST", "/jobs").header("content-type", wrong).body(order);
-        call.send().await.refused(415, "unsupported_media_type");
+        call.send().await.expect_problem(415, "unsupported_media_type");
     }
-    api.call("POST", "/jobs").body(order).send().await.refused(415, "unsupported_media_type");
-    let packed = api.call("POST", "/jobs").header("content-type", "application/json");
-    packed.header("content-encoding", "gzip").body(order).send().await.refused(415, "unsupported_media_type");
+    api.call("POST", "/jobs").body(order).send().await.expect_problem(415, "unsupported_media_type");
+    let compressed = api.call("POST", "/jobs").header("content-type", "application/json");
+    compressed
+        .header("content-encoding", "gzip")
+        .body(order)
+        .send()
+        .await
+        .expect_problem(415, "unsupported_media_type");
     assert_unchanged(&api).await;
     let right =
         api.call("POST", "/jobs").header("content-type", "application/json; charset=UTF-8").body(order);
@@ -280,16 +302,16 @@ async fn wrong_content_types(engine: Engine) {
     merge.body(br#"{"delay":5}"#).send().await.expect(200);
 }
 
-async fn unknown_paths(engine: Engine) {
+async fn unknown_paths_are_not_found(engine: Engine) {
     let api = Api::new(engine).await;
     for target in ["/", "/job", "/jobs/", "/jobs/a/", "/topics/t/pop/", "/batch", "/JOBS", "/jobs/a/b"] {
-        api.get(target).await.refused(404, "not_found");
+        api.get(target).await.expect_problem(404, "not_found");
     }
-    api.send("POST", "/jobs/a/finished", "{}").await.refused(404, "not_found");
-    api.post("/jobs//finish").await.refused(400, "invalid_parameter");
+    api.send("POST", "/jobs/a/finished", "{}").await.expect_problem(404, "not_found");
+    api.post("/jobs//finish").await.expect_problem(400, "invalid_parameter");
 }
 
-async fn unknown_parameters(engine: Engine) {
+async fn unknown_parameters_are_refused(engine: Engine) {
     let api = Api::new(engine).await;
     for (method, target) in [
         ("GET", "/jobs/a?wait=1"),
@@ -301,22 +323,24 @@ async fn unknown_parameters(engine: Engine) {
         ("POST", "/topics/t/pause?delivery=true"),
         ("GET", "/topics/t/dead?topic=t"),
     ] {
-        api.call(method, target).send().await.refused(400, "invalid_parameter");
+        api.call(method, target).send().await.expect_problem(400, "invalid_parameter");
     }
-    api.send("POST", "/jobs?delay=5", r#"{"topic":"t"}"#).await.refused(400, "invalid_parameter");
+    api.send("POST", "/jobs?delay=5", r#"{"topic":"t"}"#).await.expect_problem(400, "invalid_parameter");
     assert_unchanged(&api).await;
 }
 
 async fn every_fault_of_a_job_is_reported_at_once(engine: Engine) {
     let api = Api::new(engine).await;
     let order = r#"{"id":"a b","delay":-1,"ttr":"x","max_attempts":-1,"retry":[1,null],"extra":1}"#;
-    let problem = api.send("POST", "/jobs", order).await.refused(422, "invalid_job");
+    let problem = api.send("POST", "/jobs", order).await.expect_problem(422, "invalid_job");
     let expected = ["/id", "/topic", "/delay", "/ttr", "/max_attempts", "/retry/1", "/extra"];
-    assert_eq!(places(&problem), expected);
-    let hostile: Vec<_> = (0..10_000).map(|n| format!("\"f{n}\":1")).collect();
-    let problem =
-        api.send("POST", "/jobs", &format!("{{{}}}", hostile.join(","))).await.refused(422, "invalid_job");
-    assert_eq!(places(&problem), [""], "the answer stays small");
+    assert_eq!(error_locations(&problem), expected);
+    let many_fields: Vec<_> = (0..10_000).map(|n| format!("\"f{n}\":1")).collect();
+    let problem = api
+        .send("POST", "/jobs", &format!("{{{}}}", many_fields.join(",")))
+        .await
+        .expect_problem(422, "invalid_job");
+    assert_eq!(error_locations(&problem), [""], "the response stays small");
 }
 
 async fn null_is_refused_as_a_value(engine: Engine) {
@@ -324,7 +348,7 @@ async fn null_is_refused_as_a_value(engine: Engine) {
     for field in ["id", "delay", "at", "ttr", "max_attempts", "retry"] {
         let order = format!(r#"{{"topic":"t","{field}":null}}"#);
         assert_eq!(
-            places(&api.send("POST", "/jobs", &order).await.refused(422, "invalid_job")),
+            error_locations(&api.send("POST", "/jobs", &order).await.expect_problem(422, "invalid_job")),
             [format!("/{field}")]
         );
     }
@@ -332,7 +356,7 @@ async fn null_is_refused_as_a_value(engine: Engine) {
     api.add(r#"{"topic":"t","body":null}"#).await;
 }
 
-async fn missing_bodies(engine: Engine) {
+async fn missing_bodies_are_refused(engine: Engine) {
     let api = Api::new(engine).await;
     for (method, target) in [
         ("POST", "/jobs"),
@@ -341,7 +365,7 @@ async fn missing_bodies(engine: Engine) {
         ("POST", "/batch/pop"),
         ("PUT", "/topics/t"),
     ] {
-        api.call(method, target).send().await.refused(400, "malformed_request");
+        api.call(method, target).send().await.expect_problem(400, "malformed_request");
     }
     assert_unchanged(&api).await;
     // If a body may be left out, an empty one of any type counts as left out.
@@ -349,8 +373,8 @@ async fn missing_bodies(engine: Engine) {
     api.call("POST", "/topics/t/pause").header("content-type", form).send().await.expect(200);
 }
 
-/// JSON parsers of many languages refuse it, and with it the whole batch in which it is delivered.
-async fn a_lone_surrogate_in_a_body(engine: Engine) {
+/// JSON parsers of many languages refuse a lone surrogate, and with it the whole batch in which it is delivered.
+async fn a_lone_surrogate_in_a_body_is_refused(engine: Engine) {
     let api = Api::new(engine).await;
     for (body, at) in [
         (r#""\ud800""#, "/body"),
@@ -364,14 +388,15 @@ async fn a_lone_surrogate_in_a_body(engine: Engine) {
         (r#"["\ud800\u0041"]"#, "/body/0"),
     ] {
         let order = format!(r#"{{"topic":"t","id":"a","body":{body}}}"#);
-        let problem = api.send("POST", "/jobs", &order).await.refused(422, "invalid_job");
-        assert_eq!(places(&problem), [at], "{body}");
+        let problem = api.send("POST", "/jobs", &order).await.expect_problem(422, "invalid_job");
+        assert_eq!(error_locations(&problem), [at], "{body}");
         let batch = format!(r#"{{"jobs":[{{"topic":"t"}},{order}]}}"#);
-        let answer = api.send("POST", "/batch/jobs", &batch).await.expect(200).json();
-        assert_eq!(places(&answer["results"][1]["problem"]), [format!("/jobs/1{at}")], "{body}");
+        let response = api.send("POST", "/batch/jobs", &batch).await.expect(200).json();
+        assert_eq!(error_locations(&response["results"][1]["problem"]), [format!("/jobs/1{at}")], "{body}");
     }
     let whole = r#"["\ud83d\ude00","\uD83D\uDE00","\\ud800","\u0041","é"]"#;
     api.add(&format!(r#"{{"topic":"t","id":"a","body":{whole}}}"#)).await;
-    let problem = api.send("PATCH", "/jobs/a", r#"{"body":"\udead"}"#).await.refused(422, "invalid_job");
-    assert_eq!(places(&problem), ["/body"]);
+    let problem =
+        api.send("PATCH", "/jobs/a", r#"{"body":"\udead"}"#).await.expect_problem(422, "invalid_job");
+    assert_eq!(error_locations(&problem), ["/body"]);
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::on_every_engine;
 use crate::harness::{
-    api::{Api, Setup, places, text},
+    api::{Api, Setup, error_locations, text},
     jobs::{millis, seconds},
     stores::Engine,
 };
@@ -20,13 +20,13 @@ on_every_engine!(
     a_pop_returns_at_most_max_jobs,
     a_pop_waits_for_the_first_job,
     invalid_batches_are_refused,
-    the_same_job_twice_in_a_batch,
+    the_same_job_twice_in_a_batch_is_added_once,
     the_response_to_a_batch_of_faults_stays_small,
     a_batch_is_carried_out_only_if_its_response_fits_the_budget,
 );
 
-fn statuses(answer: &Value) -> Vec<u64> {
-    let results = answer["results"].as_array().expect("results");
+fn statuses(response: &Value) -> Vec<u64> {
+    let results = response["results"].as_array().expect("results");
     results.iter().map(|result| result["status"].as_u64().expect("a status")).collect()
 }
 
@@ -50,19 +50,19 @@ async fn each_item_of_an_add_has_its_own_status(engine: Engine) {
             {{"topic":"t"}}
         ]}}"#
     );
-    let answer = api.call("POST", "/batch/jobs").json(&jobs).send().await.expect(200).json();
-    assert_eq!(statuses(&answer), [201, 422, 200, 409, 422, 400, 413, 409, 201]);
-    let results = &answer["results"];
+    let response = api.call("POST", "/batch/jobs").json(&jobs).send().await.expect(200).json();
+    assert_eq!(statuses(&response), [201, 422, 200, 409, 422, 400, 413, 409, 201]);
+    let results = &response["results"];
     assert_eq!(results[0], json!({"status": 201, "id": "new"}));
-    assert_eq!(results[1]["id"], "named", "which one failed can be seen");
-    assert_eq!(places(&results[1]["problem"]), ["/jobs/1/topic"]);
+    assert_eq!(results[1]["id"], "named", "the id shows which item failed");
+    assert_eq!(error_locations(&results[1]["problem"]), ["/jobs/1/topic"]);
     assert_eq!(results[3]["problem"]["code"], "job_exists");
     assert_eq!(results[3]["problem"]["state"], "ready");
-    assert_eq!(places(&results[4]["problem"]), ["/jobs/4"]);
+    assert_eq!(error_locations(&results[4]["problem"]), ["/jobs/4"]);
     assert_eq!(results[5]["problem"]["code"], "malformed_request");
     assert_eq!(results[6]["problem"]["code"], "body_too_large");
     assert_eq!(results[7]["problem"]["code"], "intake_paused");
-    assert!(!text(&results[8]["id"]).is_empty(), "a made id is told");
+    assert!(!text(&results[8]["id"]).is_empty(), "the response has the generated id");
     assert!(api.get("/jobs/new").await.expect(200).body.ends_with(b"\"body\":{\"a\": 1}}\n"));
     assert_eq!(api.get("/topics/t").await.json()["counts"]["ready"], 3);
 }
@@ -73,34 +73,40 @@ async fn each_item_of_a_finish_has_its_own_status(engine: Engine) {
         api.add(&format!(r#"{{"topic":"t","id":"{id}","delay":0}}"#)).await;
     }
     let popped = api.send("POST", "/batch/pop", r#"{"topics":["t"],"max":2}"#).await.expect(200).json();
-    let held = popped["jobs"].as_array().expect("jobs").clone();
-    assert_eq!(held.len(), 2);
-    let free =
-        ["a", "b", "c"].into_iter().find(|id| held.iter().all(|job| job["id"] != *id)).expect("one left");
+    let reserved = popped["jobs"].as_array().expect("jobs").clone();
+    assert_eq!(reserved.len(), 2);
+    let ready = ["a", "b", "c"]
+        .into_iter()
+        .find(|id| reserved.iter().all(|job| job["id"] != *id))
+        .expect("one job is still ready");
     let jobs = format!(
-        r#"{{"jobs":[{{"id":{},"receipt":{}}},{{"id":{},"receipt":{}}},{{"id":{}}},{{"id":"{free}"}},{{"id":"nobody"}},
+        r#"{{"jobs":[{{"id":{},"receipt":{}}},{{"id":{},"receipt":{}}},{{"id":{}}},{{"id":"{ready}"}},{{"id":"nobody"}},
             {{"id":"a b"}},{{"receipt":"0123456789abcdef0123456789abcdef"}},{{"id":"x","receipt":"short"}}]}}"#,
-        held[0]["id"], held[0]["receipt"], held[1]["id"], held[0]["receipt"], held[1]["id"],
+        reserved[0]["id"],
+        reserved[0]["receipt"],
+        reserved[1]["id"],
+        reserved[0]["receipt"],
+        reserved[1]["id"],
     );
-    let answer = api.send("POST", "/batch/finish", &jobs).await.expect(200).json();
-    assert_eq!(statuses(&answer), [204, 409, 204, 409, 404, 422, 422, 422]);
-    let codes: Vec<_> = (0..8).map(|n| answer["results"][n]["problem"]["code"].clone()).collect();
+    let response = api.send("POST", "/batch/finish", &jobs).await.expect(200).json();
+    assert_eq!(statuses(&response), [204, 409, 204, 409, 404, 422, 422, 422]);
+    let codes: Vec<_> = (0..8).map(|n| response["results"][n]["problem"]["code"].clone()).collect();
     assert_eq!(
         (&codes[1], &codes[3], &codes[4]),
         (&json!("lease_lost"), &json!("not_reserved"), &json!("job_not_found"))
     );
-    assert_eq!(places(&answer["results"][6]["problem"]), ["/jobs/6/id"]);
-    assert_eq!(places(&answer["results"][7]["problem"]), ["/jobs/7/receipt"]);
+    assert_eq!(error_locations(&response["results"][6]["problem"]), ["/jobs/6/id"]);
+    assert_eq!(error_locations(&response["results"][7]["problem"]), ["/jobs/7/receipt"]);
 }
 
 async fn each_item_of_a_delete_has_its_own_status(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a"}"#).await;
-    let answer =
+    let response =
         api.send("POST", "/batch/delete", r#"{"ids":["a","b","a b",7,"a"]}"#).await.expect(200).json();
-    assert_eq!(statuses(&answer), [204, 404, 422, 422, 404]);
-    assert_eq!(answer["results"][0], json!({"status": 204, "id": "a"}));
-    assert_eq!(places(&answer["results"][2]["problem"]), ["/ids/2"]);
+    assert_eq!(statuses(&response), [204, 404, 422, 422, 404]);
+    assert_eq!(response["results"][0], json!({"status": 204, "id": "a"}));
+    assert_eq!(error_locations(&response["results"][2]["problem"]), ["/ids/2"]);
 }
 
 async fn an_empty_batch_returns_no_results(engine: Engine) {
@@ -119,13 +125,15 @@ async fn a_batch_over_the_limit_is_refused_as_a_whole(engine: Engine) {
     let api = Api::with(engine, Setup { limits, ..Setup::default() }).await;
     let job = r#"{"topic":"t"}"#;
     let problem = api.send("POST", "/batch/jobs", &format!("{{\"jobs\":[{job},{job},{job}]}}")).await;
-    let problem = problem.refused(413, "batch_too_large");
+    let problem = problem.expect_problem(413, "batch_too_large");
     assert_eq!((&problem["limit"], &problem["got"]), (&json!(2), &json!(3)));
-    api.send("POST", "/batch/finish", r#"{"jobs":[1,2,3]}"#).await.refused(413, "batch_too_large");
-    api.send("POST", "/batch/delete", r#"{"ids":["a","b","c"]}"#).await.refused(413, "batch_too_large");
+    api.send("POST", "/batch/finish", r#"{"jobs":[1,2,3]}"#).await.expect_problem(413, "batch_too_large");
+    api.send("POST", "/batch/delete", r#"{"ids":["a","b","c"]}"#)
+        .await
+        .expect_problem(413, "batch_too_large");
     let pop = r#"{"topics":["a","b","c"],"max":4}"#;
-    let problem = api.send("POST", "/batch/pop", pop).await.refused(422, "invalid_request");
-    assert_eq!(places(&problem), ["/topics", "/max"]);
+    let problem = api.send("POST", "/batch/pop", pop).await.expect_problem(422, "invalid_request");
+    assert_eq!(error_locations(&problem), ["/topics", "/max"]);
     assert_eq!(api.get("/topics").await.expect(200).body, "{\"topics\":[]}\n");
 }
 
@@ -165,7 +173,7 @@ async fn a_pop_waits_for_the_first_job(engine: Engine) {
     let pop = r#"{"topics":["a","b"],"max":5,"wait":"20s"}"#;
     let poll = api.park(api.call("POST", "/batch/pop").json(pop)).await;
     api.add(r#"{"topic":"b","id":"x","delay":2}"#).await;
-    api.pass(seconds(2)).await;
+    api.advance_and_promote(seconds(2)).await;
     let jobs = poll.await.expect("is answered").expect(200).json();
     assert_eq!(jobs["jobs"][0]["id"], "x");
     let poll = api.park(api.call("POST", "/batch/pop").json(pop)).await;
@@ -194,16 +202,16 @@ async fn invalid_batches_are_refused(engine: Engine) {
         ("/batch/pop", r#"{"topics":["t"],"wait":"soon"}"#, "/wait"),
         ("/batch/pop", r#"{"topics":["t"],"ttr":0}"#, "/ttr"),
     ] {
-        let problem = api.send("POST", target, body).await.refused(422, "invalid_request");
-        assert_eq!(places(&problem), [at], "{body}");
+        let problem = api.send("POST", target, body).await.expect_problem(422, "invalid_request");
+        assert_eq!(error_locations(&problem), [at], "{body}");
     }
 }
 
-async fn the_same_job_twice_in_a_batch(engine: Engine) {
+async fn the_same_job_twice_in_a_batch_is_added_once(engine: Engine) {
     let api = Api::new(engine).await;
     let jobs = r#"{"jobs":[{"topic":"t","id":"a"},{"topic":"t","id":"a"},{"topic":"u","id":"a"}]}"#;
-    let answer = api.send("POST", "/batch/jobs", jobs).await.expect(200).json();
-    assert_eq!(statuses(&answer), [201, 200, 409]);
+    let response = api.send("POST", "/batch/jobs", jobs).await.expect(200).json();
+    assert_eq!(statuses(&response), [201, 200, 409]);
     assert_eq!(api.get("/topics/t").await.json()["counts"]["ready"], 1);
 }
 
@@ -213,14 +221,17 @@ async fn the_response_to_a_batch_of_faults_stays_small(engine: Engine) {
     let long = format!("{{\"topic\":1,\"{}\":1}}", "x".repeat(6_000));
     for job in [format!("{{{}}}", fields.join(",")), long] {
         let body = format!("{{\"jobs\":[{}]}}", vec![job.as_str(); 1_000].join(","));
-        let answer = api.send("POST", "/batch/jobs", &body).await.expect(200);
-        assert!(answer.body.len() < 300_000, "{} bytes for {:.60}", answer.body.len(), body);
-        let answer = answer.json();
-        let results = answer["results"].as_array().expect("results");
-        let told: usize = results.iter().map(|result| places(&result["problem"]).len()).sum();
-        assert_eq!((results.len(), told), (1_000, 32), "32 faults over the whole batch");
+        let response = api.send("POST", "/batch/jobs", &body).await.expect(200);
+        assert!(response.body.len() < 300_000, "{} bytes for {:.60}", response.body.len(), body);
+        let response = response.json();
+        let results = response["results"].as_array().expect("results");
+        let reported: usize = results.iter().map(|result| error_locations(&result["problem"]).len()).sum();
+        assert_eq!((results.len(), reported), (1_000, 32), "the response has 32 faults over the whole batch");
         let last = &results[999]["problem"];
-        assert!(text(&last["detail"]).starts_with("/jobs/999/topic "), "each still says its first: {last}");
+        assert!(
+            text(&last["detail"]).starts_with("/jobs/999/topic "),
+            "each item still reports its first fault: {last}"
+        );
     }
 }
 
@@ -241,9 +252,9 @@ async fn a_batch_is_carried_out_only_if_its_response_fits_the_budget(engine: Eng
         ("/batch/delete", format!("{{\"ids\":[{}]}}", ids.join(","))),
     ];
     for (target, body) in &calls {
-        api.send("POST", target, body).await.refused(503, "overloaded");
+        api.send("POST", target, body).await.expect_problem(503, "overloaded");
     }
-    api.get("/topics/t").await.refused(404, "topic_not_found");
+    api.get("/topics/t").await.expect_problem(404, "topic_not_found");
     api.add(r#"{"topic":"single"}"#).await;
     drop((bytes, unread));
     for (target, body) in &calls {

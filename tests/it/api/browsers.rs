@@ -28,10 +28,10 @@ async fn trap_a_web_page_cannot_pop_or_add(engine: Engine) {
             [("GET", "/topics/t/pop"), ("POST", "/topics/t/pop"), ("GET", "/jobs/a"), ("DELETE", "/jobs/a")]
         {
             let call = api.call(method, target).header(name, value);
-            call.send().await.refused(403, "cross_site_refused");
+            call.send().await.expect_problem(403, "cross_site_refused");
         }
         let add = api.call("POST", "/jobs").json(r#"{"topic":"t","id":"b"}"#).header(name, value);
-        add.send().await.refused(403, "cross_site_refused");
+        add.send().await.expect_problem(403, "cross_site_refused");
     }
     let job = api.get("/jobs/a").await.expect(200).json();
     assert_eq!((&job["state"], &job["attempts"]), (&"ready".into(), &0.into()));
@@ -47,12 +47,13 @@ async fn trap_a_rebound_host_name_is_refused(engine: Engine) {
         ..HttpOptions::default()
     };
     let api = Api::with(engine, Setup { options, ..Setup::default() }).await;
-    let on = |host: &str| api.call("GET", "/topics/t/pop").without("host").header("host", host).send();
-    on("evil.example:9277").await.refused(403, "host_refused");
-    on("127.0.0.1:9277").await.expect(204);
-    on("[::1]:9277").await.expect(204);
-    on("queue.test").await.expect(204);
-    api.call("GET", "/livez").without("host").send().await.refused(400, "malformed_request");
+    let pop_with_host =
+        |host: &str| api.call("GET", "/topics/t/pop").without("host").header("host", host).send();
+    pop_with_host("evil.example:9277").await.expect_problem(403, "host_refused");
+    pop_with_host("127.0.0.1:9277").await.expect(204);
+    pop_with_host("[::1]:9277").await.expect(204);
+    pop_with_host("queue.test").await.expect(204);
+    api.call("GET", "/livez").without("host").send().await.expect_problem(400, "malformed_request");
 }
 
 async fn pages_for_operators_may_be_linked_to(engine: Engine) {
@@ -66,8 +67,8 @@ async fn pages_for_operators_may_be_linked_to(engine: Engine) {
 async fn preflights_allow_nothing(engine: Engine) {
     let api = Api::new(engine).await;
     let preflight = api.call("OPTIONS", "/jobs").header("origin", "https://evil.example");
-    let answer = preflight.header("access-control-request-method", "POST").send().await;
-    assert!(answer.headers.keys().all(|name| !name.as_str().starts_with("access-control-")));
-    assert_eq!(answer.header("allow"), "POST", "no method that does not exist");
-    answer.refused(403, "cross_site_refused");
+    let response = preflight.header("access-control-request-method", "POST").send().await;
+    assert!(response.headers.keys().all(|name| !name.as_str().starts_with("access-control-")));
+    assert_eq!(response.header("allow"), "POST", "only methods that exist are allowed");
+    response.expect_problem(403, "cross_site_refused");
 }

@@ -23,30 +23,30 @@ fn operation_ids_are_unique() {
     assert_eq!(ids.len(), contract().operations().len());
 }
 
-/// The router answers exactly the methods that the contract documents.
+/// The router accepts exactly the methods that the contract documents.
 #[tokio::test]
 async fn every_path_allows_only_the_documented_methods() {
     let api = Api::new(Engine::Naive).await;
     let paths: BTreeSet<_> = contract().operations().iter().map(|operation| &operation.template).collect();
     for path in paths {
-        let of_path = contract().operations().iter().filter(|operation| operation.template == *path);
-        let mut documented: BTreeSet<_> = of_path.map(|operation| operation.method.as_str()).collect();
+        let operations = contract().operations().iter().filter(|operation| operation.template == *path);
+        let mut documented: BTreeSet<_> = operations.map(|operation| operation.method.as_str()).collect();
         if documented.contains("GET") && !path.ends_with("/pop") {
             documented.insert("HEAD");
         }
         let target = path.replace("{id}", "a").replace("{topic}", "t");
-        let answer = api.call("BREW", &target).send().await.expect(405);
-        let allowed: BTreeSet<_> = answer.header("allow").split(", ").collect();
+        let response = api.call("BREW", &target).send().await.expect(405);
+        let allowed: BTreeSet<_> = response.header("allow").split(", ").collect();
         assert_eq!(allowed, documented, "{path}");
     }
 }
 
-/// Readers take the examples for the server's words.
+/// Readers rely on the examples to be what the server sends.
 #[tokio::test]
 async fn the_examples_of_errors_are_what_the_server_answers() {
-    let stated: serde_json::Value =
+    let document: serde_json::Value =
         serde_saphyr::from_str(include_str!("../../../openapi.yaml")).expect("YAML");
-    let responses = &stated["components"]["responses"];
+    let responses = &document["components"]["responses"];
     let example = |response: &str, media: &str, name: &str| {
         responses[response]["content"][media]["examples"][name]["value"].clone()
     };
@@ -63,10 +63,10 @@ async fn the_examples_of_errors_are_what_the_server_answers() {
         (problem("Invalid", "typo"), api.send("POST", "/jobs", typo).await.json()),
         (results["results"][1]["problem"].clone(), finish["results"][0]["problem"].clone()),
     ];
-    for (example, answer) in pairs {
+    for (example, response) in pairs {
         assert!(example["detail"].is_string(), "{example}");
         for member in ["type", "title", "status", "code", "detail", "errors", "state"] {
-            assert_eq!(example[member], answer[member], "{member} of {answer}");
+            assert_eq!(example[member], response[member], "{member} of {response}");
         }
     }
 }
@@ -75,7 +75,7 @@ async fn the_examples_of_errors_are_what_the_server_answers() {
 async fn every_documented_success_of_every_operation_occurs(engine: Engine) {
     let api = Api::new(engine).await;
     one_job(&api).await;
-    holders(&api).await;
+    reservations(&api).await;
     batches(&api).await;
     topics(&api).await;
     dead_letters(&api).await;
@@ -87,7 +87,7 @@ async fn every_documented_success_of_every_operation_occurs(engine: Engine) {
         .iter()
         .flat_map(|operation| operation.successes.iter().map(|status| (operation.id.clone(), *status)))
         .collect();
-    let missed: Vec<_> = documented.difference(&api.seen()).cloned().collect();
+    let missed: Vec<_> = documented.difference(&api.exercised()).cloned().collect();
     assert!(missed.is_empty(), "never exercised: {missed:?}");
 }
 
@@ -100,7 +100,7 @@ async fn one_job(api: &Api) {
     api.delete("/jobs/o:1").await.expect(204);
 }
 
-async fn holders(api: &Api) {
+async fn reservations(api: &Api) {
     for id in ["a", "b", "c", "d"] {
         api.add(&format!(r#"{{"topic":"work","id":"{id}"}}"#)).await;
     }
@@ -109,10 +109,10 @@ async fn holders(api: &Api) {
     let finish = format!("/jobs/{}/finish?receipt={}", text(&first["id"]), text(&first["receipt"]));
     api.post(&finish).await.expect(204);
     let second = api.post("/topics/work/pop?ttr=30s").await.expect(200).json();
-    let held = format!("{{\"receipt\":{}}}", second["receipt"]);
+    let receipt = format!("{{\"receipt\":{}}}", second["receipt"]);
     for step in ["touch", "release"] {
         let target = format!("/jobs/{}/{step}", text(&second["id"]));
-        api.send("POST", &target, &held).await.expect(200);
+        api.send("POST", &target, &receipt).await.expect(200);
     }
     let dead = api.bury("work").await;
     api.send("POST", &format!("/jobs/{}/requeue", text(&dead["id"])), "{}").await.expect(200);
@@ -140,7 +140,7 @@ async fn topics(api: &Api) {
 async fn dead_letters(api: &Api) {
     api.add(r#"{"topic":"grave","max_attempts":1}"#).await;
     api.pop("grave").await;
-    api.pass(seconds(60)).await;
+    api.advance_and_promote(seconds(60)).await;
     api.get("/topics/grave/dead").await.expect(200);
     api.post("/topics/grave/dead/requeue").await.expect(200);
     api.bury("grave").await;

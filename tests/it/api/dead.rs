@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::on_every_engine;
 use crate::harness::{
-    api::{Api, places, text},
+    api::{Api, error_locations, text},
     jobs::seconds,
     stores::Engine,
 };
@@ -24,7 +24,7 @@ async fn add_dead_letters(api: &Api, n: usize) {
     for id in 1..=n {
         api.add(&format!(r#"{{"topic":"t","id":"{id}"}}"#)).await;
         api.bury("t").await;
-        api.pass(seconds(1)).await;
+        api.advance_and_promote(seconds(1)).await;
     }
 }
 
@@ -37,7 +37,7 @@ async fn a_dead_letter_shows_when_and_why_it_died(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a","max_attempts":1,"body":{"a": 1}}"#).await;
     api.pop("t").await;
-    api.pass(seconds(60)).await;
+    api.advance_and_promote(seconds(60)).await;
     let page = api.get("/topics/t/dead").await.expect(200);
     assert!(page.body.ends_with(b"\"body\":{\"a\": 1}}]}\n"));
     let job = &page.json()["jobs"][0];
@@ -62,7 +62,7 @@ async fn a_requeued_job_starts_again(engine: Engine) {
 async fn only_dead_jobs_are_requeued(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a"}"#).await;
-    let problem = api.post("/jobs/a/requeue").await.refused(409, "not_dead");
+    let problem = api.post("/jobs/a/requeue").await.expect_problem(409, "not_dead");
     assert_eq!(problem["state"], "ready");
 }
 
@@ -102,11 +102,12 @@ async fn invalid_requests_are_refused(engine: Engine) {
     let api = Api::new(engine).await;
     add_dead_letters(&api, 1).await;
     for bad in [r#"{"limit":0}"#, r#"{"limit":-1}"#, r#"{"limit":"all"}"#, r#"{"limit":1000001}"#] {
-        let problem = api.send("POST", "/topics/t/dead/requeue", bad).await.refused(422, "invalid_request");
-        assert_eq!(places(&problem), ["/limit"]);
+        let problem =
+            api.send("POST", "/topics/t/dead/requeue", bad).await.expect_problem(422, "invalid_request");
+        assert_eq!(error_locations(&problem), ["/limit"]);
     }
     let problem =
-        api.send("POST", "/jobs/1/requeue", r#"{"delay":-1}"#).await.refused(422, "invalid_request");
-    assert_eq!(places(&problem), ["/delay"]);
+        api.send("POST", "/jobs/1/requeue", r#"{"delay":-1}"#).await.expect_problem(422, "invalid_request");
+    assert_eq!(error_locations(&problem), ["/delay"]);
     assert_eq!(listed(&api, "/topics/t/dead").await, ["1"]);
 }

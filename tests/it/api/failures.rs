@@ -3,7 +3,7 @@
 use linger::store::Error;
 
 use crate::harness::{
-    api::{Answer, Api},
+    api::{Api, Response},
     failing::Failure,
     stores::Engine,
 };
@@ -38,7 +38,7 @@ const CALLS: [(&str, &str, &str); 24] = [
 
 const RECEIPT: &str = r#"{"receipt":"0123456789abcdef0123456789abcdef"}"#;
 
-async fn call(api: &Api, (method, target, body): (&str, &str, &str)) -> Answer {
+async fn call(api: &Api, (method, target, body): (&str, &str, &str)) -> Response {
     let call = api.call(method, target);
     if body.is_empty() { call.send().await } else { call.json(body).send().await }
 }
@@ -48,10 +48,13 @@ async fn every_call_is_refused(failure: Error, status: u16, code: &str, retry: b
     let api = Api::new(Engine::Naive).await;
     api.store.fail(Some(Failure::Error(failure)));
     for request in CALLS {
-        let answer = call(&api, request).await;
-        assert_eq!(answer.headers.contains_key("retry-after"), retry, "{request:?}");
-        assert!(!String::from_utf8_lossy(&answer.body).contains("10.0.0.7"), "the cause is for the log only");
-        answer.refused(status, code);
+        let response = call(&api, request).await;
+        assert_eq!(response.headers.contains_key("retry-after"), retry, "{request:?}");
+        assert!(
+            !String::from_utf8_lossy(&response.body).contains("10.0.0.7"),
+            "the response does not reveal the cause"
+        );
+        response.expect_problem(status, code);
     }
     api.store.fail(None);
     for request in CALLS {
@@ -60,46 +63,52 @@ async fn every_call_is_refused(failure: Error, status: u16, code: &str, retry: b
 }
 
 #[tokio::test]
-async fn an_unavailable_store() {
-    every_call_is_refused(Error::Unavailable("10.0.0.7 is away".to_owned()), 503, "store_unavailable", true)
+async fn every_call_to_an_unavailable_store_is_refused() {
+    every_call_is_refused(
+        Error::Unavailable("10.0.0.7 is unreachable".to_owned()),
+        503,
+        "store_unavailable",
+        true,
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn every_call_to_a_damaged_store_is_refused() {
+    every_call_is_refused(Error::Damaged("10.0.0.7 is damaged".to_owned()), 503, "store_unavailable", true)
         .await;
 }
 
 #[tokio::test]
-async fn a_damaged_store() {
-    every_call_is_refused(Error::Damaged("10.0.0.7 rots".to_owned()), 503, "store_unavailable", true).await;
-}
-
-#[tokio::test]
-async fn a_change_that_is_not_durable() {
+async fn every_change_that_is_not_durable_is_refused() {
     every_call_is_refused(Error::NotDurable("10.0.0.7 lags".to_owned()), 503, "not_durable", true).await;
 }
 
 #[tokio::test]
-async fn a_full_store() {
+async fn a_full_store_refuses_everything_but_reads() {
     let api = Api::new(Engine::Naive).await;
     api.store.fail(Some(Failure::Error(Error::Full("10.0.0.7 is full".to_owned()))));
     // Reads need no disk space.
     for request in CALLS.into_iter().filter(|(method, target, _)| *method != "GET" || target.ends_with("pop"))
     {
-        call(&api, request).await.refused(507, "store_full");
+        call(&api, request).await.expect_problem(507, "store_full");
     }
 }
 
 #[tokio::test]
 async fn an_unavailable_store_makes_the_server_unready_but_alive() {
     let api = Api::new(Engine::Naive).await;
-    api.store.fail(Some(Failure::Error(Error::Unavailable("away".to_owned()))));
+    api.store.fail(Some(Failure::Error(Error::Unavailable("unreachable".to_owned()))));
     api.queue.check_store().await;
-    api.get("/readyz").await.refused(503, "store_unavailable");
-    let problem = api.get("/readyz?verbose").await.refused(503, "store_unavailable");
+    api.get("/readyz").await.expect_problem(503, "store_unavailable");
+    let problem = api.get("/readyz?verbose").await.expect_problem(503, "store_unavailable");
     assert_eq!(problem["checks"][0]["status"], "ok");
     assert_eq!(problem["checks"][1]["status"], "failed");
     for page in ["/livez", "/version", "/metrics", "/openapi.yaml"] {
         api.get(page).await.expect(200);
     }
     api.store.fail(None);
-    api.get("/readyz").await.refused(503, "store_unavailable");
+    api.get("/readyz").await.expect_problem(503, "store_unavailable");
     api.queue.check_store().await;
     api.get("/readyz").await.expect(200);
 }
@@ -108,8 +117,8 @@ async fn an_unavailable_store_makes_the_server_unready_but_alive() {
 async fn a_panic_affects_only_its_own_request() {
     let api = Api::new(Engine::Naive).await;
     api.store.fail(Some(Failure::Panic));
-    let problem = api.get("/jobs/a").await.refused(500, "internal");
-    assert!(!problem.to_string().contains("demanded"), "the panic's message is for the log only");
+    let problem = api.get("/jobs/a").await.expect_problem(500, "internal");
+    assert!(!problem.to_string().contains("demanded"), "the response does not reveal the panic's message");
     api.store.fail(None);
-    api.get("/jobs/a").await.refused(404, "job_not_found");
+    api.get("/jobs/a").await.expect_problem(404, "job_not_found");
 }

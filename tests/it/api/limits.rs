@@ -1,14 +1,14 @@
-//! Limits of a request, apart from those of a job: a request beyond one is refused as a whole.
+//! The limits of a request, apart from those of a job: a request over a limit is refused as a whole.
 
 use super::on_every_engine;
 use crate::harness::{
-    api::{Api, places},
+    api::{Api, error_locations},
     stores::Engine,
 };
 
-on_every_engine!(small_requests_over_their_limit, too_many_fields_and_too_long_names);
+on_every_engine!(small_requests_over_their_limit_are_refused, too_many_fields_and_too_long_names_are_refused);
 
-async fn small_requests_over_their_limit(engine: Engine) {
+async fn small_requests_over_their_limit_are_refused(engine: Engine) {
     let api = Api::new(engine).await;
     let padded = format!("{{{}}}", " ".repeat(64 * 1_024));
     for (method, target) in [
@@ -24,23 +24,31 @@ async fn small_requests_over_their_limit(engine: Engine) {
         ("POST", "/topics/t/resume"),
         ("POST", "/topics/t/dead/requeue"),
     ] {
-        let answer = api.send(method, target, &padded).await;
-        assert_eq!(answer.header("connection"), "close", "the rest of the body is not read");
-        answer.refused(413, "body_too_large");
+        let response = api.send(method, target, &padded).await;
+        assert_eq!(response.header("connection"), "close", "the rest of the body is not read");
+        response.expect_problem(413, "body_too_large");
     }
-    assert_eq!(api.get("/topics").await.expect(200).body, "{\"topics\":[]}\n", "nothing happened");
+    assert_eq!(
+        api.get("/topics").await.expect(200).body,
+        "{\"topics\":[]}\n",
+        "the refused request changed nothing"
+    );
 }
 
-async fn too_many_fields_and_too_long_names(engine: Engine) {
+async fn too_many_fields_and_too_long_names_are_refused(engine: Engine) {
     let api = Api::new(engine).await;
     let fields: Vec<_> = (0..65).map(|n| format!("\"f{n}\":1")).collect();
     let problem = api.send("POST", "/jobs", &format!("{{{}}}", fields.join(","))).await;
-    let problem = problem.refused(422, "invalid_job");
-    assert_eq!(places(&problem), [""]);
+    let problem = problem.expect_problem(422, "invalid_job");
+    assert_eq!(error_locations(&problem), [""]);
     assert_eq!(problem["errors"][0]["detail"], "must have at most 64 fields");
     let order = format!(r#"{{"topic":"t","{}":1}}"#, "x".repeat(10_000));
-    let answer = api.send("POST", "/jobs", &order).await;
-    assert!(answer.body.len() < 1_000, "the name is not repeated in full: {}", answer.body.len());
-    assert_eq!(places(&answer.refused(422, "invalid_job")), [""]);
-    assert_eq!(api.get("/topics").await.expect(200).body, "{\"topics\":[]}\n", "nothing happened");
+    let response = api.send("POST", "/jobs", &order).await;
+    assert!(response.body.len() < 1_000, "the name is not repeated in full: {}", response.body.len());
+    assert_eq!(error_locations(&response.expect_problem(422, "invalid_job")), [""]);
+    assert_eq!(
+        api.get("/topics").await.expect(200).body,
+        "{\"topics\":[]}\n",
+        "the refused request changed nothing"
+    );
 }

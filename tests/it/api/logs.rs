@@ -86,17 +86,17 @@ async fn refusals_under_load_are_logged_once_per_second() {
     let setup = Setup { limits: Limits { max_waiting: 0, ..Limits::default() }, ..Setup::default() };
     let api = Api::with(Engine::Naive, setup).await;
     for _ in 0..5 {
-        api.get("/topics/t/pop?wait=1s").await.refused(503, "too_many_waiting");
+        api.get("/topics/t/pop?wait=1s").await.expect_problem(503, "too_many_waiting");
     }
     api.clock.advance(seconds(1));
-    api.get("/topics/t/pop?wait=1s").await.refused(503, "too_many_waiting");
+    api.get("/topics/t/pop?wait=1s").await.expect_problem(503, "too_many_waiting");
     api.drain();
-    api.get("/readyz").await.refused(503, "draining");
+    api.get("/readyz").await.expect_problem(503, "draining");
     let log = log.text();
     let lines = refusals(&log, "too_many_waiting");
     assert_eq!(lines.len(), 2, "{log}");
     assert!(lines[0].contains("left_out=0") && lines[1].contains("left_out=4"), "{log}");
-    assert!(!log.contains("caller="), "callers have no names here: {log}");
+    assert!(!log.contains("caller="), "callers have no names without tokens: {log}");
     assert_eq!(refusals(&log, "draining").len(), 1, "{log}");
 }
 
@@ -105,11 +105,11 @@ async fn unknown_tokens_are_logged_at_the_default_level() {
     let log = Log::default();
     let _recording = record(&log, tracing::Level::INFO);
     let tokens = parse_tokens(&token_entry("a", "one", &[Scope::Read], &[])).expect("is valid");
-    let gate = Some(Arc::new(Authenticator::with_tokens(tokens)));
-    let api = Api::with(Engine::Naive, Setup { gate, ..Setup::default() }).await;
+    let auth = Some(Arc::new(Authenticator::with_tokens(tokens)));
+    let api = Api::with(Engine::Naive, Setup { auth, ..Setup::default() }).await;
     for _ in 0..5 {
         let call = api.call("GET", "/topics").header("authorization", "Bearer s3cr3t");
-        call.send().await.refused(401, "unauthorized");
+        call.send().await.expect_problem(401, "unauthorized");
     }
     let log = log.text();
     assert_eq!(refusals(&log, "unauthorized").len(), 1, "{log}");

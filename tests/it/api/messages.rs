@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::on_every_engine;
 use crate::harness::{
-    api::{Api, Setup, places, text},
+    api::{Api, Setup, error_locations, text},
     stores::Engine,
 };
 use linger::{job::Delay, queue::Limits};
@@ -23,9 +23,9 @@ on_every_engine!(
 );
 
 async fn detail(api: &Api, method: &str, target: &str, body: &str) -> String {
-    let answer = api.send(method, target, body).await;
-    assert!(answer.status.is_client_error(), "{target} {body}");
-    text(&answer.json()["detail"]).to_owned()
+    let response = api.send(method, target, body).await;
+    assert!(response.status.is_client_error(), "{target} {body}");
+    text(&response.json()["detail"]).to_owned()
 }
 
 fn first(problem: &Value) -> &str {
@@ -43,12 +43,12 @@ async fn the_detail_carries_the_first_fault(engine: Engine) {
         assert_eq!(detail(&api, "POST", "/jobs", body).await, expected);
     }
     assert_eq!(detail(&api, "POST", "/batch/pop", "{}").await, "/topics is required");
-    let problem = api.get("/topics/t/pop?wait=-1&ttr=0").await.refused(400, "invalid_parameter");
+    let problem = api.get("/topics/t/pop?wait=-1&ttr=0").await.expect_problem(400, "invalid_parameter");
     assert_eq!(text(&problem["detail"]), "wait must be zero or more seconds (and 1 more)");
     let many: Vec<_> = (0..60).map(|n| format!("\"f{n}\":1")).collect();
     let body = format!("{{\"topic\":\"t\",{}}}", many.join(","));
-    let problem = api.send("POST", "/jobs", &body).await.refused(422, "invalid_job");
-    assert_eq!(places(&problem).len(), 32);
+    let problem = api.send("POST", "/jobs", &body).await.expect_problem(422, "invalid_job");
+    assert_eq!(error_locations(&problem).len(), 32);
     assert!(text(&problem["detail"]).ends_with("(and 59 more)"), "{problem}");
 }
 
@@ -63,27 +63,29 @@ async fn misspelt_fields_and_parameters_get_a_suggestion(engine: Engine) {
         ("boddy", "body"),
     ] {
         let body = format!(r#"{{"topic":"t","{typo}":1}}"#);
-        let problem = api.send("POST", "/jobs", &body).await.refused(422, "invalid_job");
+        let problem = api.send("POST", "/jobs", &body).await.expect_problem(422, "invalid_job");
         assert_eq!(first(&problem), format!("is not a field of this object; did you mean {meant}?"));
     }
-    let problem = api.send("POST", "/jobs", r#"{"topic":"t","payload":1}"#).await.refused(422, "invalid_job");
+    let problem =
+        api.send("POST", "/jobs", r#"{"topic":"t","payload":1}"#).await.expect_problem(422, "invalid_job");
     let known = "id, topic, delay, at, ttr, max_attempts, retry, body";
     assert_eq!(first(&problem), format!("is not a field of this object; its fields are {known}"));
     for (target, meant) in [("/topics/t/pop?wiat=5", "wait"), ("/topics/t/pop?waits=5", "wait")] {
-        let problem = api.get(target).await.refused(400, "invalid_parameter");
+        let problem = api.get(target).await.expect_problem(400, "invalid_parameter");
         assert_eq!(first(&problem), format!("is not a parameter of this call; did you mean {meant}?"));
     }
-    let problem = api.post("/jobs/a/finish?reciept=x").await.refused(400, "invalid_parameter");
+    let problem = api.post("/jobs/a/finish?reciept=x").await.expect_problem(400, "invalid_parameter");
     assert_eq!(first(&problem), "is not a parameter of this call; did you mean receipt?");
-    let problem = api.get("/jobs/a?wait=1").await.refused(400, "invalid_parameter");
+    let problem = api.get("/jobs/a?wait=1").await.expect_problem(400, "invalid_parameter");
     assert_eq!(first(&problem), "is not a parameter of this call, which has none");
 }
 
 async fn a_count_on_a_pop_is_answered_with_a_hint_at_the_batch(engine: Engine) {
     let api = Api::new(engine).await;
     for name in ["count", "max", "limit"] {
-        let problem = api.get(&format!("/topics/t/pop?{name}=10")).await.refused(400, "invalid_parameter");
-        assert_eq!(places(&problem), [name]);
+        let problem =
+            api.get(&format!("/topics/t/pop?{name}=10")).await.expect_problem(400, "invalid_parameter");
+        assert_eq!(error_locations(&problem), [name]);
         assert!(first(&problem).contains("POST /batch/pop"), "{problem}");
     }
 }
@@ -91,7 +93,7 @@ async fn a_count_on_a_pop_is_answered_with_a_hint_at_the_batch(engine: Engine) {
 async fn the_error_names_a_byte_order_mark(engine: Engine) {
     let api = Api::new(engine).await;
     let problem = api.send("POST", "/jobs", "\u{feff}{\"topic\":\"t\"}").await;
-    let problem = problem.refused(400, "malformed_request");
+    let problem = problem.expect_problem(400, "malformed_request");
     assert!(text(&problem["detail"]).contains("byte order mark"), "{problem}");
 }
 
@@ -99,13 +101,14 @@ async fn the_error_names_the_limit_of_delays(engine: Engine) {
     let api = Api::new(engine).await;
     for delay in ["1e300", "1800000000", "\"11w9999999999d\"", "\"4000d\""] {
         let body = format!(r#"{{"topic":"t","delay":{delay}}}"#);
-        let problem = api.send("POST", "/jobs", &body).await.refused(422, "invalid_job");
+        let problem = api.send("POST", "/jobs", &body).await.expect_problem(422, "invalid_job");
         assert!(first(&problem).contains("10 years"), "{delay}: {problem}");
     }
-    let problem = api.send("POST", "/jobs", r#"{"topic":"t","ttr":1e300}"#).await.refused(422, "invalid_job");
+    let problem =
+        api.send("POST", "/jobs", r#"{"topic":"t","ttr":1e300}"#).await.expect_problem(422, "invalid_job");
     assert!(first(&problem).contains("24 h"), "{problem}");
     let problem = api.send("POST", "/jobs", r#"{"topic":"t","retry":[1,1e300]}"#).await;
-    assert!(first(&problem.refused(422, "invalid_job")).contains("10 years"));
+    assert!(first(&problem.expect_problem(422, "invalid_job")).contains("10 years"));
 }
 
 async fn the_limit_of_delays_can_be_set(engine: Engine) {
@@ -114,7 +117,7 @@ async fn the_limit_of_delays_can_be_set(engine: Engine) {
     let api = Api::with(engine, Setup { limits, ..Setup::default() }).await;
     // Half an hour in milliseconds: 20.8 days.
     let problem = api.send("POST", "/jobs", r#"{"topic":"t","delay":1800000}"#).await;
-    let problem = problem.refused(422, "invalid_job");
+    let problem = problem.expect_problem(422, "invalid_job");
     let expected = "must be at most 604800 s (queue.max_delay); a number counts seconds, not milliseconds";
     assert_eq!(first(&problem), expected);
     api.add(r#"{"topic":"t","id":"a","delay":"7d"}"#).await;
@@ -131,7 +134,7 @@ async fn the_limit_of_delays_can_be_set(engine: Engine) {
         ),
     ] {
         let problem = api.send(method, target, body).await.expect(422).json();
-        assert_eq!(places(&problem), [at], "{target}");
+        assert_eq!(error_locations(&problem), [at], "{target}");
         assert!(first(&problem).contains("queue.max_delay"), "{problem}");
     }
     // A timestamp cannot be confused with a number of milliseconds.
@@ -142,12 +145,12 @@ async fn the_error_shows_how_to_write_a_number_as_a_timestamp(engine: Engine) {
     let api = Api::new(engine).await;
     for number in ["1795240800", "1795240800000", "1795240800.0"] {
         let body = format!(r#"{{"topic":"t","at":{number}}}"#);
-        let problem = api.send("POST", "/jobs", &body).await.refused(422, "invalid_job");
+        let problem = api.send("POST", "/jobs", &body).await.expect_problem(422, "invalid_job");
         assert!(first(&problem).contains("\"2026-11-21T06:00:00.000Z\""), "{number}: {problem}");
     }
     for number in ["-1", "1e300", "true"] {
         let body = format!(r#"{{"topic":"t","at":{number}}}"#);
-        let problem = api.send("POST", "/jobs", &body).await.refused(422, "invalid_job");
+        let problem = api.send("POST", "/jobs", &body).await.expect_problem(422, "invalid_job");
         assert!(first(&problem).contains("RFC 3339"), "{number}: {problem}");
     }
 }
@@ -155,15 +158,15 @@ async fn the_error_shows_how_to_write_a_number_as_a_timestamp(engine: Engine) {
 async fn the_error_names_a_superfluous_slash(engine: Engine) {
     let api = Api::new(engine).await;
     for target in ["/topics/", "/topics/t/pop/", "/jobs/a/", "/livez/"] {
-        let problem = api.get(target).await.refused(404, "not_found");
+        let problem = api.get(target).await.expect_problem(404, "not_found");
         assert!(text(&problem["detail"]).contains("without the slash at its end"), "{problem}");
     }
     for target in ["//topics", "//topics/t/pop", "/topics//t/pop"] {
-        let problem = api.get(target).await.refused(404, "not_found");
+        let problem = api.get(target).await.expect_problem(404, "not_found");
         assert!(text(&problem["detail"]).contains("single slashes"), "{target}: {problem}");
     }
     for target in ["/", "/api/v1/jobs"] {
-        let problem = api.get(target).await.refused(404, "not_found");
+        let problem = api.get(target).await.expect_problem(404, "not_found");
         assert!(text(&problem["detail"]).contains("see /openapi.yaml"), "{problem}");
     }
 }
@@ -172,7 +175,7 @@ async fn the_error_for_a_taken_id_says_what_was_compared(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a","delay":60,"body":{"a":1,"b":2}}"#).await;
     let other = r#"{"topic":"t","id":"a","delay":60,"body":{"b":2,"a":1}}"#;
-    let problem = api.send("POST", "/jobs", other).await.refused(409, "job_exists");
+    let problem = api.send("POST", "/jobs", other).await.expect_problem(409, "job_exists");
     assert!(text(&problem["detail"]).contains("body byte for byte"), "{problem}");
 }
 
@@ -182,8 +185,8 @@ async fn every_json_response_ends_with_a_line_feed(engine: Engine) {
     assert!(added.body.ends_with(b"\"body\":1}\n"), "{:?}", added.body);
     for target in ["/jobs/a", "/jobs/b", "/topics", "/topics/t", "/topics/t/dead", "/livez", "/version", "/x"]
     {
-        let answer = api.get(target).await;
-        assert!(answer.body.ends_with(b"}\n"), "{target}: {:?}", answer.body);
+        let response = api.get(target).await;
+        assert!(response.body.ends_with(b"}\n"), "{target}: {:?}", response.body);
     }
     assert!(api.get("/topics/t/pop").await.expect(200).body.ends_with(b"\"body\":1}\n"));
     let batch = api.send("POST", "/batch/pop", r#"{"topics":["t"]}"#).await.expect(200);

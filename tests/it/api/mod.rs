@@ -1,4 +1,4 @@
-//! The API through its router, each case on every engine, and through sockets (`wire`).
+//! The API through its router, with each case on every engine, and through sockets (`connections`, `request_bodies`).
 //!
 //! A case advances a manual clock and never sleeps. `harness::openapi` checks every exchange against `openapi.yaml`.
 
@@ -6,19 +6,19 @@ mod adding;
 mod bad_input;
 mod batches;
 mod browsers;
+mod connections;
 mod contract;
 mod dead;
 mod failures;
-mod holding;
 mod limits;
 mod logs;
 mod messages;
 mod operations;
 mod patching;
 mod popping;
-mod sending;
+mod request_bodies;
+mod reservations;
 mod topics;
-mod wire;
 
 /// Defines one test per engine for every case.
 macro_rules! on_every_engine {

@@ -30,7 +30,7 @@ async fn the_server_is_ready_until_it_drains(engine: Engine) {
     api.drain();
     let refused = api.get("/readyz?verbose").await;
     assert!(refused.header("retry-after").parse::<u32>().is_ok());
-    let problem = refused.refused(503, "draining");
+    let problem = refused.expect_problem(503, "draining");
     assert_eq!(problem["checks"][0]["status"], "failed");
     assert_eq!(problem["checks"][1]["status"], "ok");
     api.get("/livez").await.expect(200);
@@ -52,9 +52,9 @@ async fn a_closed_store_is_unavailable(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a"}"#).await;
     api.queue.close().await.expect("closes");
-    for answer in [api.delete("/jobs/a").await, api.send("POST", "/jobs", r#"{"topic":"t"}"#).await] {
-        assert_eq!(answer.header("retry-after"), "1");
-        answer.refused(503, "store_unavailable");
+    for response in [api.delete("/jobs/a").await, api.send("POST", "/jobs", r#"{"topic":"t"}"#).await] {
+        assert_eq!(response.header("retry-after"), "1");
+        response.expect_problem(503, "store_unavailable");
     }
 }
 
@@ -67,17 +67,17 @@ async fn the_version_names_the_engine_and_its_durability(engine: Engine) {
 
 async fn the_contract_is_served_unchanged(engine: Engine) {
     let api = Api::new(engine).await;
-    let answer = api.get("/openapi.yaml").await.expect(200);
-    assert_eq!(answer.body, include_str!("../../../openapi.yaml"));
-    let stated: serde_json::Value =
+    let response = api.get("/openapi.yaml").await.expect(200);
+    assert_eq!(response.body, include_str!("../../../openapi.yaml"));
+    let document: serde_json::Value =
         serde_saphyr::from_str(include_str!("../../../openapi.yaml")).expect("YAML");
-    assert_eq!(stated["info"]["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
 }
 
 /// The value of a metric's sample, which follows its name and labels.
-fn sample<'a>(figures: &'a str, name_and_labels: &str) -> &'a str {
-    let line = figures.lines().find_map(|line| line.strip_prefix(name_and_labels));
-    line.unwrap_or_else(|| panic!("{name_and_labels} is missing in:\n{figures}")).trim()
+fn sample<'a>(metrics: &'a str, name_and_labels: &str) -> &'a str {
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name_and_labels));
+    line.unwrap_or_else(|| panic!("{name_and_labels} is missing in:\n{metrics}")).trim()
 }
 
 async fn metrics_have_bounded_labels(engine: Engine) {
@@ -88,16 +88,16 @@ async fn metrics_have_bounded_labels(engine: Engine) {
         api.get(&format!("/nowhere/{n}")).await.expect(404);
         api.call(&format!("BREW{n}"), "/jobs").send().await.expect(405);
     }
-    let answer = api.get("/metrics").await.expect(200);
-    let figures = String::from_utf8(answer.body.to_vec()).expect("text");
+    let response = api.get("/metrics").await.expect(200);
+    let metrics = String::from_utf8(response.body.to_vec()).expect("text");
     let count =
-        |labels: &str| sample(&figures, &format!("linger_http_requests_total{{{labels}}}")).to_owned();
+        |labels: &str| sample(&metrics, &format!("linger_http_requests_total{{{labels}}}")).to_owned();
     assert_eq!(count(r#"route="/jobs",method="POST",status="201""#), "50");
     assert_eq!(count(r#"route="/jobs/{id}",method="GET",status="200""#), "50");
     assert_eq!(count(r#"route="none",method="GET",status="404""#), "50");
     assert_eq!(count(r#"route="/jobs",method="other",status="405""#), "50");
-    assert_eq!(sample(&figures, "linger_http_requests_in_flight "), "1", "this one");
-    assert_eq!(sample(&figures, r#"linger_jobs{topic="t",state="ready"} "#), "50");
+    assert_eq!(sample(&metrics, "linger_http_requests_in_flight "), "1", "this one");
+    assert_eq!(sample(&metrics, r#"linger_jobs{topic="t",state="ready"} "#), "50");
 }
 
 const PROMETHEUS: &str =
@@ -106,13 +106,13 @@ const PROMETHEUS: &str =
 async fn metrics_are_sent_in_the_accepted_format(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a"}"#).await;
-    api.pass(seconds(1)).await;
+    api.advance_and_promote(seconds(1)).await;
     let page = async |accept: Option<&str>| {
         let call = api.call("GET", "/metrics");
         let call = if let Some(accept) = accept { call.header("accept", accept) } else { call };
-        let answer = call.send().await.expect(200);
-        let media_type = answer.header("content-type").to_owned();
-        (media_type, String::from_utf8(answer.body.to_vec()).expect("text"))
+        let response = call.send().await.expect(200);
+        let media_type = response.header("content-type").to_owned();
+        (media_type, String::from_utf8(response.body.to_vec()).expect("text"))
     };
     let (media_type, open_metrics) = page(Some(PROMETHEUS)).await;
     assert_eq!(media_type, "application/openmetrics-text; version=1.0.0; charset=utf-8");
@@ -140,8 +140,8 @@ fn check_text_format(text: &str) {
                 name.clone_into(&mut helped);
             }
             ["#", "TYPE", name, kind] => {
-                assert_eq!(helped, name, "a type stands behind its help");
-                assert!(seen.insert(name.to_owned()), "{name} comes twice");
+                assert_eq!(helped, name, "the type follows the help text");
+                assert!(seen.insert(name.to_owned()), "{name} occurs twice");
                 assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
                 assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
                 family = (name.to_owned(), kind.to_owned());
@@ -195,18 +195,18 @@ async fn unread_metrics_are_bounded() {
     let options = HttpOptions { max_answer_bytes: 1_024 * 1_024, ..HttpOptions::default() };
     let api = Api::with(Engine::Naive, Setup { options, ..Setup::default() }).await;
     api.add(&format!(r#"{{"topic":"t","id":"a","body":"{}"}}"#, "x".repeat(8 * 1_024))).await;
-    let mut held = Vec::new();
+    let mut unread = Vec::new();
     let refused = loop {
-        let answer = api.call("GET", "/metrics").head().await;
-        if answer.status() != 200 {
-            break answer;
+        let response = api.call("GET", "/metrics").head().await;
+        if response.status() != 200 {
+            break response;
         }
-        held.push(answer);
-        assert!(held.len() < 64, "a page has more than a kilobyte");
+        unread.push(response);
+        assert!(unread.len() < 64, "a page of metrics has more than a kilobyte");
     };
     assert_eq!(refused.status(), 503);
     api.get("/jobs/a").await.expect(200);
-    drop(held);
+    drop(unread);
     api.get("/metrics").await.expect(200);
 }
 
@@ -215,25 +215,25 @@ async fn the_wait_of_a_poll_is_counted_separately(engine: Engine) {
     let poll = api.park(api.call("GET", "/topics/t/pop?wait=30s")).await;
     api.clock.advance(seconds(30));
     poll.await.expect("is answered").expect(204);
-    let answer = api.get("/metrics").await.expect(200);
-    let figures = String::from_utf8(answer.body.to_vec()).expect("text");
+    let response = api.get("/metrics").await.expect(200);
+    let metrics = String::from_utf8(response.body.to_vec()).expect("text");
     let labels = r#"{route="/topics/{topic}/pop",method="GET"} "#;
-    assert_eq!(sample(&figures, &format!("linger_http_poll_wait_seconds_sum{labels}")), "30.0");
-    assert_eq!(sample(&figures, &format!("linger_http_request_duration_seconds_sum{labels}")), "0.0");
+    assert_eq!(sample(&metrics, &format!("linger_http_poll_wait_seconds_sum{labels}")), "30.0");
+    assert_eq!(sample(&metrics, &format!("linger_http_request_duration_seconds_sum{labels}")), "0.0");
 }
 
 async fn a_request_id_is_accepted_or_made_and_echoed(engine: Engine) {
     let api = Api::new(engine).await;
     let named = api.call("GET", "/jobs/nobody").header("x-request-id", "checkout-7f3a").send().await;
     assert_eq!(named.header("x-request-id"), "checkout-7f3a");
-    assert_eq!(named.json()["request_id"], "checkout-7f3a", "and stands in the problem");
-    let made = api.get("/nowhere").await.header("x-request-id").to_owned();
-    assert_eq!(made.len(), 36);
-    assert_ne!(made, api.get("/nowhere").await.header("x-request-id"), "each has its own");
+    assert_eq!(named.json()["request_id"], "checkout-7f3a", "the problem has the request id");
+    let generated = api.get("/nowhere").await.header("x-request-id").to_owned();
+    assert_eq!(generated.len(), 36);
+    assert_ne!(generated, api.get("/nowhere").await.header("x-request-id"), "each request has its own id");
     let long = "x".repeat(129);
     for unfit in ["", "a b", "\"quoted\"", "<b>", &long] {
-        let answer = api.call("GET", "/livez").header("x-request-id", unfit).send().await.expect(200);
-        assert_eq!(answer.header("x-request-id").len(), 36, "{unfit}");
+        let response = api.call("GET", "/livez").header("x-request-id", unfit).send().await.expect(200);
+        assert_eq!(response.header("x-request-id").len(), 36, "{unfit}");
     }
     let twice =
         api.call("GET", "/livez").header("x-request-id", "a").header("x-request-id", "b").send().await;
@@ -242,8 +242,8 @@ async fn a_request_id_is_accepted_or_made_and_echoed(engine: Engine) {
 
 async fn a_problem_has_all_its_members(engine: Engine) {
     let api = Api::new(engine).await;
-    let answer = api.call("GET", "/jobs/nobody").header("x-request-id", "r").send().await;
-    assert_eq!(answer.header("content-type"), "application/problem+json");
+    let response = api.call("GET", "/jobs/nobody").header("x-request-id", "r").send().await;
+    assert_eq!(response.header("content-type"), "application/problem+json");
     let expected = r#"{"type":"about:blank","title":"Not Found","status":404,"code":"job_not_found","detail":"no job has this id: it was never added, or it is finished or deleted","request_id":"r"}"#;
-    assert_eq!(answer.expect(404).body, format!("{expected}\n"));
+    assert_eq!(response.expect(404).body, format!("{expected}\n"));
 }

@@ -39,10 +39,10 @@ on_every_engine!(
 async fn a_popped_job_carries_its_receipt_deadline_and_lateness(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a","delay":1,"retry":[5],"body":{"n":1}}"#).await;
-    api.pass(millis(1_250)).await;
+    api.advance_and_promote(millis(1_250)).await;
     let job = api.pop("t").await;
     let receipt = text(&job["receipt"]).to_owned();
-    assert_eq!(receipt.len(), 32, "128 bits");
+    assert_eq!(receipt.len(), 32, "a receipt has 128 bits");
     let expected = json!({
         "id": "a", "topic": "t", "state": "reserved", "created_at": "2026-11-21T05:40:00.000Z",
         "due_at": "2026-11-21T05:40:01.000Z", "ttr": 60, "attempts": 1, "max_attempts": 2, "retry": [5],
@@ -50,17 +50,17 @@ async fn a_popped_job_carries_its_receipt_deadline_and_lateness(engine: Engine) 
         "body": {"n": 1},
     });
     assert_eq!(job, expected);
-    api.pass(seconds(60)).await;
-    api.pass(seconds(5)).await;
+    api.advance_and_promote(seconds(60)).await;
+    api.advance_and_promote(seconds(5)).await;
     let again = api.pop("t").await;
     assert_eq!(again["attempt"], 2);
-    assert_ne!(again["receipt"], receipt, "every reservation has its own");
+    assert_ne!(again["receipt"], receipt, "every reservation has its own receipt");
 }
 
 async fn an_empty_pop_has_no_body(engine: Engine) {
     let api = Api::new(engine).await;
-    let answer = api.get("/topics/t/pop").await.expect(204);
-    assert!(answer.body.is_empty());
+    let response = api.get("/topics/t/pop").await.expect(204);
+    assert!(response.body.is_empty());
     let many = api.send("POST", "/batch/pop", r#"{"topics":["t","u"],"max":5}"#).await.expect(200);
     assert_eq!(many.body, "{\"jobs\":[]}\n");
 }
@@ -68,18 +68,18 @@ async fn an_empty_pop_has_no_body(engine: Engine) {
 async fn a_poll_waits_for_an_unknown_topic(engine: Engine) {
     let api = Api::new(engine).await;
     let poll = api.park(api.call("GET", "/topics/unheard/pop?wait=5s")).await;
-    assert!(!poll.is_finished(), "it waits");
+    assert!(!poll.is_finished(), "the poll waits");
     api.clock.advance(seconds(5));
     poll.await.expect("is answered").expect(204);
-    api.get("/topics/unheard").await.refused(404, "topic_not_found");
+    api.get("/topics/unheard").await.expect_problem(404, "topic_not_found");
 }
 
 async fn trap_head_pops_nothing(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a"}"#).await;
-    let answer = api.call("HEAD", "/topics/t/pop?wait=5s").send().await.expect(405);
-    assert_eq!(answer.header("allow"), "GET, POST");
-    assert!(answer.body.is_empty());
+    let response = api.call("HEAD", "/topics/t/pop?wait=5s").send().await.expect(405);
+    assert_eq!(response.header("allow"), "GET, POST");
+    assert!(response.body.is_empty());
     let job = api.get("/jobs/a").await.json();
     assert_eq!((&job["state"], &job["attempts"]), (&json!("ready"), &json!(0)));
 }
@@ -90,8 +90,8 @@ async fn get_and_post_are_the_same(engine: Engine) {
     let job = api.post("/topics/t/pop?wait=1s&ttr=90s").await.expect(200).json();
     assert_eq!(job["reserved_until"], "2026-11-21T05:41:30.000Z");
     let problem =
-        api.send("POST", "/topics/t/pop", r#"{"wait":"20s"}"#).await.refused(422, "invalid_request");
-    assert_eq!(problem["errors"][0]["pointer"], "/wait", "its parameters are in the query");
+        api.send("POST", "/topics/t/pop", r#"{"wait":"20s"}"#).await.expect_problem(422, "invalid_request");
+    assert_eq!(problem["errors"][0]["pointer"], "/wait", "the parameters belong in the query");
 }
 
 async fn the_reservation_lasts_for_the_requested_ttr(engine: Engine) {
@@ -99,10 +99,10 @@ async fn the_reservation_lasts_for_the_requested_ttr(engine: Engine) {
     api.add(r#"{"topic":"t","id":"a","ttr":10}"#).await;
     let job = api.get("/topics/t/pop?ttr=20s").await.expect(200).json();
     assert_eq!(job["reserved_until"], "2026-11-21T05:40:20.000Z");
-    assert_eq!(job["ttr"], 10, "the job's own stays");
-    api.pass(millis(19_999)).await;
+    assert_eq!(job["ttr"], 10, "the job's own TTR does not change");
+    api.advance_and_promote(millis(19_999)).await;
     api.get("/topics/t/pop").await.expect(204);
-    api.pass(millis(1)).await;
+    api.advance_and_promote(millis(1)).await;
     assert_eq!(api.pop("t").await["attempt"], 2);
 }
 
@@ -126,9 +126,9 @@ async fn trap_a_long_poll_wakes_for_a_delayed_job_that_becomes_due(engine: Engin
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a","delay":"10s"}"#).await;
     let poll = api.park(api.call("GET", "/topics/t/pop?wait=30s")).await;
-    api.pass(millis(9_999)).await;
-    assert!(!poll.is_finished(), "never early");
-    api.pass(millis(1)).await;
+    api.advance_and_promote(millis(9_999)).await;
+    assert!(!poll.is_finished(), "the job is not delivered early");
+    api.advance_and_promote(millis(1)).await;
     assert_eq!(poll.await.expect("is answered").expect(200).json()["id"], "a");
 }
 
@@ -144,7 +144,7 @@ async fn a_long_poll_wakes_for_a_job_whose_ttr_ends(engine: Engine) {
     api.add(r#"{"topic":"t","id":"a","ttr":5}"#).await;
     api.pop("t").await;
     let poll = api.park(api.call("GET", "/topics/t/pop?wait=30s")).await;
-    api.pass(seconds(5)).await;
+    api.advance_and_promote(seconds(5)).await;
     assert_eq!(poll.await.expect("is answered").expect(200).json()["attempt"], 2);
 }
 
@@ -152,12 +152,12 @@ async fn trap_a_long_poll_does_not_return_empty_because_the_head_was_deleted(eng
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"gone","delay":1}"#).await;
     api.add(r#"{"topic":"t","id":"moved","delay":2}"#).await;
-    api.pass(seconds(2)).await;
+    api.advance_and_promote(seconds(2)).await;
     api.delete("/jobs/gone").await.expect(204);
     api.send("PATCH", "/jobs/moved", r#"{"delay":10}"#).await.expect(200);
     let poll = api.park(api.call("GET", "/topics/t/pop?wait=30s")).await;
-    assert!(!poll.is_finished(), "it waits on");
-    api.pass(seconds(10)).await;
+    assert!(!poll.is_finished(), "the poll still waits");
+    api.advance_and_promote(seconds(10)).await;
     assert_eq!(poll.await.expect("is answered").expect(200).json()["id"], "moved");
 }
 
@@ -185,8 +185,8 @@ async fn trap_an_unread_response_returns_the_job_uncounted(engine: Engine) {
         assert_eq!(api.get("/jobs/a").await.json()["state"], "reserved");
         drop(response);
         // Waits for the returned job, so that the test need not poll for its state.
-        let back = api.get("/topics/t/pop?wait=60s").await.expect(200).json();
-        assert_eq!(back["attempt"], 1, "the lost answer was not counted");
+        let returned = api.get("/topics/t/pop?wait=60s").await.expect(200).json();
+        assert_eq!(returned["attempt"], 1, "the lost response was not counted");
         api.delete("/jobs/a").await.expect(204);
         api.add(r#"{"topic":"t","id":"a","max_attempts":1}"#).await;
     }
@@ -194,9 +194,9 @@ async fn trap_an_unread_response_returns_the_job_uncounted(engine: Engine) {
 
 async fn trap_a_client_that_leaves_while_it_waits_leaves_nothing_behind(engine: Engine) {
     let api = Api::new(engine).await;
-    let gone = api.park(api.call("GET", "/topics/t/pop?wait=30s")).await;
+    let leaves = api.park(api.call("GET", "/topics/t/pop?wait=30s")).await;
     let stays = api.park(api.call("GET", "/topics/t/pop?wait=30s")).await;
-    gone.abort();
+    leaves.abort();
     api.until(|| api.queue.waiting() == 1).await;
     api.add(r#"{"topic":"t","id":"a","max_attempts":1}"#).await;
     let job = stays.await.expect("is answered").expect(200).json();
@@ -212,7 +212,7 @@ async fn shutdown_answers_parked_polls_and_refuses_new_ones(engine: Engine) {
     assert_eq!(many.await.expect("is answered").expect(200).body, "{\"jobs\":[]}\n");
     let refused = api.get("/topics/t/pop?wait=30s").await;
     assert!(refused.header("retry-after").parse::<u32>().is_ok());
-    refused.refused(503, "draining");
+    refused.expect_problem(503, "draining");
 }
 
 async fn too_many_polls_are_refused(engine: Engine) {
@@ -221,7 +221,7 @@ async fn too_many_polls_are_refused(engine: Engine) {
     let parked = api.park(api.call("GET", "/topics/t/pop?wait=30s")).await;
     let refused = api.get("/topics/t/pop?wait=30s").await;
     assert_eq!(refused.header("retry-after"), "1");
-    refused.refused(503, "too_many_waiting");
+    refused.expect_problem(503, "too_many_waiting");
     parked.abort();
 }
 
@@ -243,10 +243,14 @@ async fn invalid_parameters_are_refused(engine: Engine) {
         "wait=1&limit=5",
         "max=3",
     ] {
-        api.get(&format!("/topics/t/pop?{query}")).await.refused(400, "invalid_parameter");
+        api.get(&format!("/topics/t/pop?{query}")).await.expect_problem(400, "invalid_parameter");
     }
-    let both = api.get("/topics/t/pop?wait=x&ttr=y&z=1").await.refused(400, "invalid_parameter");
-    assert_eq!(crate::harness::api::places(&both), ["wait", "ttr", "z"], "all at once");
+    let both = api.get("/topics/t/pop?wait=x&ttr=y&z=1").await.expect_problem(400, "invalid_parameter");
+    assert_eq!(
+        crate::harness::api::error_locations(&both),
+        ["wait", "ttr", "z"],
+        "all faults are reported together"
+    );
     assert_eq!(api.get("/jobs/a").await.json()["attempts"], 0);
 }
 
@@ -255,7 +259,7 @@ async fn jobs_are_popped_roughly_by_due_time(engine: Engine) {
     for delay in [3, 1, 2] {
         api.add(&format!(r#"{{"topic":"t","id":"{delay}","delay":{delay}}}"#)).await;
     }
-    api.pass(seconds(3)).await;
+    api.advance_and_promote(seconds(3)).await;
     let mut ids = Vec::new();
     for _ in 0..3 {
         ids.push(text(&api.pop("t").await["id"]).to_owned());
@@ -274,8 +278,8 @@ async fn a_non_blocking_pop_is_answered_behind_any_number_of_blocking_ones(engin
     let parked = api.park(api.call("POST", "/batch/pop").json(many)).await;
     let behind = async {
         api.get("/topics/t/pop").await.expect(204);
-        let answer = api.send("POST", "/batch/pop", r#"{"topics":["u","t"],"max":5}"#).await.expect(200);
-        assert_eq!(answer.body, "{\"jobs\":[]}\n");
+        let response = api.send("POST", "/batch/pop", r#"{"topics":["u","t"],"max":5}"#).await.expect(200);
+        assert_eq!(response.body, "{\"jobs\":[]}\n");
     };
     tokio::time::timeout(seconds(60), behind).await.expect("is answered at once");
     let second = api.park(api.call("POST", "/batch/pop").json(r#"{"topics":["u","t"],"wait":30}"#)).await;
@@ -290,17 +294,17 @@ async fn a_pop_with_jobs_searches_further_for_at_most_half_a_second(engine: Engi
     api.add(r#"{"topic":"t","id":"a"}"#).await;
     api.add(r#"{"topic":"u","id":"b"}"#).await;
     let (second, third) = (api.store.hang(&topic("u")), api.store.hang(&topic("v")));
-    let asked = r#"{"topics":["t","u","v"],"max":5}"#;
-    let pop = tokio::spawn(api.call("POST", "/batch/pop").json(asked).send());
-    api.until(|| second.asked() == 1).await;
+    let request = r#"{"topics":["t","u","v"],"max":5}"#;
+    let pop = tokio::spawn(api.call("POST", "/batch/pop").json(request).send());
+    api.until(|| second.hung_calls() == 1).await;
     api.clock.advance(millis(500));
     let popped = pop.await.expect("ends").expect(200).json();
     let ids: Vec<_> = popped["jobs"].as_array().expect("jobs").iter().map(|job| text(&job["id"])).collect();
     assert_eq!(ids, ["a"]);
-    assert_eq!(third.asked(), 0, "no time was left to ask for more");
-    second.heal();
+    assert_eq!(third.hung_calls(), 0, "no time was left to search another topic");
+    second.release();
     let late = api.get("/topics/u/pop?wait=30").await.expect(200).json();
-    assert_eq!((text(&late["id"]), &late["attempt"]), ("b", &json!(1)), "given back uncounted");
+    assert_eq!((text(&late["id"]), &late["attempt"]), ("b", &json!(1)), "the job was returned uncounted");
 }
 
 /// Pops and polls of an empty topic cost the embedded engine nothing.
@@ -309,20 +313,20 @@ async fn a_pop_does_not_ask_the_store_for_a_topic_without_ready_jobs() {
     let api = Api::new(Engine::Embedded).await;
     let reserved = async || {
         let page = api.get("/metrics").await.expect(200).body;
-        let figures = std::str::from_utf8(&page).expect("text");
-        figures.contains(r#"linger_store_operation_duration_seconds_count{operation="reserve""#)
+        let metrics = std::str::from_utf8(&page).expect("text");
+        metrics.contains(r#"linger_store_operation_duration_seconds_count{operation="reserve""#)
     };
     api.add(r#"{"topic":"t","id":"a","delay":5}"#).await;
     api.get("/topics/t/pop").await.expect(204);
     api.send("POST", "/batch/pop", r#"{"topics":["u","t"],"max":5}"#).await.expect(200);
     let parked = api.park(api.call("GET", "/topics/t/pop?wait=30")).await;
     assert!(!reserved().await);
-    api.pass(seconds(5)).await;
+    api.advance_and_promote(seconds(5)).await;
     assert_eq!(parked.await.expect("ends").expect(200).json()["id"], "a");
     assert!(reserved().await);
 }
 
-/// As if the process was stopped for a while: the job may be reserved by somebody else by then.
+/// As if the process had been stopped for a while: another client may have reserved the job by then.
 async fn fault_a_reservation_that_has_ended_is_not_handed_out(engine: Engine) {
     for many in [false, true] {
         let api = Api::with(engine, Setup { no_timer: true, ..Setup::default() }).await;
@@ -331,11 +335,11 @@ async fn fault_a_reservation_that_has_ended_is_not_handed_out(engine: Engine) {
             false => api.call("GET", "/topics/t/pop"),
             true => api.call("POST", "/batch/pop").json(r#"{"topics":["t"],"max":3}"#),
         };
-        let answer = call().head().await;
+        let response = call().head().await;
         api.clock.advance(seconds(5));
-        assert!(answer.into_body().collect().await.is_err(), "is cut off");
+        assert!(response.into_body().collect().await.is_err(), "the response is cut off");
         let queue = api.queue.clone();
-        let job = bounded("the job is given back", async {
+        let job = bounded("the job is returned", async {
             loop {
                 let job = queue.get(ALL, &id("a")).await.expect("is there");
                 if job.state == State::Ready {
@@ -344,11 +348,11 @@ async fn fault_a_reservation_that_has_ended_is_not_handed_out(engine: Engine) {
                 tokio::task::yield_now().await;
             }
         });
-        assert_eq!(job.await.attempts, 0, "nobody had it");
-        // Just before its end it is still handed out.
-        let answer = call().head().await;
+        assert_eq!(job.await.attempts, 0, "the attempt is not counted");
+        // Just before its end, the reservation is still handed out.
+        let response = call().head().await;
         api.clock.advance(seconds(4));
-        assert!(answer.into_body().collect().await.is_ok());
+        assert!(response.into_body().collect().await.is_ok());
     }
 }
 
@@ -358,8 +362,8 @@ async fn fault_a_reservation_that_ends_before_the_store_has_answered_is_not_hand
     api.add(r#"{"topic":"t","id":"a","ttr":5}"#).await;
     let hung = api.store.hang(&topic("t"));
     let pop = tokio::spawn(api.call("GET", "/topics/t/pop").send());
-    api.until(|| hung.asked() > 0).await;
+    api.until(|| hung.hung_calls() > 0).await;
     api.clock.advance(seconds(5));
-    hung.heal();
+    hung.release();
     bounded("the pop", pop).await.expect("is answered").expect(204);
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::on_every_engine;
 use crate::harness::{
-    api::{Api, places, text},
+    api::{Api, error_locations, text},
     jobs::seconds,
     stores::Engine,
 };
@@ -26,7 +26,7 @@ on_every_engine!(
 async fn a_topic_shows_its_counts_times_and_waiting_polls(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","delay":1}"#).await;
-    api.pass(seconds(3)).await;
+    api.advance_and_promote(seconds(3)).await;
     api.add(r#"{"topic":"t","delay":10}"#).await;
     api.add(r#"{"topic":"t","delay":5}"#).await;
     let view = api.get("/topics/t").await.expect(200).json();
@@ -46,7 +46,7 @@ async fn a_topic_shows_its_counts_times_and_waiting_polls(engine: Engine) {
 
 async fn an_unknown_topic_is_not_found(engine: Engine) {
     let api = Api::new(engine).await;
-    api.get("/topics/t").await.refused(404, "topic_not_found");
+    api.get("/topics/t").await.expect_problem(404, "topic_not_found");
     assert_eq!(api.get("/topics/t/dead").await.expect(200).body, "{\"jobs\":[]}\n");
     assert_eq!(api.delete("/topics/t/dead").await.expect(200).body, "{\"deleted\":0}\n");
     assert_eq!(api.delete("/topics/t?confirm=t").await.expect(200).body, "{\"deleted\":0}\n");
@@ -60,10 +60,10 @@ async fn settings_are_replaced_as_a_whole_and_can_be_read_back(engine: Engine) {
     let shown = json!({"ttr": 300, "max_attempts": 0, "retry": [15, 180], "require_receipt": true});
     assert_eq!(view["settings"], shown);
     let again = api.send("PUT", "/topics/t", &shown.to_string()).await.expect(200).json();
-    assert_eq!(again["settings"], shown, "what comes out can be put back in");
+    assert_eq!(again["settings"], shown, "the settings that were read can be written");
     let bare = api.send("PUT", "/topics/t", "{}").await.expect(200).json();
     assert_eq!(bare["settings"], json!({"require_receipt": false}));
-    api.get("/topics/t").await.refused(404, "topic_not_found");
+    api.get("/topics/t").await.expect_problem(404, "topic_not_found");
 }
 
 async fn settings_are_copied_into_new_jobs_only(engine: Engine) {
@@ -74,18 +74,21 @@ async fn settings_are_copied_into_new_jobs_only(engine: Engine) {
     assert_eq!((&new["ttr"], &new["max_attempts"], &new["retry"]), (&json!(300), &json!(3), &json!([1, 2])));
     assert_eq!(api.get("/jobs/old").await.json()["ttr"], 60);
     let replay = api.send("POST", "/jobs", r#"{"topic":"t","id":"old"}"#).await.expect(200).json();
-    assert_eq!(replay["ttr"], 60, "a repeat is recognised by what was asked, not by defaults");
+    assert_eq!(replay["ttr"], 60, "a repeat is compared with what was sent, not with the defaults");
 }
 
 async fn all_invalid_settings_are_reported_together(engine: Engine) {
     let api = Api::new(engine).await;
     let bad = r#"{"ttr":0,"max_attempts":-1,"retry":["x"],"require_receipt":"yes","priority":1}"#;
-    let problem = api.send("PUT", "/topics/t", bad).await.refused(422, "invalid_request");
-    assert_eq!(places(&problem), ["/ttr", "/max_attempts", "/retry/0", "/require_receipt", "/priority"]);
+    let problem = api.send("PUT", "/topics/t", bad).await.expect_problem(422, "invalid_request");
+    assert_eq!(
+        error_locations(&problem),
+        ["/ttr", "/max_attempts", "/retry/0", "/require_receipt", "/priority"]
+    );
     let problem =
-        api.send("POST", "/topics/t/pause", r#"{"delivery":1}"#).await.refused(422, "invalid_request");
-    assert_eq!(places(&problem), ["/delivery"]);
-    api.get("/topics/t").await.refused(404, "topic_not_found");
+        api.send("POST", "/topics/t/pause", r#"{"delivery":1}"#).await.expect_problem(422, "invalid_request");
+    assert_eq!(error_locations(&problem), ["/delivery"]);
+    api.get("/topics/t").await.expect_problem(404, "topic_not_found");
 }
 
 async fn a_paused_delivery_hands_out_no_jobs(engine: Engine) {
@@ -120,7 +123,7 @@ async fn a_purge_requires_the_name_twice(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a"}"#).await;
     for query in ["", "?confirm=", "?confirm=u", "?confirm=T", "?confirm"] {
-        api.delete(&format!("/topics/t{query}")).await.refused(400, "confirmation_required");
+        api.delete(&format!("/topics/t{query}")).await.expect_problem(400, "confirmation_required");
     }
     api.get("/jobs/a").await.expect(200);
 }
@@ -131,7 +134,7 @@ async fn a_purge_deletes_every_state_and_keeps_settings(engine: Engine) {
     api.add(r#"{"topic":"t","id":"dead"}"#).await;
     api.bury("t").await;
     api.add(r#"{"topic":"t","id":"reserved"}"#).await;
-    let held = api.pop("t").await;
+    let reserved = api.pop("t").await;
     api.add(r#"{"topic":"t","id":"ready"}"#).await;
     api.add(r#"{"topic":"t","id":"delayed","delay":9}"#).await;
     api.add(r#"{"topic":"other","id":"stays"}"#).await;
@@ -139,8 +142,8 @@ async fn a_purge_deletes_every_state_and_keeps_settings(engine: Engine) {
     let view = api.get("/topics/t").await.expect(200).json();
     assert_eq!(view["counts"], json!({"delayed": 0, "ready": 0, "reserved": 0, "dead": 0}));
     assert_eq!(view["settings"]["ttr"], 90);
-    let finish = format!("/jobs/reserved/finish?receipt={}", text(&held["receipt"]));
-    api.post(&finish).await.refused(404, "job_not_found");
+    let finish = format!("/jobs/reserved/finish?receipt={}", text(&reserved["receipt"]));
+    api.post(&finish).await.expect_problem(404, "job_not_found");
     api.get("/jobs/stays").await.expect(200);
 }
 
@@ -162,7 +165,7 @@ async fn pages_list_all_topics(engine: Engine) {
     }
     assert_eq!((found, pages), (names.map(str::to_owned).to_vec(), 3));
     let all = api.get("/topics?limit=5").await.expect(200).json();
-    assert!(all.get("next_cursor").is_none(), "a full last page is the last");
+    assert!(all.get("next_cursor").is_none(), "a full last page has no cursor");
 }
 
 async fn invalid_cursors_and_limits_are_refused(engine: Engine) {
@@ -178,9 +181,9 @@ async fn invalid_cursors_and_limits_are_refused(engine: Engine) {
         "cursor=2f",
         "cursor=",
     ] {
-        api.get(&format!("/topics?{query}")).await.refused(400, "invalid_parameter");
+        api.get(&format!("/topics?{query}")).await.expect_problem(400, "invalid_parameter");
     }
     for query in ["limit=0", "limit=101", "cursor=zz", "cursor=61", "cursor=2d312f61", "cursor=312f6120"] {
-        api.get(&format!("/topics/t/dead?{query}")).await.refused(400, "invalid_parameter");
+        api.get(&format!("/topics/t/dead?{query}")).await.expect_problem(400, "invalid_parameter");
     }
 }

@@ -9,7 +9,7 @@ use linger::auth::{Scope, token_entry};
 use rustix::process::Signal;
 
 use crate::harness::{
-    plain::call_with,
+    blocking_http::call_with,
     process::{Server, refused, run, stderr, stdout},
 };
 
@@ -26,7 +26,7 @@ fn tokens_in(directory: &Path, tokens: &[&str]) -> PathBuf {
 
 fn status(server: &Server, token: &str) -> u16 {
     let header = format!("Authorization: Bearer {token}\r\n");
-    call_with(server.address, "GET", "/version", &header, "").expect("it answers").status
+    call_with(server.address, "GET", "/version", &header, "").expect("the server answers").status
 }
 
 fn serve_with(tokens: &Path, directory: &Path) -> Server {
@@ -45,7 +45,7 @@ fn listening_beyond_loopback_needs_tokens_or_allow_anonymous() {
     let mut command = crate::harness::process::linger(&["serve"], directory.path());
     command.envs(open.iter().copied());
     let server = Server::spawn(command);
-    server.logged("auth.allow_anonymous");
+    server.wait_for_log("auth.allow_anonymous");
     assert!(server.stop().success());
     let tokens = tokens_in(directory.path(), &["one"]);
     let mut command = crate::harness::process::linger(&["serve", "--listen", "0.0.0.0:0"], directory.path());
@@ -69,9 +69,9 @@ fn an_unusable_tokens_file_is_named_at_start_and_by_config_check() {
         }
         for words in [&["serve", "--listen", "127.0.0.1:0"][..], &["config", "check"]] {
             let output = refused(words, directory.path());
-            let said = stderr(&output);
-            assert_eq!(output.status.code(), Some(1), "{said}");
-            assert!(said.contains(shown) && said.contains(part), "{said}");
+            let message = stderr(&output);
+            assert_eq!(output.status.code(), Some(1), "{message}");
+            assert!(message.contains(shown) && message.contains(part), "{message}");
         }
     }
     tokens_in(directory.path(), &["one"]);
@@ -87,11 +87,11 @@ fn sighup_reloads_the_tokens_and_keeps_the_old_ones_if_it_cannot() {
     assert_eq!((status(&server, "one"), status(&server, "two")), (200, 401));
     fs::write(&tokens, "[[token]]\nname = 'half").expect("can be written");
     server.signal(Signal::HUP);
-    server.logged("cannot reload the tokens");
+    server.wait_for_log("cannot reload the tokens");
     assert_eq!((status(&server, "one"), status(&server, "two")), (200, 401));
     tokens_in(directory.path(), &["two"]);
     server.signal(Signal::HUP);
-    server.logged("reloaded the tokens");
+    server.wait_for_log("reloaded the tokens");
     assert_eq!((status(&server, "one"), status(&server, "two")), (401, 200));
     assert!(server.stop().success());
 }

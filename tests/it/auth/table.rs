@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{api_with_tokens, with};
 use crate::harness::{
-    api::{Answer, Api, text},
+    api::{Api, Response, text},
     openapi::{Operation, contract},
     stores::Engine,
 };
@@ -80,71 +80,71 @@ const TOKENS: [(&str, &[Scope], &[&str]); 12] = [
 async fn every_operation_admits_exactly_the_callers_that_the_contract_names() {
     let known: BTreeSet<_> = CALLS.iter().map(|(id, ..)| (*id).to_owned()).collect();
     let documented: BTreeSet<_> = contract().operations().iter().map(|of| of.id.clone()).collect();
-    assert_eq!(known, documented, "every operation has its line in this table");
-    for (id, target, body, about) in CALLS {
+    assert_eq!(known, documented, "every operation has its row in this table");
+    for (id, target, body, topic_source) in CALLS {
         let operation = contract().operations().iter().find(|of| of.id == id).expect("is documented");
-        let line = Line { operation, target, body, about };
-        line.refuses_strangers().await;
+        let row = Row { operation, target, body, topic_source };
+        row.refuses_unknown_callers().await;
         for (token, scopes, topics) in TOKENS {
-            line.answers(token, scopes[0], topics).await;
+            row.check_response(token, scopes[0], topics).await;
         }
     }
 }
 
-/// One line of the table.
-struct Line<'a> {
+/// One row of the table.
+struct Row<'a> {
     operation: &'a Operation,
     target: &'a str,
     body: &'a str,
-    about: TopicSource,
+    topic_source: TopicSource,
 }
 
-impl Line<'_> {
-    async fn refuses_strangers(&self) {
-        let world = World::new().await;
-        let before = world.jobs().await;
+impl Row<'_> {
+    async fn refuses_unknown_callers(&self) {
+        let server = TestServer::new().await;
+        let before = server.jobs().await;
         for (token, challenge) in [(None, "Bearer"), (Some("nobody"), "Bearer error=\"invalid_token\"")] {
-            let answer = self.send(&world, token).await;
+            let response = self.send(&server, token).await;
             if self.operation.scope.is_none() {
-                answer.expect(200);
+                response.expect(200);
                 continue;
             }
-            assert_eq!(answer.header("www-authenticate"), challenge, "{}", self.operation.id);
-            answer.refused(401, "unauthorized");
+            assert_eq!(response.header("www-authenticate"), challenge, "{}", self.operation.id);
+            response.expect_problem(401, "unauthorized");
         }
-        assert_eq!(world.jobs().await, before, "{} changed something", self.operation.id);
+        assert_eq!(server.jobs().await, before, "{} changed something", self.operation.id);
     }
 
     /// Compares the response to one token, with one scope and these topics, with the contract.
-    async fn answers(&self, token: &str, scope: Scope, topics: &[&str]) {
-        let world = World::new().await;
-        let before = world.jobs().await;
-        let answer = self.send(&world, Some(token)).await;
-        let (status, body) = (answer.status.as_u16(), String::from_utf8_lossy(&answer.body).into_owned());
+    async fn check_response(&self, token: &str, scope: Scope, topics: &[&str]) {
+        let server = TestServer::new().await;
+        let before = server.jobs().await;
+        let response = self.send(&server, Some(token)).await;
+        let (status, body) = (response.status.as_u16(), String::from_utf8_lossy(&response.body).into_owned());
         let context = format!("{} by {token}: {status} {body}", self.operation.id);
         let needed = self.operation.scope.as_deref();
         let has_scope = needed.is_none_or(|needed| scope == Scope::Admin || scope.as_str() == needed);
         let is_foreign = topics.contains(&"order");
         if !has_scope || (self.operation.every_topic && !topics.is_empty()) {
             assert!(status == 403 && body.contains(r#""code":"forbidden""#), "{context}");
-        } else if is_foreign && self.about != NoTopic {
-            match self.about {
+        } else if is_foreign && self.topic_source != NoTopic {
+            match self.topic_source {
                 Topic => assert!(status == 403 && body.contains(r#""code":"forbidden""#), "{context}"),
                 Job => assert!(status == 404 && body.contains(r#""code":"job_not_found""#), "{context}"),
-                Items(item) => assert_eq!(answer.json()["results"][0]["status"], item, "{context}"),
+                Items(item) => assert_eq!(response.json()["results"][0]["status"], item, "{context}"),
                 NoTopic => {}
             }
         } else {
-            assert!(answer.status.is_success() && !body.contains(r#""problem""#), "{context}");
+            assert!(response.status.is_success() && !body.contains(r#""problem""#), "{context}");
             return;
         }
-        assert_eq!(world.jobs().await, before, "{context}: changed something");
+        assert_eq!(server.jobs().await, before, "{context}: the call changed something");
     }
 
-    async fn send(&self, world: &World, token: Option<&str>) -> Answer {
-        let filled = |text: &str| text.replace("RECEIPT", &world.receipt);
-        let call = world.api.call(&self.operation.method, &filled(self.target));
-        let call = if self.body.is_empty() { call } else { call.json(&filled(self.body)) };
+    async fn send(&self, server: &TestServer, token: Option<&str>) -> Response {
+        let with_receipt = |text: &str| text.replace("RECEIPT", &server.receipt);
+        let call = server.api.call(&self.operation.method, &with_receipt(self.target));
+        let call = if self.body.is_empty() { call } else { call.json(&with_receipt(self.body)) };
         match token {
             Some(token) => with(call, token),
             None => call,
@@ -154,35 +154,35 @@ impl Line<'_> {
     }
 }
 
-/// A server with a job of `orders` in each state; each job's id is its state.
-struct World {
+/// A server with a job of `orders` in each state.
+struct TestServer {
     api: Api,
-    /// Of the job `held`.
+    /// The receipt of the job `held`.
     receipt: String,
 }
 
-impl World {
+impl TestServer {
     async fn new() -> Self {
         let api = api_with_tokens(Engine::Naive, &TOKENS).await;
-        let mut world = Self { api, receipt: String::new() };
+        let mut server = Self { api, receipt: String::new() };
         for id in ["dead", "held"] {
-            world.post("/jobs", &format!(r#"{{"topic":"orders","id":"{id}"}}"#)).await;
-            world.receipt = text(&world.post("/topics/orders/pop", "").await["receipt"]).to_owned();
+            server.post("/jobs", &format!(r#"{{"topic":"orders","id":"{id}"}}"#)).await;
+            server.receipt = text(&server.post("/topics/orders/pop", "").await["receipt"]).to_owned();
             if id == "dead" {
-                let held = format!(r#"{{"receipt":"{}"}}"#, world.receipt);
-                world.post("/jobs/dead/bury", &held).await;
+                let held = format!(r#"{{"receipt":"{}"}}"#, server.receipt);
+                server.post("/jobs/dead/bury", &held).await;
             }
         }
-        world.post("/jobs", r#"{"topic":"orders","id":"ready"}"#).await;
-        world.post("/jobs", r#"{"topic":"orders","id":"waiting","delay":"1h"}"#).await;
-        world
+        server.post("/jobs", r#"{"topic":"orders","id":"ready"}"#).await;
+        server.post("/jobs", r#"{"topic":"orders","id":"waiting","delay":"1h"}"#).await;
+        server
     }
 
     async fn post(&self, target: &str, body: &str) -> Value {
         let call = with(self.api.call("POST", target), "admin");
-        let answer = if body.is_empty() { call } else { call.json(body) }.send().await;
-        assert!(answer.status.is_success(), "{answer:?}");
-        answer.json()
+        let response = if body.is_empty() { call } else { call.json(body) }.send().await;
+        assert!(response.status.is_success(), "{response:?}");
+        response.json()
     }
 
     /// All members of every job that can exist.

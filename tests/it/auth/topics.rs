@@ -11,14 +11,20 @@ use crate::harness::{
 const TOKENS: [(&str, &[Scope], &[&str]); 2] =
     [("ops", &[Scope::Admin], &[]), ("shop", &[Scope::Add, Scope::Work], &["orders-*"])];
 
-async fn send(api: &Api, token: &str, method: &str, target: &str, body: &str) -> crate::harness::api::Answer {
+async fn send(
+    api: &Api,
+    token: &str,
+    method: &str,
+    target: &str,
+    body: &str,
+) -> crate::harness::api::Response {
     let call = with(api.call(method, target), token);
     if body.is_empty() { call } else { call.json(body) }.send().await
 }
 
 async fn statuses(api: &Api, target: &str, body: &str) -> Vec<u64> {
-    let answer = send(api, "shop", "POST", target, body).await.expect(200).json();
-    let results = answer["results"].as_array().expect("results").clone();
+    let response = send(api, "shop", "POST", target, body).await.expect(200).json();
+    let results = response["results"].as_array().expect("results").clone();
     results.iter().map(|result| result["status"].as_u64().expect("a status")).collect()
 }
 
@@ -55,14 +61,14 @@ on_every_engine!(
 async fn every_item_of_a_batch_is_checked(api: Api) {
     let jobs = r#"{"jobs":[{"topic":"orders-eu","id":"a"},{"topic":"mail","id":"b"},{"topic":"bad topic"},{"topic":"orders-us","id":"c"}]}"#;
     assert_eq!(statuses(&api, "/batch/jobs", jobs).await, [201, 403, 422, 201]);
-    send(&api, "ops", "GET", "/jobs/b", "").await.refused(404, "job_not_found");
+    send(&api, "ops", "GET", "/jobs/b", "").await.expect_problem(404, "job_not_found");
     send(&api, "ops", "POST", "/jobs", r#"{"topic":"mail","id":"b"}"#).await.expect(201);
     let ids = r#"{"ids":["b","a","nobody","c","a"]}"#;
     assert_eq!(statuses(&api, "/batch/delete", ids).await, [404, 204, 404, 204, 404]);
     send(&api, "ops", "GET", "/jobs/b", "").await.expect(200);
     send(&api, "shop", "POST", "/batch/pop", r#"{"topics":["orders-eu","mail"]}"#)
         .await
-        .refused(403, "forbidden");
+        .expect_problem(403, "forbidden");
     let job = send(&api, "ops", "GET", "/jobs/b", "").await.expect(200).json();
     assert_eq!((&job["state"], &job["attempts"]), (&"ready".into(), &0.into()));
 }
@@ -76,12 +82,12 @@ async fn a_worker_sees_only_its_topics(api: Api) {
     let held = format!(r#"{{"receipt":{}}}"#, foreign["receipt"]);
     for step in ["release", "touch", "bury"] {
         let target = format!("/jobs/b/{step}");
-        send(&api, "shop", "POST", &target, &held).await.refused(404, "job_not_found");
+        send(&api, "shop", "POST", &target, &held).await.expect_problem(404, "job_not_found");
     }
     let finish = |job: &serde_json::Value| {
         format!("/jobs/{}/finish?receipt={}", text(&job["id"]), text(&job["receipt"]))
     };
-    send(&api, "shop", "POST", &finish(&foreign), "").await.refused(404, "job_not_found");
+    send(&api, "shop", "POST", &finish(&foreign), "").await.expect_problem(404, "job_not_found");
     let touch = format!(r#"{{"receipt":{},"ttr":"5m"}}"#, own["receipt"]);
     send(&api, "shop", "POST", "/jobs/a/touch", &touch).await.expect(200);
     let both = format!(
@@ -96,10 +102,12 @@ async fn an_id_taken_by_another_topic_is_not_found(api: Api) {
     send(&api, "shop", "POST", "/jobs", r#"{"topic":"orders-eu","id":"a","delay":"1h"}"#).await.expect(201);
     send(&api, "shop", "DELETE", "/jobs/a", "").await.expect(204);
     send(&api, "ops", "POST", "/jobs", r#"{"topic":"mail","id":"a","delay":"1h"}"#).await.expect(201);
-    send(&api, "shop", "DELETE", "/jobs/a", "").await.refused(404, "job_not_found");
-    send(&api, "shop", "PATCH", "/jobs/a", r#"{"delay":0}"#).await.refused(404, "job_not_found");
+    send(&api, "shop", "DELETE", "/jobs/a", "").await.expect_problem(404, "job_not_found");
+    send(&api, "shop", "PATCH", "/jobs/a", r#"{"delay":0}"#).await.expect_problem(404, "job_not_found");
     // Ids are global, so the response must reveal that this one is taken.
-    send(&api, "shop", "POST", "/jobs", r#"{"topic":"orders-eu","id":"a"}"#).await.refused(409, "job_exists");
+    send(&api, "shop", "POST", "/jobs", r#"{"topic":"orders-eu","id":"a"}"#)
+        .await
+        .expect_problem(409, "job_exists");
     let job = send(&api, "ops", "GET", "/jobs/a", "").await.expect(200).json();
     assert_eq!((&job["topic"], &job["state"]), (&"mail".into(), &"delayed".into()));
 }
@@ -107,7 +115,7 @@ async fn an_id_taken_by_another_topic_is_not_found(api: Api) {
 async fn a_finish_requires_its_receipt(api: Api) {
     send(&api, "shop", "POST", "/jobs", r#"{"topic":"orders-eu","id":"a"}"#).await.expect(201);
     send(&api, "shop", "GET", "/topics/orders-eu/pop", "").await.expect(200);
-    send(&api, "shop", "POST", "/jobs/a/finish", "").await.refused(422, "receipt_required");
+    send(&api, "shop", "POST", "/jobs/a/finish", "").await.expect_problem(422, "receipt_required");
     send(&api, "ops", "POST", "/jobs", r#"{"topic":"mail","id":"foreign"}"#).await.expect(201);
     let receipt = Receipt::generate();
     let batch = format!(
@@ -130,10 +138,10 @@ async fn head_requires_the_same_scope_as_get_and_unknown_paths_reveal_nothing() 
     ] {
         api.call(method, target).send().await.expect(status);
     }
-    with(api.call("GET", "/nothing/here"), "ops").send().await.refused(404, "not_found");
-    with(api.call("BREW", "/jobs"), "ops").send().await.refused(405, "method_not_allowed");
+    with(api.call("GET", "/nothing/here"), "ops").send().await.expect_problem(404, "not_found");
+    with(api.call("BREW", "/jobs"), "ops").send().await.expect_problem(405, "method_not_allowed");
     let twice = with(with(api.call("GET", "/version"), "ops"), "ops");
-    twice.send().await.refused(401, "unauthorized");
+    twice.send().await.expect_problem(401, "unauthorized");
     let basic = api.call("GET", "/version").header("authorization", "Basic b3BzOm9wcw==");
-    basic.send().await.refused(401, "unauthorized");
+    basic.send().await.expect_problem(401, "unauthorized");
 }

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::{assert_empty, topics};
 use crate::harness::{
     process::{Server, linger},
-    wait::Patience,
+    wait::TimeLimit,
 };
 
 fn start(arguments: &[&str], directory: &Path) -> Child {
@@ -28,9 +28,9 @@ fn signal(child: &Child, signal: Signal) {
 
 #[track_caller]
 fn until(what: &str, is_so: impl Fn() -> bool) {
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     while !is_so() {
-        patience.or_fail(|| format!("not yet {what}"));
+        time_limit.check(|| format!("not yet {what}"));
         std::thread::yield_now();
     }
 }

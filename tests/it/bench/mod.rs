@@ -70,7 +70,7 @@ fn measures(scenario: &str, more: &[&str], steps: &[(&str, bool, bool)]) -> Valu
 }
 
 /// The number in a row.
-fn figure(found: &Value, row: usize, name: &str) -> f64 {
+fn metric(found: &Value, row: usize, name: &str) -> f64 {
     found["rows"][row][name].as_f64().unwrap_or_else(|| panic!("no {name} in row {row} of {found}"))
 }
 
@@ -89,7 +89,7 @@ fn throughput_one_by_one() {
     assert_eq!(found["rows"][0]["delay"], "constant 1s");
     assert_eq!(found["rows"][0]["latency_ms"]["count"], 200);
     assert!(
-        figure(&found, 0, "resident_bytes") > 1e6 && figure(&found, 3, "cpu_us_per_job") > 0.0,
+        metric(&found, 0, "resident_bytes") > 1e6 && metric(&found, 3, "cpu_us_per_job") > 0.0,
         "{found}"
     );
 }
@@ -116,7 +116,7 @@ fn parked() {
         [("park polls", true, false), ("polls at rest", false, false), ("job to a parked poll", false, true)];
     let found = measures("parked", &["--seconds", "1"], &steps);
     assert_eq!(found["rows"][0]["count"], 8);
-    assert!(figure(&found, 1, "cpu_percent") < 100.0 && found["rows"][0]["memory_per_poll_bytes"].is_f64());
+    assert!(metric(&found, 1, "cpu_percent") < 100.0 && found["rows"][0]["memory_per_poll_bytes"].is_f64());
     assert_eq!(found["rows"][2]["latency_ms"]["count"], 200);
     assert_eq!(found["totals"]["jobs"], 200);
 }
@@ -134,7 +134,7 @@ fn a_server_of_its_own_takes_all_connections_from_one_address() {
 #[test]
 fn backlog() {
     let found = measures("backlog", &["--batch", "30"], &[("add up to 200, 30 a request", true, true)]);
-    assert!(figure(&found, 0, "disk_per_job_bytes") > 256.0, "{found}");
+    assert!(metric(&found, 0, "disk_per_job_bytes") > 256.0, "{found}");
     assert_eq!(found["rows"][0]["delay"], "constant 86400s");
     assert_eq!(found["totals"]["jobs"], 200);
 }
@@ -148,8 +148,8 @@ fn burst() {
     ];
     let found = measures("burst", &["--seconds", "2"], &steps);
     assert_eq!(found["rows"][0]["latency_ms"]["count"], 200);
-    assert!(figure(&found, 0, "first_ms") <= figure(&found, 0, "last_ms"), "{found}");
-    let others = figure(&found, 1, "count") + figure(&found, 2, "count");
+    assert!(metric(&found, 0, "first_ms") <= metric(&found, 0, "last_ms"), "{found}");
+    let others = metric(&found, 1, "count") + metric(&found, 2, "count");
     assert_eq!(found["totals"]["jobs"].as_f64(), Some(200.0 + others));
 }
 
@@ -165,12 +165,12 @@ fn all_of_them_each_on_a_server_of_its_own() {
     seen.dedup();
     assert_eq!(seen, ["throughput", "lateness", "parked", "backlog", "burst"]);
     // Throughput twice, and the other topic of the burst.
-    let others = figure(&found, 15, "count") + figure(&found, 16, "count");
+    let others = metric(&found, 15, "count") + metric(&found, 16, "count");
     assert_eq!(found["totals"]["jobs"].as_f64(), Some(6.0 * 20.0 + others), "{found}");
     // Nothing that another scenario left behind serves this one's jobs.
     let backlog =
         found["rows"].as_array().expect("a list").iter().position(|row| row["scenario"] == "backlog");
-    assert!(figure(&found, backlog.expect("is there"), "disk_per_job_bytes") > 256.0, "{found}");
+    assert!(metric(&found, backlog.expect("is there"), "disk_per_job_bytes") > 256.0, "{found}");
     assert_empty(directory.path());
 }
 

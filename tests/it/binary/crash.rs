@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::harness::{
-    plain::{Answer, call},
+    blocking_http::{Response, call},
     process::Server,
 };
 
@@ -21,7 +21,7 @@ struct Told {
 }
 
 /// The answer, unless the server has gone.
-fn unless_gone(answer: std::io::Result<Answer>, status: u16) -> Option<Answer> {
+fn unless_gone(answer: std::io::Result<Response>, status: u16) -> Option<Response> {
     let answer = answer.ok()?;
     assert_eq!(answer.status, status, "{answer:?}");
     Some(answer)

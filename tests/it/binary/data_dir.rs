@@ -12,7 +12,7 @@ use rustix::process::{Signal, geteuid};
 
 use crate::harness::{
     process::{Refused, Server, linger, linger_under, refused, run, stderr, stdout},
-    wait::Patience,
+    wait::TimeLimit,
 };
 
 fn last_line(text: &str) -> String {
@@ -37,9 +37,9 @@ fn allow(path: &Path, mode: u32) {
 /// The server asks its store once a second.
 #[track_caller]
 fn becomes_unready(server: &Server) {
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     while server.call("GET", "/readyz", "").status != 503 {
-        patience.or_fail(|| "it is still ready".to_owned());
+        time_limit.check(|| "it is still ready".to_owned());
         std::thread::yield_now();
     }
 }
@@ -76,7 +76,7 @@ fn nothing_is_acknowledged_once_the_files_are_gone() {
         let add = server.call("POST", "/jobs", r#"{"topic":"t","id":"b"}"#);
         assert_eq!(add.status, 503, "{removed:?}: {add:?}");
         becomes_unready(&server);
-        server.logged("was removed or replaced");
+        server.wait_for_log("was removed or replaced");
         server.signal(Signal::TERM);
         assert!(!server.wait().0.success(), "{removed:?}: the end is not called orderly");
     }
@@ -192,5 +192,5 @@ fn the_start_line_and_the_log_show_the_absolute_path() {
     let server = Server::serve(&[], &[], directory.path());
     let data = directory.path().canonicalize().expect("is there").join("data");
     assert!(server.line.contains(&format!("engine embedded ({})", data.display())), "{}", server.line);
-    server.logged(&format!("{}/linger.db", data.display()));
+    server.wait_for_log(&format!("{}/linger.db", data.display()));
 }

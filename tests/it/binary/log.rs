@@ -11,9 +11,9 @@ use linger::auth::{Scope, token_entry};
 use rustix::{io::ioctl_fionread, process::Signal};
 
 use crate::harness::{
-    plain::call_with,
+    blocking_http::call_with,
     process::{Server, linger, linger_under, run, stderr},
-    wait::Patience,
+    wait::TimeLimit,
 };
 
 /// What a pipe holds that nobody reads, on Linux.
@@ -23,7 +23,7 @@ const PIPE_BYTES: usize = 65_536;
 fn unread(mut command: Command) -> (Server, ChildStderr) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("linger starts");
     let log = child.stderr.take().expect("piped");
-    (Server::adopt(child), log)
+    (Server::from_child(child), log)
 }
 
 fn waiting(log: &ChildStderr) -> u64 {
@@ -32,13 +32,13 @@ fn waiting(log: &ChildStderr) -> u64 {
 
 /// Calls from many threads until `log` takes no more: what it holds then is all that its pages have room for.
 fn fill(server: &Server, log: &ChildStderr, calls: usize, method: &str, path: &str, body: &str) {
-    let (patience, address) = (Patience::new(), server.address);
+    let (time_limit, address) = (TimeLimit::new(), server.address);
     // A long request id makes for a long line.
     let headers = format!("X-Request-Id: {}\r\n", "x".repeat(128));
     let mut before = 0;
     while before < PIPE_BYTES as u64 / 2 || waiting(log) > before {
         before = waiting(log);
-        patience.or_fail(|| format!("{before} bytes in the log"));
+        time_limit.check(|| format!("{before} bytes in the log"));
         std::thread::scope(|scope| {
             for _ in 0..calls {
                 scope.spawn(|| call_with(address, method, path, &headers, body));
@@ -70,9 +70,9 @@ fn fault_a_log_that_nobody_reads_stops_nothing_with_default_settings() {
     command.env("LINGER__AUTH__TOKENS_FILE", &tokens);
     let (mut server, log) = unread(command);
     std::fs::write(directory.path().join(&tokens), "broken").expect("can be written");
-    let (patience, mut before, mut same) = (Patience::new(), 0, 0);
+    let (time_limit, mut before, mut same) = (TimeLimit::new(), 0, 0);
     while before < PIPE_BYTES as u64 / 4 || same < 100 {
-        patience.or_fail(|| format!("{before} bytes in the log"));
+        time_limit.check(|| format!("{before} bytes in the log"));
         server.signal(Signal::HUP);
         is_alive(server.address);
         let now = waiting(&log);
@@ -80,9 +80,9 @@ fn fault_a_log_that_nobody_reads_stops_nothing_with_default_settings() {
         before = now;
     }
     server.signal(Signal::TERM);
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     while !server.has_ended() {
-        patience.or_fail(|| "it does not end".to_owned());
+        time_limit.check(|| "it does not end".to_owned());
     }
     assert_eq!(server.wait().0.code(), Some(0));
 }
@@ -94,9 +94,9 @@ fn dropped_lines_are_counted_and_told_once_somebody_reads() {
     command.env("RUST_LOG", "debug").env("LINGER__LOG__MAX_QUEUED_BYTES", "16KiB");
     let (server, mut log) = unread(command);
     fill(&server, &log, 20, "GET", "/livez", "");
-    let patience = Patience::new();
-    while server.figure("linger_log_lines_dropped_total").is_none_or(|dropped| dropped < 10.0) {
-        patience.or_fail(|| "no line was dropped".to_owned());
+    let time_limit = TimeLimit::new();
+    while server.metric("linger_log_lines_dropped_total").is_none_or(|dropped| dropped < 10.0) {
+        time_limit.check(|| "no line was dropped".to_owned());
         is_alive(server.address);
     }
     let mut read = String::new();
@@ -124,9 +124,9 @@ fn a_full_stdout_and_stderr_do_not_hold_up_a_start() {
     let mut command = linger(&["--listen", &address.to_string()], directory.path());
     let (out, err) = (writer.try_clone().expect("a file"), writer);
     let mut child = command.stdout(out).stderr(err).spawn().expect("linger starts");
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     while TcpStream::connect(address).is_err() {
-        patience.or_fail(|| "nobody listens".to_owned());
+        time_limit.check(|| "nobody listens".to_owned());
     }
     is_alive(address);
     let pid = rustix::process::Pid::from_child(&child);
@@ -143,8 +143,8 @@ fn fewer_files_than_nobody_asked_for_are_no_warning() {
         let mut command = linger_under(&limited, &["--listen", "127.0.0.1:0"], directory.path());
         command.envs(variables.iter().copied());
         let server = Server::spawn(command);
-        server.logged("leaves room for fewer than server.max_connections");
-        server.logged("listening");
+        server.wait_for_log("leaves room for fewer than server.max_connections");
+        server.wait_for_log("listening");
         let log = server.log();
         let line = log.lines().find(|line| line.contains("leaves room")).expect("was found");
         assert!(line.contains(&format!("\"level\":\"{level}\"")), "{line}");

@@ -5,7 +5,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use crate::harness::{process::Server, wait::Patience};
+use crate::harness::{process::Server, wait::TimeLimit};
 
 const SESSION_MARK: &str = "<!-- scripts/smoke runs the next block word for word -->\n";
 const WORKER_MARK: &str = "<!-- tests/it/binary/readme.rs runs the next block -->\n";
@@ -59,16 +59,16 @@ fn the_worker_of_the_readme_works_and_finishes_a_job() {
     let child = Command::new("python3").args(["-c", &script]).stdout(Stdio::piped()).spawn();
     let mut worker = Worker(child.expect("python3 starts; scripts/test installs it"));
     // The worker is in its long poll before the job comes.
-    server.parked(1);
+    server.wait_for_parked_polls(1);
     let added = server.call("POST", "/jobs", r#"{"topic":"order-close","body":{"order":1001}}"#);
     assert_eq!(added.status, 201, "{added:?}");
     let mut line = String::new();
     let stdout = worker.0.stdout.take().expect("piped");
     BufReader::new(stdout).read_line(&mut line).expect("stdout is text");
     assert_eq!(line, "closing order 1001\n");
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     while server.call("GET", "/topics", "").body.contains("order-close") {
-        patience.or_fail(|| "the job is not finished".to_owned());
+        time_limit.check(|| "the job is not finished".to_owned());
         std::thread::yield_now();
     }
 }

@@ -12,7 +12,7 @@ use crate::harness::{
     cluster::Cluster,
     process::{Server, linger, refused, stderr},
     redis::{self, RedisServer, fresh_prefix},
-    wait::Patience,
+    wait::TimeLimit,
 };
 
 fn start(directory: &std::path::Path, prefix: &str) -> Server {
@@ -45,7 +45,7 @@ fn what_an_acknowledgement_means_is_told_in_the_log_the_version_and_the_figures(
     let server = redis::RedisServer::start_with(&always);
     let linger = Server::serve(&["--store", "redis", "--redis-url", &server.url()], &[], directory.path());
     assert!(linger.line.ends_with(", durability aof always\n"), "{}", linger.line);
-    linger.logged("aof always");
+    linger.wait_for_log("aof always");
     assert_eq!(linger.call("GET", "/version", "").json()["durability"], "aof always");
     let figures = linger.call("GET", "/metrics", "").body;
     let shown = figures.lines().find(|line| line.starts_with("linger_store_info{")).expect("is shown");
@@ -77,14 +77,14 @@ fn start_that_waits(words: &[&str], directory: &Path, waits: &str, mend: impl Fn
     let mut command = linger(&["serve", "--listen", "127.0.0.1:0"], directory);
     command.args(words).stdout(Stdio::piped()).stderr(File::create(&log).expect("a file"));
     let child = command.spawn().expect("it starts");
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     let logged = || std::fs::read_to_string(&log).expect("is text");
     while !logged().lines().any(|line| line.contains("waiting for Redis") && line.contains(waits)) {
-        patience.or_fail(logged);
+        time_limit.check(logged);
         std::thread::yield_now();
     }
     mend();
-    Server::adopt(child)
+    Server::from_child(child)
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn what_cannot_change_by_waiting_is_refused_at_once() {
 fn a_redis_that_writes_nothing_to_disk_is_warned_of_with_the_remedy() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = start(directory.path(), &fresh_prefix());
-    server.logged("the Redis server writes nothing to disk");
+    server.wait_for_log("the Redis server writes nothing to disk");
     let log = server.log();
     let line = log.lines().find(|line| line.contains("writes nothing to disk")).expect("was logged");
     assert!(line.contains("WARN") && line.contains("appendonly yes"), "{line}");

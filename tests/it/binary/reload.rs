@@ -30,15 +30,15 @@ fn fault_a_file_of_tokens_that_does_not_answer_stops_nothing() {
     std::fs::remove_file(&tokens).expect("is there");
     pipe(&tokens);
     server.signal(Signal::HUP);
-    server.logged("it is not a regular file");
+    server.wait_for_log("it is not a regular file");
     assert_eq!(server.call("GET", "/livez", "").status, 200);
     std::fs::remove_file(&tokens).expect("is there");
     File::create(&tokens).and_then(|file| file.set_len(1 << 30)).expect("a large file");
     server.signal(Signal::HUP);
-    server.logged("it is larger than");
+    server.wait_for_log("it is larger than");
     std::fs::write(&tokens, ENTRY).expect("can be written");
     server.signal(Signal::HUP);
-    server.logged("reloaded the tokens");
+    server.wait_for_log("reloaded the tokens");
     server.signal(Signal::TERM);
     assert_eq!(server.wait().0.code(), Some(0), "{}", server.log());
 }

@@ -202,7 +202,7 @@ fn a_variable_with_one_underscore_is_warned_of() {
         assert_eq!(stderr(&output), format!("linger: warning: {warning}\n"), "{words:?}");
     }
     let server = Server::serve(&[], &variables, directory.path());
-    server.logged(warning);
+    server.wait_for_log(warning);
     assert!(!server.log().contains("LINGER_PORT"), "{}", server.log());
     assert!(server.stop().success());
 }

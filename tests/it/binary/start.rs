@@ -42,7 +42,7 @@ fn settings_reach_the_parts_that_they_are_for() {
     assert!(directory.path().join("elsewhere").is_dir());
     let large = server.call("POST", "/jobs", r#"{"topic":"t","body":"more than ten bytes"}"#);
     assert_eq!((large.status, large.json()["code"].as_str()), (413, Some("body_too_large")));
-    server.logged("listening");
+    server.wait_for_log("listening");
     let first = server.log().lines().next().map(str::to_owned).expect("a line");
     assert!(serde_json::from_str::<serde_json::Value>(&first).is_ok(), "{first}");
 }
@@ -110,7 +110,7 @@ fn a_closed_stderr_stops_nothing() {
         .spawn()
         .expect("linger starts");
     drop(child.stderr.take());
-    let server = Server::adopt(child);
+    let server = Server::from_child(child);
     assert_eq!(server.call("GET", "/readyz", "").status, 200);
     assert!(server.stop().success());
 }

@@ -8,7 +8,7 @@ use std::{
 
 use rustix::process::Signal;
 
-use crate::harness::{plain::call, process::Server, wait::Patience};
+use crate::harness::{blocking_http::call, process::Server, wait::TimeLimit};
 
 #[test]
 fn a_signal_answers_parked_polls_and_ends_well() {
@@ -19,7 +19,7 @@ fn a_signal_answers_parked_polls_and_ends_well() {
         let polls: Vec<_> = (0..3)
             .map(|_| std::thread::spawn(move || call(address, "GET", "/topics/quiet/pop?wait=60s", "")))
             .collect();
-        server.parked(3);
+        server.wait_for_parked_polls(3);
         server.signal(signal);
         for poll in polls {
             assert_eq!(poll.join().expect("does not panic").expect("is answered").status, 204);
@@ -49,7 +49,7 @@ fn a_request_in_flight_is_finished() {
     assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
     stream.write_all(first.as_bytes()).expect("is read");
     server.signal(Signal::TERM);
-    server.logged("shutting down");
+    server.wait_for_log("shutting down");
     stream.write_all(second.as_bytes()).expect("is read");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("is answered");
@@ -92,10 +92,10 @@ fn a_second_signal_ends_at_once() {
         let mut server = Server::serve(&[], &variables, directory.path());
         let hanging = hang(&server);
         server.signal(Signal::TERM);
-        server.logged("shutting down");
-        let patience = Patience::new();
+        server.wait_for_log("shutting down");
+        let time_limit = TimeLimit::new();
         while !server.has_ended() {
-            patience.or_fail(|| "it goes on".to_owned());
+            time_limit.check(|| "it goes on".to_owned());
             server.signal(signal);
         }
         let status = server.wait().0;
@@ -112,7 +112,7 @@ fn a_second_signal_that_comes_with_the_first_is_ignored() {
     // GNU timeout sends its signal to the process and to its group.
     server.signal(Signal::TERM);
     server.signal(Signal::INT);
-    server.logged("shutting down");
+    server.wait_for_log("shutting down");
     hanging.write_all(b"123456789").expect("is read");
     let mut answer = String::new();
     hanging.read_to_string(&mut answer).expect("is answered");
@@ -127,19 +127,19 @@ fn during_the_drain_delay_it_is_unready_and_everything_works() {
     assert_eq!(server.call("GET", "/readyz", "").status, 200);
     let address = server.address;
     let poll = std::thread::spawn(move || call(address, "GET", "/topics/t/pop?wait=60s", ""));
-    server.parked(1);
+    server.wait_for_parked_polls(1);
     server.signal(Signal::TERM);
-    server.logged("shutting down");
-    let patience = Patience::new();
+    server.wait_for_log("shutting down");
+    let time_limit = TimeLimit::new();
     while server.call("GET", "/readyz", "").status != 503 {
-        patience.or_fail(|| "it is still ready".to_owned());
+        time_limit.check(|| "it is still ready".to_owned());
     }
     assert_eq!(server.call("GET", "/readyz", "").json()["code"], "draining");
     assert_eq!(server.call("GET", "/livez", "").status, 200);
     assert_eq!(server.call("POST", "/jobs", r#"{"topic":"t","id":"a","body":1}"#).status, 201);
     assert_eq!(poll.join().expect("does not panic").expect("is answered").json()["id"], "a");
     while !server.has_ended() {
-        patience.or_fail(|| "it goes on".to_owned());
+        time_limit.check(|| "it goes on".to_owned());
         server.signal(Signal::TERM);
     }
     assert_eq!(server.wait().0.code(), Some(143));

@@ -19,11 +19,11 @@ fn health_checks_and_figures_are_answered_at_once_and_the_log_tells_once() {
     let redis = RedisServer::start_with(&["--save", "", "--appendonly", "yes"]);
     let linger = Server::serve(&["--store", "redis", "--redis-url", &redis.url()], &[], directory.path());
     assert_eq!(linger.call("POST", "/jobs", r#"{"topic":"t","id":"a","delay":1}"#).status, 201);
-    assert_eq!(linger.figure("linger_store_up"), Some(1.0));
+    assert_eq!(linger.metric("linger_store_up"), Some(1.0));
     assert!(linger.call("GET", "/metrics", "").body.contains("linger_jobs{"));
     let (clock, address) = (SystemClock::new(), redis.address());
     redis.kill();
-    linger.turns_unready();
+    linger.wait_until_unready();
     let from_us = clock.now_micros();
     for _ in 0..5 {
         assert_eq!(linger.call("GET", "/readyz", "").status, 503);
@@ -39,9 +39,9 @@ fn health_checks_and_figures_are_answered_at_once_and_the_log_tells_once() {
         assert_eq!(linger.call("GET", "/topics/t", "").status, 503);
     }
     redis.restart();
-    linger.turns_ready();
-    linger.logged("the store is available again");
-    assert_eq!(linger.figure("linger_store_up"), Some(1.0));
+    linger.wait_until_ready();
+    linger.wait_for_log("the store is available again");
+    assert_eq!(linger.metric("linger_store_up"), Some(1.0));
     let log = linger.log();
     let away: Vec<&str> = log.lines().filter(|line| line.contains("the store is unavailable")).collect();
     assert_eq!(away.len(), 1, "{log}");

@@ -11,7 +11,7 @@ use linger::auth::{Scope, token_entry};
 use rustix::process::Signal;
 
 use crate::harness::{
-    plain::{Answer, call_with},
+    blocking_http::{Response, call_with},
     process::{Server, linger, refused, run, stderr, stdout},
     redis::RedisServer,
 };
@@ -62,7 +62,7 @@ fn verbose(arguments: &[&str], format: &str, directory: &Path) -> Command {
     command
 }
 
-fn call(server: &Server, token: &str, method: &str, path: &str, body: &str) -> Answer {
+fn call(server: &Server, token: &str, method: &str, path: &str, body: &str) -> Response {
     let headers = format!("Authorization: Bearer {token}\r\nCookie: session={BROKEN}\r\n");
     call_with(server.address, method, path, &headers, body).expect("it answers")
 }
@@ -123,7 +123,7 @@ fn session_reveals_no_secret(mut command: Command, format: &str, directory: &Pat
         fs::write(directory.join("tokens.toml"), broken).expect("can be written");
         server.signal(Signal::HUP);
     }
-    server.logged("cannot reload the tokens");
+    server.wait_for_log("cannot reload the tokens");
     server.signal(Signal::TERM);
     let (status, rest) = server.wait();
     assert!(status.success(), "{}", server.log());

@@ -4,7 +4,7 @@
 
 use crate::harness::{
     process::Server,
-    wire::{Client, Heard},
+    socket::{Client, Response},
 };
 
 const FOREIGN: &str = "cross_site_refused";
@@ -25,7 +25,7 @@ fn request(lines: &[&str], body: &str, port: u16) -> String {
     format!("{text}\r\n{body}")
 }
 
-fn code(answer: &Heard) -> String {
+fn code(answer: &Response) -> String {
     if answer.status < 400 { LET_IN.to_owned() } else { answer.code() }
 }
 
@@ -48,9 +48,9 @@ impl Bait {
         bait
     }
 
-    async fn ask(&self, lines: &[&str], body: &str) -> Heard {
+    async fn call(&self, lines: &[&str], body: &str) -> Response {
         let text = request(lines, body, self.server.address.port());
-        Client::connect(self.server.address).await.ask(&text).await
+        Client::connect(self.server.address).await.call(&text).await
     }
 
     fn is_untouched(&self) {
@@ -129,7 +129,7 @@ async fn requests_of_foreign_pages_are_refused() {
         (&["POST /jobs HTTP/1.1", host], evil, "unsupported_media_type"),
         (&["POST /batch/pop HTTP/1.1", host, text], r#"{"topics":["t"]}"#, "unsupported_media_type"),
     ] {
-        let answer = bait.ask(lines, body).await;
+        let answer = bait.call(lines, body).await;
         assert_eq!(code(&answer), expected, "{lines:?}");
         assert!(answer.headers.keys().all(|name| !name.as_str().starts_with("access-control-")), "{lines:?}");
     }
@@ -184,13 +184,13 @@ async fn host_names_that_others_can_bind_to_this_address_are_refused() {
     ] {
         let first = format!("GET {target} HTTP/1.1");
         let lines = [&[first.as_str()][..], hosts].concat();
-        assert_eq!(code(&bait.ask(&lines, "").await), expected, "{lines:?}");
+        assert_eq!(code(&bait.call(&lines, "").await), expected, "{lines:?}");
         tried += 1;
     }
     // HTTP/1.0 requires no host name, but a foreign one is still refused.
     for (hosts, expected) in [(&[][..], LET_IN), (&["Host: evil.example"][..], HOST)] {
         let lines = [&["GET /topics/u/pop HTTP/1.0"][..], hosts].concat();
-        assert_eq!(code(&bait.ask(&lines, "").await), expected, "{lines:?}");
+        assert_eq!(code(&bait.call(&lines, "").await), expected, "{lines:?}");
         tried += 1;
     }
     bait.is_untouched();
@@ -212,7 +212,7 @@ async fn only_configured_host_names_are_accepted() {
     ] {
         let lines: Vec<_> =
             ["GET /topics/u/pop HTTP/1.1", host, origin].into_iter().filter(|l| !l.is_empty()).collect();
-        assert_eq!(code(&bait.ask(&lines, "").await), expected, "{lines:?}");
+        assert_eq!(code(&bait.call(&lines, "").await), expected, "{lines:?}");
     }
     bait.is_untouched();
 }

@@ -9,17 +9,16 @@ use linger::{
 };
 
 use crate::harness::{
-    process,
-    wait::{Patience, until},
-    watch,
-    wire::{Client, Heard, Server, get, post},
+    process, process_stats,
+    socket::{Client, Response, Server, get, post},
+    wait::{TimeLimit, until},
 };
 
 const ALL: &str = "linger_http_connections_refused_total{reason=\"all\"}";
 const ADDRESS: &str = "linger_http_connections_refused_total{reason=\"address\"}";
 const SYSTEM: &str = "linger_http_connections_refused_total{reason=\"system\"}";
 
-fn assert_overloaded(answer: Heard) {
+fn assert_overloaded(answer: Response) {
     let answer = answer.expect(503);
     assert_eq!(answer.headers["retry-after"], "1");
     assert_eq!(answer.headers["connection"], "close");
@@ -31,21 +30,21 @@ fn assert_overloaded(answer: Heard) {
 async fn connections_over_the_limit_are_answered_at_once_and_closed() {
     let server = Server::start(ListenerOptions { max_connections: 2, ..ListenerOptions::default() }).await;
     let (mut first, mut second) = (server.connect().await, server.connect().await);
-    first.ask(&get("/livez")).await.expect(200);
-    second.ask(&get("/livez")).await.expect(200);
+    first.call(&get("/livez")).await.expect(200);
+    second.call(&get("/livez")).await.expect(200);
     let body = post("/jobs", &format!(r#"{{"topic":"t","body":"{}"}}"#, "x".repeat(200_000)));
     for (n, request) in [get("/livez"), get("/topics/t/pop?wait=50s"), body].into_iter().enumerate() {
         let mut third = server.connect().await;
-        third.say(&request).await;
-        assert_overloaded(third.hear().await);
-        assert_eq!(third.closed().await, b"");
-        assert_eq!((server.figure(ALL), server.connections()), (n + 1, 2));
+        third.send(&request).await;
+        assert_overloaded(third.read_response().await);
+        assert_eq!(third.read_to_end().await, b"");
+        assert_eq!((server.metric(ALL), server.connections()), (n + 1, 2));
     }
-    first.ask(&get("/livez")).await.expect(200);
+    first.call(&get("/livez")).await.expect(200);
     drop(first);
     until(|| server.connections() == 1).await;
-    server.connect().await.ask(&get("/livez")).await.expect(200);
-    server.end().await;
+    server.connect().await.call(&get("/livez")).await.expect(200);
+    server.shut_down().await;
 }
 
 #[tokio::test]
@@ -57,16 +56,16 @@ async fn one_address_cannot_use_all_connections() {
     let mut held = Vec::new();
     for last in [2, 2, 3] {
         let mut client = Client::connect_from(own(last), server.address).await;
-        client.ask(&get("/livez")).await.expect(200);
+        client.call(&get("/livez")).await.expect(200);
         held.push(client);
     }
-    assert_overloaded(Client::connect_from(own(2), server.address).await.ask(&get("/livez")).await);
-    assert_eq!((server.figure(ADDRESS), server.figure(ALL), server.connections()), (1, 0, 3));
-    Client::connect_from(own(4), server.address).await.ask(&get("/livez")).await.expect(200);
+    assert_overloaded(Client::connect_from(own(2), server.address).await.call(&get("/livez")).await);
+    assert_eq!((server.metric(ADDRESS), server.metric(ALL), server.connections()), (1, 0, 3));
+    Client::connect_from(own(4), server.address).await.call(&get("/livez")).await.expect(200);
     held.remove(0);
     until(|| server.connections() == 2).await;
-    Client::connect_from(own(2), server.address).await.ask(&get("/livez")).await.expect(200);
-    server.end().await;
+    Client::connect_from(own(2), server.address).await.call(&get("/livez")).await.expect(200);
+    server.shut_down().await;
 }
 
 #[tokio::test]
@@ -75,17 +74,17 @@ async fn refused_clients_that_send_nothing_are_closed_and_a_flood_of_them_does_n
     let server =
         Server::start(ListenerOptions { max_connections: 1, linger, ..ListenerOptions::default() }).await;
     let mut first = server.connect().await;
-    first.ask(&get("/livez")).await.expect(200);
+    first.call(&get("/livez")).await.expect(200);
     let mut silent = Vec::new();
     for _ in 0..300 {
         silent.push(server.connect().await);
     }
     for mut client in silent {
-        assert!(!client.taste().await, "closed without a word");
+        assert!(!client.read_byte().await, "closed without a word");
     }
-    first.ask(&get("/livez")).await.expect(200);
-    assert_eq!((server.figure(ALL), server.connections()), (300, 1));
-    server.end().await;
+    first.call(&get("/livez")).await.expect(200);
+    assert_eq!((server.metric(ALL), server.connections()), (300, 1));
+    server.shut_down().await;
 }
 
 #[tokio::test]
@@ -97,9 +96,9 @@ async fn shutdown_does_not_wait_for_refused_connections() {
     let _first = server.connect().await;
     until(|| server.connections() == 1).await;
     let mut silent = server.connect().await;
-    until(|| server.figure(ALL) == 1).await;
-    server.end().await;
-    assert_eq!(silent.closed().await, b"");
+    until(|| server.metric(ALL) == 1).await;
+    server.shut_down().await;
+    assert_eq!(silent.read_to_end().await, b"");
 }
 
 #[tokio::test]
@@ -108,31 +107,31 @@ async fn too_many_headers_are_refused_and_counted() {
     let with = |headers: usize| {
         get("/livez").replace("\r\n\r\n", &format!("{}\r\n\r\n", "\r\nX: y".repeat(headers)))
     };
-    server.connect().await.ask(&with(9)).await.expect(200);
+    server.connect().await.call(&with(9)).await.expect(200);
     let mut client = server.connect().await;
-    client.ask(&with(10)).await.expect(431);
-    assert_eq!(client.closed().await, b"");
-    assert_eq!((server.cut("head_too_large"), server.cut("malformed")), (1, 0));
-    server.end().await;
+    client.call(&with(10)).await.expect(431);
+    assert_eq!(client.read_to_end().await, b"");
+    assert_eq!((server.connections_cut("head_too_large"), server.connections_cut("malformed")), (1, 0));
+    server.shut_down().await;
 }
 
 #[tokio::test]
 async fn every_refusal_of_a_request_is_counted_by_its_code() {
     let server = Server::start(HttpOptions { max_request_bytes: 1_000, ..HttpOptions::default() }).await;
     for request in [get("/nowhere"), post("/jobs", &"x".repeat(2_000)), post("/jobs", "{")] {
-        server.connect().await.ask(&request).await;
+        server.connect().await.call(&request).await;
     }
     for code in ["not_found", "body_too_large", "malformed_request"] {
-        assert_eq!(server.figure(&format!("linger_http_problems_total{{code=\"{code}\"}}")), 1, "{code}");
+        assert_eq!(server.metric(&format!("linger_http_problems_total{{code=\"{code}\"}}")), 1, "{code}");
     }
     let whole = post("/jobs", r#"{"topic":"t"}"#);
     let mut slow = server.connect().await;
-    slow.say(&whole[..whole.len() - 3]).await;
-    until(|| server.figure("linger_http_buffered_bytes") == 10).await;
-    slow.say(&whole[whole.len() - 3..]).await;
-    slow.hear().await.expect(201);
-    until(|| server.figure("linger_http_buffered_bytes") == 0).await;
-    server.end().await;
+    slow.send(&whole[..whole.len() - 3]).await;
+    until(|| server.metric("linger_http_buffered_bytes") == 10).await;
+    slow.send(&whole[whole.len() - 3..]).await;
+    slow.read_response().await.expect(201);
+    until(|| server.metric("linger_http_buffered_bytes") == 0).await;
+    server.shut_down().await;
 }
 
 #[tokio::test]
@@ -140,36 +139,37 @@ async fn a_full_file_table_neither_stops_nor_spins_the_accept_loop() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = process::Server::serve(&[], &[], directory.path());
     let mut first = Client::connect(server.address).await;
-    first.ask(&get("/livez")).await.expect(200);
+    first.call(&get("/livez")).await.expect(200);
     let pid = server.pid();
-    watch::limit_open_files(pid, watch::open_files(pid) + 5);
+    process_stats::limit_open_files(pid, process_stats::open_files(pid) + 5);
     let mut held = Vec::new();
     for _ in 0..20 {
         held.push(Client::connect(server.address).await);
     }
-    server.logged("connections cannot be accepted");
+    server.wait_for_log("connections cannot be accepted");
     let failures = async |client: &mut Client| {
-        let page = client.ask(&get("/metrics")).await.expect(200).body;
+        let page = client.call(&get("/metrics")).await.expect(200).body;
         let page = String::from_utf8(page).expect("text");
         let value = page.lines().find_map(|line| line.strip_prefix(SYSTEM)).expect("is counted");
         value.trim().parse::<u64>().expect("a number")
     };
     // Ten attempts per second, not as many as the processor can make.
-    let (clock, before, used) = (SystemClock::new(), failures(&mut first).await, watch::processor_time(pid));
+    let (clock, before, used) =
+        (SystemClock::new(), failures(&mut first).await, process_stats::processor_time(pid));
     let began_us = clock.now_micros();
     // A rate needs some time to be measured; the assertion uses the time that really passed.
     clock.sleep(Duration::from_secs(1)).await;
-    let (tries, used) = (failures(&mut first).await - before, watch::processor_time(pid) - used);
+    let (tries, used) = (failures(&mut first).await - before, process_stats::processor_time(pid) - used);
     let seconds = (clock.now_micros() - began_us) as f64 / 1_000_000.0;
     assert!(tries >= 1 && (tries as f64) < 100.0 * seconds, "{tries} tries in {seconds} s");
     assert_eq!(server.log().matches("connections cannot be accepted").count(), 1, "{}", server.log());
     drop(held);
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     while !server.log().contains("connections are accepted again") {
-        patience.or_fail(|| server.log());
-        patience.pause().await;
+        time_limit.check(|| server.log());
+        time_limit.pause().await;
     }
-    Client::connect(server.address).await.ask(&get("/livez")).await.expect(200);
+    Client::connect(server.address).await.call(&get("/livez")).await.expect(200);
     println!(
         "proof: what=full_file_table, tries={tries}, seconds={seconds:.1}, cpu_ms={}, faults=1, lost=0",
         used.as_millis()

@@ -24,9 +24,9 @@ use super::{count, crowd};
 use crate::harness::{
     client::Client,
     process::Server,
-    wait::Patience,
-    watch,
-    wire::{get, post},
+    process_stats,
+    socket::{get, post},
+    wait::TimeLimit,
 };
 
 const GOOD_CLIENTS: usize = 4;
@@ -224,7 +224,7 @@ async fn bad_connections_are_closed_in_time_while_good_ones_are_served() {
     let address = server.address;
     let large = json!({ "topic": "large", "id": "large", "body": "x".repeat(250_000) });
     assert_eq!(Client::new(address).post("/jobs", &large).await.expect("answers").status, 201);
-    let memory_before = watch::memory_bytes(server.pid());
+    let memory_before = process_stats::memory_bytes(server.pid());
     let (good, mut workers) = (Arc::new(Good::default()), JoinSet::new());
     for number in 0..GOOD_CLIENTS {
         workers.spawn(work(number, address, good.clone()));
@@ -250,7 +250,7 @@ async fn bad_connections_are_closed_in_time_while_good_ones_are_served() {
         clients * Kind::ALL.len(),
         wrong.len(),
         good.slowest_us.load(Ordering::Relaxed) / 1_000,
-        (watch::memory_bytes(server.pid()).saturating_sub(memory_before)) >> 20,
+        (process_stats::memory_bytes(server.pid()).saturating_sub(memory_before)) >> 20,
     );
     assert!(wrong.is_empty(), "{} faults: {:#?}", wrong.len(), &wrong[..wrong.len().min(20)]);
     assert!(calls > 0);
@@ -260,14 +260,14 @@ async fn bad_connections_are_closed_in_time_while_good_ones_are_served() {
 
 /// Each kind was ended for its own reason, and nothing is left of any.
 async fn counted(server: &Server, clients: usize) {
-    let patience = Patience::new();
-    while server.figure("linger_http_connections") != Some(1.0) {
-        patience.or_fail(|| format!("{:?} connections", server.figure("linger_http_connections")));
-        patience.pause().await;
+    let time_limit = TimeLimit::new();
+    while server.metric("linger_http_connections") != Some(1.0) {
+        time_limit.check(|| format!("{:?} connections", server.metric("linger_http_connections")));
+        time_limit.pause().await;
     }
     let cut = |reason: &str| {
         let figure = format!("linger_http_connections_cut_total{{reason=\"{reason}\"}}");
-        server.figure(&figure).expect("is counted")
+        server.metric(&figure).expect("is counted")
     };
     let clients = clients as f64;
     let [silent, bodies, readers, heads] =
@@ -279,5 +279,5 @@ async fn counted(server: &Server, clients: usize) {
     assert!((clients * 0.5..=clients).contains(&bodies), "slow bodies: {bodies}");
     assert!((clients * 0.5..=clients).contains(&readers), "slow readers: {readers}");
     assert!((clients..=clients * 2.0).contains(&heads), "drips and prefaces: {heads}");
-    assert_eq!(server.figure("linger_http_buffered_bytes"), Some(0.0));
+    assert_eq!(server.metric("linger_http_buffered_bytes"), Some(0.0));
 }

@@ -19,8 +19,8 @@ use crate::harness::{
     client::Client,
     process::Server,
     redis::{fresh_prefix, shared},
-    wait::Patience,
-    wire::{get, post},
+    socket::{get, post},
+    wait::TimeLimit,
 };
 
 /// How many workers run at the same time.
@@ -134,9 +134,9 @@ fn counts(server: &Server, topic: &str) -> BTreeMap<String, u64> {
     serde_json::from_value(answer.json()["counts"].clone()).expect("counts")
 }
 
-fn figure(server: &Server, event: &str, topic: &str) -> u64 {
+fn metric(server: &Server, event: &str, topic: &str) -> u64 {
     let name = format!("linger_jobs_{event}_total{{topic=\"{topic}\"}}");
-    server.figure(&name).unwrap_or(0.0) as u64
+    server.metric(&name).unwrap_or(0.0) as u64
 }
 
 fn of(counts: &BTreeMap<String, u64>, states: &[&str]) -> u64 {
@@ -145,15 +145,15 @@ fn of(counts: &BTreeMap<String, u64>, states: &[&str]) -> u64 {
 
 /// Waits until everything that was not handed to a connection is ready again.
 async fn all_given_back(server: &Server) -> u64 {
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     loop {
-        let (counts, delivered) = (counts(server, LONG), figure(server, "delivered", LONG));
+        let (counts, delivered) = (counts(server, LONG), metric(server, "delivered", LONG));
         let settled = of(&counts, &["delayed"]) == 0 && of(&counts, &["reserved"]) == delivered;
-        if settled && server.figure("linger_http_connections") == Some(1.0) {
+        if settled && server.metric("linger_http_connections") == Some(1.0) {
             return delivered;
         }
-        patience.or_fail(|| format!("{delivered} were handed over, yet there are {counts:?}"));
-        patience.pause().await;
+        time_limit.check(|| format!("{delivered} were handed over, yet there are {counts:?}"));
+        time_limit.pause().await;
     }
 }
 
@@ -164,7 +164,7 @@ async fn work_off(
     topic: &str,
     left: impl Fn(&BTreeMap<String, u64>) -> u64,
 ) -> BTreeMap<String, u64> {
-    let (mut client, mut done, patience) = (Client::new(server.address), BTreeMap::new(), Patience::new());
+    let (mut client, mut done, time_limit) = (Client::new(server.address), BTreeMap::new(), TimeLimit::new());
     loop {
         let answer = client.get(&format!("/topics/{topic}/pop?wait=500ms&ttr=60")).await.expect("answers");
         if answer.status == 204 {
@@ -172,7 +172,7 @@ async fn work_off(
             if left(&counts) == 0 {
                 return done;
             }
-            patience.or_fail(|| format!("{topic}: {counts:?}"));
+            time_limit.check(|| format!("{topic}: {counts:?}"));
             continue;
         }
         let job = answer.json();
@@ -209,11 +209,11 @@ async fn run(engine: &str, leavers: usize, arguments: &[&str], variables: &[(&st
     }
     let added = slots.join_all().await.into_iter().sum::<usize>() as u64;
     let held = all_given_back(&server).await;
-    let given_back = figure(&server, "cancelled", SHORT) + figure(&server, "cancelled", LONG);
+    let given_back = metric(&server, "cancelled", SHORT) + metric(&server, "cancelled", LONG);
     let at_once = work_off(&server, LONG, |counts| of(counts, &["delayed", "ready"])).await;
     assert!(at_once.values().all(|attempt| *attempt == 1), "no attempt was lost: {at_once:?}");
     let by_ttr = work_off(&server, SHORT, |counts| of(counts, &["delayed", "ready", "reserved"])).await;
-    let (dead, delivered) = (dead(&server, SHORT), figure(&server, "delivered", SHORT));
+    let (dead, delivered) = (dead(&server, SHORT), metric(&server, "delivered", SHORT));
     let lost = added - held - dead - (at_once.len() + by_ttr.len()) as u64;
     assert_eq!(lost, 0);
     // An attempt counts just when a connection took the job's bytes.
@@ -221,7 +221,7 @@ async fn run(engine: &str, leavers: usize, arguments: &[&str], variables: &[(&st
     assert_eq!(of(&counts(&server, LONG), &["reserved", "dead"]), held);
     println!(
         "proof: what=leavers_{engine}, runs={leavers}, jobs={added}, given_back_at_once={given_back}, held_by_the_dead={held}, back_by_ttr={}, dead_after_their_one_delivery={dead}, faults=0, clients={leavers}, lost={lost}, violations=0",
-        figure(&server, "expired", SHORT),
+        metric(&server, "expired", SHORT),
     );
     assert_eq!(server.stop().code(), Some(0));
 }
@@ -262,9 +262,9 @@ async fn parked_leavers_who_are_seen_to_leave_cost_no_attempt() {
         }
         parked.push(stream);
     }
-    server.parked(leavers);
+    server.wait_for_parked_polls(leavers);
     drop(parked);
-    server.parked(0);
+    server.wait_for_parked_polls(0);
     let mut client = Client::new(server.address);
     for n in 0..20 {
         let job = json!({ "topic": LONG, "id": format!("only-{n}"), "ttr": 3_600, "max_attempts": 1 });
@@ -273,7 +273,7 @@ async fn parked_leavers_who_are_seen_to_leave_cost_no_attempt() {
         assert_eq!((popped.status, popped.json()["attempt"].clone()), (200, json!(1)));
         assert_eq!(popped.text("id"), format!("only-{n}"));
     }
-    assert_eq!(figure(&server, "delivered", LONG), 20);
+    assert_eq!(metric(&server, "delivered", LONG), 20);
     println!("proof: what=parked_leavers, runs={leavers}, faults=0, clients={leavers}, lost=0, violations=0");
     assert_eq!(server.stop().code(), Some(0));
 }

@@ -10,8 +10,8 @@ use linger::{
 use tokio::net::TcpSocket;
 
 use crate::harness::{
-    wait::{Patience, until},
-    wire::{Client, Heard, Server, ServerOptions, get, post},
+    socket::{Client, Response, Server, ServerOptions, get, post},
+    wait::{TimeLimit, until},
 };
 
 /// Short enough to wait for: the timeouts under test are the server's own.
@@ -24,20 +24,20 @@ const BODY_BYTES: usize = 200_000;
 async fn slow(address: SocketAddr) -> Client {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(16_384).expect("a size");
-    Client::on(socket.connect(address).await.expect("connects"))
+    Client::from_stream(socket.connect(address).await.expect("connects"))
 }
 
 /// A client that has requested many large responses.
 async fn greedy(address: SocketAddr) -> Client {
     let mut client = slow(address).await;
-    client.say(&get("/jobs/large").repeat(RESPONSES)).await;
+    client.send(&get("/jobs/large").repeat(RESPONSES)).await;
     client
 }
 
 async fn server(options: impl Into<ServerOptions>) -> Server {
     let server = Server::start(options).await;
     let job = format!(r#"{{"topic":"t","id":"large","body":"{}"}}"#, "x".repeat(BODY_BYTES));
-    server.connect().await.ask(&post("/jobs", &job)).await.expect(201);
+    server.connect().await.call(&post("/jobs", &job)).await.expect(201);
     until(|| server.connections() == 0).await;
     server
 }
@@ -47,23 +47,23 @@ async fn a_client_that_reads_nothing_is_disconnected() {
     let server =
         server(ListenerOptions { write_timeout: SOON, linger: SOON, ..ListenerOptions::default() }).await;
     let _client = greedy(server.address).await;
-    until(|| server.cut("answer") == 1 && server.connections() == 0).await;
-    server.end().await;
+    until(|| server.connections_cut("answer") == 1 && server.connections() == 0).await;
+    server.shut_down().await;
 }
 
 #[tokio::test]
 async fn a_client_that_reads_too_little_is_disconnected() {
     let server =
         server(ListenerOptions { write_timeout: SOON, linger: SOON, ..ListenerOptions::default() }).await;
-    let (mut client, pace, patience) = (greedy(server.address).await, SystemClock::new(), Patience::new());
+    let (mut client, pace, time_limit) = (greedy(server.address).await, SystemClock::new(), TimeLimit::new());
     // It always reads something before the timeout, but never enough.
-    while server.cut("answer") == 0 {
-        patience.or_fail(|| format!("{} connections", server.connections()));
-        client.taste().await;
+    while server.connections_cut("answer") == 0 {
+        time_limit.check(|| format!("{} connections", server.connections()));
+        client.read_byte().await;
         pace.sleep(SOON / 10).await;
     }
     until(|| server.connections() == 0).await;
-    server.end().await;
+    server.shut_down().await;
 }
 
 #[tokio::test]
@@ -81,11 +81,11 @@ async fn a_client_that_reads_fast_enough_receives_everything() {
     // Longer in total than every timeout, so that only the pace can matter.
     let pause = write_timeout * 2 / u32::try_from(RESPONSES).expect("fits");
     for _ in 0..RESPONSES {
-        assert_eq!(client.hear().await.expect(200).body.len() / BODY_BYTES, 1);
+        assert_eq!(client.read_response().await.expect(200).body.len() / BODY_BYTES, 1);
         pace.sleep(pause).await;
     }
-    assert_eq!(server.cut("answer"), 0);
-    server.end().await;
+    assert_eq!(server.connections_cut("answer"), 0);
+    server.shut_down().await;
 }
 
 #[tokio::test]
@@ -95,26 +95,26 @@ async fn unread_responses_are_bounded_in_total() {
     let mut quick = server.connect().await;
     for n in 0..60 {
         let job = format!(r#"{{"topic":"many","id":"{n}","body":"{}"}}"#, "x".repeat(BODY_BYTES));
-        quick.ask(&post("/jobs", &job)).await.expect(201);
+        quick.call(&post("/jobs", &job)).await.expect(201);
     }
     let pop = |max: usize| post("/batch/pop", &format!(r#"{{"topics":["many"],"max":{max}}}"#));
     let mut client = slow(server.address).await;
-    client.say(&pop(40)).await;
-    let held = || server.figure("linger_http_answer_bytes");
+    client.send(&pop(40)).await;
+    let held = || server.metric("linger_http_answer_bytes");
     until(|| held() > 40 * BODY_BYTES).await;
-    let refused = quick.ask(&pop(20)).await.expect(503);
+    let refused = quick.call(&pop(20)).await.expect(503);
     assert_eq!(refused.code(), "overloaded");
     assert_eq!(refused.headers["retry-after"], "1");
     assert_eq!(refused.headers["cache-control"], "no-store");
-    quick.ask(&get("/jobs/59")).await.expect(503);
+    quick.call(&get("/jobs/59")).await.expect(503);
     let job = format!(r#"{{"topic":"t","body":"{}"}}"#, "x".repeat(BODY_BYTES));
-    quick.ask(&post("/jobs", &job)).await.expect(201);
-    quick.ask(&get("/topics/many")).await.expect(200);
-    let jobs = |answer: Heard| answer.expect(200).json()["jobs"].as_array().expect("jobs").len();
-    assert_eq!(jobs(client.hear().await), 40);
+    quick.call(&post("/jobs", &job)).await.expect(201);
+    quick.call(&get("/topics/many")).await.expect(200);
+    let jobs = |answer: Response| answer.expect(200).json()["jobs"].as_array().expect("jobs").len();
+    assert_eq!(jobs(client.read_response().await), 40);
     until(|| held() == 0).await;
-    let job = quick.ask(&get("/jobs/59")).await.expect(200).json();
+    let job = quick.call(&get("/jobs/59")).await.expect(200).json();
     assert_eq!((&job["state"], &job["attempts"]), (&"ready".into(), &0.into()), "given back, uncounted");
-    assert_eq!(jobs(quick.ask(&pop(20)).await), 20);
-    server.end().await;
+    assert_eq!(jobs(quick.call(&pop(20)).await), 20);
+    server.shut_down().await;
 }

@@ -18,10 +18,10 @@ use super::{count, crowd};
 use crate::harness::{
     client::Client,
     process::Server,
+    process_stats,
     redis::{RedisServer, fresh_prefix},
-    wait::Patience,
-    watch,
-    wire::get,
+    socket::get,
+    wait::TimeLimit,
 };
 
 /// How many polls connect at the same time.
@@ -108,18 +108,18 @@ async fn poll(own: SocketAddr, address: SocketAddr, answers: mpsc::UnboundedSend
 }
 
 fn parked(server: &Server) -> usize {
-    server.figure("linger_parked_polls").expect("is shown") as usize
+    server.metric("linger_parked_polls").expect("is shown") as usize
 }
 
 async fn wait_for(server: &Server, polls: usize) {
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     while parked(server) != polls {
-        patience.or_fail(|| {
+        time_limit.check(|| {
             let [connections, calls] = ["connections", "requests_in_flight"]
-                .map(|name| server.figure(&format!("linger_http_{name}")));
+                .map(|name| server.metric(&format!("linger_http_{name}")));
             format!("{} of {polls} parked, {connections:?} connections, {calls:?} calls", parked(server))
         });
-        patience.pause().await;
+        time_limit.pause().await;
     }
 }
 
@@ -148,22 +148,22 @@ async fn thousands_of_parked_polls_cost_little_and_leave_nothing_behind() {
     let (pid, clock) = (server.pid(), SystemClock::new());
     // The cost of the first polls belongs to the server itself.
     Parked::new(&server, FEW).await.leave_only(&server, 0).await;
-    let before = watch::memory_bytes(pid);
+    let before = process_stats::memory_bytes(pid);
     let mut first = Parked::new(&server, polls).await;
-    let each = watch::memory_bytes(pid).saturating_sub(before) / polls as u64;
-    let used = watch::processor_time(pid);
+    let each = process_stats::memory_bytes(pid).saturating_sub(before) / polls as u64;
+    let used = process_stats::processor_time(pid);
     clock.sleep(IDLE).await;
-    let used = watch::processor_time(pid) - used;
+    let used = process_stats::processor_time(pid) - used;
     let mut reached_ms: Vec<f64> = Vec::new();
     for n in 0..20 {
         reached_ms.push(add_and_time(&server, &mut first, &format!("job-{n}")).await);
     }
     assert_eq!(parked(&server), polls - 20, "each job reached just one");
     assert_eq!(first.leave_only(&server, 0).await, Vec::<String>::new());
-    server.shows("linger_http_connections", 1.0);
+    server.wait_for_metric("linger_http_connections", 1.0);
     let full = before + each * polls as u64;
     let second = Parked::new(&server, polls).await;
-    let again = watch::memory_bytes(pid);
+    let again = process_stats::memory_bytes(pid);
     second.leave_only(&server, 0).await;
     let slowest_ms = reached_ms.iter().copied().fold(0.0, f64::max);
     assert!(each < MOST_BYTES, "{each} bytes a poll");

@@ -22,7 +22,7 @@ use crate::harness::{
     process::Server,
     redis::{Launch, fresh_prefix},
     resp::until,
-    wait::{Patience, bounded},
+    wait::{TimeLimit, bounded},
 };
 
 /// `redis.retry_for` as everybody has it, and what a busy machine adds to it.
@@ -116,10 +116,10 @@ async fn others_come_in_time(server: SocketAddr, name: &str, sound: impl Fn(u64)
         due.insert(id, clock.now_micros() + i64::try_from(DELAY.as_micros()).expect("fits"));
         clock.sleep(Duration::from_millis(100)).await;
     }
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     while came.lock().expect("not poisoned").len() < due.len() {
-        patience.or_fail(|| format!("{} of {}", came.lock().expect("not poisoned").len(), due.len()));
-        patience.pause().await;
+        time_limit.check(|| format!("{} of {}", came.lock().expect("not poisoned").len(), due.len()));
+        time_limit.pause().await;
     }
     for worker in workers {
         assert!(!worker.is_finished(), "a worker goes on");
@@ -156,14 +156,14 @@ fn announce(cluster: &Cluster, server: usize, address: SocketAddr) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_that_moves_to_an_unreachable_server_delays_only_its_own_jobs() {
     let mut cluster = Cluster::start(60_000);
-    let empty = cluster.grow();
+    let empty = cluster.add_server();
     let mute = Mute::new();
     announce(&cluster, empty, mute.address);
     let (home, prefix) = (tempfile::tempdir().expect("a directory"), fresh_prefix());
     let server = serve(&cluster, &prefix, "", home.path());
     // The slot of the settings stays where it is.
     let moving = slot(&prefix, 3);
-    let holder = cluster.holder_of(moving, 0);
+    let holder = cluster.owner_of(moving, 0);
     let (number, from, to) = (moving.to_string(), cluster.id(holder), cluster.id(empty));
     cluster.node(empty).call(&["CLUSTER", "SETSLOT", &number, "IMPORTING", &from]);
     cluster.node(holder).call(&["CLUSTER", "SETSLOT", &number, "MIGRATING", &to]);
@@ -194,7 +194,7 @@ async fn a_server_that_is_stopped_for_a_while_delays_only_its_own_jobs() {
     let cluster = Cluster::start(60_000);
     let (home, prefix) = (tempfile::tempdir().expect("a directory"), fresh_prefix());
     let server: Server = serve(&cluster, &prefix, "", home.path());
-    let holder = |shard: u64| cluster.holder_of(slot(&prefix, shard), 0);
+    let holder = |shard: u64| cluster.owner_of(slot(&prefix, shard), 0);
     let holders: Vec<usize> = (0..16).map(holder).collect();
     let stopped = holders[0];
     let sound = |shard: u64| holders[usize::try_from(shard).expect("small")] != stopped;
@@ -207,10 +207,10 @@ async fn a_server_that_is_stopped_for_a_while_delays_only_its_own_jobs() {
     let early = tokio::spawn(work(server.address, "before", "?wait=10s", came.clone()));
     others_come_in_time(server.address, "stopped", sound, Duration::from_secs(16)).await;
     cluster.servers[stopped].resume();
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     while came.lock().expect("not poisoned").len() < 20 {
-        patience.or_fail(|| format!("{:?}", came.lock().expect("not poisoned")));
-        patience.pause().await;
+        time_limit.check(|| format!("{:?}", came.lock().expect("not poisoned")));
+        time_limit.pause().await;
     }
     early.abort();
 }
@@ -227,22 +227,22 @@ fn a_host_that_vanishes_delays_only_its_own_jobs() {
         let open = ["--protected-mode", "no"];
         let cluster = Cluster::launch(60_000, &open, |n, launch| {
             let host = usize::from(n == 0);
-            Launch { before: network.on(host), host: Network::address(host), ..launch }
+            Launch { before: network.command_prefix(host), host: Network::address(host), ..launch }
         });
         let (home, prefix) = (tempfile::tempdir().expect("a directory"), fresh_prefix());
         let server = serve(&cluster, &prefix, "", home.path());
-        let sound = |shard: u64| cluster.holder_of(slot(&prefix, shard), 1) != 0;
+        let sound = |shard: u64| cluster.owner_of(slot(&prefix, shard), 1) != 0;
         let lost = ids("lost", |shard| !sound(shard)).next().expect("one");
         assert_eq!(add(server.address, "lost", &lost, Duration::from_secs(2)).await.0, 201);
         let shards: Vec<bool> = (0..16).map(sound).collect();
         let sound = |shard: u64| shards[usize::try_from(shard).expect("small")];
-        network.cut(1);
+        network.isolate(1);
         others_come_in_time(server.address, "vanished", sound, Duration::from_secs(16)).await;
         let late = ids("late", |shard| !sound(shard)).next().expect("one");
         let (status, took) = add(server.address, "lost", &late, DELAY).await;
         assert_eq!(status, 503);
         assert!(took < RETRY_FOR + SLACK, "{took:?}");
-        network.heal(1);
+        network.reconnect(1);
         let mut client = Client::new(server.address);
         let answer = bounded("a pop", client.get("/topics/lost/pop?wait=60s")).await.expect("answers");
         assert_eq!((answer.status, answer.text("id")), (200, lost));
@@ -262,14 +262,14 @@ async fn degraded_shards(server: &Server) -> Option<String> {
 
 /// Waits until `/readyz?verbose` names failing shards, or none.
 async fn until_degraded(server: &Server, degraded: bool) -> Option<String> {
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     loop {
         let found = degraded_shards(server).await;
         if found.is_some() == degraded {
             return found;
         }
-        patience.or_fail(|| format!("{found:?}"));
-        patience.pause().await;
+        time_limit.check(|| format!("{found:?}"));
+        time_limit.pause().await;
     }
 }
 
@@ -279,7 +279,7 @@ async fn a_process_stays_ready_while_one_server_of_a_cluster_takes_writes() {
     let (home, prefix) = (tempfile::tempdir().expect("a directory"), fresh_prefix());
     let server: Server = serve(&cluster, &prefix, "", home.path());
     assert_eq!(degraded_shards(&server).await, None);
-    let stopped = cluster.holder_of(slot(&prefix, 0), 0);
+    let stopped = cluster.owner_of(slot(&prefix, 0), 0);
     let port = cluster.servers[stopped].port.to_string();
     cluster.servers[stopped].pause();
     let why = until_degraded(&server, true).await.expect("shards fail");
@@ -287,7 +287,7 @@ async fn a_process_stays_ready_while_one_server_of_a_cluster_takes_writes() {
     assert!(!why.contains(&port), "anybody may ask: {why}");
     let log = server.log();
     assert!(log.lines().any(|line| line.contains("take no writes") && line.contains(&port)), "{log}");
-    let sound = |shard: u64| cluster.holder_of(slot(&prefix, shard), (stopped + 1) % 3) != stopped;
+    let sound = |shard: u64| cluster.owner_of(slot(&prefix, shard), (stopped + 1) % 3) != stopped;
     let id = ids("sound", sound).next().expect("one");
     assert_eq!(add(server.address, "sound", &id, DELAY).await.0, 201);
     cluster.servers[stopped].resume();

@@ -54,7 +54,7 @@ fn hand_over(cluster: &Cluster, lot: usize) {
         until(|| cluster.primaries(replica).contains(&replica))
     };
     assert!((0..ORDERS).any(takes_over), "{replica} took over");
-    cluster.wait_until_well();
+    cluster.wait_until_healthy();
 }
 
 /// Kills a primary, and starts it again once its replica has taken over.
@@ -64,7 +64,7 @@ fn kill(cluster: &Cluster, lot: usize) {
     cluster.servers[victim].kill();
     assert!(until(|| !cluster.primaries(asked).contains(&victim)), "another took over from {victim}");
     cluster.servers[victim].restart();
-    cluster.wait_until_well();
+    cluster.wait_until_healthy();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

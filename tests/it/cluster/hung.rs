@@ -13,7 +13,7 @@ use linger::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::harness::{cluster::Cluster, jobs::*, stores::Recorder, wait::Patience};
+use crate::harness::{cluster::Cluster, jobs::*, stores::Recorder, wait::TimeLimit};
 
 const JOBS: usize = 320;
 /// How long a call is tried again by default: what is reserved must not wait for that.
@@ -22,7 +22,7 @@ const RETRY_FOR: Duration = Duration::from_secs(5);
 /// Which server holds a shard.
 fn holder(cluster: &Cluster, shard: u64) -> usize {
     let slot = cluster.node(0).call(&["CLUSTER", "KEYSLOT", &format!("{{linger:{shard}}}")]).int();
-    cluster.holder_of(u16::try_from(slot).expect("a slot"), 0)
+    cluster.owner_of(u16::try_from(slot).expect("a slot"), 0)
 }
 
 fn shard(id: &JobId) -> u64 {
@@ -60,9 +60,9 @@ async fn pop_beside_one_that_hangs(ttrs: &[Option<Ttr>]) -> (BTreeSet<u64>, BTre
         seen.insert(held.job.id);
     }
     cluster.servers[hung].resume();
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     while seen.len() < JOBS {
-        patience.or_fail(|| format!("{} of {JOBS}", seen.len()));
+        time_limit.check(|| format!("{} of {JOBS}", seen.len()));
         for held in store.reserve(&topic("t"), &[Some(ttr(3_600)); JOBS], Wait::No).await.expect("reserves") {
             assert_eq!(held.job.attempts, 1, "what came too late was given back uncounted");
             assert!(seen.insert(held.job.id));

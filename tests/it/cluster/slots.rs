@@ -17,7 +17,7 @@ use crate::{
 /// after each in which clients meet a slot that is half here and half there. Returns how many keys
 /// there were.
 fn move_slot(cluster: &Cluster, slot: u16, to: usize, pause: Duration) -> usize {
-    let from = cluster.holder_of(slot, to);
+    let from = cluster.owner_of(slot, to);
     let (from_id, to_id, number) = (cluster.id(from), cluster.id(to), slot.to_string());
     let port = cluster.servers[to].port.to_string();
     let (mut source, mut target) = (cluster.node(from), cluster.node(to));
@@ -60,7 +60,7 @@ async fn slots_that_move_under_load_lose_and_double_nothing() {
     let moves = setting("LINGER_PROVE_SLOTS", 12);
     let mut cluster = Cluster::start(15_000);
     // One that has no slot yet is named by `ASK` before any look at the slots can tell of it.
-    let empty = cluster.grow();
+    let empty = cluster.add_server();
     let cluster = Arc::new(cluster);
     let (home, prefix) = (tempfile::tempdir().expect("a directory"), fresh_prefix());
     let server = serve(&cluster, &prefix, "", home.path());
@@ -73,7 +73,7 @@ async fn slots_that_move_under_load_lose_and_double_nothing() {
             let keys = aside(&cluster, move |cluster| {
                 let mut others = cluster.primaries(0);
                 others.extend((!others.contains(&empty)).then_some(empty));
-                others.retain(|primary| *primary != cluster.holder_of(slot, 0));
+                others.retain(|primary| *primary != cluster.owner_of(slot, 0));
                 let to = if number == 1 { empty } else { others[turn] };
                 move_slot(cluster, slot, to, Duration::from_millis(pause))
             });

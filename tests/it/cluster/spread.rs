@@ -47,7 +47,7 @@ async fn the_jobs_of_one_hot_topic_are_spread_over_all_servers() {
     let cluster = shared();
     let store = by_default(cluster).await;
     let slot = cluster.node(0).call(&["CLUSTER", "KEYSLOT", "linger"]).int();
-    let holder = cluster.holder_of(u16::try_from(slot).expect("a slot"), 0);
+    let holder = cluster.owner_of(u16::try_from(slot).expect("a slot"), 0);
     assert_eq!(cluster.node(holder).call(&["HGET", "{linger}:meta", "shards"]).text(), "16");
     let jobs: Vec<AddJob> = (0..JOBS).map(|n| job(&format!("hot-{n}"))).collect();
     for jobs in jobs.chunks(500) {

@@ -19,42 +19,42 @@ super::on_every_engine! {
 }
 
 async fn assert_announced(bench: &Bench, what: &str) {
-    assert!(bench.heard.take_ready().contains(&topic("t")), "{what} must be told");
+    assert!(bench.notifications.take_ready().contains(&topic("t")), "{what} must be told");
 }
 
 async fn every_change_that_makes_a_job_ready_is_announced(bench: Bench) {
     add(&*bench.store, delayed("a", seconds(5))).await;
-    bench.heard.take_ready();
+    bench.notifications.take_ready();
     bench.pass(seconds(5)).await;
     assert_announced(&bench, "a delayed job that became due").await;
     let held = reserve(&*bench.store).await;
-    bench.heard.take_ready();
+    bench.notifications.take_ready();
     let at_once = Release { delay: Some(delay(Duration::ZERO)), reason: None };
     bench.store.release(ALL, &id("a"), &held.receipt, at_once).await.expect("answers").expect("is held");
     assert_announced(&bench, "a release").await;
     let held = reserve(&*bench.store).await;
-    bench.heard.take_ready();
+    bench.notifications.take_ready();
     bench.store.cancel(vec![(id("a"), held.receipt)]).await.expect("cancels");
     assert_announced(&bench, "a cancelled reservation").await;
     reserve(&*bench.store).await;
-    bench.heard.take_ready();
+    bench.notifications.take_ready();
     bench.pass(seconds(60)).await;
     assert_announced(&bench, "a TTR end").await;
     let held = reserve(&*bench.store).await;
     bench.store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
-    bench.heard.take_ready();
+    bench.notifications.take_ready();
     bench.store.requeue(ALL, &id("a"), delay(Duration::ZERO)).await.expect("answers");
     assert_announced(&bench, "a requeue").await;
     let held = reserve(&*bench.store).await;
     bench.store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
-    bench.heard.take_ready();
+    bench.notifications.take_ready();
     bench.store.requeue_dead(&topic("t"), 10).await.expect("answers");
     assert_announced(&bench, "a bulk requeue").await;
     bench.store.delete(ALL, vec![id("a")]).await.expect("deletes");
     add(&*bench.store, job("b")).await;
     assert_announced(&bench, "an add without delay").await;
     add(&*bench.store, delayed("c", seconds(100))).await;
-    bench.heard.take_ready();
+    bench.notifications.take_ready();
     let now = Patch { due: Some(Due::After(delay(Duration::ZERO))), ..Patch::default() };
     bench.store.patch(ALL, &id("c"), now).await.expect("patches");
     assert_announced(&bench, "a reschedule to now").await;
@@ -63,14 +63,14 @@ async fn every_change_that_makes_a_job_ready_is_announced(bench: Bench) {
         .change_pause(&topic("t"), TopicPause { delivery: true, intake: true }, TopicPause::NONE)
         .await
         .expect("puts");
-    bench.heard.take_ready();
+    bench.notifications.take_ready();
     bench.store.change_pause(&topic("t"), TopicPause::NONE, TopicPause::ALL).await.expect("puts");
     assert_announced(&bench, "a resumed delivery").await;
 }
 
 /// Whether a notification came that wakes the timer in time for a job that is due in `wait`.
 fn nudged(bench: &Bench, wait: Duration) -> bool {
-    bench.heard.take_due_in().iter().any(|after| *after <= wait)
+    bench.notifications.take_due_in().iter().any(|after| *after <= wait)
 }
 
 async fn whatever_is_due_sooner_nudges_the_timer(bench: Bench) {
@@ -80,7 +80,7 @@ async fn whatever_is_due_sooner_nudges_the_timer(bench: Bench) {
     bench.store.patch(ALL, &id("a"), sooner).await.expect("patches");
     assert!(nudged(&bench, seconds(20)), "a reschedule");
     bench.pass(seconds(20)).await;
-    bench.heard.take_due_in();
+    bench.notifications.take_due_in();
     let held = one(bench.store.reserve(&topic("t"), &[Some(ttr(3))], Wait::No).await.expect("reserves"));
     assert!(nudged(&bench, seconds(3)), "a reservation's deadline");
     bench.store.touch(ALL, &id("a"), &held.receipt, Some(ttr(2))).await.expect("answers").expect("is held");

@@ -61,16 +61,16 @@ async fn a_job_outside_the_scope_is_answered_like_no_job(bench: Bench) {
     let receipt = furnish(&bench).await;
     for scope in [only(&["other"]), only(&["tt", "u*", "t-*"]), only(&[])] {
         let nobody = every_step(&bench, &scope, &id("nobody"), &receipt).await;
-        bench.heard.take_ready();
-        bench.heard.take_due_in();
+        bench.notifications.take_ready();
+        bench.notifications.take_due_in();
         for name in ["delayed", "ready", "reserved", "dead"] {
             let before = seen(&bench, &id(name)).await;
             assert!(before.is_some());
             assert_eq!(every_step(&bench, &scope, &id(name), &receipt).await, nobody, "{name}");
             assert_eq!(seen(&bench, &id(name)).await, before, "{name}");
         }
-        assert!(bench.heard.take_due_in().is_empty());
-        assert!(bench.heard.take_ready().is_empty() || bench.repeats_announcements());
+        assert!(bench.notifications.take_due_in().is_empty());
+        assert!(bench.notifications.take_ready().is_empty() || bench.repeats_announcements());
     }
 }
 

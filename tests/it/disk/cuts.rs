@@ -20,7 +20,7 @@ use super::{
     seed,
     worker::{Outcome, Worker},
 };
-use crate::harness::{not_here::not_run_here, process::Server, wait::Ends};
+use crate::harness::{not_here::not_run_here, process::Server, wait::StopOnDrop};
 
 const CLIENTS: u64 = 4;
 
@@ -61,7 +61,7 @@ fn cut_under_load(bay: &Bay, mut server: Server, ledger: Ledger, seed: u64, step
     let (ledger, over) = (Mutex::new(ledger), AtomicBool::new(false));
     let lock = || ledger.lock().expect("not poisoned");
     let kept = std::thread::scope(|scope| {
-        let _ends = Ends(&over);
+        let _ends = StopOnDrop(&over);
         let (sender, stepped) = mpsc::channel();
         for client in 0..CLIENTS {
             let (ledger, over, sender, address) = (&ledger, &over, sender.clone(), server.address);

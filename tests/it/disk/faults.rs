@@ -79,7 +79,7 @@ fn run(past: &Past, fault: &Fault, ending: Signal) -> Seen {
             seen.full = outcomes.contains(&Outcome::Full);
             let clear = outcomes.iter().all(|outcome| matches!(outcome, Outcome::Done | Outcome::Full));
             if !clear {
-                server.turns_unready();
+                server.wait_until_unready();
             }
             server.signal(ending);
             let (status, _) = server.wait();
@@ -201,7 +201,7 @@ fn a_failed_sync_stops_all_writes_until_a_restart_and_is_not_tried_again() {
     let outcomes = Worker::new("after", 0, server.address, &ledger).script();
     assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Unavailable), "{outcomes:?}");
     assert_eq!(Worker::new("before", 1, server.address, &ledger).pop(1), Outcome::Unavailable);
-    server.turns_unready();
+    server.wait_until_unready();
     assert_eq!(server.call("GET", "/livez", "").status, 200);
     assert!(server.log().contains("no more writes until a restart"), "{}", server.log());
     server.signal(Signal::TERM);

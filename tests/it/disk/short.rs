@@ -199,7 +199,7 @@ fn a_start_without_room_for_the_ballast_says_so() {
     // More than is kept free by default, but not with the ballast beside it.
     leave(&bay, 80, "filler");
     let server = bay.serve("small/data", &[]);
-    server.logged("there is no room for the ballast file yet");
+    server.wait_for_log("there is no room for the ballast file yet");
     bay.must("test ! -e small/data/ballast");
 }
 

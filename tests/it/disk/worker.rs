@@ -10,7 +10,7 @@ use rand::{RngExt, rngs::SmallRng, seq::IndexedRandom};
 use serde_json::{Value, json};
 
 use super::ledger::{Doubt, Ledger, Place};
-use crate::harness::plain::{Answer, call};
+use crate::harness::blocking_http::{Response, call};
 
 /// The result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -298,7 +298,7 @@ impl<'a> Worker<'a> {
 }
 
 /// `None` for an answer that is neither success nor a failure of the store.
-fn outcome_of(answer: &std::io::Result<Answer>) -> Option<Outcome> {
+fn outcome_of(answer: &std::io::Result<Response>) -> Option<Outcome> {
     match answer {
         Err(_) => Some(Outcome::Cut),
         Ok(answer) => match answer.status {

@@ -65,9 +65,9 @@ fn polls(server: &Scripted, worker: &Program) {
         let poll = expect(server, POLL);
         paused(what, poll.at_us, Some(server.now_us()));
         answer(poll);
-        let patience = crate::harness::wait::Patience::new();
+        let time_limit = crate::harness::wait::TimeLimit::new();
         while worker.errors().lines().count() == lines {
-            patience.or_fail(|| format!("{what}: the worker says nothing"));
+            time_limit.check(|| format!("{what}: the worker says nothing"));
             std::thread::park_timeout(std::time::Duration::from_millis(2));
         }
     }

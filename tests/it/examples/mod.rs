@@ -15,7 +15,7 @@ use std::{
 
 use rustix::process::{Pid, Signal};
 
-use crate::harness::wait::Patience;
+use crate::harness::wait::TimeLimit;
 
 /// The token that the examples are given.
 const TOKEN: &str = "a-token";
@@ -173,9 +173,9 @@ impl Program {
 
     /// Waits for its end: its status, the rest of its stdout and all of its stderr.
     fn end(mut self) -> (ExitStatus, String, String) {
-        let patience = Patience::new();
+        let time_limit = TimeLimit::new();
         while self.child.try_wait().expect("is our child").is_none() {
-            patience.or_fail(|| format!("still runs: {}", self.errors()));
+            time_limit.check(|| format!("still runs: {}", self.errors()));
             std::thread::park_timeout(std::time::Duration::from_millis(5));
         }
         let mut rest = String::new();

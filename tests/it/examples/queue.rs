@@ -28,7 +28,7 @@ fn works_off_a_queue(language: &Language) {
     (0..JOBS - 5).for_each(|_| read(&mut bodies));
     // It polls again only after its last finish.
     let all_finished = || {
-        server.parked(1);
+        server.wait_for_parked_polls(1);
         assert_eq!(server.call("GET", "/topics/work", "").status, 404, "a job is left");
     };
     all_finished();

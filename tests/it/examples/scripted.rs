@@ -8,7 +8,7 @@ use std::{
 
 use linger::clock::{Clock, SystemClock};
 
-use crate::harness::wait::Patience;
+use crate::harness::wait::TimeLimit;
 
 /// Longest wait for the rest of a request that has begun.
 const REST: Duration = Duration::from_secs(30);
@@ -47,11 +47,11 @@ impl Scripted {
     /// The next request, whole.
     #[track_caller]
     pub fn next(&self) -> Request {
-        let patience = Patience::new();
+        let time_limit = TimeLimit::new();
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) => return Request::read(stream, self.now_us()),
-                Err(_) => patience.or_fail(|| "no request came".to_owned()),
+                Err(_) => time_limit.check(|| "no request came".to_owned()),
             }
             std::thread::park_timeout(Duration::from_millis(2));
         }
@@ -128,14 +128,14 @@ impl Request {
     /// Waits until the client closes the connection.
     pub fn left(mut self) {
         let mut more = [0; 16];
-        let patience = Patience::new();
+        let time_limit = TimeLimit::new();
         self.stream.set_read_timeout(Some(Duration::from_millis(50))).expect("can be set");
         // A reset is an end, too.
         while let Err(error) = self.stream.read(&mut more) {
             if error.kind() == std::io::ErrorKind::ConnectionReset {
                 return;
             }
-            patience.or_fail(|| "the connection stays open".to_owned());
+            time_limit.check(|| "the connection stays open".to_owned());
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The API under test: the real router over a real queue, on a manual clock, every exchange checked
-//! against the contract.
+//! The API under test: the real router over a real queue, on a manual clock. Every exchange is checked against
+//! the contract.
 
 use std::{
     collections::BTreeSet,
@@ -27,20 +27,20 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::{
-    failing::Failing,
+    failing::FailingStore,
     openapi::{Exchange, contract},
     stores::{Engine, Opened, START},
     wait::{bounded, until},
 };
 
-/// What a case may set apart from the defaults.
+/// The options of a case.
 #[derive(Debug, Clone, Default)]
 pub struct Setup {
     pub limits: Limits,
     pub options: HttpOptions,
-    /// Who is let in; everybody when left out.
-    pub gate: Option<Arc<Authenticator>>,
-    /// Leaves due jobs where they are until `pass` moves them.
+    /// The tokens that are accepted. `None` accepts every caller.
+    pub auth: Option<Arc<Authenticator>>,
+    /// Starts no timer, so that only `advance_and_promote` promotes due jobs.
     pub no_timer: bool,
 }
 
@@ -49,16 +49,16 @@ pub struct Setup {
 pub struct Api {
     pub queue: Arc<Queue>,
     pub clock: Arc<ManualClock>,
-    pub store: Arc<Failing>,
+    pub store: Arc<FailingStore>,
     router: Router,
-    seen: Arc<Mutex<BTreeSet<(String, u16)>>>,
+    exercised: Arc<Mutex<BTreeSet<(String, u16)>>>,
     _running: Arc<Running>,
 }
 
-/// What lives as long as the server: its timer and its data.
+/// Stops the timer and removes the data once the last clone of the server is dropped.
 struct Running {
     stop: CancellationToken,
-    _home: Opened,
+    _data: Opened,
 }
 
 impl Drop for Running {
@@ -73,11 +73,11 @@ impl Api {
     }
 
     pub async fn with(engine: Engine, setup: Setup) -> Self {
-        let clock = ManualClock::new(Timestamp::parse(START).expect("a moment"));
+        let clock = ManualClock::new(Timestamp::parse(START).expect("START is a timestamp"));
         let (hints, metrics, stop) =
             (Arc::new(StoreEvents::default()), Metrics::new(), CancellationToken::new());
         let opened = Opened::new(engine, &clock, hints.clone()).await;
-        let store = Failing::new(opened.store.clone());
+        let store = FailingStore::new(opened.store.clone());
         let queue =
             Queue::new(store.clone(), &hints, clock.clone(), setup.limits.clone(), metrics.queue.clone());
         if !setup.no_timer {
@@ -85,22 +85,22 @@ impl Api {
             tokio::spawn(async move { queue.run_timer(stop).await });
         }
         let app = App::new(queue.clone(), clock.clone(), metrics, setup.options);
-        let app = app.with_auth(setup.gate.unwrap_or_default());
+        let app = app.with_auth(setup.auth.unwrap_or_default());
         let router = http::router(&app);
-        let running = Arc::new(Running { stop, _home: opened });
-        Self { queue, clock, store, router, seen: Arc::default(), _running: running }
+        let running = Arc::new(Running { stop, _data: opened });
+        Self { queue, clock, store, router, exercised: Arc::default(), _running: running }
     }
 
-    /// Moves the clock on, and everything that is then due.
-    pub async fn pass(&self, time: Duration) {
+    /// Advances the clock and promotes every job that is then due.
+    pub async fn advance_and_promote(&self, time: Duration) {
         self.clock.advance(time);
-        self.queue.promote_due().await.expect("moves what is due");
+        self.queue.promote_due().await.expect("due jobs are promoted");
     }
 
-    /// Lets the other tasks run until `reached`.
+    /// Lets the other tasks run until `condition` is true.
     #[track_caller]
-    pub fn until(&self, reached: impl Fn() -> bool) -> impl Future<Output = ()> {
-        until(reached)
+    pub fn until(&self, condition: impl Fn() -> bool) -> impl Future<Output = ()> {
+        until(condition)
     }
 
     pub fn call(&self, method: &str, target: &str) -> Call {
@@ -112,25 +112,25 @@ impl Api {
             target: target.to_owned(),
             headers,
             body: Bytes::new(),
-            extreme: false,
+            unchecked: false,
         }
     }
 
-    pub async fn get(&self, target: &str) -> Answer {
+    pub async fn get(&self, target: &str) -> Response {
         self.call("GET", target).send().await
     }
 
-    pub async fn delete(&self, target: &str) -> Answer {
+    pub async fn delete(&self, target: &str) -> Response {
         self.call("DELETE", target).send().await
     }
 
     /// A POST without a body.
-    pub async fn post(&self, target: &str) -> Answer {
+    pub async fn post(&self, target: &str) -> Response {
         self.call("POST", target).send().await
     }
 
-    /// A call with a JSON body, given as text so that its bytes are the test's own.
-    pub async fn send(&self, method: &str, target: &str, json: &str) -> Answer {
+    /// Sends a call with a JSON body. The body is text, so that the test determines its bytes.
+    pub async fn send(&self, method: &str, target: &str, json: &str) -> Response {
         self.call(method, target).json(json).send().await
     }
 
@@ -151,39 +151,39 @@ impl Api {
         self.send("POST", &format!("/jobs/{}/bury", text(&job["id"])), &body).await.expect(200).json()
     }
 
-    /// A long poll in a task of its own, parked by the time this returns.
-    pub async fn park(&self, call: Call) -> JoinHandle<Answer> {
+    /// Starts a long poll in a task of its own, and returns once it is parked.
+    pub async fn park(&self, call: Call) -> JoinHandle<Response> {
         let before = self.queue.waiting();
         let poll = tokio::spawn(call.send());
         self.until(|| self.queue.waiting() > before || poll.is_finished()).await;
         poll
     }
 
-    /// Operations exercised on this server so far, each with the statuses it answered.
-    pub fn seen(&self) -> BTreeSet<(String, u16)> {
-        self.seen.lock().expect("not poisoned").clone()
+    /// The operations that were called on this server so far, with the statuses of their responses.
+    pub fn exercised(&self) -> BTreeSet<(String, u16)> {
+        self.exercised.lock().expect("not poisoned").clone()
     }
 
-    /// Stops taking work, as a shutdown does.
+    /// Begins to drain, as a shutdown does.
     pub fn drain(&self) {
         self.queue.drain();
     }
 }
 
-/// A call being put together.
+/// A call that has not been sent yet.
 pub struct Call {
     api: Api,
     method: String,
     target: String,
     headers: HeaderMap,
     body: Bytes,
-    extreme: bool,
+    unchecked: bool,
 }
 
 impl Call {
     pub fn header(mut self, name: &str, value: &str) -> Self {
-        let name = HeaderName::try_from(name).expect("a header's name");
-        self.headers.append(name, HeaderValue::try_from(value).expect("a header's value"));
+        let name = HeaderName::try_from(name).expect("a valid header name");
+        self.headers.append(name, HeaderValue::try_from(value).expect("a valid header value"));
         self
     }
 
@@ -201,10 +201,10 @@ impl Call {
         self
     }
 
-    /// Says that the JSON on the way is beyond what the checker's own reader takes (numbers past f64,
-    /// 128 levels), though the server passes it through: this exchange is not checked.
-    pub fn extreme(mut self) -> Self {
-        self.extreme = true;
+    /// Skips the contract check for this exchange, because its JSON exceeds what the checker's parser accepts
+    /// (numbers that fit no f64, more than 128 levels). The server passes such JSON through.
+    pub fn without_contract_check(mut self) -> Self {
+        self.unchecked = true;
         self
     }
 
@@ -216,16 +216,16 @@ impl Call {
         request
     }
 
-    /// The answer's head, its body unread: what exists before the connection takes the bytes.
+    /// The response with its body unread, as it is before the connection takes its bytes.
     pub async fn head(self) -> axum::response::Response {
-        let answering = self.api.router.clone().oneshot(self.request());
-        bounded(&self.target, answering).await.expect("the router never fails")
+        let response = self.api.router.clone().oneshot(self.request());
+        bounded(&self.target, response).await.expect("the router never fails")
     }
 
-    /// Sends the call, reads the answer and holds both against the contract.
-    pub async fn send(self) -> Answer {
-        let answering = self.api.router.clone().oneshot(self.request());
-        let response = bounded(&self.target, answering).await.expect("the router never fails");
+    /// Sends the call, reads the response and checks both against the contract.
+    pub async fn send(self) -> Response {
+        let response = self.api.router.clone().oneshot(self.request());
+        let response = bounded(&self.target, response).await.expect("the router never fails");
         let (parts, body) = response.into_parts();
         let body = body.collect().await.expect("a body in memory").to_bytes();
         let exchange = Exchange {
@@ -236,33 +236,33 @@ impl Call {
             headers: &parts.headers,
             body: &body,
         };
-        if let Some(operation) = (!self.extreme).then(|| contract().check(&exchange)).flatten() {
-            let seen = (operation.id.clone(), parts.status.as_u16());
-            self.api.seen.lock().expect("not poisoned").insert(seen);
+        if let Some(operation) = (!self.unchecked).then(|| contract().check(&exchange)).flatten() {
+            let exercised = (operation.id.clone(), parts.status.as_u16());
+            self.api.exercised.lock().expect("not poisoned").insert(exercised);
         }
-        Answer { status: parts.status, headers: parts.headers, body }
+        Response { status: parts.status, headers: parts.headers, body }
     }
 }
 
-/// An answer, read whole.
+/// A response that was read to its end.
 #[derive(Debug)]
-pub struct Answer {
+pub struct Response {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
-impl Answer {
-    /// Demands a status.
+impl Response {
+    /// Panics if the response has another status.
     #[track_caller]
     pub fn expect(self, status: u16) -> Self {
         assert_eq!(self.status.as_u16(), status, "{}", String::from_utf8_lossy(&self.body));
         self
     }
 
-    /// Demands a problem: its status and its code.
+    /// Panics if the response is not a problem with this status and code.
     #[track_caller]
-    pub fn refused(self, status: u16, code: &str) -> Value {
+    pub fn expect_problem(self, status: u16, code: &str) -> Value {
         let problem = self.expect(status).json();
         assert_eq!(problem["code"], code, "{problem:#}");
         problem
@@ -270,7 +270,7 @@ impl Answer {
 
     #[track_caller]
     pub fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).expect("the answer is JSON")
+        serde_json::from_slice(&self.body).expect("the response is JSON")
     }
 
     #[track_caller]
@@ -279,18 +279,18 @@ impl Answer {
     }
 }
 
-/// A JSON text.
+/// The text of a JSON string.
 #[track_caller]
 pub fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+    value.as_str().unwrap_or_else(|| panic!("{value} is not a string"))
 }
 
-/// Where the faults of a problem are: pointers and parameters.
-pub fn places(problem: &Value) -> Vec<String> {
+/// The location of each fault of a problem: a pointer or a parameter.
+pub fn error_locations(problem: &Value) -> Vec<String> {
     let faults = problem["errors"].as_array().cloned().unwrap_or_default();
-    let place = |fault: &Value| {
-        let place = fault.get("pointer").or(fault.get("parameter"));
-        place.and_then(Value::as_str).expect("a fault has a place").to_owned()
+    let location = |fault: &Value| {
+        let location = fault.get("pointer").or(fault.get("parameter"));
+        location.and_then(Value::as_str).expect("a fault has a location").to_owned()
     };
-    faults.iter().map(place).collect()
+    faults.iter().map(location).collect()
 }

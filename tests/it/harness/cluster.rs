@@ -1,5 +1,5 @@
-//! Redis Clusters for the tests: three primaries and a replica of each, on the loopback. One is shared
-//! by all tests that only use it; a test that breaks things starts its own.
+//! Redis Clusters for the tests: three primaries with one replica each, on the loopback. The tests that change nothing
+//! in it share one Cluster; a test that disturbs a Cluster starts its own.
 
 use std::sync::OnceLock;
 
@@ -10,34 +10,34 @@ use super::{
     resp::{Reply, Resp, until},
 };
 
-/// Slots of every Cluster.
+/// The number of slots of every Cluster.
 pub const SLOTS: u16 = 16_384;
 const PRIMARIES: usize = 3;
 
 /// A Cluster that ends with the process that started it.
 pub struct Cluster {
-    /// The first three began as primaries, each of the others as the replica of the one three before.
+    /// At the start, the first three are primaries, and each of the others is the replica of the server three before it.
     pub servers: Vec<RedisServer>,
 }
 
 impl Cluster {
-    /// Starts one whose servers give each other up after `node_timeout_ms`.
+    /// Starts a Cluster whose servers consider each other failed after `node_timeout_ms`.
     pub fn start(node_timeout_ms: u32) -> Self {
         Self::start_with(node_timeout_ms, &[])
     }
 
-    /// The same, with these arguments for every server.
+    /// Like [`start`](Self::start), with these arguments for every server.
     pub fn start_with(node_timeout_ms: u32, arguments: &[&str]) -> Self {
         Self::launch(node_timeout_ms, arguments, |_, launch| launch)
     }
 
-    /// The same, with each server started where `place` has it, by its number.
+    /// Like [`start_with`](Self::start_with), with `place` choosing where the server with a given number runs.
     pub fn launch(node_timeout_ms: u32, arguments: &[&str], place: impl Fn(usize, Launch) -> Launch) -> Self {
         let timeout = node_timeout_ms.to_string();
         let mut all = vec!["--cluster-enabled", "yes", "--cluster-node-timeout", &timeout];
-        // Otherwise a replica that was cut off from its primary for a while would not follow it.
+        // Without this, a replica that was cut off from its primary for a while would not replace it.
         all.extend(["--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"]);
-        // Nor would a primary stay one that has given its last slot away.
+        // Without this, a primary without slots would become a replica.
         all.extend(["--save", "", "--cluster-allow-replica-migration", "no"]);
         all.extend(arguments);
         let launch = |n| RedisServer::launch(place(n, Launch::new(&all)));
@@ -66,72 +66,78 @@ impl Cluster {
         self.wait_until("all servers know each other", |node| info(node).contains(&known));
         for n in PRIMARIES..self.servers.len() {
             let primary = self.id(n - PRIMARIES);
-            // Its primary's name reaches a server a moment after its address.
+            // A server learns its primary's name a moment after its address.
             until(|| self.node(n).send(&["CLUSTER", "REPLICATE", &primary]).expect("answers") == ok());
         }
-        self.wait_until_well();
+        self.wait_until_healthy();
     }
 
-    /// Waits until every server finds the Cluster whole and every replica has caught up.
-    pub fn wait_until_well(&self) {
-        self.wait_until("the Cluster is well", |node| {
+    /// Waits until every server reports a healthy Cluster and every replica has caught up.
+    pub fn wait_until_healthy(&self) {
+        self.wait_until("the Cluster is healthy", |node| {
             let replicas = self.servers.len() - PRIMARIES;
-            info(node).contains("cluster_state:ok") && in_step(node) && roles(node) == (PRIMARIES, replicas)
+            info(node).contains("cluster_state:ok")
+                && has_caught_up(node)
+                && roles(node) == (PRIMARIES, replicas)
         });
     }
 
-    /// Waits until `holds` of every server.
-    fn wait_until(&self, what: &str, holds: impl Fn(&mut Resp) -> bool) {
+    /// Waits until `condition` is true for every server.
+    fn wait_until(&self, what: &str, condition: impl Fn(&mut Resp) -> bool) {
         for n in 0..self.servers.len() {
             let mut node = self.node(n);
-            let waited = until(|| holds(&mut node));
-            assert!(waited, "{what}: not so at {n}: {}", node.call(&["CLUSTER", "NODES"]).text());
+            let waited = until(|| condition(&mut node));
+            assert!(waited, "{what}: not true at server {n}: {}", node.call(&["CLUSTER", "NODES"]).text());
         }
     }
 
     /// A connection to a server by its number.
     pub fn node(&self, n: usize) -> Resp {
-        Resp::connect(self.servers[n].address()).expect("the server is there")
+        Resp::connect(self.servers[n].address()).expect("the server listens")
     }
 
-    /// A server's name in the Cluster.
+    /// A server's id in the Cluster.
     pub fn id(&self, n: usize) -> String {
         self.node(n).call(&["CLUSTER", "MYID"]).text()
     }
 
-    /// Which servers are primaries that hold slots, by what server `asked` knows.
+    /// The primaries that own slots, as server `asked` reports them.
     pub fn primaries(&self, asked: usize) -> Vec<usize> {
         let ranges = self.node(asked).call(&["CLUSTER", "SLOTS"]).list();
-        let mut found: Vec<usize> = ranges.into_iter().map(|range| self.holder(range).2).collect();
+        let mut found: Vec<usize> = ranges.into_iter().map(|range| self.owner(range).2).collect();
         found.sort_unstable();
         found.dedup();
         found
     }
 
-    /// Who holds `slot`, by what server `asked` knows.
-    pub fn holder_of(&self, slot: u16, asked: usize) -> usize {
+    /// The owner of `slot`, as server `asked` reports it.
+    pub fn owner_of(&self, slot: u16, asked: usize) -> usize {
         let ranges = self.node(asked).call(&["CLUSTER", "SLOTS"]).list();
-        let mut ranges = ranges.into_iter().map(|range| self.holder(range));
+        let mut ranges = ranges.into_iter().map(|range| self.owner(range));
         let slot = i64::from(slot);
-        ranges.find(|(from, to, _)| (*from..=*to).contains(&slot)).expect("every slot has a holder").2
+        ranges.find(|(from, to, _)| (*from..=*to).contains(&slot)).expect("every slot has an owner").2
     }
 
-    /// First and last slot of a range, and the number of the server that holds it.
-    fn holder(&self, range: Reply) -> (i64, i64, usize) {
+    /// The first and last slot of a range, and the number of the server that owns it.
+    fn owner(&self, range: Reply) -> (i64, i64, usize) {
         let range = range.list();
         let port = range[2].clone().list()[1].int();
-        let held = |server: &RedisServer| i64::from(server.port) == port;
-        (range[0].int(), range[1].int(), self.servers.iter().position(held).expect("one of ours"))
+        let is_owner = |server: &RedisServer| i64::from(server.port) == port;
+        (
+            range[0].int(),
+            range[1].int(),
+            self.servers.iter().position(is_owner).expect("a server of this Cluster"),
+        )
     }
 
-    /// How many listen to `channel` at each server.
+    /// The number of subscribers to `channel` at each server.
     pub fn subscribers(&self, channel: &str) -> Vec<i64> {
         let at = |n| self.node(n).call(&["PUBSUB", "NUMSUB", channel]).list()[1].int();
         (0..self.servers.len()).map(at).collect()
     }
 
-    /// Starts a server that joins as a primary without slots; its number.
-    pub fn grow(&mut self) -> usize {
+    /// Starts a server that joins as a primary without slots. Returns its number.
+    pub fn add_server(&mut self) -> usize {
         let cluster = ["--cluster-enabled", "yes", "--cluster-node-timeout", "15000"];
         let alone = ["--save", "", "--cluster-allow-replica-migration", "no"];
         let server = RedisServer::start_with(&[cluster, alone].concat());
@@ -150,7 +156,7 @@ impl Cluster {
         self.servers.iter().map(|server| server.address().to_string()).collect()
     }
 
-    /// The URL of every server.
+    /// The address of every server, as the engine's options contain it.
     pub fn nodes(&self) -> Vec<Node> {
         self.servers.iter().map(|server| server.address().into()).collect()
     }
@@ -172,28 +178,28 @@ fn info(node: &mut Resp) -> String {
     node.call(&["CLUSTER", "INFO"]).text()
 }
 
-/// How many primaries and replicas a server knows, failed ones left out.
+/// The number of primaries and of replicas that a server knows, without failed ones.
 fn roles(node: &mut Resp) -> (usize, usize) {
     let nodes = node.call(&["CLUSTER", "NODES"]).text();
     let count = |role: &str| {
-        let of = |line: &&str| {
+        let has_role = |line: &&str| {
             let mut flags = line.split(' ').nth(2).unwrap_or_default().split(',');
             !line.contains("fail") && !line.contains("handshake") && flags.any(|flag| flag == role)
         };
-        nodes.lines().filter(of).count()
+        nodes.lines().filter(has_role).count()
     };
     (count("master"), count("slave"))
 }
 
 /// Whether a server is a primary, or a replica that has caught up.
-fn in_step(node: &mut Resp) -> bool {
+fn has_caught_up(node: &mut Resp) -> bool {
     let info = node.call(&["INFO", "replication"]).text();
     info.contains("role:master") || info.contains("master_link_status:up")
 }
 
-/// The Cluster that all tests share: for those that leave it as it is.
+/// The Cluster that tests share. They must not change it.
 pub fn shared() -> &'static Cluster {
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();
-    // On a busy machine no server must take another for gone.
+    // Long enough that no server considers another failed on a busy machine.
     CLUSTER.get_or_init(|| Cluster::start(15_000))
 }

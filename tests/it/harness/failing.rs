@@ -1,4 +1,4 @@
-//! A store that fails on demand, for failures that an engine has only rarely.
+//! A store that fails on demand, because a real engine fails only rarely.
 
 use std::{
     collections::HashMap,
@@ -19,103 +19,103 @@ use linger::{
 };
 use tokio::sync::Semaphore;
 
-/// The failure of every operation.
+/// How every operation fails.
 #[derive(Debug, Clone)]
 pub enum Failure {
     Error(Error),
     Panic,
 }
 
-/// Passes every call on until it is made to fail.
+/// Passes every call to another store until it is made to fail.
 #[derive(Debug)]
-pub struct Failing {
+pub struct FailingStore {
     inner: Arc<dyn Store>,
     failure: Mutex<Option<Failure>>,
-    hung: Mutex<HashMap<Topic, Arc<Hung>>>,
-    hung_checks: Mutex<Option<Arc<Hung>>>,
-    hung_topics: Mutex<Option<Arc<Hung>>>,
-    deaf: AtomicBool,
-    announced: AtomicUsize,
+    hung_reserves: Mutex<HashMap<Topic, Arc<HungCalls>>>,
+    hung_checks: Mutex<Option<Arc<HungCalls>>>,
+    hung_topics: Mutex<Option<Arc<HungCalls>>>,
+    ignores_waiting: AtomicBool,
+    waiting_reserves: AtomicUsize,
 }
 
-/// Calls that hang until they are released, such as the reservations of one topic.
+/// Calls that hang until they are released, such as the reserves of one topic.
 #[derive(Debug)]
-pub struct Hung {
-    asked: Mutex<usize>,
-    healed: Semaphore,
+pub struct HungCalls {
+    calls: Mutex<usize>,
+    released: Semaphore,
 }
 
-impl Hung {
+impl HungCalls {
     fn new() -> Arc<Self> {
-        Arc::new(Self { asked: Mutex::default(), healed: Semaphore::new(0) })
+        Arc::new(Self { calls: Mutex::default(), released: Semaphore::new(0) })
     }
 
-    /// How many calls hang.
-    pub fn asked(&self) -> usize {
-        *self.asked.lock().expect("not poisoned")
+    /// The number of calls that arrived so far.
+    pub fn hung_calls(&self) -> usize {
+        *self.calls.lock().expect("not poisoned")
     }
 
-    /// Lets them all begin.
-    pub fn heal(&self) {
-        self.healed.close();
+    /// Lets all calls continue.
+    pub fn release(&self) {
+        self.released.close();
     }
 
-    async fn pass(&self) {
-        *self.asked.lock().expect("not poisoned") += 1;
-        let closed = self.healed.acquire().await.is_err();
+    async fn wait(&self) {
+        *self.calls.lock().expect("not poisoned") += 1;
+        let closed = self.released.acquire().await.is_err();
         assert!(closed, "there are no permits");
     }
 }
 
-impl Failing {
+impl FailingStore {
     pub fn new(inner: Arc<dyn Store>) -> Arc<Self> {
         Arc::new(Self {
             inner,
             failure: Mutex::default(),
-            hung: Mutex::default(),
+            hung_reserves: Mutex::default(),
             hung_checks: Mutex::default(),
             hung_topics: Mutex::default(),
-            deaf: AtomicBool::default(),
-            announced: AtomicUsize::default(),
+            ignores_waiting: AtomicBool::default(),
+            waiting_reserves: AtomicUsize::default(),
         })
     }
 
-    /// Begins to fail, or stops failing.
+    /// Makes every operation fail, or work again.
     pub fn fail(&self, failure: Option<Failure>) {
         *self.failure.lock().expect("not poisoned") = failure;
     }
 
-    /// Drops every notification from now on, so that waiting callers find nothing.
-    pub fn deafen(&self) {
-        self.deaf.store(true, Ordering::Relaxed);
+    /// Reserves nothing for waiting callers from now on.
+    pub fn ignore_waiting_callers(&self) {
+        self.ignores_waiting.store(true, Ordering::Relaxed);
     }
 
     /// The number of calls of `reserve` with `Wait::Yes`.
-    pub fn announced(&self) -> usize {
-        self.announced.load(Ordering::Relaxed)
+    pub fn waiting_reserves(&self) -> usize {
+        self.waiting_reserves.load(Ordering::Relaxed)
     }
 
-    /// Makes the reservations of one topic hang from now on.
-    pub fn hang(&self, topic: &Topic) -> Arc<Hung> {
-        let hung = Hung::new();
-        self.hung.lock().expect("not poisoned").insert(topic.clone(), hung.clone());
+    /// Makes the reserves of one topic hang from now on.
+    pub fn hang(&self, topic: &Topic) -> Arc<HungCalls> {
+        let hung = HungCalls::new();
+        self.hung_reserves.lock().expect("not poisoned").insert(topic.clone(), hung.clone());
         hung
     }
 
     /// Makes checks hang from now on.
-    pub fn hang_checks(&self) -> Arc<Hung> {
-        self.hung_checks.lock().expect("not poisoned").insert(Hung::new()).clone()
+    pub fn hang_checks(&self) -> Arc<HungCalls> {
+        self.hung_checks.lock().expect("not poisoned").insert(HungCalls::new()).clone()
     }
 
-    /// Makes lists of topics hang from now on.
-    pub fn hang_topics(&self) -> Arc<Hung> {
-        self.hung_topics.lock().expect("not poisoned").insert(Hung::new()).clone()
+    /// Makes the listing of topics hang from now on.
+    pub fn hang_topics(&self) -> Arc<HungCalls> {
+        self.hung_topics.lock().expect("not poisoned").insert(HungCalls::new()).clone()
     }
 
-    async fn pass(&self, topic: &Topic) {
-        let hung = self.hung.lock().expect("not poisoned").get(topic).cloned();
+    async fn wait_if_hung(&self, topic: &Topic) {
+        let hung = self.hung_reserves.lock().expect("not poisoned").get(topic).cloned();
         if let Some(hung) = hung {
-            hung.pass().await;
+            hung.wait().await;
         }
     }
 
@@ -130,7 +130,7 @@ impl Failing {
 }
 
 #[async_trait]
-impl Store for Failing {
+impl Store for FailingStore {
     fn info(&self) -> EngineInfo {
         self.inner.info()
     }
@@ -140,10 +140,10 @@ impl Store for Failing {
     }
 
     async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>], wait: Wait) -> Result<Vec<Reservation>> {
-        self.pass(topic).await;
+        self.wait_if_hung(topic).await;
         if wait == Wait::Yes {
-            self.announced.fetch_add(1, Ordering::Relaxed);
-            if self.deaf.load(Ordering::Relaxed) {
+            self.waiting_reserves.fetch_add(1, Ordering::Relaxed);
+            if self.ignores_waiting.load(Ordering::Relaxed) {
                 return Ok(Vec::new());
             }
         }
@@ -152,7 +152,7 @@ impl Store for Failing {
 
     fn may_have_ready(&self, topic: &Topic) -> bool {
         let fails = self.failure.lock().expect("not poisoned").is_some();
-        let hangs = self.hung.lock().expect("not poisoned").contains_key(topic);
+        let hangs = self.hung_reserves.lock().expect("not poisoned").contains_key(topic);
         fails || hangs || self.inner.may_have_ready(topic)
     }
 
@@ -229,7 +229,7 @@ impl Store for Failing {
     async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {
         let hung = self.hung_topics.lock().expect("not poisoned").clone();
         if let Some(hung) = hung {
-            hung.pass().await;
+            hung.wait().await;
         }
         self.inner()?.topics(after, limit).await
     }
@@ -261,7 +261,7 @@ impl Store for Failing {
     async fn check(&self) -> Result<()> {
         let hung = self.hung_checks.lock().expect("not poisoned").clone();
         if let Some(hung) = hung {
-            hung.pass().await;
+            hung.wait().await;
         }
         self.inner()?.check().await
     }

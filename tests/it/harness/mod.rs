@@ -1,6 +1,7 @@
 //! The harness of the tests: engines on a manual clock, servers of their own, clients, and functions for jobs.
 
 pub mod api;
+pub mod blocking_http;
 pub mod client;
 pub mod cluster;
 pub mod failing;
@@ -9,12 +10,11 @@ pub mod naive;
 pub mod network;
 pub mod not_here;
 pub mod openapi;
-pub mod plain;
 pub mod process;
+pub mod process_stats;
 pub mod redis;
 pub mod resp;
 pub mod sentinel;
+pub mod socket;
 pub mod stores;
 pub mod wait;
-pub mod watch;
-pub mod wire;

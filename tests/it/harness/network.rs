@@ -1,6 +1,5 @@
-//! A network of a test's own: hosts in network namespaces around a router, which can cut a host off
-//! from the others. Needs root. Everything lives in namespaces that end with this process; nothing of
-//! the machine's own network is touched.
+//! A network for one test: hosts in network namespaces around a router that can isolate a host from the others.
+//! It needs root. The namespaces end with this process, and the machine's own network is not changed.
 
 use std::{
     fs::File,
@@ -12,68 +11,68 @@ use std::{
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// The router, where the test's clients are, and the hosts.
+/// The router, which also runs the test's clients, and the hosts.
 pub struct Network {
     router: Namespace,
     hosts: Vec<Namespace>,
 }
 
-/// A network namespace, kept by a shell that reads from us and ends when this process does.
+/// A network namespace. A shell that reads from this process keeps it open, and ends with this process.
 struct Namespace(Child);
 
 impl Network {
-    /// Makes a network of so many hosts.
+    /// Creates a network with this number of hosts.
     ///
     /// # Errors
-    /// Why it cannot be made here.
+    /// The reason why this machine allows no network namespaces.
     pub fn new(hosts: usize) -> Result<Self, String> {
         let router = Namespace::new()?;
         router.run("echo 1 >/proc/sys/net/ipv4/ip_forward")?;
         let hosts: Vec<Namespace> = (0..hosts).map(|_| Namespace::new()).collect::<Result<_, _>>()?;
         for (n, host) in hosts.iter().enumerate() {
-            let (here, there, pid) = (router_address(n), Self::address(n), host.0.id());
+            let (router_side, host_side, pid) = (router_address(n), Self::address(n), host.0.id());
             router.run(&format!("ip link add h{n} type veth peer name eth0 netns {pid}"))?;
-            router.run(&format!("ip addr add {here}/24 dev h{n} && ip link set h{n} up"))?;
-            host.run(&format!("ip addr add {there}/24 dev eth0 && ip link set eth0 up"))?;
-            host.run(&format!("ip route add default via {here}"))?;
+            router.run(&format!("ip addr add {router_side}/24 dev h{n} && ip link set h{n} up"))?;
+            host.run(&format!("ip addr add {host_side}/24 dev eth0 && ip link set eth0 up"))?;
+            host.run(&format!("ip route add default via {router_side}"))?;
         }
         Ok(Self { router, hosts })
     }
 
-    /// A host's address.
+    /// The address of a host.
     pub fn address(host: usize) -> IpAddr {
-        Ipv4Addr::new(10, 99, u8::try_from(host).expect("few hosts"), 2).into()
+        Ipv4Addr::new(10, 99, u8::try_from(host).expect("there are few hosts"), 2).into()
     }
 
-    /// What stands before a program so that it runs on a host.
-    pub fn on(&self, host: usize) -> Vec<String> {
-        self.hosts[host].enter()
+    /// The words that have to precede a command so that it runs on a host.
+    pub fn command_prefix(&self, host: usize) -> Vec<String> {
+        self.hosts[host].command_prefix()
     }
 
-    /// Moves this thread, and what it starts from now on, to the router: from there every host can be
-    /// reached, also one that is cut off.
+    /// Moves this thread, and the processes that it starts from now on, to the router. From there every host can be
+    /// reached, also an isolated one.
     pub fn enter(&self) {
-        self.router.move_in();
+        self.router.enter();
     }
 
-    /// Moves this thread, and what it starts from now on, to a host.
+    /// Moves this thread, and the processes that it starts from now on, to a host.
     pub fn enter_host(&self, host: usize) {
-        self.hosts[host].move_in();
+        self.hosts[host].enter();
     }
 
     /// Runs `test` on this host, on a thread of its own.
     pub fn run_on(self, host: usize, test: impl AsyncFnOnce(&Self) + Send + 'static) {
         let thread = std::thread::spawn(move || {
             self.enter_host(host);
-            // One thread: only this one is in that network.
+            // One thread, because only this thread is in that network.
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime").block_on(test(&self));
         });
         thread.join().expect("the test passes");
     }
 
-    /// Drops every packet of the TCP connections that a host has from these ports, in both directions. Its
-    /// other connections, and new ones, pass.
+    /// Drops every packet of the TCP connections that a host has from these ports, in both directions. Packets of its
+    /// other connections, and of new ones, pass.
     pub fn drop_connections(&self, host: usize, ports: &[u16]) {
         let address = Self::address(host);
         for port in ports {
@@ -86,20 +85,20 @@ impl Network {
         }
     }
 
-    /// Drops everything between this host and the others from now on, without a word.
-    pub fn cut(&self, host: usize) {
-        self.between("add", host);
+    /// Silently drops every packet between this host and the others from now on.
+    pub fn isolate(&self, host: usize) {
+        self.change_isolation("add", host);
     }
 
-    /// Lets it pass again.
-    pub fn heal(&self, host: usize) {
-        self.between("del", host);
+    /// Lets the packets between this host and the others pass again.
+    pub fn reconnect(&self, host: usize) {
+        self.change_isolation("del", host);
     }
 
-    fn between(&self, verb: &str, host: usize) {
-        // What is meant for the router itself never comes to these rules. Its answers are cut off before
-        // its questions: the other way round one replica could have, and acknowledge, a change that
-        // another never gets, and Sentinel may choose that other.
+    fn change_isolation(&self, verb: &str, host: usize) {
+        // Packets to the router itself do not pass these rules. The packets to the host are dropped before those from
+        // it: otherwise one replica could receive and acknowledge a change that another replica never receives, and
+        // Sentinel could promote the other one.
         let rest = (0..self.hosts.len()).filter(|other| *other != host);
         let to = rest.map(|other| {
             format!("ip rule {verb} iif h{other} to {} priority 10 blackhole", Self::address(host))
@@ -112,7 +111,7 @@ impl Network {
 }
 
 fn router_address(host: usize) -> IpAddr {
-    Ipv4Addr::new(10, 99, u8::try_from(host).expect("few hosts"), 1).into()
+    Ipv4Addr::new(10, 99, u8::try_from(host).expect("there are few hosts"), 1).into()
 }
 
 impl Namespace {
@@ -129,25 +128,26 @@ impl Namespace {
         if read.is_ok() && line == "up\n" {
             return Ok(Self(keeper));
         }
-        let said = keeper.wait_with_output().map_err(|error| error.to_string())?;
-        Err(format!("no network namespaces: {}", String::from_utf8_lossy(&said.stderr).trim()))
+        let output = keeper.wait_with_output().map_err(|error| error.to_string())?;
+        Err(format!("no network namespaces: {}", String::from_utf8_lossy(&output.stderr).trim()))
     }
 
-    fn move_in(&self) {
-        let link = File::open(format!("/proc/{}/ns/net", self.0.id())).expect("it runs");
-        move_into_link_name_space(link.as_fd(), Some(LinkNameSpaceType::Network)).expect("we are root");
+    fn enter(&self) {
+        let link = File::open(format!("/proc/{}/ns/net", self.0.id())).expect("the namespace's shell runs");
+        move_into_link_name_space(link.as_fd(), Some(LinkNameSpaceType::Network))
+            .expect("this process is root");
     }
 
-    fn enter(&self) -> Vec<String> {
+    fn command_prefix(&self) -> Vec<String> {
         vec!["nsenter".to_owned(), format!("--net=/proc/{}/ns/net", self.0.id())]
     }
 
     fn run(&self, script: &str) -> Result<(), String> {
-        let words = self.enter();
+        let words = self.command_prefix();
         let output = Command::new(&words[0]).arg(&words[1]).args(["sh", "-c", script]).output();
         let output = output.map_err(|error| format!("nsenter: {error}"))?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        output.status.success().then_some(()).ok_or_else(|| format!("{script}: {}", said.trim()))
+        let message = String::from_utf8_lossy(&output.stderr);
+        output.status.success().then_some(()).ok_or_else(|| format!("{script}: {}", message.trim()))
     }
 }
 

@@ -9,9 +9,9 @@ pub fn not_run_here(what: &str, why: &str) {
 
 #[track_caller]
 fn report(what: &str, why: &str, must_run: bool) {
-    let said = format!("not run here: {what}: {why}");
-    assert!(!must_run, "{said}");
-    println!("{said}");
+    let message = format!("not run here: {what}: {why}");
+    assert!(!must_run, "{message}");
+    println!("{message}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! The contract, enforced: every exchange of the API tests is checked against `openapi.yaml`, both ways.
+//! The check of every exchange of the API tests against `openapi.yaml`, requests and responses alike.
 //!
-//! Stricter than OpenAPI demands: a status, header, parameter or field that is not documented fails.
+//! It is stricter than OpenAPI: a status, header, parameter or field that is not documented is a failure.
 
 use std::{
     collections::HashMap,
@@ -11,8 +11,8 @@ use axum::http::{HeaderMap, StatusCode, header};
 use jsonschema::{Draft, Validator};
 use serde_json::{Map, Value, json};
 
-/// Headers that any answer may carry.
-const ANYWHERE: [header::HeaderName; 7] = [
+/// Headers that every response may have.
+const ALLOWED_HEADERS: [header::HeaderName; 7] = [
     header::CONTENT_TYPE,
     header::CONTENT_LENGTH,
     header::CONNECTION,
@@ -22,15 +22,15 @@ const ANYWHERE: [header::HeaderName; 7] = [
     header::X_CONTENT_TYPE_OPTIONS,
 ];
 
-/// Headers that every answer carries.
-const EVERYWHERE: [(header::HeaderName, &str); 2] =
+/// Headers that every response must have.
+const REQUIRED_HEADERS: [(header::HeaderName, &str); 2] =
     [(header::CACHE_CONTROL, "no-store"), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
 
-/// `openapi.yaml`, ready to check against.
+/// The document `openapi.yaml`, parsed for checks.
 pub struct Contract {
     document: Value,
     operations: Vec<Operation>,
-    /// By the JSON Pointer of their schema.
+    /// The validators, by the JSON Pointer of their schema.
     validators: Mutex<HashMap<String, Arc<Validator>>>,
 }
 
@@ -40,17 +40,17 @@ pub struct Operation {
     pub id: String,
     pub method: String,
     pub template: String,
-    /// Its JSON Pointer.
-    at: String,
+    /// The JSON Pointer of the operation.
+    pointer: String,
     /// Documented statuses below 300.
     pub successes: Vec<u16>,
-    /// The scope that it needs; none when it asks nobody for a token.
+    /// The scope that a token needs, or `None` if the operation needs no token.
     pub scope: Option<String>,
-    /// Whether it is closed to tokens that are for some topics only.
+    /// Whether the operation refuses tokens for some topics only.
     pub every_topic: bool,
 }
 
-/// One call and its answer.
+/// One request and its response.
 pub struct Exchange<'a> {
     pub method: &'a str,
     pub target: &'a str,
@@ -60,7 +60,7 @@ pub struct Exchange<'a> {
     pub body: &'a [u8],
 }
 
-/// The contract that this checkout holds.
+/// The contract of this checkout.
 pub fn contract() -> &'static Contract {
     static CONTRACT: LazyLock<Contract> = LazyLock::new(|| {
         let text = include_str!("../../../openapi.yaml");
@@ -71,21 +71,22 @@ pub fn contract() -> &'static Contract {
 
 impl Contract {
     fn new(mut document: Value) -> Self {
-        close(&mut document);
-        // The naive model of the tests stands in for an engine.
+        forbid_undocumented(&mut document);
+        // The tests also use the naive model as an engine.
         let engines = document.pointer_mut("/components/schemas/Version/properties/engine/enum");
-        engines.and_then(Value::as_array_mut).expect("the engines are listed").push(json!("naive"));
+        engines.and_then(Value::as_array_mut).expect("the document lists the engines").push(json!("naive"));
         let mut operations = Vec::new();
-        for (template, item) in document["paths"].as_object().expect("has paths") {
+        for (template, item) in document["paths"].as_object().expect("the document has paths") {
             for (method, operation) in item.as_object().expect("a path item") {
                 if let Some(id) = operation["operationId"].as_str() {
-                    let statuses = operation["responses"].as_object().expect("has responses").keys();
+                    let statuses =
+                        operation["responses"].as_object().expect("an operation has responses").keys();
                     let statuses = statuses.map(|status| status.parse().expect("a status"));
                     operations.push(Operation {
                         id: id.to_owned(),
                         method: method.to_uppercase(),
                         template: template.clone(),
-                        at: format!("/paths/{}/{method}", escape(template)),
+                        pointer: format!("/paths/{}/{method}", escape(template)),
                         scope: operation["x-scope"].as_str().map(str::to_owned),
                         every_topic: operation["x-topics"] == "all",
                         successes: statuses.filter(|status| *status < 300).collect(),
@@ -100,12 +101,12 @@ impl Contract {
         &self.operations
     }
 
-    /// Checks one exchange; answers the operation that it exercised.
+    /// Checks one exchange. Returns the operation that it exercised.
     pub fn check(&self, exchange: &Exchange<'_>) -> Option<&Operation> {
         let context = format!("{} {} -> {}", exchange.method, exchange.target, exchange.status);
         let request_id = exchange.headers.get("x-request-id");
-        assert!(request_id.is_some(), "{context}: every answer names its request");
-        for (name, expected) in EVERYWHERE {
+        assert!(request_id.is_some(), "{context}: every response has a request id");
+        for (name, expected) in REQUIRED_HEADERS {
             let value = exchange.headers.get(&name).and_then(|value| value.to_str().ok());
             assert_eq!(value, Some(expected), "{context}: {name}");
         }
@@ -113,7 +114,7 @@ impl Contract {
             self.check_refusal(exchange, &context);
             return None;
         };
-        let response = self.resolve(&format!("{}/responses/{}", operation.at, exchange.status.as_u16()));
+        let response = self.resolve(&format!("{}/responses/{}", operation.pointer, exchange.status.as_u16()));
         assert!(self.get(&response).is_some(), "{context}: {} does not document this status", operation.id);
         self.check_headers(exchange, &response, &context);
         if exchange.method != "HEAD" {
@@ -126,24 +127,24 @@ impl Contract {
     }
 
     fn operation(&self, exchange: &Exchange<'_>) -> Option<&Operation> {
-        let path = exchange.target.split('?').next().expect("split gives one");
+        let path = exchange.target.split('?').next().expect("split returns at least one part");
         let method = if exchange.method == "HEAD" { "GET" } else { exchange.method };
-        let fits = |template: &str| {
-            let (mut ours, mut theirs) = (template.split('/'), path.split('/'));
-            let same = ours
+        let matches = |template: &str| {
+            let (mut template_parts, mut path_parts) = (template.split('/'), path.split('/'));
+            let same = template_parts
                 .by_ref()
-                .zip(theirs.by_ref())
-                .all(|(ours, theirs)| ours.starts_with('{') || ours == theirs);
+                .zip(path_parts.by_ref())
+                .all(|(expected, part)| expected.starts_with('{') || expected == part);
             same && template.split('/').count() == path.split('/').count()
         };
-        self.operations.iter().find(|operation| operation.method == method && fits(&operation.template))
+        self.operations.iter().find(|operation| operation.method == method && matches(&operation.template))
     }
 
-    /// What no operation answers: an unknown path, a wrong method, a foreign page.
+    /// Checks a response that belongs to no operation: for an unknown path, a wrong method, a foreign page.
     fn check_refusal(&self, exchange: &Exchange<'_>, context: &str) {
         assert!(
             matches!(exchange.status.as_u16(), 400 | 401 | 403 | 404 | 405 | 408 | 413 | 500),
-            "{context}: not of any operation"
+            "{context}: this status belongs to no operation"
         );
         if exchange.status == StatusCode::METHOD_NOT_ALLOWED {
             self.check_headers(exchange, "/components/responses/MethodNotAllowed", context);
@@ -170,7 +171,7 @@ impl Contract {
                 self.validate(&format!("{at}/schema"), &json!(value), context);
             }
         }
-        for name in exchange.headers.keys().filter(|name| !ANYWHERE.contains(name)) {
+        for name in exchange.headers.keys().filter(|name| !ALLOWED_HEADERS.contains(name)) {
             let known = documented.keys().any(|documented| documented.eq_ignore_ascii_case(name.as_str()));
             assert!(known, "{context}: the header {name} is not documented");
         }
@@ -178,7 +179,7 @@ impl Contract {
 
     fn check_body(&self, exchange: &Exchange<'_>, response: &str, context: &str) {
         let Some(contents) = self.get(response).and_then(|response| response["content"].as_object()) else {
-            assert!(exchange.body.is_empty(), "{context}: a body where none is documented");
+            assert!(exchange.body.is_empty(), "{context}: no body is documented");
             return;
         };
         let media_type = media_type(exchange.headers).unwrap_or_default();
@@ -195,13 +196,13 @@ impl Contract {
         }
     }
 
-    /// A call that worked was a call that the contract allows. A batch works also with bad items.
+    /// Checks a request that succeeded. A batch succeeds even with bad items, which are not checked.
     fn check_request(&self, exchange: &Exchange<'_>, operation: &Operation, context: &str) {
         let bad_items = exchange.body.starts_with(b"{\"results\":")
             && parse(exchange.body, context)["results"]
                 .as_array()
                 .is_some_and(|results| results.iter().any(|result| result.get("problem").is_some()));
-        let body = self.resolve(&format!("{}/requestBody", operation.at));
+        let body = self.resolve(&format!("{}/requestBody", operation.pointer));
         let optional = self.get(&body).is_none_or(|body| body["required"] != true);
         // Many clients send `null`, or `{}` where nothing is documented, for a body that is left out.
         let left_out = match exchange.sent.trim_ascii() {
@@ -225,8 +226,8 @@ impl Contract {
     }
 
     fn parameter(&self, operation: &Operation, name: &str) -> Option<String> {
-        let item = operation.at.rsplit_once('/').expect("has a parent").0;
-        let lists = [format!("{}/parameters", operation.at), format!("{item}/parameters")];
+        let item = operation.pointer.rsplit_once('/').expect("has a parent").0;
+        let lists = [format!("{}/parameters", operation.pointer), format!("{item}/parameters")];
         let all = lists.iter().flat_map(|list| {
             let len = self.get(list).and_then(Value::as_array).map_or(0, Vec::len);
             (0..len).map(move |i| self.resolve(&format!("{list}/{i}")))
@@ -235,32 +236,32 @@ impl Contract {
         all.into_iter().find(found)
     }
 
-    /// Every example of every operation is one that its schema allows; how many were looked at.
+    /// Checks every example of every operation against its schema. Returns the number of examples.
     pub fn check_examples(&self) -> usize {
         let mut checked = 0;
         for operation in &self.operations {
-            let mut own = 0;
-            let mut places = vec![self.resolve(&format!("{}/requestBody", operation.at))];
-            let responses = self.get(&format!("{}/responses", operation.at)).and_then(Value::as_object);
-            for status in responses.expect("has responses").keys() {
-                places.push(self.resolve(&format!("{}/responses/{status}", operation.at)));
+            let mut of_operation = 0;
+            let mut pointers = vec![self.resolve(&format!("{}/requestBody", operation.pointer))];
+            let responses = self.get(&format!("{}/responses", operation.pointer)).and_then(Value::as_object);
+            for status in responses.expect("an operation has responses").keys() {
+                pointers.push(self.resolve(&format!("{}/responses/{status}", operation.pointer)));
             }
-            for place in places {
-                own += self.check_examples_at(&place);
+            for pointer in pointers {
+                of_operation += self.check_examples_at(&pointer);
             }
-            assert!(own > 0, "{} has no example", operation.id);
-            checked += own;
+            assert!(of_operation > 0, "{} has no example", operation.id);
+            checked += of_operation;
         }
         checked
     }
 
-    fn check_examples_at(&self, place: &str) -> usize {
-        let Some(contents) = self.get(&format!("{place}/content")).and_then(Value::as_object) else {
+    fn check_examples_at(&self, pointer: &str) -> usize {
+        let Some(contents) = self.get(&format!("{pointer}/content")).and_then(Value::as_object) else {
             return 0;
         };
         let mut checked = 0;
         for (media_type, content) in contents {
-            let at = format!("{place}/content/{}", escape(media_type));
+            let at = format!("{pointer}/content/{}", escape(media_type));
             for name in content["examples"].as_object().map_or_else(Vec::new, |e| e.keys().collect()) {
                 let example = self.resolve(&format!("{at}/examples/{}", escape(name)));
                 let value = self.get(&format!("{example}/value")).expect("an example has a value");
@@ -292,7 +293,7 @@ impl Contract {
         assert!(faults.is_empty(), "{context}: breaks {schema_at}: {faults:#?}\n{value:#}");
     }
 
-    /// The schema at a pointer, made once. Built without the lock, so that a schema that cannot be read
+    /// The validator of the schema at a pointer, built once and without the lock, so that a schema that cannot be read
     /// fails its own test alone.
     fn validator(&self, schema_at: &str) -> Arc<Validator> {
         let validators = || self.validators.lock().expect("not poisoned");
@@ -307,9 +308,9 @@ impl Contract {
     }
 }
 
-/// Makes every object schema refuse fields that it does not name, and every list of words those that are not in
-/// it: clients must accept more, but the server must not send what is not documented.
-fn close(value: &mut Value) {
+/// Makes every object schema refuse other fields than its own, and every extensible list refuse other words. Clients must
+/// accept more, but the server must not send anything that is not documented.
+fn forbid_undocumented(value: &mut Value) {
     match value {
         Value::Object(map) => {
             if let Some(words) = map.remove("x-extensible-enum") {
@@ -318,9 +319,9 @@ fn close(value: &mut Value) {
             if map.get("type") == Some(&json!("object")) && map.contains_key("properties") {
                 map.entry("additionalProperties").or_insert(json!(false));
             }
-            map.values_mut().for_each(close);
+            map.values_mut().for_each(forbid_undocumented);
         }
-        Value::Array(list) => list.iter_mut().for_each(close),
+        Value::Array(list) => list.iter_mut().for_each(forbid_undocumented),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

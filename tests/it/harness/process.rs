@@ -1,5 +1,5 @@
-//! The real program from outside: started in a directory of its own with a clean environment, ended by
-//! signals. Everything that it starts ends with the test.
+//! The real program from outside: it is started in a directory of its own with a clean environment, and ended by
+//! signals. Every process that is started here ends with the test.
 
 use std::{
     ffi::OsString,
@@ -14,24 +14,25 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{
-    plain::{Answer, call},
-    wait::Patience,
+    blocking_http::{Response, call},
+    wait::TimeLimit,
 };
 
-/// `linger` with these arguments, in `directory`, with no environment variable of this process except the path. `LINGER_PROGRAM` names another build to test, such as a release.
+/// The command `linger` with these arguments, in `directory`, with no environment variable of this process except `PATH`.
+/// The variable `LINGER_PROGRAM` names another build to test, such as a release.
 pub fn linger(arguments: &[&str], directory: &Path) -> Command {
     linger_under(&[], arguments, directory)
 }
 
-/// The same started by another program, whose words come first.
+/// Like [`linger`], started by another program whose words come first.
 pub fn linger_under(wrapper: &[&str], arguments: &[&str], directory: &Path) -> Command {
-    let built = || env!("CARGO_BIN_EXE_linger").into();
-    let program = std::env::var_os("LINGER_PROGRAM").unwrap_or_else(built);
+    let default_program = || env!("CARGO_BIN_EXE_linger").into();
+    let program = std::env::var_os("LINGER_PROGRAM").unwrap_or_else(default_program);
     let words = wrapper.iter().map(OsString::from).chain([program]);
     let mut words = words.chain(arguments.iter().map(OsString::from));
-    let mut command = Command::new(words.next().expect("at least the program"));
+    let mut command = Command::new(words.next().expect("the words contain the program"));
     command.args(words).current_dir(directory).env_clear();
-    command.env("PATH", std::env::var_os("PATH").expect("there is a path")).stdin(Stdio::null());
+    command.env("PATH", std::env::var_os("PATH").expect("PATH is set")).stdin(Stdio::null());
     command
 }
 
@@ -40,17 +41,17 @@ pub fn run(arguments: &[&str], directory: &Path) -> Output {
     linger(arguments, directory).output().expect("linger runs")
 }
 
-/// Runs a command line that should be refused; one that serves instead fails the test.
+/// Runs a command line that must be refused. Panics if it starts to serve instead.
 pub fn refused(arguments: &[&str], directory: &Path) -> Output {
     let mut command = linger(arguments, directory);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("linger starts");
     let mut line = String::new();
     BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("stdout is text");
     if !line.is_empty() {
-        child.kill().expect("it runs");
+        child.kill().expect("the server runs");
     }
-    let output = child.wait_with_output().expect("it ends");
-    assert_eq!(line, "", "was not refused");
+    let output = child.wait_with_output().expect("the server ends");
+    assert_eq!(line, "", "the command line was not refused");
     output
 }
 
@@ -64,35 +65,34 @@ pub fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A server that ended before it listened.
+/// The end of a server that never listened.
 #[derive(Debug)]
 pub struct Refused {
     pub status: ExitStatus,
-    /// What it wrote.
+    /// What the server wrote.
     pub log: String,
 }
 
 /// A running server; killed when dropped.
 pub struct Server {
     child: Child,
-    /// The line that says where it listens.
+    /// The line with the address that the server listens on.
     pub line: String,
-    /// The address it listens on.
+    /// The address that the server listens on.
     pub address: SocketAddr,
     log: Arc<Mutex<String>>,
-    /// Yields what stdout had after the line.
+    /// Returns what stdout had after the line.
     rest: Option<JoinHandle<String>>,
-    logging: Option<JoinHandle<()>>,
+    log_thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
-    /// Starts a server with these arguments and waits until it listens; panics with its log when it ends
-    /// instead.
+    /// Starts a server with these arguments and waits until it listens. Panics with its log if it ends instead.
     pub fn start(arguments: &[&str], directory: &Path) -> Self {
         Self::spawn(linger(arguments, directory))
     }
 
-    /// Starts one on a free port, with these arguments and variables besides.
+    /// Starts a server on a free port, with these additional arguments and variables.
     pub fn serve(arguments: &[&str], variables: &[(&str, &str)], directory: &Path) -> Self {
         let mut command = linger(&["serve", "--listen", "127.0.0.1:0"], directory);
         command.args(arguments).envs(variables.iter().copied());
@@ -106,25 +106,27 @@ impl Server {
 
     /// Starts a command line that may be refused.
     pub fn try_spawn(mut command: Command) -> Result<Self, Refused> {
-        Self::try_adopt(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts"))
+        Self::try_from_child(
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("linger starts"),
+        )
     }
 
-    /// Takes over a server that was just started with its stdout piped, perhaps its stderr too.
-    pub fn adopt(child: Child) -> Self {
-        Self::try_adopt(child).unwrap_or_else(|refused| panic!("linger did not start: {refused:?}"))
+    /// Takes over a server that was just started with its stdout piped, and possibly its stderr.
+    pub fn from_child(child: Child) -> Self {
+        Self::try_from_child(child).unwrap_or_else(|refused| panic!("linger did not start: {refused:?}"))
     }
 
-    /// The same for one that may refuse to start.
-    pub fn try_adopt(mut child: Child) -> Result<Self, Refused> {
+    /// Like [`from_child`](Self::from_child), for a server that may refuse to start.
+    pub fn try_from_child(mut child: Child) -> Result<Self, Refused> {
         let log = Arc::new(Mutex::new(String::new()));
-        let logging = child.stderr.take().map(|stderr| collect(stderr, log.clone()));
+        let log_thread = child.stderr.take().map(|stderr| collect(stderr, log.clone()));
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
         let mut line = String::new();
         stdout.read_line(&mut line).expect("stdout is text");
         let Some(address) = address_in(&line) else {
-            let status = child.wait().expect("it ends");
-            if let Some(logging) = logging {
-                logging.join().expect("does not panic");
+            let status = child.wait().expect("the server ends");
+            if let Some(log_thread) = log_thread {
+                log_thread.join().expect("does not panic");
             }
             let log = format!("{line}{}", log.lock().expect("not poisoned"));
             return Err(Refused { status, log });
@@ -134,58 +136,58 @@ impl Server {
             stdout.read_to_string(&mut rest).expect("stdout is text");
             rest
         }));
-        Ok(Self { child, line, address, log, rest, logging })
+        Ok(Self { child, line, address, log, rest, log_thread })
     }
 
-    /// Its process, to look at from outside.
+    /// The id of the server's process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw).expect("is a process");
-        kill_process(pid, signal).expect("it runs");
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw).expect("a valid process id");
+        kill_process(pid, signal).expect("the server runs");
     }
 
-    /// Waits for its end: the status, and what it wrote to stdout after its line.
+    /// Waits for the server's end. Returns its status and what it wrote to stdout after its line.
     pub fn wait(&mut self) -> (ExitStatus, String) {
-        let status = self.child.wait().expect("it ends");
-        if let Some(logging) = self.logging.take() {
-            logging.join().expect("does not panic");
+        let status = self.child.wait().expect("the server ends");
+        if let Some(log_thread) = self.log_thread.take() {
+            log_thread.join().expect("does not panic");
         }
         let rest = self.rest.take().map(|rest| rest.join().expect("does not panic"));
         (status, rest.unwrap_or_default())
     }
 
-    /// Whether it has ended.
+    /// Whether the server has ended.
     pub fn has_ended(&mut self) -> bool {
-        self.child.try_wait().expect("is a child of ours").is_some()
+        self.child.try_wait().expect("the server is a child of this process").is_some()
     }
 
-    /// Kills it (SIGKILL) and waits for its end.
+    /// Kills the server (SIGKILL) and waits for its end.
     pub fn kill(&mut self) {
         self.signal(Signal::KILL);
         self.wait();
     }
 
-    /// Sends SIGTERM and waits for the end.
+    /// Sends SIGTERM and waits for the server's end.
     pub fn stop(mut self) -> ExitStatus {
         self.signal(Signal::TERM);
         self.wait().0
     }
 
-    /// What it has logged so far; all of it after [`wait`](Self::wait).
+    /// The log so far; the whole log after [`wait`](Self::wait).
     pub fn log(&self) -> String {
         self.log.lock().expect("not poisoned").clone()
     }
 
-    /// Waits until it has logged `text`.
+    /// Waits until the log contains `text`.
     #[track_caller]
-    pub fn logged(&self, text: &str) {
-        let patience = Patience::new();
+    pub fn wait_for_log(&self, text: &str) {
+        let time_limit = TimeLimit::new();
         while !self.log().contains(text) {
-            patience.or_fail(|| format!("no {text:?} in {}", self.log()));
+            time_limit.check(|| format!("no {text:?} in {}", self.log()));
             std::thread::yield_now();
         }
     }
@@ -195,60 +197,60 @@ impl Server {
         format!("http://{}", self.address)
     }
 
-    /// Calls it on a connection of its own.
-    pub fn call(&self, method: &str, path: &str, body: &str) -> Answer {
-        self.try_call(method, path, body).expect("it answers")
+    /// Calls the server on a new connection.
+    pub fn call(&self, method: &str, path: &str, body: &str) -> Response {
+        self.try_call(method, path, body).expect("the server answers")
     }
 
-    /// The same, where it may have gone.
-    pub fn try_call(&self, method: &str, path: &str, body: &str) -> std::io::Result<Answer> {
+    /// Like [`call`](Self::call), for a server that may have ended.
+    pub fn try_call(&self, method: &str, path: &str, body: &str) -> std::io::Result<Response> {
         call(self.address, method, path, body)
     }
 
     /// Waits until `/readyz` answers 503.
     #[track_caller]
-    pub fn turns_unready(&self) {
-        self.turns(503);
+    pub fn wait_until_unready(&self) {
+        self.wait_for_readyz(503);
     }
 
     /// Waits until `/readyz` answers 200.
     #[track_caller]
-    pub fn turns_ready(&self) {
-        self.turns(200);
+    pub fn wait_until_ready(&self) {
+        self.wait_for_readyz(200);
     }
 
     #[track_caller]
-    fn turns(&self, status: u16) {
-        let patience = Patience::new();
+    fn wait_for_readyz(&self, status: u16) {
+        let time_limit = TimeLimit::new();
         while self.call("GET", "/readyz", "").status != status {
-            patience.or_fail(|| format!("/readyz does not answer {status}: {}", self.log()));
+            time_limit.check(|| format!("/readyz does not answer {status}: {}", self.log()));
             std::thread::yield_now();
         }
     }
 
-    /// Waits until exactly `polls` polls are parked.
+    /// Waits until exactly this number of polls is parked.
     #[track_caller]
-    pub fn parked(&self, polls: usize) {
-        self.shows("linger_parked_polls", polls as f64);
+    pub fn wait_for_parked_polls(&self, polls: usize) {
+        self.wait_for_metric("linger_parked_polls", polls as f64);
     }
 
     /// Waits until a metric has exactly this value.
     #[track_caller]
-    pub fn shows(&self, figure: &str, value: f64) {
-        let patience = Patience::new();
+    pub fn wait_for_metric(&self, name: &str, value: f64) {
+        let time_limit = TimeLimit::new();
         loop {
-            let seen = self.figure(figure);
+            let seen = self.metric(name);
             if seen == Some(value) {
                 return;
             }
-            patience.or_fail(|| format!("{figure} {seen:?}, not {value}"));
+            time_limit.check(|| format!("{name} {seen:?}, not {value}"));
         }
     }
 
-    /// The present value of a metric; `None` when it is not there.
-    pub fn figure(&self, figure: &str) -> Option<f64> {
+    /// The present value of a metric, or `None` if the server does not have it.
+    pub fn metric(&self, name: &str) -> Option<f64> {
         let page = self.call("GET", "/metrics", "").body;
-        let value = page.lines().find_map(|line| line.strip_prefix(figure)?.strip_prefix(' '))?;
+        let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
         Some(value.parse().expect("a number"))
     }
 }

@@ -1,41 +1,41 @@
-//! Redis behind Sentinel for the tests: a primary, two replicas and three sentinels, on the loopback or
-//! wherever a test says.
+//! Redis behind Sentinel for the tests: a primary, two replicas and three sentinels, on the loopback or where a test
+//! places them.
 
 use super::{
     redis::{Launch, RedisServer},
     resp::{Resp, until},
 };
 
-/// The name of the primary.
+/// The name of the primary that the sentinels use.
 pub const SERVICE: &str = "main";
-/// Servers, and as many sentinels.
+/// The number of servers, and of sentinels.
 pub const COUNT: usize = 3;
 
-/// A primary that sentinels watch over; ends with the process that started it.
+/// A primary, its replicas and the sentinels that monitor them. They end with this process.
 pub struct Sentinels {
-    /// The first began as the primary.
+    /// At the start, the first server is the primary.
     pub servers: Vec<RedisServer>,
     pub sentinels: Vec<RedisServer>,
 }
 
 impl Sentinels {
-    /// Starts all, with these arguments for every server.
+    /// Starts all of them, with these arguments for every server.
     pub fn start(arguments: &[&str]) -> Self {
         Self::start_at(&[(); COUNT].map(|()| Launch::new(&[])), arguments)
     }
 
-    /// The same, one server and one sentinel at each of these places.
+    /// Like [`start`](Self::start), with one server and one sentinel at each of these places.
     pub fn start_at(places: &[Launch; COUNT], arguments: &[&str]) -> Self {
         let mut servers: Vec<RedisServer> = Vec::new();
         for place in places {
             let mut all = vec!["--save", "", "--repl-diskless-sync-delay", "0", "--repl-timeout", "5"];
-            // The measure of `min-replicas-max-lag`; replicas acknowledge once a second.
+            // `min-replicas-max-lag` is measured by this; replicas acknowledge once a second.
             all.extend(["--repl-ping-replica-period", "1"]);
             all.extend(arguments);
             let primary = servers.first().map(RedisServer::address);
             let follow = primary.map(|primary| format!("{} {}", primary.ip(), primary.port()));
             all.extend(follow.iter().flat_map(|follow| ["--replicaof", follow.as_str()]));
-            servers.push(RedisServer::launch(at(place, &all, None)));
+            servers.push(RedisServer::launch(launch_at(place, &all, None)));
         }
         let primary = servers[0].address();
         let file = format!(
@@ -44,26 +44,26 @@ impl Sentinels {
             primary.ip(),
             primary.port()
         );
-        let sentinel = |place| RedisServer::launch(at(place, &["--sentinel"], Some(file.clone())));
+        let sentinel = |place| RedisServer::launch(launch_at(place, &["--sentinel"], Some(file.clone())));
         let sentinels = places.iter().map(sentinel).collect();
         let all = Self { servers, sentinels };
-        all.wait_until_well();
+        all.wait_until_healthy();
         all
     }
 
-    /// Waits until every sentinel knows the others and the replicas, and these have caught up.
-    pub fn wait_until_well(&self) {
+    /// Waits until every sentinel knows the others and the replicas, and the replicas have caught up.
+    pub fn wait_until_healthy(&self) {
         for sentinel in &self.sentinels {
-            let mut asked = connect(sentinel);
-            let knows = |master: &[String]| {
-                let of =
+            let mut connection = connect(sentinel);
+            let knows_all = |master: &[String]| {
+                let field =
                     |name: &str| master.chunks(2).find(|pair| pair[0] == name).map(|pair| pair[1].as_str());
-                of("num-slaves") == Some("2")
-                    && of("num-other-sentinels") == Some("2")
-                    && of("flags") == Some("master")
+                field("num-slaves") == Some("2")
+                    && field("num-other-sentinels") == Some("2")
+                    && field("flags") == Some("master")
             };
-            let well = until(|| knows(&master(&mut asked)));
-            assert!(well, "a sentinel knows {:?}", master(&mut asked));
+            let healthy = until(|| knows_all(&master(&mut connection)));
+            assert!(healthy, "a sentinel knows only {:?}", master(&mut connection));
         }
         let connected = || {
             let info = connect(&self.servers[self.primary()]).call(&["INFO", "replication"]).text();
@@ -72,20 +72,22 @@ impl Sentinels {
         assert!(until(connected), "the replicas follow the primary");
     }
 
-    /// The primary, by what most sentinels say that answer.
+    /// The primary, according to the majority of the sentinels that answer.
     pub fn primary(&self) -> usize {
         let mut votes = [0; COUNT];
         for sentinel in &self.sentinels {
-            let ask = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE];
-            let Ok(answer) = Resp::connect(sentinel.address()).and_then(|mut asked| asked.send(&ask)) else {
+            let command = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE];
+            let Ok(answer) =
+                Resp::connect(sentinel.address()).and_then(|mut connection| connection.send(&command))
+            else {
                 continue;
             };
             let address: Vec<String> = answer.list().into_iter().map(|part| part.text()).collect();
             let address = address.join(":");
             let named = self.servers.iter().position(|server| server.address().to_string() == address);
-            votes[named.expect("one of ours")] += 1;
+            votes[named.expect("a server of this test")] += 1;
         }
-        (0..COUNT).max_by_key(|n| votes[*n]).expect("there are some")
+        (0..COUNT).max_by_key(|n| votes[*n]).expect("there are servers")
     }
 
     /// Section `[redis]` of a server's settings, under this prefix.
@@ -99,13 +101,13 @@ impl Sentinels {
     }
 }
 
-fn at(place: &Launch, arguments: &[&str], file: Option<String>) -> Launch {
+fn launch_at(place: &Launch, arguments: &[&str], file: Option<String>) -> Launch {
     Launch { file, arguments: Launch::new(arguments).arguments, ..place.clone() }
 }
 
 /// A connection to a server or sentinel.
 pub fn connect(server: &RedisServer) -> Resp {
-    Resp::connect(server.address()).expect("the server is there")
+    Resp::connect(server.address()).expect("the server listens")
 }
 
 fn master(sentinel: &mut Resp) -> Vec<String> {

@@ -17,7 +17,7 @@ use super::{cluster, naive::Naive, redis as redis_server};
 /// The engine to test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
-    /// The naive model in memory, which checks the suite itself.
+    /// The naive model in memory, by which the suite itself is checked.
     Naive,
     Embedded,
     Redis,
@@ -64,16 +64,16 @@ pub struct Settings {
 pub struct Bench {
     pub store: Arc<dyn Store>,
     /// The same store, for the verification after the case.
-    last: Arc<Mutex<Arc<dyn Store>>>,
+    verified_store: Arc<Mutex<Arc<dyn Store>>>,
     pub clock: Arc<ManualClock>,
-    pub heard: Arc<Recorder>,
-    home: Home,
+    pub notifications: Arc<Recorder>,
+    data: Data,
     settings: Settings,
 }
 
-/// Where an engine keeps its data; outlives the engine, so that it can be opened again.
+/// Where an engine stores its data. It outlives the engine, so that the engine can be opened again.
 #[derive(Clone)]
-enum Home {
+enum Data {
     Naive(Arc<Naive>),
     Directory(Arc<tempfile::TempDir>),
     Prefix(redis::Mode, String),
@@ -88,13 +88,13 @@ impl Bench {
     }
 
     pub async fn with(engine: Engine, settings: Settings) -> Self {
-        let clock = ManualClock::new(Timestamp::parse(START).expect("a moment"));
-        let heard = Arc::new(Recorder::default());
-        let listener: Arc<dyn Listener> = heard.clone();
-        let home = home(engine, &settings, &clock, &listener);
-        let store = open(&home, &settings, &clock, &listener).await;
-        let last = Arc::new(Mutex::new(store.clone()));
-        Self { store, last, clock, heard, home, settings }
+        let clock = ManualClock::new(Timestamp::parse(START).expect("START is a timestamp"));
+        let notifications = Arc::new(Recorder::default());
+        let listener: Arc<dyn Listener> = notifications.clone();
+        let data = new_data(engine, &settings, &clock, &listener);
+        let store = open(&data, &settings, &clock, &listener).await;
+        let verified_store = Arc::new(Mutex::new(store.clone()));
+        Self { store, verified_store, clock, notifications, data, settings }
     }
 
     /// Runs a case on a new engine, and verifies the engine afterwards.
@@ -102,31 +102,31 @@ impl Bench {
         Self::run_with(engine, Settings::default(), case).await;
     }
 
-    /// The same with settings.
+    /// Like [`run`](Self::run), with settings.
     pub async fn run_with<F: Future<Output = ()>>(
         engine: Engine,
         settings: Settings,
         case: impl FnOnce(Self) -> F,
     ) {
         let bench = Self::with(engine, settings).await;
-        let (last, _home) = (bench.last.clone(), bench.home.clone());
+        let (verified_store, _data) = (bench.verified_store.clone(), bench.data.clone());
         case(bench).await;
-        let store = last.lock().expect("not poisoned").clone();
-        verified(&*store).await;
+        let store = verified_store.lock().expect("not poisoned").clone();
+        assert_verified(&*store).await;
     }
 
     /// Verifies the engine.
     pub async fn verify(&self) {
-        verified(&*self.store).await;
+        assert_verified(&*self.store).await;
     }
 
     /// Closes the engine and opens it again on the same data.
     pub async fn reopen(&mut self) {
         self.verify().await;
         self.store.close().await.expect("closes");
-        let listener: Arc<dyn Listener> = self.heard.clone();
-        self.store = open(&self.home, &self.settings, &self.clock, &listener).await;
-        *self.last.lock().expect("not poisoned") = self.store.clone();
+        let listener: Arc<dyn Listener> = self.notifications.clone();
+        self.store = open(&self.data, &self.settings, &self.clock, &listener).await;
+        *self.verified_store.lock().expect("not poisoned") = self.store.clone();
     }
 
     /// Advances the clock and promotes every due job.
@@ -137,7 +137,7 @@ impl Bench {
 
     /// Whether the engine may announce a topic with ready jobs again without a change, as the sweep of Redis does.
     pub fn repeats_announcements(&self) -> bool {
-        matches!(self.home, Home::Prefix(..))
+        matches!(self.data, Data::Prefix(..))
     }
 
     pub fn now(&self) -> Timestamp {
@@ -145,65 +145,70 @@ impl Bench {
     }
 }
 
-/// Asserts that a verification finds nothing.
-async fn verified(store: &dyn Store) {
-    let found = store.verify().await.expect("reads");
+/// Asserts that a verification finds no fault.
+async fn assert_verified(store: &dyn Store) {
+    let found = store.verify().await.expect("the store is verified");
     assert_eq!(found.faults, [""; 0], "{found:?}");
 }
 
-/// An engine opened for a listener of the caller's, with the place where it keeps its data.
+/// An engine that notifies the caller's listener, with its data.
 pub struct Opened {
     pub store: Arc<dyn Store>,
-    _home: Home,
+    _data: Data,
 }
 
 impl Opened {
     pub async fn new(engine: Engine, clock: &Arc<ManualClock>, listener: Arc<dyn Listener>) -> Self {
         let settings = Settings::default();
-        let home = home(engine, &settings, clock, &listener);
-        Self { store: open(&home, &settings, clock, &listener).await, _home: home }
+        let data = new_data(engine, &settings, clock, &listener);
+        Self { store: open(&data, &settings, clock, &listener).await, _data: data }
     }
 }
 
-fn home(engine: Engine, settings: &Settings, clock: &Arc<ManualClock>, heard: &Arc<dyn Listener>) -> Home {
+fn new_data(
+    engine: Engine,
+    settings: &Settings,
+    clock: &Arc<ManualClock>,
+    listener: &Arc<dyn Listener>,
+) -> Data {
     match engine {
-        Engine::Naive => Home::Naive(Naive::new(clock.clone(), heard.clone(), settings.dead_retention)),
-        Engine::Embedded => Home::Directory(Arc::new(tempfile::tempdir().expect("a directory"))),
+        Engine::Naive => Data::Naive(Naive::new(clock.clone(), listener.clone(), settings.dead_retention)),
+        Engine::Embedded => Data::Directory(Arc::new(tempfile::tempdir().expect("a directory"))),
         Engine::Redis => {
             let mode = redis::Options::new(&redis_server::shared().url()).mode;
-            Home::Prefix(mode, redis_server::fresh_prefix())
+            Data::Prefix(mode, redis_server::fresh_prefix())
         }
         Engine::Cluster => {
             let mode = redis::Mode::Cluster(cluster::shared().nodes());
-            Home::Prefix(mode, redis_server::fresh_prefix())
+            Data::Prefix(mode, redis_server::fresh_prefix())
         }
     }
 }
 
 async fn open(
-    home: &Home,
+    data: &Data,
     settings: &Settings,
     clock: &Arc<ManualClock>,
-    heard: &Arc<dyn Listener>,
+    listener: &Arc<dyn Listener>,
 ) -> Arc<dyn Store> {
     let metrics = Metrics::new().engine;
-    match home {
-        Home::Naive(naive) => naive.clone(),
-        Home::Directory(directory) => {
+    match data {
+        Data::Naive(naive) => naive.clone(),
+        Data::Directory(directory) => {
             let mut options = embedded::Options::new(directory.path());
             options.dead_retention = settings.dead_retention;
-            // Crash safety has tests of its own; here thousands of cases need not wait for the disk.
+            // Thousands of cases need not wait for the disk, because crash safety has tests of its own.
             options.durability = embedded::Durability::Os;
-            embedded::open(options, clock.clone(), heard.clone(), metrics).await.expect("opens")
+            embedded::open(options, clock.clone(), listener.clone(), metrics).await.expect("opens")
         }
-        Home::Prefix(mode, prefix) => {
+        Data::Prefix(mode, prefix) => {
             let mut options = redis::Options { mode: mode.clone(), ..redis::Options::default() };
-            // However slow the machine, every server counts as prompt: the laws hold for those that answer.
+            // Every server counts as prompt, even on a slow machine, because the laws apply to servers that answer.
             options.prompt_timeout = std::time::Duration::from_secs(60);
             options.prefix.clone_from(prefix);
             options.dead_retention = settings.dead_retention;
             let time = redis::TimeSource::Manual(clock.clone());
-            redis::connect(options, time, heard.clone(), metrics).await.expect("connects")
+            redis::connect(options, time, listener.clone(), metrics).await.expect("connects")
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Waiting for a condition that another task, thread or process brings about: always with a time limit, and with the
-//! last observation in the failure.
+//! Waiting for a condition that another task, thread or process brings about. Every wait has a time limit, and a failure
+//! shows the last observation.
 
 use std::{
     panic::Location,
@@ -9,29 +9,29 @@ use std::{
 
 use linger::clock::{Clock, SystemClock};
 
-/// Longer than any condition takes that will be met at all, also on a very busy machine.
+/// Longer than any condition needs to become true, also on a very busy machine.
 const LONGEST: Duration = Duration::from_secs(90);
 
 /// The time limit of one wait.
 #[derive(Debug)]
-pub struct Patience {
+pub struct TimeLimit {
     clock: SystemClock,
     end_us: i64,
-    at: &'static Location<'static>,
+    caller: &'static Location<'static>,
 }
 
-impl Patience {
+impl TimeLimit {
     #[track_caller]
     pub fn new() -> Self {
         let clock = SystemClock::new();
         let end_us = clock.now_micros() + i64::try_from(LONGEST.as_micros()).expect("fits");
-        Self { clock, end_us, at: Location::caller() }
+        Self { clock, end_us, caller: Location::caller() }
     }
 
-    /// Fails with the last observation `seen` once the limit is reached.
-    pub fn or_fail(&self, seen: impl FnOnce() -> String) {
+    /// Panics with the last observation once the limit is reached.
+    pub fn check(&self, observed: impl FnOnce() -> String) {
         let over = self.clock.now_micros() > self.end_us;
-        assert!(!over, "{}: in vain for {LONGEST:?}; seen last: {}", self.at, seen());
+        assert!(!over, "{}: waited in vain for {LONGEST:?}; last observation: {}", self.caller, observed());
     }
 
     /// Yields the processor before the next check.
@@ -40,32 +40,32 @@ impl Patience {
     }
 }
 
-/// Lets other tasks run until `reached`.
+/// Lets other tasks run until `condition` is true.
 #[track_caller]
-pub fn until(reached: impl Fn() -> bool) -> impl Future<Output = ()> {
-    let patience = Patience::new();
+pub fn until(condition: impl Fn() -> bool) -> impl Future<Output = ()> {
+    let time_limit = TimeLimit::new();
     async move {
-        while !reached() {
-            patience.or_fail(|| "not so yet".to_owned());
+        while !condition() {
+            time_limit.check(|| "the condition is false".to_owned());
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// The output of `future`; fails when it takes longer than the limit.
+/// Awaits `future`, and panics if it takes longer than the limit.
 pub async fn bounded<T>(what: &str, future: impl Future<Output = T>) -> T {
     let clock = SystemClock::new();
     tokio::select! {
         outcome = future => outcome,
-        () = clock.sleep(LONGEST) => panic!("{what}: in vain for {LONGEST:?}"),
+        () = clock.sleep(LONGEST) => panic!("{what}: waited in vain for {LONGEST:?}"),
     }
 }
 
-/// Sets a flag when it is dropped: threads that work until it is set also end when a check between panics.
+/// Sets a flag when it is dropped, so that the threads that run until then also end if the test panics.
 #[derive(Debug)]
-pub struct Ends<'a>(pub &'a AtomicBool);
+pub struct StopOnDrop<'a>(pub &'a AtomicBool);
 
-impl Drop for Ends<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::run::Run;
 use crate::{
     checker::{Act, Said, Sent},
-    harness::client::{Answer, Client, Unknown},
+    harness::client::{Client, Response, Unknown},
 };
 
 /// Jobs in a batch of adds, and at most in a batch of pops.
@@ -47,7 +47,7 @@ impl Caller {
 
     /// Calls the present server; `None` when nobody knows whether it happened. Fails when that is so for
     /// minutes on end.
-    pub async fn call(&mut self, method: Method, path: &str, json: Option<&Value>) -> Option<Answer> {
+    pub async fn call(&mut self, method: Method, path: &str, json: Option<&Value>) -> Option<Response> {
         let answered = tokio::time::timeout(LONGEST_CALL, self.client.send(method, path, json)).await;
         let refused = match answered {
             Ok(Ok(answer)) if answer.status < 500 => {

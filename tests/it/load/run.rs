@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     checker::{History, Rest, Resting, check},
-    harness::wait::Patience,
+    harness::wait::TimeLimit,
 };
 
 /// How long after the last progress everything must have come to rest: a few TTRs, a restart, a
@@ -121,10 +121,10 @@ impl Run {
 
 /// Waits until a figure has grown by so much.
 async fn grown(by: usize, figure: impl Fn() -> usize) {
-    let (before, patience) = (figure(), Patience::new());
+    let (before, time_limit) = (figure(), TimeLimit::new());
     while figure() < before + by {
-        patience.or_fail(|| format!("{} of {by} more", figure() - before));
-        patience.pause().await;
+        time_limit.check(|| format!("{} of {by} more", figure() - before));
+        time_limit.pause().await;
     }
 }
 
@@ -167,17 +167,17 @@ pub async fn run(plan: Plan, addresses: &[SocketAddr], chaos: impl AsyncFnOnce(&
 async fn drain(run: &Run) -> bool {
     let clock = SystemClock::new();
     let mut caller = Caller::new(&run.addresses, 0);
-    let (mut left, mut patience) = (u64::MAX, 0);
+    let (mut left, mut time_limit) = (u64::MAX, 0);
     // Workers are on their own for the last TTR end of a job that a worker dropped.
     let deadline = GRACE + run.plan.spread + Duration::from_secs(run.plan.ttr) * 4;
-    while u128::from(patience as u64) * LOOK.as_millis() < deadline.as_millis() {
+    while u128::from(time_limit as u64) * LOOK.as_millis() < deadline.as_millis() {
         let (live, _) = counts(run, &mut caller).await;
         if live == 0 {
             return true;
         }
-        patience = if live < left { 0 } else { patience + 1 };
+        time_limit = if live < left { 0 } else { time_limit + 1 };
         left = left.min(live);
-        run.draining.store(patience > 0 || live < 100, Ordering::Release);
+        run.draining.store(time_limit > 0 || live < 100, Ordering::Release);
         clock.sleep(LOOK).await;
     }
     false

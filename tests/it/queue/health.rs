@@ -44,11 +44,11 @@ async fn a_store_that_hangs_is_asked_once_and_does_not_hang_those_who_want_to_kn
     let hung = bench.store.hang_checks();
     let watch = bench.watch_store();
     pass_until(&bench, || is_unavailable(&bench)).await;
-    assert_eq!((hung.asked(), up(&bench)), (1, "down"));
+    assert_eq!((hung.hung_calls(), up(&bench)), (1, "down"));
     assert!(bench.queue.refresh_metrics().await.is_err(), "nor does a scrape ask it");
     bench.clock.advance(seconds(60));
-    assert_eq!(hung.asked(), 1);
-    hung.heal();
+    assert_eq!(hung.hung_calls(), 1);
+    hung.release();
     until(|| bench.queue.store_state() == Ok(())).await;
     bench.stop.cancel();
     watch.await.expect("ends");
@@ -62,7 +62,7 @@ async fn a_scrape_that_waits_for_the_store_ends_when_the_store_is_known_to_be_aw
         let queue = bench.queue.clone();
         async move { queue.refresh_metrics().await }
     });
-    until(|| hung.asked() == 1).await;
+    until(|| hung.hung_calls() == 1).await;
     bench.store.fail(Some(Failure::Error(store::Error::Unavailable("away".to_owned()))));
     bench.queue.check_store().await;
     assert!(scrape.await.expect("ends").is_err());

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::{
-    failing::Failing,
+    failing::FailingStore,
     jobs::{ALL, body, delay, id, topic},
     naive::Naive,
     stores::START,
@@ -29,7 +29,7 @@ use crate::harness::{
 
 /// A queue on the naive model with its timer running.
 struct Bench {
-    store: Arc<Failing>,
+    store: Arc<FailingStore>,
     queue: Arc<Queue>,
     clock: Arc<ManualClock>,
     metrics: Metrics,
@@ -46,7 +46,7 @@ impl Bench {
         let clock = ManualClock::new(Timestamp::parse(START).expect("a moment"));
         let (hints, metrics, stop) =
             (Arc::new(StoreEvents::default()), Metrics::new(), CancellationToken::new());
-        let store = Failing::new(Naive::new(clock.clone(), hints.clone(), None));
+        let store = FailingStore::new(Naive::new(clock.clone(), hints.clone(), None));
         let queue = Queue::new(store.clone(), &hints, clock.clone(), limits, metrics.queue.clone());
         let timer = tokio::spawn({
             let (queue, stop) = (queue.clone(), stop.clone());

@@ -48,15 +48,15 @@ async fn a_store_that_fails_fails_all_who_do_not_wait_at_once() {
     let hung = bench.store.hang(&topic("t"));
     let queue = bench.queue.clone();
     let first = tokio::spawn(async move { queue.pop(pop(NOW)).await });
-    bench.until(|| hung.asked() == 1).await;
+    bench.until(|| hung.hung_calls() == 1).await;
     let mut second = Box::pin(bench.queue.pop(pop(NOW)));
     assert!(second.as_mut().now_or_never().is_none(), "it stands in the line");
     bench.store.fail(Some(Failure::Error(store::Error::Unavailable("away".to_owned()))));
-    hung.heal();
+    hung.release();
     for answer in [first.await.expect("does not panic"), second.await] {
         assert!(matches!(answer, Err(Error::Unavailable(_))), "{answer:?}");
     }
-    assert_eq!(hung.asked(), 1, "the store was not asked once more");
+    assert_eq!(hung.hung_calls(), 1, "the store was not asked once more");
     bench.end().await;
 }
 
@@ -64,10 +64,10 @@ async fn a_store_that_fails_fails_all_who_do_not_wait_at_once() {
 #[tokio::test]
 async fn who_must_be_answered_or_wants_several_is_not_answered_from_hearsay() {
     let bench = Bench::new();
-    bench.store.deafen();
+    bench.store.ignore_waiting_callers();
     let parked = bench.park(pop(seconds(30))).await;
     bench.add("first", NOW).await;
-    bench.until(|| bench.store.announced() > 0).await;
+    bench.until(|| bench.store.waiting_reserves() > 0).await;
     assert_eq!(taken(bench.queue.pop(pop(NOW)).await.expect("answers")), [""; 0]);
     assert_eq!(names(parked).await, ["first"], "who does not wait had the line looked at");
     bench.add("second", NOW).await;
@@ -146,9 +146,9 @@ async fn fault_a_delivery_that_nobody_takes_goes_back_at_once_and_uncounted() {
         let delivery = poll.await.expect("ends").expect("answers");
         assert_eq!(delivery.jobs()[0].job.attempts, 1);
     }
-    let patience = crate::harness::wait::Patience::new();
+    let time_limit = crate::harness::wait::TimeLimit::new();
     while bench.get("job").await != added {
-        patience.or_fail(|| format!("not yet {added:?}"));
+        time_limit.check(|| format!("not yet {added:?}"));
         tokio::task::yield_now().await;
     }
     assert!(bench.metrics.encode().contains("linger_jobs_cancelled_total{topic=\"t\"} 6"));

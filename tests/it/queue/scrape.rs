@@ -17,9 +17,9 @@ async fn figures_stay_complete_while_they_are_read_anew() {
         let queue = bench.queue.clone();
         async move { queue.refresh_metrics().await }
     });
-    until(|| hung.asked() == 1).await;
+    until(|| hung.hung_calls() == 1).await;
     assert!(shows_the_job(), "{}", bench.metrics.encode());
-    hung.heal();
+    hung.release();
     scrape.await.expect("ends").expect("reads");
     assert!(shows_the_job(), "{}", bench.metrics.encode());
 }

@@ -220,7 +220,7 @@ fn on_a_host(what: &str, test: impl AsyncFnOnce(&Network) + Send + 'static) {
 #[test]
 fn a_server_whose_packets_were_dropped_is_used_again() {
     on_a_host("dropped packets", async |network| {
-        let (before, host) = (network.on(0), Network::address(0));
+        let (before, host) = (network.command_prefix(0), Network::address(0));
         let server = RedisServer::launch(Launch {
             before,
             host,

@@ -11,7 +11,7 @@ use super::{
     Process, Raw, options,
     proxy::{Fault, Proxy},
 };
-use crate::harness::{jobs::*, redis::shared, wait::Patience};
+use crate::harness::{jobs::*, redis::shared, wait::TimeLimit};
 
 /// A process whose requests can be withheld, and one beside it, with default settings.
 struct Pair {
@@ -181,16 +181,16 @@ async fn a_clock_that_was_set_forward_is_measured_again_and_the_call_resent() {
     // By then the sweep has read the clock once, and sees the step.
     proxy.learn_background().await;
     let seen = proxy.background_seen();
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     while proxy.background_seen() < seen + 6 {
-        patience.or_fail(|| "the engine does not sweep".to_owned());
-        patience.pause().await;
+        time_limit.check(|| "the engine does not sweep".to_owned());
+        time_limit.pause().await;
     }
     proxy.step_clock(-3_600);
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     while !process.metrics.encode().contains("linger_store_clock_steps_total 1\n") {
-        patience.or_fail(|| "the sweep has not read the clock".to_owned());
-        patience.pause().await;
+        time_limit.check(|| "the sweep has not read the clock".to_owned());
+        time_limit.pause().await;
     }
     proxy.step_clock(0);
     add(process.store(), job("b")).await;

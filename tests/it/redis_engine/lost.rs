@@ -9,7 +9,7 @@ use super::{
     Process, options,
     proxy::{Fault, Proxy},
 };
-use crate::harness::{jobs::*, redis::shared, wait::Patience};
+use crate::harness::{jobs::*, redis::shared, wait::TimeLimit};
 
 /// With one attempt, its job would become a dead letter that no worker ever saw.
 #[tokio::test]
@@ -26,15 +26,15 @@ async fn a_pop_that_ran_but_was_never_answered_leaves_no_reservation() {
     let lost = neighbour.store.get(ALL, &id("a")).await.expect("gets").expect("is there");
     assert_eq!((lost.state, lost.attempts), (State::Reserved, 1), "the script ran");
     proxy.heal();
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     loop {
         let job = neighbour.store.get(ALL, &id("a")).await.expect("gets").expect("is there");
         if job.state == State::Ready {
             assert_eq!(job.attempts, 0, "the attempt was counted");
             break;
         }
-        patience.or_fail(|| format!("{job:?}"));
-        patience.pause().await;
+        time_limit.check(|| format!("{job:?}"));
+        time_limit.pause().await;
     }
     assert_eq!(reserve(neighbour.store()).await.job.attempts, 1);
 }

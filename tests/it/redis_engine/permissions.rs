@@ -22,7 +22,7 @@ use crate::harness::{
     naive::Naive,
     redis::{RedisServer, fresh_prefix, shared},
     stores::Recorder,
-    wait::Patience,
+    wait::TimeLimit,
 };
 
 /// What docs/redis.md says to allow.
@@ -244,7 +244,7 @@ async fn mended(at: &RedisServer, what: &str, jobs: usize) {
         process.store.topic(&topic("t")).await.expect("reads");
     }
     let all = jobs + usize::from(what == "counts");
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     loop {
         let stats = process.store.topic(&topic("t")).await.expect("reads").unwrap_or_default();
         let counted = (stats.ready, stats.delayed) == (all as u64, 1);
@@ -255,7 +255,7 @@ async fn mended(at: &RedisServer, what: &str, jobs: usize) {
         if faults.is_empty() {
             break;
         }
-        patience.or_fail(|| format!("{what}: {faults:?}"));
+        time_limit.check(|| format!("{what}: {faults:?}"));
         SystemClock::new().sleep(millis(100)).await;
     }
     let neighbour = Process::beside(&process, &options).await;

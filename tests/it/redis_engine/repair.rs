@@ -6,7 +6,7 @@ use linger::{
 };
 
 use super::{Process, Raw, options, tag};
-use crate::harness::{jobs::*, redis::shared, wait::Patience};
+use crate::harness::{jobs::*, redis::shared, wait::TimeLimit};
 
 #[tokio::test]
 async fn fault_a_broken_entry_at_the_head_of_an_index_stops_nothing() {
@@ -138,9 +138,9 @@ async fn a_list_that_is_mostly_stale_is_compacted_in_order() {
     let most = names.iter().filter(|name| !name.ends_with("00")).map(|name| id(name)).collect();
     process.store.delete(ALL, most).await.expect("deletes");
     let ready = format!("{{{}:0}}:ready:t", options.prefix);
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     while raw.send(&["LLEN", &ready]).await.as_u64() != Some(20) {
-        patience.or_fail(|| "the list is as long as it was".to_owned());
+        time_limit.check(|| "the list is as long as it was".to_owned());
         tokio::task::yield_now().await;
     }
     let left = process.store.reserve(&topic("t"), &[None; 30], Wait::No).await.expect("reserves");
@@ -174,9 +174,9 @@ async fn settings_and_pauses_reach_the_other_processes() {
     let pause = linger::job::TopicPause { delivery: true, intake: false };
     one.store.change_pause(&topic("t"), pause, TopicPause::NONE).await.expect("pauses");
     assert_eq!(one.store.topic_config(&topic("t")).pause, pause, "at once in the process that paused");
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     while other.store.topic_config(&topic("t")).pause != pause {
-        patience.or_fail(|| "the other process knows of no pause".to_owned());
+        time_limit.check(|| "the other process knows of no pause".to_owned());
         tokio::task::yield_now().await;
     }
     other.heard.take_ready();

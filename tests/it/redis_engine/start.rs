@@ -15,7 +15,7 @@ use super::{
 use crate::harness::{
     jobs::*,
     redis::{RedisServer, shared},
-    wait::Patience,
+    wait::TimeLimit,
 };
 
 async fn refusal(options: &Options) -> ConnectError {
@@ -111,10 +111,10 @@ async fn a_lost_number_of_shards_is_stored_again_by_a_running_process() {
     let first = Process::start(&Options { shards: Some(8), ..options.clone() }).await;
     let meta = format!("{{{}}}:meta", options.prefix);
     raw.send(&["DEL", &meta]).await;
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     while raw.send(&["HLEN", &meta]).await.as_i64() != Some(2) {
-        patience.or_fail(|| "it is not written again".to_owned());
-        patience.pause().await;
+        time_limit.check(|| "it is not written again".to_owned());
+        time_limit.pause().await;
     }
     assert_eq!(stored(&raw, &options).await, "8");
     let second = Process::beside(&first, &options).await;

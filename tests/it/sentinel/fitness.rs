@@ -22,7 +22,7 @@ fn add(server: &Server) -> u16 {
 
 /// Waits until the server says that it does nothing and for this reason; then nothing is acknowledged.
 fn refuses(server: &Server, why: &str) {
-    server.logged(why);
+    server.wait_for_log(why);
     assert_eq!(add(server), 503, "{why}");
     assert!(readiness_becomes(server, 503), "{why}");
 }
@@ -42,7 +42,7 @@ fn hand_over(sentinels: &Sentinels) -> usize {
     let before = sentinels.primary();
     connect(&sentinels.sentinels[0]).call(&["SENTINEL", "FAILOVER", SERVICE]);
     another_took_over(sentinels, before);
-    sentinels.wait_until_well();
+    sentinels.wait_until_healthy();
     sentinels.primary()
 }
 

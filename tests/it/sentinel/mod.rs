@@ -37,7 +37,7 @@ async fn failovers(times: u64, arguments: &[&str], settings: &str, fault: fn(&Se
             let lost = tokio::task::spawn_blocking(move || {
                 let primary = shared.primary();
                 fault(&shared, primary);
-                shared.wait_until_well();
+                shared.wait_until_healthy();
             });
             lost.await.expect("another took over");
             println!("failover {number}: {} acknowledged, {} on their way", run.acknowledged(), run.open());

@@ -49,7 +49,7 @@ fn on_a_network(what: &str, test: impl AsyncFnOnce(Arc<Network>) + Send + 'stati
 /// tells of which jobs something was acknowledged when two may have been primaries.
 async fn partitions(network: Arc<Network>, arguments: &[&str], settings: &str) -> (Report, Touched) {
     let places: [Launch; COUNT] = std::array::from_fn(|host| Launch {
-        before: network.on(host),
+        before: network.command_prefix(host),
         host: Network::address(host),
         ..Launch::new(&[])
     });
@@ -73,7 +73,7 @@ async fn partitions(network: Arc<Network>, arguments: &[&str], settings: &str) -
 }
 
 fn serve(network: &Network, host: usize, home: &std::path::Path) -> Server {
-    let (wrapper, listen) = (network.on(host), format!("{}:0", Network::address(host)));
+    let (wrapper, listen) = (network.command_prefix(host), format!("{}:0", Network::address(host)));
     let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
     let arguments = ["serve", "--listen", &listen, "--config", "settings.toml"];
     Server::spawn(linger_under(&wrapper, &arguments, home))
@@ -85,14 +85,14 @@ async fn partition(run: &Run, network: &Arc<Network>, sentinels: &Arc<Sentinels>
     let began = run.history.events().len();
     SystemClock::new().sleep(REPLICATION).await;
     let victim = aside(sentinels, |sentinels| sentinels.primary()).await;
-    network.cut(victim);
+    network.isolate(victim);
     aside(sentinels, move |sentinels| {
         assert!(until(|| sentinels.primary() != victim), "another took over from {victim}");
     })
     .await;
     run.calls(CALLS_MEANWHILE).await;
-    network.heal(victim);
-    aside(sentinels, Sentinels::wait_until_well).await;
+    network.reconnect(victim);
+    aside(sentinels, Sentinels::wait_until_healthy).await;
     run.history.events()[began..].iter().filter(|event| event.done()).map(|event| event.job.clone()).collect()
 }
 

@@ -127,12 +127,12 @@ async fn sighup_reloads_the_pair_and_a_broken_one_changes_nothing() {
     assert!(is_presented(&server, &first).await);
     fs::write(directory.path().join("key.pem"), "").expect("can be written");
     server.signal(Signal::HUP);
-    server.logged("cannot reload the certificate");
+    server.wait_for_log("cannot reload the certificate");
     assert!(server.log().contains("key.pem holds no private key"), "{}", server.log());
     assert!(is_presented(&server, &first).await);
     let second = new_pair(directory.path());
     server.signal(Signal::HUP);
-    server.logged("reloaded the certificate");
+    server.wait_for_log("reloaded the certificate");
     assert!(is_presented(&server, &second).await && !is_presented(&server, &first).await);
     assert!(server.stop().success());
 }

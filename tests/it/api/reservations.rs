@@ -1,10 +1,10 @@
-//! The steps of a reservation's holder: finish, release, touch, bury; and their refusal for a stale receipt.
+//! What the holder of a reservation does: finish, release, touch, bury; and the refusal of a stale receipt.
 
 use serde_json::{Value, json};
 
 use super::on_every_engine;
 use crate::harness::{
-    api::{Api, Setup, places, text},
+    api::{Api, Setup, error_locations, text},
     jobs::seconds,
     stores::Engine,
 };
@@ -28,7 +28,8 @@ on_every_engine!(
     null_reads_as_no_body_if_a_body_may_be_left_out,
 );
 
-async fn held(api: &Api, json: &str) -> (String, String) {
+/// Adds and pops a job. Returns its id and receipt.
+async fn add_and_pop(api: &Api, json: &str) -> (String, String) {
     let id = text(&api.add(json).await["id"]).to_owned();
     let topic: Value = serde_json::from_str(json).expect("JSON");
     let job = api.pop(text(&topic["topic"])).await;
@@ -38,20 +39,20 @@ async fn held(api: &Api, json: &str) -> (String, String) {
 
 async fn a_finished_job_is_gone(engine: Engine) {
     let api = Api::new(engine).await;
-    let (id, receipt) = held(&api, r#"{"topic":"t","id":"a"}"#).await;
+    let (id, receipt) = add_and_pop(&api, r#"{"topic":"t","id":"a"}"#).await;
     let finish = format!("/jobs/{id}/finish?receipt={receipt}");
     assert!(api.post(&finish).await.expect(204).body.is_empty());
-    api.post(&finish).await.refused(404, "job_not_found");
-    api.get("/jobs/a").await.refused(404, "job_not_found");
-    api.get("/topics/t").await.refused(404, "topic_not_found");
+    api.post(&finish).await.expect_problem(404, "job_not_found");
+    api.get("/jobs/a").await.expect_problem(404, "job_not_found");
+    api.get("/topics/t").await.expect_problem(404, "topic_not_found");
 }
 
 async fn finish_without_a_receipt_works_while_the_job_is_reserved(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a","delay":1}"#).await;
-    api.post("/jobs/a/finish").await.refused(409, "not_reserved");
-    api.pass(seconds(1)).await;
-    api.post("/jobs/a/finish").await.refused(409, "not_reserved");
+    api.post("/jobs/a/finish").await.expect_problem(409, "not_reserved");
+    api.advance_and_promote(seconds(1)).await;
+    api.post("/jobs/a/finish").await.expect_problem(409, "not_reserved");
     api.pop("t").await;
     api.call("POST", "/jobs/a/finish").json("{}").send().await.expect(204);
 }
@@ -59,14 +60,14 @@ async fn finish_without_a_receipt_works_while_the_job_is_reserved(engine: Engine
 async fn finish_without_a_receipt_is_refused_where_receipts_are_required(engine: Engine) {
     let api = Api::new(engine).await;
     api.send("PUT", "/topics/t", r#"{"require_receipt":true}"#).await.expect(200);
-    let (_, receipt) = held(&api, r#"{"topic":"t","id":"a"}"#).await;
-    api.post("/jobs/a/finish").await.refused(422, "receipt_required");
+    let (_, receipt) = add_and_pop(&api, r#"{"topic":"t","id":"a"}"#).await;
+    api.post("/jobs/a/finish").await.expect_problem(422, "receipt_required");
     api.post(&format!("/jobs/a/finish?receipt={receipt}")).await.expect(204);
 }
 
 async fn finish_works_past_the_ttr_until_the_reservation_is_ended(engine: Engine) {
     let api = Api::with(engine, Setup { no_timer: true, ..Setup::default() }).await;
-    let (_, receipt) = held(&api, r#"{"topic":"t","id":"a","ttr":5}"#).await;
+    let (_, receipt) = add_and_pop(&api, r#"{"topic":"t","id":"a","ttr":5}"#).await;
     api.clock.advance(seconds(7));
     let touch = format!(r#"{{"receipt":"{receipt}"}}"#);
     api.send("POST", "/jobs/a/touch", &touch).await.expect(200);
@@ -76,27 +77,27 @@ async fn finish_works_past_the_ttr_until_the_reservation_is_ended(engine: Engine
 
 async fn a_late_finish_is_refused_and_the_second_holder_finishes(engine: Engine) {
     let api = Api::new(engine).await;
-    let (_, first) = held(&api, r#"{"topic":"t","id":"a","ttr":5}"#).await;
-    api.pass(seconds(5)).await;
-    api.post(&format!("/jobs/a/finish?receipt={first}")).await.refused(409, "lease_lost");
+    let (_, first) = add_and_pop(&api, r#"{"topic":"t","id":"a","ttr":5}"#).await;
+    api.advance_and_promote(seconds(5)).await;
+    api.post(&format!("/jobs/a/finish?receipt={first}")).await.expect_problem(409, "lease_lost");
     let second = api.pop("t").await;
     assert_eq!(second["attempt"], 2);
-    api.post(&format!("/jobs/a/finish?receipt={first}")).await.refused(409, "lease_lost");
+    api.post(&format!("/jobs/a/finish?receipt={first}")).await.expect_problem(409, "lease_lost");
     assert_eq!(api.get("/jobs/a").await.json()["state"], "reserved", "nothing changed");
     api.post(&format!("/jobs/a/finish?receipt={}", text(&second["receipt"]))).await.expect(204);
 }
 
 async fn a_stale_receipt_changes_nothing(engine: Engine) {
     let api = Api::new(engine).await;
-    let (_, stale) = held(&api, r#"{"topic":"t","id":"a","ttr":5}"#).await;
-    api.pass(seconds(5)).await;
+    let (_, stale) = add_and_pop(&api, r#"{"topic":"t","id":"a","ttr":5}"#).await;
+    api.advance_and_promote(seconds(5)).await;
     api.pop("t").await;
     let before = api.get("/jobs/a").await.json();
     let foreign = "0123456789abcdef0123456789abcdef";
     for receipt in [stale.as_str(), foreign] {
         let body = format!(r#"{{"receipt":"{receipt}"}}"#);
         for step in ["release", "touch", "bury"] {
-            api.send("POST", &format!("/jobs/a/{step}"), &body).await.refused(409, "lease_lost");
+            api.send("POST", &format!("/jobs/a/{step}"), &body).await.expect_problem(409, "lease_lost");
         }
         let batch = format!(r#"{{"jobs":[{{"id":"a","receipt":"{receipt}"}}]}}"#);
         let results = api.send("POST", "/batch/finish", &batch).await.expect(200).json();
@@ -113,24 +114,24 @@ async fn release_uses_the_delay_the_retry_list_or_the_back_off(engine: Engine) {
         (r#"{"topic":"c","retry":[7]}"#, r#","delay":0"#, "2026-11-21T05:40:00.000Z"),
         (r#"{"topic":"d"}"#, "", "2026-11-21T05:40:01.000Z"),
     ] {
-        let (id, receipt) = held(&api, job).await;
+        let (id, receipt) = add_and_pop(&api, job).await;
         let body = format!(r#"{{"receipt":"{receipt}","reason":"closed"{release}}}"#);
         let job = api.send("POST", &format!("/jobs/{id}/release"), &body).await.expect(200).json();
         assert_eq!(job["due_at"], due_at, "{job}");
         assert_eq!(job["reason"], "closed");
-        assert_eq!(job["attempts"], 1, "a release counts");
+        assert_eq!(job["attempts"], 1, "a released attempt counts");
         assert!(job.get("reserved_until").is_none());
     }
 }
 
 async fn touch_extends_from_now(engine: Engine) {
     let api = Api::new(engine).await;
-    let (_, receipt) = held(&api, r#"{"topic":"t","id":"a","ttr":10}"#).await;
-    api.pass(seconds(9)).await;
+    let (_, receipt) = add_and_pop(&api, r#"{"topic":"t","id":"a","ttr":10}"#).await;
+    api.advance_and_promote(seconds(9)).await;
     let own =
         api.send("POST", "/jobs/a/touch", &format!(r#"{{"receipt":"{receipt}"}}"#)).await.expect(200).json();
     assert_eq!(own["reserved_until"], "2026-11-21T05:40:19.000Z");
-    assert!(own.get("receipt").is_none(), "a receipt is told once");
+    assert!(own.get("receipt").is_none(), "only the pop returns the receipt");
     let body = format!(r#"{{"receipt":"{receipt}","ttr":"5m"}}"#);
     let more = api.send("POST", "/jobs/a/touch", &body).await.expect(200).json();
     assert_eq!(more["reserved_until"], "2026-11-21T05:45:09.000Z");
@@ -138,22 +139,22 @@ async fn touch_extends_from_now(engine: Engine) {
 
 async fn bury_keeps_the_reason(engine: Engine) {
     let api = Api::new(engine).await;
-    let (_, receipt) = held(&api, r#"{"topic":"t","id":"a"}"#).await;
+    let (_, receipt) = add_and_pop(&api, r#"{"topic":"t","id":"a"}"#).await;
     let body = format!(r#"{{"receipt":"{receipt}","reason":"no such \"order\" é"}}"#);
     let job = api.send("POST", "/jobs/a/bury", &body).await.expect(200).json();
     assert_eq!((&job["state"], &job["reason"]), (&json!("dead"), &json!("no such \"order\" é")));
     assert_eq!(job["dead_at"], "2026-11-21T05:40:00.000Z");
-    api.post(&format!("/jobs/a/finish?receipt={receipt}")).await.refused(409, "lease_lost");
+    api.post(&format!("/jobs/a/finish?receipt={receipt}")).await.expect_problem(409, "lease_lost");
 }
 
 async fn a_job_without_attempts_left_becomes_a_dead_letter(engine: Engine) {
     let api = Api::new(engine).await;
-    let (_, receipt) = held(&api, r#"{"topic":"t","id":"a","max_attempts":1}"#).await;
+    let (_, receipt) = add_and_pop(&api, r#"{"topic":"t","id":"a","max_attempts":1}"#).await;
     let body = format!(r#"{{"receipt":"{receipt}"}}"#);
     let job = api.send("POST", "/jobs/a/release", &body).await.expect(200).json();
     assert_eq!((&job["state"], &job["reason"]), (&json!("dead"), &json!("attempts_used")));
-    held(&api, r#"{"topic":"t","id":"b","max_attempts":1,"ttr":5}"#).await;
-    api.pass(seconds(5)).await;
+    add_and_pop(&api, r#"{"topic":"t","id":"b","max_attempts":1,"ttr":5}"#).await;
+    api.advance_and_promote(seconds(5)).await;
     let job = api.get("/jobs/b").await.json();
     assert_eq!((&job["state"], &job["reason"]), (&json!("dead"), &json!("ttr_expired")));
 }
@@ -169,12 +170,12 @@ async fn delete_works_in_every_state(engine: Engine) {
     for state in ["dead", "reserved", "ready", "delayed"] {
         assert_eq!(api.get(&format!("/jobs/{state}")).await.json()["state"], state);
         assert!(api.delete(&format!("/jobs/{state}")).await.expect(204).body.is_empty());
-        api.delete(&format!("/jobs/{state}")).await.refused(404, "job_not_found");
+        api.delete(&format!("/jobs/{state}")).await.expect_problem(404, "job_not_found");
     }
     api.post(&format!("/jobs/reserved/finish?receipt={}", text(&job["receipt"])))
         .await
-        .refused(404, "job_not_found");
-    api.pass(seconds(5)).await;
+        .expect_problem(404, "job_not_found");
+    api.advance_and_promote(seconds(5)).await;
     api.get("/topics/delayed/pop").await.expect(204);
 }
 
@@ -183,33 +184,33 @@ async fn unknown_jobs_are_not_found(engine: Engine) {
     let receipt = "0123456789abcdef0123456789abcdef";
     let body = format!(r#"{{"receipt":"{receipt}"}}"#);
     for step in ["release", "touch", "bury"] {
-        api.send("POST", &format!("/jobs/nobody/{step}"), &body).await.refused(404, "job_not_found");
+        api.send("POST", &format!("/jobs/nobody/{step}"), &body).await.expect_problem(404, "job_not_found");
     }
-    api.post("/jobs/nobody/requeue").await.refused(404, "job_not_found");
-    api.post("/jobs/nobody/finish").await.refused(404, "job_not_found");
-    api.post(&format!("/jobs/nobody/finish?receipt={receipt}")).await.refused(404, "job_not_found");
-    api.get("/jobs/nobody").await.refused(404, "job_not_found");
-    api.delete("/jobs/nobody").await.refused(404, "job_not_found");
+    api.post("/jobs/nobody/requeue").await.expect_problem(404, "job_not_found");
+    api.post("/jobs/nobody/finish").await.expect_problem(404, "job_not_found");
+    api.post(&format!("/jobs/nobody/finish?receipt={receipt}")).await.expect_problem(404, "job_not_found");
+    api.get("/jobs/nobody").await.expect_problem(404, "job_not_found");
+    api.delete("/jobs/nobody").await.expect_problem(404, "job_not_found");
 }
 
 async fn receipts_are_checked_before_anything_else(engine: Engine) {
     let api = Api::new(engine).await;
-    held(&api, r#"{"topic":"t","id":"a"}"#).await;
+    add_and_pop(&api, r#"{"topic":"t","id":"a"}"#).await;
     let long = "a".repeat(5_000);
     for bad in
         ["", "short", "ABCDEF0123456789ABCDEF0123456789", "%00", "0123456789abcdef0123456789abcdeg", &long]
     {
-        api.post(&format!("/jobs/a/finish?receipt={bad}")).await.refused(400, "invalid_parameter");
+        api.post(&format!("/jobs/a/finish?receipt={bad}")).await.expect_problem(400, "invalid_parameter");
     }
     for bad in ["null", "1", "\"\"", "\"short\"", "[]"] {
         for step in ["finish", "release", "touch", "bury"] {
-            let answer =
+            let response =
                 api.send("POST", &format!("/jobs/a/{step}"), &format!(r#"{{"receipt":{bad}}}"#)).await;
-            assert_eq!(places(&answer.refused(422, "invalid_request")), ["/receipt"]);
+            assert_eq!(error_locations(&response.expect_problem(422, "invalid_request")), ["/receipt"]);
         }
     }
     let foreign = r#"{"receipt":"0123456789abcdef0123456789abcdef"}"#;
-    api.send("POST", "/jobs/a/finish", foreign).await.refused(409, "lease_lost");
+    api.send("POST", "/jobs/a/finish", foreign).await.expect_problem(409, "lease_lost");
     assert_eq!(api.get("/jobs/a").await.json()["state"], "reserved");
 }
 
@@ -219,11 +220,11 @@ async fn a_receipt_may_be_in_the_query_or_in_the_body(engine: Engine) {
     for (step, status) in [("touch", 200), ("finish", 204), ("release", 200), ("bury", 200)] {
         for (id, in_query, in_body) in [("q", true, false), ("b", false, true), ("both", true, true)] {
             let topic = format!("{step}-{id}");
-            let (id, receipt) = held(&api, &format!(r#"{{"topic":"{topic}","id":"{topic}"}}"#)).await;
+            let (id, receipt) = add_and_pop(&api, &format!(r#"{{"topic":"{topic}","id":"{topic}"}}"#)).await;
             let differs = format!(r#"{{"receipt":"{other}"}}"#);
             let problem = api.send("POST", &format!("/jobs/{id}/{step}?receipt={receipt}"), &differs).await;
-            let problem = problem.refused(422, "invalid_request");
-            assert_eq!(places(&problem), ["/receipt"], "{step}");
+            let problem = problem.expect_problem(422, "invalid_request");
+            assert_eq!(error_locations(&problem), ["/receipt"], "{step}");
             let target = match in_query {
                 true => format!("/jobs/{id}/{step}?receipt={receipt}"),
                 false => format!("/jobs/{id}/{step}"),
@@ -238,23 +239,24 @@ async fn a_receipt_may_be_in_the_query_or_in_the_body(engine: Engine) {
 
 async fn the_error_for_a_missing_receipt_says_where_to_send_it(engine: Engine) {
     let api = Api::new(engine).await;
-    held(&api, r#"{"topic":"t","id":"a"}"#).await;
+    add_and_pop(&api, r#"{"topic":"t","id":"a"}"#).await;
     for step in ["release", "touch", "bury"] {
         let target = format!("/jobs/a/{step}");
         for problem in [api.post(&target).await, api.send("POST", &target, "{}").await] {
-            let problem = problem.refused(422, "invalid_request");
-            assert_eq!(places(&problem), ["/receipt"]);
+            let problem = problem.expect_problem(422, "invalid_request");
+            assert_eq!(error_locations(&problem), ["/receipt"]);
             assert_eq!(text(&problem["detail"]), "/receipt is required, here or in the query");
         }
-        let problem = api.post(&format!("{target}?receipt=short")).await.refused(400, "invalid_parameter");
-        assert_eq!(places(&problem), ["receipt"]);
+        let problem =
+            api.post(&format!("{target}?receipt=short")).await.expect_problem(400, "invalid_parameter");
+        assert_eq!(error_locations(&problem), ["receipt"]);
     }
 }
 
 /// Generated clients send `null` for a body that is left out.
 async fn null_reads_as_no_body_if_a_body_may_be_left_out(engine: Engine) {
     let api = Api::new(engine).await;
-    let (_, receipt) = held(&api, r#"{"topic":"t","id":"a"}"#).await;
+    let (_, receipt) = add_and_pop(&api, r#"{"topic":"t","id":"a"}"#).await;
     api.send("POST", &format!("/jobs/a/touch?receipt={receipt}"), "null").await.expect(200);
     api.send("POST", &format!("/jobs/a/bury?receipt={receipt}"), " null\n").await.expect(200);
     api.send("POST", "/jobs/a/requeue", "null").await.expect(200);
@@ -263,5 +265,5 @@ async fn null_reads_as_no_body_if_a_body_may_be_left_out(engine: Engine) {
     api.send("POST", "/topics/t/dead/requeue", "null").await.expect(200);
     api.send("POST", "/topics/t/pop", "null").await.expect(200);
     api.send("POST", "/jobs/a/finish", "null").await.expect(204);
-    api.send("POST", "/jobs", "null").await.refused(422, "invalid_job");
+    api.send("POST", "/jobs", "null").await.expect_problem(422, "invalid_job");
 }

@@ -1,4 +1,4 @@
-//! Connections through sockets: clients that are silent, slow or rude, clients that leave, and connections after an error.
+//! Connections through sockets: clients that are silent, slow or send invalid input, clients that leave, and connections after an error.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use linger::{
 
 use crate::harness::{
     jobs::{ALL, id},
+    socket::{Client, Server, ServerOptions, get, post},
     wait::until,
-    wire::{Client, Server, ServerOptions, get, post},
 };
 
-/// Short enough to wait for: the timeouts under test are the server's own.
+/// A timeout that is short enough to wait for.
 const SOON: Duration = Duration::from_millis(100);
 
 /// Options with short timeouts for requests.
@@ -33,20 +33,20 @@ async fn job(server: &Server, name: &str) -> Job {
 }
 
 async fn add(client: &mut Client, name: &str) {
-    client.ask(&post("/jobs", &format!(r#"{{"topic":"t","id":"{name}"}}"#))).await.expect(201);
+    client.call(&post("/jobs", &format!(r#"{{"topic":"t","id":"{name}"}}"#))).await.expect(201);
 }
 
 #[tokio::test]
-async fn the_four_calls_over_one_connection() {
+async fn the_four_calls_work_over_one_connection() {
     let server = Server::start(ServerOptions::default()).await;
     let mut client = server.connect().await;
-    client.ask(&post("/jobs", r#"{"topic":"t","id":"a","body":{"n": 1}}"#)).await.expect(201);
-    let popped = client.ask(&get("/topics/t/pop?wait=5s")).await.expect(200);
+    client.call(&post("/jobs", r#"{"topic":"t","id":"a","body":{"n": 1}}"#)).await.expect(201);
+    let popped = client.call(&get("/topics/t/pop?wait=5s")).await.expect(200);
     assert!(popped.body.ends_with(b"\"body\":{\"n\": 1}}\n"));
-    client.ask(&post("/jobs/a/finish", "")).await.expect(204);
-    let gone = client.ask("DELETE /jobs/a HTTP/1.1\r\nHost: localhost\r\n\r\n").await.expect(404);
+    client.call(&post("/jobs/a/finish", "")).await.expect(204);
+    let gone = client.call("DELETE /jobs/a HTTP/1.1\r\nHost: localhost\r\n\r\n").await.expect(404);
     assert_eq!(gone.code(), "job_not_found");
-    server.end().await;
+    server.shut_down().await;
 }
 
 #[tokio::test]
@@ -55,14 +55,14 @@ async fn trap_head_pops_nothing_over_a_socket() {
     let mut client = server.connect().await;
     add(&mut client, "a").await;
     // The response to HEAD announces a body that is not sent.
-    client.say("HEAD /topics/t/pop HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
-    let answer = String::from_utf8(client.closed().await).expect("text");
-    assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
-    assert!(answer.to_lowercase().contains("\r\nallow: get, post\r\n"), "{answer}");
-    assert!(answer.ends_with("\r\n\r\n"), "no body: {answer}");
+    client.send("HEAD /topics/t/pop HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    let response = String::from_utf8(client.read_to_end().await).expect("text");
+    assert!(response.starts_with("HTTP/1.1 405 "), "{response}");
+    assert!(response.to_lowercase().contains("\r\nallow: get, post\r\n"), "{response}");
+    assert!(response.ends_with("\r\n\r\n"), "no body: {response}");
     let job = job(&server, "a").await;
     assert_eq!((job.state, job.attempts), (State::Ready, 0));
-    server.end().await;
+    server.shut_down().await;
 }
 
 #[tokio::test]
@@ -86,13 +86,13 @@ async fn trap_a_client_that_leaves_a_long_poll_returns_the_job_uncounted() {
     .enumerate()
     {
         let mut gone = server.connect().await;
-        gone.say(&request).await;
+        gone.send(&request).await;
         until(|| server.queue.waiting() > 0).await;
         drop(gone);
         until(|| server.queue.waiting() == 0).await;
         assert!(
             !server.metrics.encode().contains("pop\",method=\"GET\",status=\"20"),
-            "it left, its wait did not end: call {n}"
+            "the poll ended because its client left, not because its wait ended: call {n}"
         );
         let (mut client, name) = (server.connect().await, format!("job-{n}"));
         add(&mut client, &name).await;
@@ -100,62 +100,62 @@ async fn trap_a_client_that_leaves_a_long_poll_returns_the_job_uncounted() {
         assert_eq!((job.state, job.attempts), (State::Ready, 0), "call {n}");
         server.queue.delete(ALL, &id(&name)).await.expect("deletes");
     }
-    server.end().await;
+    server.shut_down().await;
 }
 
 #[tokio::test]
 async fn trap_a_silent_or_dripping_connection_is_cut() {
     let server = Server::start(short_timeouts()).await;
-    for said in ["", "G", "GET /livez HTTP/1.1\r\n", "GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Slow: "] {
+    for sent in ["", "G", "GET /livez HTTP/1.1\r\n", "GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Slow: "] {
         let mut client = server.connect().await;
-        client.say(said).await;
-        assert_eq!(client.closed().await, b"", "{said:?}");
+        client.send(sent).await;
+        assert_eq!(client.read_to_end().await, b"", "{sent:?}");
     }
     // A client that sends byte by byte gets no more time than a silent one.
-    let (mut client, pace) = (server.connect().await, SystemClock::new());
-    client.say("GET /livez HTTP/1.1\r\nX-Slow: ").await;
+    let (mut client, clock) = (server.connect().await, SystemClock::new());
+    client.send("GET /livez HTTP/1.1\r\nX-Slow: ").await;
     until(|| server.connections() == 1).await;
-    while server.connections() == 1 && client.try_say("x").await.is_ok() {
-        // The client's pace is the subject of the test; this is not a wait for a result.
-        pace.sleep(SOON / 20).await;
+    while server.connections() == 1 && client.try_send("x").await.is_ok() {
+        // The client's speed is the subject of the test; this is not a wait for a result.
+        clock.sleep(SOON / 20).await;
     }
     // Likewise a client that is idle after a request, and one that begins another without ending it.
-    for said in ["", "GET /livez"] {
+    for sent in ["", "GET /livez"] {
         let mut client = server.connect().await;
-        client.ask(&get("/livez")).await.expect(200);
-        client.say(said).await;
-        assert_eq!(client.closed().await, b"", "{said:?}");
+        client.call(&get("/livez")).await.expect(200);
+        client.send(sent).await;
+        assert_eq!(client.read_to_end().await, b"", "{sent:?}");
     }
     for (reason, connections) in [("first_byte", 1), ("head", 5), ("idle", 1), ("answer", 0)] {
-        assert_eq!(server.cut(reason), connections, "{reason}");
+        assert_eq!(server.connections_cut(reason), connections, "{reason}");
     }
-    server.end().await;
+    server.shut_down().await;
 }
 
 #[tokio::test]
 async fn each_wait_for_a_client_has_its_own_timeout() {
     let long = Duration::from_secs(3_600);
-    let patient = ListenerOptions {
+    let without_timeouts = ListenerOptions {
         first_byte_timeout: long,
         header_timeout: long,
         keep_alive_timeout: long,
         ..ListenerOptions::default()
     };
-    for (asks, says, reason, options) in [
-        (false, "", "first_byte", ListenerOptions { first_byte_timeout: SOON, ..patient.clone() }),
-        (false, "GET", "head", ListenerOptions { header_timeout: SOON, ..patient.clone() }),
-        (true, "", "idle", ListenerOptions { keep_alive_timeout: SOON, ..patient.clone() }),
-        (true, "GET", "head", ListenerOptions { header_timeout: SOON, ..patient.clone() }),
+    for (after_request, sent, reason, options) in [
+        (false, "", "first_byte", ListenerOptions { first_byte_timeout: SOON, ..without_timeouts.clone() }),
+        (false, "GET", "head", ListenerOptions { header_timeout: SOON, ..without_timeouts.clone() }),
+        (true, "", "idle", ListenerOptions { keep_alive_timeout: SOON, ..without_timeouts.clone() }),
+        (true, "GET", "head", ListenerOptions { header_timeout: SOON, ..without_timeouts.clone() }),
     ] {
         let server = Server::start(options).await;
         let mut client = server.connect().await;
-        if asks {
-            client.ask(&get("/livez")).await.expect(200);
+        if after_request {
+            client.call(&get("/livez")).await.expect(200);
         }
-        client.say(says).await;
-        assert_eq!(client.closed().await, b"", "{reason}");
-        assert_eq!(server.cut(reason), 1, "{reason}");
-        server.end().await;
+        client.send(sent).await;
+        assert_eq!(client.read_to_end().await, b"", "{reason}");
+        assert_eq!(server.connections_cut(reason), 1, "{reason}");
+        server.shut_down().await;
     }
 }
 
@@ -166,15 +166,15 @@ async fn trap_a_long_poll_outlasts_every_timeout() {
         listener: ListenerOptions { write_timeout: SOON, ..short_timeouts() },
     };
     let server = Server::start(options).await;
-    let mut poll = server.parked("t").await;
+    let mut poll = server.park("t").await;
     // Measures time by three silent connections, which are cut one after the other.
     for _ in 0..3 {
-        assert_eq!(server.connect().await.closed().await, b"");
+        assert_eq!(server.connect().await.read_to_end().await, b"");
     }
     let mut client = server.connect().await;
     add(&mut client, "a").await;
-    poll.hear().await.expect(200);
-    server.end().await;
+    poll.read_response().await.expect(200);
+    server.shut_down().await;
 }
 
 #[tokio::test]
@@ -182,13 +182,13 @@ async fn a_slow_body_is_refused_and_closed() {
     let server = Server::start(HttpOptions { body_timeout: SOON, ..HttpOptions::default() }).await;
     let mut client = server.connect().await;
     let whole = post("/jobs", r#"{"topic":"t","id":"a"}"#);
-    client.say(&whole[..whole.len() - 1]).await;
-    let answer = client.hear().await.expect(408);
-    assert_eq!(answer.code(), "request_timeout");
-    assert_eq!(answer.headers["connection"], "close");
-    assert_eq!(client.closed().await, b"");
+    client.send(&whole[..whole.len() - 1]).await;
+    let response = client.read_response().await.expect(408);
+    assert_eq!(response.code(), "request_timeout");
+    assert_eq!(response.headers["connection"], "close");
+    assert_eq!(client.read_to_end().await, b"");
     assert!(server.queue.get(ALL, &id("a")).await.is_err());
-    server.end().await;
+    server.shut_down().await;
 }
 
 #[tokio::test]
@@ -196,12 +196,12 @@ async fn a_body_longer_than_announced_is_cut_off_and_the_rest_is_not_a_request()
     let server = Server::start(ServerOptions::default()).await;
     let mut client = server.connect().await;
     let announced = post("/jobs", r#"{"topic":"t","id":"a"}"#);
-    client.say(&format!("{announced},\"delay\":9}}\r\n\r\n")).await;
-    client.hear().await.expect(201);
-    client.hear().await.expect(400);
-    assert_eq!(client.closed().await, b"");
+    client.send(&format!("{announced},\"delay\":9}}\r\n\r\n")).await;
+    client.read_response().await.expect(201);
+    client.read_response().await.expect(400);
+    assert_eq!(client.read_to_end().await, b"");
     assert_eq!(job(&server, "a").await.state, State::Ready);
-    server.end().await;
+    server.shut_down().await;
 }
 
 #[tokio::test]
@@ -210,11 +210,11 @@ async fn a_body_shorter_than_announced_adds_nothing() {
     let mut client = server.connect().await;
     let order = r#"{"topic":"t","id":"a"}"#;
     let request = post("/jobs", order).replace("Content-Length: 22", "Content-Length: 23");
-    client.say(&request).await;
+    client.send(&request).await;
     drop(client);
     until(|| server.connections() == 0).await;
     assert!(server.queue.get(ALL, &id("a")).await.is_err());
-    server.end().await;
+    server.shut_down().await;
 }
 
 #[tokio::test]
@@ -227,12 +227,12 @@ async fn a_request_over_the_limit_receives_its_response_while_it_still_sends() {
     );
     for request in [post("/jobs", &big), chunked] {
         let mut client = server.connect().await;
-        client.say(&request).await;
-        let answer = client.hear().await.expect(413);
-        assert_eq!(answer.code(), "body_too_large");
-        assert_eq!(client.closed().await, b"");
+        client.send(&request).await;
+        let response = client.read_response().await.expect(413);
+        assert_eq!(response.code(), "body_too_large");
+        assert_eq!(client.read_to_end().await, b"");
     }
-    server.end().await;
+    server.shut_down().await;
 }
 
 #[tokio::test]
@@ -240,21 +240,21 @@ async fn bodies_beyond_the_budget_are_refused() {
     let server = Server::start(HttpOptions { max_buffered_bytes: 100, ..HttpOptions::default() }).await;
     let mut holder = server.connect().await;
     let whole = post("/jobs", &format!(r#"{{"topic":"t","id":"a","body":"{}"}}"#, "x".repeat(50)));
-    holder.say(&whole[..whole.len() - 1]).await;
+    holder.send(&whole[..whole.len() - 1]).await;
     let other = post("/jobs", &format!(r#"{{"topic":"t","body":"{}"}}"#, "x".repeat(50)));
     let refused = loop {
         // This one fits until the first client's bytes have arrived.
-        let answer = server.connect().await.ask(&other).await;
-        if answer.status != 201 {
-            break answer;
+        let response = server.connect().await.call(&other).await;
+        if response.status != 201 {
+            break response;
         }
     };
     assert_eq!(refused.code(), "overloaded");
     assert_eq!(refused.headers["retry-after"], "1");
-    holder.say(&whole[whole.len() - 1..]).await;
-    holder.hear().await.expect(201);
-    server.connect().await.ask(&other).await.expect(201);
-    server.end().await;
+    holder.send(&whole[whole.len() - 1..]).await;
+    holder.read_response().await.expect(201);
+    server.connect().await.call(&other).await.expect(201);
+    server.shut_down().await;
 }
 
 #[tokio::test]
@@ -277,9 +277,9 @@ async fn a_connection_stays_usable_after_every_refusal() {
         (get("/topics/t/pop?wiat=1"), 400),
         (post("/jobs", r#"{"topic":"t"}"#), 201),
     ] {
-        client.ask(&request).await.expect(status);
+        client.call(&request).await.expect(status);
     }
-    server.end().await;
+    server.shut_down().await;
 }
 
 #[tokio::test]
@@ -288,11 +288,11 @@ async fn pipelined_requests_are_answered_in_order() {
     let mut client = server.connect().await;
     let requests =
         [post("/jobs", r#"{"topic":"t","id":"a"}"#), get("/jobs/a"), get("/nowhere"), get("/livez")];
-    client.say(&requests.concat()).await;
+    client.send(&requests.concat()).await;
     for status in [201, 200, 404, 200] {
-        client.hear().await.expect(status);
+        client.read_response().await.expect(status);
     }
-    server.end().await;
+    server.shut_down().await;
 }
 
 #[tokio::test]
@@ -300,39 +300,39 @@ async fn input_other_than_http_is_refused_and_closed() {
     let options = ListenerOptions { max_header_bytes: 1_000, ..ListenerOptions::default() };
     let server = Server::start(options).await;
     let long = format!("GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Long: {}\r\n\r\n", "x".repeat(2_000));
-    for (said, status) in [("nonsense\r\n\r\n", 400), ("GET / HTTP/7.0\r\n\r\n", 400), (long.as_str(), 431)] {
+    for (sent, status) in [("nonsense\r\n\r\n", 400), ("GET / HTTP/7.0\r\n\r\n", 400), (long.as_str(), 431)] {
         let mut client = server.connect().await;
-        client.say(said).await;
-        client.hear().await.expect(status);
-        assert_eq!(client.closed().await, b"");
+        client.send(sent).await;
+        client.read_response().await.expect(status);
+        assert_eq!(client.read_to_end().await, b"");
     }
-    server.end().await;
+    server.shut_down().await;
 }
 
 #[tokio::test]
 async fn http_1_0_is_supported() {
     let server = Server::start(ServerOptions::default()).await;
     let mut client = server.connect().await;
-    let answer = client.ask("GET /livez HTTP/1.0\r\n\r\n").await.expect(200);
-    assert_eq!(answer.body, b"{\"status\":\"ok\"}\n");
-    assert_eq!(client.closed().await, b"");
-    server.end().await;
+    let response = client.call("GET /livez HTTP/1.0\r\n\r\n").await.expect(200);
+    assert_eq!(response.body, b"{\"status\":\"ok\"}\n");
+    assert_eq!(client.read_to_end().await, b"");
+    server.shut_down().await;
 }
 
 #[tokio::test]
 async fn shutdown_answers_requests_in_flight_and_closes_idle_connections() {
     let server = Server::start(ServerOptions::default()).await;
-    let mut poll = server.parked("t").await;
+    let mut poll = server.park("t").await;
     let mut idle = server.connect().await;
-    idle.ask(&get("/livez")).await.expect(200);
+    idle.call(&get("/livez")).await.expect(200);
     let mut fresh = server.connect().await;
     until(|| server.connections() == 3).await;
     let address = server.address;
-    server.end().await;
-    let answer = poll.hear().await.expect(204);
-    assert_eq!(answer.headers["connection"], "close");
-    assert_eq!(poll.closed().await, b"");
-    assert_eq!(idle.closed().await, b"");
-    assert_eq!(fresh.closed().await, b"");
-    assert!(tokio::net::TcpStream::connect(address).await.is_err(), "nobody listens any more");
+    server.shut_down().await;
+    let response = poll.read_response().await.expect(204);
+    assert_eq!(response.headers["connection"], "close");
+    assert_eq!(poll.read_to_end().await, b"");
+    assert_eq!(idle.read_to_end().await, b"");
+    assert_eq!(fresh.read_to_end().await, b"");
+    assert!(tokio::net::TcpStream::connect(address).await.is_err(), "the server no longer listens");
 }

@@ -1,4 +1,4 @@
-//! The API behind a real socket, and a client that says every byte itself.
+//! The API behind a real socket, and a client that writes every byte itself.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -22,8 +22,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{naive::Naive, wait::until};
 
-/// A server on a free port of the loopback. On the naive model and the system's clock: what is tested
-/// is the way there, and its timeouts are the server's own.
+/// A server on a free port of the loopback. It uses the naive model, because these tests are about connections, and the
+/// system's clock, because the server's own timeouts are under test.
 pub struct Server {
     pub address: SocketAddr,
     pub queue: Arc<Queue>,
@@ -32,7 +32,7 @@ pub struct Server {
     pub task: JoinHandle<()>,
 }
 
-/// The options of a server. Those of one kind alone stand for both.
+/// The options of a server. Options of one kind convert into these, with defaults for the other kind.
 #[derive(Debug, Clone, Default)]
 pub struct ServerOptions {
     pub http: HttpOptions,
@@ -75,46 +75,46 @@ impl Server {
         Client::connect(self.address).await
     }
 
-    /// A connection with a long poll that is parked by the time this returns.
-    pub async fn parked(&self, topic: &str) -> Client {
+    /// Opens a connection, starts a long poll on it, and returns once the poll is parked.
+    pub async fn park(&self, topic: &str) -> Client {
         let before = self.queue.waiting();
         let mut client = self.connect().await;
-        client.say(&get(&format!("/topics/{topic}/pop?wait=50s"))).await;
+        client.send(&get(&format!("/topics/{topic}/pop?wait=50s"))).await;
         until(|| self.queue.waiting() > before).await;
         client
     }
 
-    /// Open connections, as the figures tell.
+    /// The number of open connections according to the metrics.
     pub fn connections(&self) -> usize {
-        self.figure("linger_http_connections")
+        self.metric("linger_http_connections")
     }
 
-    /// A figure as it stands.
-    pub fn figure(&self, figure: &str) -> usize {
-        let figures = self.metrics.encode();
-        let value = figures.lines().find_map(|line| line.strip_prefix(figure)?.strip_prefix(' '));
-        value.unwrap_or_else(|| panic!("no {figure}")).parse().expect("a number")
+    /// The present value of a metric.
+    pub fn metric(&self, name: &str) -> usize {
+        let metrics = self.metrics.encode();
+        let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("there is no metric {name}")).parse().expect("a number")
     }
 
-    /// Connections cut for this reason.
-    pub fn cut(&self, reason: &str) -> usize {
-        self.figure(&format!("linger_http_connections_cut_total{{reason=\"{reason}\"}}"))
+    /// The number of connections that the server cut for this reason.
+    pub fn connections_cut(&self, reason: &str) -> usize {
+        self.metric(&format!("linger_http_connections_cut_total{{reason=\"{reason}\"}}"))
     }
 
     /// Shuts down as the program does; returns once every connection has ended.
-    pub async fn end(self) {
+    pub async fn shut_down(self) {
         self.queue.drain();
         self.stop.cancel();
         self.task.await.expect("the server ends");
     }
 }
 
-/// A GET as it stands on the wire.
+/// The bytes of a GET request.
 pub fn get(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n")
 }
 
-/// A POST of JSON as it stands on the wire.
+/// The bytes of a POST request with a JSON body.
 pub fn post(target: &str, json: &str) -> String {
     let len = json.len();
     format!(
@@ -128,15 +128,15 @@ pub struct Client {
     unread: Vec<u8>,
 }
 
-/// An answer as it stood on the wire.
+/// A response that was read to its end.
 #[derive(Debug)]
-pub struct Heard {
+pub struct Response {
     pub status: u16,
     pub headers: HeaderMap,
     pub body: Vec<u8>,
 }
 
-impl Heard {
+impl Response {
     #[track_caller]
     pub fn expect(self, status: u16) -> Self {
         assert_eq!(self.status, status, "{self:?}");
@@ -154,48 +154,52 @@ impl Heard {
 
 impl Client {
     pub async fn connect(address: SocketAddr) -> Self {
-        Self::on(TcpStream::connect(address).await.expect("connects"))
+        Self::from_stream(TcpStream::connect(address).await.expect("connects"))
     }
 
-    /// A connection from an address of its own.
-    pub async fn connect_from(own: IpAddr, address: SocketAddr) -> Self {
+    /// Opens a connection from this address.
+    pub async fn connect_from(local: IpAddr, address: SocketAddr) -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");
-        socket.bind((own, 0).into()).expect("an address of this machine");
-        Self::on(socket.connect(address).await.expect("connects"))
+        socket.bind((local, 0).into()).expect("an address of this machine");
+        Self::from_stream(socket.connect(address).await.expect("connects"))
     }
 
-    /// Over a connection that is open already.
-    pub fn on(stream: TcpStream) -> Self {
+    /// Uses a connection that is already open.
+    pub fn from_stream(stream: TcpStream) -> Self {
         Self { stream, unread: Vec::new() }
     }
 
     /// Sends these bytes.
-    pub async fn say(&mut self, bytes: &str) {
-        self.try_say(bytes).await.expect("sends");
+    pub async fn send(&mut self, bytes: &str) {
+        self.try_send(bytes).await.expect("sends");
     }
 
-    pub async fn try_say(&mut self, bytes: &str) -> std::io::Result<()> {
+    pub async fn try_send(&mut self, bytes: &str) -> std::io::Result<()> {
         self.stream.write_all(bytes.as_bytes()).await
     }
 
-    /// Sends a request and reads its answer.
-    pub async fn ask(&mut self, request: &str) -> Heard {
-        self.say(request).await;
-        self.hear().await
+    /// Sends a request and reads its response.
+    pub async fn call(&mut self, request: &str) -> Response {
+        self.send(request).await;
+        self.read_response().await
     }
 
-    /// Reads one byte and forgets it; false once the connection is closed or reset.
-    pub async fn taste(&mut self) -> bool {
+    /// Reads one byte and drops it. Returns false once the connection is closed or reset.
+    pub async fn read_byte(&mut self) -> bool {
         self.stream.read(&mut [0]).await.is_ok_and(|read| read > 0)
     }
 
-    /// Reads one answer, and no byte of the next.
-    pub async fn hear(&mut self) -> Heard {
+    /// Reads one response and leaves the bytes of the next one.
+    pub async fn read_response(&mut self) -> Response {
         let head_len = loop {
             if let Some(at) = self.unread.windows(4).position(|w| w == b"\r\n\r\n") {
                 break at + 4;
             }
-            assert!(self.more().await > 0, "the connection was closed before an answer: {:?}", self.unread);
+            assert!(
+                self.read_more().await > 0,
+                "the connection was closed before a response: {:?}",
+                self.unread
+            );
         };
         let head = String::from_utf8(self.unread.drain(..head_len).collect()).expect("text");
         let mut lines = head.lines();
@@ -206,18 +210,18 @@ impl Client {
             .get("content-length")
             .map_or(0, |len| len.to_str().expect("text").parse().expect("a number"));
         while self.unread.len() < body_len {
-            assert!(self.more().await > 0, "the connection was closed within an answer");
+            assert!(self.read_more().await > 0, "the connection was closed within an response");
         }
-        Heard { status, headers, body: self.unread.drain(..body_len).collect() }
+        Response { status, headers, body: self.unread.drain(..body_len).collect() }
     }
 
-    /// Waits until the server closes the connection cleanly; what it still said.
-    pub async fn closed(&mut self) -> Vec<u8> {
-        while self.more().await > 0 {}
+    /// Waits until the server closes the connection cleanly. Returns the bytes that were not read before.
+    pub async fn read_to_end(&mut self) -> Vec<u8> {
+        while self.read_more().await > 0 {}
         std::mem::take(&mut self.unread)
     }
 
-    async fn more(&mut self) -> usize {
+    async fn read_more(&mut self) -> usize {
         self.stream.read_buf(&mut self.unread).await.expect("the connection is not reset")
     }
 }

@@ -1,4 +1,4 @@
-//! A process seen from outside: its memory, its processor time, its open files.
+//! What the system reports about a process: its memory, its processor time, its open files.
 
 use std::{fs, time::Duration};
 
@@ -9,34 +9,37 @@ fn read(pid: u32, file: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Bytes in memory that are its own.
+/// The resident memory of a process in bytes.
 pub fn memory_bytes(pid: u32) -> u64 {
     let status = read(pid, "status");
     let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
-    kib.expect("tells its memory").trim().parse::<u64>().expect("a number") * 1_024
+    kib.expect("the status has VmRSS").trim().parse::<u64>().expect("a number") * 1_024
 }
 
-/// Processor time that it has used since its start.
+/// The processor time that a process has used since its start.
 pub fn processor_time(pid: u32) -> Duration {
     let stat = read(pid, "stat");
     // The name in brackets may contain anything; user and system time are the 12th and 13th field after it.
-    let (_, fields) = stat.rsplit_once(") ").expect("has a name");
+    let (_, fields) = stat.rsplit_once(") ").expect("the stat line has a name");
     let ticks: u64 = fields.split(' ').skip(11).take(2).map(|t| t.parse::<u64>().expect("a number")).sum();
     Duration::from_millis(ticks * 1_000 / rustix::param::clock_ticks_per_second())
 }
 
-/// Files that it has open.
+/// The number of files that a process has open.
 pub fn open_files(pid: u32) -> u64 {
     let path = format!("/proc/{pid}/fd");
-    u64::try_from(fs::read_dir(path).expect("it runs").count()).expect("fits")
+    u64::try_from(fs::read_dir(path).expect("the process runs").count()).expect("fits")
 }
 
-/// Lowers the soft limit of its open files.
+/// Lowers the soft limit on the open files of a process.
 pub fn limit_open_files(pid: u32, limit: u64) {
-    // A child has its parent's hard limit; raising it is for root alone.
+    // A child has its parent's hard limit, and only root may raise it.
     let maximum = getrlimit(Resource::Nofile).maximum;
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let old =
-        prlimit(Some(pid.expect("is a process")), Resource::Nofile, Rlimit { current: Some(limit), maximum });
-    old.unwrap_or_else(|error| panic!("the limit of another process of ours: {error}"));
+    let old = prlimit(
+        Some(pid.expect("a valid process id")),
+        Resource::Nofile,
+        Rlimit { current: Some(limit), maximum },
+    );
+    old.unwrap_or_else(|error| panic!("cannot set the limit of the process: {error}"));
 }
