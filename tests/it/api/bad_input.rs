@@ -33,6 +33,11 @@ async fn assert_unchanged(api: &Api) {
     assert_eq!(api.get("/topics").await.expect(200).body, "{\"topics\":[]}\n");
 }
 
+/// Asserts that a job is refused as invalid, and returns the locations of its faults.
+async fn invalid_job(api: &Api, order: &str) -> Vec<String> {
+    error_locations(&api.send("POST", "/jobs", order).await.expect_problem(422, "invalid_job"))
+}
+
 async fn broken_json_is_refused(engine: Engine) {
     let api = Api::new(engine).await;
     for broken in [
@@ -112,12 +117,10 @@ async fn wrong_types_are_refused(engine: Engine) {
     ] {
         let topic = if field == "topic" { "" } else { "\"topic\":\"t\"," };
         let order = format!("{{{topic}\"{field}\":{wrong}}}");
-        let problem = api.send("POST", "/jobs", &order).await.expect_problem(422, "invalid_job");
-        assert_eq!(error_locations(&problem), [format!("/{field}")], "{order}");
+        assert_eq!(invalid_job(&api, &order).await, [format!("/{field}")], "{order}");
     }
     for other in ["[]", "\"t\"", "1", "true", "null"] {
-        let problem = api.send("POST", "/jobs", other).await.expect_problem(422, "invalid_job");
-        assert_eq!(error_locations(&problem), [""], "the fault concerns the whole body");
+        assert_eq!(invalid_job(&api, other).await, [""], "the fault concerns the whole body");
     }
     assert_unchanged(&api).await;
 }
@@ -141,8 +144,7 @@ async fn invalid_utf8_is_refused(engine: Engine) {
 async fn unknown_fields_are_refused(engine: Engine) {
     let api = Api::new(engine).await;
     let order = r#"{"topic":"t","delays":"1h","Delay":1,"a/b~c":null}"#;
-    let problem = api.send("POST", "/jobs", order).await.expect_problem(422, "invalid_job");
-    assert_eq!(error_locations(&problem), ["/delays", "/Delay", "/a~1b~0c"]);
+    assert_eq!(invalid_job(&api, order).await, ["/delays", "/Delay", "/a~1b~0c"]);
     for (method, target) in [
         ("PUT", "/topics/t"),
         ("POST", "/topics/t/pause"),
@@ -159,8 +161,7 @@ async fn unknown_fields_are_refused(engine: Engine) {
 async fn duplicate_fields_are_refused(engine: Engine) {
     let api = Api::new(engine).await;
     let order = r#"{"topic":"t","delay":1,"delay":"1h","body":1,"body":2}"#;
-    let problem = api.send("POST", "/jobs", order).await.expect_problem(422, "invalid_job");
-    assert_eq!(error_locations(&problem), ["/delay", "/body"]);
+    assert_eq!(invalid_job(&api, order).await, ["/delay", "/body"]);
     assert_unchanged(&api).await;
 }
 
@@ -169,17 +170,11 @@ async fn invalid_empty_or_too_long_names_are_refused(engine: Engine) {
     let (long_id, long_topic) = ("x".repeat(256), "x".repeat(129));
     for id in ["", "a b", "a/b", "é", "a{b}", "a\\u0000", ".", "..", "a%20", &long_id] {
         let order = format!(r#"{{"topic":"t","id":"{id}"}}"#);
-        assert_eq!(
-            error_locations(&api.send("POST", "/jobs", &order).await.expect_problem(422, "invalid_job")),
-            ["/id"]
-        );
+        assert_eq!(invalid_job(&api, &order).await, ["/id"]);
     }
     for topic in ["", "a b", "a+b", "a@b", "a{b}", "..", "é", &long_topic] {
         let order = format!(r#"{{"topic":"{topic}"}}"#);
-        assert_eq!(
-            error_locations(&api.send("POST", "/jobs", &order).await.expect_problem(422, "invalid_job")),
-            ["/topic"]
-        );
+        assert_eq!(invalid_job(&api, &order).await, ["/topic"]);
     }
     for path in ["a%20b", "a%2Fb", "%C3%A9", "a%00", "%2E%2E", "a,b", &long_id] {
         let problem = api.get(&format!("/jobs/{path}")).await.expect_problem(400, "invalid_parameter");
@@ -213,35 +208,24 @@ async fn invalid_durations_are_refused(engine: Engine) {
         "\"4000d\"",
     ] {
         let order = format!(r#"{{"topic":"t","delay":{delay}}}"#);
-        let problem = api.send("POST", "/jobs", &order).await.expect_problem(422, "invalid_job");
-        assert_eq!(error_locations(&problem), ["/delay"], "{delay}");
+        assert_eq!(invalid_job(&api, &order).await, ["/delay"], "{delay}");
     }
     for ttr in ["0", "0.999", "86400.001", "\"25h\"", "-1"] {
         let order = format!(r#"{{"topic":"t","ttr":{ttr}}}"#);
-        assert_eq!(
-            error_locations(&api.send("POST", "/jobs", &order).await.expect_problem(422, "invalid_job")),
-            ["/ttr"]
-        );
+        assert_eq!(invalid_job(&api, &order).await, ["/ttr"]);
     }
     let steps = vec!["1"; 65].join(",");
     let order = format!(r#"{{"topic":"t","retry":[{steps}]}}"#);
-    assert_eq!(
-        error_locations(&api.send("POST", "/jobs", &order).await.expect_problem(422, "invalid_job")),
-        ["/retry"]
-    );
+    assert_eq!(invalid_job(&api, &order).await, ["/retry"]);
     let order = r#"{"topic":"t","retry":[1,"x",-1,"11y"]}"#;
-    let problem = api.send("POST", "/jobs", order).await.expect_problem(422, "invalid_job");
-    assert_eq!(error_locations(&problem), ["/retry/1", "/retry/2", "/retry/3"]);
+    assert_eq!(invalid_job(&api, order).await, ["/retry/1", "/retry/2", "/retry/3"]);
     assert_unchanged(&api).await;
 }
 
 async fn delay_together_with_at_is_refused(engine: Engine) {
     let api = Api::new(engine).await;
     let order = r#"{"topic":"t","delay":1,"at":"2026-11-21T06:10:00Z"}"#;
-    assert_eq!(
-        error_locations(&api.send("POST", "/jobs", order).await.expect_problem(422, "invalid_job")),
-        ["/at"]
-    );
+    assert_eq!(invalid_job(&api, order).await, ["/at"]);
     assert_unchanged(&api).await;
 }
 
@@ -347,10 +331,7 @@ async fn null_is_refused_as_a_value(engine: Engine) {
     let api = Api::new(engine).await;
     for field in ["id", "delay", "at", "ttr", "max_attempts", "retry"] {
         let order = format!(r#"{{"topic":"t","{field}":null}}"#);
-        assert_eq!(
-            error_locations(&api.send("POST", "/jobs", &order).await.expect_problem(422, "invalid_job")),
-            [format!("/{field}")]
-        );
+        assert_eq!(invalid_job(&api, &order).await, [format!("/{field}")]);
     }
     assert_unchanged(&api).await;
     api.add(r#"{"topic":"t","body":null}"#).await;
@@ -388,8 +369,7 @@ async fn a_lone_surrogate_in_a_body_is_refused(engine: Engine) {
         (r#"["\ud800\u0041"]"#, "/body/0"),
     ] {
         let order = format!(r#"{{"topic":"t","id":"a","body":{body}}}"#);
-        let problem = api.send("POST", "/jobs", &order).await.expect_problem(422, "invalid_job");
-        assert_eq!(error_locations(&problem), [at], "{body}");
+        assert_eq!(invalid_job(&api, &order).await, [at], "{body}");
         let batch = format!(r#"{{"jobs":[{{"topic":"t"}},{order}]}}"#);
         let response = api.send("POST", "/batch/jobs", &batch).await.expect(200).json();
         assert_eq!(error_locations(&response["results"][1]["problem"]), [format!("/jobs/1{at}")], "{body}");
