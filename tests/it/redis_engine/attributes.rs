@@ -8,7 +8,7 @@ use linger::{
 };
 
 use super::{Process, Raw, options};
-use crate::harness::{jobs::*, redis::shared, wait::Patience};
+use crate::harness::{jobs::*, redis::shared, wait::TimeLimit};
 
 /// Where the head of a record has the length of its topic and that of its attributes.
 const LENGTHS_AT: usize = 45;
@@ -133,10 +133,10 @@ async fn a_shard_with_attributes_of_a_later_version_is_mended() {
     let before = bench.record("a").await;
     let due = bench.key.replace(":jobs", ":due");
     bench.raw.send(&["ZREM", &due, "a"]).await;
-    let patience = Patience::new();
+    let time_limit = TimeLimit::new();
     while bench.raw.send(&["ZSCORE", &due, "a"]).await.is_null() {
-        patience.or_fail(|| "it is not in the index".to_owned());
-        patience.pause().await;
+        time_limit.check(|| "it is not in the index".to_owned());
+        time_limit.pause().await;
     }
     assert_eq!(bench.record("a").await, before);
     bench.kept(State::Delayed, "mend").await;
