@@ -5,7 +5,7 @@ use std::hint::black_box;
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use linger::{
-    benching::{Codec, DueWindow, IdMap, read_new_job, write_job},
+    benching::{Codec, DueOrder, IdMap, read_new_job, write_job},
     job::{Body, Job, JobId, RetrySchedule, State, Timestamp, Topic, Ttr},
 };
 
@@ -77,18 +77,18 @@ fn ids(c: &mut Criterion) {
     }
 }
 
-fn window(c: &mut Criterion) {
-    let mut group = c.benchmark_group("due window");
+fn due_order(c: &mut Criterion) {
+    let mut group = c.benchmark_group("due order");
     for (jobs, topics) in [(10_000, 10), (10_000, 10_000), (1_000_000, 10)] {
         group.bench_function(format!("first out, last in, {jobs} jobs of {topics} topics"), |b| {
             b.iter_batched_ref(
-                || DueWindow::with_jobs(jobs, topics),
-                DueWindow::turn_over,
+                || DueOrder::with_jobs(jobs, topics),
+                DueOrder::turn_over,
                 BatchSize::NumIterations(100_000),
             );
         });
     }
 }
 
-criterion_group!(components, records, json, ids, window);
+criterion_group!(components, records, json, ids, due_order);
 criterion_main!(components);

@@ -3,7 +3,7 @@
 
 pub use crate::{
     http::benching::{read_new_job, write_job},
-    store::embedded::benching::{Codec, DueWindow, IdMap},
+    store::embedded::benching::{Codec, DueOrder, IdMap},
 };
 
 #[cfg(test)]
@@ -26,7 +26,7 @@ mod tests {
         let mut ids = IdMap::with_jobs(10);
         ids.turn_over();
         assert!(!ids.find(0) && ids.find(1) && ids.find(10) && !ids.find(11));
-        let mut window = DueWindow::with_jobs(10, 3);
-        (0..25).for_each(|_| window.turn_over());
+        let mut due = DueOrder::with_jobs(10, 3);
+        (0..25).for_each(|_| due.turn_over());
     }
 }

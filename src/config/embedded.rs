@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 use super::{
     queue::dead_retention,
-    reader::{self, GIB, HOUR, MILLISECOND, MINUTE, Reader, SECOND},
+    reader::{self, GIB, MILLISECOND, MINUTE, Reader},
 };
 
 /// When an acknowledged change is on disk.
@@ -40,8 +40,6 @@ pub struct EmbeddedSettings {
     pub min_free_bytes: u64,
     /// Size of a file in the data directory that is removed when the disk is full; 0 for none.
     pub ballast_bytes: u64,
-    /// How far ahead due times are kept in memory.
-    pub look_ahead: Duration,
     /// How long dead letters are kept; `None` keeps them forever.
     pub dead_retention: Option<Duration>,
 }
@@ -65,7 +63,6 @@ impl EmbeddedSettings {
             durability: reader.choice("embedded.durability", &durabilities),
             min_free_bytes: reader.size("embedded.min_free", 0, 1_024 * GIB),
             ballast_bytes: reader.size("embedded.ballast", 0, 1_024 * GIB),
-            look_ahead: reader.duration("embedded.look_ahead", SECOND, 24 * HOUR),
             dead_retention: dead_retention(reader),
         }
     }

@@ -105,8 +105,7 @@ pub struct Promoted {
     pub moves: Vec<Move>,
     /// Whether more is due already.
     pub more: bool,
-    /// Time until the next deadline that the engine knows; `None` when there is none. An engine that keeps only
-    /// a window of deadlines in memory returns at most the end of that window.
+    /// Time until the next deadline that the engine knows; `None` when there is none.
     pub next_in: Option<Duration>,
     /// Broken entries set aside by this call.
     pub set_aside: usize,
@@ -169,7 +168,8 @@ pub struct TopicStats {
     pub reserved: u64,
     /// Dead letters.
     pub dead: u64,
-    /// When the next delayed job is due; `None` also when that is later than the engine keeps in memory. [`super::Store::topics`] may leave it out.
+    /// When the next delayed job is due; on Redis `None` also if the deadlines of many other jobs come first.
+    /// [`super::Store::topics`] may leave it out.
     pub next_due: Option<Timestamp>,
     /// Due time of the ready job that has waited longest. [`super::Store::topics`] may leave it out.
     pub oldest_ready: Option<Timestamp>,

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::{
     memory::{
+        delayed::DelayedJobs,
         job_index::{JobIndex, JobRef},
         topics::{TopicNumber, Topics},
-        window::DelayedWindow,
     },
     rows::{
         codec::{Record, RecordColumns, RecordHead},
@@ -103,27 +103,27 @@ impl IdMap {
     }
 }
 
-/// The window of jobs that are due soon.
+/// The delayed jobs by due time.
 #[derive(Debug)]
-pub struct DueWindow {
-    window: DelayedWindow,
+pub struct DueOrder {
+    delayed: DelayedJobs,
     topics: Topics,
-    turns: u64,
+    next: u64,
 }
 
-impl DueWindow {
+impl DueOrder {
     /// With this many jobs in this many topics, one per millisecond.
     ///
     /// # Panics
     /// When there are no topics.
     #[must_use]
     pub fn with_jobs(jobs: u64, topics: usize) -> Self {
-        let mut this = Self { window: DelayedWindow::new(RowKey::END), topics: Topics::default(), turns: 0 };
+        let mut this = Self { delayed: DelayedJobs::default(), topics: Topics::default(), next: jobs };
         let topics: Vec<_> = (0..topics)
             .map(|number| this.topics.find_or_add(&Topic::parse(&format!("t{number}")).expect("is a name")))
             .collect();
         for (number, topic) in (0..jobs).zip(topics.iter().cycle()) {
-            this.window.insert(&mut this.topics, Self::key(number), *topic);
+            this.delayed.insert(&mut this.topics, Self::key(number), *topic);
         }
         this
     }
@@ -135,12 +135,11 @@ impl DueWindow {
     /// Removes the job that is due first, and adds one to its topic that is due last.
     ///
     /// # Panics
-    /// When the window is empty.
+    /// When there are no jobs.
     pub fn turn_over(&mut self) {
-        let (key, topic) = self.window.first().expect("has jobs");
-        self.window.remove(&mut self.topics, key, topic);
-        let last = self.turns + self.window.len() as u64 + 1;
-        self.window.insert(&mut self.topics, Self::key(last), topic);
-        self.turns += 1;
+        let (key, topic) = self.delayed.first().expect("has jobs");
+        self.delayed.remove(&mut self.topics, key, topic);
+        self.delayed.insert(&mut self.topics, Self::key(self.next), topic);
+        self.next += 1;
     }
 }

@@ -1,12 +1,12 @@
 //! The embedded engine: one process, one directory, durable before the acknowledgement.
 //!
 //! Jobs are stored in a SQLite database in WAL mode. One thread changes it: a group of operations per transaction,
-//! and one sync per group. Memory keeps an index of the jobs by the hash of their id, the ready and reserved jobs,
-//! and the jobs that are due in the next minutes; it is rebuilt at every start. Knows no HTTP, no queue and no other
+//! and one sync per group. Memory keeps an index of the jobs by the hash of their id, and the delayed, ready and
+//! reserved jobs in order; it is rebuilt at every start. Knows no HTTP, no queue and no other
 //! engine.
 //!
 //! ```text
-//! engine ─► writer ─► ops ─┬─► memory (job index, topics, window; journal)
+//! engine ─► writer ─► ops ─┬─► memory (job index, topics, delayed jobs; journal)
 //!                          └─► rows (schema, codec, transaction)
 //! recovery ─► all of these: checks the files, loads the rows into memory
 //! verify ─► rows and memory, compared with each other; offline, backup and restore

@@ -28,8 +28,6 @@ pub struct Options {
     pub ballast_bytes: u64,
     /// How long dead letters are kept; `None` for ever.
     pub dead_retention: Option<Duration>,
-    /// How far ahead delayed jobs are kept in memory by due time. A job that is due later costs memory only for its id.
-    pub look_ahead: Duration,
     /// The time without an operation after which unused space is returned to the file system.
     pub idle_after: Duration,
     /// Reads the free space.
@@ -46,21 +44,14 @@ impl Options {
 
 impl From<EmbeddedSettings> for Options {
     fn from(settings: EmbeddedSettings) -> Self {
-        let EmbeddedSettings {
-            data_dir,
-            durability,
-            min_free_bytes,
-            ballast_bytes,
-            look_ahead,
-            dead_retention,
-        } = settings;
+        let EmbeddedSettings { data_dir, durability, min_free_bytes, ballast_bytes, dead_retention } =
+            settings;
         Self {
             data_dir,
             durability,
             min_free_bytes,
             ballast_bytes,
             dead_retention,
-            look_ahead,
             idle_after: Duration::from_millis(250),
             free_space: Arc::new(free_bytes),
         }
@@ -81,7 +72,6 @@ impl fmt::Debug for Options {
             .field("min_free_bytes", &self.min_free_bytes)
             .field("ballast_bytes", &self.ballast_bytes)
             .field("dead_retention", &self.dead_retention)
-            .field("look_ahead", &self.look_ahead)
             .finish_non_exhaustive()
     }
 }

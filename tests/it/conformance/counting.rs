@@ -90,6 +90,10 @@ async fn the_next_due_and_the_oldest_ready_are_reported(bench: Bench) {
     bench.store.delete(ALL, vec![id("a"), id("c")]).await.expect("deletes");
     let seen = stats(&bench).await.expect("is there");
     assert_eq!((seen.next_due, seen.oldest_ready), (None, at(20)));
+    let now = bench.now();
+    add(&*bench.store, delayed("d", seconds(2_000_000))).await;
+    let seen = stats(&bench).await.expect("is there");
+    assert_eq!(seen.next_due, Some(now.after(seconds(2_000_000))), "however far ahead it is");
 }
 
 async fn a_topic_is_forgotten_with_its_last_job(bench: Bench) {

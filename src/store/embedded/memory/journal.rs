@@ -7,10 +7,7 @@ use super::{
     job_state::JobState,
     topics::TopicNumber,
 };
-use crate::{
-    job::Timestamp,
-    store::{TopicConfig, embedded::rows::key::RowKey},
-};
+use crate::{job::Timestamp, store::TopicConfig};
 
 /// The inverse of one change.
 #[derive(Debug)]
@@ -19,8 +16,6 @@ pub(super) enum Undo {
     AddToIndex(IdHash, JobRef),
     RemoveState(JobRef),
     InsertState(JobRef, JobState),
-    RemoveFromWindow(RowKey, TopicNumber),
-    SetWindowEnd(RowKey),
     SetEarliestDeath(Option<Timestamp>),
     SetConfig(TopicNumber, Arc<TopicConfig>),
 }

@@ -12,11 +12,11 @@ use std::{
 };
 
 use super::{
+    delayed::DelayedJobs,
     job_index::{IdHash, JobIndex, JobRef},
     job_state::JobState,
     journal::Undo,
     topics::{TopicNumber, Topics},
-    window::DelayedWindow,
 };
 use crate::{
     job::{State, Timestamp, Topic},
@@ -31,11 +31,9 @@ use crate::{
 pub(crate) struct Memory {
     index: JobIndex,
     topics: Topics,
-    window: DelayedWindow,
+    delayed: DelayedJobs,
     leases: HashMap<RowKey, (TopicNumber, Lease)>,
     deadlines: BTreeSet<(Timestamp, RowKey)>,
-    /// Number of delayed jobs of all topics, within the window and beyond.
-    delayed: u64,
     /// No dead letter died before this; `None` when there are none.
     earliest_death: Option<Timestamp>,
     journal: Vec<Undo>,
@@ -46,15 +44,14 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Empty, with a window that ends at `window_end`.
-    pub fn new(index: JobIndex, window_end: RowKey) -> Self {
+    /// Without jobs; `index` is empty too.
+    pub fn new(index: JobIndex) -> Self {
         Self {
             index,
             topics: Topics::default(),
-            window: DelayedWindow::new(window_end),
+            delayed: DelayedJobs::default(),
             leases: HashMap::new(),
             deadlines: BTreeSet::new(),
-            delayed: 0,
             earliest_death: None,
             journal: Vec::new(),
             maybe_empty: Vec::new(),
@@ -70,8 +67,14 @@ impl Memory {
         &self.topics
     }
 
-    pub fn window(&self) -> &DelayedWindow {
-        &self.window
+    /// For tests that make memory inconsistent.
+    #[cfg(test)]
+    pub fn topics_mut(&mut self) -> &mut Topics {
+        &mut self.topics
+    }
+
+    pub fn delayed(&self) -> &DelayedJobs {
+        &self.delayed
     }
 
     /// The reservations with the topics of their jobs.
@@ -82,11 +85,6 @@ impl Memory {
     /// The reservations by their end.
     pub fn deadlines(&self) -> &BTreeSet<(Timestamp, RowKey)> {
         &self.deadlines
-    }
-
-    /// Number of delayed jobs of all topics.
-    pub fn delayed(&self) -> u64 {
-        self.delayed
     }
 
     /// Whether a group has changes that are neither committed nor rolled back.
@@ -150,17 +148,6 @@ impl Memory {
         before
     }
 
-    /// Adds a delayed job to the window, before the window's end moves behind it.
-    pub fn add_to_window(&mut self, key: RowKey, topic: TopicNumber) {
-        self.window.insert(&mut self.topics, key, topic);
-        self.journal.push(Undo::RemoveFromWindow(key, topic));
-    }
-
-    /// Moves the window's end. Every delayed job before it must have been [added](Self::add_to_window).
-    pub fn set_window_end(&mut self, end: RowKey) {
-        self.journal.push(Undo::SetWindowEnd(self.window.set_end(end)));
-    }
-
     pub fn set_config(&mut self, topic: TopicNumber, config: Arc<TopicConfig>) {
         let before = std::mem::replace(&mut self.topics.get_mut(topic).config, config);
         self.journal.push(Undo::SetConfig(topic, before));
@@ -176,11 +163,6 @@ impl Memory {
         self.earliest_death
     }
 
-    /// Number of delayed jobs behind the window's end.
-    pub fn delayed_beyond_window(&self) -> u64 {
-        self.delayed - self.window.len() as u64
-    }
-
     /// The reservation that ends first.
     pub fn first_deadline(&self) -> Option<(Timestamp, JobRef)> {
         let &(deadline, key) = self.deadlines.first()?;
@@ -188,13 +170,12 @@ impl Memory {
         Some((deadline, JobRef { key, topic: *topic, dead: false }))
     }
 
-    /// The next moment at which `promote` has work; at the latest the window's end while jobs are behind it.
+    /// The next moment at which `promote` has work.
     pub fn next_deadline(&self, dead_retention: Option<Duration>) -> Option<Timestamp> {
-        let delayed = self.window.first().map(|(key, _)| key.slot());
+        let delayed = self.delayed.first().map(|(key, _)| key.slot());
         let reserved = self.deadlines.first().map(|(deadline, _)| *deadline);
-        let unseen = (self.delayed_beyond_window() > 0).then(|| self.window.end().slot());
         let dead = self.earliest_death.zip(dead_retention).map(|(since, kept)| since.after(kept));
-        [delayed, reserved, unseen, dead].into_iter().flatten().min()
+        [delayed, reserved, dead].into_iter().flatten().min()
     }
 
     /// Keeps the changes of the group. Calls `publish` with each topic that may have gained its first ready job or
@@ -220,10 +201,6 @@ impl Memory {
                     self.remove_from_lists(job);
                 }
                 Undo::InsertState(job, state) => self.insert_into_lists(job, state),
-                Undo::RemoveFromWindow(key, topic) => self.window.remove(&mut self.topics, key, topic),
-                Undo::SetWindowEnd(before) => {
-                    self.window.set_end(before);
-                }
                 Undo::SetEarliestDeath(before) => self.earliest_death = before,
                 Undo::SetConfig(topic, before) => self.topics.get_mut(topic).config = before,
             }
@@ -253,13 +230,7 @@ impl Memory {
     fn insert_into_lists(&mut self, job: JobRef, state: JobState) {
         let topic = self.topics.get_mut(job.topic);
         match state {
-            JobState::Delayed => {
-                topic.delayed += 1;
-                self.delayed += 1;
-                if self.window.covers(job.key) {
-                    self.window.insert(&mut self.topics, job.key, job.topic);
-                }
-            }
+            JobState::Delayed => self.delayed.insert(&mut self.topics, job.key, job.topic),
             JobState::Ready { since } => {
                 if topic.ready.is_empty() {
                     self.ready_changed.push(job.topic);
@@ -292,11 +263,8 @@ impl Memory {
             }
             return JobState::Ready { since };
         }
-        topic.delayed -= 1;
-        self.delayed -= 1;
-        if self.window.covers(job.key) {
-            self.window.remove(&mut self.topics, job.key, job.topic);
-        }
+        let known = self.delayed.remove(&mut self.topics, job.key, job.topic);
+        assert!(known, "a live job that is neither reserved nor ready is delayed");
         JobState::Delayed
     }
 }

@@ -1,4 +1,4 @@
-//! The topics in memory: the counts, ready jobs and soon due jobs of each. Topics are numbered, so that a job
+//! The topics in memory: the delayed and ready jobs of each, and the counts of the others. Topics are numbered, so that a job
 //! costs four bytes for its topic; numbers are reused.
 
 use std::{
@@ -31,10 +31,8 @@ impl TopicNumber {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TopicState {
     pub name: Topic,
-    /// All delayed jobs, also those beyond the window.
-    pub delayed: u64,
-    /// The delayed jobs within the window.
-    pub due_soon: BTreeSet<RowKey>,
+    /// The delayed jobs. Change them through [`DelayedJobs`](super::delayed::DelayedJobs).
+    pub delayed: BTreeSet<RowKey>,
     /// The ready jobs, each with the moment it became ready.
     pub ready: BTreeMap<RowKey, Timestamp>,
     pub reserved: u64,
@@ -46,8 +44,7 @@ impl TopicState {
     fn new(name: Topic) -> Self {
         Self {
             name,
-            delayed: 0,
-            due_soon: BTreeSet::new(),
+            delayed: BTreeSet::new(),
             ready: BTreeMap::new(),
             reserved: 0,
             dead: 0,
@@ -57,16 +54,19 @@ impl TopicState {
 
     /// Whether it has neither jobs nor configuration, so that memory may forget it.
     pub fn is_forgettable(&self) -> bool {
-        self.delayed + self.reserved + self.dead == 0 && self.ready.is_empty() && self.config.is_default()
+        self.reserved + self.dead == 0
+            && self.delayed.is_empty()
+            && self.ready.is_empty()
+            && self.config.is_default()
     }
 
     pub fn stats(&self) -> TopicStats {
         TopicStats {
-            delayed: self.delayed,
+            delayed: self.delayed.len() as u64,
             ready: self.ready.len() as u64,
             reserved: self.reserved,
             dead: self.dead,
-            next_due: self.due_soon.first().map(|key| key.slot()),
+            next_due: self.delayed.first().map(|key| key.slot()),
             oldest_ready: self.ready.first_key_value().map(|(key, _)| key.slot()),
             config: (*self.config).clone(),
         }

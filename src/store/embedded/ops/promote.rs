@@ -22,7 +22,7 @@ pub(crate) fn promote(txn: &mut WriteTxn<'_>, limit: usize) -> SqlResult<Promote
     let mut moves = Vec::new();
     let mut budget = limit.max(1);
     end_reservations(txn, &mut budget, &mut moves)?;
-    end_delays(txn, &mut budget, &mut moves)?;
+    end_delays(txn, &mut budget, &mut moves);
     expire_dead_letters(txn, &mut budget, &mut moves)?;
     let next = txn.memory.next_deadline(txn.options.dead_retention);
     txn.effects.sleeps_until = Some(next.unwrap_or(Timestamp::MAX));
@@ -69,24 +69,17 @@ fn end_reservation(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> SqlResult<Option<
     Ok(Some(MoveKind::Expired))
 }
 
-fn end_delays(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut Vec<Move>) -> SqlResult<()> {
+fn end_delays(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut Vec<Move>) {
     let now = txn.now.down;
-    while *budget > 0 {
-        match txn.memory.window().first().filter(|(key, _)| key.slot() <= now) {
-            Some((key, topic)) => {
-                *budget -= 1;
-                txn.change_state(JobRef { key, topic, dead: false }, JobState::Ready { since: now });
-                let topic = txn.memory.topics().get(topic).name.clone();
-                moves.push(Move { topic, kind: MoveKind::Ready, late: now.since(key.slot()) });
-            }
-            // Only after a jump of the clock or a long pause; otherwise the window is extended in time.
-            None if txn.memory.window().end().slot() <= now => {
-                txn.extend_window(now.after(txn.options.look_ahead))?;
-            }
-            None => break,
-        }
+    while *budget > 0
+        && let Some((key, topic)) = txn.memory.delayed().first()
+        && key.slot() <= now
+    {
+        *budget -= 1;
+        txn.change_state(JobRef { key, topic, dead: false }, JobState::Ready { since: now });
+        let topic = txn.memory.topics().get(topic).name.clone();
+        moves.push(Move { topic, kind: MoveKind::Ready, late: now.since(key.slot()) });
     }
-    Ok(())
 }
 
 fn expire_dead_letters(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut Vec<Move>) -> SqlResult<()> {

@@ -59,10 +59,6 @@ pub(crate) struct FoundJob<T> {
     pub content: T,
 }
 
-/// Most records added to the window in one step, which takes under a millisecond. Small in tests, so that they
-/// cross many ends of steps.
-const WINDOW_STEP: usize = if cfg!(test) { 3 } else { 1_000 };
-
 impl WriteTxn<'_> {
     /// Reads the clock for the next operation of the group.
     pub fn next_operation(&mut self) {
@@ -202,54 +198,6 @@ impl WriteTxn<'_> {
             "a broken record was set aside; its bytes are kept in the table `broken`"
         );
         Ok(())
-    }
-
-    /// Extends the window up to `until`, by at most about a thousand jobs. Returns whether it reaches `until`.
-    pub fn extend_window(&mut self, until: Timestamp) -> SqlResult<bool> {
-        let (from, to) = (self.memory.window().end(), RowKey::first_after(until));
-        if to <= from {
-            return Ok(true);
-        }
-        if self.memory.delayed_beyond_window() == 0 {
-            self.memory.set_window_end(to);
-            return Ok(true);
-        }
-        let (mut last, mut broken) = (from, Vec::new());
-        let memory = &mut *self.memory;
-        let seen = self.db.scan(Table::Live, (from, to), WINDOW_STEP, |key, columns| {
-            last = key;
-            let topic = columns.and_then(|columns| {
-                columns.verify()?;
-                let name = std::str::from_utf8(columns.topic).map_err(|_| RecordError::Value)?;
-                memory.topics().find(name).ok_or(RecordError::Value)
-            });
-            match topic {
-                // Ready or reserved jobs can be here too after the clock jumped forward.
-                Ok(topic)
-                    if memory.job_state(JobRef { key, topic, dead: false }) == crate::job::State::Delayed =>
-                {
-                    memory.add_to_window(key, topic);
-                }
-                Ok(_) => {}
-                Err(why) => broken.push((key, why)),
-            }
-        })?;
-        let complete = seen < WINDOW_STEP;
-        self.memory.set_window_end(if complete { to } else { last.next() });
-        for (key, why) in broken {
-            self.set_aside(key, false, why)?;
-        }
-        Ok(complete)
-    }
-
-    /// Extends the window when half of the look-ahead is used. Returns whether it is full.
-    pub fn refill_window(&mut self) -> SqlResult<bool> {
-        let end = self.memory.window().end().slot();
-        let ahead = self.options.look_ahead;
-        if end >= self.now.up.after(ahead / 2) {
-            return Ok(true);
-        }
-        self.extend_window(self.now.up.after(ahead))
     }
 
     fn announce_ready(&mut self, topic: TopicNumber, place: &JobState) {

@@ -25,7 +25,6 @@ use crate::{
             options::{OpenError, Options},
             rows::{
                 db::{Db, SqlResult, wal_checkpoint},
-                key::RowKey,
                 meta::RunState,
                 schema,
             },
@@ -120,8 +119,7 @@ impl<'a> StoreOpener<'a> {
         }
         let start_us = self.clock.now_micros();
         let now = self.clock.read();
-        let window_end = RowKey::first_after(now.up.after(self.options.look_ahead));
-        let mut memory = Memory::new(JobIndex::new(), window_end);
+        let mut memory = Memory::new(JobIndex::new());
         let mut effects = CommitEffects::default();
         let mut txn = WriteTxn {
             db,

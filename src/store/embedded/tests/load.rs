@@ -38,7 +38,7 @@ fn lease(second: i64) -> Lease {
 }
 
 fn loaded(ids: JobIndex, db: &Db) -> (Memory, UnsoundRows) {
-    let mut memory = Memory::new(ids, RowKey::first_after(second_after_start(60)));
+    let mut memory = Memory::new(ids);
     let unsound = read(&mut memory, db, second_after_start(9)).expect("reads");
     memory.commit(|_, _| ());
     (memory, unsound)

@@ -6,10 +6,10 @@ use crate::{
     job::{Now, Timestamp},
     store::embedded::{
         memory::{
+            delayed::DelayedJobs,
             job_index::{IdHash, JobRef},
             state::Memory,
             topics::{TopicNumber, TopicState},
-            window::DelayedWindow,
         },
         rows::{
             codec::Lease,
@@ -25,10 +25,9 @@ use crate::{
 pub struct Snapshot {
     ids: Vec<(IdHash, JobRef)>,
     topics: Vec<TopicState>,
-    window: DelayedWindow,
+    delayed: DelayedJobs,
     leases: Vec<(RowKey, TopicNumber, Lease)>,
     deadlines: BTreeSet<(Timestamp, RowKey)>,
-    delayed: u64,
     earliest_death: Option<Timestamp>,
 }
 
@@ -40,10 +39,9 @@ pub fn snapshot(memory: &Memory) -> Snapshot {
     Snapshot {
         ids,
         topics: memory.topics().by_name(None).cloned().collect(),
-        window: memory.window().clone(),
+        delayed: memory.delayed().clone(),
         leases,
         deadlines: memory.deadlines().clone(),
-        delayed: memory.delayed(),
         earliest_death: memory.earliest_death(),
     }
 }

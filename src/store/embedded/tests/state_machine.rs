@@ -42,11 +42,9 @@ impl StateMachine {
     fn new(ids: JobIndex) -> Self {
         let clock = ManualClock::new(Timestamp::from_millis(START_MS));
         let mut options = Options::new("nowhere");
-        options.look_ahead = Duration::from_secs(10);
         options.dead_retention = Some(Duration::from_secs(60));
         options.free_space = Arc::new(|_| Ok(u64::MAX));
-        let window_end = RowKey::first_after(clock.now().after(options.look_ahead));
-        let (db, memory) = (Db::new(schema::in_memory()), Memory::new(ids, window_end));
+        let (db, memory) = (Db::new(schema::in_memory()), Memory::new(ids));
         Self { db, memory, clock, options, receipts: Vec::new() }
     }
 
@@ -108,7 +106,6 @@ impl StateMachine {
                 String::new()
             }
             Step::Promote { limit } => answer_text(self.txn(|txn| ops::promote(txn, limit))),
-            Step::RefillWindow => answer_text(self.txn(|txn| txn.refill_window())),
             Step::Pause { topic: t, delivery } => {
                 let pause = |config: &mut TopicConfig| config.pause.delivery = delivery;
                 self.txn(|txn| ops::put_config(txn, &of(t), pause)).expect("there is room");
@@ -161,15 +158,13 @@ enum Step {
     Held { pick: usize, kind: usize },
     Pass { ms: u64 },
     Promote { limit: usize },
-    RefillWindow,
     Pause { topic: usize, delivery: bool },
     DeadOfTopic { topic: usize, requeue: bool },
     Purge { topic: usize },
 }
 
-/// No delay, short delays, delays within the window, at its end and far beyond it.
 fn waits() -> impl Strategy<Value = u64> {
-    prop_oneof![Just(0), 1u64..4, 1u64..12_000, 9_998u64..10_003, 1u64..300_000]
+    prop_oneof![Just(0), 1u64..4, 1u64..12_000, 1u64..300_000]
 }
 
 fn steps() -> impl Strategy<Value = Step> {
@@ -183,7 +178,6 @@ fn steps() -> impl Strategy<Value = Step> {
         4 => (any::<usize>(), 0..5usize).prop_map(|(pick, kind)| Step::Held { pick, kind }),
         2 => prop_oneof![0u64..3, 0u64..2_000, 0u64..30_000, Just(120_000)].prop_map(|ms| Step::Pass { ms }),
         3 => (1..6usize).prop_map(|limit| Step::Promote { limit }),
-        2 => Just(Step::RefillWindow),
         1 => (0..3usize, any::<bool>()).prop_map(|(topic, delivery)| Step::Pause { topic, delivery }),
         1 => (0..3usize, any::<bool>()).prop_map(|(topic, requeue)| Step::DeadOfTopic { topic, requeue }),
         1 => (0..3usize).prop_map(|topic| Step::Purge { topic }),
@@ -243,7 +237,7 @@ proptest! {
             jobs.iter().map(|name| machine.txn(|txn| ops::get(txn, ALL, &id(name)))).collect()
         };
         let before = states(&mut machine);
-        machine.memory = Memory::new(JobIndex::new(), RowKey::first_after(mark.after(machine.options.look_ahead)));
+        machine.memory = Memory::new(JobIndex::new());
         machine.txn(|txn| load(txn, mark));
         machine.commit();
         assert_consistent(&machine.memory, &machine.db, machine.clock.read());

@@ -9,11 +9,10 @@ use crate::store::{
         EmbeddedStore,
         memory::{job_index::JobRef, job_state::JobState},
         ops::{self, write_txn::WriteTxn},
-        rows::key::RowKey,
     },
 };
 
-/// Delayed within the window and beyond, ready, reserved and dead jobs, and a topic with settings.
+/// Delayed, ready, reserved and dead jobs, and a topic with settings.
 async fn filled(fixture: &Fixture) -> std::sync::Arc<EmbeddedStore> {
     let store = fixture.open().await;
     add(&store, [delayed("soon", seconds(10)), delayed("far", seconds(100_000))]).await;
@@ -106,13 +105,16 @@ async fn jobs_in_the_wrong_place_are_named() {
         txn.memory.change_state(at, JobState::Ready { since: txn.now.down });
     });
     named(&early.await, &["job far at", "made ready before its due time"]);
-    let unseen = found(|txn| txn.memory.set_window_end(RowKey::END));
-    named(&unseen.await, &["job far at", "missing among the jobs that are", "topic t counts"]);
-    let seen = found(|txn| {
-        let (_, at) = located(txn, "far");
-        txn.memory.add_to_window(at.key, at.topic);
+    let nowhere = found(|txn| {
+        let (_, at) = located(txn, "soon");
+        txn.memory.topics_mut().get_mut(at.topic).delayed.remove(&at.key);
     });
-    named(&seen.await, &["job far at", "wrongly among the jobs that are due soon"]);
+    named(&nowhere.await, &["job soon at", "in 0 states", "topic t counts", "that is due next is not"]);
+    let twice = found(|txn| {
+        let (_, at) = located(txn, "ready-1");
+        txn.memory.topics_mut().get_mut(at.topic).delayed.insert(at.key);
+    });
+    named(&twice.await, &["job ready-1 at", "in 2 states", "topic t counts", "that is due next is not"]);
 }
 
 #[tokio::test]

@@ -21,14 +21,13 @@ use crate::{
 /// A record's table, key and column `dead_ms`.
 type StoredRow = (Table, RowKey, Option<i64>);
 
-/// Jobs of one topic by state, counted from the job index, and how many of them belong to the window.
+/// Jobs of one topic by state, counted from the job index.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Count {
     delayed: u64,
     ready: u64,
     reserved: u64,
     dead: u64,
-    due_soon: u64,
 }
 
 /// Checks that memory has the job of this record exactly once, under its key, and in a valid state.
@@ -84,24 +83,19 @@ fn check_state(
     let due_at = record.head.due_at;
     let name = || format!("job {} at {key:?}", record.head.id);
     findings.check(key.slot() >= due_at, || format!("{} is stored before its due time {due_at}", name()));
-    let (ready, reserved) = (topic.ready.contains_key(&key), memory.lease(key).is_some());
-    findings.check(!(ready && reserved), || format!("{} is both ready and reserved", name()));
-    let delayed = !ready && !reserved;
+    let delayed = topic.delayed.contains(&key);
+    let states = [delayed, topic.ready.contains_key(&key), memory.lease(key).is_some()];
+    let states = states.into_iter().filter(|is_in_state| *is_in_state).count();
+    findings.check(states == 1, || format!("{} is in {states} states in memory", name()));
     findings.check(delayed || due_at <= now.up, || {
         format!("{} was made ready before its due time {due_at}", name())
     });
-    let (in_window, is_soon) = (topic.due_soon.contains(&key), delayed && memory.window().covers(key));
-    findings.check(in_window || !is_soon, || {
-        format!("{} is due soon, but missing among the jobs that are", name())
-    });
-    findings
-        .check(!in_window || is_soon, || format!("{} is wrongly among the jobs that are due soon", name()));
 }
 
 /// Checks counts, reservations and settings, which can only be compared as a whole.
 pub(super) fn check_whole(memory: &Memory, db: &Db, now: Now, findings: &mut Findings) -> SqlResult<()> {
     check_counts(memory, findings);
-    check_window(memory, findings);
+    check_first_keys(memory, findings);
     check_leases(memory, db, findings)?;
     check_configs(memory, db, findings)?;
     let strays = verify_sql::stray_rows(db)?;
@@ -128,10 +122,7 @@ fn check_counts(memory: &Memory, findings: &mut Findings) {
         }
         let count = counts.entry(job.topic).or_default();
         match memory.job_state(job) {
-            State::Delayed => {
-                count.delayed += 1;
-                count.due_soon += u64::from(memory.window().covers(job.key));
-            }
+            State::Delayed => count.delayed += 1,
             State::Ready => count.ready += 1,
             State::Reserved => count.reserved += 1,
             State::Dead => count.dead += 1,
@@ -141,32 +132,23 @@ fn check_counts(memory: &Memory, findings: &mut Findings) {
         let held = memory.topics().find(topic.name.as_str()).and_then(|ix| counts.remove(&ix));
         let held = held.unwrap_or_default();
         let counted = Count {
-            delayed: topic.delayed,
+            delayed: topic.delayed.len() as u64,
             ready: topic.ready.len() as u64,
             reserved: topic.reserved,
             dead: topic.dead,
-            due_soon: topic.due_soon.len() as u64,
         };
         findings.check(counted == held, || {
             format!("topic {} counts {counted:?}, but holds {held:?}", topic.name)
         });
     }
-    let delayed: u64 = memory.topics().by_name(None).map(|topic| topic.delayed).sum();
-    findings.check(memory.delayed() == delayed, || {
-        format!("{} jobs count as delayed in all, but {delayed} topic by topic", memory.delayed())
-    });
 }
 
-fn check_window(memory: &Memory, findings: &mut Findings) {
-    let topics = || memory.topics().by_name(None);
-    let len: usize = topics().map(|topic| topic.due_soon.len()).sum();
-    findings.check(memory.window().len() == len, || {
-        format!("{} jobs count as due soon, but {len} are", memory.window().len())
-    });
-    let heads: BTreeSet<(RowKey, TopicNumber)> = topics()
-        .filter_map(|topic| topic.due_soon.first().copied().zip(memory.topics().find(topic.name.as_str())))
+fn check_first_keys(memory: &Memory, findings: &mut Findings) {
+    let topics = memory.topics().by_name(None);
+    let first_keys: BTreeSet<(RowKey, TopicNumber)> = topics
+        .filter_map(|topic| topic.delayed.first().copied().zip(memory.topics().find(topic.name.as_str())))
         .collect();
-    for (key, topic) in heads.symmetric_difference(memory.window().first_keys()) {
+    for (key, topic) in first_keys.symmetric_difference(memory.delayed().first_keys()) {
         let name = memory.topics().try_get(*topic).map(|topic| topic.name.as_str());
         findings.add(|| format!("the job of topic {name:?} that is due next is not {key:?}"));
     }

@@ -24,7 +24,6 @@ use crate::{
             recovery::{identity::StoreFiles, load, wal::WalState},
             rows::{
                 db::{Db, SqlResult},
-                key::RowKey,
                 meta::RunState,
                 schema,
                 store_head::{HeadState, StoreHead},
@@ -65,7 +64,7 @@ pub fn inspect(options: &Options, clock: &dyn Clock) -> Result<Inspection, OpenE
     let stored = read_store_head(&db, &db_path)?;
     let head = files.check_compatible(stored, mark)?;
     let missing = mark.map_or(0, |mark| mark.missing_from(head));
-    Ok(examine(&db, wal, (stored, missing), options, clock))
+    Ok(examine(&db, wal, (stored, missing), clock))
 }
 
 /// Verifies the backup `file`, which needs no log beside it.
@@ -88,7 +87,7 @@ pub fn inspect_backup(file: &Path, clock: &dyn Clock) -> Result<Inspection, Open
     let db = Db::new(schema::open_immutable(file)?);
     WalState::Missing.check_compatible(file, file, read_run_state(&db, file)?)?;
     let stored = read_store_head(&db, file)?;
-    Ok(examine(&db, WalState::Missing, (stored, 0), &Options::new("."), clock))
+    Ok(examine(&db, WalState::Missing, (stored, 0), clock))
 }
 
 pub(super) fn read_run_state(db: &Db, path: &Path) -> Result<RunState, OpenError> {
@@ -104,16 +103,10 @@ fn io_at(path: &Path) -> impl Fn(io::Error) -> OpenError {
 }
 
 /// Verifies a store whose head is `stored`, and from which `missing` commits are missing by its lock file.
-fn examine(
-    db: &Db,
-    wal: WalState,
-    (stored, missing): (HeadState, u64),
-    options: &Options,
-    clock: &dyn Clock,
-) -> Inspection {
+fn examine(db: &Db, wal: WalState, (stored, missing): (HeadState, u64), clock: &dyn Clock) -> Inspection {
     let mut findings = Findings::default();
     check_files(db, wal, (stored, missing), &mut findings);
-    let memory = match read(db, options, clock) {
+    let memory = match read(db, clock) {
         Ok(memory) => {
             if let HeadState::Known(StoreHead { jobs: Some(jobs), .. }) = stored {
                 let found = memory.job_index().len() as u64;
@@ -126,7 +119,7 @@ fn examine(
         Err(error) => {
             findings.add(|| format!("not everything could be read: {error}"));
             check_integrity(db, &mut findings);
-            Memory::new(JobIndex::new(), RowKey::START)
+            Memory::new(JobIndex::new())
         }
     };
     let sum = |count: fn(&TopicStats) -> u64| memory.topics().by_name(None).map(|t| count(&t.stats())).sum();
@@ -142,12 +135,11 @@ fn examine(
 }
 
 /// Loads the store as a start would. The verification reports what could not be loaded.
-fn read(db: &Db, options: &Options, clock: &dyn Clock) -> SqlResult<Memory> {
+fn read(db: &Db, clock: &dyn Clock) -> SqlResult<Memory> {
     // When it is damaged, which the verification reports, the system clock is used.
     let mark = db.clock_mark()?.unwrap_or(clock.read().down);
     clock.advance_to_at_least(mark);
-    let window_end = RowKey::first_after(clock.read().up.after(options.look_ahead));
-    let mut memory = Memory::new(JobIndex::new(), window_end);
+    let mut memory = Memory::new(JobIndex::new());
     load::read(&mut memory, db, mark)?;
     memory.commit(|_, _| ());
     Ok(memory)

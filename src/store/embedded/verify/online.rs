@@ -2,8 +2,8 @@
 //! a record, every count is right.
 //!
 //! It runs in steps, each of which sees disk and memory at one moment, so that it delays other operations only for
-//! milliseconds at a time: first the records in slices, then the index in slices. Counts, reservations and the
-//! window are compared as a whole in one last step, about half a second for each million jobs.
+//! milliseconds at a time: first the records in slices, then the index in slices. Counts and
+//! reservations are compared as a whole in one last step, about half a second for each million jobs.
 
 use std::path::Path;
 

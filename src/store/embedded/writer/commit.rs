@@ -240,7 +240,7 @@ impl Writer {
         }
     }
 
-    /// The short maintenance that keeps pace with the operations: the window and checkpoints.
+    /// The short maintenance that keeps pace with the operations: checkpoints and the ballast.
     pub fn after_group(&mut self) -> WaitFor {
         if self.shared.check().is_err() {
             return WaitFor::Forever;
@@ -252,17 +252,7 @@ impl Writer {
         if let Err(error) = self.checkpoints.after_commit(self.db.conn()) {
             self.checkpoint_failed(&error);
         }
-        match self.transact(|txn| txn.refill_window()) {
-            Ok((true, effects)) => {
-                self.notify_listener(effects);
-                WaitFor::AtMost(self.options.idle_after)
-            }
-            Ok((false, effects)) => {
-                self.notify_listener(effects);
-                WaitFor::None
-            }
-            Err(_logged) => WaitFor::AtMost(self.options.idle_after),
-        }
+        WaitFor::AtMost(self.options.idle_after)
     }
 
     /// Runs one step of maintenance while no operation is queued, such as freeing disk space.
@@ -283,11 +273,6 @@ impl Writer {
         if self.checkpoints.finish_if_done(self.db.conn())? {
             return Ok(WaitFor::AtMost(self.options.idle_after));
         }
-        let mut window_is_full = true;
-        if let Ok((complete, effects)) = self.transact(|txn| txn.refill_window()) {
-            self.notify_listener(effects);
-            window_is_full = complete;
-        }
         let was_vacuuming = self.vacuum.is_running();
         if self.vacuum.is_due(self.db.conn())? {
             return Ok(match self.transact(|txn| Vacuum::step(txn.db)) {
@@ -300,7 +285,7 @@ impl Writer {
             self.checkpoints.request();
             return Ok(WaitFor::AtMost(self.options.idle_after));
         }
-        Ok(if window_is_full { WaitFor::Forever } else { WaitFor::None })
+        Ok(WaitFor::Forever)
     }
 
     /// A checkpoint that met a full disk is retried later. Any other failure may have lost what the checkpoint
