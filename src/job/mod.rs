@@ -13,6 +13,7 @@ mod retry;
 mod surrogates;
 mod time;
 mod topic;
+mod topic_values;
 
 pub use attributes::{Attributes, Tag, decode_steps, encode_steps};
 pub use body::{Body, BodyError, MAX_DEPTH};

@@ -14,7 +14,7 @@
 //! | `{p:k}:dead:<topic>` | ZSET of dead ids by moment of death |
 //! | `{p:k}:mark` | written before a `WAIT`, so that it covers everything before it |
 //! | `{p}:meta` | HASH of format and number of shards |
-//! | `{p}:settings` | HASH of `s` or `p` and topic to settings or pause; `#` is the version |
+//! | `{p}:settings` | HASH of topic to its settings and pause (`codec/settings.rs`); `#` is the version |
 
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use linger::{
-    job::{Attributes, Body, Due, Reason, State, Tag},
+    job::{Attributes, Body, Due, Reason, State, Tag, TopicSettings},
     store::{AddJob, Deleted, Error, Finished, MoveKind, Patch, Patched, Release, redis::Options},
 };
 
@@ -183,4 +183,39 @@ async fn malformed_attributes_are_reported_by_scripts_and_by_the_engine() {
         assert!(faults.iter().any(|fault| fault.contains("job a: its record cannot be read")), "{faults:?}");
         assert!(matches!(store.get(ALL, &id("a")).await, Err(Error::Damaged(_))), "{bytes:?}");
     }
+}
+
+/// What a later version has set for a topic stays, whatever this one sets or clears.
+#[tokio::test]
+async fn changes_of_a_topic_keep_what_a_later_version_has_set() {
+    let options = options();
+    let process = Process::start(&options).await;
+    let (store, raw) = (process.store(), Raw::connect(&shared().url()).await);
+    let key = format!("{{{}}}:settings", options.prefix);
+    let later = Attributes::decode(b"\x06\0\x01u\x07\0\x02ab\xff\0\0").expect("well-formed");
+    let stored = async || {
+        let value = raw.send(&["HGET", &key, "t"]).await.into_bytes().expect("is there");
+        Attributes::decode(&value).expect("well-formed")
+    };
+    raw.send_values(
+        "HSET",
+        vec![key.as_str().into(), "t".into(), Bytes::from(later.as_bytes().to_vec()).into()],
+    )
+    .await;
+    let settings = TopicSettings { ttr: Some(ttr(5)), require_receipt: true, ..TopicSettings::default() };
+    store.put_settings(&topic("t"), settings.clone()).await.expect("sets");
+    let delivery = TopicPause { delivery: true, intake: false };
+    let pause = store.change_pause(&topic("t"), delivery, TopicPause::NONE).await.expect("pauses");
+    assert_eq!(pause, TopicPause::ALL, "the later version has paused the intake, until some moment");
+    let values = stored().await;
+    assert_eq!(TopicSettings::decode(&values), Some(settings));
+    assert!(values.as_bytes().ends_with(later.as_bytes()), "{values:?}");
+    store.put_settings(&topic("t"), TopicSettings::default()).await.expect("clears");
+    store.change_pause(&topic("t"), TopicPause::NONE, delivery).await.expect("resumes");
+    assert_eq!(stored().await, later);
+    store.change_pause(&topic("t"), TopicPause::NONE, TopicPause::ALL).await.expect("resumes");
+    assert_eq!(stored().await.as_bytes(), b"\x07\0\x02ab\xff\0\0");
+    assert_eq!(store.topics(None, 10).await.expect("reads"), []);
+    raw.send(&["HSET", &key, "t", "nonsense"]).await;
+    assert_eq!(store.verify().await.expect("verifies").faults, ["topic t: its settings cannot be read"]);
 }

@@ -19,6 +19,13 @@ use crate::{
     },
 };
 
+/// What one call writes of a topic's configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ConfigPart {
+    Settings,
+    Pause,
+}
+
 /// The settings of all topics, as this process knows them.
 pub struct SettingsCache {
     shards: Arc<Shards>,
@@ -40,15 +47,15 @@ impl SettingsCache {
         self.known.lock().topics.keys().cloned().collect()
     }
 
-    /// Applies what this process has just written to `field`, unless something newer is known.
+    /// Applies what this process has just written, unless something newer is known.
     pub fn apply_write(
         &self,
-        field: String,
+        part: ConfigPart,
         version: u64,
         topic: &Topic,
         change: impl FnOnce(&mut TopicConfig),
     ) {
-        self.known.apply_write(field, version, topic, change);
+        self.known.apply_write(part, version, topic, change);
     }
 
     /// Reads all settings again if they have changed, and notifies the listener of topics whose delivery resumed.
@@ -92,9 +99,9 @@ struct CacheState {
     version: u64,
     /// Number of writes of this process, so that a read that began before a write does not replace its result.
     writes: u64,
-    /// The version after the last write of this process since the last read, by field: the replies to concurrent
+    /// The version after the last write of this process since the last read, by topic and part: the replies to concurrent
     /// writes may arrive in another order than the writes happened.
-    written: HashMap<String, u64>,
+    written: HashMap<(Topic, ConfigPart), u64>,
     topics: HashMap<Topic, Arc<TopicConfig>>,
 }
 
@@ -109,14 +116,21 @@ impl KnownConfigs {
         (state.version, state.writes)
     }
 
-    fn apply_write(&self, field: String, version: u64, topic: &Topic, change: impl FnOnce(&mut TopicConfig)) {
+    fn apply_write(
+        &self,
+        part: ConfigPart,
+        version: u64,
+        topic: &Topic,
+        change: impl FnOnce(&mut TopicConfig),
+    ) {
         let mut state = self.lock();
         state.writes += 1;
-        let last = state.version.max(state.written.get(&field).copied().unwrap_or(0));
+        let key = (topic.clone(), part);
+        let last = state.version.max(state.written.get(&key).copied().unwrap_or(0));
         if version <= last {
             return;
         }
-        state.written.insert(field, version);
+        state.written.insert(key, version);
         let mut config =
             state.topics.get(topic).map_or_else(TopicConfig::default, |config| (**config).clone());
         change(&mut config);
@@ -162,7 +176,7 @@ mod tests {
         let configs = KnownConfigs::default();
         let topic = Topic::parse("t").expect("valid");
         let (_, before) = configs.version_and_writes();
-        configs.apply_write("pt".to_owned(), 1, &topic, |config| config.pause.delivery = true);
+        configs.apply_write(ConfigPart::Pause, 1, &topic, |config| config.pause.delivery = true);
         assert_eq!(configs.replace(before, 1, HashMap::new()), None);
         assert!(configs.get(&topic).pause.delivery);
         let (_, after) = configs.version_and_writes();
@@ -175,7 +189,8 @@ mod tests {
         let configs = KnownConfigs::default();
         let topic = Topic::parse("t").expect("valid");
         let write = |version, delivery| {
-            configs.apply_write("pt".to_owned(), version, &topic, |config| config.pause.delivery = delivery);
+            configs
+                .apply_write(ConfigPart::Pause, version, &topic, |config| config.pause.delivery = delivery);
         };
         write(2, true);
         write(1, false);

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use crate::{
     job::{Topic, TopicPause, TopicSettings},
     store::{
         Result,
         redis::{
-            codec::settings::{decode_pause, encode_pause, encode_settings, pause_field, settings_field},
+            codec::settings::{decode_pause, encode_pause, encode_settings},
             connection::call::ScriptCall,
-            coordination::{notifier::Notifier, settings_cache::SettingsCache, shards::Shards},
+            coordination::{
+                notifier::Notifier,
+                settings_cache::{ConfigPart, SettingsCache},
+                shards::Shards,
+            },
             reply::Reply,
             scripts::Script,
         },
@@ -31,13 +33,10 @@ impl SettingsWriter {
     }
 
     pub async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()> {
-        let encoded =
-            if settings == TopicSettings::default() { Bytes::new() } else { encode_settings(&settings) };
-        let field = settings_field(topic);
-        let call = self.change(Script::PutSettings, &field).bytes_arg(encoded);
-        let call = call.arg(topic.as_str()).deadline();
+        let values = encode_settings(&settings);
+        let call = self.change(Script::PutSettings, topic).bytes_arg(values.as_bytes().to_vec());
         let version = Reply::new(self.shards.call_acknowledged(call).await?)?.count()?;
-        self.cache.apply_write(field, version, topic, |config| config.settings = settings);
+        self.cache.apply_write(ConfigPart::Settings, version, topic, |config| config.settings = settings);
         Ok(())
     }
 
@@ -49,12 +48,10 @@ impl SettingsWriter {
         set: TopicPause,
         clear: TopicPause,
     ) -> Result<TopicPause> {
-        let field = pause_field(topic);
-        let call = self.change(Script::ChangePause, &field).arg(encode_pause(set)).arg(encode_pause(clear));
-        let call = call.arg(topic.as_str()).deadline();
+        let call = self.change(Script::ChangePause, topic).arg(encode_pause(set)).arg(encode_pause(clear));
         let mut reply = Reply::new(self.shards.call_acknowledged(call).await?)?;
         let (version, pause) = (reply.count()?, decode_pause(&reply.bytes()?));
-        self.cache.apply_write(field, version, topic, |config| config.pause = pause);
+        self.cache.apply_write(ConfigPart::Pause, version, topic, |config| config.pause = pause);
         // Even if the delivery was not paused: the reply may be that of a second run.
         if clear.delivery && !pause.delivery {
             self.notifier.ready(topic);
@@ -62,12 +59,13 @@ impl SettingsWriter {
         Ok(pause)
     }
 
-    /// A call that changes one field of the settings.
-    fn change(&self, script: Script, field: &str) -> ScriptCall {
+    /// A call that changes the values of a topic, with the arguments of `scripts/settings.lua`.
+    fn change(&self, script: Script, topic: &Topic) -> ScriptCall {
         let keys = &self.shards.keys;
         ScriptCall::new(script, keys.slot, vec![keys.settings.clone()], Vec::with_capacity(6))
             .wait_with_mark(keys.mark.clone())
             .arg(keys.settings_channel.clone())
-            .arg(field)
+            .arg(topic.as_str())
+            .deadline()
     }
 }

@@ -49,8 +49,8 @@ scripts! {
     Mend "mend" [RECORD, SHARD],
     ExpireReplaySlots "expire_replay_slots" [RECORD],
     ShardStatus "shard_status" [RECORD, MISSING],
-    PutSettings "put_settings" [RECORD],
-    ChangePause "change_pause" [RECORD],
+    PutSettings "put_settings" [RECORD, SETTINGS],
+    ChangePause "change_pause" [RECORD, SETTINGS],
     InitLayout "init_layout" [RECORD],
     GetLayout "get_layout" [],
     GetCounts "get_counts" [],
@@ -64,6 +64,7 @@ const SHARD: &str = include_str!("shard.lua");
 const MOVES: &str = include_str!("transitions.lua");
 const SCOPE: &str = include_str!("scope.lua");
 const HOLDER: &str = include_str!("reservation.lua");
+const SETTINGS: &str = include_str!("settings.lua");
 /// Placeholder for the function that [`missing_function`] generates.
 const MISSING: &str = "-- missing permissions";
 
@@ -118,7 +119,8 @@ fn commands<'a>(text: &'a str, functions: &[&str]) -> BTreeSet<&'a str> {
 
 /// Every command that the engine sends or that a script runs.
 pub fn all_commands() -> BTreeSet<&'static str> {
-    let texts = SOURCES.iter().map(|(_, source, _)| *source).chain([RECORD, SHARD, MOVES, SCOPE, HOLDER]);
+    let texts =
+        SOURCES.iter().map(|(_, source, _)| *source).chain([RECORD, SHARD, MOVES, SCOPE, HOLDER, SETTINGS]);
     let scripted = texts.flat_map(|text| commands(text, &["call('", "attempt('"]));
     scripted.chain(SENT).collect()
 }

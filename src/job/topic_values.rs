@@ -1,0 +1,117 @@
+//! What is set for a topic as both engines store it: tagged values in the form of [`Attributes`]. Values whose tag is
+//! unknown, written by a later version, are kept.
+
+use std::time::Duration;
+
+use super::{Attributes, Tag, TopicPause, TopicSettings, Ttr, decode_steps, encode_steps};
+
+/// 8 bytes, in milliseconds.
+const TTR: Tag = Tag(1);
+/// 4 bytes.
+const MAX_ATTEMPTS: Tag = Tag(2);
+/// As in a record. Empty: jobs are not delayed when they are tried again.
+const RETRY: Tag = Tag(3);
+/// The following tags are present when they are set. They have no value yet; one of a later version is kept.
+const REQUIRE_RECEIPT: Tag = Tag(4);
+const PAUSE_DELIVERY: Tag = Tag(5);
+const PAUSE_INTAKE: Tag = Tag(6);
+
+impl TopicSettings {
+    /// The settings among the values of a topic; `None` when one is malformed.
+    #[must_use]
+    pub fn decode(values: &Attributes) -> Option<Self> {
+        let ttr = |bytes: &[u8]| {
+            let ms = u64::from_be_bytes(bytes.try_into().ok()?);
+            Ttr::new(Duration::from_millis(ms)).ok()
+        };
+        let max_attempts = |bytes: &[u8]| Some(u32::from_be_bytes(bytes.try_into().ok()?));
+        Some(Self {
+            ttr: optional(values.get(TTR), ttr)?,
+            max_attempts: optional(values.get(MAX_ATTEMPTS), max_attempts)?,
+            retry: optional(values.get(RETRY), decode_steps)?,
+            require_receipt: values.get(REQUIRE_RECEIPT).is_some(),
+        })
+    }
+
+    /// Replaces the settings among the values of a topic.
+    pub fn encode_into(&self, values: &mut Attributes) {
+        let Self { ttr, max_attempts, retry, require_receipt } = self;
+        let ttr = ttr.map(|ttr| u64::try_from(ttr.as_duration().as_millis()).expect("a TTR is short"));
+        values.set(TTR, ttr.map(u64::to_be_bytes).as_ref().map(<[u8; 8]>::as_slice));
+        values.set(MAX_ATTEMPTS, max_attempts.map(u32::to_be_bytes).as_ref().map(<[u8; 4]>::as_slice));
+        values.set(RETRY, retry.as_ref().map(encode_steps).as_deref());
+        set_flag(values, REQUIRE_RECEIPT, *require_receipt);
+    }
+}
+
+impl TopicPause {
+    /// The pause among the values of a topic.
+    #[must_use]
+    pub fn decode(values: &Attributes) -> Self {
+        let is_set = |tag| values.get(tag).is_some();
+        Self { delivery: is_set(PAUSE_DELIVERY), intake: is_set(PAUSE_INTAKE) }
+    }
+
+    /// Replaces the pause among the values of a topic.
+    pub fn encode_into(self, values: &mut Attributes) {
+        set_flag(values, PAUSE_DELIVERY, self.delivery);
+        set_flag(values, PAUSE_INTAKE, self.intake);
+    }
+}
+
+fn set_flag(values: &mut Attributes, tag: Tag, is_set: bool) {
+    if values.get(tag).is_some() != is_set {
+        values.set(tag, is_set.then_some(&[]));
+    }
+}
+
+/// `Some(None)` when there is no value, `None` when it cannot be decoded.
+fn optional<T>(value: Option<&[u8]>, decode: impl Fn(&[u8]) -> Option<T>) -> Option<Option<T>> {
+    match value {
+        None => Some(None),
+        Some(bytes) => decode(bytes).map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::RetrySchedule;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn settings_and_pauses_are_decoded_as_they_were_encoded(
+            ttr_ms in prop::option::of(1_000u64..=86_400_000),
+            max_attempts in prop::option::of(0u32..=1_000_000),
+            steps_ms in prop::option::of(prop::collection::vec(0u64..315_576_000_000, 0..=64)),
+            require_receipt in any::<bool>(),
+            delivery in any::<bool>(),
+            intake in any::<bool>(),
+        ) {
+            let schedule = |steps: Vec<u64>| {
+                RetrySchedule::new(steps.into_iter().map(Duration::from_millis).collect()).expect("valid")
+            };
+            let settings = TopicSettings {
+                ttr: ttr_ms.map(|ms| Ttr::new(Duration::from_millis(ms)).expect("valid")),
+                max_attempts,
+                retry: steps_ms.map(schedule),
+                require_receipt,
+            };
+            let pause = TopicPause { delivery, intake };
+            let mut values = Attributes::default();
+            values.set(Tag(200), Some(b"later"));
+            pause.encode_into(&mut values);
+            settings.encode_into(&mut values);
+            prop_assert_eq!((TopicSettings::decode(&values), TopicPause::decode(&values)), (Some(settings), pause));
+            TopicSettings::default().encode_into(&mut values);
+            TopicPause::NONE.encode_into(&mut values);
+            prop_assert_eq!(values.as_bytes(), b"\xc8\0\x05later");
+        }
+
+        #[test]
+        fn decoding_any_bytes_does_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            let _ = Attributes::decode(&bytes).map(|values| TopicSettings::decode(&values));
+        }
+    }
+}
