@@ -1,11 +1,10 @@
-//! `linger backup` while a server is running, and `linger restore`: every change acknowledged before is there.
+//! `linger backup` while a server runs, and `linger restore`: a backup contains every change acknowledged before it.
 
 use std::{
     collections::BTreeSet,
     fs,
     net::SocketAddr,
     path::Path,
-    process::Output,
     sync::{
         Mutex,
         atomic::{AtomicBool, Ordering},
@@ -19,25 +18,31 @@ use crate::harness::{
     wait::StopOnDrop,
 };
 
-/// Ids by the last step that was sent or acknowledged for them.
+/// The ids of the jobs for which each step was acknowledged.
 #[derive(Debug, Default, Clone)]
-struct Told {
+struct Acknowledged {
     added: BTreeSet<String>,
     popped: BTreeSet<String>,
     buried: BTreeSet<String>,
     finished: BTreeSet<String>,
-    /// Sent, and perhaps not answered yet.
-    leaving: BTreeSet<String>,
+    /// Finishes that were sent, and may not be answered yet.
+    finishing: BTreeSet<String>,
 }
 
-/// Adds jobs until it is stopped: in turn it finishes, buries, reserves or leaves one.
-fn work(address: SocketAddr, worker: usize, told: &Mutex<Told>, stop: &AtomicBool, acked: &mpsc::Sender<()>) {
+/// Adds jobs until it is stopped. It finishes, buries or reserves a job, or leaves it delayed, in turn.
+fn work(
+    address: SocketAddr,
+    worker: usize,
+    acknowledged: &Mutex<Acknowledged>,
+    stop: &AtomicBool,
+    added: &mpsc::Sender<()>,
+) {
     let step = |method: &str, path: &str, body: &str, status: u16| {
-        let answer = call(address, method, path, body).expect("it answers");
-        assert_eq!(answer.status, status, "{path}: {answer:?}");
-        answer
+        let response = call(address, method, path, body).expect("the server answers");
+        assert_eq!(response.status, status, "{path}: {response:?}");
+        response
     };
-    let note = |change: &dyn Fn(&mut Told)| change(&mut told.lock().expect("not poisoned"));
+    let record = |change: &dyn Fn(&mut Acknowledged)| change(&mut acknowledged.lock().expect("not poisoned"));
     for n in 0.. {
         if stop.load(Ordering::Relaxed) {
             return;
@@ -46,36 +51,36 @@ fn work(address: SocketAddr, worker: usize, told: &Mutex<Told>, stop: &AtomicBoo
         let delay = if n % 4 == 3 { 3_600 } else { 0 };
         let job = format!(r#"{{"topic":"w{worker}","id":"{id}","delay":{delay},"body":"{id}"}}"#);
         step("POST", "/jobs", &job, 201);
-        note(&|told| _ = told.added.insert(id.clone()));
-        let _ = acked.send(());
+        record(&|acknowledged| _ = acknowledged.added.insert(id.clone()));
+        let _ = added.send(());
         if n % 4 == 3 {
             continue;
         }
         let popped = step("GET", &format!("/topics/w{worker}/pop?ttr=1h"), "", 200).json();
         assert_eq!(popped["id"], id.as_str());
-        note(&|told| _ = told.popped.insert(id.clone()));
+        record(&|acknowledged| _ = acknowledged.popped.insert(id.clone()));
         if n % 4 == 0 {
-            note(&|told| _ = told.leaving.insert(id.clone()));
+            record(&|acknowledged| _ = acknowledged.finishing.insert(id.clone()));
             let receipt = popped["receipt"].as_str().expect("a receipt");
             step("POST", &format!("/jobs/{id}/finish?receipt={receipt}"), "", 204);
-            note(&|told| _ = told.finished.insert(id.clone()));
+            record(&|acknowledged| _ = acknowledged.finished.insert(id.clone()));
         } else if n % 4 == 1 {
             let bury = format!(r#"{{"receipt":{},"reason":"as told"}}"#, popped["receipt"]);
             step("POST", &format!("/jobs/{id}/bury"), &bury, 200);
-            note(&|told| _ = told.buried.insert(id.clone()));
+            record(&|acknowledged| _ = acknowledged.buried.insert(id.clone()));
         }
     }
 }
 
 /// Compares a restored server with the calls before the copy began and until it was complete.
-fn check(server: &Server, before: &Told, after: &Told) {
+fn check(server: &Server, before: &Acknowledged, after: &Acknowledged) {
     for id in &before.added {
         let found = server.call("GET", &format!("/jobs/{id}"), "");
         if before.finished.contains(id) {
-            assert_eq!(found.status, 404, "{id} was finished and is back");
+            assert_eq!(found.status, 404, "{id} was finished and exists again");
             continue;
         }
-        if after.leaving.contains(id) && found.status == 404 {
+        if after.finishing.contains(id) && found.status == 404 {
             continue;
         }
         assert_eq!(found.status, 200, "{id} is lost");
@@ -90,26 +95,22 @@ fn check(server: &Server, before: &Told, after: &Told) {
     }
 }
 
-fn linger(words: &[&str], directory: &Path) -> Output {
-    run(words, directory)
-}
-
-/// Runs a command that must succeed. Returns its output.
-fn done(words: &[&str], directory: &Path) -> String {
-    let output = linger(words, directory);
+/// Runs a command that must succeed. Returns its stdout.
+fn run_successfully(words: &[&str], directory: &Path) -> String {
+    let output = run(words, directory);
     assert_eq!(output.status.code(), Some(0), "{words:?}: {}{}", stdout(&output), stderr(&output));
     stdout(&output)
 }
 
 /// Runs a command that must fail with `code` and print `text`.
-fn refused(words: &[&str], directory: &Path, code: i32, text: &str) {
-    let output = linger(words, directory);
+fn assert_refused(words: &[&str], directory: &Path, code: i32, text: &str) {
+    let output = run(words, directory);
     assert_eq!(output.status.code(), Some(code), "{words:?}: {}", stderr(&output));
     assert!(stderr(&output).contains(text), "{words:?}: {text:?} is not in {}", stderr(&output));
 }
 
-fn names(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).expect("is there");
+fn file_names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).expect("the directory exists");
     let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("reads").file_name().into_string();
     let mut names: Vec<String> = entries.map(|entry| name(entry).expect("is text")).collect();
     names.sort();
@@ -117,46 +118,51 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_backup_under_load_holds_everything_acknowledged_before_it_began() {
+fn a_backup_under_load_contains_every_change_acknowledged_before_it_began() {
     const WORKERS: usize = 4;
     let runs = std::env::var("LINGER_PROVE_BACKUPS").map_or(3, |text| text.parse().expect("is a number"));
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path();
     let server = Server::serve(&[], &[], path);
-    let (address, (sender, acked)) = (server.address, mpsc::channel());
-    let (told, stop) = (Mutex::new(Told::default()), AtomicBool::new(false));
-    let snapshot = || told.lock().expect("not poisoned").clone();
-    let copies: Vec<(Told, Told)> = std::thread::scope(|scope| {
-        let _ends = StopOnDrop(&stop);
+    let (address, (sender, added)) = (server.address, mpsc::channel());
+    let (acknowledged, stop) = (Mutex::new(Acknowledged::default()), AtomicBool::new(false));
+    let snapshot = || acknowledged.lock().expect("not poisoned").clone();
+    let copies: Vec<(Acknowledged, Acknowledged)> = std::thread::scope(|scope| {
+        let _stop = StopOnDrop(&stop);
         for worker in 0..WORKERS {
-            let (told, stop, sender) = (&told, &stop, sender.clone());
-            scope.spawn(move || work(address, worker, told, stop, &sender));
+            let (acknowledged, stop, sender) = (&acknowledged, &stop, sender.clone());
+            scope.spawn(move || work(address, worker, acknowledged, stop, &sender));
         }
         drop(sender);
         let copies = (0..runs).map(|n| {
-            assert_eq!(acked.iter().take(60).count(), 60, "the workers gave up");
+            assert_eq!(added.iter().take(60).count(), 60, "the workers gave up");
             let before = snapshot();
-            let said = done(&["backup", &format!("copy-{n}")], path);
-            assert!(said.starts_with(&format!("copy-{n}: ")), "{said}");
+            let message = run_successfully(&["backup", &format!("copy-{n}")], path);
+            assert!(message.starts_with(&format!("copy-{n}: ")), "{message}");
             (before, snapshot())
         });
         copies.collect()
     });
     assert!(server.stop().success());
-    assert_eq!(names(path).len(), runs + 1, "nothing else is left: {:?}", names(path));
+    assert_eq!(file_names(path).len(), runs + 1, "other files are left: {:?}", file_names(path));
     let mut jobs = 0;
     for (n, (before, after)) in copies.iter().enumerate() {
-        assert!(!before.finished.is_empty() && !before.buried.is_empty(), "the load has got that far");
-        assert!(done(&["verify", &format!("copy-{n}")], path).contains(&format!("copy-{n}: sound")));
+        assert!(
+            !before.finished.is_empty() && !before.buried.is_empty(),
+            "the load has finished and buried jobs"
+        );
+        assert!(
+            run_successfully(&["verify", &format!("copy-{n}")], path).contains(&format!("copy-{n}: sound"))
+        );
         let restored = tempfile::tempdir().expect("a directory");
         let data = restored.path().join("data");
         let data = data.to_str().expect("is text");
-        done(&["restore", &format!("copy-{n}"), "--data-dir", data], path);
-        assert!(done(&["verify", "--data-dir", data], path).contains("sound"));
+        run_successfully(&["restore", &format!("copy-{n}"), "--data-dir", data], path);
+        assert!(run_successfully(&["verify", "--data-dir", data], path).contains("sound"));
         let server = Server::serve(&[], &[], restored.path());
         check(&server, before, after);
         assert!(server.stop().success());
-        assert!(done(&["verify", "--data-dir", data], path).contains("sound"));
+        assert!(run_successfully(&["verify", "--data-dir", data], path).contains("sound"));
         jobs += before.added.len();
     }
     println!("proof: what=backups, runs={runs}, faults=0, acked={jobs}, lost=0, violations=0");
@@ -169,39 +175,40 @@ fn a_backup_is_one_file_for_its_owner_that_overwrites_nothing() {
     let mut server = Server::serve(&[], &[], path);
     assert_eq!(server.call("POST", "/jobs", r#"{"topic":"t","id":"a","delay":60}"#).status, 201);
     fs::write(path.join("mine"), "mine").expect("writes");
-    refused(&["backup", "mine"], path, 2, "mine: it exists already, and a backup overwrites nothing");
+    assert_refused(&["backup", "mine"], path, 2, "mine: it exists already, and a backup overwrites nothing");
     assert_eq!(fs::read(path.join("mine")).expect("reads"), b"mine");
-    refused(&["backup", "no/such/place"], path, 1, "no/such/place: there is no such directory");
-    done(&["backup", "copy"], path);
-    let mode =
-        std::os::unix::fs::PermissionsExt::mode(&fs::metadata(path.join("copy")).expect("is").permissions());
+    assert_refused(&["backup", "no/such/place"], path, 1, "no/such/place: there is no such directory");
+    run_successfully(&["backup", "copy"], path);
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &fs::metadata(path.join("copy")).expect("the backup exists").permissions(),
+    );
     assert_eq!(mode & 0o777, 0o600);
-    // Also of a store that is not in use, stopped or killed.
+    // The same for a store that is not in use, because its server was killed.
     server.kill();
-    done(&["backup", "after"], path);
-    assert_eq!(names(path), ["after", "copy", "data", "mine"]);
-    assert!(done(&["verify", "after"], path).contains("jobs       1 (1 delayed"));
-    assert_eq!(names(path), ["after", "copy", "data", "mine"], "verifying leaves nothing behind");
+    run_successfully(&["backup", "after"], path);
+    assert_eq!(file_names(path), ["after", "copy", "data", "mine"]);
+    assert!(run_successfully(&["verify", "after"], path).contains("jobs       1 (1 delayed"));
+    assert_eq!(file_names(path), ["after", "copy", "data", "mine"], "verifying leaves no file behind");
 }
 
 #[test]
-fn a_backup_goes_to_stdout_where_that_is_asked_for() {
+fn a_backup_can_be_written_to_stdout() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path();
     let server = Server::serve(&[], &[], path);
     assert_eq!(server.call("POST", "/jobs", r#"{"topic":"t","id":"a","delay":60}"#).status, 201);
-    let before = names(&path.join("data"));
-    let output = linger(&["backup", "-"], path);
+    let before = file_names(&path.join("data"));
+    let output = run(&["backup", "-"], path);
     assert!(output.status.success() && stderr(&output).ends_with(" bytes\n"), "{}", stderr(&output));
     fs::write(path.join("copy"), &output.stdout).expect("writes");
-    assert!(done(&["verify", "copy"], path).contains("jobs       1 (1 delayed"));
-    assert_eq!(names(&path.join("data")), before, "nothing is left behind");
-    let missing = linger(&["backup", "-", "--data-dir", "none"], path);
+    assert!(run_successfully(&["verify", "copy"], path).contains("jobs       1 (1 delayed"));
+    assert_eq!(file_names(&path.join("data")), before, "the backup leaves no file behind");
+    let missing = run(&["backup", "-", "--data-dir", "none"], path);
     assert!(!missing.status.success() && missing.stdout.is_empty());
 }
 
 /// Content that an attacker with write access to a backup could put into it.
-const SABOTAGE: [(&str, &str); 4] = [
+const FOREIGN_OBJECTS: [(&str, &str); 4] = [
     ("CREATE TRIGGER gone AFTER INSERT ON rec BEGIN DELETE FROM rec; END", "trigger \"gone\""),
     ("CREATE VIEW seen AS SELECT * FROM rec", "view \"seen\""),
     ("CREATE TABLE theirs (x)", "table \"theirs\""),
@@ -214,66 +221,71 @@ fn a_store_with_triggers_views_or_other_tables_is_refused() {
     let path = directory.path();
     let server = Server::serve(&[], &[], path);
     assert_eq!(server.call("POST", "/jobs", r#"{"topic":"t","id":"a","delay":60}"#).status, 201);
-    done(&["backup", "copy"], path);
+    run_successfully(&["backup", "copy"], path);
     assert!(server.stop().success());
-    for (n, (sql, named)) in SABOTAGE.into_iter().enumerate() {
+    for (n, (sql, expected)) in FOREIGN_OBJECTS.into_iter().enumerate() {
         let copy = format!("copy-{n}");
         fs::copy(path.join("copy"), path.join(&copy)).expect("copies");
         let conn = rusqlite::Connection::open(path.join(&copy)).expect("opens");
         conn.execute_batch(sql).expect("runs");
         drop(conn);
-        let found = linger(&["verify", &copy], path);
+        let found = run(&["verify", &copy], path);
         let text = stdout(&found);
         assert_eq!(found.status.code(), Some(1), "{text}");
-        assert!(text.contains("NOT SOUND") && text.contains(named), "{text}");
-        refused(&["restore", &copy, "--data-dir", "new"], path, 1, named);
-        // The same in the directory of a server.
+        assert!(text.contains("NOT SOUND") && text.contains(expected), "{text}");
+        assert_refused(&["restore", &copy, "--data-dir", "new"], path, 1, expected);
+        // The same for the data directory of a server.
         let data = path.join(format!("data-{n}"));
         fs::create_dir(&data).expect("can be made");
         fs::copy(path.join(&copy), data.join("linger.db")).expect("copies");
-        let said = refused_start(&["--data-dir", data.to_str().expect("is text")], path);
-        assert!(said.contains("changed by another program") && said.contains(named), "{said}");
+        let message = refusal_of_start(&["--data-dir", data.to_str().expect("is text")], path);
+        assert!(message.contains("changed by another program") && message.contains(expected), "{message}");
     }
 }
 
-fn refused_start(words: &[&str], directory: &Path) -> String {
+fn refusal_of_start(words: &[&str], directory: &Path) -> String {
     let output = process::refused(&[&["--listen", "127.0.0.1:0"], words].concat(), directory);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     stderr(&output)
 }
 
 #[test]
-fn a_restore_takes_only_sound_backups_and_empty_directories() {
+fn a_restore_accepts_only_sound_backups_and_empty_directories() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path();
     let mut server = Server::serve(&[], &[], path);
     assert_eq!(server.call("POST", "/jobs", r#"{"topic":"t","id":"a","delay":60}"#).status, 201);
-    done(&["backup", "copy"], path);
+    run_successfully(&["backup", "copy"], path);
     // A manual copy of a database in use lacks the content of the log.
     fs::copy(path.join("data/linger.db"), path.join("by-hand")).expect("copies");
     server.kill();
-    refused(&["restore", "copy"], path, 2, "it is not empty");
-    refused(&["restore", "by-hand", "--data-dir", "new"], path, 1, "the log is missing or empty");
-    refused(&["restore", "data/linger.db", "--data-dir", "new"], path, 1, "linger.db-wal is beside it");
-    refused(&["restore", "data", "--data-dir", "new"], path, 1, "this is a directory");
-    refused(&["restore", "nothing", "--data-dir", "new"], path, 2, "nothing: No such file");
+    assert_refused(&["restore", "copy"], path, 2, "it is not empty");
+    assert_refused(&["restore", "by-hand", "--data-dir", "new"], path, 1, "the log is missing or empty");
+    assert_refused(
+        &["restore", "data/linger.db", "--data-dir", "new"],
+        path,
+        1,
+        "linger.db-wal is beside it",
+    );
+    assert_refused(&["restore", "data", "--data-dir", "new"], path, 1, "this is a directory");
+    assert_refused(&["restore", "nothing", "--data-dir", "new"], path, 2, "nothing: No such file");
     fs::write(path.join("text"), "not a database at all, but long enough to be taken for one")
         .expect("writes");
-    refused(&["restore", "text", "--data-dir", "new"], path, 1, "text: this is not a Linger store");
+    assert_refused(&["restore", "text", "--data-dir", "new"], path, 1, "text: this is not a Linger store");
     let faulty = rusqlite::Connection::open(path.join("copy")).expect("opens");
     faulty.execute_batch("UPDATE rec SET body = x'37'").expect("runs");
     drop(faulty);
-    refused(
+    assert_refused(
         &["restore", "copy", "--data-dir", "new"],
         path,
         1,
         "not restored, because the backup has faults",
     );
-    assert!(!path.join("new").exists(), "nothing was begun");
+    assert!(!path.join("new").exists(), "the refused restore created no directory");
 }
 
 #[test]
-fn a_backup_cut_short_anywhere_is_no_backup() {
+fn a_truncated_backup_is_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path();
     let server = Server::serve(&[], &[], path);
@@ -281,22 +293,27 @@ fn a_backup_cut_short_anywhere_is_no_backup() {
         let job = format!(r#"{{"topic":"t","id":"{n}","delay":60,"body":"{}"}}"#, "x".repeat(3_000));
         assert_eq!(server.call("POST", "/jobs", &job).status, 201);
     }
-    done(&["backup", "copy"], path);
+    run_successfully(&["backup", "copy"], path);
     let whole = fs::read(path.join("copy")).expect("reads");
     for part in 0..8 {
         fs::write(path.join("cut"), &whole[..whole.len() * part / 8]).expect("writes");
-        let output = linger(&["restore", "cut", "--data-dir", "new"], path);
+        let output = run(&["restore", "cut", "--data-dir", "new"], path);
         assert_eq!(output.status.code(), Some(1), "{part}/8: {}", stdout(&output));
     }
     assert!(!path.join("new").exists());
 }
 
 #[test]
-fn redis_has_means_of_its_own() {
+fn backups_of_redis_are_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     fs::write(directory.path().join("redis.toml"), "[store]\nengine = 'redis'").expect("writes");
     for command in ["backup", "restore"] {
-        refused(&[command, "copy", "--config", "redis.toml"], directory.path(), 2, "the store is Redis; ");
+        assert_refused(
+            &[command, "copy", "--config", "redis.toml"],
+            directory.path(),
+            2,
+            "the store is Redis; ",
+        );
     }
-    assert_eq!(names(directory.path()), ["redis.toml"]);
+    assert_eq!(file_names(directory.path()), ["redis.toml"]);
 }

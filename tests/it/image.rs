@@ -1,9 +1,9 @@
-//! The container files without a container: what the Dockerfile does to the files of its context, and whether
-//! the settings that it and the compose files make are valid.
+//! The container files without a container: the steps of the Dockerfile on the files of its context, and whether the settings
+//! in it and in the compose files are valid.
 //!
-//! The hosted workflow builds and starts the real image; here the build steps run in a directory that holds only
-//! what `.dockerignore` lets through, with a `cargo` in their path that parses the whole manifest and compiles one
-//! small dependency.
+//! The hosted workflow builds and starts the real image. Here the build steps run in a directory that contains only the files
+//! that `.dockerignore` lets through, with a `cargo` in their path that parses the whole manifest and compiles one small
+//! dependency.
 
 use std::{
     collections::BTreeMap,
@@ -30,9 +30,9 @@ fn yaml(file: &str) -> Value {
     serde_saphyr::from_str(&text(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// The files that a fresh clone holds and `.dockerignore` lets through.
+/// The files of a fresh clone that `.dockerignore` lets through.
 fn context() -> Vec<PathBuf> {
-    // In a container the clone may belong to somebody else, which git distrusts.
+    // In a container the clone may belong to another user, and git would refuse it.
     let listed = Command::new("git")
         .args(["-c", "safe.directory=*", "ls-files", "-z"])
         .current_dir(root())
@@ -45,7 +45,7 @@ fn context() -> Vec<PathBuf> {
     tracked.filter(|path| !is_ignored(path, &rules)).collect()
 }
 
-/// Whether Docker leaves `path` out: the last rule that fits it, or a directory above it, counts.
+/// Whether Docker ignores `path`. The last rule that matches the path or a directory above it decides.
 fn is_ignored(path: &Path, rules: &str) -> bool {
     let rules = rules.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     rules.fold(false, |ignored, rule| {
@@ -64,7 +64,7 @@ fn instructions(file: &str) -> Vec<(String, String)> {
     lines.map(|(name, rest)| (name.to_owned(), rest.trim().to_owned())).collect()
 }
 
-/// Puts `COPY what... where` into effect in `workdir`.
+/// Executes `COPY source... target` in `workdir`.
 fn copy(words: &str, context: &[PathBuf], workdir: &Path) {
     let words: Vec<&str> = words.split_whitespace().collect();
     let (to, sources) = words.split_last().expect("COPY names a target");
@@ -96,8 +96,8 @@ fn copy(words: &str, context: &[PathBuf], workdir: &Path) {
     }
 }
 
-/// Programs in the place of those that take minutes: `cargo build` parses everything and compiles one dependency.
-fn stand_ins(directory: &Path) {
+/// Writes replacements for programs that take minutes: `cargo build` parses everything and compiles one dependency.
+fn write_replacement_programs(directory: &Path) {
     let cargo = format!(
         "[ \"$1\" = build ] || exit 64\n'{}' build --offline --package cfg-if \"${{@:2}}\"\n\
          mkdir -p target/release && touch target/release/linger",
@@ -116,7 +116,7 @@ fn the_image_is_built_from_the_files_of_its_context() {
     let (workdir, programs) = (home.path().join("src"), home.path().join("bin"));
     fs::create_dir(&workdir).expect("can be made");
     fs::create_dir(&programs).expect("can be made");
-    stand_ins(&programs);
+    write_replacement_programs(&programs);
     let path = std::env::var("PATH").expect("there is a path");
     let (mut stage, mut builds) = (0, 0);
     for (name, rest) in instructions(&text("Dockerfile")) {
@@ -139,12 +139,12 @@ fn the_image_is_built_from_the_files_of_its_context() {
             _ => {}
         }
     }
-    assert_eq!((stage, builds), (2, 2), "the dependencies, then the program");
+    assert_eq!((stage, builds), (2, 2), "the image builds the dependencies and then the program");
 }
 
-/// `include_str!` and its like, which cargo does not know of before it compiles.
+/// Checks `include_str!` and the like, because cargo does not notice a missing file before it compiles.
 #[test]
-fn whatever_the_source_includes_is_in_the_context() {
+fn every_file_that_the_source_includes_is_in_the_context() {
     let context = context();
     let build_script = Path::new("build.rs");
     assert!(context.iter().any(|path| path == build_script), "the source needs what build.rs sets");
@@ -186,7 +186,7 @@ fn image_environment() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The environment that these compose files, later ones over earlier ones, give to a service.
+/// The environment of a service in these compose files. Later files override earlier ones.
 fn service_environment(service: &str, files: &[&str]) -> BTreeMap<String, String> {
     let mut environment = image_environment();
     for file in files {
@@ -199,7 +199,7 @@ fn service_environment(service: &str, files: &[&str]) -> BTreeMap<String, String
 }
 
 #[test]
-fn what_the_container_files_set_is_valid() {
+fn the_settings_in_the_container_files_are_valid() {
     let directory = tempfile::tempdir().expect("a directory");
     let tokens = token_entry("ops", "token", &[Scope::Admin], &[]);
     fs::write(directory.path().join("tokens"), tokens).expect("can be written");
@@ -222,7 +222,7 @@ fn what_the_container_files_set_is_valid() {
 }
 
 #[test]
-fn two_services_do_not_claim_one_port() {
+fn no_two_services_publish_the_same_port() {
     let services = yaml("docker-compose.yml")["services"].clone();
     let mut ports: Vec<String> = Vec::new();
     for (name, service) in services.as_object().expect("services") {
@@ -237,7 +237,7 @@ fn two_services_do_not_claim_one_port() {
 }
 
 #[test]
-fn image_and_program_have_one_version() {
+fn the_image_and_the_program_have_the_same_version() {
     let version = env!("CARGO_PKG_VERSION");
     assert!(text("Dockerfile").contains(&format!("image.version=\"{version}\"")));
     for service in ["linger", "embedded"] {
@@ -245,20 +245,20 @@ fn image_and_program_have_one_version() {
     }
 }
 
-/// What the build script says of the version, run in `directory` with nothing but these variables.
+/// The version that the build script prints when it runs in `directory` with only these variables.
 fn version_by_build_script(program: &Path, directory: &Path, variables: &[(&str, &str)]) -> String {
     let mut command = Command::new(program);
     command.current_dir(directory).env_clear().envs(variables.iter().copied());
     command.env("CARGO_PKG_VERSION", "1.2.3").env("CARGO_MANIFEST_DIR", directory);
     let output = command.output().expect("the build script runs");
     assert!(output.status.success(), "{}", stderr(&output));
-    let said = String::from_utf8(output.stdout).expect("is text");
-    let version = said.lines().find_map(|line| line.strip_prefix("cargo::rustc-env=LINGER_VERSION="));
+    let printed = String::from_utf8(output.stdout).expect("is text");
+    let version = printed.lines().find_map(|line| line.strip_prefix("cargo::rustc-env=LINGER_VERSION="));
     version.expect("sets the version").to_owned()
 }
 
 #[test]
-fn the_version_has_the_commit_where_it_can_be_known() {
+fn the_version_contains_the_commit_if_it_is_known() {
     let directory = tempfile::tempdir().expect("a directory");
     let program = directory.path().join("build-script");
     let rustc = Path::new(env!("CARGO")).with_file_name("rustc");
@@ -283,9 +283,9 @@ fn the_version_has_the_commit_where_it_can_be_known() {
     assert!(hash.len() == 12 && hash.chars().all(|c| c.is_ascii_hexdigit()), "{ours}");
 }
 
-/// A tag of an image or an action may be moved to other code.
+/// The tag of an image or an action may be moved to other code.
 #[test]
-fn what_others_publish_is_named_exactly() {
+fn images_and_actions_are_pinned() {
     let dockerfile = instructions(&text("Dockerfile"));
     let bases = dockerfile.iter().filter(|(name, rest)| name == "ARG" && rest.contains("_IMAGE="));
     let redis = yaml("docker-compose.yml")["services"]["redis"]["image"].clone();
@@ -310,9 +310,9 @@ fn what_others_publish_is_named_exactly() {
     }
 }
 
-/// The tests mount file systems and make networks of their own; where they cannot, they fail under CI.
+/// The tests mount file systems and create networks. If they cannot, they fail under continuous integration.
 #[test]
-fn the_hosted_tests_may_mount_and_unshare() {
+fn the_hosted_tests_run_in_a_privileged_container() {
     let container = yaml(".github/workflows/ci.yml")["jobs"]["test"]["container"].clone();
     assert_eq!(container["options"], "--privileged", "{container}");
 }

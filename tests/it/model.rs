@@ -22,7 +22,7 @@ const STEPS: usize = 40;
 /// Number of sequences that share one engine, each with its own topics and ids.
 const PER_ENGINE: u64 = 200;
 
-/// Checks the test itself: the model must agree with the model.
+/// Checks the test itself by comparing the model with the model.
 #[tokio::test]
 async fn the_model_behaves_like_itself() {
     run(Engine::Naive).await;
@@ -44,7 +44,8 @@ async fn the_redis_engine_behaves_like_the_model_on_a_cluster() {
 }
 
 fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+    std::env::var(name)
+        .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number")))
 }
 
 async fn run(engine: Engine) {
@@ -67,8 +68,8 @@ async fn run(engine: Engine) {
     println!("proof: what=model_{engine:?} runs={sequences} violations=0 seed={first}");
 }
 
-/// One random sequence. Topics and ids contain its seed, so that remains of earlier ones do not matter; at its end
-/// everything is purged.
+/// One random sequence. Its topics and ids contain its seed, so that jobs of earlier sequences do not matter. At its end,
+/// all its topics are purged.
 struct Sequence<'a> {
     seed: u64,
     random: SmallRng,
@@ -76,7 +77,7 @@ struct Sequence<'a> {
     model: Arc<Naive>,
     topics: Vec<Topic>,
     ids: Vec<JobId>,
-    /// Every receipt ever seen, so that stale ones are tried too.
+    /// Every receipt of the sequence, so that stale ones are used, too.
     receipts: Vec<(JobId, Receipt)>,
     log: Vec<String>,
 }
@@ -111,11 +112,11 @@ impl<'a> Sequence<'a> {
                 }
             }
             let left = self.bench.store.topic(&name).await.expect("reads");
-            self.agree(&left, &None, "after the purge");
+            self.assert_equal(&left, &None, "after the purge");
         }
     }
 
-    fn agree<T: PartialEq + std::fmt::Debug>(&self, engine: &T, model: &T, what: &str) {
+    fn assert_equal<T: PartialEq + std::fmt::Debug>(&self, engine: &T, model: &T, what: &str) {
         assert!(
             engine == model,
             "LINGER_MODEL_SEED={} LINGER_MODEL_SEQUENCES=1: {what}\n engine: {engine:?}\n  model: {model:?}\n  steps:\n    {}",
@@ -124,7 +125,7 @@ impl<'a> Sequence<'a> {
         );
     }
 
-    fn note(&mut self, step: impl std::fmt::Debug) {
+    fn log_step(&mut self, step: impl std::fmt::Debug) {
         self.log.push(format!("{step:?}"));
     }
 
@@ -136,7 +137,7 @@ impl<'a> Sequence<'a> {
         self.topics.choose(&mut self.random).expect("not empty").clone()
     }
 
-    /// Zero, or up to about a minute in odd milliseconds.
+    /// Zero, or a random number of milliseconds up to about a minute.
     fn wait(&mut self) -> Duration {
         if self.random.random_bool(0.3) {
             Duration::ZERO
@@ -157,15 +158,16 @@ impl<'a> Sequence<'a> {
         ttr(self.random.random_range(1..100))
     }
 
-    fn maybe<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
+    fn sometimes<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
         self.random.random_bool(0.5).then(|| make(self))
     }
 
     fn reason(&mut self) -> Option<Reason> {
-        self.maybe(|it| Reason::new(&format!("reason {}", it.random.random_range(0..9)))).flatten()
+        self.sometimes(|sequence| Reason::new(&format!("reason {}", sequence.random.random_range(0..9))))
+            .flatten()
     }
 
-    /// A known receipt with its job, valid more often than stale; sometimes one that was never given out.
+    /// A known receipt with its job, which is valid more often than stale, or sometimes a receipt that never existed.
     fn receipt(&mut self) -> (JobId, Receipt) {
         if self.receipts.is_empty() || self.random.random_bool(0.05) {
             return (self.id(), Receipt::generate());
@@ -180,7 +182,7 @@ impl<'a> Sequence<'a> {
         match self.random.random_range(0..100) {
             0..22 => self.add().await,
             22..44 => self.reserve().await,
-            44..54 => self.pass().await,
+            44..54 => self.advance().await,
             54..62 => self.finish().await,
             62..70 => self.release().await,
             70..75 => self.touch().await,
@@ -193,7 +195,7 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    /// Mostly every topic; else one of the sequence's topics, by its name or by its beginning, or neither.
+    /// Mostly every topic, otherwise one of the sequence's topics, by its name or its prefix, or neither of them.
     fn scope(&mut self) -> TopicFilter {
         match self.random.random_range(0..10) {
             0 => jobs::only(&[]),
@@ -221,38 +223,42 @@ impl<'a> Sequence<'a> {
                 body: jobs::body(["1", "{\"a\":[1,2]}", "\"text\""][self.random.random_range(0..3)]),
             });
         }
-        self.note(("add", &batch));
+        self.log_step(("add", &batch));
         let engine: Vec<Added> = self.bench.store.add(batch.clone()).await.expect("adds");
         let model = self.model.add(batch).await.expect("adds");
-        self.agree(&engine, &model, "add");
+        self.assert_equal(&engine, &model, "add");
     }
 
-    /// Any ready jobs are accepted, since shards interleave; but as many as there are, and no others.
+    /// The engine may choose any ready jobs, because shards interleave, but it must return as many as there are.
     async fn reserve(&mut self) {
         let name = self.topic();
-        let ttrs: Vec<_> = (0..self.random.random_range(1..4)).map(|_| self.maybe(Self::ttr)).collect();
-        self.note(("reserve", &name, &ttrs));
+        let ttrs: Vec<_> = (0..self.random.random_range(1..4)).map(|_| self.sometimes(Self::ttr)).collect();
+        self.log_step(("reserve", &name, &ttrs));
         let ready = self.model.ready(&name);
-        let worth_asking = self.bench.store.may_have_ready(&name);
-        self.agree(&(worth_asking || ready.is_empty()), &true, "ready jobs of a topic said to have none");
+        let may_have_ready = self.bench.store.may_have_ready(&name);
+        self.assert_equal(
+            &(may_have_ready || ready.is_empty()),
+            &true,
+            "may_have_ready is false for a topic with ready jobs",
+        );
         let engine = self.bench.store.reserve(&name, &ttrs, Wait::No).await.expect("reserves");
-        self.agree(&engine.len(), &ready.len().min(ttrs.len()), "how many are reserved");
+        self.assert_equal(&engine.len(), &ready.len().min(ttrs.len()), "the number of reserved jobs");
         for (reservation, ttr) in engine.into_iter().zip(ttrs) {
             let id = reservation.job.id.clone();
             assert!(
                 self.receipts.iter().all(|(_, receipt)| *receipt != reservation.receipt),
-                "a used receipt"
+                "a receipt was used twice"
             );
-            self.agree(&ready.contains(&id), &true, "a job that is not ready was reserved");
+            self.assert_equal(&ready.contains(&id), &true, "a job that is not ready was reserved");
             let model = self.model.grant(&id, &reservation.receipt, ttr);
             self.receipts.push((id, reservation.receipt.clone()));
-            self.agree(&reservation, &model, "reserve");
+            self.assert_equal(&reservation, &model, "reserve");
         }
     }
 
-    async fn pass(&mut self) {
+    async fn advance(&mut self) {
         let time = millis([1, 999, 5_000, 30_000, 100_000][self.random.random_range(0..5)]);
-        self.note(("pass", time));
+        self.log_step(("advance", time));
         self.bench.pass(time).await;
         jobs::promote(&*self.model).await;
     }
@@ -262,113 +268,118 @@ impl<'a> Sequence<'a> {
         let (id, receipt) = self.receipt();
         let receipt = if self.random.random_bool(0.2) { None } else { Some(receipt) };
         let request = vec![FinishJob { id, receipt }];
-        self.note(("finish", &scope, &request));
+        self.log_step(("finish", &scope, &request));
         let engine = self.bench.store.finish(&scope, request.clone()).await.expect("answers");
         let model = self.model.finish(&scope, request).await.expect("answers");
-        self.agree(&engine, &model, "finish");
+        self.assert_equal(&engine, &model, "finish");
     }
 
     async fn release(&mut self) {
         let scope = self.scope();
         let (id, receipt) = self.receipt();
-        let release = Release { delay: self.maybe(|it| delay(it.wait())), reason: self.reason() };
-        self.note(("release", &scope, &id, &release));
+        let release =
+            Release { delay: self.sometimes(|sequence| delay(sequence.wait())), reason: self.reason() };
+        self.log_step(("release", &scope, &id, &release));
         let engine = self.bench.store.release(&scope, &id, &receipt, release.clone()).await.expect("answers");
         let model = self.model.release(&scope, &id, &receipt, release).await.expect("answers");
-        self.agree(&engine, &model, "release");
+        self.assert_equal(&engine, &model, "release");
     }
 
     async fn touch(&mut self) {
         let scope = self.scope();
         let (id, receipt) = self.receipt();
-        let ttr = self.maybe(Self::ttr);
-        self.note(("touch", &scope, &id, ttr));
+        let ttr = self.sometimes(Self::ttr);
+        self.log_step(("touch", &scope, &id, ttr));
         let engine = self.bench.store.touch(&scope, &id, &receipt, ttr).await.expect("answers");
         let model = self.model.touch(&scope, &id, &receipt, ttr).await.expect("answers");
-        self.agree(&engine, &model, "touch");
+        self.assert_equal(&engine, &model, "touch");
     }
 
     async fn bury(&mut self) {
         let scope = self.scope();
         let (id, receipt) = self.receipt();
         let reason = self.reason();
-        self.note(("bury", &scope, &id, &reason));
+        self.log_step(("bury", &scope, &id, &reason));
         let engine = self.bench.store.bury(&scope, &id, &receipt, reason.clone()).await.expect("answers");
         let model = self.model.bury(&scope, &id, &receipt, reason).await.expect("answers");
-        self.agree(&engine, &model, "bury");
+        self.assert_equal(&engine, &model, "bury");
     }
 
     async fn requeue(&mut self) {
         let scope = self.scope();
         let (id, wait) = (self.id(), delay(self.wait()));
-        self.note(("requeue", &scope, &id, wait));
+        self.log_step(("requeue", &scope, &id, wait));
         let engine = self.bench.store.requeue(&scope, &id, wait).await.expect("answers");
         let model = self.model.requeue(&scope, &id, wait).await.expect("answers");
-        self.agree(&engine, &model, "requeue");
+        self.assert_equal(&engine, &model, "requeue");
     }
 
     async fn patch(&mut self) {
         let scope = self.scope();
         let id = self.id();
         let patch = Patch {
-            due: self.maybe(Self::due),
-            ttr: self.maybe(Self::ttr),
-            max_attempts: self.maybe(|it| it.random.random_range(0..4)),
-            retry: self.maybe(|it| retry(&[it.random.random_range(0..40)])),
-            body: self.maybe(|_| jobs::body("[\"patched\"]")),
+            due: self.sometimes(Self::due),
+            ttr: self.sometimes(Self::ttr),
+            max_attempts: self.sometimes(|sequence| sequence.random.random_range(0..4)),
+            retry: self.sometimes(|sequence| retry(&[sequence.random.random_range(0..40)])),
+            body: self.sometimes(|_| jobs::body("[\"patched\"]")),
         };
-        self.note(("patch", &scope, &id, &patch));
+        self.log_step(("patch", &scope, &id, &patch));
         let engine = self.bench.store.patch(&scope, &id, patch.clone()).await.expect("answers");
         let model = self.model.patch(&scope, &id, patch).await.expect("answers");
-        self.agree(&engine, &model, "patch");
+        self.assert_equal(&engine, &model, "patch");
     }
 
     async fn delete(&mut self) {
         let scope = self.scope();
         let ids = vec![self.id(), self.id()];
-        self.note(("delete", &scope, &ids));
+        self.log_step(("delete", &scope, &ids));
         let engine = self.bench.store.delete(&scope, ids.clone()).await.expect("answers");
         let model = self.model.delete(&scope, ids).await.expect("answers");
-        self.agree(&engine, &model, "delete");
+        self.assert_equal(&engine, &model, "delete");
     }
 
     async fn cancel(&mut self) {
-        let grant = self.receipt();
-        self.note(("cancel", &grant.0));
-        self.bench.store.cancel(vec![grant.clone()]).await.expect("cancels");
-        self.model.cancel(vec![grant]).await.expect("cancels");
+        let reservation = self.receipt();
+        self.log_step(("cancel", &reservation.0));
+        self.bench.store.cancel(vec![reservation.clone()]).await.expect("cancels");
+        self.model.cancel(vec![reservation]).await.expect("cancels");
     }
 
     async fn dead(&mut self) {
         let (name, limit) = (self.topic(), self.random.random_range(1..3));
         let requeue = self.random.random_bool(0.5);
-        self.note(("dead", &name, limit, requeue));
+        self.log_step(("dead", &name, limit, requeue));
         let (engine, model) = if requeue {
             (self.bench.store.requeue_dead(&name, limit).await, self.model.requeue_dead(&name, limit).await)
         } else {
             (self.bench.store.delete_dead(&name, limit).await, self.model.delete_dead(&name, limit).await)
         };
-        self.agree(&engine.expect("answers"), &model.expect("answers"), "a bulk step on dead letters");
+        self.assert_equal(
+            &engine.expect("answers"),
+            &model.expect("answers"),
+            "a bulk operation on dead letters",
+        );
     }
 
-    /// Compares every job and every count after every step.
+    /// Compares every job and every count.
     async fn compare(&mut self) {
         for id in &self.ids {
             let engine: Option<Job> = self.bench.store.get(ALL, id).await.expect("gets");
             let model = self.model.get(ALL, id).await.expect("gets");
-            self.agree(&engine, &model, "a job");
+            self.assert_equal(&engine, &model, "a job");
         }
         for name in &self.topics {
             let engine: Option<TopicStats> = self.bench.store.topic(name).await.expect("reads");
             let model = self.model.topic(name).await.expect("reads");
-            self.agree(&engine, &model, "a topic");
+            self.assert_equal(&engine, &model, "a topic");
         }
         let name = self.topic();
         let after = DeadCursor { dead_at: self.bench.now(), id: self.id() };
         for after in [None, Some(&after)] {
             let engine = self.bench.store.dead(&name, after, 4).await.expect("lists");
             let model = self.model.dead(&name, after, 4).await.expect("lists");
-            self.agree(&engine, &model, "the dead letters");
+            self.assert_equal(&engine, &model, "the dead letters");
             assert!(engine.iter().all(|job| job.state == State::Dead));
         }
     }

@@ -1,4 +1,4 @@
-//! Several real processes: several on one Redis, and one after the other on one directory.
+//! Several real processes: at the same time on one Redis, and one after the other on one directory.
 
 use std::path::Path;
 
@@ -13,19 +13,19 @@ use crate::harness::{
     wait::TimeLimit,
 };
 
-/// A directory whose `settings.toml` makes every server started in it share one Redis prefix.
-struct Home(tempfile::TempDir);
+/// A directory with a `settings.toml`, by which every server started in it uses the same Redis prefix.
+struct SharedPrefix(tempfile::TempDir);
 
-impl Home {
+impl SharedPrefix {
     fn new() -> Self {
-        let home = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("a directory");
         let url = shared().url();
         let settings = format!(
             "[store]\nengine = \"redis\"\n[redis]\nurl = \"{url}\"\nprefix = \"{}\"\n",
             fresh_prefix()
         );
-        std::fs::write(home.path().join("settings.toml"), settings).expect("writes");
-        Self(home)
+        std::fs::write(directory.path().join("settings.toml"), settings).expect("writes");
+        Self(directory)
     }
 
     fn start(&self) -> (Server, Client) {
@@ -33,18 +33,18 @@ impl Home {
     }
 }
 
-fn start(arguments: &[&str], home: &Path) -> (Server, Client) {
+fn start(arguments: &[&str], directory: &Path) -> (Server, Client) {
     let arguments: Vec<&str> =
         ["serve", "--listen", "127.0.0.1:0"].into_iter().chain(arguments.iter().copied()).collect();
-    let server = Server::start(&arguments, home);
+    let server = Server::start(&arguments, directory);
     let client = Client::new(server.address);
     (server, client)
 }
 
 async fn add(client: &mut Client, job: Value) -> Response {
-    let answer = client.post("/jobs", &job).await.expect("answers");
-    assert!(matches!(answer.status, 200 | 201), "{answer:?}");
-    answer
+    let response = client.post("/jobs", &job).await.expect("answers");
+    assert!(matches!(response.status, 200 | 201), "{response:?}");
+    response
 }
 
 async fn get(client: &mut Client, path: &str) -> Response {
@@ -56,8 +56,8 @@ async fn finish(client: &mut Client, popped: &Response) -> u16 {
     client.send(Method::POST, &path, None).await.expect("answers").status
 }
 
-/// Polls of a topic parked in the process behind `client`; waits until there are `n`.
-async fn parked(client: &mut Client, n: u64) {
+/// Waits until the process behind `client` has `n` parked polls of the topic `t`.
+async fn wait_for_parked_polls(client: &mut Client, n: u64) {
     let time_limit = TimeLimit::new();
     loop {
         let topic = get(client, "/topics/t").await.json();
@@ -73,7 +73,7 @@ async fn slow_worker_gets_409_and_the_next_finishes(mut client: Client, address:
     add(&mut client, json!({"topic": "t", "id": "a", "ttr": 1})).await;
     let slow = get(&mut client, "/topics/t/pop").await;
     assert_eq!(slow.status, 200);
-    // The reservation lasts its second; then the timer ends it and wakes the next worker.
+    // The timer ends the reservation after a second and wakes the next worker.
     let mut other = Client::new(address);
     let next = get(&mut other, "/topics/t/pop?wait=30s&ttr=60").await;
     assert_eq!((next.status, next.json()["attempt"].clone()), (200, json!(2)));
@@ -89,27 +89,27 @@ async fn slow_worker_gets_409_and_the_next_finishes(mut client: Client, address:
 
 #[tokio::test]
 async fn a_worker_past_its_ttr_gets_409_while_the_next_finishes_embedded() {
-    let home = tempfile::tempdir().expect("a directory");
-    let (server, client) = start(&[], home.path());
+    let directory = tempfile::tempdir().expect("a directory");
+    let (server, client) = start(&[], directory.path());
     slow_worker_gets_409_and_the_next_finishes(client, server.address).await;
 }
 
 #[tokio::test]
 async fn a_worker_past_its_ttr_gets_409_while_the_next_finishes_redis() {
-    let home = Home::new();
-    let (server, client) = home.start();
+    let directory = SharedPrefix::new();
+    let (server, client) = directory.start();
     slow_worker_gets_409_and_the_next_finishes(client, server.address).await;
 }
 
 #[tokio::test]
 async fn a_job_added_through_one_process_wakes_a_poller_parked_at_another() {
-    let home = Home::new();
-    let ((_one, mut one), (two, mut two_client)) = (home.start(), home.start());
+    let directory = SharedPrefix::new();
+    let ((_one, mut one), (two, mut two_client)) = (directory.start(), directory.start());
     add(&mut one, json!({"topic": "t", "id": "keeps-the-topic", "delay": "1h"})).await;
     for (id, delay) in [("now", 0.0), ("later", 0.2)] {
         let mut poller = Client::new(two.address);
         let poll = tokio::spawn(async move { poller.get("/topics/t/pop?wait=60s").await });
-        parked(&mut two_client, 1).await;
+        wait_for_parked_polls(&mut two_client, 1).await;
         add(&mut one, json!({"topic": "t", "id": id, "delay": delay})).await;
         let popped = poll.await.expect("ends").expect("answers");
         assert_eq!(popped.text("id"), id);
@@ -118,9 +118,9 @@ async fn a_job_added_through_one_process_wakes_a_poller_parked_at_another() {
 }
 
 #[tokio::test]
-async fn what_a_killed_process_was_to_move_is_moved_by_the_others() {
-    let home = Home::new();
-    let ((mut one, mut one_client), (_two, mut two_client)) = (home.start(), home.start());
+async fn jobs_of_a_killed_process_are_promoted_by_the_others() {
+    let directory = SharedPrefix::new();
+    let ((mut one, mut one_client), (_two, mut two_client)) = (directory.start(), directory.start());
     add(&mut one_client, json!({"topic": "t", "id": "delayed", "delay": 0.5})).await;
     add(&mut one_client, json!({"topic": "t", "id": "held", "ttr": 1})).await;
     assert_eq!(get(&mut one_client, "/topics/t/pop").await.text("id"), "held");
@@ -137,13 +137,13 @@ async fn what_a_killed_process_was_to_move_is_moved_by_the_others() {
 
 #[tokio::test]
 async fn pauses_and_settings_reach_every_process() {
-    let home = Home::new();
-    let ((_one, mut one), (two, mut two_client)) = (home.start(), home.start());
+    let directory = SharedPrefix::new();
+    let ((_one, mut one), (two, mut two_client)) = (directory.start(), directory.start());
     let pause = one.post("/topics/t/pause", &json!({"delivery": true, "intake": false})).await;
     assert_eq!(pause.expect("answers").status, 200);
     let settings = one.send(Method::PUT, "/topics/t", Some(&json!({"ttr": 7}))).await;
     assert_eq!(settings.expect("answers").status, 200);
-    // Within a second; polled until it is visible.
+    // The settings arrive within a second; adds are repeated until one has them.
     for n in 0.. {
         let id = format!("probe-{n}");
         let added = add(&mut two_client, json!({"topic": "t", "id": id, "delay": "1h"})).await;
@@ -152,10 +152,14 @@ async fn pauses_and_settings_reach_every_process() {
         }
     }
     add(&mut two_client, json!({"topic": "t", "id": "job"})).await;
-    assert_eq!(get(&mut two_client, "/topics/t/pop").await.status, 204, "paused through the other process");
+    assert_eq!(
+        get(&mut two_client, "/topics/t/pop").await.status,
+        204,
+        "delivery was paused through the other process"
+    );
     let mut poller = Client::new(two.address);
     let poll = tokio::spawn(async move { poller.get("/topics/t/pop?wait=60s").await });
-    parked(&mut two_client, 1).await;
+    wait_for_parked_polls(&mut two_client, 1).await;
     let resume = one.post("/topics/t/resume", &json!({"delivery": true})).await;
     assert_eq!(resume.expect("answers").status, 200);
     assert_eq!(poll.await.expect("ends").expect("answers").text("id"), "job");
@@ -163,21 +167,21 @@ async fn pauses_and_settings_reach_every_process() {
 
 #[tokio::test]
 async fn processes_with_another_number_of_shards_are_refused() {
-    let home = Home::new();
-    let (_server, _client) = home.start();
+    let directory = SharedPrefix::new();
+    let (_server, _client) = directory.start();
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--config", "settings.toml"];
-    let mut command = crate::harness::process::linger(&arguments, home.0.path());
+    let mut command = crate::harness::process::linger(&arguments, directory.0.path());
     let refused = command.env("LINGER__REDIS__SHARDS", "8").output().expect("runs");
     assert!(!refused.status.success());
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains('4') && said.contains('8') && said.contains("shards"), "{said}");
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(message.contains('4') && message.contains('8') && message.contains("shards"), "{message}");
     assert_eq!(refused.stdout, b"");
 }
 
 #[tokio::test]
-async fn a_paused_process_loses_nothing_and_its_stale_holder_is_told() {
-    let home = Home::new();
-    let ((one, mut one_client), (_two, mut two_client)) = (home.start(), home.start());
+async fn a_stopped_process_loses_no_job_and_refuses_its_stale_receipt() {
+    let directory = SharedPrefix::new();
+    let ((one, mut one_client), (_two, mut two_client)) = (directory.start(), directory.start());
     add(&mut one_client, json!({"topic": "t", "id": "a", "ttr": 1})).await;
     let slow = get(&mut one_client, "/topics/t/pop").await;
     one.signal(Signal::STOP);
@@ -190,8 +194,8 @@ async fn a_paused_process_loses_nothing_and_its_stale_holder_is_told() {
 
 #[tokio::test]
 async fn acknowledged_jobs_survive_kill_9_in_every_state() {
-    let home = tempfile::tempdir().expect("a directory");
-    let (mut server, mut client) = start(&[], home.path());
+    let directory = tempfile::tempdir().expect("a directory");
+    let (mut server, mut client) = start(&[], directory.path());
     for (id, delay) in [("delayed", 3_600), ("ready", 0), ("finished", 0)] {
         add(&mut client, json!({"topic": id, "id": id, "delay": delay, "body": {"of": id}})).await;
     }
@@ -207,12 +211,12 @@ async fn acknowledged_jobs_survive_kill_9_in_every_state() {
         jobs
     };
     server.kill();
-    let (_again, mut client) = start(&[], home.path());
+    let (_restarted, mut client) = start(&[], directory.path());
     for job in before {
         let id = job["id"].as_str().expect("an id").to_owned();
         assert_eq!(get(&mut client, &format!("/jobs/{id}")).await.json(), job);
     }
     assert_eq!(get(&mut client, "/jobs/finished").await.status, 404, "a finished job stays finished");
-    assert_eq!(finish(&mut client, &held).await, 204, "a reservation outlives the crash");
+    assert_eq!(finish(&mut client, &held).await, 204, "a reservation survives the crash");
     assert_eq!(get(&mut client, "/topics/ready/pop").await.text("id"), "ready");
 }

@@ -1,4 +1,4 @@
-//! `linger verify` as a program: its output, its exit code, and that it changes nothing.
+//! `linger verify` as a program: its output and its exit code. It changes nothing.
 
 use std::{collections::BTreeMap, path::Path, process::Output};
 
@@ -10,8 +10,8 @@ use crate::harness::{
     resp::Resp,
 };
 
-/// A directory with the store of a server that was killed with jobs in every state.
-fn killed() -> tempfile::TempDir {
+/// A directory with the store of a server that had jobs in every state and was killed.
+fn store_of_killed_server() -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     let mut server = Server::serve(&[], &[], directory.path());
     for (id, delay) in [("a", 0), ("b", 0), ("c", 0), ("d", 3_600), ("e", 900_000)] {
@@ -19,27 +19,27 @@ fn killed() -> tempfile::TempDir {
         assert_eq!(server.call("POST", "/jobs", &job).status, 201);
     }
     assert_eq!(server.call("GET", "/topics/t/pop?ttr=1h", "").json()["id"], "a");
-    let held = server.call("GET", "/topics/t/pop", "").json();
-    let bury = format!(r#"{{"receipt":{}}}"#, held["receipt"]);
+    let reserved = server.call("GET", "/topics/t/pop", "").json();
+    let bury = format!(r#"{{"receipt":{}}}"#, reserved["receipt"]);
     assert_eq!(server.call("POST", "/jobs/b/bury", &bury).status, 200);
     server.kill();
     directory
 }
 
-/// A connection to the store that leaves the log in place.
+/// Opens a connection to the store that does not remove the log when it closes.
 fn database(directory: &Path) -> Connection {
     let conn = Connection::open(directory.join("data/linger.db")).expect("opens");
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).expect("is set");
     conn
 }
 
-fn sabotage(directory: &Path, sql: &str) {
+fn damage(directory: &Path, sql: &str) {
     database(directory).execute_batch(sql).expect("runs");
 }
 
-/// Every file of the store except SQLite's index of the log.
+/// The content of every file of the store except SQLite's index of the log.
 fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
-    let entries = std::fs::read_dir(directory.join("data")).expect("is there");
+    let entries = std::fs::read_dir(directory.join("data")).expect("the directory exists");
     let file = |entry: std::io::Result<std::fs::DirEntry>| {
         let entry = entry.expect("is readable");
         let name = entry.file_name().into_string().expect("is text");
@@ -52,13 +52,13 @@ fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
 fn verify(directory: &Path) -> Output {
     let before = files(directory);
     let output = run(&["verify"], directory);
-    assert!(files(directory) == before, "a file has changed");
+    assert!(files(directory) == before, "the verification changed a file");
     output
 }
 
 #[test]
-fn a_sound_store_is_summed_up_with_0() {
-    let directory = killed();
+fn a_sound_store_is_summarised_with_exit_code_0() {
+    let directory = store_of_killed_server();
     let output = verify(directory.path());
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let expected = "data: sound\n  jobs       5 (2 delayed, 1 ready, 1 reserved, 1 dead)\n  stale      0\n  \
@@ -67,7 +67,7 @@ fn a_sound_store_is_summed_up_with_0() {
 }
 
 #[test]
-fn faults_are_listed_with_1_and_left_as_they_are() {
+fn faults_are_listed_with_exit_code_1_and_not_repaired() {
     for (sql, fault) in [
         ("UPDATE rec SET body = x'37' WHERE id = 'd'", "job \"d\""),
         ("UPDATE rec SET head = zeroblob(50) WHERE id = 'e'", "checksum of its head"),
@@ -77,8 +77,8 @@ fn faults_are_listed_with_1_and_left_as_they_are() {
             "no such table",
         ),
     ] {
-        let directory = killed();
-        sabotage(directory.path(), sql);
+        let directory = store_of_killed_server();
+        damage(directory.path(), sql);
         for _ in 0..2 {
             let output = verify(directory.path());
             let text = stdout(&output);
@@ -89,8 +89,8 @@ fn faults_are_listed_with_1_and_left_as_they_are() {
 }
 
 #[test]
-fn damaged_pages_are_faults() {
-    let directory = killed();
+fn damaged_pages_are_reported_as_faults() {
+    let directory = store_of_killed_server();
     // A clean stop copies everything into the database file.
     assert!(Server::serve(&[], &[], directory.path()).stop().success());
     let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'rec'";
@@ -107,7 +107,7 @@ fn damaged_pages_are_faults() {
 }
 
 #[test]
-fn what_cannot_be_verified_is_refused_with_its_name() {
+fn a_store_that_cannot_be_verified_is_named_and_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     let missing = run(&["verify"], directory.path());
     assert_eq!(missing.status.code(), Some(2));
@@ -115,16 +115,16 @@ fn what_cannot_be_verified_is_refused_with_its_name() {
     assert!(!directory.path().join("data").exists());
 
     let server = Server::serve(&[], &[], directory.path());
-    let used = run(&["verify"], directory.path());
-    assert_eq!(used.status.code(), Some(2));
+    let in_use = run(&["verify"], directory.path());
+    assert_eq!(in_use.status.code(), Some(2));
     let refusal = format!(
         "another process (pid {}) is using this data directory; stop it, or verify a backup",
         server.pid()
     );
-    assert!(stderr(&used).contains(&refusal), "{}", stderr(&used));
+    assert!(stderr(&in_use).contains(&refusal), "{}", stderr(&in_use));
     assert!(server.stop().success());
 
-    sabotage(directory.path(), "PRAGMA user_version = 7");
+    damage(directory.path(), "PRAGMA user_version = 7");
     let newer = verify(directory.path());
     assert_eq!(newer.status.code(), Some(1));
     assert!(stderr(&newer).contains("format version 7, but this version of Linger knows only 1"));
@@ -132,7 +132,7 @@ fn what_cannot_be_verified_is_refused_with_its_name() {
 
 #[test]
 fn a_lost_log_is_refused() {
-    let directory = killed();
+    let directory = store_of_killed_server();
     std::fs::remove_file(directory.path().join("data/linger.db-wal")).expect("removes");
     for command in [&["verify"][..], &["backup", "copy"]] {
         let output = run(command, directory.path());
@@ -143,7 +143,7 @@ fn a_lost_log_is_refused() {
 }
 
 #[test]
-fn redis_is_verified_beside_the_servers_that_use_it() {
+fn redis_is_verified_while_servers_use_it() {
     let (directory, redis) = (tempfile::tempdir().expect("a directory"), RedisServer::start());
     let url = redis.url();
     let words = ["--store", "redis", "--redis-url", &url];
@@ -166,7 +166,7 @@ fn redis_is_verified_beside_the_servers_that_use_it() {
     assert!(stdout(&faulty).contains("NOT SOUND"), "{}", stdout(&faulty));
 }
 
-/// Without a server, so that every write comes from the verification.
+/// No server runs, so every write would come from the verification.
 #[test]
 fn verifying_redis_writes_nothing() {
     let (directory, redis) = (tempfile::tempdir().expect("a directory"), RedisServer::start());
@@ -177,7 +177,7 @@ fn verifying_redis_writes_nothing() {
     let empty = verify();
     assert_eq!(empty.status.code(), Some(0), "{}", stderr(&empty));
     assert!(stdout(&empty).contains("jobs       0 "), "{}", stdout(&empty));
-    assert_eq!(client.call(&["DBSIZE"]).int(), 0, "an empty Redis is not empty any more");
+    assert_eq!(client.call(&["DBSIZE"]).int(), 0, "the verification wrote to an empty Redis");
 
     let mut server = Server::serve(&words, &[], directory.path());
     for (id, delay) in [("a", 0), ("b", 3_600)] {
@@ -185,7 +185,7 @@ fn verifying_redis_writes_nothing() {
         assert_eq!(server.call("POST", "/jobs", &job).status, 201);
     }
     server.kill();
-    // Compacting lists and restoring a lost layout is the task of a server.
+    // Only a server compacts lists and restores a lost layout.
     client.call(&["DEL", "{linger}:meta"]);
     let before = client.call(&["DEBUG", "DIGEST"]);
     let sound = verify();
@@ -193,7 +193,7 @@ fn verifying_redis_writes_nothing() {
     assert_eq!(client.call(&["DEBUG", "DIGEST"]), before, "the verification wrote something");
 }
 
-/// The keys of one prefix begin like a shard of the other.
+/// The keys of one prefix begin like the keys of a shard of the other.
 #[test]
 fn queues_whose_prefixes_look_like_shards_are_distinguished() {
     let (directory, redis) = (tempfile::tempdir().expect("a directory"), RedisServer::start());

@@ -1,8 +1,8 @@
-//! `linger bench`, the real program: each scenario against a server of its own and against a running one, what
-//! it leaves behind, what it refuses. Servers that lose, double or hurry jobs are in `broken`.
+//! `linger bench` as a program: each scenario against a server of its own and against a running one, what it leaves behind,
+//! and what it refuses. Servers that lose jobs, deliver them twice or too early are in `faulty_server`.
 
-mod broken;
-mod ending;
+mod faulty_server;
+mod interruption;
 
 use std::{fs, path::Path, process::Output};
 
@@ -14,7 +14,7 @@ use crate::harness::{
     redis,
 };
 
-/// Runs a bench in `directory`, which is also where temporary files go.
+/// Runs a bench in `directory`, which is also the directory for temporary files.
 fn bench(arguments: &[&str], variables: &[(&str, &str)], directory: &Path) -> Output {
     let mut command = linger(&["bench"], directory);
     command.args(arguments).env("TMPDIR", directory).envs(variables.iter().copied());
@@ -31,24 +31,24 @@ fn assert_empty(directory: &Path) {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// Names of a server's topics.
+/// The names of a server's topics.
 fn topics(server: &Server) -> Vec<String> {
     let found = server.call("GET", "/topics", "").json()["topics"].clone();
     let name = |topic: &Value| topic["topic"].as_str().expect("a name").to_owned();
     found.as_array().expect("a list").iter().map(name).collect()
 }
 
-/// Runs a scenario with 200 jobs against a server of its own: these steps, in this order, each with a rate or
-/// not, with percentiles or not.
+/// Runs a scenario with 200 jobs against a server of its own. Asserts that it has these steps in this order, each with or
+/// without a rate, and with or without percentiles.
 #[track_caller]
-fn measures(scenario: &str, more: &[&str], steps: &[(&str, bool, bool)]) -> Value {
+fn run_scenario(scenario: &str, options: &[&str], steps: &[(&str, bool, bool)]) -> Value {
     let directory = tempfile::tempdir().expect("a directory");
-    let arguments = [&[scenario, "--json", "--jobs", "200", "--connections", "8"], more].concat();
+    let arguments = [&[scenario, "--json", "--jobs", "200", "--connections", "8"], options].concat();
     let output = bench(&arguments, &[], directory.path());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let found = json(&output);
     let rows = found["rows"].as_array().expect("a list");
-    let seen: Vec<_> = rows
+    let steps_found: Vec<_> = rows
         .iter()
         .map(|row| {
             assert_eq!(row["scenario"], scenario);
@@ -59,9 +59,9 @@ fn measures(scenario: &str, more: &[&str], steps: &[(&str, bool, bool)]) -> Valu
             (row["step"].as_str().expect("a name"), row["per_second"].is_f64(), times.is_object())
         })
         .collect();
-    assert_eq!(seen, steps);
-    for figure in ["lost", "doubled", "early"] {
-        assert_eq!(found["totals"][figure], 0, "{found}");
+    assert_eq!(steps_found, steps);
+    for count in ["lost", "doubled", "early"] {
+        assert_eq!(found["totals"][count], 0, "{found}");
     }
     assert!(found["failure"].is_null() && found["server"]["own"] == true, "{found}");
     assert_eq!(found["server"]["durability"], "always");
@@ -69,22 +69,22 @@ fn measures(scenario: &str, more: &[&str], steps: &[(&str, bool, bool)]) -> Valu
     found
 }
 
-/// The number in a row.
+/// A number in a row of the result.
 fn metric(found: &Value, row: usize, name: &str) -> f64 {
     found["rows"][row][name].as_f64().unwrap_or_else(|| panic!("no {name} in row {row} of {found}"))
 }
 
-/// The steps of throughput, with this behind their names.
-fn throughput(more: &[&str], suffix: &str) -> Value {
+/// Runs the scenario `throughput`, whose steps have this suffix.
+fn run_throughput(options: &[&str], suffix: &str) -> Value {
     let steps = ["add", "pop", "finish", "pop and finish"];
     let named = steps.map(|step| (format!("{step}{suffix}"), step != "pop and finish"));
     let shown: Vec<_> = named.iter().map(|(name, has_times)| (&name[..], true, *has_times)).collect();
-    measures("throughput", more, &shown)
+    run_scenario("throughput", options, &shown)
 }
 
 #[test]
-fn throughput_one_by_one() {
-    let found = throughput(&[], "");
+fn throughput_with_single_jobs_is_measured() {
+    let found = run_throughput(&[], "");
     assert_eq!(found["totals"]["jobs"], 200);
     assert_eq!(found["rows"][0]["delay"], "constant 1s");
     assert_eq!(found["rows"][0]["latency_ms"]["count"], 200);
@@ -95,26 +95,26 @@ fn throughput_one_by_one() {
 }
 
 #[test]
-fn throughput_in_batches() {
-    let found = throughput(&["--batch", "50", "--delay", "random"], ", 50 a request");
+fn throughput_with_batches_is_measured() {
+    let found = run_throughput(&["--batch", "50", "--delay", "random"], ", 50 a request");
     assert_eq!(found["totals"]["jobs"], 200);
     assert_eq!(found["rows"][0]["delay"], "random 0s to 2s");
     assert_eq!(found["rows"][0]["latency_ms"]["count"], 4);
 }
 
 #[test]
-fn lateness() {
+fn lateness_is_measured() {
     let steps = [("add, 400/s", true, true), ("delivered after due", true, true)];
-    let found = measures("lateness", &["--rate", "400"], &steps);
+    let found = run_scenario("lateness", &["--rate", "400"], &steps);
     assert_eq!(found["rows"][1]["latency_ms"]["count"], 200);
     assert_eq!(found["totals"]["jobs"], 200);
 }
 
 #[test]
-fn parked() {
+fn parked_polls_are_measured() {
     let steps =
         [("park polls", true, false), ("polls at rest", false, false), ("job to a parked poll", false, true)];
-    let found = measures("parked", &["--seconds", "1"], &steps);
+    let found = run_scenario("parked", &["--seconds", "1"], &steps);
     assert_eq!(found["rows"][0]["count"], 8);
     assert!(metric(&found, 1, "cpu_percent") < 100.0 && found["rows"][0]["memory_per_poll_bytes"].is_f64());
     assert_eq!(found["rows"][2]["latency_ms"]["count"], 200);
@@ -122,31 +122,31 @@ fn parked() {
 }
 
 #[test]
-fn a_server_of_its_own_takes_all_connections_from_one_address() {
+fn the_bench_raises_the_limit_of_connections_per_address_of_its_own_server() {
     let directory = tempfile::tempdir().expect("a directory");
-    let few = [("LINGER__SERVER__MAX_CONNECTIONS_PER_ADDRESS", "2")];
+    let options = [("LINGER__SERVER__MAX_CONNECTIONS_PER_ADDRESS", "2")];
     let output =
-        bench(&["throughput", "--json", "--jobs", "40", "--connections", "8"], &few, directory.path());
+        bench(&["throughput", "--json", "--jobs", "40", "--connections", "8"], &options, directory.path());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(json(&output)["totals"]["jobs"], 40);
 }
 
 #[test]
-fn backlog() {
-    let found = measures("backlog", &["--batch", "30"], &[("add up to 200, 30 a request", true, true)]);
+fn a_backlog_is_measured() {
+    let found = run_scenario("backlog", &["--batch", "30"], &[("add up to 200, 30 a request", true, true)]);
     assert!(metric(&found, 0, "disk_per_job_bytes") > 256.0, "{found}");
     assert_eq!(found["rows"][0]["delay"], "constant 86400s");
     assert_eq!(found["totals"]["jobs"], 200);
 }
 
 #[test]
-fn burst() {
+fn a_burst_is_measured() {
     let steps = [
         ("delivered after due", true, true),
         ("other topic before", false, true),
         ("other topic meanwhile", false, true),
     ];
-    let found = measures("burst", &["--seconds", "2"], &steps);
+    let found = run_scenario("burst", &["--seconds", "2"], &steps);
     assert_eq!(found["rows"][0]["latency_ms"]["count"], 200);
     assert!(metric(&found, 0, "first_ms") <= metric(&found, 0, "last_ms"), "{found}");
     let others = metric(&found, 1, "count") + metric(&found, 2, "count");
@@ -154,20 +154,20 @@ fn burst() {
 }
 
 #[test]
-fn all_of_them_each_on_a_server_of_its_own() {
+fn by_default_every_scenario_runs_on_a_server_of_its_own() {
     let directory = tempfile::tempdir().expect("a directory");
-    let few = ["--json", "--jobs", "20", "--connections", "4", "--seconds", "2", "--rate", "100"];
-    let output = bench(&few, &[], directory.path());
+    let options = ["--json", "--jobs", "20", "--connections", "4", "--seconds", "2", "--rate", "100"];
+    let output = bench(&options, &[], directory.path());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let found = json(&output);
-    let mut seen: Vec<_> =
+    let mut steps_found: Vec<_> =
         found["rows"].as_array().expect("a list").iter().map(|row| &row["scenario"]).collect();
-    seen.dedup();
-    assert_eq!(seen, ["throughput", "lateness", "parked", "backlog", "burst"]);
-    // Throughput twice, and the other topic of the burst.
+    steps_found.dedup();
+    assert_eq!(steps_found, ["throughput", "lateness", "parked", "backlog", "burst"]);
+    // Throughput runs twice, and the burst has a second topic.
     let others = metric(&found, 15, "count") + metric(&found, 16, "count");
     assert_eq!(found["totals"]["jobs"].as_f64(), Some(6.0 * 20.0 + others), "{found}");
-    // Nothing that another scenario left behind serves this one's jobs.
+    // The backlog's disk use is its own, because no other scenario left free pages behind.
     let backlog =
         found["rows"].as_array().expect("a list").iter().position(|row| row["scenario"] == "backlog");
     assert!(metric(&found, backlog.expect("is there"), "disk_per_job_bytes") > 256.0, "{found}");
@@ -175,7 +175,7 @@ fn all_of_them_each_on_a_server_of_its_own() {
 }
 
 #[test]
-fn a_running_server_is_left_as_it_was() {
+fn a_running_server_is_left_unchanged() {
     let (directory, store) = (tempfile::tempdir().expect("one"), tempfile::tempdir().expect("another"));
     let server = Server::serve(&[], &[], store.path());
     for id in ["a", "b", "c"] {
@@ -185,8 +185,9 @@ fn a_running_server_is_left_as_it_was() {
     }
     let before = server.call("GET", "/topics", "").body;
     let (url, pid) = (server.url(), server.pid().to_string());
-    let few = ["all", "--jobs", "40", "--connections", "4", "--seconds", "2", "--url", &url, "--pid", &pid];
-    let output = bench(&few, &[], directory.path());
+    let options =
+        ["all", "--jobs", "40", "--connections", "4", "--seconds", "2", "--url", &url, "--pid", &pid];
+    let output = bench(&options, &[], directory.path());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let table = stdout(&output);
     assert!(table.starts_with(&format!("linger {} at {url}\n", env!("CARGO_PKG_VERSION"))), "{table}");
@@ -203,7 +204,7 @@ fn a_running_server_is_left_as_it_was() {
 }
 
 #[test]
-fn what_was_left_in_a_redis_is_nothing() {
+fn nothing_is_left_in_redis() {
     let directory = tempfile::tempdir().expect("a directory");
     let (url, prefix) = (redis::shared().url(), redis::fresh_prefix());
     let (words, variables) =
@@ -218,7 +219,7 @@ fn what_was_left_in_a_redis_is_nothing() {
 }
 
 #[test]
-fn a_token_is_needed_and_used() {
+fn the_token_is_sent_and_its_absence_is_explained() {
     let (directory, store) = (tempfile::tempdir().expect("one"), tempfile::tempdir().expect("another"));
     let file = store.path().join("tokens.toml");
     let entries =
@@ -227,25 +228,25 @@ fn a_token_is_needed_and_used() {
     let variables = [("LINGER__AUTH__TOKENS_FILE", file.to_str().expect("is text"))];
     let server = Server::serve(&[], &variables, store.path());
     let url = server.url();
-    let few = ["backlog", "--jobs", "20", "--url", &url];
-    for (token, said) in [(None, "401: unauthorized"), (Some("some"), "403: forbidden")] {
+    let options = ["backlog", "--jobs", "20", "--url", &url];
+    for (token, expected) in [(None, "401: unauthorized"), (Some("some"), "403: forbidden")] {
         let variables: Vec<_> = token.map(|token| ("LINGER_BENCH_TOKEN", token)).into_iter().collect();
-        let output = bench(&few, &variables, directory.path());
+        let output = bench(&options, &variables, directory.path());
         assert_eq!(output.status.code(), Some(1), "{output:?}");
-        assert!(stderr(&output).contains(said), "{output:?}");
+        assert!(stderr(&output).contains(expected), "{output:?}");
         assert!(stderr(&output).contains("set LINGER_BENCH_TOKEN to a token that allows add,"), "{output:?}");
     }
-    let output = bench(&few, &[("LINGER_BENCH_TOKEN", "all")], directory.path());
+    let output = bench(&options, &[("LINGER_BENCH_TOKEN", "all")], directory.path());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let given = [&few[..], &["--token", "all"]].concat();
+    let given = [&options[..], &["--token", "all"]].concat();
     let output = bench(&given, &[("LINGER_BENCH_TOKEN", "none")], directory.path());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused() {
+fn invalid_options_are_refused() {
     let directory = tempfile::tempdir().expect("a directory");
-    for (arguments, said) in [
+    for (arguments, expected) in [
         (&["everything"][..], "everything"),
         (&["--jobs", "0"], "--jobs"),
         (&["--jobs", "ten"], "--jobs"),
@@ -269,38 +270,38 @@ fn what_cannot_be_meant_is_refused() {
     ] {
         let output = bench(arguments, &[], directory.path());
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
-        assert!(stderr(&output).contains(said), "{arguments:?}: {output:?}");
+        assert!(stderr(&output).contains(expected), "{arguments:?}: {output:?}");
     }
     assert_empty(directory.path());
 }
 
 #[test]
-fn what_cannot_be_reached_or_started_is_said() {
+fn the_error_says_which_server_cannot_be_reached_or_started() {
     let directory = tempfile::tempdir().expect("a directory");
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = nobody.local_addr().expect("has an address");
-    drop(nobody);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("has an address");
+    drop(listener);
     let url = format!("http://{address}");
-    let in_the_way = directory.path().join("file");
-    std::fs::write(&in_the_way, "").expect("can be written");
-    let in_the_way = in_the_way.to_str().expect("is text");
+    let existing_file = directory.path().join("file");
+    std::fs::write(&existing_file, "").expect("can be written");
+    let existing_file = existing_file.to_str().expect("is text");
     let redis = format!("redis://{address}");
-    let at_once = [("LINGER__REDIS__START_TIMEOUT", "0s")];
-    for (arguments, variables, said) in [
+    let no_timeout = [("LINGER__REDIS__START_TIMEOUT", "0s")];
+    for (arguments, variables, expected) in [
         (&["--url", &url][..], &[][..], &address.to_string()[..]),
-        (&["--data-dir", in_the_way], &[], "/file: "),
-        (&["--redis-url", &redis], &at_once, "the server did not start"),
+        (&["--data-dir", existing_file], &[], "/file: "),
+        (&["--redis-url", &redis], &no_timeout, "the server did not start"),
     ] {
         let output = bench(arguments, variables, directory.path());
         assert_eq!(output.status.code(), Some(1), "{output:?}");
-        assert!(stderr(&output).contains(said), "{said}: {output:?}");
+        assert!(stderr(&output).contains(expected), "{expected}: {output:?}");
     }
-    std::fs::remove_file(in_the_way).expect("is there");
+    std::fs::remove_file(existing_file).expect("is there");
     assert_empty(directory.path());
 }
 
 #[test]
-fn a_data_directory_that_is_missing_is_made_and_removed_again() {
+fn a_data_directory_that_is_missing_is_created_and_removed_again() {
     let directory = tempfile::tempdir().expect("a directory");
     let words = ["throughput", "--jobs", "20", "--connections", "1", "--data-dir", "new/deeper"];
     let output = bench(&words, &[], directory.path());

@@ -1,4 +1,4 @@
-//! What can be asked for on the command line without serving: help, settings, health.
+//! The commands that do not serve: help, settings, health.
 
 use std::{
     io::{BufRead, BufReader},
@@ -27,7 +27,7 @@ fn help_and_version_are_on_stdout_and_wrong_usage_is_2() {
         assert!(stdout(&help).contains(word), "{word}");
     }
     let version = run(&["--version"], directory.path());
-    // With the commit where it is known: a release, or an image.
+    // The version has the commit if it is known, as in a release or an image.
     let version = stdout(&version);
     let commit = version.strip_prefix(concat!("linger ", env!("CARGO_PKG_VERSION"))).expect("the version");
     let is_commit = commit.starts_with(" (") && commit.ends_with(")\n");
@@ -38,7 +38,7 @@ fn help_and_version_are_on_stdout_and_wrong_usage_is_2() {
 }
 
 #[test]
-fn a_valid_configuration_is_said_to_be_valid() {
+fn config_check_succeeds_for_a_valid_configuration() {
     let checked = config(&["check"], "[queue]\nmax_batch = 7", &[]);
     assert_eq!(checked.status.code(), Some(0), "{}", stderr(&checked));
 }
@@ -71,7 +71,7 @@ fn every_fault_of_every_source_is_listed_before_anything_starts() {
 }
 
 #[test]
-fn what_is_in_force_is_shown_with_its_source_and_without_secrets() {
+fn config_show_prints_each_setting_with_its_source_and_without_secrets() {
     let file =
         "[store]\nengine = 'redis'\n[redis]\nurl = 'redis://app:hunter2@cache:6379'\n[queue]\nmax_batch = 7";
     let variables = [("LINGER__REDIS__SENTINEL_PASSWORD", "hunter2"), ("LINGER_PORT", "tcp://10.0.0.1:1")];
@@ -92,14 +92,14 @@ fn what_is_in_force_is_shown_with_its_source_and_without_secrets() {
 }
 
 #[test]
-fn a_reader_that_has_enough_is_no_failure() {
+fn a_closed_stdout_is_not_a_failure() {
     let directory = directory();
     let mut child = linger(&["config", "show"], directory.path())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("linger starts");
-    // Closed before anything can be read from it.
+    // Closes stdout before anything is read from it.
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("it ends");
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
@@ -134,20 +134,20 @@ fn health_does_not_wait_for_ever_for_a_silent_server() {
 }
 
 #[test]
-fn health_takes_a_server_that_answers_503_for_not_ready() {
+fn health_reports_a_server_that_answers_503_as_not_ready() {
     let directory = directory();
     let unready = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = unready.local_addr().expect("has an address").to_string();
-    let answering = std::thread::spawn(move || {
+    let server = std::thread::spawn(move || {
         let (mut stream, _) = unready.accept().expect("is called");
-        let mut asked = String::new();
-        BufReader::new(&stream).read_line(&mut asked).expect("is text");
+        let mut request_line = String::new();
+        BufReader::new(&stream).read_line(&mut request_line).expect("is text");
         let answer = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
         std::io::Write::write_all(&mut stream, answer).expect("is read");
-        asked
+        request_line
     });
     let health = run(&["health", "--listen", &address], directory.path());
     assert_eq!(health.status.code(), Some(1));
     assert!(stderr(&health).contains("answers 503"), "{}", stderr(&health));
-    assert_eq!(answering.join().expect("does not panic"), "GET /readyz HTTP/1.1\r\n");
+    assert_eq!(server.join().expect("does not panic"), "GET /readyz HTTP/1.1\r\n");
 }

@@ -1,4 +1,4 @@
-//! `kill -9`: what was acknowledged is there after it.
+//! `kill -9`: acknowledged changes survive it.
 
 use std::{
     collections::BTreeSet,
@@ -11,34 +11,33 @@ use crate::harness::{
     process::Server,
 };
 
-/// Everything that the clients of one run were told.
+/// The changes that were acknowledged to the clients of one run.
 #[derive(Default)]
-struct Told {
+struct Acknowledged {
     added: Mutex<BTreeSet<String>>,
     finished: Mutex<BTreeSet<String>>,
-    /// Finishes that were sent but not answered: they may have happened.
+    /// Finishes that were sent but not answered; they may have taken effect.
     unknown: Mutex<BTreeSet<String>>,
 }
 
-/// The answer, unless the server has gone.
-fn unless_gone(answer: std::io::Result<Response>, status: u16) -> Option<Response> {
-    let answer = answer.ok()?;
-    assert_eq!(answer.status, status, "{answer:?}");
-    Some(answer)
+/// The response, or `None` if the server was killed.
+fn unless_killed(response: std::io::Result<Response>, status: u16) -> Option<Response> {
+    let response = response.ok()?;
+    assert_eq!(response.status, status, "{response:?}");
+    Some(response)
 }
 
-impl Told {
-    /// Adds jobs and finishes every second one, until the server goes away. Each acknowledgement is
-    /// told to `acknowledged`.
-    fn work(&self, address: SocketAddr, worker: usize, round: usize, acknowledged: &mpsc::Sender<()>) {
+impl Acknowledged {
+    /// Adds jobs and finishes every second one until the server is killed. Reports each acknowledged add to `additions`.
+    fn work(&self, address: SocketAddr, worker: usize, round: usize, additions: &mpsc::Sender<()>) {
         for n in 0.. {
             let id = format!("r{round}-w{worker}-{n}");
             let job = format!(r#"{{"topic":"w{worker}","id":"{id}","delay":{},"body":{n}}}"#, n % 2 * 3_600);
-            if unless_gone(call(address, "POST", "/jobs", &job), 201).is_none() {
+            if unless_killed(call(address, "POST", "/jobs", &job), 201).is_none() {
                 return;
             }
             self.added.lock().expect("not poisoned").insert(id.clone());
-            let _ = acknowledged.send(());
+            let _ = additions.send(());
             if n % 2 == 0 && !self.pop_and_finish(address, worker) {
                 return;
             }
@@ -47,12 +46,12 @@ impl Told {
 
     fn pop_and_finish(&self, address: SocketAddr, worker: usize) -> bool {
         let pop = format!("/topics/w{worker}/pop?wait=5s");
-        let Some(popped) = unless_gone(call(address, "GET", &pop, ""), 200) else { return false };
+        let Some(popped) = unless_killed(call(address, "GET", &pop, ""), 200) else { return false };
         let job = popped.json();
         let (id, receipt) = (job["id"].as_str().expect("an id"), job["receipt"].as_str().expect("a receipt"));
         self.unknown.lock().expect("not poisoned").insert(id.to_owned());
         let finish = format!("/jobs/{id}/finish?receipt={receipt}");
-        if unless_gone(call(address, "POST", &finish, ""), 204).is_none() {
+        if unless_killed(call(address, "POST", &finish, ""), 204).is_none() {
             return false;
         }
         self.unknown.lock().expect("not poisoned").remove(id);
@@ -60,7 +59,7 @@ impl Told {
         true
     }
 
-    /// Holds the server after its crash against what was told.
+    /// Compares the server after its crash with the acknowledged changes.
     fn check(&self, server: &Server) {
         let added = self.added.lock().expect("not poisoned");
         let finished = self.finished.lock().expect("not poisoned");
@@ -74,23 +73,23 @@ impl Told {
 }
 
 #[test]
-fn what_was_acknowledged_survives_kill_9_in_the_middle_of_work() {
+fn acknowledged_changes_survive_kill_9_under_load() {
     const WORKERS: usize = 4;
     let directory = tempfile::tempdir().expect("a directory");
-    let told = Told::default();
+    let acknowledged = Acknowledged::default();
     for round in 0..3 {
         let mut server = Server::serve(&[], &[], directory.path());
-        told.check(&server);
-        let (address, (sender, acknowledged)) = (server.address, mpsc::channel());
+        acknowledged.check(&server);
+        let (address, (sender, additions)) = (server.address, mpsc::channel());
         std::thread::scope(|scope| {
             for worker in 0..WORKERS {
-                let (told, sender) = (&told, sender.clone());
-                scope.spawn(move || told.work(address, worker, round, &sender));
+                let (acknowledged, sender) = (&acknowledged, sender.clone());
+                scope.spawn(move || acknowledged.work(address, worker, round, &sender));
             }
             drop(sender);
-            assert_eq!(acknowledged.iter().take(150).count(), 150, "the workers gave up");
+            assert_eq!(additions.iter().take(150).count(), 150, "the workers gave up");
             server.kill();
         });
     }
-    told.check(&Server::serve(&[], &[], directory.path()));
+    acknowledged.check(&Server::serve(&[], &[], directory.path()));
 }

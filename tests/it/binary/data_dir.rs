@@ -1,5 +1,5 @@
-//! The data directory from outside: who may use it, what becomes of it while a server runs, and what is said where it
-//! cannot be used.
+//! The data directory from outside: who may use it, what happens if it is removed while a server runs, and the messages if
+//! it cannot be used.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ fn last_line(text: &str) -> String {
     text.lines().last().map(str::to_owned).unwrap_or_default()
 }
 
-/// What a server that is refused says in its last line.
+/// The last line that a server logs if it refuses to start.
 fn refusal(arguments: &[&str], directory: &Path) -> String {
     let output = refused(&[&["--listen", "127.0.0.1:0"], arguments].concat(), directory);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
@@ -30,42 +30,42 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).expect("is there").permissions().mode() & 0o777
 }
 
-fn allow(path: &Path, mode: u32) {
+fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("can be set");
 }
 
-/// The server asks its store once a second.
+/// Waits, because the server checks its store once a second.
 #[track_caller]
-fn becomes_unready(server: &Server) {
+fn wait_until_unready(server: &Server) {
     let time_limit = TimeLimit::new();
     while server.call("GET", "/readyz", "").status != 503 {
-        time_limit.check(|| "it is still ready".to_owned());
+        time_limit.check(|| "the server is still ready".to_owned());
         std::thread::yield_now();
     }
 }
 
 #[test]
-fn a_second_server_is_refused_also_when_the_lock_file_was_removed() {
+fn a_second_server_is_refused_even_if_the_lock_file_was_removed() {
     let directory = tempfile::tempdir().expect("a directory");
     let first = Server::serve(&[], &[], directory.path());
     let expected = format!("another process (pid {}) is using this data directory", first.pid());
     let data = directory.path().join("data");
     for removed in ["nothing", "lock"] {
         let _ = fs::remove_file(data.join(removed));
-        let said = refusal(&[], directory.path());
-        assert!(said.contains(&expected), "{said}");
-        assert!(said.contains(&format!("{}: ", data.display())), "the path is absolute: {said}");
+        let message = refusal(&[], directory.path());
+        assert!(message.contains(&expected), "{message}");
+        assert!(message.contains(&format!("{}: ", data.display())), "the path is absolute: {message}");
     }
     for words in [&["verify"][..], &["restore", "none"]] {
         assert_ne!(run(words, directory.path()).status.code(), Some(0), "{words:?}");
     }
-    assert_eq!(first.call("POST", "/jobs", r#"{"topic":"t"}"#).status, 201, "the first is unharmed");
+    assert_eq!(first.call("POST", "/jobs", r#"{"topic":"t"}"#).status, 201, "the first server still works");
     assert!(first.stop().success());
     assert!(Server::serve(&[], &[], directory.path()).stop().success());
 }
 
 #[test]
-fn nothing_is_acknowledged_once_the_files_are_gone() {
+fn nothing_is_acknowledged_once_the_files_are_removed() {
     for removed in ["", "linger.db", "linger.db-wal"] {
         let directory = tempfile::tempdir().expect("a directory");
         let mut server = Server::serve(&[], &[], directory.path());
@@ -75,39 +75,39 @@ fn nothing_is_acknowledged_once_the_files_are_gone() {
             .expect("can be removed");
         let add = server.call("POST", "/jobs", r#"{"topic":"t","id":"b"}"#);
         assert_eq!(add.status, 503, "{removed:?}: {add:?}");
-        becomes_unready(&server);
+        wait_until_unready(&server);
         server.wait_for_log("was removed or replaced");
         server.signal(Signal::TERM);
-        assert!(!server.wait().0.success(), "{removed:?}: the end is not called orderly");
+        assert!(!server.wait().0.success(), "{removed:?}: the shutdown reports success");
     }
 }
 
 #[test]
-fn unready_without_a_call_that_changes_anything() {
+fn the_server_becomes_unready_even_without_a_change() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = Server::serve(&[], &[], directory.path());
     assert_eq!(server.call("GET", "/readyz", "").status, 200);
     fs::rename(directory.path().join("data"), directory.path().join("moved")).expect("can be moved");
-    becomes_unready(&server);
+    wait_until_unready(&server);
 }
 
 #[test]
-fn what_cannot_be_a_data_directory_is_said_in_words() {
+fn the_error_says_that_the_path_is_not_a_directory() {
     let directory = tempfile::tempdir().expect("a directory");
     fs::write(directory.path().join("file"), "").expect("can be written");
-    let said = refusal(&["--data-dir", "file"], directory.path());
-    assert!(said.ends_with("/file: it is not a directory"), "{said}");
+    let message = refusal(&["--data-dir", "file"], directory.path());
+    assert!(message.ends_with("/file: it is not a directory"), "{message}");
 }
 
 #[test]
 fn a_directory_of_another_user_is_refused_with_the_remedy() {
-    // Root may write everywhere, so it becomes somebody else.
+    // Root may write everywhere, so root runs the server as another user.
     let (wrapper, uid): (&[&str], _) = match geteuid().is_root() {
         true => (&["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"], 65_534),
         false => (&[], geteuid().as_raw()),
     };
     let directory = tempfile::tempdir().expect("a directory");
-    allow(directory.path(), 0o755);
+    set_mode(directory.path(), 0o755);
     let program = directory.path().join("linger");
     let built = linger(&[], directory.path()).get_program().to_owned();
     fs::copy(built, &program).expect("copies");
@@ -116,31 +116,35 @@ fn a_directory_of_another_user_is_refused_with_the_remedy() {
         if existing {
             fs::create_dir(&data).expect("can be made");
         }
-        allow(directory.path(), 0o555);
-        let own = [program.as_os_str(), "serve".as_ref(), "--listen".as_ref(), "127.0.0.1:0".as_ref()];
-        let mut words =
-            wrapper.iter().map(AsRef::as_ref).chain(own).chain(["--data-dir".as_ref(), data.as_os_str()]);
-        let mut command = Command::new(words.next().expect("at least the program"));
+        set_mode(directory.path(), 0o555);
+        let command_line =
+            [program.as_os_str(), "serve".as_ref(), "--listen".as_ref(), "127.0.0.1:0".as_ref()];
+        let mut words = wrapper
+            .iter()
+            .map(AsRef::as_ref)
+            .chain(command_line)
+            .chain(["--data-dir".as_ref(), data.as_os_str()]);
+        let mut command = Command::new(words.next().expect("the words contain the program"));
         command.args(words).current_dir(directory.path()).stdin(Stdio::null());
         if existing {
-            allow(&data, 0o555);
+            set_mode(&data, 0o555);
         }
-        let Err(Refused { status, log }) = Server::try_spawn(command) else { panic!("it serves") };
-        allow(directory.path(), 0o755);
-        let said = last_line(&log);
+        let Err(Refused { status, log }) = Server::try_spawn(command) else { panic!("the server started") };
+        set_mode(directory.path(), 0o755);
+        let message = last_line(&log);
         assert_eq!(status.code(), Some(1), "{log}");
         for part in [format!("user {uid}"), format!("chown -R {uid}"), "--data-dir".to_owned()] {
-            assert!(said.contains(&part), "{part:?} is not in {said}");
+            assert!(message.contains(&part), "{part:?} is not in {message}");
         }
     }
 }
 
 #[test]
-fn files_are_private_also_in_a_directory_that_was_there() {
+fn files_are_private_even_in_an_existing_directory() {
     let directory = tempfile::tempdir().expect("a directory");
     let data = directory.path().join("data");
     fs::create_dir(&data).expect("can be made");
-    allow(&data, 0o755);
+    set_mode(&data, 0o755);
     let mut command = linger_under(
         &["sh", "-c", "umask 022; exec \"$@\"", "sh"],
         &["--listen", "127.0.0.1:0"],
@@ -160,13 +164,13 @@ fn a_lock_file_that_is_a_link_is_refused() {
     fs::create_dir(directory.path().join("data")).expect("can be made");
     fs::write(directory.path().join("precious"), "precious").expect("can be written");
     symlink("../precious", directory.path().join("data/lock")).expect("can be made");
-    let said = refusal(&[], directory.path());
-    assert!(said.contains("data/lock: it is a symbolic link"), "{said}");
+    let message = refusal(&[], directory.path());
+    assert!(message.contains("data/lock: it is a symbolic link"), "{message}");
     assert_eq!(fs::read(directory.path().join("precious")).expect("reads"), b"precious");
 }
 
 #[test]
-fn what_others_may_write_or_read_is_warned_of() {
+fn files_that_other_users_may_read_or_write_cause_a_warning() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = |name: &str| directory.path().join(name);
     let token = stdout(&run(&["token", "new", "--scope", "read"], directory.path()));
@@ -175,8 +179,8 @@ fn what_others_may_write_or_read_is_warned_of() {
     fs::write(path("linger.toml"), "[auth]\ntokens_file = 'tokens.toml'\n").expect("can be written");
     fs::create_dir(path("data")).expect("can be made");
     for (dir_mode, file_mode, warned) in [(0o700, 0o600, false), (0o777, 0o666, true)] {
-        allow(&path("data"), dir_mode);
-        allow(&path("tokens.toml"), file_mode);
+        set_mode(&path("data"), dir_mode);
+        set_mode(&path("tokens.toml"), file_mode);
         let mut server = Server::serve(&[], &[], directory.path());
         server.signal(Signal::TERM);
         server.wait();

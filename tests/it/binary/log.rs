@@ -1,4 +1,4 @@
-//! The log of the real program: which levels there are, and a log that nobody reads.
+//! The log of the real program: its levels, and a log that nobody reads.
 
 use std::{
     io::{Read, Write},
@@ -16,28 +16,28 @@ use crate::harness::{
     wait::TimeLimit,
 };
 
-/// What a pipe holds that nobody reads, on Linux.
+/// The capacity of a pipe on Linux.
 const PIPE_BYTES: usize = 65_536;
 
 /// A server whose log nobody reads.
-fn unread(mut command: Command) -> (Server, ChildStderr) {
+fn serve_with_unread_log(mut command: Command) -> (Server, ChildStderr) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("linger starts");
     let log = child.stderr.take().expect("piped");
     (Server::from_child(child), log)
 }
 
-fn waiting(log: &ChildStderr) -> u64 {
+fn unread_bytes(log: &ChildStderr) -> u64 {
     ioctl_fionread(log).expect("a pipe")
 }
 
-/// Calls from many threads until `log` takes no more: what it holds then is all that its pages have room for.
-fn fill(server: &Server, log: &ChildStderr, calls: usize, method: &str, path: &str, body: &str) {
+/// Calls the server from many threads until `log` is full, which means that its size no longer grows.
+fn fill_log(server: &Server, log: &ChildStderr, calls: usize, method: &str, path: &str, body: &str) {
     let (time_limit, address) = (TimeLimit::new(), server.address);
-    // A long request id makes for a long line.
+    // A long request id makes a long line.
     let headers = format!("X-Request-Id: {}\r\n", "x".repeat(128));
     let mut before = 0;
-    while before < PIPE_BYTES as u64 / 2 || waiting(log) > before {
-        before = waiting(log);
+    while before < PIPE_BYTES as u64 / 2 || unread_bytes(log) > before {
+        before = unread_bytes(log);
         time_limit.check(|| format!("{before} bytes in the log"));
         std::thread::scope(|scope| {
             for _ in 0..calls {
@@ -47,20 +47,20 @@ fn fill(server: &Server, log: &ChildStderr, calls: usize, method: &str, path: &s
     }
 }
 
-/// A call that fails when it is not answered within a time in which anything is.
-fn is_alive(address: SocketAddr) {
+/// Asserts that the server answers within a generous time.
+fn assert_alive(address: SocketAddr) {
     let mut stream = TcpStream::connect(address).expect("connects");
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("can be set");
     stream.write_all(b"GET /livez HTTP/1.0\r\n\r\n").expect("is taken");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("is answered");
-    assert!(answer.starts_with("HTTP/1.0 200 "), "{answer}");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).expect("is answered");
+    assert!(response.starts_with("HTTP/1.0 200 "), "{response}");
 }
 
 #[test]
 fn fault_a_log_that_nobody_reads_stops_nothing_with_default_settings() {
     let directory = tempfile::tempdir().expect("a directory");
-    // The log names the file that cannot be used at each SIGHUP; a long name makes for a long line.
+    // At each SIGHUP, the log names the file that cannot be used; a long name makes a long line.
     let folder = vec!["x".repeat(200); 8].join("/");
     std::fs::create_dir_all(directory.path().join(&folder)).expect("can be made");
     let tokens = format!("{folder}/tokens.toml");
@@ -68,36 +68,36 @@ fn fault_a_log_that_nobody_reads_stops_nothing_with_default_settings() {
     std::fs::write(directory.path().join(&tokens), entry).expect("can be written");
     let mut command = linger(&["--listen", "127.0.0.1:0"], directory.path());
     command.env("LINGER__AUTH__TOKENS_FILE", &tokens);
-    let (mut server, log) = unread(command);
+    let (mut server, log) = serve_with_unread_log(command);
     std::fs::write(directory.path().join(&tokens), "broken").expect("can be written");
     let (time_limit, mut before, mut same) = (TimeLimit::new(), 0, 0);
     while before < PIPE_BYTES as u64 / 4 || same < 100 {
         time_limit.check(|| format!("{before} bytes in the log"));
         server.signal(Signal::HUP);
-        is_alive(server.address);
-        let now = waiting(&log);
+        assert_alive(server.address);
+        let now = unread_bytes(&log);
         same = if now == before { same + 1 } else { 0 };
         before = now;
     }
     server.signal(Signal::TERM);
     let time_limit = TimeLimit::new();
     while !server.has_ended() {
-        time_limit.check(|| "it does not end".to_owned());
+        time_limit.check(|| "the server does not end".to_owned());
     }
     assert_eq!(server.wait().0.code(), Some(0));
 }
 
 #[test]
-fn dropped_lines_are_counted_and_told_once_somebody_reads() {
+fn dropped_lines_are_counted_and_reported_once_the_log_is_read() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut command = linger(&["--listen", "127.0.0.1:0"], directory.path());
     command.env("RUST_LOG", "debug").env("LINGER__LOG__MAX_QUEUED_BYTES", "16KiB");
-    let (server, mut log) = unread(command);
-    fill(&server, &log, 20, "GET", "/livez", "");
+    let (server, mut log) = serve_with_unread_log(command);
+    fill_log(&server, &log, 20, "GET", "/livez", "");
     let time_limit = TimeLimit::new();
     while server.metric("linger_log_lines_dropped_total").is_none_or(|dropped| dropped < 10.0) {
         time_limit.check(|| "no line was dropped".to_owned());
-        is_alive(server.address);
+        assert_alive(server.address);
     }
     let mut read = String::new();
     while !read.contains("log lines were dropped") {
@@ -106,10 +106,10 @@ fn dropped_lines_are_counted_and_told_once_somebody_reads() {
         assert!(len > 0, "the log ended: {read}");
         read.push_str(std::str::from_utf8(&part[..len]).expect("text"));
     }
-    let line = read.lines().find(|line| line.contains("log lines were dropped")).expect("was found");
+    let line = read.lines().find(|line| line.contains("log lines were dropped")).expect("the line exists");
     assert!(line.contains("\"level\":\"WARN\""), "{line}");
-    // Unread again, the log delays the end by no more than a second, and the end is a good one.
-    fill(&server, &log, 20, "GET", "/livez", "");
+    // A log that is unread again delays the shutdown by no more than a second, and the shutdown succeeds.
+    fill_log(&server, &log, 20, "GET", "/livez", "");
     assert_eq!(server.stop().code(), Some(0));
 }
 
@@ -126,17 +126,17 @@ fn a_full_stdout_and_stderr_do_not_hold_up_a_start() {
     let mut child = command.stdout(out).stderr(err).spawn().expect("linger starts");
     let time_limit = TimeLimit::new();
     while TcpStream::connect(address).is_err() {
-        time_limit.check(|| "nobody listens".to_owned());
+        time_limit.check(|| "the server does not listen".to_owned());
     }
-    is_alive(address);
+    assert_alive(address);
     let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, Signal::TERM).expect("it runs");
-    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    rustix::process::kill_process(pid, Signal::TERM).expect("linger runs");
+    assert_eq!(child.wait().expect("linger ends").code(), Some(0));
     drop(reader);
 }
 
 #[test]
-fn fewer_files_than_nobody_asked_for_are_no_warning() {
+fn a_low_limit_on_open_files_is_a_warning_only_if_more_connections_are_configured() {
     for (variables, level) in [(&[][..], "INFO"), (&[("LINGER__SERVER__MAX_CONNECTIONS", "90000")], "WARN")] {
         let directory = tempfile::tempdir().expect("a directory");
         let limited = ["sh", "-c", r#"ulimit -n 600 && exec "$0" "$@""#];
@@ -146,13 +146,13 @@ fn fewer_files_than_nobody_asked_for_are_no_warning() {
         server.wait_for_log("leaves room for fewer than server.max_connections");
         server.wait_for_log("listening");
         let log = server.log();
-        let line = log.lines().find(|line| line.contains("leaves room")).expect("was found");
+        let line = log.lines().find(|line| line.contains("leaves room")).expect("the line exists");
         assert!(line.contains(&format!("\"level\":\"{level}\"")), "{line}");
     }
 }
 
 #[test]
-fn the_last_lines_are_written_before_the_end() {
+fn the_last_lines_are_written_before_the_process_ends() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut server = Server::serve(&[], &[], directory.path());
     server.signal(Signal::TERM);
@@ -162,7 +162,7 @@ fn the_last_lines_are_written_before_the_end() {
 }
 
 #[test]
-fn fault_a_wrong_level_is_refused_and_not_taken_for_silence() {
+fn fault_a_wrong_level_is_refused_and_does_not_turn_the_log_off() {
     for (variable, key) in
         [("LINGER__LOG__LEVEL", "log.level"), ("RUST_LOG", "environment variable RUST_LOG")]
     {
@@ -171,10 +171,11 @@ fn fault_a_wrong_level_is_refused_and_not_taken_for_silence() {
         {
             for (words, code) in [(&["config", "check"][..], 1), (&["--listen", "127.0.0.1:0"], 2)] {
                 let directory = tempfile::tempdir().expect("a directory");
-                let output = linger(words, directory.path()).env(variable, level).output().expect("it runs");
-                let said = stderr(&output);
-                assert_eq!(output.status.code(), Some(code), "{words:?} {level}: {said}");
-                assert!(said.contains(key) && said.contains(part), "{words:?} {level}: {said}");
+                let output =
+                    linger(words, directory.path()).env(variable, level).output().expect("linger runs");
+                let message = stderr(&output);
+                assert_eq!(output.status.code(), Some(code), "{words:?} {level}: {message}");
+                assert!(message.contains(key) && message.contains(part), "{words:?} {level}: {message}");
             }
         }
     }
@@ -182,9 +183,9 @@ fn fault_a_wrong_level_is_refused_and_not_taken_for_silence() {
     assert!(run(&["config", "check"], directory.path()).status.success());
 }
 
-/// The variable is often set for other programs, and a health check must not fail by it.
+/// The variable is often set for other programs, and a health check must not fail because of it.
 #[test]
-fn a_wrong_rust_log_stops_no_command_that_does_not_log() {
+fn commands_that_do_not_log_ignore_a_wrong_rust_log() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = Server::serve(&[], &[], directory.path());
     let url = server.url();
@@ -195,7 +196,7 @@ fn a_wrong_rust_log_stops_no_command_that_does_not_log() {
             .env("RUST_LOG", "warning")
             .env("LINGER__SERVER__LISTEN", address)
             .output()
-            .expect("it runs");
+            .expect("linger runs");
         assert!(output.status.success(), "{words:?}: {}", stderr(&output));
     }
 }

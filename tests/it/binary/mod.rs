@@ -1,4 +1,4 @@
-//! The real program from outside: its command line, its start, its end, its crash.
+//! The real program from outside: its command line, its settings, its start, its shutdown, its crash.
 
 mod command_line;
 mod crash;
@@ -10,4 +10,4 @@ mod reload;
 mod settings;
 mod start;
 mod stop;
-mod store_away;
+mod store_unavailable;

@@ -1,4 +1,4 @@
-//! The commands of README.md, word for word but for the port: its curl session and its worker.
+//! The curl session and the worker of README.md, run word for word, except for the port.
 
 use std::{
     io::{BufRead, BufReader},
@@ -25,7 +25,7 @@ fn block_after(mark: &str, server: &Server) -> String {
 fn the_session_of_the_readme_works() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = Server::serve(&[], &[], directory.path());
-    // An answer of 400 or more ends the session.
+    // A response of 400 or more ends the session.
     let script = format!(
         "set -euo pipefail\ncurl() {{ command curl --fail-with-body -sS \"$@\"; }}\n{}",
         block_after(SESSION_MARK, &server)
@@ -34,10 +34,10 @@ fn the_session_of_the_readme_works() {
     assert!(output.status.success(), "{script}\n{output:?}");
     let printed = String::from_utf8_lossy(&output.stdout);
     let lines: Vec<&str> = printed.lines().collect();
-    let [added, popped, topics] = lines[..] else { panic!("three answers have a body: {printed}") };
+    let [added, popped, topics] = lines[..] else { panic!("three responses should have a body: {printed}") };
     assert!(added.contains("\"state\":\"delayed\""), "{added}");
     assert!(popped.contains("\"receipt\":"), "{popped}");
-    assert_eq!(topics, "{\"topics\":[]}", "all is finished");
+    assert_eq!(topics, "{\"topics\":[]}", "every job is finished");
     assert!(server.stop().success());
 }
 
@@ -58,7 +58,7 @@ fn the_worker_of_the_readme_works_and_finishes_a_job() {
     let script = block_after(WORKER_MARK, &server);
     let child = Command::new("python3").args(["-c", &script]).stdout(Stdio::piped()).spawn();
     let mut worker = Worker(child.expect("python3 starts; scripts/test installs it"));
-    // The worker is in its long poll before the job comes.
+    // The worker waits in its long poll before the job is added.
     server.wait_for_parked_polls(1);
     let added = server.call("POST", "/jobs", r#"{"topic":"order-close","body":{"order":1001}}"#);
     assert_eq!(added.status, 201, "{added:?}");

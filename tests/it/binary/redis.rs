@@ -26,8 +26,8 @@ fn the_same_program_serves_on_redis_and_several_share_it() {
     let directory = tempfile::tempdir().expect("a directory");
     let prefix = fresh_prefix();
     let (first, second) = (start(directory.path(), &prefix), start(directory.path(), &prefix));
-    let place = format!("engine redis (127.0.0.1:{}), durability ", redis::shared().port);
-    assert!(first.line.contains(&place), "{}", first.line);
+    let expected = format!("engine redis (127.0.0.1:{}), durability ", redis::shared().port);
+    assert!(first.line.contains(&expected), "{}", first.line);
     assert_eq!(first.call("POST", "/jobs", r#"{"topic":"t","id":"shared","body":1}"#).status, 201);
     let popped = second.call("GET", "/topics/t/pop?wait=10s", "");
     assert_eq!((popped.status, popped.json()["id"].as_str()), (200, Some("shared")));
@@ -39,7 +39,7 @@ fn the_same_program_serves_on_redis_and_several_share_it() {
 }
 
 #[test]
-fn what_an_acknowledgement_means_is_told_in_the_log_the_version_and_the_figures() {
+fn the_durability_is_shown_in_the_log_the_version_and_the_metrics() {
     let directory = tempfile::tempdir().expect("a directory");
     let always = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"];
     let server = redis::RedisServer::start_with(&always);
@@ -47,22 +47,21 @@ fn what_an_acknowledgement_means_is_told_in_the_log_the_version_and_the_figures(
     assert!(linger.line.ends_with(", durability aof always\n"), "{}", linger.line);
     linger.wait_for_log("aof always");
     assert_eq!(linger.call("GET", "/version", "").json()["durability"], "aof always");
-    let figures = linger.call("GET", "/metrics", "").body;
-    let shown = figures.lines().find(|line| line.starts_with("linger_store_info{")).expect("is shown");
+    let metrics = linger.call("GET", "/metrics", "").body;
+    let shown = metrics.lines().find(|line| line.starts_with("linger_store_info{")).expect("is shown");
     assert!(shown.contains("engine=\"redis\"") && shown.contains("durability=\"aof always\""), "{shown}");
 }
 
 #[test]
-fn a_redis_that_is_not_there_is_said_in_one_line_without_its_password() {
+fn an_unreachable_redis_is_reported_in_one_line_without_its_password() {
     let directory = tempfile::tempdir().expect("a directory");
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = nobody.local_addr().expect("has an address").port();
-    drop(nobody);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("has an address").port();
+    drop(listener);
     let url = format!("redis://app:hunter2@127.0.0.1:{port}");
-    std::fs::write(directory.path().join("impatient.toml"), "[redis]\nstart_timeout = \"0s\"\n")
-        .expect("writes");
+    std::fs::write(directory.path().join("short.toml"), "[redis]\nstart_timeout = \"0s\"\n").expect("writes");
     let words =
-        ["--store", "redis", "--redis-url", &url, "--listen", "127.0.0.1:0", "--config", "impatient.toml"];
+        ["--store", "redis", "--redis-url", &url, "--listen", "127.0.0.1:0", "--config", "short.toml"];
     let output = refused(&words, directory.path());
     assert_eq!(output.status.code(), Some(1));
     let last = stderr(&output).lines().last().map(str::to_owned).expect("a line");
@@ -70,66 +69,66 @@ fn a_redis_that_is_not_there_is_said_in_one_line_without_its_password() {
     assert!(!stderr(&output).contains("hunter2"), "{}", stderr(&output));
 }
 
-/// Starts a server with these words, lets `mend` change something once it has logged `waits`, and returns the server
+/// Starts a server with these words, lets `repair` change something once it has logged `reason`, and returns the server
 /// when it listens.
-fn start_that_waits(words: &[&str], directory: &Path, waits: &str, mend: impl FnOnce()) -> Server {
+fn start_waiting(words: &[&str], directory: &Path, reason: &str, repair: impl FnOnce()) -> Server {
     let log = directory.join("log");
     let mut command = linger(&["serve", "--listen", "127.0.0.1:0"], directory);
     command.args(words).stdout(Stdio::piped()).stderr(File::create(&log).expect("a file"));
-    let child = command.spawn().expect("it starts");
+    let child = command.spawn().expect("linger starts");
     let time_limit = TimeLimit::new();
     let logged = || std::fs::read_to_string(&log).expect("is text");
-    while !logged().lines().any(|line| line.contains("waiting for Redis") && line.contains(waits)) {
+    while !logged().lines().any(|line| line.contains("waiting for Redis") && line.contains(reason)) {
         time_limit.check(logged);
         std::thread::yield_now();
     }
-    mend();
+    repair();
     Server::from_child(child)
 }
 
 #[test]
-fn a_start_waits_for_a_redis_that_is_not_there_yet() {
+fn a_start_waits_for_a_redis_that_does_not_run_yet() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = RedisServer::start();
     server.kill();
     let words = ["--store", "redis", "--redis-url", &server.url()];
-    let linger = start_that_waits(&words, directory.path(), "Connection refused", || server.restart());
+    let linger = start_waiting(&words, directory.path(), "Connection refused", || server.restart());
     assert_eq!(linger.call("GET", "/readyz", "").status, 200);
 }
 
 #[test]
-fn a_start_waits_for_a_server_of_a_cluster_that_is_away() {
+fn a_start_waits_for_a_server_of_a_cluster_that_does_not_run() {
     let directory = tempfile::tempdir().expect("a directory");
     let cluster = Cluster::start(60_000);
     std::fs::write(directory.path().join("settings.toml"), cluster.settings(&fresh_prefix()))
         .expect("writes");
-    let away = &cluster.servers[1];
-    away.kill();
-    let waits = format!("cannot use Redis at {}", away.address());
+    let stopped = &cluster.servers[1];
+    stopped.kill();
+    let reason = format!("cannot use Redis at {}", stopped.address());
     let words = ["--config", "settings.toml"];
-    let linger = start_that_waits(&words, directory.path(), &waits, || away.restart());
+    let linger = start_waiting(&words, directory.path(), &reason, || stopped.restart());
     assert_eq!(linger.call("POST", "/jobs", r#"{"topic":"t","body":1}"#).status, 201);
 }
 
-/// A server that is reading its data: it answers with this and tells so of itself.
-fn loading() -> std::net::SocketAddr {
+/// Starts a server that loads its data for ever: `INFO` reports that, and every other command fails with `LOADING`.
+fn start_loading_server() -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("has an address");
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             std::thread::spawn(move || {
-                let mut answers = stream.try_clone().expect("one more handle");
-                // Every command's words end with its last line; a word's length comes before each.
+                let mut answers = stream.try_clone().expect("a second handle");
+                // A command consists of the number of its words, and two lines per word: its length and the word.
                 let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
                 while let Some(count) = lines.next() {
                     let count: usize = count.trim_start_matches('*').parse().expect("a number of words");
                     let words: Vec<String> = lines.by_ref().take(2 * count).collect();
                     let info = "redis_version:7.0.15\r\nrole:master\r\nloading:1\r\n";
-                    let answer = match words.get(1).map(|word| word.to_ascii_uppercase()) {
+                    let response = match words.get(1).map(|word| word.to_ascii_uppercase()) {
                         Some(word) if word == "INFO" => format!("${}\r\n{info}\r\n", info.len()),
                         _ => "-LOADING Redis is loading the dataset in memory\r\n".to_owned(),
                     };
-                    if answers.write_all(answer.as_bytes()).is_err() {
+                    if answers.write_all(response.as_bytes()).is_err() {
                         return;
                     }
                 }
@@ -140,23 +139,23 @@ fn loading() -> std::net::SocketAddr {
 }
 
 #[test]
-fn a_start_gives_a_redis_up_that_goes_on_loading_and_says_so() {
+fn a_start_fails_if_redis_does_not_stop_loading() {
     let directory = tempfile::tempdir().expect("a directory");
     std::fs::write(directory.path().join("settings.toml"), "[redis]\nstart_timeout = \"1s\"\n")
         .expect("writes");
-    let url = format!("redis://{}", loading());
+    let url = format!("redis://{}", start_loading_server());
     let words =
         ["--store", "redis", "--redis-url", &url, "--listen", "127.0.0.1:0", "--config", "settings.toml"];
     let output = refused(&words, directory.path());
     assert_eq!(output.status.code(), Some(1));
-    let said = stderr(&output);
-    let last = said.lines().last().expect("a line");
-    assert!(last.contains("LOADING") && last.contains("waited 1s"), "{said}");
-    assert!(said.contains("waiting for Redis"), "{said}");
+    let message = stderr(&output);
+    let last = message.lines().last().expect("a line");
+    assert!(last.contains("LOADING") && last.contains("waited 1s"), "{message}");
+    assert!(message.contains("waiting for Redis"), "{message}");
 }
 
 #[test]
-fn what_cannot_change_by_waiting_is_refused_at_once() {
+fn faults_that_waiting_cannot_mend_are_refused_at_once() {
     let directory = tempfile::tempdir().expect("a directory");
     let primary = RedisServer::start();
     let follow = format!("127.0.0.1 {}", primary.port);
@@ -169,19 +168,20 @@ fn what_cannot_change_by_waiting_is_refused_at_once() {
         let server = RedisServer::start_with(arguments);
         let words = ["--store", "redis", "--redis-url", &server.url(), "--listen", "127.0.0.1:0"];
         let output = refused(&words, directory.path());
-        let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains(why), "{said}");
-        assert!(!said.contains("waiting for Redis"), "{said}");
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(message.contains(why), "{message}");
+        assert!(!message.contains("waiting for Redis"), "{message}");
     }
 }
 
 #[test]
-fn a_redis_that_writes_nothing_to_disk_is_warned_of_with_the_remedy() {
+fn a_warning_about_a_redis_that_writes_nothing_to_disk_names_the_remedy() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = start(directory.path(), &fresh_prefix());
     server.wait_for_log("the Redis server writes nothing to disk");
     let log = server.log();
-    let line = log.lines().find(|line| line.contains("writes nothing to disk")).expect("was logged");
+    let line =
+        log.lines().find(|line| line.contains("writes nothing to disk")).expect("the warning is logged");
     assert!(line.contains("WARN") && line.contains("appendonly yes"), "{line}");
 }

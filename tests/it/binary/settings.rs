@@ -1,4 +1,4 @@
-//! Settings of the real program: which of its commands they can stop, where they are read from, what is warned of.
+//! Settings of the real program: which commands check them, where they are read from, and which cause warnings.
 
 use std::{fs, path::Path, process::Output};
 
@@ -18,7 +18,7 @@ fn run(words: &[&str], variables: &[(&str, &str)], directory: &Path) -> Output {
     linger(words, directory).envs(variables.iter().copied()).output().expect("linger runs")
 }
 
-/// The exit code and the words with which `linger serve` refuses these variables.
+/// The exit code and the message with which `linger serve` refuses these variables.
 fn serve_refused(listen: &str, variables: &[(&str, &str)], directory: &Path) -> (Option<i32>, String) {
     let mut command = linger(&["serve", "--listen", listen], directory);
     command.envs(variables.iter().copied());
@@ -26,9 +26,9 @@ fn serve_refused(listen: &str, variables: &[(&str, &str)], directory: &Path) -> 
     (refused.status.code(), refused.log)
 }
 
-/// As in the image: the environment listens for others, and the tokens are in a file that a flag names.
+/// As in the image: the environment sets a public address, and a flag names the file with the tokens.
 #[test]
-fn a_server_whose_tokens_come_by_a_flag_is_healthy_to_those_without_the_flag() {
+fn commands_without_the_flag_that_names_the_tokens_file_accept_the_settings() {
     let directory = directory();
     fs::write(directory.path().join("tokens"), token_entry("a", "a", &[Scope::Admin], &[]))
         .expect("can be written");
@@ -58,15 +58,15 @@ fn a_server_whose_tokens_come_by_a_flag_is_healthy_to_those_without_the_flag() {
     assert!(server.stop().success());
     let checked = run(&["config", "check"], &variables, directory.path());
     let served = serve_refused("0.0.0.0:0", &[], directory.path());
-    for ((code, said), expected) in [((checked.status.code(), stderr(&checked)), 1), (served, 2)] {
-        assert_eq!(code, Some(expected), "{said}");
-        assert!(said.contains("no token is required"), "{said}");
+    for ((code, message), expected) in [((checked.status.code(), stderr(&checked)), 1), (served, 2)] {
+        assert_eq!(code, Some(expected), "{message}");
+        assert!(message.contains("no token is required"), "{message}");
     }
 }
 
 /// Docker reserves 2 for its own use of health checks.
 #[test]
-fn health_fails_with_1_whatever_is_wrong() {
+fn health_fails_with_1_for_every_fault() {
     let directory = directory();
     for words in [
         &["--listen", "127.0.0.1:1"][..],
@@ -84,7 +84,7 @@ fn health_fails_with_1_whatever_is_wrong() {
 }
 
 #[test]
-fn the_file_may_be_named_by_a_variable() {
+fn a_variable_may_name_the_file() {
     let directory = directory();
     fs::write(directory.path().join("linger.toml"), "[queue]\nmax_batch = 1").expect("can be written");
     fs::write(directory.path().join("variable.toml"), "[queue]\nmax_batch = 2").expect("can be written");
@@ -115,7 +115,7 @@ fn the_url_of_a_redis_is_enough_to_serve_on_it() {
 }
 
 #[test]
-fn a_redis_that_would_not_be_used_is_refused() {
+fn settings_of_redis_without_the_redis_engine_are_refused() {
     let directory = directory();
     let remedy = "store.engine is \"embedded\" and does not use it: set store.engine = \"redis\"";
     let variables = [("LINGER__REDIS__URL", "redis://10.0.0.5:6379")];
@@ -124,10 +124,10 @@ fn a_redis_that_would_not_be_used_is_refused() {
         (output.status.code(), stderr(&output))
     });
     let served = serve_refused("127.0.0.1:0", &variables, directory.path());
-    for ((code, said), expected) in [(served, 2), (checked, 1), (copied, 2)] {
-        assert_eq!(code, Some(expected), "{said}");
-        assert!(said.contains("redis.url (environment variable LINGER__REDIS__URL)"), "{said}");
-        assert!(said.contains(remedy), "{said}");
+    for ((code, message), expected) in [(served, 2), (checked, 1), (copied, 2)] {
+        assert_eq!(code, Some(expected), "{message}");
+        assert!(message.contains("redis.url (environment variable LINGER__REDIS__URL)"), "{message}");
+        assert!(message.contains(remedy), "{message}");
     }
     let both = refused(&["--store", "embedded", "--redis-url", "redis://10.0.0.5"], directory.path());
     assert_eq!(both.status.code(), Some(2));
@@ -164,7 +164,7 @@ fn faults_of_settings_and_of_the_files_they_name_are_listed_together() {
 }
 
 #[test]
-fn a_check_says_what_it_read() {
+fn config_check_lists_the_sources_that_it_read() {
     let directory = directory();
     let variables = [("LINGER__QUEUE__MAX_BATCH", "7"), ("LINGER__LOG__FORMAT", "json"), ("OTHER", "x")];
     let none = "file         none (there is neither linger.toml nor /etc/linger/linger.toml)\n";
@@ -192,7 +192,7 @@ fn the_defaults_are_printed_with_their_documentation() {
 }
 
 #[test]
-fn a_variable_with_one_underscore_is_warned_of() {
+fn a_variable_with_one_underscore_causes_a_warning() {
     let directory = directory();
     let variables = [("LINGER_SERVER_LISTEN", "127.0.0.1:1"), ("LINGER_PORT", "tcp://10.0.0.1:9277")];
     let warning = "the variable LINGER_SERVER_LISTEN is not a setting; did you mean LINGER__SERVER__LISTEN?";
@@ -207,9 +207,9 @@ fn a_variable_with_one_underscore_is_warned_of() {
     assert!(server.stop().success());
 }
 
-/// Whoever can write to Redis must not reach the terminal of whoever looks at it.
+/// A client that can write to Redis must not be able to send control sequences to an operator's terminal.
 #[test]
-fn what_a_terminal_would_obey_never_gets_there() {
+fn control_sequences_are_never_printed() {
     let (directory, redis) = (directory(), RedisServer::start());
     let url = redis.url();
     let server = Server::serve(&["--redis-url", &url], &[], directory.path());
@@ -226,9 +226,9 @@ fn what_a_terminal_would_obey_never_gets_there() {
     fs::write(directory.path().join("evil.toml"), unknown).expect("can be written");
     let checked = run(&["config", "check", "--config", "evil.toml"], &[], directory.path());
     for (output, part) in [(verified, "NOT SOUND"), (checked, "is not a known key")] {
-        let said = stdout(&output) + &stderr(&output);
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains(part) && said.contains("evil\\u{1b}[2J"), "{said}");
-        assert!(!said.contains(|c: char| c.is_control() && c != '\n'), "{said:?}");
+        let message = stdout(&output) + &stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(message.contains(part) && message.contains("evil\\u{1b}[2J"), "{message}");
+        assert!(!message.contains(|c: char| c.is_control() && c != '\n'), "{message:?}");
     }
 }

@@ -1,11 +1,11 @@
-//! The start: one line on stdout, clear words when it does not work out.
+//! The start: one line on stdout, or a clear message if the start fails.
 
 use std::{net::TcpListener, process::Stdio};
 
 use crate::harness::process::{Server, linger, refused, stderr};
 
 #[test]
-fn one_line_says_where_on_which_engine_and_how_durable() {
+fn the_start_line_has_the_address_the_engine_and_the_durability() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut server = Server::serve(&[], &[], directory.path());
     let expected = format!(
@@ -20,18 +20,18 @@ fn one_line_says_where_on_which_engine_and_how_durable() {
     assert_eq!(server.call("GET", "/readyz", "").status, 200);
     assert_eq!(server.call("GET", "/version", "").json()["durability"], "always");
     server.signal(rustix::process::Signal::TERM);
-    assert_eq!(server.wait().1, "", "nothing else goes to stdout");
+    assert_eq!(server.wait().1, "", "stdout has nothing else");
 }
 
 #[test]
-fn serving_needs_no_word() {
+fn serve_is_the_default_command() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = Server::spawn(linger(&["--listen", "127.0.0.1:0"], directory.path()));
     assert_eq!(server.call("GET", "/readyz", "").status, 200);
 }
 
 #[test]
-fn settings_reach_the_parts_that_they_are_for() {
+fn every_source_of_settings_takes_effect() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = "[queue]\nmax_body = '10B'\n[embedded]\ndata_dir = 'elsewhere'\n[log]\nformat = 'json'";
     std::fs::write(directory.path().join("mine.toml"), file).expect("can be written");
@@ -48,16 +48,16 @@ fn settings_reach_the_parts_that_they_are_for() {
 }
 
 #[test]
-fn a_taken_port_is_said_in_one_line() {
+fn a_port_in_use_is_reported_in_one_line() {
     let directory = tempfile::tempdir().expect("a directory");
-    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = taken.local_addr().expect("has an address").to_string();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("has an address").to_string();
     let output = refused(&["--listen", &address], directory.path());
     let expected = format!("linger: cannot listen on {address}: another process uses this address; ");
     assert_eq!(output.status.code(), Some(1));
     let last = stderr(&output).lines().last().map(str::to_owned).expect("a line");
     assert!(last.starts_with(&expected), "{last}");
-    assert!(!directory.path().join("data").exists(), "the store is left alone");
+    assert!(!directory.path().join("data").exists(), "the store is not opened");
 }
 
 #[test]
@@ -68,11 +68,11 @@ fn a_second_process_on_the_same_directory_is_refused() {
     assert_eq!(second.status.code(), Some(1));
     let last = stderr(&second).lines().last().map(str::to_owned).expect("a line");
     assert!(last.starts_with("linger: cannot open the store: "), "{last}");
-    assert_eq!(first.call("GET", "/readyz", "").status, 200, "the first is unharmed");
+    assert_eq!(first.call("GET", "/readyz", "").status, 200, "the first process still serves");
 }
 
 #[test]
-fn a_data_directory_that_cannot_be_made_is_said_in_one_line() {
+fn a_data_directory_that_cannot_be_created_is_reported_in_one_line() {
     let directory = tempfile::tempdir().expect("a directory");
     std::fs::write(directory.path().join("file"), "in the way").expect("can be written");
     let output = refused(&["--listen", "127.0.0.1:0", "--data-dir", "file/data"], directory.path());
@@ -82,7 +82,7 @@ fn a_data_directory_that_cannot_be_made_is_said_in_one_line() {
 }
 
 #[test]
-fn logs_go_to_stderr_as_json_when_nobody_watches_and_as_text_when_asked() {
+fn logs_go_to_stderr_as_json_by_default_and_as_text_if_configured() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut json = Server::serve(&[], &[], directory.path());
     json.signal(rustix::process::Signal::TERM);

@@ -1,4 +1,4 @@
-//! The end: asked for by a signal, in order, with nothing lost.
+//! The shutdown after a signal: it is orderly, and nothing is lost.
 
 use std::{
     io::{Read, Write},
@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use crate::harness::{blocking_http::call, process::Server, wait::TimeLimit};
 
 #[test]
-fn a_signal_answers_parked_polls_and_ends_well() {
+fn a_signal_answers_parked_polls_and_ends_the_process_with_success() {
     for signal in [Signal::TERM, Signal::INT] {
         let directory = tempfile::tempdir().expect("a directory");
         let mut server = Server::serve(&[], &[], directory.path());
@@ -41,26 +41,26 @@ fn a_request_in_flight_is_finished() {
         server.address,
         body.len()
     );
-    // Asked to be told when to go on, the server shows that the request is in its hands.
+    // The interim response 100 shows that the server has begun to handle the request.
     let head = head.replace("\r\n\r\n", "\r\nExpect: 100-continue\r\n\r\n");
     stream.write_all(head.as_bytes()).expect("is read");
-    let mut go_on = [0; 25];
-    stream.read_exact(&mut go_on).expect("is answered");
-    assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
+    let mut interim = [0; 25];
+    stream.read_exact(&mut interim).expect("is answered");
+    assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
     stream.write_all(first.as_bytes()).expect("is read");
     server.signal(Signal::TERM);
     server.wait_for_log("shutting down");
     stream.write_all(second.as_bytes()).expect("is read");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("is answered");
-    assert!(answer.starts_with("HTTP/1.1 201 Created"), "{answer}");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).expect("is answered");
+    assert!(response.starts_with("HTTP/1.1 201 Created"), "{response}");
     assert_eq!(server.wait().0.code(), Some(0), "{}", server.log());
-    let again = Server::serve(&[], &[], directory.path());
-    assert_eq!(again.call("GET", "/jobs/in-flight", "").status, 200);
+    let restarted = Server::serve(&[], &[], directory.path());
+    assert_eq!(restarted.call("GET", "/jobs/in-flight", "").status, 200);
 }
 
-/// A connection whose request never ends, so that an orderly end takes longer than the grace.
-fn hang(server: &Server) -> TcpStream {
+/// Sends a request that never ends, so that an orderly shutdown takes longer than the grace period.
+fn send_half_a_request(server: &Server) -> TcpStream {
     let mut stream = TcpStream::connect(server.address).expect("connects");
     let head = format!(
         "POST /jobs HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\
@@ -73,11 +73,11 @@ fn hang(server: &Server) -> TcpStream {
 }
 
 #[test]
-fn an_end_that_takes_too_long_is_a_failure() {
+fn a_shutdown_that_takes_too_long_is_a_failure() {
     let directory = tempfile::tempdir().expect("a directory");
     let variables = [("LINGER__SERVER__SHUTDOWN_GRACE", "200ms")];
     let mut server = Server::serve(&[], &variables, directory.path());
-    let hanging = hang(&server);
+    let hanging = send_half_a_request(&server);
     server.signal(Signal::TERM);
     assert_eq!(server.wait().0.code(), Some(1), "{}", server.log());
     assert!(server.log().contains("longer than server.shutdown_grace"), "{}", server.log());
@@ -85,17 +85,17 @@ fn an_end_that_takes_too_long_is_a_failure() {
 }
 
 #[test]
-fn a_second_signal_ends_at_once() {
+fn a_second_signal_ends_the_process_at_once() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
         let directory = tempfile::tempdir().expect("a directory");
         let variables = [("LINGER__SERVER__SHUTDOWN_GRACE", "1h"), ("LINGER__SERVER__BODY_TIMEOUT", "1h")];
         let mut server = Server::serve(&[], &variables, directory.path());
-        let hanging = hang(&server);
+        let hanging = send_half_a_request(&server);
         server.signal(Signal::TERM);
         server.wait_for_log("shutting down");
         let time_limit = TimeLimit::new();
         while !server.has_ended() {
-            time_limit.check(|| "it goes on".to_owned());
+            time_limit.check(|| "the server still runs".to_owned());
             server.signal(signal);
         }
         let status = server.wait().0;
@@ -108,20 +108,20 @@ fn a_second_signal_ends_at_once() {
 fn a_second_signal_that_comes_with_the_first_is_ignored() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut server = Server::serve(&[], &[], directory.path());
-    let mut hanging = hang(&server);
+    let mut hanging = send_half_a_request(&server);
     // GNU timeout sends its signal to the process and to its group.
     server.signal(Signal::TERM);
     server.signal(Signal::INT);
     server.wait_for_log("shutting down");
     hanging.write_all(b"123456789").expect("is read");
-    let mut answer = String::new();
-    hanging.read_to_string(&mut answer).expect("is answered");
-    assert!(answer.starts_with("HTTP/1.1 422 "), "{answer}");
+    let mut response = String::new();
+    hanging.read_to_string(&mut response).expect("is answered");
+    assert!(response.starts_with("HTTP/1.1 422 "), "{response}");
     assert_eq!(server.wait().0.code(), Some(0), "{}", server.log());
 }
 
 #[test]
-fn during_the_drain_delay_it_is_unready_and_everything_works() {
+fn during_the_drain_delay_the_server_is_unready_and_everything_works() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut server = Server::serve(&[], &[("LINGER__SERVER__DRAIN_DELAY", "1h")], directory.path());
     assert_eq!(server.call("GET", "/readyz", "").status, 200);
@@ -132,29 +132,29 @@ fn during_the_drain_delay_it_is_unready_and_everything_works() {
     server.wait_for_log("shutting down");
     let time_limit = TimeLimit::new();
     while server.call("GET", "/readyz", "").status != 503 {
-        time_limit.check(|| "it is still ready".to_owned());
+        time_limit.check(|| "the server is still ready".to_owned());
     }
     assert_eq!(server.call("GET", "/readyz", "").json()["code"], "draining");
     assert_eq!(server.call("GET", "/livez", "").status, 200);
     assert_eq!(server.call("POST", "/jobs", r#"{"topic":"t","id":"a","body":1}"#).status, 201);
     assert_eq!(poll.join().expect("does not panic").expect("is answered").json()["id"], "a");
     while !server.has_ended() {
-        time_limit.check(|| "it goes on".to_owned());
+        time_limit.check(|| "the server still runs".to_owned());
         server.signal(Signal::TERM);
     }
     assert_eq!(server.wait().0.code(), Some(143));
 }
 
 #[test]
-fn the_drain_delay_ends_in_an_orderly_end() {
+fn an_orderly_shutdown_follows_the_drain_delay() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = Server::serve(&[], &[("LINGER__SERVER__DRAIN_DELAY", "50ms")], directory.path());
     assert!(server.stop().success());
 }
 
-/// A call that its client gave up and sent elsewhere must not undo what was acknowledged there.
+/// A call that its client gave up and sent to another server must not undo what was acknowledged there.
 #[test]
-fn what_clients_gave_up_while_the_process_was_stopped_is_not_carried_out() {
+fn calls_that_clients_gave_up_while_the_process_was_stopped_are_not_carried_out() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = Server::serve(&[], &[], directory.path());
     let mut client = TcpStream::connect(server.address).expect("connects");
@@ -167,13 +167,13 @@ fn what_clients_gave_up_while_the_process_was_stopped_is_not_carried_out() {
     client.write_all(request.as_bytes()).expect("is sent");
     client.shutdown(Shutdown::Write).expect("is closed");
     server.signal(Signal::CONT);
-    // An answer may not come; the end does.
+    // There may be no response, but the connection ends.
     let _ = client.read_to_end(&mut Vec::new());
     assert_eq!(server.call("GET", "/jobs/given-up", "").status, 404);
 }
 
 #[test]
-fn jobs_are_there_after_a_restart() {
+fn jobs_survive_a_restart() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = Server::serve(&[], &[], directory.path());
     let added = server.call(
@@ -185,8 +185,8 @@ fn jobs_are_there_after_a_restart() {
     server.call("POST", "/jobs", r#"{"topic":"t","id":"gone","body":1}"#);
     assert_eq!(server.call("DELETE", "/jobs/gone", "").status, 204);
     assert!(server.stop().success());
-    let again = Server::serve(&[], &[], directory.path());
-    let kept = again.call("GET", "/jobs/kept", "");
+    let restarted = Server::serve(&[], &[], directory.path());
+    let kept = restarted.call("GET", "/jobs/kept", "");
     assert_eq!((kept.status, kept.body), (200, added.body));
-    assert_eq!(again.call("GET", "/jobs/gone", "").status, 404);
+    assert_eq!(restarted.call("GET", "/jobs/gone", "").status, 404);
 }

@@ -1,5 +1,5 @@
-//! Secrets and private data, sent through the program at its most verbose level: none of it may appear on stdout or
-//! stderr, in either log format, whatever goes wrong.
+//! Secrets and private data are sent through the program at its most verbose log level. They must not appear on stdout or
+//! stderr, in either log format, whichever errors occur.
 
 use std::{
     fs,
@@ -16,9 +16,9 @@ use crate::harness::{
     redis::RedisServer,
 };
 
-/// Text that must not appear. None of it resembles anything that a program writes by itself.
+/// Texts that must not appear. None of them resembles anything that a program writes by itself.
 const TOKEN: &str = "linger_c4n4ry70k3n";
-const STRANGE_TOKEN: &str = "c4n4ry57r4ng370k3n";
+const UNKNOWN_TOKEN: &str = "c4n4ry57r4ng370k3n";
 const PASTED_TOKEN: &str = "c4n4ryp4573d70k3n";
 const BODY: &str = "c4n4ryb0dy";
 const BROKEN: &str = "c4n4rybr0k3n";
@@ -27,11 +27,11 @@ const PASSWORD: &str = "c4n4ryp455w0rd";
 const WRONG_PASSWORD: &str = "c4n4rywr0ngp455w0rd";
 
 const SECRETS: [&str; 8] =
-    [TOKEN, STRANGE_TOKEN, PASTED_TOKEN, BODY, BROKEN, REASON, PASSWORD, WRONG_PASSWORD];
+    [TOKEN, UNKNOWN_TOKEN, PASTED_TOKEN, BODY, BROKEN, REASON, PASSWORD, WRONG_PASSWORD];
 
-/// Every form in which a secret could appear.
+/// Asserts that no secret appears in `output` in any form.
 #[track_caller]
-fn nothing_of(secrets: &[&str], output: &str, context: &str) {
+fn assert_absent(secrets: &[&str], output: &str, context: &str) {
     for secret in secrets {
         let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
         let bytes = format!("{:?}", secret.as_bytes());
@@ -43,8 +43,8 @@ fn nothing_of(secrets: &[&str], output: &str, context: &str) {
 }
 
 #[track_caller]
-fn silent(output: &Output, context: &str) {
-    nothing_of(&SECRETS, &format!("{}\n{}", stdout(output), stderr(output)), context);
+fn assert_no_secrets(output: &Output, context: &str) {
+    assert_absent(&SECRETS, &format!("{}\n{}", stdout(output), stderr(output)), context);
 }
 
 fn directory() -> tempfile::TempDir {
@@ -55,7 +55,7 @@ fn directory() -> tempfile::TempDir {
 }
 
 /// `linger` with all log levels enabled, in this format.
-fn verbose(arguments: &[&str], format: &str, directory: &Path) -> Command {
+fn verbose_linger(arguments: &[&str], format: &str, directory: &Path) -> Command {
     let mut command = linger(arguments, directory);
     command.env("RUST_LOG", "trace").env("LINGER__LOG__FORMAT", format);
     command.env("LINGER__AUTH__TOKENS_FILE", "tokens.toml");
@@ -64,11 +64,11 @@ fn verbose(arguments: &[&str], format: &str, directory: &Path) -> Command {
 
 fn call(server: &Server, token: &str, method: &str, path: &str, body: &str) -> Response {
     let headers = format!("Authorization: Bearer {token}\r\nCookie: session={BROKEN}\r\n");
-    call_with(server.address, method, path, &headers, body).expect("it answers")
+    call_with(server.address, method, path, &headers, body).expect("the server answers")
 }
 
-/// Sends all kinds of valid and invalid requests. Returns the receipts received.
-fn session(server: &Server) -> Vec<String> {
+/// Sends all kinds of valid and invalid requests. Returns the receipts that it received.
+fn send_requests(server: &Server) -> Vec<String> {
     let send = |method: &str, path: &str, body: &str| call(server, TOKEN, method, path, body);
     let mut receipts = Vec::new();
     for step in ["finish", "release", "touch", "bury"] {
@@ -106,9 +106,9 @@ fn session(server: &Server) -> Vec<String> {
     send("GET", &format!("/topics/t/pop?{BROKEN}={BROKEN}&wait={BROKEN}"), "");
     send("GET", &format!("/{BROKEN}?{BROKEN}"), "");
     send("GET", &format!("/jobs/finish%2F{BROKEN}"), "");
-    assert_eq!(call(server, STRANGE_TOKEN, "GET", "/version", "").status, 401);
+    assert_eq!(call(server, UNKNOWN_TOKEN, "GET", "/version", "").status, 401);
     for page in ["/version", "/metrics", "/readyz?verbose", "/topics"] {
-        nothing_of(&SECRETS, &send("GET", page, "").body, page);
+        assert_absent(&SECRETS, &send("GET", page, "").body, page);
     }
     receipts
 }
@@ -117,7 +117,7 @@ fn session(server: &Server) -> Vec<String> {
 fn session_reveals_no_secret(mut command: Command, format: &str, directory: &Path) {
     command.args(["--listen", "127.0.0.1:0"]);
     let mut server = Server::spawn(command);
-    let receipts = session(&server);
+    let receipts = send_requests(&server);
     let pasted = format!("[[token]]\nname = 'a'\nsha256 = '{PASTED_TOKEN}'\nscopes = ['{PASTED_TOKEN}']");
     for broken in [pasted, format!("[[token]]\n'{PASTED_TOKEN}' = = '{PASTED_TOKEN}'")] {
         fs::write(directory.join("tokens.toml"), broken).expect("can be written");
@@ -128,18 +128,22 @@ fn session_reveals_no_secret(mut command: Command, format: &str, directory: &Pat
     let (status, rest) = server.wait();
     assert!(status.success(), "{}", server.log());
     let log = server.log();
-    assert!(log.contains("/jobs/{id}/finish") && log.contains("canary"), "it is talkative: {log}");
+    assert!(log.contains("/jobs/{id}/finish") && log.contains("canary"), "the log is not verbose: {log}");
     assert_eq!(log.lines().all(|line| line.starts_with('{')), format == "json", "{log}");
     let output = format!("{}{rest}{log}", server.line);
-    nothing_of(&SECRETS, &output, format);
-    nothing_of(&receipts.iter().map(String::as_str).collect::<Vec<_>>(), &output, format);
+    assert_absent(&SECRETS, &output, format);
+    assert_absent(&receipts.iter().map(String::as_str).collect::<Vec<_>>(), &output, format);
 }
 
 #[test]
 fn the_embedded_engine_keeps_its_secrets() {
     for format in ["json", "text"] {
         let directory = directory();
-        session_reveals_no_secret(verbose(&["serve"], format, directory.path()), format, directory.path());
+        session_reveals_no_secret(
+            verbose_linger(&["serve"], format, directory.path()),
+            format,
+            directory.path(),
+        );
     }
 }
 
@@ -148,27 +152,27 @@ fn the_redis_engine_keeps_its_secrets() {
     let redis = RedisServer::start_with(&["--requirepass", PASSWORD, "--save", ""]);
     for format in ["json", "text"] {
         let directory = directory();
-        let mut command = verbose(&["serve", "--store", "redis"], format, directory.path());
+        let mut command = verbose_linger(&["serve", "--store", "redis"], format, directory.path());
         command.env("LINGER__REDIS__URL", redis.url()).env("LINGER__REDIS__PASSWORD", PASSWORD);
         command.env("LINGER__REDIS__PREFIX", format);
         session_reveals_no_secret(command, format, directory.path());
-        // The password in the URL, where it is most easily revealed; and a wrong one.
+        // The password in the URL, where it is most easily revealed, and a wrong password.
         let with = |password: &str| redis.url().replace("redis://", &format!("redis://:{password}@"));
         for password in [PASSWORD, WRONG_PASSWORD] {
             let url = with(password);
-            let mut show = verbose(&["config", "show", "--redis-url", &url], format, directory.path());
-            silent(&show.output().expect("linger runs"), "config show");
+            let mut show = verbose_linger(&["config", "show", "--redis-url", &url], format, directory.path());
+            assert_no_secrets(&show.output().expect("linger runs"), "config show");
         }
         let wrong = with(WRONG_PASSWORD);
         fs::write(directory.path().join("tokens.toml"), token_entry("canary", TOKEN, &[Scope::Admin], &[]))
             .expect("can be written");
         let words = ["serve", "--listen", "127.0.0.1:0", "--store", "redis", "--redis-url", &wrong];
-        let mut command = verbose(&words, format, directory.path());
+        let mut command = verbose_linger(&words, format, directory.path());
         command.env("LINGER__REDIS__RETRY_FOR", "1s");
         let output = command.output().expect("linger runs");
         assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
         assert!(stderr(&output).contains("cannot open the store"), "{}", stderr(&output));
-        silent(&output, "a wrong password");
+        assert_no_secrets(&output, "a wrong password");
     }
 }
 
@@ -201,37 +205,40 @@ fn invalid_settings_are_reported_without_their_secrets() {
         for words in [&["config", "check"][..], &["config", "show"], &["serve", "--listen", "nonsense"]] {
             let output = run(words, directory.path());
             assert!(words[1] == "show" || !output.status.success(), "{text} was accepted");
-            silent(&output, &text);
+            assert_no_secrets(&output, &text);
         }
     }
-    fs::remove_file(&file).expect("is there");
+    fs::remove_file(&file).expect("the file exists");
     for variable in ["LINGER__REDIS__PASSWORD", "LINGER__REDIS__URL", "LINGER__REDIS__PORT", "RUST_LOG"] {
         let mut command = linger(&["config", "show"], directory.path());
         let output =
             command.env(variable, format!("redis://:{PASSWORD}@host")).output().expect("linger runs");
-        silent(&output, variable);
+        assert_no_secrets(&output, variable);
     }
     let tokens = format!("[[token]]\nname = 'a'\nsha256 = '{PASTED_TOKEN}'\nscopes = ['add']");
     fs::write(directory.path().join("tokens.toml"), tokens).expect("can be written");
     fs::write(&file, "[auth]\ntokens_file = 'tokens.toml'").expect("can be written");
-    silent(&refused(&["serve", "--listen", "127.0.0.1:0"], directory.path()), "a pasted token");
+    assert_no_secrets(&refused(&["serve", "--listen", "127.0.0.1:0"], directory.path()), "a pasted token");
     let keys = format!("-----BEGIN PRIVATE KEY-----\n{PASSWORD}\n-----END PRIVATE KEY-----\n");
     for key in [keys, PASSWORD.to_owned()] {
         fs::write(directory.path().join("key.pem"), key).expect("can be written");
         fs::write(&file, "[tls]\ncertificate = 'key.pem'\nkey = 'key.pem'").expect("can be written");
-        silent(&refused(&["serve", "--listen", "127.0.0.1:0"], directory.path()), "a key that is none");
+        assert_no_secrets(
+            &refused(&["serve", "--listen", "127.0.0.1:0"], directory.path()),
+            "an invalid key",
+        );
     }
     fs::write(&file, "[auth]\ntokens_file = 'tokens.toml'").expect("can be written");
-    silent(&run(&["config", "check"], directory.path()), "a pasted token");
+    assert_no_secrets(&run(&["config", "check"], directory.path()), "a pasted token");
 }
 
 #[test]
 fn a_new_token_is_shown_once_and_not_in_its_entry() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let made = verbose(&["token", "new", "--scope", "add"], "json", directory.path()).output();
-    let made = made.expect("linger runs");
-    let said = stderr(&made);
-    let token = said.split_whitespace().find(|word| word.starts_with("linger_")).expect("a token");
-    assert_eq!(said.matches(token).count(), 1);
-    nothing_of(&[token], &stdout(&made), "token new");
+    let new = verbose_linger(&["token", "new", "--scope", "add"], "json", directory.path()).output();
+    let new = new.expect("linger runs");
+    let message = stderr(&new);
+    let token = message.split_whitespace().find(|word| word.starts_with("linger_")).expect("a token");
+    assert_eq!(message.matches(token).count(), 1);
+    assert_absent(&[token], &stdout(&new), "token new");
 }

@@ -1,4 +1,4 @@
-//! The log: one event for each call, written down by the client that made it.
+//! The history: one event for each call, recorded by the client that made the call.
 
 use std::{
     fmt::{Display, Formatter, Result},
@@ -6,19 +6,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// When a call was sent; made by [`History::sending`].
+/// When a call was sent, as returned by [`History::sent_now`].
 #[derive(Debug, Clone, Copy)]
-pub struct Sent(Duration);
+pub struct SentAt(Duration);
 
-/// What a call asked for, or for a pop what it got.
+/// What a call asked for; for a pop, what it received.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Act {
-    /// An add; the same for every sending of it.
+pub enum Action {
+    /// An add. All attempts of one add are equal.
     Add {
         delay: Duration,
         max_attempts: u32,
     },
-    /// A pop that was answered with this job, to be held for `ttr`.
+    /// A pop that returned this job, reserved for `ttr`.
     Deliver {
         receipt: String,
         attempt: u32,
@@ -31,7 +31,7 @@ pub enum Act {
         receipt: String,
         delay: Duration,
     },
-    /// An extension to `ttr` from then on.
+    /// A touch, after which the reservation lasts for `ttr`.
     Touch {
         receipt: String,
         ttr: Duration,
@@ -42,9 +42,9 @@ pub enum Act {
     Delete,
 }
 
-impl Act {
-    /// The receipt that the call showed; `None` for adds, deliveries and deletes.
-    pub fn shown(&self) -> Option<&str> {
+impl Action {
+    /// The receipt that the call sent, or `None` for adds, deliveries and deletes.
+    pub fn receipt(&self) -> Option<&str> {
         match self {
             Self::Finish { receipt }
             | Self::Release { receipt, .. }
@@ -54,59 +54,60 @@ impl Act {
         }
     }
 
-    /// Whether the job is gone when it is done.
+    /// Whether a successful call removes the job.
     pub fn removes(&self) -> bool {
         matches!(self, Self::Finish { .. } | Self::Delete)
     }
 
-    /// Whether it ends its holder's reservation.
-    pub fn ends_hold(&self) -> bool {
+    /// Whether a successful call ends the reservation.
+    pub fn ends_reservation(&self) -> bool {
         matches!(self, Self::Finish { .. } | Self::Release { .. } | Self::Bury { .. })
     }
 }
 
-/// How a call was answered.
+/// What a call's response says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Said {
-    /// 2xx: it happened.
+pub enum Outcome {
+    /// 2xx: the call took effect.
     Done,
-    /// 409: it did not happen, the receipt is not the present one.
+    /// 409: the call had no effect, because its receipt is stale.
     Refused,
-    /// 404: no such job.
+    /// 404: there is no such job.
     Gone,
-    /// 5xx or no answer: it may have happened, then or up to the answer's time.
+    /// 5xx or no response: the call may have taken effect at any time up to the end of the attempt.
     Unknown,
 }
 
-/// One call: what it did, it did between `sent` and `answered`, counted from the history's beginning.
+/// One call. Its effect happened between `sent` and `answered`, both counted from the start of the history.
 #[derive(Debug, Clone)]
 pub struct Event {
     pub job: String,
     pub sent: Duration,
     pub answered: Duration,
-    pub act: Act,
-    pub said: Said,
+    pub action: Action,
+    pub outcome: Outcome,
 }
 
 impl Display for Event {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        let Self { sent, answered, act, said, .. } = self;
-        write!(f, "{sent:?} to {answered:?}: {act:?}, {said:?}")
+        let Self { sent, answered, action, outcome, .. } = self;
+        write!(f, "{sent:?} to {answered:?}: {action:?}, {outcome:?}")
     }
 }
 
 impl Event {
-    /// Whether it may have happened.
+    /// Whether the call may have taken effect.
     pub fn possible(&self) -> bool {
-        matches!(self.said, Said::Done | Said::Unknown)
+        matches!(self.outcome, Outcome::Done | Outcome::Unknown)
     }
 
+    /// Whether the call took effect for certain.
     pub fn done(&self) -> bool {
-        self.said == Said::Done
+        self.outcome == Outcome::Done
     }
 }
 
-/// What all clients of a run sent and saw, by one monotonic clock.
+/// What all clients of a run sent and received, by one monotonic clock.
 #[derive(Debug)]
 pub struct History {
     began: Instant,
@@ -114,7 +115,7 @@ pub struct History {
 }
 
 impl History {
-    #[expect(clippy::disallowed_methods, reason = "clients live in real time")]
+    #[expect(clippy::disallowed_methods, reason = "clients run in real time")]
     pub fn new() -> Self {
         Self { began: Instant::now(), events: Mutex::default() }
     }
@@ -123,22 +124,22 @@ impl History {
         self.began.elapsed()
     }
 
-    /// To be called just before a call is sent.
-    pub fn sending(&self) -> Sent {
-        Sent(self.now())
+    /// The present time. To be called just before a call is sent.
+    pub fn sent_now(&self) -> SentAt {
+        SentAt(self.now())
     }
 
-    /// Writes down a call once its answer is there, or known to be missing.
-    pub fn record(&self, job: &str, sent: Sent, act: Act, said: Said) {
+    /// Records a call once its response has arrived or is known to be missing.
+    pub fn record(&self, job: &str, sent: SentAt, action: Action, outcome: Outcome) {
         let answered = self.now();
-        self.push(Event { job: job.to_owned(), sent: sent.0, answered, act, said });
+        self.push(Event { job: job.to_owned(), sent: sent.0, answered, action, outcome });
     }
 
     pub fn push(&self, event: Event) {
         self.events.lock().expect("not poisoned").push(event);
     }
 
-    /// All events, in the order in which they were written down.
+    /// All events, in the order in which they were recorded.
     pub fn events(&self) -> MutexGuard<'_, Vec<Event>> {
         self.events.lock().expect("not poisoned")
     }

@@ -1,14 +1,13 @@
-//! The history checker: a log of what clients sent and saw, held against the promises.
+//! The history checker compares a log of what clients sent and received with the guarantees.
 //!
-//! It knows neither HTTP nor engines. A client's call is an interval: whatever it did happened between
-//! sending and answer. The checker finds fault only where no moment in those intervals would do, so a
-//! violation is never a matter of timing in the client. Its own tests hand it a broken history for
-//! every law.
+//! It knows neither HTTP nor engines. A client's call is an interval: its effect happened at some time between the request
+//! and the response. The checker reports a violation only if no choice of times in these intervals satisfies the laws, so a
+//! violation is never a matter of timing in the client. Its own tests give it a broken history for every law.
 
+mod final_state;
 mod history;
 mod job;
-mod lives;
-mod rest;
+mod lifetimes;
 #[cfg(test)]
 mod tests;
 
@@ -17,85 +16,85 @@ use std::{
     fmt::{Display, Formatter, Result},
 };
 
-pub use history::{Act, Event, History, Said, Sent};
-pub use rest::{Rest, Resting};
+pub use final_state::{FinalJob, FinalState};
+pub use history::{Action, Event, History, Outcome, SentAt};
 
-/// The promises of which a history can tell.
+/// The guarantees that a history can violate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Law {
-    /// A job whose add was acknowledged is there until it is finished or deleted.
+    /// A job whose add was acknowledged exists until it is finished or deleted.
     NothingLost,
-    /// What is delivered or kept was sent by somebody.
+    /// Every job that is delivered or stored was sent by a client.
     NothingInvented,
-    /// No delivery before the job is due.
+    /// No job is delivered before it is due.
     NeverEarly,
-    /// Nobody else gets a job between a reservation and its end, and its holder is not refused.
+    /// Between a reservation and its end, no other client receives the job, and its holder is not refused.
     OneHolder,
-    /// The receipt of an ended reservation changes nothing.
+    /// The receipt of a reservation that has ended changes nothing.
     StaleReceipt,
-    /// A finished or deleted job is never seen again, and goes only once, unless it was added again.
+    /// A finished or deleted job never appears again, and is removed only once, unless it was added again.
     GoneStaysGone,
-    /// Attempts count up, and never beyond `max_attempts`.
+    /// Attempts count up to `max_attempts` at most.
     Attempts,
-    /// Dead letters are exactly the jobs that were buried or used their attempts.
+    /// The dead letters are exactly the jobs that were buried or used all their attempts.
     DeadLetters,
-    /// At rest the counts are those of the contents.
+    /// At the end, the counts match the contents.
     Counts,
 }
 
-/// A broken promise.
+/// A violated law.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// The law.
     pub law: Law,
-    /// Of which job; the topic's name for counts.
+    /// The job's id; for counts, the topic.
     pub job: String,
-    /// How.
-    pub words: String,
+    /// What the job did.
+    pub description: String,
 }
 
 impl Display for Violation {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        write!(f, "{:?}: {} {}", self.law, self.job, self.words)
+        write!(f, "{:?}: {} {}", self.law, self.job, self.description)
     }
 }
 
-/// What a history amounts to.
+/// The result of a check.
 #[derive(Debug, Default)]
 pub struct Verdict {
     /// Jobs whose add was acknowledged.
     pub acknowledged: usize,
-    /// Of these, known to be finished or deleted.
+    /// How many of these are known to be finished or deleted.
     pub gone: usize,
-    /// Deliveries seen.
+    /// The number of deliveries.
     pub deliveries: usize,
     /// Deliveries beyond the first of a job.
-    pub again: usize,
+    pub redeliveries: usize,
     /// Calls with a receipt that were refused.
     pub refused: usize,
-    /// Every broken promise.
+    /// Every violation.
     pub violations: Vec<Violation>,
-    /// All that happened to the first of the jobs that they are about, an event a line.
-    pub story: Vec<String>,
+    /// All events of the first job with a violation, one per line.
+    pub first_job: Vec<String>,
 }
 
 impl Verdict {
-    /// How many violations of one law.
+    /// The number of violations of one law.
     pub fn count(&self, law: Law) -> usize {
         self.violations.iter().filter(|violation| violation.law == law).count()
     }
 
-    /// Fails with the first violations, if there are any.
+    /// Panics with the first violations, if there are any.
     #[track_caller]
     pub fn assert_clean(&self) {
         let first: Vec<String> = self.violations.iter().take(20).map(ToString::to_string).collect();
-        let (number, story) = (self.violations.len(), self.story.join("\n"));
-        assert!(first.is_empty(), "{number} violations:\n{}\nthe first job:\n{story}", first.join("\n"));
+        let (number, first_job) = (self.violations.len(), self.first_job.join("\n"));
+        assert!(first.is_empty(), "{number} violations:\n{}\nthe first job:\n{first_job}", first.join("\n"));
     }
 }
 
-/// Holds a history, and what was there at rest after it, against every law.
-pub fn check(history: &History, rest: Option<&Rest>) -> Verdict {
+/// Checks a history, and the final state if it is given, against every law.
+pub fn check(history: &History, final_state: Option<&FinalState>) -> Verdict {
     let events = history.events();
     let mut jobs: BTreeMap<&str, Vec<&Event>> = BTreeMap::new();
     for event in events.iter() {
@@ -103,17 +102,20 @@ pub fn check(history: &History, rest: Option<&Rest>) -> Verdict {
     }
     let mut verdict = Verdict::default();
     for (name, events) in &jobs {
-        let lives = lives::lives(events, rest.is_some_and(|rest| rest.jobs.contains_key(*name)));
-        for (number, life) in lives.iter().enumerate() {
-            // Only the last one can be seen at rest.
-            job::check(name, life, rest.filter(|_| number + 1 == lives.len()), &mut verdict);
+        let lifetimes = lifetimes::split(
+            events,
+            final_state.is_some_and(|final_state| final_state.jobs.contains_key(*name)),
+        );
+        for (number, lifetime) in lifetimes.iter().enumerate() {
+            // Only the last lifetime can be seen in the final state.
+            job::check(name, lifetime, final_state.filter(|_| number + 1 == lifetimes.len()), &mut verdict);
         }
-        if !verdict.violations.is_empty() && verdict.story.is_empty() {
-            verdict.story = events.iter().map(ToString::to_string).collect();
+        if !verdict.violations.is_empty() && verdict.first_job.is_empty() {
+            verdict.first_job = events.iter().map(ToString::to_string).collect();
         }
     }
-    if let Some(rest) = rest {
-        rest.check(&|name| jobs.contains_key(name), &mut verdict);
+    if let Some(final_state) = final_state {
+        final_state.check(&|name| jobs.contains_key(name), &mut verdict);
     }
     verdict
 }

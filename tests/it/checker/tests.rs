@@ -1,264 +1,302 @@
-//! Broken histories that the checker must reject, one by one, and sound ones that it must not.
+//! Histories with one violation each, which the checker must report, and valid histories, which it must accept.
 
 use std::time::Duration;
 
-use super::{Act, Event, History, Law, Rest, Resting, Said, check};
+use super::{Action, Event, FinalJob, FinalState, History, Law, Outcome, check};
 
 const TTR: Duration = Duration::from_millis(100);
 
-/// A history of one job `j`, written down by milliseconds.
+/// A history of one job `j`, with times in milliseconds.
 struct Script(History);
 
 impl Script {
-    /// An add, acknowledged at 10 ms, of a job due at 20 ms that may be tried three times.
+    /// An add, acknowledged at 10 ms, of a job that is due at 20 ms and has three attempts.
     fn added() -> Self {
-        let add = Act::Add { delay: Duration::from_millis(20), max_attempts: 3 };
-        Self(History::new()).then(0, 10, add, Said::Done)
+        let add = Action::Add { delay: Duration::from_millis(20), max_attempts: 3 };
+        Self(History::new()).then(0, 10, add, Outcome::Done)
     }
 
-    fn then(self, sent: u64, answered: u64, act: Act, said: Said) -> Self {
+    fn then(self, sent: u64, answered: u64, action: Action, outcome: Outcome) -> Self {
         let [sent, answered] = [sent, answered].map(Duration::from_millis);
-        self.0.push(Event { job: "j".to_owned(), sent, answered, act, said });
+        self.0.push(Event { job: "j".to_owned(), sent, answered, action, outcome });
         self
     }
 
     /// A delivery as attempt `attempt`, with the receipt `r<attempt>`.
     fn delivered(self, sent: u64, answered: u64, attempt: u32) -> Self {
         let receipt = format!("r{attempt}");
-        self.then(sent, answered, Act::Deliver { receipt, attempt, ttr: TTR }, Said::Done)
+        self.then(sent, answered, Action::Deliver { receipt, attempt, ttr: TTR }, Outcome::Done)
     }
 
-    fn finished(self, sent: u64, answered: u64, receipt: &str, said: Said) -> Self {
-        self.then(sent, answered, Act::Finish { receipt: receipt.to_owned() }, said)
+    fn finished(self, sent: u64, answered: u64, receipt: &str, outcome: Outcome) -> Self {
+        self.then(sent, answered, Action::Finish { receipt: receipt.to_owned() }, outcome)
     }
 
     fn released(self, sent: u64, answered: u64, receipt: &str, delay: u64) -> Self {
         let delay = Duration::from_millis(delay);
-        self.then(sent, answered, Act::Release { receipt: receipt.to_owned(), delay }, Said::Done)
+        self.then(sent, answered, Action::Release { receipt: receipt.to_owned(), delay }, Outcome::Done)
     }
 
-    fn broken(&self, rest: Option<&Rest>) -> Vec<Law> {
-        let mut laws: Vec<Law> = check(&self.0, rest).violations.iter().map(|broken| broken.law).collect();
+    fn violated_laws(&self, final_state: Option<&FinalState>) -> Vec<Law> {
+        let mut laws: Vec<Law> =
+            check(&self.0, final_state).violations.iter().map(|violation| violation.law).collect();
         laws.dedup();
         laws
     }
 
     #[track_caller]
-    fn is_sound(&self) {
+    fn assert_valid(&self) {
         check(&self.0, None).assert_clean();
     }
 
     #[track_caller]
-    fn breaks(&self, law: Law) {
-        assert_eq!(self.broken(None), [law]);
+    fn assert_violates(&self, law: Law) {
+        assert_eq!(self.violated_laws(None), [law]);
     }
 
     #[track_caller]
-    fn at_rest_breaks(&self, rest: &Rest, law: Law) {
-        assert_eq!(self.broken(Some(rest)), [law]);
+    fn assert_final_state_violates(&self, final_state: &FinalState, law: Law) {
+        assert_eq!(self.violated_laws(Some(final_state)), [law]);
     }
 }
 
-fn bury(receipt: &str) -> Act {
-    Act::Bury { receipt: receipt.to_owned() }
+fn bury(receipt: &str) -> Action {
+    Action::Bury { receipt: receipt.to_owned() }
 }
 
-fn touch(receipt: &str) -> Act {
-    Act::Touch { receipt: receipt.to_owned(), ttr: TTR }
+fn touch(receipt: &str) -> Action {
+    Action::Touch { receipt: receipt.to_owned(), ttr: TTR }
 }
 
-/// The job `j` in the topic, alone.
-fn resting(dead: bool, attempts: u32) -> Rest {
-    let mut rest = Rest { counts: (u64::from(!dead), u64::from(dead)), ..Rest::default() };
-    rest.jobs.insert("j".to_owned(), Resting { dead, attempts });
-    rest.dead.extend(dead.then(|| "j".to_owned()));
-    rest
+/// A topic that contains only the job `j`.
+fn only_job(dead: bool, attempts: u32) -> FinalState {
+    let mut final_state = FinalState { counts: (u64::from(!dead), u64::from(dead)), ..FinalState::default() };
+    final_state.jobs.insert("j".to_owned(), FinalJob { dead, attempts });
+    final_state.dead.extend(dead.then(|| "j".to_owned()));
+    final_state
 }
 
 #[test]
-fn sound_histories_are_sound() {
-    Script::added().delivered(15, 20, 1).finished(30, 40, "r1", Said::Done).is_sound();
+fn valid_histories_have_no_violations() {
+    Script::added().delivered(15, 20, 1).finished(30, 40, "r1", Outcome::Done).assert_valid();
     // A parked poll that was sent before the job, and an expired reservation.
-    Script::added().delivered(0, 25, 1).delivered(30, 100, 2).finished(50, 60, "r2", Said::Done).is_sound();
-    // A worker too late, a repeat after a cut connection, a release that nobody answered.
+    Script::added()
+        .delivered(0, 25, 1)
+        .delivered(30, 100, 2)
+        .finished(50, 60, "r2", Outcome::Done)
+        .assert_valid();
+    // A worker that is too late, and a finish that is repeated because its response was lost.
     Script::added()
         .delivered(20, 30, 1)
-        .finished(130, 140, "r1", Said::Refused)
+        .finished(130, 140, "r1", Outcome::Refused)
         .delivered(125, 126, 2)
-        .finished(150, 160, "r2", Said::Unknown)
-        .finished(170, 180, "r2", Said::Gone)
-        .is_sound();
-    let release = Act::Release { receipt: "r1".to_owned(), delay: TTR };
-    Script::added().delivered(20, 30, 1).then(40, 50, release, Said::Unknown).delivered(41, 45, 2).is_sound();
-    // The last moment of a touched reservation.
+        .finished(150, 160, "r2", Outcome::Unknown)
+        .finished(170, 180, "r2", Outcome::Gone)
+        .assert_valid();
+    let release = Action::Release { receipt: "r1".to_owned(), delay: TTR };
     Script::added()
         .delivered(20, 30, 1)
-        .then(100, 110, touch("r1"), Said::Done)
+        .then(40, 50, release, Outcome::Unknown)
+        .delivered(41, 45, 2)
+        .assert_valid();
+    // A delivery at the earliest end of a touched reservation.
+    Script::added()
+        .delivered(20, 30, 1)
+        .then(100, 110, touch("r1"), Outcome::Done)
         .delivered(115, 200, 2)
-        .is_sound();
-    let script = Script::added().delivered(20, 30, 1).then(40, 50, bury("r1"), Said::Done);
-    check(&script.0, Some(&resting(true, 1))).assert_clean();
+        .assert_valid();
+    let script = Script::added().delivered(20, 30, 1).then(40, 50, bury("r1"), Outcome::Done);
+    check(&script.0, Some(&only_job(true, 1))).assert_clean();
 }
 
 #[test]
-fn figures_are_counted() {
+fn jobs_deliveries_and_refusals_are_counted() {
     let script = Script::added()
         .delivered(20, 30, 1)
-        .finished(140, 150, "r1", Said::Refused)
+        .finished(140, 150, "r1", Outcome::Refused)
         .delivered(131, 132, 2)
-        .finished(150, 160, "r2", Said::Done);
+        .finished(150, 160, "r2", Outcome::Done);
     let verdict = check(&script.0, None);
-    let figures = (verdict.acknowledged, verdict.gone, verdict.deliveries, verdict.again, verdict.refused);
-    assert_eq!((figures, verdict.violations.len()), ((1, 1, 2, 1, 1), 0));
+    let counts =
+        (verdict.acknowledged, verdict.gone, verdict.deliveries, verdict.redeliveries, verdict.refused);
+    assert_eq!((counts, verdict.violations.len()), ((1, 1, 2, 1, 1), 0));
 }
 
 #[test]
-fn a_lost_job_is_seen() {
-    Script::added().at_rest_breaks(&Rest::default(), Law::NothingLost);
-    Script::added().delivered(20, 30, 1).finished(40, 50, "r1", Said::Gone).breaks(Law::NothingLost);
-    // Deleted by a call that came later: the first answer was false all the same.
+fn a_lost_job_is_reported() {
+    Script::added().assert_final_state_violates(&FinalState::default(), Law::NothingLost);
     Script::added()
         .delivered(20, 30, 1)
-        .finished(40, 50, "r1", Said::Gone)
-        .then(60, 70, Act::Delete, Said::Unknown)
-        .breaks(Law::NothingLost);
+        .finished(40, 50, "r1", Outcome::Gone)
+        .assert_violates(Law::NothingLost);
+    // A later call may have deleted the job, but the first response was wrong all the same.
+    Script::added()
+        .delivered(20, 30, 1)
+        .finished(40, 50, "r1", Outcome::Gone)
+        .then(60, 70, Action::Delete, Outcome::Unknown)
+        .assert_violates(Law::NothingLost);
 }
 
 #[test]
-fn an_invented_job_is_seen() {
-    Script(History::new()).delivered(0, 30, 1).breaks(Law::NothingInvented);
-    Script(History::new()).at_rest_breaks(&resting(false, 0), Law::NothingInvented);
+fn an_invented_job_is_reported() {
+    Script(History::new()).delivered(0, 30, 1).assert_violates(Law::NothingInvented);
+    Script(History::new()).assert_final_state_violates(&only_job(false, 0), Law::NothingInvented);
 }
 
 #[test]
-fn an_early_delivery_is_seen() {
-    Script::added().delivered(5, 19, 1).breaks(Law::NeverEarly);
+fn an_early_delivery_is_reported() {
+    Script::added().delivered(5, 19, 1).assert_violates(Law::NeverEarly);
     Script::added()
         .delivered(20, 30, 1)
         .released(40, 50, "r1", 60)
         .delivered(60, 99, 2)
-        .breaks(Law::NeverEarly);
+        .assert_violates(Law::NeverEarly);
 }
 
 #[test]
-fn two_holders_are_seen() {
-    Script::added().delivered(20, 30, 1).delivered(40, 119, 2).breaks(Law::OneHolder);
+fn two_holders_at_a_time_are_reported() {
+    Script::added().delivered(20, 30, 1).delivered(40, 119, 2).assert_violates(Law::OneHolder);
     Script::added()
         .delivered(20, 30, 1)
-        .then(100, 110, touch("r1"), Said::Done)
+        .then(100, 110, touch("r1"), Outcome::Done)
         .delivered(115, 199, 2)
-        .breaks(Law::OneHolder);
-    // The first holder's time is not shortened by the second's end.
+        .assert_violates(Law::OneHolder);
+    // The end of the second reservation does not shorten the first one.
     Script::added()
         .delivered(20, 90, 1)
         .delivered(60, 119, 2)
-        .finished(119, 119, "r2", Said::Done)
-        .breaks(Law::OneHolder);
+        .finished(119, 119, "r2", Outcome::Done)
+        .assert_violates(Law::OneHolder);
 }
 
 #[test]
-fn a_holder_refused_in_its_time_is_seen() {
-    Script::added().delivered(20, 30, 1).finished(40, 119, "r1", Said::Refused).breaks(Law::OneHolder);
-    Script::added().delivered(20, 30, 1).then(40, 50, touch("r1"), Said::Refused).breaks(Law::OneHolder);
+fn a_refusal_during_the_reservation_is_reported() {
+    Script::added()
+        .delivered(20, 30, 1)
+        .finished(40, 119, "r1", Outcome::Refused)
+        .assert_violates(Law::OneHolder);
+    Script::added()
+        .delivered(20, 30, 1)
+        .then(40, 50, touch("r1"), Outcome::Refused)
+        .assert_violates(Law::OneHolder);
 }
 
 #[test]
-fn a_stale_receipt_that_works_is_seen() {
+fn an_accepted_stale_receipt_is_reported() {
     let again = || Script::added().delivered(20, 30, 1).delivered(125, 130, 2);
-    again().finished(140, 150, "r1", Said::Done).breaks_first(Law::StaleReceipt);
-    again().then(140, 150, touch("r1"), Said::Done).breaks_first(Law::StaleReceipt);
-    again().then(140, 150, bury("r1"), Said::Done).breaks(Law::StaleReceipt);
+    again().finished(140, 150, "r1", Outcome::Done).assert_violates_among_others(Law::StaleReceipt);
+    again().then(140, 150, touch("r1"), Outcome::Done).assert_violates_among_others(Law::StaleReceipt);
+    again().then(140, 150, bury("r1"), Outcome::Done).assert_violates(Law::StaleReceipt);
     Script::added()
         .delivered(20, 30, 1)
         .released(40, 50, "r1", 0)
-        .finished(60, 70, "r1", Said::Done)
-        .breaks(Law::StaleReceipt);
-    Script::added().delivered(20, 30, 1).finished(40, 50, "r9", Said::Done).breaks(Law::StaleReceipt);
+        .finished(60, 70, "r1", Outcome::Done)
+        .assert_violates(Law::StaleReceipt);
+    Script::added()
+        .delivered(20, 30, 1)
+        .finished(40, 50, "r9", Outcome::Done)
+        .assert_violates(Law::StaleReceipt);
 }
 
 impl Script {
-    /// A stale receipt that finishes or holds the job breaks other laws besides.
+    /// For histories that violate other laws too, as a stale receipt does that finishes or touches the job.
     #[track_caller]
-    fn breaks_first(&self, law: Law) {
-        assert!(self.broken(None).contains(&law), "{:?}", self.broken(None));
+    fn assert_violates_among_others(&self, law: Law) {
+        assert!(self.violated_laws(None).contains(&law), "{:?}", self.violated_laws(None));
     }
 }
 
 #[test]
-fn a_job_that_comes_back_is_seen() {
-    let gone = || Script::added().delivered(20, 30, 1).finished(40, 50, "r1", Said::Done);
-    gone().delivered(60, 70, 2).breaks(Law::GoneStaysGone);
-    // Also for a poll that was parked before.
-    gone().delivered(20, 70, 2).breaks(Law::GoneStaysGone);
-    gone().then(60, 70, Act::Delete, Said::Done).breaks(Law::GoneStaysGone);
-    gone().then(60, 70, touch("r1"), Said::Done).breaks_first(Law::GoneStaysGone);
-    gone().at_rest_breaks(&resting(false, 1), Law::GoneStaysGone);
-    Script::added().then(20, 30, Act::Delete, Said::Done).delivered(40, 50, 1).breaks(Law::GoneStaysGone);
+fn a_removed_job_that_appears_again_is_reported() {
+    let removed = || Script::added().delivered(20, 30, 1).finished(40, 50, "r1", Outcome::Done);
+    removed().delivered(60, 70, 2).assert_violates(Law::GoneStaysGone);
+    // The same for a poll that was parked before the removal.
+    removed().delivered(20, 70, 2).assert_violates(Law::GoneStaysGone);
+    removed().then(60, 70, Action::Delete, Outcome::Done).assert_violates(Law::GoneStaysGone);
+    removed().then(60, 70, touch("r1"), Outcome::Done).assert_violates_among_others(Law::GoneStaysGone);
+    removed().assert_final_state_violates(&only_job(false, 1), Law::GoneStaysGone);
+    Script::added()
+        .then(20, 30, Action::Delete, Outcome::Done)
+        .delivered(40, 50, 1)
+        .assert_violates(Law::GoneStaysGone);
 }
 
 #[test]
-fn wrong_attempts_are_seen() {
-    Script::added().delivered(20, 30, 4).breaks(Law::Attempts);
-    Script::added().delivered(20, 30, 0).breaks(Law::Attempts);
-    Script::added().delivered(20, 30, 2).delivered(140, 150, 2).breaks(Law::Attempts);
-    Script::added().delivered(20, 30, 2).delivered(140, 150, 1).breaks_first(Law::Attempts);
-    let mut rest = resting(true, 4);
-    Script::added().at_rest_breaks(&rest, Law::Attempts);
-    rest.jobs.insert("j".to_owned(), Resting { dead: true, attempts: 3 });
-    check(&Script::added().0, Some(&rest)).assert_clean();
+fn wrong_attempts_are_reported() {
+    Script::added().delivered(20, 30, 4).assert_violates(Law::Attempts);
+    Script::added().delivered(20, 30, 0).assert_violates(Law::Attempts);
+    Script::added().delivered(20, 30, 2).delivered(140, 150, 2).assert_violates(Law::Attempts);
+    Script::added().delivered(20, 30, 2).delivered(140, 150, 1).assert_violates_among_others(Law::Attempts);
+    let mut final_state = only_job(true, 4);
+    Script::added().assert_final_state_violates(&final_state, Law::Attempts);
+    final_state.jobs.insert("j".to_owned(), FinalJob { dead: true, attempts: 3 });
+    check(&Script::added().0, Some(&final_state)).assert_clean();
 }
 
 #[test]
-fn wrong_dead_letters_are_seen() {
-    Script::added().delivered(20, 30, 1).at_rest_breaks(&resting(true, 1), Law::DeadLetters);
-    let buried = || Script::added().delivered(20, 30, 1).then(40, 50, bury("r1"), Said::Done);
-    buried().at_rest_breaks(&resting(false, 1), Law::DeadLetters);
+fn wrong_dead_letters_are_reported() {
+    Script::added().delivered(20, 30, 1).assert_final_state_violates(&only_job(true, 1), Law::DeadLetters);
+    let buried = || Script::added().delivered(20, 30, 1).then(40, 50, bury("r1"), Outcome::Done);
+    buried().assert_final_state_violates(&only_job(false, 1), Law::DeadLetters);
     let used_up = Script::added().delivered(20, 30, 3).released(40, 50, "r3", 0);
-    used_up.at_rest_breaks(&resting(false, 3), Law::DeadLetters);
-    let unlisted = Rest { dead: Default::default(), ..resting(true, 1) };
-    buried().at_rest_breaks(&unlisted, Law::DeadLetters);
-    let mut twice = resting(true, 1);
-    twice.jobs.clear();
-    twice.counts = (0, 0);
-    assert!(buried().broken(Some(&twice)).contains(&Law::DeadLetters));
+    used_up.assert_final_state_violates(&only_job(false, 3), Law::DeadLetters);
+    let unlisted = FinalState { dead: Default::default(), ..only_job(true, 1) };
+    buried().assert_final_state_violates(&unlisted, Law::DeadLetters);
+    let mut listed_only = only_job(true, 1);
+    listed_only.jobs.clear();
+    listed_only.counts = (0, 0);
+    assert!(buried().violated_laws(Some(&listed_only)).contains(&Law::DeadLetters));
 }
 
 #[test]
-fn wrong_counts_are_seen() {
-    let rest = Rest { counts: (0, 1), ..resting(false, 0) };
-    Script::added().at_rest_breaks(&rest, Law::Counts);
+fn wrong_counts_are_reported() {
+    let final_state = FinalState { counts: (0, 1), ..only_job(false, 0) };
+    Script::added().assert_final_state_violates(&final_state, Law::Counts);
 }
 
-/// An add that is answered 503 at 60 ms, after its job was finished, and is then sent again.
-fn added_in_doubt() -> Script {
-    let add = Act::Add { delay: Duration::ZERO, max_attempts: 0 };
-    let first = Script(History::new()).then(0, 60, add, Said::Unknown);
-    first.delivered(10, 20, 1).finished(30, 40, "r1", Said::Done)
+/// An add that is answered with 503 at 60 ms, after its job was finished.
+fn added_with_unknown_outcome() -> Script {
+    let add = Action::Add { delay: Duration::ZERO, max_attempts: 0 };
+    let first = Script(History::new()).then(0, 60, add, Outcome::Unknown);
+    first.delivered(10, 20, 1).finished(30, 40, "r1", Outcome::Done)
 }
 
 /// A delivery as attempt 1 with the receipt `again`, and its finish.
-fn second_life(script: Script) -> Script {
-    let deliver = Act::Deliver { receipt: "again".to_owned(), attempt: 1, ttr: TTR };
-    script.then(80, 85, deliver, Said::Done).finished(90, 95, "again", Said::Done)
+fn second_lifetime(script: Script) -> Script {
+    let deliver = Action::Deliver { receipt: "again".to_owned(), attempt: 1, ttr: TTR };
+    script.then(80, 85, deliver, Outcome::Done).finished(90, 95, "again", Outcome::Done)
 }
 
 #[test]
-fn an_add_that_is_sent_again_may_begin_a_second_life() {
-    let add = || Act::Add { delay: Duration::ZERO, max_attempts: 0 };
-    second_life(added_in_doubt().then(61, 70, add(), Said::Done)).is_sound();
-    added_in_doubt().then(61, 70, add(), Said::Done).is_sound();
-    assert_eq!(added_in_doubt().then(61, 70, add(), Said::Done).broken(Some(&resting(false, 0))), []);
+fn an_add_that_is_sent_again_may_begin_a_second_lifetimetime() {
+    let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0 };
+    second_lifetime(added_with_unknown_outcome().then(61, 70, add(), Outcome::Done)).assert_valid();
+    added_with_unknown_outcome().then(61, 70, add(), Outcome::Done).assert_valid();
+    assert_eq!(
+        added_with_unknown_outcome()
+            .then(61, 70, add(), Outcome::Done)
+            .violated_laws(Some(&only_job(false, 0))),
+        []
+    );
 }
 
 #[test]
-fn each_call_of_an_add_begins_one_life() {
+fn each_sending_of_an_add_begins_at_most_one_lifetime() {
     let laws = [Law::Attempts, Law::GoneStaysGone];
-    assert_eq!(second_life(added_in_doubt()).broken(None), laws, "the add was sent once");
-    let add = || Act::Add { delay: Duration::ZERO, max_attempts: 0 };
-    let before = Script(History::new()).then(0, 4, add(), Said::Unknown).then(5, 9, add(), Said::Done);
-    let before = before.delivered(10, 20, 1).finished(30, 40, "r1", Said::Done);
-    assert_eq!(second_life(before).broken(None), laws, "both adds were answered before the end");
-    let third = second_life(added_in_doubt().then(61, 70, add(), Said::Done));
-    let deliver = Act::Deliver { receipt: "third".to_owned(), attempt: 1, ttr: TTR };
-    assert_eq!(third.then(100, 105, deliver, Said::Done).broken(None), laws, "two adds, three lives");
+    assert_eq!(
+        second_lifetime(added_with_unknown_outcome()).violated_laws(None),
+        laws,
+        "the add was sent only once"
+    );
+    let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0 };
+    let before = Script(History::new()).then(0, 4, add(), Outcome::Unknown).then(5, 9, add(), Outcome::Done);
+    let before = before.delivered(10, 20, 1).finished(30, 40, "r1", Outcome::Done);
+    assert_eq!(second_lifetime(before).violated_laws(None), laws, "both adds were answered before the end");
+    let third = second_lifetime(added_with_unknown_outcome().then(61, 70, add(), Outcome::Done));
+    let deliver = Action::Deliver { receipt: "third".to_owned(), attempt: 1, ttr: TTR };
+    assert_eq!(
+        third.then(100, 105, deliver, Outcome::Done).violated_laws(None),
+        laws,
+        "two adds, three lifetimes"
+    );
 }

@@ -1,5 +1,5 @@
-//! The client library against the real program: each of its calls, what it repeats, and whom it trusts. What
-//! it does with answers that the program never gives is tested beside its code.
+//! The client library against the real program: each of its calls, which calls it repeats, and which certificates it trusts.
+//! Responses that the program never sends are tested beside the library's code.
 
 mod proxy;
 
@@ -11,7 +11,7 @@ use linger_client::{
 use serde_json::value::RawValue;
 
 use crate::harness::process::Server;
-use proxy::{Fate, Proxy};
+use proxy::{Proxy, RequestFate};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -20,7 +20,7 @@ fn serve(directory: &Path) -> Server {
 }
 
 fn client(url: &str) -> Client {
-    Client::new(&url.parse().expect("is a URL"), Options::default()).expect("the options are sound")
+    Client::new(&url.parse().expect("is a URL"), Options::default()).expect("the options are valid")
 }
 
 /// The state of a job.
@@ -28,18 +28,18 @@ async fn state(client: &Client, id: &str) -> Option<String> {
     client.get(id).await.expect("is answered").map(|job| job.state)
 }
 
-/// Fails unless the server refuses with this code.
+/// Panics unless the server refuses with this status and code.
 #[track_caller]
-fn assert_refused<T: std::fmt::Debug>(answer: Result<T, Error>, status: u16, code: &str) {
-    let failure = answer.expect_err("is refused");
+fn assert_refused<T: std::fmt::Debug>(response: Result<T, Error>, status: u16, code: &str) {
+    let failure = response.expect_err("the call is refused");
     let refusal = failure.refusal().unwrap_or_else(|| panic!("{failure:?}"));
     assert_eq!((refusal.status, refusal.code.as_str()), (status, code));
 }
 
 #[tokio::test]
-async fn a_job_goes_through_every_call_of_its_life() {
-    let home = tempfile::tempdir().expect("a directory");
-    let server = serve(home.path());
+async fn every_call_for_a_job_works() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = serve(directory.path());
     let client = client(&server.url());
     client.connect().await.expect("the server listens");
     let body = RawValue::from_string(r#"{"order":  1e2}"#.to_owned()).expect("is JSON");
@@ -74,7 +74,7 @@ async fn a_job_goes_through_every_call_of_its_life() {
     assert_eq!(state(&client, id).await, None);
     assert_refused(client.finish(id, None).await, 404, "job_not_found");
 
-    let at = "2100-01-01T00:00:00Z".parse().expect("is a moment");
+    let at = "2100-01-01T00:00:00Z".parse().expect("is a timestamp");
     let late = NewJob { due: Some(Due::At(at)), ..NewJob::new("mail") };
     let added = client.add(&late).await.expect("is added").job;
     assert_eq!(added.due_at, at);
@@ -84,9 +84,9 @@ async fn a_job_goes_through_every_call_of_its_life() {
 }
 
 #[tokio::test]
-async fn batches_topics_and_the_server_itself_are_read() {
-    let home = tempfile::tempdir().expect("a directory");
-    let server = serve(home.path());
+async fn the_calls_for_batches_topics_and_the_server_work() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = serve(directory.path());
     let client = client(&server.url()).single_connection();
     let jobs = [NewJob::new("mail").id("a"), NewJob::new("bad topic"), NewJob::new("mail").id("b")];
     let added = client.add_batch(&jobs).await.expect("is answered");
@@ -95,13 +95,14 @@ async fn batches_topics_and_the_server_itself_are_read() {
     let request = PopRequest { max: 10, ..PopRequest::default() };
     let reserved = client.pop_batch(&["urgent", "mail"], &request).await.expect("is answered");
     assert_eq!(reserved.len(), 2);
-    let held: Vec<_> = reserved.iter().map(|job| (job.id.as_str(), Some(job.receipt.as_str()))).collect();
-    let finished = client.finish_batch(&held[..1]).await.expect("is answered");
-    assert_eq!((finished[0].status, finished[0].id.as_deref()), (204, Some(held[0].0)));
-    let deleted = client.delete_batch(&[held[1].0, "c"]).await.expect("is answered");
+    let reserved_ids: Vec<_> =
+        reserved.iter().map(|job| (job.id.as_str(), Some(job.receipt.as_str()))).collect();
+    let finished = client.finish_batch(&reserved_ids[..1]).await.expect("is answered");
+    assert_eq!((finished[0].status, finished[0].id.as_deref()), (204, Some(reserved_ids[0].0)));
+    let deleted = client.delete_batch(&[reserved_ids[1].0, "c"]).await.expect("is answered");
     assert_eq!(deleted.iter().map(|item| item.status).collect::<Vec<_>>(), [204, 404]);
 
-    assert!(client.topic("mail").await.expect("is answered").is_none(), "it has no jobs any more");
+    assert!(client.topic("mail").await.expect("is answered").is_none(), "the topic has no jobs any more");
     for topic in ["mail", "news"] {
         client.add(&NewJob::new(topic).delay(MINUTE)).await.expect("is added");
     }
@@ -117,44 +118,50 @@ async fn batches_topics_and_the_server_itself_are_read() {
 }
 
 #[tokio::test]
-async fn a_call_that_failed_on_the_way_is_repeated_where_that_is_safe() {
-    let home = tempfile::tempdir().expect("a directory");
-    let server = serve(home.path());
-    let fates = [Fate::AnswerLost, Fate::Refused, Fate::Served, Fate::Served, Fate::AnswerLost];
+async fn a_call_whose_connection_failed_is_repeated_if_that_is_safe() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = serve(directory.path());
+    let fates = [
+        RequestFate::ResponseLost,
+        RequestFate::Refused,
+        RequestFate::Served,
+        RequestFate::Served,
+        RequestFate::ResponseLost,
+    ];
     let proxy = Proxy::start(server.address, &fates).await;
     let client = client(&proxy.url());
     let added = client.add(&NewJob::new("mail").id("a")).await.expect("the third attempt is answered");
-    assert!(added.is_repeat, "the first attempt was done");
-    client.finish("a", None).await.expect_err("it is not reserved");
-    let failure = client.add(&NewJob::new("mail")).await.expect_err("may have happened");
+    assert!(added.is_repeat, "the first attempt took effect");
+    client.finish("a", None).await.expect_err("the job is not reserved");
+    let failure = client.add(&NewJob::new("mail")).await.expect_err("the response is lost");
     assert!(matches!(failure, Error::Cut { .. }) && failure.may_have_happened(), "{failure:?}");
-    let mail = proxy.beyond().topic("mail").await.expect("is answered").expect("has jobs");
-    assert_eq!(mail.counts.ready, 2, "it did, and was not repeated");
+    let mail = proxy.direct_client().topic("mail").await.expect("is answered").expect("has jobs");
+    assert_eq!(mail.counts.ready, 2, "the add took effect and was not repeated");
     assert!(server.stop().success());
 }
 
 #[tokio::test]
 async fn only_a_trusted_certificate_is_accepted() {
-    let home = tempfile::tempdir().expect("a directory");
-    let path = |name: &str| home.path().join(name);
-    let new_pair = |name: &str| {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name);
+    let new_certificate = |name: &str| {
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("is made");
         fs::write(path(name), made.cert.pem()).expect("can be written");
         made.signing_key.serialize_pem()
     };
-    new_pair("other.pem");
-    fs::write(path("key.pem"), new_pair("cert.pem")).expect("can be written");
+    new_certificate("other.pem");
+    fs::write(path("key.pem"), new_certificate("cert.pem")).expect("can be written");
     let settings = "[tls]\ncertificate = 'cert.pem'\nkey = 'key.pem'\n";
     fs::write(path("linger.toml"), settings).expect("can be written");
-    let server = serve(home.path());
+    let server = serve(directory.path());
     let ready = async |host: &str, trust: Trust| {
         let url = ServerUrl::new(format!("{host}:{}", server.address.port()), true);
         let options = Options { trust, address: Some(server.address), ..Options::default() };
-        Client::new(&url, options).expect("the options are sound").ready().await
+        Client::new(&url, options).expect("the options are valid").ready().await
     };
     let (right, wrong) = (Trust::RootsFile(path("cert.pem")), Trust::RootsFile(path("other.pem")));
     ready("localhost", right.clone()).await.expect("is trusted");
-    ready("127.0.0.1", Trust::AnyCertificate).await.expect("any name will do");
+    ready("127.0.0.1", Trust::AnyCertificate).await.expect("any name is accepted");
     for (host, trust) in [("localhost", wrong), ("127.0.0.1", right), ("localhost", Trust::SystemRoots)] {
         let failure = ready(host, trust.clone()).await.expect_err("is not trusted");
         let is_lasting = matches!(failure, Error::NotConnected { is_permanent: true, .. });

@@ -1,4 +1,4 @@
-//! A proxy in front of a server that loses answers, or refuses in its place.
+//! A proxy in front of a server that loses responses, or refuses requests in the server's place.
 
 use std::{
     collections::VecDeque,
@@ -14,12 +14,12 @@ use tokio::{
 
 /// What happens to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// It is answered.
+pub enum RequestFate {
+    /// The request and its response are forwarded.
     Served,
-    /// The server answers, and the client sees the end of the connection.
-    AnswerLost,
-    /// The proxy answers 503, and the server never sees it.
+    /// The server answers, but the proxy closes the connection instead of forwarding the response.
+    ResponseLost,
+    /// The proxy answers with 503, and the server never receives the request.
     Refused,
 }
 
@@ -30,14 +30,14 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// The n-th request has the n-th fate.
-    pub async fn start(server: SocketAddr, fates: &[Fate]) -> Self {
+    /// Starts a proxy that treats the n-th request according to the n-th fate.
+    pub async fn start(server: SocketAddr, fates: &[RequestFate]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("has an address");
-        let fates: Arc<Mutex<VecDeque<Fate>>> = Arc::new(Mutex::new(fates.iter().copied().collect()));
+        let fates: Arc<Mutex<VecDeque<RequestFate>>> = Arc::new(Mutex::new(fates.iter().copied().collect()));
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(carry(client, server, fates.clone()));
+                tokio::spawn(forward(client, server, fates.clone()));
             }
         });
         Self { address, server }
@@ -47,14 +47,14 @@ impl Proxy {
         format!("http://{}", self.address)
     }
 
-    /// A client that goes round the proxy.
-    pub fn beyond(&self) -> Client {
+    /// A client that bypasses the proxy.
+    pub fn direct_client(&self) -> Client {
         super::client(&format!("http://{}", self.server))
     }
 }
 
-/// Carries the requests of one connection, each of which comes in one piece, as do their answers.
-async fn carry(mut client: TcpStream, server: SocketAddr, fates: Arc<Mutex<VecDeque<Fate>>>) {
+/// Forwards the requests and responses of one connection. Each of them arrives in one piece.
+async fn forward(mut client: TcpStream, server: SocketAddr, fates: Arc<Mutex<VecDeque<RequestFate>>>) {
     let mut server = TcpStream::connect(server).await.expect("the server listens");
     let mut bytes = vec![0; 65_536];
     loop {
@@ -62,15 +62,16 @@ async fn carry(mut client: TcpStream, server: SocketAddr, fates: Arc<Mutex<VecDe
         if read == 0 {
             return;
         }
-        let fate = fates.lock().expect("not poisoned").pop_front().expect("no more requests than fates");
-        if fate == Fate::Refused {
+        let fate =
+            fates.lock().expect("not poisoned").pop_front().expect("there are no more requests than fates");
+        if fate == RequestFate::Refused {
             let answer = b"HTTP/1.1 503 x\r\nretry-after: 0\r\ncontent-length: 0\r\n\r\n";
             client.write_all(answer).await.expect("the client reads");
             continue;
         }
         server.write_all(&bytes[..read]).await.expect("the server reads");
         let read = server.read(&mut bytes).await.expect("the server answers");
-        if fate == Fate::AnswerLost {
+        if fate == RequestFate::ResponseLost {
             return;
         }
         client.write_all(&bytes[..read]).await.expect("the client reads");

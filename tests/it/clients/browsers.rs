@@ -1,6 +1,7 @@
-//! Foreign web pages, from outside: requests that a browser can be made to send, and host names that lead here.
+//! Attacks by foreign web pages on the real program: requests that a browser can be made to send, and host names that
+//! resolve to this machine.
 //!
-//! Every request is written as it is sent, and a job with one attempt is the bait: it must be unchanged after all of them.
+//! Every request is written as it is sent. A job with a single attempt must be unchanged after all of them.
 
 use crate::harness::{
     process::Server,
@@ -11,9 +12,9 @@ const FOREIGN: &str = "cross_site_refused";
 const HOST: &str = "host_refused";
 const MALFORMED: &str = "malformed_request";
 /// The statuses of requests that pass the guard: a job, an added job, or no ready job.
-const LET_IN: &str = "";
+const ACCEPTED: &str = "";
 
-/// A request of these lines, the port filled in, and a body.
+/// A request of these lines, with the port filled in, and a body.
 fn request(lines: &[&str], body: &str, port: u16) -> String {
     let mut text = String::new();
     for line in lines {
@@ -25,16 +26,17 @@ fn request(lines: &[&str], body: &str, port: u16) -> String {
     format!("{text}\r\n{body}")
 }
 
-fn code(answer: &Response) -> String {
-    if answer.status < 400 { LET_IN.to_owned() } else { answer.code() }
+fn code(response: &Response) -> String {
+    if response.status < 400 { ACCEPTED.to_owned() } else { response.code() }
 }
 
-struct Bait {
+/// A server with one job, which no refused request may change.
+struct GuardedServer {
     server: Server,
     _directory: tempfile::TempDir,
 }
 
-impl Bait {
+impl GuardedServer {
     fn new() -> Self {
         Self::with(&[])
     }
@@ -42,10 +44,10 @@ impl Bait {
     fn with(variables: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let server = Server::serve(&[], variables, directory.path());
-        let bait = Self { server, _directory: directory };
-        let job = r#"{"topic":"t","id":"bait","max_attempts":1}"#;
-        assert_eq!(bait.server.call("POST", "/jobs", job).status, 201);
-        bait
+        let guarded = Self { server, _directory: directory };
+        let job = r#"{"topic":"t","id":"only","max_attempts":1}"#;
+        assert_eq!(guarded.server.call("POST", "/jobs", job).status, 201);
+        guarded
     }
 
     async fn call(&self, lines: &[&str], body: &str) -> Response {
@@ -53,16 +55,16 @@ impl Bait {
         Client::connect(self.server.address).await.call(&text).await
     }
 
-    fn is_untouched(&self) {
-        let job = self.server.call("GET", "/jobs/bait", "").json();
+    fn assert_unchanged(&self) {
+        let job = self.server.call("GET", "/jobs/only", "").json();
         assert_eq!((&job["state"], &job["attempts"]), (&"ready".into(), &0.into()));
-        assert_eq!(self.server.call("GET", "/topics/evil", "").status, 404, "nothing was added");
+        assert_eq!(self.server.call("GET", "/topics/evil", "").status, 404, "no job was added");
     }
 }
 
 #[tokio::test]
 async fn requests_of_foreign_pages_are_refused() {
-    let bait = Bait::new();
+    let guarded = GuardedServer::new();
     let host = "Host: localhost:PORT";
     let evil = r#"{"topic":"evil"}"#;
     let text = "Content-Type: text/plain";
@@ -71,7 +73,7 @@ async fn requests_of_foreign_pages_are_refused() {
     let origin = "Origin: https://evil.example";
     let fetch = "Sec-Fetch-Site: cross-site";
     for (lines, body, expected) in [
-        // fetch() with a simple method and body, which asks no preflight
+        // fetch() with a simple method and body, which needs no preflight
         (&["POST /jobs HTTP/1.1", host, text, origin, fetch][..], evil, FOREIGN),
         (&["POST /jobs HTTP/1.1", host, form, origin, fetch], "topic=evil", FOREIGN),
         (
@@ -79,7 +81,7 @@ async fn requests_of_foreign_pages_are_refused() {
             "--x--",
             FOREIGN,
         ),
-        // a form's enctype text/plain, from a sandboxed frame, an old browser, a page on another port
+        // a form with enctype text/plain; from a sandboxed frame, an old browser, a page on another port
         (&["POST /jobs HTTP/1.1", host, text, "Origin: null"], evil, FOREIGN),
         (&["POST /jobs HTTP/1.1", host, text, "Referer: http://evil.example/form"], evil, FOREIGN),
         (&["POST /jobs HTTP/1.1", host, json, "Origin: http://localhost:3000"], evil, FOREIGN),
@@ -111,17 +113,17 @@ async fn requests_of_foreign_pages_are_refused() {
         (&["GET /topics/t/pop HTTP/1.1", host, origin], "", FOREIGN),
         (&["POST /topics/t/pop HTTP/1.1", host, "Origin: null"], "", FOREIGN),
         (&["POST /batch/pop HTTP/1.1", host, text, origin], r#"{"topics":["t"]}"#, FOREIGN),
-        (&["POST /jobs/bait/finish HTTP/1.1", host, text, origin], "", FOREIGN),
+        (&["POST /jobs/only/finish HTTP/1.1", host, text, origin], "", FOREIGN),
         (&["POST /topics/t/pause HTTP/1.1", host, origin], "", FOREIGN),
-        // preflights, also of the kind for private networks: no answer allows anything
+        // preflights, also the kind for private networks: no response allows anything
         (&["OPTIONS /jobs HTTP/1.1", host, origin, "Access-Control-Request-Method: POST"], "", FOREIGN),
         (
             &["OPTIONS /jobs HTTP/1.1", host, origin, "Access-Control-Request-Private-Network: true"],
             "",
             FOREIGN,
         ),
-        (&["DELETE /jobs/bait HTTP/1.1", host, origin], "", FOREIGN),
-        (&["PATCH /jobs/bait HTTP/1.1", host, json, origin], r#"{"delay":"1h"}"#, FOREIGN),
+        (&["DELETE /jobs/only HTTP/1.1", host, origin], "", FOREIGN),
+        (&["PATCH /jobs/only HTTP/1.1", host, json, origin], r#"{"delay":"1h"}"#, FOREIGN),
         (&["DELETE /topics/t?confirm=t HTTP/1.1", host, origin], "", FOREIGN),
         // even without headers that reveal its origin, a request that needs no preflight is not JSON
         (&["POST /jobs HTTP/1.1", host, text], evil, "unsupported_media_type"),
@@ -129,29 +131,32 @@ async fn requests_of_foreign_pages_are_refused() {
         (&["POST /jobs HTTP/1.1", host], evil, "unsupported_media_type"),
         (&["POST /batch/pop HTTP/1.1", host, text], r#"{"topics":["t"]}"#, "unsupported_media_type"),
     ] {
-        let answer = bait.call(lines, body).await;
-        assert_eq!(code(&answer), expected, "{lines:?}");
-        assert!(answer.headers.keys().all(|name| !name.as_str().starts_with("access-control-")), "{lines:?}");
+        let response = guarded.call(lines, body).await;
+        assert_eq!(code(&response), expected, "{lines:?}");
+        assert!(
+            response.headers.keys().all(|name| !name.as_str().starts_with("access-control-")),
+            "{lines:?}"
+        );
     }
-    bait.is_untouched();
+    guarded.assert_unchanged();
 }
 
 #[tokio::test]
 async fn host_names_that_others_can_bind_to_this_address_are_refused() {
-    let bait = Bait::new();
+    let guarded = GuardedServer::new();
     let mut tried = 0;
     for (target, hosts, expected) in [
-        // ours: what only this machine resolves, and addresses
-        ("/topics/u/pop", &["Host: localhost:PORT"][..], LET_IN),
-        ("/topics/u/pop", &["Host: LOCALHOST:PORT"], LET_IN),
-        ("/topics/u/pop", &["Host: localhost.:PORT"], LET_IN),
-        ("/topics/u/pop", &["Host: localhost"], LET_IN),
-        ("/topics/u/pop", &["Host: localhost:1"], LET_IN),
-        ("/topics/u/pop", &["Host: queue.localhost"], LET_IN),
-        ("/topics/u/pop", &["Host: 127.0.0.1:PORT"], LET_IN),
-        ("/topics/u/pop", &["Host: [::1]:PORT"], LET_IN),
-        ("/topics/u/pop", &["Host: [::1]"], LET_IN),
-        ("http://localhost:PORT/topics/u/pop", &["Host: localhost:PORT"], LET_IN),
+        // accepted: names that only this machine resolves, and addresses
+        ("/topics/u/pop", &["Host: localhost:PORT"][..], ACCEPTED),
+        ("/topics/u/pop", &["Host: LOCALHOST:PORT"], ACCEPTED),
+        ("/topics/u/pop", &["Host: localhost.:PORT"], ACCEPTED),
+        ("/topics/u/pop", &["Host: localhost"], ACCEPTED),
+        ("/topics/u/pop", &["Host: localhost:1"], ACCEPTED),
+        ("/topics/u/pop", &["Host: queue.localhost"], ACCEPTED),
+        ("/topics/u/pop", &["Host: 127.0.0.1:PORT"], ACCEPTED),
+        ("/topics/u/pop", &["Host: [::1]:PORT"], ACCEPTED),
+        ("/topics/u/pop", &["Host: [::1]"], ACCEPTED),
+        ("http://localhost:PORT/topics/u/pop", &["Host: localhost:PORT"], ACCEPTED),
         // a name that was bound to this address (DNS rebinding), however it is written
         ("/topics/t/pop", &["Host: evil.example"], HOST),
         ("/topics/t/pop", &["Host: evil.example:PORT"], HOST),
@@ -159,7 +164,7 @@ async fn host_names_that_others_can_bind_to_this_address_are_refused() {
         ("/topics/t/pop", &["Host: localhost.evil.example"], HOST),
         ("/topics/t/pop", &["Host: evillocalhost"], HOST),
         ("/topics/t/pop", &["Host: 127.0.0.1.nip.io:PORT"], HOST),
-        ("/topics/u/pop", &["Host: 127.0.0.1.:PORT"], LET_IN),
+        ("/topics/u/pop", &["Host: 127.0.0.1.:PORT"], ACCEPTED),
         ("/topics/t/pop", &["Host: 2130706433"], HOST),
         ("/topics/t/pop", &["Host: 0x7f.1"], HOST),
         ("/topics/t/pop", &["Host: localhost@evil.example"], MALFORMED),
@@ -167,12 +172,12 @@ async fn host_names_that_others_can_bind_to_this_address_are_refused() {
         ("http://evil.example@localhost/topics/t/pop", &["Host: localhost"], MALFORMED),
         ("/topics/t/pop", &["Host: evil.example@localhost"], MALFORMED),
         // Probes accept any host name.
-        ("/livez", &["Host: evil.example"], LET_IN),
+        ("/livez", &["Host: evil.example"], ACCEPTED),
         ("/metrics", &["Host: evil.example"], HOST),
         // the target overrides the header (RFC 9112, 3.2.2)
         ("http://evil.example/topics/t/pop", &["Host: localhost:PORT"], HOST),
         ("http://evil.example/topics/t/pop", &["Host: evil.example"], HOST),
-        ("http://localhost/topics/u/pop", &["Host: evil.example"], LET_IN),
+        ("http://localhost/topics/u/pop", &["Host: evil.example"], ACCEPTED),
         // none, two, or an invalid one
         ("/topics/t/pop", &[], MALFORMED),
         ("/topics/t/pop", &["Host:"], MALFORMED),
@@ -184,35 +189,35 @@ async fn host_names_that_others_can_bind_to_this_address_are_refused() {
     ] {
         let first = format!("GET {target} HTTP/1.1");
         let lines = [&[first.as_str()][..], hosts].concat();
-        assert_eq!(code(&bait.call(&lines, "").await), expected, "{lines:?}");
+        assert_eq!(code(&guarded.call(&lines, "").await), expected, "{lines:?}");
         tried += 1;
     }
     // HTTP/1.0 requires no host name, but a foreign one is still refused.
-    for (hosts, expected) in [(&[][..], LET_IN), (&["Host: evil.example"][..], HOST)] {
+    for (hosts, expected) in [(&[][..], ACCEPTED), (&["Host: evil.example"][..], HOST)] {
         let lines = [&["GET /topics/u/pop HTTP/1.0"][..], hosts].concat();
-        assert_eq!(code(&bait.call(&lines, "").await), expected, "{lines:?}");
+        assert_eq!(code(&guarded.call(&lines, "").await), expected, "{lines:?}");
         tried += 1;
     }
-    bait.is_untouched();
+    guarded.assert_unchanged();
     println!("proof: what=host_names, runs={tried}, faults=0, lost=0, violations=0");
 }
 
 #[tokio::test]
 async fn only_configured_host_names_are_accepted() {
-    let bait = Bait::with(&[("LINGER__SERVER__ALLOWED_HOSTS", "queue.example")]);
+    let guarded = GuardedServer::with(&[("LINGER__SERVER__ALLOWED_HOSTS", "queue.example")]);
     for (host, origin, expected) in [
-        ("Host: queue.example", "", LET_IN),
-        ("Host: Queue.Example.:8080", "", LET_IN),
-        ("Host: queue.example:8080", "Origin: http://queue.example:8080", LET_IN),
+        ("Host: queue.example", "", ACCEPTED),
+        ("Host: Queue.Example.:8080", "", ACCEPTED),
+        ("Host: queue.example:8080", "Origin: http://queue.example:8080", ACCEPTED),
         ("Host: queue.example:8080", "Origin: http://queue.example", FOREIGN),
-        // a page of our own behind a proxy that speaks TLS for us
-        ("Host: queue.example", "Origin: https://queue.example", LET_IN),
+        // a page of the queue's own host, behind a proxy that terminates TLS
+        ("Host: queue.example", "Origin: https://queue.example", ACCEPTED),
         ("Host: other.queue.example", "", HOST),
         ("Host: queue.example.evil.example", "", HOST),
     ] {
         let lines: Vec<_> =
             ["GET /topics/u/pop HTTP/1.1", host, origin].into_iter().filter(|l| !l.is_empty()).collect();
-        assert_eq!(code(&bait.call(&lines, "").await), expected, "{lines:?}");
+        assert_eq!(code(&guarded.call(&lines, "").await), expected, "{lines:?}");
     }
-    bait.is_untouched();
+    guarded.assert_unchanged();
 }

@@ -1,6 +1,6 @@
-//! Thousands of bad connections at once, while good clients continue: each bad one is closed in time.
+//! Thousands of bad connections at a time while good clients continue: each bad connection is closed in time.
 //!
-//! `LINGER_PROVE_HOSTILE` sets how many there are of each kind.
+//! `LINGER_PROVE_HOSTILE` sets the number of bad connections of each kind.
 
 use std::{
     net::SocketAddr,
@@ -20,7 +20,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::{count, crowd};
+use super::{count, reserve_open_files};
 use crate::harness::{
     client::Client,
     process::Server,
@@ -30,11 +30,11 @@ use crate::harness::{
 };
 
 const GOOD_CLIENTS: usize = 4;
-/// How many clients of all kinds connect at the same time: beyond the listener's backlog, the system itself refuses
+/// Limits how many clients of all kinds connect at the same time: beyond the listener's backlog, the system itself refuses
 /// connections, including good ones.
 static CONNECTING: Semaphore = Semaphore::const_new(500);
-/// Past this a connection counts as not closed: many times what the settings below allow, for the sake
-/// of busy machines.
+/// After this time, a connection counts as not closed. It is many times what the settings below allow, because machines
+/// may be busy.
 const LONGEST: Duration = Duration::from_secs(60);
 const SETTINGS: [(&str, &str); 6] = [
     ("LINGER__SERVER__FIRST_BYTE_TIMEOUT", "1s"),
@@ -60,7 +60,7 @@ impl Kind {
         [Self::Silent, Self::HeaderDrip, Self::SlowBody, Self::SlowReader, Self::HalfPreface];
 
     /// The first bytes that it sends.
-    fn opening(self, n: usize) -> Vec<u8> {
+    fn first_bytes(self, n: usize) -> Vec<u8> {
         const TLS_HELLO: &[u8] = b"\x16\x03\x01\x00\xf4\x01\x00\x00\xf0\x03\x03";
         const PREFACES: [&[u8]; 6] =
             [b"GE", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"PRI * HT", TLS_HELLO, b"\x16", b"\r\n"];
@@ -76,8 +76,8 @@ impl Kind {
         }
     }
 
-    /// The bytes that it sends now and then to look alive.
-    fn drip(self) -> Option<&'static [u8]> {
+    /// The bytes that it sends again and again to appear alive.
+    fn repeated_bytes(self) -> Option<&'static [u8]> {
         match self {
             Self::HeaderDrip | Self::SlowBody => Some(b"x"),
             Self::Silent | Self::SlowReader | Self::HalfPreface => None,
@@ -85,35 +85,35 @@ impl Kind {
     }
 }
 
-/// What became of a bad connection.
+/// How the server ended a bad connection.
 #[derive(Debug)]
-struct Closed {
+struct ClosedConnection {
     after: Duration,
-    said: Vec<u8>,
+    received: Vec<u8>,
 }
 
-/// Behaves badly until the server closes the connection. `None` if the server did not.
-async fn misbehave(kind: Kind, n: usize, address: SocketAddr) -> Option<Closed> {
+/// Behaves badly until the server closes the connection. Returns `None` if the server did not.
+async fn run_bad_client(kind: Kind, n: usize, address: SocketAddr) -> Option<ClosedConnection> {
     let clock = SystemClock::new();
-    let turn = CONNECTING.acquire().await.expect("is never closed");
+    let permit = CONNECTING.acquire().await.expect("is never closed");
     let mut stream = connect(kind, address).await;
     let began_us = clock.now_micros();
-    let badly = async {
-        let mut said = Vec::new();
-        let opened = stream.write_all(&kind.opening(n)).await;
-        drop(turn);
+    let exchange = async {
+        let mut received = Vec::new();
+        let opened = stream.write_all(&kind.first_bytes(n)).await;
+        drop(permit);
         if opened.is_ok() {
-            while one_more(kind, &mut stream, &mut said, &clock).await {}
+            while next_step(kind, &mut stream, &mut received, &clock).await {}
         }
-        said
+        received
     };
-    let said = tokio::select! {
-        said = badly => said,
-        // The bound of the wait for the connection's end.
+    let received = tokio::select! {
+        received = exchange => received,
+        // The time limit for the connection's end.
         () = clock.sleep(LONGEST) => return None,
     };
     let after_us = (clock.now_micros() - began_us).unsigned_abs();
-    Some(Closed { after: Duration::from_micros(after_us), said })
+    Some(ClosedConnection { after: Duration::from_micros(after_us), received })
 }
 
 async fn connect(kind: Kind, address: SocketAddr) -> TcpStream {
@@ -125,38 +125,38 @@ async fn connect(kind: Kind, address: SocketAddr) -> TcpStream {
 }
 
 /// Takes one step. Returns false once the connection is closed.
-async fn one_more(kind: Kind, stream: &mut TcpStream, said: &mut Vec<u8>, clock: &SystemClock) -> bool {
-    // The pace is what makes the client bad.
+async fn next_step(kind: Kind, stream: &mut TcpStream, received: &mut Vec<u8>, clock: &SystemClock) -> bool {
+    // The slowness is what makes the client bad.
     let pause = Duration::from_millis(100);
     if kind == Kind::SlowReader {
         clock.sleep(pause).await;
         return stream.read(&mut [0; 512]).await.is_ok_and(|read| read > 0);
     }
-    let mut heard = [0; 1_024];
+    let mut buffer = [0; 1_024];
     tokio::select! {
-        read = stream.read(&mut heard) => match read {
+        read = stream.read(&mut buffer) => match read {
             Ok(read) if read > 0 => {
-                said.extend_from_slice(&heard[..read]);
+                received.extend_from_slice(&buffer[..read]);
                 true
             }
             Ok(_) | Err(_) => false,
         },
-        () = clock.sleep(pause), if kind.drip().is_some() => {
-            stream.write_all(kind.drip().expect("was asked")).await.is_ok()
+        () = clock.sleep(pause), if kind.repeated_bytes().is_some() => {
+            stream.write_all(kind.repeated_bytes().expect("this kind repeats bytes")).await.is_ok()
         }
     }
 }
 
-/// What the good clients saw.
+/// The state and the results of the good clients.
 #[derive(Default)]
-struct Good {
+struct GoodClients {
     over: AtomicBool,
     calls: AtomicUsize,
     slowest_us: AtomicUsize,
 }
 
 /// Adds, pops and finishes until the attack is over. Every request must succeed.
-async fn work(number: usize, address: SocketAddr, good: Arc<Good>) {
+async fn run_good_client(number: usize, address: SocketAddr, good: Arc<GoodClients>) {
     let (mut client, clock) = (Client::new(address), SystemClock::new());
     let topic = format!("good-{number}");
     let mut id = String::new();
@@ -179,19 +179,19 @@ async fn work(number: usize, address: SocketAddr, good: Arc<Good>) {
         if expected == 200 {
             (id, receipt) = (answer.text("id"), answer.text("receipt"));
         }
-        let took_us = usize::try_from(clock.now_micros() - began_us).expect("time goes on");
+        let took_us = usize::try_from(clock.now_micros() - began_us).expect("the clock advances");
         good.slowest_us.fetch_max(took_us, Ordering::Relaxed);
         good.calls.fetch_add(1, Ordering::Relaxed);
-        // Beside thousands of others on the same machine it is no load test.
+        // A pause, because thousands of other clients run on the same machine, and this is no load test.
         clock.sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// Runs bad clients of `kind`. Returns when the last was closed, and what was wrong.
+/// Runs bad clients of `kind`. Returns how long the last one stayed connected, and the faults found.
 async fn attack(kind: Kind, clients: usize, address: SocketAddr) -> (Duration, Vec<String>) {
     let mut bad = JoinSet::new();
     for n in 0..clients {
-        bad.spawn(misbehave(kind, n, address));
+        bad.spawn(run_bad_client(kind, n, address));
     }
     let (mut slowest, mut wrong) = (Duration::ZERO, Vec::new());
     while let Some(ended) = bad.join_next().await {
@@ -200,16 +200,16 @@ async fn attack(kind: Kind, clients: usize, address: SocketAddr) -> (Duration, V
             continue;
         };
         slowest = slowest.max(closed.after);
-        let said = String::from_utf8_lossy(&closed.said);
+        let received = String::from_utf8_lossy(&closed.received);
         let right = match kind {
-            Kind::Silent | Kind::HeaderDrip => said.is_empty(),
+            Kind::Silent | Kind::HeaderDrip => received.is_empty(),
             // A reset may overtake the response to a client that still sends.
-            Kind::SlowBody => said.is_empty() || said.starts_with("HTTP/1.1 408 "),
-            Kind::HalfPreface => said.is_empty() || said.starts_with("HTTP/1.1 400 "),
+            Kind::SlowBody => received.is_empty() || received.starts_with("HTTP/1.1 408 "),
+            Kind::HalfPreface => received.is_empty() || received.starts_with("HTTP/1.1 400 "),
             Kind::SlowReader => true,
         };
         if !right {
-            wrong.push(format!("{kind:?} was told {said:?}"));
+            wrong.push(format!("{kind:?} received {received:?}"));
         }
     }
     (slowest, wrong)
@@ -218,16 +218,16 @@ async fn attack(kind: Kind, clients: usize, address: SocketAddr) -> (Duration, V
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bad_connections_are_closed_in_time_while_good_ones_are_served() {
     let clients = count("LINGER_PROVE_HOSTILE", 200);
-    let _crowd = crowd(clients * Kind::ALL.len()).await;
+    let _turn = reserve_open_files(clients * Kind::ALL.len()).await;
     let directory = tempfile::tempdir().expect("a directory");
     let server = Server::serve(&[], &SETTINGS, directory.path());
     let address = server.address;
     let large = json!({ "topic": "large", "id": "large", "body": "x".repeat(250_000) });
     assert_eq!(Client::new(address).post("/jobs", &large).await.expect("answers").status, 201);
     let memory_before = process_stats::memory_bytes(server.pid());
-    let (good, mut workers) = (Arc::new(Good::default()), JoinSet::new());
+    let (good, mut workers) = (Arc::new(GoodClients::default()), JoinSet::new());
     for number in 0..GOOD_CLIENTS {
-        workers.spawn(work(number, address, good.clone()));
+        workers.spawn(run_good_client(number, address, good.clone()));
     }
     let mut attacks = JoinSet::new();
     for kind in Kind::ALL {
@@ -254,30 +254,30 @@ async fn bad_connections_are_closed_in_time_while_good_ones_are_served() {
     );
     assert!(wrong.is_empty(), "{} faults: {:#?}", wrong.len(), &wrong[..wrong.len().min(20)]);
     assert!(calls > 0);
-    counted(&server, clients).await;
+    assert_every_connection_was_cut(&server, clients).await;
     assert_eq!(server.stop().code(), Some(0));
 }
 
-/// Each kind was ended for its own reason, and nothing is left of any.
-async fn counted(server: &Server, clients: usize) {
+/// Asserts that each kind was cut for its own reason, and that no connection or buffer is left.
+async fn assert_every_connection_was_cut(server: &Server, clients: usize) {
     let time_limit = TimeLimit::new();
     while server.metric("linger_http_connections") != Some(1.0) {
         time_limit.check(|| format!("{:?} connections", server.metric("linger_http_connections")));
         time_limit.pause().await;
     }
     let cut = |reason: &str| {
-        let figure = format!("linger_http_connections_cut_total{{reason=\"{reason}\"}}");
-        server.metric(&figure).expect("is counted")
+        let name = format!("linger_http_connections_cut_total{{reason=\"{reason}\"}}");
+        server.metric(&name).expect("is counted")
     };
     let clients = clients as f64;
     let [silent, bodies, readers, heads] =
         [cut("first_byte"), cut("body"), cut("answer"), cut("head") + cut("malformed")];
-    assert_eq!(silent + bodies + readers + heads, clients * 5.0, "each was cut, once");
+    assert_eq!(silent + bodies + readers + heads, clients * 5.0, "each bad connection was cut once");
     assert_eq!(cut("idle") + cut("head_too_large"), 0.0);
-    // On a busy machine some are late with their first byte, and are silent ones then.
+    // On a busy machine, some clients send their first byte too late and count as silent.
     assert!((clients..clients * 1.5).contains(&silent), "silent: {silent}");
     assert!((clients * 0.5..=clients).contains(&bodies), "slow bodies: {bodies}");
     assert!((clients * 0.5..=clients).contains(&readers), "slow readers: {readers}");
-    assert!((clients..=clients * 2.0).contains(&heads), "drips and prefaces: {heads}");
+    assert!((clients..=clients * 2.0).contains(&heads), "header drips and half prefaces: {heads}");
     assert_eq!(server.metric("linger_http_buffered_bytes"), Some(0.0));
 }

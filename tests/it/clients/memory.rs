@@ -1,27 +1,27 @@
-//! The memory of one request: the program's peak while it reads the largest and worst bodies that it accepts, with the
-//! default settings.
+//! The memory of one request: the program's peak while it reads the largest and most expensive bodies that it accepts, with
+//! the default settings.
 
 use std::fs;
 
 use crate::harness::process::Server;
 
-/// Most memory that one request of 8 MiB may add: its body, which exists twice while its buffer grows, and a margin for
+/// The most memory that one request of 8 MiB may add: its body, which exists twice while its buffer grows, and a margin for
 /// memory that the allocator keeps.
-const ALLOWED: u64 = 64 * 1_024 * 1_024;
+const MOST_BYTES: u64 = 64 * 1_024 * 1_024;
 
 /// Just below `server.max_request_bytes`.
 const LARGEST: usize = 8 * 1_024 * 1_024 - 1_024;
 
 /// A value of `/proc/PID/status`, in bytes.
-fn memory(server: &Server, figure: &str) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix(figure)).expect("has the figure");
+fn memory(server: &Server, name: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("the server runs");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("the status has this value");
     let kib: u64 = line.trim_matches([':', ' ', '\t', 'k', 'B']).parse().expect("a number");
     kib * 1_024
 }
 
 /// As many copies of `item` as fit between `before` and `after`.
-fn filled(before: &str, item: &str, after: &str) -> String {
+fn body_of_copies(before: &str, item: &str, after: &str) -> String {
     let count = (LARGEST - before.len() - after.len()) / (item.len() + 1);
     let mut body = String::with_capacity(LARGEST);
     body.push_str(before);
@@ -38,30 +38,30 @@ fn no_request_uses_much_more_memory_than_its_bytes() {
     let field = format!("\"{}\":1", "f".repeat(8_000));
     let job = format!("{{\"topic\":\"t\",{}}}", vec!["\"\":1"; 1_500].join(","));
     let bodies = [
-        ("/jobs", filled("{", "\"\":1", "}"), 422),
-        ("/jobs", filled("{", &field, "}"), 422),
-        ("/jobs", filled("{\"topic\":\"t\",\"retry\":[", "1", "]}"), 422),
-        ("/jobs", filled("{\"topic\":\"t\",\"retry\":[", "{}", "]}"), 422),
-        ("/batch/pop", filled("{\"topics\":[", "1", "]}"), 413),
-        ("/batch/pop", filled("{\"topics\":[", "\"t\"", "]}"), 413),
-        ("/batch/jobs", filled("{\"jobs\":[", "1", "]}"), 413),
-        ("/batch/jobs", filled("{\"jobs\":[", &job, "]}"), 413),
+        ("/jobs", body_of_copies("{", "\"\":1", "}"), 422),
+        ("/jobs", body_of_copies("{", &field, "}"), 422),
+        ("/jobs", body_of_copies("{\"topic\":\"t\",\"retry\":[", "1", "]}"), 422),
+        ("/jobs", body_of_copies("{\"topic\":\"t\",\"retry\":[", "{}", "]}"), 422),
+        ("/batch/pop", body_of_copies("{\"topics\":[", "1", "]}"), 413),
+        ("/batch/pop", body_of_copies("{\"topics\":[", "\"t\"", "]}"), 413),
+        ("/batch/jobs", body_of_copies("{\"jobs\":[", "1", "]}"), 413),
+        ("/batch/jobs", body_of_copies("{\"jobs\":[", &job, "]}"), 413),
         ("/batch/jobs", format!("{{\"jobs\":[{}]}}", vec![job.as_str(); 900].join(",")), 200),
-        ("/batch/finish", filled("{\"jobs\":[", "{}", "]}"), 413),
-        ("/batch/delete", filled("{\"ids\":[", "1", "]}"), 413),
+        ("/batch/finish", body_of_copies("{\"jobs\":[", "{}", "]}"), 413),
+        ("/batch/delete", body_of_copies("{\"ids\":[", "1", "]}"), 413),
     ];
     let home = tempfile::tempdir().expect("a directory");
     let server = Server::serve(&[], &[], home.path());
     let mut wrong = Vec::new();
     for (path, body, status) in &bodies {
         // Resets the peak to the current value.
-        fs::write(format!("/proc/{}/clear_refs", server.pid()), "5").expect("it runs");
+        fs::write(format!("/proc/{}/clear_refs", server.pid()), "5").expect("the server runs");
         let before = memory(&server, "VmRSS");
-        let answer = server.call("POST", path, body);
+        let response = server.call("POST", path, body);
         let cost = memory(&server, "VmHWM").saturating_sub(before);
         let begins = body.chars().take(40).collect::<String>();
-        let (answered, len) = (answer.status, answer.body.len());
-        if cost > ALLOWED || answered != *status || len > 1_024 * 1_024 {
+        let (answered, len) = (response.status, response.body.len());
+        if cost > MOST_BYTES || answered != *status || len > 1_024 * 1_024 {
             wrong.push(format!("{path} {begins}: {} MiB, status {answered}, {len} bytes", cost >> 20));
         }
     }

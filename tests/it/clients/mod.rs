@@ -5,29 +5,29 @@
 //! many clients there are. Each of these prints one line that begins with `proof: `.
 
 mod browsers;
-mod caps;
+mod connection_limits;
 mod deliveries;
 mod hostile;
-mod leavers;
+mod leaving_workers;
 mod memory;
-mod pace;
 mod parked;
+mod slow_readers;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::{Mutex, MutexGuard};
 
-/// The number of clients that a variable sets.
+/// The number of clients that an environment variable sets, or `normally`.
 fn count(variable: &str, normally: usize) -> usize {
-    let read = |text: String| text.parse().unwrap_or_else(|_| panic!("{variable}: a number"));
+    let read = |text: String| text.parse().unwrap_or_else(|_| panic!("{variable} must be a number"));
     std::env::var(variable).map_or(normally, read)
 }
 
 /// One process cannot serve several tests with thousands of connections at a time.
-static CROWD: Mutex<()> = Mutex::const_new(());
+static MANY_CONNECTIONS: Mutex<()> = Mutex::const_new(());
 
-/// Waits for the turn to open so many connections, and raises this process's limit of open files for them.
-async fn crowd(connections: usize) -> MutexGuard<'static, ()> {
-    let turn = CROWD.lock().await;
+/// Waits until no other test has many connections, and raises this process's limit on open files if necessary.
+async fn reserve_open_files(connections: usize) -> MutexGuard<'static, ()> {
+    let turn = MANY_CONNECTIONS.lock().await;
     let wanted = u64::try_from(connections).expect("fits") + 500;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|soft| soft < wanted) {

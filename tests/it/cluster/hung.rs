@@ -1,4 +1,4 @@
-//! A server of a Cluster that hangs: the jobs of the others go on.
+//! A server of a Cluster that hangs: jobs on the other servers are not affected.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -16,11 +16,11 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::harness::{cluster::Cluster, jobs::*, stores::Recorder, wait::TimeLimit};
 
 const JOBS: usize = 320;
-/// How long a call is tried again by default: what is reserved must not wait for that.
+/// How long a call is retried by default. Reserved jobs must not wait for that long.
 const RETRY_FOR: Duration = Duration::from_secs(5);
 
-/// Which server holds a shard.
-fn holder(cluster: &Cluster, shard: u64) -> usize {
+/// The server that owns a shard.
+fn owner(cluster: &Cluster, shard: u64) -> usize {
     let slot = cluster.node(0).call(&["CLUSTER", "KEYSLOT", &format!("{{linger:{shard}}}")]).int();
     cluster.owner_of(u16::try_from(slot).expect("a slot"), 0)
 }
@@ -29,10 +29,10 @@ fn shard(id: &JobId) -> u64 {
     xxh3_64(id.as_str().as_bytes()) % 16
 }
 
-/// Pops all jobs at once while a server hangs; on which shards those were that came, and on which they
-/// could have been, and how long it took. Nothing is lost, and what came too late is not counted.
-async fn pop_beside_one_that_hangs(ttrs: &[Option<Ttr>]) -> (BTreeSet<u64>, BTreeSet<u64>, Duration) {
-    // Nobody gives the server up meanwhile.
+/// Pops all jobs in one call while a server hangs. Returns the shards of the jobs received, the healthy shards, and how
+/// long the call took. Asserts that no job is lost, and that jobs which arrived too late are returned uncounted.
+async fn pop_with_a_hung_server(ttrs: &[Option<Ttr>]) -> (BTreeSet<u64>, BTreeSet<u64>, Duration) {
+    // The timeout is so long that the Cluster does not consider the server failed during the test.
     let cluster = Cluster::start(60_000);
     let mode = Mode::Cluster(cluster.nodes());
     let options = Options { mode, ..Options::default() };
@@ -42,46 +42,50 @@ async fn pop_beside_one_that_hangs(ttrs: &[Option<Ttr>]) -> (BTreeSet<u64>, BTre
     let store = connected.expect("connects");
     let jobs: Vec<AddJob> = (0..JOBS).map(|n| job(&format!("job-{n}"))).collect();
     store.add(jobs).await.expect("adds");
-    // A process's first reservation begins with shard 0.
-    let first = holder(&cluster, 0);
-    let hung = cluster.primaries(0).into_iter().find(|server| *server != first).expect("there are three");
-    let sound = (0..16).filter(|shard| holder(&cluster, *shard) != hung).collect();
+    // The first reserve of a process begins with shard 0.
+    let first = owner(&cluster, 0);
+    let hung =
+        cluster.primaries(0).into_iter().find(|server| *server != first).expect("there are three primaries");
+    let healthy = (0..16).filter(|shard| owner(&cluster, *shard) != hung).collect();
     cluster.servers[hung].pause();
     let clock = SystemClock::new();
-    let from_us = clock.now_micros();
-    let held = store.reserve(&topic("t"), ttrs, Wait::No).await.expect("reserves");
-    let took = Duration::from_micros((clock.now_micros() - from_us).unsigned_abs());
-    assert!((1..JOBS).contains(&held.len()), "{} of {JOBS}", held.len());
-    let came = held.iter().map(|held| shard(&held.job.id)).collect();
+    let began_us = clock.now_micros();
+    let reserved = store.reserve(&topic("t"), ttrs, Wait::No).await.expect("reserves");
+    let took = Duration::from_micros((clock.now_micros() - began_us).unsigned_abs());
+    assert!((1..JOBS).contains(&reserved.len()), "{} of {JOBS}", reserved.len());
+    let delivered_shards = reserved.iter().map(|reserved| shard(&reserved.job.id)).collect();
     let mut seen = BTreeSet::new();
-    for held in held {
-        let finished = one(store.finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("finishes"));
+    for reserved in reserved {
+        let finished =
+            one(store.finish(ALL, finish(&reserved.job.id, &reserved.receipt)).await.expect("finishes"));
         assert_eq!(finished, Finished::Done { topic: topic("t") });
-        seen.insert(held.job.id);
+        seen.insert(reserved.job.id);
     }
     cluster.servers[hung].resume();
     let time_limit = TimeLimit::new();
     while seen.len() < JOBS {
         time_limit.check(|| format!("{} of {JOBS}", seen.len()));
-        for held in store.reserve(&topic("t"), &[Some(ttr(3_600)); JOBS], Wait::No).await.expect("reserves") {
-            assert_eq!(held.job.attempts, 1, "what came too late was given back uncounted");
-            assert!(seen.insert(held.job.id));
+        for reserved in
+            store.reserve(&topic("t"), &[Some(ttr(3_600)); JOBS], Wait::No).await.expect("reserves")
+        {
+            assert_eq!(reserved.job.attempts, 1, "a job that arrived too late was returned uncounted");
+            assert!(seen.insert(reserved.job.id));
         }
     }
     store.close().await.expect("closes");
-    (came, sound, took)
+    (delivered_shards, healthy, took)
 }
 
-/// Shards are asked one after the other for those that are not alike.
+/// With different TTRs, the pop reserves from one shard after the other.
 #[tokio::test]
 async fn a_batch_pop_does_not_wait_for_a_hung_server_until_its_reservations_end() {
     let ttrs: Vec<_> = (0..JOBS).map(|n| Some(ttr(20 + n as u64 % 2))).collect();
-    pop_beside_one_that_hangs(&ttrs).await;
+    pop_with_a_hung_server(&ttrs).await;
 }
 
 #[tokio::test]
 async fn a_hung_server_does_not_delay_the_jobs_of_the_others() {
-    let (came, sound, took) = pop_beside_one_that_hangs(&[Some(ttr(3_600)); JOBS]).await;
-    assert_eq!(came, sound, "all that were asked and could answer");
+    let (delivered_shards, healthy, took) = pop_with_a_hung_server(&[Some(ttr(3_600)); JOBS]).await;
+    assert_eq!(delivered_shards, healthy, "every healthy shard delivered its jobs");
     assert!(took < RETRY_FOR / 2, "{took:?}");
 }

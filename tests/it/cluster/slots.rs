@@ -1,5 +1,5 @@
-//! Slots that move under load, key by key, so that a script finds its keys here, there and on both
-//! sides: `MOVED`, `ASK` and `TRYAGAIN` all come, and nothing comes of them.
+//! Slots that move under load, key by key, so that the keys of a script are on one server, on the other, or on both. The
+//! engine receives `MOVED`, `ASK` and `TRYAGAIN`, and no job is affected.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,16 +7,15 @@ use fred::util::redis_keyslot;
 use linger::clock::{Clock, SystemClock};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-use super::{aside, serve};
+use super::{run_blocking, serve};
 use crate::{
     harness::{cluster::Cluster, redis::fresh_prefix},
     load::{Plan, run, setting},
 };
 
-/// Moves a slot to another server as an operator's tool does, one key after the other, with a pause
-/// after each in which clients meet a slot that is half here and half there. Returns how many keys
-/// there were.
-fn move_slot(cluster: &Cluster, slot: u16, to: usize, pause: Duration) -> usize {
+/// Moves a slot to another server as an operator's tool does, one key after the other, with a pause after each, during which
+/// clients find some keys on either server. Returns the number of keys.
+fn migrate_slot(cluster: &Cluster, slot: u16, to: usize, pause: Duration) -> usize {
     let from = cluster.owner_of(slot, to);
     let (from_id, to_id, number) = (cluster.id(from), cluster.id(to), slot.to_string());
     let port = cluster.servers[to].port.to_string();
@@ -30,19 +29,19 @@ fn move_slot(cluster: &Cluster, slot: u16, to: usize, pause: Duration) -> usize 
         moved += 1;
         wait(pause);
     }
-    // The new holder first: a moment in which nobody holds the slot would send clients in circles.
+    // The new owner first: if no server owned the slot for a moment, each would redirect clients to the other.
     for node in [&mut target, &mut source] {
         node.call(&["CLUSTER", "SETSLOT", &number, "NODE", &to_id]);
     }
     moved
 }
 
-#[expect(clippy::disallowed_methods, reason = "the pace of the move, during which clients go on")]
+#[expect(clippy::disallowed_methods, reason = "slows down the move, while the clients continue")]
 fn wait(pause: Duration) {
     std::thread::sleep(pause);
 }
 
-/// How often clients were answered with these errors, over all servers.
+/// How often clients received these errors, over all servers.
 fn errors(cluster: &Cluster, names: [&str; 4]) -> [u64; 4] {
     let mut counts = [0; 4];
     for n in 0..cluster.servers.len() {
@@ -56,36 +55,36 @@ fn errors(cluster: &Cluster, names: [&str; 4]) -> [u64; 4] {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slots_that_move_under_load_lose_and_double_nothing() {
+async fn slots_that_move_under_load_lose_and_double_no_job() {
     let moves = setting("LINGER_PROVE_SLOTS", 12);
     let mut cluster = Cluster::start(15_000);
-    // One that has no slot yet is named by `ASK` before any look at the slots can tell of it.
+    // `ASK` names a server without slots before any map of the slots contains it.
     let empty = cluster.add_server();
     let cluster = Arc::new(cluster);
-    let (home, prefix) = (tempfile::tempdir().expect("a directory"), fresh_prefix());
-    let server = serve(&cluster, &prefix, "", home.path());
+    let (directory, prefix) = (tempfile::tempdir().expect("a directory"), fresh_prefix());
+    let server = serve(&cluster, &prefix, "", directory.path());
     let report = run(Plan::light(), &[server.address], async |run| {
         let mut random = StdRng::seed_from_u64(run.plan.seed + 3_000);
         for number in 1..=moves {
             let shard = random.random_range(0..16);
             let slot = redis_keyslot(format!("{prefix}:{shard}").as_bytes());
-            let (turn, pause) = (random.random_range(0..3), random.random_range(1..40));
-            let keys = aside(&cluster, move |cluster| {
+            let (choice, pause) = (random.random_range(0..3), random.random_range(1..40));
+            let keys = run_blocking(&cluster, move |cluster| {
                 let mut others = cluster.primaries(0);
                 others.extend((!others.contains(&empty)).then_some(empty));
                 others.retain(|primary| *primary != cluster.owner_of(slot, 0));
-                let to = if number == 1 { empty } else { others[turn] };
-                move_slot(cluster, slot, to, Duration::from_millis(pause))
+                let to = if number == 1 { empty } else { others[choice] };
+                migrate_slot(cluster, slot, to, Duration::from_millis(pause))
             });
-            println!("move {number}: slot {slot}, {} keys, {} on their way", keys.await, run.open());
+            println!("move {number}: slot {slot}, {} keys, {} open", keys.await, run.open_jobs());
             SystemClock::new().sleep(Duration::from_millis(50)).await;
         }
     })
     .await;
-    let [moved, ask, again, crossed] = errors(&cluster, ["MOVED", "ASK", "TRYAGAIN", "CROSSSLOT"]);
-    println!("moves={moves} answers: moved={moved} ask={ask} tryagain={again} crossslot={crossed}");
+    let [moved, ask, try_again, crossed] = errors(&cluster, ["MOVED", "ASK", "TRYAGAIN", "CROSSSLOT"]);
+    println!("moves={moves} replies: moved={moved} ask={ask} tryagain={try_again} crossslot={crossed}");
     report.print("cluster_slots", moves);
     report.assert_clean();
-    assert_eq!(crossed, 0, "every key of a script is of one slot");
-    assert!(moved > 0 && ask > 0 && again > 0, "clients met moving slots");
+    assert_eq!(crossed, 0, "all keys of a script are in one slot");
+    assert!(moved > 0 && ask > 0 && try_again > 0, "no client met a moving slot");
 }

@@ -1,5 +1,5 @@
-//! The workers and producers under `examples/`: against a real server (`queue`), and against one that
-//! refuses, cuts answers off and goes away (`faults`).
+//! The workers and producers under `examples/`: against a real server (`queue`), and against one that refuses requests, cuts
+//! responses off and closes connections (`faults`).
 
 mod faults;
 mod queue;
@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::harness::wait::TimeLimit;
 
-/// The token that the examples are given.
+/// The token that the examples receive.
 const TOKEN: &str = "a-token";
 
 /// One language of the examples.
@@ -25,9 +25,9 @@ const TOKEN: &str = "a-token";
 struct Language {
     worker: &'static str,
     producer: &'static str,
-    /// Runs a file; where it stays empty, the file is compiled first.
+    /// The command that runs a file. If it is empty, the file is compiled.
     interpreter: &'static [&'static str],
-    /// What of the worker prints the body, and what fails in its place.
+    /// The part of the worker that prints the body, and the code that replaces it to make the work fail.
     printing: &'static str,
     failing: &'static str,
 }
@@ -106,8 +106,13 @@ impl Language {
 
     /// The worker with work that always fails.
     fn failing_worker(&self, url: &str, directory: &Path) -> Program {
-        let source = std::fs::read_to_string(example(self.worker)).expect("the example is there");
-        assert_eq!(source.matches(self.printing).count(), 1, "{} prints the body once", self.worker);
+        let source = std::fs::read_to_string(example(self.worker)).expect("the example exists");
+        assert_eq!(
+            source.matches(self.printing).count(),
+            1,
+            "{} does not print the body exactly once",
+            self.worker
+        );
         let file = directory.join(self.worker);
         std::fs::write(&file, source.replace(self.printing, self.failing)).expect("can be written");
         Program::start(self.command(&file, directory), url, directory)
@@ -149,12 +154,12 @@ impl Program {
         Self { child, stdout, errors, reading }
     }
 
-    /// The next line on its stdout.
+    /// The next line on the program's stdout.
     fn line(&mut self) -> String {
         let mut line = String::new();
-        let stdout = self.stdout.as_mut().expect("it runs");
+        let stdout = self.stdout.as_mut().expect("the program runs");
         stdout.read_line(&mut line).expect("stdout is text");
-        assert!(!line.is_empty(), "it ended: {}", self.errors());
+        assert!(!line.is_empty(), "the program ended: {}", self.errors());
         line
     }
 
@@ -164,25 +169,25 @@ impl Program {
 
     /// Sends SIGTERM to the program alone.
     fn terminate(&self) {
-        rustix::process::kill_process(self.pid(), Signal::TERM).expect("it runs");
+        rustix::process::kill_process(self.pid(), Signal::TERM).expect("the program runs");
     }
 
     fn pid(&self) -> Pid {
-        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("is a process")
+        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a valid process id")
     }
 
-    /// Waits for its end: its status, the rest of its stdout and all of its stderr.
-    fn end(mut self) -> (ExitStatus, String, String) {
+    /// Waits for the program's end. Returns its status, the rest of its stdout and all of its stderr.
+    fn wait(mut self) -> (ExitStatus, String, String) {
         let time_limit = TimeLimit::new();
-        while self.child.try_wait().expect("is our child").is_none() {
-            time_limit.check(|| format!("still runs: {}", self.errors()));
+        while self.child.try_wait().expect("the program is a child of this process").is_none() {
+            time_limit.check(|| format!("the program still runs: {}", self.errors()));
             std::thread::park_timeout(std::time::Duration::from_millis(5));
         }
         let mut rest = String::new();
-        let mut stdout = self.stdout.take().expect("it ran");
+        let mut stdout = self.stdout.take().expect("the program was started");
         stdout.read_to_string(&mut rest).expect("stdout is text");
-        self.reading.take().expect("it ran").join().expect("does not panic");
-        (self.child.wait().expect("it ended"), rest, self.errors())
+        self.reading.take().expect("the program was started").join().expect("does not panic");
+        (self.child.wait().expect("the program has ended"), rest, self.errors())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Each worker works off a queue on the real program, and each producer adds to it.
+//! Each worker processes a queue of the real program until it is empty, and each producer adds to one.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +7,9 @@ use crate::harness::process::Server;
 
 const JOBS: usize = 25;
 
-/// Runs a worker over [`JOBS`] jobs of which some are there before it and some come due while it
-/// polls; then the queue is empty and each body was printed once.
-fn works_off_a_queue(language: &Language) {
+/// Runs a worker on [`JOBS`] jobs, some of which are ready before it starts and some of which become due while it polls.
+/// Asserts that the queue is empty afterwards and that each body was printed once.
+fn empties_a_queue(language: &Language) {
     let directory = tempfile::tempdir().expect("a directory");
     let server = Server::serve(&[], &[], directory.path());
     let add = |n: usize, delay: &str| {
@@ -23,10 +23,10 @@ fn works_off_a_queue(language: &Language) {
     let mut read = |bodies: &mut BTreeSet<u64>| {
         let line = worker.line();
         let body: serde_json::Value = serde_json::from_str(&line).expect("a body per line");
-        assert!(bodies.insert(body["n"].as_u64().expect("our body")), "{line} twice");
+        assert!(bodies.insert(body["n"].as_u64().expect("the body of the test")), "{line} was printed twice");
     };
     (0..JOBS - 5).for_each(|_| read(&mut bodies));
-    // It polls again only after its last finish.
+    // The worker polls again only after its last finish.
     let all_finished = || {
         server.wait_for_parked_polls(1);
         assert_eq!(server.call("GET", "/topics/work", "").status, 404, "a job is left");
@@ -40,12 +40,12 @@ fn works_off_a_queue(language: &Language) {
     assert!(server.stop().success());
 }
 
-/// Runs a producer twice: the job is added once.
+/// Asserts that a producer that runs twice adds its job once.
 fn adds_once(language: &Language) {
     let directory = tempfile::tempdir().expect("a directory");
     let server = Server::serve(&[], &[], directory.path());
     for _ in 0..2 {
-        let (status, printed, errors) = language.producer(&server.url(), directory.path()).end();
+        let (status, printed, errors) = language.producer(&server.url(), directory.path()).wait();
         assert!(status.success(), "{status}: {errors}");
         let job: serde_json::Value = serde_json::from_str(&printed).expect("the job");
         assert_eq!((&job["id"], &job["state"]), (&"orders:1001:close".into(), &"delayed".into()));
@@ -59,8 +59,8 @@ macro_rules! each_language {
     ($($name:ident $language:ident,)*) => {
         $(mod $name {
             #[test]
-            fn worker_works_off_a_queue() {
-                super::works_off_a_queue(&super::$language);
+            fn worker_empties_a_queue() {
+                super::empties_a_queue(&super::$language);
             }
 
             #[test]

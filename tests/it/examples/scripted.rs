@@ -1,4 +1,4 @@
-//! A server whose every answer a test writes: one request per connection, in the order in which they come.
+//! A server whose responses are written by the test: one request per connection, in the order of arrival.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -10,26 +10,26 @@ use linger::clock::{Clock, SystemClock};
 
 use crate::harness::wait::TimeLimit;
 
-/// Longest wait for the rest of a request that has begun.
-const REST: Duration = Duration::from_secs(30);
+/// The longest wait for the rest of a request that has begun.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-pub struct Scripted {
+pub struct ScriptedServer {
     listener: TcpListener,
     clock: SystemClock,
 }
 
-/// A request that waits for its answer.
+/// A request that waits for its response.
 pub struct Request {
     stream: TcpStream,
     /// Method and target, such as `GET /jobs/x`.
     pub line: String,
     pub headers: Vec<String>,
     pub body: String,
-    /// When it came, in microseconds of the server's clock.
-    pub at_us: i64,
+    /// When the request arrived, in microseconds of the server's clock.
+    pub received_us: i64,
 }
 
-impl Scripted {
+impl ScriptedServer {
     pub fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         listener.set_nonblocking(true).expect("can be set");
@@ -44,33 +44,33 @@ impl Scripted {
         self.clock.now_micros()
     }
 
-    /// The next request, whole.
+    /// Waits for the next complete request.
     #[track_caller]
     pub fn next(&self) -> Request {
         let time_limit = TimeLimit::new();
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) => return Request::read(stream, self.now_us()),
-                Err(_) => time_limit.check(|| "no request came".to_owned()),
+                Err(_) => time_limit.check(|| "no request arrived".to_owned()),
             }
             std::thread::park_timeout(Duration::from_millis(2));
         }
     }
 
-    /// Whether no request has come since the last one. Ask when the client has ended: a connection without a
-    /// request does not count, since some clients open one in advance.
-    pub fn is_left_alone(&self) -> bool {
+    /// Whether no request has arrived since the last one. To be called when the client has ended. A connection without a
+    /// request does not count, because some clients open one in advance.
+    pub fn receives_nothing_more(&self) -> bool {
         let Ok((mut stream, _)) = self.listener.accept() else { return true };
         stream.set_nonblocking(false).expect("can be set");
-        stream.set_read_timeout(Some(REST)).expect("can be set");
+        stream.set_read_timeout(Some(READ_TIMEOUT)).expect("can be set");
         !matches!(stream.read(&mut [0]), Ok(1))
     }
 }
 
 impl Request {
-    fn read(stream: TcpStream, at_us: i64) -> Self {
+    fn read(stream: TcpStream, received_us: i64) -> Self {
         stream.set_nonblocking(false).expect("can be set");
-        stream.set_read_timeout(Some(REST)).expect("can be set");
+        stream.set_read_timeout(Some(READ_TIMEOUT)).expect("can be set");
         let mut from = BufReader::new(stream.try_clone().expect("can be shared"));
         let mut lines = Vec::new();
         loop {
@@ -90,7 +90,7 @@ impl Request {
         let mut body = vec![0; length.unwrap_or(0)];
         from.read_exact(&mut body).expect("the whole body");
         let body = String::from_utf8(body).expect("text");
-        Self { stream, line: line.expect("a request").to_owned(), headers: lines, body, at_us }
+        Self { stream, line: line.expect("a request").to_owned(), headers: lines, body, received_us }
     }
 
     /// The value of a header.
@@ -103,18 +103,18 @@ impl Request {
         })
     }
 
-    /// Answers it whole.
-    pub fn answer(mut self, status: u16, body: &str) {
+    /// Sends a complete response.
+    pub fn respond(mut self, status: u16, body: &str) {
         let length = body.len();
         let head = format!(
             "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\nconnection: close\r\n{}\r\n",
             if status == 204 { String::new() } else { format!("content-length: {length}\r\n") }
         );
-        // A client that has left does not read it.
+        // The write fails if the client has closed the connection.
         let _ = self.stream.write_all(format!("{head}{body}").as_bytes());
     }
 
-    /// Answers with the first half of `body`, then cuts the connection.
+    /// Sends the first half of `body`, then closes the connection.
     pub fn cut_off(mut self, status: u16, body: &str) {
         let head =
             format!("HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
@@ -122,15 +122,15 @@ impl Request {
         let _ = self.stream.write_all(format!("{head}{half}").as_bytes());
     }
 
-    /// Closes the connection without an answer.
+    /// Closes the connection without a response.
     pub fn close(self) {}
 
     /// Waits until the client closes the connection.
-    pub fn left(mut self) {
+    pub fn wait_until_closed(mut self) {
         let mut more = [0; 16];
         let time_limit = TimeLimit::new();
         self.stream.set_read_timeout(Some(Duration::from_millis(50))).expect("can be set");
-        // A reset is an end, too.
+        // A reset also closes the connection.
         while let Err(error) = self.stream.read(&mut more) {
             if error.kind() == std::io::ErrorKind::ConnectionReset {
                 return;

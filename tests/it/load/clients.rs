@@ -1,4 +1,4 @@
-//! Producers and workers: what they send and see goes into the history.
+//! Producers and workers, which record what they send and receive in the history.
 
 use std::{
     net::SocketAddr,
@@ -16,37 +16,36 @@ use serde_json::{Value, json};
 
 use super::run::Run;
 use crate::{
-    checker::{Act, Said, Sent},
+    checker::{Action, Outcome, SentAt},
     harness::client::{Client, Response, Unknown},
 };
 
-/// Jobs in a batch of adds, and at most in a batch of pops.
+/// The number of jobs in a batch of adds, and the most in a batch of pops.
 const BATCH: usize = 4;
-/// Jobs on their way above which producers wait.
+/// The number of open jobs above which producers wait.
 const OPEN_LIMIT: usize = 1_000;
 const PAUSE: Duration = Duration::from_millis(5);
 /// Longer than any call may take.
 const LONGEST_CALL: Duration = Duration::from_secs(120);
-/// Two minutes at the least of calls in vain.
+/// So many failed calls take at least two minutes.
 const UNKNOWN_LIMIT: usize = 24_000;
 
-/// One client, at any of several servers: another one whenever the present one does not answer.
+/// A client of several servers. It changes to the next server whenever the present one does not answer.
 pub struct Caller {
     addresses: Vec<SocketAddr>,
-    at: usize,
+    current: usize,
     client: Client,
-    /// Calls in a row whose outcome nobody knows.
+    /// The number of consecutive calls with an unknown outcome.
     unknown: usize,
 }
 
 impl Caller {
     pub fn new(addresses: &[SocketAddr], number: usize) -> Self {
-        let at = number % addresses.len();
-        Self { addresses: addresses.to_vec(), at, client: Client::new(addresses[at]), unknown: 0 }
+        let current = number % addresses.len();
+        Self { addresses: addresses.to_vec(), current, client: Client::new(addresses[current]), unknown: 0 }
     }
 
-    /// Calls the present server; `None` when nobody knows whether it happened. Fails when that is so for
-    /// minutes on end.
+    /// Calls the present server. Returns `None` if the outcome is unknown, and panics if that lasts for minutes.
     pub async fn call(&mut self, method: Method, path: &str, json: Option<&Value>) -> Option<Response> {
         let answered = tokio::time::timeout(LONGEST_CALL, self.client.send(method, path, json)).await;
         let refused = match answered {
@@ -56,20 +55,23 @@ impl Caller {
             }
             Ok(Ok(answer)) => Some(answer),
             Ok(Err(Unknown)) | Err(_) => {
-                self.at = (self.at + 1) % self.addresses.len();
-                self.client = Client::new(self.addresses[self.at]);
+                self.current = (self.current + 1) % self.addresses.len();
+                self.client = Client::new(self.addresses[self.current]);
                 None
             }
         };
         self.unknown += 1;
-        assert!(self.unknown < UNKNOWN_LIMIT, "{path}: unknown again and again; at last {refused:?}");
+        assert!(
+            self.unknown < UNKNOWN_LIMIT,
+            "{path}: the outcome is unknown for too long; last response: {refused:?}"
+        );
         SystemClock::new().sleep(PAUSE).await;
         None
     }
 }
 
-/// Whether this client adds or pops several at once.
-fn in_batches(number: usize) -> bool {
+/// Whether this client adds or pops several jobs at a time.
+fn uses_batches(number: usize) -> bool {
     number % 2 == 1
 }
 
@@ -93,38 +95,39 @@ impl Job {
         })
     }
 
-    fn act(&self) -> Act {
-        Act::Add { delay: self.delay, max_attempts: self.max_attempts }
+    fn action(&self) -> Action {
+        Action::Add { delay: self.delay, max_attempts: self.max_attempts }
     }
 }
 
-/// Adds jobs, each until it is acknowledged, as long as the run wants more; deletes one now and then.
+/// Adds jobs as long as the run wants more, each until it is acknowledged, and deletes some of them.
 pub async fn produce(run: Arc<Run>, number: usize) {
     let mut caller = Caller::new(&run.addresses, number);
     let mut random = StdRng::seed_from_u64(run.plan.seed + number as u64);
-    let size = if in_batches(number) { BATCH } else { 1 };
+    let size = if uses_batches(number) { BATCH } else { 1 };
     for n in 0.. {
-        while run.open() > OPEN_LIMIT {
+        while run.open_jobs() > OPEN_LIMIT {
             SystemClock::new().sleep(PAUSE).await;
         }
-        if !run.wants(size) {
+        if !run.wants_more(size) {
             return;
         }
         let ids = (0..size).map(|k| format!("{}-{number}-{n}-{k}", run.topic));
         let jobs: Vec<Job> = ids.map(|id| Job::new(id, &run, &mut random)).collect();
         while !add(&run, &mut caller, &jobs).await {}
-        run.opened(size);
+        run.jobs_added(size);
         if run.plan.mixed && random.random_bool(0.03) {
             let id = &jobs[0].id;
-            let said = until_known(&run, &mut caller, Method::DELETE, id, "", None, Act::Delete).await;
-            run.closed(said == Said::Done);
+            let outcome =
+                call_until_known(&run, &mut caller, Method::DELETE, id, "", None, Action::Delete).await;
+            run.job_ended(outcome == Outcome::Done);
         }
     }
 }
 
-/// Sends an add, single or as a batch; whether it was acknowledged.
+/// Sends an add, single or as a batch. Returns whether all of it was acknowledged.
 async fn add(run: &Run, caller: &mut Caller, jobs: &[Job]) -> bool {
-    let sent = run.history.sending();
+    let sent = run.history.sent_now();
     let answer = match jobs {
         [job] => caller.call(Method::POST, "/jobs", Some(&job.json(run))).await,
         jobs => {
@@ -133,19 +136,19 @@ async fn add(run: &Run, caller: &mut Caller, jobs: &[Job]) -> bool {
         }
     };
     let mut all = true;
-    for (at, job) in jobs.iter().enumerate() {
+    for (index, job) in jobs.iter().enumerate() {
         let status = match (&answer, jobs.len()) {
             (None, _) => 503,
             (Some(answer), 1) => u64::from(answer.status),
-            (Some(answer), _) => answer.json()["results"][at]["status"].as_u64().expect("a status"),
+            (Some(answer), _) => answer.json()["results"][index]["status"].as_u64().expect("a status"),
         };
-        let said = match status {
-            200 | 201 => Said::Done,
-            500.. => Said::Unknown,
+        let outcome = match status {
+            200 | 201 => Outcome::Done,
+            500.. => Outcome::Unknown,
             _ => panic!("{answer:?}"),
         };
-        all &= said == Said::Done;
-        run.history.record(&job.id, sent, job.act(), said);
+        all &= outcome == Outcome::Done;
+        run.history.record(&job.id, sent, job.action(), outcome);
     }
     all
 }
@@ -156,9 +159,9 @@ pub async fn work(run: Arc<Run>, number: usize) {
     let mut random = StdRng::seed_from_u64(run.plan.seed + 1_000 + number as u64);
     let single = format!("/topics/{}/pop?wait=1s", run.topic);
     let batch = json!({"topics": [run.topic], "max": BATCH, "wait": "1s"});
-    while !run.over() {
-        let sent = run.history.sending();
-        let answer = if in_batches(number) {
+    while !run.is_over() {
+        let sent = run.history.sent_now();
+        let answer = if uses_batches(number) {
             caller.call(Method::POST, "/batch/pop", Some(&batch)).await
         } else {
             caller.call(Method::GET, &single, None).await
@@ -167,41 +170,42 @@ pub async fn work(run: Arc<Run>, number: usize) {
             None => continue,
             Some(answer) => match answer.status {
                 204 => continue,
-                200 if in_batches(number) => answer.json()["jobs"].as_array().expect("jobs").clone(),
+                200 if uses_batches(number) => answer.json()["jobs"].as_array().expect("jobs").clone(),
                 200 => vec![answer.json()],
                 _ => panic!("{answer:?}"),
             },
         };
-        let held: Vec<Held> = jobs.iter().map(|job| Held::new(&run, sent, job)).collect();
-        for held in held {
-            held.work(&run, &mut caller, &mut random).await;
+        let reserved: Vec<ReservedJob> = jobs.iter().map(|job| ReservedJob::new(&run, sent, job)).collect();
+        for job in reserved {
+            job.work(&run, &mut caller, &mut random).await;
         }
     }
 }
 
-/// A job in a worker's hands.
-struct Held {
+/// A job that a worker has reserved.
+struct ReservedJob {
     id: String,
     receipt: String,
 }
 
-impl Held {
-    fn new(run: &Run, sent: Sent, job: &Value) -> Self {
+impl ReservedJob {
+    fn new(run: &Run, sent: SentAt, job: &Value) -> Self {
         let text = |member: &str| job[member].as_str().unwrap_or_else(|| panic!("no {member} in {job}"));
-        let held = Self { id: text("id").to_owned(), receipt: text("receipt").to_owned() };
+        let reserved = Self { id: text("id").to_owned(), receipt: text("receipt").to_owned() };
         let attempt = job["attempt"].as_u64().and_then(|attempt| u32::try_from(attempt).ok());
         let ttr = Duration::from_secs(run.plan.ttr);
-        let act = Act::Deliver { receipt: held.receipt.clone(), attempt: attempt.expect("an attempt"), ttr };
-        run.history.record(&held.id, sent, act, Said::Done);
-        assert_eq!(job["body"], json!({ "of": held.id }), "the body is the one that was sent");
-        run.delivered(late(text("due_at")));
-        held
+        let action =
+            Action::Deliver { receipt: reserved.receipt.clone(), attempt: attempt.expect("an attempt"), ttr };
+        run.history.record(&reserved.id, sent, action, Outcome::Done);
+        assert_eq!(job["body"], json!({ "of": reserved.id }), "the body is the one that was sent");
+        run.delivered(lateness(text("due_at")));
+        reserved
     }
 
-    /// Does what a worker may do, mostly finish.
+    /// Chooses one of the operations of a worker, mostly finish, and calls it.
     async fn work(self, run: &Arc<Run>, caller: &mut Caller, random: &mut StdRng) {
-        let lot = if run.plan.mixed && !run.draining() { random.random_range(0..100) } else { 0 };
-        match lot {
+        let choice = if run.plan.mixed && !run.is_draining() { random.random_range(0..100) } else { 0 };
+        match choice {
             0..70 => self.finish(run, caller).await,
             70..78 => {
                 let delay = Duration::from_millis(random.random_range(0..300));
@@ -212,17 +216,18 @@ impl Held {
                 self.finish(run, caller).await;
             }
             84..88 => self.bury(run, caller).await,
-            // Dies with the job in its hands.
+            // The worker dies without a further call.
             88..93 => {}
             93..96 => {
-                let said = until_known(run, caller, Method::DELETE, &self.id, "", None, Act::Delete).await;
-                run.closed(said == Said::Done);
+                let outcome =
+                    call_until_known(run, caller, Method::DELETE, &self.id, "", None, Action::Delete).await;
+                run.job_ended(outcome == Outcome::Done);
             }
-            // Is slow: about when its time is over it answers after all, beside its next work.
+            // The worker is slow: it finishes at about the end of the TTR, while it continues with other jobs.
             _ => {
                 let (run, addresses) = (run.clone(), run.addresses.clone());
                 let slow = Duration::from_millis(random.random_range(900..1_300)) * run.plan.ttr as u32;
-                run.clone().late.lock().expect("not poisoned").spawn(async move {
+                run.clone().slow_workers.lock().expect("not poisoned").spawn(async move {
                     SystemClock::new().sleep(slow).await;
                     self.finish(&run, &mut Caller::new(&addresses, 0)).await;
                 });
@@ -232,62 +237,63 @@ impl Held {
 
     async fn finish(&self, run: &Run, caller: &mut Caller) {
         let query = format!("/finish?receipt={}", self.receipt);
-        let act = Act::Finish { receipt: self.receipt.clone() };
-        let said = until_known(run, caller, Method::POST, &self.id, &query, None, act).await;
-        run.closed(said == Said::Done);
+        let action = Action::Finish { receipt: self.receipt.clone() };
+        let outcome = call_until_known(run, caller, Method::POST, &self.id, &query, None, action).await;
+        run.job_ended(outcome == Outcome::Done);
     }
 
     async fn touch(&self, run: &Run, caller: &mut Caller) {
-        let act = Act::Touch { receipt: self.receipt.clone(), ttr: Duration::from_secs(run.plan.ttr) };
+        let action = Action::Touch { receipt: self.receipt.clone(), ttr: Duration::from_secs(run.plan.ttr) };
         let json = json!({"receipt": self.receipt, "ttr": run.plan.ttr});
-        until_known(run, caller, Method::POST, &self.id, "/touch", Some(json), act).await;
+        call_until_known(run, caller, Method::POST, &self.id, "/touch", Some(json), action).await;
     }
 
     async fn release(&self, run: &Run, caller: &mut Caller, delay: Duration) {
-        let act = Act::Release { receipt: self.receipt.clone(), delay };
+        let action = Action::Release { receipt: self.receipt.clone(), delay };
         let json = json!({"receipt": self.receipt, "delay": format!("{}ms", delay.as_millis())});
-        until_known(run, caller, Method::POST, &self.id, "/release", Some(json), act).await;
+        call_until_known(run, caller, Method::POST, &self.id, "/release", Some(json), action).await;
     }
 
     async fn bury(&self, run: &Run, caller: &mut Caller) {
-        let act = Act::Bury { receipt: self.receipt.clone() };
-        let json = json!({"receipt": self.receipt, "reason": "by lot"});
-        let said = until_known(run, caller, Method::POST, &self.id, "/bury", Some(json), act).await;
-        run.closed(said == Said::Done);
+        let action = Action::Bury { receipt: self.receipt.clone() };
+        let json = json!({"receipt": self.receipt, "reason": "chosen at random"});
+        let outcome =
+            call_until_known(run, caller, Method::POST, &self.id, "/bury", Some(json), action).await;
+        run.job_ended(outcome == Outcome::Done);
     }
 }
 
-/// Sends a call on a job until it is answered, and writes every sending down.
-async fn until_known(
+/// Sends a call for a job until its outcome is known, and records every sending.
+async fn call_until_known(
     run: &Run,
     caller: &mut Caller,
     method: Method,
     id: &str,
     rest: &str,
     json: Option<Value>,
-    act: Act,
-) -> Said {
+    action: Action,
+) -> Outcome {
     loop {
-        let sent = run.history.sending();
+        let sent = run.history.sent_now();
         let answer = caller.call(method.clone(), &format!("/jobs/{id}{rest}"), json.as_ref()).await;
-        let said = match answer.as_ref().map(|answer| answer.status) {
-            None => Said::Unknown,
-            Some(200 | 204) => Said::Done,
-            Some(404) => Said::Gone,
-            Some(409) => Said::Refused,
-            Some(_) => panic!("{act:?}: {answer:?}"),
+        let outcome = match answer.as_ref().map(|answer| answer.status) {
+            None => Outcome::Unknown,
+            Some(200 | 204) => Outcome::Done,
+            Some(404) => Outcome::Gone,
+            Some(409) => Outcome::Refused,
+            Some(_) => panic!("{action:?}: {answer:?}"),
         };
-        run.history.record(id, sent, act.clone(), said);
-        if said != Said::Unknown {
-            return said;
+        run.history.record(id, sent, action.clone(), outcome);
+        if outcome != Outcome::Unknown {
+            return outcome;
         }
     }
 }
 
-/// How long ago a moment was, by the wall clock that clients share with the server here.
-#[expect(clippy::disallowed_methods, reason = "clients live in real time")]
-fn late(due_at: &str) -> Duration {
-    let unix_ms = Timestamp::parse(due_at).expect("a moment").as_millis();
+/// The time since `due_at`, by the wall clock, which the clients share with the server here.
+#[expect(clippy::disallowed_methods, reason = "clients run in real time")]
+fn lateness(due_at: &str) -> Duration {
+    let unix_ms = Timestamp::parse(due_at).expect("a timestamp").as_millis();
     let due = SystemTime::UNIX_EPOCH + Duration::from_millis(unix_ms.unsigned_abs());
     SystemTime::now().duration_since(due).unwrap_or_default()
 }

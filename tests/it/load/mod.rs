@@ -1,9 +1,9 @@
-//! Load through the real program: producers and workers that do all that clients may do, faults
-//! meanwhile, and the history checker over all of it.
+//! Loads through the real program: producers and workers do everything that clients may do while faults happen, and the
+//! history checker judges the result.
 //!
-//! Short in the normal run. `LINGER_LOAD_JOBS` and `LINGER_LOAD_SECONDS` set how many jobs with delays
-//! spread over how long, `LINGER_PROVE_KILLS` how often the embedded engine's process is killed
-//! meanwhile, `LINGER_LOAD_SEED` what the clients choose.
+//! The normal run is short. `LINGER_LOAD_JOBS` sets the number of jobs, `LINGER_LOAD_SECONDS` the range of their delays,
+//! `LINGER_PROVE_KILLS` how often the embedded engine's process is killed during a load, and `LINGER_LOAD_SEED` the random
+//! choices of the clients.
 
 mod clients;
 mod plan;
@@ -22,8 +22,8 @@ use crate::harness::{
     redis::{fresh_prefix, shared},
 };
 
-/// Kills in one load; more come in rounds of their own, each checked to the end.
-const KILLS_A_ROUND: u64 = 20;
+/// Kills in one load. More kills need more loads, each of which is checked to its end.
+const KILLS_PER_LOAD: u64 = 20;
 
 fn start(listen: &str, arguments: &[&str], home: &Path) -> Server {
     let arguments: Vec<&str> =
@@ -35,11 +35,11 @@ fn start(listen: &str, arguments: &[&str], home: &Path) -> Server {
 async fn a_load_on_the_embedded_engine_keeps_every_promise() {
     let home = tempfile::tempdir().expect("a directory");
     let server = start("127.0.0.1:0", &[], home.path());
-    let report = run(Plan::asked(), &[server.address], async |_| {}).await;
+    let report = run(Plan::from_environment(), &[server.address], async |_| {}).await;
     report.print("load_embedded", 0);
     report.assert_clean();
     assert!(server.stop().success());
-    verified(&[], home.path());
+    assert_verified(&[], home.path());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -50,46 +50,46 @@ async fn a_load_on_redis_keeps_every_promise() {
     let url = shared().url();
     let arguments = ["--config", "settings.toml", "--store", "redis", "--redis-url", &url];
     let server = start("127.0.0.1:0", &arguments, home.path());
-    let report = run(Plan::asked(), &[server.address], async |_| {}).await;
+    let report = run(Plan::from_environment(), &[server.address], async |_| {}).await;
     report.print("load_redis", 0);
     report.assert_clean();
-    verified(&arguments, home.path());
+    assert_verified(&arguments, home.path());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_again_and_again_under_load_the_embedded_engine_keeps_every_promise() {
-    let mut kills = setting("LINGER_PROVE_KILLS", KILLS_A_ROUND);
+    let mut kills = setting("LINGER_PROVE_KILLS", KILLS_PER_LOAD);
     while kills > 0 {
-        let round = kills.min(KILLS_A_ROUND);
-        let report = killed(round).await;
+        let round = kills.min(KILLS_PER_LOAD);
+        let report = load_with_kills(round).await;
         report.print("kill_embedded", round);
         report.assert_clean();
         kills -= round;
     }
 }
 
-/// A load during which the server is killed so often, at random moments.
-async fn killed(kills: u64) -> Report {
+/// A load during which the server is killed at random times, as often as `kills` says.
+async fn load_with_kills(kills: u64) -> Report {
     let home = tempfile::tempdir().expect("a directory");
     let mut server = start("127.0.0.1:0", &[], home.path());
     let address = server.address;
-    let report = run(Plan::asked(), &[address], async |run| {
+    let report = run(Plan::from_environment(), &[address], async |run| {
         let mut random = StdRng::seed_from_u64(run.plan.seed + 2_000);
         for kill in 1..=kills {
             SystemClock::new().sleep(Duration::from_millis(random.random_range(20..600))).await;
             server.kill();
             server = start(&address.to_string(), &[], home.path());
-            println!("kill {kill}: {} acknowledged, {} on their way", run.acknowledged(), run.open());
+            println!("kill {kill}: {} acknowledged, {} open", run.acknowledged(), run.open_jobs());
         }
     })
     .await;
     server.kill();
-    verified(&[], home.path());
+    assert_verified(&[], home.path());
     report
 }
 
-/// `linger verify` finds the store sound.
-pub fn verified(arguments: &[&str], home: &Path) {
+/// Asserts that `linger verify` finds no fault in the store.
+pub fn assert_verified(arguments: &[&str], home: &Path) {
     let verified = process::run(&[&["verify"], arguments].concat(), home);
     assert!(verified.status.success(), "{}{}", process::stdout(&verified), process::stderr(&verified));
 }

@@ -1,4 +1,4 @@
-//! A load from its first add to rest.
+//! A load from its first add until it has come to rest.
 
 use std::{
     collections::HashSet,
@@ -20,14 +20,13 @@ use super::{
     plan::{Plan, Report},
 };
 use crate::{
-    checker::{History, Rest, Resting, check},
+    checker::{FinalJob, FinalState, History, check},
     harness::wait::TimeLimit,
 };
 
-/// How long after the last progress everything must have come to rest: a few TTRs, a restart, a
-/// failover.
+/// How long a load may take to come to rest after the last progress: a few TTRs, a restart, a failover.
 const GRACE: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(50);
+const INTERVAL: Duration = Duration::from_millis(50);
 
 /// What the clients of a load share.
 #[derive(Debug)]
@@ -36,14 +35,14 @@ pub struct Run {
     pub topic: &'static str,
     pub addresses: Vec<SocketAddr>,
     pub history: History,
-    /// Slow workers.
-    pub late: Mutex<JoinSet<()>>,
-    late_us: Mutex<Vec<u64>>,
-    /// Jobs asked for, acknowledged, and known to be done.
-    asked: AtomicUsize,
-    opened: AtomicUsize,
-    closed: AtomicUsize,
-    chaos_over: AtomicBool,
+    /// The tasks of slow workers.
+    pub slow_workers: Mutex<JoinSet<()>>,
+    lateness_us: Mutex<Vec<u64>>,
+    /// The numbers of jobs that were begun, acknowledged, and known to have ended.
+    begun: AtomicUsize,
+    added: AtomicUsize,
+    ended: AtomicUsize,
+    faults_over: AtomicBool,
     draining: AtomicBool,
     over: AtomicBool,
 }
@@ -55,84 +54,84 @@ impl Run {
             topic: "load",
             addresses: addresses.to_vec(),
             history: History::new(),
-            late: Mutex::default(),
-            late_us: Mutex::default(),
-            asked: AtomicUsize::default(),
-            opened: AtomicUsize::default(),
-            closed: AtomicUsize::default(),
-            chaos_over: AtomicBool::default(),
+            slow_workers: Mutex::default(),
+            lateness_us: Mutex::default(),
+            begun: AtomicUsize::default(),
+            added: AtomicUsize::default(),
+            ended: AtomicUsize::default(),
+            faults_over: AtomicBool::default(),
             draining: AtomicBool::default(),
             over: AtomicBool::default(),
         }
     }
 
-    /// Whether a producer shall add `count` more.
-    pub fn wants(&self, count: usize) -> bool {
+    /// Whether a producer shall add `count` more jobs.
+    pub fn wants_more(&self, count: usize) -> bool {
         let more =
-            !self.chaos_over.load(Ordering::Acquire) || self.asked.load(Ordering::Relaxed) < self.plan.jobs;
+            !self.faults_over.load(Ordering::Acquire) || self.begun.load(Ordering::Relaxed) < self.plan.jobs;
         if more {
-            self.asked.fetch_add(count, Ordering::Relaxed);
+            self.begun.fetch_add(count, Ordering::Relaxed);
         }
         more
     }
 
-    pub fn opened(&self, count: usize) {
-        self.opened.fetch_add(count, Ordering::Relaxed);
+    pub fn jobs_added(&self, count: usize) {
+        self.added.fetch_add(count, Ordering::Relaxed);
     }
 
-    pub fn closed(&self, one: bool) {
-        self.closed.fetch_add(usize::from(one), Ordering::Relaxed);
+    pub fn job_ended(&self, ended: bool) {
+        self.ended.fetch_add(usize::from(ended), Ordering::Relaxed);
     }
 
-    /// About how many jobs are on their way; those that used their attempts are among them.
-    pub fn open(&self) -> usize {
-        self.opened.load(Ordering::Relaxed).saturating_sub(self.closed.load(Ordering::Relaxed))
+    /// The approximate number of jobs that have not ended, including those that used all their attempts.
+    pub fn open_jobs(&self) -> usize {
+        self.added.load(Ordering::Relaxed).saturating_sub(self.ended.load(Ordering::Relaxed))
     }
 
-    /// Jobs acknowledged so far.
+    /// The number of jobs acknowledged so far.
     pub fn acknowledged(&self) -> usize {
-        self.opened.load(Ordering::Relaxed)
+        self.added.load(Ordering::Relaxed)
     }
 
-    /// Waits until so many more jobs have been acknowledged; a load that gets nowhere fails.
-    pub async fn progress(&self, jobs: usize) {
-        grown(jobs, || self.acknowledged()).await;
+    /// Waits until this number of further jobs has been acknowledged. Panics if the load makes no progress.
+    pub async fn wait_for_adds(&self, jobs: usize) {
+        wait_for_growth(jobs, || self.acknowledged()).await;
     }
 
-    /// Waits until so many more calls have ended, whatever came of them.
-    pub async fn calls(&self, calls: usize) {
-        grown(calls, || self.history.events().len()).await;
+    /// Waits until this number of further calls has ended, with any outcome.
+    pub async fn wait_for_calls(&self, calls: usize) {
+        wait_for_growth(calls, || self.history.events().len()).await;
     }
 
     pub fn delivered(&self, late: Duration) {
         let late_us = u64::try_from(late.as_micros()).unwrap_or(u64::MAX);
-        self.late_us.lock().expect("not poisoned").push(late_us);
+        self.lateness_us.lock().expect("not poisoned").push(late_us);
     }
 
-    /// Whether workers shall only finish.
-    pub fn draining(&self) -> bool {
+    /// Whether workers shall only finish jobs.
+    pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
     }
 
-    pub fn over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
 }
 
-/// Waits until a figure has grown by so much.
-async fn grown(by: usize, figure: impl Fn() -> usize) {
-    let (before, time_limit) = (figure(), TimeLimit::new());
-    while figure() < before + by {
-        time_limit.check(|| format!("{} of {by} more", figure() - before));
+/// Waits until a count has grown by `by`.
+async fn wait_for_growth(by: usize, count: impl Fn() -> usize) {
+    let (before, time_limit) = (count(), TimeLimit::new());
+    while count() < before + by {
+        time_limit.check(|| format!("{} of {by} more", count() - before));
         time_limit.pause().await;
     }
 }
 
-/// Puts the servers at `addresses`, which share one store, under `plan` while `chaos` happens to them;
-/// then waits until everything is finished, deleted or dead, and holds it all against the promises.
-/// When `chaos` ends, all servers must be up.
-pub async fn run(plan: Plan, addresses: &[SocketAddr], chaos: impl AsyncFnOnce(&Run)) -> Report {
-    #[expect(clippy::disallowed_methods, reason = "clients live in real time")]
+/// Runs the load `plan` against the servers at `addresses`, which share one store, while `faults` disturbs them. Then it
+/// waits until every job is finished, deleted or dead, and checks the history against the laws. When `faults` ends, all
+/// servers must be running.
+pub async fn run(plan: Plan, addresses: &[SocketAddr], faults: impl AsyncFnOnce(&Run)) -> Report {
+    #[expect(clippy::disallowed_methods, reason = "clients run in real time")]
     let began = Instant::now();
     println!("load of {plan:?}");
     let run = Arc::new(Run::new(plan, addresses));
@@ -142,48 +141,48 @@ pub async fn run(plan: Plan, addresses: &[SocketAddr], chaos: impl AsyncFnOnce(&
         workers.spawn(work(run.clone(), number));
     }
     let working = async {
-        chaos(&run).await;
-        run.chaos_over.store(true, Ordering::Release);
+        faults(&run).await;
+        run.faults_over.store(true, Ordering::Release);
         producers.join_all().await;
         drain(&run).await
     };
-    let quiet = tokio::select! {
-        quiet = working => quiet,
-        // None of them ends before the run is over, unless it saw what may not be.
+    let came_to_rest = tokio::select! {
+        came_to_rest = working => came_to_rest,
+        // No worker ends before the run is over, unless it panicked.
         Some(ended) = workers.join_next() => panic!("a worker ended early: {ended:?}"),
     };
     run.over.store(true, Ordering::Release);
     workers.join_all().await;
-    let slow = std::mem::take(&mut *run.late.lock().expect("not poisoned"));
+    let slow = std::mem::take(&mut *run.slow_workers.lock().expect("not poisoned"));
     slow.join_all().await;
-    let rest = at_rest(&run).await;
-    let verdict = check(&run.history, Some(&rest));
-    let mut late_us = std::mem::take(&mut *run.late_us.lock().expect("not poisoned"));
+    let final_state = read_final_state(&run).await;
+    let verdict = check(&run.history, Some(&final_state));
+    let mut late_us = std::mem::take(&mut *run.lateness_us.lock().expect("not poisoned"));
     late_us.sort_unstable();
-    Report { verdict, quiet, late_us, took: began.elapsed(), seed: run.plan.seed }
+    Report { verdict, came_to_rest, late_us, took: began.elapsed(), seed: run.plan.seed }
 }
 
-/// Waits until nothing but dead letters is left; `false` when nothing moves any more before.
+/// Waits until only dead letters are left. Returns false if the load stops making progress before.
 async fn drain(run: &Run) -> bool {
     let clock = SystemClock::new();
     let mut caller = Caller::new(&run.addresses, 0);
-    let (mut left, mut time_limit) = (u64::MAX, 0);
-    // Workers are on their own for the last TTR end of a job that a worker dropped.
-    let deadline = GRACE + run.plan.spread + Duration::from_secs(run.plan.ttr) * 4;
-    while u128::from(time_limit as u64) * LOOK.as_millis() < deadline.as_millis() {
+    let (mut left, mut idle_checks) = (u64::MAX, 0);
+    // Jobs that a worker dropped need the end of their TTR before another worker receives them.
+    let longest = GRACE + run.plan.spread + Duration::from_secs(run.plan.ttr) * 4;
+    while u128::from(idle_checks as u64) * INTERVAL.as_millis() < longest.as_millis() {
         let (live, _) = counts(run, &mut caller).await;
         if live == 0 {
             return true;
         }
-        time_limit = if live < left { 0 } else { time_limit + 1 };
+        idle_checks = if live < left { 0 } else { idle_checks + 1 };
         left = left.min(live);
-        run.draining.store(time_limit > 0 || live < 100, Ordering::Release);
-        clock.sleep(LOOK).await;
+        run.draining.store(idle_checks > 0 || live < 100, Ordering::Release);
+        clock.sleep(INTERVAL).await;
     }
     false
 }
 
-/// The topic's count of jobs that are not dead, and of dead ones.
+/// The topic's counts of jobs that are not dead, and of dead ones.
 async fn counts(run: &Run, caller: &mut Caller) -> (u64, u64) {
     let topic = get(caller, &format!("/topics/{}", run.topic)).await;
     let topic = &topic["counts"];
@@ -191,7 +190,7 @@ async fn counts(run: &Run, caller: &mut Caller) -> (u64, u64) {
     (count("delayed") + count("ready") + count("reserved"), count("dead"))
 }
 
-/// Asks until it is answered: the JSON, `null` for 404.
+/// Sends a GET until it is answered. Returns the JSON, or `null` for 404.
 async fn get(caller: &mut Caller, path: &str) -> Value {
     loop {
         match caller.call(Method::GET, path, None).await {
@@ -203,35 +202,35 @@ async fn get(caller: &mut Caller, path: &str) -> Value {
     }
 }
 
-/// Looks at everything that is there, or should be.
-async fn at_rest(run: &Run) -> Rest {
+/// Reads every job that exists or should exist.
+async fn read_final_state(run: &Run) -> FinalState {
     let mut caller = Caller::new(&run.addresses, 0);
-    let mut rest = Rest { counts: counts(run, &mut caller).await, ..Rest::default() };
+    let mut final_state = FinalState { counts: counts(run, &mut caller).await, ..FinalState::default() };
     let mut cursor = String::new();
     loop {
         let page = get(&mut caller, &format!("/topics/{}/dead?limit=100{cursor}", run.topic)).await;
         let jobs = page["jobs"].as_array().into_iter().flatten();
-        rest.dead.extend(jobs.map(|job| job["id"].as_str().expect("an id").to_owned()));
+        final_state.dead.extend(jobs.map(|job| job["id"].as_str().expect("an id").to_owned()));
         match page["next_cursor"].as_str() {
             Some(next) => cursor = format!("&cursor={next}"),
             None => break,
         }
     }
-    // What has gone for certain is looked for only where the counts leave room for it.
-    let (live, _) = rest.counts;
+    // Jobs that were removed for certain are only read if the counts show that jobs are left.
+    let (live, _) = final_state.counts;
     let gone: HashSet<String> = {
         let events = run.history.events();
-        let gone = events.iter().filter(|event| event.act.removes() && event.done() && live == 0);
-        gone.map(|event| event.job.clone()).filter(|job| !rest.dead.contains(job)).collect()
+        let gone = events.iter().filter(|event| event.action.removes() && event.done() && live == 0);
+        gone.map(|event| event.job.clone()).filter(|job| !final_state.dead.contains(job)).collect()
     };
     let names: HashSet<String> = run.history.events().iter().map(|event| event.job.clone()).collect();
     for name in names.difference(&gone) {
         let job = get(&mut caller, &format!("/jobs/{name}")).await;
         if let Some(state) = job["state"].as_str() {
             let attempts = job["attempts"].as_u64().and_then(|attempts| u32::try_from(attempts).ok());
-            let resting = Resting { dead: state == "dead", attempts: attempts.expect("attempts") };
-            rest.jobs.insert(name.clone(), resting);
+            let final_job = FinalJob { dead: state == "dead", attempts: attempts.expect("attempts") };
+            final_state.jobs.insert(name.clone(), final_job);
         }
     }
-    rest
+    final_state
 }

@@ -1,12 +1,11 @@
-//! The queue above the engines: parked polls, the timer, deliveries that nobody takes, topic settings.
+//! The queue above the engines: parked polls, the timer, deliveries that no connection takes, topic settings.
 //!
-//! On the naive model, so that only the queue is under test; the same paths run on the engines in
-//! the API tests.
+//! The store is the naive model, so that only the queue is under test. The API tests run the same paths on the engines.
 
 mod health;
 mod polls;
 mod rules;
-mod scrape;
+mod scrapes;
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,8 +26,8 @@ use crate::harness::{
     wait::bounded,
 };
 
-/// A queue on the naive model with its timer running.
-struct Bench {
+/// A queue on the naive model, with a running timer.
+struct Fixture {
     store: Arc<FailingStore>,
     queue: Arc<Queue>,
     clock: Arc<ManualClock>,
@@ -37,13 +36,13 @@ struct Bench {
     timer: JoinHandle<()>,
 }
 
-impl Bench {
+impl Fixture {
     fn new() -> Self {
         Self::with(Limits::default())
     }
 
     fn with(limits: Limits) -> Self {
-        let clock = ManualClock::new(Timestamp::parse(START).expect("a moment"));
+        let clock = ManualClock::new(Timestamp::parse(START).expect("START is a timestamp"));
         let (hints, metrics, stop) =
             (Arc::new(StoreEvents::default()), Metrics::new(), CancellationToken::new());
         let store = FailingStore::new(Naive::new(clock.clone(), hints.clone(), None));
@@ -55,7 +54,7 @@ impl Bench {
         Self { store, queue, clock, metrics, stop, timer }
     }
 
-    /// Watches the store in a task, until `stop`.
+    /// Runs the regular check of the store in a task until `stop` is cancelled.
     fn watch_store(&self) -> JoinHandle<()> {
         let (queue, stop) = (self.queue.clone(), self.stop.clone());
         tokio::spawn(async move { queue.watch_store(stop).await })
@@ -65,7 +64,7 @@ impl Bench {
         self.queue.add(new_job(name, wait)).await.expect("adds").job
     }
 
-    /// A poll in a task of its own, parked by the time this returns.
+    /// Starts a poll in a task of its own, and returns once it is parked.
     async fn park(&self, pop: Pop) -> JoinHandle<Result<Delivery, Error>> {
         let before = self.queue.waiting();
         let queue = self.queue.clone();
@@ -74,14 +73,14 @@ impl Bench {
         poll
     }
 
-    /// Lets the other tasks run until `reached`.
+    /// Lets the other tasks run until `condition` is true.
     #[track_caller]
-    fn until(&self, reached: impl Fn() -> bool) -> impl Future<Output = ()> {
-        crate::harness::wait::until(reached)
+    fn until(&self, condition: impl Fn() -> bool) -> impl Future<Output = ()> {
+        crate::harness::wait::until(condition)
     }
 
     async fn get(&self, name: &str) -> Job {
-        self.queue.get(ALL, &id(name)).await.expect("is there")
+        self.queue.get(ALL, &id(name)).await.expect("the job exists")
     }
 
     async fn finish(&self, delivery: Delivery) {
@@ -96,7 +95,7 @@ impl Bench {
         }
     }
 
-    async fn end(self) {
+    async fn close(self) {
         self.stop.cancel();
         self.timer.await.expect("the timer ends");
         self.queue.close().await.expect("closes");
@@ -119,13 +118,13 @@ fn pop(wait: Duration) -> Pop {
     Pop { topics: vec![topic("t")], max: 1, wait, ttr: None }
 }
 
-/// What a parked poll is answered with; one that never is would hold up all tests.
-async fn names(poll: JoinHandle<Result<Delivery, Error>>) -> Vec<String> {
+/// The ids of the jobs that a parked poll receives. The wait is bounded, so that a poll without a response fails its test.
+async fn delivered_ids(poll: JoinHandle<Result<Delivery, Error>>) -> Vec<String> {
     let ended = bounded("a parked poll's answer", poll).await;
-    taken(ended.expect("the poll ends").expect("is answered"))
+    accepted_ids(ended.expect("the poll ends").expect("is answered"))
 }
 
-fn taken(delivery: Delivery) -> Vec<String> {
+fn accepted_ids(delivery: Delivery) -> Vec<String> {
     let names = delivery.jobs().iter().map(|r| r.job.id.to_string()).collect();
     delivery.accept();
     names

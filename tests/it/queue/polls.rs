@@ -1,4 +1,4 @@
-//! Parked polls: who is served, in which order, and what wakes them.
+//! Parked polls: the order in which they receive jobs, and what wakes them.
 
 use futures_util::FutureExt;
 use linger::{
@@ -8,7 +8,7 @@ use linger::{
     store,
 };
 
-use super::{Bench, NOW, names, new_job, pop, taken};
+use super::{Fixture, NOW, accepted_ids, delivered_ids, new_job, pop};
 use crate::harness::{
     failing::Failure,
     jobs::{ALL, id, millis, seconds, topic, ttr},
@@ -16,240 +16,240 @@ use crate::harness::{
 
 #[tokio::test]
 async fn polls_are_served_first_come_first_served() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     let mut polls = Vec::new();
     for _ in 0..5 {
-        polls.push(bench.park(pop(seconds(30))).await);
+        polls.push(fixture.park(pop(seconds(30))).await);
     }
     for (n, poll) in polls.into_iter().enumerate() {
         let name = format!("job-{n}");
-        bench.add(&name, NOW).await;
-        assert_eq!(names(poll).await, [name]);
+        fixture.add(&name, NOW).await;
+        assert_eq!(delivered_ids(poll).await, [name]);
     }
-    bench.end().await;
+    fixture.close().await;
 }
 
 #[tokio::test]
-async fn a_poll_that_does_not_wait_stands_behind_those_that_do() {
-    let bench = Bench::new();
-    let parked = bench.park(pop(seconds(30))).await;
-    bench.queue.pause(&topic("t"), TopicPause { delivery: true, intake: false }).await.expect("pauses");
-    bench.add("only", NOW).await;
-    bench.queue.resume(&topic("t"), TopicPause { delivery: true, intake: true }).await.expect("resumes");
-    assert_eq!(taken(bench.queue.pop(pop(NOW)).await.expect("answers")), [""; 0]);
-    assert_eq!(names(parked).await, ["only"]);
-    bench.end().await;
+async fn a_non_blocking_poll_is_served_after_the_waiting_ones() {
+    let fixture = Fixture::new();
+    let parked = fixture.park(pop(seconds(30))).await;
+    fixture.queue.pause(&topic("t"), TopicPause { delivery: true, intake: false }).await.expect("pauses");
+    fixture.add("only", NOW).await;
+    fixture.queue.resume(&topic("t"), TopicPause { delivery: true, intake: true }).await.expect("resumes");
+    assert_eq!(accepted_ids(fixture.queue.pop(pop(NOW)).await.expect("answers")), [""; 0]);
+    assert_eq!(delivered_ids(parked).await, ["only"]);
+    fixture.close().await;
 }
 
-/// The next attempt could take as long again, and they would wait for both.
+/// A further call to the store could take as long again, and the callers would wait for both.
 #[tokio::test]
-async fn a_store_that_fails_fails_all_who_do_not_wait_at_once() {
-    let bench = Bench::new();
-    let hung = bench.store.hang(&topic("t"));
-    let queue = bench.queue.clone();
+async fn a_failure_of_the_store_fails_all_non_blocking_polls_at_once() {
+    let fixture = Fixture::new();
+    let hung = fixture.store.hang(&topic("t"));
+    let queue = fixture.queue.clone();
     let first = tokio::spawn(async move { queue.pop(pop(NOW)).await });
-    bench.until(|| hung.hung_calls() == 1).await;
-    let mut second = Box::pin(bench.queue.pop(pop(NOW)));
-    assert!(second.as_mut().now_or_never().is_none(), "it stands in the line");
-    bench.store.fail(Some(Failure::Error(store::Error::Unavailable("away".to_owned()))));
+    fixture.until(|| hung.hung_calls() == 1).await;
+    let mut second = Box::pin(fixture.queue.pop(pop(NOW)));
+    assert!(second.as_mut().now_or_never().is_none(), "the second poll waits behind the first");
+    fixture.store.fail(Some(Failure::Error(store::Error::Unavailable("unreachable".to_owned()))));
     hung.release();
     for answer in [first.await.expect("does not panic"), second.await] {
         assert!(matches!(answer, Err(Error::Unavailable(_))), "{answer:?}");
     }
-    assert_eq!(hung.hung_calls(), 1, "the store was not asked once more");
-    bench.end().await;
+    assert_eq!(hung.hung_calls(), 1, "the store is not called once more");
+    fixture.close().await;
 }
 
-/// Where only those who wait stand in line, hearsay is enough for the store; not so for others.
+/// If only waiting polls are in line, the store may answer from announcements alone. For others it must look.
 #[tokio::test]
-async fn who_must_be_answered_or_wants_several_is_not_answered_from_hearsay() {
-    let bench = Bench::new();
-    bench.store.ignore_waiting_callers();
-    let parked = bench.park(pop(seconds(30))).await;
-    bench.add("first", NOW).await;
-    bench.until(|| bench.store.waiting_reserves() > 0).await;
-    assert_eq!(taken(bench.queue.pop(pop(NOW)).await.expect("answers")), [""; 0]);
-    assert_eq!(names(parked).await, ["first"], "who does not wait had the line looked at");
-    bench.add("second", NOW).await;
-    assert_eq!(names(bench.park(Pop { max: 2, ..pop(seconds(30)) }).await).await, ["second"]);
-    bench.end().await;
+async fn polls_that_do_not_wait_or_want_several_jobs_are_not_answered_from_announcements() {
+    let fixture = Fixture::new();
+    fixture.store.ignore_waiting_callers();
+    let parked = fixture.park(pop(seconds(30))).await;
+    fixture.add("first", NOW).await;
+    fixture.until(|| fixture.store.waiting_reserves() > 0).await;
+    assert_eq!(accepted_ids(fixture.queue.pop(pop(NOW)).await.expect("answers")), [""; 0]);
+    assert_eq!(delivered_ids(parked).await, ["first"], "the non-blocking poll made the queue look for jobs");
+    fixture.add("second", NOW).await;
+    assert_eq!(delivered_ids(fixture.park(Pop { max: 2, ..pop(seconds(30)) }).await).await, ["second"]);
+    fixture.close().await;
 }
 
 #[tokio::test]
 async fn a_parked_poll_wakes_for_whatever_makes_a_job_ready() {
-    let bench = Bench::new();
-    bench.add("job", seconds(10)).await;
-    let poll = bench.park(pop(seconds(60))).await;
-    bench.clock.advance(millis(9_999));
-    bench.until(|| bench.queue.waiting() == 1).await;
-    bench.clock.advance(millis(1));
-    let first = poll.await.expect("ends").expect("wakes when the delayed job is due");
-    let held = first.jobs()[0].clone();
+    let fixture = Fixture::new();
+    fixture.add("job", seconds(10)).await;
+    let poll = fixture.park(pop(seconds(60))).await;
+    fixture.clock.advance(millis(9_999));
+    fixture.until(|| fixture.queue.waiting() == 1).await;
+    fixture.clock.advance(millis(1));
+    let first = poll.await.expect("ends").expect("the poll wakes when the delayed job is due");
+    let reserved = first.jobs()[0].clone();
     first.accept();
 
-    let poll = bench.park(pop(seconds(60))).await;
+    let poll = fixture.park(pop(seconds(60))).await;
     let at_once = Release { delay: Some(Delay::default()), reason: None };
-    bench.queue.release(ALL, &id("job"), &held.receipt, at_once).await.expect("is held");
-    assert_eq!(names(poll).await, ["job"], "wakes when it is released");
+    fixture.queue.release(ALL, &id("job"), &reserved.receipt, at_once).await.expect("the job is reserved");
+    assert_eq!(delivered_ids(poll).await, ["job"], "the poll wakes when the job is released");
 
-    let poll = bench.park(Pop { ttr: Some(ttr(5)), ..pop(seconds(60)) }).await;
-    bench.clock.advance(seconds(59));
-    bench.until(|| bench.queue.waiting() == 1).await;
+    let poll = fixture.park(Pop { ttr: Some(ttr(5)), ..pop(seconds(60)) }).await;
+    fixture.clock.advance(seconds(59));
+    fixture.until(|| fixture.queue.waiting() == 1).await;
     assert!(!poll.is_finished());
-    bench.clock.advance(millis(999));
-    let poll = bench.park(Pop { ttr: Some(ttr(5)), ..pop(seconds(60)) }).await;
-    bench.clock.advance(millis(1));
+    fixture.clock.advance(millis(999));
+    let poll = fixture.park(Pop { ttr: Some(ttr(5)), ..pop(seconds(60)) }).await;
+    fixture.clock.advance(millis(1));
     let delivery = poll.await.expect("ends").expect("answers");
-    assert_eq!(delivery.jobs()[0].job.attempts, 3, "wakes when the TTR ends");
-    bench.finish(delivery).await;
-    bench.end().await;
+    assert_eq!(delivery.jobs()[0].job.attempts, 3, "the poll wakes when the TTR ends");
+    fixture.finish(delivery).await;
+    fixture.close().await;
 }
 
 #[tokio::test]
 async fn a_poll_whose_wait_ends_is_answered_with_nothing() {
-    let bench = Bench::new();
-    let poll = bench.park(pop(seconds(20))).await;
-    bench.clock.advance(millis(19_999));
-    bench.until(|| bench.queue.waiting() == 1).await;
+    let fixture = Fixture::new();
+    let poll = fixture.park(pop(seconds(20))).await;
+    fixture.clock.advance(millis(19_999));
+    fixture.until(|| fixture.queue.waiting() == 1).await;
     assert!(!poll.is_finished());
-    bench.clock.advance(millis(1));
-    assert_eq!(names(poll).await, [""; 0]);
-    assert_eq!(bench.queue.waiting(), 0);
-    let clamped = bench.park(pop(seconds(86_400))).await;
-    bench.clock.advance(seconds(60));
-    assert_eq!(names(clamped).await, [""; 0], "a longer wait is clamped");
-    bench.end().await;
+    fixture.clock.advance(millis(1));
+    assert_eq!(delivered_ids(poll).await, [""; 0]);
+    assert_eq!(fixture.queue.waiting(), 0);
+    let clamped = fixture.park(pop(seconds(86_400))).await;
+    fixture.clock.advance(seconds(60));
+    assert_eq!(delivered_ids(clamped).await, [""; 0], "a longer wait is clamped");
+    fixture.close().await;
 }
 
 #[tokio::test]
-async fn fault_a_client_that_leaves_while_it_waits_holds_no_place() {
-    let bench = Bench::new();
-    let leaver = bench.park(pop(seconds(30))).await;
-    let stayer = bench.park(pop(seconds(30))).await;
-    leaver.abort();
-    assert!(leaver.await.expect_err("was aborted").is_cancelled());
-    assert_eq!(bench.queue.waiting(), 1);
-    bench.add("job", NOW).await;
-    assert_eq!(names(stayer).await, ["job"]);
-    bench.end().await;
+async fn fault_a_client_that_leaves_while_it_waits_receives_no_job() {
+    let fixture = Fixture::new();
+    let leaves = fixture.park(pop(seconds(30))).await;
+    let stays = fixture.park(pop(seconds(30))).await;
+    leaves.abort();
+    assert!(leaves.await.expect_err("was aborted").is_cancelled());
+    assert_eq!(fixture.queue.waiting(), 1);
+    fixture.add("job", NOW).await;
+    assert_eq!(delivered_ids(stays).await, ["job"]);
+    fixture.close().await;
 }
 
 #[tokio::test]
-async fn fault_a_delivery_that_nobody_takes_goes_back_at_once_and_uncounted() {
-    let bench = Bench::new();
-    let added = bench.add("job", NOW).await;
+async fn fault_a_delivery_that_no_connection_takes_is_returned_at_once_and_uncounted() {
+    let fixture = Fixture::new();
+    let added = fixture.add("job", NOW).await;
     for _ in 0..3 {
-        let unseen = bench.queue.pop(pop(seconds(1))).await.expect("answers");
-        assert_eq!(bench.get("job").await.state, State::Reserved);
-        drop(unseen);
-        let poll = bench.park(pop(seconds(1))).await;
+        let delivery = fixture.queue.pop(pop(seconds(1))).await.expect("answers");
+        assert_eq!(fixture.get("job").await.state, State::Reserved);
+        drop(delivery);
+        let poll = fixture.park(pop(seconds(1))).await;
         let delivery = poll.await.expect("ends").expect("answers");
         assert_eq!(delivery.jobs()[0].job.attempts, 1);
     }
     let time_limit = crate::harness::wait::TimeLimit::new();
-    while bench.get("job").await != added {
-        time_limit.check(|| format!("not yet {added:?}"));
+    while fixture.get("job").await != added {
+        time_limit.check(|| format!("the job is not yet {added:?}"));
         tokio::task::yield_now().await;
     }
-    assert!(bench.metrics.encode().contains("linger_jobs_cancelled_total{topic=\"t\"} 6"));
-    assert!(!bench.metrics.encode().contains("linger_jobs_delivered_total{"), "nothing was delivered");
-    bench.end().await;
+    assert!(fixture.metrics.encode().contains("linger_jobs_cancelled_total{topic=\"t\"} 6"));
+    assert!(!fixture.metrics.encode().contains("linger_jobs_delivered_total{"), "nothing was delivered");
+    fixture.close().await;
 }
 
 #[tokio::test]
-async fn a_poll_for_many_takes_what_is_there() {
-    let bench = Bench::new();
+async fn a_poll_for_several_jobs_takes_those_that_are_ready() {
+    let fixture = Fixture::new();
     for name in ["a", "b", "c"] {
-        bench.add(name, NOW).await;
+        fixture.add(name, NOW).await;
     }
     let many = |max| Pop { max, ..pop(NOW) };
-    assert_eq!(taken(bench.queue.pop(many(2)).await.expect("answers")), ["a", "b"]);
-    assert_eq!(taken(bench.queue.pop(many(10)).await.expect("answers")), ["c"]);
-    let waiting = bench.park(Pop { max: 10, ..pop(seconds(5)) }).await;
-    bench.add("d", NOW).await;
-    assert_eq!(names(waiting).await, ["d"], "and does not wait for more once there is something");
-    bench.end().await;
+    assert_eq!(accepted_ids(fixture.queue.pop(many(2)).await.expect("answers")), ["a", "b"]);
+    assert_eq!(accepted_ids(fixture.queue.pop(many(10)).await.expect("answers")), ["c"]);
+    let waiting = fixture.park(Pop { max: 10, ..pop(seconds(5)) }).await;
+    fixture.add("d", NOW).await;
+    assert_eq!(delivered_ids(waiting).await, ["d"], "a poll does not wait for more jobs once it has one");
+    fixture.close().await;
 }
 
 #[tokio::test]
-async fn several_topics_are_asked_in_order_and_parked_for_together() {
-    let bench = Bench::new();
-    let add = |name: &'static str, of: &'static str| {
-        let job = NewJob { topic: topic(of), ..new_job(name, NOW) };
-        let queue = bench.queue.clone();
+async fn a_poll_for_several_topics_tries_them_in_order_and_waits_for_all() {
+    let fixture = Fixture::new();
+    let add = |name: &'static str, topic_name: &'static str| {
+        let job = NewJob { topic: topic(topic_name), ..new_job(name, NOW) };
+        let queue = fixture.queue.clone();
         async move { queue.add(job).await.expect("adds") }
     };
     add("low-1", "low").await;
     add("high-1", "high").await;
     let both = |max, wait| Pop { topics: ["high", "low", "high"].map(topic).to_vec(), max, wait, ttr: None };
-    assert_eq!(taken(bench.queue.pop(both(2, NOW)).await.expect("answers")), ["high-1", "low-1"]);
-    for (name, of) in [("low-2", "low"), ("high-2", "high")] {
-        let poll = bench.park(both(1, seconds(9))).await;
-        assert_eq!(bench.queue.waiting(), 1, "in two lines, counted once");
-        add(name, of).await;
-        assert_eq!(names(poll).await, [name]);
-        assert_eq!(bench.queue.waiting(), 0);
+    assert_eq!(accepted_ids(fixture.queue.pop(both(2, NOW)).await.expect("answers")), ["high-1", "low-1"]);
+    for (name, topic_name) in [("low-2", "low"), ("high-2", "high")] {
+        let poll = fixture.park(both(1, seconds(9))).await;
+        assert_eq!(fixture.queue.waiting(), 1, "a poll for two topics is counted once");
+        add(name, topic_name).await;
+        assert_eq!(delivered_ids(poll).await, [name]);
+        assert_eq!(fixture.queue.waiting(), 0);
     }
-    bench.end().await;
+    fixture.close().await;
 }
 
 #[tokio::test]
-async fn a_poll_in_several_lines_is_answered_once() {
-    let bench = Bench::new();
+async fn a_poll_for_several_topics_is_answered_once() {
+    let fixture = Fixture::new();
     let both = Pop { topics: ["x", "y"].map(topic).to_vec(), max: 1, wait: seconds(9), ttr: None };
-    let poll = bench.park(both).await;
+    let poll = fixture.park(both).await;
     for name in ["x", "y"] {
-        bench.queue.add(NewJob { topic: topic(name), ..new_job(name, NOW) }).await.expect("adds");
+        fixture.queue.add(NewJob { topic: topic(name), ..new_job(name, NOW) }).await.expect("adds");
     }
-    let served = names(poll).await;
+    let served = delivered_ids(poll).await;
     let other = if served == ["x"] { "y" } else { "x" };
-    let rest = bench.park(Pop { topics: vec![topic(other)], ..pop(seconds(9)) }).await;
+    let rest = fixture.park(Pop { topics: vec![topic(other)], ..pop(seconds(9)) }).await;
     let delivery = rest.await.expect("ends").expect("answers");
-    assert_eq!(delivery.jobs()[0].job.attempts, 1, "what came for it twice went back uncounted");
-    bench.finish(delivery).await;
-    bench.end().await;
+    assert_eq!(delivery.jobs()[0].job.attempts, 1, "the second job was returned uncounted");
+    fixture.finish(delivery).await;
+    fixture.close().await;
 }
 
 #[tokio::test]
 async fn draining_answers_every_parked_poll_and_refuses_new_ones() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     let mut polls = Vec::new();
     for _ in 0..3 {
-        polls.push(bench.park(pop(seconds(30))).await);
+        polls.push(fixture.park(pop(seconds(30))).await);
     }
-    bench.queue.drain();
+    fixture.queue.drain();
     for poll in polls {
-        assert_eq!(names(poll).await, [""; 0]);
+        assert_eq!(delivered_ids(poll).await, [""; 0]);
     }
-    assert_eq!(bench.queue.pop(pop(seconds(1))).await.err(), Some(Error::Draining));
-    bench.add("late", NOW).await;
-    bench.end().await;
+    assert_eq!(fixture.queue.pop(pop(seconds(1))).await.err(), Some(Error::Draining));
+    fixture.add("late", NOW).await;
+    fixture.close().await;
 }
 
 #[tokio::test]
 async fn too_many_parked_polls_are_refused() {
-    let bench = Bench::with(Limits { max_waiting: 2, ..Limits::default() });
-    let first = bench.park(pop(seconds(30))).await;
-    let _second = bench.park(pop(seconds(30))).await;
-    assert_eq!(bench.queue.pop(pop(seconds(1))).await.err(), Some(Error::TooManyWaiting { limit: 2 }));
-    assert!(bench.queue.pop(pop(NOW)).await.is_ok(), "who does not wait takes no place");
+    let fixture = Fixture::with(Limits { max_waiting: 2, ..Limits::default() });
+    let first = fixture.park(pop(seconds(30))).await;
+    let _second = fixture.park(pop(seconds(30))).await;
+    assert_eq!(fixture.queue.pop(pop(seconds(1))).await.err(), Some(Error::TooManyWaiting { limit: 2 }));
+    assert!(fixture.queue.pop(pop(NOW)).await.is_ok(), "a non-blocking poll does not count");
     first.abort();
     let _ = first.await;
-    assert!(!bench.park(pop(seconds(30))).await.is_finished());
-    bench.end().await;
+    assert!(!fixture.park(pop(seconds(30))).await.is_finished());
+    fixture.close().await;
 }
 
 #[tokio::test]
-async fn the_timer_sleeps_until_the_next_deadline_or_a_nudge() {
-    let bench = Bench::new();
-    bench.add("later", seconds(50)).await;
-    bench.add("sooner", seconds(5)).await;
-    let poll = bench.park(pop(seconds(60))).await;
-    bench.clock.advance(seconds(5));
-    assert_eq!(names(poll).await, ["sooner"]);
-    let poll = bench.park(pop(seconds(60))).await;
-    bench.clock.advance(seconds(45));
-    assert_eq!(names(poll).await, ["later"]);
-    assert_eq!(bench.clock.now().as_millis() % 1_000, 0);
-    bench.end().await;
+async fn the_timer_sleeps_until_the_next_deadline_or_an_earlier_one_appears() {
+    let fixture = Fixture::new();
+    fixture.add("later", seconds(50)).await;
+    fixture.add("sooner", seconds(5)).await;
+    let poll = fixture.park(pop(seconds(60))).await;
+    fixture.clock.advance(seconds(5));
+    assert_eq!(delivered_ids(poll).await, ["sooner"]);
+    let poll = fixture.park(pop(seconds(60))).await;
+    fixture.clock.advance(seconds(45));
+    assert_eq!(delivered_ids(poll).await, ["later"]);
+    assert_eq!(fixture.clock.now().as_millis() % 1_000, 0);
+    fixture.close().await;
 }

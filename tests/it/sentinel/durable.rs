@@ -1,5 +1,5 @@
-//! Changes that a replica must have taken, behind Sentinel: a shortfall is told, safe to repeat, and gives
-//! a popped job back.
+//! Changes that a replica must have received, behind Sentinel: if too few replicas acknowledge, the caller is told, a repeat
+//! is safe, and a popped job is returned.
 
 use std::sync::Arc;
 
@@ -26,9 +26,9 @@ async fn connect(sentinels: &Sentinels) -> Arc<dyn Store> {
     redis::connect(options, TimeSource::Server, listener, Metrics::new().engine).await.expect("connects")
 }
 
-/// Adds a job again and again until a replica has it.
+/// Adds a job again and again until a replica acknowledges it.
 async fn add_durably(store: &dyn Store, name: &str) -> Added {
-    let adding = async {
+    let added = async {
         loop {
             match store.add(vec![job(name)]).await {
                 Ok(added) => return one(added),
@@ -36,7 +36,7 @@ async fn add_durably(store: &dyn Store, name: &str) -> Added {
             }
         }
     };
-    tokio::time::timeout(seconds(60), adding).await.expect("a replica takes it")
+    tokio::time::timeout(seconds(60), added).await.expect("a replica acknowledges the add")
 }
 
 #[tokio::test]
@@ -50,18 +50,18 @@ async fn too_few_replicas_are_reported_and_a_repeat_is_safe() {
         let short = store.add(vec![job("a")]).await;
         assert!(
             matches!(short, Err(Error::NotDurable(_))),
-            "a repeat that writes nothing waits too: {short:?}"
+            "a repeat that writes nothing also waits for the replica: {short:?}"
         );
     }
     let popped = store.reserve(&topic("t"), &[None], Wait::No).await;
     assert!(matches!(popped, Err(Error::NotDurable(_))), "{popped:?}");
     for name in ["before", "a"] {
         let job = store.get(ALL, &id(name)).await.expect("gets").expect("is there");
-        assert_eq!((job.state, job.attempts), (State::Ready, 0), "given back, and no attempt counted");
+        assert_eq!((job.state, job.attempts), (State::Ready, 0), "the job was returned uncounted");
     }
     sentinels.servers[1..].iter().for_each(|replica| replica.resume());
     assert!(matches!(add_durably(&*store, "a").await, Added::Replayed(_)));
-    let held = reserve(&*store).await;
-    store.finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("finishes");
+    let reserved = reserve(&*store).await;
+    store.finish(ALL, finish(&reserved.job.id, &reserved.receipt)).await.expect("finishes");
     store.close().await.expect("closes");
 }

@@ -20,7 +20,7 @@ use tokio_rustls::{
 use crate::harness::process::{Server, linger, refused, stderr, stdout};
 
 /// Writes a new certificate for localhost and its key to the configured files. Returns the certificate as PEM.
-fn new_pair(directory: &Path) -> String {
+fn write_certificate(directory: &Path) -> String {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("is made");
     fs::write(directory.join("cert.pem"), made.cert.pem()).expect("can be written");
     fs::write(directory.join("key.pem"), made.signing_key.serialize_pem()).expect("can be written");
@@ -34,14 +34,14 @@ fn directory() -> tempfile::TempDir {
     directory
 }
 
-/// The response to a client that trusts only one certificate.
-struct Told {
+/// The response over a TLS connection.
+struct Response {
     protocol: Option<Vec<u8>>,
-    answer: String,
+    text: String,
 }
 
 /// Sends a request over TLS, trusting only `certificate`.
-async fn ask(address: SocketAddr, certificate: &str, request: &str) -> std::io::Result<Told> {
+async fn call(address: SocketAddr, certificate: &str, request: &str) -> std::io::Result<Response> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(certificate.as_bytes()).expect("PEM")).expect("a certificate");
     let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -54,10 +54,10 @@ async fn ask(address: SocketAddr, certificate: &str, request: &str) -> std::io::
     let name = ServerName::try_from("localhost").expect("a name");
     let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
     stream.write_all(request.as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await?;
     let protocol = stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec);
-    Ok(Told { protocol, answer })
+    Ok(Response { protocol, text })
 }
 
 fn get(path: &str) -> String {
@@ -72,100 +72,102 @@ fn post(path: &str, json: &str) -> String {
     )
 }
 
-async fn is_presented(server: &Server, certificate: &str) -> bool {
-    ask(server.address, certificate, &get("/livez")).await.is_ok_and(|told| told.answer.contains(" 200 "))
+async fn is_served_with(server: &Server, certificate: &str) -> bool {
+    call(server.address, certificate, &get("/livez"))
+        .await
+        .is_ok_and(|response| response.text.contains(" 200 "))
 }
 
 #[tokio::test]
 async fn jobs_are_served_over_tls_only() {
     let directory = directory();
-    let certificate = new_pair(directory.path());
+    let certificate = write_certificate(directory.path());
     let server = Server::serve(&[], &[], directory.path());
     assert!(server.line.contains(&format!("https://{}", server.address)), "{}", server.line);
     let poll = get("/topics/t/pop?wait=50s");
     let add = post("/jobs", r#"{"topic":"t","delay":"100ms","body":"hello"}"#);
     let (poll, add) =
-        tokio::join!(ask(server.address, &certificate, &poll), ask(server.address, &certificate, &add));
+        tokio::join!(call(server.address, &certificate, &poll), call(server.address, &certificate, &add));
     let (poll, add) = (poll.expect("answers"), add.expect("answers"));
-    assert!(add.answer.starts_with("HTTP/1.1 201 "), "{}", add.answer);
-    assert!(poll.answer.starts_with("HTTP/1.1 200 ") && poll.answer.contains("hello"), "{}", poll.answer);
-    assert_eq!(poll.protocol.as_deref(), Some(&b"http/1.1"[..]), "h2 is not spoken");
+    assert!(add.text.starts_with("HTTP/1.1 201 "), "{}", add.text);
+    assert!(poll.text.starts_with("HTTP/1.1 200 ") && poll.text.contains("hello"), "{}", poll.text);
+    assert_eq!(poll.protocol.as_deref(), Some(&b"http/1.1"[..]), "the server supports HTTP/1.1 only");
     let plain = server.try_call("GET", "/livez", "");
-    assert!(plain.is_err(), "plain HTTP is no handshake: {plain:?}");
-    let stranger = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("is made");
-    assert!(!is_presented(&server, &stranger.cert.pem()).await);
-    assert!(is_presented(&server, &certificate).await, "the server is none the worse for them");
+    assert!(plain.is_err(), "plain HTTP was answered: {plain:?}");
+    let other = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("is made");
+    assert!(!is_served_with(&server, &other.cert.pem()).await);
+    assert!(is_served_with(&server, &certificate).await, "the server still works");
     assert!(server.stop().success());
 }
 
 #[tokio::test]
 async fn a_client_without_a_handshake_is_cut_off_and_delays_nobody() {
     let directory = directory();
-    let certificate = new_pair(directory.path());
-    let impatient = [("LINGER__SERVER__HEADER_TIMEOUT", "300ms")];
-    let server = Server::serve(&[], &impatient, directory.path());
+    let certificate = write_certificate(directory.path());
+    let short_timeout = [("LINGER__SERVER__HEADER_TIMEOUT", "300ms")];
+    let server = Server::serve(&[], &short_timeout, directory.path());
     let mut silent: Vec<TcpStream> =
         (0..20).map(|_| TcpStream::connect(server.address).expect("connects")).collect();
     for half in &mut silent[10..] {
         // The beginning of a ClientHello that is never completed.
         std::io::Write::write_all(half, &[0x16, 0x03, 0x01, 0x02, 0x00, 0x01]).expect("sends");
     }
-    assert!(is_presented(&server, &certificate).await);
+    assert!(is_served_with(&server, &certificate).await);
     let closed = tokio::task::spawn_blocking(move || {
         let mut rest = Vec::new();
         silent.iter_mut().all(|stream| stream.read_to_end(&mut rest).is_ok() && rest.len() < 64)
     });
-    assert!(closed.await.expect("does not panic"), "each is closed by the server");
+    assert!(closed.await.expect("does not panic"), "the server did not close every connection");
     assert!(server.stop().success());
 }
 
 #[tokio::test]
-async fn sighup_reloads_the_pair_and_a_broken_one_changes_nothing() {
+async fn sighup_reloads_the_certificate_and_an_unusable_one_changes_nothing() {
     let directory = directory();
-    let first = new_pair(directory.path());
+    let first = write_certificate(directory.path());
     let server = Server::serve(&[], &[], directory.path());
-    assert!(is_presented(&server, &first).await);
+    assert!(is_served_with(&server, &first).await);
     fs::write(directory.path().join("key.pem"), "").expect("can be written");
     server.signal(Signal::HUP);
     server.wait_for_log("cannot reload the certificate");
     assert!(server.log().contains("key.pem holds no private key"), "{}", server.log());
-    assert!(is_presented(&server, &first).await);
-    let second = new_pair(directory.path());
+    assert!(is_served_with(&server, &first).await);
+    let second = write_certificate(directory.path());
     server.signal(Signal::HUP);
     server.wait_for_log("reloaded the certificate");
-    assert!(is_presented(&server, &second).await && !is_presented(&server, &first).await);
+    assert!(is_served_with(&server, &second).await && !is_served_with(&server, &first).await);
     assert!(server.stop().success());
 }
 
 #[test]
-fn a_start_with_an_unusable_pair_is_refused_and_names_the_file() {
+fn a_start_with_an_unusable_certificate_is_refused_and_names_the_file() {
     let directory = directory();
     let file = |name: &str| directory.path().join(name);
     let start = ["serve", "--listen", "127.0.0.1:0"];
     for words in [&start[..], &["config", "check"]] {
-        let said = stderr(&refused(words, directory.path()));
-        assert!(said.contains("cert.pem cannot be read"), "{said}");
+        let message = stderr(&refused(words, directory.path()));
+        assert!(message.contains("cert.pem cannot be read"), "{message}");
     }
-    new_pair(directory.path());
-    let key = fs::read_to_string(file("key.pem")).expect("is there");
-    new_pair(directory.path());
+    write_certificate(directory.path());
+    let key = fs::read_to_string(file("key.pem")).expect("the file exists");
+    write_certificate(directory.path());
     fs::write(file("key.pem"), &key).expect("can be written");
-    let said = stderr(&refused(&start, directory.path()));
-    assert!(said.contains("key.pem is not the key of cert.pem"), "{said}");
+    let message = stderr(&refused(&start, directory.path()));
+    assert!(message.contains("key.pem is not the key of cert.pem"), "{message}");
     let secret = key.lines().nth(1).expect("has lines");
     fs::write(file("key.pem"), secret).expect("can be written");
     let output = refused(&start, directory.path());
-    let said = stderr(&output) + &stdout(&output);
-    assert!(said.contains("key.pem holds no private key") && !said.contains(secret), "{said}");
+    let message = stderr(&output) + &stdout(&output);
+    assert!(message.contains("key.pem holds no private key") && !message.contains(secret), "{message}");
     fs::write(file("linger.toml"), "[tls]\nkey = 'key.pem'").expect("can be written");
-    let said = stderr(&refused(&start, directory.path()));
-    assert!(said.contains("tls.certificate") && said.contains("must be set too"), "{said}");
+    let message = stderr(&refused(&start, directory.path()));
+    assert!(message.contains("tls.certificate") && message.contains("must be set too"), "{message}");
 }
 
 #[test]
-fn health_checks_over_tls() {
+fn health_works_over_tls() {
     let directory = directory();
-    new_pair(directory.path());
+    write_certificate(directory.path());
     let server = Server::serve(&[], &[], directory.path());
     let (listen, url) = (server.address.to_string(), format!("https://{}", server.address));
     for words in [&["--listen", &listen][..], &["--url", &url]] {
@@ -192,7 +194,7 @@ fn health_over_tls_reports_a_server_without_tls() {
     assert!(server.stop().success());
 }
 
-/// Two providers would double the code to trust, and rustls would choose between them at run time.
+/// Two providers would double the code that has to be trusted, and rustls would choose between them at run time.
 #[test]
 fn the_dependencies_contain_one_provider_of_tls() {
     let lock = include_str!("../../../Cargo.lock");

@@ -1,6 +1,5 @@
-//! The model: a delay queue so simple that it can be checked by reading. One lock, one map, and every query scans
-//! all jobs. The conformance suite runs on it too, so that suite and model agree before any engine is compared
-//! with them.
+//! The model: a delay queue so simple that it can be checked by reading. It has one lock and one map, and every query scans
+//! all jobs. The conformance suite runs on it, too, so that suite and model agree before an engine is compared with them.
 
 mod store;
 
@@ -20,7 +19,7 @@ use linger::{
     },
 };
 
-/// A body of its own: that of a request keeps the whole request.
+/// A copy of a body, because the body of a request keeps the whole request in memory.
 fn copied(body: &Body) -> Body {
     Body::from_stored(Bytes::copy_from_slice(body.as_bytes()))
 }
@@ -42,7 +41,7 @@ struct Content {
 }
 
 impl Content {
-    /// The job called `id`, if it is of a topic in `scope`.
+    /// The job with this id, if `scope` allows its topic.
     fn find(&mut self, scope: &TopicFilter, id: &JobId) -> Option<&mut Entry> {
         self.jobs.get_mut(id).filter(|entry| scope.allows(&entry.job.topic))
     }
@@ -74,7 +73,7 @@ impl Naive {
         self.content.lock().expect("not poisoned")
     }
 
-    /// Ids of the ready jobs of a topic by due time, then arrival.
+    /// The ids of the ready jobs of a topic, by due time and arrival.
     pub fn ready(&self, topic: &Topic) -> Vec<JobId> {
         let content = self.content();
         let mut ready: Vec<_> = content
@@ -86,7 +85,7 @@ impl Naive {
         ready.into_iter().map(|entry| entry.job.id.clone()).collect()
     }
 
-    /// Reserves a given job under a given receipt, as the engine under test did.
+    /// Reserves the job that the engine under test reserved, with the same receipt.
     pub fn grant(&self, id: &JobId, receipt: &Receipt, ttr: Option<Ttr>) -> Reservation {
         let now = self.clock.read();
         let mut content = self.content();
@@ -130,7 +129,7 @@ impl Naive {
         entry.receipt = None;
     }
 
-    fn held(
+    fn change_reserved(
         &self,
         scope: &TopicFilter,
         id: &JobId,
@@ -192,7 +191,7 @@ impl Naive {
         Finished::Done { topic }
     }
 
-    /// The change that a passed deadline makes to a job; `None` when there is none.
+    /// Applies the change of a deadline that has passed, if there is one.
     fn expire(&self, entry: &mut Entry) -> Option<MoveKind> {
         let now = self.clock.read();
         match entry.job.state {

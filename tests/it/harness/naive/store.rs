@@ -1,4 +1,4 @@
-//! The model as a store.
+//! The model as an implementation of the store.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ impl Store for Naive {
 
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
         for (id, receipt) in grants {
-            let _ = self.held(&TopicFilter::ALL, &id, &receipt, |entry| {
+            let _ = self.change_reserved(&TopicFilter::ALL, &id, &receipt, |entry| {
                 entry.job.attempts -= 1;
                 self.wait_until(entry, entry.job.due_at);
             });
@@ -59,7 +59,7 @@ impl Store for Naive {
         release: Release,
     ) -> Result<Held> {
         let now = self.clock.read();
-        Ok(self.held(scope, id, receipt, |entry| {
+        Ok(self.change_reserved(scope, id, receipt, |entry| {
             let Job { attempts, max_attempts, .. } = entry.job;
             if max_attempts != 0 && attempts >= max_attempts {
                 return self.die(entry, release.reason, Reason::ATTEMPTS_USED);
@@ -78,7 +78,7 @@ impl Store for Naive {
         ttr: Option<Ttr>,
     ) -> Result<Held> {
         let now = self.clock.read();
-        Ok(self.held(scope, id, receipt, |entry| {
+        Ok(self.change_reserved(scope, id, receipt, |entry| {
             let ttr = ttr.unwrap_or(entry.job.ttr).as_duration();
             entry.job.reserved_until = Some(now.after(ttr));
             self.listener.due_in(ttr);
@@ -92,7 +92,7 @@ impl Store for Naive {
         receipt: &Receipt,
         reason: Option<Reason>,
     ) -> Result<Held> {
-        Ok(self.held(scope, id, receipt, |entry| self.die(entry, reason, Reason::BURIED)))
+        Ok(self.change_reserved(scope, id, receipt, |entry| self.die(entry, reason, Reason::BURIED)))
     }
 
     async fn requeue(&self, scope: &TopicFilter, id: &JobId, delay: Delay) -> Result<Requeued> {

@@ -1,4 +1,4 @@
-//! Limits on connections (in total and per address), open files and headers, and the responses beyond them.
+//! The limits on connections (in total and per address), open files and headers, and the responses beyond a limit.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -18,12 +18,12 @@ const ALL: &str = "linger_http_connections_refused_total{reason=\"all\"}";
 const ADDRESS: &str = "linger_http_connections_refused_total{reason=\"address\"}";
 const SYSTEM: &str = "linger_http_connections_refused_total{reason=\"system\"}";
 
-fn assert_overloaded(answer: Response) {
-    let answer = answer.expect(503);
-    assert_eq!(answer.headers["retry-after"], "1");
-    assert_eq!(answer.headers["connection"], "close");
-    assert_eq!(answer.headers["content-type"], "application/problem+json");
-    assert_eq!(answer.code(), "overloaded");
+fn assert_overloaded(response: Response) {
+    let response = response.expect(503);
+    assert_eq!(response.headers["retry-after"], "1");
+    assert_eq!(response.headers["connection"], "close");
+    assert_eq!(response.headers["content-type"], "application/problem+json");
+    assert_eq!(response.code(), "overloaded");
 }
 
 #[tokio::test]
@@ -53,16 +53,16 @@ async fn one_address_cannot_use_all_connections() {
         ListenerOptions { max_connections: 10, max_connections_per_address: 2, ..ListenerOptions::default() };
     let server = Server::start(options).await;
     let own = |last: u8| IpAddr::from([127, 0, 0, last]);
-    let mut held = Vec::new();
+    let mut open = Vec::new();
     for last in [2, 2, 3] {
         let mut client = Client::connect_from(own(last), server.address).await;
         client.call(&get("/livez")).await.expect(200);
-        held.push(client);
+        open.push(client);
     }
     assert_overloaded(Client::connect_from(own(2), server.address).await.call(&get("/livez")).await);
     assert_eq!((server.metric(ADDRESS), server.metric(ALL), server.connections()), (1, 0, 3));
     Client::connect_from(own(4), server.address).await.call(&get("/livez")).await.expect(200);
-    held.remove(0);
+    open.remove(0);
     until(|| server.connections() == 2).await;
     Client::connect_from(own(2), server.address).await.call(&get("/livez")).await.expect(200);
     server.shut_down().await;
@@ -80,7 +80,7 @@ async fn refused_clients_that_send_nothing_are_closed_and_a_flood_of_them_does_n
         silent.push(server.connect().await);
     }
     for mut client in silent {
-        assert!(!client.read_byte().await, "closed without a word");
+        assert!(!client.read_byte().await, "the connection is closed without a response");
     }
     first.call(&get("/livez")).await.expect(200);
     assert_eq!((server.metric(ALL), server.connections()), (300, 1));
@@ -142,28 +142,28 @@ async fn a_full_file_table_neither_stops_nor_spins_the_accept_loop() {
     first.call(&get("/livez")).await.expect(200);
     let pid = server.pid();
     process_stats::limit_open_files(pid, process_stats::open_files(pid) + 5);
-    let mut held = Vec::new();
+    let mut open = Vec::new();
     for _ in 0..20 {
-        held.push(Client::connect(server.address).await);
+        open.push(Client::connect(server.address).await);
     }
     server.wait_for_log("connections cannot be accepted");
     let failures = async |client: &mut Client| {
         let page = client.call(&get("/metrics")).await.expect(200).body;
         let page = String::from_utf8(page).expect("text");
-        let value = page.lines().find_map(|line| line.strip_prefix(SYSTEM)).expect("is counted");
+        let value = page.lines().find_map(|line| line.strip_prefix(SYSTEM)).expect("refusals are counted");
         value.trim().parse::<u64>().expect("a number")
     };
-    // Ten attempts per second, not as many as the processor can make.
+    // The server makes about ten attempts per second, and not as many as the processor can make.
     let (clock, before, used) =
         (SystemClock::new(), failures(&mut first).await, process_stats::processor_time(pid));
     let began_us = clock.now_micros();
-    // A rate needs some time to be measured; the assertion uses the time that really passed.
+    // Measuring a rate takes some time; the assertion uses the time that really passed.
     clock.sleep(Duration::from_secs(1)).await;
     let (tries, used) = (failures(&mut first).await - before, process_stats::processor_time(pid) - used);
     let seconds = (clock.now_micros() - began_us) as f64 / 1_000_000.0;
     assert!(tries >= 1 && (tries as f64) < 100.0 * seconds, "{tries} tries in {seconds} s");
     assert_eq!(server.log().matches("connections cannot be accepted").count(), 1, "{}", server.log());
-    drop(held);
+    drop(open);
     let time_limit = TimeLimit::new();
     while !server.log().contains("connections are accepted again") {
         time_limit.check(|| server.log());

@@ -1,5 +1,5 @@
-//! The real program while its Redis is away, with the default settings: health checks and figures are answered at
-//! once, and the log tells of it once.
+//! The real program while its Redis does not run, with the default settings: health checks and metrics are answered at
+//! once, and the log reports the failure once.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use linger::clock::{Clock, SystemClock};
 
 use crate::harness::{process::Server, redis::RedisServer};
 
-/// For all calls of a round. One probe of the store alone took two seconds, a scrape six.
+/// The time limit for all calls together. When they called the store, one probe took two seconds and a scrape six.
 const AT_ONCE: Duration = Duration::from_secs(2);
-/// Longer than any attempt that the timer or the sweep makes.
+/// Longer than any attempt of the timer or the sweep.
 const OUTAGE: Duration = Duration::from_secs(8);
 
 #[test]
-fn health_checks_and_figures_are_answered_at_once_and_the_log_tells_once() {
+fn health_checks_and_metrics_are_answered_at_once_and_the_failure_is_logged_once() {
     let directory = tempfile::tempdir().expect("a directory");
-    // With persistence, or the log would warn that there is none.
+    // With persistence, because the log would otherwise warn that there is none.
     let redis = RedisServer::start_with(&["--save", "", "--appendonly", "yes"]);
     let linger = Server::serve(&["--store", "redis", "--redis-url", &redis.url()], &[], directory.path());
     assert_eq!(linger.call("POST", "/jobs", r#"{"topic":"t","id":"a","delay":1}"#).status, 201);
@@ -24,18 +24,18 @@ fn health_checks_and_figures_are_answered_at_once_and_the_log_tells_once() {
     let (clock, address) = (SystemClock::new(), redis.address());
     redis.kill();
     linger.wait_until_unready();
-    let from_us = clock.now_micros();
+    let began_us = clock.now_micros();
     for _ in 0..5 {
         assert_eq!(linger.call("GET", "/readyz", "").status, 503);
         assert_eq!(linger.call("GET", "/livez", "").status, 200);
-        let figures = linger.call("GET", "/metrics", "").body;
-        assert!(figures.contains("linger_store_up 0\n") && !figures.contains("linger_jobs{"), "{figures}");
+        let metrics = linger.call("GET", "/metrics", "").body;
+        assert!(metrics.contains("linger_store_up 0\n") && !metrics.contains("linger_jobs{"), "{metrics}");
     }
-    let took = Duration::from_micros((clock.now_micros() - from_us).unsigned_abs());
+    let took = Duration::from_micros((clock.now_micros() - began_us).unsigned_abs());
     assert!(took < AT_ONCE, "{took:?}");
-    // What is due meanwhile, the sweep and a call are tried until they fail.
+    // The timer, the sweep and this call are retried until they fail.
     assert_eq!(linger.call("POST", "/jobs", r#"{"topic":"t","id":"b"}"#).status, 503);
-    while Duration::from_micros((clock.now_micros() - from_us).unsigned_abs()) < OUTAGE {
+    while Duration::from_micros((clock.now_micros() - began_us).unsigned_abs()) < OUTAGE {
         assert_eq!(linger.call("GET", "/topics/t", "").status, 503);
     }
     redis.restart();
@@ -43,9 +43,13 @@ fn health_checks_and_figures_are_answered_at_once_and_the_log_tells_once() {
     linger.wait_for_log("the store is available again");
     assert_eq!(linger.metric("linger_store_up"), Some(1.0));
     let log = linger.log();
-    let away: Vec<&str> = log.lines().filter(|line| line.contains("the store is unavailable")).collect();
-    assert_eq!(away.len(), 1, "{log}");
-    assert!(away[0].contains(&address.to_string()) && away[0].contains("Connection refused"), "{}", away[0]);
+    let failures: Vec<&str> = log.lines().filter(|line| line.contains("the store is unavailable")).collect();
+    assert_eq!(failures.len(), 1, "{log}");
+    assert!(
+        failures[0].contains(&address.to_string()) && failures[0].contains("Connection refused"),
+        "{}",
+        failures[0]
+    );
     assert_eq!(log.matches("the store is available again").count(), 1, "{log}");
     for unwanted in ["send this again", "fred", "log.file", "due jobs", "sweep"] {
         assert!(!log.contains(unwanted), "{unwanted}: {log}");

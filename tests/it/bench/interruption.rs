@@ -1,4 +1,4 @@
-//! A bench that is stopped on the way: no server, no directory and no topic stays behind.
+//! A bench that is stopped by a signal leaves no server, no directory and no topic behind.
 
 use std::{
     fs,
@@ -22,20 +22,20 @@ fn start(arguments: &[&str], directory: &Path) -> Child {
 }
 
 fn signal(child: &Child, signal: Signal) {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("is a process");
-    kill_process(pid, signal).expect("it runs");
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a valid process id");
+    kill_process(pid, signal).expect("the bench runs");
 }
 
 #[track_caller]
-fn until(what: &str, is_so: impl Fn() -> bool) {
+fn until(what: &str, condition: impl Fn() -> bool) {
     let time_limit = TimeLimit::new();
-    while !is_so() {
-        time_limit.check(|| format!("not yet {what}"));
+    while !condition() {
+        time_limit.check(|| format!("waiting until {what}"));
         std::thread::yield_now();
     }
 }
 
-/// Processes whose command line names this directory.
+/// The command lines of processes that contain this directory.
 fn processes(directory: &Path) -> Vec<String> {
     let name = directory.to_str().expect("is text");
     let line = |entry: fs::DirEntry| {
@@ -45,10 +45,10 @@ fn processes(directory: &Path) -> Vec<String> {
     fs::read_dir("/proc").expect("Linux").flatten().filter_map(line).collect()
 }
 
-/// Size of the store of a bench's own server; 0 while there is none.
+/// The size of the store of a bench's own server, or 0 if there is none.
 fn stored(directory: &Path) -> u64 {
-    let made = fs::read_dir(directory).expect("a directory").flatten().next();
-    let store = made.and_then(|made| fs::read_dir(made.path().join("data")).ok());
+    let created = fs::read_dir(directory).expect("a directory").flatten().next();
+    let store = created.and_then(|created| fs::read_dir(created.path().join("data")).ok());
     store
         .into_iter()
         .flatten()
@@ -59,20 +59,20 @@ fn stored(directory: &Path) -> u64 {
 }
 
 #[test]
-fn a_server_of_its_own_goes_with_its_directory() {
-    for (asked, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+fn its_own_server_and_its_directory_are_removed() {
+    for (sent, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let directory = tempfile::tempdir().expect("a directory");
         let bench = start(&["backlog", "--jobs", "10000000"], directory.path());
-        until("at work", || stored(directory.path()) > 1 << 20);
+        until("the bench has stored jobs", || stored(directory.path()) > 1 << 20);
         assert_eq!(processes(directory.path()).len(), 1);
-        signal(&bench, asked);
-        let output = bench.wait_with_output().expect("it ends");
+        signal(&bench, sent);
+        let output = bench.wait_with_output().expect("the bench ends");
         assert_eq!(output.status.code(), Some(code), "{output:?}");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(said.lines().count(), 1, "{said}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(message.lines().count(), 1, "{message}");
         assert!(
-            said.contains(if code == 130 { "stopped by SIGINT" } else { "stopped by SIGTERM" }),
-            "{said}"
+            message.contains(if code == 130 { "stopped by SIGINT" } else { "stopped by SIGTERM" }),
+            "{message}"
         );
         assert!(processes(directory.path()).is_empty());
         assert_empty(directory.path());
@@ -85,10 +85,10 @@ fn topics_of_a_running_server_are_deleted() {
     let server = Server::serve(&[], &[], store.path());
     assert_eq!(server.call("POST", "/jobs", r#"{"topic":"theirs","delay":"1h"}"#).status, 201);
     let bench = start(&["backlog", "--jobs", "10000000", "--url", &server.url()], directory.path());
-    until("a topic more", || topics(&server).len() > 1);
+    until("the bench has added a topic", || topics(&server).len() > 1);
     assert!(topics(&server)[0].starts_with("bench-"));
     signal(&bench, Signal::INT);
-    let output = bench.wait_with_output().expect("it ends");
+    let output = bench.wait_with_output().expect("the bench ends");
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     assert_eq!(topics(&server), ["theirs"]);
     assert!(server.stop().success());

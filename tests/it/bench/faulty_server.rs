@@ -1,4 +1,4 @@
-//! Servers that break their promises: the bench must say which, and fail.
+//! Servers with a fault: the bench must report it and fail.
 
 use std::{
     collections::VecDeque,
@@ -17,56 +17,64 @@ use serde_json::Value;
 use super::{bench, json};
 use crate::harness::process::stderr;
 
-/// What is wrong with a server; with its third job, where it is one job's.
+/// The fault of a server. Some faults affect only its third job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
-    /// It is forgotten.
-    Loses,
-    /// It is handed out twice.
-    Doubles,
-    /// Delays are not kept.
-    Hurries,
-    /// Its add is refused.
-    Refuses,
-    /// Its pop is answered by the end of the connection.
-    Breaks,
+    /// The third job is never delivered.
+    LosesJob,
+    /// The third job is delivered twice.
+    DeliversTwice,
+    /// All jobs are delivered before they are due.
+    IgnoresDelays,
+    /// The add of the third job is refused.
+    RefusesAdd,
+    /// The connection is closed instead of a response to the pop of the third job.
+    ClosesConnection,
 }
 
-/// A server that keeps ids in memory; all that a bench needs of it and no more.
-struct Broken {
+/// A server that stores ids in memory and has just what a bench needs.
+struct FaultyServer {
     fault: Fault,
     ready: Mutex<VecDeque<String>>,
-    is_over: AtomicBool,
+    stop: AtomicBool,
 }
 
-impl Broken {
-    /// What is answered: the status and the body. None ends the connection.
-    fn answer(&self, line: &str, body: &str) -> Option<(u16, String)> {
+impl FaultyServer {
+    /// The status and the body of a response. `None` closes the connection.
+    fn respond(&self, line: &str, body: &str) -> Option<(u16, String)> {
         let mut ready = self.ready.lock().expect("not poisoned");
         if line.starts_with("POST /jobs HTTP") {
             let job: Value = serde_json::from_str(body).expect("is JSON");
             let id = job["id"].as_str().expect("has an id").to_owned();
             match self.fault {
-                Fault::Refuses if is_third(&id) => return Some((507, problem())),
-                Fault::Loses if is_third(&id) => {}
-                Fault::Doubles | Fault::Hurries | Fault::Refuses | Fault::Breaks | Fault::Loses => {
+                Fault::RefusesAdd if is_third(&id) => return Some((507, problem())),
+                Fault::LosesJob if is_third(&id) => {}
+                Fault::DeliversTwice
+                | Fault::IgnoresDelays
+                | Fault::RefusesAdd
+                | Fault::ClosesConnection
+                | Fault::LosesJob => {
                     ready.push_back(id.clone());
                 }
             }
-            return Some((201, job_answer(&id, "")));
+            return Some((201, job_json(&id, "")));
         }
         if line.starts_with("GET /topics/") && line.contains("/pop?") {
             let Some(id) = ready.pop_front() else { return Some((204, String::new())) };
             match self.fault {
-                Fault::Doubles if is_third(&id) => ready.push_back(format!("{id}?")),
-                Fault::Breaks if is_third(&id) => return None,
-                Fault::Doubles | Fault::Hurries | Fault::Refuses | Fault::Breaks | Fault::Loses => {}
+                Fault::DeliversTwice if is_third(&id) => ready.push_back(format!("{id}?")),
+                Fault::ClosesConnection if is_third(&id) => return None,
+                Fault::DeliversTwice
+                | Fault::IgnoresDelays
+                | Fault::RefusesAdd
+                | Fault::ClosesConnection
+                | Fault::LosesJob => {}
             }
             // The mark of a second delivery is not part of the id.
             let id = id.trim_end_matches('?');
             let until = "2026-11-21T06:11:00.000Z";
             let reserved = format!(r#","reserved_until":"{until}","receipt":"00","attempt":1,"late":0"#);
-            return Some((200, job_answer(id, &reserved)));
+            return Some((200, job_json(id, &reserved)));
         }
         if line.starts_with("GET /version") {
             let version = r#"{"version":"0","engine":"broken","engine_version":"0","durability":"none"}"#;
@@ -100,16 +108,16 @@ impl Broken {
             let mut body = vec![0; length];
             reader.read_exact(&mut body)?;
             let body = String::from_utf8(body).expect("is text");
-            let Some((status, answer)) = self.answer(&line, &body) else { return Ok(()) };
+            let Some((status, response)) = self.respond(&line, &body) else { return Ok(()) };
             let length =
-                if status == 204 { String::new() } else { format!("content-length: {}\r\n", answer.len()) };
-            stream.write_all(format!("HTTP/1.1 {status} x\r\n{length}\r\n{answer}").as_bytes())?;
+                if status == 204 { String::new() } else { format!("content-length: {}\r\n", response.len()) };
+            stream.write_all(format!("HTTP/1.1 {status} x\r\n{length}\r\n{response}").as_bytes())?;
         }
     }
 }
 
-/// A job as the API shows it, with these fields besides.
-fn job_answer(id: &str, more: &str) -> String {
+/// A job as the API returns it, with these additional fields.
+fn job_json(id: &str, more: &str) -> String {
     let moment = "2026-11-21T06:10:00.000Z";
     format!(
         r#"{{"id":"{id}","topic":"t","state":"any","created_at":"{moment}","due_at":"{moment}","ttr":600,
@@ -126,32 +134,32 @@ fn problem() -> String {
 }
 
 /// Runs a scenario of ten jobs against a server with this fault.
-fn against(fault: Fault, arguments: &[&str]) -> Output {
+fn run_against(fault: Fault, arguments: &[&str]) -> Output {
     let directory = tempfile::tempdir().expect("a directory");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address: SocketAddr = listener.local_addr().expect("has an address");
-    let broken = Broken { fault, ready: Mutex::default(), is_over: AtomicBool::new(false) };
+    let faulty = FaultyServer { fault, ready: Mutex::default(), stop: AtomicBool::new(false) };
     thread::scope(|scope| {
         scope.spawn(|| {
             for stream in listener.incoming() {
-                if broken.is_over.load(Ordering::Relaxed) {
+                if faulty.stop.load(Ordering::Relaxed) {
                     break;
                 }
                 let stream = stream.expect("a connection");
-                scope.spawn(|| broken.serve(stream));
+                scope.spawn(|| faulty.serve(stream));
             }
         });
         let url = format!("http://{address}");
-        let few = ["--jobs", "10", "--connections", "2", "--json", "--url", &url];
-        let output = bench(&[arguments, &few].concat(), &[], directory.path());
-        broken.is_over.store(true, Ordering::Relaxed);
-        // Wakes the listener, which then sees that it is over.
+        let options = ["--jobs", "10", "--connections", "2", "--json", "--url", &url];
+        let output = bench(&[arguments, &options].concat(), &[], directory.path());
+        faulty.stop.store(true, Ordering::Relaxed);
+        // Wakes the listener, so that it sees `stop`.
         drop(TcpStream::connect(address));
         output
     })
 }
 
-/// Fails with just these jobs lost, doubled and early.
+/// Asserts that the bench fails and counts these jobs as lost, doubled and early.
 #[track_caller]
 fn assert_counted(output: &Output, counts: [u64; 3]) {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -163,29 +171,29 @@ fn assert_counted(output: &Output, counts: [u64; 3]) {
 
 #[test]
 fn a_lost_job_is_counted() {
-    assert_counted(&against(Fault::Loses, &["throughput"]), [1, 0, 0]);
+    assert_counted(&run_against(Fault::LosesJob, &["throughput"]), [1, 0, 0]);
 }
 
 #[test]
 fn a_doubled_job_is_counted() {
-    assert_counted(&against(Fault::Doubles, &["throughput"]), [0, 1, 0]);
+    assert_counted(&run_against(Fault::DeliversTwice, &["throughput"]), [0, 1, 0]);
 }
 
 #[test]
 fn early_jobs_are_counted() {
-    assert_counted(&against(Fault::Hurries, &["lateness"]), [0, 0, 10]);
+    assert_counted(&run_against(Fault::IgnoresDelays, &["lateness"]), [0, 0, 10]);
 }
 
 #[test]
-fn an_answer_that_is_not_as_it_should_be_ends_the_bench() {
-    let output = against(Fault::Refuses, &["throughput"]);
+fn an_unexpected_response_ends_the_bench() {
+    let output = run_against(Fault::RefusesAdd, &["throughput"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
         stderr(&output).contains("add: the server answers 507: store_full, there is no room"),
         "{output:?}"
     );
     assert!(json(&output)["failure"].as_str().is_some_and(|why| why.contains("store_full")), "{output:?}");
-    let output = against(Fault::Breaks, &["throughput"]);
+    let output = run_against(Fault::ClosesConnection, &["throughput"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("pop: "), "{output:?}");
 }
