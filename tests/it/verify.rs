@@ -127,7 +127,7 @@ fn a_store_that_cannot_be_verified_is_named_and_refused() {
     damage(directory.path(), "PRAGMA user_version = 7");
     let newer = verify(directory.path());
     assert_eq!(newer.status.code(), Some(1));
-    assert!(stderr(&newer).contains("format version 7, but this version of Linger knows only 1"));
+    assert!(stderr(&newer).contains("format 7, but this version of Linger knows only 2"));
 }
 
 #[test]

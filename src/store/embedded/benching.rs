@@ -13,7 +13,7 @@ use super::{
         key::RowKey,
     },
 };
-use crate::job::{Body, Fingerprint, JobId, RetrySchedule, Timestamp, Topic, Ttr};
+use crate::job::{Attributes, Body, Fingerprint, JobId, RetrySchedule, Timestamp, Topic, Ttr};
 
 /// The codec of records, with a record to write and to read.
 #[derive(Debug)]
@@ -41,6 +41,7 @@ impl Codec {
             fingerprint: Fingerprint([7; 16]),
             reason: None,
             dead_at: None,
+            other: Attributes::default(),
         };
         let record = Record { head, body };
         let head = record.encode_head(key);

@@ -119,7 +119,7 @@ pub enum OpenError {
         what: String,
     },
     /// The file was written in a format that this version does not know.
-    #[error("{}: format version {found}, but this version of Linger knows only {known}", .path.display())]
+    #[error("{}: {}", .path.display(), unknown_format(*.found, *.known))]
     UnknownFormat {
         /// The file.
         path: PathBuf,
@@ -136,6 +136,22 @@ pub enum OpenError {
         /// What is wrong, and what to do.
         why: String,
     },
+}
+
+fn unknown_format(found: i64, known: i64) -> String {
+    match found {
+        1 => format!(
+            "the store has format 1, of a version before the first release; this version of Linger reads format {known} \
+             only. Let the version that wrote the store drain it, or remove the data directory to begin a new store"
+        ),
+        newer if newer > known => format!(
+            "the store has format {newer}, but this version of Linger knows only {known}; use the version that wrote it, \
+             or a newer one"
+        ),
+        other => {
+            format!("the store has the unknown format {other}; this version of Linger knows only {known}")
+        }
+    }
 }
 
 #[cfg(test)]

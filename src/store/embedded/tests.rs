@@ -1,8 +1,10 @@
 //! Tests of the engine as a whole, and that memory and rows agree after every operation and fault.
 
+mod damaged_rows;
 mod faults;
 mod fixture;
 mod groups;
+mod later_versions;
 mod load;
 mod opening;
 mod snapshot;

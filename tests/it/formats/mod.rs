@@ -4,6 +4,7 @@
 //! `LINGER_WRITE_FIXTURE=<new folder>` makes the last test store what the present program writes. That is for a new
 //! format only; an old set is never written again, because it represents the data that users have on their disks.
 
+mod attributes;
 mod content;
 
 use std::{
@@ -151,6 +152,7 @@ async fn a_directory_of_a_stopped_server_is_read() {
     let (directory, (list, clock)) = (copied("stopped"), listed());
     let store = open(directory.path(), &clock).await.expect("opens");
     holds(&*store, &list).await;
+    attributes::are_there(directory.path());
     works_off(&*store, &clock, receipt("embedded.receipt")).await;
 }
 
@@ -162,6 +164,7 @@ async fn a_directory_of_a_killed_server_is_read() {
     store.close().await.expect("closes");
     let store = open(directory.path(), &clock).await.expect("opens again");
     holds(&*store, &list).await;
+    attributes::are_there(directory.path());
     works_off(&*store, &clock, receipt("embedded.receipt")).await;
 }
 
@@ -177,10 +180,10 @@ async fn the_content_of_a_redis_is_read() {
 async fn a_newer_format_is_refused_by_its_number() {
     let (directory, clock) = (copied("stopped"), start());
     let conn = rusqlite::Connection::open(directory.path().join("linger.db")).expect("opens");
-    conn.execute_batch("PRAGMA user_version = 2").expect("is set");
+    conn.execute_batch("PRAGMA user_version = 3").expect("is set");
     drop(conn);
     let refused = open(directory.path(), &clock).await.map(drop).expect_err("is refused");
-    assert!(refused.contains("format version 2, but this version of Linger knows only 1"), "{refused}");
+    assert!(refused.contains("has format 3, but this version of Linger knows only 2"), "{refused}");
 
     let server = loaded();
     let mut redis = Resp::connect(([127, 0, 0, 1], server.port).into()).expect("connects");
@@ -191,6 +194,16 @@ async fn a_newer_format_is_refused_by_its_number() {
 
 #[tokio::test]
 async fn the_format_of_a_pre_release_is_refused_and_the_error_says_what_to_do() {
+    let directory = copied("stopped");
+    let conn = rusqlite::Connection::open(directory.path().join("linger.db")).expect("opens");
+    conn.execute_batch("PRAGMA user_version = 1").expect("is set");
+    drop(conn);
+    let refused = open(directory.path(), &start()).await.map(drop).expect_err("is refused");
+    for part in ["has format 1", "Let the version that wrote the store drain it", "remove the data directory"]
+    {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+
     let server = RedisServer::start();
     let mut redis = Resp::connect(([127, 0, 0, 1], server.port).into()).expect("connects");
     redis.call(&["HSET", &format!("{{{PREFIX}}}:meta"), "format", "1", "shards", "4"]);
@@ -206,6 +219,7 @@ async fn what_is_written_today_is_read_back() {
     let (directory, killed, clock) = (temporary(), temporary(), start());
     let store = open(directory.path(), &clock).await.expect("opens");
     let embedded = fill(&*store, &clock).await;
+    attributes::put(directory.path());
     for name in ["linger.db", "linger.db-wal"] {
         fs::copy(directory.path().join(name), killed.path().join(name)).expect("copies");
     }
@@ -235,6 +249,7 @@ async fn what_is_written_today_is_read_back() {
     for directory in [&directory, &killed] {
         let store = open(directory.path(), &clock).await.expect("opens");
         holds(&*store, &list).await;
+        attributes::are_there(directory.path());
         store.close().await.expect("closes");
     }
     let store = connect(&server, &clock).await.expect("connects");

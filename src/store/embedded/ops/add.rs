@@ -2,7 +2,7 @@
 
 use super::write_txn::WriteTxn;
 use crate::{
-    job::{State, TopicFilter},
+    job::{Attributes, State, TopicFilter},
     store::{
         AddJob, Added, Result,
         embedded::{
@@ -47,6 +47,7 @@ fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob) -> SqlResult<Result<Added>> {
         fingerprint: job.fingerprint,
         reason: None,
         dead_at: None,
+        other: Attributes::default(),
     };
     let record = Record { head, body: job.body.clone() };
     let hash = txn.memory.job_index().hash(record.head.id.as_str().as_bytes());

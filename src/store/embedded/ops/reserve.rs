@@ -37,6 +37,8 @@ pub(crate) fn reserve(
             deadline: txn.now.after(ttr.as_duration()),
             receipt: Receipt::generate(),
             attempts: record.head.attempts.saturating_add(1),
+            since: txn.now.down,
+            by: Box::default(),
         };
         granted.push(Reservation {
             job: record.to_job(State::Reserved, Some(&lease)),

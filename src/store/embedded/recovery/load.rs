@@ -31,7 +31,7 @@ pub(crate) struct UnsoundRows {
     pub stray_leases: Vec<RowKey>,
     /// Reservations that cannot be read.
     pub damaged_leases: Vec<RowKey>,
-    /// Topics whose settings are invalid.
+    /// Topics whose settings are damaged.
     pub topics: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct UnsoundRows {
 pub(crate) fn load(txn: &mut WriteTxn<'_>, clock: Timestamp) -> SqlResult<()> {
     let unsound = read(txn.memory, txn.db, clock)?;
     for topic in unsound.topics {
-        tracing::error!(topic, "the stored settings of a topic are invalid and ignored");
+        tracing::error!(topic, "the stored settings of a topic are damaged and ignored; set them again");
     }
     for (table, key, why) in unsound.broken {
         txn.set_aside(key, table == Table::Dead, why)?;

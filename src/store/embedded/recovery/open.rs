@@ -90,18 +90,24 @@ impl<'a> StoreOpener<'a> {
         }
         let lock_path = self.options.data_dir.join(LOCK_FILE);
         let mark = CommitMark::read(data_dir.lock_file()).map_err(io_at(&lock_path))?;
-        let files = StoreFiles::new(&self.db_path, &self.wal_path, lock_path, wal.replays())
+        let files = StoreFiles::read((&self.db_path, &self.wal_path, lock_path), wal, mark)
             .map_err(io_at(&self.db_path))?;
         if is_new {
-            files.check_new(mark)?;
+            files.check_new()?;
             // SQLite gives its other files the mode of this one.
             open_private(&self.db_path).map_err(io_at(&self.db_path))?;
         }
         let mut db = Db::new(schema::open_writer(&self.db_path, self.options.durability)?);
-        let run = db.run_state().map_err(|error| self.sqlite(error))?;
+        let run = db.run_state().map_err(|error| self.sqlite(error))?.unwrap_or_else(|| {
+            tracing::error!(
+                db = %self.db_path.display(),
+                "the entry of how the last run ended is damaged; the store counts as not stopped cleanly"
+            );
+            RunState::Open
+        });
         wal.check_compatible(&self.wal_path, &self.db_path, run)?;
         let stored = db.read_store_head().map_err(|error| self.sqlite(error))?;
-        db.set_store_head(files.check_compatible(stored, mark)?);
+        db.set_store_head(files.check(stored)?);
         Ok(db)
     }
 

@@ -32,6 +32,8 @@ pub(crate) enum WalState {
 pub(crate) struct WalFrames {
     /// Up to the last sound commit: SQLite replays these.
     pub kept: u64,
+    /// Commits among these.
+    pub commits: u64,
     /// Behind that, since the log last started over: SQLite drops these.
     pub dropped: u64,
     /// How many of the dropped ones end a commit. Unless the medium decays this is at most the very last
@@ -58,9 +60,12 @@ impl WalState {
         }
     }
 
-    /// Whether SQLite will replay anything.
-    pub fn replays(self) -> bool {
-        matches!(self, Self::Present(frames) if frames.kept > 0)
+    /// Number of commits that SQLite will replay.
+    pub fn commits(self) -> u64 {
+        match self {
+            Self::Missing | Self::Unreadable => 0,
+            Self::Present(frames) => frames.commits,
+        }
     }
 
     /// Refuses a log that was lost with changes in it, and logs what SQLite drops.
@@ -74,8 +79,9 @@ impl WalState {
                         "the log is {what} though the store was not stopped cleanly. If it was lost, \
                          acknowledged changes were lost with it: put it back. If another program moved it into \
                          the file (the sqlite3 shell does when it closes), if this is a backup, or to accept the \
-                         loss: sqlite3 {} \"UPDATE meta SET value = 'clean' WHERE name = 'run'\"",
-                        db.display()
+                         loss: sqlite3 {} \"{}\"",
+                        db.display(),
+                        RunState::Clean.statement()
                     ),
                 });
             }
@@ -84,7 +90,7 @@ impl WalState {
                 tracing::warn!(log = %path.display(), "the log is damaged at its head, but contained no change");
             }
             Self::Present(WalFrames { dropped: 0, .. }) => {}
-            Self::Present(WalFrames { kept, dropped, dropped_commits }) => tracing::warn!(
+            Self::Present(WalFrames { kept, dropped, dropped_commits, commits: _ }) => tracing::warn!(
                 log = %path.display(), kept, dropped, dropped_commits,
                 "frames at the end of the log are incomplete or damaged and are dropped; \
                  up to one commit is what a crash leaves behind"
@@ -92,22 +98,6 @@ impl WalState {
         }
         Ok(())
     }
-}
-
-/// The pages of the first commit in the log at `path`; its frames must be sound.
-pub(crate) fn first_commit(path: &Path) -> io::Result<Vec<u8>> {
-    let mut reader = BufReader::with_capacity(1 << 16, File::open(path)?);
-    let mut header = [0; HEADER_BYTES];
-    read_full(&mut reader, &mut header)?;
-    let mut frame = vec![0; FRAME_HEADER_BYTES + word(&header, 8) as usize];
-    let mut pages = Vec::new();
-    while read_full(&mut reader, &mut frame)? == frame.len() {
-        pages.extend_from_slice(&frame[FRAME_HEADER_BYTES..]);
-        if word(&frame, 4) != 0 {
-            break;
-        }
-    }
-    Ok(pages)
 }
 
 /// Counts the frames behind a header; `None` when the header is invalid. The format is specified in SQLite's
@@ -138,7 +128,7 @@ fn frames(reader: &mut impl Read, header: &[u8; HEADER_BYTES]) -> io::Result<Opt
         sum.add(&frame[FRAME_HEADER_BYTES..]);
         sound &= sum.matches(&frame, 16);
         if sound && commits {
-            (found.kept, found.dropped) = (at, 0);
+            (found.kept, found.commits, found.dropped) = (at, found.commits + 1, 0);
         } else {
             found.dropped += 1;
             found.dropped_commits += u64::from(commits);
@@ -212,7 +202,7 @@ mod tests {
     fn a_sound_log_drops_nothing() {
         let (_dir, path) = database_with_wal();
         let frames = frames_of(WalState::inspect(&path).expect("reads"));
-        assert!(frames.kept >= 3, "{frames:?}");
+        assert!(frames.kept >= 3 && frames.commits == 3, "{frames:?}");
         assert_eq!((frames.dropped, frames.dropped_commits), (0, 0));
     }
 
@@ -224,13 +214,13 @@ mod tests {
         let last = bytes.len() - 1;
         bytes[last] ^= 1;
         std::fs::write(&path, &bytes).expect("writes");
-        let one = WalFrames { kept: all - 1, dropped: 1, dropped_commits: 1 };
+        let one = WalFrames { kept: all - 1, commits: 2, dropped: 1, dropped_commits: 1 };
         assert_eq!(frames_of(WalState::inspect(&path).expect("reads")), one);
         let second_last = bytes.len() - 1 - (FRAME_HEADER_BYTES + 4_096);
         bytes[last] ^= 1;
         bytes[second_last] ^= 1;
         std::fs::write(&path, &bytes).expect("writes");
-        let two = WalFrames { kept: all - 2, dropped: 2, dropped_commits: 2 };
+        let two = WalFrames { kept: all - 2, commits: 1, dropped: 2, dropped_commits: 2 };
         assert_eq!(frames_of(WalState::inspect(&path).expect("reads")), two);
     }
 
@@ -243,7 +233,7 @@ mod tests {
         bytes[last_frame + 8] ^= 0xff;
         std::fs::write(&path, &bytes).expect("writes");
         let found = frames_of(WalState::inspect(&path).expect("reads"));
-        assert_eq!(found, WalFrames { kept: all - 1, dropped: 0, dropped_commits: 0 });
+        assert_eq!(found, WalFrames { kept: all - 1, commits: 2, dropped: 0, dropped_commits: 0 });
     }
 
     #[test]
@@ -258,7 +248,7 @@ mod tests {
             .check_compatible(&gone, &db, RunState::Open)
             .expect_err("is refused")
             .to_string();
-        assert!(refused.contains("no-wal") && refused.contains("UPDATE meta"), "{refused}");
+        assert!(refused.contains("no-wal") && refused.contains("INTO meta"), "{refused}");
         assert!(WalState::Missing.check_compatible(&gone, &db, RunState::Clean).is_ok());
         assert!(WalState::Missing.check_compatible(&gone, &db, RunState::Opening).is_ok());
         std::fs::write(&path, [0; 4_000]).expect("writes");

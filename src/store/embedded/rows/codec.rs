@@ -4,13 +4,13 @@
 //!
 //! ```text
 //! flags u8 · due, created, ttr, attempts, max_attempts as varints · fingerprint, 16 bytes
-//! · number of retry steps, steps as varints · reason (length, text) · dead_at as varint
+//! · length of the attributes, u16 · attributes
 //! · XXH3-64 of the body, u64 · XXH3-64 over key, id, topic and all of the head before it, u64
 //! ```
 //!
-//! Times and durations are milliseconds, integers little-endian. The reason and `dead_at` are present when
-//! their flag is set. The head contains the hash of the body, so that a start can check every record without
-//! reading large bodies.
+//! Times and durations are milliseconds, integers little-endian. The attributes have the form of
+//! [`Attributes`]; those with an unknown tag are kept in every step that rewrites the record. The head contains the
+//! hash of the body, so that a start can check every record without reading large bodies.
 
 use std::time::Duration;
 
@@ -19,13 +19,11 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::key::RowKey;
 use crate::job::{
-    Body, Fingerprint, Job, JobId, Reason, Receipt, RetrySchedule, State, Timestamp, Topic, Ttr,
+    Attributes, Body, Fingerprint, Job, JobId, Reason, Receipt, RetrySchedule, State, Timestamp, Topic, Ttr,
 };
 
+/// The only flag. The others are reserved and refused.
 const REQUIRE_RECEIPT: u8 = 1;
-const HAS_REASON: u8 = 2;
-const IS_DEAD: u8 = 4;
-const KNOWN_FLAGS: u8 = REQUIRE_RECEIPT | HAS_REASON | IS_DEAD;
 
 /// Why a stored record cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -60,6 +58,8 @@ pub(crate) struct RecordHead {
     pub fingerprint: Fingerprint,
     pub reason: Option<Reason>,
     pub dead_at: Option<Timestamp>,
+    /// All attributes but the retry schedule, the reason and the moment of death.
+    pub other: Attributes,
 }
 
 /// A stored job.
@@ -76,6 +76,9 @@ pub(crate) struct Lease {
     pub receipt: Receipt,
     /// Reservations granted so far, including this one.
     pub attempts: u32,
+    pub since: Timestamp,
+    /// Who reserved the job; empty when that is not known.
+    pub by: Box<str>,
 }
 
 /// The stored columns of one record, as unchecked bytes.
@@ -128,30 +131,37 @@ impl RecordHead {
 
     fn fields(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64);
-        let flag = |set: bool, bit: u8| if set { bit } else { 0 };
-        bytes.push(
-            flag(self.require_receipt, REQUIRE_RECEIPT)
-                | flag(self.reason.is_some(), HAS_REASON)
-                | flag(self.dead_at.is_some(), IS_DEAD),
-        );
+        bytes.push(if self.require_receipt { REQUIRE_RECEIPT } else { 0 });
         put_timestamp(&mut bytes, self.due_at);
         put_timestamp(&mut bytes, self.created_at);
         put_duration(&mut bytes, self.ttr.as_duration());
         put_varint(&mut bytes, self.attempts.into());
         put_varint(&mut bytes, self.max_attempts.into());
         bytes.extend_from_slice(&self.fingerprint.0);
-        put_varint(&mut bytes, self.retry.steps().len() as u64);
-        for step in self.retry.steps() {
-            put_duration(&mut bytes, *step);
-        }
-        if let Some(reason) = &self.reason {
-            put_varint(&mut bytes, reason.as_str().len() as u64);
-            bytes.extend_from_slice(reason.as_str().as_bytes());
-        }
-        if let Some(dead_at) = self.dead_at {
-            put_timestamp(&mut bytes, dead_at);
-        }
+        let attributes = self.attributes();
+        let len = u16::try_from(attributes.as_bytes().len()).expect("attributes leave room for a change");
+        bytes.extend_from_slice(&len.to_le_bytes());
+        bytes.extend_from_slice(attributes.as_bytes());
         bytes
+    }
+
+    fn attributes(&self) -> Attributes {
+        let mut attributes = self.other.clone();
+        attributes.set_retry(&self.retry);
+        attributes.set_reason(self.reason.as_ref());
+        attributes.set_died_at(self.dead_at);
+        attributes
+    }
+
+    /// Moves the known attributes out of `other`; `None` when one is malformed.
+    fn take_known_attributes(&mut self) -> Option<()> {
+        self.retry = self.other.retry()?;
+        self.reason = self.other.reason()?;
+        self.dead_at = self.other.died_at()?;
+        self.other.set_retry(&RetrySchedule::default());
+        self.other.set_reason(None);
+        self.other.set_died_at(None);
+        Some(())
     }
 }
 
@@ -185,10 +195,10 @@ impl<'a> RecordColumns<'a> {
 
     fn fields(&self, reader: &mut FieldReader<'_>) -> Option<RecordHead> {
         let [flags] = reader.bytes()?;
-        if flags & !KNOWN_FLAGS != 0 {
+        if flags & !REQUIRE_RECEIPT != 0 {
             return None;
         }
-        Some(RecordHead {
+        let mut head = RecordHead {
             id: JobId::parse(std::str::from_utf8(self.id).ok()?).ok()?,
             topic: Topic::parse(std::str::from_utf8(self.topic).ok()?).ok()?,
             due_at: reader.timestamp()?,
@@ -196,12 +206,17 @@ impl<'a> RecordColumns<'a> {
             ttr: Ttr::new(reader.duration()?).ok()?,
             attempts: reader.varint()?.try_into().ok()?,
             max_attempts: reader.varint()?.try_into().ok()?,
-            fingerprint: Fingerprint(reader.bytes()?),
-            retry: reader.steps()?,
+            retry: RetrySchedule::default(),
             require_receipt: flags & REQUIRE_RECEIPT != 0,
-            reason: if flags & HAS_REASON != 0 { Some(reader.reason()?) } else { None },
-            dead_at: if flags & IS_DEAD != 0 { Some(reader.timestamp()?) } else { None },
-        })
+            fingerprint: Fingerprint(reader.bytes()?),
+            reason: None,
+            dead_at: None,
+            other: reader.attributes()?,
+        };
+        if !head.other.is_empty() {
+            head.take_known_attributes()?;
+        }
+        Some(head)
     }
 
     fn checked_fields(&self) -> Result<&'a [u8], RecordError> {
@@ -268,30 +283,30 @@ impl FieldReader<'_> {
         self.varint().map(Duration::from_millis)
     }
 
-    fn steps(&mut self) -> Option<RetrySchedule> {
-        let count = usize::try_from(self.varint()?).ok().filter(|n| *n <= RetrySchedule::MAX_STEPS)?;
-        let steps = (0..count).map(|_| self.duration()).collect::<Option<Vec<_>>>()?;
-        RetrySchedule::new(steps).ok()
-    }
-
-    fn reason(&mut self) -> Option<Reason> {
-        let len = usize::try_from(self.varint()?).ok()?;
-        let (text, rest) = self.0.split_at_checked(len)?;
+    fn attributes(&mut self) -> Option<Attributes> {
+        let len = u16::from_le_bytes(self.bytes()?);
+        let (attributes, rest) = self.0.split_at_checked(len.into())?;
         self.0 = rest;
-        Reason::new(std::str::from_utf8(text).ok()?)
+        Attributes::decode(attributes)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::Tag;
     use proptest::prelude::*;
 
     fn records() -> impl Strategy<Value = Record> {
         let times = (0i64..=253_402_207_199_999, 0i64..=253_402_207_199_999, 1_000u64..=86_400_000);
         let counts = (any::<u32>(), any::<u32>(), any::<bool>(), any::<[u8; 16]>());
         let steps = prop::collection::vec(0u64..=315_576_000_000, 0..=64);
-        let end = (prop::option::of("\\PC{0,200}"), prop::option::of(0i64..=253_402_207_199_999));
+        let unknown = (prop_oneof![Just(1u8), 5u8..], prop::collection::vec(any::<u8>(), 0..300));
+        let end = (
+            prop::option::of("\\PC{0,200}"),
+            prop::option::of(0i64..=253_402_207_199_999),
+            prop::collection::vec(unknown, 0..4),
+        );
         let names = ("[A-Za-z0-9][A-Za-z0-9._~:@+=-]{0,254}", "[A-Za-z0-9][A-Za-z0-9._:-]{0,127}");
         (names, times, counts, steps, end, prop::collection::vec(any::<u8>(), 0..2_000)).prop_map(
             |(names, times, counts, steps, end, body)| Record {
@@ -309,10 +324,17 @@ mod tests {
                     fingerprint: Fingerprint(counts.3),
                     reason: end.0.and_then(|text| Reason::new(&text)),
                     dead_at: end.1.map(Timestamp::from_millis),
+                    other: attributes(&end.2),
                 },
                 body: Body::from_stored(body.into()),
             },
         )
+    }
+
+    fn attributes(tags: &[(u8, Vec<u8>)]) -> Attributes {
+        let mut attributes = Attributes::default();
+        tags.iter().for_each(|(tag, value)| attributes.set(Tag(*tag), Some(value)));
+        attributes
     }
 
     fn columns<'a>(key: RowKey, record: &'a Record, head: &'a [u8]) -> RecordColumns<'a> {
@@ -364,29 +386,5 @@ mod tests {
             head.extend_from_slice(&sum.to_le_bytes());
             let _ = RecordColumns { key, id: b"a", topic: b"t", head: &head }.decode_record(b"null");
         }
-    }
-
-    #[test]
-    fn a_plain_job_costs_under_fifty_bytes_besides_its_names_and_body() {
-        let timestamp = Timestamp::parse("2026-11-21T05:40:00Z").expect("a moment");
-        let head = RecordHead {
-            id: JobId::parse("a").expect("valid"),
-            topic: Topic::parse("t").expect("valid"),
-            due_at: timestamp,
-            created_at: timestamp,
-            ttr: Ttr::DEFAULT,
-            attempts: 0,
-            max_attempts: 16,
-            retry: RetrySchedule::default(),
-            require_receipt: false,
-            fingerprint: Fingerprint([0; 16]),
-            reason: None,
-            dead_at: None,
-        };
-        let record = Record { head, body: Body::default() };
-        assert_eq!(
-            record.encode_head(RowKey::first_at(timestamp)).len(),
-            1 + 6 + 6 + 3 + 1 + 1 + 16 + 1 + 16
-        );
     }
 }

@@ -1,9 +1,13 @@
 //! The writer's connection and its transaction, with the counters that each commit stores. The statements over
 //! each table are in the files beside this one.
 
-use rusqlite::{Connection, types::ValueRef};
+use rusqlite::Connection;
 
-use super::{checksum::encode_clock, key::RowKey, store_head::StoreHead};
+use super::{
+    key::RowKey,
+    meta::{self, RunState},
+    store_head::StoreHead,
+};
 use crate::job::Timestamp;
 
 pub(crate) type SqlResult<T> = rusqlite::Result<T>;
@@ -98,13 +102,30 @@ impl Db {
         self.in_transaction
     }
 
+    /// The clock's high-water mark: no later moment was ever acted on. `None` when it is damaged or missing.
+    pub fn clock_mark(&self) -> SqlResult<Option<Timestamp>> {
+        meta::clock_mark(&self.conn)
+    }
+
+    /// How the last run ended; `None` when that is damaged or missing.
+    pub fn run_state(&self) -> SqlResult<Option<RunState>> {
+        meta::run_state(&self.conn)
+    }
+
+    pub fn set_run_state(&mut self, run: RunState) -> SqlResult<()> {
+        self.begin()?;
+        meta::put_run_state(&self.conn, run)
+    }
+
+    /// The stored head of the store; `None` when it is damaged or missing.
+    pub fn read_store_head(&self) -> SqlResult<Option<StoreHead>> {
+        meta::store_head(&self.conn)
+    }
+
     /// Commits the transaction together with the clock's high-water mark `now` and the new head of the store.
     pub fn commit(&mut self, now: Timestamp) -> SqlResult<()> {
-        let mut clock = self.conn.prepare_cached("INSERT OR REPLACE INTO meta VALUES ('clock_ms', ?1)")?;
-        clock.execute([encode_clock(now)])?;
         let head = StoreHead { commits: self.store_head.commits + 1, jobs: self.jobs, ..self.store_head };
-        let put = "INSERT OR REPLACE INTO meta VALUES ('link', ?1)";
-        self.conn.prepare_cached(put)?.execute([head.encode()])?;
+        meta::put_progress(&self.conn, now, head)?;
         self.conn.prepare_cached("COMMIT")?.execute([])?;
         (self.in_transaction, self.bytes_written, self.store_head) = (false, 0, head);
         Ok(())
@@ -126,12 +147,4 @@ pub(crate) fn wal_checkpoint(conn: &Connection, mode: &str) -> SqlResult<Checkpo
         let pages = |count: i64| u64::try_from(count).unwrap_or(0);
         Ok(CheckpointProgress { wal_pages: pages(row.get(1)?), copied_pages: pages(row.get(2)?) })
     })
-}
-
-/// The bytes of a text or blob column. Both are accepted, because a checksum decides whether they are sound.
-pub(super) fn column_bytes(value: ValueRef<'_>) -> Option<&[u8]> {
-    match value {
-        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(bytes),
-        ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => None,
-    }
 }

@@ -1,16 +1,17 @@
-//! The statements over the table `meta`: the clock's high-water mark, how the last run ended, the store's head.
+//! The rows of the table `meta`, each with a checksum: the clock's high-water mark, how the last run ended, and the
+//! store's head. Knows the connection only, because `db.rs` uses it.
 
-use rusqlite::{
-    OptionalExtension,
-    types::{Value, ValueRef},
-};
+use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::{
-    checksum::decode_clock,
-    db::{Db, SqlResult},
-    store_head::{HeadState, StoreHead},
+    checksum::{column_bytes, row_checksum},
+    store_head::StoreHead,
 };
 use crate::job::Timestamp;
+
+const CLOCK: &str = "clock";
+const RUN: &str = "run";
+const HEAD: &str = "head";
 
 /// How the last run ended. See `recovery/wal.rs` for what follows from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub(crate) enum RunState {
 }
 
 impl RunState {
-    pub fn as_str(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Clean => "clean",
             Self::Opening => "opening",
@@ -29,49 +30,66 @@ impl RunState {
         }
     }
 
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Clean, Self::Opening, Self::Open].into_iter().find(|run| run.as_str() == text)
+    fn parse(text: &[u8]) -> Option<Self> {
+        [Self::Clean, Self::Opening, Self::Open].into_iter().find(|run| run.as_str().as_bytes() == text)
+    }
+
+    /// A statement that stores this state, for users.
+    pub fn statement(self) -> String {
+        let checksum = u64::from_be_bytes(checksum(RUN, self.as_str().as_bytes()));
+        format!("INSERT OR REPLACE INTO meta VALUES ('{RUN}', '{}', x'{checksum:016x}')", self.as_str())
     }
 }
 
-impl Db {
-    /// The clock's high-water mark: no later moment was ever acted on. `None` when it is damaged.
-    pub fn clock_mark(&self) -> SqlResult<Option<Timestamp>> {
-        let sql = "SELECT value FROM meta WHERE name = 'clock_ms'";
-        let mark = self.conn().query_row(sql, [], |row| {
-            Ok(match row.get_ref(0)? {
-                // Versions before checksums wrote a plain number.
-                ValueRef::Integer(ms) => Some(Timestamp::from_millis(ms)),
-                ValueRef::Blob(bytes) => decode_clock(bytes),
-                ValueRef::Null | ValueRef::Real(_) | ValueRef::Text(_) => None,
-            })
-        });
-        Ok(mark.optional()?.flatten())
-    }
+/// The clock's high-water mark; `None` when it is damaged or missing.
+pub(super) fn clock_mark(conn: &Connection) -> Result<Option<Timestamp>> {
+    let mark = read(conn, CLOCK)?.and_then(|bytes| bytes.try_into().ok());
+    Ok(mark.map(|bytes| Timestamp::from_millis(i64::from_be_bytes(bytes))))
+}
 
-    /// How the last run ended; an unknown value counts as [`RunState::Open`].
-    pub fn run_state(&self) -> SqlResult<RunState> {
-        let sql = "SELECT value FROM meta WHERE name = 'run'";
-        let text: String = self.conn().query_row(sql, [], |row| row.get(0))?;
-        Ok(RunState::parse(&text).unwrap_or(RunState::Open))
-    }
+/// How the last run ended; `None` when that is damaged or missing.
+pub(super) fn run_state(conn: &Connection) -> Result<Option<RunState>> {
+    Ok(read(conn, RUN)?.and_then(|text| RunState::parse(&text)))
+}
 
-    /// The stored head of the store.
-    pub fn read_store_head(&self) -> SqlResult<HeadState> {
-        let sql = "SELECT value FROM meta WHERE name = 'link'";
-        let value = self.conn().query_row(sql, [], |row| row.get::<_, Value>(0)).optional()?;
-        Ok(match value {
-            None => HeadState::Missing,
-            Some(Value::Blob(bytes)) => {
-                StoreHead::decode(&bytes).map_or(HeadState::Damaged, HeadState::Known)
-            }
-            Some(Value::Null | Value::Integer(_) | Value::Real(_) | Value::Text(_)) => HeadState::Damaged,
-        })
-    }
+/// The head of the store; `None` when it is damaged or missing.
+pub(super) fn store_head(conn: &Connection) -> Result<Option<StoreHead>> {
+    Ok(read(conn, HEAD)?.and_then(|bytes| StoreHead::decode(&bytes)))
+}
 
-    pub fn set_run_state(&mut self, run: RunState) -> SqlResult<()> {
-        self.begin()?;
-        self.conn().execute("UPDATE meta SET value = ?1 WHERE name = 'run'", [run.as_str()])?;
-        Ok(())
-    }
+/// Inserts the rows of a new store.
+pub(super) fn create(conn: &Connection) -> Result<()> {
+    put_progress(conn, Timestamp::from_millis(0), StoreHead::new())?;
+    put_run_state(conn, RunState::Clean)
+}
+
+/// Stores the clock's high-water mark and the head of the store.
+pub(super) fn put_progress(conn: &Connection, clock: Timestamp, head: StoreHead) -> Result<()> {
+    put(conn, CLOCK, &clock.as_millis().to_be_bytes())?;
+    put(conn, HEAD, &head.encode())
+}
+
+/// Stores how the last run ended.
+pub(crate) fn put_run_state(conn: &Connection, run: RunState) -> Result<()> {
+    put(conn, RUN, run.as_str().as_bytes())
+}
+
+fn put(conn: &Connection, name: &str, value: &[u8]) -> Result<()> {
+    let mut insert = conn.prepare_cached("INSERT OR REPLACE INTO meta VALUES (?1, ?2, ?3)")?;
+    insert.execute(params![name, value, checksum(name, value)]).map(drop)
+}
+
+/// The value of a row; `None` when the row is damaged or missing.
+fn read(conn: &Connection, name: &str) -> Result<Option<Vec<u8>>> {
+    let sql = "SELECT value, checksum FROM meta WHERE name = ?1";
+    let value = conn.query_row(sql, [name], |row| {
+        let (value, stored) = (column_bytes(row.get_ref(0)?), column_bytes(row.get_ref(1)?));
+        let sound = value.filter(|value| stored == Some(&checksum(name, value)));
+        Ok(sound.map(<[u8]>::to_vec))
+    });
+    Ok(value.optional()?.flatten())
+}
+
+fn checksum(name: &str, value: &[u8]) -> [u8; 8] {
+    row_checksum("meta", &[name.as_bytes(), value])
 }

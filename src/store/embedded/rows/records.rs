@@ -3,8 +3,9 @@
 use rusqlite::{Connection, Row, params};
 
 use super::{
+    checksum::column_bytes,
     codec::{Record, RecordColumns, RecordError, RecordHead},
-    db::{Db, SqlResult, Table, column_bytes},
+    db::{Db, SqlResult, Table},
     key::RowKey,
 };
 use crate::job::{Timestamp, Topic};

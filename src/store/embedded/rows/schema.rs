@@ -4,12 +4,13 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 
+use super::meta;
 use crate::store::embedded::options::{Durability, OpenError};
 
 /// `LNGR`, in SQLite's header (`PRAGMA application_id`).
 const APPLICATION_ID: i64 = 0x4c4e_4752;
 /// In SQLite's header (`PRAGMA user_version`) and nowhere else, so that no copy can differ.
-const FORMAT: i64 = 1;
+const FORMAT: i64 = 2;
 /// SQLite's default. Larger pages write more of the log for each small change.
 pub(crate) const PAGE_BYTES: u64 = 4_096;
 
@@ -18,9 +19,10 @@ const TABLES: &str = "
     CREATE TABLE rec (
         key INTEGER PRIMARY KEY, id TEXT NOT NULL, topic TEXT NOT NULL, head BLOB NOT NULL, body BLOB NOT NULL
     ) STRICT;
-    -- One row beside a record exactly while it is reserved. receipt: with a sum of the row, see `checksum.rs`.
+    -- One row beside a record exactly while it is reserved. by: who reserved it. checksum: of the row, see `checksum.rs`.
     CREATE TABLE lease (
-        key INTEGER PRIMARY KEY, attempts INTEGER NOT NULL, deadline_ms INTEGER NOT NULL, receipt BLOB NOT NULL
+        key INTEGER PRIMARY KEY, attempts INTEGER NOT NULL, since_ms INTEGER NOT NULL, deadline_ms INTEGER NOT NULL,
+        by TEXT NOT NULL, receipt BLOB NOT NULL, checksum BLOB NOT NULL
     ) STRICT;
     -- Dead letters. key as above, by the time of death.
     CREATE TABLE dead (
@@ -28,14 +30,10 @@ const TABLES: &str = "
         head BLOB NOT NULL, body BLOB NOT NULL
     ) STRICT;
     CREATE INDEX dead_by_topic ON dead (topic, dead_ms, id);
-    -- Settings and pauses that differ from the defaults. retry_ms: numbers with commas.
-    CREATE TABLE topic (
-        name TEXT PRIMARY KEY, ttr_ms INTEGER, max_attempts INTEGER, retry_ms TEXT,
-        require_receipt INTEGER NOT NULL, pause_delivery INTEGER NOT NULL, pause_intake INTEGER NOT NULL
-    ) STRICT, WITHOUT ROWID;
-    -- clock_ms: no moment later than this was ever acted on, with its sum. run: see `meta.rs`. link: the store's head.
-    CREATE TABLE meta (name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
-    INSERT INTO meta VALUES ('clock_ms', 0), ('run', 'clean');
+    -- Settings and pauses that differ from the defaults. value: see `job::topic_values`.
+    CREATE TABLE topic (name TEXT PRIMARY KEY, value BLOB NOT NULL, checksum BLOB NOT NULL) STRICT, WITHOUT ROWID;
+    -- clock: no moment later than this was ever acted on. run: see `meta.rs`. head: the store's head.
+    CREATE TABLE meta (name TEXT PRIMARY KEY, value ANY NOT NULL, checksum BLOB NOT NULL) STRICT, WITHOUT ROWID;
     -- Records that could not be read, as they were found.
     CREATE TABLE broken (
         n INTEGER PRIMARY KEY, found_ms INTEGER, why TEXT, source TEXT, key, id, topic, head, body
@@ -178,9 +176,10 @@ fn create(conn: &Connection) -> rusqlite::Result<()> {
          BEGIN IMMEDIATE;
          PRAGMA application_id = {APPLICATION_ID};
          PRAGMA user_version = {FORMAT};
-         {TABLES}
-         COMMIT;"
-    ))
+         {TABLES}"
+    ))?;
+    meta::create(conn)?;
+    conn.execute_batch("COMMIT")
 }
 
 /// Refuses a file with another schema.

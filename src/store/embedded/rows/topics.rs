@@ -1,68 +1,78 @@
-//! The statements over the table `topic`: settings and pauses that differ from the defaults.
+//! The statements over the table `topic`: what is set for a topic and differs from the defaults, as tagged values
+//! (`job::topic_values`). Values whose tag is unknown, written by a later version, are kept.
 
-use std::time::Duration;
+use rusqlite::{OptionalExtension, Row, params};
 
-use rusqlite::{Row, params};
-
-use super::db::{Db, SqlResult};
+use super::{
+    checksum::{column_bytes, row_checksum},
+    db::{Db, SqlResult},
+};
 use crate::{
-    job::{RetrySchedule, Topic, TopicPause, TopicSettings, Ttr},
+    job::{Attributes, Topic, TopicPause, TopicSettings},
     store::TopicConfig,
 };
 
 impl Db {
     /// Stores the configuration of a topic; defaults are not stored.
     pub fn put_topic_config(&mut self, name: &Topic, config: &TopicConfig) -> SqlResult<()> {
+        let mut values = self.topic_values(name.as_str())?;
+        config.settings.encode_into(&mut values);
+        config.pause.encode_into(&mut values);
+        self.put_topic_values(name.as_str(), values.as_bytes())
+    }
+
+    /// Replaces all values of a topic.
+    pub fn put_topic_values(&mut self, name: &str, values: &[u8]) -> SqlResult<()> {
         self.begin()?;
-        if config.is_default() {
-            self.conn().prepare_cached("DELETE FROM topic WHERE name = ?1")?.execute([name.as_str()])?;
+        if values.is_empty() {
+            self.conn().execute("DELETE FROM topic WHERE name = ?1", [name])?;
             return Ok(());
         }
-        let TopicSettings { ttr, max_attempts, retry, require_receipt } = &config.settings;
-        let retry = retry.as_ref().map(|retry| {
-            let steps: Vec<String> = retry.steps().iter().map(|step| step.as_millis().to_string()).collect();
-            steps.join(",")
-        });
-        let row = params![
-            name.as_str(),
-            ttr.map(|ttr| ttr.as_duration().as_millis() as i64),
-            max_attempts,
-            retry,
-            require_receipt,
-            config.pause.delivery,
-            config.pause.intake,
-        ];
-        let sql = "INSERT OR REPLACE INTO topic VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-        self.conn().prepare_cached(sql)?.execute(row)?;
+        let row = params![name, values, checksum(name.as_bytes(), values)];
+        self.conn().execute("INSERT OR REPLACE INTO topic VALUES (?1, ?2, ?3)", row)?;
         Ok(())
     }
 
-    /// The configuration of each topic that has one; `Err` carries the name of an invalid row.
+    /// The configuration in each row; `Err` has the name in a row that is damaged.
     pub fn topic_configs(&self) -> SqlResult<Vec<Result<(Topic, TopicConfig), String>>> {
-        let mut select = self.conn().prepare("SELECT * FROM topic")?;
-        let topics = select.query_map([], |row| {
-            let name: String = row.get(0)?;
-            let settings = topic_settings(row)?;
-            let pause = TopicPause { delivery: row.get(5)?, intake: row.get(6)? };
-            let parsed = Topic::parse(&name).ok().zip(settings);
-            Ok(parsed.map(|(topic, settings)| (topic, TopicConfig { settings, pause })).ok_or(name))
+        let mut select = self.conn().prepare("SELECT name, value, checksum FROM topic")?;
+        let configs = select.query_map([], |row| {
+            let config = decode_row(row)?
+                .and_then(|(name, values)| Some((Topic::parse(name).ok()?, decode_config(&values)?)));
+            let name = column_bytes(row.get_ref(0)?).unwrap_or_default();
+            Ok(config.ok_or_else(|| String::from_utf8_lossy(name).into_owned()))
         })?;
-        topics.collect()
+        configs.collect()
+    }
+
+    /// All values of a topic; none when its row is missing or damaged.
+    fn topic_values(&self, name: &str) -> SqlResult<Attributes> {
+        let sql = "SELECT name, value, checksum FROM topic WHERE name = ?1";
+        let values = self.conn().query_row(sql, [name], |row| {
+            let values = decode_row(row)?.map(|(_, values)| values);
+            Ok(values.filter(|values| decode_config(values).is_some()).unwrap_or_default())
+        });
+        Ok(values.optional()?.unwrap_or_default())
     }
 }
 
-fn topic_settings(row: &Row<'_>) -> SqlResult<Option<TopicSettings>> {
-    let ms = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or(u64::MAX));
-    let (ttr, retry): (Option<i64>, Option<String>) = (row.get(1)?, row.get(3)?);
-    let ttr = ttr.map(|ttr| Ttr::new(ms(ttr))).transpose().ok();
-    let steps = |text: String| {
-        let steps = text.split(',').filter(|step| !step.is_empty()).map(|step| step.parse().map(ms));
-        RetrySchedule::new(steps.collect::<Result<_, _>>().ok()?).ok()
+/// The name and the values in a row; `None` when it is damaged. A flipped bit may have changed the type of a column,
+/// which must not fail the query.
+fn decode_row<'a>(row: &'a Row<'_>) -> SqlResult<Option<(&'a str, Attributes)>> {
+    let bytes = |column| row.get_ref(column).map(column_bytes);
+    let (name, value, stored) = (bytes(0)?, bytes(1)?, bytes(2)?);
+    let row = || {
+        let sound = stored? == checksum(name?, value?);
+        Some((std::str::from_utf8(name?).ok()?, Attributes::decode(value?)?)).filter(|_| sound)
     };
-    let retry = match retry {
-        None => Some(None),
-        Some(text) => steps(text).map(Some),
-    };
-    let (max_attempts, require_receipt) = (row.get(2)?, row.get(4)?);
-    Ok(ttr.zip(retry).map(|(ttr, retry)| TopicSettings { ttr, max_attempts, retry, require_receipt }))
+    Ok(row())
+}
+
+fn checksum(name: &[u8], value: &[u8]) -> [u8; 8] {
+    row_checksum("topic", &[name, value])
+}
+
+/// The known values; `None` when one is malformed.
+fn decode_config(values: &Attributes) -> Option<TopicConfig> {
+    Some(TopicConfig { settings: TopicSettings::decode(values)?, pause: TopicPause::decode(values) })
 }

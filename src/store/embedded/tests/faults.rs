@@ -59,7 +59,13 @@ async fn a_record_without_a_readable_name_is_set_aside_too() {
 
 #[tokio::test]
 async fn a_damaged_reservation_ends_and_its_job_is_handed_out_again() {
-    for damage in ["deadline_ms = deadline_ms + 1", "attempts = attempts + 8", "receipt = zeroblob(24)"] {
+    for damage in [
+        "deadline_ms = deadline_ms + 1",
+        "since_ms = 0",
+        "by = 'me'",
+        "receipt = zeroblob(16)",
+        "checksum = x''",
+    ] {
         let fixture = Fixture::new();
         let store = fixture.open().await;
         add(&store, [job("a"), job("b")]).await;
@@ -78,11 +84,11 @@ async fn a_damaged_reservation_ends_and_its_job_is_handed_out_again() {
 
 #[tokio::test]
 async fn without_its_mark_the_clock_is_the_systems() {
-    let another_year = "value = CAST(x'000001ffffffffff' || zeroblob(8) AS BLOB)";
+    let another_year = "value = x'000001ffffffffff'";
     for damage in [
-        &format!("UPDATE meta SET {another_year} WHERE name = 'clock_ms'"),
-        "UPDATE meta SET value = 'text' WHERE name = 'clock_ms'",
-        "UPDATE meta SET name = 'clock_m3' WHERE name = 'clock_ms'",
+        &format!("UPDATE meta SET {another_year} WHERE name = 'clock'"),
+        "UPDATE meta SET value = 'text' WHERE name = 'clock'",
+        "UPDATE meta SET name = 'clocl' WHERE name = 'clock'",
     ] {
         let fixture = Fixture::new();
         let store = fixture.open().await;

@@ -8,7 +8,9 @@ use std::{
 
 use crate::{
     clock::ManualClock,
-    job::{Body, Delay, Due, Fingerprint, JobId, RetrySchedule, Timestamp, Topic, TopicFilter, Ttr},
+    job::{
+        Attributes, Body, Delay, Due, Fingerprint, JobId, RetrySchedule, Timestamp, Topic, TopicFilter, Ttr,
+    },
     metrics::Metrics,
     store::{
         AddJob, Added, FinishJob, Finished, Listener, Reservation, Store, Wait,
@@ -202,6 +204,7 @@ pub fn record(name: &str, due_at: Timestamp) -> Record {
         fingerprint: job.fingerprint,
         reason: None,
         dead_at: None,
+        other: Attributes::default(),
     };
     Record { head, body: job.body }
 }

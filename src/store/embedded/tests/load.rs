@@ -34,7 +34,8 @@ fn put(db: &mut Db, table: Table, name: &str, second: i64) -> RowKey {
 }
 
 fn lease(second: i64) -> Lease {
-    Lease { deadline: second_after_start(second), receipt: Receipt::generate(), attempts: 1 }
+    let (deadline, since) = (second_after_start(second), second_after_start(0));
+    Lease { deadline, receipt: Receipt::generate(), attempts: 1, since, by: Box::default() }
 }
 
 fn loaded(ids: JobIndex, db: &Db) -> (Memory, UnsoundRows) {

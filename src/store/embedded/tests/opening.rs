@@ -29,11 +29,16 @@ async fn an_unknown_format_and_foreign_files_are_refused_and_not_changed() {
     let path = fixture.dir.path().join("linger.db");
     let edit =
         |text: &str| rusqlite::Connection::open(&path).expect("opens").execute_batch(text).expect("runs");
+    for (found, advice) in
+        [(1, "drain it, or remove the data directory"), (3, "a newer one"), (0, "unknown format 0")]
+    {
+        edit(&format!("PRAGMA user_version = {found}"));
+        let refused = fixture.try_open().await.expect_err("is refused");
+        assert!(matches!(refused, OpenError::UnknownFormat { known: 2, .. }), "{refused}");
+        let text = refused.to_string();
+        assert!(text.contains("linger.db") && text.contains(advice), "{text}");
+    }
     edit("PRAGMA user_version = 2");
-    let refused = fixture.try_open().await.expect_err("is refused");
-    assert!(matches!(refused, OpenError::UnknownFormat { found: 2, known: 1, .. }), "{refused}");
-    assert!(refused.to_string().contains("linger.db"), "{refused}");
-    edit("PRAGMA user_version = 1");
     fixture.open().await.close().await.expect("closes");
     edit("PRAGMA application_id = 7");
     let refused = fixture.try_open().await.expect_err("is refused");

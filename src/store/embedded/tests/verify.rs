@@ -3,6 +3,7 @@
 use rusqlite::config::DbConfig;
 
 use super::fixture::*;
+use crate::job::Timestamp;
 use crate::store::{
     Store, TopicConfig, Verified,
     embedded::{
@@ -122,10 +123,15 @@ async fn reservations_that_differ_are_named() {
     for sql in [
         "DELETE FROM lease WHERE key = (SELECT key FROM rec WHERE id = 'held-1')",
         "UPDATE lease SET attempts = 9 WHERE key = (SELECT key FROM rec WHERE id = 'held-1')",
-        "INSERT INTO lease SELECT rec.key, 1, 5, zeroblob(16) FROM rec WHERE id = 'far'",
     ] {
         named(&found_after(sql).await, &["the reservation at"]);
     }
+    let unknown = found(|txn| {
+        let (_, at) = located(txn, "far");
+        let lease = txn.memory.leases().next().expect("a job is reserved").2.clone();
+        txn.db.set_lease(at.key, &lease).expect("writes");
+    });
+    named(&unknown.await, &["the reservation at", "missing in memory, there on disk"]);
     let unreadable = found_after("UPDATE lease SET receipt = x'00'").await;
     named(&unreadable, &["2 reservations on disk cannot be read"]);
 }
@@ -133,11 +139,14 @@ async fn reservations_that_differ_are_named() {
 #[tokio::test]
 async fn settings_marks_and_the_file_itself_are_looked_at() {
     named(&found_after("DELETE FROM topic").await, &["settings of topic set are not those on disk"]);
-    let senseless = found_after("UPDATE topic SET retry_ms = 'soon'").await;
-    named(&senseless, &["settings of topic \"set\" make no sense"]);
-    let clock = found_after("UPDATE meta SET value = 4000000000000 WHERE name = 'clock_ms'").await;
-    named(&clock, &["the clock is before its high-water mark"]);
-    let mark = found_after("UPDATE meta SET value = x'00' WHERE name = 'clock_ms'").await;
+    let senseless = found_after("UPDATE topic SET value = x'040000'").await;
+    named(&senseless, &["settings of topic \"set\" are damaged"]);
+    let clock = found(|txn| {
+        txn.db.begin().expect("begins");
+        txn.db.commit(Timestamp::from_millis(4_000_000_000_000)).expect("commits");
+    });
+    named(&clock.await, &["the clock is before its high-water mark"]);
+    let mark = found_after("UPDATE meta SET value = x'00' WHERE name = 'clock'").await;
     named(&mark, &["the clock's high-water mark cannot be read"]);
     let index = found(|txn| {
         let sql = "PRAGMA writable_schema = ON;

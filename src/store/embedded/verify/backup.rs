@@ -28,7 +28,7 @@ use crate::store::embedded::{
     recovery::wal::WalState,
     rows::{
         db::{Db, SqlResult},
-        meta::RunState,
+        meta::{RunState, put_run_state},
         schema,
     },
 };
@@ -121,7 +121,7 @@ fn detach(target: &Path) -> SqlResult<()> {
     let conn = Connection::open(target)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     conn.pragma_update(None, "journal_mode", "DELETE")?;
-    conn.execute("UPDATE meta SET value = ?1 WHERE name = 'run'", [RunState::Clean.as_str()])?;
+    put_run_state(&conn, RunState::Clean)?;
     conn.close().map_err(|(_, error)| error)
 }
 

@@ -100,6 +100,8 @@ pub(super) fn check_whole(memory: &Memory, db: &Db, now: Now, findings: &mut Fin
     check_configs(memory, db, findings)?;
     let strays = verify_sql::stray_rows(db)?;
     findings.check(strays == 0, || format!("{strays} rows have keys out of range"));
+    findings.check(db.read_store_head()?.is_some(), || "the stored number of commits is damaged".to_owned());
+    findings.check(db.run_state()?.is_some(), || "how the last run ended cannot be read".to_owned());
     match db.clock_mark()? {
         Some(mark) => {
             findings.check(mark <= now.up, || format!("the clock is before its high-water mark {mark}"));
@@ -185,7 +187,7 @@ fn check_configs(memory: &Memory, db: &Db, findings: &mut Findings) -> SqlResult
             Ok((name, config)) => {
                 stored.insert(name.as_str().to_owned(), config);
             }
-            Err(name) => findings.add(|| format!("the settings of topic {name:?} make no sense")),
+            Err(name) => findings.add(|| format!("the settings of topic {name:?} are damaged")),
         }
     }
     for topic in memory.topics().by_name(None) {
@@ -194,7 +196,8 @@ fn check_configs(memory: &Memory, db: &Db, findings: &mut Findings) -> SqlResult
             format!("the settings of topic {} are not those on disk", topic.name)
         });
     }
-    for name in stored.into_keys() {
+    // A row may have only values of a later version.
+    for name in stored.into_iter().filter_map(|(name, config)| (!config.is_default()).then_some(name)) {
         findings.add(|| format!("the settings of topic {name} are on disk but not in memory"));
     }
     Ok(())

@@ -26,7 +26,7 @@ use crate::{
                 db::{Db, SqlResult},
                 meta::RunState,
                 schema,
-                store_head::{HeadState, StoreHead},
+                store_head::StoreHead,
             },
         },
     },
@@ -58,11 +58,11 @@ pub fn inspect(options: &Options, clock: &dyn Clock) -> Result<Inspection, OpenE
     let data_dir = DataDir::lock(&options.data_dir)?;
     let mark = CommitMark::read(data_dir.lock_file()).map_err(io_at(&lock_path))?;
     let wal = WalState::inspect(&wal_path).map_err(io_at(&wal_path))?;
-    let files = StoreFiles::new(&db_path, &wal_path, lock_path, wal.replays()).map_err(io_at(&db_path))?;
+    let files = StoreFiles::read((&db_path, &wal_path, lock_path), wal, mark).map_err(io_at(&db_path))?;
     let db = Db::new(schema::open_existing(&db_path)?);
     wal.check_compatible(&wal_path, &db_path, read_run_state(&db, &db_path)?)?;
     let stored = read_store_head(&db, &db_path)?;
-    let head = files.check_compatible(stored, mark)?;
+    let head = files.check(stored)?;
     let missing = mark.map_or(0, |mark| mark.missing_from(head));
     Ok(examine(&db, wal, (stored, missing), clock))
 }
@@ -91,10 +91,12 @@ pub fn inspect_backup(file: &Path, clock: &dyn Clock) -> Result<Inspection, Open
 }
 
 pub(super) fn read_run_state(db: &Db, path: &Path) -> Result<RunState, OpenError> {
-    db.run_state().map_err(|source| OpenError::Sqlite { path: path.to_owned(), source })
+    let run = db.run_state().map_err(|source| OpenError::Sqlite { path: path.to_owned(), source })?;
+    // The verification reports a damaged entry.
+    Ok(run.unwrap_or(RunState::Open))
 }
 
-fn read_store_head(db: &Db, path: &Path) -> Result<HeadState, OpenError> {
+fn read_store_head(db: &Db, path: &Path) -> Result<Option<StoreHead>, OpenError> {
     db.read_store_head().map_err(|source| OpenError::Sqlite { path: path.to_owned(), source })
 }
 
@@ -102,13 +104,19 @@ fn io_at(path: &Path) -> impl Fn(io::Error) -> OpenError {
     move |source| OpenError::Io { path: path.to_owned(), source }
 }
 
-/// Verifies a store whose head is `stored`, and from which `missing` commits are missing by its lock file.
-fn examine(db: &Db, wal: WalState, (stored, missing): (HeadState, u64), clock: &dyn Clock) -> Inspection {
+/// Verifies a store whose head is `stored`, `None` when it is damaged, and from which `missing` commits are missing by
+/// its lock file.
+fn examine(
+    db: &Db,
+    wal: WalState,
+    (stored, missing): (Option<StoreHead>, u64),
+    clock: &dyn Clock,
+) -> Inspection {
     let mut findings = Findings::default();
-    check_files(db, wal, (stored, missing), &mut findings);
+    check_files(db, wal, missing, &mut findings);
     let memory = match read(db, clock) {
         Ok(memory) => {
-            if let HeadState::Known(StoreHead { jobs: Some(jobs), .. }) = stored {
+            if let Some(StoreHead { jobs: Some(jobs), .. }) = stored {
                 let found = memory.job_index().len() as u64;
                 findings
                     .check(found == jobs, || format!("{found} jobs can be read, and {jobs} were counted"));
@@ -145,7 +153,7 @@ fn read(db: &Db, clock: &dyn Clock) -> SqlResult<Memory> {
     Ok(memory)
 }
 
-fn check_files(db: &Db, wal: WalState, (stored, missing): (HeadState, u64), findings: &mut Findings) {
+fn check_files(db: &Db, wal: WalState, missing: u64, findings: &mut Findings) {
     let commits = match wal {
         WalState::Present(frames) => frames.dropped_commits,
         WalState::Missing | WalState::Unreadable => 0,
@@ -159,6 +167,5 @@ fn check_files(db: &Db, wal: WalState, (stored, missing): (HeadState, u64), find
         }),
         Err(error) => findings.add(|| format!("the tables of the database cannot be read: {error}")),
     }
-    findings.check(stored != HeadState::Damaged, || "the stored number of commits is damaged".to_owned());
     findings.check(missing == 0, || format!("{missing} changes are missing from its end"));
 }

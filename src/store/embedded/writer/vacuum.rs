@@ -73,7 +73,7 @@ mod tests {
         let conn = Connection::open_in_memory().expect("opens");
         conn.execute_batch(&format!(
             "PRAGMA auto_vacuum = {auto_vacuum};
-             CREATE TABLE meta (name TEXT, value);
+             CREATE TABLE meta (name TEXT, value, checksum);
              CREATE TABLE t (x);
              WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)
              INSERT INTO t SELECT zeroblob(4000) FROM n;
