@@ -32,7 +32,7 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
 
     /// The current time rounded down, which is compared with deadlines.
     fn now(&self) -> Timestamp {
-        self.read().down
+        self.read().rounded_down
     }
 
     /// The current time with both roundings, for one reading per operation.

@@ -57,13 +57,14 @@ impl Attributes {
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut rest = bytes;
-        let mut last = None;
+        // The first tag is at least 1.
+        let mut last = Tag(0);
         while !rest.is_empty() {
             let (tag, _, following) = split_first(rest)?;
-            if last.is_some_and(|last| tag <= last) {
+            if tag <= last {
                 return None;
             }
-            (rest, last) = (following, Some(tag));
+            (rest, last) = (following, tag);
         }
         (bytes.len() <= Self::MAX_BYTES).then(|| Self(bytes.to_vec()))
     }
@@ -203,7 +204,7 @@ mod tests {
         #[test]
         fn attributes_behave_as_a_sorted_map(
             changes in prop::collection::vec(
-                (any::<u8>(), prop::option::of(prop::collection::vec(any::<u8>(), 0..300))), 0..40),
+                (1u8..=255, prop::option::of(prop::collection::vec(any::<u8>(), 0..300))), 0..40),
         ) {
             let (mut attributes, mut map) = (Attributes::default(), BTreeMap::new());
             for (tag, value) in changes {
@@ -257,7 +258,9 @@ mod tests {
 
     #[test]
     fn malformed_attributes_are_refused() {
-        for bytes in [&b"\x03"[..], b"\x03\0", b"\x03\0\x01", b"\x04\0\0\x03\0\0", b"\x04\0\0\x04\0\0"] {
+        for bytes in
+            [&b"\x03"[..], b"\x03\0", b"\x03\0\x01", b"\x04\0\0\x03\0\0", b"\x04\0\0\x04\0\0", b"\0\0\0"]
+        {
             assert_eq!(Attributes::decode(bytes), None, "{bytes:?}");
         }
         let mut long = Attributes::default();

@@ -140,7 +140,7 @@ impl Due {
     pub fn resolve(self, now: Now) -> Timestamp {
         match self {
             Self::After(delay) => now.after(delay.as_duration()),
-            Self::At(moment) => moment.max(now.down),
+            Self::At(moment) => moment.max(now.rounded_down),
         }
     }
 }
@@ -360,8 +360,8 @@ mod tests {
     #[test]
     fn a_time_in_the_past_means_now() {
         let now = Now::from_micros(1_000_500);
-        assert_eq!(Due::At(Timestamp::from_millis(5)).resolve(now), now.down);
+        assert_eq!(Due::At(Timestamp::from_millis(5)).resolve(now), now.rounded_down);
         assert_eq!(Due::At(Timestamp::from_millis(1_005)).resolve(now).as_millis(), 1_005);
-        assert_eq!(Due::default().resolve(now), now.down);
+        assert_eq!(Due::default().resolve(now), now.rounded_down);
     }
 }

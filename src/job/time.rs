@@ -71,23 +71,23 @@ impl Timestamp {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
     /// The time rounded down: a deadline has passed if it is not later than this.
-    pub down: Timestamp,
+    pub rounded_down: Timestamp,
     /// The time rounded up, at which a delay begins.
-    pub up: Timestamp,
+    pub rounded_up: Timestamp,
 }
 
 impl Now {
     /// From microseconds since the Unix epoch.
     #[must_use]
     pub fn from_micros(unix_us: i64) -> Self {
-        let up = Timestamp::from_millis(unix_us.saturating_add(999).div_euclid(1_000));
-        Self { down: Timestamp::from_millis(unix_us.div_euclid(1_000)), up }
+        let rounded_up = Timestamp::from_millis(unix_us.saturating_add(999).div_euclid(1_000));
+        Self { rounded_down: Timestamp::from_millis(unix_us.div_euclid(1_000)), rounded_up }
     }
 
     /// The due time of a delay of `duration`; now for zero.
     #[must_use]
     pub fn after(self, duration: Duration) -> Timestamp {
-        if duration.is_zero() { self.down } else { self.up.after(duration) }
+        if duration.is_zero() { self.rounded_down } else { self.rounded_up.after(duration) }
     }
 }
 
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn a_delay_never_ends_early_and_no_delay_is_at_once() {
         let now = Now::from_micros(1_000_001);
-        assert_eq!(now.after(Duration::ZERO), now.down);
+        assert_eq!(now.after(Duration::ZERO), now.rounded_down);
         assert_eq!(now.after(Duration::from_millis(5)).as_millis(), 1_006, "5 ms after 1,000.001 ms");
         let whole = Now::from_micros(1_000_000);
         assert_eq!(whole.after(Duration::from_millis(5)).as_millis(), 1_005);

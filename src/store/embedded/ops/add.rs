@@ -38,7 +38,7 @@ fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob) -> SqlResult<Result<Added>> {
         id: job.id.clone(),
         topic: job.topic.clone(),
         due_at: job.due.resolve(txn.now),
-        created_at: txn.now.down,
+        created_at: txn.now.rounded_down,
         ttr: job.ttr,
         attempts: 0,
         max_attempts: job.max_attempts,
@@ -53,6 +53,6 @@ fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob) -> SqlResult<Result<Added>> {
     let hash = txn.memory.job_index().hash(record.head.id.as_str().as_bytes());
     let topic = txn.memory.topic(&record.head.topic);
     txn.insert_waiting(hash, topic, &record)?;
-    let state = if record.head.due_at <= txn.now.down { State::Ready } else { State::Delayed };
+    let state = if record.head.due_at <= txn.now.rounded_down { State::Ready } else { State::Delayed };
     Ok(Ok(Added::Created(record.to_job(state, None))))
 }

@@ -58,7 +58,7 @@ pub(crate) fn cancel(txn: &mut WriteTxn<'_>, grants: &[(JobId, Receipt)]) -> Sql
         // The record's attempts do not count this one, and its key is still that of its due time.
         if let Some((_, job_ref, _)) = find_reserved(txn, &TopicFilter::ALL, id, receipt) {
             txn.db.delete_lease(job_ref.key)?;
-            txn.change_state(job_ref, JobState::Ready { since: txn.now.down });
+            txn.change_state(job_ref, JobState::Ready { since: txn.now.rounded_down });
         }
     }
     Ok(())

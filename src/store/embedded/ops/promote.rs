@@ -27,7 +27,7 @@ pub(crate) fn promote(txn: &mut WriteTxn<'_>, limit: usize) -> SqlResult<Promote
     let next = txn.memory.next_deadline(txn.options.dead_retention);
     txn.effects.sleeps_until = Some(next.unwrap_or(Timestamp::MAX));
     let set_aside = usize::try_from(txn.effects.set_aside - before).unwrap_or(usize::MAX);
-    let more = next.is_some_and(|next| next <= txn.now.down);
+    let more = next.is_some_and(|next| next <= txn.now.rounded_down);
     Ok(Promoted { moves, more, next_in: next.map(|next| txn.time_until(next)), set_aside })
 }
 
@@ -36,12 +36,12 @@ fn end_reservations(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut Vec<
     while *budget > 0
         && txn.db.bytes_written() - before <= MAX_STEP_BYTES
         && let Some((deadline, job_ref)) = txn.memory.first_deadline()
-        && deadline <= txn.now.down
+        && deadline <= txn.now.rounded_down
     {
         *budget -= 1;
         let topic = txn.memory.topics().get(job_ref.topic).name.clone();
         if let Some(kind) = end_reservation(txn, job_ref)? {
-            moves.push(Move { topic, kind, late: txn.now.down.since(deadline) });
+            moves.push(Move { topic, kind, late: txn.now.rounded_down.since(deadline) });
         }
     }
     Ok(())
@@ -70,7 +70,7 @@ fn end_reservation(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> SqlResult<Option<
 }
 
 fn end_delays(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut Vec<Move>) {
-    let now = txn.now.down;
+    let now = txn.now.rounded_down;
     while *budget > 0
         && let Some((key, topic)) = txn.memory.delayed().first()
         && key.slot() <= now
@@ -84,19 +84,19 @@ fn end_delays(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut Vec<Move>)
 
 fn expire_dead_letters(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut Vec<Move>) -> SqlResult<()> {
     let Some(kept) = txn.options.dead_retention else { return Ok(()) };
-    let is_over = |since: Timestamp| since.after(kept) <= txn.now.down;
+    let is_over = |since: Timestamp| since.after(kept) <= txn.now.rounded_down;
     if *budget == 0 || !txn.memory.earliest_death().is_some_and(is_over) {
         return Ok(());
     }
     let kept_ms = i64::try_from(kept.as_millis()).unwrap_or(i64::MAX);
-    let last = Timestamp::from_millis(txn.now.down.as_millis().saturating_sub(kept_ms));
+    let last = Timestamp::from_millis(txn.now.rounded_down.as_millis().saturating_sub(kept_ms));
     let mut keys = Vec::new();
     txn.db.scan(Table::Dead, (RowKey::START, RowKey::first_after(last)), *budget, |key, _| keys.push(key))?;
     for key in keys {
         *budget -= 1;
         if let Some(head) = delete_dead_letter(txn, key)? {
             let dead_at = head.dead_at.unwrap_or(key.slot());
-            let late = txn.now.down.since(dead_at.after(kept));
+            let late = txn.now.rounded_down.since(dead_at.after(kept));
             moves.push(Move { topic: head.topic, kind: MoveKind::Forgotten, late });
         }
     }

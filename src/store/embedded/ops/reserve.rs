@@ -37,14 +37,14 @@ pub(crate) fn reserve(
             deadline: txn.now.after(ttr.as_duration()),
             receipt: Receipt::generate(),
             attempts: record.head.attempts.saturating_add(1),
-            since: txn.now.down,
+            since: txn.now.rounded_down,
             by: Box::default(),
         };
         granted.push(Reservation {
             job: record.to_job(State::Reserved, Some(&lease)),
             receipt: lease.receipt.clone(),
-            late: txn.now.down.since(record.head.due_at),
-            waited: txn.now.down.since(since),
+            late: txn.now.rounded_down.since(record.head.due_at),
+            waited: txn.now.rounded_down.since(since),
         });
         let before = txn.set_lease(JobRef { key, topic, dead: false }, lease)?;
         debug_assert!(matches!(before, JobState::Ready { .. }));

@@ -121,7 +121,11 @@ impl WriteTxn<'_> {
 
     /// The state of a waiting job that is due at `due_at`.
     pub fn waiting_state(&self, due_at: Timestamp) -> JobState {
-        if due_at <= self.now.down { JobState::Ready { since: self.now.down } } else { JobState::Delayed }
+        if due_at <= self.now.rounded_down {
+            JobState::Ready { since: self.now.rounded_down }
+        } else {
+            JobState::Delayed
+        }
     }
 
     /// Stores a record that waits for its due time, under a new key.
@@ -141,7 +145,7 @@ impl WriteTxn<'_> {
         topic: TopicNumber,
         record: &mut Record,
     ) -> SqlResult<JobRef> {
-        let now = self.now.down;
+        let now = self.now.rounded_down;
         record.head.dead_at = Some(now);
         let job_ref = JobRef { key: self.db.free_key(Table::Dead, now)?, topic, dead: true };
         self.db.insert(Table::Dead, job_ref.key, record)?;
@@ -177,7 +181,7 @@ impl WriteTxn<'_> {
     /// Moves the broken record at `key` to the table `broken`, so that it is not read again, and logs it. It is not
     /// counted any more.
     pub fn set_aside(&mut self, key: RowKey, dead: bool, why: RecordError) -> SqlResult<()> {
-        let id = self.db.set_aside(Table::for_job(dead), key, why, self.now.down)?;
+        let id = self.db.set_aside(Table::for_job(dead), key, why, self.now.rounded_down)?;
         let ids = self.memory.job_index();
         let by_name = id.as_deref().map(|id| ids.hash(id)).and_then(|hash| {
             let job_ref = ids

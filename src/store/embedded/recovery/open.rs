@@ -114,7 +114,7 @@ impl<'a> StoreOpener<'a> {
     fn load(&self, db: &mut Db) -> Result<LoadedStore, OpenError> {
         let clock_mark = db.clock_mark().map_err(|error| self.sqlite(error))?.unwrap_or_else(|| {
             tracing::error!(db = %self.db_path.display(), "the stored clock is damaged; using the system clock");
-            self.clock.read().down
+            self.clock.read().rounded_down
         });
         let moved = self.clock.advance_to_at_least(clock_mark);
         if moved.as_secs() >= 1 {
@@ -139,7 +139,7 @@ impl<'a> StoreOpener<'a> {
         load(&mut txn, clock_mark).map_err(|error| self.sqlite(error))?;
         self.check_job_count(db, memory.job_index().len() as u64);
         if db.in_transaction() {
-            db.commit(now.up).map_err(|error| self.sqlite(error))?;
+            db.commit(now.rounded_up).map_err(|error| self.sqlite(error))?;
         }
         let mut ready = Vec::new();
         memory.commit(|topic, has_ready| ready.extend(has_ready.then(|| topic.clone())));
@@ -182,7 +182,7 @@ impl<'a> StoreOpener<'a> {
     fn begin_run(&self, db: &mut Db) -> SqlResult<()> {
         let set = |db: &mut Db, run| {
             db.set_run_state(run)?;
-            db.commit(self.clock.read().up)
+            db.commit(self.clock.read().rounded_up)
         };
         set(db, RunState::Opening)?;
         wal_checkpoint(db.conn(), "TRUNCATE")?;

@@ -68,7 +68,7 @@ fn every_record_of_many_comes_into_memory_also_when_all_hashes_collide() {
         assert_consistent(
             &memory,
             &db,
-            crate::job::Now { down: second_after_start(9), up: second_after_start(9) },
+            crate::job::Now { rounded_down: second_after_start(9), rounded_up: second_after_start(9) },
         );
     }
 }

@@ -64,7 +64,7 @@ impl StateMachine {
 
     fn commit(&mut self) {
         if self.db.in_transaction() {
-            self.db.commit(self.clock.read().up).expect("commits");
+            self.db.commit(self.clock.read().rounded_up).expect("commits");
         }
         self.memory.commit(|_, _| ());
     }
@@ -227,7 +227,7 @@ proptest! {
     fn what_is_loaded_is_what_was_there(groups in groups()) {
         let mut machine = StateMachine::new(JobIndex::new());
         run(&mut machine, &groups);
-        let mark = machine.clock.read().up;
+        let mark = machine.clock.read().rounded_up;
         // Promote every due job, so that the states are the same before and after.
         while machine.txn(|txn| ops::promote(txn, 100)).more {}
         machine.commit();

@@ -103,7 +103,7 @@ async fn rows_without_memory_and_memory_without_rows_are_named() {
 async fn jobs_in_the_wrong_place_are_named() {
     let early = found(|txn| {
         let (_, at) = located(txn, "far");
-        txn.memory.change_state(at, JobState::Ready { since: txn.now.down });
+        txn.memory.change_state(at, JobState::Ready { since: txn.now.rounded_down });
     });
     named(&early.await, &["job far at", "made ready before its due time"]);
     let nowhere = found(|txn| {

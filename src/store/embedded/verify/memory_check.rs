@@ -87,7 +87,7 @@ fn check_state(
     let states = [delayed, topic.ready.contains_key(&key), memory.lease(key).is_some()];
     let states = states.into_iter().filter(|is_in_state| *is_in_state).count();
     findings.check(states == 1, || format!("{} is in {states} states in memory", name()));
-    findings.check(delayed || due_at <= now.up, || {
+    findings.check(delayed || due_at <= now.rounded_up, || {
         format!("{} was made ready before its due time {due_at}", name())
     });
 }
@@ -104,7 +104,8 @@ pub(super) fn check_whole(memory: &Memory, db: &Db, now: Now, findings: &mut Fin
     findings.check(db.run_state()?.is_some(), || "how the last run ended cannot be read".to_owned());
     match db.clock_mark()? {
         Some(mark) => {
-            findings.check(mark <= now.up, || format!("the clock is before its high-water mark {mark}"));
+            findings
+                .check(mark <= now.rounded_up, || format!("the clock is before its high-water mark {mark}"));
         }
         None => findings.add(|| "the clock's high-water mark cannot be read".to_owned()),
     }

@@ -145,7 +145,7 @@ fn examine(
 /// Loads the store as a start would. The verification reports what could not be loaded.
 fn read(db: &Db, clock: &dyn Clock) -> SqlResult<Memory> {
     // When it is damaged, which the verification reports, the system clock is used.
-    let mark = db.clock_mark()?.unwrap_or(clock.read().down);
+    let mark = db.clock_mark()?.unwrap_or(clock.read().rounded_down);
     clock.advance_to_at_least(mark);
     let mut memory = Memory::new(JobIndex::new());
     load::read(&mut memory, db, mark)?;

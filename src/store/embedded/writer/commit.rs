@@ -175,7 +175,7 @@ impl Writer {
             return Ok(());
         }
         let start_us = self.clock.now_micros();
-        self.db.commit(self.clock.read().up)?;
+        self.db.commit(self.clock.read().rounded_up)?;
         match self.options.durability {
             Durability::Always => {
                 let took_us = self.clock.now_micros().saturating_sub(start_us).unsigned_abs();

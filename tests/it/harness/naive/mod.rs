@@ -99,8 +99,8 @@ impl Naive {
         Reservation {
             job: entry.job.clone(),
             receipt: receipt.clone(),
-            late: now.down.since(entry.job.due_at),
-            waited: now.down.since(entry.ready_at),
+            late: now.rounded_down.since(entry.job.due_at),
+            waited: now.rounded_down.since(entry.ready_at),
         }
     }
 
@@ -157,8 +157,8 @@ impl Naive {
             id: add.id.clone(),
             topic: add.topic,
             state: State::Delayed,
-            created_at: now.down,
-            due_at: now.down,
+            created_at: now.rounded_down,
+            due_at: now.rounded_down,
             ttr: add.ttr,
             attempts: 0,
             max_attempts: add.max_attempts,
@@ -171,7 +171,7 @@ impl Naive {
         };
         let arrival = content.arrivals;
         let mut entry =
-            Entry { job, fingerprint: add.fingerprint, receipt: None, ready_at: now.down, arrival };
+            Entry { job, fingerprint: add.fingerprint, receipt: None, ready_at: now.rounded_down, arrival };
         self.wait_until(&mut entry, add.due.resolve(now));
         let job = entry.job.clone();
         content.jobs.insert(add.id, entry);
@@ -195,11 +195,11 @@ impl Naive {
     fn expire(&self, entry: &mut Entry) -> Option<MoveKind> {
         let now = self.clock.read();
         match entry.job.state {
-            State::Delayed if entry.job.due_at <= now.down => {
+            State::Delayed if entry.job.due_at <= now.rounded_down => {
                 self.wait_until(entry, entry.job.due_at);
                 Some(MoveKind::Ready)
             }
-            State::Reserved if entry.job.reserved_until <= Some(now.down) => {
+            State::Reserved if entry.job.reserved_until <= Some(now.rounded_down) => {
                 let Job { attempts, max_attempts, .. } = entry.job;
                 if max_attempts != 0 && attempts >= max_attempts {
                     self.die(entry, None, Reason::TTR_EXPIRED);
@@ -211,7 +211,7 @@ impl Naive {
             }
             State::Dead => {
                 let (dead_at, keep) = (entry.job.dead_at?, self.dead_retention?);
-                (dead_at.after(keep) <= now.down).then_some(MoveKind::Forgotten)
+                (dead_at.after(keep) <= now.rounded_down).then_some(MoveKind::Forgotten)
             }
             State::Delayed | State::Ready | State::Reserved => None,
         }
