@@ -15,7 +15,7 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng, seq::IndexedRandom};
 use crate::harness::{
     jobs::{self, ALL, Wait, delay, millis, retry, topic, ttr},
     naive::Naive,
-    stores::{Bench, Engine, Recorder},
+    stores::{Engine, Recorder, StoreFixture},
 };
 
 const STEPS: usize = 40;
@@ -54,17 +54,17 @@ async fn run(engine: Engine) {
     let usual = if engine == Engine::Cluster { 20 } else { 1_000 };
     let sequences = setting("LINGER_MODEL_SEQUENCES", usual);
     println!("{engine:?}: {sequences} sequences from LINGER_MODEL_SEED={first}");
-    let mut bench = Bench::new(engine).await;
+    let mut fixture = StoreFixture::new(engine).await;
     for n in 0..sequences {
         if n % PER_ENGINE == PER_ENGINE - 1 {
-            bench.verify().await;
-            bench = Bench::new(engine).await;
+            fixture.verify().await;
+            fixture = StoreFixture::new(engine).await;
         } else if n % 20 == 19 {
-            bench.reopen().await;
+            fixture.reopen().await;
         }
-        Sequence::new(&bench, first.wrapping_add(n)).run().await;
+        Sequence::new(&fixture, first.wrapping_add(n)).run().await;
     }
-    bench.verify().await;
+    fixture.verify().await;
     println!("proof: what=model_{engine:?} runs={sequences} violations=0 seed={first}");
 }
 
@@ -73,7 +73,7 @@ async fn run(engine: Engine) {
 struct Sequence<'a> {
     seed: u64,
     random: SmallRng,
-    bench: &'a Bench,
+    fixture: &'a StoreFixture,
     model: Arc<Naive>,
     topics: Vec<Topic>,
     ids: Vec<JobId>,
@@ -83,12 +83,12 @@ struct Sequence<'a> {
 }
 
 impl<'a> Sequence<'a> {
-    fn new(bench: &'a Bench, seed: u64) -> Self {
+    fn new(fixture: &'a StoreFixture, seed: u64) -> Self {
         Self {
             seed,
             random: SmallRng::seed_from_u64(seed),
-            bench,
-            model: Naive::new(bench.clock.clone(), Arc::new(Recorder::default()), None),
+            fixture,
+            model: Naive::new(fixture.clock.clone(), Arc::new(Recorder::default()), None),
             topics: ["a", "b"].iter().map(|name| topic(&format!("{name}-{seed}"))).collect(),
             ids: (0..6).map(|n| jobs::id(&format!("{n}-{seed}"))).collect(),
             receipts: Vec::new(),
@@ -101,17 +101,17 @@ impl<'a> Sequence<'a> {
             self.step().await;
             self.compare().await;
         }
-        self.bench.verify().await;
+        self.fixture.verify().await;
         for name in self.topics.clone() {
             let mut cursor = None;
             loop {
-                let slice = self.bench.store.purge(&name, cursor, 100).await.expect("purges");
+                let slice = self.fixture.store.purge(&name, cursor, 100).await.expect("purges");
                 cursor = slice.next;
                 if cursor.is_none() {
                     break;
                 }
             }
-            let left = self.bench.store.topic(&name).await.expect("reads");
+            let left = self.fixture.store.topic(&name).await.expect("reads");
             self.assert_equal(&left, &None, "after the purge");
         }
     }
@@ -148,7 +148,7 @@ impl<'a> Sequence<'a> {
 
     fn due(&mut self) -> Due {
         if self.random.random_bool(0.2) {
-            Due::At(self.bench.now().after(self.wait()))
+            Due::At(self.fixture.now().after(self.wait()))
         } else {
             Due::After(delay(self.wait()))
         }
@@ -224,7 +224,7 @@ impl<'a> Sequence<'a> {
             });
         }
         self.log_step(("add", &batch));
-        let engine: Vec<Added> = self.bench.store.add(batch.clone()).await.expect("adds");
+        let engine: Vec<Added> = self.fixture.store.add(batch.clone()).await.expect("adds");
         let model = self.model.add(batch).await.expect("adds");
         self.assert_equal(&engine, &model, "add");
     }
@@ -235,13 +235,13 @@ impl<'a> Sequence<'a> {
         let ttrs: Vec<_> = (0..self.random.random_range(1..4)).map(|_| self.sometimes(Self::ttr)).collect();
         self.log_step(("reserve", &name, &ttrs));
         let ready = self.model.ready(&name);
-        let may_have_ready = self.bench.store.may_have_ready(&name);
+        let may_have_ready = self.fixture.store.may_have_ready(&name);
         self.assert_equal(
             &(may_have_ready || ready.is_empty()),
             &true,
             "may_have_ready is false for a topic with ready jobs",
         );
-        let engine = self.bench.store.reserve(&name, &ttrs, Wait::No).await.expect("reserves");
+        let engine = self.fixture.store.reserve(&name, &ttrs, Wait::No).await.expect("reserves");
         self.assert_equal(&engine.len(), &ready.len().min(ttrs.len()), "the number of reserved jobs");
         for (reservation, ttr) in engine.into_iter().zip(ttrs) {
             let id = reservation.job.id.clone();
@@ -259,7 +259,7 @@ impl<'a> Sequence<'a> {
     async fn advance(&mut self) {
         let time = millis([1, 999, 5_000, 30_000, 100_000][self.random.random_range(0..5)]);
         self.log_step(("advance", time));
-        self.bench.pass(time).await;
+        self.fixture.advance_and_promote(time).await;
         jobs::promote(&*self.model).await;
     }
 
@@ -269,7 +269,7 @@ impl<'a> Sequence<'a> {
         let receipt = if self.random.random_bool(0.2) { None } else { Some(receipt) };
         let request = vec![FinishJob { id, receipt }];
         self.log_step(("finish", &scope, &request));
-        let engine = self.bench.store.finish(&scope, request.clone()).await.expect("answers");
+        let engine = self.fixture.store.finish(&scope, request.clone()).await.expect("answers");
         let model = self.model.finish(&scope, request).await.expect("answers");
         self.assert_equal(&engine, &model, "finish");
     }
@@ -280,7 +280,8 @@ impl<'a> Sequence<'a> {
         let release =
             Release { delay: self.sometimes(|sequence| delay(sequence.wait())), reason: self.reason() };
         self.log_step(("release", &scope, &id, &release));
-        let engine = self.bench.store.release(&scope, &id, &receipt, release.clone()).await.expect("answers");
+        let engine =
+            self.fixture.store.release(&scope, &id, &receipt, release.clone()).await.expect("answers");
         let model = self.model.release(&scope, &id, &receipt, release).await.expect("answers");
         self.assert_equal(&engine, &model, "release");
     }
@@ -290,7 +291,7 @@ impl<'a> Sequence<'a> {
         let (id, receipt) = self.receipt();
         let ttr = self.sometimes(Self::ttr);
         self.log_step(("touch", &scope, &id, ttr));
-        let engine = self.bench.store.touch(&scope, &id, &receipt, ttr).await.expect("answers");
+        let engine = self.fixture.store.touch(&scope, &id, &receipt, ttr).await.expect("answers");
         let model = self.model.touch(&scope, &id, &receipt, ttr).await.expect("answers");
         self.assert_equal(&engine, &model, "touch");
     }
@@ -300,7 +301,7 @@ impl<'a> Sequence<'a> {
         let (id, receipt) = self.receipt();
         let reason = self.reason();
         self.log_step(("bury", &scope, &id, &reason));
-        let engine = self.bench.store.bury(&scope, &id, &receipt, reason.clone()).await.expect("answers");
+        let engine = self.fixture.store.bury(&scope, &id, &receipt, reason.clone()).await.expect("answers");
         let model = self.model.bury(&scope, &id, &receipt, reason).await.expect("answers");
         self.assert_equal(&engine, &model, "bury");
     }
@@ -309,7 +310,7 @@ impl<'a> Sequence<'a> {
         let scope = self.scope();
         let (id, wait) = (self.id(), delay(self.wait()));
         self.log_step(("requeue", &scope, &id, wait));
-        let engine = self.bench.store.requeue(&scope, &id, wait).await.expect("answers");
+        let engine = self.fixture.store.requeue(&scope, &id, wait).await.expect("answers");
         let model = self.model.requeue(&scope, &id, wait).await.expect("answers");
         self.assert_equal(&engine, &model, "requeue");
     }
@@ -325,7 +326,7 @@ impl<'a> Sequence<'a> {
             body: self.sometimes(|_| jobs::body("[\"patched\"]")),
         };
         self.log_step(("patch", &scope, &id, &patch));
-        let engine = self.bench.store.patch(&scope, &id, patch.clone()).await.expect("answers");
+        let engine = self.fixture.store.patch(&scope, &id, patch.clone()).await.expect("answers");
         let model = self.model.patch(&scope, &id, patch).await.expect("answers");
         self.assert_equal(&engine, &model, "patch");
     }
@@ -334,7 +335,7 @@ impl<'a> Sequence<'a> {
         let scope = self.scope();
         let ids = vec![self.id(), self.id()];
         self.log_step(("delete", &scope, &ids));
-        let engine = self.bench.store.delete(&scope, ids.clone()).await.expect("answers");
+        let engine = self.fixture.store.delete(&scope, ids.clone()).await.expect("answers");
         let model = self.model.delete(&scope, ids).await.expect("answers");
         self.assert_equal(&engine, &model, "delete");
     }
@@ -342,7 +343,7 @@ impl<'a> Sequence<'a> {
     async fn cancel(&mut self) {
         let reservation = self.receipt();
         self.log_step(("cancel", &reservation.0));
-        self.bench.store.cancel(vec![reservation.clone()]).await.expect("cancels");
+        self.fixture.store.cancel(vec![reservation.clone()]).await.expect("cancels");
         self.model.cancel(vec![reservation]).await.expect("cancels");
     }
 
@@ -351,9 +352,9 @@ impl<'a> Sequence<'a> {
         let requeue = self.random.random_bool(0.5);
         self.log_step(("dead", &name, limit, requeue));
         let (engine, model) = if requeue {
-            (self.bench.store.requeue_dead(&name, limit).await, self.model.requeue_dead(&name, limit).await)
+            (self.fixture.store.requeue_dead(&name, limit).await, self.model.requeue_dead(&name, limit).await)
         } else {
-            (self.bench.store.delete_dead(&name, limit).await, self.model.delete_dead(&name, limit).await)
+            (self.fixture.store.delete_dead(&name, limit).await, self.model.delete_dead(&name, limit).await)
         };
         self.assert_equal(
             &engine.expect("answers"),
@@ -365,19 +366,19 @@ impl<'a> Sequence<'a> {
     /// Compares every job and every count.
     async fn compare(&mut self) {
         for id in &self.ids {
-            let engine: Option<Job> = self.bench.store.get(ALL, id).await.expect("gets");
+            let engine: Option<Job> = self.fixture.store.get(ALL, id).await.expect("gets");
             let model = self.model.get(ALL, id).await.expect("gets");
             self.assert_equal(&engine, &model, "a job");
         }
         for name in &self.topics {
-            let engine: Option<TopicStats> = self.bench.store.topic(name).await.expect("reads");
+            let engine: Option<TopicStats> = self.fixture.store.topic(name).await.expect("reads");
             let model = self.model.topic(name).await.expect("reads");
             self.assert_equal(&engine, &model, "a topic");
         }
         let name = self.topic();
-        let after = DeadCursor { dead_at: self.bench.now(), id: self.id() };
+        let after = DeadCursor { dead_at: self.fixture.now(), id: self.id() };
         for after in [None, Some(&after)] {
-            let engine = self.bench.store.dead(&name, after, 4).await.expect("lists");
+            let engine = self.fixture.store.dead(&name, after, 4).await.expect("lists");
             let model = self.model.dead(&name, after, 4).await.expect("lists");
             self.assert_equal(&engine, &model, "the dead letters");
             assert!(engine.iter().all(|job| job.state == State::Dead));

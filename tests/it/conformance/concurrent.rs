@@ -10,7 +10,7 @@ use linger::{
     store::{AddJob, Added, Finished},
 };
 
-use crate::harness::{jobs::*, stores::Bench};
+use crate::harness::{jobs::*, stores::StoreFixture};
 
 super::on_every_engine! {
     everything_is_there_after_a_stop,
@@ -20,47 +20,51 @@ super::on_every_engine! {
     a_check_answers_while_the_store_is_open,
 }
 
-async fn everything_is_there_after_a_stop(mut bench: Bench) {
-    let start = bench.now();
-    add(&*bench.store, AddJob { max_attempts: 1, ttr: ttr(1), ..job("dead") }).await;
-    reserve(&*bench.store).await;
-    bench.pass(seconds(1)).await;
-    add(&*bench.store, AddJob { retry: retry(&[15]), ttr: ttr(100), ..job("reserved") }).await;
-    let held = reserve(&*bench.store).await;
-    add(&*bench.store, job("returned")).await;
-    reserve(&*bench.store).await;
-    bench.pass(seconds(60)).await;
-    add(&*bench.store, delayed("delayed", seconds(40))).await;
-    add(&*bench.store, delayed("far", seconds(365 * 86_400))).await;
+async fn everything_is_there_after_a_stop(mut fixture: StoreFixture) {
+    let start = fixture.now();
+    add(&*fixture.store, AddJob { max_attempts: 1, ttr: ttr(1), ..job("dead") }).await;
+    reserve(&*fixture.store).await;
+    fixture.advance_and_promote(seconds(1)).await;
+    add(&*fixture.store, AddJob { retry: retry(&[15]), ttr: ttr(100), ..job("reserved") }).await;
+    let held = reserve(&*fixture.store).await;
+    add(&*fixture.store, job("returned")).await;
+    reserve(&*fixture.store).await;
+    fixture.advance_and_promote(seconds(60)).await;
+    add(&*fixture.store, delayed("delayed", seconds(40))).await;
+    add(&*fixture.store, delayed("far", seconds(365 * 86_400))).await;
     let names = ["dead", "reserved", "returned", "delayed", "far"];
     let mut before = HashMap::new();
     for name in names {
-        before.insert(name, bench.store.get(ALL, &id(name)).await.expect("gets").expect("is there"));
+        before.insert(name, fixture.store.get(ALL, &id(name)).await.expect("gets").expect("is there"));
     }
-    let stats = bench.store.topic(&topic("t")).await.expect("reads");
-    bench.reopen().await;
-    promote(&*bench.store).await;
+    let stats = fixture.store.topic(&topic("t")).await.expect("reads");
+    fixture.reopen().await;
+    promote(&*fixture.store).await;
     for name in names {
-        assert_eq!(bench.store.get(ALL, &id(name)).await.expect("gets").as_ref(), before.get(name), "{name}");
+        assert_eq!(
+            fixture.store.get(ALL, &id(name)).await.expect("gets").as_ref(),
+            before.get(name),
+            "{name}"
+        );
     }
-    assert_eq!(bench.store.topic(&topic("t")).await.expect("reads"), stats);
-    let again = add_any(&*bench.store, delayed("delayed", seconds(40))).await;
+    assert_eq!(fixture.store.topic(&topic("t")).await.expect("reads"), stats);
+    let again = add_any(&*fixture.store, delayed("delayed", seconds(40))).await;
     assert!(matches!(again, Added::Replayed(_)), "{again:?}");
-    let returned = reserve(&*bench.store).await;
+    let returned = reserve(&*fixture.store).await;
     assert_eq!((returned.job.id, returned.job.attempts), (id("returned"), 2));
-    let done = bench.store.finish(ALL, finish(&id("reserved"), &held.receipt)).await.expect("finishes");
+    let done = fixture.store.finish(ALL, finish(&id("reserved"), &held.receipt)).await.expect("finishes");
     assert_eq!(done, [Finished::Done { topic: topic("t") }], "a receipt outlives a restart");
-    bench.pass(seconds(40)).await;
-    assert_eq!(reserve(&*bench.store).await.job.id, id("delayed"));
-    assert!(bench.now() > start);
+    fixture.advance_and_promote(seconds(40)).await;
+    assert_eq!(reserve(&*fixture.store).await.job.id, id("delayed"));
+    assert!(fixture.now() > start);
 }
 
-async fn workers_side_by_side_share_without_overlap(bench: Bench) {
+async fn workers_side_by_side_share_without_overlap(fixture: StoreFixture) {
     const JOBS: usize = 400;
     let held: Arc<Mutex<HashMap<String, usize>>> = Arc::default();
     let mut tasks = tokio::task::JoinSet::new();
     for worker in 0..8 {
-        let (store, held) = (bench.store.clone(), held.clone());
+        let (store, held) = (fixture.store.clone(), held.clone());
         tasks.spawn(async move {
             for n in (worker..JOBS).step_by(8) {
                 add(&*store, job(&n.to_string())).await;
@@ -88,28 +92,28 @@ async fn workers_side_by_side_share_without_overlap(bench: Bench) {
         finished += worker.expect("no worker panicked");
     }
     assert_eq!(finished, JOBS, "a worker leaves only when nothing is ready, and each adds before it looks");
-    assert_eq!(bench.store.topic(&topic("t")).await.expect("reads"), None);
+    assert_eq!(fixture.store.topic(&topic("t")).await.expect("reads"), None);
 }
 
-async fn adds_of_one_id_side_by_side_make_one_job(bench: Bench) {
+async fn adds_of_one_id_side_by_side_make_one_job(fixture: StoreFixture) {
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..16 {
-        let store = bench.store.clone();
+        let store = fixture.store.clone();
         tasks.spawn(async move { matches!(add_any(&*store, job("a")).await, Added::Created(_)) });
     }
     let created = tasks.join_all().await.into_iter().filter(|created| *created).count();
     assert_eq!(created, 1);
-    reserve(&*bench.store).await;
-    assert_eq!(reserve_any(&*bench.store).await, None);
+    reserve(&*fixture.store).await;
+    assert_eq!(reserve_any(&*fixture.store).await, None);
 }
 
-async fn finishes_of_one_job_side_by_side_end_it_once(bench: Bench) {
-    add(&*bench.store, job("a")).await;
-    let held = reserve(&*bench.store).await;
+async fn finishes_of_one_job_side_by_side_end_it_once(fixture: StoreFixture) {
+    add(&*fixture.store, job("a")).await;
+    let held = reserve(&*fixture.store).await;
     assert_eq!(held.job.state, State::Reserved);
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..16 {
-        let (store, request) = (bench.store.clone(), finish(&id("a"), &held.receipt));
+        let (store, request) = (fixture.store.clone(), finish(&id("a"), &held.receipt));
         tasks.spawn(async move { one(store.finish(ALL, request).await.expect("answers")) });
     }
     let outcomes = tasks.join_all().await;
@@ -117,6 +121,6 @@ async fn finishes_of_one_job_side_by_side_end_it_once(bench: Bench) {
     assert!(outcomes.contains(&Finished::Done { topic: topic("t") }));
 }
 
-async fn a_check_answers_while_the_store_is_open(bench: Bench) {
-    bench.store.check().await.expect("takes writes");
+async fn a_check_answers_while_the_store_is_open(fixture: StoreFixture) {
+    fixture.store.check().await.expect("takes writes");
 }

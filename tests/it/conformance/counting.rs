@@ -5,7 +5,7 @@ use linger::{
     store::{AddJob, Patch, Release, TopicConfig, TopicStats},
 };
 
-use crate::harness::{jobs::*, stores::Bench};
+use crate::harness::{jobs::*, stores::StoreFixture};
 
 super::on_every_engine! {
     counts_are_right_after_every_step,
@@ -16,9 +16,9 @@ super::on_every_engine! {
     fault_a_deleted_job_counts_nowhere_and_leaves_nothing_to_wait_for,
 }
 
-async fn stats(bench: &Bench) -> Option<TopicStats> {
-    let stats = bench.store.topic(&topic("t")).await.expect("reads");
-    let listed = bench.store.topics(None, 10).await.expect("lists");
+async fn stats(fixture: &StoreFixture) -> Option<TopicStats> {
+    let stats = fixture.store.topic(&topic("t")).await.expect("reads");
+    let listed = fixture.store.topics(None, 10).await.expect("lists");
     let of_t = listed.into_iter().find(|(name, _)| *name == topic("t")).map(|(_, stats)| stats);
     for state in State::ALL {
         let count = |stats: &Option<TopicStats>| stats.as_ref().map_or(0, |stats| stats.count(state));
@@ -27,86 +27,86 @@ async fn stats(bench: &Bench) -> Option<TopicStats> {
     stats
 }
 
-async fn expect(bench: &Bench, delayed: u64, ready: u64, reserved: u64, dead: u64) {
-    let stats = stats(bench).await.unwrap_or_default();
+async fn expect(fixture: &StoreFixture, delayed: u64, ready: u64, reserved: u64, dead: u64) {
+    let stats = stats(fixture).await.unwrap_or_default();
     let seen = (stats.delayed, stats.ready, stats.reserved, stats.dead);
     assert_eq!(seen, (delayed, ready, reserved, dead), "(delayed, ready, reserved, dead)");
 }
 
-async fn counts_are_right_after_every_step(bench: Bench) {
-    add(&*bench.store, delayed("a", seconds(5))).await;
-    add(&*bench.store, AddJob { max_attempts: 2, ..job("b") }).await;
-    expect(&bench, 1, 1, 0, 0).await;
-    add_any(&*bench.store, delayed("a", seconds(5))).await;
-    expect(&bench, 1, 1, 0, 0).await;
-    bench.pass(seconds(5)).await;
-    expect(&bench, 0, 2, 0, 0).await;
-    let held = bench.store.reserve(&topic("t"), &[None; 5], Wait::No).await.expect("reserves");
-    expect(&bench, 0, 0, 2, 0).await;
+async fn counts_are_right_after_every_step(fixture: StoreFixture) {
+    add(&*fixture.store, delayed("a", seconds(5))).await;
+    add(&*fixture.store, AddJob { max_attempts: 2, ..job("b") }).await;
+    expect(&fixture, 1, 1, 0, 0).await;
+    add_any(&*fixture.store, delayed("a", seconds(5))).await;
+    expect(&fixture, 1, 1, 0, 0).await;
+    fixture.advance_and_promote(seconds(5)).await;
+    expect(&fixture, 0, 2, 0, 0).await;
+    let held = fixture.store.reserve(&topic("t"), &[None; 5], Wait::No).await.expect("reserves");
+    expect(&fixture, 0, 0, 2, 0).await;
     let of = |name| held.iter().find(|r| r.job.id == id(name)).expect("is held").receipt.clone();
-    bench.store.cancel(vec![(id("a"), of("a"))]).await.expect("cancels");
-    expect(&bench, 0, 1, 1, 0).await;
-    bench
+    fixture.store.cancel(vec![(id("a"), of("a"))]).await.expect("cancels");
+    expect(&fixture, 0, 1, 1, 0).await;
+    fixture
         .store
         .release(ALL, &id("b"), &of("b"), Release::default())
         .await
         .expect("answers")
         .expect("is held");
-    expect(&bench, 1, 1, 0, 0).await;
+    expect(&fixture, 1, 1, 0, 0).await;
     let put_off = Patch { due: Some(linger::job::Due::After(delay(seconds(9)))), ..Patch::default() };
-    bench.store.patch(ALL, &id("a"), put_off).await.expect("patches");
-    expect(&bench, 2, 0, 0, 0).await;
-    bench.pass(seconds(1)).await;
-    expect(&bench, 1, 1, 0, 0).await;
-    let b = reserve(&*bench.store).await;
-    bench.store.touch(ALL, &id("b"), &b.receipt, None).await.expect("answers").expect("is held");
-    expect(&bench, 1, 0, 1, 0).await;
-    bench.pass(seconds(60)).await;
-    expect(&bench, 0, 1, 0, 1).await;
-    let a = reserve(&*bench.store).await;
-    bench.store.bury(ALL, &id("a"), &a.receipt, None).await.expect("answers").expect("is held");
-    expect(&bench, 0, 0, 0, 2).await;
-    bench.store.requeue(ALL, &id("a"), delay(seconds(3))).await.expect("requeues");
-    bench.store.requeue(ALL, &id("b"), delay(seconds(0))).await.expect("requeues");
-    expect(&bench, 1, 1, 0, 0).await;
-    let b = reserve(&*bench.store).await;
-    bench.store.finish(ALL, finish(&b.job.id, &b.receipt)).await.expect("finishes");
-    expect(&bench, 1, 0, 0, 0).await;
-    bench.store.delete(ALL, vec![id("a")]).await.expect("deletes");
-    assert_eq!(stats(&bench).await, None);
+    fixture.store.patch(ALL, &id("a"), put_off).await.expect("patches");
+    expect(&fixture, 2, 0, 0, 0).await;
+    fixture.advance_and_promote(seconds(1)).await;
+    expect(&fixture, 1, 1, 0, 0).await;
+    let b = reserve(&*fixture.store).await;
+    fixture.store.touch(ALL, &id("b"), &b.receipt, None).await.expect("answers").expect("is held");
+    expect(&fixture, 1, 0, 1, 0).await;
+    fixture.advance_and_promote(seconds(60)).await;
+    expect(&fixture, 0, 1, 0, 1).await;
+    let a = reserve(&*fixture.store).await;
+    fixture.store.bury(ALL, &id("a"), &a.receipt, None).await.expect("answers").expect("is held");
+    expect(&fixture, 0, 0, 0, 2).await;
+    fixture.store.requeue(ALL, &id("a"), delay(seconds(3))).await.expect("requeues");
+    fixture.store.requeue(ALL, &id("b"), delay(seconds(0))).await.expect("requeues");
+    expect(&fixture, 1, 1, 0, 0).await;
+    let b = reserve(&*fixture.store).await;
+    fixture.store.finish(ALL, finish(&b.job.id, &b.receipt)).await.expect("finishes");
+    expect(&fixture, 1, 0, 0, 0).await;
+    fixture.store.delete(ALL, vec![id("a")]).await.expect("deletes");
+    assert_eq!(stats(&fixture).await, None);
 }
 
-async fn the_next_due_and_the_oldest_ready_are_reported(bench: Bench) {
-    let start = bench.now();
+async fn the_next_due_and_the_oldest_ready_are_reported(fixture: StoreFixture) {
+    let start = fixture.now();
     for (name, wait) in [("b", 20), ("a", 10), ("c", 30)] {
-        add(&*bench.store, delayed(name, seconds(wait))).await;
+        add(&*fixture.store, delayed(name, seconds(wait))).await;
     }
     let at = |n| Some(start.after(seconds(n)));
-    let seen = stats(&bench).await.expect("is there");
+    let seen = stats(&fixture).await.expect("is there");
     assert_eq!((seen.next_due, seen.oldest_ready), (at(10), None));
-    bench.pass(seconds(25)).await;
-    let seen = stats(&bench).await.expect("is there");
+    fixture.advance_and_promote(seconds(25)).await;
+    let seen = stats(&fixture).await.expect("is there");
     assert_eq!((seen.next_due, seen.oldest_ready), (at(30), at(10)));
-    bench.store.delete(ALL, vec![id("a"), id("c")]).await.expect("deletes");
-    let seen = stats(&bench).await.expect("is there");
+    fixture.store.delete(ALL, vec![id("a"), id("c")]).await.expect("deletes");
+    let seen = stats(&fixture).await.expect("is there");
     assert_eq!((seen.next_due, seen.oldest_ready), (None, at(20)));
-    let now = bench.now();
-    add(&*bench.store, delayed("d", seconds(2_000_000))).await;
-    let seen = stats(&bench).await.expect("is there");
+    let now = fixture.now();
+    add(&*fixture.store, delayed("d", seconds(2_000_000))).await;
+    let seen = stats(&fixture).await.expect("is there");
     assert_eq!(seen.next_due, Some(now.after(seconds(2_000_000))), "however far ahead it is");
 }
 
-async fn a_topic_is_forgotten_with_its_last_job(bench: Bench) {
-    assert_eq!(bench.store.topics(None, 10).await.expect("lists"), []);
+async fn a_topic_is_forgotten_with_its_last_job(fixture: StoreFixture) {
+    assert_eq!(fixture.store.topics(None, 10).await.expect("lists"), []);
     for n in 0..3 {
-        add(&*bench.store, job(&n.to_string())).await;
-        let held = reserve(&*bench.store).await;
-        bench.store.finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("finishes");
-        assert_eq!(stats(&bench).await, None);
+        add(&*fixture.store, job(&n.to_string())).await;
+        let held = reserve(&*fixture.store).await;
+        fixture.store.finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("finishes");
+        assert_eq!(stats(&fixture).await, None);
     }
 }
 
-async fn settings_and_pauses_are_kept_until_they_are_taken_back(mut bench: Bench) {
+async fn settings_and_pauses_are_kept_until_they_are_taken_back(mut fixture: StoreFixture) {
     let settings = TopicSettings {
         ttr: Some(ttr(5)),
         max_attempts: Some(0),
@@ -114,42 +114,42 @@ async fn settings_and_pauses_are_kept_until_they_are_taken_back(mut bench: Bench
         require_receipt: true,
     };
     let pause = TopicPause { delivery: true, intake: false };
-    bench.store.put_settings(&topic("t"), settings.clone()).await.expect("puts");
-    assert_eq!(bench.store.topic_config(&topic("t")).settings, settings, "seen at once by who wrote it");
-    bench.store.change_pause(&topic("t"), pause, TopicPause::NONE).await.expect("puts");
+    fixture.store.put_settings(&topic("t"), settings.clone()).await.expect("puts");
+    assert_eq!(fixture.store.topic_config(&topic("t")).settings, settings, "seen at once by who wrote it");
+    fixture.store.change_pause(&topic("t"), pause, TopicPause::NONE).await.expect("puts");
     let config = TopicConfig { settings, pause };
-    assert_eq!(*bench.store.topic_config(&topic("t")), config);
-    assert_eq!(stats(&bench).await.expect("is there").config, config);
-    add(&*bench.store, job("a")).await;
-    bench.reopen().await;
-    assert_eq!(*bench.store.topic_config(&topic("t")), config);
-    let held = reserve(&*bench.store).await;
+    assert_eq!(*fixture.store.topic_config(&topic("t")), config);
+    assert_eq!(stats(&fixture).await.expect("is there").config, config);
+    add(&*fixture.store, job("a")).await;
+    fixture.reopen().await;
+    assert_eq!(*fixture.store.topic_config(&topic("t")), config);
+    let held = reserve(&*fixture.store).await;
     assert_eq!(held.job.ttr, ttr(60), "the store does not apply settings, the queue did");
-    bench.store.finish(ALL, finish(&id("a"), &held.receipt)).await.expect("finishes");
-    assert_eq!(stats(&bench).await.expect("its settings keep it").config, config);
-    bench.store.put_settings(&topic("t"), TopicSettings::default()).await.expect("puts");
-    bench.store.change_pause(&topic("t"), TopicPause::NONE, TopicPause::ALL).await.expect("puts");
-    assert_eq!(stats(&bench).await, None);
-    assert!(bench.store.topic_config(&topic("t")).is_default());
+    fixture.store.finish(ALL, finish(&id("a"), &held.receipt)).await.expect("finishes");
+    assert_eq!(stats(&fixture).await.expect("its settings keep it").config, config);
+    fixture.store.put_settings(&topic("t"), TopicSettings::default()).await.expect("puts");
+    fixture.store.change_pause(&topic("t"), TopicPause::NONE, TopicPause::ALL).await.expect("puts");
+    assert_eq!(stats(&fixture).await, None);
+    assert!(fixture.store.topic_config(&topic("t")).is_default());
 }
 
-async fn topics_are_independent(bench: Bench) {
+async fn topics_are_independent(fixture: StoreFixture) {
     let names = ["a", "a:b", "b", "ab", "a.b", "A"];
     for (n, name) in names.into_iter().enumerate() {
-        add(&*bench.store, AddJob { topic: topic(name), ..job(&n.to_string()) }).await;
+        add(&*fixture.store, AddJob { topic: topic(name), ..job(&n.to_string()) }).await;
     }
     for name in names {
-        let got = bench.store.reserve(&topic(name), &[None, None], Wait::No).await.expect("reserves");
+        let got = fixture.store.reserve(&topic(name), &[None, None], Wait::No).await.expect("reserves");
         assert_eq!(one(got).job.topic, topic(name));
     }
 }
 
-async fn fault_a_deleted_job_counts_nowhere_and_leaves_nothing_to_wait_for(bench: Bench) {
-    add(&*bench.store, delayed("a", seconds(365 * 86_400))).await;
-    add(&*bench.store, delayed("b", seconds(1))).await;
-    bench.store.delete(ALL, vec![id("a"), id("b")]).await.expect("deletes");
-    expect(&bench, 0, 0, 0, 0).await;
-    bench.clock.advance(seconds(1));
-    let promoted = bench.store.promote(100).await.expect("promotes");
+async fn fault_a_deleted_job_counts_nowhere_and_leaves_nothing_to_wait_for(fixture: StoreFixture) {
+    add(&*fixture.store, delayed("a", seconds(365 * 86_400))).await;
+    add(&*fixture.store, delayed("b", seconds(1))).await;
+    fixture.store.delete(ALL, vec![id("a"), id("b")]).await.expect("deletes");
+    expect(&fixture, 0, 0, 0, 0).await;
+    fixture.clock.advance(seconds(1));
+    let promoted = fixture.store.promote(100).await.expect("promotes");
     assert_eq!((promoted.moves, promoted.more), (vec![], false), "no index entry was left");
 }

@@ -7,7 +7,7 @@ use linger::{
 
 use crate::harness::{
     jobs::*,
-    stores::{Bench, Engine, Settings},
+    stores::{Engine, Settings, StoreFixture},
 };
 
 super::on_every_engine! {
@@ -20,118 +20,124 @@ super::on_every_engine! {
 }
 
 /// Makes dead letters of topic `t`, a second apart.
-async fn bury(bench: &Bench, names: &[&str]) {
+async fn bury(fixture: &StoreFixture, names: &[&str]) {
     for name in names {
-        bench.clock.advance(seconds(1));
-        add(&*bench.store, job(name)).await;
-        let held = reserve(&*bench.store).await;
-        bench.store.bury(ALL, &held.job.id, &held.receipt, None).await.expect("answers").expect("is held");
+        fixture.clock.advance(seconds(1));
+        add(&*fixture.store, job(name)).await;
+        let held = reserve(&*fixture.store).await;
+        fixture.store.bury(ALL, &held.job.id, &held.receipt, None).await.expect("answers").expect("is held");
     }
 }
 
-async fn dead(bench: &Bench) -> Vec<Job> {
-    bench.store.dead(&topic("t"), None, 100).await.expect("lists")
+async fn dead(fixture: &StoreFixture) -> Vec<Job> {
+    fixture.store.dead(&topic("t"), None, 100).await.expect("lists")
 }
 
 fn names(jobs: &[Job]) -> Vec<&str> {
     jobs.iter().map(|job| job.id.as_str()).collect()
 }
 
-async fn a_requeued_job_starts_again(bench: Bench) {
-    bury(&bench, &["a", "b"]).await;
-    let done = bench.store.requeue(ALL, &id("a"), Delay::default()).await.expect("answers");
+async fn a_requeued_job_starts_again(fixture: StoreFixture) {
+    bury(&fixture, &["a", "b"]).await;
+    let done = fixture.store.requeue(ALL, &id("a"), Delay::default()).await.expect("answers");
     let Requeued::Done(ready) = done else { panic!("{done:?}") };
-    assert_eq!((ready.state, ready.attempts, ready.due_at), (State::Ready, 0, bench.now()));
+    assert_eq!((ready.state, ready.attempts, ready.due_at), (State::Ready, 0, fixture.now()));
     assert_eq!((ready.reason.clone(), ready.dead_at), (None, None));
-    assert_eq!(bench.store.get(ALL, &id("a")).await.expect("gets"), Some(ready));
-    assert_eq!(reserve(&*bench.store).await.job.attempts, 1);
-    let done = bench.store.requeue(ALL, &id("b"), delay(seconds(30))).await.expect("answers");
+    assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets"), Some(ready));
+    assert_eq!(reserve(&*fixture.store).await.job.attempts, 1);
+    let done = fixture.store.requeue(ALL, &id("b"), delay(seconds(30))).await.expect("answers");
     let Requeued::Done(later) = done else { panic!("{done:?}") };
-    assert_eq!((later.state, later.due_at), (State::Delayed, bench.now().after(seconds(30))));
-    assert_eq!(dead(&bench).await, []);
-    bench.pass(seconds(30)).await;
-    assert_eq!(reserve(&*bench.store).await.job.id, id("b"));
+    assert_eq!((later.state, later.due_at), (State::Delayed, fixture.now().after(seconds(30))));
+    assert_eq!(dead(&fixture).await, []);
+    fixture.advance_and_promote(seconds(30)).await;
+    assert_eq!(reserve(&*fixture.store).await.job.id, id("b"));
 }
 
-async fn only_a_dead_job_is_requeued(bench: Bench) {
-    assert_eq!(bench.store.requeue(ALL, &id("a"), Delay::default()).await.expect("answers"), Requeued::Gone);
-    add(&*bench.store, delayed("a", seconds(1))).await;
+async fn only_a_dead_job_is_requeued(fixture: StoreFixture) {
+    assert_eq!(
+        fixture.store.requeue(ALL, &id("a"), Delay::default()).await.expect("answers"),
+        Requeued::Gone
+    );
+    add(&*fixture.store, delayed("a", seconds(1))).await;
     for state in [State::Delayed, State::Ready, State::Reserved] {
-        let before = bench.store.get(ALL, &id("a")).await.expect("gets");
-        let refused = bench.store.requeue(ALL, &id("a"), Delay::default()).await.expect("answers");
+        let before = fixture.store.get(ALL, &id("a")).await.expect("gets");
+        let refused = fixture.store.requeue(ALL, &id("a"), Delay::default()).await.expect("answers");
         assert_eq!(refused, Requeued::NotDead(state));
-        assert_eq!(bench.store.get(ALL, &id("a")).await.expect("gets"), before);
-        bench.pass(seconds(1)).await;
+        assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets"), before);
+        fixture.advance_and_promote(seconds(1)).await;
         if state == State::Ready {
-            reserve(&*bench.store).await;
+            reserve(&*fixture.store).await;
         }
     }
 }
 
-async fn dead_letters_are_listed_by_time_of_death(bench: Bench) {
-    bury(&bench, &["c", "a", "b"]).await;
+async fn dead_letters_are_listed_by_time_of_death(fixture: StoreFixture) {
+    bury(&fixture, &["c", "a", "b"]).await;
     // Two that die in the same millisecond are ordered by id.
     let twins = ["z", "y"].map(|name| AddJob { max_attempts: 1, ttr: ttr(1), ..job(name) });
-    bench.store.add(twins.to_vec()).await.expect("adds");
-    bench.store.reserve(&topic("t"), &[None, None], Wait::No).await.expect("reserves");
-    bench.pass(seconds(1)).await;
-    let all = dead(&bench).await;
+    fixture.store.add(twins.to_vec()).await.expect("adds");
+    fixture.store.reserve(&topic("t"), &[None, None], Wait::No).await.expect("reserves");
+    fixture.advance_and_promote(seconds(1)).await;
+    let all = dead(&fixture).await;
     assert_eq!(names(&all), ["c", "a", "b", "y", "z"]);
     assert!(all.iter().all(|job| job.state == State::Dead && job.dead_at.is_some()));
     let mut walked = Vec::new();
     let mut after = None;
     loop {
-        let page = bench.store.dead(&topic("t"), after.as_ref(), 2).await.expect("lists");
+        let page = fixture.store.dead(&topic("t"), after.as_ref(), 2).await.expect("lists");
         let Some(last) = page.last() else { break };
         after = Some(DeadCursor { dead_at: last.dead_at.expect("is dead"), id: last.id.clone() });
         walked.extend(page);
     }
     assert_eq!(walked, all, "page by page it is the same list");
-    assert_eq!(bench.store.dead(&topic("u"), None, 10).await.expect("lists"), []);
+    assert_eq!(fixture.store.dead(&topic("u"), None, 10).await.expect("lists"), []);
 }
 
-async fn the_oldest_are_requeued_first(bench: Bench) {
-    bury(&bench, &["a", "b", "c"]).await;
-    assert_eq!(bench.store.requeue_dead(&topic("t"), 2).await.expect("requeues"), 2);
-    assert_eq!(names(&dead(&bench).await), ["c"]);
-    let ready = bench.store.reserve(&topic("t"), &[None; 5], Wait::No).await.expect("reserves");
+async fn the_oldest_are_requeued_first(fixture: StoreFixture) {
+    bury(&fixture, &["a", "b", "c"]).await;
+    assert_eq!(fixture.store.requeue_dead(&topic("t"), 2).await.expect("requeues"), 2);
+    assert_eq!(names(&dead(&fixture).await), ["c"]);
+    let ready = fixture.store.reserve(&topic("t"), &[None; 5], Wait::No).await.expect("reserves");
     assert!(ready.iter().all(|r| r.job.attempts == 1 && r.job.reason.is_none()));
     assert_eq!(ready.len(), 2);
-    assert_eq!(bench.store.requeue_dead(&topic("t"), 10).await.expect("requeues"), 1);
-    assert_eq!(bench.store.requeue_dead(&topic("t"), 10).await.expect("requeues"), 0);
+    assert_eq!(fixture.store.requeue_dead(&topic("t"), 10).await.expect("requeues"), 1);
+    assert_eq!(fixture.store.requeue_dead(&topic("t"), 10).await.expect("requeues"), 0);
 }
 
-async fn the_oldest_are_deleted_first(bench: Bench) {
-    bury(&bench, &["b", "a", "c"]).await;
-    assert_eq!(bench.store.delete_dead(&topic("t"), 2).await.expect("deletes"), 2);
-    assert_eq!(names(&dead(&bench).await), ["c"]);
-    assert_eq!(bench.store.get(ALL, &id("a")).await.expect("gets"), None);
-    assert_eq!(bench.store.delete_dead(&topic("t"), 10).await.expect("deletes"), 1);
-    assert_eq!(bench.store.topic(&topic("t")).await.expect("reads"), None);
+async fn the_oldest_are_deleted_first(fixture: StoreFixture) {
+    bury(&fixture, &["b", "a", "c"]).await;
+    assert_eq!(fixture.store.delete_dead(&topic("t"), 2).await.expect("deletes"), 2);
+    assert_eq!(names(&dead(&fixture).await), ["c"]);
+    assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets"), None);
+    assert_eq!(fixture.store.delete_dead(&topic("t"), 10).await.expect("deletes"), 1);
+    assert_eq!(fixture.store.topic(&topic("t")).await.expect("reads"), None);
 }
 
-async fn without_a_retention_a_dead_letter_stays(bench: Bench) {
-    bury(&bench, &["a"]).await;
-    bench.pass(seconds(20 * 366 * 86_400)).await;
-    assert_eq!(names(&dead(&bench).await), ["a"]);
+async fn without_a_retention_a_dead_letter_stays(fixture: StoreFixture) {
+    bury(&fixture, &["a"]).await;
+    fixture.advance_and_promote(seconds(20 * 366 * 86_400)).await;
+    assert_eq!(names(&dead(&fixture).await), ["a"]);
 }
 
-async fn a_retention_lets_dead_letters_go_at_its_end(bench: Bench) {
-    bury(&bench, &["a", "b"]).await;
-    bench.store.requeue(ALL, &id("b"), delay(seconds(500))).await.expect("answers");
-    bench.pass(millis(98_999)).await;
-    assert_eq!(names(&dead(&bench).await), ["a"]);
-    bench.clock.advance(millis(1));
-    let promoted = bench.store.promote(100).await.expect("promotes");
+async fn a_retention_lets_dead_letters_go_at_its_end(fixture: StoreFixture) {
+    bury(&fixture, &["a", "b"]).await;
+    fixture.store.requeue(ALL, &id("b"), delay(seconds(500))).await.expect("answers");
+    fixture.advance_and_promote(millis(98_999)).await;
+    assert_eq!(names(&dead(&fixture).await), ["a"]);
+    fixture.clock.advance(millis(1));
+    let promoted = fixture.store.promote(100).await.expect("promotes");
     assert_eq!(one(promoted.moves).kind, MoveKind::Forgotten);
-    assert_eq!(bench.store.get(ALL, &id("a")).await.expect("gets"), None);
-    bench.pass(seconds(200)).await;
-    assert_eq!(bench.store.get(ALL, &id("b")).await.expect("gets").expect("is there").state, State::Delayed);
+    assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets"), None);
+    fixture.advance_and_promote(seconds(200)).await;
+    assert_eq!(
+        fixture.store.get(ALL, &id("b")).await.expect("gets").expect("is there").state,
+        State::Delayed
+    );
 }
 
 async fn with_retention(engine: Engine) {
     let settings = Settings { dead_retention: Some(seconds(100)) };
-    Bench::run_with(engine, settings, a_retention_lets_dead_letters_go_at_its_end).await;
+    StoreFixture::run_with(engine, settings, a_retention_lets_dead_letters_go_at_its_end).await;
 }
 
 #[tokio::test]

@@ -22,29 +22,29 @@ macro_rules! on_every_engine {
         mod naive {
             $(#[tokio::test]
             async fn $case() {
-                use crate::harness::stores::{Bench, Engine};
-                Bench::run(Engine::Naive, super::$case).await;
+                use crate::harness::stores::{StoreFixture, Engine};
+                StoreFixture::run(Engine::Naive, super::$case).await;
             })+
         }
         mod embedded {
             $(#[tokio::test]
             async fn $case() {
-                use crate::harness::stores::{Bench, Engine};
-                Bench::run(Engine::Embedded, super::$case).await;
+                use crate::harness::stores::{StoreFixture, Engine};
+                StoreFixture::run(Engine::Embedded, super::$case).await;
             })+
         }
         mod redis {
             $(#[tokio::test]
             async fn $case() {
-                use crate::harness::stores::{Bench, Engine};
-                Bench::run(Engine::Redis, super::$case).await;
+                use crate::harness::stores::{StoreFixture, Engine};
+                StoreFixture::run(Engine::Redis, super::$case).await;
             })+
         }
         mod cluster {
             $(#[tokio::test]
             async fn $case() {
-                use crate::harness::stores::{Bench, Engine};
-                Bench::run(Engine::Cluster, super::$case).await;
+                use crate::harness::stores::{StoreFixture, Engine};
+                StoreFixture::run(Engine::Cluster, super::$case).await;
             })+
         }
     };

@@ -8,7 +8,7 @@ use linger::{
     store::{AddJob, MoveKind, Patch, Release},
 };
 
-use crate::harness::{jobs::*, stores::Bench};
+use crate::harness::{jobs::*, stores::StoreFixture};
 
 super::on_every_engine! {
     every_change_that_makes_a_job_ready_is_announced,
@@ -18,87 +18,87 @@ super::on_every_engine! {
     the_timer_never_oversleeps,
 }
 
-async fn assert_announced(bench: &Bench, what: &str) {
-    assert!(bench.notifications.take_ready().contains(&topic("t")), "{what} must be told");
+async fn assert_announced(fixture: &StoreFixture, what: &str) {
+    assert!(fixture.notifications.take_ready().contains(&topic("t")), "{what} must be told");
 }
 
-async fn every_change_that_makes_a_job_ready_is_announced(bench: Bench) {
-    add(&*bench.store, delayed("a", seconds(5))).await;
-    bench.notifications.take_ready();
-    bench.pass(seconds(5)).await;
-    assert_announced(&bench, "a delayed job that became due").await;
-    let held = reserve(&*bench.store).await;
-    bench.notifications.take_ready();
+async fn every_change_that_makes_a_job_ready_is_announced(fixture: StoreFixture) {
+    add(&*fixture.store, delayed("a", seconds(5))).await;
+    fixture.notifications.take_ready();
+    fixture.advance_and_promote(seconds(5)).await;
+    assert_announced(&fixture, "a delayed job that became due").await;
+    let held = reserve(&*fixture.store).await;
+    fixture.notifications.take_ready();
     let at_once = Release { delay: Some(delay(Duration::ZERO)), reason: None };
-    bench.store.release(ALL, &id("a"), &held.receipt, at_once).await.expect("answers").expect("is held");
-    assert_announced(&bench, "a release").await;
-    let held = reserve(&*bench.store).await;
-    bench.notifications.take_ready();
-    bench.store.cancel(vec![(id("a"), held.receipt)]).await.expect("cancels");
-    assert_announced(&bench, "a cancelled reservation").await;
-    reserve(&*bench.store).await;
-    bench.notifications.take_ready();
-    bench.pass(seconds(60)).await;
-    assert_announced(&bench, "a TTR end").await;
-    let held = reserve(&*bench.store).await;
-    bench.store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
-    bench.notifications.take_ready();
-    bench.store.requeue(ALL, &id("a"), delay(Duration::ZERO)).await.expect("answers");
-    assert_announced(&bench, "a requeue").await;
-    let held = reserve(&*bench.store).await;
-    bench.store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
-    bench.notifications.take_ready();
-    bench.store.requeue_dead(&topic("t"), 10).await.expect("answers");
-    assert_announced(&bench, "a bulk requeue").await;
-    bench.store.delete(ALL, vec![id("a")]).await.expect("deletes");
-    add(&*bench.store, job("b")).await;
-    assert_announced(&bench, "an add without delay").await;
-    add(&*bench.store, delayed("c", seconds(100))).await;
-    bench.notifications.take_ready();
+    fixture.store.release(ALL, &id("a"), &held.receipt, at_once).await.expect("answers").expect("is held");
+    assert_announced(&fixture, "a release").await;
+    let held = reserve(&*fixture.store).await;
+    fixture.notifications.take_ready();
+    fixture.store.cancel(vec![(id("a"), held.receipt)]).await.expect("cancels");
+    assert_announced(&fixture, "a cancelled reservation").await;
+    reserve(&*fixture.store).await;
+    fixture.notifications.take_ready();
+    fixture.advance_and_promote(seconds(60)).await;
+    assert_announced(&fixture, "a TTR end").await;
+    let held = reserve(&*fixture.store).await;
+    fixture.store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
+    fixture.notifications.take_ready();
+    fixture.store.requeue(ALL, &id("a"), delay(Duration::ZERO)).await.expect("answers");
+    assert_announced(&fixture, "a requeue").await;
+    let held = reserve(&*fixture.store).await;
+    fixture.store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
+    fixture.notifications.take_ready();
+    fixture.store.requeue_dead(&topic("t"), 10).await.expect("answers");
+    assert_announced(&fixture, "a bulk requeue").await;
+    fixture.store.delete(ALL, vec![id("a")]).await.expect("deletes");
+    add(&*fixture.store, job("b")).await;
+    assert_announced(&fixture, "an add without delay").await;
+    add(&*fixture.store, delayed("c", seconds(100))).await;
+    fixture.notifications.take_ready();
     let now = Patch { due: Some(Due::After(delay(Duration::ZERO))), ..Patch::default() };
-    bench.store.patch(ALL, &id("c"), now).await.expect("patches");
-    assert_announced(&bench, "a reschedule to now").await;
-    bench
+    fixture.store.patch(ALL, &id("c"), now).await.expect("patches");
+    assert_announced(&fixture, "a reschedule to now").await;
+    fixture
         .store
         .change_pause(&topic("t"), TopicPause { delivery: true, intake: true }, TopicPause::NONE)
         .await
         .expect("puts");
-    bench.notifications.take_ready();
-    bench.store.change_pause(&topic("t"), TopicPause::NONE, TopicPause::ALL).await.expect("puts");
-    assert_announced(&bench, "a resumed delivery").await;
+    fixture.notifications.take_ready();
+    fixture.store.change_pause(&topic("t"), TopicPause::NONE, TopicPause::ALL).await.expect("puts");
+    assert_announced(&fixture, "a resumed delivery").await;
 }
 
 /// Whether a notification came that wakes the timer in time for a job that is due in `wait`.
-fn nudged(bench: &Bench, wait: Duration) -> bool {
-    bench.notifications.take_due_in().iter().any(|after| *after <= wait)
+fn nudged(fixture: &StoreFixture, wait: Duration) -> bool {
+    fixture.notifications.take_due_in().iter().any(|after| *after <= wait)
 }
 
-async fn whatever_is_due_sooner_nudges_the_timer(bench: Bench) {
-    add(&*bench.store, delayed("a", seconds(50))).await;
-    assert!(nudged(&bench, seconds(50)), "an add with a delay");
+async fn whatever_is_due_sooner_nudges_the_timer(fixture: StoreFixture) {
+    add(&*fixture.store, delayed("a", seconds(50))).await;
+    assert!(nudged(&fixture, seconds(50)), "an add with a delay");
     let sooner = Patch { due: Some(Due::After(delay(seconds(20)))), ..Patch::default() };
-    bench.store.patch(ALL, &id("a"), sooner).await.expect("patches");
-    assert!(nudged(&bench, seconds(20)), "a reschedule");
-    bench.pass(seconds(20)).await;
-    bench.notifications.take_due_in();
-    let held = one(bench.store.reserve(&topic("t"), &[Some(ttr(3))], Wait::No).await.expect("reserves"));
-    assert!(nudged(&bench, seconds(3)), "a reservation's deadline");
-    bench.store.touch(ALL, &id("a"), &held.receipt, Some(ttr(2))).await.expect("answers").expect("is held");
-    assert!(nudged(&bench, seconds(2)), "a touch");
+    fixture.store.patch(ALL, &id("a"), sooner).await.expect("patches");
+    assert!(nudged(&fixture, seconds(20)), "a reschedule");
+    fixture.advance_and_promote(seconds(20)).await;
+    fixture.notifications.take_due_in();
+    let held = one(fixture.store.reserve(&topic("t"), &[Some(ttr(3))], Wait::No).await.expect("reserves"));
+    assert!(nudged(&fixture, seconds(3)), "a reservation's deadline");
+    fixture.store.touch(ALL, &id("a"), &held.receipt, Some(ttr(2))).await.expect("answers").expect("is held");
+    assert!(nudged(&fixture, seconds(2)), "a touch");
     let later = Release { delay: Some(delay(seconds(1))), reason: None };
-    bench.store.release(ALL, &id("a"), &held.receipt, later).await.expect("answers").expect("is held");
-    assert!(nudged(&bench, seconds(1)), "a release with a delay");
+    fixture.store.release(ALL, &id("a"), &held.receipt, later).await.expect("answers").expect("is held");
+    assert!(nudged(&fixture, seconds(1)), "a release with a delay");
 }
 
-async fn a_promotion_returns_its_moves(bench: Bench) {
-    add(&*bench.store, delayed("ready", seconds(10))).await;
-    add(&*bench.store, AddJob { ttr: ttr(10), topic: topic("u"), ..job("expired") }).await;
-    add(&*bench.store, AddJob { ttr: ttr(10), topic: topic("v"), max_attempts: 1, ..job("died") }).await;
+async fn a_promotion_returns_its_moves(fixture: StoreFixture) {
+    add(&*fixture.store, delayed("ready", seconds(10))).await;
+    add(&*fixture.store, AddJob { ttr: ttr(10), topic: topic("u"), ..job("expired") }).await;
+    add(&*fixture.store, AddJob { ttr: ttr(10), topic: topic("v"), max_attempts: 1, ..job("died") }).await;
     for name in ["u", "v"] {
-        bench.store.reserve(&topic(name), &[None], Wait::No).await.expect("reserves");
+        fixture.store.reserve(&topic(name), &[None], Wait::No).await.expect("reserves");
     }
-    bench.clock.advance(seconds(12));
-    let promoted = bench.store.promote(100).await.expect("promotes");
+    fixture.clock.advance(seconds(12));
+    let promoted = fixture.store.promote(100).await.expect("promotes");
     let mut told: Vec<_> =
         promoted.moves.iter().map(|moved| (moved.topic.as_str(), moved.kind, moved.late)).collect();
     told.sort_by_key(|(name, _, _)| *name);
@@ -107,16 +107,16 @@ async fn a_promotion_returns_its_moves(bench: Bench) {
         [("t", MoveKind::Ready, late), ("u", MoveKind::Expired, late), ("v", MoveKind::Died, late)];
     assert_eq!(told, expected);
     assert_eq!((promoted.more, promoted.set_aside), (false, 0));
-    assert_eq!(bench.store.promote(100).await.expect("promotes").moves, []);
+    assert_eq!(fixture.store.promote(100).await.expect("promotes").moves, []);
 }
 
-async fn a_promotion_is_bounded_and_says_that_there_is_more(bench: Bench) {
+async fn a_promotion_is_bounded_and_says_that_there_is_more(fixture: StoreFixture) {
     let jobs: Vec<_> = (0..200).map(|n| delayed(&n.to_string(), seconds(1))).collect();
-    bench.store.add(jobs).await.expect("adds");
-    bench.clock.advance(seconds(1));
+    fixture.store.add(jobs).await.expect("adds");
+    fixture.clock.advance(seconds(1));
     let (mut moved, mut calls) = (0, 0);
     loop {
-        let promoted = bench.store.promote(64).await.expect("promotes");
+        let promoted = fixture.store.promote(64).await.expect("promotes");
         assert!(promoted.moves.len() <= 128, "about as many as asked: {}", promoted.moves.len());
         moved += promoted.moves.len();
         calls += 1;
@@ -128,13 +128,13 @@ async fn a_promotion_is_bounded_and_says_that_there_is_more(bench: Bench) {
     assert!(calls >= 2);
 }
 
-async fn the_timer_never_oversleeps(bench: Bench) {
+async fn the_timer_never_oversleeps(fixture: StoreFixture) {
     for wait in [7_000, 1, 40_000, 200_000, 90] {
-        add(&*bench.store, delayed(&wait.to_string(), millis(wait))).await;
+        add(&*fixture.store, delayed(&wait.to_string(), millis(wait))).await;
     }
     let (mut moved, mut looks) = (0, 0);
     while moved < 5 {
-        let promoted = bench.store.promote(100).await.expect("promotes");
+        let promoted = fixture.store.promote(100).await.expect("promotes");
         moved += promoted.moves.len();
         for step in &promoted.moves {
             assert_eq!(step.late, Duration::ZERO, "the sleep before was too long");
@@ -144,7 +144,7 @@ async fn the_timer_never_oversleeps(bench: Bench) {
         }
         let sleep = promoted.next_in.expect("something is left to wait for");
         assert!(sleep > Duration::ZERO || promoted.more, "no busy waiting");
-        bench.clock.advance(sleep);
+        fixture.clock.advance(sleep);
         looks += 1;
         assert!(looks < 1_000, "and none in small steps");
     }

@@ -5,7 +5,7 @@ use linger::{
     store::AddJob,
 };
 
-use crate::harness::{jobs::*, stores::Bench};
+use crate::harness::{jobs::*, stores::StoreFixture};
 
 super::on_every_engine! {
     topics_are_listed_by_name_page_by_page,
@@ -13,19 +13,19 @@ super::on_every_engine! {
     a_purge_of_many_goes_slice_by_slice,
 }
 
-async fn topics_are_listed_by_name_page_by_page(bench: Bench) {
+async fn topics_are_listed_by_name_page_by_page(fixture: StoreFixture) {
     let mut names: Vec<Topic> = (0..25).map(|n| topic(&format!("topic-{n}"))).collect();
     for (n, name) in names.iter().enumerate() {
-        add(&*bench.store, AddJob { topic: name.clone(), ..job(&n.to_string()) }).await;
+        add(&*fixture.store, AddJob { topic: name.clone(), ..job(&n.to_string()) }).await;
     }
     let only_settings = topic("settings-only");
     let settings = TopicSettings { require_receipt: true, ..TopicSettings::default() };
-    bench.store.put_settings(&only_settings, settings).await.expect("puts");
+    fixture.store.put_settings(&only_settings, settings).await.expect("puts");
     names.push(only_settings);
     names.sort();
     let mut walked: Vec<Topic> = Vec::new();
     loop {
-        let page = bench.store.topics(walked.last(), 7).await.expect("lists");
+        let page = fixture.store.topics(walked.last(), 7).await.expect("lists");
         assert!(page.len() <= 7);
         if page.is_empty() {
             break;
@@ -35,10 +35,10 @@ async fn topics_are_listed_by_name_page_by_page(bench: Bench) {
     assert_eq!(walked, names);
 }
 
-async fn purge(bench: &Bench, name: &str, limit: usize) -> (usize, usize) {
+async fn purge(fixture: &StoreFixture, name: &str, limit: usize) -> (usize, usize) {
     let (mut deleted, mut slices, mut cursor) = (0, 0, None);
     loop {
-        let slice = bench.store.purge(&topic(name), cursor, limit).await.expect("purges");
+        let slice = fixture.store.purge(&topic(name), cursor, limit).await.expect("purges");
         deleted += slice.deleted;
         slices += 1;
         cursor = slice.next;
@@ -48,12 +48,12 @@ async fn purge(bench: &Bench, name: &str, limit: usize) -> (usize, usize) {
     }
 }
 
-async fn a_purge_deletes_every_state_and_only_this_topic(bench: Bench) {
+async fn a_purge_deletes_every_state_and_only_this_topic(fixture: StoreFixture) {
     for name in ["dead", "reserved"] {
-        add(&*bench.store, job(name)).await;
-        let held = reserve(&*bench.store).await;
+        add(&*fixture.store, job(name)).await;
+        let held = reserve(&*fixture.store).await;
         if name == "dead" {
-            bench
+            fixture
                 .store
                 .bury(ALL, &held.job.id, &held.receipt, None)
                 .await
@@ -61,36 +61,36 @@ async fn a_purge_deletes_every_state_and_only_this_topic(bench: Bench) {
                 .expect("is held");
         }
     }
-    add(&*bench.store, job("ready")).await;
-    add(&*bench.store, delayed("delayed", seconds(5))).await;
-    add(&*bench.store, delayed("far", seconds(9 * 365 * 86_400))).await;
+    add(&*fixture.store, job("ready")).await;
+    add(&*fixture.store, delayed("delayed", seconds(5))).await;
+    add(&*fixture.store, delayed("far", seconds(9 * 365 * 86_400))).await;
     for name in ["t2", "s"] {
-        add(&*bench.store, AddJob { topic: topic(name), ..job(name) }).await;
+        add(&*fixture.store, AddJob { topic: topic(name), ..job(name) }).await;
     }
-    assert_eq!(purge(&bench, "t", 100).await.0, 5);
-    assert_eq!(bench.store.topic(&topic("t")).await.expect("reads"), None);
+    assert_eq!(purge(&fixture, "t", 100).await.0, 5);
+    assert_eq!(fixture.store.topic(&topic("t")).await.expect("reads"), None);
     for name in ["dead", "reserved", "ready", "delayed", "far"] {
-        assert_eq!(bench.store.get(ALL, &id(name)).await.expect("gets"), None, "{name}");
+        assert_eq!(fixture.store.get(ALL, &id(name)).await.expect("gets"), None, "{name}");
     }
-    bench.pass(seconds(86_400)).await;
-    assert_eq!(reserve_any(&*bench.store).await, None);
+    fixture.advance_and_promote(seconds(86_400)).await;
+    assert_eq!(reserve_any(&*fixture.store).await, None);
     for name in ["t2", "s"] {
-        let left = bench.store.reserve(&topic(name), &[None], Wait::No).await.expect("reserves");
+        let left = fixture.store.reserve(&topic(name), &[None], Wait::No).await.expect("reserves");
         assert_eq!(one(left).job.id, id(name));
     }
-    assert_eq!(purge(&bench, "t", 100).await.0, 0);
+    assert_eq!(purge(&fixture, "t", 100).await.0, 0);
 }
 
-async fn a_purge_of_many_goes_slice_by_slice(bench: Bench) {
+async fn a_purge_of_many_goes_slice_by_slice(fixture: StoreFixture) {
     // Redis scans up to 512 small entries of a shard at once, whatever the limit.
     let many: Vec<_> = (0..4_000)
         .map(|n| AddJob { topic: topic(["t", "u"][n % 2]), ..delayed(&n.to_string(), seconds(n as u64)) })
         .collect();
-    bench.store.add(many).await.expect("adds");
-    bench.pass(seconds(2_000)).await;
-    let (deleted, slices) = purge(&bench, "t", 50).await;
+    fixture.store.add(many).await.expect("adds");
+    fixture.advance_and_promote(seconds(2_000)).await;
+    let (deleted, slices) = purge(&fixture, "t", 50).await;
     assert_eq!(deleted, 2_000);
     assert!(slices >= 10, "{slices} slices of at most 50");
-    let left = bench.store.topic(&topic("u")).await.expect("reads").expect("is there");
+    let left = fixture.store.topic(&topic("u")).await.expect("reads").expect("is there");
     assert_eq!(left.delayed + left.ready, 2_000);
 }

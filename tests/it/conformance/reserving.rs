@@ -7,7 +7,7 @@ use linger::{
     store::{AddJob, Finished},
 };
 
-use crate::harness::{jobs::*, stores::Bench};
+use crate::harness::{jobs::*, stores::StoreFixture};
 
 super::on_every_engine! {
     a_reservation_counts_an_attempt_and_carries_a_fresh_receipt,
@@ -23,82 +23,82 @@ super::on_every_engine! {
     fault_a_client_that_goes_away_burns_no_attempt,
 }
 
-async fn a_reservation_counts_an_attempt_and_carries_a_fresh_receipt(bench: Bench) {
-    let added = add(&*bench.store, job("a")).await;
-    let first = reserve(&*bench.store).await;
+async fn a_reservation_counts_an_attempt_and_carries_a_fresh_receipt(fixture: StoreFixture) {
+    let added = add(&*fixture.store, job("a")).await;
+    let first = reserve(&*fixture.store).await;
     assert_eq!((first.job.state, first.job.attempts), (State::Reserved, 1));
-    assert_eq!(first.job.reserved_until, Some(bench.now().after(seconds(60))));
+    assert_eq!(first.job.reserved_until, Some(fixture.now().after(seconds(60))));
     assert_eq!((first.job.due_at, &first.job.body), (added.due_at, &added.body));
-    assert_eq!(bench.store.get(ALL, &id("a")).await.expect("gets"), Some(first.job));
-    bench.pass(seconds(60)).await;
-    let second = reserve(&*bench.store).await;
+    assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets"), Some(first.job));
+    fixture.advance_and_promote(seconds(60)).await;
+    let second = reserve(&*fixture.store).await;
     assert_eq!(second.job.attempts, 2);
     assert_ne!(second.receipt, first.receipt);
 }
 
-async fn nothing_ready_is_an_empty_answer(bench: Bench) {
+async fn nothing_ready_is_an_empty_answer(fixture: StoreFixture) {
     assert_eq!(
-        bench.store.reserve(&topic("unheard-of"), &[None, None], Wait::No).await.expect("reserves"),
+        fixture.store.reserve(&topic("unheard-of"), &[None, None], Wait::No).await.expect("reserves"),
         []
     );
-    add(&*bench.store, delayed("a", seconds(5))).await;
-    assert_eq!(reserve_any(&*bench.store).await, None);
+    add(&*fixture.store, delayed("a", seconds(5))).await;
+    assert_eq!(reserve_any(&*fixture.store).await, None);
     assert_eq!(
-        bench.store.reserve(&topic("T"), &[None], Wait::No).await.expect("reserves"),
+        fixture.store.reserve(&topic("T"), &[None], Wait::No).await.expect("reserves"),
         [],
         "topics keep their case"
     );
 }
 
-async fn a_reserved_job_is_not_reserved_again(bench: Bench) {
-    add(&*bench.store, job("a")).await;
-    add(&*bench.store, AddJob { topic: topic("u"), ..job("b") }).await;
-    let jobs = bench.store.reserve(&topic("t"), &[None; 5], Wait::No).await.expect("reserves");
+async fn a_reserved_job_is_not_reserved_again(fixture: StoreFixture) {
+    add(&*fixture.store, job("a")).await;
+    add(&*fixture.store, AddJob { topic: topic("u"), ..job("b") }).await;
+    let jobs = fixture.store.reserve(&topic("t"), &[None; 5], Wait::No).await.expect("reserves");
     assert_eq!(one(jobs).job.id, id("a"));
-    bench.pass(seconds(59)).await;
-    assert_eq!(reserve_any(&*bench.store).await, None);
-    let other = bench.store.reserve(&topic("u"), &[None; 5], Wait::No).await.expect("reserves");
+    fixture.advance_and_promote(seconds(59)).await;
+    assert_eq!(reserve_any(&*fixture.store).await, None);
+    let other = fixture.store.reserve(&topic("u"), &[None; 5], Wait::No).await.expect("reserves");
     assert_eq!(one(other).job.id, id("b"));
 }
 
-async fn each_reservation_lasts_as_asked(bench: Bench) {
+async fn each_reservation_lasts_as_asked(fixture: StoreFixture) {
     for n in 0..3 {
-        add(&*bench.store, AddJob { ttr: ttr(30), ..job(&n.to_string()) }).await;
+        add(&*fixture.store, AddJob { ttr: ttr(30), ..job(&n.to_string()) }).await;
     }
     let asked = [Some(ttr(5)), None, Some(Ttr::new(Ttr::MAX).expect("valid"))];
-    let jobs = bench.store.reserve(&topic("t"), &asked, Wait::No).await.expect("reserves");
+    let jobs = fixture.store.reserve(&topic("t"), &asked, Wait::No).await.expect("reserves");
     let until: Vec<_> = jobs.iter().map(|r| r.job.reserved_until.expect("is reserved")).collect();
-    assert_eq!(until, [5, 30, 86_400].map(|n| bench.now().after(seconds(n))));
+    assert_eq!(until, [5, 30, 86_400].map(|n| fixture.now().after(seconds(n))));
     assert!(jobs.iter().all(|r| r.job.ttr == ttr(30)), "the job's own TTR stays");
-    bench.pass(seconds(5)).await;
-    assert_eq!(reserve(&*bench.store).await.job.id, jobs[0].job.id);
-    assert_eq!(reserve_any(&*bench.store).await, None);
+    fixture.advance_and_promote(seconds(5)).await;
+    assert_eq!(reserve(&*fixture.store).await.job.id, jobs[0].job.id);
+    assert_eq!(reserve_any(&*fixture.store).await, None);
 }
 
 /// The order is exact on one shard and approximate over several, so the due times here are far enough apart for
 /// every engine.
-async fn a_single_topic_is_served_about_by_due_time(bench: Bench) {
+async fn a_single_topic_is_served_about_by_due_time(fixture: StoreFixture) {
     for n in [3, 1, 2] {
-        add(&*bench.store, delayed(&n.to_string(), seconds(n))).await;
+        add(&*fixture.store, delayed(&n.to_string(), seconds(n))).await;
     }
     let mut seen = Vec::new();
     for _ in 0..3 {
-        bench.pass(seconds(1)).await;
-        seen.push(reserve(&*bench.store).await.job.id);
+        fixture.advance_and_promote(seconds(1)).await;
+        seen.push(reserve(&*fixture.store).await.job.id);
     }
     assert_eq!(seen, [id("1"), id("2"), id("3")]);
 }
 
-async fn every_ready_job_is_reached_once_in_a_burst(bench: Bench) {
+async fn every_ready_job_is_reached_once_in_a_burst(fixture: StoreFixture) {
     let jobs: Vec<_> = (0..2_000).map(|n| delayed(&format!("job-{n}"), seconds(9))).collect();
     for batch in jobs.chunks(500) {
-        bench.store.add(batch.to_vec()).await.expect("adds");
+        fixture.store.add(batch.to_vec()).await.expect("adds");
     }
-    bench.pass(seconds(9)).await;
+    fixture.advance_and_promote(seconds(9)).await;
     let mut seen = HashSet::new();
     loop {
         let wanted = if seen.len() % 2 == 0 { 7 } else { 64 };
-        let got = bench.store.reserve(&topic("t"), &vec![None; wanted], Wait::No).await.expect("reserves");
+        let got = fixture.store.reserve(&topic("t"), &vec![None; wanted], Wait::No).await.expect("reserves");
         let short = got.len() < wanted;
         for reservation in got {
             assert!(seen.insert(reservation.job.id.clone()), "{} was handed out twice", reservation.job.id);
@@ -110,57 +110,57 @@ async fn every_ready_job_is_reached_once_in_a_burst(bench: Bench) {
     assert_eq!(seen.len(), 2_000, "a short answer means that nothing is left");
 }
 
-async fn deleted_heads_do_not_make_a_queue_look_empty(bench: Bench) {
+async fn deleted_heads_do_not_make_a_queue_look_empty(fixture: StoreFixture) {
     let names: Vec<_> = (0..300).map(|n| n.to_string()).collect();
     for name in &names {
-        add(&*bench.store, job(name)).await;
+        add(&*fixture.store, job(name)).await;
     }
     let gone: Vec<_> = names[..299].iter().map(|name| id(name)).collect();
-    bench.store.delete(ALL, gone).await.expect("deletes");
-    assert_eq!(reserve(&*bench.store).await.job.id, id("299"));
-    assert_eq!(reserve_any(&*bench.store).await, None);
+    fixture.store.delete(ALL, gone).await.expect("deletes");
+    assert_eq!(reserve(&*fixture.store).await.job.id, id("299"));
+    assert_eq!(reserve_any(&*fixture.store).await, None);
 }
 
-async fn lateness_and_wait_are_distinguished(bench: Bench) {
-    add(&*bench.store, delayed("a", seconds(10))).await;
-    bench.clock.advance(seconds(12));
-    promote(&*bench.store).await;
-    bench.clock.advance(seconds(3));
-    let reserved = reserve(&*bench.store).await;
+async fn lateness_and_wait_are_distinguished(fixture: StoreFixture) {
+    add(&*fixture.store, delayed("a", seconds(10))).await;
+    fixture.clock.advance(seconds(12));
+    promote(&*fixture.store).await;
+    fixture.clock.advance(seconds(3));
+    let reserved = reserve(&*fixture.store).await;
     assert_eq!((reserved.late, reserved.waited), (seconds(5), seconds(3)));
 }
 
-async fn a_cancelled_reservation_leaves_no_trace(bench: Bench) {
-    let added = add(&*bench.store, job("a")).await;
-    bench.clock.advance(seconds(1));
-    let reserved = reserve(&*bench.store).await;
-    bench.store.cancel(vec![(id("a"), reserved.receipt.clone())]).await.expect("cancels");
-    assert_eq!(bench.store.get(ALL, &id("a")).await.expect("gets"), Some(added), "as before");
-    let late = bench.store.finish(ALL, finish(&id("a"), &reserved.receipt)).await.expect("answers");
+async fn a_cancelled_reservation_leaves_no_trace(fixture: StoreFixture) {
+    let added = add(&*fixture.store, job("a")).await;
+    fixture.clock.advance(seconds(1));
+    let reserved = reserve(&*fixture.store).await;
+    fixture.store.cancel(vec![(id("a"), reserved.receipt.clone())]).await.expect("cancels");
+    assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets"), Some(added), "as before");
+    let late = fixture.store.finish(ALL, finish(&id("a"), &reserved.receipt)).await.expect("answers");
     assert_eq!(late, [Finished::Lost]);
-    let again = reserve(&*bench.store).await;
+    let again = reserve(&*fixture.store).await;
     assert_eq!(again.job.attempts, 1);
     assert_ne!(again.receipt, reserved.receipt);
 }
 
-async fn a_stale_cancel_changes_nothing(bench: Bench) {
-    add(&*bench.store, job("a")).await;
-    let first = reserve(&*bench.store).await;
-    bench.pass(seconds(60)).await;
-    let second = reserve(&*bench.store).await;
+async fn a_stale_cancel_changes_nothing(fixture: StoreFixture) {
+    add(&*fixture.store, job("a")).await;
+    let first = reserve(&*fixture.store).await;
+    fixture.advance_and_promote(seconds(60)).await;
+    let second = reserve(&*fixture.store).await;
     let grants = vec![(id("a"), first.receipt), (id("unknown"), second.receipt.clone())];
-    bench.store.cancel(grants).await.expect("passes over both");
-    assert_eq!(bench.store.get(ALL, &id("a")).await.expect("gets"), Some(second.job));
-    let done = bench.store.finish(ALL, finish(&id("a"), &second.receipt)).await.expect("finishes");
+    fixture.store.cancel(grants).await.expect("passes over both");
+    assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets"), Some(second.job));
+    let done = fixture.store.finish(ALL, finish(&id("a"), &second.receipt)).await.expect("finishes");
     assert_eq!(done, [Finished::Done { topic: topic("t") }]);
 }
 
-async fn fault_a_client_that_goes_away_burns_no_attempt(bench: Bench) {
-    add(&*bench.store, AddJob { max_attempts: 1, ..job("a") }).await;
+async fn fault_a_client_that_goes_away_burns_no_attempt(fixture: StoreFixture) {
+    add(&*fixture.store, AddJob { max_attempts: 1, ..job("a") }).await;
     for _ in 0..5 {
-        let unseen = reserve(&*bench.store).await;
-        bench.store.cancel(vec![(id("a"), unseen.receipt)]).await.expect("cancels");
+        let unseen = reserve(&*fixture.store).await;
+        fixture.store.cancel(vec![(id("a"), unseen.receipt)]).await.expect("cancels");
     }
-    let seen = reserve(&*bench.store).await;
+    let seen = reserve(&*fixture.store).await;
     assert_eq!(seen.job.attempts, 1, "with one try, it is still delivered");
 }

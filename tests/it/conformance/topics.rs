@@ -5,7 +5,7 @@ use linger::{
     store::{AddJob, Deleted, FinishJob, Finished, NotHeld, Patch, Patched, Release, Requeued, Wait},
 };
 
-use crate::harness::{jobs::*, stores::Bench};
+use crate::harness::{jobs::*, stores::StoreFixture};
 
 super::on_every_engine! {
     a_job_outside_the_scope_is_answered_like_no_job,
@@ -16,24 +16,29 @@ super::on_every_engine! {
 }
 
 /// One job in each state, and the receipt of the reserved one.
-async fn furnish(bench: &Bench) -> Receipt {
-    add(&*bench.store, AddJob { max_attempts: 1, ..job("dead") }).await;
-    reserve(&*bench.store).await;
-    bench.pass(seconds(60)).await;
-    add(&*bench.store, job("reserved")).await;
-    let held = reserve(&*bench.store).await;
-    add(&*bench.store, job("ready")).await;
-    add(&*bench.store, delayed("delayed", seconds(5))).await;
+async fn furnish(fixture: &StoreFixture) -> Receipt {
+    add(&*fixture.store, AddJob { max_attempts: 1, ..job("dead") }).await;
+    reserve(&*fixture.store).await;
+    fixture.advance_and_promote(seconds(60)).await;
+    add(&*fixture.store, job("reserved")).await;
+    let held = reserve(&*fixture.store).await;
+    add(&*fixture.store, job("ready")).await;
+    add(&*fixture.store, delayed("delayed", seconds(5))).await;
     held.receipt
 }
 
-async fn seen(bench: &Bench, id: &JobId) -> Option<Job> {
-    bench.store.get(ALL, id).await.expect("gets")
+async fn seen(fixture: &StoreFixture, id: &JobId) -> Option<Job> {
+    fixture.store.get(ALL, id).await.expect("gets")
 }
 
 /// Every step by id on one job: the answers, as text.
-async fn every_step(bench: &Bench, scope: &TopicFilter, id: &JobId, receipt: &Receipt) -> Vec<String> {
-    let store = &bench.store;
+async fn every_step(
+    fixture: &StoreFixture,
+    scope: &TopicFilter,
+    id: &JobId,
+    receipt: &Receipt,
+) -> Vec<String> {
+    let store = &fixture.store;
     let finish = |receipt: Option<&Receipt>| {
         store.finish(scope, vec![FinishJob { id: id.clone(), receipt: receipt.cloned() }])
     };
@@ -57,24 +62,24 @@ async fn every_step(bench: &Bench, scope: &TopicFilter, id: &JobId, receipt: &Re
     answers
 }
 
-async fn a_job_outside_the_scope_is_answered_like_no_job(bench: Bench) {
-    let receipt = furnish(&bench).await;
+async fn a_job_outside_the_scope_is_answered_like_no_job(fixture: StoreFixture) {
+    let receipt = furnish(&fixture).await;
     for scope in [only(&["other"]), only(&["tt", "u*", "t-*"]), only(&[])] {
-        let nobody = every_step(&bench, &scope, &id("nobody"), &receipt).await;
-        bench.notifications.take_ready();
-        bench.notifications.take_due_in();
+        let nobody = every_step(&fixture, &scope, &id("nobody"), &receipt).await;
+        fixture.notifications.take_ready();
+        fixture.notifications.take_due_in();
         for name in ["delayed", "ready", "reserved", "dead"] {
-            let before = seen(&bench, &id(name)).await;
+            let before = seen(&fixture, &id(name)).await;
             assert!(before.is_some());
-            assert_eq!(every_step(&bench, &scope, &id(name), &receipt).await, nobody, "{name}");
-            assert_eq!(seen(&bench, &id(name)).await, before, "{name}");
+            assert_eq!(every_step(&fixture, &scope, &id(name), &receipt).await, nobody, "{name}");
+            assert_eq!(seen(&fixture, &id(name)).await, before, "{name}");
         }
-        assert!(bench.notifications.take_due_in().is_empty());
-        assert!(bench.notifications.take_ready().is_empty() || bench.repeats_announcements());
+        assert!(fixture.notifications.take_due_in().is_empty());
+        assert!(fixture.notifications.take_ready().is_empty() || fixture.repeats_announcements());
     }
 }
 
-async fn patterns_cover_names_and_beginnings_of_names(bench: Bench) {
+async fn patterns_cover_names_and_beginnings_of_names(fixture: StoreFixture) {
     let cases: [(&[&str], &str, bool); 9] = [
         (&["orders"], "orders", true),
         (&["orders"], "orders-eu", false),
@@ -88,81 +93,82 @@ async fn patterns_cover_names_and_beginnings_of_names(bench: Bench) {
     ];
     for (number, (patterns, name, covers)) in cases.into_iter().enumerate() {
         let id = id(&number.to_string());
-        let added = add(&*bench.store, AddJob { id: id.clone(), topic: topic(name), ..job("any") }).await;
-        let got = bench.store.get(&only(patterns), &id).await.expect("gets");
+        let added = add(&*fixture.store, AddJob { id: id.clone(), topic: topic(name), ..job("any") }).await;
+        let got = fixture.store.get(&only(patterns), &id).await.expect("gets");
         assert_eq!(got, covers.then_some(added), "{patterns:?} and {name}");
-        let deleted = bench.store.delete(&only(patterns), vec![id]).await.expect("answers");
+        let deleted = fixture.store.delete(&only(patterns), vec![id]).await.expect("answers");
         let done = Deleted::Done { topic: topic(name) };
         assert_eq!(deleted, [if covers { done } else { Deleted::Gone }], "{patterns:?} and {name}");
     }
 }
 
-async fn batches_with_repeats_are_answered_in_order(bench: Bench) {
-    let receipt = furnish(&bench).await;
+async fn batches_with_repeats_are_answered_in_order(fixture: StoreFixture) {
+    let receipt = furnish(&fixture).await;
     let with = |receipt: &Receipt| FinishJob { id: id("reserved"), receipt: Some(receipt.clone()) };
     let (wrong, other) = (Receipt::generate(), Receipt::generate());
     for scope in [TopicFilter::ALL, only(&["t"])] {
         let ready = || FinishJob { id: id("ready"), receipt: None };
         let batch = vec![with(&wrong), ready(), with(&other), with(&wrong), ready()];
-        let answers = bench.store.finish(&scope, batch).await.expect("answers");
+        let answers = fixture.store.finish(&scope, batch).await.expect("answers");
         let (lost, waits) = (Finished::Lost, Finished::NotReserved);
         assert_eq!(answers, [lost.clone(), waits.clone(), lost.clone(), lost, waits]);
     }
     let batch = vec![with(&wrong), with(&receipt), with(&wrong), with(&receipt)];
-    let answers = bench.store.finish(&only(&["t"]), batch).await.expect("answers");
+    let answers = fixture.store.finish(&only(&["t"]), batch).await.expect("answers");
     let done = Finished::Done { topic: topic("t") };
     assert_eq!(answers, [Finished::Lost, done, Finished::Gone, Finished::Gone]);
     let ids = ["ready", "nobody", "ready", "dead", "dead", "nobody", "delayed", "ready"].map(id);
-    let answers = bench.store.delete(&only(&["t"]), ids.to_vec()).await.expect("answers");
+    let answers = fixture.store.delete(&only(&["t"]), ids.to_vec()).await.expect("answers");
     let done = || Deleted::Done { topic: topic("t") };
     let gone = || Deleted::Gone;
     assert_eq!(answers, [done(), gone(), gone(), done(), gone(), gone(), done(), gone()]);
-    assert_eq!(bench.store.topic(&topic("t")).await.expect("reads"), None);
+    assert_eq!(fixture.store.topic(&topic("t")).await.expect("reads"), None);
 }
 
-async fn a_limited_batch_leaves_foreign_jobs_alone(bench: Bench) {
+async fn a_limited_batch_leaves_foreign_jobs_alone(fixture: StoreFixture) {
     let foreign = |name: &str| AddJob { topic: topic("other"), ..job(name) };
     for name in ["a", "c"] {
-        add(&*bench.store, job(name)).await;
+        add(&*fixture.store, job(name)).await;
     }
     for name in ["b", "d"] {
-        add(&*bench.store, foreign(name)).await;
+        add(&*fixture.store, foreign(name)).await;
     }
     let ids = ["a", "b", "c", "d", "b", "nobody"].map(id);
-    let own = bench.store.reserve(&topic("t"), &[None; 2], Wait::No).await.expect("reserves");
-    let others = bench.store.reserve(&topic("other"), &[None; 2], Wait::No).await.expect("reserves");
+    let own = fixture.store.reserve(&topic("t"), &[None; 2], Wait::No).await.expect("reserves");
+    let others = fixture.store.reserve(&topic("other"), &[None; 2], Wait::No).await.expect("reserves");
     let receipt = |id: &JobId| {
         own.iter().chain(&others).find(|held| held.job.id == *id).map(|held| held.receipt.clone())
     };
     let batch = ids.iter().map(|id| FinishJob { id: id.clone(), receipt: receipt(id) }).collect();
-    let answers = bench.store.finish(&only(&["t"]), batch).await.expect("answers");
+    let answers = fixture.store.finish(&only(&["t"]), batch).await.expect("answers");
     let done = || Finished::Done { topic: topic("t") };
     let gone = || Finished::Gone;
     assert_eq!(answers, [done(), gone(), done(), gone(), gone(), gone()]);
     for name in ["b", "d"] {
-        assert_eq!(seen(&bench, &id(name)).await.expect("is there").state, State::Reserved);
+        assert_eq!(seen(&fixture, &id(name)).await.expect("is there").state, State::Reserved);
     }
-    let deleted = bench.store.delete(&only(&["t", "o"]), ids.to_vec()).await.expect("answers");
+    let deleted = fixture.store.delete(&only(&["t", "o"]), ids.to_vec()).await.expect("answers");
     assert_eq!(deleted, [const { Deleted::Gone }; 6]);
-    let released = bench.store.release(&only(&["t"]), &id("b"), &others[0].receipt, Release::default()).await;
+    let released =
+        fixture.store.release(&only(&["t"]), &id("b"), &others[0].receipt, Release::default()).await;
     assert_eq!(released.expect("answers"), Err(NotHeld::Gone));
-    let requeued = bench.store.requeue(&only(&["t"]), &id("b"), Delay::default()).await.expect("answers");
+    let requeued = fixture.store.requeue(&only(&["t"]), &id("b"), Delay::default()).await.expect("answers");
     assert_eq!(requeued, Requeued::Gone, "that it is not dead is nobody else's business");
-    let patched = bench.store.patch(&only(&["t"]), &id("b"), Patch::default()).await.expect("answers");
+    let patched = fixture.store.patch(&only(&["t"]), &id("b"), Patch::default()).await.expect("answers");
     assert_eq!(patched, Patched::Gone);
 }
 
-async fn callers_with_different_scopes_share_calls(bench: Bench) {
+async fn callers_with_different_scopes_share_calls(fixture: StoreFixture) {
     const JOBS: usize = 60;
     for n in 0..JOBS {
-        add(&*bench.store, AddJob { topic: topic(["t", "other"][n % 2]), ..job(&n.to_string()) }).await;
+        add(&*fixture.store, AddJob { topic: topic(["t", "other"][n % 2]), ..job(&n.to_string()) }).await;
     }
     let mut tasks = tokio::task::JoinSet::new();
     for name in ["t", "other"] {
-        let held = bench.store.reserve(&topic(name), &[None; JOBS], Wait::No).await.expect("reserves");
+        let held = fixture.store.reserve(&topic(name), &[None; JOBS], Wait::No).await.expect("reserves");
         assert_eq!(held.len(), JOBS / 2);
         for held in held {
-            let store = bench.store.clone();
+            let store = fixture.store.clone();
             let scope = only(&[name]);
             let stranger = only(&[if name == "t" { "other" } else { "t" }]);
             tasks.spawn(async move {

@@ -61,7 +61,7 @@ pub struct Settings {
 }
 
 /// An engine under test.
-pub struct Bench {
+pub struct StoreFixture {
     pub store: Arc<dyn Store>,
     /// The same store, for the verification after the case.
     verified_store: Arc<Mutex<Arc<dyn Store>>>,
@@ -82,7 +82,7 @@ enum Data {
 /// The moment at which every test begins.
 pub const START: &str = "2026-11-21T05:40:00.000Z";
 
-impl Bench {
+impl StoreFixture {
     pub async fn new(engine: Engine) -> Self {
         Self::with(engine, Settings::default()).await
     }
@@ -108,9 +108,9 @@ impl Bench {
         settings: Settings,
         case: impl FnOnce(Self) -> F,
     ) {
-        let bench = Self::with(engine, settings).await;
-        let (verified_store, _data) = (bench.verified_store.clone(), bench.data.clone());
-        case(bench).await;
+        let fixture = Self::with(engine, settings).await;
+        let (verified_store, _data) = (fixture.verified_store.clone(), fixture.data.clone());
+        case(fixture).await;
         let store = verified_store.lock().expect("not poisoned").clone();
         assert_verified(&*store).await;
     }
@@ -130,7 +130,7 @@ impl Bench {
     }
 
     /// Advances the clock and promotes every due job.
-    pub async fn pass(&self, time: Duration) {
+    pub async fn advance_and_promote(&self, time: Duration) {
         self.clock.advance(time);
         super::jobs::promote(&*self.store).await;
     }

@@ -24,13 +24,13 @@ fn later() -> Vec<u8> {
 }
 
 /// A process on one shard, and what writes its records.
-struct Bench {
+struct AttributesFixture {
     process: Process,
     raw: Raw,
     key: String,
 }
 
-impl Bench {
+impl AttributesFixture {
     async fn start() -> Self {
         let options = Options { shards: Some(1), ..options() };
         let process = Process::start(&options).await;
@@ -79,45 +79,45 @@ impl Bench {
 
 #[tokio::test]
 async fn every_step_keeps_attributes_of_a_later_version() {
-    let bench = Bench::start().await;
-    let store = bench.process.store();
+    let fixture = AttributesFixture::start().await;
+    let store = fixture.process.store();
     let (a, why) = (&id("a"), Reason::new("why"));
     add(store, AddJob { retry: retry(&[5]), max_attempts: 3, ..delayed("a", seconds(9)) }).await;
-    bench.append("a", &later()).await;
+    fixture.append("a", &later()).await;
 
     let patch =
         Patch { due: Some(Due::After(delay(seconds(3)))), body: Some(body("[1]")), ..Patch::default() };
     assert!(matches!(store.patch(ALL, a, patch).await.expect("patches"), Patched::Done(_)));
-    bench.kept(State::Delayed, "patch").await;
-    assert_eq!(bench.promoted(3).await, MoveKind::Ready);
-    bench.kept(State::Ready, "promote").await;
+    fixture.kept(State::Delayed, "patch").await;
+    assert_eq!(fixture.promoted(3).await, MoveKind::Ready);
+    fixture.kept(State::Ready, "promote").await;
     let held = reserve(store).await;
-    bench.kept(State::Reserved, "reserve").await;
+    fixture.kept(State::Reserved, "reserve").await;
     store.cancel(vec![(held.job.id, held.receipt)]).await.expect("cancels");
-    bench.kept(State::Ready, "cancel").await;
+    fixture.kept(State::Ready, "cancel").await;
     let held = reserve(store).await;
     store.touch(ALL, a, &held.receipt, Some(ttr(90))).await.expect("answers").expect("is held");
-    bench.kept(State::Reserved, "touch").await;
+    fixture.kept(State::Reserved, "touch").await;
     let release = Release { delay: Some(delay(seconds(1))), reason: why.clone() };
     store.release(ALL, a, &held.receipt, release).await.expect("answers").expect("is held");
-    bench.kept(State::Delayed, "release").await;
-    assert_eq!(bench.promoted(1).await, MoveKind::Ready);
-    bench.kept(State::Ready, "promote with a reason").await;
+    fixture.kept(State::Delayed, "release").await;
+    assert_eq!(fixture.promoted(1).await, MoveKind::Ready);
+    fixture.kept(State::Ready, "promote with a reason").await;
     reserve(store).await;
-    bench.kept(State::Reserved, "reserve with a reason").await;
-    assert_eq!(bench.promoted(60).await, MoveKind::Expired);
-    bench.kept(State::Delayed, "end of the TTR").await;
-    assert_eq!(bench.promoted(5).await, MoveKind::Ready);
+    fixture.kept(State::Reserved, "reserve with a reason").await;
+    assert_eq!(fixture.promoted(60).await, MoveKind::Expired);
+    fixture.kept(State::Delayed, "end of the TTR").await;
+    assert_eq!(fixture.promoted(5).await, MoveKind::Ready);
     reserve(store).await;
-    assert_eq!(bench.promoted(60).await, MoveKind::Died);
-    bench.kept(State::Dead, "last attempt").await;
+    assert_eq!(fixture.promoted(60).await, MoveKind::Died);
+    fixture.kept(State::Dead, "last attempt").await;
     store.requeue(ALL, a, delay(seconds(0))).await.expect("requeues");
-    bench.kept(State::Ready, "requeue").await;
+    fixture.kept(State::Ready, "requeue").await;
     let held = reserve(store).await;
     store.bury(ALL, a, &held.receipt, why).await.expect("answers").expect("is held");
-    bench.kept(State::Dead, "bury").await;
+    fixture.kept(State::Dead, "bury").await;
     store.requeue_dead(&topic("t"), 10).await.expect("requeues");
-    bench.kept(State::Ready, "requeue_dead").await;
+    fixture.kept(State::Ready, "requeue_dead").await;
     let held = reserve(store).await;
     assert_eq!(held.job.body, body("[1]"));
     let done = store.finish(ALL, finish(a, &held.receipt)).await.expect("finishes");
@@ -128,32 +128,32 @@ async fn every_step_keeps_attributes_of_a_later_version() {
 /// version among the counts is not one of them.
 #[tokio::test]
 async fn a_shard_with_attributes_of_a_later_version_is_mended() {
-    let bench = Bench::start().await;
-    add(bench.process.store(), delayed("a", seconds(9))).await;
-    bench.append("a", &later()).await;
-    let before = bench.record("a").await;
-    let (due, counts) = (bench.key.replace(":jobs", ":due"), bench.key.replace(":jobs", ":counts"));
-    bench.raw.send(&["HSET", &counts, "!", "a fence"]).await;
-    bench.raw.send(&["ZREM", &due, "a"]).await;
+    let fixture = AttributesFixture::start().await;
+    add(fixture.process.store(), delayed("a", seconds(9))).await;
+    fixture.append("a", &later()).await;
+    let before = fixture.record("a").await;
+    let (due, counts) = (fixture.key.replace(":jobs", ":due"), fixture.key.replace(":jobs", ":counts"));
+    fixture.raw.send(&["HSET", &counts, "!", "a fence"]).await;
+    fixture.raw.send(&["ZREM", &due, "a"]).await;
     let time_limit = TimeLimit::new();
-    while bench.raw.send(&["ZSCORE", &due, "a"]).await.is_null() {
+    while fixture.raw.send(&["ZSCORE", &due, "a"]).await.is_null() {
         time_limit.check(|| "it is not in the index".to_owned());
         time_limit.pause().await;
     }
-    assert_eq!(bench.record("a").await, before);
-    bench.kept(State::Delayed, "mend").await;
-    assert_eq!(bench.raw.send(&["HGET", &counts, "!"]).await.as_string().as_deref(), Some("a fence"));
+    assert_eq!(fixture.record("a").await, before);
+    fixture.kept(State::Delayed, "mend").await;
+    assert_eq!(fixture.raw.send(&["HGET", &counts, "!"]).await.as_string().as_deref(), Some("a fence"));
 }
 
 /// A large body is cut off where only the head is needed; the attributes must not be.
 #[tokio::test]
 async fn jobs_with_large_attributes_and_bodies_can_be_finished_and_deleted() {
-    let bench = Bench::start().await;
-    let store = bench.process.store();
+    let fixture = AttributesFixture::start().await;
+    let store = fixture.process.store();
     let large = Body::parse(format!("\"{}\"", "x".repeat(5_000)).into()).expect("a body");
     for name in ["finished", "deleted"] {
         add(store, AddJob { body: large.clone(), ..job(name) }).await;
-        bench.append(name, &later()).await;
+        fixture.append(name, &later()).await;
         let held = reserve(store).await;
         if name == "finished" {
             let done = store.finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("finishes");
@@ -178,10 +178,10 @@ async fn malformed_attributes_are_reported_by_scripts_and_by_the_engine() {
         b"\x02\0\x06abcdef",
     ];
     for bytes in malformed {
-        let bench = Bench::start().await;
-        let store = bench.process.store();
+        let fixture = AttributesFixture::start().await;
+        let store = fixture.process.store();
         add(store, delayed("a", seconds(1))).await;
-        bench.append("a", bytes).await;
+        fixture.append("a", bytes).await;
         let faults = store.verify().await.expect("verifies").faults;
         assert!(faults.iter().any(|fault| fault.contains("job a: its record cannot be read")), "{faults:?}");
         assert!(matches!(store.get(ALL, &id("a")).await, Err(Error::Damaged(_))), "{bytes:?}");
