@@ -1,6 +1,6 @@
 //! How many calls moving what is due takes.
 
-use linger::store::AddJob;
+use linger::store::{AddJob, MoveKind};
 
 use super::{Process, options, proxy::Proxy};
 use crate::harness::{jobs::*, redis::shared};
@@ -46,4 +46,18 @@ async fn all_due_jobs_of_many_topics_are_promoted() {
         }
         assert_eq!(moved, jobs, "over {shards} shards");
     }
+}
+
+/// Otherwise a reservation would last until the last of a million due jobs is promoted.
+#[tokio::test]
+async fn a_reservation_ends_before_due_jobs_are_promoted() {
+    let process = Process::start(&linger::store::redis::Options { shards: Some(1), ..options() }).await;
+    add(process.store(), job("reserved")).await;
+    reserve(process.store()).await;
+    let due = (0..10).map(|n| delayed(&format!("due-{n}"), seconds(1)));
+    process.store.add(due.collect()).await.expect("adds");
+    process.clock.advance(seconds(60));
+    let promoted = process.store.promote(1).await.expect("promotes");
+    let kinds: Vec<_> = promoted.moves.iter().map(|moved| moved.kind).collect();
+    assert_eq!((kinds, promoted.more), (vec![MoveKind::Expired], true));
 }

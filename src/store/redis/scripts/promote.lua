@@ -140,8 +140,9 @@ end
 local reply = { -1, 0, unknown }
 for n = 1, #ARGV - A - 2 do
   select_shard(n)
-  promote_from(DUE, NOW, 0)
+  -- Reservations first: there are few of them, while a million jobs may be due at the same time.
   promote_from(LEASES, NOW, 0)
+  promote_from(DUE, NOW, 0)
   if retention then promote_from(DEAD_BY_TIME, NOW - retention, retention) end
   write_counts()
   moves[1] = set_aside_count
