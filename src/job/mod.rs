@@ -5,10 +5,12 @@
 
 mod attributes;
 mod body;
+mod callback_url;
 mod duration;
 mod filter;
 mod model;
 mod names;
+mod outlet;
 mod retry;
 mod surrogates;
 mod time;
@@ -17,10 +19,12 @@ mod topic_values;
 
 pub use attributes::{Attributes, Tag, decode_steps, encode_steps};
 pub use body::{Body, BodyError, MAX_DEPTH};
+pub use callback_url::{CallbackUrl, Host, Origin, Scheme, UrlError};
 pub use duration::{DurationError, format_seconds, parse_duration};
 pub use filter::{TopicFilter, TopicPattern};
 pub use model::{Delay, Due, Fingerprint, Job, MAX_ATTEMPTS_LIMIT, NewJob, Reason, State, Ttr, ValueError};
 pub use names::{JobId, NameError, Receipt, Topic};
+pub use outlet::{HostNumber, Outlet};
 pub use retry::{DEFAULT_MAX_ATTEMPTS, RetrySchedule};
 pub use time::{Now, TimeError, Timestamp};
 pub use topic::{TopicPause, TopicSettings};

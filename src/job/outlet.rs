@@ -1,0 +1,69 @@
+//! Outlets: where a ready job is delivered to.
+
+use std::fmt;
+
+use super::Topic;
+
+/// Identifies the host of a job's own callback in 8 bits: part of a keyed hash of scheme, host and port. Several hosts may
+/// share a number, but no client can choose with whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HostNumber(pub u8);
+
+/// Where the ready jobs of a topic are delivered to. Jobs of one outlet are never delivered to another one.
+///
+/// Ordered by topic; the plain outlet of a topic comes first.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Outlet {
+    /// The topic.
+    pub topic: Topic,
+    /// The host of jobs with a callback of their own; `None` for all other jobs, which go to the topic's callback or to
+    /// workers.
+    pub host: Option<HostNumber>,
+}
+
+impl Outlet {
+    /// The outlet of jobs without a callback of their own.
+    #[must_use]
+    pub fn plain(topic: Topic) -> Self {
+        Self { topic, host: None }
+    }
+
+    /// Parses the text of [`Display`](fmt::Display): `topic`, or `topic>3f` with the host number in two lower-case
+    /// hexadecimal digits. No topic contains `>`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let Some((topic, number)) = text.split_once('>') else {
+            return Topic::parse(text).ok().map(Self::plain);
+        };
+        let is_number = number.len() == 2 && number.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        let host = u8::from_str_radix(number, 16).ok().filter(|_| is_number).map(HostNumber)?;
+        Some(Self { topic: Topic::parse(topic).ok()?, host: Some(host) })
+    }
+}
+
+impl fmt::Display for Outlet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host {
+            None => write!(f, "{}", self.topic),
+            Some(HostNumber(number)) => write!(f, "{}>{number:02x}", self.topic),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outlets_are_parsed_as_they_are_shown() {
+        let topic = Topic::parse("order-close").expect("valid");
+        for (host, text) in [(None, "order-close"), (Some(HostNumber(0x3f)), "order-close>3f")] {
+            let outlet = Outlet { topic: topic.clone(), host };
+            assert_eq!(outlet.to_string(), text);
+            assert_eq!(Outlet::parse(text), Some(outlet));
+        }
+        for text in ["", ">3f", "a>", "a>3", "a>3F", "a>+3", "a>3f0", "a>3f>3f", "a b"] {
+            assert_eq!(Outlet::parse(text), None, "{text}");
+        }
+    }
+}
