@@ -3,6 +3,7 @@
 //! It defines one struct per section, which the part concerned uses as its options, and knows nothing else of the parts.
 //! From `job` it uses the types and the parser of durations, so that settings and API accept the same values.
 
+mod callbacks;
 mod embedded;
 mod fault;
 mod layers;
@@ -20,6 +21,7 @@ mod tests;
 mod values;
 mod variables;
 
+pub use callbacks::CallbackSettings;
 pub use embedded::{Durability, EmbeddedSettings};
 pub use fault::{ConfigFault, ConfigFaults, FileFault};
 pub use layers::{DEFAULTS, Flag, Sources, USUAL_FILES, choose_file};
@@ -51,6 +53,8 @@ pub struct Config {
     pub redis: RedisSettings,
     /// Limits of the queue.
     pub queue: Limits,
+    /// Callbacks.
+    pub callbacks: CallbackSettings,
     /// The log.
     pub log: LogSettings,
 }
@@ -125,14 +129,17 @@ fn load_with(
 
 fn read(reader: &mut Reader<'_>, purpose: Purpose) -> Config {
     let engine = EngineKind::read(reader);
+    let (server, auth) = (ServerSettings::read(reader), AuthSettings::read(reader));
+    let is_local = server.listen.ip().is_loopback() && auth.tokens_file.is_none();
     let mut config = Config {
-        server: ServerSettings::read(reader),
-        auth: AuthSettings::read(reader),
+        server,
+        auth,
         tls: TlsFiles::read(reader),
         engine,
         embedded: EmbeddedSettings::read(reader),
         redis: RedisSettings::read(reader, engine == EngineKind::Redis),
         queue: Limits::read(reader),
+        callbacks: CallbackSettings::read(reader, is_local),
         log: LogSettings::read(reader),
     };
     config.server.http.check_host = must_check_host(&config);

@@ -1,5 +1,7 @@
 //! Settings as a whole: what wins, what is refused, what is shown.
 
+mod callbacks;
+
 use std::time::Duration;
 
 use super::*;
