@@ -50,7 +50,7 @@ pub struct Attributes(Vec<u8>);
 
 impl Attributes {
     /// Most bytes that are read. No version may write more than half of it, so that a version which knows less can still
-    /// add a reservation or a reason. This one writes less than 2 KiB.
+    /// add a reservation or a reason. This one writes less than 8 KiB.
     pub const MAX_BYTES: usize = 32 * 1024;
 
     /// Reads encoded attributes; `None` when they are malformed, too long, or not in ascending order.

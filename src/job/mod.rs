@@ -5,6 +5,8 @@
 
 mod attributes;
 mod body;
+mod callback;
+mod callback_headers;
 mod callback_url;
 mod duration;
 mod filter;
@@ -13,6 +15,7 @@ mod names;
 mod network;
 mod outlet;
 mod retry;
+mod signing_secret;
 mod surrogates;
 mod time;
 mod topic;
@@ -20,6 +23,8 @@ mod topic_values;
 
 pub use attributes::{Attributes, Tag, decode_steps, encode_steps};
 pub use body::{Body, BodyError, MAX_DEPTH};
+pub use callback::{CallMethod, CallRate, Callback, CallbackError, TopicCallback};
+pub use callback_headers::{CallHeaders, HeaderError, check_name, check_value};
 pub use callback_url::{CallbackUrl, Host, Origin, Scheme, UrlError};
 pub use duration::{DurationError, format_seconds, parse_duration};
 pub use filter::{TopicFilter, TopicPattern};
@@ -28,5 +33,6 @@ pub use names::{JobId, NameError, Receipt, Topic};
 pub use network::{AddressPolicy, AddressRange, Network, NetworkError};
 pub use outlet::{HostNumber, Outlet};
 pub use retry::{DEFAULT_MAX_ATTEMPTS, RetrySchedule};
+pub use signing_secret::{SecretError, SecretId, SigningKey, SigningSecret};
 pub use time::{Now, TimeError, Timestamp};
 pub use topic::{TopicPause, TopicSettings};

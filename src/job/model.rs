@@ -1,9 +1,10 @@
 //! The job, and the request to add one.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
-    Body, DEFAULT_MAX_ATTEMPTS, JobId, Now, RetrySchedule, Timestamp, Topic, TopicSettings, time::ceil_millis,
+    Body, Callback, DEFAULT_MAX_ATTEMPTS, JobId, Now, RetrySchedule, Timestamp, Topic, TopicSettings,
+    time::ceil_millis,
 };
 
 /// Largest accepted `max_attempts`.
@@ -199,6 +200,8 @@ pub struct NewJob {
     pub max_attempts: Option<u32>,
     /// Waits between attempts.
     pub retry: Option<RetrySchedule>,
+    /// Whom to call when it is due, in place of the callback of its topic or of workers.
+    pub callback: Option<Arc<Callback>>,
     /// The payload for the worker.
     pub body: Body,
 }
@@ -229,6 +232,9 @@ impl NewJob {
             let steps: Vec<u8> =
                 retry.steps().iter().flat_map(|step| step.as_millis().to_le_bytes()).collect();
             field(b's', &steps);
+        }
+        if let Some(callback) = &self.callback {
+            field(b'c', &callback.encode());
         }
         field(b'b', self.body.as_bytes());
         Fingerprint(hash.digest128().to_le_bytes())
@@ -286,6 +292,7 @@ pub struct Job {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::CallbackUrl;
     use bytes::Bytes;
 
     fn job() -> NewJob {
@@ -296,6 +303,7 @@ mod tests {
             ttr: None,
             max_attempts: None,
             retry: None,
+            callback: None,
             body: Body::default(),
         }
     }
@@ -306,13 +314,14 @@ mod tests {
 
     #[test]
     fn the_fingerprint_covers_every_field_except_the_id() {
-        let changes: [fn(&mut NewJob); 7] = [
+        let changes: [fn(&mut NewJob); 8] = [
             |j| j.topic = Topic::parse("u").expect("valid"),
             |j| j.due = Due::After(Delay::new(Duration::from_millis(1)).expect("valid")),
             |j| j.due = Due::At(Timestamp::from_millis(0)),
             |j| j.ttr = Some(Ttr::DEFAULT),
             |j| j.max_attempts = Some(16),
             |j| j.retry = Some(RetrySchedule::default()),
+            |j| j.callback = CallbackUrl::parse("http://a/").ok().map(|url| Arc::new(Callback::to(url))),
             |j| j.body = Body::from_stored(Bytes::from_static(b"null ")),
         ];
         let mut seen = vec![job().fingerprint()];

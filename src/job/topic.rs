@@ -1,8 +1,9 @@
 //! The settings of a topic: the defaults for its jobs, and its pauses.
 
-use super::{RetrySchedule, Ttr};
+use super::{RetrySchedule, TopicCallback, Ttr};
 
-/// Defaults for jobs that do not set these values themselves. They are copied into each job when it is added.
+/// Defaults for jobs that do not set these values themselves. They are copied into each job when it is added, except
+/// for the callback.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TopicSettings {
     /// Default time to run.
@@ -13,6 +14,8 @@ pub struct TopicSettings {
     pub retry: Option<RetrySchedule>,
     /// Whether a finish must carry the receipt.
     pub require_receipt: bool,
+    /// Whom to call for its jobs, and how often. Read when a job is called, not copied into jobs.
+    pub callback: TopicCallback,
 }
 
 /// Which operations of a topic are paused.

@@ -1,9 +1,12 @@
 //! What is set for a topic as both engines store it: tagged values in the form of [`Attributes`]. Values whose tag is
 //! unknown, written by a later version, are kept.
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
-use super::{Attributes, Tag, TopicPause, TopicSettings, Ttr, decode_steps, encode_steps};
+use super::{
+    Attributes, CallRate, Callback, SigningSecret, Tag, TopicCallback, TopicPause, TopicSettings, Ttr,
+    decode_steps, encode_steps,
+};
 
 /// 8 bytes, in milliseconds.
 const TTR: Tag = Tag(1);
@@ -15,6 +18,14 @@ const RETRY: Tag = Tag(3);
 const REQUIRE_RECEIPT: Tag = Tag(4);
 const PAUSE_DELIVERY: Tag = Tag(5);
 const PAUSE_INTAKE: Tag = Tag(6);
+/// As in a record: [`Callback::encode`].
+const CALLBACK: Tag = Tag(7);
+/// 4 bytes, in thousandths of a call a second.
+const CALL_RATE: Tag = Tag(8);
+/// 4 bytes.
+const CALL_CONCURRENCY: Tag = Tag(9);
+/// [`SigningSecret::encode_all`].
+const SECRETS: Tag = Tag(10);
 
 impl TopicSettings {
     /// The settings among the values of a topic; `None` when one is malformed.
@@ -24,23 +35,56 @@ impl TopicSettings {
             let ms = u64::from_be_bytes(bytes.try_into().ok()?);
             Ttr::new(Duration::from_millis(ms)).ok()
         };
-        let max_attempts = |bytes: &[u8]| Some(u32::from_be_bytes(bytes.try_into().ok()?));
         Some(Self {
             ttr: optional(values.get(TTR), ttr)?,
-            max_attempts: optional(values.get(MAX_ATTEMPTS), max_attempts)?,
+            max_attempts: optional(values.get(MAX_ATTEMPTS), decode_u32)?,
             retry: optional(values.get(RETRY), decode_steps)?,
             require_receipt: values.get(REQUIRE_RECEIPT).is_some(),
+            callback: TopicCallback::decode(values)?,
         })
     }
 
     /// Replaces the settings among the values of a topic.
     pub fn encode_into(&self, values: &mut Attributes) {
-        let Self { ttr, max_attempts, retry, require_receipt } = self;
+        let Self { ttr, max_attempts, retry, require_receipt, callback } = self;
         let ttr = ttr.map(|ttr| u64::try_from(ttr.as_duration().as_millis()).expect("a TTR is short"));
         values.set(TTR, ttr.map(u64::to_be_bytes).as_ref().map(<[u8; 8]>::as_slice));
-        values.set(MAX_ATTEMPTS, max_attempts.map(u32::to_be_bytes).as_ref().map(<[u8; 4]>::as_slice));
+        set_u32(values, MAX_ATTEMPTS, *max_attempts);
         values.set(RETRY, retry.as_ref().map(encode_steps).as_deref());
         set_flag(values, REQUIRE_RECEIPT, *require_receipt);
+        callback.encode_into(values);
+    }
+}
+
+impl TopicCallback {
+    fn decode(values: &Attributes) -> Option<Self> {
+        let rate = |bytes: &[u8]| CallRate::from_milli(decode_u32(bytes)?).ok();
+        let concurrency = |bytes: &[u8]| NonZeroU32::new(decode_u32(bytes)?);
+        Some(Self {
+            target: optional(values.get(CALLBACK), Callback::decode)?,
+            rate: optional(values.get(CALL_RATE), rate)?,
+            concurrency: optional(values.get(CALL_CONCURRENCY), concurrency)?,
+        })
+    }
+
+    fn encode_into(&self, values: &mut Attributes) {
+        let Self { target, rate, concurrency } = self;
+        values.set(CALLBACK, target.as_ref().map(Callback::encode).as_deref());
+        set_u32(values, CALL_RATE, rate.map(CallRate::as_milli));
+        set_u32(values, CALL_CONCURRENCY, concurrency.map(NonZeroU32::get));
+    }
+}
+
+impl SigningSecret {
+    /// The secrets among the values of a topic, oldest first; `None` when they are malformed.
+    #[must_use]
+    pub fn decode_from(values: &Attributes) -> Option<Vec<Self>> {
+        Self::decode_all(values.get(SECRETS).unwrap_or_default())
+    }
+
+    /// Replaces the secrets among the values of a topic.
+    pub fn encode_into(secrets: &[Self], values: &mut Attributes) {
+        values.set(SECRETS, (!secrets.is_empty()).then(|| Self::encode_all(secrets)).as_deref());
     }
 }
 
@@ -57,6 +101,14 @@ impl TopicPause {
         set_flag(values, PAUSE_DELIVERY, self.delivery);
         set_flag(values, PAUSE_INTAKE, self.intake);
     }
+}
+
+fn decode_u32(bytes: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(bytes.try_into().ok()?))
+}
+
+fn set_u32(values: &mut Attributes, tag: Tag, number: Option<u32>) {
+    values.set(tag, number.map(u32::to_be_bytes).as_ref().map(<[u8; 4]>::as_slice));
 }
 
 fn set_flag(values: &mut Attributes, tag: Tag, is_set: bool) {
@@ -76,7 +128,7 @@ fn optional<T>(value: Option<&[u8]>, decode: impl Fn(&[u8]) -> Option<T>) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::RetrySchedule;
+    use crate::job::{CallbackUrl, RetrySchedule, SecretId, SigningKey, Timestamp};
     use proptest::prelude::*;
 
     proptest! {
@@ -88,6 +140,10 @@ mod tests {
             require_receipt in any::<bool>(),
             delivery in any::<bool>(),
             intake in any::<bool>(),
+            url in prop::option::of("http://[a-z]{1,9}/"),
+            rate in prop::option::of(10u32..=10_000_000),
+            concurrency in prop::option::of(1u32..),
+            secrets in 0u8..=2,
         ) {
             let schedule = |steps: Vec<u64>| {
                 RetrySchedule::new(steps.into_iter().map(Duration::from_millis).collect()).expect("valid")
@@ -97,21 +153,36 @@ mod tests {
                 max_attempts,
                 retry: steps_ms.map(schedule),
                 require_receipt,
+                callback: TopicCallback {
+                    target: url.map(|url| Callback::to(CallbackUrl::parse(&url).expect("valid"))),
+                    rate: rate.map(|milli| CallRate::from_milli(milli).expect("valid")),
+                    concurrency: concurrency.and_then(NonZeroU32::new),
+                },
             };
+            let secret = |n| SigningSecret {
+                id: SecretId([n; 8]),
+                created_at: Timestamp::from_millis(1),
+                key: SigningKey::from_bytes(&[n; 24]).expect("valid"),
+            };
+            let secrets: Vec<_> = (0..secrets).map(secret).collect();
             let pause = TopicPause { delivery, intake };
             let mut values = Attributes::default();
             values.set(Tag(200), Some(b"later"));
             pause.encode_into(&mut values);
+            SigningSecret::encode_into(&secrets, &mut values);
             settings.encode_into(&mut values);
+            prop_assert_eq!(SigningSecret::decode_from(&values), Some(secrets));
             prop_assert_eq!((TopicSettings::decode(&values), TopicPause::decode(&values)), (Some(settings), pause));
             TopicSettings::default().encode_into(&mut values);
             TopicPause::NONE.encode_into(&mut values);
+            SigningSecret::encode_into(&[], &mut values);
             prop_assert_eq!(values.as_bytes(), b"\xc8\0\x05later");
         }
 
         #[test]
         fn decoding_any_bytes_does_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            let _ = Attributes::decode(&bytes).map(|values| TopicSettings::decode(&values));
+            let values = Attributes::decode(&bytes);
+            let _ = values.map(|values| (TopicSettings::decode(&values), SigningSecret::decode_from(&values)));
         }
     }
 }

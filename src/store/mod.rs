@@ -23,7 +23,10 @@ pub use outcome::{
 };
 pub use request::{AddJob, DeadCursor, FinishJob, Patch, PurgeCursor, Release, Wait};
 
-use crate::job::{Delay, Job, JobId, Reason, Receipt, Topic, TopicFilter, TopicPause, TopicSettings, Ttr};
+use crate::job::{
+    Attributes, Delay, Job, JobId, Reason, Receipt, SigningSecret, Topic, TopicFilter, TopicPause,
+    TopicSettings, Ttr,
+};
 
 /// Result of a store operation.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -215,9 +218,26 @@ pub struct TopicConfig {
     pub settings: TopicSettings,
     /// What is paused.
     pub pause: TopicPause,
+    /// What signs its calls, oldest first; at most [`SigningSecret::MAX_COUNT`].
+    pub secrets: Vec<SigningSecret>,
 }
 
 impl TopicConfig {
+    /// The configuration among the values that an engine has stored for a topic; `None` when one is malformed.
+    #[must_use]
+    pub fn decode(values: &Attributes) -> Option<Self> {
+        let (settings, secrets) = (TopicSettings::decode(values)?, SigningSecret::decode_from(values)?);
+        Some(Self { settings, pause: TopicPause::decode(values), secrets })
+    }
+
+    /// Replaces the configuration among the values of a topic. Defaults take no space.
+    pub fn encode_into(&self, values: &mut Attributes) {
+        let Self { settings, pause, secrets } = self;
+        settings.encode_into(values);
+        pause.encode_into(values);
+        SigningSecret::encode_into(secrets, values);
+    }
+
     /// Whether nothing differs from the default, so that it need not be stored.
     #[must_use]
     pub fn is_default(&self) -> bool {

@@ -12,8 +12,8 @@ use super::{
 use crate::{
     http::errors::{Fault, Faults, MAX_FAULTS, Problem},
     job::{
-        Body, BodyError, Delay, Due, JobId, NewJob, Reason, Receipt, RetrySchedule, TopicPause,
-        TopicSettings, Ttr,
+        Body, BodyError, Delay, Due, JobId, NewJob, Reason, Receipt, RetrySchedule, TopicCallback,
+        TopicPause, TopicSettings, Ttr,
     },
     queue::{Error, FinishJob, Limits, Patch, Pop, Release},
 };
@@ -80,6 +80,7 @@ fn job_definition(
         ttr,
         max_attempts,
         retry,
+        callback: None,
         body: body.unwrap_or_default(),
     })
 }
@@ -218,6 +219,7 @@ pub fn settings(bytes: &Bytes, limits: &Limits) -> Result<TopicSettings, Problem
             max_attempts: fields.optional("max_attempts", values::max_attempts),
             retry: retry(fields, limits),
             require_receipt: fields.optional("require_receipt", values::flag).unwrap_or_default(),
+            callback: TopicCallback::default(),
         })
     })
 }

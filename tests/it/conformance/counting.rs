@@ -112,12 +112,13 @@ async fn settings_and_pauses_are_kept_until_they_are_taken_back(mut fixture: Sto
         max_attempts: Some(0),
         retry: Some(retry(&[1, 2])),
         require_receipt: true,
+        ..TopicSettings::default()
     };
     let pause = TopicPause { delivery: true, intake: false };
     fixture.store.put_settings(&topic("t"), settings.clone()).await.expect("puts");
     assert_eq!(fixture.store.topic_config(&topic("t")).settings, settings, "seen at once by who wrote it");
     fixture.store.change_pause(&topic("t"), pause, TopicPause::NONE).await.expect("puts");
-    let config = TopicConfig { settings, pause };
+    let config = TopicConfig { settings, pause, ..TopicConfig::default() };
     assert_eq!(*fixture.store.topic_config(&topic("t")), config);
     assert_eq!(stats(&fixture).await.expect("is there").config, config);
     add(&*fixture.store, job("a")).await;

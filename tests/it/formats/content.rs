@@ -95,6 +95,7 @@ async fn settings(store: &dyn Store) {
         max_attempts: Some(5),
         retry: Some(retry(&[15, 180, 54_000])),
         require_receipt: true,
+        ..TopicSettings::default()
     };
     store.put_settings(&topic("set"), settings).await.expect("is set");
     for (name, delivery, intake) in

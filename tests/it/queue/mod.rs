@@ -110,6 +110,7 @@ fn new_job(name: &str, wait: Duration) -> NewJob {
         ttr: None,
         max_attempts: None,
         retry: None,
+        callback: None,
         body: body("1"),
     }
 }

@@ -57,6 +57,7 @@ async fn topic_settings_are_copied_into_new_jobs_only() {
         max_attempts: None,
         retry: Some(retry(&[1, 2, 3])),
         require_receipt: true,
+        ..TopicSettings::default()
     };
     fixture.queue.put_settings(&topic("t"), settings).await.expect("puts");
     let job = fixture.add("after", NOW).await;

@@ -66,6 +66,10 @@ fn sets_something(before: &TopicConfig, after: &TopicConfig) -> bool {
         || new.max_attempts.is_some() && new.max_attempts != old.max_attempts
         || new.retry.is_some() && new.retry != old.retry
         || new.require_receipt && !old.require_receipt
+        || new.callback.target.is_some() && new.callback.target != old.callback.target
+        || new.callback.rate.is_some() && new.callback.rate != old.callback.rate
+        || new.callback.concurrency.is_some() && new.callback.concurrency != old.callback.concurrency
+        || after.secrets.iter().any(|secret| !before.secrets.contains(secret))
         || after.pause.delivery && !before.pause.delivery
         || after.pause.intake && !before.pause.intake
 }

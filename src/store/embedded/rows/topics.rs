@@ -8,7 +8,7 @@ use super::{
     db::{Db, SqlResult},
 };
 use crate::{
-    job::{Attributes, Topic, TopicPause, TopicSettings},
+    job::{Attributes, Topic},
     store::TopicConfig,
 };
 
@@ -16,8 +16,7 @@ impl Db {
     /// Stores the configuration of a topic; defaults are not stored.
     pub fn put_topic_config(&mut self, name: &Topic, config: &TopicConfig) -> SqlResult<()> {
         let mut values = self.topic_values(name.as_str())?;
-        config.settings.encode_into(&mut values);
-        config.pause.encode_into(&mut values);
+        config.encode_into(&mut values);
         self.put_topic_values(name.as_str(), values.as_bytes())
     }
 
@@ -38,7 +37,7 @@ impl Db {
         let mut select = self.conn().prepare("SELECT name, value, checksum FROM topic")?;
         let configs = select.query_map([], |row| {
             let config = decode_row(row)?
-                .and_then(|(name, values)| Some((Topic::parse(name).ok()?, decode_config(&values)?)));
+                .and_then(|(name, values)| Some((Topic::parse(name).ok()?, TopicConfig::decode(&values)?)));
             let name = column_bytes(row.get_ref(0)?).unwrap_or_default();
             Ok(config.ok_or_else(|| String::from_utf8_lossy(name).into_owned()))
         })?;
@@ -50,7 +49,7 @@ impl Db {
         let sql = "SELECT name, value, checksum FROM topic WHERE name = ?1";
         let values = self.conn().query_row(sql, [name], |row| {
             let values = decode_row(row)?.map(|(_, values)| values);
-            Ok(values.filter(|values| decode_config(values).is_some()).unwrap_or_default())
+            Ok(values.filter(|values| TopicConfig::decode(values).is_some()).unwrap_or_default())
         });
         Ok(values.optional()?.unwrap_or_default())
     }
@@ -70,9 +69,4 @@ fn decode_row<'a>(row: &'a Row<'_>) -> SqlResult<Option<(&'a str, Attributes)>> 
 
 fn checksum(name: &[u8], value: &[u8]) -> [u8; 8] {
     row_checksum("topic", &[name, value])
-}
-
-/// The known values; `None` when one is malformed.
-fn decode_config(values: &Attributes) -> Option<TopicConfig> {
-    Some(TopicConfig { settings: TopicSettings::decode(values)?, pause: TopicPause::decode(values) })
 }

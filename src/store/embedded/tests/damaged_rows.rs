@@ -27,8 +27,9 @@ fn config() -> TopicConfig {
         max_attempts: Some(3),
         retry: Some(RetrySchedule::new(vec![seconds(1), seconds(9)]).expect("valid")),
         require_receipt: true,
+        ..TopicSettings::default()
     };
-    TopicConfig { settings, pause: TopicPause { delivery: true, intake: false } }
+    TopicConfig { settings, pause: TopicPause { delivery: true, intake: false }, ..TopicConfig::default() }
 }
 
 /// A store that was stopped, with one row in the table `topic`.

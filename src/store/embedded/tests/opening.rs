@@ -69,6 +69,7 @@ async fn everything_acknowledged_before_a_crash_is_there_after_it() {
         max_attempts: Some(3),
         retry: Some(crate::job::RetrySchedule::new(vec![seconds(1), seconds(9)]).expect("valid")),
         require_receipt: true,
+        ..TopicSettings::default()
     };
     store.put_settings(&topic("u"), settings.clone()).await.expect("puts");
 

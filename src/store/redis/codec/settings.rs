@@ -49,7 +49,10 @@ pub fn decode_configs(mut reply: Reply) -> Result<StoredConfigs> {
             stored.version = version.unwrap_or(0);
             continue;
         }
-        match (Topic::parse(&field), decode_config(&value)) {
+        match (
+            Topic::parse(&field),
+            Attributes::decode(&value).and_then(|values| TopicConfig::decode(&values)),
+        ) {
             (Ok(topic), Some(config)) => {
                 if !config.is_default() {
                     stored.topics.insert(topic, Arc::new(config));
@@ -60,9 +63,4 @@ pub fn decode_configs(mut reply: Reply) -> Result<StoredConfigs> {
         }
     }
     Ok(stored)
-}
-
-fn decode_config(value: &[u8]) -> Option<TopicConfig> {
-    let values = Attributes::decode(value)?;
-    Some(TopicConfig { settings: TopicSettings::decode(&values)?, pause: TopicPause::decode(&values) })
 }

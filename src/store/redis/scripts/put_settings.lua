@@ -3,7 +3,7 @@
 --
 -- ARGV[4] the settings as values, or ''
 -- Reply   { the version of all settings }
-local LAST_SETTING = 4
-for tag = 1, LAST_SETTING do VALUES[tag] = nil end
+local SETTINGS = { 1, 2, 3, 4, 7, 8, 9 }
+for _, tag in ipairs(SETTINGS) do VALUES[tag] = nil end
 for tag, value in pairs(decode_values(ARGV[4])) do VALUES[tag] = value end
 return { store_values() }
