@@ -12,7 +12,7 @@ use criterion::{
 };
 use linger::{
     clock::SystemClock,
-    job::{Body, Delay, Due, Fingerprint, JobId, Receipt, RetrySchedule, Topic, TopicFilter, Ttr},
+    job::{Body, Delay, Due, Fingerprint, JobId, Outlet, Receipt, RetrySchedule, Topic, TopicFilter, Ttr},
     metrics::Metrics,
     queue::{Limits, Pop, Queue, StoreEvents},
     store::{AddJob, FinishJob, Patch, Patched, Release, Reservation, Store, Wait, embedded, redis},
@@ -31,7 +31,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 struct Bench {
     runtime: Runtime,
     store: Arc<dyn Store>,
-    topic: Topic,
+    outlet: Outlet,
     body: Body,
     _directory: Option<tempfile::TempDir>,
 }
@@ -64,15 +64,15 @@ impl Bench {
         let (clock, hints, metrics) =
             (Arc::new(SystemClock::new()), Arc::new(StoreEvents::default()), Metrics::new());
         let store = runtime.block_on(open(clock, hints, &metrics));
-        let topic = Topic::parse("bench").expect("is a topic");
+        let outlet = Outlet::plain(Topic::parse("bench").expect("is a topic"));
         let body = Body::parse(Bytes::from(format!("\"{}\"", "x".repeat(254)))).expect("is JSON");
-        Self { runtime, store, topic, body, _directory: directory }
+        Self { runtime, store, outlet, body, _directory: directory }
     }
 
     fn jobs(&self, count: usize, delay: Duration) -> Vec<AddJob> {
         let job = |_| AddJob {
             id: JobId::generate(),
-            topic: self.topic.clone(),
+            topic: self.outlet.topic.clone(),
             due: Due::After(Delay::new(delay).expect("is a delay")),
             ttr: Ttr::new(Duration::from_secs(3_600)).expect("is a TTR"),
             max_attempts: 5,
@@ -102,7 +102,7 @@ impl Bench {
     fn reserve(&self) -> Vec<Reservation> {
         let reserved = self
             .runtime
-            .block_on(self.store.reserve(&self.topic, &[None; CALL], Wait::No))
+            .block_on(self.store.reserve(&self.outlet, &[None; CALL], Wait::No))
             .expect("reserves");
         assert_eq!(reserved.len(), CALL, "as many as are ready");
         reserved
@@ -264,7 +264,7 @@ fn polls(c: &mut Criterion) {
         let limits = Limits::default();
         let wait = limits.max_wait;
         let queue = Queue::new(bench.store.clone(), &hints, clock, limits, Metrics::new().queue);
-        let pop = |wait| Pop { topics: vec![bench.topic.clone()], max: 1, wait, ttr: None };
+        let pop = |wait| Pop { topics: vec![bench.outlet.topic.clone()], max: 1, wait, ttr: None };
         for _ in 0..parked {
             let (queue, pop) = (queue.clone(), pop(wait));
             bench.runtime.spawn(async move { queue.pop(pop).await });

@@ -2,12 +2,25 @@
 
 use std::fmt;
 
-use super::Topic;
+use sha2::{Digest, Sha256};
+
+use super::{Origin, Topic};
 
 /// Identifies the host of a job's own callback in 8 bits: part of a keyed hash of scheme, host and port. Several hosts may
 /// share a number, but no client can choose with whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostNumber(pub u8);
+
+impl HostNumber {
+    /// The number of a host in a store: the first byte of SHA-256 over the store's seed, which clients do not know, and the
+    /// scheme, host and port.
+    #[must_use]
+    pub fn new(seed: &[u8; 16], origin: &Origin) -> Self {
+        let Origin { scheme, host, port } = origin;
+        let text = format!("{}://{host}:{port}", scheme.as_str());
+        Self(Sha256::new().chain_update(seed).chain_update(text).finalize()[0])
+    }
+}
 
 /// Where the ready jobs of a topic are delivered to. Jobs of one outlet are never delivered to another one.
 ///
@@ -26,6 +39,12 @@ impl Outlet {
     #[must_use]
     pub fn plain(topic: Topic) -> Self {
         Self { topic, host: None }
+    }
+
+    /// Whether it is that of jobs without a callback of their own.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.host.is_none()
     }
 
     /// Parses the text of [`Display`](fmt::Display): `topic`, or `topic>3f` with the host number in two lower-case
@@ -50,9 +69,41 @@ impl fmt::Display for Outlet {
     }
 }
 
+impl std::str::FromStr for Outlet {
+    type Err = UnknownOutlet;
+
+    fn from_str(text: &str) -> Result<Self, UnknownOutlet> {
+        Self::parse(text).ok_or(UnknownOutlet)
+    }
+}
+
+/// A text that names no outlet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be a topic, or a topic and a host number")]
+pub struct UnknownOutlet;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::CallbackUrl;
+
+    #[test]
+    fn a_host_number_depends_on_seed_scheme_host_and_port() {
+        let number = |seed: u8, url: &str| {
+            HostNumber::new(&[seed; 16], CallbackUrl::parse(url).expect("valid").origin())
+        };
+        let first = number(1, "http://a.example/x");
+        assert_eq!(first, number(1, "http://a.example:80/y?z"), "path and query do not matter");
+        let others =
+            [number(2, "http://a.example"), number(1, "https://a.example"), number(1, "http://b.example")];
+        assert!(
+            !others.contains(&first) && number(1, "http://a.example:81") != first,
+            "{first:?} {others:?}"
+        );
+        let spread: std::collections::HashSet<_> =
+            (0..4_000).map(|n| number(1, &format!("http://h{n}.example"))).collect();
+        assert_eq!(spread.len(), 256);
+    }
 
     #[test]
     fn outlets_are_parsed_as_they_are_shown() {

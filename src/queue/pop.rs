@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    job::{Topic, Ttr},
+    job::{Outlet, Topic, Ttr},
 };
 
 /// What a worker asks for.
@@ -97,7 +97,8 @@ impl Queue {
             }
         }
         let request = PopRequest { jobs: pop.max, ttr: pop.ttr, blocking: true };
-        let mut waiter = self.waiters.join(&pop.topics, request)?;
+        let outlets = pop.topics.iter().cloned().map(Outlet::plain).collect();
+        let mut waiter = self.waiters.join(outlets, request)?;
         let result = tokio::select! {
             // A result is returned also if it arrives in the moment in which the wait ends.
             biased;
@@ -137,10 +138,11 @@ impl Queue {
         request: PopRequest,
         time_left: Option<Duration>,
     ) -> Result<Delivery> {
-        if !self.store.may_have_ready(topic) {
+        let outlet = Outlet::plain(topic.clone());
+        if !self.store.may_have_ready(&outlet) {
             return if self.waiters.is_closed() { Err(Error::Draining) } else { Ok(Delivery::empty()) };
         }
-        let mut waiter = self.waiters.join(std::slice::from_ref(topic), request)?;
+        let mut waiter = self.waiters.join(vec![outlet], request)?;
         let Some(time_left) = time_left else { return waiter.result().await };
         tokio::select! {
             biased;

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    job::Topic,
+    job::Outlet,
     metrics::QueueMetrics,
     store::{Degraded, EngineInfo, Listener, Metered, Store},
 };
@@ -50,9 +50,11 @@ impl StoreEvents {
 }
 
 impl Listener for StoreEvents {
-    fn ready(&self, topic: &Topic) {
-        if let Some(queue) = self.queue() {
-            queue.waiters.topic_ready(topic);
+    fn ready(&self, outlet: &Outlet) {
+        if outlet.is_plain()
+            && let Some(queue) = self.queue()
+        {
+            queue.waiters.topic_ready(&outlet.topic);
         }
     }
 

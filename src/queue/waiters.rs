@@ -16,7 +16,7 @@ use super::{
     error::{Error, Result},
 };
 use crate::{
-    job::{Topic, Ttr},
+    job::{Outlet, Topic, Ttr},
     store::{Reservation, Wait},
 };
 
@@ -128,7 +128,7 @@ pub(super) struct PopRequest {
 #[derive(Debug)]
 pub(super) struct WaiterGuard {
     waiters: Arc<Waiters>,
-    topics: Vec<Topic>,
+    outlets: Vec<Outlet>,
     ticket: u64,
     blocking: bool,
     receiver: oneshot::Receiver<Result<Delivery>>,
@@ -158,8 +158,9 @@ impl Waiters {
         Arc::new(Self { return_context, max_waiting, table: Mutex::default() })
     }
 
-    /// Joins the waiters of `topics`, and starts a dispatch for each topic that may have ready jobs.
-    pub fn join(self: &Arc<Self>, topics: &[Topic], request: PopRequest) -> Result<WaiterGuard> {
+    /// Joins the waiters of the topics of these plain outlets, and starts a dispatch for each topic that may have ready
+    /// jobs.
+    pub fn join(self: &Arc<Self>, outlets: Vec<Outlet>, request: PopRequest) -> Result<WaiterGuard> {
         let (sender, receiver) = oneshot::channel();
         let waiter = Arc::new(Waiter { request, sender: Mutex::new(Some(sender)) });
         let blocking = request.blocking;
@@ -174,14 +175,14 @@ impl Waiters {
             table.last_ticket += 1;
             let ticket = table.last_ticket;
             let mut to_dispatch = Vec::new();
-            for topic in topics {
-                let of_topic = table.by_topic.entry(topic.clone()).or_default();
+            for outlet in &outlets {
+                let of_topic = table.by_topic.entry(outlet.topic.clone()).or_default();
                 of_topic.join(ticket, waiter.clone());
                 // Must be atomic: a dispatch ending now would answer this waiter without querying the store. A blocking
                 // poll needs no query if nothing is ready: it receives every announcement from here on.
-                let may_succeed = !blocking || self.return_context.store.may_have_ready(topic);
+                let may_succeed = !blocking || self.return_context.store.may_have_ready(outlet);
                 if may_succeed && of_topic.request_dispatch() {
-                    to_dispatch.push(topic);
+                    to_dispatch.push(&outlet.topic);
                 }
             }
             table.blocking += usize::from(blocking);
@@ -191,7 +192,7 @@ impl Waiters {
         for topic in to_dispatch {
             self.dispatch(topic);
         }
-        Ok(WaiterGuard { waiters: self.clone(), topics: topics.to_vec(), ticket, blocking, receiver })
+        Ok(WaiterGuard { waiters: self.clone(), outlets, ticket, blocking, receiver })
     }
 
     /// `topic` may have ready jobs: starts a dispatch if it has waiters.
@@ -203,7 +204,8 @@ impl Waiters {
     }
 
     fn dispatch(self: &Arc<Self>, topic: &Topic) {
-        let dispatch = Dispatch { waiters: self.clone(), topic: topic.clone(), ended: false };
+        let outlet = Outlet::plain(topic.clone());
+        let dispatch = Dispatch { waiters: self.clone(), outlet, ended: false };
         self.return_context.tasks.spawn_on(dispatch.run(), &self.return_context.runtime);
     }
 
@@ -236,7 +238,7 @@ impl Waiters {
 
     fn leave(&self, guard: &WaiterGuard) {
         let mut table = self.lock();
-        for topic in &guard.topics {
+        for Outlet { topic, .. } in &guard.outlets {
             let Some(of_topic) = table.by_topic.get_mut(topic) else { continue };
             of_topic.leave(guard.ticket);
             if of_topic.waiters.is_empty() && !of_topic.dispatching {
@@ -255,7 +257,8 @@ impl Waiters {
 /// Serves the waiters of one topic. A topic has at most one at a time.
 struct Dispatch {
     waiters: Arc<Waiters>,
-    topic: Topic,
+    /// The plain outlet of the topic.
+    outlet: Outlet,
     /// Whether it has unregistered itself. If it panics, `drop` does so.
     ended: bool,
 }
@@ -279,7 +282,7 @@ impl Dispatch {
     /// answered with an empty delivery: the polls before them took every ready job.
     fn next_batch(&mut self, answered: &[u64], may_have_more: bool) -> Option<(WaiterBatch, Wait)> {
         let mut table = self.waiters.lock();
-        let of_topic = table.by_topic.get_mut(&self.topic)?;
+        let of_topic = table.by_topic.get_mut(&self.outlet.topic)?;
         for ticket in answered {
             of_topic.leave(*ticket);
         }
@@ -296,7 +299,7 @@ impl Dispatch {
         self.ended = true;
         let non_blocking = of_topic.remove_non_blocking();
         if of_topic.waiters.is_empty() {
-            table.by_topic.remove(&self.topic);
+            table.by_topic.remove(&self.outlet.topic);
         }
         drop(table);
         non_blocking.into_iter().for_each(|waiter| waiter.answer(Ok(Delivery::empty())));
@@ -338,7 +341,7 @@ impl Dispatch {
     /// another attempt could keep them waiting for as long again.
     fn non_blocking(&self) -> WaiterBatch {
         let table = self.waiters.lock();
-        let of_topic = table.by_topic.get(&self.topic).filter(|of_topic| of_topic.non_blocking > 0);
+        let of_topic = table.by_topic.get(&self.outlet.topic).filter(|of_topic| of_topic.non_blocking > 0);
         let waiters = of_topic.into_iter().flat_map(|of_topic| &of_topic.waiters);
         let non_blocking = waiters.filter(|(_, waiter)| !waiter.request.blocking);
         non_blocking.map(|(ticket, waiter)| (*ticket, waiter.clone())).collect()
@@ -346,13 +349,13 @@ impl Dispatch {
 
     async fn reserve(&self, batch: &WaiterBatch, wait: Wait) -> Result<Vec<Reservation>> {
         let store = &self.waiters.return_context.store;
-        if store.topic_config(&self.topic).pause.delivery {
+        if store.topic_config(&self.outlet.topic).pause.delivery {
             return Ok(Vec::new());
         }
         let requests = batch.iter().map(|(_, waiter)| waiter.request);
         let ttrs: Vec<_> =
             requests.flat_map(|request| std::iter::repeat_n(request.ttr, request.jobs)).collect();
-        Ok(store.reserve(&self.topic, &ttrs, wait).await?)
+        Ok(store.reserve(&self.outlet, &ttrs, wait).await?)
     }
 }
 
@@ -367,7 +370,7 @@ impl Drop for Dispatch {
         if self.ended {
             return;
         }
-        if let Some(of_topic) = self.waiters.lock().by_topic.get_mut(&self.topic) {
+        if let Some(of_topic) = self.waiters.lock().by_topic.get_mut(&self.outlet.topic) {
             of_topic.dispatching = false;
         }
     }

@@ -13,7 +13,7 @@ use super::wiring;
 use crate::{
     clock::SystemClock,
     config::{Config, EngineKind},
-    job::Topic,
+    job::Outlet,
     metrics::Metrics,
     printable,
     store::{
@@ -148,7 +148,7 @@ fn maintenance_error(error: OpenError) -> MaintenanceError {
 struct NoopListener;
 
 impl Listener for NoopListener {
-    fn ready(&self, _: &Topic) {}
+    fn ready(&self, _: &Outlet) {}
 
     fn due_in(&self, _: Duration) {}
 }

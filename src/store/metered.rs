@@ -14,7 +14,10 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    job::{Delay, Job, JobId, Reason, Receipt, Topic, TopicFilter, TopicPause, TopicSettings, Ttr},
+    job::{
+        Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, Topic, TopicFilter, TopicPause,
+        TopicSettings, Ttr,
+    },
     metrics::QueueMetrics,
 };
 
@@ -62,12 +65,20 @@ impl Store for Metered {
         self.timed("add", self.store.add(jobs)).await
     }
 
-    async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>], wait: Wait) -> Result<Vec<Reservation>> {
-        self.timed("reserve", self.store.reserve(topic, ttrs, wait)).await
+    async fn reserve(&self, outlet: &Outlet, ttrs: &[Option<Ttr>], wait: Wait) -> Result<Vec<Reservation>> {
+        self.timed("reserve", self.store.reserve(outlet, ttrs, wait)).await
     }
 
-    fn may_have_ready(&self, topic: &Topic) -> bool {
-        self.store.may_have_ready(topic)
+    fn may_have_ready(&self, outlet: &Outlet) -> bool {
+        self.store.may_have_ready(outlet)
+    }
+
+    fn host_number(&self, origin: &Origin) -> HostNumber {
+        self.store.host_number(origin)
+    }
+
+    async fn ready_outlets(&self) -> Result<Vec<Outlet>> {
+        self.timed("ready_outlets", self.store.ready_outlets()).await
     }
 
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {

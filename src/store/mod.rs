@@ -24,8 +24,8 @@ pub use outcome::{
 pub use request::{AddJob, DeadCursor, FinishJob, Patch, PurgeCursor, Release, Wait};
 
 use crate::job::{
-    Attributes, Delay, Job, JobId, Reason, Receipt, SigningSecret, Topic, TopicFilter, TopicPause,
-    TopicSettings, Ttr,
+    Attributes, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SigningSecret, Topic,
+    TopicFilter, TopicPause, TopicSettings, Ttr,
 };
 
 /// Result of a store operation.
@@ -35,8 +35,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// the next sweep, an extra one costs a call. They come from any thread, without locks held, and the methods must
 /// return at once.
 pub trait Listener: Send + Sync {
-    /// `topic` may have new ready jobs.
-    fn ready(&self, topic: &Topic);
+    /// `outlet` may have new ready jobs.
+    fn ready(&self, outlet: &Outlet);
 
     /// [`Store::promote`] may have work in `after`.
     fn due_in(&self, after: Duration);
@@ -89,17 +89,23 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// with another it is [`Added::Exists`]. Two equal ids within a batch are treated in order.
     async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>>;
 
-    /// Reserves up to `ttrs.len()` ready jobs of `topic`, each for the TTR at its index, `None` being
+    /// Reserves up to `ttrs.len()` ready jobs of `outlet`, each for the TTR at its index, `None` being
     /// the job's own. Each reservation counts as an attempt and has a new receipt. With [`Wait::Yes`] the engine
     /// may miss ready jobs, as described there.
-    async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>], wait: Wait) -> Result<Vec<Reservation>>;
+    async fn reserve(&self, outlet: &Outlet, ttrs: &[Option<Ttr>], wait: Wait) -> Result<Vec<Reservation>>;
 
-    /// Whether [`reserve`](Self::reserve) may succeed for `topic`, from memory: false only if it would have
+    /// Whether [`reserve`](Self::reserve) may succeed for `outlet`, from memory: false only if it would have
     /// returned no job at a moment during this call. After `false`, a registered waiter cannot miss the
     /// [`Listener`]'s next notification.
-    fn may_have_ready(&self, _topic: &Topic) -> bool {
+    fn may_have_ready(&self, _outlet: &Outlet) -> bool {
         true
     }
+
+    /// The number of a callback's host in this store, by a seed of its own. The same as long as the store exists.
+    fn host_number(&self, origin: &Origin) -> HostNumber;
+
+    /// The outlets that have ready jobs. Later ones are notified to the [`Listener`].
+    async fn ready_outlets(&self) -> Result<Vec<Outlet>>;
 
     /// Cancels reservations that no client has seen: the attempt is not counted, the due time stays, the job
     /// is ready again at once. Stale receipts are ignored.

@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use linger::{
-    job::{Due, Fingerprint, Job, JobId, Reason, Receipt, State, Topic, TopicFilter, Ttr},
+    job::{Due, Fingerprint, Job, JobId, Outlet, Reason, Receipt, State, Topic, TopicFilter, Ttr},
     store::{AddJob, Added, DeadCursor, FinishJob, Patch, Release, Store, TopicStats},
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng, seq::IndexedRandom};
@@ -231,17 +231,17 @@ impl<'a> Sequence<'a> {
 
     /// The engine may choose any ready jobs, because shards interleave, but it must return as many as there are.
     async fn reserve(&mut self) {
-        let name = self.topic();
+        let outlet = Outlet::plain(self.topic());
         let ttrs: Vec<_> = (0..self.random.random_range(1..4)).map(|_| self.sometimes(Self::ttr)).collect();
-        self.log_step(("reserve", &name, &ttrs));
-        let ready = self.model.ready(&name);
-        let may_have_ready = self.fixture.store.may_have_ready(&name);
+        self.log_step(("reserve", &outlet, &ttrs));
+        let ready = self.model.ready(&outlet);
+        let may_have_ready = self.fixture.store.may_have_ready(&outlet);
         self.assert_equal(
             &(may_have_ready || ready.is_empty()),
             &true,
-            "may_have_ready is false for a topic with ready jobs",
+            "may_have_ready is false for an outlet with ready jobs",
         );
-        let engine = self.fixture.store.reserve(&name, &ttrs, Wait::No).await.expect("reserves");
+        let engine = self.fixture.store.reserve(&outlet, &ttrs, Wait::No).await.expect("reserves");
         self.assert_equal(&engine.len(), &ready.len().min(ttrs.len()), "the number of reserved jobs");
         for (reservation, ttr) in engine.into_iter().zip(ttrs) {
             let id = reservation.job.id.clone();

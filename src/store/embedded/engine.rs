@@ -34,7 +34,10 @@ use super::{
     },
 };
 use crate::{
-    job::{Delay, Job, JobId, Reason, Receipt, State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr},
+    job::{
+        Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, State, Topic, TopicFilter,
+        TopicPause, TopicSettings, Ttr,
+    },
     store::{
         AddJob, Added, DeadCursor, Degraded, Deleted, EngineInfo, Error, FinishJob, Finished, Held, Patch,
         Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store,
@@ -57,6 +60,8 @@ pub struct EmbeddedStore {
     pub(crate) reader: Arc<Mutex<Option<Connection>>>,
     pub(crate) writer: Mutex<Option<JoinHandle<Result<()>>>>,
     pub(crate) closed: OnceCell<Result<()>>,
+    /// The seed of host numbers: the id of the store, which every copy of it has.
+    pub(crate) host_seed: [u8; 16],
 }
 
 impl EmbeddedStore {
@@ -165,17 +170,26 @@ impl Store for EmbeddedStore {
         self.run_weighted(jobs.len(), bytes, move |txn| ops::add(txn, &jobs)).await
     }
 
-    async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>], _: Wait) -> Result<Vec<Reservation>> {
-        let (topic, ttrs) = (topic.clone(), ttrs.to_vec());
+    async fn reserve(&self, outlet: &Outlet, ttrs: &[Option<Ttr>], _: Wait) -> Result<Vec<Reservation>> {
+        let (outlet, ttrs) = (outlet.clone(), ttrs.to_vec());
         let jobs = ttrs.len();
         let (request, reservations) =
-            ReserveRequest::new(&self.queue, move |txn: &mut WriteTxn<'_>| ops::reserve(txn, &topic, &ttrs));
+            ReserveRequest::new(&self.queue, move |txn: &mut WriteTxn<'_>| ops::reserve(txn, &outlet, &ttrs));
         let _ = self.queue.push(request, jobs, 0).await;
         reservations.receive().await.unwrap_or_else(|| Err(self.shared.stop_error()))
     }
 
-    fn may_have_ready(&self, topic: &Topic) -> bool {
-        self.shared.may_have_ready(topic)
+    fn may_have_ready(&self, outlet: &Outlet) -> bool {
+        self.shared.may_have_ready(outlet)
+    }
+
+    fn host_number(&self, origin: &Origin) -> HostNumber {
+        HostNumber::new(&self.host_seed, origin)
+    }
+
+    async fn ready_outlets(&self) -> Result<Vec<Outlet>> {
+        self.shared.check()?;
+        Ok(self.shared.ready_outlets())
     }
 
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {

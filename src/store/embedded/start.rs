@@ -85,7 +85,7 @@ impl Start {
         let opener = StoreOpener::new(&self.options, &*self.clock, &self.metrics);
         let store = opener.open()?;
         let shared = Arc::new(SharedState::default());
-        store.ready.iter().for_each(|topic| shared.set_ready(topic, true));
+        store.ready.iter().for_each(|outlet| shared.set_ready(outlet, true));
         store.configs.into_iter().for_each(|(topic, config)| shared.set_config(topic, config));
         let durability = self.options.durability;
         let checkpoints = Checkpointer::start(&opener.db_path, durability)?;
@@ -104,6 +104,7 @@ impl Start {
             reader: Arc::new(Mutex::new(Some(schema::open_reader(&opener.db_path)?))),
             writer: Mutex::new(None),
             closed: OnceCell::new(),
+            host_seed: store.db.store_head().store.0,
         };
         let writer = Writer {
             db: store.db,

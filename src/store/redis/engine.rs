@@ -31,7 +31,10 @@ use super::{
     },
 };
 use crate::{
-    job::{Delay, Job, JobId, Reason, Receipt, Topic, TopicFilter, TopicPause, TopicSettings, Ttr},
+    job::{
+        Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, Topic, TopicFilter, TopicPause,
+        TopicSettings, Ttr,
+    },
     store::{
         AddJob, Added, DeadCursor, Degraded, Deleted, EngineInfo, FinishJob, Finished, Held, Listener,
         NotHeld, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result,
@@ -207,8 +210,21 @@ impl Store for Redis {
         self.adder.add(jobs).await
     }
 
-    async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>], wait: Wait) -> Result<Vec<Reservation>> {
-        self.reserver.reserve(topic, ttrs, wait).await
+    async fn reserve(&self, outlet: &Outlet, ttrs: &[Option<Ttr>], wait: Wait) -> Result<Vec<Reservation>> {
+        if !outlet.is_plain() {
+            return Ok(Vec::new());
+        }
+        self.reserver.reserve(&outlet.topic, ttrs, wait).await
+    }
+
+    fn host_number(&self, origin: &Origin) -> HostNumber {
+        HostNumber::new(&[0; 16], origin)
+    }
+
+    async fn ready_outlets(&self) -> Result<Vec<Outlet>> {
+        let topics = self.topic_reader.list(None, usize::MAX).await?;
+        let ready = topics.into_iter().filter(|(_, stats)| stats.ready > 0);
+        Ok(ready.map(|(topic, _)| Outlet::plain(topic)).collect())
     }
 
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {

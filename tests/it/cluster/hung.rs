@@ -50,7 +50,7 @@ async fn pop_with_a_hung_server(ttrs: &[Option<Ttr>]) -> (BTreeSet<u64>, BTreeSe
     cluster.servers[hung].pause();
     let clock = SystemClock::new();
     let began_us = clock.now_micros();
-    let reserved = store.reserve(&topic("t"), ttrs, Wait::No).await.expect("reserves");
+    let reserved = store.reserve(&plain("t"), ttrs, Wait::No).await.expect("reserves");
     let took = Duration::from_micros((clock.now_micros() - began_us).unsigned_abs());
     assert!((1..JOBS).contains(&reserved.len()), "{} of {JOBS}", reserved.len());
     let delivered_shards = reserved.iter().map(|reserved| shard(&reserved.job.id)).collect();
@@ -66,7 +66,7 @@ async fn pop_with_a_hung_server(ttrs: &[Option<Ttr>]) -> (BTreeSet<u64>, BTreeSe
     while seen.len() < JOBS {
         time_limit.check(|| format!("{} of {JOBS}", seen.len()));
         for reserved in
-            store.reserve(&topic("t"), &[Some(ttr(3_600)); JOBS], Wait::No).await.expect("reserves")
+            store.reserve(&plain("t"), &[Some(ttr(3_600)); JOBS], Wait::No).await.expect("reserves")
         {
             assert_eq!(reserved.job.attempts, 1, "a job that arrived too late was returned uncounted");
             assert!(seen.insert(reserved.job.id));

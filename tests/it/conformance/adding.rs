@@ -174,7 +174,8 @@ async fn names_at_their_limits_work(fixture: StoreFixture) {
     assert_eq!((name.len(), far.len()), (JobId::MAX_LEN, Topic::MAX_LEN));
     let far = topic(&far);
     add(&*fixture.store, AddJob { topic: far.clone(), ..job(&name) }).await;
-    let reserved = one(fixture.store.reserve(&far, &[None], Wait::No).await.expect("reserves"));
+    let reserved =
+        one(fixture.store.reserve(&plain(far.as_str()), &[None], Wait::No).await.expect("reserves"));
     fixture.store.finish(ALL, finish(&id(&name), &reserved.receipt)).await.expect("finishes");
     assert_eq!(fixture.store.topics(None, 10).await.expect("reads"), []);
 }

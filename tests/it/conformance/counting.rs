@@ -41,7 +41,7 @@ async fn counts_are_right_after_every_step(fixture: StoreFixture) {
     expect(&fixture, 1, 1, 0, 0).await;
     fixture.advance_and_promote(seconds(5)).await;
     expect(&fixture, 0, 2, 0, 0).await;
-    let held = fixture.store.reserve(&topic("t"), &[None; 5], Wait::No).await.expect("reserves");
+    let held = fixture.store.reserve(&plain("t"), &[None; 5], Wait::No).await.expect("reserves");
     expect(&fixture, 0, 0, 2, 0).await;
     let of = |name| held.iter().find(|r| r.job.id == id(name)).expect("is held").receipt.clone();
     fixture.store.cancel(vec![(id("a"), of("a"))]).await.expect("cancels");
@@ -140,7 +140,7 @@ async fn topics_are_independent(fixture: StoreFixture) {
         add(&*fixture.store, AddJob { topic: topic(name), ..job(&n.to_string()) }).await;
     }
     for name in names {
-        let got = fixture.store.reserve(&topic(name), &[None, None], Wait::No).await.expect("reserves");
+        let got = fixture.store.reserve(&plain(name), &[None, None], Wait::No).await.expect("reserves");
         assert_eq!(one(got).job.topic, topic(name));
     }
 }

@@ -76,7 +76,7 @@ async fn dead_letters_are_listed_by_time_of_death(fixture: StoreFixture) {
     // Two that die in the same millisecond are ordered by id.
     let twins = ["z", "y"].map(|name| AddJob { max_attempts: 1, ttr: ttr(1), ..job(name) });
     fixture.store.add(twins.to_vec()).await.expect("adds");
-    fixture.store.reserve(&topic("t"), &[None, None], Wait::No).await.expect("reserves");
+    fixture.store.reserve(&plain("t"), &[None, None], Wait::No).await.expect("reserves");
     fixture.advance_and_promote(seconds(1)).await;
     let all = dead(&fixture).await;
     assert_eq!(names(&all), ["c", "a", "b", "y", "z"]);
@@ -97,7 +97,7 @@ async fn the_oldest_are_requeued_first(fixture: StoreFixture) {
     bury(&fixture, &["a", "b", "c"]).await;
     assert_eq!(fixture.store.requeue_dead(&topic("t"), 2).await.expect("requeues"), 2);
     assert_eq!(names(&dead(&fixture).await), ["c"]);
-    let ready = fixture.store.reserve(&topic("t"), &[None; 5], Wait::No).await.expect("reserves");
+    let ready = fixture.store.reserve(&plain("t"), &[None; 5], Wait::No).await.expect("reserves");
     assert!(ready.iter().all(|r| r.job.attempts == 1 && r.job.reason.is_none()));
     assert_eq!(ready.len(), 2);
     assert_eq!(fixture.store.requeue_dead(&topic("t"), 10).await.expect("requeues"), 1);

@@ -19,7 +19,7 @@ super::on_every_engine! {
 }
 
 async fn assert_announced(fixture: &StoreFixture, what: &str) {
-    assert!(fixture.notifications.take_ready().contains(&topic("t")), "{what} must be told");
+    assert!(fixture.notifications.take_ready().contains(&plain("t")), "{what} must be told");
 }
 
 async fn every_change_that_makes_a_job_ready_is_announced(fixture: StoreFixture) {
@@ -81,7 +81,7 @@ async fn whatever_is_due_sooner_nudges_the_timer(fixture: StoreFixture) {
     assert!(nudged(&fixture, seconds(20)), "a reschedule");
     fixture.advance_and_promote(seconds(20)).await;
     fixture.notifications.take_due_in();
-    let held = one(fixture.store.reserve(&topic("t"), &[Some(ttr(3))], Wait::No).await.expect("reserves"));
+    let held = one(fixture.store.reserve(&plain("t"), &[Some(ttr(3))], Wait::No).await.expect("reserves"));
     assert!(nudged(&fixture, seconds(3)), "a reservation's deadline");
     fixture.store.touch(ALL, &id("a"), &held.receipt, Some(ttr(2))).await.expect("answers").expect("is held");
     assert!(nudged(&fixture, seconds(2)), "a touch");
@@ -95,7 +95,7 @@ async fn a_promotion_returns_its_moves(fixture: StoreFixture) {
     add(&*fixture.store, AddJob { ttr: ttr(10), topic: topic("u"), ..job("expired") }).await;
     add(&*fixture.store, AddJob { ttr: ttr(10), topic: topic("v"), max_attempts: 1, ..job("died") }).await;
     for name in ["u", "v"] {
-        fixture.store.reserve(&topic(name), &[None], Wait::No).await.expect("reserves");
+        fixture.store.reserve(&plain(name), &[None], Wait::No).await.expect("reserves");
     }
     fixture.clock.advance(seconds(12));
     let promoted = fixture.store.promote(100).await.expect("promotes");

@@ -134,8 +134,8 @@ async fn a_limited_batch_leaves_foreign_jobs_alone(fixture: StoreFixture) {
         add(&*fixture.store, foreign(name)).await;
     }
     let ids = ["a", "b", "c", "d", "b", "nobody"].map(id);
-    let own = fixture.store.reserve(&topic("t"), &[None; 2], Wait::No).await.expect("reserves");
-    let others = fixture.store.reserve(&topic("other"), &[None; 2], Wait::No).await.expect("reserves");
+    let own = fixture.store.reserve(&plain("t"), &[None; 2], Wait::No).await.expect("reserves");
+    let others = fixture.store.reserve(&plain("other"), &[None; 2], Wait::No).await.expect("reserves");
     let receipt = |id: &JobId| {
         own.iter().chain(&others).find(|held| held.job.id == *id).map(|held| held.receipt.clone())
     };
@@ -165,7 +165,7 @@ async fn callers_with_different_scopes_share_calls(fixture: StoreFixture) {
     }
     let mut tasks = tokio::task::JoinSet::new();
     for name in ["t", "other"] {
-        let held = fixture.store.reserve(&topic(name), &[None; JOBS], Wait::No).await.expect("reserves");
+        let held = fixture.store.reserve(&plain(name), &[None; JOBS], Wait::No).await.expect("reserves");
         assert_eq!(held.len(), JOBS / 2);
         for held in held {
             let store = fixture.store.clone();

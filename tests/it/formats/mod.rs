@@ -17,7 +17,7 @@ use std::{
 
 use linger::{
     clock::ManualClock,
-    job::{Receipt, State, Timestamp, TopicPause},
+    job::{Outlet, Receipt, State, Timestamp, TopicPause},
     metrics::Metrics,
     store::{FinishJob, Finished, Store, embedded, redis},
 };
@@ -105,7 +105,8 @@ async fn works_off(store: &dyn Store, clock: &ManualClock, receipt: Receipt) {
     let mut done = 1;
     for name in &names {
         loop {
-            let granted = store.reserve(name, &[None; 7], Wait::No).await.expect("reserves");
+            let granted =
+                store.reserve(&Outlet::plain(name.clone()), &[None; 7], Wait::No).await.expect("reserves");
             assert!(granted.iter().all(|grant| grant.job.due_at <= linger::clock::Clock::now(clock)));
             let finishes = granted.into_iter();
             let finishes = finishes.map(|grant| FinishJob { id: grant.job.id, receipt: Some(grant.receipt) });

@@ -10,7 +10,10 @@ use std::{
 
 use async_trait::async_trait;
 use linger::{
-    job::{Delay, Job, JobId, Reason, Receipt, Topic, TopicFilter, TopicPause, TopicSettings, Ttr},
+    job::{
+        Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, Topic, TopicFilter, TopicPause,
+        TopicSettings, Ttr,
+    },
     store::{
         AddJob, Added, DeadCursor, Deleted, EngineInfo, Error, FinishJob, Finished, Held, Patch, Patched,
         Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store, TopicConfig,
@@ -139,21 +142,29 @@ impl Store for FailingStore {
         self.inner()?.add(jobs).await
     }
 
-    async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>], wait: Wait) -> Result<Vec<Reservation>> {
-        self.wait_if_hung(topic).await;
+    async fn reserve(&self, outlet: &Outlet, ttrs: &[Option<Ttr>], wait: Wait) -> Result<Vec<Reservation>> {
+        self.wait_if_hung(&outlet.topic).await;
         if wait == Wait::Yes {
             self.waiting_reserves.fetch_add(1, Ordering::Relaxed);
             if self.ignores_waiting.load(Ordering::Relaxed) {
                 return Ok(Vec::new());
             }
         }
-        self.inner()?.reserve(topic, ttrs, wait).await
+        self.inner()?.reserve(outlet, ttrs, wait).await
     }
 
-    fn may_have_ready(&self, topic: &Topic) -> bool {
+    fn may_have_ready(&self, outlet: &Outlet) -> bool {
         let fails = self.failure.lock().expect("not poisoned").is_some();
-        let hangs = self.hung_reserves.lock().expect("not poisoned").contains_key(topic);
-        fails || hangs || self.inner.may_have_ready(topic)
+        let hangs = self.hung_reserves.lock().expect("not poisoned").contains_key(&outlet.topic);
+        fails || hangs || self.inner.may_have_ready(outlet)
+    }
+
+    fn host_number(&self, origin: &Origin) -> HostNumber {
+        self.inner.host_number(origin)
+    }
+
+    async fn ready_outlets(&self) -> Result<Vec<Outlet>> {
+        self.inner()?.ready_outlets().await
     }
 
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {

@@ -5,7 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 pub use linger::{job::TopicPause, store::Wait};
 use linger::{
-    job::{Body, Delay, Due, Fingerprint, JobId, RetrySchedule, Topic, TopicFilter, TopicPattern, Ttr},
+    job::{
+        Body, Delay, Due, Fingerprint, JobId, Outlet, RetrySchedule, Topic, TopicFilter, TopicPattern, Ttr,
+    },
     store::{AddJob, Added, FinishJob, Reservation},
 };
 use linger::{
@@ -28,6 +30,11 @@ pub fn id(text: &str) -> JobId {
 
 pub fn topic(text: &str) -> Topic {
     Topic::parse(text).expect("a valid topic")
+}
+
+/// The outlet of the jobs of a topic that have no callback of their own.
+pub fn plain(text: &str) -> Outlet {
+    Outlet::plain(topic(text))
 }
 
 pub fn seconds(n: u64) -> Duration {
@@ -89,7 +96,7 @@ pub async fn add_any(store: &dyn Store, job: AddJob) -> Added {
 
 /// Reserves one job of topic `t` if one is ready.
 pub async fn reserve_any(store: &dyn Store) -> Option<Reservation> {
-    let mut jobs = store.reserve(&topic("t"), &[None], Wait::No).await.expect("reserves");
+    let mut jobs = store.reserve(&plain("t"), &[None], Wait::No).await.expect("reserves");
     assert!(jobs.len() <= 1, "more jobs than asked: {jobs:?}");
     jobs.pop()
 }

@@ -7,7 +7,7 @@ use std::{
 
 use linger::{
     clock::{Clock, ManualClock},
-    job::{Timestamp, Topic},
+    job::{Outlet, Timestamp},
     metrics::Metrics,
     store::{Listener, Store, embedded, redis},
 };
@@ -28,13 +28,13 @@ pub enum Engine {
 /// A listener that records its notifications.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    ready: Mutex<Vec<Topic>>,
+    ready: Mutex<Vec<Outlet>>,
     due_in: Mutex<Vec<Duration>>,
 }
 
 impl Recorder {
-    /// Topics announced since the last call.
-    pub fn take_ready(&self) -> Vec<Topic> {
+    /// Outlets announced since the last call.
+    pub fn take_ready(&self) -> Vec<Outlet> {
         std::mem::take(&mut self.ready.lock().expect("not poisoned"))
     }
 
@@ -45,8 +45,8 @@ impl Recorder {
 }
 
 impl Listener for Recorder {
-    fn ready(&self, topic: &Topic) {
-        self.ready.lock().expect("not poisoned").push(topic.clone());
+    fn ready(&self, outlet: &Outlet) {
+        self.ready.lock().expect("not poisoned").push(outlet.clone());
     }
 
     fn due_in(&self, after: Duration) {

@@ -64,7 +64,7 @@ async fn a_reservation_whose_reply_was_cut_off_reaches_its_caller() {
         add(process.store(), job(name)).await;
     }
     proxy.cut("ready:t", 2);
-    let got = process.store.reserve(&topic("t"), &[None, None], Wait::No).await.expect("reserves");
+    let got = process.store.reserve(&plain("t"), &[None, None], Wait::No).await.expect("reserves");
     assert!(proxy.is_spent());
     assert_eq!(got.len(), 2);
     let stats = process.store.topic(&topic("t")).await.expect("reads").expect("is there");

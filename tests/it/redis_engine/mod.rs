@@ -93,7 +93,7 @@ impl Process {
     /// Waits until this process has heard that the topic has ready jobs.
     async fn hears(&self, topic: &str) {
         let hearing = async {
-            while !self.heard.take_ready().iter().any(|ready| ready.as_str() == topic) {
+            while !self.heard.take_ready().iter().any(|ready| ready.to_string() == topic) {
                 tokio::task::yield_now().await;
             }
         };

@@ -122,7 +122,7 @@ async fn a_stopped_server_is_an_error_in_time_and_is_used_when_it_continues() {
     server.resume();
     until("serves", async || store.check().await.is_ok()).await;
     add_any(store, job("b")).await;
-    let held = store.reserve(&topic("t"), &[None; 3], Wait::No).await.expect("reserves");
+    let held = store.reserve(&plain("t"), &[None; 3], Wait::No).await.expect("reserves");
     assert_eq!(held.len(), 2, "both are there, once");
 }
 

@@ -261,7 +261,7 @@ async fn mended(at: &RedisServer, what: &str, jobs: usize) {
     let neighbour = Process::beside(&process, &options).await;
     let mut delivered = 0;
     while delivered < all {
-        let got = neighbour.store.reserve(&topic("t"), &[None; 100], Wait::No).await.expect("reserves");
+        let got = neighbour.store.reserve(&plain("t"), &[None; 100], Wait::No).await.expect("reserves");
         assert!(!got.is_empty(), "{what}: {delivered} of {all} were delivered");
         delivered += got.len();
     }

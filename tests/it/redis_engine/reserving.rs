@@ -34,12 +34,12 @@ async fn the_jobs_of_all_shards_come_in_one_pop() {
         process.store().add(jobs()).await.expect("adds");
         // One that hears of nothing before it looks.
         let other = Process::beside(&process, &options).await;
-        let few = other.store().reserve(&topic("t"), &[None; 3], Wait::No).await.expect("reserves");
+        let few = other.store().reserve(&plain("t"), &[None; 3], Wait::No).await.expect("reserves");
         assert_eq!(few.len(), 3, "of {shards} shards");
         let mut held =
-            process.store().reserve(&topic("t"), &[None; JOBS - 5], Wait::No).await.expect("reserves");
+            process.store().reserve(&plain("t"), &[None; JOBS - 5], Wait::No).await.expect("reserves");
         assert_eq!(held.len(), JOBS - 5, "of {shards} shards");
-        let rest = other.store().reserve(&topic("t"), &[None; JOBS], Wait::No).await.expect("reserves");
+        let rest = other.store().reserve(&plain("t"), &[None; JOBS], Wait::No).await.expect("reserves");
         assert_eq!(rest.len(), 2, "of {shards} shards");
         held.extend(few.into_iter().chain(rest));
         assert_eq!(ids(&held).len(), JOBS, "each came once");
@@ -74,10 +74,10 @@ async fn waiting_callers_are_notified_of_jobs_that_nobody_announced() {
     let keys = ["jobs", "due", "ready:t", "counts"].map(|name| format!("{tag}:{name}"));
     let words = ["EVAL", IN_SILENCE, "4", &keys[0], &keys[1], &keys[2], &keys[3], "a"];
     Raw::connect(&shared().url()).await.send(&words).await;
-    let none = process.store().reserve(&topic("t"), &[None], Wait::Yes).await.expect("answers");
+    let none = process.store().reserve(&plain("t"), &[None], Wait::Yes).await.expect("answers");
     assert_eq!(none, []);
     process.hears("t").await;
-    let held = process.store().reserve(&topic("t"), &[None, None], Wait::Yes).await.expect("answers");
+    let held = process.store().reserve(&plain("t"), &[None, None], Wait::Yes).await.expect("answers");
     assert_eq!(one(held).job.id, id("a"));
 }
 
@@ -88,14 +88,14 @@ async fn waiting_callers_learn_why_the_probe_fails() {
     let process = Process::start(&Options { mode, retry_for: millis(200), ..options() }).await;
     proxy.learn_background().await;
     proxy.arm(0, usize::MAX, Fault::CutBefore);
-    let none = process.store().reserve(&topic("t"), &[None], Wait::Yes).await.expect("answers");
+    let none = process.store().reserve(&plain("t"), &[None], Wait::Yes).await.expect("answers");
     assert_eq!(none, []);
     process.hears("t").await;
-    let error = process.store().reserve(&topic("t"), &[None], Wait::Yes).await.expect_err("cannot look");
+    let error = process.store().reserve(&plain("t"), &[None], Wait::Yes).await.expect_err("cannot look");
     assert!(matches!(error, Error::Unavailable(_)), "{error:?}");
     proxy.heal();
     add(process.store(), job("a")).await;
-    let held = process.store().reserve(&topic("t"), &[None], Wait::Yes).await.expect("answers");
+    let held = process.store().reserve(&plain("t"), &[None], Wait::Yes).await.expect("answers");
     assert_eq!(one(held).job.id, id("a"));
 }
 
@@ -111,7 +111,7 @@ async fn each_job_is_reserved_for_the_ttr_at_its_index() {
     let halves: fn(usize) -> Option<Ttr> = |n| (n >= 40).then(|| ttr(300));
     for wanted in [alike, mixed, halves] {
         let ttrs: Vec<Option<Ttr>> = (0..80).map(wanted).collect();
-        let held = process.store().reserve(&topic("t"), &ttrs, Wait::No).await.expect("reserves");
+        let held = process.store().reserve(&plain("t"), &ttrs, Wait::No).await.expect("reserves");
         assert_eq!(held.len(), ttrs.len());
         for (at, (held, ttr)) in held.iter().zip(ttrs).enumerate() {
             let till = held.job.reserved_until.expect("is reserved");
@@ -133,13 +133,13 @@ async fn a_shard_that_fails_takes_nothing_from_the_others() {
         raw.send(&["RENAME", &ready, &aside]).await;
         raw.send(&["SET", &ready, "no list"]).await;
         let held =
-            process.store().reserve(&topic("t"), &[None; JOBS], Wait::No).await.expect("the others give");
+            process.store().reserve(&plain("t"), &[None; JOBS], Wait::No).await.expect("the others give");
         let mut seen = ids(&held);
         let tags: BTreeSet<String> = seen.iter().map(|id| tag(&options, id)).collect();
         assert!(tags.len() == 3 && !tags.contains(&broken), "{tags:?}");
-        assert!(process.heard.take_ready().contains(&topic("t")), "there may be more");
+        assert!(process.heard.take_ready().contains(&plain("t")), "there may be more");
         raw.send(&["RENAME", &aside, &ready]).await;
-        for held in process.store().reserve(&topic("t"), &[None; JOBS], Wait::No).await.expect("reserves") {
+        for held in process.store().reserve(&plain("t"), &[None; JOBS], Wait::No).await.expect("reserves") {
             assert_eq!(held.job.attempts, 1);
             assert!(seen.insert(held.job.id));
         }

@@ -117,7 +117,7 @@ impl Side {
         let mut held: Vec<AddJob> = HELD.iter().map(|part| side.job(part)).collect();
         (held[2].max_attempts, held[2].ttr) = (1, ttr(1));
         side.keeper.add(held).await.expect("adds");
-        let held = side.keeper.reserve(&topic(name), &[None; 6], Wait::No).await.expect("reserves");
+        let held = side.keeper.reserve(&plain(name), &[None; 6], Wait::No).await.expect("reserves");
         assert_eq!(held.len(), HELD.len());
         side.receipts = held.into_iter().map(|held| (held.job.id, held.receipt)).collect();
         for part in ["dead", "dead2"] {
@@ -160,7 +160,7 @@ impl Side {
     }
 
     async fn reserve(&self, step: Step) -> Result<Vec<Reservation>> {
-        let from = if step == Step::Reserve { topic(&self.name) } else { topic("nothing-there") };
+        let from = if step == Step::Reserve { plain(&self.name) } else { plain("nothing-there") };
         self.store.reserve(&from, &[None, Some(ttr(7)), None], Wait::No).await.map(|mut granted| {
             // Which of them got which TTR is chance.
             granted.iter_mut().for_each(|it| it.job.reserved_until = None);

@@ -19,7 +19,7 @@ use super::{
     topics::{TopicNumber, Topics},
 };
 use crate::{
-    job::{State, Timestamp, Topic},
+    job::{Outlet, State, Timestamp, Topic},
     store::{
         TopicConfig,
         embedded::rows::{codec::Lease, key::RowKey},
@@ -180,10 +180,10 @@ impl Memory {
 
     /// Keeps the changes of the group. Calls `publish` with each topic that may have gained its first ready job or
     /// lost its last, and whether it has any now.
-    pub fn commit(&mut self, mut publish: impl FnMut(&Topic, bool)) {
+    pub fn commit(&mut self, mut publish: impl FnMut(&Outlet, bool)) {
         for topic in self.ready_changed.drain(..) {
             let topic = self.topics.get(topic);
-            publish(&topic.name, !topic.ready.is_empty());
+            publish(&topic.outlet, !topic.ready.is_empty());
         }
         self.journal.clear();
         self.forget_empty_topics();

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    job::{Timestamp, Topic},
+    job::{Outlet, Timestamp, Topic},
     store::{TopicConfig, TopicStats, embedded::rows::key::RowKey},
 };
 
@@ -30,7 +30,7 @@ impl TopicNumber {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TopicState {
-    pub name: Topic,
+    pub outlet: Outlet,
     /// The delayed jobs. Change them through [`DelayedJobs`](super::delayed::DelayedJobs).
     pub delayed: BTreeSet<RowKey>,
     /// The ready jobs, each with the moment it became ready.
@@ -43,7 +43,7 @@ pub(crate) struct TopicState {
 impl TopicState {
     fn new(name: Topic) -> Self {
         Self {
-            name,
+            outlet: Outlet::plain(name),
             delayed: BTreeSet::new(),
             ready: BTreeMap::new(),
             reserved: 0,
@@ -126,7 +126,7 @@ impl Topics {
         if slot.as_ref().is_some_and(TopicState::is_forgettable)
             && let Some(topic) = slot.take()
         {
-            self.names.remove(topic.name.as_str());
+            self.names.remove(topic.outlet.topic.as_str());
             self.free.push(ix);
         }
     }

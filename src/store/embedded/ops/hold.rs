@@ -47,7 +47,7 @@ fn finish_one(txn: &mut WriteTxn<'_>, scope: &TopicFilter, job: &FinishJob) -> S
             (found.hash, found.job_ref)
         }
     };
-    let topic = txn.memory.topics().get(job_ref.topic).name.clone();
+    let topic = txn.memory.topics().get(job_ref.topic).outlet.topic.clone();
     txn.remove(hash, job_ref)?;
     Ok(Finished::Done { topic })
 }

@@ -39,7 +39,7 @@ fn end_reservations(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut Vec<
         && deadline <= txn.now.rounded_down
     {
         *budget -= 1;
-        let topic = txn.memory.topics().get(job_ref.topic).name.clone();
+        let topic = txn.memory.topics().get(job_ref.topic).outlet.topic.clone();
         if let Some(kind) = end_reservation(txn, job_ref)? {
             moves.push(Move { topic, kind, late: txn.now.rounded_down.since(deadline) });
         }
@@ -77,7 +77,7 @@ fn end_delays(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut Vec<Move>)
     {
         *budget -= 1;
         txn.change_state(JobRef { key, topic, dead: false }, JobState::Ready { since: now });
-        let topic = txn.memory.topics().get(topic).name.clone();
+        let topic = txn.memory.topics().get(topic).outlet.topic.clone();
         moves.push(Move { topic, kind: MoveKind::Ready, late: now.since(key.slot()) });
     }
 }

@@ -2,7 +2,7 @@
 
 use super::write_txn::WriteTxn;
 use crate::{
-    job::{Receipt, State, Topic, Ttr},
+    job::{Outlet, Receipt, State, Ttr},
     store::{
         Reservation,
         embedded::{
@@ -18,11 +18,12 @@ use crate::{
 /// See [`crate::store::Store::reserve`].
 pub(crate) fn reserve(
     txn: &mut WriteTxn<'_>,
-    topic: &Topic,
+    outlet: &Outlet,
     ttrs: &[Option<Ttr>],
 ) -> SqlResult<Vec<Reservation>> {
     let mut granted = Vec::new();
-    let Some(topic) = txn.memory.topics().find(topic.as_str()) else { return Ok(granted) };
+    let found = txn.memory.topics().find(outlet.topic.as_str()).filter(|_| outlet.is_plain());
+    let Some(topic) = found else { return Ok(granted) };
     while granted.len() < ttrs.len() {
         let Some((&key, &since)) = txn.memory.topics().get(topic).ready.first_key_value() else { break };
         let record = match txn.db.read(Table::Live, key)? {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::write_txn::WriteTxn;
 use crate::{
-    job::{Job, JobId, Topic, TopicFilter},
+    job::{Job, JobId, Outlet, Topic, TopicFilter},
     store::{
         Result, TopicConfig, TopicStats,
         embedded::{disk::disk_space::SpaceNeed, rows::db::SqlResult},
@@ -27,7 +27,7 @@ pub(crate) fn topic(txn: &WriteTxn<'_>, name: &Topic) -> Option<TopicStats> {
 /// See [`crate::store::Store::topics`].
 pub(crate) fn topics(txn: &WriteTxn<'_>, after: Option<&Topic>, limit: usize) -> Vec<(Topic, TopicStats)> {
     let known = txn.memory.topics().by_name(after).filter(|topic| !topic.is_forgettable());
-    known.take(limit).map(|topic| (topic.name.clone(), topic.stats())).collect()
+    known.take(limit).map(|topic| (topic.outlet.topic.clone(), topic.stats())).collect()
 }
 
 /// Changes the configuration of a topic, and returns the new one. Resuming delivery notifies the listener. Without
@@ -51,7 +51,7 @@ pub(crate) fn put_config(
     }
     txn.db.put_topic_config(name, &config)?;
     if before.pause.delivery && !config.pause.delivery {
-        txn.effects.ready.insert(name.clone());
+        txn.effects.ready.insert(Outlet::plain(name.clone()));
     }
     let config = Arc::new(config);
     txn.memory.set_config(topic, config.clone());

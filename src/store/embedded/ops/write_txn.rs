@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use crate::{
     clock::Clock,
-    job::{Job, JobId, Now, Timestamp, Topic, TopicFilter},
+    job::{Job, JobId, Now, Outlet, Timestamp, Topic, TopicFilter},
     store::{
         Error, TopicConfig,
         embedded::{
@@ -29,8 +29,8 @@ use crate::{
 /// What to publish after the commit.
 #[derive(Debug, Default)]
 pub(crate) struct CommitEffects {
-    /// Topics with new ready jobs.
-    pub ready: BTreeSet<Topic>,
+    /// Outlets with new ready jobs.
+    pub ready: BTreeSet<Outlet>,
     /// Topics whose configuration changed.
     pub configs: Vec<(Topic, Arc<TopicConfig>)>,
     /// Number of records set aside.
@@ -110,7 +110,7 @@ impl WriteTxn<'_> {
 
     /// Whether the job's topic is in `scope`.
     pub fn is_in_scope(&self, scope: &TopicFilter, job_ref: JobRef) -> bool {
-        scope.is_all() || scope.allows(&self.memory.topics().get(job_ref.topic).name)
+        scope.is_all() || scope.allows(&self.memory.topics().get(job_ref.topic).outlet.topic)
     }
 
     /// The job as callers see it.
@@ -191,7 +191,7 @@ impl WriteTxn<'_> {
             Some((hash, job_ref))
         });
         let known = by_name.or_else(|| ids.find_by_key(key, dead));
-        let topic = known.map(|(_, job_ref)| self.memory.topics().get(job_ref.topic).name.clone());
+        let topic = known.map(|(_, job_ref)| self.memory.topics().get(job_ref.topic).outlet.topic.clone());
         if let Some((hash, job_ref)) = known {
             self.memory.remove(hash, job_ref);
         }
@@ -206,9 +206,9 @@ impl WriteTxn<'_> {
 
     fn announce_ready(&mut self, topic: TopicNumber, place: &JobState) {
         if matches!(place, JobState::Ready { .. }) {
-            let name = &self.memory.topics().get(topic).name;
-            if !self.effects.ready.contains(name) {
-                self.effects.ready.insert(name.clone());
+            let outlet = &self.memory.topics().get(topic).outlet;
+            if !self.effects.ready.contains(outlet) {
+                self.effects.ready.insert(outlet.clone());
             }
         }
     }

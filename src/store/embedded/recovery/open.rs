@@ -10,7 +10,7 @@ use std::{
 use super::{identity::StoreFiles, load::load, wal::WalState};
 use crate::{
     clock::Clock,
-    job::Topic,
+    job::{Outlet, Topic},
     metrics::EngineMetrics,
     store::{
         TopicConfig,
@@ -37,8 +37,8 @@ pub(crate) struct OpenedStore {
     pub db: Db,
     pub memory: Memory,
     pub data_dir: DataDir,
-    /// Topics that have ready jobs.
-    pub ready: Vec<Topic>,
+    /// The outlets that have ready jobs.
+    pub ready: Vec<Outlet>,
     /// The topics' configurations, where they differ from the default.
     pub configs: Vec<(Topic, Arc<TopicConfig>)>,
 }
@@ -46,7 +46,7 @@ pub(crate) struct OpenedStore {
 /// The memory of a store, with what callers have to know of it.
 struct LoadedStore {
     memory: Memory,
-    ready: Vec<Topic>,
+    ready: Vec<Outlet>,
     configs: Vec<(Topic, Arc<TopicConfig>)>,
 }
 
@@ -142,7 +142,7 @@ impl<'a> StoreOpener<'a> {
             db.commit(now.rounded_up).map_err(|error| self.sqlite(error))?;
         }
         let mut ready = Vec::new();
-        memory.commit(|topic, has_ready| ready.extend(has_ready.then(|| topic.clone())));
+        memory.commit(|outlet, has_ready| ready.extend(has_ready.then(|| outlet.clone())));
         self.metrics.set_aside(effects.set_aside);
         tracing::info!(
             db = %self.db_path.display(), jobs = memory.job_index().len(), set_aside = effects.set_aside,

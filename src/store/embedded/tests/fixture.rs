@@ -9,7 +9,8 @@ use std::{
 use crate::{
     clock::ManualClock,
     job::{
-        Attributes, Body, Delay, Due, Fingerprint, JobId, RetrySchedule, Timestamp, Topic, TopicFilter, Ttr,
+        Attributes, Body, Delay, Due, Fingerprint, JobId, Outlet, RetrySchedule, Timestamp, Topic,
+        TopicFilter, Ttr,
     },
     metrics::Metrics,
     store::{
@@ -37,7 +38,7 @@ pub struct Fixture {
 pub struct NoopListener;
 
 impl Listener for NoopListener {
-    fn ready(&self, _: &Topic) {}
+    fn ready(&self, _: &Outlet) {}
 
     fn due_in(&self, _: Duration) {}
 }
@@ -120,7 +121,7 @@ pub async fn add(store: &EmbeddedStore, jobs: impl IntoIterator<Item = AddJob>) 
 }
 
 pub async fn reserve(store: &EmbeddedStore, most: usize) -> Vec<Reservation> {
-    store.reserve(&topic("t"), &vec![None; most], Wait::No).await.expect("reserves")
+    store.reserve(&Outlet::plain(topic("t")), &vec![None; most], Wait::No).await.expect("reserves")
 }
 
 pub fn names(reservations: &[Reservation]) -> Vec<&str> {

@@ -6,7 +6,7 @@ use rusqlite::ffi;
 
 use super::fixture::*;
 use crate::{
-    job::{Body, State},
+    job::{Body, Outlet, State},
     store::{Added, Deleted, Error, Store, Wait},
 };
 
@@ -165,17 +165,18 @@ async fn reservations_without_a_receiver_are_cancelled() {
     let store = fixture.open().await;
     add(&store, [job("a"), job("b")]).await;
     let name = topic("t");
+    let outlet = Outlet::plain(name.clone());
     // One caller goes away before the writer runs its operation.
     let gate = Gate::close(&store).await;
     {
-        let mut asked = pin!(store.reserve(&name, &[None], Wait::No));
+        let mut asked = pin!(store.reserve(&outlet, &[None], Wait::No));
         assert!(asked.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())).is_pending());
     }
     gate.open().await;
     // Another caller goes away after the job is reserved, and never reads the reply.
     let gate = Gate::close(&store).await;
     {
-        let mut asked = pin!(store.reserve(&name, &[None], Wait::No));
+        let mut asked = pin!(store.reserve(&outlet, &[None], Wait::No));
         assert!(asked.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())).is_pending());
         gate.open().await;
         let granted = store.topic(&name).await.expect("reads").expect("is there").reserved;

@@ -68,6 +68,6 @@ pub fn assert_consistent(memory: &Memory, db: &Db, now: Now) {
     assert_eq!(faults.into_sentences(), [""; 0]);
     assert!(!memory.has_pending_changes(), "nothing is pending");
     for topic in memory.topics().by_name(None) {
-        assert!(!topic.is_forgettable(), "{} should be forgotten", topic.name);
+        assert!(!topic.is_forgettable(), "{} should be forgotten", topic.outlet);
     }
 }

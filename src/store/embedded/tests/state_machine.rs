@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::fixture::*;
 use crate::{
     clock::{Clock, ManualClock},
-    job::{Delay, JobId, Receipt, State, Timestamp},
+    job::{Delay, JobId, Outlet, Receipt, State, Timestamp},
     store::{
         AddJob, FinishJob, Patch, Release, TopicConfig,
         embedded::{
@@ -86,7 +86,7 @@ impl StateMachine {
                 answer_text(self.txn(|txn| ops::add(txn, std::slice::from_ref(&add))))
             }
             Step::Reserve { topic: t, count } => {
-                let granted = self.txn(|txn| ops::reserve(txn, &of(t), &vec![None; count]));
+                let granted = self.txn(|txn| ops::reserve(txn, &Outlet::plain(of(t)), &vec![None; count]));
                 let receipts = granted.iter().map(|grant| (grant.job.id.clone(), grant.receipt.clone()));
                 self.receipts.extend(receipts);
                 answer_text(granted)

@@ -57,8 +57,10 @@ pub(super) fn check_record(
         findings.add(|| format!("{} is on disk but not in memory", name()));
         return Ok(());
     };
-    let same = topic.name == head.topic;
-    findings.check(same, || format!("{} of topic {} is in memory under {}", name(), head.topic, topic.name));
+    let same = topic.outlet.topic == head.topic;
+    findings.check(same, || {
+        format!("{} of topic {} is in memory under {}", name(), head.topic, topic.outlet.topic)
+    });
     if dead {
         let died = head.dead_at.map(Timestamp::as_millis);
         let sound = died.is_some() && died == dead_ms && head.dead_at <= Some(key.slot());
@@ -132,7 +134,7 @@ fn check_counts(memory: &Memory, findings: &mut Findings) {
         }
     }
     for topic in memory.topics().by_name(None) {
-        let held = memory.topics().find(topic.name.as_str()).and_then(|ix| counts.remove(&ix));
+        let held = memory.topics().find(topic.outlet.topic.as_str()).and_then(|ix| counts.remove(&ix));
         let held = held.unwrap_or_default();
         let counted = Count {
             delayed: topic.delayed.len() as u64,
@@ -141,7 +143,7 @@ fn check_counts(memory: &Memory, findings: &mut Findings) {
             dead: topic.dead,
         };
         findings.check(counted == held, || {
-            format!("topic {} counts {counted:?}, but holds {held:?}", topic.name)
+            format!("topic {} counts {counted:?}, but holds {held:?}", topic.outlet.topic)
         });
     }
 }
@@ -149,10 +151,12 @@ fn check_counts(memory: &Memory, findings: &mut Findings) {
 fn check_first_keys(memory: &Memory, findings: &mut Findings) {
     let topics = memory.topics().by_name(None);
     let first_keys: BTreeSet<(RowKey, TopicNumber)> = topics
-        .filter_map(|topic| topic.delayed.first().copied().zip(memory.topics().find(topic.name.as_str())))
+        .filter_map(|topic| {
+            topic.delayed.first().copied().zip(memory.topics().find(topic.outlet.topic.as_str()))
+        })
         .collect();
     for (key, topic) in first_keys.symmetric_difference(memory.delayed().first_keys()) {
-        let name = memory.topics().try_get(*topic).map(|topic| topic.name.as_str());
+        let name = memory.topics().try_get(*topic).map(|topic| topic.outlet.topic.as_str());
         findings.add(|| format!("the job of topic {name:?} that is due next is not {key:?}"));
     }
 }
@@ -192,9 +196,9 @@ fn check_configs(memory: &Memory, db: &Db, findings: &mut Findings) -> SqlResult
         }
     }
     for topic in memory.topics().by_name(None) {
-        let disk = stored.remove(topic.name.as_str()).unwrap_or_default();
+        let disk = stored.remove(topic.outlet.topic.as_str()).unwrap_or_default();
         findings.check(*topic.config == disk, || {
-            format!("the settings of topic {} are not those on disk", topic.name)
+            format!("the settings of topic {} are not those on disk", topic.outlet.topic)
         });
     }
     // A row may have only values of a later version.

@@ -159,7 +159,7 @@ impl Writer {
         let changed = changed.and_then(|value| self.commit().map(|()| value));
         match changed {
             Ok(value) => {
-                self.memory.commit(|topic, has_ready| self.shared.set_ready(topic, has_ready));
+                self.memory.commit(|outlet, has_ready| self.shared.set_ready(outlet, has_ready));
                 for (topic, config) in effects.configs.drain(..) {
                     self.shared.set_config(topic, config);
                 }
@@ -226,8 +226,8 @@ impl Writer {
 
     /// Notifies the listener, without holding any lock.
     fn notify_listener(&mut self, effects: CommitEffects) {
-        for topic in &effects.ready {
-            self.listener.ready(topic);
+        for outlet in &effects.ready {
+            self.listener.ready(outlet);
         }
         if let Some(until) = effects.sleeps_until {
             self.sleeps_until = until;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    job::Topic,
+    job::{Outlet, Topic},
     store::{Error, TopicConfig, embedded::disk::disk_space::SpaceLevel},
 };
 
@@ -25,8 +25,8 @@ pub(crate) struct SharedState {
     /// As of the last group that read it.
     space: Mutex<SpaceLevel>,
     configs: RwLock<HashMap<Topic, Arc<TopicConfig>>>,
-    /// As of the last commit, and published before that commit is announced.
-    ready: RwLock<HashSet<Topic>>,
+    /// The outlets with ready jobs, as of the last commit, and published before that commit is announced.
+    ready: RwLock<HashSet<Outlet>>,
 }
 
 impl SharedState {
@@ -90,18 +90,24 @@ impl SharedState {
     }
 
     /// Whether a reservation may succeed, or would return the error that stopped the engine.
-    pub fn may_have_ready(&self, topic: &Topic) -> bool {
-        let ready = || self.ready.read().expect("no code panics while it holds the ready topics");
-        self.failed.load(Ordering::Acquire) || ready().contains(topic)
+    pub fn may_have_ready(&self, outlet: &Outlet) -> bool {
+        let ready = || self.ready.read().expect("no code panics while it holds the ready outlets");
+        self.failed.load(Ordering::Acquire) || ready().contains(outlet)
     }
 
-    /// Publishes whether `topic` has ready jobs.
-    pub fn set_ready(&self, topic: &Topic, has_ready: bool) {
-        let mut ready = self.ready.write().expect("no code panics while it holds the ready topics");
+    /// The outlets with ready jobs.
+    pub fn ready_outlets(&self) -> Vec<Outlet> {
+        let ready = self.ready.read().expect("no code panics while it holds the ready outlets");
+        ready.iter().cloned().collect()
+    }
+
+    /// Publishes whether `outlet` has ready jobs.
+    pub fn set_ready(&self, outlet: &Outlet, has_ready: bool) {
+        let mut ready = self.ready.write().expect("no code panics while it holds the ready outlets");
         if !has_ready {
-            ready.remove(topic);
-        } else if !ready.contains(topic) {
-            ready.insert(topic.clone());
+            ready.remove(outlet);
+        } else if !ready.contains(outlet) {
+            ready.insert(outlet.clone());
         }
     }
 

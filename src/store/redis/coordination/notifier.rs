@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::ready_shards::ReadyShards;
 use crate::{
-    job::{Delay, Topic},
+    job::{Delay, Outlet, Topic},
     store::{Listener, redis::keys::Shard},
 };
 
@@ -22,12 +22,12 @@ impl Notifier {
     /// A shard may have ready jobs of a topic that it did not have before.
     pub fn ready_on(&self, topic: &Topic, shard: Shard) {
         self.ready_shards.add(topic, shard);
-        self.listener.ready(topic);
+        self.listener.ready(&Outlet::plain(topic.clone()));
     }
 
     /// Some shard may have ready jobs of a topic.
     pub fn ready(&self, topic: &Topic) {
-        self.listener.ready(topic);
+        self.listener.ready(&Outlet::plain(topic.clone()));
     }
 
     /// A job may be due after this time.

@@ -12,7 +12,9 @@ use std::{
 use bytes::Bytes;
 use linger::{
     clock::Clock,
-    job::{Body, Fingerprint, Job, JobId, Reason, Receipt, State, Timestamp, Topic, TopicFilter, Ttr},
+    job::{
+        Body, Fingerprint, Job, JobId, Outlet, Reason, Receipt, State, Timestamp, Topic, TopicFilter, Ttr,
+    },
     store::{
         AddJob, Added, FinishJob, Finished, Held, Listener, MoveKind, NotHeld, Reservation, TopicConfig,
         TopicStats,
@@ -73,16 +75,20 @@ impl Naive {
         self.content.lock().expect("not poisoned")
     }
 
-    /// The ids of the ready jobs of a topic, by due time and arrival.
-    pub fn ready(&self, topic: &Topic) -> Vec<JobId> {
+    /// The ids of the ready jobs of an outlet, by due time and arrival.
+    pub fn ready(&self, outlet: &Outlet) -> Vec<JobId> {
         let content = self.content();
         let mut ready: Vec<_> = content
             .jobs
             .values()
-            .filter(|entry| entry.job.topic == *topic && entry.job.state == State::Ready)
+            .filter(|entry| Self::outlet(&entry.job) == *outlet && entry.job.state == State::Ready)
             .collect();
         ready.sort_by_key(|entry| (entry.job.due_at, entry.arrival));
         ready.into_iter().map(|entry| entry.job.id.clone()).collect()
+    }
+
+    fn outlet(job: &Job) -> Outlet {
+        Outlet::plain(job.topic.clone())
     }
 
     /// Reserves the job that the engine under test reserved, with the same receipt.
@@ -114,7 +120,7 @@ impl Naive {
         if due_at <= now {
             entry.job.state = State::Ready;
             entry.ready_at = now;
-            self.listener.ready(&entry.job.topic);
+            self.listener.ready(&Self::outlet(&entry.job));
         } else {
             entry.job.state = State::Delayed;
             self.listener.due_in(due_at.since(now));

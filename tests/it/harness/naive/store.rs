@@ -5,7 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use linger::{
     job::{
-        Delay, Due, Job, JobId, Reason, Receipt, State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
+        Delay, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, State, Topic, TopicFilter,
+        TopicPause, TopicSettings, Ttr,
     },
     store::{
         AddJob, Added, DeadCursor, Deleted, EngineInfo, FinishJob, Finished, Held, Move, MoveKind, Patch,
@@ -27,13 +28,26 @@ impl Store for Naive {
         Ok(jobs.into_iter().map(|job| self.add_one(&mut content, job)).collect())
     }
 
-    async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>], _: Wait) -> Result<Vec<Reservation>> {
-        let ready = self.ready(topic);
+    async fn reserve(&self, outlet: &Outlet, ttrs: &[Option<Ttr>], _: Wait) -> Result<Vec<Reservation>> {
+        let ready = self.ready(outlet);
         Ok(ready.iter().zip(ttrs).map(|(id, ttr)| self.grant(id, &Receipt::generate(), *ttr)).collect())
     }
 
-    fn may_have_ready(&self, topic: &Topic) -> bool {
-        !self.ready(topic).is_empty()
+    fn may_have_ready(&self, outlet: &Outlet) -> bool {
+        !self.ready(outlet).is_empty()
+    }
+
+    fn host_number(&self, origin: &Origin) -> HostNumber {
+        HostNumber::new(&[0; 16], origin)
+    }
+
+    async fn ready_outlets(&self) -> Result<Vec<Outlet>> {
+        let content = self.content();
+        let ready = content.jobs.values().filter(|entry| entry.job.state == State::Ready);
+        let mut outlets: Vec<_> = ready.map(|entry| Self::outlet(&entry.job)).collect();
+        outlets.sort();
+        outlets.dedup();
+        Ok(outlets)
     }
 
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
@@ -181,7 +195,7 @@ impl Store for Naive {
             pause = config.pause;
         });
         if clear.delivery {
-            self.listener.ready(topic);
+            self.listener.ready(&Outlet::plain(topic.clone()));
         }
         Ok(pause)
     }
