@@ -8,15 +8,15 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use super::{
-    AddJob, Added, DeadCursor, Degraded, Deleted, EngineInfo, Error, FinishJob, Finished, Held, Patch,
-    Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store, TopicConfig,
-    TopicStats, Verified, Wait,
+    AddJob, Added, AddedSecret, DeadCursor, Degraded, Deleted, EngineInfo, Error, FinishJob, Finished, Held,
+    Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store,
+    TopicConfig, TopicStats, Verified, Wait,
 };
 use crate::{
     clock::Clock,
     job::{
-        Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, Topic, TopicFilter, TopicPause,
-        TopicSettings, Ttr,
+        Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId, SigningKey, Topic,
+        TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     metrics::QueueMetrics,
 };
@@ -149,6 +149,18 @@ impl Store for Metered {
 
     async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause> {
         self.timed("change_pause", self.store.change_pause(topic, set, clear)).await
+    }
+
+    async fn read_topic_config(&self, topic: &Topic) -> Result<Arc<TopicConfig>> {
+        self.timed("read_topic_config", self.store.read_topic_config(topic)).await
+    }
+
+    async fn add_secret(&self, topic: &Topic, id: SecretId, key: SigningKey) -> Result<AddedSecret> {
+        self.timed("add_secret", self.store.add_secret(topic, id, key)).await
+    }
+
+    async fn delete_secret(&self, topic: &Topic, id: SecretId) -> Result<bool> {
+        self.timed("delete_secret", self.store.delete_secret(topic, id)).await
     }
 
     async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {

@@ -18,14 +18,14 @@ use async_trait::async_trait;
 pub use error::Error;
 pub use metered::Metered;
 pub use outcome::{
-    Added, Deleted, Finished, Held, Move, MoveKind, NotHeld, Patched, Promoted, PurgeSlice, Requeued,
-    Reservation, TopicStats, Verified,
+    Added, AddedSecret, Deleted, Finished, Held, Move, MoveKind, NotHeld, Patched, Promoted, PurgeSlice,
+    Requeued, Reservation, TopicStats, Verified,
 };
 pub use request::{AddJob, DeadCursor, FinishJob, Patch, PurgeCursor, Release, Wait};
 
 use crate::job::{
-    Attributes, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SigningSecret, Topic,
-    TopicFilter, TopicPause, TopicSettings, Ttr,
+    Attributes, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId, SigningKey,
+    SigningSecret, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
 };
 
 /// Result of a store operation.
@@ -163,19 +163,32 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// The settings and pause of a topic, from memory; other processes' changes within a second.
     fn topic_config(&self, topic: &Topic) -> Arc<TopicConfig>;
 
-    /// Replaces a topic's settings; default settings forget them.
+    /// The configuration of a topic as it is stored now, with what other processes changed a moment ago.
+    async fn read_topic_config(&self, topic: &Topic) -> Result<Arc<TopicConfig>> {
+        Ok(self.topic_config(topic))
+    }
+
+    /// Replaces a topic's settings; default settings forget them. Its pause and its secrets stay. A change of its
+    /// callback notifies the listener.
     async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()>;
 
     /// Pauses what `set` names, then resumes what `clear` names, in one step. Other flags keep their values, also
     /// when they change at the same time. Returns the pause afterwards. Resuming delivery notifies the listener.
     async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause>;
 
-    /// Up to `limit` topics with jobs, settings or a pause, by name, after `after`. Without a limit
+    /// Adds a secret to a topic, unless it has this key already or [`SigningSecret::MAX_COUNT`] others: checked and added
+    /// in one step.
+    async fn add_secret(&self, topic: &Topic, id: SecretId, key: SigningKey) -> Result<AddedSecret>;
+
+    /// Deletes a secret of a topic. Returns whether the topic had it.
+    async fn delete_secret(&self, topic: &Topic, id: SecretId) -> Result<bool>;
+
+    /// Up to `limit` topics with jobs, settings, secrets or a pause, by name, after `after`. Without a limit
     /// (`usize::MAX`) the engine reads its topics once, in pieces, so that other operations are not delayed for long: with
     /// very many topics, a job that changes meanwhile may count in two states or in none.
     async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>>;
 
-    /// One topic; `None` when it has neither jobs nor settings nor a pause.
+    /// One topic; `None` when it has neither jobs nor settings nor secrets nor a pause.
     async fn topic(&self, topic: &Topic) -> Result<Option<TopicStats>>;
 
     /// Deletes a slice of all jobs of a topic. Start with `None` and continue while a cursor is returned.
@@ -234,6 +247,12 @@ impl TopicConfig {
     pub fn decode(values: &Attributes) -> Option<Self> {
         let (settings, secrets) = (TopicSettings::decode(values)?, SigningSecret::decode_from(values)?);
         Some(Self { settings, pause: TopicPause::decode(values), secrets })
+    }
+
+    /// Whether its ready jobs may go somewhere since the configuration was `before`, so that the listener must be notified.
+    #[must_use]
+    pub fn restarts_delivery(&self, before: &Self) -> bool {
+        before.pause.delivery && !self.pause.delivery || before.settings.callback != self.settings.callback
     }
 
     /// Replaces the configuration among the values of a topic. Defaults take no space.

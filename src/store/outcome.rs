@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{PurgeCursor, TopicConfig};
-use crate::job::{Job, Receipt, State, Timestamp, Topic};
+use crate::job::{Job, Receipt, SigningSecret, State, Timestamp, Topic};
 
 /// Result of an add.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +19,17 @@ pub enum Added {
         /// That job's due time.
         due_at: Timestamp,
     },
+}
+
+/// Result of adding a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AddedSecret {
+    /// Stored.
+    Created(SigningSecret),
+    /// The topic has this key already, as this secret; nothing changed.
+    Exists(SigningSecret),
+    /// The topic has [`SigningSecret::MAX_COUNT`] secrets already; nothing changed.
+    TooMany,
 }
 
 /// A reservation. `job.state` is [`State::Reserved`], and `job.attempts` includes this one.

@@ -35,13 +35,13 @@ use super::{
 };
 use crate::{
     job::{
-        Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, State, Topic, TopicFilter,
-        TopicPause, TopicSettings, Ttr,
+        Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId, SigningKey, State, Topic,
+        TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
-        AddJob, Added, DeadCursor, Degraded, Deleted, EngineInfo, Error, FinishJob, Finished, Held, Patch,
-        Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store,
-        TopicConfig, TopicStats, Verified, Wait,
+        AddJob, Added, AddedSecret, DeadCursor, Degraded, Deleted, EngineInfo, Error, FinishJob, Finished,
+        Held, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result,
+        Store, TopicConfig, TopicStats, Verified, Wait,
     },
 };
 
@@ -270,6 +270,16 @@ impl Store for EmbeddedStore {
     async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause> {
         let change = move |config: &mut TopicConfig| config.pause = config.pause.changed(set, clear);
         Ok(self.change_config(topic, change).await?.pause)
+    }
+
+    async fn add_secret(&self, topic: &Topic, id: SecretId, key: SigningKey) -> Result<AddedSecret> {
+        let topic = topic.clone();
+        self.run_weighted(1, 0, move |txn| ops::add_secret(txn, &topic, id, &key)).await
+    }
+
+    async fn delete_secret(&self, topic: &Topic, id: SecretId) -> Result<bool> {
+        let topic = topic.clone();
+        self.run_weighted(1, 0, move |txn| ops::delete_secret(txn, &topic, id)).await
     }
 
     async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {

@@ -32,13 +32,13 @@ use super::{
 };
 use crate::{
     job::{
-        Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, Topic, TopicFilter, TopicPause,
-        TopicSettings, Ttr,
+        Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId, SigningKey, Topic,
+        TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
-        AddJob, Added, DeadCursor, Degraded, Deleted, EngineInfo, FinishJob, Finished, Held, Listener,
-        NotHeld, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result,
-        Store, TopicConfig, TopicStats, Verified, Wait,
+        AddJob, Added, AddedSecret, DeadCursor, Degraded, Deleted, EngineInfo, FinishJob, Finished, Held,
+        Listener, NotHeld, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation,
+        Result, Store, TopicConfig, TopicStats, Verified, Wait,
     },
 };
 
@@ -319,6 +319,19 @@ impl Store for Redis {
 
     async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause> {
         self.settings_writer.change_pause(topic, set, clear).await
+    }
+
+    async fn read_topic_config(&self, topic: &Topic) -> Result<Arc<TopicConfig>> {
+        self.settings.refresh().await?;
+        Ok(self.settings.get(topic))
+    }
+
+    async fn add_secret(&self, topic: &Topic, id: SecretId, key: SigningKey) -> Result<AddedSecret> {
+        self.settings_writer.add_secret(topic, id, key).await
+    }
+
+    async fn delete_secret(&self, topic: &Topic, id: SecretId) -> Result<bool> {
+        self.settings_writer.delete_secret(topic, id).await
     }
 
     async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {

@@ -14,6 +14,7 @@ mod patching;
 mod pausing;
 mod reserving;
 mod returning;
+mod secrets;
 mod topics;
 
 /// Makes a test of each case for each engine.

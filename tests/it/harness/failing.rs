@@ -11,13 +11,13 @@ use std::{
 use async_trait::async_trait;
 use linger::{
     job::{
-        Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, Topic, TopicFilter, TopicPause,
-        TopicSettings, Ttr,
+        Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId, SigningKey, Topic,
+        TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
-        AddJob, Added, DeadCursor, Deleted, EngineInfo, Error, FinishJob, Finished, Held, Patch, Patched,
-        Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store, TopicConfig,
-        TopicStats, Verified, Wait,
+        AddJob, Added, AddedSecret, DeadCursor, Deleted, EngineInfo, Error, FinishJob, Finished, Held, Patch,
+        Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store,
+        TopicConfig, TopicStats, Verified, Wait,
     },
 };
 use tokio::sync::Semaphore;
@@ -235,6 +235,18 @@ impl Store for FailingStore {
 
     async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause> {
         self.inner()?.change_pause(topic, set, clear).await
+    }
+
+    async fn read_topic_config(&self, topic: &Topic) -> Result<Arc<TopicConfig>> {
+        self.inner()?.read_topic_config(topic).await
+    }
+
+    async fn add_secret(&self, topic: &Topic, id: SecretId, key: SigningKey) -> Result<AddedSecret> {
+        self.inner()?.add_secret(topic, id, key).await
+    }
+
+    async fn delete_secret(&self, topic: &Topic, id: SecretId) -> Result<bool> {
+        self.inner()?.delete_secret(topic, id).await
     }
 
     async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {

@@ -3,8 +3,10 @@
 
 use bytes::Bytes;
 use linger::{
-    job::{Attributes, Body, Due, Reason, State, Tag, TopicSettings},
-    store::{AddJob, Deleted, Error, Finished, MoveKind, Patch, Patched, Release, redis::Options},
+    job::{Attributes, Body, Due, Reason, SecretId, SigningKey, SigningSecret, State, Tag, TopicSettings},
+    store::{
+        AddJob, AddedSecret, Deleted, Error, Finished, MoveKind, Patch, Patched, Release, redis::Options,
+    },
 };
 
 use super::{Process, Raw, options};
@@ -195,7 +197,7 @@ async fn changes_of_a_topic_keep_what_a_later_version_has_set() {
     let process = Process::start(&options).await;
     let (store, raw) = (process.store(), Raw::connect(&shared().url()).await);
     let key = format!("{{{}}}:settings", options.prefix);
-    let later = Attributes::decode(b"\x06\0\x01u\x07\0\x02ab\xff\0\0").expect("well-formed");
+    let later = Attributes::decode(b"\x06\0\x01u\xc8\0\x02ab\xff\0\0").expect("well-formed");
     let stored = async || {
         let value = raw.send(&["HGET", &key, "t"]).await.into_bytes().expect("is there");
         Attributes::decode(&value).expect("well-formed")
@@ -213,11 +215,18 @@ async fn changes_of_a_topic_keep_what_a_later_version_has_set() {
     let values = stored().await;
     assert_eq!(TopicSettings::decode(&values), Some(settings));
     assert!(values.as_bytes().ends_with(later.as_bytes()), "{values:?}");
+    let AddedSecret::Created(secret) =
+        store.add_secret(&topic("t"), SecretId::generate(), SigningKey::generate()).await.expect("adds")
+    else {
+        panic!("it is the first secret")
+    };
     store.put_settings(&topic("t"), TopicSettings::default()).await.expect("clears");
+    assert_eq!(SigningSecret::decode_from(&stored().await), Some(vec![secret.clone()]));
+    assert!(store.delete_secret(&topic("t"), secret.id).await.expect("deletes"));
     store.change_pause(&topic("t"), TopicPause::NONE, delivery).await.expect("resumes");
     assert_eq!(stored().await, later);
     store.change_pause(&topic("t"), TopicPause::NONE, TopicPause::ALL).await.expect("resumes");
-    assert_eq!(stored().await.as_bytes(), b"\x07\0\x02ab\xff\0\0");
+    assert_eq!(stored().await.as_bytes(), b"\xc8\0\x02ab\xff\0\0");
     assert_eq!(store.topics(None, 10).await.expect("reads"), []);
     raw.send(&["HSET", &key, "t", "nonsense"]).await;
     assert_eq!(store.verify().await.expect("verifies").faults, ["topic t: its settings cannot be read"]);

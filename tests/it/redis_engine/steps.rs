@@ -4,10 +4,13 @@
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
 use linger::{
-    job::{Due, Job, JobId, Reason, Receipt, RetrySchedule, TopicPause, TopicSettings},
+    job::{
+        Due, Job, JobId, Reason, Receipt, RetrySchedule, SecretId, SigningKey, Timestamp, TopicPause,
+        TopicSettings,
+    },
     store::{
-        AddJob, Deleted, FinishJob, Finished, Patch, Release, Requeued, Reservation, Result, Store,
-        TopicStats,
+        AddJob, AddedSecret, Deleted, FinishJob, Finished, Patch, Release, Requeued, Reservation, Result,
+        Store, TopicStats,
     },
 };
 
@@ -38,6 +41,8 @@ pub enum Step {
     Get,
     Promote,
     PutSettings,
+    AddSecret,
+    DeleteSecret,
     Pause,
     Topics,
     Topic,
@@ -50,7 +55,7 @@ pub enum Step {
 }
 
 impl Step {
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 33] = [
         Self::Add,
         Self::AddDelayed,
         Self::AddBatch,
@@ -73,6 +78,8 @@ impl Step {
         Self::Get,
         Self::Promote,
         Self::PutSettings,
+        Self::AddSecret,
+        Self::DeleteSecret,
         Self::Pause,
         Self::Topics,
         Self::Topic,
@@ -109,7 +116,7 @@ pub struct Side {
 pub type Answer = (String, Vec<(JobId, Receipt)>);
 
 impl Side {
-    /// Two jobs held, one held for the last time and not for long, two dead, two ready, one due in a
+    /// A secret, two jobs held, one held for the last time and not for long, two dead, two ready, one due in a
     /// second and one in a minute.
     pub async fn furnish(store: &Arc<dyn Store>, keeper: &Arc<dyn Store>, name: &str) -> Self {
         let (store, keeper) = (store.clone(), keeper.clone());
@@ -128,6 +135,7 @@ impl Side {
         waiting[2].due = Due::After(delay(seconds(60)));
         waiting[3].due = Due::After(delay(seconds(1)));
         side.keeper.add(waiting).await.expect("adds");
+        side.store.add_secret(&topic(name), OLD_SECRET, signing_key(2)).await.expect("adds");
         side
     }
 
@@ -211,6 +219,11 @@ impl Side {
                 let settings = TopicSettings { ttr: Some(ttr(9)), ..TopicSettings::default() };
                 words(&store.put_settings(&topic, settings).await?)
             }
+            Step::AddSecret => {
+                let added = store.add_secret(&topic, NEW_SECRET, signing_key(1)).await?;
+                words(&matches!(added, AddedSecret::Created(_)))
+            }
+            Step::DeleteSecret => words(&store.delete_secret(&topic, OLD_SECRET).await?),
             Step::Pause => {
                 let pause = TopicPause { delivery: true, intake: false };
                 words(&store.change_pause(&topic, pause, TopicPause::NONE).await?)
@@ -219,7 +232,7 @@ impl Side {
                 let topics = store.topics(None, 10).await?;
                 words(&topics.iter().map(|(topic, stats)| (topic, counts(stats))).collect::<Vec<_>>())
             }
-            Step::Topic => words(&store.topic(&topic).await?),
+            Step::Topic => words(&without_moments(store.topic(&topic).await?)),
             Step::Purge => words(&self.purge().await?),
             Step::Dead => words(&store.dead(&topic, None, 10).await?),
             Step::RequeueDead => words(&store.requeue_dead(&topic, 10).await?),
@@ -273,7 +286,7 @@ impl Side {
 
     /// The topic's figures and settings.
     pub async fn figures(&self) -> String {
-        words(&self.store.topic(&topic(&self.name)).await.expect("reads"))
+        words(&without_moments(self.store.topic(&topic(&self.name)).await.expect("reads")))
     }
 
     /// Leaves nothing of the case.
@@ -281,9 +294,26 @@ impl Side {
         self.keeper.delete(ALL, self.ids().collect()).await.expect("deletes");
         let topic = topic(&self.name);
         self.store.put_settings(&topic, TopicSettings::default()).await.expect("forgets");
+        for secret in [OLD_SECRET, NEW_SECRET] {
+            self.store.delete_secret(&topic, secret).await.expect("deletes");
+        }
         self.store.change_pause(&topic, TopicPause::NONE, TopicPause::ALL).await.expect("resumes");
         assert_eq!(self.store.topic(&topic).await.expect("reads"), None);
     }
+}
+
+const NEW_SECRET: SecretId = SecretId([1; 8]);
+const OLD_SECRET: SecretId = SecretId([2; 8]);
+
+fn signing_key(n: u8) -> SigningKey {
+    SigningKey::from_bytes(&[n; 24]).expect("valid")
+}
+
+/// The moments at which secrets were added are those of different clocks.
+fn without_moments(mut stats: Option<TopicStats>) -> Option<TopicStats> {
+    let secrets = stats.iter_mut().flat_map(|stats| &mut stats.config.secrets);
+    secrets.for_each(|secret| secret.created_at = Timestamp::from_millis(0));
+    stats
 }
 
 fn patch(step: Step) -> Patch {

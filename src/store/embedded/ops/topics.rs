@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::write_txn::WriteTxn;
 use crate::{
-    job::{Job, JobId, Outlet, Topic, TopicFilter},
+    job::{Job, JobId, Outlet, SecretId, SigningKey, SigningSecret, Topic, TopicFilter},
     store::{
-        Result, TopicConfig, TopicStats,
+        AddedSecret, Result, TopicConfig, TopicStats,
         embedded::{disk::disk_space::SpaceNeed, rows::db::SqlResult},
     },
 };
@@ -30,8 +30,8 @@ pub(crate) fn topics(txn: &WriteTxn<'_>, after: Option<&Topic>, limit: usize) ->
     known.take(limit).map(|topic| (topic.outlet.topic.clone(), topic.stats())).collect()
 }
 
-/// Changes the configuration of a topic, and returns the new one. Resuming delivery notifies the listener. Without
-/// disk space, only removing settings and pauses is allowed.
+/// Changes the configuration of a topic, and returns the new one. Resuming delivery and changing the callback notify the
+/// listener. Without disk space, only removing is allowed.
 pub(crate) fn put_config(
     txn: &mut WriteTxn<'_>,
     name: &Topic,
@@ -50,13 +50,46 @@ pub(crate) fn put_config(
         return Ok(Err(full));
     }
     txn.db.put_topic_config(name, &config)?;
-    if before.pause.delivery && !config.pause.delivery {
+    if config.restarts_delivery(&before) {
         txn.effects.ready.insert(Outlet::plain(name.clone()));
     }
     let config = Arc::new(config);
     txn.memory.set_config(topic, config.clone());
     txn.effects.configs.push((name.clone(), config.clone()));
     Ok(Ok(config))
+}
+
+/// See [`crate::store::Store::add_secret`].
+pub(crate) fn add_secret(
+    txn: &mut WriteTxn<'_>,
+    name: &Topic,
+    id: SecretId,
+    key: &SigningKey,
+) -> SqlResult<Result<AddedSecret>> {
+    let secrets = secrets(txn, name);
+    if let Some(known) = secrets.iter().find(|known| known.key == *key) {
+        return Ok(Ok(AddedSecret::Exists(known.clone())));
+    }
+    if secrets.len() >= SigningSecret::MAX_COUNT {
+        return Ok(Ok(AddedSecret::TooMany));
+    }
+    let secret = SigningSecret { id, created_at: txn.now.rounded_down, key: key.clone() };
+    let stored = put_config(txn, name, |config| config.secrets.push(secret.clone()))?;
+    Ok(stored.map(|_| AddedSecret::Created(secret)))
+}
+
+/// See [`crate::store::Store::delete_secret`].
+pub(crate) fn delete_secret(txn: &mut WriteTxn<'_>, name: &Topic, id: SecretId) -> SqlResult<Result<bool>> {
+    if secrets(txn, name).iter().all(|secret| secret.id != id) {
+        return Ok(Ok(false));
+    }
+    let stored = put_config(txn, name, |config| config.secrets.retain(|secret| secret.id != id))?;
+    Ok(stored.map(|_| true))
+}
+
+fn secrets(txn: &WriteTxn<'_>, name: &Topic) -> Vec<SigningSecret> {
+    let topics = txn.memory.topics();
+    topics.find(name.as_str()).map(|topic| topics.get(topic).config.secrets.clone()).unwrap_or_default()
 }
 
 /// Whether a setting or pause was added or changed, not only removed.

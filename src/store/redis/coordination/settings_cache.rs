@@ -24,6 +24,7 @@ use crate::{
 pub enum ConfigPart {
     Settings,
     Pause,
+    Secrets,
 }
 
 /// The settings of all topics, as this process knows them.
@@ -47,7 +48,8 @@ impl SettingsCache {
         self.known.lock().topics.keys().cloned().collect()
     }
 
-    /// Applies what this process has just written, unless something newer is known.
+    /// Applies what this process has just written, unless something newer is known, and notifies the listener if jobs of
+    /// the topic may go somewhere since.
     pub fn apply_write(
         &self,
         part: ConfigPart,
@@ -55,10 +57,13 @@ impl SettingsCache {
         topic: &Topic,
         change: impl FnOnce(&mut TopicConfig),
     ) {
-        self.known.apply_write(part, version, topic, change);
+        if self.known.apply_write(part, version, topic, change) {
+            self.notifier.ready(topic);
+        }
     }
 
-    /// Reads all settings again if they have changed, and notifies the listener of topics whose delivery resumed.
+    /// Reads all settings again if they have changed, and notifies the listener of topics whose jobs may go somewhere
+    /// since.
     pub async fn refresh(&self) -> Result<()> {
         loop {
             let (version, writes) = self.known.version_and_writes();
@@ -68,8 +73,8 @@ impl SettingsCache {
             }
             let StoredConfigs { version, topics, faults } = decode_configs(Reply::new(reply)?)?;
             faults.iter().for_each(|fault| tracing::error!(%fault, "ignored a setting of a topic"));
-            if let Some(resumed) = self.known.replace(writes, version, topics) {
-                resumed.iter().for_each(|topic| self.notifier.ready(topic));
+            if let Some(restarted) = self.known.replace(writes, version, topics) {
+                restarted.iter().for_each(|topic| self.notifier.ready(topic));
                 return Ok(());
             }
         }
@@ -116,33 +121,36 @@ impl KnownConfigs {
         (state.version, state.writes)
     }
 
+    /// Returns whether jobs of the topic may go somewhere since.
     fn apply_write(
         &self,
         part: ConfigPart,
         version: u64,
         topic: &Topic,
         change: impl FnOnce(&mut TopicConfig),
-    ) {
+    ) -> bool {
         let mut state = self.lock();
         state.writes += 1;
         let key = (topic.clone(), part);
         let last = state.version.max(state.written.get(&key).copied().unwrap_or(0));
         if version <= last {
-            return;
+            return false;
         }
         state.written.insert(key, version);
-        let mut config =
-            state.topics.get(topic).map_or_else(TopicConfig::default, |config| (**config).clone());
+        let before = state.topics.get(topic).unwrap_or(&self.default).clone();
+        let mut config = (*before).clone();
         change(&mut config);
+        let restarted = config.restarts_delivery(&before);
         if config.is_default() {
             state.topics.remove(topic);
         } else {
             state.topics.insert(topic.clone(), Arc::new(config));
         }
+        restarted
     }
 
-    /// Replaces everything by the result of a read that began after `writes` writes. Returns the topics whose delivery
-    /// resumed, or `None` if this process wrote meanwhile and must read again.
+    /// Replaces everything by the result of a read that began after `writes` writes. Returns the topics whose jobs may go
+    /// somewhere since, or `None` if this process wrote meanwhile and must read again.
     fn replace(
         &self,
         writes: u64,
@@ -155,11 +163,12 @@ impl KnownConfigs {
         }
         let new = CacheState { version, writes, written: HashMap::new(), topics };
         let old = std::mem::replace(&mut *state, new);
-        let is_paused = |topics: &HashMap<Topic, Arc<TopicConfig>>, topic: &Topic| {
-            topics.get(topic).is_some_and(|config| config.pause.delivery)
+        let added = state.topics.keys().filter(|topic| !old.topics.contains_key(*topic));
+        let restarted = |topic: &&Topic| {
+            let config = |topics: &HashMap<_, _>| topics.get(*topic).unwrap_or(&self.default).clone();
+            config(&state.topics).restarts_delivery(&config(&old.topics))
         };
-        let resumed = |topic: &&Topic| is_paused(&old.topics, topic) && !is_paused(&state.topics, topic);
-        Some(old.topics.keys().filter(resumed).cloned().collect())
+        Some(old.topics.keys().chain(added).filter(restarted).cloned().collect())
     }
 
     fn lock(&self) -> MutexGuard<'_, CacheState> {
@@ -189,8 +198,7 @@ mod tests {
         let configs = KnownConfigs::default();
         let topic = Topic::parse("t").expect("valid");
         let write = |version, delivery| {
-            configs
-                .apply_write(ConfigPart::Pause, version, &topic, |config| config.pause.delivery = delivery);
+            configs.apply_write(ConfigPart::Pause, version, &topic, |config| config.pause.delivery = delivery)
         };
         write(2, true);
         write(1, false);

@@ -1,11 +1,11 @@
-//! Changing topics' settings and pauses.
+//! Changing topics' settings, pauses and secrets.
 
 use std::sync::Arc;
 
 use crate::{
-    job::{Topic, TopicPause, TopicSettings},
+    job::{SecretId, SigningKey, SigningSecret, Topic, TopicPause, TopicSettings},
     store::{
-        Result,
+        AddedSecret, Error, Result,
         redis::{
             codec::settings::{decode_pause, encode_pause, encode_settings},
             connection::call::ScriptCall,
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// Changes settings and pauses.
+/// Changes settings, pauses and secrets.
 pub struct SettingsWriter {
     shards: Arc<Shards>,
     notifier: Arc<Notifier>,
@@ -57,6 +57,40 @@ impl SettingsWriter {
             self.notifier.ready(topic);
         }
         Ok(pause)
+    }
+
+    pub async fn add_secret(&self, topic: &Topic, id: SecretId, key: SigningKey) -> Result<AddedSecret> {
+        let call = self.change(Script::AddSecret, topic).bytes_arg(id.0.to_vec());
+        let (added, secrets) = self.change_secrets(topic, call.bytes_arg(key.as_bytes().to_vec())).await?;
+        let secret = secrets.into_iter().find(|secret| secret.key == key);
+        Ok(match secret {
+            Some(secret) if added => AddedSecret::Created(secret),
+            Some(secret) => AddedSecret::Exists(secret),
+            None => AddedSecret::TooMany,
+        })
+    }
+
+    pub async fn delete_secret(&self, topic: &Topic, id: SecretId) -> Result<bool> {
+        // Read before, because the reply may be that of a second run, when the first one has deleted the secret already.
+        let is_known = || self.cache.get(topic).secrets.iter().any(|secret| secret.id == id);
+        if !is_known() {
+            self.cache.refresh().await?;
+        }
+        let was_known = is_known();
+        let call = self.change(Script::DeleteSecret, topic).bytes_arg(id.0.to_vec());
+        let (deleted, _) = self.change_secrets(topic, call).await?;
+        Ok(deleted || was_known)
+    }
+
+    /// Whether the script changed something, and the secrets afterwards.
+    async fn change_secrets(&self, topic: &Topic, call: ScriptCall) -> Result<(bool, Vec<SigningSecret>)> {
+        let mut reply = Reply::new(self.shards.call_acknowledged(call).await?)?;
+        let (version, changed) = (reply.count()?, reply.count()? > 0);
+        let secrets = SigningSecret::decode_all(&reply.bytes()?)
+            .ok_or_else(|| Error::Damaged(format!("the secrets of topic {topic} cannot be read")))?;
+        self.cache
+            .apply_write(ConfigPart::Secrets, version, topic, |config| config.secrets.clone_from(&secrets));
+        Ok((changed, secrets))
     }
 
     /// A call that changes the values of a topic, with the arguments of `scripts/settings.lua`.

@@ -51,6 +51,8 @@ scripts! {
     ShardStatus "shard_status" [RECORD, MISSING],
     PutSettings "put_settings" [RECORD, SETTINGS],
     ChangePause "change_pause" [RECORD, SETTINGS],
+    AddSecret "add_secret" [RECORD, SETTINGS],
+    DeleteSecret "delete_secret" [RECORD, SETTINGS],
     InitLayout "init_layout" [RECORD],
     GetLayout "get_layout" [],
     GetCounts "get_counts" [],
@@ -196,7 +198,14 @@ mod tests {
             .collect();
         assert_eq!(
             refused,
-            [Script::Add, Script::Patch, Script::PutSettings, Script::InitLayout, Script::CheckWrites]
+            [
+                Script::Add,
+                Script::Patch,
+                Script::PutSettings,
+                Script::AddSecret,
+                Script::InitLayout,
+                Script::CheckWrites
+            ]
         );
     }
 

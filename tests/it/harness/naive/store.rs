@@ -5,13 +5,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use linger::{
     job::{
-        Delay, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, State, Topic, TopicFilter,
-        TopicPause, TopicSettings, Ttr,
+        Delay, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId, SigningKey,
+        SigningSecret, State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
-        AddJob, Added, DeadCursor, Deleted, EngineInfo, FinishJob, Finished, Held, Move, MoveKind, Patch,
-        Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store,
-        TopicConfig, TopicStats, Verified, Wait,
+        AddJob, Added, AddedSecret, DeadCursor, Deleted, EngineInfo, FinishJob, Finished, Held, Move,
+        MoveKind, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result,
+        Store, TopicConfig, TopicStats, Verified, Wait,
     },
 };
 
@@ -184,8 +184,39 @@ impl Store for Naive {
     }
 
     async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()> {
-        self.configure(topic, |config| config.settings = settings);
+        let mut changed = false;
+        self.configure(topic, |config| {
+            changed = config.settings.callback != settings.callback;
+            config.settings = settings;
+        });
+        if changed {
+            self.listener.ready(&Outlet::plain(topic.clone()));
+        }
         Ok(())
+    }
+
+    async fn add_secret(&self, topic: &Topic, id: SecretId, key: SigningKey) -> Result<AddedSecret> {
+        let created_at = self.clock.now();
+        let mut added = AddedSecret::TooMany;
+        self.configure(topic, |config| {
+            let secret = SigningSecret { id, created_at, key };
+            if let Some(known) = config.secrets.iter().find(|known| known.key == secret.key) {
+                added = AddedSecret::Exists(known.clone());
+            } else if config.secrets.len() < 2 {
+                added = AddedSecret::Created(secret.clone());
+                config.secrets.push(secret);
+            }
+        });
+        Ok(added)
+    }
+
+    async fn delete_secret(&self, topic: &Topic, id: SecretId) -> Result<bool> {
+        let mut deleted = false;
+        self.configure(topic, |config| {
+            deleted = config.secrets.iter().any(|secret| secret.id == id);
+            config.secrets.retain(|secret| secret.id != id);
+        });
+        Ok(deleted)
     }
 
     async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause> {
