@@ -5,18 +5,14 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use crate::harness::{process::Server, wait::TimeLimit};
+use crate::harness::{pages::blocks_after, process::Server, wait::TimeLimit};
 
-const SESSION_MARK: &str = "<!-- scripts/smoke runs the next block word for word -->\n";
-const WORKER_MARK: &str = "<!-- tests/it/binary/readme.rs runs the next block -->\n";
+const SESSION_MARK: &str = "<!-- scripts/smoke runs the next block word for word -->";
+const WORKER_MARK: &str = "<!-- tests/it/binary/readme.rs runs the next block -->";
 
 /// The code block after a mark, with the server's address in place of the default one.
 fn block_after(mark: &str, server: &Server) -> String {
-    let page = include_str!("../../../README.md");
-    let (_, rest) = page.split_once(mark).expect("README.md has the mark");
-    let (_, rest) = rest.split_once("```").expect("a block follows the mark");
-    let (_, rest) = rest.split_once('\n').expect("a block has lines");
-    let (block, _) = rest.split_once("\n```").expect("a block ends");
+    let block = blocks_after("README.md", mark).swap_remove(0).code;
     assert!(block.contains("localhost:9277"), "{block}");
     block.replace("localhost:9277", &server.address.to_string())
 }

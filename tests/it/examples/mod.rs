@@ -1,9 +1,12 @@
 //! The workers and producers under `examples/`: against a real server (`queue`), and against one that refuses requests, cuts
-//! responses off and closes connections (`faults`).
+//! responses off and closes connections (`faults`). The receiver of callbacks (`callbacks`), and the functions of the
+//! documentation that verify signatures (`signatures`).
 
+mod callbacks;
 mod faults;
 mod queue;
 mod scripted;
+mod signatures;
 
 use std::{
     io::{BufRead, BufReader, Read},

@@ -10,6 +10,7 @@ pub mod naive;
 pub mod network;
 pub mod not_here;
 pub mod openapi;
+pub mod pages;
 pub mod process;
 pub mod process_stats;
 pub mod redis;

@@ -130,7 +130,7 @@ impl Running {
 /// system gives to outgoing connections: one of these could take the port while its server is away, or
 /// even connect to itself. The port ten thousand above it, which a Cluster's servers use among
 /// themselves, does too.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     const FIRST: u16 = 10_000;
     const COUNT: u16 = 12_000;
     static TURN: OnceLock<AtomicU16> = OnceLock::new();
