@@ -6,6 +6,7 @@
 //! main · cli · server       composition root; alone names an engine or sees the whole config
 //! http                      alone knows routes and JSON
 //! net                       connections as bytes: listener, TLS, timeouts, limits; knows no route and no job
+//! push                      callbacks: calls the URLs of due jobs; a customer of queue, like a worker elsewhere
 //! queue                     the rules: service, waiters (parked polls), timer, limits
 //! store                     one trait and its laws; embedded/ and redis/ never import each other
 //! job                       the domain: names, states, times, retry schedule; pure, no I/O
@@ -28,6 +29,7 @@ pub mod job;
 pub mod metrics;
 pub mod net;
 mod printable;
+pub mod push;
 pub mod queue;
 pub mod server;
 pub mod shutdown;

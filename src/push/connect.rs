@@ -1,0 +1,103 @@
+//! Connects to an origin: looks up its name once, checks every address, and connects to a checked address only.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::net::TcpStream;
+
+use super::{
+    connection::{Connection, Stream},
+    deadline::Deadline,
+    failure::CallFailure,
+    resolve::{Names, Resolver},
+    tls::ClientTls,
+};
+use crate::{
+    clock::Clock,
+    config::CallbackSettings,
+    job::{AddressPolicy, Host, Origin, Scheme},
+};
+
+/// Opens connections.
+pub(super) struct Connector {
+    names: Names,
+    tls: ClientTls,
+    networks: AddressPolicy,
+    connect_timeout: Duration,
+}
+
+impl Connector {
+    /// Most addresses of a name that are tried.
+    const MAX_ADDRESSES: usize = 8;
+
+    pub fn new(
+        settings: &CallbackSettings,
+        clock: Arc<dyn Clock>,
+        resolver: Arc<dyn Resolver>,
+    ) -> Result<Self, String> {
+        Ok(Self {
+            names: Names::new(resolver, clock),
+            tls: ClientTls::new(settings.ca_file.as_deref())?,
+            networks: settings.networks.clone(),
+            connect_timeout: settings.connect_timeout,
+        })
+    }
+
+    /// Connects before `deadline`, and within `callbacks.connect_timeout`.
+    pub async fn connect(&self, origin: &Origin, deadline: &Deadline) -> Result<Connection, CallFailure> {
+        let deadline = deadline.within(self.connect_timeout);
+        let addresses = deadline.run(self.addresses(&origin.host)).await;
+        let addresses = addresses
+            .unwrap_or_else(|| Err(CallFailure::Dns("the name was not looked up in time".to_owned())))?;
+        let stream = connect_to_first(&addresses, origin.port, &deadline).await?;
+        let stream: Box<dyn Stream> = match origin.scheme {
+            Scheme::Http => Box::new(stream),
+            Scheme::Https => {
+                let connected = deadline.run(self.tls.connect(&origin.host, stream)).await;
+                Box::new(connected.unwrap_or(Err(CallFailure::ConnectTimeout))?)
+            }
+        };
+        Connection::new(stream).await
+    }
+
+    /// The addresses of a host that may be called; at least one.
+    async fn addresses(&self, host: &Host) -> Result<Vec<IpAddr>, CallFailure> {
+        let found = match host {
+            Host::Address(address) => Arc::from([*address]),
+            Host::Name(name) => self.names.look_up(name).await?,
+        };
+        let is_allowed = |address: &IpAddr| self.networks.allows(*address);
+        let allowed: Vec<_> = found.iter().copied().filter(is_allowed).take(Self::MAX_ADDRESSES).collect();
+        if allowed.is_empty() {
+            return Err(CallFailure::AddressRefused { key: "callbacks.allow_networks" });
+        }
+        Ok(allowed)
+    }
+}
+
+/// Tries one address after the other. Each gets an equal part of the time that is left, so that one that does not answer
+/// leaves time for the next.
+async fn connect_to_first(
+    addresses: &[IpAddr],
+    port: u16,
+    deadline: &Deadline,
+) -> Result<TcpStream, CallFailure> {
+    let mut last = CallFailure::ConnectTimeout;
+    for (tried, address) in addresses.iter().enumerate() {
+        let left = u32::try_from(addresses.len() - tried).expect("there are few addresses");
+        let part = deadline.within(deadline.remaining() / left);
+        match part.run(TcpStream::connect(SocketAddr::new(*address, port))).await {
+            Some(Ok(stream)) => {
+                // Without this the last segment of a request could wait for an acknowledgement.
+                stream.set_nodelay(true).map_err(|error| CallFailure::Connect(error.to_string()))?;
+                return Ok(stream);
+            }
+            Some(Err(error)) => last = CallFailure::Connect(error.to_string()),
+            None => last = CallFailure::ConnectTimeout,
+        }
+    }
+    Err(last)
+}

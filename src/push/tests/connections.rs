@@ -1,0 +1,216 @@
+//! Connections: which are used again, and when a request is sent once more.
+
+use super::{
+    fixture::{Fixture, LONG_IDLE, NO_CONTENT, let_others_run, networks},
+    receiver::soon,
+};
+use crate::{config::CallbackSettings, push::CallFailure};
+
+#[tokio::test]
+async fn a_connection_is_used_again_after_its_answer_was_read() {
+    let fixture = Fixture::new().await;
+    let (called, mut peer) = fixture.call_answered(NO_CONTENT).await;
+    assert_eq!(called.expect("an answer").status, 204);
+    for answer in [
+        &b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"[..],
+        b"HTTP/1.1 500 No\r\ntransfer-encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n",
+        b"HTTP/1.1 302 Found\r\ncontent-length: 0\r\nlocation: /x\r\n\r\n",
+        NO_CONTENT,
+    ] {
+        let (called, request) = fixture.call(peer.answer(answer)).await;
+        called.expect("an answer");
+        assert!(request.starts_with("POST /hook HTTP/1.1\r\n") && request.ends_with("{\"order\":1001}"));
+    }
+}
+
+#[tokio::test]
+async fn a_connection_is_not_used_again_if_its_end_is_unclear() {
+    let large = format!("HTTP/1.1 200 OK\r\ncontent-length: 20000\r\n\r\n{}", "x".repeat(20_000));
+    for answer in [
+        "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n",
+        "HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\nHTTP/1.1 200 OK\r\n",
+        "HTTP/1.1 204 No Content\r\n\r\nx",
+        &large,
+    ] {
+        let fixture = Fixture::new().await;
+        let (called, peer) = fixture.call_answered(answer.as_bytes()).await;
+        called.expect("an answer");
+        soon(peer.closed()).await;
+        let (called, _) = fixture.call_answered(NO_CONTENT).await;
+        assert_eq!(called.expect("an answer").status, 204, "{answer:.60}");
+    }
+}
+
+#[tokio::test]
+async fn another_origin_gets_a_connection_of_its_own() {
+    let fixture = Fixture::new().await;
+    let (called, _kept) = fixture.call_answered(NO_CONTENT).await;
+    called.expect("an answer");
+    // The same address by another name.
+    let request = fixture.request_to("http://localhost");
+    let both = async { tokio::join!(fixture.caller.call(request), fixture.receiver.answer(NO_CONTENT)) };
+    soon(both).await.0.expect("an answer");
+}
+
+#[tokio::test]
+async fn a_request_on_a_kept_connection_that_ends_is_sent_once_more() {
+    for reset in [false, true] {
+        for part in [&b""[..], b"HTTP/1.1 20"] {
+            let fixture = Fixture::new().await;
+            let (called, mut peer) = fixture.call_answered(NO_CONTENT).await;
+            called.expect("an answer");
+            let (called, (first, second)) = fixture
+                .call(async {
+                    let first = peer.answer(part).await;
+                    if reset {
+                        peer.reset()
+                    } else {
+                        drop(peer)
+                    }
+                    let mut peer = fixture.receiver.accept().await;
+                    (first, peer.answer(NO_CONTENT).await)
+                })
+                .await;
+            assert_eq!(called.expect("an answer").status, 204);
+            assert_eq!(first, second);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_is_sent_twice_at_most() {
+    let fixture = Fixture::new().await;
+    let (called, mut peer) = fixture.call_answered(NO_CONTENT).await;
+    called.expect("an answer");
+    let (called, ()) = fixture
+        .call(async {
+            peer.read_request().await;
+            peer.reset();
+            fixture.receiver.answer(b"").await.reset();
+        })
+        .await;
+    assert_eq!(called.expect_err("no answer"), CallFailure::Reset);
+}
+
+#[tokio::test]
+async fn a_bad_answer_or_a_timeout_on_a_kept_connection_is_not_tried_again() {
+    for is_late in [false, true] {
+        let fixture = Fixture::new().await;
+        let (called, mut peer) = fixture.call_answered(NO_CONTENT).await;
+        called.expect("an answer");
+        let (called, ()) = fixture
+            .call(async {
+                peer.answer(if is_late { b"" } else { b"SSH-2.0-OpenSSH_9.6\r\n" }).await;
+                if is_late {
+                    fixture.clock.advance(std::time::Duration::from_secs(30));
+                }
+            })
+            .await;
+        let failure = called.expect_err("no answer");
+        assert_eq!(failure == CallFailure::Timeout, is_late, "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_was_closed_while_idle_is_not_used() {
+    let fixture = Fixture::new().await;
+    let (called, peer) = fixture.call_answered(NO_CONTENT).await;
+    called.expect("an answer");
+    drop(peer);
+    let_others_run().await;
+    let (called, mut peer) = fixture.call_answered(NO_CONTENT).await;
+    called.expect("an answer");
+    // Bytes that nobody asked for cannot become the answer of the next request.
+    assert!(peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await);
+    let_others_run().await;
+    let (called, _) = fixture.call_answered(NO_CONTENT).await;
+    assert_eq!(called.expect("an answer").status, 204);
+}
+
+#[tokio::test]
+async fn a_connection_is_closed_after_two_minutes_without_a_call() {
+    let fixture = Fixture::new().await;
+    let (called, peer) = fixture.call_answered(NO_CONTENT).await;
+    called.expect("an answer");
+    let_others_run().await;
+    fixture.clock.advance(LONG_IDLE);
+    soon(peer.closed()).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_is_too_old_is_not_used_before_it_is_closed() {
+    let fixture = Fixture::new().await;
+    let (called, _peer) = fixture.call_answered(NO_CONTENT).await;
+    called.expect("an answer");
+    // No other task runs before the call.
+    fixture.clock.advance(LONG_IDLE);
+    let (called, _) = fixture.call_answered(NO_CONTENT).await;
+    called.expect("an answer over another connection");
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_closes_its_connection() {
+    let fixture = Fixture::new().await;
+    let receiving = async {
+        let mut peer = fixture.receiver.accept().await;
+        peer.read_request().await;
+        peer
+    };
+    let peer = soon(async {
+        tokio::select! {
+            _ = fixture.caller.call(fixture.request()) => panic!("nobody answered"),
+            peer = receiving => peer,
+        }
+    });
+    let peer = peer.await;
+    soon(peer.closed()).await;
+}
+
+#[tokio::test]
+async fn as_many_connections_are_kept_as_calls_are_allowed() {
+    let fixture = Fixture::with(CallbackSettings {
+        max_calls: 2,
+        max_calls_per_host: 1,
+        networks: networks(&["loopback"]),
+        ..CallbackSettings::default()
+    })
+    .await;
+    let mut peers = Vec::new();
+    for host in ["http://127.0.0.1", "http://a.example", "http://b.example"] {
+        let request = fixture.request_to(host);
+        let both = async { tokio::join!(fixture.caller.call(request), fixture.receiver.answer(NO_CONTENT)) };
+        let (called, peer) = soon(both).await;
+        called.expect("an answer");
+        peers.push(peer);
+        fixture.clock.advance(std::time::Duration::from_millis(1));
+    }
+    assert_eq!(fixture.caller.idle_connections(), 2);
+    soon(peers.remove(0).closed()).await;
+}
+
+#[tokio::test]
+async fn a_host_that_refuses_connections_fails_the_call() {
+    let fixture = Fixture::new().await;
+    let request = fixture.request();
+    drop(fixture.receiver);
+    let failure = soon(fixture.caller.call(request)).await.expect_err("nobody listens");
+    assert!(matches!(failure, CallFailure::Connect(_)), "{failure}");
+}
+
+#[tokio::test]
+async fn settings_forbid_calls_before_anything_is_looked_up() {
+    let settings = CallbackSettings {
+        allow_http: false,
+        allow_hosts: vec!["a.example".to_owned()],
+        ..CallbackSettings::default()
+    };
+    let fixture = Fixture::with(settings).await;
+    for (host, key) in
+        [("http://a.example", "callbacks.allow_http"), ("https://b.example", "callbacks.allow_hosts")]
+    {
+        let failure = fixture.caller.call(fixture.request_to(host)).await.expect_err("is forbidden");
+        assert_eq!(failure, CallFailure::AddressRefused { key });
+    }
+    assert_eq!(fixture.resolver.lookups(), 0);
+}
