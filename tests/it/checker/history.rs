@@ -18,7 +18,7 @@ pub enum Action {
         delay: Duration,
         max_attempts: u32,
     },
-    /// A pop that returned this job, reserved for `ttr`.
+    /// A pop that returned this job, or a callback with it, reserved for `ttr`.
     Deliver {
         receipt: String,
         attempt: u32,
@@ -39,18 +39,28 @@ pub enum Action {
     Bury {
         receipt: String,
     },
+    /// An endpoint's answer to a callback, or its silence, by which the attempt fails. The job returns after `delay`, or, if
+    /// the server did not process the answer, `step` after the end of the reservation.
+    Fail {
+        receipt: String,
+        delay: Duration,
+        step: Duration,
+    },
     Delete,
+    /// A look at the job, which changes nothing.
+    Read,
 }
 
 impl Action {
-    /// The receipt that the call sent, or `None` for adds, deliveries and deletes.
+    /// The receipt that the call sent, or `None` for adds, deliveries, deletes and reads.
     pub fn receipt(&self) -> Option<&str> {
         match self {
             Self::Finish { receipt }
             | Self::Release { receipt, .. }
             | Self::Touch { receipt, .. }
-            | Self::Bury { receipt } => Some(receipt),
-            Self::Add { .. } | Self::Deliver { .. } | Self::Delete => None,
+            | Self::Bury { receipt }
+            | Self::Fail { receipt, .. } => Some(receipt),
+            Self::Add { .. } | Self::Deliver { .. } | Self::Delete | Self::Read => None,
         }
     }
 
@@ -61,7 +71,7 @@ impl Action {
 
     /// Whether a successful call ends the reservation.
     pub fn ends_reservation(&self) -> bool {
-        matches!(self, Self::Finish { .. } | Self::Release { .. } | Self::Bury { .. })
+        matches!(self, Self::Finish { .. } | Self::Release { .. } | Self::Bury { .. } | Self::Fail { .. })
     }
 }
 

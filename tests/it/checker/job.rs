@@ -27,8 +27,11 @@ struct JobHistory<'a> {
 pub fn check(name: &str, events: &[&Event], final_state: Option<&FinalState>, verdict: &mut Verdict) {
     let mut deliveries: Vec<Delivery<'_>> = events.iter().filter_map(|event| delivery(event)).collect();
     deliveries.sort_by_key(|delivery| (delivery.attempt, delivery.event.answered));
-    let removals =
-        events.iter().copied().filter(|event| event.action.removes() && event.possible()).collect();
+    let removals = events
+        .iter()
+        .copied()
+        .filter(|event| event.action.removes() && event.possible() && !is_in_vain(event, &deliveries))
+        .collect();
     let max_attempts = events.iter().find_map(|event| match event.action {
         Action::Add { max_attempts, .. } => Some(max_attempts),
         _ => None,
@@ -61,6 +64,17 @@ fn delivery(event: &Event) -> Option<Delivery<'_>> {
         }
         _ => None,
     }
+}
+
+/// Whether the outcome of a call is unknown and yet cannot have been a success, because a later attempt had been delivered
+/// before it was sent.
+fn is_in_vain(event: &Event, deliveries: &[Delivery<'_>]) -> bool {
+    let own = deliveries.iter().find(|delivery| event.action.receipt() == Some(delivery.receipt));
+    let is_stale = |own: &Delivery<'_>| {
+        let mut later = deliveries.iter().filter(|delivery| delivery.attempt > own.attempt);
+        later.any(|delivery| delivery.event.answered <= event.sent)
+    };
+    event.outcome == Outcome::Unknown && own.is_some_and(is_stale)
 }
 
 impl JobHistory<'_> {
@@ -118,11 +132,15 @@ impl JobHistory<'_> {
         found.into_iter().for_each(|description| self.violation(Law::NeverEarly, description));
     }
 
-    /// The earliest time at which the job may be delivered again, if a release ended this reservation for certain.
+    /// The earliest time at which the job may be delivered again, if a release or a failed call ended this reservation for
+    /// certain.
     fn released_until(&self, delivery: &Delivery<'_>) -> Option<Duration> {
         self.events.iter().find_map(|event| match &event.action {
             Action::Release { receipt, delay } if receipt == delivery.receipt && event.done() => {
                 Some(event.sent + *delay)
+            }
+            Action::Fail { receipt, delay, step } if receipt == delivery.receipt => {
+                Some((event.sent + *delay).min(delivery.event.sent + delivery.ttr + *step))
             }
             _ => None,
         })
@@ -206,11 +224,13 @@ impl JobHistory<'_> {
     }
 
     fn check_nothing_returns(&mut self) {
-        let gone: Vec<&Event> = self.removals.iter().copied().filter(|event| event.done()).collect();
-        let Some(first) = gone.iter().min_by_key(|event| event.answered) else { return };
+        let removals: Vec<&Event> = self.removals.iter().copied().filter(|event| event.done()).collect();
+        let missed = |event: &&&Event| event.action == Action::Read && event.outcome == Outcome::Gone;
+        let gone = removals.iter().chain(self.events.iter().filter(missed));
+        let Some(first) = gone.min_by_key(|event| event.answered) else { return };
         let mut found = Vec::new();
-        if gone.len() > 1 {
-            found.push(format!("was removed {} times", gone.len()));
+        if removals.len() > 1 {
+            found.push(format!("was removed {} times", removals.len()));
         }
         let receipt = first.action.receipt();
         let last = self

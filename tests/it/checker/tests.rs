@@ -37,6 +37,13 @@ impl Script {
         self.then(sent, answered, Action::Release { receipt: receipt.to_owned(), delay }, Outcome::Done)
     }
 
+    /// An answer that lets attempt `attempt` fail, with a delay of 50 ms and a step of 40 ms.
+    fn failed(self, sent: u64, attempt: u32) -> Self {
+        let [delay, step] = [50, 40].map(Duration::from_millis);
+        let action = Action::Fail { receipt: format!("r{attempt}"), delay, step };
+        self.then(sent, sent + 1, action, Outcome::Unknown)
+    }
+
     fn violated_laws(&self, final_state: Option<&FinalState>) -> Vec<Law> {
         let mut laws: Vec<Law> =
             check(&self.0, final_state).violations.iter().map(|violation| violation.law).collect();
@@ -154,6 +161,16 @@ fn an_early_delivery_is_reported() {
 }
 
 #[test]
+fn a_retry_before_its_step_is_reported() {
+    Script::added().delivered(20, 30, 1).failed(40, 1).delivered(50, 89, 2).assert_violates(Law::NeverEarly);
+    Script::added().delivered(20, 30, 1).failed(40, 1).delivered(50, 90, 2).assert_valid();
+    // The answer came too late: the step follows the end of the TTR.
+    let late = || Script::added().delivered(20, 30, 1).failed(150, 1);
+    late().delivered(150, 159, 2).assert_violates(Law::NeverEarly);
+    late().delivered(150, 160, 2).assert_valid();
+}
+
+#[test]
 fn two_holders_at_a_time_are_reported() {
     Script::added().delivered(20, 30, 1).delivered(40, 119, 2).assert_violates(Law::OneHolder);
     Script::added()
@@ -222,6 +239,29 @@ fn a_removed_job_that_appears_again_is_reported() {
 }
 
 #[test]
+fn a_job_that_a_read_did_not_find_and_that_appears_again_is_reported() {
+    let finished = || Script::added().delivered(20, 30, 1).finished(40, 50, "r1", Outcome::Unknown);
+    let missed = || finished().then(60, 70, Action::Read, Outcome::Gone);
+    missed().assert_valid();
+    finished().delivered(125, 130, 2).assert_valid();
+    missed().delivered(125, 130, 2).assert_violates(Law::GoneStaysGone);
+    Script::added()
+        .delivered(20, 30, 1)
+        .then(60, 70, Action::Read, Outcome::Gone)
+        .assert_violates(Law::NothingLost);
+}
+
+#[test]
+fn a_stale_finish_does_not_explain_a_missing_job() {
+    let stale = |sent| {
+        let script = Script::added().delivered(20, 30, 1).delivered(125, 130, 2);
+        script.finished(sent, sent + 10, "r1", Outcome::Unknown)
+    };
+    stale(130).assert_final_state_violates(&FinalState::default(), Law::NothingLost);
+    assert_eq!(stale(129).violated_laws(Some(&FinalState::default())), []);
+}
+
+#[test]
 fn wrong_attempts_are_reported() {
     Script::added().delivered(20, 30, 4).assert_violates(Law::Attempts);
     Script::added().delivered(20, 30, 0).assert_violates(Law::Attempts);
@@ -240,6 +280,8 @@ fn wrong_dead_letters_are_reported() {
     buried().assert_final_state_violates(&only_job(false, 1), Law::DeadLetters);
     let used_up = Script::added().delivered(20, 30, 3).released(40, 50, "r3", 0);
     used_up.assert_final_state_violates(&only_job(false, 3), Law::DeadLetters);
+    let failed = Script::added().delivered(20, 30, 3).failed(40, 3);
+    failed.assert_final_state_violates(&only_job(false, 3), Law::DeadLetters);
     let unlisted = FinalState { dead: Default::default(), ..only_job(true, 1) };
     buried().assert_final_state_violates(&unlisted, Law::DeadLetters);
     let mut listed_only = only_job(true, 1);

@@ -1,7 +1,6 @@
 //! Producers and workers, which record what they send and receive in the history.
 
 use std::{
-    net::SocketAddr,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -14,61 +13,17 @@ use linger::{
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 
-use super::run::Run;
-use crate::{
-    checker::{Action, Outcome, SentAt},
-    harness::client::{Client, Response, Unknown},
+use super::{
+    caller::{Caller, call_until_known},
+    run::Run,
 };
+use crate::checker::{Action, Outcome, SentAt};
 
 /// The number of jobs in a batch of adds, and the most in a batch of pops.
 const BATCH: usize = 4;
 /// The number of open jobs above which producers wait.
 const OPEN_LIMIT: usize = 1_000;
 const PAUSE: Duration = Duration::from_millis(5);
-/// Longer than any call may take.
-const LONGEST_CALL: Duration = Duration::from_secs(120);
-/// So many failed calls take at least two minutes.
-const UNKNOWN_LIMIT: usize = 24_000;
-
-/// A client of several servers. It changes to the next server whenever the present one does not answer.
-pub struct Caller {
-    addresses: Vec<SocketAddr>,
-    current: usize,
-    client: Client,
-    /// The number of consecutive calls with an unknown outcome.
-    unknown: usize,
-}
-
-impl Caller {
-    pub fn new(addresses: &[SocketAddr], number: usize) -> Self {
-        let current = number % addresses.len();
-        Self { addresses: addresses.to_vec(), current, client: Client::new(addresses[current]), unknown: 0 }
-    }
-
-    /// Calls the present server. Returns `None` if the outcome is unknown, and panics if that lasts for minutes.
-    pub async fn call(&mut self, method: Method, path: &str, json: Option<&Value>) -> Option<Response> {
-        let answered = tokio::time::timeout(LONGEST_CALL, self.client.send(method, path, json)).await;
-        let refused = match answered {
-            Ok(Ok(answer)) if answer.status < 500 => {
-                self.unknown = 0;
-                return Some(answer);
-            }
-            Ok(Ok(answer)) => Some(answer),
-            Ok(Err(Unknown)) | Err(_) => {
-                self.current = (self.current + 1) % self.addresses.len();
-                self.client = Client::new(self.addresses[self.current]);
-                None
-            }
-        };
-        self.unknown += 1;
-        assert!(
-            self.unknown < UNKNOWN_LIMIT,
-            "{path}: the outcome is unknown for too long; last response: {refused:?}"
-        );
-        SystemClock::new().sleep(PAUSE).await;
-        None
-    }
-}
 
 /// Whether this client adds or pops several jobs at a time.
 fn uses_batches(number: usize) -> bool {
@@ -119,7 +74,8 @@ pub async fn produce(run: Arc<Run>, number: usize) {
         if run.plan.mixed && random.random_bool(0.03) {
             let id = &jobs[0].id;
             let outcome =
-                call_until_known(&run, &mut caller, Method::DELETE, id, "", None, Action::Delete).await;
+                call_until_known(&run.history, &mut caller, Method::DELETE, id, "", None, Action::Delete)
+                    .await;
             run.job_ended(outcome == Outcome::Done);
         }
     }
@@ -219,8 +175,16 @@ impl ReservedJob {
             // The worker dies without a further call.
             88..93 => {}
             93..96 => {
-                let outcome =
-                    call_until_known(run, caller, Method::DELETE, &self.id, "", None, Action::Delete).await;
+                let outcome = call_until_known(
+                    &run.history,
+                    caller,
+                    Method::DELETE,
+                    &self.id,
+                    "",
+                    None,
+                    Action::Delete,
+                )
+                .await;
                 run.job_ended(outcome == Outcome::Done);
             }
             // The worker is slow: it finishes at about the end of the TTR, while it continues with other jobs.
@@ -238,55 +202,29 @@ impl ReservedJob {
     async fn finish(&self, run: &Run, caller: &mut Caller) {
         let query = format!("/finish?receipt={}", self.receipt);
         let action = Action::Finish { receipt: self.receipt.clone() };
-        let outcome = call_until_known(run, caller, Method::POST, &self.id, &query, None, action).await;
+        let outcome =
+            call_until_known(&run.history, caller, Method::POST, &self.id, &query, None, action).await;
         run.job_ended(outcome == Outcome::Done);
     }
 
     async fn touch(&self, run: &Run, caller: &mut Caller) {
         let action = Action::Touch { receipt: self.receipt.clone(), ttr: Duration::from_secs(run.plan.ttr) };
         let json = json!({"receipt": self.receipt, "ttr": run.plan.ttr});
-        call_until_known(run, caller, Method::POST, &self.id, "/touch", Some(json), action).await;
+        call_until_known(&run.history, caller, Method::POST, &self.id, "/touch", Some(json), action).await;
     }
 
     async fn release(&self, run: &Run, caller: &mut Caller, delay: Duration) {
         let action = Action::Release { receipt: self.receipt.clone(), delay };
         let json = json!({"receipt": self.receipt, "delay": format!("{}ms", delay.as_millis())});
-        call_until_known(run, caller, Method::POST, &self.id, "/release", Some(json), action).await;
+        call_until_known(&run.history, caller, Method::POST, &self.id, "/release", Some(json), action).await;
     }
 
     async fn bury(&self, run: &Run, caller: &mut Caller) {
         let action = Action::Bury { receipt: self.receipt.clone() };
         let json = json!({"receipt": self.receipt, "reason": "chosen at random"});
         let outcome =
-            call_until_known(run, caller, Method::POST, &self.id, "/bury", Some(json), action).await;
+            call_until_known(&run.history, caller, Method::POST, &self.id, "/bury", Some(json), action).await;
         run.job_ended(outcome == Outcome::Done);
-    }
-}
-
-/// Sends a call for a job until its outcome is known, and records every sending.
-async fn call_until_known(
-    run: &Run,
-    caller: &mut Caller,
-    method: Method,
-    id: &str,
-    rest: &str,
-    json: Option<Value>,
-    action: Action,
-) -> Outcome {
-    loop {
-        let sent = run.history.sent_now();
-        let answer = caller.call(method.clone(), &format!("/jobs/{id}{rest}"), json.as_ref()).await;
-        let outcome = match answer.as_ref().map(|answer| answer.status) {
-            None => Outcome::Unknown,
-            Some(200 | 204) => Outcome::Done,
-            Some(404) => Outcome::Gone,
-            Some(409) => Outcome::Refused,
-            Some(_) => panic!("{action:?}: {answer:?}"),
-        };
-        run.history.record(id, sent, action.clone(), outcome);
-        if outcome != Outcome::Unknown {
-            return outcome;
-        }
     }
 }
 

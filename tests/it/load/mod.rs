@@ -5,7 +5,9 @@
 //! `LINGER_PROVE_KILLS` how often the embedded engine's process is killed during a load, and `LINGER_LOAD_SEED` the random
 //! choices of the clients.
 
+mod caller;
 mod clients;
+mod final_state;
 mod plan;
 mod run;
 

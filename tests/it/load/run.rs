@@ -1,7 +1,6 @@
 //! A load from its first add until it has come to rest.
 
 use std::{
-    collections::HashSet,
     net::SocketAddr,
     sync::{
         Arc, Mutex,
@@ -10,17 +9,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hyper::Method;
 use linger::clock::{Clock, SystemClock};
-use serde_json::Value;
 use tokio::task::JoinSet;
 
 use super::{
-    clients::{Caller, produce, work},
+    caller::Caller,
+    clients::{produce, work},
+    final_state::{counts, read_final_state},
     plan::{Plan, Report},
 };
 use crate::{
-    checker::{FinalJob, FinalState, History, check},
+    checker::{History, check},
     harness::wait::TimeLimit,
 };
 
@@ -155,7 +154,7 @@ pub async fn run(plan: Plan, addresses: &[SocketAddr], faults: impl AsyncFnOnce(
     workers.join_all().await;
     let slow = std::mem::take(&mut *run.slow_workers.lock().expect("not poisoned"));
     slow.join_all().await;
-    let final_state = read_final_state(&run).await;
+    let final_state = read_final_state(&mut Caller::new(&run.addresses, 0), &[run.topic], &run.history).await;
     let verdict = check(&run.history, Some(&final_state));
     let mut late_us = std::mem::take(&mut *run.lateness_us.lock().expect("not poisoned"));
     late_us.sort_unstable();
@@ -170,7 +169,7 @@ async fn drain(run: &Run) -> bool {
     // Jobs that a worker dropped need the end of their TTR before another worker receives them.
     let longest = GRACE + run.plan.spread + Duration::from_secs(run.plan.ttr) * 4;
     while u128::from(idle_checks as u64) * INTERVAL.as_millis() < longest.as_millis() {
-        let (live, _) = counts(run, &mut caller).await;
+        let (live, _) = counts(&mut caller, &[run.topic]).await;
         if live == 0 {
             return true;
         }
@@ -180,57 +179,4 @@ async fn drain(run: &Run) -> bool {
         clock.sleep(INTERVAL).await;
     }
     false
-}
-
-/// The topic's counts of jobs that are not dead, and of dead ones.
-async fn counts(run: &Run, caller: &mut Caller) -> (u64, u64) {
-    let topic = get(caller, &format!("/topics/{}", run.topic)).await;
-    let topic = &topic["counts"];
-    let count = |state: &str| topic[state].as_u64().unwrap_or_default();
-    (count("delayed") + count("ready") + count("reserved"), count("dead"))
-}
-
-/// Sends a GET until it is answered. Returns the JSON, or `null` for 404.
-async fn get(caller: &mut Caller, path: &str) -> Value {
-    loop {
-        match caller.call(Method::GET, path, None).await {
-            Some(answer) if answer.status == 200 => return answer.json(),
-            Some(answer) if answer.status == 404 => return Value::Null,
-            Some(answer) => panic!("{path}: {answer:?}"),
-            None => {}
-        }
-    }
-}
-
-/// Reads every job that exists or should exist.
-async fn read_final_state(run: &Run) -> FinalState {
-    let mut caller = Caller::new(&run.addresses, 0);
-    let mut final_state = FinalState { counts: counts(run, &mut caller).await, ..FinalState::default() };
-    let mut cursor = String::new();
-    loop {
-        let page = get(&mut caller, &format!("/topics/{}/dead?limit=100{cursor}", run.topic)).await;
-        let jobs = page["jobs"].as_array().into_iter().flatten();
-        final_state.dead.extend(jobs.map(|job| job["id"].as_str().expect("an id").to_owned()));
-        match page["next_cursor"].as_str() {
-            Some(next) => cursor = format!("&cursor={next}"),
-            None => break,
-        }
-    }
-    // Jobs that were removed for certain are only read if the counts show that jobs are left.
-    let (live, _) = final_state.counts;
-    let gone: HashSet<String> = {
-        let events = run.history.events();
-        let gone = events.iter().filter(|event| event.action.removes() && event.done() && live == 0);
-        gone.map(|event| event.job.clone()).filter(|job| !final_state.dead.contains(job)).collect()
-    };
-    let names: HashSet<String> = run.history.events().iter().map(|event| event.job.clone()).collect();
-    for name in names.difference(&gone) {
-        let job = get(&mut caller, &format!("/jobs/{name}")).await;
-        if let Some(state) = job["state"].as_str() {
-            let attempts = job["attempts"].as_u64().and_then(|attempts| u32::try_from(attempts).ok());
-            let final_job = FinalJob { dead: state == "dead", attempts: attempts.expect("attempts") };
-            final_state.jobs.insert(name.clone(), final_job);
-        }
-    }
-    final_state
 }
