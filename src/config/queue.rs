@@ -27,7 +27,7 @@ pub struct Limits {
     pub max_wait: Duration,
     /// Most polls waiting at once.
     pub max_waiting: usize,
-    /// Most jobs that one step of the timer moves.
+    /// Most jobs that one promotion moves.
     pub promote_batch: usize,
 }
 

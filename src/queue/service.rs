@@ -18,7 +18,7 @@ use crate::{
     clock::Clock,
     job::Outlet,
     metrics::QueueMetrics,
-    store::{Degraded, EngineInfo, Listener, Metered, Store},
+    store::{Degraded, EngineInfo, Listener, Metered, Move, Store},
 };
 
 /// One delay queue over one store, shared by all its users.
@@ -61,6 +61,12 @@ impl Listener for StoreEvents {
     fn due_in(&self, after: Duration) {
         if let Some(queue) = self.queue() {
             queue.timer.due_in(after);
+        }
+    }
+
+    fn promoted(&self, moves: &[Move]) {
+        if let Some(queue) = self.queue() {
+            queue.timer.count(moves);
         }
     }
 }

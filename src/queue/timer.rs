@@ -1,5 +1,5 @@
 //! The timer: promotes due jobs, then sleeps until the next deadline or until something becomes due earlier. It has no
-//! fixed tick.
+//! fixed tick. An engine that promotes by itself needs it only at the start and after a failure.
 
 use std::{
     sync::{
@@ -17,7 +17,7 @@ use crate::{
     clock::Clock,
     failure_log::FailureLog,
     metrics::{Event, QueueMetrics},
-    store::{self, MoveKind, Promoted, Store},
+    store::{self, Move, MoveKind, Promoted, Store},
 };
 
 /// Longest sleep. Without a precise timer, sleeps stop while the machine is suspended, and one that began before may end
@@ -103,7 +103,13 @@ impl Timer {
     /// Promotes one batch of due jobs.
     pub async fn promote(&self) -> store::Result<Promoted> {
         let promoted = self.store.promote(self.batch).await?;
-        for moved in &promoted.moves {
+        self.count(&promoted.moves);
+        Ok(promoted)
+    }
+
+    /// Counts moves in the metrics.
+    pub fn count(&self, moves: &[Move]) {
+        for moved in moves {
             let topic = moved.topic.as_str();
             match moved.kind {
                 MoveKind::Ready => self.metrics.became_ready(topic, moved.late),
@@ -115,7 +121,6 @@ impl Timer {
                 MoveKind::Forgotten => self.metrics.count(Event::Deleted, topic, 1),
             }
         }
-        Ok(promoted)
     }
 
     fn micros_in(&self, after: Duration) -> i64 {

@@ -17,7 +17,7 @@ use crate::{
     metrics::Metrics,
     printable,
     store::{
-        Listener, Store, Verified,
+        Listener, Move, Store, Verified,
         embedded::{self, Inspection, OpenError},
     },
 };
@@ -151,6 +151,8 @@ impl Listener for NoopListener {
     fn ready(&self, _: &Outlet) {}
 
     fn due_in(&self, _: Duration) {}
+
+    fn promoted(&self, _: &[Move]) {}
 }
 
 async fn verify_connected(config: &Config) -> Result<VerifyReport, MaintenanceError> {

@@ -31,15 +31,18 @@ use crate::job::{
 /// Result of a store operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Receives the notifications of a store. They are hints, not facts: a lost one costs time until the next one or
-/// the next sweep, an extra one costs a call. They come from any thread, without locks held, and the methods must
-/// return at once.
+/// Receives the notifications of a store. [`ready`](Self::ready) and [`due_in`](Self::due_in) are hints, not facts: a
+/// lost one costs time until the next one or the next sweep, an extra one costs a call. Notifications come from any
+/// thread, without locks held, and the methods must return at once.
 pub trait Listener: Send + Sync {
     /// `outlet` may have new ready jobs.
     fn ready(&self, outlet: &Outlet);
 
     /// [`Store::promote`] may have work in `after`.
     fn due_in(&self, after: Duration);
+
+    /// The engine made these moves by itself, outside of [`Store::promote`].
+    fn promoted(&self, moves: &[Move]);
 }
 
 /// The description of an engine for operators.
@@ -62,9 +65,12 @@ pub struct EngineInfo {
 /// 2. A state changes only as in the job's life (`ARCHITECTURE.md`). *Now* is the engine's clock
 ///    ([`crate::job::Now`]): rounded down for comparing, up for counting a delay from; without a delay
 ///    a job is ready at once.
-/// 3. Delayed jobs become ready, and reservations end, only inside [`promote`](Self::promote): a
-///    receipt works until `promote` ends its reservation, also just past its TTR. Once `promote` has
-///    returned `more == false`, no job that was due at that moment is left waiting. In a store of several
+/// 3. Delayed jobs become ready, and reservations end, only inside a promotion: a receipt works until a
+///    promotion ends its reservation, also just past its TTR. Promotions are the calls of
+///    [`promote`](Self::promote), and from the first call on also those that an engine makes by itself when
+///    jobs are due; it passes their moves to the [`Listener`]. If one of them fails, the engine makes no
+///    more until a call succeeds. Once `promote` has returned `more == false`, no job that was due at that
+///    moment is left waiting. In a store of several
 ///    servers this excludes the jobs of a server that did not answer in time: they are promoted in the
 ///    background as soon as it answers, and the [`Listener`] is notified.
 /// 4. [`reserve`](Self::reserve) returns fewer jobs than requested only when no more are ready, or when
@@ -73,8 +79,8 @@ pub struct EngineInfo {
 /// 5. Only the receipt of the present reservation can finish, release, touch, bury or cancel. Any other
 ///    receipt changes nothing.
 /// 6. A finished or deleted job is gone: no count includes it and its id can be used again.
-/// 7. The [`Listener`] is notified after each change that makes a job ready or moves the next deadline
-///    forward.
+/// 7. The [`Listener`] is notified after each change that makes a job ready, or that moves forward the next
+///    deadline for which `promote` must be called.
 /// 8. All checks come before the first write. After an `Err` other than [`Error::Full`] the change may have
 ///    happened.
 /// 9. A step by id takes the caller's topics, its `scope`, and checks them inside the step. For a

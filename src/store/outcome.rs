@@ -116,7 +116,8 @@ pub struct Promoted {
     pub moves: Vec<Move>,
     /// Whether more is due already.
     pub more: bool,
-    /// Time until the next deadline that the engine knows; `None` when there is none.
+    /// Time until the next deadline that the engine knows and for which `promote` must be called; `None` when there is
+    /// none, or when the engine waits for it.
     pub next_in: Option<Duration>,
     /// Broken entries set aside by this call.
     pub set_aside: usize,

@@ -30,6 +30,9 @@ pub struct Options {
     pub dead_retention: Option<Duration>,
     /// The time without an operation after which unused space is returned to the file system.
     pub idle_after: Duration,
+    /// Whether the engine promotes due jobs by itself, from the first call of [`promote`](crate::store::Store::promote)
+    /// on. Tests on a manual clock turn it off, so that they decide when jobs are promoted.
+    pub promotes_by_itself: bool,
     /// Reads the free space.
     pub free_space: FreeSpace,
 }
@@ -53,6 +56,7 @@ impl From<EmbeddedSettings> for Options {
             ballast_bytes,
             dead_retention,
             idle_after: Duration::from_millis(250),
+            promotes_by_itself: true,
             free_space: Arc::new(free_bytes),
         }
     }

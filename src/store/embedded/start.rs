@@ -119,6 +119,7 @@ impl Start {
             checkpoints,
             syncer,
             sleeps_until: Timestamp::MAX,
+            promotion_limit: None,
             vacuum: Vacuum::default(),
             ran_out_of_space: false,
             db_path: opener.db_path,

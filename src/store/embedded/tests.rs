@@ -7,6 +7,7 @@ mod groups;
 mod later_versions;
 mod load;
 mod opening;
+mod promoting;
 mod snapshot;
 mod state_machine;
 mod verify;

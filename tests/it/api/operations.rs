@@ -6,7 +6,7 @@ use super::on_every_engine;
 use crate::harness::{
     api::{Api, Setup, text},
     jobs::seconds,
-    stores::Engine,
+    stores::{Engine, Settings},
 };
 
 on_every_engine!(
@@ -17,6 +17,7 @@ on_every_engine!(
     the_contract_is_served_unchanged,
     metrics_have_bounded_labels,
     metrics_are_sent_in_the_accepted_format,
+    every_promotion_is_counted,
     the_wait_of_a_poll_is_counted_separately,
     a_request_id_is_accepted_or_made_and_echoed,
     a_problem_has_all_its_members,
@@ -125,6 +126,33 @@ async fn metrics_are_sent_in_the_accepted_format(engine: Engine) {
         assert_eq!(sample(&text, r#"linger_jobs{topic="t",state="ready"} "#), "1");
         assert_eq!(sample(&text, r#"linger_jobs_added_total{topic="t"} "#), "1");
     }
+}
+
+/// The embedded engine promotes by itself here, from the first call on; the others wait for calls.
+async fn every_promotion_is_counted(engine: Engine) {
+    let store = Settings { dead_retention: Some(seconds(100)), promotes_by_itself: true };
+    let api = Api::with(engine, Setup { store, no_timer: true, ..Setup::default() }).await;
+    api.advance_and_promote(seconds(0)).await;
+    let metrics_after = async |time| {
+        api.clock.advance(time);
+        if engine != Engine::Embedded {
+            api.advance_and_promote(seconds(0)).await;
+        }
+        String::from_utf8(api.get("/metrics").await.expect(200).body.to_vec()).expect("text")
+    };
+    api.add(r#"{"topic":"delayed","delay":"5s"}"#).await;
+    api.add(r#"{"topic":"expired","ttr":"5s"}"#).await;
+    api.add(r#"{"topic":"died","ttr":"5s","max_attempts":1}"#).await;
+    api.pop("expired").await;
+    api.pop("died").await;
+    let text = metrics_after(seconds(7)).await;
+    assert_eq!(sample(&text, r#"linger_ready_lateness_seconds_count{topic="delayed"} "#), "1");
+    assert_eq!(sample(&text, r#"linger_ready_lateness_seconds_sum{topic="delayed"} "#), "2.0");
+    assert_eq!(sample(&text, r#"linger_jobs_expired_total{topic="expired"} "#), "1");
+    assert_eq!(sample(&text, r#"linger_jobs_expired_total{topic="died"} "#), "1");
+    assert_eq!(sample(&text, r#"linger_jobs_buried_total{topic="died"} "#), "1");
+    let text = metrics_after(seconds(100)).await;
+    assert_eq!(sample(&text, r#"linger_jobs_deleted_total{topic="died"} "#), "1");
 }
 
 /// The rules of `promtool check metrics`: every family has a help text and a type, its samples have its name and are

@@ -136,7 +136,7 @@ async fn a_retention_lets_dead_letters_go_at_its_end(fixture: StoreFixture) {
 }
 
 async fn with_retention(engine: Engine) {
-    let settings = Settings { dead_retention: Some(seconds(100)) };
+    let settings = Settings { dead_retention: Some(seconds(100)), ..Settings::default() };
     StoreFixture::run_with(engine, settings, a_retention_lets_dead_letters_go_at_its_end).await;
 }
 

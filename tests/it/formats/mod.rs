@@ -42,7 +42,8 @@ fn start() -> Arc<ManualClock> {
 }
 
 async fn open(directory: &Path, clock: &Arc<ManualClock>) -> Result<Arc<dyn Store>, String> {
-    let (options, heard) = (embedded::Options::new(directory), Arc::new(Recorder::default()));
+    let (mut options, heard) = (embedded::Options::new(directory), Arc::new(Recorder::default()));
+    options.promotes_by_itself = false;
     let opened = embedded::open(options, clock.clone(), heard, Metrics::new().engine).await;
     opened.map(|store| -> Arc<dyn Store> { store }).map_err(|error| error.to_string())
 }

@@ -29,13 +29,14 @@ use tower::ServiceExt;
 use super::{
     failing::FailingStore,
     openapi::{Exchange, contract},
-    stores::{Engine, Opened, START},
+    stores::{Engine, Opened, START, Settings},
     wait::{bounded, until},
 };
 
 /// The options of a case.
 #[derive(Debug, Clone, Default)]
 pub struct Setup {
+    pub store: Settings,
     pub limits: Limits,
     pub options: HttpOptions,
     /// The tokens that are accepted. `None` accepts every caller.
@@ -76,7 +77,7 @@ impl Api {
         let clock = ManualClock::new(Timestamp::parse(START).expect("START is a timestamp"));
         let (hints, metrics, stop) =
             (Arc::new(StoreEvents::default()), Metrics::new(), CancellationToken::new());
-        let opened = Opened::new(engine, &clock, hints.clone()).await;
+        let opened = Opened::new(engine, setup.store, &clock, hints.clone()).await;
         let store = FailingStore::new(opened.store.clone());
         let queue =
             Queue::new(store.clone(), &hints, clock.clone(), setup.limits.clone(), metrics.queue.clone());

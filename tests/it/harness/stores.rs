@@ -9,7 +9,7 @@ use linger::{
     clock::{Clock, ManualClock},
     job::{Outlet, Timestamp},
     metrics::Metrics,
-    store::{Listener, Store, embedded, redis},
+    store::{Listener, Move, Store, embedded, redis},
 };
 
 use super::{cluster, naive::Naive, redis as redis_server};
@@ -52,12 +52,16 @@ impl Listener for Recorder {
     fn due_in(&self, after: Duration) {
         self.due_in.lock().expect("not poisoned").push(after);
     }
+
+    fn promoted(&self, _: &[Move]) {}
 }
 
 /// Settings that differ from an engine's defaults.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
     pub dead_retention: Option<Duration>,
+    /// Whether the embedded engine promotes by itself; otherwise the case decides when jobs are promoted.
+    pub promotes_by_itself: bool,
 }
 
 /// An engine under test.
@@ -158,8 +162,12 @@ pub struct Opened {
 }
 
 impl Opened {
-    pub async fn new(engine: Engine, clock: &Arc<ManualClock>, listener: Arc<dyn Listener>) -> Self {
-        let settings = Settings::default();
+    pub async fn new(
+        engine: Engine,
+        settings: Settings,
+        clock: &Arc<ManualClock>,
+        listener: Arc<dyn Listener>,
+    ) -> Self {
         let data = new_data(engine, &settings, clock, &listener);
         Self { store: open(&data, &settings, clock, &listener).await, _data: data }
     }
@@ -199,6 +207,7 @@ async fn open(
             options.dead_retention = settings.dead_retention;
             // Thousands of cases need not wait for the disk, because crash safety has tests of its own.
             options.durability = embedded::Durability::Os;
+            options.promotes_by_itself = settings.promotes_by_itself;
             embedded::open(options, clock.clone(), listener.clone(), metrics).await.expect("opens")
         }
         Data::Prefix(mode, prefix) => {

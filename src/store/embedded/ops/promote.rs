@@ -25,10 +25,12 @@ pub(crate) fn promote(txn: &mut WriteTxn<'_>, limit: usize) -> SqlResult<Promote
     end_delays(txn, &mut budget, &mut moves);
     expire_dead_letters(txn, &mut budget, &mut moves)?;
     let next = txn.memory.next_deadline(txn.options.dead_retention);
-    txn.effects.sleeps_until = Some(next.unwrap_or(Timestamp::MAX));
+    // The engine waits for the next deadline, unless its caller does.
+    let wakes_caller = next.filter(|_| !txn.options.promotes_by_itself);
+    txn.effects.promotion = Some((limit, wakes_caller.unwrap_or(Timestamp::MAX)));
     let set_aside = usize::try_from(txn.effects.set_aside - before).unwrap_or(usize::MAX);
     let more = next.is_some_and(|next| next <= txn.now.rounded_down);
-    Ok(Promoted { moves, more, next_in: next.map(|next| txn.time_until(next)), set_aside })
+    Ok(Promoted { moves, more, next_in: wakes_caller.map(|next| txn.time_until(next)), set_aside })
 }
 
 fn end_reservations(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut Vec<Move>) -> SqlResult<()> {

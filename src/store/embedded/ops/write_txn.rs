@@ -35,8 +35,8 @@ pub(crate) struct CommitEffects {
     pub configs: Vec<(Topic, Arc<TopicConfig>)>,
     /// Number of records set aside.
     pub set_aside: u64,
-    /// Set by a promotion: until when its caller sleeps unless it is notified.
-    pub sleeps_until: Option<Timestamp>,
+    /// Set by a promotion: its limit, and until when its caller sleeps unless it is notified.
+    pub promotion: Option<(usize, Timestamp)>,
 }
 
 /// The transaction of a group, as an operation sees it.

@@ -14,7 +14,7 @@ use crate::{
     },
     metrics::Metrics,
     store::{
-        AddJob, Added, FinishJob, Finished, Listener, Reservation, Store, Wait,
+        AddJob, Added, FinishJob, Finished, Listener, Move, Reservation, Store, Wait,
         embedded::{
             EmbeddedStore, OpenError, Options, open,
             rows::codec::{Record, RecordHead},
@@ -41,6 +41,8 @@ impl Listener for NoopListener {
     fn ready(&self, _: &Outlet) {}
 
     fn due_in(&self, _: Duration) {}
+
+    fn promoted(&self, _: &[Move]) {}
 }
 
 impl Fixture {
@@ -49,6 +51,7 @@ impl Fixture {
         let mut options = Options::new(dir.path());
         options.durability = crate::store::embedded::Durability::Os;
         (options.min_free_bytes, options.ballast_bytes) = (0, 0);
+        options.promotes_by_itself = false;
         let clock = ManualClock::new(Timestamp::from_millis(START_MS));
         Self { dir, clock, metrics: Metrics::new(), options }
     }

@@ -44,6 +44,7 @@ impl StateMachine {
         let mut options = Options::new("nowhere");
         options.dead_retention = Some(Duration::from_secs(60));
         options.free_space = Arc::new(|_| Ok(u64::MAX));
+        options.promotes_by_itself = false;
         let (db, memory) = (Db::new(schema::in_memory()), Memory::new(ids));
         Self { db, memory, clock, options, receipts: Vec::new() }
     }

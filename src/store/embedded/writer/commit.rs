@@ -2,6 +2,7 @@
 //! transaction, makes that durable with one sync, and only then notifies the listener and replies. There is no
 //! batching timer: requests queue while the previous sync runs. A group that meets a full disk is rolled back, and
 //! its operations run once more, each in a transaction of its own, so that none is refused because of another.
+//! Between groups the writer promotes due jobs, and it waits for operations no longer than until the next deadline.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -10,6 +11,7 @@ use rusqlite::ErrorCode;
 use super::{
     checkpoint::Checkpointer,
     interval_sync::IntervalSync,
+    request::WriteRequest,
     shared::SharedState,
     vacuum::Vacuum,
     write_queue::{NextGroup, Operation, WaitFor, WriteQueue},
@@ -27,7 +29,10 @@ use crate::{
                 disk_space::{DiskSpace, is_out_of_space},
             },
             memory::state::Memory,
-            ops::write_txn::{CommitEffects, WriteTxn, time_until},
+            ops::{
+                self,
+                write_txn::{CommitEffects, WriteTxn, time_until},
+            },
             options::{Durability, Options},
             rows::{
                 db::{Db, SqlResult, wal_checkpoint},
@@ -50,6 +55,10 @@ pub(crate) struct Writer {
     pub syncer: Option<IntervalSync>,
     /// Until when the queue's timer sleeps unless it is notified of an earlier deadline.
     pub sleeps_until: Timestamp,
+    /// Most jobs that one of the writer's own promotions moves, as in the last call of `promote`. `None` if the writer
+    /// does not promote by itself: before the first call, and after a failure until a call succeeds, because the
+    /// queue's timer retries with pauses and logs.
+    pub promotion_limit: Option<usize>,
     pub vacuum: Vacuum,
     pub disk: DiskSpace,
     /// Whether the last transaction met a full disk.
@@ -82,16 +91,48 @@ impl Writer {
         let _abandon = CloseQueueOnDrop { queue: self.queue.clone(), shared: self.shared.clone() };
         let mut wait = WaitFor::Forever;
         loop {
-            match self.queue.next_group(wait) {
+            match self.queue.next_group(wait.min(self.wait_for_deadline())) {
                 NextGroup::Group(operations) => {
+                    // In turn, so that neither many operations nor many due jobs hold up the others.
+                    self.promote_if_due();
                     self.run_group(operations);
                     wait = self.after_group();
                 }
+                NextGroup::Idle if self.promote_if_due() => wait = self.after_group(),
                 NextGroup::Idle => wait = self.do_maintenance(),
                 NextGroup::Closed => break,
             }
         }
         self.end()
+    }
+
+    /// How long the writer may wait until it has to promote.
+    fn wait_for_deadline(&self) -> WaitFor {
+        let next = self.promotion_limit.and_then(|_| self.next_deadline());
+        next.map_or(WaitFor::Forever, |next| WaitFor::AtMost(time_until(&*self.clock, next)))
+    }
+
+    /// Promotes one batch if the writer promotes by itself and something is due. Returns whether it did.
+    fn promote_if_due(&mut self) -> bool {
+        let (Some(limit), WaitFor::AtMost(Duration::ZERO)) = (self.promotion_limit, self.wait_for_deadline())
+        else {
+            return false;
+        };
+        let (promotion, mut outcome) =
+            WriteRequest::new(move |txn: &mut WriteTxn<'_>| ops::promote(txn, limit).map(Ok));
+        self.run_group(vec![promotion]);
+        match outcome.try_recv() {
+            Ok(Ok(promoted)) => self.listener.promoted(&promoted.moves),
+            Ok(Err(_)) | Err(_) => {
+                self.promotion_limit = None;
+                self.announce_deadline();
+            }
+        }
+        true
+    }
+
+    fn next_deadline(&self) -> Option<Timestamp> {
+        self.memory.next_deadline(self.options.dead_retention)
     }
 
     /// Runs a group of operations, and replies to each.
@@ -229,10 +270,17 @@ impl Writer {
         for outlet in &effects.ready {
             self.listener.ready(outlet);
         }
-        if let Some(until) = effects.sleeps_until {
+        if let Some((limit, until)) = effects.promotion {
             self.sleeps_until = until;
+            self.promotion_limit = self.options.promotes_by_itself.then_some(limit);
         }
-        if let Some(next) = self.memory.next_deadline(self.options.dead_retention)
+        self.announce_deadline();
+    }
+
+    /// Notifies the listener of the next deadline if it has to wake the queue's timer for it.
+    fn announce_deadline(&mut self) {
+        if self.promotion_limit.is_none()
+            && let Some(next) = self.next_deadline()
             && next < self.sleeps_until
         {
             self.sleeps_until = next;

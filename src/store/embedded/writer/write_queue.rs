@@ -55,14 +55,14 @@ pub(crate) struct WriteQueue {
 pub(crate) enum NextGroup {
     /// Operations to run in one transaction.
     Group(Vec<Box<dyn Operation>>),
-    /// No operation came in time.
+    /// No operation came in time; after a spurious wake-up also earlier.
     Idle,
     /// The queue is closed and empty.
     Closed,
 }
 
-/// How long the writer waits for an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How long the writer waits for an operation; the shortest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum WaitFor {
     None,
     AtMost(Duration),
@@ -127,12 +127,13 @@ impl WriteQueue {
                     self.yield_to_callers(state)
                 }
                 WaitFor::AtMost(time) => {
-                    // Real time, not the clock's: it only decides when maintenance runs.
-                    let (state, waited) = self
+                    // Real time, not the clock's: the writer then reads its clock, and waits again if it is too early.
+                    let (mut state, _) = self
                         .not_empty
                         .wait_timeout(state, time)
                         .expect("no code panics while it holds the lock");
-                    if waited.timed_out() && state.operations.is_empty() && !state.closed {
+                    if state.operations.is_empty() && !state.closed {
+                        state.writer_sleeps = false;
                         return NextGroup::Idle;
                     }
                     self.yield_to_callers(state)
