@@ -36,6 +36,9 @@ LABEL org.opencontainers.image.title="linger" \
       org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.revision="${LINGER_COMMIT}"
 COPY --from=build /src/target/release/linger /usr/local/bin/linger
+# The authorities that the server trusts when it calls back to https. The small base has none; BUILD_IMAGE does,
+# because cargo needs them.
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 # A number, so that Kubernetes can see that it is not root. A directory that is mounted at /data must belong
 # to it: chown 10001:10001 DIRECTORY. A named volume gets the owner from here.
 COPY --from=build --chown=10001:10001 /src/empty /data
