@@ -56,6 +56,7 @@ fn json(c: &mut Criterion) {
             reserved_until: None,
             dead_at: None,
             reason: None,
+            callback: None,
             body,
         };
         group.bench_function(format!("write a job, body of {bytes} B"), |b| b.iter(|| write_job(&job)));

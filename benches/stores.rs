@@ -78,6 +78,7 @@ impl Bench {
             max_attempts: 5,
             retry: RetrySchedule::default(),
             require_receipt: false,
+            callback: None,
             fingerprint: Fingerprint([7; 16]),
             body: self.body.clone(),
         };

@@ -285,6 +285,8 @@ pub struct Job {
     pub dead_at: Option<Timestamp>,
     /// Why it is dead or was last released.
     pub reason: Option<Reason>,
+    /// Its own callback.
+    pub callback: Option<Arc<Callback>>,
     /// The payload for the worker.
     pub body: Body,
 }

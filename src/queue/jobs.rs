@@ -77,6 +77,7 @@ impl Queue {
             id: job.id.unwrap_or_else(JobId::generate),
             topic: job.topic,
             due: job.due,
+            callback: job.callback,
             body: job.body,
         })
     }

@@ -86,6 +86,9 @@ pub struct EngineInfo {
 /// 9. A step by id takes the caller's topics, its `scope`, and checks them inside the step. For a
 ///    job of another topic the result is exactly that for no job, its body does not leave the engine, and the
 ///    step does not change it.
+/// 10. A job belongs to one [`Outlet`] all its life: that of its topic and the host of its own callback, or the plain one.
+///    [`reserve`](Self::reserve) never returns a job of another outlet. All else is by topic: figures, purges, dead
+///    letters, settings and scopes. Resuming a topic's delivery notifies the [`Listener`] of its outlets with ready jobs.
 #[async_trait]
 pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Describes the engine.

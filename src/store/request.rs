@@ -1,7 +1,9 @@
 //! The arguments of store operations: complete and valid, with relative times.
 
+use std::sync::Arc;
+
 use crate::job::{
-    Body, Delay, Due, Fingerprint, JobId, Reason, Receipt, RetrySchedule, Timestamp, Topic, Ttr,
+    Body, Callback, Delay, Due, Fingerprint, JobId, Reason, Receipt, RetrySchedule, Timestamp, Topic, Ttr,
 };
 
 /// A job to add. Only its due moment is not resolved yet.
@@ -21,6 +23,8 @@ pub struct AddJob {
     pub retry: RetrySchedule,
     /// Whether a finish must carry the receipt.
     pub require_receipt: bool,
+    /// Whom to call when it is due. Such a job is never delivered with those that have none.
+    pub callback: Option<Arc<Callback>>,
     /// Hash of the client's request, to recognise a repeat.
     pub fingerprint: Fingerprint,
     /// The data for the worker.

@@ -77,6 +77,7 @@ struct Sequence<'a> {
     model: Arc<Naive>,
     topics: Vec<Topic>,
     ids: Vec<JobId>,
+    hosts: Vec<String>,
     /// Every receipt of the sequence, so that stale ones are used, too.
     receipts: Vec<(JobId, Receipt)>,
     log: Vec<String>,
@@ -88,8 +89,12 @@ impl<'a> Sequence<'a> {
             seed,
             random: SmallRng::seed_from_u64(seed),
             fixture,
-            model: Naive::new(fixture.clock.clone(), Arc::new(Recorder::default()), None),
+            model: Naive::new(fixture.clock.clone(), Arc::new(Recorder::default()), None)
+                .name_hosts_like(fixture.store.clone()),
             topics: ["a", "b"].iter().map(|name| topic(&format!("{name}-{seed}"))).collect(),
+            hosts: (0..if fixture.store.info().engine == "redis" { 0 } else { 2 })
+                .map(|n| format!("http://{n}.{seed}.example/"))
+                .collect(),
             ids: (0..6).map(|n| jobs::id(&format!("{n}-{seed}"))).collect(),
             receipts: Vec::new(),
             log: Vec::new(),
@@ -135,6 +140,11 @@ impl<'a> Sequence<'a> {
 
     fn topic(&mut self) -> Topic {
         self.topics.choose(&mut self.random).expect("not empty").clone()
+    }
+
+    /// The URL of a host for a callback, more often none.
+    fn host(&mut self) -> Option<String> {
+        self.hosts.get(self.random.random_range(0..self.hosts.len() * 2 + 1)).cloned()
     }
 
     /// Zero, or a random number of milliseconds up to about a minute.
@@ -219,6 +229,7 @@ impl<'a> Sequence<'a> {
                 max_attempts: self.random.random_range(0..4),
                 retry: retry(&steps),
                 require_receipt: self.random.random_bool(0.3),
+                callback: self.host().map(|url| jobs::callback(&url)),
                 fingerprint: Fingerprint([self.random.random_range(0..2); 16]),
                 body: jobs::body(["1", "{\"a\":[1,2]}", "\"text\""][self.random.random_range(0..3)]),
             });
@@ -231,7 +242,9 @@ impl<'a> Sequence<'a> {
 
     /// The engine may choose any ready jobs, because shards interleave, but it must return as many as there are.
     async fn reserve(&mut self) {
-        let outlet = Outlet::plain(self.topic());
+        let (name, host) = (self.topic(), self.host());
+        let host = host.map(|url| jobs::outlet_to(&*self.fixture.store, name.as_str(), &url));
+        let outlet = host.unwrap_or(Outlet::plain(name));
         let ttrs: Vec<_> = (0..self.random.random_range(1..4)).map(|_| self.sometimes(Self::ttr)).collect();
         self.log_step(("reserve", &outlet, &ttrs));
         let ready = self.model.ready(&outlet);

@@ -30,6 +30,7 @@ fn reservation() -> Reservation {
         reserved_until: None,
         dead_at: None,
         reason: None,
+        callback: None,
         body: Body::from_stored("{\"order\":1001}".into()),
     };
     let receipt = Receipt::parse("9f86d081884c7d659a2feaa0c55ad015").expect("valid");

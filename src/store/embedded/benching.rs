@@ -6,14 +6,14 @@ use super::{
     memory::{
         delayed::DelayedJobs,
         job_index::{JobIndex, JobRef},
-        topics::{TopicNumber, Topics},
+        topics::{OutletNumber, Topics},
     },
     rows::{
         codec::{Record, RecordColumns, RecordHead},
         key::RowKey,
     },
 };
-use crate::job::{Attributes, Body, Fingerprint, JobId, RetrySchedule, Timestamp, Topic, Ttr};
+use crate::job::{Attributes, Body, Fingerprint, JobId, Outlet, RetrySchedule, Timestamp, Topic, Ttr};
 
 /// The codec of records, with a record to write and to read.
 #[derive(Debug)]
@@ -41,6 +41,7 @@ impl Codec {
             fingerprint: Fingerprint([7; 16]),
             reason: None,
             dead_at: None,
+            callback: None,
             other: Attributes::default(),
         };
         let record = Record { head, body };
@@ -85,7 +86,7 @@ impl IdMap {
 
     fn insert(&mut self, number: u64) {
         let job_ref =
-            JobRef { key: RowKey::from_bits(number), topic: TopicNumber::from_bits(0), dead: false };
+            JobRef { key: RowKey::from_bits(number), outlet: OutletNumber::from_bits(0), dead: false };
         self.ids.insert(self.ids.hash(&number.to_le_bytes()), job_ref);
     }
 
@@ -121,7 +122,10 @@ impl DueOrder {
     pub fn with_jobs(jobs: u64, topics: usize) -> Self {
         let mut this = Self { delayed: DelayedJobs::default(), topics: Topics::default(), next: jobs };
         let topics: Vec<_> = (0..topics)
-            .map(|number| this.topics.find_or_add(&Topic::parse(&format!("t{number}")).expect("is a name")))
+            .map(|number| {
+                this.topics
+                    .find_or_add(&Outlet::plain(Topic::parse(&format!("t{number}")).expect("is a name")))
+            })
             .collect();
         for (number, topic) in (0..jobs).zip(topics.iter().cycle()) {
             this.delayed.insert(&mut this.topics, Self::key(number), *topic);

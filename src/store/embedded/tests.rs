@@ -2,7 +2,7 @@
 
 mod damaged_rows;
 mod faults;
-mod fixture;
+pub(super) mod fixture;
 mod groups;
 mod later_versions;
 mod load;

@@ -21,6 +21,7 @@ pub fn fuzz_record(data: &[u8]) {
         max_attempts: job.max_attempts,
         retry: job.retry.clone(),
         require_receipt: job.require_receipt,
+        callback: job.callback.clone(),
         fingerprint: Fingerprint([7; 16]),
         body: job.body.clone(),
     };

@@ -9,6 +9,7 @@ mod counting;
 mod dead;
 mod ending;
 mod notifying;
+mod outlets;
 mod pages;
 mod patching;
 mod pausing;

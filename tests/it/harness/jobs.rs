@@ -1,12 +1,13 @@
 //! Short functions to make jobs and to call operations on them.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 pub use linger::{job::TopicPause, store::Wait};
 use linger::{
     job::{
-        Body, Delay, Due, Fingerprint, JobId, Outlet, RetrySchedule, Topic, TopicFilter, TopicPattern, Ttr,
+        Body, Callback, CallbackUrl, Delay, Due, Fingerprint, JobId, Outlet, RetrySchedule, Topic,
+        TopicFilter, TopicPattern, Ttr,
     },
     store::{AddJob, Added, FinishJob, Reservation},
 };
@@ -71,9 +72,26 @@ pub fn job(name: &str) -> AddJob {
         max_attempts: 16,
         retry: RetrySchedule::default(),
         require_receipt: false,
+        callback: None,
         fingerprint: Fingerprint([7; 16]),
         body: body("{\"n\":1}"),
     }
+}
+
+/// A job of topic `t` with a callback of its own to `url`, ready at once.
+pub fn called(name: &str, url: &str) -> AddJob {
+    AddJob { callback: Some(callback(url)), ..job(name) }
+}
+
+/// A callback to `url`.
+pub fn callback(url: &str) -> Arc<Callback> {
+    Arc::new(Callback::to(CallbackUrl::parse(url).expect("a valid URL")))
+}
+
+/// The outlet of the jobs of a topic with callbacks to the host of `url`.
+pub fn outlet_to(store: &dyn Store, name: &str, url: &str) -> Outlet {
+    let url = CallbackUrl::parse(url).expect("a valid URL");
+    Outlet { topic: topic(name), host: Some(store.host_number(url.origin())) }
 }
 
 /// The same, due after `wait`.

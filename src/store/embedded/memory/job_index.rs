@@ -5,23 +5,23 @@
 use hashbrown::HashTable;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::topics::TopicNumber;
+use super::topics::OutletNumber;
 use crate::store::embedded::rows::key::RowKey;
 
 /// At 10 million jobs a table holds 2,400 entries: growing one moves 70 KB.
 const SHARDS: usize = 4_096;
-/// Set in the stored topic number of a dead letter.
+/// Set in the stored outlet number of a dead letter.
 const DEAD: u32 = 1 << 31;
 
 /// The hash of an id, seeded at every start so that clients cannot choose ids that collide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct IdHash(u64);
 
-/// The row of a job, and its topic.
+/// The row of a job, and its outlet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct JobRef {
     pub key: RowKey,
-    pub topic: TopicNumber,
+    pub outlet: OutletNumber,
     /// Whether `key` belongs to the table of dead letters.
     pub dead: bool,
 }
@@ -31,7 +31,7 @@ pub(crate) struct JobRef {
 struct IndexEntry {
     hash: [u32; 2],
     key: [u32; 2],
-    topic: u32,
+    outlet: u32,
 }
 
 /// How ids are hashed in one run.
@@ -127,8 +127,8 @@ fn shard_of(hash: IdHash) -> usize {
 impl IndexEntry {
     fn new(IdHash(hash): IdHash, job_ref: JobRef) -> Self {
         let halves = |word: u64| [word as u32, (word >> 32) as u32];
-        let topic = job_ref.topic.to_bits() | if job_ref.dead { DEAD } else { 0 };
-        Self { hash: halves(hash), key: halves(job_ref.key.to_bits()), topic }
+        let outlet = job_ref.outlet.to_bits() | if job_ref.dead { DEAD } else { 0 };
+        Self { hash: halves(hash), key: halves(job_ref.key.to_bits()), outlet }
     }
 
     fn hash(&self) -> IdHash {
@@ -136,14 +136,14 @@ impl IndexEntry {
     }
 
     fn is_at(&self, key: RowKey, dead: bool) -> bool {
-        word(self.key) == key.to_bits() && (self.topic & DEAD != 0) == dead
+        word(self.key) == key.to_bits() && (self.outlet & DEAD != 0) == dead
     }
 
     fn job_ref(&self) -> JobRef {
         JobRef {
             key: RowKey::from_bits(word(self.key)),
-            topic: TopicNumber::from_bits(self.topic & !DEAD),
-            dead: self.topic & DEAD != 0,
+            outlet: OutletNumber::from_bits(self.outlet & !DEAD),
+            dead: self.outlet & DEAD != 0,
         }
     }
 }
@@ -159,7 +159,7 @@ mod tests {
 
     fn job_ref_at(ms: i64, dead: bool) -> JobRef {
         let key = RowKey::first_at(Timestamp::from_millis(ms));
-        JobRef { key, topic: TopicNumber::from_bits(ms as u32), dead }
+        JobRef { key, outlet: OutletNumber::from_bits(ms as u32), dead }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     job_index::{IdHash, JobRef},
     job_state::JobState,
-    topics::TopicNumber,
+    topics::OutletNumber,
 };
 use crate::{job::Timestamp, store::TopicConfig};
 
@@ -17,5 +17,5 @@ pub(super) enum Undo {
     RemoveState(JobRef),
     InsertState(JobRef, JobState),
     SetEarliestDeath(Option<Timestamp>),
-    SetConfig(TopicNumber, Arc<TopicConfig>),
+    SetConfig(OutletNumber, Arc<TopicConfig>),
 }

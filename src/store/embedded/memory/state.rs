@@ -16,10 +16,10 @@ use super::{
     job_index::{IdHash, JobIndex, JobRef},
     job_state::JobState,
     journal::Undo,
-    topics::{TopicNumber, Topics},
+    topics::{OutletNumber, Topics},
 };
 use crate::{
-    job::{Outlet, State, Timestamp, Topic},
+    job::{Outlet, State, Timestamp},
     store::{
         TopicConfig,
         embedded::rows::{codec::Lease, key::RowKey},
@@ -32,15 +32,15 @@ pub(crate) struct Memory {
     index: JobIndex,
     topics: Topics,
     delayed: DelayedJobs,
-    leases: HashMap<RowKey, (TopicNumber, Lease)>,
+    leases: HashMap<RowKey, (OutletNumber, Lease)>,
     deadlines: BTreeSet<(Timestamp, RowKey)>,
     /// No dead letter died before this; `None` when there are none.
     earliest_death: Option<Timestamp>,
     journal: Vec<Undo>,
-    /// Topics that may be empty now.
-    maybe_empty: Vec<TopicNumber>,
-    /// Topics that may have gained their first ready job in this group, or lost their last.
-    ready_changed: Vec<TopicNumber>,
+    /// Outlets that may be empty now.
+    maybe_empty: Vec<OutletNumber>,
+    /// Outlets that may have gained their first ready job in this group, or lost their last.
+    ready_changed: Vec<OutletNumber>,
 }
 
 impl Memory {
@@ -77,8 +77,8 @@ impl Memory {
         &self.delayed
     }
 
-    /// The reservations with the topics of their jobs.
-    pub fn leases(&self) -> impl Iterator<Item = (RowKey, TopicNumber, &Lease)> {
+    /// The reservations with the outlets of their jobs.
+    pub fn leases(&self) -> impl Iterator<Item = (RowKey, OutletNumber, &Lease)> {
         self.leases.iter().map(|(key, (topic, lease))| (*key, *topic, lease))
     }
 
@@ -97,9 +97,9 @@ impl Memory {
         self.leases.get(&key).map(|(_, lease)| lease)
     }
 
-    /// The number of topic `name`, which stays valid at least until the group ends.
-    pub fn topic(&mut self, name: &Topic) -> TopicNumber {
-        let ix = self.topics.find_or_add(name);
+    /// The number of `outlet`, which stays valid at least until the group ends.
+    pub fn outlet(&mut self, outlet: &Outlet) -> OutletNumber {
+        let ix = self.topics.find_or_add(outlet);
         if self.topics.get(ix).is_forgettable() {
             self.maybe_empty.push(ix);
         }
@@ -112,7 +112,7 @@ impl Memory {
             State::Dead
         } else if self.leases.contains_key(&job.key) {
             State::Reserved
-        } else if self.topics.get(job.topic).ready.contains_key(&job.key) {
+        } else if self.topics.get(job.outlet).ready.contains_key(&job.key) {
             State::Ready
         } else {
             State::Delayed
@@ -148,7 +148,8 @@ impl Memory {
         before
     }
 
-    pub fn set_config(&mut self, topic: TopicNumber, config: Arc<TopicConfig>) {
+    /// Sets the configuration of the topic with this plain outlet.
+    pub fn set_config(&mut self, topic: OutletNumber, config: Arc<TopicConfig>) {
         let before = std::mem::replace(&mut self.topics.get_mut(topic).config, config);
         self.journal.push(Undo::SetConfig(topic, before));
         self.maybe_empty.push(topic);
@@ -166,8 +167,8 @@ impl Memory {
     /// The reservation that ends first.
     pub fn first_deadline(&self) -> Option<(Timestamp, JobRef)> {
         let &(deadline, key) = self.deadlines.first()?;
-        let (topic, _) = self.leases.get(&key).expect("every deadline belongs to a lease");
-        Some((deadline, JobRef { key, topic: *topic, dead: false }))
+        let (outlet, _) = self.leases.get(&key).expect("every deadline belongs to a lease");
+        Some((deadline, JobRef { key, outlet: *outlet, dead: false }))
     }
 
     /// The next moment at which `promote` has work.
@@ -178,15 +179,15 @@ impl Memory {
         [delayed, reserved, dead].into_iter().flatten().min()
     }
 
-    /// Keeps the changes of the group. Calls `publish` with each topic that may have gained its first ready job or
+    /// Keeps the changes of the group. Calls `publish` with each outlet that may have gained its first ready job or
     /// lost its last, and whether it has any now.
     pub fn commit(&mut self, mut publish: impl FnMut(&Outlet, bool)) {
-        for topic in self.ready_changed.drain(..) {
-            let topic = self.topics.get(topic);
-            publish(&topic.outlet, !topic.ready.is_empty());
+        for changed in self.ready_changed.drain(..) {
+            let state = self.topics.get(changed);
+            publish(&state.outlet, !state.ready.is_empty());
         }
         self.journal.clear();
-        self.forget_empty_topics();
+        self.forget_empty_outlets();
     }
 
     /// Restores everything as it was after the last commit.
@@ -206,12 +207,12 @@ impl Memory {
             }
         }
         self.ready_changed.clear();
-        self.forget_empty_topics();
+        self.forget_empty_outlets();
     }
 
-    fn forget_empty_topics(&mut self) {
-        for topic in self.maybe_empty.drain(..) {
-            self.topics.forget_if_empty(topic);
+    fn forget_empty_outlets(&mut self) {
+        for outlet in self.maybe_empty.drain(..) {
+            self.topics.forget_if_empty(outlet);
         }
     }
 
@@ -223,47 +224,47 @@ impl Memory {
     fn remove_state(&mut self, job: JobRef) -> JobState {
         let state = self.remove_from_lists(job);
         self.journal.push(Undo::InsertState(job, state.clone()));
-        self.maybe_empty.push(job.topic);
+        self.maybe_empty.push(job.outlet);
         state
     }
 
     fn insert_into_lists(&mut self, job: JobRef, state: JobState) {
-        let topic = self.topics.get_mut(job.topic);
+        let outlet = self.topics.get_mut(job.outlet);
         match state {
-            JobState::Delayed => self.delayed.insert(&mut self.topics, job.key, job.topic),
+            JobState::Delayed => self.delayed.insert(&mut self.topics, job.key, job.outlet),
             JobState::Ready { since } => {
-                if topic.ready.is_empty() {
-                    self.ready_changed.push(job.topic);
+                if outlet.ready.is_empty() {
+                    self.ready_changed.push(job.outlet);
                 }
-                topic.ready.insert(job.key, since);
+                outlet.ready.insert(job.key, since);
             }
             JobState::Reserved(lease) => {
-                topic.reserved += 1;
+                outlet.reserved += 1;
                 self.deadlines.insert((lease.deadline, job.key));
-                self.leases.insert(job.key, (job.topic, lease));
+                self.leases.insert(job.key, (job.outlet, lease));
             }
-            JobState::Dead => topic.dead += 1,
+            JobState::Dead => outlet.dead += 1,
         }
     }
 
     fn remove_from_lists(&mut self, job: JobRef) -> JobState {
-        let topic = self.topics.get_mut(job.topic);
+        let outlet = self.topics.get_mut(job.outlet);
         if job.dead {
-            topic.dead -= 1;
+            outlet.dead -= 1;
             return JobState::Dead;
         }
         if let Some((_, lease)) = self.leases.remove(&job.key) {
-            topic.reserved -= 1;
+            outlet.reserved -= 1;
             self.deadlines.remove(&(lease.deadline, job.key));
             return JobState::Reserved(lease);
         }
-        if let Some(since) = topic.ready.remove(&job.key) {
-            if topic.ready.is_empty() {
-                self.ready_changed.push(job.topic);
+        if let Some(since) = outlet.ready.remove(&job.key) {
+            if outlet.ready.is_empty() {
+                self.ready_changed.push(job.outlet);
             }
             return JobState::Ready { since };
         }
-        let known = self.delayed.remove(&mut self.topics, job.key, job.topic);
+        let known = self.delayed.remove(&mut self.topics, job.key, job.outlet);
         assert!(known, "a live job that is neither reserved nor ready is delayed");
         JobState::Delayed
     }

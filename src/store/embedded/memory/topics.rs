@@ -1,5 +1,5 @@
-//! The topics in memory: the delayed and ready jobs of each, and the counts of the others. Topics are numbered, so that a job
-//! costs four bytes for its topic; numbers are reused.
+//! The topics in memory and their outlets: the delayed and ready jobs of each outlet, and the counts of the others. Outlets are
+//! numbered, so that a job costs four bytes for its outlet; numbers are reused.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,28 +8,28 @@ use std::{
 };
 
 use crate::{
-    job::{Outlet, Timestamp, Topic},
+    job::{HostNumber, Outlet, Timestamp, Topic},
     store::{TopicConfig, TopicStats, embedded::rows::key::RowKey},
 };
 
-/// The number of a topic while memory knows it.
+/// The number of an outlet while memory knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct TopicNumber(u32);
+pub(crate) struct OutletNumber(u32);
 
-impl TopicNumber {
+impl OutletNumber {
     /// The number, below 2^31.
     pub fn to_bits(self) -> u32 {
         self.0
     }
 
-    /// From [`TopicNumber::to_bits`].
+    /// From [`OutletNumber::to_bits`].
     pub fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct TopicState {
+pub(crate) struct OutletState {
     pub outlet: Outlet,
     /// The delayed jobs. Change them through [`DelayedJobs`](super::delayed::DelayedJobs).
     pub delayed: BTreeSet<RowKey>,
@@ -37,30 +37,36 @@ pub(crate) struct TopicState {
     pub ready: BTreeMap<RowKey, Timestamp>,
     pub reserved: u64,
     pub dead: u64,
+    /// What is set for the topic. Only its plain outlet has it.
     pub config: Arc<TopicConfig>,
+    /// The topic's outlets of jobs with a callback of their own. Only its plain outlet has them.
+    hosts: BTreeMap<HostNumber, OutletNumber>,
 }
 
-impl TopicState {
-    fn new(name: Topic) -> Self {
+impl OutletState {
+    fn new(outlet: Outlet) -> Self {
         Self {
-            outlet: Outlet::plain(name),
+            outlet,
             delayed: BTreeSet::new(),
             ready: BTreeMap::new(),
             reserved: 0,
             dead: 0,
             config: Arc::default(),
+            hosts: BTreeMap::new(),
         }
     }
 
-    /// Whether it has neither jobs nor configuration, so that memory may forget it.
+    /// Whether it has neither jobs nor configuration nor other outlets, so that memory may forget it.
     pub fn is_forgettable(&self) -> bool {
         self.reserved + self.dead == 0
             && self.delayed.is_empty()
             && self.ready.is_empty()
             && self.config.is_default()
+            && self.hosts.is_empty()
     }
 
-    pub fn stats(&self) -> TopicStats {
+    /// What it adds to the statistics of its topic.
+    fn stats(&self) -> TopicStats {
         TopicStats {
             delayed: self.delayed.len() as u64,
             ready: self.ready.len() as u64,
@@ -75,65 +81,106 @@ impl TopicState {
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Topics {
-    slots: Vec<Option<TopicState>>,
-    free: Vec<TopicNumber>,
-    names: BTreeMap<Arc<str>, TopicNumber>,
+    slots: Vec<Option<OutletState>>,
+    free: Vec<OutletNumber>,
+    /// The plain outlet of each topic, by name.
+    names: BTreeMap<Arc<str>, OutletNumber>,
 }
 
 impl Topics {
-    pub fn find(&self, name: &str) -> Option<TopicNumber> {
+    pub fn find(&self, outlet: &Outlet) -> Option<OutletNumber> {
+        let plain = self.find_topic(outlet.topic.as_str())?;
+        outlet.host.map_or(Some(plain), |host| self.get(plain).hosts.get(&host).copied())
+    }
+
+    /// The plain outlet of a topic. Memory knows it as long as the topic has jobs or configuration.
+    pub fn find_topic(&self, name: &str) -> Option<OutletNumber> {
         self.names.get(name).copied()
     }
 
-    /// The number of `name`, which is added when it is not known.
-    pub fn find_or_add(&mut self, name: &Topic) -> TopicNumber {
-        if let Some(ix) = self.find(name.as_str()) {
+    /// The number of `outlet`, which is added when it is not known.
+    pub fn find_or_add(&mut self, outlet: &Outlet) -> OutletNumber {
+        let plain = self.find_topic(outlet.topic.as_str()).unwrap_or_else(|| {
+            let plain = self.add(Outlet::plain(outlet.topic.clone()));
+            self.names.insert(outlet.topic.as_str().into(), plain);
+            plain
+        });
+        let Some(host) = outlet.host else { return plain };
+        if let Some(known) = self.get(plain).hosts.get(&host) {
+            return *known;
+        }
+        let added = self.add(outlet.clone());
+        self.get_mut(plain).hosts.insert(host, added);
+        added
+    }
+
+    fn add(&mut self, outlet: Outlet) -> OutletNumber {
+        let state = Some(OutletState::new(outlet));
+        if let Some(ix) = self.free.pop() {
+            self.slots[ix.0 as usize] = state;
             return ix;
         }
-        let state = Some(TopicState::new(name.clone()));
-        let ix = match self.free.pop() {
-            Some(ix) => {
-                self.slots[ix.0 as usize] = state;
-                ix
-            }
-            None => {
-                self.slots.push(state);
-                TopicNumber(
-                    u32::try_from(self.slots.len() - 1).expect("memory ends long before topic numbers do"),
-                )
-            }
-        };
-        self.names.insert(name.as_str().into(), ix);
-        ix
+        self.slots.push(state);
+        OutletNumber(u32::try_from(self.slots.len() - 1).expect("memory ends long before outlet numbers do"))
     }
 
-    pub fn get(&self, ix: TopicNumber) -> &TopicState {
-        self.slots[ix.0 as usize].as_ref().expect("a topic is kept while its number is in use")
+    pub fn get(&self, ix: OutletNumber) -> &OutletState {
+        self.slots[ix.0 as usize].as_ref().expect("an outlet is kept while its number is in use")
     }
 
-    /// The topic with this number, if there is one.
-    pub fn try_get(&self, ix: TopicNumber) -> Option<&TopicState> {
+    /// The outlet with this number, if there is one.
+    pub fn try_get(&self, ix: OutletNumber) -> Option<&OutletState> {
         self.slots.get(ix.0 as usize)?.as_ref()
     }
 
-    pub fn get_mut(&mut self, ix: TopicNumber) -> &mut TopicState {
-        self.slots[ix.0 as usize].as_mut().expect("a topic is kept while its number is in use")
+    pub fn get_mut(&mut self, ix: OutletNumber) -> &mut OutletState {
+        self.slots[ix.0 as usize].as_mut().expect("an outlet is kept while its number is in use")
     }
 
-    /// Forgets the topic if it is [forgettable](TopicState::is_forgettable). Does nothing for a free number.
-    pub fn forget_if_empty(&mut self, ix: TopicNumber) {
+    /// Forgets the outlet if it is [forgettable](OutletState::is_forgettable), and then perhaps its topic. Does nothing for
+    /// a free number.
+    pub fn forget_if_empty(&mut self, ix: OutletNumber) {
         let slot = &mut self.slots[ix.0 as usize];
-        if slot.as_ref().is_some_and(TopicState::is_forgettable)
-            && let Some(topic) = slot.take()
-        {
-            self.names.remove(topic.outlet.topic.as_str());
-            self.free.push(ix);
-        }
+        let Some(OutletState { outlet, .. }) = slot.take_if(|state| state.is_forgettable()) else { return };
+        self.free.push(ix);
+        let Some(host) = outlet.host else {
+            self.names.remove(outlet.topic.as_str());
+            return;
+        };
+        let plain = self.find_topic(outlet.topic.as_str()).expect("a topic is kept while it has outlets");
+        self.get_mut(plain).hosts.remove(&host);
+        self.forget_if_empty(plain);
     }
 
-    /// The topics in order of name, behind `after`.
-    pub fn by_name(&self, after: Option<&Topic>) -> impl Iterator<Item = &TopicState> {
+    /// The plain outlets of the topics in order of name, behind `after`.
+    pub fn by_name(&self, after: Option<&Topic>) -> impl Iterator<Item = (OutletNumber, &OutletState)> {
         let from = after.map_or(Bound::Unbounded, |topic| Bound::Excluded(topic.as_str()));
-        self.names.range::<str, _>((from, Bound::Unbounded)).map(|(_, ix)| self.get(*ix))
+        self.names.range::<str, _>((from, Bound::Unbounded)).map(|(_, ix)| (*ix, self.get(*ix)))
+    }
+
+    /// All outlets of the topic with this plain outlet, which comes first.
+    pub fn outlets_of(&self, plain: OutletNumber) -> impl Iterator<Item = (OutletNumber, &OutletState)> {
+        let others = self.get(plain).hosts.values().copied();
+        std::iter::once(plain).chain(others).map(|ix| (ix, self.get(ix)))
+    }
+
+    /// All outlets of all topics, in order.
+    pub fn outlets(&self) -> impl Iterator<Item = (OutletNumber, &OutletState)> {
+        self.by_name(None).flat_map(|(plain, _)| self.outlets_of(plain))
+    }
+
+    /// The statistics of the topic with this plain outlet, over all its outlets.
+    pub fn stats(&self, plain: OutletNumber) -> TopicStats {
+        let mut stats = self.get(plain).stats();
+        for (_, other) in self.outlets_of(plain).skip(1) {
+            let other = other.stats();
+            stats.delayed += other.delayed;
+            stats.ready += other.ready;
+            stats.reserved += other.reserved;
+            stats.dead += other.dead;
+            stats.next_due = stats.next_due.into_iter().chain(other.next_due).min();
+            stats.oldest_ready = stats.oldest_ready.into_iter().chain(other.oldest_ready).min();
+        }
+        stats
     }
 }

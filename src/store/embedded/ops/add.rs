@@ -2,7 +2,7 @@
 
 use super::write_txn::WriteTxn;
 use crate::{
-    job::{Attributes, State, TopicFilter},
+    job::{Attributes, HostNumber, State, TopicFilter},
     store::{
         AddJob, Added, Result,
         embedded::{
@@ -34,7 +34,7 @@ fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob) -> SqlResult<Result<Added>> {
     if let Some(full) = txn.space_refusal(SpaceNeed::Growth) {
         return Ok(Err(full));
     }
-    let head = RecordHead {
+    let mut head = RecordHead {
         id: job.id.clone(),
         topic: job.topic.clone(),
         due_at: job.due.resolve(txn.now),
@@ -47,12 +47,17 @@ fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob) -> SqlResult<Result<Added>> {
         fingerprint: job.fingerprint,
         reason: None,
         dead_at: None,
+        callback: None,
         other: Attributes::default(),
     };
+    if let Some(callback) = &job.callback {
+        let seed = txn.db.store_head().store.0;
+        head.set_callback(callback.clone(), HostNumber::new(&seed, callback.url.origin()));
+    }
     let record = Record { head, body: job.body.clone() };
     let hash = txn.memory.job_index().hash(record.head.id.as_str().as_bytes());
-    let topic = txn.memory.topic(&record.head.topic);
-    txn.insert_waiting(hash, topic, &record)?;
+    let outlet = txn.memory.outlet(&record.head.outlet());
+    txn.insert_waiting(hash, outlet, &record)?;
     let state = if record.head.due_at <= txn.now.rounded_down { State::Ready } else { State::Delayed };
     Ok(Ok(Added::Created(record.to_job(state, None))))
 }

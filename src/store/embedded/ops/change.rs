@@ -42,7 +42,7 @@ pub(crate) fn patch(
         Some(due) => {
             record.head.due_at = due.resolve(txn.now);
             txn.remove(hash, job_ref)?;
-            txn.insert_waiting(hash, job_ref.topic, &record)?
+            txn.insert_waiting(hash, job_ref.outlet, &record)?
         }
         None => {
             txn.db.delete(Table::Live, job_ref.key)?;
@@ -93,6 +93,6 @@ pub(crate) fn requeue_found(
     record.head.dead_at = None;
     record.head.due_at = txn.now.after(delay.as_duration());
     txn.remove(hash, job_ref)?;
-    let job_ref = txn.insert_waiting(hash, job_ref.topic, &record)?;
+    let job_ref = txn.insert_waiting(hash, job_ref.outlet, &record)?;
     Ok(txn.to_job(job_ref, &record))
 }

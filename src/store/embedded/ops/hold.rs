@@ -47,7 +47,7 @@ fn finish_one(txn: &mut WriteTxn<'_>, scope: &TopicFilter, job: &FinishJob) -> S
             (found.hash, found.job_ref)
         }
     };
-    let topic = txn.memory.topics().get(job_ref.topic).outlet.topic.clone();
+    let topic = txn.memory.topics().get(job_ref.outlet).outlet.topic.clone();
     txn.remove(hash, job_ref)?;
     Ok(Finished::Done { topic })
 }
@@ -88,7 +88,7 @@ pub(crate) fn release(
     record.head.attempts = lease.attempts;
     record.head.reason = release.reason.clone();
     txn.remove(hash, job_ref)?;
-    let job_ref = txn.insert_waiting(hash, job_ref.topic, &record)?;
+    let job_ref = txn.insert_waiting(hash, job_ref.outlet, &record)?;
     Ok(Ok(Ok(txn.to_job(job_ref, &record))))
 }
 
@@ -138,7 +138,7 @@ fn bury_job(
     record.head.attempts = attempts;
     record.head.reason = reason.or_else(|| Reason::new(default_reason));
     txn.remove(hash, job_ref)?;
-    let job_ref = txn.insert_dead(hash, job_ref.topic, &mut record)?;
+    let job_ref = txn.insert_dead(hash, job_ref.outlet, &mut record)?;
     Ok(Ok(txn.to_job(job_ref, &record)))
 }
 

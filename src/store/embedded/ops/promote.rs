@@ -41,7 +41,7 @@ fn end_reservations(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut Vec<
         && deadline <= txn.now.rounded_down
     {
         *budget -= 1;
-        let topic = txn.memory.topics().get(job_ref.topic).outlet.topic.clone();
+        let topic = txn.memory.topics().get(job_ref.outlet).outlet.topic.clone();
         if let Some(kind) = end_reservation(txn, job_ref)? {
             moves.push(Move { topic, kind, late: txn.now.rounded_down.since(deadline) });
         }
@@ -63,23 +63,23 @@ fn end_reservation(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> SqlResult<Option<
     record.head.attempts = attempts;
     if record.head.has_used_all_attempts(attempts) {
         record.head.reason = Reason::new(Reason::TTR_EXPIRED);
-        txn.insert_dead(hash, job_ref.topic, &mut record)?;
+        txn.insert_dead(hash, job_ref.outlet, &mut record)?;
         return Ok(Some(MoveKind::Died));
     }
     record.head.due_at = txn.now.after(record.head.retry.after_expiry(attempts));
-    txn.insert_waiting(hash, job_ref.topic, &record)?;
+    txn.insert_waiting(hash, job_ref.outlet, &record)?;
     Ok(Some(MoveKind::Expired))
 }
 
 fn end_delays(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut Vec<Move>) {
     let now = txn.now.rounded_down;
     while *budget > 0
-        && let Some((key, topic)) = txn.memory.delayed().first()
+        && let Some((key, outlet)) = txn.memory.delayed().first()
         && key.slot() <= now
     {
         *budget -= 1;
-        txn.change_state(JobRef { key, topic, dead: false }, JobState::Ready { since: now });
-        let topic = txn.memory.topics().get(topic).outlet.topic.clone();
+        txn.change_state(JobRef { key, outlet, dead: false }, JobState::Ready { since: now });
+        let topic = txn.memory.topics().get(outlet).outlet.topic.clone();
         moves.push(Move { topic, kind: MoveKind::Ready, late: now.since(key.slot()) });
     }
 }

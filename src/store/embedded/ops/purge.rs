@@ -6,7 +6,13 @@
 use super::write_txn::WriteTxn;
 use crate::{
     job::Topic,
-    store::{PurgeCursor, PurgeSlice, embedded::rows::db::SqlResult},
+    store::{
+        PurgeCursor, PurgeSlice,
+        embedded::{
+            memory::{job_index::JobRef, topics::OutletNumber},
+            rows::db::SqlResult,
+        },
+    },
 };
 
 /// About how many entries of the index one slice reads at most, which takes a few milliseconds.
@@ -20,13 +26,16 @@ pub(crate) fn purge(
     limit: usize,
 ) -> SqlResult<PurgeSlice> {
     let finished = PurgeSlice { deleted: 0, next: None };
-    let Some(topic) = txn.memory.topics().find(topic.as_str()) else { return Ok(finished) };
+    let Some(plain) = txn.memory.topics().find_topic(topic.as_str()) else { return Ok(finished) };
+    let mut outlets: Vec<OutletNumber> = txn.memory.topics().outlets_of(plain).map(|(ix, _)| ix).collect();
+    outlets.sort_unstable();
     let mut shard = cursor.and_then(|cursor| cursor.0.parse().ok()).unwrap_or(0);
     let (mut reads, mut found) = (0, Vec::new());
     let next = loop {
         let Some(jobs) = txn.memory.job_index().in_shard(shard) else { break None };
         let left = limit.max(1) - found.len();
-        let mut of_topic = jobs.inspect(|_| reads += 1).filter(|(_, job_ref)| job_ref.topic == topic);
+        let is_of_topic = |job_ref: JobRef| outlets.binary_search(&job_ref.outlet).is_ok();
+        let mut of_topic = jobs.inspect(|_| reads += 1).filter(|(_, job_ref)| is_of_topic(*job_ref));
         found.extend(of_topic.by_ref().take(left));
         if of_topic.next().is_some() {
             break Some(shard);

@@ -22,10 +22,9 @@ pub(crate) fn reserve(
     ttrs: &[Option<Ttr>],
 ) -> SqlResult<Vec<Reservation>> {
     let mut granted = Vec::new();
-    let found = txn.memory.topics().find(outlet.topic.as_str()).filter(|_| outlet.is_plain());
-    let Some(topic) = found else { return Ok(granted) };
+    let Some(outlet) = txn.memory.topics().find(outlet) else { return Ok(granted) };
     while granted.len() < ttrs.len() {
-        let Some((&key, &since)) = txn.memory.topics().get(topic).ready.first_key_value() else { break };
+        let Some((&key, &since)) = txn.memory.topics().get(outlet).ready.first_key_value() else { break };
         let record = match txn.db.read(Table::Live, key)? {
             Ok(record) => record,
             Err(why) => {
@@ -47,7 +46,7 @@ pub(crate) fn reserve(
             late: txn.now.rounded_down.since(record.head.due_at),
             waited: txn.now.rounded_down.since(since),
         });
-        let before = txn.set_lease(JobRef { key, topic, dead: false }, lease)?;
+        let before = txn.set_lease(JobRef { key, outlet, dead: false }, lease)?;
         debug_assert!(matches!(before, JobState::Ready { .. }));
     }
     Ok(granted)

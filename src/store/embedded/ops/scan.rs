@@ -93,6 +93,6 @@ fn job_ref_of(
     key: RowKey,
     head: &RecordHead,
 ) -> std::result::Result<JobRef, RecordError> {
-    let topic = txn.memory.topics().find(head.topic.as_str()).ok_or(RecordError::Value)?;
-    Ok(JobRef { key, topic, dead: true })
+    let outlet = txn.memory.topics().find(&head.outlet()).ok_or(RecordError::Value)?;
+    Ok(JobRef { key, outlet, dead: true })
 }

@@ -20,14 +20,15 @@ pub(crate) fn get(txn: &mut WriteTxn<'_>, scope: &TopicFilter, id: &JobId) -> Sq
 /// See [`crate::store::Store::topic`].
 pub(crate) fn topic(txn: &WriteTxn<'_>, name: &Topic) -> Option<TopicStats> {
     let topics = txn.memory.topics();
-    let topic = topics.find(name.as_str()).map(|ix| topics.get(ix))?;
-    (!topic.is_forgettable()).then(|| topic.stats())
+    let plain = topics.find_topic(name.as_str())?;
+    (!topics.get(plain).is_forgettable()).then(|| topics.stats(plain))
 }
 
 /// See [`crate::store::Store::topics`].
 pub(crate) fn topics(txn: &WriteTxn<'_>, after: Option<&Topic>, limit: usize) -> Vec<(Topic, TopicStats)> {
-    let known = txn.memory.topics().by_name(after).filter(|topic| !topic.is_forgettable());
-    known.take(limit).map(|topic| (topic.outlet.topic.clone(), topic.stats())).collect()
+    let topics = txn.memory.topics();
+    let known = topics.by_name(after).filter(|(_, plain)| !plain.is_forgettable());
+    known.take(limit).map(|(ix, plain)| (plain.outlet.topic.clone(), topics.stats(ix))).collect()
 }
 
 /// Changes the configuration of a topic, and returns the new one. Resuming delivery and changing the callback notify the
@@ -37,7 +38,7 @@ pub(crate) fn put_config(
     name: &Topic,
     change: impl FnOnce(&mut TopicConfig),
 ) -> SqlResult<Result<Arc<TopicConfig>>> {
-    let topic = txn.memory.topic(name);
+    let topic = txn.memory.outlet(&Outlet::plain(name.clone()));
     let before = txn.memory.topics().get(topic).config.clone();
     let mut config = (*before).clone();
     change(&mut config);
@@ -51,7 +52,8 @@ pub(crate) fn put_config(
     }
     txn.db.put_topic_config(name, &config)?;
     if config.restarts_delivery(&before) {
-        txn.effects.ready.insert(Outlet::plain(name.clone()));
+        let outlets = txn.memory.topics().outlets_of(topic).map(|(_, state)| state.outlet.clone());
+        txn.effects.ready.extend(outlets);
     }
     let config = Arc::new(config);
     txn.memory.set_config(topic, config.clone());
@@ -89,7 +91,7 @@ pub(crate) fn delete_secret(txn: &mut WriteTxn<'_>, name: &Topic, id: SecretId) 
 
 fn secrets(txn: &WriteTxn<'_>, name: &Topic) -> Vec<SigningSecret> {
     let topics = txn.memory.topics();
-    topics.find(name.as_str()).map(|topic| topics.get(topic).config.secrets.clone()).unwrap_or_default()
+    topics.find_topic(name.as_str()).map(|topic| topics.get(topic).config.secrets.clone()).unwrap_or_default()
 }
 
 /// Whether a setting or pause was added or changed, not only removed.

@@ -14,7 +14,7 @@ use crate::{
                 job_index::{IdHash, JobRef},
                 job_state::JobState,
                 state::Memory,
-                topics::TopicNumber,
+                topics::OutletNumber,
             },
             options::Options,
             rows::{
@@ -110,7 +110,7 @@ impl WriteTxn<'_> {
 
     /// Whether the job's topic is in `scope`.
     pub fn is_in_scope(&self, scope: &TopicFilter, job_ref: JobRef) -> bool {
-        scope.is_all() || scope.allows(&self.memory.topics().get(job_ref.topic).outlet.topic)
+        scope.is_all() || scope.allows(&self.memory.topics().get(job_ref.outlet).outlet.topic)
     }
 
     /// The job as callers see it.
@@ -129,11 +129,16 @@ impl WriteTxn<'_> {
     }
 
     /// Stores a record that waits for its due time, under a new key.
-    pub fn insert_waiting(&mut self, hash: IdHash, topic: TopicNumber, record: &Record) -> SqlResult<JobRef> {
-        let job_ref = JobRef { key: self.db.free_key(Table::Live, record.head.due_at)?, topic, dead: false };
+    pub fn insert_waiting(
+        &mut self,
+        hash: IdHash,
+        outlet: OutletNumber,
+        record: &Record,
+    ) -> SqlResult<JobRef> {
+        let job_ref = JobRef { key: self.db.free_key(Table::Live, record.head.due_at)?, outlet, dead: false };
         self.db.insert(Table::Live, job_ref.key, record)?;
         let place = self.waiting_state(record.head.due_at);
-        self.announce_ready(topic, &place);
+        self.announce_ready(outlet, &place);
         self.memory.insert(hash, job_ref, place);
         Ok(job_ref)
     }
@@ -142,12 +147,12 @@ impl WriteTxn<'_> {
     pub fn insert_dead(
         &mut self,
         hash: IdHash,
-        topic: TopicNumber,
+        outlet: OutletNumber,
         record: &mut Record,
     ) -> SqlResult<JobRef> {
         let now = self.now.rounded_down;
         record.head.dead_at = Some(now);
-        let job_ref = JobRef { key: self.db.free_key(Table::Dead, now)?, topic, dead: true };
+        let job_ref = JobRef { key: self.db.free_key(Table::Dead, now)?, outlet, dead: true };
         self.db.insert(Table::Dead, job_ref.key, record)?;
         self.memory.insert(hash, job_ref, JobState::Dead);
         if self.memory.earliest_death().is_none_or(|since| now < since) {
@@ -168,7 +173,7 @@ impl WriteTxn<'_> {
 
     /// Changes the state of a job that keeps its key.
     pub fn change_state(&mut self, job_ref: JobRef, place: JobState) -> JobState {
-        self.announce_ready(job_ref.topic, &place);
+        self.announce_ready(job_ref.outlet, &place);
         self.memory.change_state(job_ref, place)
     }
 
@@ -191,7 +196,7 @@ impl WriteTxn<'_> {
             Some((hash, job_ref))
         });
         let known = by_name.or_else(|| ids.find_by_key(key, dead));
-        let topic = known.map(|(_, job_ref)| self.memory.topics().get(job_ref.topic).outlet.topic.clone());
+        let topic = known.map(|(_, job_ref)| self.memory.topics().get(job_ref.outlet).outlet.topic.clone());
         if let Some((hash, job_ref)) = known {
             self.memory.remove(hash, job_ref);
         }
@@ -204,9 +209,9 @@ impl WriteTxn<'_> {
         Ok(())
     }
 
-    fn announce_ready(&mut self, topic: TopicNumber, place: &JobState) {
+    fn announce_ready(&mut self, outlet: OutletNumber, place: &JobState) {
         if matches!(place, JobState::Ready { .. }) {
-            let outlet = &self.memory.topics().get(topic).outlet;
+            let outlet = &self.memory.topics().get(outlet).outlet;
             if !self.effects.ready.contains(outlet) {
                 self.effects.ready.insert(outlet.clone());
             }

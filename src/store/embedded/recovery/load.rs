@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    job::{Timestamp, Topic},
+    job::{HostNumber, Outlet, Timestamp, Topic},
     store::embedded::{
         memory::{
             job_index::{IdHash, IdHasher, JobRef},
@@ -57,7 +57,8 @@ pub(crate) fn load(txn: &mut WriteTxn<'_>, clock: Timestamp) -> SqlResult<()> {
     }
     let first_dead = txn.db.first_dead()?.map(RowKey::slot);
     txn.memory.set_earliest_death(first_dead);
-    let topics = txn.memory.topics().by_name(None).filter(|topic| !topic.config.is_default());
+    let topics = txn.memory.topics().by_name(None).map(|(_, plain)| plain);
+    let topics = topics.filter(|topic| !topic.config.is_default());
     txn.effects.configs.extend(topics.map(|topic| (topic.outlet.topic.clone(), topic.config.clone())));
     Ok(())
 }
@@ -70,7 +71,7 @@ pub(crate) fn read(memory: &mut Memory, db: &Db, clock: Timestamp) -> SqlResult<
     for topic in db.topic_configs()? {
         match topic {
             Ok((name, config)) => {
-                let topic = memory.topic(&name);
+                let topic = memory.outlet(&Outlet::plain(name));
                 memory.set_config(topic, std::sync::Arc::new(config));
             }
             Err(name) => unsound.topics.push(name),
@@ -146,19 +147,19 @@ const MAX_WAITING_BATCHES: usize = 4;
 /// Records whose own checks passed, in order of key.
 #[derive(Default)]
 struct Batch {
-    /// The key of each, the hash of its id, and the number of its topic.
+    /// The key of each, the hash of its id, and the number of its outlet.
     rows: Vec<(RowKey, IdHash, usize)>,
-    /// Topics that no earlier batch contained; they have the next numbers.
-    topics: Vec<Topic>,
+    /// Outlets that no earlier batch contained; they have the next numbers.
+    outlets: Vec<Outlet>,
 }
 
 /// Checks records, and collects what memory needs of them into batches.
 struct CheckedRows {
     hasher: IdHasher,
-    /// The topics' numbers by name.
-    numbers: HashMap<Vec<u8>, usize>,
-    /// The last topic, because neighbours often have the same one.
-    last: Option<(Vec<u8>, usize)>,
+    /// The outlets' numbers by topic and host.
+    numbers: HashMap<(Vec<u8>, Option<HostNumber>), usize>,
+    /// The last outlet, because neighbours often have the same one.
+    last: Option<(Vec<u8>, Option<HostNumber>, usize)>,
     batch: Batch,
 }
 
@@ -168,30 +169,29 @@ impl CheckedRows {
     }
 
     fn push(&mut self, columns: &RecordColumns<'_>) -> Result<(), RecordError> {
-        columns.verify()?;
-        let topic = match &self.last {
-            Some((name, number)) if name == columns.topic => *number,
-            Some(_) | None => self.topic_number(columns.topic)?,
+        let host = columns.verify_and_read_host()?;
+        let outlet = match &self.last {
+            Some((name, last_host, number)) if name == columns.topic && *last_host == host => *number,
+            Some(_) | None => self.outlet_number(columns.topic, host)?,
         };
-        self.batch.rows.push((columns.key, self.hasher.hash(columns.id), topic));
+        self.batch.rows.push((columns.key, self.hasher.hash(columns.id), outlet));
         Ok(())
     }
 
-    fn topic_number(&mut self, name: &[u8]) -> Result<usize, RecordError> {
-        let number = match self.numbers.get(name) {
+    fn outlet_number(&mut self, name: &[u8], host: Option<HostNumber>) -> Result<usize, RecordError> {
+        let key = (name.to_vec(), host);
+        let number = match self.numbers.get(&key) {
             Some(number) => *number,
             None => {
                 let text = std::str::from_utf8(name).map_err(|_| RecordError::Value)?;
-                self.batch.topics.push(Topic::parse(text).map_err(|_| RecordError::Value)?);
+                let topic = Topic::parse(text).map_err(|_| RecordError::Value)?;
+                self.batch.outlets.push(Outlet { topic, host });
                 let next = self.numbers.len();
-                self.numbers.insert(name.to_vec(), next);
+                self.numbers.insert(key.clone(), next);
                 next
             }
         };
-        let (last, last_number) = self.last.get_or_insert_default();
-        last.clear();
-        last.extend_from_slice(name);
-        *last_number = number;
+        self.last = Some((key.0, host, number));
         Ok(number)
     }
 
@@ -208,11 +208,11 @@ fn insert_batches(
     batches: Receiver<Batch>,
     state_of: &mut impl FnMut(RowKey) -> JobState,
 ) -> Vec<(IdHash, JobRef)> {
-    let (mut topics, mut suspects) = (Vec::new(), Vec::new());
+    let (mut outlets, mut suspects) = (Vec::new(), Vec::new());
     for batch in batches {
-        topics.extend(batch.topics.iter().map(|topic| memory.topic(topic)));
-        for (key, hash, topic) in batch.rows {
-            let job_ref = JobRef { key, topic: topics[topic], dead: table == Table::Dead };
+        outlets.extend(batch.outlets.iter().map(|outlet| memory.outlet(outlet)));
+        for (key, hash, outlet) in batch.rows {
+            let job_ref = JobRef { key, outlet: outlets[outlet], dead: table == Table::Dead };
             if memory.job_index().candidates(hash).is_empty() {
                 memory.load(hash, job_ref, state_of(key));
             } else {

@@ -12,14 +12,15 @@
 //! [`Attributes`]; those with an unknown tag are kept in every step that rewrites the record. The head contains the
 //! hash of the body, so that a start can check every record without reading large bodies.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::key::RowKey;
 use crate::job::{
-    Attributes, Body, Fingerprint, Job, JobId, Reason, Receipt, RetrySchedule, State, Timestamp, Topic, Ttr,
+    Attributes, Body, Callback, Fingerprint, HostNumber, Job, JobId, Outlet, Reason, Receipt, RetrySchedule,
+    State, Tag, Timestamp, Topic, Ttr,
 };
 
 /// The only flag. The others are reserved and refused.
@@ -58,7 +59,9 @@ pub(crate) struct RecordHead {
     pub fingerprint: Fingerprint,
     pub reason: Option<Reason>,
     pub dead_at: Option<Timestamp>,
-    /// All attributes but the retry schedule, the reason and the moment of death.
+    /// The job's own callback, with the number of its host. Change it by [`set_callback`](Self::set_callback).
+    pub callback: Option<(HostNumber, Arc<Callback>)>,
+    /// All attributes but the retry schedule, the reason and the moment of death; those of the callback too, as stored.
     pub other: Attributes,
 }
 
@@ -108,6 +111,7 @@ impl Record {
             reserved_until: lease.map(|lease| lease.deadline),
             dead_at: head.dead_at,
             reason: head.reason,
+            callback: head.callback.map(|(_, callback)| callback),
             body: self.body.clone(),
         }
     }
@@ -127,6 +131,18 @@ impl RecordHead {
     /// Whether `attempts` reservations are all that the job may have.
     pub fn has_used_all_attempts(&self, attempts: u32) -> bool {
         self.max_attempts != 0 && attempts >= self.max_attempts
+    }
+
+    /// Where the job is delivered to.
+    pub fn outlet(&self) -> Outlet {
+        Outlet { topic: self.topic.clone(), host: self.callback.as_ref().map(|(host, _)| *host) }
+    }
+
+    /// Sets the callback of a new job.
+    pub fn set_callback(&mut self, callback: Arc<Callback>, host: HostNumber) {
+        self.other.set(Tag::CALLBACK, Some(&callback.encode()));
+        self.other.set(Tag::HOST_NUMBER, Some(&[host.0]));
+        self.callback = Some((host, callback));
     }
 
     fn fields(&self) -> Vec<u8> {
@@ -153,11 +169,12 @@ impl RecordHead {
         attributes
     }
 
-    /// Moves the known attributes out of `other`; `None` when one is malformed.
+    /// Reads the known attributes out of `other`; `None` when one is malformed.
     fn take_known_attributes(&mut self) -> Option<()> {
         self.retry = self.other.retry()?;
         self.reason = self.other.reason()?;
         self.dead_at = self.other.died_at()?;
+        self.callback = decode_callback(&self.other)?;
         self.other.set_retry(&RetrySchedule::default());
         self.other.set_reason(None);
         self.other.set_died_at(None);
@@ -166,9 +183,19 @@ impl RecordHead {
 }
 
 impl<'a> RecordColumns<'a> {
-    /// Checks the head's checksum, but not the body.
-    pub fn verify(&self) -> Result<(), RecordError> {
-        self.checked_fields().map(|_| ())
+    /// Checks the head's checksum, and reads the number of the callback's host. Decodes no more, because a start does
+    /// this for every record.
+    pub fn verify_and_read_host(&self) -> Result<Option<HostNumber>, RecordError> {
+        let mut reader = FieldReader(self.checked_fields()?);
+        let mut attributes = || {
+            reader.bytes::<1>()?;
+            (0..5).try_for_each(|_| reader.varint().map(drop))?;
+            reader.bytes::<16>()?;
+            reader.attributes()
+        };
+        let attributes = attributes().ok_or(RecordError::Value)?;
+        let host = attributes.get(Tag::HOST_NUMBER);
+        host.map(|bytes| decode_host(bytes).ok_or(RecordError::Value)).transpose()
     }
 
     /// Checks and decodes the head.
@@ -211,6 +238,7 @@ impl<'a> RecordColumns<'a> {
             fingerprint: Fingerprint(reader.bytes()?),
             reason: None,
             dead_at: None,
+            callback: None,
             other: reader.attributes()?,
         };
         if !head.other.is_empty() {
@@ -234,6 +262,25 @@ impl<'a> RecordColumns<'a> {
             hash.update(part);
         }
         hash.digest()
+    }
+}
+
+/// The callback among the attributes, with the number of its host; `None` when one of them is missing or malformed.
+fn decode_callback(attributes: &Attributes) -> Option<Option<(HostNumber, Arc<Callback>)>> {
+    match (attributes.get(Tag::CALLBACK), attributes.get(Tag::HOST_NUMBER)) {
+        (None, None) => Some(None),
+        (Some(callback), Some(host)) => {
+            Some(Some((decode_host(host)?, Arc::new(Callback::decode(callback)?))))
+        }
+        // Whether the job may be delivered to a worker is not known.
+        (Some(_), None) | (None, Some(_)) => None,
+    }
+}
+
+fn decode_host(bytes: &[u8]) -> Option<HostNumber> {
+    match bytes {
+        [number] => Some(HostNumber(*number)),
+        _ => None,
     }
 }
 
@@ -292,99 +339,4 @@ impl FieldReader<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::job::Tag;
-    use proptest::prelude::*;
-
-    fn records() -> impl Strategy<Value = Record> {
-        let times = (0i64..=253_402_207_199_999, 0i64..=253_402_207_199_999, 1_000u64..=86_400_000);
-        let counts = (any::<u32>(), any::<u32>(), any::<bool>(), any::<[u8; 16]>());
-        let steps = prop::collection::vec(0u64..=315_576_000_000, 0..=64);
-        let unknown = (prop_oneof![Just(1u8), 5u8..], prop::collection::vec(any::<u8>(), 0..300));
-        let end = (
-            prop::option::of("\\PC{0,200}"),
-            prop::option::of(0i64..=253_402_207_199_999),
-            prop::collection::vec(unknown, 0..4),
-        );
-        let names = ("[A-Za-z0-9][A-Za-z0-9._~:@+=-]{0,254}", "[A-Za-z0-9][A-Za-z0-9._:-]{0,127}");
-        (names, times, counts, steps, end, prop::collection::vec(any::<u8>(), 0..2_000)).prop_map(
-            |(names, times, counts, steps, end, body)| Record {
-                head: RecordHead {
-                    id: JobId::parse(&names.0).expect("valid"),
-                    topic: Topic::parse(&names.1).expect("valid"),
-                    due_at: Timestamp::from_millis(times.0),
-                    created_at: Timestamp::from_millis(times.1),
-                    ttr: Ttr::new(Duration::from_millis(times.2)).expect("valid"),
-                    attempts: counts.0,
-                    max_attempts: counts.1,
-                    retry: RetrySchedule::new(steps.into_iter().map(Duration::from_millis).collect())
-                        .expect("valid"),
-                    require_receipt: counts.2,
-                    fingerprint: Fingerprint(counts.3),
-                    reason: end.0.and_then(|text| Reason::new(&text)),
-                    dead_at: end.1.map(Timestamp::from_millis),
-                    other: attributes(&end.2),
-                },
-                body: Body::from_stored(body.into()),
-            },
-        )
-    }
-
-    fn attributes(tags: &[(u8, Vec<u8>)]) -> Attributes {
-        let mut attributes = Attributes::default();
-        tags.iter().for_each(|(tag, value)| attributes.set(Tag(*tag), Some(value)));
-        attributes
-    }
-
-    fn columns<'a>(key: RowKey, record: &'a Record, head: &'a [u8]) -> RecordColumns<'a> {
-        RecordColumns {
-            key,
-            id: record.head.id.as_str().as_bytes(),
-            topic: record.head.topic.as_str().as_bytes(),
-            head,
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_written_reads_back(record in records(), bits in 0u64..1 << 63) {
-            let key = RowKey::from_bits(bits);
-            let head = record.encode_head(key);
-            let columns = columns(key, &record, &head);
-            prop_assert_eq!(columns.verify(), Ok(()));
-            prop_assert_eq!(columns.decode_head(), Ok(record.head.clone()));
-            prop_assert_eq!(columns.decode_record(record.body.as_bytes()), Ok(record.clone()));
-        }
-
-        #[test]
-        fn a_changed_byte_is_seen(record in records(), at in any::<prop::sample::Index>(), flip in 1u8..) {
-            let key = RowKey::from_bits(77);
-            let mut head = record.encode_head(key);
-            let mut body = record.body.as_bytes().to_vec();
-            let good = head.clone();
-            *at.get_mut(&mut head) ^= flip;
-            prop_assert_eq!(columns(key, &record, &head).decode_record(&body), Err(RecordError::HeadSum));
-            if !body.is_empty() {
-                *at.get_mut(&mut body) ^= flip;
-                prop_assert_eq!(columns(key, &record, &good).decode_record(&body), Err(RecordError::BodySum));
-            }
-            prop_assert_eq!(columns(key.next(), &record, &good).verify(), Err(RecordError::HeadSum), "moved");
-            let mut renamed = columns(key, &record, &good);
-            let name = format!("{}x", record.head.id);
-            renamed.id = name.as_bytes();
-            prop_assert_eq!(renamed.verify(), Err(RecordError::HeadSum));
-        }
-
-        #[test]
-        fn any_bytes_are_refused_without_panic(mut head in prop::collection::vec(any::<u8>(), 0..200)) {
-            let key = RowKey::from_bits(1);
-            let bare = RecordColumns { key, id: b"a", topic: b"t", head: &head };
-            prop_assert!(bare.decode_record(b"null").is_err());
-            // Also past the checksum.
-            let sum = bare.sum();
-            head.extend_from_slice(&sum.to_le_bytes());
-            let _ = RecordColumns { key, id: b"a", topic: b"t", head: &head }.decode_record(b"null");
-        }
-    }
-}
+mod tests;

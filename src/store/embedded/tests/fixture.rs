@@ -108,6 +108,7 @@ pub fn job(name: &str) -> AddJob {
         max_attempts: 0,
         retry: RetrySchedule::default(),
         require_receipt: false,
+        callback: None,
         fingerprint: Fingerprint([1; 16]),
         body: Body::from_stored(format!("\"body of {name}\"").into()),
     }
@@ -208,6 +209,7 @@ pub fn record(name: &str, due_at: Timestamp) -> Record {
         fingerprint: job.fingerprint,
         reason: None,
         dead_at: None,
+        callback: None,
         other: Attributes::default(),
     };
     Record { head, body: job.body }

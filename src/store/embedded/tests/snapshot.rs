@@ -9,7 +9,7 @@ use crate::{
             delayed::DelayedJobs,
             job_index::{IdHash, JobRef},
             state::Memory,
-            topics::{TopicNumber, TopicState},
+            topics::{OutletNumber, OutletState},
         },
         rows::{
             codec::Lease,
@@ -24,9 +24,9 @@ use crate::{
 #[derive(Debug, PartialEq)]
 pub struct Snapshot {
     ids: Vec<(IdHash, JobRef)>,
-    topics: Vec<TopicState>,
+    outlets: Vec<OutletState>,
     delayed: DelayedJobs,
-    leases: Vec<(RowKey, TopicNumber, Lease)>,
+    leases: Vec<(RowKey, OutletNumber, Lease)>,
     deadlines: BTreeSet<(Timestamp, RowKey)>,
     earliest_death: Option<Timestamp>,
 }
@@ -38,7 +38,7 @@ pub fn snapshot(memory: &Memory) -> Snapshot {
     leases.sort_by_key(|(key, _, _)| *key);
     Snapshot {
         ids,
-        topics: memory.topics().by_name(None).cloned().collect(),
+        outlets: memory.topics().outlets().map(|(_, state)| state.clone()).collect(),
         delayed: memory.delayed().clone(),
         leases,
         deadlines: memory.deadlines().clone(),
@@ -52,7 +52,7 @@ pub fn rows(db: &Db) -> BTreeMap<(RowKey, bool), (String, String)> {
     for table in [Table::Live, Table::Dead] {
         db.scan(table, (RowKey::START, RowKey::END), usize::MAX, |key, columns| {
             let columns = columns.expect("sound columns");
-            columns.verify().expect("a sound record");
+            columns.verify_and_read_host().expect("a sound record");
             let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("is text");
             rows.insert((key, table == Table::Dead), (text(columns.id), text(columns.topic)));
         })
@@ -67,7 +67,7 @@ pub fn assert_consistent(memory: &Memory, db: &Db, now: Now) {
     verify_all(memory, db, now, &mut faults);
     assert_eq!(faults.into_sentences(), [""; 0]);
     assert!(!memory.has_pending_changes(), "nothing is pending");
-    for topic in memory.topics().by_name(None) {
-        assert!(!topic.is_forgettable(), "{} should be forgotten", topic.outlet);
+    for (_, state) in memory.topics().outlets() {
+        assert!(!state.is_forgettable(), "{} should be forgotten", state.outlet);
     }
 }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::fixture::*;
 use crate::{
     clock::{Clock, ManualClock},
-    job::{Delay, JobId, Outlet, Receipt, State, Timestamp},
+    job::{Callback, CallbackUrl, Delay, HostNumber, JobId, Outlet, Receipt, State, Timestamp},
     store::{
         AddJob, FinishJob, Patch, Release, TopicConfig,
         embedded::{
@@ -24,6 +24,7 @@ use crate::{
                 db::{Db, SqlResult, Table},
                 key::RowKey,
                 schema,
+                store_head::{StoreHead, StoreId},
             },
             tests::snapshot::{assert_consistent, rows, snapshot},
         },
@@ -45,7 +46,9 @@ impl StateMachine {
         options.dead_retention = Some(Duration::from_secs(60));
         options.free_space = Arc::new(|_| Ok(u64::MAX));
         options.promotes_by_itself = false;
-        let (db, memory) = (Db::new(schema::in_memory()), Memory::new(ids));
+        let (mut db, memory) = (Db::new(schema::in_memory()), Memory::new(ids));
+        // The same host numbers in every run.
+        db.set_store_head(StoreHead { store: StoreId([7; 16]), commits: 0, jobs: None });
         Self { db, memory, clock, options, receipts: Vec::new() }
     }
 
@@ -80,14 +83,21 @@ impl StateMachine {
         let name = |n: usize| id(&format!("job-{n}"));
         let of = |n: usize| topic(["a", "b", "c"][n]);
         let wait = Duration::from_millis;
+        // Some jobs have a callback of their own, to one of two hosts.
+        let host = |n: usize| CallbackUrl::parse(["http://a", "http://b", "", ""][n % 4]).ok();
         match *step {
             Step::Add { job: n, wait_ms, attempts, topic: t } => {
                 let job = delayed(&format!("job-{n}"), wait(wait_ms));
-                let add = AddJob { topic: of(t), max_attempts: attempts, ..job };
+                let callback = host(n).map(|url| Arc::new(Callback::to(url)));
+                let add = AddJob { topic: of(t), max_attempts: attempts, callback, ..job };
                 answer_text(self.txn(|txn| ops::add(txn, std::slice::from_ref(&add))))
             }
             Step::Reserve { topic: t, count } => {
-                let granted = self.txn(|txn| ops::reserve(txn, &Outlet::plain(of(t)), &vec![None; count]));
+                let granted = self.txn(|txn| {
+                    let seed = txn.db.store_head().store.0;
+                    let host = host(count).map(|url| HostNumber::new(&seed, url.origin()));
+                    ops::reserve(txn, &Outlet { topic: of(t), host }, &vec![None; count])
+                });
                 let receipts = granted.iter().map(|grant| (grant.job.id.clone(), grant.receipt.clone()));
                 self.receipts.extend(receipts);
                 answer_text(granted)
@@ -204,7 +214,7 @@ fn run(machine: &mut StateMachine, groups: &[(Vec<Step>, bool)]) -> Vec<String> 
             assert_eq!(rows(&machine.db), disk, "and so is the disk");
         }
         assert_consistent(&machine.memory, &machine.db, machine.clock.read());
-        let ready = machine.memory.topics().by_name(None).flat_map(|topic| topic.ready.keys());
+        let ready = machine.memory.topics().outlets().flat_map(|(_, state)| state.ready.keys());
         assert!(ready.into_iter().all(|key| key.slot() <= machine.clock.now()), "nothing is early");
     }
     answers

@@ -3,7 +3,7 @@
 use rusqlite::config::DbConfig;
 
 use super::fixture::*;
-use crate::job::Timestamp;
+use crate::job::{Outlet, Timestamp};
 use crate::store::{
     Store, TopicConfig, Verified,
     embedded::{
@@ -93,8 +93,8 @@ async fn rows_without_memory_and_memory_without_rows_are_named() {
     let elsewhere = found(|txn| {
         let (hash, at) = located(txn, "far");
         txn.memory.remove(hash, at);
-        let other = txn.memory.topic(&topic("set"));
-        txn.memory.insert(hash, JobRef { topic: other, ..at }, JobState::Delayed);
+        let other = txn.memory.outlet(&Outlet::plain(topic("set")));
+        txn.memory.insert(hash, JobRef { outlet: other, ..at }, JobState::Delayed);
     });
     named(&elsewhere.await, &["job far at", "of topic t is in memory under set"]);
 }
@@ -108,12 +108,12 @@ async fn jobs_in_the_wrong_place_are_named() {
     named(&early.await, &["job far at", "made ready before its due time"]);
     let nowhere = found(|txn| {
         let (_, at) = located(txn, "soon");
-        txn.memory.topics_mut().get_mut(at.topic).delayed.remove(&at.key);
+        txn.memory.topics_mut().get_mut(at.outlet).delayed.remove(&at.key);
     });
     named(&nowhere.await, &["job soon at", "in 0 states", "topic t counts", "that is due next is not"]);
     let twice = found(|txn| {
         let (_, at) = located(txn, "ready-1");
-        txn.memory.topics_mut().get_mut(at.topic).delayed.insert(at.key);
+        txn.memory.topics_mut().get_mut(at.outlet).delayed.insert(at.key);
     });
     named(&twice.await, &["job ready-1 at", "in 2 states", "topic t counts", "that is due next is not"]);
 }

@@ -8,7 +8,7 @@ use crate::{
     store::embedded::{
         memory::{
             state::Memory,
-            topics::{TopicNumber, TopicState},
+            topics::{OutletNumber, OutletState},
         },
         rows::{
             codec::{Lease, Record},
@@ -21,7 +21,7 @@ use crate::{
 /// A record's table, key and column `dead_ms`.
 type StoredRow = (Table, RowKey, Option<i64>);
 
-/// Jobs of one topic by state, counted from the job index.
+/// Jobs of one outlet by state, counted from the job index.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Count {
     delayed: u64,
@@ -53,14 +53,13 @@ pub(super) fn check_record(
     let name = || format!("job {} at {key:?}", head.id);
     findings.check(elsewhere == 0, || format!("{} has another record too", name()));
     findings.check(here.len() < 2, || format!("{} is in memory {} times", name(), here.len()));
-    let Some(topic) = here.first().and_then(|job_ref| memory.topics().try_get(job_ref.topic)) else {
+    let Some(state) = here.first().and_then(|job_ref| memory.topics().try_get(job_ref.outlet)) else {
         findings.add(|| format!("{} is on disk but not in memory", name()));
         return Ok(());
     };
-    let same = topic.outlet.topic == head.topic;
-    findings.check(same, || {
-        format!("{} of topic {} is in memory under {}", name(), head.topic, topic.outlet.topic)
-    });
+    let same = state.outlet == head.outlet();
+    findings
+        .check(same, || format!("{} of topic {} is in memory under {}", name(), head.outlet(), state.outlet));
     if dead {
         let died = head.dead_at.map(Timestamp::as_millis);
         let sound = died.is_some() && died == dead_ms && head.dead_at <= Some(key.slot());
@@ -68,7 +67,7 @@ pub(super) fn check_record(
     } else {
         findings
             .check(head.dead_at.is_none(), || format!("{} is dead, but stored with the live jobs", name()));
-        check_state(memory, topic, key, record, now, findings);
+        check_state(memory, state, key, record, now, findings);
     }
     Ok(())
 }
@@ -76,7 +75,7 @@ pub(super) fn check_record(
 /// Checks that a live job has exactly one state, and the right one for its due time.
 fn check_state(
     memory: &Memory,
-    topic: &TopicState,
+    state: &OutletState,
     key: RowKey,
     record: &Record,
     now: Now,
@@ -85,8 +84,8 @@ fn check_state(
     let due_at = record.head.due_at;
     let name = || format!("job {} at {key:?}", record.head.id);
     findings.check(key.slot() >= due_at, || format!("{} is stored before its due time {due_at}", name()));
-    let delayed = topic.delayed.contains(&key);
-    let states = [delayed, topic.ready.contains_key(&key), memory.lease(key).is_some()];
+    let delayed = state.delayed.contains(&key);
+    let states = [delayed, state.ready.contains_key(&key), memory.lease(key).is_some()];
     let states = states.into_iter().filter(|is_in_state| *is_in_state).count();
     findings.check(states == 1, || format!("{} is in {states} states in memory", name()));
     findings.check(delayed || due_at <= now.rounded_up, || {
@@ -119,13 +118,13 @@ pub(super) fn check_whole(memory: &Memory, db: &Db, now: Now, findings: &mut Fin
 }
 
 fn check_counts(memory: &Memory, findings: &mut Findings) {
-    let mut counts: HashMap<TopicNumber, Count> = HashMap::new();
+    let mut counts: HashMap<OutletNumber, Count> = HashMap::new();
     for (_, job) in (0..).map_while(|shard| memory.job_index().in_shard(shard)).flatten() {
-        if memory.topics().try_get(job.topic).is_none() {
+        if memory.topics().try_get(job.outlet).is_none() {
             findings.add(|| format!("the job at {:?} belongs to no topic", job.key));
             continue;
         }
-        let count = counts.entry(job.topic).or_default();
+        let count = counts.entry(job.outlet).or_default();
         match memory.job_state(job) {
             State::Delayed => count.delayed += 1,
             State::Ready => count.ready += 1,
@@ -133,9 +132,8 @@ fn check_counts(memory: &Memory, findings: &mut Findings) {
             State::Dead => count.dead += 1,
         }
     }
-    for topic in memory.topics().by_name(None) {
-        let held = memory.topics().find(topic.outlet.topic.as_str()).and_then(|ix| counts.remove(&ix));
-        let held = held.unwrap_or_default();
+    for (ix, topic) in memory.topics().outlets() {
+        let held = counts.remove(&ix).unwrap_or_default();
         let counted = Count {
             delayed: topic.delayed.len() as u64,
             ready: topic.ready.len() as u64,
@@ -143,20 +141,17 @@ fn check_counts(memory: &Memory, findings: &mut Findings) {
             dead: topic.dead,
         };
         findings.check(counted == held, || {
-            format!("topic {} counts {counted:?}, but holds {held:?}", topic.outlet.topic)
+            format!("topic {} counts {counted:?}, but holds {held:?}", topic.outlet)
         });
     }
 }
 
 fn check_first_keys(memory: &Memory, findings: &mut Findings) {
-    let topics = memory.topics().by_name(None);
-    let first_keys: BTreeSet<(RowKey, TopicNumber)> = topics
-        .filter_map(|topic| {
-            topic.delayed.first().copied().zip(memory.topics().find(topic.outlet.topic.as_str()))
-        })
-        .collect();
+    let outlets = memory.topics().outlets();
+    let first_keys: BTreeSet<(RowKey, OutletNumber)> =
+        outlets.filter_map(|(ix, state)| Some((*state.delayed.first()?, ix))).collect();
     for (key, topic) in first_keys.symmetric_difference(memory.delayed().first_keys()) {
-        let name = memory.topics().try_get(*topic).map(|topic| topic.outlet.topic.as_str());
+        let name = memory.topics().try_get(*topic).map(|state| state.outlet.to_string());
         findings.add(|| format!("the job of topic {name:?} that is due next is not {key:?}"));
     }
 }
@@ -195,7 +190,7 @@ fn check_configs(memory: &Memory, db: &Db, findings: &mut Findings) -> SqlResult
             Err(name) => findings.add(|| format!("the settings of topic {name:?} are damaged")),
         }
     }
-    for topic in memory.topics().by_name(None) {
+    for (_, topic) in memory.topics().by_name(None) {
         let disk = stored.remove(topic.outlet.topic.as_str()).unwrap_or_default();
         findings.check(*topic.config == disk, || {
             format!("the settings of topic {} are not those on disk", topic.outlet.topic)

@@ -130,7 +130,9 @@ fn examine(
             Memory::new(JobIndex::new())
         }
     };
-    let sum = |count: fn(&TopicStats) -> u64| memory.topics().by_name(None).map(|t| count(&t.stats())).sum();
+    let topics = memory.topics();
+    let sum =
+        |count: fn(&TopicStats) -> u64| topics.by_name(None).map(|(ix, _)| count(&topics.stats(ix))).sum();
     let verified = Verified {
         jobs: memory.job_index().len() as u64,
         stale: 0,

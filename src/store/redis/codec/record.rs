@@ -12,12 +12,12 @@
 //! Packed by hand because a queue holds millions of records: this one takes 48 bytes and the topic in addition to
 //! body and id, a MessagePack map three times as much.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::{
-    job::{Attributes, Body, Due, Job, JobId, State, Tag, Timestamp, Topic, Ttr},
+    job::{Attributes, Body, Callback, Due, Job, JobId, Outlet, State, Tag, Timestamp, Ttr},
     store::AddJob,
 };
 
@@ -78,9 +78,9 @@ pub fn decode_with_receipt(id: &JobId, raw: &Bytes) -> Option<(Job, Option<Recei
     let ttr = Ttr::new(Duration::from_millis(head.get_u32().into())).ok()?;
     let max_attempts = u32::try_from(head.get_uint(3)).expect("three bytes fit into 32 bits");
     head.advance(FINGERPRINT_BYTES);
-    let (topic_len, attributes_len) = (usize::from(head.get_u8()), usize::from(head.get_u16()));
-    let (topic, rest) = rest.split_at_checked(topic_len)?;
-    let topic = Topic::parse(std::str::from_utf8(topic).ok()?).ok()?;
+    let (outlet_len, attributes_len) = (usize::from(head.get_u8()), usize::from(head.get_u16()));
+    let (outlet, rest) = rest.split_at_checked(outlet_len)?;
+    let outlet = Outlet::parse(std::str::from_utf8(outlet).ok()?)?;
     let (attributes, body) = rest.split_at_checked(attributes_len)?;
     let attributes = Attributes::decode(attributes)?;
     let (receipt, reserved_until) = match attributes.get(Tag::LEASE) {
@@ -91,9 +91,17 @@ pub fn decode_with_receipt(id: &JobId, raw: &Bytes) -> Option<(Job, Option<Recei
     if (state == State::Reserved) != receipt.is_some() || (state == State::Dead) != dead_at.is_some() {
         return None;
     }
+    let callback = match attributes.get(Tag::CALLBACK) {
+        Some(callback) => Some(Arc::new(Callback::decode(callback)?)),
+        None => None,
+    };
+    if callback.is_none() != outlet.is_plain() {
+        // Whether the job may be delivered to a worker is not known.
+        return None;
+    }
     let job = Job {
         id: id.clone(),
-        topic,
+        topic: outlet.topic,
         state,
         created_at,
         due_at,
@@ -105,6 +113,7 @@ pub fn decode_with_receipt(id: &JobId, raw: &Bytes) -> Option<(Job, Option<Recei
         reserved_until,
         dead_at,
         reason: attributes.reason()?,
+        callback,
         body: Body::from_stored(raw.slice_ref(body)),
     };
     Some((job, receipt))
@@ -144,7 +153,7 @@ fn get_moment(bytes: &mut &[u8]) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{Delay, Fingerprint, RetrySchedule};
+    use crate::job::{Delay, Fingerprint, RetrySchedule, Topic};
     use proptest::prelude::*;
 
     fn job(topic: String, body: Vec<u8>, steps_ms: Vec<u64>, max_attempts: u32, strict: bool) -> AddJob {
@@ -157,6 +166,7 @@ mod tests {
             retry: RetrySchedule::new(steps_ms.into_iter().map(Duration::from_millis).collect())
                 .expect("valid"),
             require_receipt: strict,
+            callback: None,
             fingerprint: Fingerprint([7; 16]),
             body: Body::from_stored(body.into()),
         }

@@ -9,7 +9,7 @@ use super::indexed::{by_shard, in_order, join, split};
 use crate::{
     job::{Job, State, Timestamp, Topic},
     store::{
-        AddJob, Added, Result,
+        AddJob, Added, Error, Result,
         redis::{
             codec::record,
             coordination::{
@@ -38,6 +38,11 @@ impl Adder {
     }
 
     pub async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>> {
+        if jobs.iter().any(|job| job.callback.is_some()) {
+            return Err(Error::Unavailable(
+                "jobs with a callback of their own are not stored in Redis yet".to_owned(),
+            ));
+        }
         let count = jobs.len();
         let shards = by_shard(&self.shards.keys, jobs, |job| &job.id);
         let adds = shards.into_iter().map(|(shard, jobs)| async move {
@@ -145,6 +150,7 @@ fn created_job(job: AddJob, created_at: Timestamp, due_at: Timestamp) -> Job {
         reserved_until: None,
         dead_at: None,
         reason: None,
+        callback: job.callback,
         body: job.body,
     }
 }

@@ -5,7 +5,7 @@ mod store;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, OnceLock},
     time::Duration,
 };
 
@@ -13,11 +13,12 @@ use bytes::Bytes;
 use linger::{
     clock::Clock,
     job::{
-        Body, Fingerprint, Job, JobId, Outlet, Reason, Receipt, State, Timestamp, Topic, TopicFilter, Ttr,
+        Body, Fingerprint, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, State, Timestamp, Topic,
+        TopicFilter, Ttr,
     },
     store::{
-        AddJob, Added, FinishJob, Finished, Held, Listener, MoveKind, NotHeld, Reservation, TopicConfig,
-        TopicStats,
+        AddJob, Added, FinishJob, Finished, Held, Listener, MoveKind, NotHeld, Reservation, Store,
+        TopicConfig, TopicStats,
     },
 };
 
@@ -54,6 +55,7 @@ pub struct Naive {
     listener: Arc<dyn Listener>,
     dead_retention: Option<Duration>,
     content: Mutex<Content>,
+    namer: OnceLock<Arc<dyn Store>>,
 }
 
 impl std::fmt::Debug for Naive {
@@ -68,7 +70,7 @@ impl Naive {
         listener: Arc<dyn Listener>,
         dead_retention: Option<Duration>,
     ) -> Arc<Self> {
-        Arc::new(Self { clock, listener, dead_retention, content: Mutex::default() })
+        Arc::new(Self { clock, listener, dead_retention, content: Mutex::default(), namer: OnceLock::new() })
     }
 
     fn content(&self) -> MutexGuard<'_, Content> {
@@ -81,14 +83,25 @@ impl Naive {
         let mut ready: Vec<_> = content
             .jobs
             .values()
-            .filter(|entry| Self::outlet(&entry.job) == *outlet && entry.job.state == State::Ready)
+            .filter(|entry| self.outlet(&entry.job) == *outlet && entry.job.state == State::Ready)
             .collect();
         ready.sort_by_key(|entry| (entry.job.due_at, entry.arrival));
         ready.into_iter().map(|entry| entry.job.id.clone()).collect()
     }
 
-    fn outlet(job: &Job) -> Outlet {
-        Outlet::plain(job.topic.clone())
+    /// Names hosts as `store` does, which has a seed of its own.
+    pub fn name_hosts_like(self: Arc<Self>, store: Arc<dyn Store>) -> Arc<Self> {
+        self.namer.set(store).expect("the first one");
+        self
+    }
+
+    fn number_of(&self, origin: &Origin) -> HostNumber {
+        self.namer.get().map_or_else(|| HostNumber::new(&[0; 16], origin), |namer| namer.host_number(origin))
+    }
+
+    fn outlet(&self, job: &Job) -> Outlet {
+        let host = job.callback.as_ref().map(|callback| self.number_of(callback.url.origin()));
+        Outlet { topic: job.topic.clone(), host }
     }
 
     /// Reserves the job that the engine under test reserved, with the same receipt.
@@ -120,7 +133,7 @@ impl Naive {
         if due_at <= now {
             entry.job.state = State::Ready;
             entry.ready_at = now;
-            self.listener.ready(&Self::outlet(&entry.job));
+            self.listener.ready(&self.outlet(&entry.job));
         } else {
             entry.job.state = State::Delayed;
             self.listener.due_in(due_at.since(now));
@@ -173,6 +186,7 @@ impl Naive {
             reserved_until: None,
             dead_at: None,
             reason: None,
+            callback: add.callback,
             body: copied(&add.body),
         };
         let arrival = content.arrivals;

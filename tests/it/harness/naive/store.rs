@@ -38,13 +38,13 @@ impl Store for Naive {
     }
 
     fn host_number(&self, origin: &Origin) -> HostNumber {
-        HostNumber::new(&[0; 16], origin)
+        self.number_of(origin)
     }
 
     async fn ready_outlets(&self) -> Result<Vec<Outlet>> {
         let content = self.content();
         let ready = content.jobs.values().filter(|entry| entry.job.state == State::Ready);
-        let mut outlets: Vec<_> = ready.map(|entry| Self::outlet(&entry.job)).collect();
+        let mut outlets: Vec<_> = ready.map(|entry| self.outlet(&entry.job)).collect();
         outlets.sort();
         outlets.dedup();
         Ok(outlets)
@@ -227,6 +227,9 @@ impl Store for Naive {
         });
         if clear.delivery {
             self.listener.ready(&Outlet::plain(topic.clone()));
+            let content = self.content();
+            let of_topic = content.jobs.values().filter(|entry| entry.job.topic == *topic);
+            of_topic.for_each(|entry| self.listener.ready(&self.outlet(&entry.job)));
         }
         Ok(pause)
     }
