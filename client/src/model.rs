@@ -1,7 +1,7 @@
 //! What calls send and get: jobs, topics and their settings, as JSON carries them. Fields that a later server
 //! adds are ignored.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -29,9 +29,36 @@ pub struct NewJob {
     /// Waits between attempts.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "durations")]
     pub retry: Vec<Duration>,
+    /// Whom the server calls when it is due, in place of workers or of its topic's callback.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub callback: Option<Callback>,
     /// Any JSON value, which the server keeps byte for byte; null when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<Box<RawValue>>,
+}
+
+/// Whom to call for a job, and how.
+#[derive(Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Callback {
+    /// The URL.
+    pub url: String,
+    /// `POST`, `PUT`, `PATCH`, `GET` or `DELETE`; `POST` when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// Headers of the call; values are often credentials.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// Until the end of the answer's head; 30 s when left out.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_duration")]
+    pub timeout: Option<Duration>,
+}
+
+/// Leaves out the URL and the values of headers.
+impl fmt::Debug for Callback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers: Vec<_> = self.headers.keys().collect();
+        f.debug_struct("Callback").field("headers", &headers).finish_non_exhaustive()
+    }
 }
 
 /// When a job is due.
@@ -51,7 +78,16 @@ impl NewJob {
     #[must_use]
     pub fn new(topic: impl Into<String>) -> Self {
         let topic = topic.into();
-        Self { topic, id: None, due: None, ttr: None, max_attempts: None, retry: Vec::new(), body: None }
+        Self {
+            topic,
+            id: None,
+            due: None,
+            ttr: None,
+            max_attempts: None,
+            retry: Vec::new(),
+            callback: None,
+            body: None,
+        }
     }
 
     /// The same with this id.
@@ -310,6 +346,15 @@ mod tests {
             json(&job),
             r#"{"topic":"t","id":"a","delay":"1001ms","retry":["15000ms"],"body":{"n": 1e400}}"#
         );
+        let headers = [("authorization".to_owned(), "Bearer s3cret".to_owned())].into();
+        let url = "https://a/s3cret".to_owned();
+        let called =
+            NewJob { callback: Some(Callback { url, headers, ..Callback::default() }), ..NewJob::new("t") };
+        assert_eq!(
+            json(&called),
+            r#"{"topic":"t","callback":{"url":"https://a/s3cret","headers":{"authorization":"Bearer s3cret"}}}"#
+        );
+        assert!(!format!("{called:?}").contains("s3cret"));
         let moment = "2026-11-21T05:40:00.1Z".parse().expect("is a moment");
         let at = NewJob { due: Some(Due::At(moment)), ..NewJob::new("t") };
         assert_eq!(json(&at), r#"{"topic":"t","at":"2026-11-21T05:40:00.100Z"}"#);

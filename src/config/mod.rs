@@ -131,6 +131,7 @@ fn read(reader: &mut Reader<'_>, purpose: Purpose) -> Config {
     let engine = EngineKind::read(reader);
     let (server, auth) = (ServerSettings::read(reader), AuthSettings::read(reader));
     let is_local = server.listen.ip().is_loopback() && auth.tokens_file.is_none();
+    let callbacks = CallbackSettings::read(reader, is_local);
     let mut config = Config {
         server,
         auth,
@@ -138,8 +139,8 @@ fn read(reader: &mut Reader<'_>, purpose: Purpose) -> Config {
         engine,
         embedded: EmbeddedSettings::read(reader),
         redis: RedisSettings::read(reader, engine == EngineKind::Redis),
-        queue: Limits::read(reader),
-        callbacks: CallbackSettings::read(reader, is_local),
+        queue: Limits::read(reader, callbacks.clone()),
+        callbacks,
         log: LogSettings::read(reader),
     };
     config.server.http.check_host = must_check_host(&config);

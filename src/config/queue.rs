@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{
+    CallbackSettings,
     reader::{self, GIB, HOUR, MIB, Reader, SECOND},
     values,
 };
@@ -29,16 +30,19 @@ pub struct Limits {
     pub max_waiting: usize,
     /// Most jobs that one promotion moves.
     pub promote_batch: usize,
+    /// Which callbacks are accepted, and what they add to a job.
+    pub callbacks: CallbackSettings,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        reader::read_defaults(Self::read)
+        let callbacks = CallbackSettings::default();
+        reader::read_defaults(|reader| Self::read(reader, callbacks))
     }
 }
 
 impl Limits {
-    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+    pub(super) fn read(reader: &mut Reader<'_>, callbacks: CallbackSettings) -> Self {
         Self {
             max_body: reader.size("queue.max_body", 1, 256 * MIB),
             max_batch: reader.count("queue.max_batch", 1, 100_000),
@@ -50,6 +54,7 @@ impl Limits {
             max_wait: reader.duration("queue.max_wait", Duration::ZERO, HOUR),
             max_waiting: reader.count("queue.max_waiting", 0, 10_000_000),
             promote_batch: reader.count("queue.promote_batch", 1, 100_000),
+            callbacks,
         }
     }
 }

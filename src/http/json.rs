@@ -24,18 +24,18 @@ impl<'a> ObjectWriter<'a> {
         Self { out, empty: true }
     }
 
-    fn name(&mut self, name: &'static str) {
+    fn name(&mut self, name: &str) {
         if !self.empty {
             self.out.push(b',');
         }
         self.empty = false;
-        // Names are plain words, which need no escapes.
+        // Names are plain words, or names of headers, which need no escapes.
         self.out.push(b'"');
         self.out.extend_from_slice(name.as_bytes());
         self.out.extend_from_slice(b"\":");
     }
 
-    pub fn text(&mut self, name: &'static str, text: &str) {
+    pub fn text(&mut self, name: &str, text: &str) {
         self.name(name);
         serde_json::to_writer(&mut *self.out, text).expect("text into memory cannot fail");
     }

@@ -12,7 +12,7 @@ use tower::util::MapResponseLayer;
 use super::{
     app::App,
     errors::Problem,
-    handlers::{batch, dead, jobs, operations, pop, topics},
+    handlers::{batch, dead, jobs, operations, pop, secrets, topics},
     middleware::Middleware,
     route::{
         RequiredScope::{self, AllTopics, Of, Public},
@@ -22,7 +22,7 @@ use super::{
 use crate::auth::Scope::{Add, Admin, Read, Work};
 
 /// Every operation of the API. `openapi.yaml` documents the scopes as `x-scope` and `x-topics`; a test compares them.
-fn table() -> [Route; 29] {
+fn table() -> [Route; 32] {
     [
         post("/jobs", Of(Add), jobs::add).with_large_body(),
         get("/jobs/{id}", Of(Read), jobs::get),
@@ -45,6 +45,9 @@ fn table() -> [Route; 29] {
         post("/topics/{topic}/pop", Of(Work), pop::single_by_post).of_kind(RouteKind::Delivery),
         post("/topics/{topic}/pause", Of(Admin), topics::pause),
         post("/topics/{topic}/resume", Of(Admin), topics::resume),
+        post("/topics/{topic}/secrets", Of(Admin), secrets::add),
+        get("/topics/{topic}/secrets", Of(Admin), secrets::list),
+        delete("/topics/{topic}/secrets/{id}", Of(Admin), secrets::delete),
         get("/topics/{topic}/dead", Of(Read), dead::list),
         delete("/topics/{topic}/dead", Of(Admin), dead::delete),
         post("/topics/{topic}/dead/requeue", Of(Admin), dead::requeue),

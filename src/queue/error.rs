@@ -1,7 +1,7 @@
 //! Why the queue refused a call or failed. Each error has a stable code on which clients can switch.
 
 use crate::{
-    job::{State, Timestamp},
+    job::{CallHeaders, SigningSecret, State, Timestamp},
     store,
 };
 
@@ -14,7 +14,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// Another job has this id.
     #[error(
-        "another job has this id; topic, delay or at, ttr, max_attempts, retry and body byte for byte were compared; \
+        "another job has this id; topic, delay or at, ttr, max_attempts, retry, callback and body byte for byte were compared; \
          delete it first or choose another id"
     )]
     JobExists {
@@ -53,6 +53,26 @@ pub enum Error {
     /// The topic's intake is paused; nothing happened.
     #[error("this topic's intake is paused; resume it or try again later")]
     IntakePaused,
+    /// A setting forbids the callback; nothing happened.
+    #[error("this callback is not allowed here; the setting {setting} forbids it")]
+    CallbackNotAllowed {
+        /// The key of the setting.
+        setting: &'static str,
+    },
+    /// Values of headers were to be kept that cannot be; nothing happened.
+    #[error("{why}")]
+    HiddenHeaders {
+        /// The headers.
+        names: Vec<String>,
+        /// Why their values cannot be kept.
+        why: HiddenHeaders,
+    },
+    /// The topic has as many secrets as it may have; nothing happened.
+    #[error("the topic has {} secrets, which is the most; delete one first", SigningSecret::MAX_COUNT)]
+    TooManySecrets,
+    /// The topic has no secret with this id.
+    #[error("the topic has no secret with this id")]
+    SecretNotFound,
     /// The body is larger than the limit.
     #[error("the body is {got} bytes long, the limit is {limit}")]
     BodyTooLarge {
@@ -92,6 +112,20 @@ pub enum Error {
     Damaged(String),
 }
 
+/// Why the stored value of a header cannot be kept; the message says what to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum HiddenHeaders {
+    /// There is no stored value.
+    #[error("has no stored value that could stay; give the value")]
+    NotStored,
+    /// The callback is to go to another scheme, host or port than the stored one.
+    #[error("must be given again, because the scheme, host or port of the URL changes")]
+    OtherOrigin,
+    /// With the other headers they are too large.
+    #[error("makes the headers larger than {} bytes in all", CallHeaders::MAX_BYTES)]
+    TooLarge,
+}
+
 impl Error {
     /// The stable code of the API.
     #[must_use]
@@ -107,6 +141,10 @@ impl Error {
             Self::NotDead { .. } => "not_dead",
             Self::TopicNotFound => "topic_not_found",
             Self::IntakePaused => "intake_paused",
+            Self::CallbackNotAllowed { .. } => "callback_not_allowed",
+            Self::HiddenHeaders { .. } => "invalid_request",
+            Self::TooManySecrets => "too_many_secrets",
+            Self::SecretNotFound => "secret_not_found",
             Self::BodyTooLarge { .. } => "body_too_large",
             Self::BatchTooLarge { .. } => "batch_too_large",
             Self::TooManyWaiting { .. } => "too_many_waiting",

@@ -3,6 +3,8 @@
 //! Operations by id take the topics that the caller may use, its `scope`. The store checks it within the operation: a
 //! job of another topic is treated as if it did not exist, so that callers learn nothing of jobs that they may not see.
 
+use std::borrow::Cow;
+
 use super::{
     error::{Error, Result},
     service::Queue,
@@ -26,7 +28,8 @@ impl Queue {
     /// Adds a job.
     ///
     /// # Errors
-    /// [`Error::JobExists`], [`Error::BodyTooLarge`], [`Error::IntakePaused`], or the store's.
+    /// [`Error::JobExists`], [`Error::BodyTooLarge`], [`Error::IntakePaused`], [`Error::CallbackNotAllowed`], or the
+    /// store's.
     pub async fn add(&self, job: NewJob) -> Result<AddOutcome> {
         let added = self.store.add(vec![self.resolve(job)?]).await?;
         self.add_outcome(added.into_iter().next().ok_or_else(missing_result)?)
@@ -68,12 +71,20 @@ impl Queue {
         if topic.pause.intake {
             return Err(Error::IntakePaused);
         }
+        let rules = self.call_rules();
+        if let Some(callback) = &job.callback {
+            rules.check_own(callback)?;
+        }
+        let mut settings = Cow::Borrowed(&topic.settings);
+        if let Some(retry) = rules.retry(&job, &topic.settings) {
+            settings.to_mut().retry = Some(retry.clone());
+        }
         Ok(AddJob {
             fingerprint: job.fingerprint(),
-            max_attempts: job.resolved_max_attempts(&topic.settings),
-            ttr: job.ttr.or(topic.settings.ttr).unwrap_or(Ttr::DEFAULT),
-            retry: job.retry.or_else(|| topic.settings.retry.clone()).unwrap_or_default(),
-            require_receipt: topic.settings.require_receipt,
+            max_attempts: job.resolved_max_attempts(&settings),
+            ttr: rules.ttr(&job, job.ttr.or(settings.ttr).unwrap_or(Ttr::DEFAULT)),
+            retry: job.retry.or_else(|| settings.retry.clone()).unwrap_or_default(),
+            require_receipt: settings.require_receipt,
             id: job.id.unwrap_or_else(JobId::generate),
             topic: job.topic,
             due: job.due,

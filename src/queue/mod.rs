@@ -3,6 +3,7 @@
 //! `job` validates values and `store` performs atomic steps. This layer adds the limits, the waiting polls, the timer
 //! and the metrics. Knows no HTTP and no JSON.
 
+mod callbacks;
 mod delivery;
 mod error;
 mod health;
@@ -15,8 +16,9 @@ mod timer;
 mod topics;
 mod waiters;
 
+pub use callbacks::AddedSecret;
 pub use delivery::Delivery;
-pub use error::{Error, Result};
+pub use error::{Error, HiddenHeaders, Result};
 pub use jobs::AddOutcome;
 pub use limits::Limits;
 pub use pop::Pop;

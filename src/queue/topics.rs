@@ -48,8 +48,11 @@ impl Queue {
     /// Replaces a topic's settings. Existing jobs keep the settings that they were added with.
     ///
     /// # Errors
-    /// The store's.
+    /// [`Error::CallbackNotAllowed`], or the store's.
     pub async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<TopicView> {
+        if let Some(target) = &settings.callback.target {
+            self.call_rules().check(target)?;
+        }
         self.store.put_settings(topic, settings).await?;
         self.topic_or_default(topic).await
     }

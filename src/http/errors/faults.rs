@@ -73,6 +73,13 @@ impl Faults {
         }
     }
 
+    /// Adds the faults of a part of the same request.
+    pub fn append(&mut self, other: Self) {
+        let unlisted = other.count - other.kept.len();
+        other.kept.into_iter().for_each(|fault| self.push(fault));
+        self.count += unlisted;
+    }
+
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

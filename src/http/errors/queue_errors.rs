@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 
-use super::{ExtensionMember, Problem};
+use super::{ExtensionMember, Fault, Faults, MAX_FAULTS, Problem};
 use crate::queue::Error;
 
 impl From<Error> for Problem {
@@ -25,6 +25,15 @@ impl From<Error> for Problem {
                 fields.cause = Some(cause);
             }
             Error::Full(cause) => fields.cause = Some(cause),
+            Error::HiddenHeaders { names, why } => {
+                let mut faults = Faults::new(MAX_FAULTS);
+                for name in names {
+                    // Names of headers have no slash; a tilde is escaped.
+                    let pointer = format!("/callback/headers/{}", name.replace('~', "~0"));
+                    faults.push(Fault::at_pointer(pointer, why.to_string()));
+                }
+                return Self::invalid_request(faults);
+            }
             Error::JobNotFound
             | Error::LeaseLost
             | Error::NotReserved
@@ -32,7 +41,10 @@ impl From<Error> for Problem {
             | Error::JobReserved
             | Error::JobDead
             | Error::TopicNotFound
-            | Error::IntakePaused => {}
+            | Error::IntakePaused
+            | Error::CallbackNotAllowed { .. }
+            | Error::TooManySecrets
+            | Error::SecretNotFound => {}
         }
         problem
     }
@@ -41,16 +53,19 @@ impl From<Error> for Problem {
 /// The status of each error. Exhaustive on purpose: a new error must be added here.
 fn status_of(error: &Error) -> StatusCode {
     match error {
-        Error::JobNotFound | Error::TopicNotFound => StatusCode::NOT_FOUND,
+        Error::JobNotFound | Error::TopicNotFound | Error::SecretNotFound => StatusCode::NOT_FOUND,
         Error::JobExists { .. }
         | Error::LeaseLost
         | Error::NotReserved
         | Error::JobReserved
         | Error::JobDead
         | Error::NotDead { .. }
-        | Error::IntakePaused => StatusCode::CONFLICT,
+        | Error::IntakePaused
+        | Error::TooManySecrets => StatusCode::CONFLICT,
         Error::BodyTooLarge { .. } | Error::BatchTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-        Error::ReceiptRequired => StatusCode::UNPROCESSABLE_ENTITY,
+        Error::ReceiptRequired | Error::CallbackNotAllowed { .. } | Error::HiddenHeaders { .. } => {
+            StatusCode::UNPROCESSABLE_ENTITY
+        }
         Error::TooManyWaiting { .. }
         | Error::Draining
         | Error::Unavailable(_)
@@ -68,12 +83,13 @@ mod tests {
 
     use super::*;
     use crate::{
-        http::{errors::Faults, handlers::operations::OPENAPI},
+        http::handlers::operations::OPENAPI,
         job::{State, Timestamp},
+        queue::HiddenHeaders,
     };
 
     /// Every error of the queue with its status and the seconds of `Retry-After`.
-    fn errors() -> [(Error, u16, Option<&'static str>); 18] {
+    fn errors() -> [(Error, u16, Option<&'static str>); 22] {
         let cause = || "cause".to_owned();
         let exists = Error::JobExists { state: State::Ready, due_at: Timestamp::from_millis(0) };
         [
@@ -87,6 +103,10 @@ mod tests {
             (Error::NotDead { state: State::Ready }, 409, None),
             (Error::TopicNotFound, 404, None),
             (Error::IntakePaused, 409, None),
+            (Error::CallbackNotAllowed { setting: "callbacks.in_jobs" }, 422, None),
+            (Error::HiddenHeaders { names: Vec::new(), why: HiddenHeaders::NotStored }, 422, None),
+            (Error::TooManySecrets, 409, None),
+            (Error::SecretNotFound, 404, None),
             (Error::BodyTooLarge { limit: 1, got: 2 }, 413, None),
             (Error::BatchTooLarge { limit: 1, got: 2 }, 413, None),
             (Error::TooManyWaiting { limit: 1 }, 503, Some("1")),

@@ -9,6 +9,7 @@ mod delivery;
 pub mod jobs;
 pub mod operations;
 pub mod pop;
+pub mod secrets;
 pub mod topics;
 
 use axum::response::Response;

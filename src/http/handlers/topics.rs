@@ -49,8 +49,8 @@ pub async fn put(
     _: NoQuery,
     body: JsonBody,
 ) -> HandlerResult {
-    let settings = body.parse(&app, requests::settings).await?;
-    let view = app.queue.put_settings(&topic, settings).await?;
+    let (settings, kept_headers) = body.parse(&app, requests::settings).await?;
+    let view = app.queue.put_settings_keeping_headers(&topic, settings, kept_headers).await?;
     Ok(responses::topic(&topic, &view))
 }
 

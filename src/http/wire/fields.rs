@@ -162,10 +162,54 @@ impl<'a> Fields<'a> {
         (items.len() == list.len).then_some(items)
     }
 
+    /// Reads a field that is itself an object. Its faults are faults of this object.
+    pub fn optional_object<T>(
+        &mut self,
+        name: &'static str,
+        read: impl FnOnce(&mut Fields<'a>) -> Option<T>,
+    ) -> Option<T> {
+        let raw = self.optional_raw(name)?;
+        let (value, read) = match Fields::parse(raw, self.pointer_to(name), MAX_FAULTS) {
+            Ok(mut inner) => (read(&mut inner), inner.finish()),
+            Err(ObjectError::InvalidValue(faults)) => (None, Err(faults)),
+            Err(ObjectError::InvalidJson(_)) => {
+                self.add_fault(name, "must have names of whole Unicode characters");
+                return None;
+            }
+        };
+        match read {
+            Ok(()) => value,
+            Err(faults) => {
+                self.faults.append(faults);
+                None
+            }
+        }
+    }
+
+    /// Every field with its name, for an object whose names are the client's.
+    pub fn take_entries(&mut self) -> Vec<(Cow<'a, str>, &'a RawValue)> {
+        let take = |(name, value): &mut FieldEntry<'a>| Some((name.clone(), value.take()?));
+        self.entries.iter_mut().filter_map(take).collect()
+    }
+
+    /// Records a fault of a field whose name is the client's.
+    pub fn add_entry_fault(&mut self, name: &str, detail: impl Into<String>) {
+        let name = if name.len() > MAX_NAME { String::new() } else { escaped(name) };
+        self.add_fault(&name, detail);
+    }
+
     /// Records a fault of the field `name`, or of the object itself if `name` is empty.
     pub fn add_fault(&mut self, name: &str, detail: impl Into<String>) {
         let pointer = if name.is_empty() { self.pointer.clone() } else { child(&self.pointer, name) };
         self.faults.push(Fault::at_pointer(pointer, detail));
+    }
+
+    /// Refuses a field that other objects of the API have.
+    pub fn refuse(&mut self, name: &str, detail: &str) {
+        if self.has(name) {
+            self.entries.retain(|(key, _)| key != name);
+            self.add_fault(name, detail);
+        }
     }
 
     /// The JSON Pointer of the field `name`.
@@ -181,7 +225,7 @@ impl<'a> Fields<'a> {
                 let detail = format!("has an unknown field with a name of {} bytes", key.len());
                 Fault::at_pointer(self.pointer.clone(), detail)
             } else {
-                let pointer = child(&self.pointer, &key.replace('~', "~0").replace('/', "~1"));
+                let pointer = child(&self.pointer, &escaped(key));
                 let detail = suggestions::unknown_name(key, &self.known, "a field of this object", "fields");
                 Fault::at_pointer(pointer, detail)
             });
@@ -194,6 +238,11 @@ fn invalid_value(fault: Fault, max_faults: usize) -> ObjectError {
     let mut faults = Faults::new(max_faults);
     faults.push(fault);
     ObjectError::InvalidValue(faults)
+}
+
+/// A name as a JSON Pointer has it.
+fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
 }
 
 fn child(pointer: &str, name: &str) -> String {

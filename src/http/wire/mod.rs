@@ -2,6 +2,7 @@
 //!
 //! Knows no routes and makes no calls into the queue.
 
+pub mod callbacks;
 mod fields;
 pub mod parameters;
 pub mod requests;

@@ -14,7 +14,7 @@ use crate::{
         access,
         errors::{Fault, Faults, MAX_FAULTS, Problem},
     },
-    job::{JobId, Topic},
+    job::{JobId, SecretId, Topic},
 };
 
 /// The query's parameters. A handler reads those that it knows and then calls [`finish`](Self::finish).
@@ -24,6 +24,12 @@ pub struct Query {
     /// The names that were read so far, which are the known parameters of this request.
     known: Vec<&'static str>,
     faults: Faults,
+}
+
+/// The topic in the path, which the caller's token covers, and the id of a secret.
+pub struct SecretPath {
+    pub topic: Topic,
+    pub id: SecretId,
 }
 
 /// A request without query parameters.
@@ -162,7 +168,7 @@ impl<S: Send + Sync> FromRequestParts<S> for NoQuery {
     }
 }
 
-/// Parses the path's only parameter.
+/// Parses a parameter of the path.
 async fn path_parameter<S: Send + Sync, T>(
     parts: &mut Parts,
     state: &S,
@@ -173,8 +179,10 @@ async fn path_parameter<S: Send + Sync, T>(
     let parameters = RawPathParams::from_request_parts(parts, state)
         .await
         .map_err(|_| refuse("is not valid percent-encoded UTF-8".to_owned()))?;
-    let (_, text) =
-        parameters.iter().next().expect("the route of every handler with a path parameter has one");
+    let (_, text) = parameters
+        .iter()
+        .find(|(key, _)| *key == name)
+        .expect("the route of every handler with a path parameter has it");
     parse(text).map_err(refuse)
 }
 
@@ -193,6 +201,18 @@ impl<S: Send + Sync> FromRequestParts<S> for TopicPath {
         let topic = path_parameter(parts, state, "topic", values::topic_text).await?;
         access::check_topic(&access::caller_of(parts), &topic)?;
         Ok(Self(topic))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for SecretPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let TopicPath(topic) = TopicPath::from_request_parts(parts, state).await?;
+        let id = |text: &str| {
+            SecretId::parse(text).ok_or_else(|| "must be the id of a secret: 16 digits 0-9 a-f".to_owned())
+        };
+        Ok(Self { topic, id: path_parameter(parts, state, "id", id).await? })
     }
 }
 

@@ -6,14 +6,15 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::{
+    callbacks::{self, NewTopicCallback},
     fields::{self, Fields, ObjectError},
     values,
 };
 use crate::{
     http::errors::{Fault, Faults, MAX_FAULTS, Problem},
     job::{
-        Body, BodyError, Delay, Due, JobId, NewJob, Reason, Receipt, RetrySchedule, TopicCallback,
-        TopicPause, TopicSettings, Ttr,
+        Body, BodyError, Delay, Due, JobId, NewJob, Reason, Receipt, RetrySchedule, SigningKey,
+        TopicCallback, TopicPause, TopicSettings, Ttr,
     },
     queue::{Error, FinishJob, Limits, Patch, Pop, Release},
 };
@@ -71,6 +72,7 @@ fn job_definition(
     let ttr = fields.optional("ttr", values::ttr);
     let max_attempts = fields.optional("max_attempts", values::max_attempts);
     let retry = retry(&mut fields, limits);
+    let callback = callbacks::of_job(&mut fields, limits);
     let body = body(&mut fields, bytes)?;
     let topic = close(fields, topic, Problem::invalid_job)?;
     Ok(NewJob {
@@ -80,7 +82,7 @@ fn job_definition(
         ttr,
         max_attempts,
         retry,
-        callback: None,
+        callback,
         body: body.unwrap_or_default(),
     })
 }
@@ -130,6 +132,10 @@ pub fn patch(bytes: &Bytes, limits: &Limits) -> Result<Patch, Problem> {
     if fields.is_empty() {
         fields.add_fault("", "must change something: delay or at, ttr, max_attempts, retry or body");
     }
+    fields.refuse(
+        "callback",
+        "cannot be changed; delete the job and add it again, or change its topic's callback",
+    );
     let patch = Patch {
         due: due(&mut fields, limits),
         ttr: fields.optional("ttr", values::ttr),
@@ -212,16 +218,25 @@ pub fn pause(bytes: &Bytes) -> Result<TopicPause, Problem> {
     })
 }
 
-pub fn settings(bytes: &Bytes, limits: &Limits) -> Result<TopicSettings, Problem> {
+/// Settings, and the names of those headers of their callback whose stored values stay.
+pub fn settings(bytes: &Bytes, limits: &Limits) -> Result<(TopicSettings, Vec<String>), Problem> {
     read(bytes, |fields| {
-        Some(TopicSettings {
+        let settings = TopicSettings {
             ttr: fields.optional("ttr", values::ttr),
             max_attempts: fields.optional("max_attempts", values::max_attempts),
             retry: retry(fields, limits),
             require_receipt: fields.optional("require_receipt", values::flag).unwrap_or_default(),
             callback: TopicCallback::default(),
-        })
+        };
+        let NewTopicCallback { callback, kept_headers } =
+            callbacks::of_topic(fields, limits).unwrap_or_default();
+        Some((TopicSettings { callback, ..settings }, kept_headers))
     })
+}
+
+/// The key of a new secret; `None` if the server is to choose one.
+pub fn new_secret(bytes: &Bytes) -> Result<Option<SigningKey>, Problem> {
+    read(bytes, |fields| Some(callbacks::own_key(fields)))
 }
 
 /// A request that takes no body: it must be empty or an empty object. Anything else would be silently ignored, such as a

@@ -6,6 +6,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
+use super::callbacks;
 use crate::http::{
     errors::Problem,
     json::{self, ObjectWriter},
@@ -137,7 +138,8 @@ fn write_topic(object: &mut ObjectWriter<'_>, topic: &Topic, view: &TopicView) {
     object.object("settings", |object| write_settings(object, &stats.config.settings));
 }
 
-/// Writes settings in the form in which they are set, so that a response can be sent back as a request.
+/// Writes settings in the form in which they are set, so that a response can be sent back as a request. The values of
+/// headers are hidden; a request with the hidden value keeps the stored one.
 fn write_settings(object: &mut ObjectWriter<'_>, settings: &TopicSettings) {
     if let Some(ttr) = settings.ttr {
         object.seconds("ttr", ttr.as_duration());
@@ -149,6 +151,7 @@ fn write_settings(object: &mut ObjectWriter<'_>, settings: &TopicSettings) {
         write_retry(object, steps);
     }
     object.flag("require_receipt", settings.require_receipt);
+    callbacks::write_topic_callback(object, &settings.callback);
 }
 
 /// A count, such as `{"deleted":3}`.

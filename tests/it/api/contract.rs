@@ -135,6 +135,11 @@ async fn topics(api: &Api) {
     api.send("POST", "/topics/set/pause", r#"{"delivery":true}"#).await.expect(200);
     api.post("/topics/set/resume").await.expect(200);
     api.delete("/topics/set?confirm=set").await.expect(200);
+    let own = r#"{"secret":"whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"}"#;
+    let secret = api.send("POST", "/topics/set/secrets", own).await.expect(201).json();
+    api.send("POST", "/topics/set/secrets", own).await.expect(200);
+    api.get("/topics/set/secrets").await.expect(200);
+    api.delete(&format!("/topics/set/secrets/{}", text(&secret["id"]))).await.expect(204);
 }
 
 async fn dead_letters(api: &Api) {

@@ -6,6 +6,7 @@ mod adding;
 mod bad_input;
 mod batches;
 mod browsers;
+mod callbacks;
 mod connections;
 mod contract;
 mod dead;

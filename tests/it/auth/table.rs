@@ -3,12 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use linger::auth::Scope;
+use linger::{
+    auth::Scope,
+    job::{SecretId, SigningKey},
+    store::Store,
+};
 use serde_json::Value;
 
 use super::{api_with_tokens, with};
 use crate::harness::{
     api::{Api, Response, text},
+    jobs::topic,
     openapi::{Operation, contract},
     stores::Engine,
 };
@@ -28,7 +33,7 @@ enum TopicSource {
 use TopicSource::{Items, Job, None as NoTopic, Topic};
 
 /// One request per operation, all of the topic `orders`. `RECEIPT` stands for the receipt of the job `held`.
-const CALLS: [(&str, &str, &str, TopicSource); 29] = [
+const CALLS: [(&str, &str, &str, TopicSource); 32] = [
     ("addJob", "/jobs", r#"{"topic":"orders","id":"new"}"#, Topic),
     ("getJob", "/jobs/held", "", Job),
     ("patchJob", "/jobs/waiting", r#"{"ttr":"5s"}"#, Job),
@@ -50,6 +55,9 @@ const CALLS: [(&str, &str, &str, TopicSource); 29] = [
     ("purgeTopic", "/topics/orders?confirm=orders", "", Topic),
     ("pauseTopic", "/topics/orders/pause", "", Topic),
     ("resumeTopic", "/topics/orders/resume", "", Topic),
+    ("addSecret", "/topics/orders/secrets", "", Topic),
+    ("listSecrets", "/topics/orders/secrets", "", Topic),
+    ("deleteSecret", "/topics/orders/secrets/0101010101010101", "", Topic),
     ("listDead", "/topics/orders/dead", "", Topic),
     ("requeueDead", "/topics/orders/dead/requeue", "", Topic),
     ("deleteDead", "/topics/orders/dead", "", Topic),
@@ -175,6 +183,8 @@ impl TestServer {
         }
         server.post("/jobs", r#"{"topic":"orders","id":"ready"}"#).await;
         server.post("/jobs", r#"{"topic":"orders","id":"waiting","delay":"1h"}"#).await;
+        let (orders, id) = (topic("orders"), SecretId([1; 8]));
+        server.api.store.add_secret(&orders, id, SigningKey::generate()).await.expect("adds");
         server
     }
 
