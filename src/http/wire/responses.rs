@@ -78,6 +78,9 @@ fn write_job_head(object: &mut ObjectWriter<'_>, job: &Job) {
     if let Some(reason) = &job.reason {
         object.text("reason", reason.as_str());
     }
+    if let Some(callback) = &job.callback {
+        object.object("callback", |object| callbacks::write_callback(object, callback));
+    }
 }
 
 fn write_retry(object: &mut ObjectWriter<'_>, retry: &RetrySchedule) {

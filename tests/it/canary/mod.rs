@@ -26,8 +26,13 @@ const REASON: &str = "c4n4ryr3450n";
 const PASSWORD: &str = "c4n4ryp455w0rd";
 const WRONG_PASSWORD: &str = "c4n4rywr0ngp455w0rd";
 
-const SECRETS: [&str; 8] =
-    [TOKEN, UNKNOWN_TOKEN, PASTED_TOKEN, BODY, BROKEN, REASON, PASSWORD, WRONG_PASSWORD];
+const HEADER: &str = "c4n4ryh34d3r";
+const SIGNING_KEY: &str = "c4n4ry51gn1ngk3yc4n4ry51gn1ngk3y";
+/// Part of a URL, which responses show and the log does not.
+const CALLED_PATH: &str = "c4n4ryp47h";
+
+const SECRETS: [&str; 10] =
+    [TOKEN, UNKNOWN_TOKEN, PASTED_TOKEN, BODY, BROKEN, REASON, PASSWORD, WRONG_PASSWORD, HEADER, SIGNING_KEY];
 
 /// Asserts that no secret appears in `output` in any form.
 #[track_caller]
@@ -103,6 +108,7 @@ fn send_requests(server: &Server) -> Vec<String> {
     ] {
         assert!(matches!(send("POST", "/jobs", &broken).status, 400 | 422), "{broken}");
     }
+    send_callbacks(&send);
     send("GET", &format!("/topics/t/pop?{BROKEN}={BROKEN}&wait={BROKEN}"), "");
     send("GET", &format!("/{BROKEN}?{BROKEN}"), "");
     send("GET", &format!("/jobs/finish%2F{BROKEN}"), "");
@@ -111,6 +117,37 @@ fn send_requests(server: &Server) -> Vec<String> {
         assert_absent(&SECRETS, &send("GET", page, "").body, page);
     }
     receipts
+}
+
+/// Sends valid and invalid callbacks and secrets. No response shows a value of a header, and none but that to the call that
+/// adds a secret shows the secret.
+fn send_callbacks(send: &impl Fn(&str, &str, &str) -> Response) {
+    let url = format!("http://localhost:8099/{CALLED_PATH}?{CALLED_PATH}");
+    let callback = |more: &str| format!(r#"{{"url":"{url}","headers":{{"x-key":"{HEADER}"{more}}}}}"#);
+    let (valid, invalid) = (callback(""), callback(&format!(r#","x-bad":"{HEADER}\n","host":"{HEADER}""#)));
+    let job =
+        |callback: &str| format!(r#"{{"topic":"called","id":"called","delay":"1h","callback":{callback}}}"#);
+    let own = format!(r#"{{"secret":"whsec_{SIGNING_KEY}"}}"#);
+    assert_eq!(send("POST", "/topics/called/secrets", &own).status, 201);
+    let elsewhere = r#"{"callback":{"url":"http://localhost:8098/","headers":{"x-key":"[hidden]"}}}"#;
+    for (method, path, body, status) in [
+        ("POST", "/jobs", job(&valid), 201),
+        ("POST", "/jobs", job(&valid), 200),
+        ("POST", "/jobs", job(&invalid), 422),
+        ("POST", "/batch/jobs", format!(r#"{{"jobs":[{},{}]}}"#, job(&valid), job(&invalid)), 200),
+        ("GET", "/jobs/called", String::new(), 200),
+        ("PATCH", "/jobs/called", format!(r#"{{"callback":{valid}}}"#), 422),
+        ("PUT", "/topics/called", format!(r#"{{"callback":{valid}}}"#), 200),
+        ("PUT", "/topics/called", format!(r#"{{"callback":{invalid}}}"#), 422),
+        ("PUT", "/topics/called", elsewhere.to_owned(), 422),
+        ("POST", "/topics/called/secrets", format!(r#"{{"secret":"{SIGNING_KEY}"}}"#), 422),
+        ("GET", "/topics/called", String::new(), 200),
+        ("GET", "/topics/called/secrets", String::new(), 200),
+    ] {
+        let response = send(method, path, &body);
+        assert_eq!(response.status, status, "{method} {path} {body}: {}", response.body);
+        assert_absent(&SECRETS, &response.body, path);
+    }
 }
 
 /// Runs a session on a server started by `command`, and searches its output for secrets.
@@ -132,6 +169,7 @@ fn session_reveals_no_secret(mut command: Command, format: &str, directory: &Pat
     assert_eq!(log.lines().all(|line| line.starts_with('{')), format == "json", "{log}");
     let output = format!("{}{rest}{log}", server.line);
     assert_absent(&SECRETS, &output, format);
+    assert_absent(&[CALLED_PATH], &output, format);
     assert_absent(&receipts.iter().map(String::as_str).collect::<Vec<_>>(), &output, format);
 }
 
