@@ -8,15 +8,15 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use super::{
-    AddJob, Added, AddedSecret, DeadCursor, Degraded, Deleted, EngineInfo, Error, FinishJob, Finished, Held,
-    Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store,
-    TopicConfig, TopicStats, Verified, Wait,
+    AddJob, Added, AddedSecret, Allowed, DeadCursor, Degraded, Deleted, EngineInfo, Error, FinishJob,
+    Finished, Held, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation,
+    Result, Store, TopicConfig, TopicStats, Verified, Wait,
 };
 use crate::{
     clock::Clock,
     job::{
-        Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId, SigningKey, Topic,
-        TopicFilter, TopicPause, TopicSettings, Ttr,
+        CallRate, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId, SigningKey,
+        Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     metrics::QueueMetrics,
 };
@@ -79,6 +79,10 @@ impl Store for Metered {
 
     async fn ready_outlets(&self) -> Result<Vec<Outlet>> {
         self.timed("ready_outlets", self.store.ready_outlets()).await
+    }
+
+    async fn allow(&self, topic: &Topic, rate: CallRate, want: usize) -> Result<Allowed> {
+        self.timed("allow", self.store.allow(topic, rate, want)).await
     }
 
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {

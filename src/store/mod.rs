@@ -8,6 +8,7 @@ pub mod embedded;
 mod error;
 mod metered;
 mod outcome;
+mod rate_limit;
 pub mod redis;
 mod request;
 
@@ -21,11 +22,12 @@ pub use outcome::{
     Added, AddedSecret, Deleted, Finished, Held, Move, MoveKind, NotHeld, Patched, Promoted, PurgeSlice,
     Requeued, Reservation, TopicStats, Verified,
 };
+pub use rate_limit::Allowed;
 pub use request::{AddJob, DeadCursor, FinishJob, Patch, PurgeCursor, Release, Wait};
 
 use crate::job::{
-    Attributes, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId, SigningKey,
-    SigningSecret, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
+    Attributes, CallRate, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
+    SigningKey, SigningSecret, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
 };
 
 /// Result of a store operation.
@@ -115,6 +117,10 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     /// The outlets that have ready jobs. Later ones are notified to the [`Listener`].
     async fn ready_outlets(&self) -> Result<Vec<Outlet>>;
+
+    /// Takes up to `want` calls of a topic's rate over all processes: evenly spaced by the engine's clock, with bursts of a
+    /// tenth of a second. What is taken cannot be returned. After a restart of the embedded engine, a burst is allowed.
+    async fn allow(&self, topic: &Topic, rate: CallRate, want: usize) -> Result<Allowed>;
 
     /// Cancels reservations that no client has seen: the attempt is not counted, the due time stays, the job
     /// is ready again at once. Stale receipts are ignored.

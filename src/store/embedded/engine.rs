@@ -17,6 +17,7 @@ use super::{
     disk::data_dir::DB_FILE,
     ops::{self, write_txn::WriteTxn},
     options::Options,
+    rate_limits::RateLimits,
     rows::{
         codec::{Record, RecordError},
         db::{Db, SqlResult},
@@ -35,13 +36,13 @@ use super::{
 };
 use crate::{
     job::{
-        Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId, SigningKey, State, Topic,
-        TopicFilter, TopicPause, TopicSettings, Ttr,
+        CallRate, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId, SigningKey,
+        State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
-        AddJob, Added, AddedSecret, DeadCursor, Degraded, Deleted, EngineInfo, Error, FinishJob, Finished,
-        Held, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result,
-        Store, TopicConfig, TopicStats, Verified, Wait,
+        AddJob, Added, AddedSecret, Allowed, DeadCursor, Degraded, Deleted, EngineInfo, Error, FinishJob,
+        Finished, Held, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation,
+        Result, Store, TopicConfig, TopicStats, Verified, Wait,
     },
 };
 
@@ -62,6 +63,7 @@ pub struct EmbeddedStore {
     pub(crate) closed: OnceCell<Result<()>>,
     /// The seed of host numbers: the id of the store, which every copy of it has.
     pub(crate) host_seed: [u8; 16],
+    pub(crate) rate_limits: RateLimits,
 }
 
 impl EmbeddedStore {
@@ -190,6 +192,11 @@ impl Store for EmbeddedStore {
     async fn ready_outlets(&self) -> Result<Vec<Outlet>> {
         self.shared.check()?;
         Ok(self.shared.ready_outlets())
+    }
+
+    async fn allow(&self, topic: &Topic, rate: CallRate, want: usize) -> Result<Allowed> {
+        self.shared.check()?;
+        Ok(self.rate_limits.allow(topic, rate, want))
     }
 
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {

@@ -22,6 +22,7 @@ mod fuzzing;
 mod memory;
 mod ops;
 mod options;
+mod rate_limits;
 mod recovery;
 mod rows;
 mod start;

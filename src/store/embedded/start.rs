@@ -14,6 +14,7 @@ use super::{
     },
     engine::EmbeddedStore,
     options::{Durability, OpenError, Options},
+    rate_limits::RateLimits,
     recovery::open::StoreOpener,
     rows::schema,
     writer::{
@@ -105,6 +106,7 @@ impl Start {
             writer: Mutex::new(None),
             closed: OnceCell::new(),
             host_seed: store.db.store_head().store.0,
+            rate_limits: RateLimits::new(self.clock.clone()),
         };
         let writer = Writer {
             db: store.db,

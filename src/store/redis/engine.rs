@@ -13,6 +13,7 @@ use super::{
     },
     ops::{
         add::Adder,
+        allow::RateLimiter,
         change::{Patcher, Requeuer},
         dead_letters::DeadLetters,
         delete::Deleter,
@@ -32,13 +33,13 @@ use super::{
 };
 use crate::{
     job::{
-        Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId, SigningKey, Topic,
-        TopicFilter, TopicPause, TopicSettings, Ttr,
+        CallRate, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId, SigningKey,
+        Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
-        AddJob, Added, AddedSecret, DeadCursor, Degraded, Deleted, EngineInfo, FinishJob, Finished, Held,
-        Listener, NotHeld, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation,
-        Result, Store, TopicConfig, TopicStats, Verified, Wait,
+        AddJob, Added, AddedSecret, Allowed, DeadCursor, Degraded, Deleted, EngineInfo, FinishJob, Finished,
+        Held, Listener, NotHeld, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued,
+        Reservation, Result, Store, TopicConfig, TopicStats, Verified, Wait,
     },
 };
 
@@ -51,8 +52,10 @@ pub struct Redis {
     canceller: Arc<Canceller>,
     settings: Arc<SettingsCache>,
     health: HealthCheck,
+    probe: Arc<ReadyProbe>,
     adder: Adder,
     reserver: Reserver,
+    rate_limiter: RateLimiter,
     finisher: Finisher,
     holder_steps: HolderSteps,
     patcher: Patcher,
@@ -128,7 +131,9 @@ impl Redis {
             canceller,
             health: HealthCheck::new(shards.clone()),
             adder: Adder::new(shards.clone(), notifier.clone()),
-            reserver: Reserver::new(probe, shard_reserver),
+            reserver: Reserver::new(probe.clone(), shard_reserver),
+            probe,
+            rate_limiter: RateLimiter::new(shards.clone()),
             finisher: Finisher::new(shards.clone()),
             holder_steps: HolderSteps::new(single_job.clone()),
             patcher: Patcher::new(single_job),
@@ -211,20 +216,19 @@ impl Store for Redis {
     }
 
     async fn reserve(&self, outlet: &Outlet, ttrs: &[Option<Ttr>], wait: Wait) -> Result<Vec<Reservation>> {
-        if !outlet.is_plain() {
-            return Ok(Vec::new());
-        }
-        self.reserver.reserve(&outlet.topic, ttrs, wait).await
+        self.reserver.reserve(outlet, ttrs, wait).await
     }
 
     fn host_number(&self, origin: &Origin) -> HostNumber {
-        HostNumber::new(&[0; 16], origin)
+        self.shards.host_number(origin)
     }
 
     async fn ready_outlets(&self) -> Result<Vec<Outlet>> {
-        let topics = self.topic_reader.list(None, usize::MAX).await?;
-        let ready = topics.into_iter().filter(|(_, stats)| stats.ready > 0);
-        Ok(ready.map(|(topic, _)| Outlet::plain(topic)).collect())
+        self.probe.ready_outlets().await
+    }
+
+    async fn allow(&self, topic: &Topic, rate: CallRate, want: usize) -> Result<Allowed> {
+        self.rate_limiter.allow(topic, rate, want).await
     }
 
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {

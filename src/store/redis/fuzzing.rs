@@ -13,6 +13,7 @@ pub fn fuzz_record(data: &[u8]) {
     let (id, raw) = (JobId::parse("a").expect("is an id"), Bytes::copy_from_slice(data));
     let Some(job) = record::decode(&id, &raw) else { return };
     assert!(!format!("{job:?} {} {}", job.due_at, job.created_at).is_empty());
+    let host = record::outlet_of(&job, &raw).host;
     let added = AddJob {
         id: job.id.clone(),
         topic: job.topic.clone(),
@@ -26,8 +27,9 @@ pub fn fuzz_record(data: &[u8]) {
         body: job.body.clone(),
     };
     let decoded =
-        record::decode(&id, &record::encode_new(&added, 1)).expect("an encoded record can be decoded");
+        record::decode(&id, &record::encode_new(&added, host, 1)).expect("an encoded record can be decoded");
     assert_eq!((&decoded.topic, &decoded.body, &decoded.retry), (&job.topic, &job.body, &job.retry));
+    assert_eq!(decoded.callback, job.callback);
     assert_eq!((decoded.ttr, decoded.max_attempts, decoded.due_at), (job.ttr, job.max_attempts, job.due_at));
     assert_eq!(decoded.require_receipt, job.require_receipt);
 }

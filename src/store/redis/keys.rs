@@ -6,14 +6,15 @@
 //! | `{p:k}:jobs` | HASH of id to record (`codec/record.rs`) |
 //! | `{p:k}:due` | ZSET of delayed ids by due time |
 //! | `{p:k}:leases` | ZSET of reserved ids by the end of their TTR |
-//! | `{p:k}:counts` | HASH of `d` `r` `v` `x` (delayed, ready, reserved, dead) and topic to a count; `#` counts announcements; `!` is reserved for the fence that stops changes while a shard is moved to other servers |
+//! | `{p:k}:counts` | HASH of `d` `v` `x` (delayed, reserved, dead) and topic, or `r` (ready) and outlet, to a count; `#` counts announcements; `!` is reserved for the fence that stops changes while a shard is moved to other servers |
 //! | `{p:k}:replay` | HASH of replay slot to the sequence number and reply of its last call |
 //! | `{p:k}:dead_by_time` | ZSET of dead ids by moment of death |
 //! | `{p:k}:broken` | HASH of broken records that were set aside |
-//! | `{p:k}:ready:<topic>` | LIST of generation, moment and id |
+//! | `{p:k}:ready:<outlet>` | LIST of generation, moment and id |
 //! | `{p:k}:dead:<topic>` | ZSET of dead ids by moment of death |
 //! | `{p:k}:mark` | written before a `WAIT`, so that it covers everything before it |
-//! | `{p}:meta` | HASH of format and number of shards |
+//! | `{p}:meta` | HASH of format, number of shards and the seed of host numbers |
+//! | `{p}:rate_limits` | HASH of topic to the moment, in microseconds, when its next call is free |
 //! | `{p}:settings` | HASH of topic to its settings and pause (`codec/settings.rs`); `#` is the version |
 
 use std::collections::BTreeMap;
@@ -22,7 +23,7 @@ use bytes::Bytes;
 use fred::{bytes_utils::Str, types::Key, util::redis_keyslot};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::job::{JobId, Topic};
+use crate::job::{JobId, Outlet, Topic};
 
 /// A shard's number, from 0.
 pub type Shard = u16;
@@ -32,8 +33,8 @@ pub type Shard = u16;
 pub enum KeyOwner {
     /// A shard.
     Shard,
-    /// A topic on that shard.
-    Topic(Shard, Topic),
+    /// An outlet on that shard.
+    Outlet(Shard, Outlet),
     /// Nobody: it has one of our hash tags, but this engine does not write it.
     Unknown,
     /// Another queue, whose prefix may begin like ours.
@@ -80,9 +81,9 @@ impl ShardKeys {
         [jobs, due, leases, counts, replay_slots, dead_by_time, broken]
     }
 
-    /// The list of a topic's ready jobs.
-    pub fn ready(&self, topic: &Topic) -> Key {
-        Key::from(Bytes::from(format!("{}:ready:{topic}", self.tag)))
+    /// The list of an outlet's ready jobs.
+    pub fn ready(&self, outlet: &Outlet) -> Key {
+        Key::from(Bytes::from(format!("{}:ready:{outlet}", self.tag)))
     }
 
     /// The set of a topic's dead letters.
@@ -107,6 +108,7 @@ pub struct Keys {
     prefix: String,
     shards: Vec<ShardKeys>,
     pub settings: Key,
+    pub rate_limits: Key,
     /// The slot of the settings.
     pub slot: u16,
     /// Like [`ShardKeys::mark`], in the slot of the settings.
@@ -122,6 +124,7 @@ impl Keys {
             prefix: prefix.to_owned(),
             shards: (0..shards).map(|shard| ShardKeys::new(prefix, shard)).collect(),
             settings: format!("{{{prefix}}}:settings").into(),
+            rate_limits: format!("{{{prefix}}}:rate_limits").into(),
             slot: redis_keyslot(prefix.as_bytes()),
             mark: format!("{{{prefix}}}:mark").into(),
             ready_channel,
@@ -143,20 +146,21 @@ impl Keys {
             Some((shard.parse::<Shard>().ok()?, name))
         };
         let Some((shard, name)) = split() else { return KeyOwner::Foreign };
-        if matches!(name, "meta" | "settings") {
+        if matches!(name, "meta" | "settings" | "rate_limits") {
             // The keys of another queue, whose prefix is this one and a number.
             return KeyOwner::Foreign;
         }
         if usize::from(shard) >= self.shards.len() {
             return KeyOwner::Unknown;
         }
-        let topic = name.strip_prefix("ready:").or_else(|| name.strip_prefix("dead:"));
-        match (topic.map(Topic::parse), name) {
-            (Some(Ok(topic)), _) => KeyOwner::Topic(shard, topic),
+        let dead = |name| Topic::parse(name).ok().map(Outlet::plain);
+        let outlet = name.strip_prefix("ready:").map(Outlet::parse).or(name.strip_prefix("dead:").map(dead));
+        match (outlet, name) {
+            (Some(Some(outlet)), _) => KeyOwner::Outlet(shard, outlet),
             (None, "jobs" | "due" | "leases" | "counts" | "replay" | "dead_by_time" | "broken" | "mark") => {
                 KeyOwner::Shard
             }
-            (Some(Err(_)) | None, _) => KeyOwner::Unknown,
+            (Some(None) | None, _) => KeyOwner::Unknown,
         }
     }
 
@@ -197,6 +201,7 @@ impl Keys {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::HostNumber;
 
     #[test]
     fn every_key_of_a_shard_is_in_its_slot() {
@@ -204,9 +209,11 @@ mod tests {
         let topic = Topic::parse("a:b").expect("valid");
         for shard in keys.all() {
             let shard = keys.shard(shard);
-            for key in
-                shard.of_scripts().into_iter().chain([&shard.mark, &shard.ready(&topic), &shard.dead(&topic)])
-            {
+            for key in shard.of_scripts().into_iter().chain([
+                &shard.mark,
+                &shard.ready(&Outlet::plain(topic.clone())),
+                &shard.dead(&topic),
+            ]) {
                 assert_eq!(redis_keyslot(key.as_bytes()), shard.slot, "{key:?}");
             }
         }
@@ -221,9 +228,13 @@ mod tests {
         let owner = |key: &str| keys.owner(key.as_bytes());
         let topic = Topic::parse("t:1").expect("valid");
         assert_eq!(owner("{a:3}:jobs"), KeyOwner::Shard);
-        assert_eq!(owner("{a:3}:ready:t:1"), KeyOwner::Topic(3, topic.clone()));
-        assert_eq!(owner("{a:15}:dead:t:1"), KeyOwner::Topic(15, topic));
-        for unknown in ["{a:16}:jobs", "{a:3}:pond", "{a:3}:ready:", "{a:3}:ready:no topic"] {
+        assert_eq!(owner("{a:3}:ready:t:1"), KeyOwner::Outlet(3, Outlet::plain(topic.clone())));
+        let of_host = Outlet { topic: topic.clone(), host: Some(HostNumber(0x3f)) };
+        assert_eq!(owner("{a:3}:ready:t:1>3f"), KeyOwner::Outlet(3, of_host));
+        assert_eq!(owner("{a:15}:dead:t:1"), KeyOwner::Outlet(15, Outlet::plain(topic)));
+        for unknown in
+            ["{a:16}:jobs", "{a:3}:pond", "{a:3}:ready:", "{a:3}:ready:no topic", "{a:3}:dead:t>3f"]
+        {
             assert_eq!(owner(unknown), KeyOwner::Unknown, "{unknown}");
         }
         for foreign in

@@ -12,10 +12,15 @@ pub const FORMAT: &str = "2";
 const SHARDS: u16 = 4;
 const SHARDS_IN_CLUSTER: u16 = 16;
 
+/// What clients do not know, so that they cannot choose a host's number.
+pub type HostSeed = [u8; 16];
+
 /// The layout that this process uses, and whether the servers still hold the same.
 #[derive(Debug, Default)]
 pub struct LayoutState {
     shards: OnceLock<u16>,
+    /// The stored seed of host numbers. Other processes may store another one after a loss of all data.
+    host_seed: Mutex<HostSeed>,
     /// How the stored layout differs from the one in use, if it does.
     mismatch: Mutex<Option<String>>,
 }
@@ -29,6 +34,20 @@ impl LayoutState {
     /// Sets the number of shards, once.
     pub fn set_shards(&self, shards: u16) {
         self.shards.set(shards).expect("an engine is opened once");
+    }
+
+    /// The seed of host numbers.
+    pub fn host_seed(&self) -> HostSeed {
+        *self.lock_seed()
+    }
+
+    /// Sets the seed of host numbers to the stored one.
+    pub fn set_host_seed(&self, seed: HostSeed) {
+        *self.lock_seed() = seed;
+    }
+
+    fn lock_seed(&self) -> MutexGuard<'_, HostSeed> {
+        self.host_seed.lock().expect("no code panics while it holds the seed")
     }
 
     /// How the stored layout differs, if it does. Calls are refused meanwhile: processes that use the stored layout

@@ -13,6 +13,7 @@ mod outlets;
 mod pages;
 mod patching;
 mod pausing;
+mod rates;
 mod reserving;
 mod returning;
 mod secrets;

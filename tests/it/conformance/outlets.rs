@@ -10,27 +10,7 @@ use linger::{
 
 use crate::harness::{jobs::*, stores::StoreFixture};
 
-/// Redis does not store callbacks yet.
-macro_rules! on_naive_and_embedded {
-    ($($case:ident),+ $(,)?) => {
-        mod naive {
-            $(#[tokio::test]
-            async fn $case() {
-                use crate::harness::stores::{StoreFixture, Engine};
-                StoreFixture::run(Engine::Naive, super::$case).await;
-            })+
-        }
-        mod embedded {
-            $(#[tokio::test]
-            async fn $case() {
-                use crate::harness::stores::{StoreFixture, Engine};
-                StoreFixture::run(Engine::Embedded, super::$case).await;
-            })+
-        }
-    };
-}
-
-on_naive_and_embedded! {
+super::on_every_engine! {
     jobs_of_an_outlet_are_never_in_the_answer_of_another,
     a_callback_comes_back_as_it_was_added,
     every_change_announces_the_outlet_of_the_job,

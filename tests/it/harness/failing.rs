@@ -11,13 +11,13 @@ use std::{
 use async_trait::async_trait;
 use linger::{
     job::{
-        Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId, SigningKey, Topic,
-        TopicFilter, TopicPause, TopicSettings, Ttr,
+        CallRate, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId, SigningKey,
+        Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
-        AddJob, Added, AddedSecret, DeadCursor, Deleted, EngineInfo, Error, FinishJob, Finished, Held, Patch,
-        Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Store,
-        TopicConfig, TopicStats, Verified, Wait,
+        AddJob, Added, AddedSecret, Allowed, DeadCursor, Deleted, EngineInfo, Error, FinishJob, Finished,
+        Held, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result,
+        Store, TopicConfig, TopicStats, Verified, Wait,
     },
 };
 use tokio::sync::Semaphore;
@@ -165,6 +165,10 @@ impl Store for FailingStore {
 
     async fn ready_outlets(&self) -> Result<Vec<Outlet>> {
         self.inner()?.ready_outlets().await
+    }
+
+    async fn allow(&self, topic: &Topic, rate: CallRate, want: usize) -> Result<Allowed> {
+        self.inner()?.allow(topic, rate, want).await
     }
 
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {

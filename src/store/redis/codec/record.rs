@@ -2,22 +2,22 @@
 //! and the version.
 //!
 //! Big-endian. A head: version and state (1), flags (1; the lowest bit means that a receipt is required), generation (4),
-//! due (6), attempts (4), created (6), TTR (4), max attempts (3), fingerprint (16), length of the topic (1), length of the
-//! attributes (2). Then the topic, the attributes ([`Attributes`]), and the body. Moments and durations are milliseconds.
+//! due (6), attempts (4), created (6), TTR (4), max attempts (3), fingerprint (16), length of the outlet's name (1), length
+//! of the attributes (2). Then that name ([`Outlet`]), the attributes ([`Attributes`]), and the body. Moments and durations are milliseconds.
 //!
-//! The lease is the attribute with the lowest tag, so that scripts find it behind the topic: receipt (16), its deadline
+//! The lease is the attribute with the lowest tag, so that scripts find it behind the name: receipt (16), its deadline
 //! (6), the moment of the reservation (6), and who reserved, as text, which is empty so far. Scripts copy attributes and
 //! flags that they do not know.
 //!
 //! Packed by hand because a queue holds millions of records: this one takes 48 bytes and the topic in addition to
 //! body and id, a MessagePack map three times as much.
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::{
-    job::{Attributes, Body, Callback, Due, Job, JobId, Outlet, State, Tag, Timestamp, Ttr},
+    job::{Attributes, Body, Callback, Due, HostNumber, Job, JobId, Outlet, State, Tag, Timestamp, Ttr},
     store::AddJob,
 };
 
@@ -25,6 +25,7 @@ use crate::{
 const VERSION: u8 = 0x20;
 const HEAD_BYTES: usize = 48;
 const FINGERPRINT_BYTES: usize = 16;
+const OUTLET_LEN_AT: usize = 45;
 const STRICT: u8 = 1;
 /// In place of `created`, marks `due` of a new record as a moment; for a delay it is 0.
 const ABSOLUTE: u64 = 1;
@@ -34,16 +35,19 @@ pub type ReceiptBytes = [u8; 16];
 
 /// The record of a job to add. The script fills in the fields that depend on the server's clock: `due`
 /// holds the delay or the moment, `created` which of the two.
-pub fn encode_new(job: &AddJob, generation: u32) -> Bytes {
-    let (topic, body) = (job.topic.as_str().as_bytes(), job.body.as_bytes());
+pub fn encode_new(job: &AddJob, host: Option<HostNumber>, generation: u32) -> Bytes {
+    let (outlet, body) = (outlet_name(job, host), job.body.as_bytes());
     let mut attributes = Attributes::default();
     attributes.set_retry(&job.retry);
+    if let Some(callback) = &job.callback {
+        attributes.set(Tag::CALLBACK, Some(&callback.encode()));
+    }
     let attributes = attributes.as_bytes();
     let (due_ms, kind) = match job.due {
         Due::After(delay) => (as_millis(delay.as_duration()), 0),
         Due::At(moment) => (moment.as_millis().unsigned_abs(), ABSOLUTE),
     };
-    let mut raw = BytesMut::with_capacity(HEAD_BYTES + topic.len() + attributes.len() + body.len());
+    let mut raw = BytesMut::with_capacity(HEAD_BYTES + outlet.len() + attributes.len() + body.len());
     raw.put_u8(VERSION + state_code(State::Delayed));
     raw.put_u8(u8::from(job.require_receipt) * STRICT);
     raw.put_u32(generation);
@@ -53,12 +57,29 @@ pub fn encode_new(job: &AddJob, generation: u32) -> Bytes {
     raw.put_uint(as_millis(job.ttr.as_duration()), 4);
     raw.put_uint(u64::from(job.max_attempts), 3);
     raw.put_slice(&job.fingerprint.0);
-    raw.put_u8(u8::try_from(topic.len()).expect("topics are at most 128 bytes"));
-    raw.put_u16(u16::try_from(attributes.len()).expect("a schedule has at most 64 steps"));
-    raw.put_slice(topic);
+    raw.put_u8(u8::try_from(outlet.len()).expect("topics are at most 128 bytes"));
+    raw.put_u16(u16::try_from(attributes.len()).expect("a new job has less than 8 KiB of attributes"));
+    raw.put_slice(outlet.as_bytes());
     raw.put_slice(attributes);
     raw.put_slice(body);
     raw.freeze()
+}
+
+/// The name of the outlet of a job, `host` being that of its callback.
+fn outlet_name(job: &AddJob, host: Option<HostNumber>) -> Cow<'_, str> {
+    match host {
+        None => job.topic.as_str().into(),
+        Some(_) => Outlet { topic: job.topic.clone(), host }.to_string().into(),
+    }
+}
+
+/// The outlet of a job that was decoded from this record.
+pub fn outlet_of(job: &Job, raw: &[u8]) -> Outlet {
+    let host = || {
+        let len = usize::from(*raw.get(OUTLET_LEN_AT)?);
+        Outlet::parse(std::str::from_utf8(raw.get(HEAD_BYTES..HEAD_BYTES + len)?).ok()?)?.host
+    };
+    Outlet { topic: job.topic.clone(), host: job.callback.as_ref().and_then(|_| host()) }
 }
 
 /// The job in a record; `None` if `raw` is not a record.
@@ -153,7 +174,7 @@ fn get_moment(bytes: &mut &[u8]) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{Delay, Fingerprint, RetrySchedule, Topic};
+    use crate::job::{CallbackUrl, Delay, Fingerprint, RetrySchedule, Topic};
     use proptest::prelude::*;
 
     fn job(topic: String, body: Vec<u8>, steps_ms: Vec<u64>, max_attempts: u32, strict: bool) -> AddJob {
@@ -182,7 +203,7 @@ mod tests {
             strict in any::<bool>(),
         ) {
             let added = job(topic, body, steps_ms, max_attempts, strict);
-            let decoded = decode(&added.id, &encode_new(&added, 1)).expect("a record");
+            let decoded = decode(&added.id, &encode_new(&added, None, 1)).expect("a record");
             prop_assert_eq!(decoded.topic, added.topic);
             prop_assert_eq!(decoded.body, added.body);
             prop_assert_eq!(decoded.retry, added.retry);
@@ -199,7 +220,7 @@ mod tests {
 
         #[test]
         fn a_truncated_record_is_refused_or_loses_only_body(cut in 0usize..60) {
-            let whole = encode_new(&job("topic".to_owned(), b"null".to_vec(), vec![5], 3, false), 1);
+            let whole = encode_new(&job("topic".to_owned(), b"null".to_vec(), vec![5], 3, false), None, 1);
             let short = whole.slice(..cut.min(whole.len()));
             let header = whole.len() - 4;
             prop_assert_eq!(decode(&JobId::parse("a").expect("valid"), &short).is_some(), cut >= header);
@@ -207,8 +228,23 @@ mod tests {
     }
 
     #[test]
+    fn a_job_with_a_callback_is_filed_by_its_host() {
+        let url = CallbackUrl::parse("https://a.example/x").expect("valid");
+        let plain = job("t".to_owned(), b"null".to_vec(), vec![5], 3, false);
+        let added = AddJob { callback: Some(Arc::new(Callback::to(url))), ..plain.clone() };
+        let raw = encode_new(&added, Some(HostNumber(0x3f)), 1);
+        assert!(raw[HEAD_BYTES..].starts_with(b"t>3f"));
+        let decoded = decode(&added.id, &raw).expect("a record");
+        assert_eq!((&decoded.topic, &decoded.callback), (&added.topic, &added.callback));
+        assert_eq!(outlet_of(&decoded, &raw).to_string(), "t>3f");
+        for (job, host) in [(&added, None), (&plain, Some(HostNumber(0x3f)))] {
+            assert_eq!(decode(&job.id, &encode_new(job, host, 1)), None, "{host:?}");
+        }
+    }
+
+    #[test]
     fn a_pending_job_takes_48_bytes_in_addition_to_topic_and_body() {
-        let raw = encode_new(&job("t".to_owned(), b"null".to_vec(), vec![], 16, false), 1);
+        let raw = encode_new(&job("t".to_owned(), b"null".to_vec(), vec![], 16, false), None, 1);
         assert_eq!(raw.len(), 48 + 1 + 4);
     }
 }

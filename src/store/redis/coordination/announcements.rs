@@ -20,7 +20,7 @@ use tokio::sync::{broadcast::error::RecvError, watch};
 use super::{notifier::Notifier, pending_changes::PendingChanges, shards::Shards};
 use crate::{
     clock::Clock,
-    job::Topic,
+    job::Outlet,
     store::redis::{connection::client::ServerConnection, keys::Shard},
 };
 
@@ -113,23 +113,23 @@ impl Announcements {
             return;
         }
         let Some(text) = message.value.as_str() else { return };
-        let Some((process, shard, number, topic)) = parse_announcement(&text) else {
+        let Some((process, shard, number, outlet)) = parse_announcement(&text) else {
             tracing::warn!("received an announcement that cannot be read");
             return;
         };
         self.received.record(&self.shards.pending_changes, shard, number);
         // This process notified its own listener when it made the change.
         if process != self.shards.process() && keys.all().any(|known| known == shard) {
-            self.notifier.ready_on(&topic, shard);
+            self.notifier.ready_on(&outlet, shard);
         }
     }
 }
 
-/// Parses `process shard number topic`.
-fn parse_announcement(text: &str) -> Option<(&str, Shard, i64, Topic)> {
+/// Parses `process shard number outlet`.
+fn parse_announcement(text: &str) -> Option<(&str, Shard, i64, Outlet)> {
     let mut parts = text.splitn(4, ' ');
     let (process, shard, number) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    Some((process, shard, number, Topic::parse(parts.next()?).ok()?))
+    Some((process, shard, number, Outlet::parse(parts.next()?)?))
 }
 
 /// The number of the last announcement received, by shard.
@@ -186,8 +186,8 @@ mod tests {
 
     #[test]
     fn announcements_are_parsed_or_refused() {
-        let topic = Topic::parse("a:b").expect("valid");
-        assert_eq!(parse_announcement("p 3 17 a:b"), Some(("p", 3, 17, topic)));
+        let outlet = Outlet::parse("a:b>3f").expect("valid");
+        assert_eq!(parse_announcement("p 3 17 a:b>3f"), Some(("p", 3, 17, outlet)));
         for text in ["", "p", "p 3", "p 3 17", "p x 17 a", "p 3 x a", "p 3 17 a b", "p 3 17 "] {
             assert_eq!(parse_announcement(text), None, "{text}");
         }

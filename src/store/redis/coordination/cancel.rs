@@ -6,10 +6,10 @@ use futures_util::future::try_join_all;
 
 use super::{
     notifier::Notifier,
-    shards::{Shards, TOPIC_CHANGES_LIMIT, topic_keeps_changing},
+    shards::{OUTLET_CHANGES_LIMIT, Shards, outlet_keeps_changing},
 };
 use crate::{
-    job::{JobId, Receipt, Topic},
+    job::{JobId, Outlet, Receipt},
     store::{
         Reservation, Result,
         redis::{
@@ -38,40 +38,40 @@ impl Canceller {
         try_join_all(cancels).await.map(drop)
     }
 
-    /// Cancels reservations of a topic, so that the jobs are ready again before their TTR ends. Failures are logged.
-    pub async fn cancel_unseen(&self, topic: &Topic, granted: &[Reservation]) {
+    /// Cancels reservations of an outlet, so that the jobs are ready again before their TTR ends. Failures are logged.
+    pub async fn cancel_unseen(&self, outlet: &Outlet, granted: &[Reservation]) {
         let grants = granted.iter().map(|grant| (grant.job.id.clone(), grant.receipt.clone())).collect();
         if let Err(error) = self.cancel(grants).await {
-            tracing::warn!(%topic, %error, "cannot cancel reservations that no client has seen: they end by their TTR");
+            tracing::warn!(%outlet, %error, "cannot cancel reservations that no client has seen: they end by their TTR");
         }
     }
 
-    /// Cancels on one shard: the first run returns the topics, the second has their keys. A reservation that
+    /// Cancels on one shard: the first run returns the outlets, the second has their keys. A reservation that
     /// one run cancelled has another receipt by the next, which ignores it.
     async fn cancel_on(&self, shard: Shard, grants: Vec<(JobId, Receipt)>) -> Result<()> {
-        let mut topics: Vec<Topic> = Vec::new();
-        for _ in 0..TOPIC_CHANGES_LIMIT {
-            let known: Vec<&Topic> = topics.iter().collect();
+        let mut outlets: Vec<Outlet> = Vec::new();
+        for _ in 0..OUTLET_CHANGES_LIMIT {
+            let known: Vec<&Outlet> = outlets.iter().collect();
             let mut call = self.shards.change(Script::Cancel, shard, None, &known);
             for (id, receipt) in &grants {
                 call = call.arg(id.as_str()).bytes_arg(receipt.as_bytes().to_vec());
             }
             let mut reply = Reply::new(self.shards.call(call).await?)?;
-            let mut ready: Vec<Topic> = Vec::new();
+            let mut ready: Vec<Outlet> = Vec::new();
             let mut moved = false;
             while !reply.is_empty() {
-                let (code, topic) = (reply.int()?, reply.name::<Topic>()?);
-                let list = if code == code::MOVED { &mut topics } else { &mut ready };
+                let (code, outlet) = (reply.int()?, reply.name::<Outlet>()?);
+                let list = if code == code::MOVED { &mut outlets } else { &mut ready };
                 moved |= code == code::MOVED;
-                if !list.contains(&topic) {
-                    list.push(topic);
+                if !list.contains(&outlet) {
+                    list.push(outlet);
                 }
             }
-            ready.iter().for_each(|topic| self.notifier.ready_on(topic, shard));
+            ready.iter().for_each(|outlet| self.notifier.ready_on(outlet, shard));
             if !moved {
                 return Ok(());
             }
         }
-        Err(topic_keeps_changing())
+        Err(outlet_keeps_changing())
     }
 }

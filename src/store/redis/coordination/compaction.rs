@@ -5,9 +5,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-use super::shards::Shards;
+use super::shards::{Shards, outlet_arg};
 use crate::{
-    job::Topic,
+    job::Outlet,
     store::{
         Result,
         redis::{keys::Shard, scripts::Script},
@@ -25,7 +25,7 @@ type EntriesLeft = Option<i64>;
 /// The ready lists to compact. Only a full turn leaves the valid entries in their order.
 pub struct Compaction {
     shards: Arc<Shards>,
-    requested: Mutex<BTreeMap<(Shard, Topic), EntriesLeft>>,
+    requested: Mutex<BTreeMap<(Shard, Outlet), EntriesLeft>>,
 }
 
 impl Compaction {
@@ -34,26 +34,27 @@ impl Compaction {
     }
 
     /// Requests that a list is compacted at the next sweep.
-    pub fn request(&self, shard: Shard, topic: &Topic) {
-        self.lock().entry((shard, topic.clone())).or_default();
+    pub fn request(&self, shard: Shard, outlet: &Outlet) {
+        self.lock().entry((shard, outlet.clone())).or_default();
     }
 
     /// Compacts the requested lists of these shards.
     pub async fn run(&self, group: &[Shard]) -> Result<()> {
         let mut outcome = Ok(());
         let requested: Vec<_> = self.lock().extract_if(.., |(shard, _), _| group.contains(shard)).collect();
-        for ((shard, topic), left) in requested {
-            outcome = outcome.and(self.compact(shard, topic, left).await);
+        for ((shard, outlet), left) in requested {
+            outcome = outcome.and(self.compact(shard, outlet, left).await);
         }
         outcome
     }
 
     /// Goes through a ready list once, or through a part of it.
-    async fn compact(&self, shard: Shard, topic: Topic, mut left: EntriesLeft) -> Result<()> {
+    async fn compact(&self, shard: Shard, outlet: Outlet, mut left: EntriesLeft) -> Result<()> {
         for _ in 0..MAX_RUNS {
             let slice = left.unwrap_or(SLICE).min(SLICE);
-            let call = self.shards.change(Script::Compact, shard, None, &[&topic]);
-            let length = self.shards.call(call.arg(topic.as_str()).arg(slice)).await?.as_i64().unwrap_or(0);
+            let call = self.shards.change(Script::Compact, shard, None, &[&outlet]);
+            let length =
+                self.shards.call(call.arg(outlet_arg(&outlet)).arg(slice)).await?.as_i64().unwrap_or(0);
             // At most the present length: jobs may have been popped meanwhile.
             let rest = left.unwrap_or(length).min(length) - slice;
             if rest <= 0 {
@@ -61,11 +62,11 @@ impl Compaction {
             }
             left = Some(rest);
         }
-        self.lock().insert((shard, topic), Some(left.unwrap_or(0)));
+        self.lock().insert((shard, outlet), Some(left.unwrap_or(0)));
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(Shard, Topic), EntriesLeft>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(Shard, Outlet), EntriesLeft>> {
         self.requested.lock().expect("no code panics while it holds the lists")
     }
 }

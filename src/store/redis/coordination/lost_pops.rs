@@ -14,7 +14,7 @@ use super::{
     shards::Shards,
 };
 use crate::{
-    job::{Timestamp, Topic},
+    job::{Outlet, Timestamp},
     store::{
         Result,
         redis::{
@@ -32,14 +32,14 @@ pub struct PendingPop<'a> {
     lost_pops: &'a LostPops,
     slot: Option<ReplaySlot<'a>>,
     shard: Shard,
-    topic: &'a Topic,
+    outlet: &'a Outlet,
 }
 
 /// A pop that may have reserved jobs.
 #[derive(Debug)]
 struct LostPop {
     shard: Shard,
-    topic: Topic,
+    outlet: Outlet,
     /// Holds the reply, if the script ran.
     slot: RetainedSlot,
     /// When no attempt at it can have an effect any more, by our clock.
@@ -59,25 +59,25 @@ impl LostPops {
     }
 
     /// Begins a pop from `shard`, which acquires a replay slot.
-    pub fn begin<'a>(&'a self, shard: Shard, topic: &'a Topic) -> PendingPop<'a> {
+    pub fn begin<'a>(&'a self, shard: Shard, outlet: &'a Outlet) -> PendingPop<'a> {
         let slot = Some(self.shards.replay_slots.acquire(shard));
-        PendingPop { lost_pops: self, slot, shard, topic }
+        PendingPop { lost_pops: self, slot, shard, outlet }
     }
 
     /// Cancels the reservations of lost pops on these shards, whose server replies.
     pub async fn cancel_on(&self, group: &[Shard]) {
-        for LostPop { shard, topic, slot, .. } in self.take_ended(group) {
+        for LostPop { shard, outlet, slot, .. } in self.take_ended(group) {
             let slot = Some(self.shards.replay_slots.resume(shard, slot));
-            let pop = PendingPop { lost_pops: self, slot, shard, topic: &topic };
+            let pop = PendingPop { lost_pops: self, slot, shard, outlet: &outlet };
             match self.cancel(&pop).await {
                 Ok(cancelled) => {
                     pop.answered();
                     if cancelled > 0 {
-                        tracing::info!(%topic, cancelled, "cancelled the reservations of a pop whose reply was lost");
+                        tracing::info!(%outlet, cancelled, "cancelled the reservations of a pop whose reply was lost");
                     }
                 }
                 // Dropping the pop remembers it again.
-                Err(error) => tracing::debug!(%topic, %error, "cannot cancel a lost pop yet"),
+                Err(error) => tracing::debug!(%outlet, %error, "cannot cancel a lost pop yet"),
             }
         }
     }
@@ -120,7 +120,7 @@ impl PendingPop<'_> {
     /// The call that reserves `count` jobs with these TTRs and receipts.
     pub fn call(&self, count: i64, ttrs: Bytes, receipts: Bytes) -> ScriptCall {
         let shards = &self.lost_pops.shards;
-        let change = shards.change(Script::Reserve, self.shard, self.slot.as_ref(), &[self.topic]);
+        let change = shards.change(Script::Reserve, self.shard, self.slot.as_ref(), &[self.outlet]);
         change.arg(count).bytes_arg(ttrs).bytes_arg(receipts)
     }
 
@@ -137,7 +137,7 @@ impl Drop for PendingPop<'_> {
         let options = &shards.context().options;
         let timeout = options.command_timeout + options.wait_timeout;
         let over_us = shards.context().now_us().saturating_add(micros(timeout));
-        let lost = LostPop { shard: self.shard, topic: self.topic.clone(), slot: slot.retain(), over_us };
+        let lost = LostPop { shard: self.shard, outlet: self.outlet.clone(), slot: slot.retain(), over_us };
         if let Some(oldest) = self.lost_pops.add(lost) {
             // Resumed only to free the slot.
             drop(shards.replay_slots.resume(oldest.shard, oldest.slot));

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use super::{notifier::Notifier, shards::Shards};
 use crate::{
     clock::Clock,
-    job::Topic,
+    job::Outlet,
     store::{
         Result,
         redis::{
@@ -29,8 +29,8 @@ use crate::{
 /// Pause between two parts, so that Redis serves others most of the time.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Most topics whose keys one part gets, beyond those that its own jobs need.
-const TOPICS_LIMIT: usize = 256;
+/// Most outlets whose keys one part gets, beyond those that its own jobs need.
+const OUTLETS_LIMIT: usize = 256;
 
 /// The step of the script that corrects counts, see `scripts/mend.lua`.
 const COUNTS_STEP: i64 = 5;
@@ -76,12 +76,12 @@ impl Mender {
     async fn mend(&self, shard: Shard) -> Result<u64> {
         let before = self.stored_counts(shard).await?;
         let mut tally: HashMap<Bytes, i64> = HashMap::new();
-        let (mut step, mut cursor, mut known) = (1, "0".to_owned(), Vec::<Topic>::new());
+        let (mut step, mut cursor, mut known) = (1, "0".to_owned(), Vec::<Outlet>::new());
         let (mut mended, mut counted) = (0, false);
         let context = self.shards.context();
         while step > 0 && !context.closing.is_cancelled() {
-            let topics: Vec<&Topic> = known.iter().collect();
-            let call = self.shards.change(Script::Mend, shard, None, &topics).arg(step).arg(cursor.as_str());
+            let outlets: Vec<&Outlet> = known.iter().collect();
+            let call = self.shards.change(Script::Mend, shard, None, &outlets).arg(step).arg(cursor.as_str());
             let mut reply = Reply::new(self.shards.call(call).await?)?;
             (step, cursor) = (reply.int()?, reply.text()?);
             mended += reply.count()?;
@@ -91,7 +91,7 @@ impl Mender {
             if unknown.is_empty() {
                 add_to(&mut tally, reply.list()?)?;
                 context.clock.sleep(PAUSE).await;
-            } else if known.len() > TOPICS_LIMIT {
+            } else if known.len() > OUTLETS_LIMIT {
                 known.clear();
             }
             while !unknown.is_empty() {
@@ -148,9 +148,9 @@ impl Mender {
         }
     }
 
-    fn notify_ready(&self, shard: Shard, mut topics: Reply) -> Result<()> {
-        while !topics.is_empty() {
-            self.notifier.ready_on(&topics.name()?, shard);
+    fn notify_ready(&self, shard: Shard, mut outlets: Reply) -> Result<()> {
+        while !outlets.is_empty() {
+            self.notifier.ready_on(&outlets.name()?, shard);
         }
         Ok(())
     }

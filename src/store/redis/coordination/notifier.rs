@@ -19,14 +19,20 @@ impl Notifier {
         Arc::new(Self { listener, ready_shards: ReadyShards::default() })
     }
 
-    /// A shard may have ready jobs of a topic that it did not have before.
-    pub fn ready_on(&self, topic: &Topic, shard: Shard) {
-        self.ready_shards.add(topic, shard);
-        self.listener.ready(&Outlet::plain(topic.clone()));
+    /// A shard may have ready jobs of an outlet that it did not have before.
+    pub fn ready_on(&self, outlet: &Outlet, shard: Shard) {
+        self.ready_shards.add(outlet, shard);
+        self.listener.ready(outlet);
     }
 
-    /// Some shard may have ready jobs of a topic.
-    pub fn ready(&self, topic: &Topic) {
+    /// Some shard may have ready jobs of an outlet.
+    pub fn ready(&self, outlet: &Outlet) {
+        self.listener.ready(outlet);
+    }
+
+    /// The delivery of a topic restarted. Which of its outlets have ready jobs is known from announcements.
+    pub fn restarted(&self, topic: &Topic) {
+        self.ready_shards.outlets_of(topic).iter().for_each(|outlet| self.listener.ready(outlet));
         self.listener.ready(&Outlet::plain(topic.clone()));
     }
 
@@ -36,9 +42,9 @@ impl Notifier {
     }
 
     /// Jobs on a shard wait again for `delay`.
-    pub fn waiting_for(&self, topic: &Topic, shard: Shard, delay: Delay) {
+    pub fn waiting_for(&self, outlet: &Outlet, shard: Shard, delay: Delay) {
         if delay.as_duration().is_zero() {
-            self.ready_on(topic, shard);
+            self.ready_on(outlet, shard);
         } else {
             self.due_in(delay.as_duration());
         }

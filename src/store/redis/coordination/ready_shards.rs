@@ -1,4 +1,4 @@
-//! Which shards may have ready jobs of a topic, as far as this process knows. Only saves calls: a reservation that is
+//! Which shards may have ready jobs of an outlet, as far as this process knows. Only saves calls: a reservation that is
 //! about to return fewer jobs than wanted probes every shard first, or, if its caller waits anyway, has that done
 //! soon.
 
@@ -9,18 +9,21 @@ use std::{
 
 use tokio::sync::{Notify, futures::Notified};
 
-use crate::{job::Topic, store::redis::keys::Shard};
+use crate::{
+    job::{Outlet, Topic},
+    store::redis::keys::Shard,
+};
 
-/// The shards that may have ready jobs, by topic. Contains only topics with such shards.
+/// The shards that may have ready jobs, by outlet. Contains only outlets with such shards.
 #[derive(Debug, Default)]
 pub struct ReadyShards {
-    topics: Mutex<HashMap<Topic, TopicShards>>,
+    outlets: Mutex<HashMap<Outlet, OutletShards>>,
     /// Notified when a shard may have more ready jobs.
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct TopicShards {
+struct OutletShards {
     /// How many ready jobs each shard was last known to have.
     shards: BTreeMap<Shard, usize>,
     /// The shard where the next selection begins, so that shards take turns.
@@ -28,30 +31,35 @@ struct TopicShards {
 }
 
 impl ReadyShards {
-    /// `shard` may have ready jobs of `topic`.
-    pub fn add(&self, topic: &Topic, shard: Shard) {
-        let mut topics = self.lock();
-        match topics.get_mut(topic) {
+    /// `shard` may have ready jobs of `outlet`.
+    pub fn add(&self, outlet: &Outlet, shard: Shard) {
+        let mut outlets = self.lock();
+        match outlets.get_mut(outlet) {
             Some(known) => drop(known.shards.entry(shard).or_insert(1)),
-            None => drop(topics.entry(topic.clone()).or_default().shards.insert(shard, 1)),
+            None => drop(outlets.entry(outlet.clone()).or_default().shards.insert(shard, 1)),
         }
-        drop(topics);
+        drop(outlets);
         self.changed.notify_waiters();
     }
 
-    /// `shard` has this many ready jobs of `topic`.
-    pub fn set_count(&self, topic: &Topic, shard: Shard, ready: i64) {
-        let mut topics = self.lock();
+    /// `shard` has this many ready jobs of `outlet`.
+    pub fn set_count(&self, outlet: &Outlet, shard: Shard, ready: i64) {
+        let mut outlets = self.lock();
         if let Ok(ready @ 1..) = usize::try_from(ready) {
-            topics.entry(topic.clone()).or_default().shards.insert(shard, ready);
-            drop(topics);
+            outlets.entry(outlet.clone()).or_default().shards.insert(shard, ready);
+            drop(outlets);
             self.changed.notify_waiters();
-        } else if let Some(known) = topics.get_mut(topic) {
+        } else if let Some(known) = outlets.get_mut(outlet) {
             known.shards.remove(&shard);
             if known.shards.is_empty() {
-                topics.remove(topic);
+                outlets.remove(outlet);
             }
         }
+    }
+
+    /// The outlets of a topic that may have ready jobs.
+    pub fn outlets_of(&self, topic: &Topic) -> Vec<Outlet> {
+        self.lock().keys().filter(|outlet| outlet.topic == *topic).cloned().collect()
     }
 
     /// Completes when a shard may have more ready jobs.
@@ -59,22 +67,22 @@ impl ReadyShards {
         self.changed.notified()
     }
 
-    /// Whether one of the `eligible` shards may have ready jobs of `topic`.
-    pub fn contains_any(&self, topic: &Topic, eligible: impl Fn(Shard) -> bool) -> bool {
-        self.lock().get(topic).is_some_and(|known| known.shards.keys().any(|shard| eligible(*shard)))
+    /// Whether one of the `eligible` shards may have ready jobs of `outlet`.
+    pub fn contains_any(&self, outlet: &Outlet, eligible: impl Fn(Shard) -> bool) -> bool {
+        self.lock().get(outlet).is_some_and(|known| known.shards.keys().any(|shard| eligible(*shard)))
     }
 
     /// The next of the `eligible` shards to reserve `wanted` jobs from, in turn: as many as are needed by their known
     /// counts if each gives at most `limit` jobs, and so never more shards than wanted jobs.
     pub fn select(
         &self,
-        topic: &Topic,
+        outlet: &Outlet,
         wanted: usize,
         limit: usize,
         eligible: impl Fn(Shard) -> bool,
     ) -> Vec<Shard> {
-        let mut topics = self.lock();
-        let Some(known) = topics.get_mut(topic) else { return Vec::new() };
+        let mut outlets = self.lock();
+        let Some(known) = outlets.get_mut(outlet) else { return Vec::new() };
         let in_turn = known.shards.range(known.next..).chain(known.shards.range(..known.next));
         let mut jobs = 0;
         let selected = in_turn.filter(|(shard, _)| eligible(**shard)).take_while(|(_, ready)| {
@@ -87,8 +95,8 @@ impl ReadyShards {
         selected
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Topic, TopicShards>> {
-        self.topics.lock().expect("no code panics while it holds the shards")
+    fn lock(&self) -> MutexGuard<'_, HashMap<Outlet, OutletShards>> {
+        self.outlets.lock().expect("no code panics while it holds the shards")
     }
 }
 
@@ -99,28 +107,32 @@ mod tests {
     #[test]
     fn shards_take_turns_and_empty_topics_are_removed() {
         let ready_shards = ReadyShards::default();
-        let topic = Topic::parse("t").expect("valid");
-        assert!(ready_shards.select(&topic, 1, 100, |_| true).is_empty());
-        [3, 1, 7].into_iter().for_each(|shard| ready_shards.add(&topic, shard));
-        let selected: Vec<_> = (0..4).flat_map(|_| ready_shards.select(&topic, 1, 100, |_| true)).collect();
+        let outlet = Outlet::parse("t").expect("valid");
+        assert!(ready_shards.select(&outlet, 1, 100, |_| true).is_empty());
+        [3, 1, 7].into_iter().for_each(|shard| ready_shards.add(&outlet, shard));
+        let selected: Vec<_> = (0..4).flat_map(|_| ready_shards.select(&outlet, 1, 100, |_| true)).collect();
         assert_eq!(selected, [1, 3, 7, 1]);
-        [3, 1, 7].into_iter().for_each(|shard| ready_shards.set_count(&topic, shard, 0));
-        assert!(ready_shards.select(&topic, 1, 100, |_| true).is_empty());
+        [3, 1, 7].into_iter().for_each(|shard| ready_shards.set_count(&outlet, shard, 0));
+        assert!(ready_shards.select(&outlet, 1, 100, |_| true).is_empty());
         assert!(ready_shards.lock().is_empty());
     }
 
     #[test]
     fn as_many_shards_are_selected_as_needed() {
         let ready_shards = ReadyShards::default();
-        let topic = Topic::parse("t").expect("valid");
-        [0, 1, 2, 3].into_iter().for_each(|shard| ready_shards.add(&topic, shard));
-        assert_eq!(ready_shards.select(&topic, 9, 100, |_| true), [0, 1, 2, 3], "each is known to have one");
-        assert_eq!(ready_shards.select(&topic, 3, 100, |_| true), [0, 1, 2]);
-        assert_eq!(ready_shards.select(&topic, 3, 100, |_| true), [3, 0, 1]);
-        ready_shards.set_count(&topic, 2, 50);
-        ready_shards.add(&topic, 2);
-        assert_eq!(ready_shards.select(&topic, 9, 100, |_| true), [2], "a known count is kept");
-        assert_eq!(ready_shards.select(&topic, 9, 5, |_| true), [3, 0, 1, 2], "each gives at most the limit");
-        assert!(ready_shards.select(&topic, 0, 5, |_| true).is_empty());
+        let outlet = Outlet::parse("t").expect("valid");
+        [0, 1, 2, 3].into_iter().for_each(|shard| ready_shards.add(&outlet, shard));
+        assert_eq!(ready_shards.select(&outlet, 9, 100, |_| true), [0, 1, 2, 3], "each is known to have one");
+        assert_eq!(ready_shards.select(&outlet, 3, 100, |_| true), [0, 1, 2]);
+        assert_eq!(ready_shards.select(&outlet, 3, 100, |_| true), [3, 0, 1]);
+        ready_shards.set_count(&outlet, 2, 50);
+        ready_shards.add(&outlet, 2);
+        assert_eq!(ready_shards.select(&outlet, 9, 100, |_| true), [2], "a known count is kept");
+        assert_eq!(
+            ready_shards.select(&outlet, 9, 5, |_| true),
+            [3, 0, 1, 2],
+            "each gives at most the limit"
+        );
+        assert!(ready_shards.select(&outlet, 0, 5, |_| true).is_empty());
     }
 }

@@ -58,7 +58,7 @@ impl SettingsCache {
         change: impl FnOnce(&mut TopicConfig),
     ) {
         if self.known.apply_write(part, version, topic, change) {
-            self.notifier.ready(topic);
+            self.notifier.restarted(topic);
         }
     }
 
@@ -74,7 +74,7 @@ impl SettingsCache {
             let StoredConfigs { version, topics, faults } = decode_configs(Reply::new(reply)?)?;
             faults.iter().for_each(|fault| tracing::error!(%fault, "ignored a setting of a topic"));
             if let Some(restarted) = self.known.replace(writes, version, topics) {
-                restarted.iter().for_each(|topic| self.notifier.ready(topic));
+                restarted.iter().for_each(|topic| self.notifier.restarted(topic));
                 return Ok(());
             }
         }

@@ -14,7 +14,7 @@ use super::{
     unresponsive::UnresponsiveServers,
 };
 use crate::{
-    job::Topic,
+    job::{HostNumber, Origin, Outlet},
     store::{
         Error, Result,
         redis::{
@@ -31,8 +31,8 @@ use crate::{
     },
 };
 
-/// How often the topic of a job may change while an operation is under way.
-pub const TOPIC_CHANGES_LIMIT: usize = 8;
+/// How often the outlet of a job may change while an operation is under way.
+pub const OUTLET_CHANGES_LIMIT: usize = 8;
 
 /// The shards of one queue.
 pub struct Shards {
@@ -91,6 +91,11 @@ impl Shards {
         }
     }
 
+    /// The number of a host in this store.
+    pub fn host_number(&self, origin: &Origin) -> HostNumber {
+        HostNumber::new(&self.context().layout.host_seed(), origin)
+    }
+
     /// A call that reads a group of shards.
     pub fn read(&self, script: Script, group: &[Shard], keys: Vec<Key>) -> ScriptCall {
         let first = group.first().copied().unwrap_or_default();
@@ -104,9 +109,9 @@ impl Shards {
         script: Script,
         shard: Shard,
         slot: Option<&ReplaySlot<'_>>,
-        topics: &[&Topic],
+        outlets: &[&Outlet],
     ) -> ScriptCall {
-        self.change_group(script, &[shard], slot, topics)
+        self.change_group(script, &[shard], slot, outlets)
     }
 
     /// A call that changes each shard of a group, which is not empty, with the keys of one shard after the other.
@@ -115,15 +120,15 @@ impl Shards {
         script: Script,
         group: &[Shard],
         slot: Option<&ReplaySlot<'_>>,
-        topics: &[&Topic],
+        outlets: &[&Outlet],
     ) -> ScriptCall {
-        let mut all = Vec::with_capacity(group.len() * (7 + 2 * topics.len()));
+        let mut all = Vec::with_capacity(group.len() * (7 + 2 * outlets.len()));
         for shard in group {
             let keys = self.keys.shard(*shard);
             all.extend(keys.of_scripts().map(Key::clone));
-            all.extend(topics.iter().flat_map(|topic| [keys.ready(topic), keys.dead(topic)]));
+            all.extend(outlets.iter().flat_map(|outlet| [keys.ready(outlet), keys.dead(&outlet.topic)]));
         }
-        let mut args: Vec<Value> = Vec::with_capacity(12 + topics.len());
+        let mut args: Vec<Value> = Vec::with_capacity(12 + outlets.len());
         args.push(self.now_arg());
         let deadline_arg = Some(args.len());
         args.push("".into());
@@ -133,8 +138,8 @@ impl Shards {
             Some(slot) => args.extend([slot.field().into(), slot.sequence().into()]),
             None => args.extend(["".into(), 0.into()]),
         }
-        args.push(i64::try_from(topics.len()).expect("topics fit an i64").into());
-        args.extend(topics.iter().map(|topic| Value::from(topic.as_str())));
+        args.push(i64::try_from(outlets.len()).expect("outlets fit an i64").into());
+        args.extend(outlets.iter().map(|outlet| outlet_arg(outlet)));
         let first = self.keys.shard(group[0]);
         let call = ScriptCall::new(script, first.slot, all, args);
         ScriptCall { mark: Some(first.mark.clone()), deadline_arg, changes: group.to_vec(), ..call }
@@ -213,12 +218,17 @@ impl Shards {
     }
 }
 
+/// The name of an outlet as an argument of scripts.
+pub fn outlet_arg(outlet: &Outlet) -> Value {
+    if outlet.is_plain() { outlet.topic.as_str().into() } else { outlet.to_string().into() }
+}
+
 /// The error when too few replicas received a change.
 pub fn not_durable() -> Error {
     Error::NotDurable("too few replicas received the change in time".to_owned())
 }
 
-/// The error for a job that is deleted and added to other topics faster than an operation can follow.
-pub fn topic_keeps_changing() -> Error {
+/// The error for a job that is deleted and added to other outlets faster than an operation can follow.
+pub fn outlet_keeps_changing() -> Error {
     Error::Unavailable("the topic of the job keeps changing".to_owned())
 }

@@ -7,7 +7,7 @@ use crate::store::{
     redis::{
         connection::{call::ScriptCall, connect_error::ConnectError, retry::ScriptClient},
         keys,
-        layout::{FORMAT, accept, difference, initial_shards},
+        layout::{FORMAT, HostSeed, accept, difference, initial_shards},
         options::Options,
         reply::{Reply, unexpected},
         scripts::Script,
@@ -18,8 +18,9 @@ use crate::store::{
 /// the configured number, or else a default for these servers. At every later start the stored number counts.
 pub async fn agree(client: &ScriptClient) -> std::result::Result<u16, ConnectError> {
     let options = &client.context.options;
-    let stored = initialise(client, initialise_call(options, first_shards(client))).await;
-    let (format, shards) = stored.map_err(|error| from_store_error(options, error))?;
+    let stored = initialise(client, initialise_call(options, first_shards(client), rand::random())).await;
+    let StoredLayout { format, shards, seed } = stored.map_err(|error| from_store_error(options, error))?;
+    seed.into_iter().for_each(|seed| client.context.layout.set_host_seed(seed));
     accept(&format, &shards, options.shards).map_err(|why| layout_error(options, why))
 }
 
@@ -28,7 +29,7 @@ pub async fn read(client: &ScriptClient) -> std::result::Result<u16, ConnectErro
     let options = &client.context.options;
     match fetch(client, fetch_call(options)).await.map_err(|error| from_store_error(options, error))? {
         None => Ok(first_shards(client)),
-        Some((format, shards)) => {
+        Some(StoredLayout { format, shards, .. }) => {
             accept(&format, &shards, options.shards).map_err(|why| layout_error(options, why))
         }
     }
@@ -37,19 +38,25 @@ pub async fn read(client: &ScriptClient) -> std::result::Result<u16, ConnectErro
 /// Stores the layout again if the servers lost all data, so that a process that starts then does not choose another
 /// one than the running processes use. While another layout is stored, all other calls are refused.
 pub async fn keep_stored(client: &ScriptClient, shards: u16) {
-    let options = &client.context.options;
+    let (options, layout) = (&client.context.options, &client.context.layout);
     let stored = match fetch(client, fetch_call(options).with_short_retry()).await {
-        Ok(None) => initialise(client, initialise_call(options, shards).without_retry()).await,
-        Ok(Some(stored)) => Ok(stored),
+        Ok(Some(stored)) if stored.seed.is_some() => Ok(stored),
+        Ok(Some(_) | None) => {
+            let call = initialise_call(options, shards, layout.host_seed());
+            initialise(client, call.without_retry()).await
+        }
         Err(error) => Err(error),
     };
     let mismatch = match stored {
-        Ok((format, number)) => difference(&format, &number, shards),
+        Ok(StoredLayout { format, shards: number, seed }) => {
+            seed.into_iter().for_each(|seed| layout.set_host_seed(seed));
+            difference(&format, &number, shards)
+        }
         Err(Error::Damaged(why)) => Some(why),
         // The sweep reports that a server cannot be reached.
         Err(Error::Unavailable(_) | Error::Full(_) | Error::NotDurable(_)) => return,
     };
-    client.context.layout.set_mismatch(mismatch);
+    layout.set_mismatch(mismatch);
 }
 
 /// The number of shards to choose if nothing is stored.
@@ -63,30 +70,47 @@ fn fetch_call(options: &Options) -> ScriptCall {
     ScriptCall::new(Script::GetLayout, slot, vec![meta], Vec::new())
 }
 
-/// Format and number of shards, if they are stored.
-async fn fetch(client: &ScriptClient, call: ScriptCall) -> Result<Option<(String, String)>> {
-    let mut reply = Reply::new(client.call_with_retry(call).await?.value)?;
-    match (reply.value()?, reply.value()?) {
-        (Value::Null, _) | (_, Value::Null) => Ok(None),
-        (format, shards) => Ok(Some((text(format)?, text(shards)?))),
+/// What the servers store.
+struct StoredLayout {
+    format: String,
+    shards: String,
+    /// `None` when it is missing or of another length.
+    seed: Option<HostSeed>,
+}
+
+impl StoredLayout {
+    /// Reads a reply; `None` when nothing is stored.
+    fn read(mut reply: Reply) -> Result<Option<Self>> {
+        match (reply.value()?, reply.value()?, reply.value()?) {
+            (Value::Null, _, _) | (_, Value::Null, _) => Ok(None),
+            (format, shards, seed) => {
+                let seed = seed.into_bytes().and_then(|bytes| HostSeed::try_from(&bytes[..]).ok());
+                Ok(Some(Self { format: text(format)?, shards: text(shards)?, seed }))
+            }
+        }
     }
+}
+
+/// The layout, if one is stored.
+async fn fetch(client: &ScriptClient, call: ScriptCall) -> Result<Option<StoredLayout>> {
+    StoredLayout::read(Reply::new(client.call_with_retry(call).await?.value)?)
 }
 
 fn text(value: Value) -> Result<String> {
     value.into_string().ok_or_else(|| unexpected("a text"))
 }
 
-/// The call that stores the layout if none is stored.
-fn initialise_call(options: &Options, shards: u16) -> ScriptCall {
+/// The call that stores what is not stored yet.
+fn initialise_call(options: &Options, shards: u16, seed: HostSeed) -> ScriptCall {
     let (meta, slot) = keys::meta(&options.prefix);
     let call = ScriptCall::new(Script::InitLayout, slot, vec![meta], Vec::new());
-    call.arg(FORMAT).arg(shards.to_string()).deadline()
+    call.arg(FORMAT).arg(shards.to_string()).bytes_arg(seed.to_vec()).deadline()
 }
 
-/// Makes that call; returns the format and the number of shards that are stored now.
-async fn initialise(client: &ScriptClient, call: ScriptCall) -> Result<(String, String)> {
-    let mut reply = Reply::new(client.call_with_retry(call).await?.value)?;
-    Ok((reply.text()?, reply.text()?))
+/// Makes that call; returns what is stored now.
+async fn initialise(client: &ScriptClient, call: ScriptCall) -> Result<StoredLayout> {
+    let reply = Reply::new(client.call_with_retry(call).await?.value)?;
+    StoredLayout::read(reply)?.ok_or_else(|| unexpected("a layout"))
 }
 
 fn from_store_error(options: &Options, error: Error) -> ConnectError {

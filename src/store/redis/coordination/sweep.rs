@@ -15,7 +15,7 @@ use super::{
 use crate::{
     clock::Clock,
     failure_log::FailureLog,
-    job::Topic,
+    job::Outlet,
     store::{
         Error, Result,
         redis::{connection::retry::ScriptReply, keys::Shard, reply::Reply, scripts::Script, time::micros},
@@ -221,8 +221,8 @@ impl Sweep {
             let mut reply = Reply::new(self.shards.call(call).await?)?;
             received.set_recovered(shard, announced);
             while !reply.is_empty() {
-                if let Ok(topic) = reply.name::<Topic>() {
-                    self.notifier.ready_on(&topic, shard);
+                if let Ok(outlet) = reply.name::<Outlet>() {
+                    self.notifier.ready_on(&outlet, shard);
                 }
             }
         }

@@ -7,9 +7,9 @@ use futures_util::future::try_join_all;
 
 use super::indexed::{by_shard, in_order, join, split};
 use crate::{
-    job::{Job, State, Timestamp, Topic},
+    job::{Job, Outlet, State, Timestamp},
     store::{
-        AddJob, Added, Error, Result,
+        AddJob, Added, Result,
         redis::{
             codec::record,
             coordination::{
@@ -38,11 +38,6 @@ impl Adder {
     }
 
     pub async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>> {
-        if jobs.iter().any(|job| job.callback.is_some()) {
-            return Err(Error::Unavailable(
-                "jobs with a callback of their own are not stored in Redis yet".to_owned(),
-            ));
-        }
         let count = jobs.len();
         let shards = by_shard(&self.shards.keys, jobs, |job| &job.id);
         let adds = shards.into_iter().map(|(shard, jobs)| async move {
@@ -68,32 +63,39 @@ impl BatchCall for AddCall {
     }
 
     async fn call(&self, shard: Shard, jobs: Vec<AddJob>, since_us: i64) -> Result<Vec<Added>> {
-        let mut topics: Vec<&Topic> = jobs.iter().map(|job| &job.topic).collect();
-        topics.sort_unstable();
-        topics.dedup();
+        let outlets: Vec<Outlet> = jobs.iter().map(|job| self.outlet(job)).collect();
+        let mut known: Vec<&Outlet> = outlets.iter().collect();
+        known.sort_unstable();
+        known.dedup();
         let slot = self.shards.replay_slots.acquire(shard);
-        let mut call = self.shards.change(Script::Add, shard, Some(&slot), &topics);
-        for job in &jobs {
-            call = call.arg(job.id.as_str()).bytes_arg(record::encode_new(job, rand::random()));
+        let mut call = self.shards.change(Script::Add, shard, Some(&slot), &known);
+        for (job, outlet) in jobs.iter().zip(&outlets) {
+            let record = record::encode_new(job, outlet.host, rand::random());
+            call = call.arg(job.id.as_str()).bytes_arg(record);
         }
         let mut reply = Reply::new(self.shards.call_acknowledged(call.started_at(since_us)).await?)?;
         self.shards.report_set_aside(shard, reply.count()?);
         let added =
             jobs.into_iter().map(|job| decode_outcome(job, &reply.bytes()?)).collect::<Result<Vec<_>>>()?;
-        self.notify(shard, &added);
+        self.notify(shard, added.iter().zip(&outlets));
         Ok(added)
     }
 }
 
 impl AddCall {
-    /// Notifies the listener of ready and due jobs, once for each topic.
-    fn notify(&self, shard: Shard, added: &[Added]) {
-        let mut ready: Vec<&Topic> = Vec::new();
+    fn outlet(&self, job: &AddJob) -> Outlet {
+        let host = job.callback.as_ref().map(|callback| self.shards.host_number(callback.url.origin()));
+        Outlet { topic: job.topic.clone(), host }
+    }
+
+    /// Notifies the listener of ready and due jobs, once for each outlet.
+    fn notify<'a>(&self, shard: Shard, added: impl Iterator<Item = (&'a Added, &'a Outlet)>) {
+        let mut ready: Vec<&Outlet> = Vec::new();
         let mut shortest_delay = None;
-        for added in added {
+        for (added, outlet) in added {
             let Added::Created(job) = added else { continue };
             match job.state {
-                State::Ready if !ready.contains(&&job.topic) => ready.push(&job.topic),
+                State::Ready if !ready.contains(&outlet) => ready.push(outlet),
                 State::Delayed => {
                     let delay = job.due_at.since(job.created_at);
                     shortest_delay = Some(shortest_delay.map_or(delay, |other| delay.min(other)));
@@ -101,7 +103,7 @@ impl AddCall {
                 State::Ready | State::Reserved | State::Dead => {}
             }
         }
-        ready.into_iter().for_each(|topic| self.notifier.ready_on(topic, shard));
+        ready.into_iter().for_each(|outlet| self.notifier.ready_on(outlet, shard));
         if let Some(delay) = shortest_delay {
             self.notifier.due_in(delay);
         }

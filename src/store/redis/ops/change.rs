@@ -9,15 +9,15 @@ use super::{
     single_job::{JobStepOutcome, SingleJob, decode_state},
 };
 use crate::{
-    job::{Delay, Due, JobId, Topic, TopicFilter, encode_steps},
+    job::{Delay, Due, JobId, Outlet, TopicFilter, encode_steps},
     store::{
         Patch, Patched, Requeued, Result,
         redis::{
-            codec::scope::encode_scope,
+            codec::{record, scope::encode_scope},
             connection::call::ScriptCall,
             coordination::{
                 notifier::Notifier,
-                shards::{Shards, TOPIC_CHANGES_LIMIT, topic_keeps_changing},
+                shards::{OUTLET_CHANGES_LIMIT, Shards, outlet_keeps_changing},
             },
             reply::{Reply, code, unexpected},
             scripts::Script,
@@ -69,8 +69,8 @@ pub struct Requeuer {
 /// Which dead jobs of one shard to requeue.
 pub struct RequeueRequest<'a> {
     pub scope: &'a TopicFilter,
-    /// The topic whose keys the call has.
-    pub topic: Option<&'a Topic>,
+    /// The outlets whose keys the call has.
+    pub outlets: &'a [&'a Outlet],
     /// At least one.
     pub ids: &'a [JobId],
     pub delay: Delay,
@@ -87,40 +87,39 @@ impl Requeuer {
 
     pub async fn requeue(&self, scope: &TopicFilter, id: &JobId, delay: Delay) -> Result<Requeued> {
         let (shard, started_us) = (self.shards.keys.shard_of(id), self.shards.context().now_us());
-        let mut topic: Option<Topic> = None;
-        for _ in 0..TOPIC_CHANGES_LIMIT {
+        let mut outlet: Option<Outlet> = None;
+        for _ in 0..OUTLET_CHANGES_LIMIT {
             let ids = std::slice::from_ref(id);
-            let topic_keys = topic.as_ref();
+            let outlets: Vec<&Outlet> = outlet.iter().collect();
             let request =
-                RequeueRequest { scope, topic: topic_keys, ids, delay, with_records: true, started_us };
+                RequeueRequest { scope, outlets: &outlets, ids, delay, with_records: true, started_us };
             let mut reply = self.requeue_on_shard(request).await?;
             return match reply.int()? {
                 code::OK => {
                     // After a retry the job may be gone already.
                     let Some(raw) = reply.value()?.into_bytes() else { return Ok(Requeued::Gone) };
                     let job = decode_job(id, &raw)?;
-                    self.notifier.waiting_for(&job.topic, shard, delay);
+                    self.notifier.waiting_for(&record::outlet_of(&job, &raw), shard, delay);
                     Ok(Requeued::Done(job))
                 }
                 code::GONE => Ok(Requeued::Gone),
                 code::REFUSED => Ok(Requeued::NotDead(decode_state(&mut reply)?)),
                 code::MOVED => {
-                    topic = Some(reply.name()?);
+                    outlet = Some(reply.name()?);
                     continue;
                 }
                 _ => Err(unexpected("the outcome of a requeue")),
             };
         }
-        Err(topic_keeps_changing())
+        Err(outlet_keeps_changing())
     }
 
     /// Requeues dead jobs of one shard. The reply has for each job a code and a value.
     pub async fn requeue_on_shard(&self, request: RequeueRequest<'_>) -> Result<Reply> {
-        let RequeueRequest { scope, topic, ids, delay, with_records, started_us } = request;
+        let RequeueRequest { scope, outlets, ids, delay, with_records, started_us } = request;
         let shard = self.shards.keys.shard_of(&ids[0]);
         let slot = self.shards.replay_slots.acquire(shard);
-        let known: Vec<&Topic> = topic.into_iter().collect();
-        let call = self.shards.change(Script::Requeue, shard, Some(&slot), &known).started_at(started_us);
+        let call = self.shards.change(Script::Requeue, shard, Some(&slot), outlets).started_at(started_us);
         let call = call.arg(encode_scope(scope)).arg(millis_arg(delay.as_duration()));
         let call = call.optional_arg(with_records.then_some("1"));
         let call = ids.iter().fold(call, |call, id| call.arg(id.as_str()));

@@ -10,7 +10,7 @@ use super::{
     read::{JobReader, decode_job},
 };
 use crate::{
-    job::{Delay, Job, JobId, State, Timestamp, Topic, TopicFilter, TopicPattern},
+    job::{Delay, Job, JobId, Outlet, State, Timestamp, Topic, TopicFilter, TopicPattern},
     store::{
         DeadCursor, Deleted, Result,
         redis::{
@@ -96,26 +96,39 @@ impl DeadLetters {
         let shards = ids_by_shard(self.oldest(topic, None, limit).await?);
         let requeues = shards.into_iter().map(|(shard, ids)| async move {
             let (scope, delay) = (&only(topic), Delay::default());
-            let request = RequeueRequest {
-                scope,
-                topic: Some(topic),
-                ids: &ids,
-                delay,
-                with_records: false,
-                started_us,
-            };
-            let mut reply = self.requeuer.requeue_on_shard(request).await?;
-            let mut requeued = 0;
-            for _ in &ids {
-                match (reply.int()?, reply.value()?) {
-                    (code::OK, _) => requeued += 1,
-                    // Another caller was faster: it is no longer a dead letter of this topic.
-                    (code::GONE | code::REFUSED, _) => {}
-                    _ => return Err(unexpected("the outcome of a requeue")),
+            let (mut outlets, mut left, mut requeued) = (vec![Outlet::plain(topic.clone())], ids, 0);
+            while !left.is_empty() {
+                let known: Vec<&Outlet> = outlets.iter().collect();
+                let (outlets_of_call, ids) = (&known[..], &left[..]);
+                let request = RequeueRequest {
+                    scope,
+                    outlets: outlets_of_call,
+                    ids,
+                    delay,
+                    with_records: false,
+                    started_us,
+                };
+                let mut reply = self.requeuer.requeue_on_shard(request).await?;
+                let (mut moved, mut unknown) = (Vec::new(), Vec::new());
+                for id in left {
+                    match reply.int()? {
+                        code::OK => {
+                            requeued += 1;
+                            self.notifier.waiting_for(&reply.name()?, shard, delay);
+                        }
+                        code::MOVED => {
+                            moved.push(id);
+                            unknown.push(reply.name::<Outlet>()?);
+                        }
+                        // Another caller was faster: it is no longer a dead letter of this topic.
+                        code::GONE | code::REFUSED => drop(reply.value()?),
+                        _ => return Err(unexpected("the outcome of a requeue")),
+                    }
                 }
-            }
-            if requeued > 0 {
-                self.notifier.waiting_for(topic, shard, delay);
+                outlets.extend(unknown);
+                outlets.sort_unstable();
+                outlets.dedup();
+                left = moved;
             }
             Ok(requeued)
         });

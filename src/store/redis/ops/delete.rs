@@ -6,14 +6,14 @@ use futures_util::future::try_join_all;
 
 use super::indexed::{Indexed, by_shard, in_order};
 use crate::{
-    job::{JobId, Topic, TopicFilter},
+    job::{JobId, Outlet, Topic, TopicFilter},
     store::{
         Deleted, Result,
         redis::{
             codec::scope::encode_scope,
             coordination::{
                 compaction::Compaction,
-                shards::{Shards, TOPIC_CHANGES_LIMIT, topic_keeps_changing},
+                shards::{OUTLET_CHANGES_LIMIT, Shards, outlet_keeps_changing},
             },
             keys::Shard,
             reply::{Reply, code, unexpected},
@@ -41,7 +41,7 @@ impl Deleter {
     }
 
     /// Deletes jobs of one shard; with `dead_of`, only the dead letters of that topic. The keys of a ready or
-    /// dead job depend on its topic: if the call does not have them, its reply names the topic.
+    /// dead job depend on its outlet: if the call does not have them, its reply names the outlet.
     pub async fn delete_on(
         &self,
         shard: Shard,
@@ -50,11 +50,11 @@ impl Deleter {
         ids: Indexed<JobId>,
     ) -> Result<Indexed<Deleted>> {
         let (scope, started_us) = (encode_scope(scope), self.shards.context().now_us());
-        let mut topics: Vec<Topic> = dead_of.into_iter().cloned().collect();
+        let mut outlets: Vec<Outlet> = dead_of.into_iter().cloned().map(Outlet::plain).collect();
         let (mut deleted, mut left) = (Vec::with_capacity(ids.len()), ids);
-        for _ in 0..TOPIC_CHANGES_LIMIT {
+        for _ in 0..OUTLET_CHANGES_LIMIT {
             let slot = self.shards.replay_slots.acquire(shard);
-            let known: Vec<&Topic> = topics.iter().collect();
+            let known: Vec<&Outlet> = outlets.iter().collect();
             let mut call = self.shards.change(Script::Delete, shard, Some(&slot), &known);
             call = call.arg(scope.clone()).optional_arg(dead_of.map(|_| "dead"));
             for (_, id) in &left {
@@ -63,17 +63,19 @@ impl Deleter {
             let mut reply = Reply::new(self.shards.call_acknowledged(call.started_at(started_us)).await?)?;
             let has_many_stale_entries = reply.int()? == 1;
             if has_many_stale_entries {
-                known.into_iter().for_each(|topic| self.compaction.request(shard, topic));
+                known.into_iter().for_each(|outlet| self.compaction.request(shard, outlet));
             }
             let mut moved = Vec::new();
             for (index, id) in left {
-                let (code, topic) = (reply.int()?, reply.optional_name::<Topic>()?);
-                match (code, topic) {
-                    (code::OK, Some(topic)) => deleted.push((index, Deleted::Done { topic })),
+                let (code, outlet) = (reply.int()?, reply.optional_name::<Outlet>()?);
+                match (code, outlet) {
+                    (code::OK, Some(outlet)) => {
+                        deleted.push((index, Deleted::Done { topic: outlet.topic }));
+                    }
                     (code::GONE, None) => deleted.push((index, Deleted::Gone)),
-                    (code::MOVED, Some(topic)) => {
+                    (code::MOVED, Some(outlet)) => {
                         moved.push((index, id));
-                        topics.push(topic);
+                        outlets.push(outlet);
                     }
                     _ => return Err(unexpected("the outcome of a delete")),
                 }
@@ -82,9 +84,9 @@ impl Deleter {
                 return Ok(deleted);
             }
             left = moved;
-            topics.sort_unstable();
-            topics.dedup();
+            outlets.sort_unstable();
+            outlets.dedup();
         }
-        Err(topic_keeps_changing())
+        Err(outlet_keeps_changing())
     }
 }

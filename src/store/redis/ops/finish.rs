@@ -8,7 +8,7 @@ use futures_util::future::try_join_all;
 
 use super::indexed::{by_shard, in_order, join, split};
 use crate::{
-    job::{JobId, Topic, TopicFilter},
+    job::{JobId, Outlet, TopicFilter},
     store::{
         FinishJob, Finished, Result,
         redis::{
@@ -87,9 +87,9 @@ impl BatchCall for FinishCall {
 }
 
 /// Decodes the outcome of one finish.
-fn decode_outcome(code: i64, topic: Option<Topic>) -> Result<Finished> {
-    match (code, topic) {
-        (code::OK, Some(topic)) => Ok(Finished::Done { topic }),
+fn decode_outcome(code: i64, outlet: Option<Outlet>) -> Result<Finished> {
+    match (code, outlet) {
+        (code::OK, Some(outlet)) => Ok(Finished::Done { topic: outlet.topic }),
         (code::GONE, None) => Ok(Finished::Gone),
         (code::LOST, None) => Ok(Finished::Lost),
         (code::NOT_RESERVED, None) => Ok(Finished::NotReserved),

@@ -1,6 +1,7 @@
 //! The operations of the store, each a call of one script per shard. Must not open connections.
 
 pub mod add;
+pub mod allow;
 pub mod change;
 pub mod dead_letters;
 pub mod delete;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    job::{Topic, Ttr},
+    job::{Outlet, Ttr},
     store::{Reservation, Wait, redis::time::between},
 };
 
@@ -13,7 +13,7 @@ const TTR_SHARE: f64 = 0.5;
 
 /// A pop in progress.
 pub struct PopProgress<'a> {
-    pub topic: &'a Topic,
+    pub outlet: &'a Outlet,
     /// One per wanted job: the first is for the first job granted, and so on.
     pub ttrs: &'a [Option<Ttr>],
     pub granted: Vec<Reservation>,

@@ -1,5 +1,5 @@
 //! Promoting due jobs: one script goes through every shard that it may use and moves the due jobs of
-//! the topics that were due recently; only due jobs of other topics need a second call, with their keys.
+//! the outlets that were due recently; only due jobs of other outlets need a second call, with their keys.
 
 use std::{
     sync::{
@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use super::promotions::Promotions;
 use crate::{
     clock::Clock,
-    job::Topic,
+    job::Outlet,
     store::{
         Move, MoveKind, Promoted, Result,
         redis::{
@@ -34,14 +34,14 @@ const HORIZON: Duration = Duration::from_secs(1);
 /// Most jobs that one run of the script checks, so that none blocks Redis for long.
 const SLICE: usize = 250;
 
-/// How many topics are remembered: each adds two keys for every shard to a call, whether they are needed or not.
-const RECENT_TOPICS: usize = 8;
+/// How many outlets are remembered: each adds two keys for every shard to a call, whether they are needed or not.
+const RECENT_OUTLETS: usize = 8;
 
-/// About how many keys of topics one call has at most, two for each topic and shard.
+/// About how many keys of outlets one call has at most, two for each topic and shard.
 const KEYS_LIMIT: usize = 512;
 
-/// Most topics whose keys one call has, however few the shards.
-const TOPICS_LIMIT: usize = 64;
+/// Most outlets whose keys one call has, however few the shards.
+const OUTLETS_LIMIT: usize = 64;
 
 /// Time until a failed second call is retried.
 const RETRY_IN: Duration = Duration::from_millis(100);
@@ -50,7 +50,7 @@ const RETRY_IN: Duration = Duration::from_millis(100);
 pub struct Promoter {
     shards: Arc<Shards>,
     notifier: Arc<Notifier>,
-    recent_topics: RecentTopics,
+    recent_outlets: RecentOutlets,
     promotions: Promotions,
     /// Counts calls, so that the shards of a group take turns in being first.
     calls: AtomicUsize,
@@ -58,8 +58,8 @@ pub struct Promoter {
 
 impl Promoter {
     pub fn new(shards: Arc<Shards>, notifier: Arc<Notifier>) -> Arc<Self> {
-        let (recent_topics, promotions) = (RecentTopics::default(), Promotions::default());
-        Arc::new(Self { shards, notifier, recent_topics, promotions, calls: AtomicUsize::new(0) })
+        let (recent_outlets, promotions) = (RecentOutlets::default(), Promotions::default());
+        Arc::new(Self { shards, notifier, recent_outlets, promotions, calls: AtomicUsize::new(0) })
     }
 
     pub async fn promote(self: &Arc<Self>, limit: usize) -> Result<Promoted> {
@@ -147,21 +147,21 @@ impl Promoter {
         }
     }
 
-    /// Promotes about `share` jobs on a group of shards. Due jobs of topics whose keys the first call does not have
+    /// Promotes about `share` jobs on a group of shards. Due jobs of outlets whose keys the first call does not have
     /// take a second call.
     async fn promote_group(&self, mut group: Vec<Shard>, share: usize) -> Result<Promoted> {
         // The shards take turns in being first, so that one with many due jobs does not delay the others. Both
         // calls begin with the same shard: the second continues where the first could not.
         let first = self.calls.fetch_add(1, Ordering::Relaxed) % group.len();
         group.rotate_left(first);
-        let topics_limit = (KEYS_LIMIT / (2 * group.len())).clamp(1, TOPICS_LIMIT);
-        let mut known = self.recent_topics.get();
-        known.truncate(topics_limit);
-        let (mut promoted, unknown) = self.call(&group, share, &known, topics_limit).await?;
+        let outlets_limit = (KEYS_LIMIT / (2 * group.len())).clamp(1, OUTLETS_LIMIT);
+        let mut known = self.recent_outlets.get();
+        known.truncate(outlets_limit);
+        let (mut promoted, unknown) = self.call(&group, share, &known, outlets_limit).await?;
         if unknown.is_empty() {
             return Ok(promoted);
         }
-        match self.call(&group, share, &unknown, topics_limit).await {
+        match self.call(&group, share, &unknown, outlets_limit).await {
             Ok((rest, unknown)) => {
                 promoted.moves.extend(rest.moves);
                 promoted.set_aside += rest.set_aside;
@@ -177,22 +177,22 @@ impl Promoter {
         }
     }
 
-    /// Runs the script once. Returns what it moved, and up to `topics_limit` topics of due jobs that are not among the
+    /// Runs the script once. Returns what it moved, and up to `outlets_limit` outlets of due jobs that are not among the
     /// `known` ones.
     async fn call(
         &self,
         group: &[Shard],
         share: usize,
-        known: &[Topic],
-        topics_limit: usize,
-    ) -> Result<(Promoted, Vec<Topic>)> {
-        let topics: Vec<&Topic> = known.iter().collect();
+        known: &[Outlet],
+        outlets_limit: usize,
+    ) -> Result<(Promoted, Vec<Outlet>)> {
+        let outlets: Vec<&Outlet> = known.iter().collect();
         let retention = self.shards.context().options.dead_retention;
         let mut call = self
             .shards
-            .change_group(Script::Promote, group, None, &topics)
+            .change_group(Script::Promote, group, None, &outlets)
             .arg(i64::try_from(share.min(SLICE)).expect("a slice fits an i64"))
-            .arg(i64::try_from(topics_limit).expect("a few topics fit an i64"))
+            .arg(i64::try_from(outlets_limit).expect("a few outlets fit an i64"))
             .optional_arg(retention.map(millis_arg));
         for shard in group {
             call = call.arg(self.shards.origin(*shard));
@@ -201,7 +201,7 @@ impl Promoter {
         let next_in = u64::try_from(reply.int()?).ok().map(Duration::from_micros);
         let mut promoted = Promoted { next_in, more: reply.int()? == 1, ..Promoted::default() };
         let mut unknown = reply.list()?;
-        let unknown = (0..unknown.len()).map(|_| unknown.name()).collect::<Result<Vec<Topic>>>()?;
+        let unknown = (0..unknown.len()).map(|_| unknown.name()).collect::<Result<Vec<Outlet>>>()?;
         for shard in group {
             self.handle_moves(*shard, reply.list()?, &mut promoted)?;
         }
@@ -213,16 +213,18 @@ impl Promoter {
         let set_aside = reply.count()?;
         self.shards.report_set_aside(shard, set_aside);
         promoted.set_aside += usize::try_from(set_aside).unwrap_or(usize::MAX);
-        let (mut ready, first) = (Vec::new(), promoted.moves.len());
+        let (mut ready, mut moved) = (Vec::new(), Vec::with_capacity(reply.len() / 4));
         while !reply.is_empty() {
-            let (topic, kind): (Topic, _) = (reply.name()?, decode_kind(reply.int()?)?);
-            if reply.int()? == 1 && !ready.contains(&topic) {
-                ready.push(topic.clone());
+            let (outlet, kind): (Outlet, _) = (reply.name()?, decode_kind(reply.int()?)?);
+            if reply.int()? == 1 && !ready.contains(&outlet) {
+                ready.push(outlet.clone());
             }
-            promoted.moves.push(Move { topic, kind, late: Duration::from_millis(reply.count()?) });
+            let late = Duration::from_millis(reply.count()?);
+            promoted.moves.push(Move { topic: outlet.topic.clone(), kind, late });
+            moved.push(outlet);
         }
-        self.recent_topics.record(promoted.moves[first..].iter().map(|moved| &moved.topic));
-        ready.iter().for_each(|topic| self.notifier.ready_on(topic, shard));
+        self.recent_outlets.record(moved.iter());
+        ready.iter().for_each(|outlet| self.notifier.ready_on(outlet, shard));
         Ok(())
     }
 }
@@ -245,30 +247,30 @@ fn decode_kind(code: i64) -> Result<MoveKind> {
     }
 }
 
-/// The topics that were due last, the latest first: they are likely to be due next.
+/// The outlets that were due last, the latest first: they are likely to be due next.
 #[derive(Debug, Default)]
-struct RecentTopics(Mutex<Vec<Topic>>);
+struct RecentOutlets(Mutex<Vec<Outlet>>);
 
-impl RecentTopics {
-    fn get(&self) -> Vec<Topic> {
+impl RecentOutlets {
+    fn get(&self) -> Vec<Outlet> {
         self.lock().clone()
     }
 
-    fn record<'a>(&self, due: impl Iterator<Item = &'a Topic>) {
-        let mut topics = self.lock();
-        for topic in due {
-            match topics.iter().position(|known| known == topic) {
-                Some(at) => topics[..=at].rotate_right(1),
+    fn record<'a>(&self, due: impl Iterator<Item = &'a Outlet>) {
+        let mut outlets = self.lock();
+        for outlet in due {
+            match outlets.iter().position(|known| known == outlet) {
+                Some(at) => outlets[..=at].rotate_right(1),
                 None => {
-                    topics.truncate(RECENT_TOPICS - 1);
-                    topics.insert(0, topic.clone());
+                    outlets.truncate(RECENT_OUTLETS - 1);
+                    outlets.insert(0, outlet.clone());
                 }
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Topic>> {
-        self.0.lock().expect("no code panics while it holds the topics")
+    fn lock(&self) -> MutexGuard<'_, Vec<Outlet>> {
+        self.0.lock().expect("no code panics while it holds the outlets")
     }
 }
 
@@ -278,11 +280,11 @@ mod tests {
 
     #[test]
     fn the_topics_that_were_due_last_are_remembered() {
-        let topics: Vec<Topic> =
-            (0..RECENT_TOPICS + 2).map(|n| Topic::parse(&n.to_string()).expect("valid")).collect();
-        let recent = RecentTopics::default();
-        recent.record(topics.iter());
-        recent.record([&topics[5], &topics[5]].into_iter());
+        let outlets: Vec<Outlet> =
+            (0..RECENT_OUTLETS + 2).map(|n| Outlet::parse(&n.to_string()).expect("valid")).collect();
+        let recent = RecentOutlets::default();
+        recent.record(outlets.iter());
+        recent.record([&outlets[5], &outlets[5]].into_iter());
         let names: Vec<String> = recent.get().iter().map(ToString::to_string).collect();
         assert_eq!(names, ["5", "9", "8", "7", "6", "4", "3", "2"]);
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    job::Topic,
+    job::{Outlet, Topic},
     store::{
         PurgeCursor, PurgeSlice, Result,
         redis::{coordination::shards::Shards, keys::Shard, reply::Reply, scripts::Script},
@@ -33,15 +33,26 @@ impl Purger {
     ) -> Result<PurgeSlice> {
         // An invalid cursor starts over, which deletes no less.
         let (shard, at) = cursor.as_ref().and_then(|cursor| self.parse_cursor(cursor)).unwrap_or((0, "0"));
-        let slot = self.shards.replay_slots.acquire(shard);
-        let call = self
-            .shards
-            .change(Script::Purge, shard, Some(&slot), &[topic])
-            .arg(topic.as_str())
-            .arg(at)
-            .arg(i64::try_from(limit.clamp(1, SLICE)).expect("a slice is small"));
-        let mut reply = Reply::new(self.shards.call_acknowledged(call).await?)?;
-        let (next_at, deleted) = (reply.text()?, reply.count()?);
+        let mut outlets = vec![Outlet::plain(topic.clone())];
+        let (next_at, deleted) = loop {
+            let slot = self.shards.replay_slots.acquire(shard);
+            let known: Vec<&Outlet> = outlets.iter().collect();
+            let call = self
+                .shards
+                .change(Script::Purge, shard, Some(&slot), &known)
+                .arg(topic.as_str())
+                .arg(at)
+                .arg(i64::try_from(limit.clamp(1, SLICE)).expect("a slice is small"));
+            let mut reply = Reply::new(self.shards.call_acknowledged(call).await?)?;
+            let (next_at, deleted, mut unknown) = (reply.text()?, reply.count()?, reply.list()?);
+            if unknown.is_empty() {
+                break (next_at, deleted);
+            }
+            // A topic has at most 257 outlets, and each run names new ones.
+            while !unknown.is_empty() {
+                outlets.push(unknown.name()?);
+            }
+        };
         let next = match next_at.as_str() {
             "0" => self.shards.keys.all().find(|other| *other > shard).map(|other| format!("{other}:0")),
             next_at => Some(format!("{shard}:{next_at}")),

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    job::{Topic, Ttr},
+    job::{Outlet, Ttr},
     store::{
         Reservation, Result, Wait,
         redis::{
@@ -37,9 +37,14 @@ impl Reserver {
     /// fewer jobs than wanted only if there are no more. For a caller that waits anyway, it only requests a probe.
     /// When a step fails or takes so long that the TTRs would suffer, it returns the jobs that
     /// it has.
-    pub async fn reserve(&self, topic: &Topic, ttrs: &[Option<Ttr>], wait: Wait) -> Result<Vec<Reservation>> {
+    pub async fn reserve(
+        &self,
+        outlet: &Outlet,
+        ttrs: &[Option<Ttr>],
+        wait: Wait,
+    ) -> Result<Vec<Reservation>> {
         let began_us = self.shards.context().now_us();
-        let mut pop = PopProgress { topic, ttrs, granted: Vec::new(), began_us, wait };
+        let mut pop = PopProgress { outlet, ttrs, granted: Vec::new(), began_us, wait };
         while !pop.wanted().is_empty() {
             match self.reserve_step(&mut pop).await {
                 Ok(true) => {}
@@ -48,9 +53,9 @@ impl Reserver {
                 Err(_) if pop.granted.is_empty() && self.may_wait_despite_failure(&pop) => break,
                 Err(error) if pop.granted.is_empty() => return Err(error),
                 Err(error) => {
-                    tracing::debug!(%topic, %error, "reserved fewer jobs than there may be");
+                    tracing::debug!(%outlet, %error, "reserved fewer jobs than there may be");
                     // Waiting callers must not wait for the next announcement.
-                    self.notifier.ready(topic);
+                    self.notifier.ready(outlet);
                     break;
                 }
             }
@@ -65,14 +70,14 @@ impl Reserver {
             let wanted = pop.wanted();
             let eligible = |shard| !self.shards.is_unresponsive(shard);
             let count = if pop.wants_same_ttrs() { wanted.len() } else { 1 };
-            let shards = self.notifier.ready_shards.select(pop.topic, count, SLICE, eligible);
+            let shards = self.notifier.ready_shards.select(pop.outlet, count, SLICE, eligible);
             match &shards[..] {
                 [] if pop.wait == Wait::Yes && self.request_probe(pop) => return Ok(false),
                 [] if !self.probe_in_time(pop).await? => return Ok(false),
                 [] => {}
                 [shard] if before == 0 && self.shards.router().has_single_primary() => {
                     let slice = &wanted[..wanted.len().min(SLICE)];
-                    pop.granted = self.shard_reserver.reserve(*shard, pop.topic, slice).await?;
+                    pop.granted = self.shard_reserver.reserve(*shard, pop.outlet, slice).await?;
                 }
                 shards => {
                     let round = ReserveRound::new(&self.shard_reserver, &self.probe, pop);
@@ -87,7 +92,7 @@ impl Reserver {
 
     /// Requests a probe for a caller that waits anyway; returns false if the caller must learn that it failed.
     fn request_probe(&self, pop: &PopProgress<'_>) -> bool {
-        !self.shards.context().closing.is_cancelled() && self.probe.request(pop.topic)
+        !self.shards.context().closing.is_cancelled() && self.probe.request(pop.outlet)
     }
 
     /// Whether a caller that waits anyway continues to wait although some of the shards did not answer.
@@ -104,21 +109,21 @@ impl Reserver {
         let began_us = context.now_us();
         let left = pop.time_left(began_us);
         if single_primary && left.is_none() {
-            return self.probe.probe(pop.topic).await;
+            return self.probe.probe(pop.outlet).await;
         }
         let left = left.map_or(i64::MAX, |left| micros(if single_primary { left } else { left.min(prompt) }));
         let end_us = began_us.saturating_add(left);
         let prompt_us = if single_primary { i64::MAX } else { began_us.saturating_add(micros(prompt)) };
-        let (probe, topic) = (self.probe.clone(), pop.topic.clone());
+        let (probe, outlet) = (self.probe.clone(), pop.outlet.clone());
         // Spawned: its result is useful even if nobody waits for it any more.
-        let mut probing = context.spawn(async move { probe.probe(&topic).await });
+        let mut probing = context.spawn(async move { probe.probe(&outlet).await });
         let ready_shards = &self.notifier.ready_shards;
         loop {
             let mut changed = pin!(ready_shards.changed());
             changed.as_mut().enable();
             let now_us = context.now_us();
             let late = now_us >= prompt_us;
-            if late && ready_shards.contains_any(pop.topic, |shard| !self.shards.is_unresponsive(shard)) {
+            if late && ready_shards.contains_any(pop.outlet, |shard| !self.shards.is_unresponsive(shard)) {
                 return Ok(true);
             }
             tokio::select! {

@@ -91,7 +91,7 @@ impl<'a> ReserveRound<'a> {
                     self.request_jobs(&others);
                     prompt_us = now_us.saturating_add(micros(prompt));
                 } else if !std::mem::replace(&mut probed, true) {
-                    self.probe.request(self.pop.topic);
+                    self.probe.request(self.pop.outlet);
                 }
             }
             tokio::select! {
@@ -119,7 +119,7 @@ impl<'a> ReserveRound<'a> {
         let shards = &self.reserver.shards;
         let wanted = if self.same_ttrs { self.pop.wanted().len() } else { 1 };
         let eligible = |shard: Shard| !self.asked.contains(&shard) && !shards.is_unresponsive(shard);
-        self.reserver.notifier.ready_shards.select(self.pop.topic, wanted, SLICE, eligible)
+        self.reserver.notifier.ready_shards.select(self.pop.outlet, wanted, SLICE, eligible)
     }
 
     /// Reserves from each shard its share, in a task of its own, which cancels its reservations if the round has ended
@@ -130,13 +130,13 @@ impl<'a> ReserveRound<'a> {
             let share = wanted.len().div_ceil(shards.len() - at).min(SLICE);
             let (ttrs, others) = wanted.split_at(share);
             wanted = others;
-            let (reserver, topic, ttrs) = (self.reserver.clone(), self.pop.topic.clone(), ttrs.to_vec());
+            let (reserver, outlet, ttrs) = (self.reserver.clone(), self.pop.outlet.clone(), ttrs.to_vec());
             let (sender, number) = (self.sender.clone(), self.asked.len());
             self.context().spawn(async move {
-                let reserve = reserver.reserve(shard, &topic, &ttrs);
+                let reserve = reserver.reserve(shard, &outlet, &ttrs);
                 let jobs = reserver.shards.observe(shard, reserve).await;
                 if let Err(SendError((_, Ok(unseen)))) = sender.send((number, jobs)) {
-                    reserver.canceller.cancel_unseen(&topic, &unseen).await;
+                    reserver.canceller.cancel_unseen(&outlet, &unseen).await;
                 }
             });
             self.asked.push(shard);
@@ -177,8 +177,8 @@ impl<'a> ReserveRound<'a> {
         }
         surplus.extend(granted.drain(granted.len().min(self.pop.wanted().len())..));
         if !surplus.is_empty() {
-            let (reserver, topic) = (self.reserver.clone(), self.pop.topic.clone());
-            context.spawn(async move { reserver.canceller.cancel_unseen(&topic, &surplus).await });
+            let (reserver, outlet) = (self.reserver.clone(), self.pop.outlet.clone());
+            context.spawn(async move { reserver.canceller.cancel_unseen(&outlet, &surplus).await });
         }
         let outcome = match self.failure {
             Some(error) => Err(error),

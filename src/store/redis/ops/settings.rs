@@ -54,7 +54,7 @@ impl SettingsWriter {
         self.cache.apply_write(ConfigPart::Pause, version, topic, |config| config.pause = pause);
         // Even if the delivery was not paused: the reply may be that of a second run.
         if clear.delivery && !pause.delivery {
-            self.notifier.ready(topic);
+            self.notifier.restarted(topic);
         }
         Ok(pause)
     }

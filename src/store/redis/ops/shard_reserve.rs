@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::{BufMut, BytesMut};
 
 use crate::{
-    job::{Receipt, Timestamp, Topic, Ttr},
+    job::{Outlet, Receipt, Timestamp, Ttr},
     store::{
         Reservation, Result,
         redis::{
@@ -38,10 +38,10 @@ impl ShardReserver {
     pub async fn reserve(
         &self,
         shard: Shard,
-        topic: &Topic,
+        outlet: &Outlet,
         ttrs: &[Option<Ttr>],
     ) -> Result<Vec<Reservation>> {
-        let pop = self.lost_pops.begin(shard, topic);
+        let pop = self.lost_pops.begin(shard, outlet);
         let (mut packed, mut receipts) =
             (BytesMut::with_capacity(4 * ttrs.len()), BytesMut::with_capacity(16 * ttrs.len()));
         for ttr in ttrs {
@@ -54,12 +54,12 @@ impl ShardReserver {
         let (reply, durable) = self.shards.call_with_durability(call).await?;
         pop.answered();
         let mut reply = Reply::new(reply)?;
-        self.notifier.ready_shards.set_count(topic, shard, reply.int()?);
+        self.notifier.ready_shards.set_count(outlet, shard, reply.int()?);
         let now = Timestamp::from_millis(reply.int()?);
         self.shards.report_set_aside(shard, reply.count()?);
         let granted = decode_reservations(reply, now)?;
         if !durable && !granted.is_empty() {
-            self.canceller.cancel_unseen(topic, &granted).await;
+            self.canceller.cancel_unseen(outlet, &granted).await;
             return Err(not_durable());
         }
         if let Some(first_end) = granted.iter().filter_map(|grant| grant.job.reserved_until).min() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::read::decode_job;
 use crate::{
-    job::{Job, JobId, State, Timestamp, Topic, TopicFilter},
+    job::{Job, JobId, Outlet, State, Timestamp, TopicFilter},
     store::{
         Result,
         redis::{
@@ -13,7 +13,7 @@ use crate::{
             coordination::{
                 compaction::Compaction,
                 notifier::Notifier,
-                shards::{Shards, TOPIC_CHANGES_LIMIT, topic_keeps_changing},
+                shards::{OUTLET_CHANGES_LIMIT, Shards, outlet_keeps_changing},
             },
             reply::{Reply, code, unexpected},
             scripts::Script,
@@ -41,8 +41,8 @@ impl SingleJob {
         Arc::new(Self { shards, notifier, compaction })
     }
 
-    /// Runs a script on one job. The first call has no keys of a topic, which is enough for most steps; otherwise the
-    /// reply names the topic, and the next call has its keys.
+    /// Runs a script on one job. The first call has no keys of an outlet, which is enough for most steps; otherwise the
+    /// reply names the outlet, and the next call has its keys.
     pub async fn run(
         &self,
         script: Script,
@@ -52,40 +52,42 @@ impl SingleJob {
     ) -> Result<JobStepOutcome> {
         let (shard, scope) = (self.shards.keys.shard_of(id), encode_scope(scope));
         let started_us = self.shards.context().now_us();
-        let mut topic: Option<Topic> = None;
-        for _ in 0..TOPIC_CHANGES_LIMIT {
+        let mut outlet: Option<Outlet> = None;
+        for _ in 0..OUTLET_CHANGES_LIMIT {
             let slot = self.shards.replay_slots.acquire(shard);
-            let known: Vec<&Topic> = topic.iter().collect();
+            let known: Vec<&Outlet> = outlet.iter().collect();
             let call = self.shards.change(script, shard, Some(&slot), &known).started_at(started_us);
             let call = add_args(call.arg(scope.clone()).arg(id.as_str()));
             let mut reply = Reply::new(self.shards.call_acknowledged(call).await?)?;
             return Ok(match reply.int()? {
                 code::OK => {
-                    let job = decode_job(id, &reply.bytes()?)?;
+                    let raw = reply.bytes()?;
+                    let job = decode_job(id, &raw)?;
+                    let outlet = record::outlet_of(&job, &raw);
                     let now = Timestamp::from_millis(reply.int()?);
                     if reply.int()? == 1 {
-                        self.compaction.request(shard, &job.topic);
+                        self.compaction.request(shard, &outlet);
                     }
-                    self.notify_changed(&job, now);
+                    self.notify_changed(&job, &outlet, now);
                     JobStepOutcome::Done(job)
                 }
                 code::GONE => JobStepOutcome::Gone,
                 code::LOST => JobStepOutcome::Lost,
                 code::REFUSED => JobStepOutcome::Refused(decode_state(&mut reply)?),
                 code::MOVED => {
-                    topic = Some(reply.name()?);
+                    outlet = Some(reply.name()?);
                     continue;
                 }
                 _ => return Err(unexpected("the outcome of a step")),
             });
         }
-        Err(topic_keeps_changing())
+        Err(outlet_keeps_changing())
     }
 
     /// Notifies the listener of a job's new state.
-    fn notify_changed(&self, job: &Job, now: Timestamp) {
+    fn notify_changed(&self, job: &Job, outlet: &Outlet, now: Timestamp) {
         match job.state {
-            State::Ready => self.notifier.ready_on(&job.topic, self.shards.keys.shard_of(&job.id)),
+            State::Ready => self.notifier.ready_on(outlet, self.shards.keys.shard_of(&job.id)),
             State::Delayed => self.notifier.due_in(job.due_at.since(now)),
             State::Reserved => {
                 self.notifier.due_in(job.reserved_until.map_or_else(Default::default, |t| t.since(now)))

@@ -8,11 +8,15 @@ use std::{
 use futures_util::future::try_join_all;
 
 use crate::{
-    job::{State, Timestamp, Topic},
+    job::{Outlet, State, Timestamp, Topic},
     store::{
         Result, TopicStats,
         redis::{
-            coordination::{mend::COUNTS_PAGE, settings_cache::SettingsCache, shards::Shards},
+            coordination::{
+                mend::COUNTS_PAGE,
+                settings_cache::SettingsCache,
+                shards::{Shards, outlet_arg},
+            },
             keys::Shard,
             reply::Reply,
             scripts::Script,
@@ -75,7 +79,7 @@ impl TopicReader {
             }
         }
         let decode = |(field, count): (String, u64)| {
-            let (letter, topic) = field.split_at_checked(1)?;
+            let (letter, outlet) = field.split_at_checked(1)?;
             let state = match letter {
                 "d" => State::Delayed,
                 "r" => State::Ready,
@@ -84,7 +88,7 @@ impl TopicReader {
                 // The number of announcements, or the fence.
                 _ => return None,
             };
-            Some((Topic::parse(topic).ok()?, state, count))
+            Some((Outlet::parse(outlet)?.topic, state, count))
         };
         Ok(fields.into_iter().filter_map(decode).collect())
     }
@@ -103,14 +107,32 @@ impl TopicReader {
         Ok((jobs > 0 || !stats.config.is_default()).then_some(stats))
     }
 
-    /// The statistics of a topic on a group of shards.
+    /// The statistics of a topic on a group of shards. The keys of ready lists depend on the outlets: if the first call
+    /// does not have all of them, its reply names the others.
     async fn get_from(&self, group: Vec<Shard>, topic: &Topic) -> Result<TopicStats> {
+        let mut outlets = vec![Outlet::plain(topic.clone())];
+        let (stats, unnamed) = self.get_with(&group, &outlets).await?;
+        if unnamed.is_empty() {
+            return Ok(stats);
+        }
+        outlets.extend(unnamed);
+        Ok(self.get_with(&group, &outlets).await?.0)
+    }
+
+    /// The same with the ready lists of these outlets, the first of which is the plain one. Also returns other outlets
+    /// with ready jobs.
+    async fn get_with(&self, group: &[Shard], outlets: &[Outlet]) -> Result<(TopicStats, Vec<Outlet>)> {
         let keys = group.iter().flat_map(|shard| {
             let keys = self.shards.keys.shard(*shard);
-            [keys.counts.clone(), keys.jobs.clone(), keys.due.clone(), keys.ready(topic)]
+            let fixed = [keys.counts.clone(), keys.jobs.clone(), keys.due.clone()];
+            fixed.into_iter().chain(outlets.iter().map(|outlet| keys.ready(outlet)))
         });
-        let call = self.shards.read(Script::TopicStats, &group, keys.collect());
-        let mut reply = Reply::new(self.shards.call(call.arg(topic.as_str()).arg(SEARCH_DEPTH)).await?)?;
+        let call = self.shards.read(Script::TopicStats, group, keys.collect());
+        let call = call.arg(outlets[0].topic.as_str()).arg(SEARCH_DEPTH);
+        let call = outlets.iter().fold(call, |call, outlet| call.arg(outlet_arg(outlet)));
+        let mut reply = Reply::new(self.shards.call(call).await?)?;
+        let mut unnamed = reply.list()?;
+        let unnamed = (0..unnamed.len()).map(|_| unnamed.name()).collect::<Result<Vec<Outlet>>>()?;
         let mut stats = TopicStats::default();
         while !reply.is_empty() {
             for state in State::ALL {
@@ -119,7 +141,7 @@ impl TopicReader {
             stats.next_due = earlier(stats.next_due, decode_moment(reply.int()?));
             stats.oldest_ready = earlier(stats.oldest_ready, decode_moment(reply.int()?));
         }
-        Ok(stats)
+        Ok((stats, unnamed))
     }
 }
 

@@ -13,12 +13,15 @@ use fred::{
 };
 
 use crate::{
-    job::{JobId, Topic},
+    job::{JobId, Outlet},
     store::{
         Result, Verified,
         redis::{
             connection::error::CallFault,
-            coordination::{settings_cache::SettingsCache, shards::Shards},
+            coordination::{
+                settings_cache::SettingsCache,
+                shards::{Shards, outlet_arg},
+            },
             keys::{KeyOwner, Shard},
             reply::Reply,
             scripts::Script,
@@ -41,8 +44,8 @@ pub struct Verifier {
 #[derive(Default)]
 struct VerifyProgress {
     verified: Verified,
-    /// The topics with keys of their own, by shard: there may be lists that no count mentions.
-    topics: BTreeMap<Shard, BTreeSet<Topic>>,
+    /// The outlets with keys of their own, by shard: there may be lists that no count mentions.
+    outlets: BTreeMap<Shard, BTreeSet<Outlet>>,
 }
 
 impl VerifyProgress {
@@ -71,7 +74,7 @@ impl Verifier {
         Ok(progress.verified)
     }
 
-    /// Scans the keys of a server: collects the topics, and reports keys that should not exist.
+    /// Scans the keys of a server: collects the outlets, and reports keys that should not exist.
     async fn scan_keys(&self, client: &Client, progress: &mut VerifyProgress) -> Result<()> {
         let mut cursor = "0".to_owned();
         loop {
@@ -91,8 +94,8 @@ impl Verifier {
             while !keys.is_empty() {
                 let key = keys.bytes()?;
                 match self.shards.keys.owner(&key) {
-                    KeyOwner::Topic(shard, topic) => {
-                        progress.topics.entry(shard).or_default().insert(topic);
+                    KeyOwner::Outlet(shard, outlet) => {
+                        progress.outlets.entry(shard).or_default().insert(outlet);
                     }
                     KeyOwner::Unknown => {
                         let key = String::from_utf8_lossy(&key);
@@ -108,16 +111,16 @@ impl Verifier {
     }
 
     async fn verify_shard(&self, shard: Shard, progress: &mut VerifyProgress) -> Result<()> {
-        let mut topics: Vec<Topic> = progress.topics.remove(&shard).into_iter().flatten().collect();
+        let mut outlets: Vec<Outlet> = progress.outlets.remove(&shard).into_iter().flatten().collect();
         let (mut step, mut cursor) = (1, "0".to_owned());
         while step > 0 {
-            let mut reply = Reply::new(self.verify_part(shard, step, &cursor, &topics).await?)?;
+            let mut reply = Reply::new(self.verify_part(shard, step, &cursor, &outlets).await?)?;
             let next = (reply.int()?, reply.text()?);
             let (jobs, stale, set_aside) = (reply.count()?, reply.count()?, reply.count()?);
             let (faults, ids, mut unknown) = (reply.list()?, reply.list()?, reply.list()?);
             if !unknown.is_empty() {
                 while !unknown.is_empty() {
-                    topics.push(unknown.name()?);
+                    outlets.push(unknown.name()?);
                 }
                 continue;
             }
@@ -130,12 +133,12 @@ impl Verifier {
         Ok(())
     }
 
-    async fn verify_part(&self, shard: Shard, step: i64, cursor: &str, topics: &[Topic]) -> Result<Value> {
+    async fn verify_part(&self, shard: Shard, step: i64, cursor: &str, outlets: &[Outlet]) -> Result<Value> {
         let keys = self.shards.keys.shard(shard);
         let mut all: Vec<_> = keys.of_scripts().into_iter().cloned().collect();
-        all.extend(topics.iter().flat_map(|topic| [keys.ready(topic), keys.dead(topic)]));
+        all.extend(outlets.iter().flat_map(|outlet| [keys.ready(outlet), keys.dead(&outlet.topic)]));
         let call = self.shards.read(Script::Verify, &[shard], all).arg(step).arg(cursor);
-        let call = topics.iter().fold(call, |call, topic| call.arg(topic.as_str()));
+        let call = outlets.iter().fold(call, |call, outlet| call.arg(outlet_arg(outlet)));
         self.shards.call(call).await
     }
 

@@ -14,18 +14,18 @@ local saved = REPLAY or {}
 local function existing_outcome(stored, raw)
   local old = decode(stored)
   if not old then return nil end
-  if old.print ~= sub(raw, PRINT_AT, TOPIC_AT - 1) then return 'E' .. pack('>BI6', old.state, old.due) end
+  if old.print ~= sub(raw, PRINT_AT, OUTLET_AT - 1) then return 'E' .. pack('>BI6', old.state, old.due) end
   return 'R' .. stored
 end
 
 local function index_job(id, raw, state, due)
-  local topic = sub(raw, HEAD + 1, HEAD + byte(raw, TOPIC_AT))
+  local outlet = sub(raw, HEAD + 1, HEAD + byte(raw, OUTLET_AT))
   if state == READY then
-    call('RPUSH', topics[topic].ready, sub(raw, GEN_AT, DUE_AT - 1) .. pack('>I6', NOW) .. id)
+    call('RPUSH', outlets[outlet].ready, sub(raw, GEN_AT, DUE_AT - 1) .. pack('>I6', NOW) .. id)
   else
     call('ZADD', DUE, due, id)
   end
-  count(topic, state, 1)
+  count(outlet, state, 1)
   return 'C' .. pack('>I6I6', NOW, due)
 end
 
@@ -45,7 +45,7 @@ local function add(id, raw)
 end
 
 check_shard(DUE)
-for topic in pairs(topics) do call('LLEN', topics[topic].ready) end
+for _, keys in pairs(outlets) do call('LLEN', keys.ready) end
 local reply, any_added = { 0 }, false
 for i = A, #ARGV, 2 do
   local n = #reply

@@ -1,11 +1,10 @@
 #!lua flags=allow-oom
--- Removes the stale ones of the first entries of a topic's ready list and moves the others to its end, so
+-- Removes the stale ones of the first entries of an outlet's ready list and moves the others to its end, so
 -- that a full turn leaves them in their order.
 --
--- ARGV[A..] topic, how many entries
+-- ARGV[A..] outlet, how many entries
 -- Reply     how many entries there were
-local topic = ARGV[A]
-local list = topics[topic].ready
+local list = outlets[ARGV[A]].ready
 call('HLEN', JOBS)
 local length = call('LLEN', list)
 for _, entry in ipairs(call('LPOP', list, ARGV[A + 1]) or {}) do

@@ -2,7 +2,7 @@
 -- Deletes jobs: in any state, or only while they are dead.
 --
 -- ARGV[A..] the caller's scope, '' or 'dead', the ids
--- Reply     { 1 when a list should be compacted, per job a code and a topic ('' when gone) }
+-- Reply     { 1 when a list should be compacted, per job a code and an outlet ('' when gone) }
 if REPLAY then return REPLAY end
 check_keys()
 local reply, touched = { 0 }, {}
@@ -10,25 +10,25 @@ for i = A + 2, #ARGV do
   local id = ARGV[i]
   local head = head_in_scope(JOBS, ARGV[A], id)
   local job = decode(head)
-  local code, topic = OK, ''
+  local code, outlet = OK, ''
   if head and not job then
     set_aside(id, call('HGET', JOBS, id))
     heads[id] = nil
   end
   if not job or (ARGV[A + 1] == 'dead' and job.state ~= DEAD) then
     code = GONE
-  elseif not index_of(job.state) and not topics[job.topic] then
-    code, topic = MOVED, job.topic
+  elseif not index_of(job.state) and not outlets[job.outlet] then
+    code, outlet = MOVED, job.outlet
   else
-    topic = job.topic
-    if job.state == READY then touched[topic] = true end
+    outlet = job.outlet
+    if job.state == READY then touched[outlet] = true end
     remove_job(id, job)
     heads[id] = nil
   end
-  reply[#reply + 1], reply[#reply + 2] = code, topic
+  reply[#reply + 1], reply[#reply + 2] = code, outlet
 end
 write_counts()
-for topic in pairs(touched) do
-  if has_many_stale(topic) then reply[1] = 1 end
+for outlet in pairs(touched) do
+  if has_many_stale(outlet) then reply[1] = 1 end
 end
 return save_reply(reply)

@@ -3,7 +3,7 @@
 --
 -- ARGV[A..] '' when all callers may use every topic; then per job its id, its receipt or '', and otherwise its caller's
 --           scope
--- Reply     per job a code and a topic ('' unless done)
+-- Reply     per job a code and an outlet ('' unless done)
 local NOT_RESERVED, RECEIPT_REQUIRED = 6, 7
 if REPLAY then return REPLAY end
 
@@ -14,7 +14,7 @@ for i = A + 1, #ARGV, step do
   local id, receipt = ARGV[i], ARGV[i + 1]
   local head = head_in_scope(JOBS, step == 3 and ARGV[i + 2] or '', id)
   local code = OK
-  local ends, topic, length, tag = parse_head(head, RESERVED)
+  local ends, outlet, length, tag = parse_head(head, RESERVED)
   -- A record that is not of the common form is decoded in full.
   if tag ~= LEASE or length < 31 or receipt ~= sub(head, ends + 4, ends + 19) then
     local job = decode(head)
@@ -27,18 +27,18 @@ for i = A + 1, #ARGV, step do
     elseif receipt ~= '' and receipt ~= job.receipt then
       code = LOST
     else
-      topic = job.topic
+      outlet = job.outlet
     end
   end
   if code == OK then
     changed, heads[id] = true, nil
     call('ZREM', LEASES, id)
     call('HDEL', JOBS, id)
-    count(topic, RESERVED, -1)
+    count(outlet, RESERVED, -1)
   else
-    topic = ''
+    outlet = ''
   end
-  reply[n + 1], reply[n + 2] = code, topic
+  reply[n + 1], reply[n + 2] = code, outlet
   n = n + 2
 end
 write_counts()

@@ -2,11 +2,12 @@
 -- Stores the layout at the very first start, or after it was lost, and returns the stored one.
 --
 -- KEYS  meta
--- ARGV  format, number of shards to store if there is none, deadline by this server's clock
+-- ARGV  format, number of shards and seed of host numbers to store if there are none, deadline by this server's clock
 local _, _, _, server = clock('')
-if server > tonumber(ARGV[3]) then return refuse_late() end
+if server > tonumber(ARGV[4]) then return refuse_late() end
 local refused = denied()
 if refused then return refused end
 call('HSETNX', KEYS[1], 'format', ARGV[1])
 call('HSETNX', KEYS[1], 'shards', ARGV[2])
-return call('HMGET', KEYS[1], 'format', 'shards')
+call('HSETNX', KEYS[1], 'seed', ARGV[3])
+return call('HMGET', KEYS[1], 'format', 'shards', 'seed')

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- Lists the topics that have ready jobs on a shard, for a process that missed an announcement.
+-- Lists the outlets that have ready jobs on a shard, for a process that starts or missed an announcement.
 --
 -- KEYS  counts
 local reply = {}

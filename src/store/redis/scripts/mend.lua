@@ -5,13 +5,13 @@
 --
 -- ARGV[A..] step, cursor. Steps: 1 records, 2 due, 3 leases, 4 dead by time, 5 counts; for the last, per count its
 --           field, its value before the first step or '', and the number of such jobs
--- Reply     { next step or 0, next cursor, number of mended entries, 1 when the counts are mended, too; topics whose
---             keys are needed: the caller repeats the step with them; topics with mended ready
+-- Reply     { next step or 0, next cursor, number of mended entries, 1 when the counts are mended, too; outlets whose
+--             keys are needed: the caller repeats the step with them; outlets with mended ready
 --             jobs; per field of the records seen the field and its count }
 local PAGE, BUDGET, LIST_LIMIT = 250, 500, 10000
 local step, cursor = tonumber(ARGV[A]), ARGV[A + 1]
 local whole = step == 1 and cursor == '0'
-local spent, mended, unknown, ready_topics, tally, seen = 0, 0, {}, {}, {}, {}
+local spent, mended, unknown, ready_outlets, tally, seen = 0, 0, {}, {}, {}, {}
 
 -- The expected score of a job in each index; nil when it should not be there.
 local function due_score(job)
@@ -27,31 +27,31 @@ local function fix_score(key, id, expected)
   if expected then call('ZADD', key, expected, id) else call('ZREM', key, id) end
 end
 
--- The entries of a topic's ready list by generation and id; false when there are too many.
+-- The entries of an outlet's ready list by generation and id; false when there are too many.
 local entries = {}
-local function entries_of(topic)
-  local list = topics[topic].ready
-  if entries[topic] == nil then
-    entries[topic] = call('LLEN', list) <= LIST_LIMIT and {}
-    for _, entry in ipairs(entries[topic] and call('LRANGE', list, 0, -1) or {}) do
-      if #entry > 10 then entries[topic][sub(entry, 1, 4) .. sub(entry, 11)] = true end
+local function entries_of(outlet)
+  local list = outlets[outlet].ready
+  if entries[outlet] == nil then
+    entries[outlet] = call('LLEN', list) <= LIST_LIMIT and {}
+    for _, entry in ipairs(entries[outlet] and call('LRANGE', list, 0, -1) or {}) do
+      if #entry > 10 then entries[outlet][sub(entry, 1, 4) .. sub(entry, 11)] = true end
     end
   end
-  return entries[topic]
+  return entries[outlet]
 end
 
 local function mend_record(id, job)
   fix_score(DUE, id, due_score(job))
   fix_score(LEASES, id, lease_score(job))
   fix_score(DEAD_BY_TIME, id, death_score(job))
-  fix_score(topics[job.topic].dead, id, death_score(job))
-  local field = LETTERS[job.state] .. job.topic
+  fix_score(outlets[job.outlet].dead, id, death_score(job))
+  local field = count_field(job.outlet, job.state)
   tally[field] = (tally[field] or 0) + 1
   if job.state ~= READY then return end
-  local known = entries_of(job.topic)
+  local known = entries_of(job.outlet)
   if known and not known[pack('>I4', job.gen) .. id] then
-    mended, ready_topics[job.topic] = mended + 1, true
-    call('RPUSH', topics[job.topic].ready, pack('>I4I6', job.gen, NOW) .. id)
+    mended, ready_outlets[job.outlet] = mended + 1, true
+    call('RPUSH', outlets[job.outlet].ready, pack('>I4I6', job.gen, NOW) .. id)
   end
 end
 
@@ -61,8 +61,8 @@ local function mend_records()
   for i = 1, #found[2], 2 do
     local job = decode(found[2][i + 1])
     jobs[(i + 1) / 2] = job or false
-    if job and not topics[job.topic] and not unknown[job.topic] then
-      unknown[job.topic], unknown[#unknown + 1] = true, job.topic
+    if job and not outlets[job.outlet] and not unknown[job.outlet] then
+      unknown[job.outlet], unknown[#unknown + 1] = true, job.outlet
     end
   end
   if unknown[1] then return cursor end
@@ -96,7 +96,7 @@ end
 local function set_count(field, number)
   mended = mended + 1
   if number > 0 then call('HSET', COUNTS, field, number) else call('HDEL', COUNTS, field) end
-  if byte(field) == 114 and number > 0 then ready_topics[sub(field, 2)] = true end
+  if byte(field) == 114 and number > 0 then ready_outlets[sub(field, 2)] = true end
 end
 
 -- Corrects all counts at once, when one run saw all records.
@@ -127,7 +127,7 @@ end
 check_shard(DUE)
 call('ZCARD', LEASES)
 call('ZCARD', DEAD_BY_TIME)
-for topic in pairs(topics) do check_topic(topic) end
+for outlet in pairs(outlets) do check_outlet(outlet) end
 if step == 5 then
   mend_unchanged_counts()
   step = 0
@@ -149,11 +149,11 @@ while step > 0 and spent < BUDGET and not unknown[1] do
 end
 whole = whole and (step ~= 1)
 local ready_list, tallied = {}, {}
-for topic in pairs(ready_topics) do
-  ready_list[#ready_list + 1] = topic
-  announce(topic)
+for outlet in pairs(ready_outlets) do
+  ready_list[#ready_list + 1] = outlet
+  announce(outlet)
 end
 for field, number in pairs(tally) do tallied[#tallied + 1], tallied[#tallied + 2] = field, number end
 local names = {}
-for n, topic in ipairs(unknown) do names[n] = topic end
+for n, outlet in ipairs(unknown) do names[n] = outlet end
 return { step, cursor, mended, whole and 1 or 0, names, ready_list, tallied }

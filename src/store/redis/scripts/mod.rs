@@ -54,6 +54,7 @@ scripts! {
     AddSecret "add_secret" [RECORD, SETTINGS],
     DeleteSecret "delete_secret" [RECORD, SETTINGS],
     InitLayout "init_layout" [RECORD],
+    Allow "allow" [RECORD],
     GetLayout "get_layout" [],
     GetCounts "get_counts" [],
     GetSettings "get_settings" [],

@@ -11,8 +11,8 @@ if JOB.state == RESERVED or JOB.state == DEAD then return { REFUSED, JOB.state }
 local kind, ms = ARGV[A + 1], tonumber(ARGV[A + 2])
 local due = kind ~= '' and due_at(kind == 'at', ms)
 local at_once = due and due <= NOW
-if due and (JOB.state == READY or at_once) and not topics[JOB.topic] then
-  return { MOVED, JOB.topic }
+if due and (JOB.state == READY or at_once) and not outlets[JOB.outlet] then
+  return { MOVED, JOB.outlet }
 end
 
 JOB.ttr = tonumber(ARGV[A + 3]) or JOB.ttr
@@ -33,4 +33,4 @@ else
 end
 write_counts()
 -- A ready job with a new due time has left a stale entry.
-return done(due and was == READY and has_many_stale(JOB.topic) and 1 or 0)
+return done(due and was == READY and has_many_stale(JOB.outlet) and 1 or 0)

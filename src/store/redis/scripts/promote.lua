@@ -2,45 +2,45 @@
 -- Promotes the due jobs of every shard of a group. A second run continues where the first ended.
 --
 -- KEYS      per shard those of `shard.lua`
--- ARGV[A..] most jobs, most unknown topics, retention of dead letters in ms or '',
+-- ARGV[A..] most jobs, most unknown outlets, retention of dead letters in ms or '',
 --           per shard its origin
--- Reply     { microseconds until the next due job, or -1; 1 when more may be due; topics of due jobs whose keys
+-- Reply     { microseconds until the next due job, or -1; 1 when more may be due; outlets of due jobs whose keys
 --             are needed; per shard a list: set aside,
---             per move: topic, 1 ready 2 expired 3 died 4 deleted, 1 when it is ready now, ms late }
+--             per move: outlet, 1 ready 2 expired 3 died 4 deleted, 1 when it is ready now, ms late }
 local room, unknown_limit, retention = tonumber(ARGV[A]), tonumber(ARGV[A + 1]), tonumber(ARGV[A + 2])
-local more, soonest, unknown, moves, at, has_topics = 0, nil, {}, nil, 0, false
+local more, soonest, unknown, moves, at, has_outlets = 0, nil, {}, nil, 0, false
 
 -- Selects the n-th shard of the call for everything that follows.
 local function select_shard(n)
-  at, has_topics = (n - 1) * (7 + 2 * known), false
+  at, has_outlets = (n - 1) * (7 + 2 * known), false
   JOBS, DUE, LEASES, COUNTS = KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], KEYS[at + 4]
   REPLAY_SLOTS, DEAD_BY_TIME, BROKEN = KEYS[at + 5], KEYS[at + 6], KEYS[at + 7]
   ORIGIN, set_aside_count, moves = ARGV[A + 2 + n], 0, { 0 }
 end
 
--- Selects the topics' keys of the same shard, once a job is due there.
-local function load_topics()
-  if has_topics then return end
+-- Selects the outlets' keys of the same shard, once a job is due there.
+local function load_outlets()
+  if has_outlets then return end
   for i = 1, known do
-    topics[ARGV[7 + i]] = { ready = KEYS[at + 6 + 2 * i], dead = KEYS[at + 7 + 2 * i] }
+    outlets[ARGV[7 + i]] = { ready = KEYS[at + 6 + 2 * i], dead = KEYS[at + 7 + 2 * i] }
   end
-  has_topics = true
+  has_outlets = true
 end
 
-local function moved(topic, kind, ready, late)
+local function moved(outlet, kind, ready, late)
   local n = #moves
-  moves[n + 1], moves[n + 2], moves[n + 3], moves[n + 4] = topic, kind, ready, math.max(late, 0)
+  moves[n + 1], moves[n + 2], moves[n + 3], moves[n + 4] = outlet, kind, ready, math.max(late, 0)
 end
 
 local function expire(id, job)
   local late = NOW - job.till
   if attempts_used_up(job) then
     make_dead(id, job, 'ttr_expired')
-    moved(job.topic, 3, 0, late)
+    moved(job.outlet, 3, 0, late)
   else
     local delay = retry_delay(job) or 0
     make_waiting(id, job, delay)
-    moved(job.topic, 2, delay == 0 and 1 or 0, late)
+    moved(job.outlet, 2, delay == 0 and 1 or 0, late)
   end
 end
 
@@ -56,13 +56,13 @@ local function promote_job(id, job)
   if job.state == DELAYED and job.due <= NOW then
     local late = NOW - job.due
     make_ready(id, job, job.due)
-    moved(job.topic, 1, 1, late)
+    moved(job.outlet, 1, 1, late)
   elseif job.state == RESERVED and job.till <= NOW then
     expire(id, job)
   elseif job.state == DEAD and retention and job.died + retention <= NOW then
     local late = NOW - job.died - retention
     remove_job(id, job)
-    moved(job.topic, 4, 0, late)
+    moved(job.outlet, 4, 0, late)
   else
     reindex(id, job)
   end
@@ -70,17 +70,17 @@ end
 
 -- The usual case, without decoding the record: a delayed job that is due becomes ready. Returns false in other cases.
 local function promote_delayed(id, raw)
-  local _, topic, _, tag = parse_head(raw, DELAYED)
-  if not topic or not topics[topic] or (tag and tag <= DIED_AT) then return false end
+  local _, outlet, _, tag = parse_head(raw, DELAYED)
+  if not outlet or not outlets[outlet] or (tag and tag <= DIED_AT) then return false end
   local flags, gen, due = unpack('>BI4I6', raw, 2)
   if due > NOW then return false end
   gen = (gen + 1) % 4294967296
-  call('RPUSH', topics[topic].ready, pack('>I4I6', gen, NOW) .. id)
+  call('RPUSH', outlets[outlet].ready, pack('>I4I6', gen, NOW) .. id)
   call('ZREM', DUE, id)
   call('HSET', JOBS, id, pack('>BBI4', VERSION + READY, flags, gen) .. sub(raw, 7))
-  count(topic, DELAYED, -1)
-  count(topic, READY, 1)
-  moved(topic, 1, 1, NOW - due)
+  count(outlet, DELAYED, -1)
+  count(outlet, READY, 1)
+  moved(outlet, 1, 1, NOW - due)
   return true
 end
 
@@ -89,11 +89,11 @@ local function promote_id(id, raw)
   local job = decode(raw)
   if not job then
     set_aside(id, raw)
-  elseif topics[job.topic] then
+  elseif outlets[job.outlet] then
     promote_job(id, job)
-  elseif not unknown[job.topic] then
+  elseif not unknown[job.outlet] then
     if #unknown < unknown_limit then
-      unknown[job.topic], unknown[#unknown + 1] = true, job.topic
+      unknown[job.outlet], unknown[#unknown + 1] = true, job.outlet
     else
       more = 1
     end
@@ -110,10 +110,10 @@ local function read_all(ids)
   end
   for place, id in ipairs(ids) do
     local raw = call('HGET', JOBS, id)
-    local topic = raw and #raw > HEAD and sub(raw, HEAD + 1, HEAD + byte(raw, TOPIC_AT))
-    if topic and topics[topic] and not checked[topic] then
-      checked[topic] = true
-      check_topic(topic)
+    local outlet = raw and #raw > HEAD and sub(raw, HEAD + 1, HEAD + byte(raw, OUTLET_AT))
+    if outlet and outlets[outlet] and not checked[outlet] then
+      checked[outlet] = true
+      check_outlet(outlet)
     end
     raws[place] = raw
   end
@@ -128,7 +128,7 @@ local function promote_from(index, until_ms, later)
     if room > 0 then
       local due = call('ZRANGEBYSCORE', index, '-inf', until_ms, 'LIMIT', 0, room)
       room = room - #due
-      load_topics()
+      load_outlets()
       for place, raw in ipairs(read_all(due)) do promote_id(due[place], raw) end
     end
     local after = '(' .. string.format('%.0f', until_ms)

@@ -2,18 +2,28 @@
 -- Deletes a topic's jobs from a slice of one shard.
 --
 -- ARGV[A..] topic, cursor, number of jobs to check
--- Reply     { next cursor, number of deleted jobs }
+-- Reply     { next cursor, number of deleted jobs, outlets whose keys are needed: then nothing was deleted, and the caller
+--           repeats the call with them }
 if REPLAY then return REPLAY end
 check_keys()
-local topic, deleted = ARGV[A], 0
+local topic, deleted, jobs, unknown = ARGV[A], 0, {}, {}
 local found = call('HSCAN', JOBS, ARGV[A + 1], 'COUNT', ARGV[A + 2])
 for i = 1, #found[2], 2 do
-  local id, job = found[2][i], decode(found[2][i + 1])
+  local job = decode(found[2][i + 1])
+  if job and job.topic == topic then
+    jobs[#jobs + 1] = { id = found[2][i], job = job }
+    if not outlets[job.outlet] and not unknown[job.outlet] then
+      unknown[job.outlet], unknown[#unknown + 1] = true, job.outlet
+    end
+  end
+end
+if unknown[1] then return { ARGV[A + 1], 0, unknown } end
+for _, entry in ipairs(jobs) do
   -- A slice may contain a job twice while its table grows or shrinks.
-  if job and job.topic == topic and call('HEXISTS', JOBS, id) == 1 then
-    remove_job(id, job)
+  if call('HEXISTS', JOBS, entry.id) == 1 then
+    remove_job(entry.id, entry.job)
     deleted = deleted + 1
   end
 end
 write_counts()
-return save_reply({ found[1], deleted })
+return save_reply({ found[1], deleted, {} })

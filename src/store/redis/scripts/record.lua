@@ -7,28 +7,42 @@ local pack, unpack = struct.pack, struct.unpack
 local VERSION = 32 -- in the upper half of the first byte; the state is in the lower
 local DELAYED, READY, RESERVED, DEAD = 1, 2, 3, 4
 local FIXED = '>BBI4I6I4I6I4I3c16BI2'
-local TOPIC_AT, HEAD = 46, 48 -- the length of the topic, and of all that precedes the topic
+local OUTLET_AT, HEAD = 46, 48 -- the length of the outlet's name, and of all that precedes it
 -- Tags of attributes. All others are above them: these scripts copy them.
 local LEASE, DIED_AT, RETRY, REASON = 1, 2, 3, 4
 local ATTRIBUTES_LIMIT = 32768
 
--- Whether a text is a valid name of a topic.
-local function is_topic_name(text)
-  return #text <= 128 and text ~= '.' and text ~= '..' and string.find(text, '^[%w._:-]+$')
+-- The topic of an outlet, whose name is `topic`, or `topic>3f` with a host number.
+local function topic_of(outlet)
+  return byte(outlet, -3) == 62 and sub(outlet, 1, -4) or outlet
+end
+
+-- Whether a text is a valid name of an outlet.
+local function is_outlet_name(text)
+  local topic = topic_of(text)
+  return #topic <= 128 and topic ~= '.' and topic ~= '..' and string.find(topic, '^[%w._:-]+$')
+    and (topic == text or string.find(text, '>[0-9a-f][0-9a-f]$'))
+end
+
+-- The field of the jobs in a state in a shard's counts. Ready jobs are counted by outlet, all others by topic.
+local LETTERS = { 'd', 'r', 'v', 'x' }
+local function count_field(outlet, state)
+  return LETTERS[state] .. (state == READY and outlet or topic_of(outlet))
 end
 
 -- Decodes a record to a table; nil when it is not a record. `others` are the attributes with other tags, as they are.
 local function decode(raw)
   if not raw or #raw <= HEAD then return nil end
-  local kind, flags, gen, due, attempts, created, ttr, max, print, topic_length, length = unpack(FIXED, raw)
-  local state, at = kind - VERSION, HEAD + topic_length + 1
+  local kind, flags, gen, due, attempts, created, ttr, max, print, outlet_length, length = unpack(FIXED, raw)
+  local state, at = kind - VERSION, HEAD + outlet_length + 1
   local body_at = at + length
   if state < DELAYED or state > DEAD or length > ATTRIBUTES_LIMIT or body_at > #raw then return nil end
   local job = {
     state = state, flags = flags, strict = flags % 2 == 1, gen = gen, due = due, attempts = attempts, created = created,
-    ttr = ttr, max = max, print = print, topic = sub(raw, HEAD + 1, at - 1), others = '', body = sub(raw, body_at),
+    ttr = ttr, max = max, print = print, outlet = sub(raw, HEAD + 1, at - 1), others = '', body = sub(raw, body_at),
   }
-  if not is_topic_name(job.topic) then return nil end
+  if not is_outlet_name(job.outlet) then return nil end
+  job.topic = topic_of(job.outlet)
   local values, last = {}, 0
   while at < body_at do
     if at + 3 > body_at then return nil end
@@ -64,16 +78,16 @@ local function encode(job)
   if job.reason then add(REASON, job.reason) end
   local encoded = table.concat(attributes) .. job.others
   return pack(FIXED, VERSION + job.state, job.flags, job.gen, job.due, job.attempts, job.created, job.ttr, job.max,
-    job.print, #job.topic, #encoded) .. job.topic .. encoded .. job.body
+    job.print, #job.outlet, #encoded) .. job.outlet .. encoded .. job.body
 end
 
--- For a record in `state`, returns the end of its topic, the topic, the length of its attributes and the first tag.
+-- For a record in `state`, returns the end of its outlet's name, that name, the length of its attributes and the first tag.
 -- Returns nothing when these cannot be read. For the scripts that run for every job, which cut and join bytes instead of
--- `decode` and `encode`: a lease has the lowest tag, so it always follows the topic.
+-- `decode` and `encode`: a lease has the lowest tag, so it always follows that name.
 local function parse_head(raw, state)
   if not raw or #raw <= HEAD or byte(raw, 1) ~= VERSION + state then return nil end
-  local topic_length, high, low = byte(raw, TOPIC_AT, HEAD)
-  local ends, length = HEAD + topic_length, high * 256 + low
+  local outlet_length, high, low = byte(raw, OUTLET_AT, HEAD)
+  local ends, length = HEAD + outlet_length, high * 256 + low
   if length > ATTRIBUTES_LIMIT or ends + length >= #raw then return nil end
   return ends, sub(raw, HEAD + 1, ends), length, length > 0 and byte(raw, ends + 1) or nil
 end

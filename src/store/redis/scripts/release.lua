@@ -14,7 +14,7 @@ if not delay then
   -- Without a schedule the delay is 1 s and doubles up to 10 min, so that a crash loop is slow.
   delay = retry_delay(JOB) or math.min(1000 * 2 ^ math.min(math.max(JOB.attempts - 1, 0), 16), 600000)
 end
-if (attempts_used_up(JOB) or delay == 0) and not topics[JOB.topic] then return { MOVED, JOB.topic } end
+if (attempts_used_up(JOB) or delay == 0) and not outlets[JOB.outlet] then return { MOVED, JOB.outlet } end
 if attempts_used_up(JOB) then
   make_dead(ID, JOB, reason or 'attempts_used')
 else

@@ -2,8 +2,8 @@
 -- Makes dead jobs wait again: attempts start at 0, the reason is cleared.
 --
 -- ARGV[A..] the caller's scope, delay in ms, '1' for a reply with records, the ids
--- Reply     per job a code, and its record if it was requeued and records are wanted, its topic if the keys of the
---           topic are needed, its state if it is not dead, otherwise ''
+-- Reply     per job a code, and its outlet if it was requeued or the keys of the outlet are needed, its record in place
+--           of the outlet if it was requeued and records are wanted, its state if it is not dead, otherwise ''
 local SCOPE, FIRST = ARGV[A], A + 3
 local function add_records(reply)
   for i = 1, #reply, 2 do
@@ -23,13 +23,14 @@ for i = FIRST, #ARGV do
   local code, value = OK, ''
   if not job then
     code = GONE
-  elseif not topics[job.topic] then
-    code, value = MOVED, job.topic
+  elseif not outlets[job.outlet] then
+    code, value = MOVED, job.outlet
   elseif job.state ~= DEAD then
     code, value = REFUSED, job.state
   else
     job.attempts, job.reason = 0, nil
     make_waiting(id, job, delay)
+    value = job.outlet
   end
   reply[#reply + 1], reply[#reply + 2] = code, value
 end

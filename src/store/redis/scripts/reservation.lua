@@ -1,7 +1,7 @@
 -- Prelude of the operations on one job by id: a second run replies with the job as it is then.
 --
 -- ARGV[A] the caller's scope, the id, then the script's own arguments; from here on ARGV[A] is the id
--- Reply   { OK, record, now, 1 when a list should be compacted } | { GONE } | { LOST } | { MOVED, topic } |
+-- Reply   { OK, record, now, 1 when a list should be compacted } | { GONE } | { LOST } | { MOVED, outlet } |
 --         { REFUSED, state }
 local SCOPE = ARGV[A]
 A = A + 1

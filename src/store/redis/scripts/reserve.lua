@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- Reserves ready jobs of one topic. Skips a limited number of stale list entries in one run; the number of
+-- Reserves ready jobs of one outlet. Skips a limited number of stale list entries in one run; the number of
 -- ready jobs left tells the caller whether to call again.
 --
 -- ARGV[A..] number of jobs, their TTRs (I4 each, 0 for the job's own), their receipts (16 bytes each)
 -- Reply     { ready jobs left, now, set aside, id, record, ms since ready, ... }
 local STALE_LIMIT = 500
-local topic, wanted, ttrs, receipts = ARGV[8], tonumber(ARGV[A]), ARGV[A + 1], ARGV[A + 2]
-local list = topics[topic].ready
+local outlet, wanted, ttrs, receipts = ARGV[8], tonumber(ARGV[A]), ARGV[A + 1], ARGV[A + 2]
+local list = outlets[outlet].ready
 
 if REPLAY then
   local reply = { REPLAY[1], REPLAY[2], 0 }
@@ -22,13 +22,13 @@ end
 
 -- The record of a ready job as a reserved one, and the end of its reservation; nil when it is not that ready job.
 local function reserve_record(raw, gen, ttr, receipt)
-  local ends, job_topic, length, tag = parse_head(raw, READY)
-  if job_topic ~= topic or (tag and tag <= DIED_AT) then return nil end
+  local ends, job_outlet, length, tag = parse_head(raw, READY)
+  if job_outlet ~= outlet or (tag and tag <= DIED_AT) then return nil end
   local flags, job_gen, due, attempts, _, own_ttr = unpack('>BI4I6I4I6I4', raw, 2)
   if job_gen ~= gen then return nil end
   local till = NOW_UP + (ttr > 0 and ttr or own_ttr)
-  return pack('>BBI4I6I4', VERSION + RESERVED, flags, gen, due, attempts + 1) .. sub(raw, 17, TOPIC_AT)
-    .. pack('>I2', length + 31) .. topic .. pack('>BI2c16I6I6', LEASE, 28, receipt, till, NOW) .. sub(raw, ends + 1), till
+  return pack('>BBI4I6I4', VERSION + RESERVED, flags, gen, due, attempts + 1) .. sub(raw, 17, OUTLET_AT)
+    .. pack('>I2', length + 31) .. outlet .. pack('>BI2c16I6I6', LEASE, 28, receipt, till, NOW) .. sub(raw, ends + 1), till
 end
 
 check_shard(LEASES)
@@ -54,20 +54,20 @@ while granted < wanted and stale < STALE_LIMIT do
       stale = stale + 1
       if raw and not decode(raw) then
         set_aside(id, raw)
-        count(topic, READY, -1)
+        count(outlet, READY, -1)
       end
     end
   end
 end
 
-count(topic, READY, -granted)
-count(topic, RESERVED, granted)
-local left = write_counts()['r' .. topic]
+count(outlet, READY, -granted)
+count(outlet, RESERVED, granted)
+local left = write_counts()['r' .. outlet]
 if not left then
-  left = counted('r' .. topic)
+  left = counted('r' .. outlet)
   if left > 0 and call('LLEN', list) == 0 then
     -- Every ready job has an entry, so the count is wrong; if jobs lost their entries, the sweep finds them.
-    call('HDEL', COUNTS, 'r' .. topic)
+    call('HDEL', COUNTS, 'r' .. outlet)
     left = 0
   end
 end

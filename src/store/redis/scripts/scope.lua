@@ -6,7 +6,7 @@ local verdicts, heads = nil, {}
 local function in_scope(scope, raw)
   if not raw or scope == '' then return raw end
   if #raw <= HEAD then return false end
-  local topic = sub(raw, HEAD + 1, HEAD + byte(raw, TOPIC_AT))
+  local topic = topic_of(sub(raw, HEAD + 1, HEAD + byte(raw, OUTLET_AT)))
   -- A batch has many jobs of few topics.
   verdicts = verdicts or {}
   local known = verdicts[scope] or {}
@@ -27,8 +27,8 @@ local HEAD_LIMIT = 2048
 local function head_in_scope(jobs, scope, id)
   local head = heads[id] or call('HGET', jobs, id)
   if head and #head > HEAD_LIMIT then
-    local topic_length, high, low = byte(head, TOPIC_AT, HEAD)
-    head = sub(head, 1, HEAD + topic_length + high * 256 + low + 1)
+    local outlet_length, high, low = byte(head, OUTLET_AT, HEAD)
+    head = sub(head, 1, HEAD + outlet_length + high * 256 + low + 1)
     heads[id] = head
   end
   if scope == '' then return head end

@@ -1,11 +1,11 @@
 -- Prelude of every script that changes one shard: its keys and arguments, its counts, and how it
--- recognises a second run. After the seven keys of the shard come two per topic that the caller
--- knew; a script that needs those of another topic replies MOVED before it has written anything.
+-- recognises a second run. After the seven keys of the shard come two per outlet that the caller
+-- knew; a script that needs those of another outlet replies MOVED before it has written anything.
 --
--- KEYS  1 jobs  2 due  3 leases  4 counts  5 replay slots  6 dead by time  7 broken, then ready list and dead set per
---       topic
+-- KEYS  1 jobs  2 due  3 leases  4 counts  5 replay slots  6 dead by time  7 broken, then per outlet its ready list
+--       and the dead set of its topic
 -- ARGV  1 microseconds or ''  2 deadline by this server's clock in microseconds  3 channel  4 origin
---       5 replay slot or ''  6 sequence  7 number of topics, the topics, then from ARGV[A] the script's own arguments
+--       5 replay slot or ''  6 sequence  7 number of outlets, the outlets, then from ARGV[A] the script's own arguments
 local JOBS, DUE, LEASES, COUNTS, REPLAY_SLOTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local DEAD_BY_TIME, BROKEN = KEYS[6], KEYS[7]
 local ORIGIN = ARGV[4]
@@ -16,9 +16,9 @@ local OK, GONE, LOST, MOVED, REFUSED = 1, 2, 3, 4, 5
 local BROKEN_LIMIT = 10000
 local STALE_PROBE = 100 -- entries of a ready list that are checked before it is deleted
 
-local topics = {}
+local outlets = {}
 for i = 1, known do
-  topics[ARGV[7 + i]] = { ready = KEYS[6 + 2 * i], dead = KEYS[7 + 2 * i] }
+  outlets[ARGV[7 + i]] = { ready = KEYS[6 + 2 * i], dead = KEYS[7 + 2 * i] }
 end
 
 -- The reply of an earlier run of this same call, whose sequence is still in the slot, or nil. It is valid
@@ -48,9 +48,9 @@ local function check_shard(index)
   call('HLEN', COUNTS)
 end
 
-local function check_topic(topic)
-  call('LLEN', topics[topic].ready)
-  call('ZCARD', topics[topic].dead)
+local function check_outlet(outlet)
+  call('LLEN', outlets[outlet].ready)
+  call('ZCARD', outlets[outlet].dead)
 end
 
 -- Saves `reply` for a second run, and returns it.
@@ -59,11 +59,10 @@ local function save_reply(reply)
   return reply
 end
 
-local LETTERS = { 'd', 'r', 'v', 'x' }
 local deltas, set_aside_count = {}, 0
 
-local function count(topic, state, by)
-  local field = LETTERS[state] .. topic
+local function count(outlet, state, by)
+  local field = count_field(outlet, state)
   deltas[field] = (deltas[field] or 0) + by
 end
 
@@ -92,26 +91,26 @@ local function delete_stale(list)
   attempt('UNLINK', list)
 end
 
--- Announces to every process that a topic has ready jobs. The sweep recovers a lost announcement by its number.
-local function announce(topic)
+-- Announces to every process that an outlet has ready jobs. The sweep recovers a lost announcement by its number.
+local function announce(outlet)
   local number = add_to_count('#', 1)
-  attempt('PUBLISH', ARGV[3], ORIGIN .. ' ' .. string.format('%.0f', number) .. ' ' .. topic)
+  attempt('PUBLISH', ARGV[3], ORIGIN .. ' ' .. string.format('%.0f', number) .. ' ' .. outlet)
 end
 
--- Writes the counts, and returns those that changed. The first ready job of a topic is announced to every
+-- Writes the counts, and returns those that changed. The first ready job of an outlet is announced to every
 -- process: while one is ready, all of them know, or find it when they probe before they return fewer jobs than wanted,
 -- or soon after.
 local function write_counts()
   local lefts = {}
   for field, by in pairs(deltas) do
     if by ~= 0 then
-      local left, topic = add_to_count(field, by), sub(field, 2)
+      local left, outlet = add_to_count(field, by), sub(field, 2)
       lefts[field] = math.max(left, 0)
       if left <= 0 then
         call('HDEL', COUNTS, field)
-        if byte(field) == 114 and topics[topic] then delete_stale(topics[topic].ready) end
+        if byte(field) == 114 and outlets[outlet] then delete_stale(outlets[outlet].ready) end
       elseif left == by and byte(field) == 114 then
-        announce(topic)
+        announce(outlet)
       end
     end
   end

@@ -7,10 +7,10 @@ local function check_keys()
   check_shard(DUE)
   call('ZCARD', LEASES)
   call('ZCARD', DEAD_BY_TIME)
-  for topic in pairs(topics) do check_topic(topic) end
+  for outlet in pairs(outlets) do check_outlet(outlet) end
 end
 
--- The index of the jobs in this state that needs no key of a topic.
+-- The index of the jobs in this state that needs no key of an outlet.
 local function index_of(state)
   if state == DELAYED then return DUE end
   if state == RESERVED then return LEASES end
@@ -18,20 +18,20 @@ end
 
 -- Removes a job from the index of its state. The list entry of a ready job becomes stale when its generation increases.
 local function leave_state(id, job, next_state)
-  count(job.topic, job.state, -1)
+  count(job.outlet, job.state, -1)
   local index = index_of(job.state)
   if index and job.state ~= next_state then
     call('ZREM', index, id)
   elseif job.state == DEAD then
     call('ZREM', DEAD_BY_TIME, id)
-    call('ZREM', topics[job.topic].dead, id)
+    call('ZREM', outlets[job.outlet].dead, id)
   end
   job.receipt, job.till, job.held, job.died = nil, nil, nil, nil
 end
 
 local function enter_state(id, job, state)
   job.state = state
-  count(job.topic, state, 1)
+  count(job.outlet, state, 1)
   call('HSET', JOBS, id, encode(job))
 end
 
@@ -44,7 +44,7 @@ end
 
 local function push_ready(id, job, first)
   job.gen = (job.gen + 1) % 4294967296
-  local list, entry = topics[job.topic].ready, pack('>I4I6', job.gen, NOW) .. id
+  local list, entry = outlets[job.outlet].ready, pack('>I4I6', job.gen, NOW) .. id
   if first then call('LPUSH', list, entry) else call('RPUSH', list, entry) end
 end
 
@@ -59,7 +59,7 @@ local function make_dead(id, job, reason)
   leave_state(id, job, DEAD)
   job.died, job.reason = NOW, reason
   call('ZADD', DEAD_BY_TIME, NOW, id)
-  call('ZADD', topics[job.topic].dead, NOW, id)
+  call('ZADD', outlets[job.outlet].dead, NOW, id)
   enter_state(id, job, DEAD)
 end
 
@@ -86,9 +86,9 @@ local function make_waiting(id, job, delay)
   end
 end
 
--- Whether a topic's ready list has so many stale entries that it should be compacted.
-local function has_many_stale(topic)
-  local valid = counted('r' .. topic)
-  local stale = call('LLEN', topics[topic].ready) - valid
+-- Whether an outlet's ready list has so many stale entries that it should be compacted.
+local function has_many_stale(outlet)
+  local valid = counted('r' .. outlet)
+  local stale = call('LLEN', outlets[outlet].ready) - valid
   return stale > 1000 and stale > valid
 end

@@ -5,18 +5,17 @@
 -- then not compared with the records, but in sum with the sizes of the indexes.
 --
 -- KEYS  those of `shard.lua`, of one shard
--- ARGV  step and cursor to continue from, the topics
--- Reply { next step or 0, next cursor, jobs, stale, set aside, faults, ids of the jobs, topics whose
+-- ARGV  step and cursor to continue from, the outlets
+-- Reply { next step or 0, next cursor, jobs, stale, set aside, faults, ids of the jobs, outlets whose
 --         keys are needed: the caller repeats the step with them }
 local BUDGET, PAGE, FAULT_LIMIT, BROKEN_LIMIT = 10000, 100, 20, 10000
 local JOBS, DUE, LEASES, COUNTS, REPLAY_SLOTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local DEAD_BY_TIME, BROKEN = KEYS[6], KEYS[7]
-local LETTERS = { 'd', 'r', 'v', 'x' }
 
-local names, topics = {}, {}
+local names, outlets = {}, {}
 for i = 3, #ARGV do
   names[i - 2] = ARGV[i]
-  topics[ARGV[i]] = { ready = KEYS[2 * i + 2], dead = KEYS[2 * i + 3] }
+  outlets[ARGV[i]] = { ready = KEYS[2 * i + 2], dead = KEYS[2 * i + 3] }
 end
 
 local spent, jobs, stale, aside = 0, 0, 0, 0
@@ -60,16 +59,16 @@ local function check_record(id, raw)
     return
   end
   jobs, ids[#ids + 1] = jobs + 1, id
-  local field = LETTERS[job.state] .. job.topic
+  local field = count_field(job.outlet, job.state)
   tally[field] = (tally[field] or 0) + 1
   check_score(id, 'due', DUE, due_score(job))
   check_score(id, 'leases', LEASES, lease_score(job))
   check_score(id, 'dead_by_time', DEAD_BY_TIME, death_score(job))
-  local own = topics[job.topic]
+  local own = outlets[job.outlet]
   if own then
     check_score(id, 'the dead letters of its topic', own.dead, death_score(job))
   else
-    unknown[job.topic] = true
+    unknown[job.outlet] = true
   end
 end
 
@@ -93,13 +92,13 @@ local function check_index(index, key, cursor, topic, expected_score)
   return page('ZSCAN', key, cursor, function(id, score) check_entry(index, id, score, topic, expected_score) end)
 end
 
-local function check_ready(topic)
-  local list, valid, seen = topics[topic].ready, 0, {}
+local function check_ready(outlet)
+  local list, valid, seen = outlets[outlet].ready, 0, {}
   for from = 0, call('LLEN', list) - 1, PAGE do
     for _, entry in ipairs(call('LRANGE', list, from, from + PAGE - 1)) do
       local gen, _, id = read_entry(entry)
       local job = read(id)
-      if not job or job.state ~= READY or job.gen ~= gen or job.topic ~= topic then
+      if not job or job.state ~= READY or job.gen ~= gen or job.outlet ~= outlet then
         stale = stale + 1
       elseif seen[id] then
         fault('job ', id, ': it is twice in the ready list of its topic')
@@ -108,9 +107,9 @@ local function check_ready(topic)
       end
     end
   end
-  local counted = tonumber(call('HGET', COUNTS, 'r' .. topic) or 0)
+  local counted = tonumber(call('HGET', COUNTS, 'r' .. outlet) or 0)
   if counted ~= valid then
-    fault('topic ', topic, ': ', counted, ' jobs are counted as ready, ', valid, ' are in its list')
+    fault('topic ', outlet, ': ', counted, ' jobs are counted as ready, ', valid, ' are in its list')
   end
   return '0'
 end
@@ -135,7 +134,7 @@ local function check_sums()
         fault('count ', counts[i], ': ', counts[i + 1], ' is none')
       else
         sums[letter] = sums[letter] + number
-        if letter == 'x' and topics[topic] and call('ZCARD', topics[topic].dead) ~= number then
+        if letter == 'x' and outlets[topic] and call('ZCARD', outlets[topic].dead) ~= number then
           fault('topic ', topic, ': its dead letters are not as many as counted')
         end
       end
@@ -163,16 +162,20 @@ local function check_counts()
   for field, there in pairs(tally) do fault('count ', field, ': it is missing, there are ', there) end
 end
 
--- The steps in order: jobs, due, leases, dead letters by time, each topic's dead letters, each topic's ready list, sums.
+-- The steps in order: jobs, due, leases, dead letters by time, each topic's dead letters, each outlet's ready list, sums.
 local function run(step, cursor)
   if step == 1 then return page('HSCAN', JOBS, cursor, check_record) end
   if step == 2 then return check_index('due', DUE, cursor, nil, due_score) end
   if step == 3 then return check_index('leases', LEASES, cursor, nil, lease_score) end
   if step == 4 then return check_index('dead_by_time', DEAD_BY_TIME, cursor, nil, death_score) end
-  local topic = names[step - 4]
-  if topic then return check_index('the dead letters', topics[topic].dead, cursor, topic, death_score) end
-  topic = names[step - 4 - #names]
-  return topic and check_ready(topic) or check_sums()
+  local outlet = names[step - 4]
+  if outlet then
+    -- The dead letters of a topic are checked with its plain outlet.
+    local is_plain = topic_of(outlet) == outlet
+    return is_plain and check_index('the dead letters', outlets[outlet].dead, cursor, outlet, death_score) or '0'
+  end
+  outlet = names[step - 4 - #names]
+  return outlet and check_ready(outlet) or check_sums()
 end
 
 local step, cursor, last = tonumber(ARGV[1]), ARGV[2], 5 + 2 * #names
@@ -183,6 +186,6 @@ while step <= last and spent < BUDGET do
 end
 if whole and step > last then check_counts() end
 
-local unknown_topics = {}
-for topic in pairs(unknown) do unknown_topics[#unknown_topics + 1] = topic end
-return { step > last and 0 or step, cursor, jobs, stale, aside, faults, ids, unknown_topics }
+local unknown_outlets = {}
+for outlet in pairs(unknown) do unknown_outlets[#unknown_outlets + 1] = outlet end
+return { step > last and 0 or step, cursor, jobs, stale, aside, faults, ids, unknown_outlets }

@@ -40,6 +40,8 @@ struct Entry {
 struct Content {
     jobs: HashMap<JobId, Entry>,
     topics: HashMap<Topic, TopicConfig>,
+    /// When the next call of a topic is free, in microseconds.
+    next_calls: HashMap<Topic, f64>,
     arrivals: u64,
 }
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use linger::{
     job::{
-        Delay, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId, SigningKey,
+        CallRate, Delay, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId, SigningKey,
         SigningSecret, State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
-        AddJob, Added, AddedSecret, DeadCursor, Deleted, EngineInfo, FinishJob, Finished, Held, Move,
-        MoveKind, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result,
-        Store, TopicConfig, TopicStats, Verified, Wait,
+        AddJob, Added, AddedSecret, Allowed, DeadCursor, Deleted, EngineInfo, FinishJob, Finished, Held,
+        Move, MoveKind, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation,
+        Result, Store, TopicConfig, TopicStats, Verified, Wait,
     },
 };
 
@@ -48,6 +48,24 @@ impl Store for Naive {
         outlets.sort();
         outlets.dedup();
         Ok(outlets)
+    }
+
+    /// Call by call: each is one step after the one before, and at most a tenth of a second of them was left over.
+    async fn allow(&self, topic: &Topic, rate: CallRate, want: usize) -> Result<Allowed> {
+        let (now, step) = (self.clock.now_micros(), 1e9 / f64::from(rate.as_milli()));
+        let left_over = (f64::from(rate.as_milli()) / 10_000.0).floor().max(1.0) - 1.0;
+        let mut content = self.content();
+        let next = content.next_calls.entry(topic.clone()).or_insert(f64::MIN);
+        // Since the start of the tests, so that a double is exact enough.
+        let now = (now - 1_790_000_000_000_000) as f64;
+        *next = next.clamp(now - left_over * step, now + step);
+        let mut granted = 0;
+        while granted < want && *next <= now + 0.05 {
+            *next += step;
+            granted += 1;
+        }
+        let left_us = (*next - now - 0.05).ceil().max(0.0);
+        Ok(Allowed { granted, next_in: std::time::Duration::from_micros(left_us as u64) })
     }
 
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
