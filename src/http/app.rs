@@ -8,6 +8,7 @@ use crate::{
     clock::Clock,
     metrics::Metrics,
     net::byte_budget::{ByteBudget, CallerBudgets},
+    push::Callbacks,
     queue::Queue,
 };
 
@@ -35,6 +36,8 @@ pub struct AppState {
     /// For the page of metrics alone, so that slow readers of jobs cannot hide it.
     pub(super) metrics_budget: ByteBudget,
     pub(super) refusal_log: Arc<RefusalLog>,
+    /// `None` if this process calls nobody.
+    pub(super) callbacks: Option<Callbacks>,
 }
 
 impl Deref for App {
@@ -56,12 +59,19 @@ impl App {
             response_budget: ByteBudget::new(options.max_answer_bytes),
             metrics_budget: ByteBudget::new((options.max_answer_bytes / METRICS_SHARE).max(1)),
             refusal_log: Arc::default(),
+            callbacks: None,
             authenticator: Arc::default(),
             queue,
             clock,
             metrics,
             options,
         }))
+    }
+
+    /// Shows the figures of `callbacks`.
+    #[must_use]
+    pub fn with_callbacks(self, callbacks: Callbacks) -> Self {
+        Self(Arc::new(AppState { callbacks: Some(callbacks), ..Arc::unwrap_or_clone(self.0) }))
     }
 
     /// Requires the tokens of `authenticator`, which may change later.

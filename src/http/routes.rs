@@ -22,7 +22,7 @@ use super::{
 use crate::auth::Scope::{Add, Admin, Read, Work};
 
 /// Every operation of the API. `openapi.yaml` documents the scopes as `x-scope` and `x-topics`; a test compares them.
-fn table() -> [Route; 32] {
+fn table() -> [Route; 33] {
     [
         post("/jobs", Of(Add), jobs::add).with_large_body(),
         get("/jobs/{id}", Of(Read), jobs::get),
@@ -41,6 +41,7 @@ fn table() -> [Route; 32] {
         get("/topics/{topic}", Of(Read), topics::get),
         put("/topics/{topic}", Of(Admin), topics::put),
         delete("/topics/{topic}", Of(Admin), topics::purge),
+        get("/topics/{topic}/callbacks", Of(Read), topics::callbacks),
         get("/topics/{topic}/pop", Of(Work), pop::single).of_kind(RouteKind::Delivery),
         post("/topics/{topic}/pop", Of(Work), pop::single_by_post).of_kind(RouteKind::Delivery),
         post("/topics/{topic}/pause", Of(Admin), topics::pause),

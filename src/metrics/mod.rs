@@ -3,6 +3,7 @@
 //! It knows names and numbers, not queues. Each layer is handed the metrics that it updates.
 //! The number of labels is bounded: at most [`MAX_TOPICS`] topics have a label of their own, the others share `other`.
 
+mod callbacks;
 mod clock;
 mod connections;
 mod engine;
@@ -18,6 +19,7 @@ use std::sync::{Arc, Mutex};
 
 use prometheus_client::registry::Registry;
 
+pub use callbacks::{CallResult, CallbackMetrics};
 pub use clock::ClockMetrics;
 pub use connections::{CloseReason, ConnectionMetrics, RefusalReason};
 pub use engine::EngineMetrics;

@@ -17,6 +17,7 @@ use prometheus_client::{
 };
 
 use super::{
+    callbacks::{CallResult, CallbackMetrics},
     jobs::{JobsCollector, JobsReading},
     labels::{TopicLabel, TopicLabels, TopicUsage, shared_label},
 };
@@ -80,6 +81,8 @@ pub struct QueueMetrics {
     store_up: Gauge,
     limits: Family<LimitLabel, Gauge>,
     labels: Arc<Mutex<TopicLabels>>,
+    /// Of callbacks. Their topics share the labels.
+    pub callbacks: CallbackMetrics,
 }
 
 /// Label of a limit.
@@ -89,7 +92,7 @@ struct LimitLabel {
 }
 
 /// 1 ms to 2 h: lateness and waits. The bounds are closest where the guarantees are, and short when printed.
-fn waits() -> Histogram {
+pub(super) fn waits() -> Histogram {
     Histogram::new([
         0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 120.0, 900.0, 7_200.0,
     ])
@@ -114,6 +117,7 @@ impl QueueMetrics {
             store_up: Gauge::default(),
             limits: Family::default(),
             labels: Arc::default(),
+            callbacks: CallbackMetrics::register(registry),
         };
         for (event, name, help) in Event::ALL {
             registry.register(name, help, metrics.events[event as usize].clone());
@@ -162,6 +166,12 @@ impl QueueMetrics {
         self.with_label(topic, |label| self.waits.get_or_create(label).observe(waited.as_secs_f64()));
     }
 
+    /// Records what became of a call for a job of `topic`, and how long the call took.
+    pub fn called(&self, topic: &str, result: CallResult, took: Duration) {
+        self.callbacks.ended(result, took);
+        self.with_label(topic, |label| self.callbacks.count(&label.topic, result));
+    }
+
     /// Records the duration of a store operation.
     pub fn operation(&self, operation: &'static str, ok: bool, took: Duration) {
         let outcome = if ok { "ok" } else { "error" };
@@ -188,6 +198,7 @@ impl QueueMetrics {
     pub fn assign_labels(&self, topics: Vec<TopicUsage<'_>>, now_us: i64) {
         let mut labels = self.lock();
         for topic in labels.assign(topics, now_us) {
+            self.callbacks.forget(&topic);
             let label = TopicLabel { topic };
             for event in &self.events {
                 event.remove(&label);

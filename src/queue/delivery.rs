@@ -1,6 +1,6 @@
 //! Jobs on their way to a worker. A delivery that is never accepted returns its jobs to the store.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio_util::task::TaskTracker;
 
@@ -67,9 +67,15 @@ impl Delivery {
 
     /// Keeps the jobs reserved: the client has them, or will have them in a moment. Returns false, and returns the
     /// jobs to the store, if a reservation has ended already.
-    pub fn accept(mut self) -> bool {
+    pub fn accept(self) -> bool {
+        self.accept_jobs().is_some()
+    }
+
+    /// Keeps the jobs reserved, as [`accept`](Self::accept) does, and returns them; `None` if a reservation has ended
+    /// already.
+    pub fn accept_jobs(mut self) -> Option<Vec<Reservation>> {
         if self.has_ended() {
-            return false;
+            return None;
         }
         if let Some(context) = self.return_context.take() {
             for reservation in &self.jobs {
@@ -78,7 +84,13 @@ impl Delivery {
                 context.metrics.reserved(topic, reservation.waited);
             }
         }
-        true
+        Some(std::mem::take(&mut self.jobs))
+    }
+
+    /// How long the first of the reservations still lasts if the queue's clock shows `now_us`.
+    #[must_use]
+    pub fn time_left(&self, now_us: i64) -> Duration {
+        Duration::from_micros(u64::try_from(self.ends_us.saturating_sub(now_us)).unwrap_or(0))
     }
 
     /// Appends the jobs of `other`.

@@ -1,7 +1,7 @@
 //! Why the queue refused a call or failed. Each error has a stable code on which clients can switch.
 
 use crate::{
-    job::{CallHeaders, SigningSecret, State, Timestamp},
+    job::{CallHeaders, SigningSecret, State, Timestamp, Topic},
     store,
 };
 
@@ -50,6 +50,14 @@ pub enum Error {
     /// The topic has neither jobs nor settings.
     #[error("this topic has neither jobs nor settings")]
     TopicNotFound,
+    /// The jobs of the topic go to a callback; nothing happened.
+    #[error(
+        "the jobs of topic {topic} go to its callback; remove the callback from its settings to pop them"
+    )]
+    TopicHasCallback {
+        /// The topic.
+        topic: Topic,
+    },
     /// The topic's intake is paused; nothing happened.
     #[error("this topic's intake is paused; resume it or try again later")]
     IntakePaused,
@@ -140,6 +148,7 @@ impl Error {
             Self::JobDead => "job_dead",
             Self::NotDead { .. } => "not_dead",
             Self::TopicNotFound => "topic_not_found",
+            Self::TopicHasCallback { .. } => "topic_has_callback",
             Self::IntakePaused => "intake_paused",
             Self::CallbackNotAllowed { .. } => "callback_not_allowed",
             Self::HiddenHeaders { .. } => "invalid_request",

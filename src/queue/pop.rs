@@ -38,8 +38,8 @@ impl Queue {
     /// before it could be delivered.
     ///
     /// # Errors
-    /// [`Error::Draining`] once shutdown has begun, [`Error::TooManyWaiting`], [`Error::BatchTooLarge`],
-    /// or the store's.
+    /// [`Error::TopicHasCallback`], [`Error::Draining`] once shutdown has begun, [`Error::TooManyWaiting`],
+    /// [`Error::BatchTooLarge`], or the store's.
     pub async fn pop(&self, mut pop: Pop) -> Result<Delivery> {
         let limit = self.limits.max_batch_pop;
         if pop.max > limit {
@@ -52,6 +52,7 @@ impl Queue {
             let mut seen = HashSet::new();
             pop.topics.retain(|topic| seen.insert(topic.clone()));
         }
+        self.check_pop(&pop.topics)?;
         let delivery = self.pop_within_max_delivery(&mut pop).await?;
         if delivery.has_ended() {
             tracing::warn!(

@@ -11,8 +11,8 @@ use std::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    delivery::ReturnContext, error::Result, health::StoreHealth, limits::Limits, scrape::JobScrape,
-    timer::Timer, waiters::Waiters,
+    delivery::ReturnContext, error::Result, health::StoreHealth, limits::Limits,
+    outlet_listener::OutletListener, scrape::JobScrape, timer::Timer, waiters::Waiters,
 };
 use crate::{
     clock::Clock,
@@ -29,6 +29,7 @@ pub struct Queue {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) limits: Limits,
     pub(super) metrics: QueueMetrics,
+    pub(super) outlet_listener: OnceLock<Arc<dyn OutletListener>>,
     health: StoreHealth,
     timer: Timer,
     scrape: JobScrape,
@@ -51,10 +52,8 @@ impl StoreEvents {
 
 impl Listener for StoreEvents {
     fn ready(&self, outlet: &Outlet) {
-        if outlet.is_plain()
-            && let Some(queue) = self.queue()
-        {
-            queue.waiters.topic_ready(&outlet.topic);
+        if let Some(queue) = self.queue() {
+            queue.outlet_ready(outlet);
         }
     }
 
@@ -99,6 +98,7 @@ impl Queue {
             health: StoreHealth::new(store.clone(), clock.clone(), metrics.clone(), operation_failed),
             timer: Timer::new(store.clone(), clock.clone(), metrics.clone(), limits.promote_batch),
             scrape: JobScrape::new(store.clone(), clock.clone(), metrics.clone()),
+            outlet_listener: OnceLock::new(),
             draining: AtomicBool::new(false),
             store,
             clock,

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     job::{Outlet, Topic, Ttr},
-    store::{Reservation, Wait},
+    store::{Reservation, TopicConfig, Wait},
 };
 
 /// Most jobs reserved by one call: enough to share one commit, few enough not to delay it.
@@ -226,6 +226,10 @@ impl Waiters {
         self.lock().closed
     }
 
+    pub fn return_context(&self) -> Arc<ReturnContext> {
+        self.return_context.clone()
+    }
+
     /// Number of polls waiting for `topic`.
     pub fn waiting_for(&self, topic: &Topic) -> usize {
         self.lock().by_topic.get(topic).map_or(0, |of_topic| of_topic.waiters.len())
@@ -311,7 +315,13 @@ impl Dispatch {
     async fn serve(&self, batch: WaiterBatch, wait: Wait) -> (Vec<u64>, bool) {
         // Read before the store is called, so that no reservation ends earlier than computed from it.
         let started_us = self.waiters.return_context.clock.now_micros();
-        let mut jobs = match self.reserve(&batch, wait).await {
+        let config = self.waiters.return_context.store.topic_config(&self.outlet.topic);
+        if config.settings.callback.target.is_some() {
+            // The jobs go to the callback now. The next poll learns of it.
+            batch.iter().for_each(|(_, waiter)| waiter.answer(Ok(Delivery::empty())));
+            return (batch.into_iter().map(|(ticket, _)| ticket).collect(), true);
+        }
+        let mut jobs = match self.reserve(&batch, wait, &config).await {
             Ok(jobs) => jobs.into_iter(),
             Err(error) => {
                 let failed: Vec<_> = batch.into_iter().chain(self.non_blocking()).collect();
@@ -347,9 +357,14 @@ impl Dispatch {
         non_blocking.map(|(ticket, waiter)| (*ticket, waiter.clone())).collect()
     }
 
-    async fn reserve(&self, batch: &WaiterBatch, wait: Wait) -> Result<Vec<Reservation>> {
+    async fn reserve(
+        &self,
+        batch: &WaiterBatch,
+        wait: Wait,
+        config: &TopicConfig,
+    ) -> Result<Vec<Reservation>> {
         let store = &self.waiters.return_context.store;
-        if store.topic_config(&self.outlet.topic).pause.delivery {
+        if config.pause.delivery {
             return Ok(Vec::new());
         }
         let requests = batch.iter().map(|(_, waiter)| waiter.request);

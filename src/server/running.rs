@@ -4,6 +4,7 @@ use std::{
     io::{self, Write},
     net::SocketAddr,
     sync::Arc,
+    time::Duration,
 };
 
 use tokio::{
@@ -33,6 +34,9 @@ use crate::{
 /// restart. The system may allow fewer (net.core.somaxconn).
 const BACKLOG: u32 = 4_096;
 
+/// What remains of the grace of a shutdown when unanswered callbacks are given up.
+const SETTLING_TIME: Duration = Duration::from_secs(2);
+
 /// The parts of a server that serves.
 pub(super) struct Running {
     shutdown: Shutdown,
@@ -40,6 +44,9 @@ pub(super) struct Running {
     /// Cancelled to stop accepting connections and let requests in flight finish.
     closing: CancellationToken,
     serving: JoinHandle<()>,
+    /// Cancelled to begin no more callbacks. Those in progress have the time until shortly before the end of the grace.
+    stop_calls: CancellationToken,
+    calling: JoinHandle<()>,
     /// Cancelled once no part needs the timer.
     stop_timer: CancellationToken,
     address: SocketAddr,
@@ -70,16 +77,27 @@ impl Running {
         let options = listener_options(config);
         let transport = Transport::new(options, clock.clone(), &metrics, http::too_many_connections)
             .with_tls(reload.tls.clone());
-        let app = App::new(queue.clone(), clock, metrics, config.server.http.clone())
+        let callbacks = wiring::callbacks(config, &queue, &clock, &metrics).map_err(StartError::Callbacks)?;
+        let mut app = App::new(queue.clone(), clock, metrics, config.server.http.clone())
             .with_auth(reload.authenticator.clone());
+        if let Some(callbacks) = &callbacks {
+            app = app.with_callbacks(callbacks.clone());
+        }
         let scheme = if reload.tls.is_some() { "https" } else { "http" };
-        let (shutdown, closing, stop_timer) =
-            (Shutdown::new(), CancellationToken::new(), CancellationToken::new());
+        let shutdown = Shutdown::new();
+        let [closing, stop_calls, stop_timer] = std::array::from_fn(|_| CancellationToken::new());
         let (timer_queue, stop) = (queue.clone(), stop_timer.clone());
         shutdown.spawn("timer", stop_timer.clone(), async move { timer_queue.run_timer(stop).await });
         let (watched_queue, stop) = (queue.clone(), stop_timer.clone());
         shutdown.spawn("store watch", stop_timer.clone(), async move {
             watched_queue.watch_store(stop).await;
+        });
+        let (stop, grace) = (stop_calls.clone(), config.server.shutdown_grace.saturating_sub(SETTLING_TIME));
+        let calling = shutdown.spawn("callbacks", stop_calls.clone(), async move {
+            match callbacks {
+                Some(callbacks) => callbacks.run(stop, grace).await,
+                None => stop.cancelled().await,
+            }
         });
         let watch = clock_watch::watch(system_clock, clock_metrics, stop_timer.clone());
         shutdown.spawn("clock watch", stop_timer.clone(), watch);
@@ -90,7 +108,18 @@ impl Running {
         let stop = closing.clone();
         let serving = net::serve(transport, listener, http::router(&app), stop);
         let serving = shutdown.spawn("HTTP server", closing.clone(), serving);
-        Ok(Self { shutdown, queue, closing, serving, stop_timer, address, scheme, engine })
+        Ok(Self {
+            shutdown,
+            queue,
+            closing,
+            serving,
+            stop_calls,
+            calling,
+            stop_timer,
+            address,
+            scheme,
+            engine,
+        })
     }
 
     /// Prints the start line on stdout: the address, the engine and its durability.
@@ -127,8 +156,10 @@ impl Running {
     pub async fn stop(self) -> RunOutcome {
         self.queue.drain();
         self.closing.cancel();
-        // `shutdown` has recorded a panic of it.
+        self.stop_calls.cancel();
+        // `shutdown` has recorded a panic of them.
         let _ = self.serving.await;
+        let _ = self.calling.await;
         self.stop_timer.cancel();
         self.shutdown.wait().await;
         if let Err(error) = self.queue.close().await {

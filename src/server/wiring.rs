@@ -10,7 +10,9 @@ use std::{
 use crate::{
     clock::Clock,
     config::{Config, EngineKind},
-    metrics::EngineMetrics,
+    metrics::{EngineMetrics, Metrics},
+    push::{Callbacks, Caller, SystemResolver},
+    queue::Queue,
     store::{Listener, Store, embedded, redis},
 };
 
@@ -72,6 +74,24 @@ async fn open_redis(
         }
         clock.sleep(RETRY_PAUSE.min(left)).await;
     }
+}
+
+/// The callbacks of `queue`; `None` if this process calls nobody.
+///
+/// # Errors
+/// What is wrong with the trusted certificates.
+pub(super) fn callbacks(
+    config: &Config,
+    queue: &Arc<Queue>,
+    clock: &Arc<dyn Clock>,
+    metrics: &Metrics,
+) -> Result<Option<Callbacks>, String> {
+    let settings = config.callbacks.clone();
+    if settings.max_calls == 0 {
+        return Ok(None);
+    }
+    let caller = Caller::new(settings.clone(), clock.clone(), Arc::new(SystemResolver))?;
+    Ok(Some(Callbacks::new(queue.clone(), caller, settings, clock.clone(), metrics.queue.clone())))
 }
 
 /// Connects to the configured Redis without writing to it.

@@ -41,6 +41,7 @@ impl From<Error> for Problem {
             | Error::JobReserved
             | Error::JobDead
             | Error::TopicNotFound
+            | Error::TopicHasCallback { .. }
             | Error::IntakePaused
             | Error::CallbackNotAllowed { .. }
             | Error::TooManySecrets
@@ -60,6 +61,7 @@ fn status_of(error: &Error) -> StatusCode {
         | Error::JobReserved
         | Error::JobDead
         | Error::NotDead { .. }
+        | Error::TopicHasCallback { .. }
         | Error::IntakePaused
         | Error::TooManySecrets => StatusCode::CONFLICT,
         Error::BodyTooLarge { .. } | Error::BatchTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
@@ -84,12 +86,12 @@ mod tests {
     use super::*;
     use crate::{
         http::handlers::operations::OPENAPI,
-        job::{State, Timestamp},
+        job::{State, Timestamp, Topic},
         queue::HiddenHeaders,
     };
 
     /// Every error of the queue with its status and the seconds of `Retry-After`.
-    fn errors() -> [(Error, u16, Option<&'static str>); 22] {
+    fn errors() -> [(Error, u16, Option<&'static str>); 23] {
         let cause = || "cause".to_owned();
         let exists = Error::JobExists { state: State::Ready, due_at: Timestamp::from_millis(0) };
         [
@@ -107,6 +109,7 @@ mod tests {
             (Error::HiddenHeaders { names: Vec::new(), why: HiddenHeaders::NotStored }, 422, None),
             (Error::TooManySecrets, 409, None),
             (Error::SecretNotFound, 404, None),
+            (Error::TopicHasCallback { topic: Topic::parse("t").expect("valid") }, 409, None),
             (Error::BodyTooLarge { limit: 1, got: 2 }, 413, None),
             (Error::BatchTooLarge { limit: 1, got: 2 }, 413, None),
             (Error::TooManyWaiting { limit: 1 }, 503, Some("1")),

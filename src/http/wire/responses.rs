@@ -13,6 +13,7 @@ use crate::http::{
 };
 use crate::{
     job::{Job, JobId, RetrySchedule, Topic, TopicSettings, format_seconds},
+    push::EndpointFigures,
     queue::{AddOutcome, Reservation, TopicView},
 };
 
@@ -155,6 +156,28 @@ fn write_settings(object: &mut ObjectWriter<'_>, settings: &TopicSettings) {
     }
     object.flag("require_receipt", settings.require_receipt);
     callbacks::write_topic_callback(object, &settings.callback);
+}
+
+/// The endpoints that callbacks of a topic go to, with their figures.
+pub fn endpoints(endpoints: &[EndpointFigures]) -> Response {
+    json::object_response(|object| object.list("endpoints", endpoints, write_endpoint))
+}
+
+fn write_endpoint(endpoint: &EndpointFigures, out: &mut Vec<u8>) {
+    let mut object = ObjectWriter::new(out);
+    object.text("host", &endpoint.origin.to_string());
+    object.number("in_flight", endpoint.in_flight);
+    object.number("window", endpoint.window);
+    if let Some(until) = endpoint.resting_until {
+        object.timestamp("resting_until", until);
+    }
+    if let Some((at, reason)) = &endpoint.last_failure {
+        object.object("last_failure", |failure| {
+            failure.timestamp("at", *at);
+            failure.text("reason", reason);
+        });
+    }
+    object.end();
 }
 
 /// A count, such as `{"deleted":3}`.

@@ -8,7 +8,10 @@ use super::{
 };
 use crate::{
     job::Timestamp,
-    push::{CallFailure, Outcome, outcome::judge},
+    push::{
+        CallFailure,
+        outcome::{Outcome, judge},
+    },
 };
 
 const SECOND: Duration = Duration::from_secs(1);

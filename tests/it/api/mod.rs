@@ -7,6 +7,7 @@ mod bad_input;
 mod batches;
 mod browsers;
 mod callbacks;
+mod calling;
 mod connections;
 mod contract;
 mod dead;

@@ -16,9 +16,11 @@ use http_body_util::BodyExt;
 use linger::{
     auth::Authenticator,
     clock::ManualClock,
+    config::CallbackSettings,
     http::{self, App, HttpOptions},
     job::Timestamp,
     metrics::Metrics,
+    push::{Callbacks, Caller, SystemResolver},
     queue::{Limits, Queue, StoreEvents},
 };
 use serde_json::Value;
@@ -43,6 +45,8 @@ pub struct Setup {
     pub auth: Option<Arc<Authenticator>>,
     /// Starts no timer, so that only `advance_and_promote` promotes due jobs.
     pub no_timer: bool,
+    /// Makes callbacks.
+    pub callbacks: Option<CallbackSettings>,
 }
 
 /// One server under test, without a socket. Cheap to clone.
@@ -85,8 +89,18 @@ impl Api {
             let (queue, stop) = (queue.clone(), stop.clone());
             tokio::spawn(async move { queue.run_timer(stop).await });
         }
+        let queue_metrics = metrics.queue.clone();
         let app = App::new(queue.clone(), clock.clone(), metrics, setup.options);
-        let app = app.with_auth(setup.auth.unwrap_or_default());
+        let mut app = app.with_auth(setup.auth.unwrap_or_default());
+        if let Some(settings) = setup.callbacks {
+            let resolver = Arc::new(SystemResolver);
+            let caller =
+                Caller::new(settings.clone(), clock.clone(), resolver).expect("the settings are valid");
+            let callbacks = Callbacks::new(queue.clone(), caller, settings, clock.clone(), queue_metrics);
+            app = app.with_callbacks(callbacks.clone());
+            let stop = stop.clone();
+            tokio::spawn(async move { callbacks.run(stop, Duration::ZERO).await });
+        }
         let router = http::router(&app);
         let running = Arc::new(Running { stop, _data: opened });
         Self { queue, clock, store, router, exercised: Arc::default(), _running: running }

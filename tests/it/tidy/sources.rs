@@ -37,19 +37,17 @@ pub fn file(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// The files of the server by module path, such as `queue/pop`, and what each imports.
+/// The files of the server by module path, such as `queue/pop`, and what each imports. The tests of a module are left out
+/// also if they have a file of their own.
 pub fn imports_by_module() -> BTreeMap<String, Vec<String>> {
     let module_path = |file: &str| {
         let path = Path::new(file).strip_prefix("src").expect("a file of src").with_extension("");
         let path = path.to_string_lossy().into_owned();
         path.strip_suffix("/mod").unwrap_or(&path).to_owned()
     };
-    let modules = files("src", "rs").into_iter().map(|(file, text)| {
-        let module = module_path(&file);
-        let imports = imports(&module, &text);
-        (module, imports)
-    });
-    modules.collect()
+    let modules = files("src", "rs").into_iter().map(|(file, text)| (module_path(&file), text));
+    let without_tests = modules.filter(|(module, _)| !module.ends_with("/tests"));
+    without_tests.map(|(module, text)| (module.clone(), imports(&module, &text))).collect()
 }
 
 /// The paths of this crate that a file names, as module paths from the root: by `crate::` anywhere, by `super::` in `use`

@@ -1,0 +1,357 @@
+//! The loop that calls: gives outlets their turns, reserves jobs and starts a call for each. `ring` decides who is next,
+//! `deliver` makes one call.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use tokio::sync::Notify;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    call::Caller,
+    ring::{CallTicket, Destination, OutletFigures, Ring, Turn},
+    window::Signal,
+};
+use crate::{
+    clock::Clock,
+    config::CallbackSettings,
+    failure_log::FailureLog,
+    job::{Callback, Now, Origin, Outlet, Timestamp, Topic, Ttr},
+    metrics::QueueMetrics,
+    queue::{Delivery, OutletListener, Queue, Result},
+};
+
+/// How long an outlet waits after the store has failed.
+const STORE_PAUSE_US: i64 = 1_000_000;
+/// How long the loop sleeps at most, so that a suspended machine costs no more than this.
+const MAX_SLEEP: Duration = Duration::from_secs(60);
+
+/// Calls the endpoints of jobs. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Callbacks(pub(super) Arc<Shared>);
+
+/// What the loop and the calls share.
+pub(super) struct Shared {
+    pub queue: Arc<Queue>,
+    pub caller: Caller,
+    pub settings: CallbackSettings,
+    pub clock: Arc<dyn Clock>,
+    pub metrics: QueueMetrics,
+    /// Cancelled when calls in progress are given up.
+    pub cut: CancellationToken,
+    ring: Mutex<Ring>,
+    /// Notified when a turn may be possible.
+    changed: Notify,
+    tasks: TaskTracker,
+    log: FailureLog,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Callbacks")
+    }
+}
+
+impl OutletListener for Shared {
+    fn ready(&self, outlet: &Outlet) {
+        self.ring().announce(outlet);
+        self.changed.notify_one();
+    }
+}
+
+impl Callbacks {
+    /// Calls for the jobs of `queue`, which will notify it of ready outlets. Nothing is called before
+    /// [`run`](Self::run).
+    #[must_use]
+    pub fn new(
+        queue: Arc<Queue>,
+        caller: Caller,
+        settings: CallbackSettings,
+        clock: Arc<dyn Clock>,
+        metrics: QueueMetrics,
+    ) -> Self {
+        let ring = Ring::new(count(settings.max_calls), count(settings.max_calls_per_host));
+        let shared = Arc::new(Shared {
+            queue,
+            caller,
+            settings,
+            clock,
+            metrics,
+            cut: CancellationToken::new(),
+            ring: Mutex::new(ring),
+            changed: Notify::new(),
+            tasks: TaskTracker::new(),
+            log: FailureLog::default(),
+        });
+        shared.queue.set_outlet_listener(shared.clone());
+        Self(shared)
+    }
+
+    /// Calls until `stop`. Then begins no calls, gives back what was not sent, and waits up to `grace` for the answers of
+    /// the others. Those that are unanswered then keep their reservations, since their endpoints may be at work.
+    pub async fn run(&self, stop: CancellationToken, grace: Duration) {
+        tokio::select! {
+            () = self.0.clone().announce_ready_outlets() => {}
+            () = stop.cancelled() => {}
+        }
+        while !stop.is_cancelled() {
+            let pause = self.0.start_turns(&stop);
+            tokio::select! {
+                () = self.0.changed.notified() => {}
+                () = self.0.clock.sleep(pause) => {}
+                () = stop.cancelled() => {}
+            }
+        }
+        self.0.tasks.close();
+        tokio::select! {
+            () = self.0.tasks.wait() => {}
+            () = self.0.clock.sleep(grace) => self.0.cut.cancel(),
+        }
+        self.0.tasks.wait().await;
+    }
+}
+
+/// An endpoint as the API shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndpointFigures {
+    /// Whom this process called.
+    pub origin: Origin,
+    /// Calls in progress.
+    pub in_flight: u32,
+    /// Most calls in progress at the moment.
+    pub window: u32,
+    /// No call begins before this moment.
+    pub resting_until: Option<Timestamp>,
+    /// When a call failed last, and the first word of the reason.
+    pub last_failure: Option<(Timestamp, String)>,
+}
+
+impl Callbacks {
+    /// The endpoints that this process has called for a topic.
+    #[must_use]
+    pub fn endpoints(&self, topic: &Topic) -> Vec<EndpointFigures> {
+        let now_us = self.0.clock.now_micros();
+        let known = self.0.ring().called_endpoints(topic, now_us).into_iter();
+        let figures =
+            known.map(|OutletFigures { endpoint, in_flight, window, resting_until_us }| EndpointFigures {
+                origin: endpoint.origin,
+                in_flight,
+                window,
+                resting_until: resting_until_us.map(|until_us| Now::from_micros(until_us).rounded_up),
+                last_failure: endpoint
+                    .last_failure
+                    .map(|(at_us, reason)| (Now::from_micros(at_us).rounded_down, reason)),
+            });
+        figures.collect()
+    }
+
+    /// Sets the metrics of outlets.
+    pub fn publish_figures(&self) {
+        let (active, resting) = self.0.ring().counts(self.0.clock.now_micros());
+        self.0.metrics.callbacks.set_outlets(active, resting);
+    }
+}
+
+impl Shared {
+    pub fn ring(&self) -> MutexGuard<'_, Ring> {
+        self.ring.lock().expect("no code panics while it holds the ring")
+    }
+
+    /// Announces the outlets whose jobs became ready before this process listened.
+    async fn announce_ready_outlets(self: Arc<Self>) {
+        loop {
+            match self.queue.ready_outlets().await {
+                Ok(outlets) => {
+                    self.log_store(None);
+                    outlets.iter().for_each(|outlet| self.ready(outlet));
+                    return;
+                }
+                Err(error) => self.log_store(Some(&error)),
+            }
+            self.clock.sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// Starts every turn that is possible now. Returns after how long the next one may be.
+    fn start_turns(self: &Arc<Self>, stop: &CancellationToken) -> Duration {
+        loop {
+            let now_us = self.clock.now_micros();
+            let mut ring = self.ring();
+            let Some(turn) = ring.next(now_us, |outlet| self.destination(outlet)) else {
+                let next_us = ring.next_wake_us().unwrap_or(i64::MAX);
+                return Duration::from_micros(next_us.saturating_sub(now_us).unsigned_abs()).min(MAX_SLEEP);
+            };
+            drop(ring);
+            let guard = TurnGuard { shared: self.clone(), turn: Some(turn) };
+            self.tasks.spawn(self.clone().take_turn(guard, stop.clone()));
+        }
+    }
+
+    /// Where the jobs of an outlet go, by what is set for its topic now.
+    fn destination(&self, outlet: &Outlet) -> Destination {
+        let config = self.queue.topic_config(&outlet.topic);
+        let callback = &config.settings.callback;
+        let host = match (outlet.host, &callback.target) {
+            (Some(host), _) => host,
+            (None, Some(target)) => self.queue.host_number(target.url.origin()),
+            (None, None) => return Destination::Workers,
+        };
+        if config.pause.delivery {
+            return Destination::Paused;
+        }
+        Destination::Callback { host, concurrency: callback.concurrency.map(Into::into) }
+    }
+
+    /// Reserves jobs for a turn and starts their calls.
+    async fn take_turn(self: Arc<Self>, mut guard: TurnGuard, stop: CancellationToken) {
+        // Runs to its end also during a shutdown: what is reserved has to be given back.
+        match self.reserve(guard.turn()).await {
+            Ok(Reserved::Jobs { asked, deliveries }) => {
+                self.log_store(None);
+                let permits = guard.start_calls(asked, count(deliveries.len()));
+                for (delivery, permit) in deliveries.into_iter().zip(permits) {
+                    if !stop.is_cancelled() {
+                        self.tasks.spawn(self.clone().deliver(delivery, permit));
+                    }
+                }
+            }
+            Ok(Reserved::NotBefore(until_us)) => guard.postpone(until_us),
+            Err(error) => {
+                self.log_store(Some(&error));
+                guard.postpone(self.clock.now_micros() + STORE_PAUSE_US);
+            }
+        }
+    }
+
+    /// Reserves as many jobs as a turn and the rate of its topic allow.
+    async fn reserve(&self, turn: &Turn) -> Result<Reserved> {
+        let config = self.queue.topic_config(&turn.outlet.topic);
+        let callback = &config.settings.callback;
+        let mut asked = turn.calls;
+        if let Some(rate) = callback.rate {
+            let allowed = self.queue.allow_calls(&turn.outlet.topic, rate, asked as usize).await?;
+            if allowed.granted == 0 {
+                let next_us = i64::try_from(allowed.next_in.as_micros()).unwrap_or(i64::MAX);
+                return Ok(Reserved::NotBefore(self.clock.now_micros().saturating_add(next_us)));
+            }
+            asked = count(allowed.granted);
+        }
+        // A job with a callback of its own has a TTR that suits it.
+        let ttr = callback.target.as_ref().filter(|_| turn.outlet.is_plain()).map(call_ttr);
+        let deliveries = self.queue.reserve_for_calls(&turn.outlet, asked as usize, ttr).await?;
+        Ok(Reserved::Jobs { asked, deliveries })
+    }
+
+    fn log_store(&self, error: Option<&crate::queue::Error>) {
+        let now_us = self.clock.now_micros();
+        match error {
+            Some(error) if self.log.failed(now_us) => {
+                tracing::warn!(%error, "cannot reserve jobs for callbacks")
+            }
+            Some(_) => {}
+            None if self.log.succeeded(now_us).is_some() => {
+                tracing::info!("jobs are reserved for callbacks again")
+            }
+            None => {}
+        }
+    }
+}
+
+/// What a turn has reserved.
+enum Reserved {
+    /// These of the `asked` jobs.
+    Jobs { asked: u32, deliveries: Vec<Delivery> },
+    /// The topic's rate allows no call before this moment, in microseconds.
+    NotBefore(i64),
+}
+
+/// How long the reservation for a call lasts.
+fn call_ttr(callback: &Callback) -> Ttr {
+    Ttr::new(callback.timeout() + Callback::SETTLING).expect("a timeout leaves room for settling")
+}
+
+fn count(calls: usize) -> u32 {
+    u32::try_from(calls).unwrap_or(u32::MAX)
+}
+
+/// A turn, which returns its permits also if its task panics.
+struct TurnGuard {
+    shared: Arc<Shared>,
+    turn: Option<Turn>,
+}
+
+impl TurnGuard {
+    fn turn(&self) -> &Turn {
+        self.turn.as_ref().expect("a turn is in its guard until it ends")
+    }
+
+    fn start_calls(&mut self, asked: u32, got: u32) -> Vec<CallPermit> {
+        let turn = self.turn.take().expect("a turn ends once");
+        let tickets = self.shared.ring().reserved(turn, asked, got);
+        self.shared.changed.notify_one();
+        tickets
+            .into_iter()
+            .map(|ticket| CallPermit { shared: self.shared.clone(), ticket: Some(ticket) })
+            .collect()
+    }
+
+    fn postpone(&mut self, until_us: i64) {
+        if let Some(turn) = self.turn.take() {
+            self.shared.ring().postpone(turn, until_us);
+            self.shared.changed.notify_one();
+        }
+    }
+}
+
+impl Drop for TurnGuard {
+    fn drop(&mut self) {
+        self.postpone(self.shared.clock.now_micros() + STORE_PAUSE_US);
+    }
+}
+
+/// A place among the calls in progress, which is returned also if the call's task panics.
+pub(super) struct CallPermit {
+    shared: Arc<Shared>,
+    ticket: Option<CallTicket>,
+}
+
+impl CallPermit {
+    /// The outlet of the job.
+    pub fn outlet(&self) -> &Outlet {
+        self.ticket().outlet()
+    }
+
+    /// The call to `origin` begins.
+    pub fn calling(&self, origin: &Origin) {
+        self.shared.ring().calling(self.ticket(), origin);
+    }
+
+    /// The call has failed for a reason with this first word.
+    pub fn failed(&self, reason: &str) {
+        self.shared.ring().failed(self.ticket(), reason, self.shared.clock.now_micros());
+    }
+
+    /// The call has ended.
+    pub fn end(mut self, signal: Signal) {
+        self.release(signal);
+    }
+
+    fn ticket(&self) -> &CallTicket {
+        self.ticket.as_ref().expect("a permit has its ticket until the call ends")
+    }
+
+    fn release(&mut self, signal: Signal) {
+        if let Some(ticket) = self.ticket.take() {
+            self.shared.ring().ended(ticket, signal, self.shared.clock.now_micros());
+            self.shared.changed.notify_one();
+        }
+    }
+}
+
+impl Drop for CallPermit {
+    fn drop(&mut self) {
+        self.release(Signal::None);
+    }
+}

@@ -1,0 +1,113 @@
+//! One job's call: from the reservation to the outcome.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    apply::apply_outcome,
+    callbacks::{CallPermit, Shared},
+    outcome::{self, Outcome},
+    request,
+    window::Signal,
+};
+use crate::{
+    job::{Callback, Outlet},
+    metrics::CallResult,
+    queue::{Delivery, Reservation, TopicConfig},
+};
+
+impl Shared {
+    /// Calls for the job of `delivery`, and applies the outcome. A job that cannot be called now gives itself back, and the attempt is
+    /// not counted.
+    pub(super) async fn deliver(self: Arc<Self>, delivery: Delivery, permit: CallPermit) {
+        let config = self.queue.topic_config(&permit.outlet().topic);
+        let callback =
+            delivery.jobs().first().and_then(|job| callback_of(job, permit.outlet(), &config)).cloned();
+        // The URL may have been removed meanwhile; the job is then for the workers.
+        let Some(callback) = callback else { return };
+        let now_us = self.clock.now_micros();
+        let time_left = delivery.time_left(now_us);
+        if time_left < callback.timeout() {
+            tracing::debug!(topic = %permit.outlet().topic, "gave back a job whose reservation would end during the call");
+            return;
+        }
+        let ends_us = now_us.saturating_add(micros(time_left));
+        let Some(reservation) = delivery.accept_jobs().and_then(|jobs| jobs.into_iter().next()) else {
+            return;
+        };
+        let outcome = self.call(&reservation, &callback, &config, permit).await;
+        let Some((outcome, took)) = outcome else { return };
+        let result = apply_outcome(&self.queue, &*self.clock, &reservation, ends_us, &outcome).await;
+        self.metrics.called(reservation.job.topic.as_str(), result, took);
+    }
+
+    /// Calls, and returns what that means for the job; `None` if the server stops before the answer.
+    async fn call(
+        &self,
+        reservation: &Reservation,
+        callback: &Callback,
+        config: &TopicConfig,
+        permit: CallPermit,
+    ) -> Option<(Outcome, Duration)> {
+        let (job, origin) = (&reservation.job, callback.url.origin());
+        permit.calling(origin);
+        let began_us = self.clock.now_micros();
+        let late = self.clock.now().since(job.due_at);
+        let in_flight = self.metrics.callbacks.begin(late);
+        let request = request::build(reservation, callback, &config.secrets, self.clock.now());
+        let answered = tokio::select! {
+            biased;
+            answered = self.caller.call(request) => answered,
+            () = self.cut.cancelled() => {
+                self.metrics.called(job.topic.as_str(), CallResult::Cut, self.since(began_us));
+                return None;
+            }
+        };
+        drop(in_flight);
+        let took = self.since(began_us);
+        let step = outcome::step_after(job, rand::random());
+        let outcome = outcome::judge(&answered, step, self.settings.max_retry_after, self.clock.now());
+        tracing::debug!(id = %job.id, topic = %job.topic, %origin, attempt = job.attempts, outcome = outcome.word(), "called");
+        if let Some(word) = reason_word(&outcome) {
+            permit.failed(word);
+            self.metrics.callbacks.failed(word);
+        }
+        permit.end(signal(&outcome));
+        Some((outcome, took))
+    }
+
+    fn since(&self, began_us: i64) -> Duration {
+        Duration::from_micros(self.clock.now_micros().saturating_sub(began_us).unsigned_abs())
+    }
+}
+
+/// The first word of the reason, if the job was not finished.
+fn reason_word(outcome: &Outcome) -> Option<&str> {
+    match outcome {
+        Outcome::Fail { reason, .. } | Outcome::Bury { reason } => reason.as_str().split(':').next(),
+        Outcome::Finish | Outcome::Hold { .. } => None,
+    }
+}
+
+/// What a call says about its endpoint.
+fn signal(outcome: &Outcome) -> Signal {
+    match outcome {
+        Outcome::Fail { overloaded: true, rest, .. } => Signal::Overload { rest: *rest },
+        Outcome::Finish | Outcome::Hold { .. } | Outcome::Bury { .. } | Outcome::Fail { .. } => Signal::Alive,
+    }
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// Whom to call for a job: its own callback, or the topic's for a job without one.
+fn callback_of<'a>(
+    reservation: &'a Reservation,
+    outlet: &Outlet,
+    config: &'a TopicConfig,
+) -> Option<&'a Callback> {
+    match outlet.host {
+        Some(_) => reservation.job.callback.as_deref(),
+        None => config.settings.callback.target.as_ref(),
+    }
+}

@@ -1,0 +1,45 @@
+//! What the ring hands out: turns, and tickets for calls.
+
+use crate::job::{HostNumber, Outlet};
+
+/// Where the jobs of an outlet go now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Destination {
+    /// To a URL.
+    Callback {
+        /// Number of its host.
+        host: HostNumber,
+        /// Most calls of the topic in progress at a time.
+        concurrency: Option<u32>,
+    },
+    /// Nowhere while the delivery of the topic is paused.
+    Paused,
+    /// To workers: the topic has no URL.
+    Workers,
+}
+
+/// An outlet's turn: permits for `calls` calls. Must be returned to [`Ring::reserved`] or [`Ring::postpone`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Turn {
+    /// Whose turn it is.
+    pub outlet: Outlet,
+    /// Most jobs to reserve.
+    pub calls: u32,
+    pub(super) host: HostNumber,
+}
+
+/// A call in progress. Must be returned to [`Ring::ended`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallTicket {
+    pub(super) outlet: Outlet,
+    pub(super) host: HostNumber,
+    /// Of the window.
+    pub(super) number: u64,
+}
+
+impl CallTicket {
+    /// The outlet of the job.
+    pub fn outlet(&self) -> &Outlet {
+        &self.outlet
+    }
+}

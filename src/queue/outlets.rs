@@ -1,0 +1,95 @@
+//! Reserving jobs for callbacks: the outlets that may have jobs, and jobs that return by themselves until they are
+//! accepted. Knows no URL's endpoint.
+
+use std::sync::Arc;
+
+use super::{
+    delivery::Delivery,
+    error::{Error, Result},
+    outlet_listener::OutletListener,
+    service::Queue,
+};
+use crate::{
+    job::{CallRate, HostNumber, Origin, Outlet, Topic, Ttr},
+    store::{Allowed, TopicConfig, Wait},
+};
+
+impl Queue {
+    /// Sets who hears of ready outlets; the first one stays.
+    pub fn set_outlet_listener(&self, listener: Arc<dyn OutletListener>) {
+        let _ = self.outlet_listener.set(listener);
+    }
+
+    /// Passes a hint of the store on: to the waiting polls, and to whoever calls back.
+    pub(super) fn outlet_ready(&self, outlet: &Outlet) {
+        if let Some(listener) = self.outlet_listener.get() {
+            listener.ready(outlet);
+        }
+        if outlet.is_plain() {
+            self.waiters.topic_ready(&outlet.topic);
+        }
+    }
+
+    /// Reserves up to `max` ready jobs of an outlet, each for `ttr`, or for its own TTR. Each is a delivery of its own.
+    ///
+    /// It may return fewer although there are more; the listener hears of them soon.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn reserve_for_calls(
+        &self,
+        outlet: &Outlet,
+        max: usize,
+        ttr: Option<Ttr>,
+    ) -> Result<Vec<Delivery>> {
+        if !self.store.may_have_ready(outlet) {
+            return Ok(Vec::new());
+        }
+        // Read before the store is called, so that no reservation ends earlier than computed from it.
+        let started_us = self.clock.now_micros();
+        let reserved = self.store.reserve(outlet, &vec![ttr; max], Wait::Yes).await?;
+        let deliveries = reserved.into_iter().map(|reservation| {
+            let lasts = ttr.unwrap_or(reservation.job.ttr).as_duration();
+            let ends_us = started_us.saturating_add(i64::try_from(lasts.as_micros()).unwrap_or(i64::MAX));
+            Delivery::new(vec![reservation], ends_us, self.waiters.return_context())
+        });
+        Ok(deliveries.collect())
+    }
+
+    /// The outlets that have ready jobs now.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn ready_outlets(&self) -> Result<Vec<Outlet>> {
+        Ok(self.store.ready_outlets().await?)
+    }
+
+    /// The number of a callback's host.
+    #[must_use]
+    pub fn host_number(&self, origin: &Origin) -> HostNumber {
+        self.store.host_number(origin)
+    }
+
+    /// What is set for a topic, from memory; other processes' changes within a second.
+    #[must_use]
+    pub fn topic_config(&self, topic: &Topic) -> Arc<TopicConfig> {
+        self.store.topic_config(topic)
+    }
+
+    /// Takes up to `want` calls from the rate of a topic, which all processes share.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn allow_calls(&self, topic: &Topic, rate: CallRate, want: usize) -> Result<Allowed> {
+        Ok(self.store.allow(topic, rate, want).await?)
+    }
+
+    /// Refuses pops of topics whose jobs go to a callback: an empty answer would hide the mistake.
+    pub(super) fn check_pop(&self, topics: &[Topic]) -> Result<()> {
+        let has_callback = |topic: &&Topic| self.store.topic_config(topic).settings.callback.target.is_some();
+        match topics.iter().find(has_callback) {
+            Some(topic) => Err(Error::TopicHasCallback { topic: topic.clone() }),
+            None => Ok(()),
+        }
+    }
+}
