@@ -110,13 +110,16 @@ async fn a_lost_number_of_shards_is_stored_again_by_a_running_process() {
     let raw = Raw::connect(&shared().url()).await;
     let first = Process::start(&Options { shards: Some(8), ..options.clone() }).await;
     let meta = format!("{{{}}}:meta", options.prefix);
+    let seed = raw.send(&["HGET", &meta, "seed"]).await.into_bytes();
+    assert_eq!(seed.as_ref().map(|seed| seed.len()), Some(16));
     raw.send(&["DEL", &meta]).await;
     let time_limit = TimeLimit::new();
-    while raw.send(&["HLEN", &meta]).await.as_i64() != Some(2) {
+    while raw.send(&["HLEN", &meta]).await.as_i64() != Some(3) {
         time_limit.check(|| "it is not written again".to_owned());
         time_limit.pause().await;
     }
     assert_eq!(stored(&raw, &options).await, "8");
+    assert_eq!(raw.send(&["HGET", &meta, "seed"]).await.into_bytes(), seed, "hosts keep their numbers");
     let second = Process::beside(&first, &options).await;
     first.store().add(vec![job("a")]).await.expect("adds");
     assert!(second.store().get(ALL, &id("a")).await.expect("gets").is_some());
