@@ -1,14 +1,16 @@
-//! The curl session and the worker of README.md, run word for word, except for the port.
+//! The curl sessions, the worker and the endpoint of README.md, run word for word, except for the ports.
 
 use std::{
     io::{BufRead, BufReader},
+    net::{SocketAddr, TcpStream},
     process::{Child, Command, Stdio},
 };
 
-use crate::harness::{pages::blocks_after, process::Server, wait::TimeLimit};
+use crate::harness::{pages::blocks_after, process::Server, redis::free_port, wait::TimeLimit};
 
 const SESSION_MARK: &str = "<!-- scripts/smoke runs the next block word for word -->";
 const WORKER_MARK: &str = "<!-- tests/it/binary/readme.rs runs the next block -->";
+const CALLBACK_MARK: &str = "<!-- tests/it/binary/readme.rs runs the next two blocks -->";
 
 /// The code block after a mark, with the server's address in place of the default one.
 fn block_after(mark: &str, server: &Server) -> String {
@@ -17,18 +19,20 @@ fn block_after(mark: &str, server: &Server) -> String {
     block.replace("localhost:9277", &server.address.to_string())
 }
 
+/// Runs a session, which a response of 400 or more ends. Returns what it printed.
+fn run_session(session: &str) -> String {
+    let script =
+        format!("set -euo pipefail\ncurl() {{ command curl --fail-with-body -sS \"$@\"; }}\n{session}");
+    let output = Command::new("bash").args(["-c", &script]).output().expect("bash runs");
+    assert!(output.status.success(), "{script}\n{output:?}");
+    String::from_utf8(output.stdout).expect("responses are text")
+}
+
 #[test]
 fn the_session_of_the_readme_works() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = Server::serve(&[], &[], directory.path());
-    // A response of 400 or more ends the session.
-    let script = format!(
-        "set -euo pipefail\ncurl() {{ command curl --fail-with-body -sS \"$@\"; }}\n{}",
-        block_after(SESSION_MARK, &server)
-    );
-    let output = Command::new("bash").args(["-c", &script]).output().expect("bash runs");
-    assert!(output.status.success(), "{script}\n{output:?}");
-    let printed = String::from_utf8_lossy(&output.stdout);
+    let printed = run_session(&block_after(SESSION_MARK, &server));
     let lines: Vec<&str> = printed.lines().collect();
     let [added, popped, topics] = lines[..] else { panic!("three responses should have a body: {printed}") };
     assert!(added.contains("\"state\":\"delayed\""), "{added}");
@@ -67,4 +71,35 @@ fn the_worker_of_the_readme_works_and_finishes_a_job() {
         time_limit.check(|| "the job is not finished".to_owned());
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn the_callback_of_the_readme_reaches_its_endpoint() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = Server::serve(&[], &[], directory.path());
+    let blocks = blocks_after("README.md", CALLBACK_MARK);
+    let [endpoint, session] = [&blocks[0].code, &blocks[1].code];
+    let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let child = Command::new("python3")
+        .args(["-c", &endpoint.replace("8000", &address.port().to_string())])
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut endpoint = Worker(child.expect("python3 starts; scripts/test installs it"));
+    let time_limit = TimeLimit::new();
+    while TcpStream::connect(address).is_err() {
+        time_limit.check(|| "the endpoint does not listen".to_owned());
+        std::thread::yield_now();
+    }
+    let session = session.replace("localhost:9277", &server.address.to_string());
+    let printed = run_session(&session.replace("localhost:8000", &format!("localhost:{}", address.port())));
+    assert!(printed.contains("\"state\":\"delayed\""), "{printed}");
+    let mut line = String::new();
+    let stdout = endpoint.0.stdout.take().expect("piped");
+    BufReader::new(stdout).read_line(&mut line).expect("stdout is text");
+    assert_eq!(line, "payments:2001:paid {\"payment\":2001}\n");
+    while server.call("GET", "/jobs/payments:2001:paid", "").status != 404 {
+        time_limit.check(|| format!("the job is not finished: {}", server.log()));
+        std::thread::yield_now();
+    }
+    assert!(server.stop().success());
 }
