@@ -83,6 +83,7 @@ fn the_callback_of_the_readme_reaches_its_endpoint() {
     let child = Command::new("python3")
         .args(["-c", &endpoint.replace("8000", &address.port().to_string())])
         .stdout(Stdio::piped())
+        .stderr(Stdio::null())
         .spawn();
     let mut endpoint = Worker(child.expect("python3 starts; scripts/test installs it"));
     let time_limit = TimeLimit::new();
