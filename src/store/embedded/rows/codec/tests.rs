@@ -96,28 +96,29 @@ proptest! {
     }
 }
 
-#[test]
-fn a_callback_is_kept_with_the_number_of_its_host() {
-    let url = CallbackUrl::parse("https://a.example/x").expect("valid");
-    let mut record = crate::store::embedded::tests::fixture::record("a", Timestamp::from_millis(5));
-    record.head.set_callback(Arc::new(Callback::to(url)), HostNumber(0x3f));
-    let key = RowKey::from_bits(7);
-    let head = record.encode_head(key);
-    let read = columns(key, &record, &head);
-    assert_eq!(read.verify_and_read_host(), Ok(Some(HostNumber(0x3f))));
-    assert_eq!(read.decode_record(record.body.as_bytes()).as_ref(), Ok(&record));
-    assert_eq!(record.head.outlet().to_string(), "t>3f");
-    // A worker must not get a job whose callback or host is missing or malformed.
-    let damages: [(Tag, Option<&[u8]>); 4] = [
-        (Tag::CALLBACK, None),
-        (Tag::CALLBACK, Some(b"no callback")),
-        (Tag::HOST_NUMBER, None),
-        (Tag::HOST_NUMBER, Some(b"12")),
-    ];
-    for (tag, value) in damages {
-        let mut damaged = record.clone();
-        damaged.head.other.set(tag, value);
-        let head = damaged.encode_head(key);
-        assert_eq!(columns(key, &damaged, &head).decode_head(), Err(RecordError::Value), "{tag:?}");
+proptest! {
+    #[test]
+    fn a_callback_is_kept_with_the_number_of_its_host(mut record in records()) {
+        let url = CallbackUrl::parse("https://a.example/x").expect("valid");
+        record.head.set_callback(Arc::new(Callback::to(url)), HostNumber(0x3f));
+        let key = RowKey::from_bits(7);
+        let head = record.encode_head(key);
+        let read = columns(key, &record, &head);
+        prop_assert_eq!(read.verify_and_read_host(), Ok(Some(HostNumber(0x3f))));
+        prop_assert_eq!(read.decode_record(record.body.as_bytes()), Ok(record.clone()));
+        prop_assert_eq!(record.head.outlet().to_string(), format!("{}>3f", record.head.topic));
+        // A worker must not get a job whose callback or host is missing or malformed.
+        let damages: [(Tag, Option<&[u8]>); 4] = [
+            (Tag::CALLBACK, None),
+            (Tag::CALLBACK, Some(b"no callback")),
+            (Tag::HOST_NUMBER, None),
+            (Tag::HOST_NUMBER, Some(b"12")),
+        ];
+        for (tag, value) in damages {
+            let mut damaged = record.clone();
+            damaged.head.other.set(tag, value);
+            let head = damaged.encode_head(key);
+            prop_assert_eq!(columns(key, &damaged, &head).decode_head(), Err(RecordError::Value), "{:?}", tag);
+        }
     }
 }
