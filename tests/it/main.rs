@@ -6,6 +6,7 @@ mod auth;
 mod backup;
 mod bench;
 mod binary;
+mod callbacks;
 mod canary;
 mod checker;
 mod client;

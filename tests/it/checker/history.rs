@@ -145,6 +145,11 @@ impl History {
         self.push(Event { job: job.to_owned(), sent: sent.0, answered, action, outcome });
     }
 
+    /// The time of the history at `instant`; zero before it began.
+    pub fn time_of(&self, instant: Instant) -> Duration {
+        instant.saturating_duration_since(self.began)
+    }
+
     pub fn push(&self, event: Event) {
         self.events.lock().expect("not poisoned").push(event);
     }

@@ -13,6 +13,7 @@ pub mod openapi;
 pub mod pages;
 pub mod process;
 pub mod process_stats;
+pub mod receiver;
 pub mod redis;
 pub mod resp;
 pub mod sentinel;

@@ -16,6 +16,8 @@ use std::{path::Path, time::Duration};
 use linger::clock::{Clock, SystemClock};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
+pub use caller::{Caller, call_until_known};
+pub use final_state::{counts, read_final_state};
 pub use plan::{Plan, Report, setting};
 pub use run::{Run, run};
 

@@ -1,0 +1,218 @@
+//! What users see of callbacks, on real servers with the default settings.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use socket2::{Domain, Socket, Type};
+
+use super::{ON_REDIS, redis_home, start};
+use crate::harness::{
+    blocking_http,
+    process::Server,
+    receiver::{Answer, Receiver},
+    wait::TimeLimit,
+};
+
+/// Jobs for each endpoint where one of them fails.
+const MANY: usize = 2_000;
+const BATCH: usize = 100;
+
+#[track_caller]
+pub fn call(server: &Server, method: &str, path: &str, body: &Value, status: u16) -> Value {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let response = server.call(method, path, &body);
+    assert_eq!(response.status, status, "{method} {path}: {response:?}");
+    if response.body.is_empty() { Value::Null } else { response.json() }
+}
+
+#[track_caller]
+pub fn add(server: &Server, job: Value) {
+    call(server, "POST", "/jobs", &job, 201);
+}
+
+/// Waits until a job has gone.
+pub async fn wait_until_gone(server: &Server, job: &str) {
+    let time_limit = TimeLimit::new();
+    loop {
+        let response = server.call("GET", &format!("/jobs/{job}"), "");
+        if response.status == 404 {
+            return;
+        }
+        time_limit.check(|| format!("{response:?}"));
+        time_limit.pause().await;
+    }
+}
+
+/// The value of a metric with one label besides the topic.
+fn callbacks_total(server: &Server, topic: &str, result: &str) -> f64 {
+    let name = format!("linger_callbacks_total{{topic=\"{topic}\",result=\"{result}\"}}");
+    server.metric(&name).unwrap_or_default()
+}
+
+async fn wait_for_callbacks(server: &Server, topic: &str, result: &str, count: f64) {
+    let time_limit = TimeLimit::new();
+    while callbacks_total(server, topic, result) < count {
+        time_limit.check(|| server.call("GET", "/metrics", "").body);
+        time_limit.pause().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_is_deleted_during_its_call_is_not_called_again() {
+    let home = tempfile::tempdir().expect("a directory");
+    let server = start("127.0.0.1:0", &[], home.path());
+    let receiver = Receiver::start(1, |call| match call.job() {
+        "finishes" | "fails" => Answer::WhenOpen(if call.job() == "fails" { 500 } else { 204 }),
+        _ => Answer::Status(204),
+    })
+    .await;
+    let callback = json!({ "url": receiver.url(0, "/") });
+    for id in ["finishes", "fails"] {
+        add(&server, json!({"topic": "t", "id": id, "body": 1, "retry": [0], "callback": callback}));
+        receiver.wait_for_calls_of(id, 1).await;
+        call(&server, "DELETE", &format!("/jobs/{id}"), &Value::Null, 204);
+    }
+    receiver.open_gate();
+    wait_for_callbacks(&server, "t", "lost", 2.0).await;
+    add(&server, json!({"topic": "t", "id": "later", "callback": callback}));
+    receiver.wait_for_calls_of("later", 1).await;
+    wait_until_gone(&server, "later").await;
+    let called = ["finishes", "fails"].map(|id| receiver.calls_of(id).len());
+    assert_eq!(called, [1, 1]);
+    assert_eq!(callbacks_total(&server, "t", "lost"), 2.0);
+}
+
+/// The URL of a port that refuses connections, and the socket that keeps it from being given to others.
+fn dead_port() -> (Socket, String) {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a free port");
+    let address = socket.local_addr().ok().and_then(|address| address.as_socket()).expect("has an address");
+    (socket, format!("http://{address}/"))
+}
+
+fn add_many(server: &Server, topic: &str, prefix: &str, url: &str) {
+    let jobs = |first: usize| -> Vec<Value> {
+        let ids = (first..first + BATCH).map(|n| format!("{prefix}-{n}"));
+        ids.map(|id| json!({"topic": topic, "id": id, "callback": {"url": url}})).collect()
+    };
+    for first in (0..MANY).step_by(BATCH) {
+        let body = json!({ "jobs": jobs(first) });
+        let response = call(server, "POST", "/batch/jobs", &body, 200);
+        assert!(
+            response["results"].as_array().expect("results").iter().all(|result| result["status"] == 201)
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_good_endpoint_is_called_beside_a_dead_and_a_silent_one() {
+    let home = tempfile::tempdir().expect("a directory");
+    let server = start("127.0.0.1:0", &[], home.path());
+    let receiver =
+        Receiver::start(2, |call| if call.port == 0 { Answer::Status(204) } else { Answer::Silence }).await;
+    let (_dead, dead_url) = dead_port();
+    add_many(&server, "t", "dead", &dead_url);
+    add_many(&server, "t", "silent", &receiver.url(1, "/"));
+    add_many(&server, "t", "good", &receiver.url(0, "/"));
+    wait_for_callbacks(&server, "t", "ok", MANY as f64).await;
+    let calls = |prefix: &str| receiver.calls().iter().filter(|call| call.job().starts_with(prefix)).count();
+    assert_eq!(calls("good"), MANY);
+    // An outage does not use up the attempts: the jobs wait, and few of them were tried.
+    let unreachable = callbacks_total(&server, "t", "unreachable");
+    assert!((10.0..100.0).contains(&unreachable), "{unreachable} calls of the dead endpoint");
+    assert!((1..=64).contains(&calls("silent")), "{} calls of the silent endpoint", calls("silent"));
+    let counts = call(&server, "GET", "/topics/t", &Value::Null, 200);
+    let count = |state: &str| counts["counts"][state].as_u64().unwrap_or_default() as usize;
+    assert_eq!(count("delayed") + count("ready") + count("reserved"), 2 * MANY, "{counts}");
+    // No job is reserved that is not being called.
+    assert!(count("reserved") <= 64, "{counts}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_with_a_url_refuses_pops_until_the_url_is_removed() {
+    let home = tempfile::tempdir().expect("a directory");
+    let server = start("127.0.0.1:0", &[], home.path());
+    let address = server.address;
+    let receiver = Receiver::start(1, |_| Answer::Silence).await;
+    let poll = std::thread::spawn(move || blocking_http::call(address, "GET", "/topics/t/pop?wait=60s", ""));
+    server.wait_for_parked_polls(1);
+    let callback = json!({ "url": receiver.url(0, "/") });
+    call(&server, "PUT", "/topics/t", &json!({ "callback": callback }), 200);
+    assert_eq!(poll.join().expect("does not panic").expect("is answered").status, 204);
+    let refused = call(&server, "GET", "/topics/t/pop", &Value::Null, 409);
+    assert_eq!(refused["code"], "topic_has_callback", "{refused}");
+    let refused = call(&server, "POST", "/batch/pop", &json!({"topics": ["other", "t"], "max": 3}), 409);
+    assert_eq!(refused["code"], "topic_has_callback", "{refused}");
+    // While the topic is paused, its jobs wait for what is set when it is resumed.
+    call(&server, "POST", "/topics/t/pause", &json!({"delivery": true}), 200);
+    add(&server, json!({"topic": "t", "id": "a"}));
+    call(&server, "PUT", "/topics/t", &json!({}), 200);
+    call(&server, "POST", "/topics/t/resume", &json!({"delivery": true}), 200);
+    let popped = call(&server, "GET", "/topics/t/pop?wait=60s", &Value::Null, 200);
+    assert_eq!(popped["id"], "a");
+    assert_eq!(receiver.calls().len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn setting_a_url_has_the_jobs_that_wait_for_workers_called() {
+    for (arguments, home) in
+        [(&[] as &[&str], tempfile::tempdir().expect("a directory")), (&ON_REDIS, redis_home())]
+    {
+        let servers = if arguments.is_empty() { 1 } else { 2 };
+        let servers: Vec<Server> =
+            (0..servers).map(|_| start("127.0.0.1:0", arguments, home.path())).collect();
+        let server = &servers[0];
+        let receiver = Receiver::start(1, |_| Answer::Status(204)).await;
+        add(server, json!({"topic": "t", "id": "a"}));
+        let callback = json!({ "url": receiver.url(0, "/") });
+        call(server, "PUT", "/topics/t", &json!({ "callback": callback }), 200);
+        let calls = receiver.wait_for_calls_of("a", 1).await;
+        assert_eq!(calls[0].attempt(), 1);
+        wait_until_gone(server, "a").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_that_were_ready_before_the_start_are_called_without_another_add() {
+    for (arguments, home) in
+        [(&[] as &[&str], tempfile::tempdir().expect("a directory")), (&ON_REDIS, redis_home())]
+    {
+        let receiver = Receiver::start(2, |_| Answer::Status(204)).await;
+        // A process that calls nobody leaves them ready.
+        let variables = [("LINGER__CALLBACKS__MAX_CALLS", "0")];
+        let server = Server::serve(arguments, &variables, home.path());
+        let [own, hooks] = [0, 1].map(|port| json!({ "url": receiver.url(port, "/") }));
+        call(&server, "PUT", "/topics/hooks", &json!({ "callback": hooks }), 200);
+        add(&server, json!({"topic": "hooks", "id": "a"}));
+        add(&server, json!({"topic": "own", "id": "b", "callback": own}));
+        for topic in ["hooks", "own"] {
+            let topic = call(&server, "GET", &format!("/topics/{topic}"), &Value::Null, 200);
+            assert_eq!(topic["counts"]["ready"], 1, "{topic}");
+        }
+        assert_eq!(receiver.calls().len(), 0);
+        assert!(server.stop().success());
+        let server = start("127.0.0.1:0", arguments, home.path());
+        for id in ["a", "b"] {
+            receiver.wait_for_calls_of(id, 1).await;
+            wait_until_gone(&server, id).await;
+        }
+    }
+}
+
+/// The endpoint works for longer than its call, and uses the receipt like a worker.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endpoint_that_holds_a_job_finishes_it_later() {
+    let home = tempfile::tempdir().expect("a directory");
+    let server = start("127.0.0.1:0", &[], home.path());
+    let receiver = Receiver::start(1, |_| Answer::Hold(Duration::from_secs(600))).await;
+    add(&server, json!({"topic": "t", "id": "a", "callback": {"url": receiver.url(0, "/")}}));
+    let calls = receiver.wait_for_calls_of("a", 1).await;
+    wait_for_callbacks(&server, "t", "held", 1.0).await;
+    let job = call(&server, "GET", "/jobs/a", &Value::Null, 200);
+    assert_eq!(job["state"], "reserved", "{job}");
+    call(&server, "POST", &format!("/jobs/a/finish?receipt={}", calls[0].receipt()), &Value::Null, 204);
+    wait_until_gone(&server, "a").await;
+}

@@ -1,0 +1,208 @@
+//! Callbacks from outside: real servers call a receiver, and its log is checked against the guarantees.
+//!
+//! The loads take their parameters from the same variables as those in `load`.
+
+mod behavior;
+mod load;
+mod log;
+mod shutdown;
+
+use std::{
+    net::SocketAddr,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use hyper::Method;
+use linger::clock::{Clock, SystemClock};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use rustix::process::Signal;
+use serde_json::json;
+
+use self::load::{CallLoad, CallReport, HOOKS, run};
+use crate::{
+    harness::{
+        process::Server,
+        receiver::Call,
+        redis::{fresh_prefix, shared},
+    },
+    load::{Plan, assert_verified, setting},
+};
+
+/// Kills in the normal run, and in one load.
+const KILLS: u64 = 5;
+const KILLS_PER_LOAD: u64 = 20;
+/// Processes on one Redis.
+const PROCESSES: usize = 3;
+/// Longer than the reservation of a call in these loads.
+const STOP: Duration = Duration::from_secs(12);
+/// How often the topic's callback is changed, and the topic paused, during a load.
+const CHANGES: u64 = 3;
+
+fn plan() -> Plan {
+    Plan { clients: 4, ..Plan::from_environment() }
+}
+
+fn start(listen: &str, arguments: &[&str], home: &Path) -> Server {
+    Server::start(&[&["serve", "--listen", listen], arguments].concat(), home)
+}
+
+/// A directory whose `settings.toml` names the shared Redis with a prefix of its own.
+fn redis_home() -> tempfile::TempDir {
+    let home = tempfile::tempdir().expect("a directory");
+    let (url, prefix) = (shared().url(), fresh_prefix());
+    let settings = format!("[store]\nengine = \"redis\"\n[redis]\nurl = \"{url}\"\nprefix = \"{prefix}\"\n");
+    std::fs::write(home.path().join("settings.toml"), settings).expect("writes");
+    home
+}
+
+const ON_REDIS: [&str; 2] = ["--config", "settings.toml"];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_job_of_a_load_on_the_embedded_engine_is_called() {
+    let home = tempfile::tempdir().expect("a directory");
+    let server = start("127.0.0.1:0", &[], home.path());
+    let load = run(plan(), &[server.address], async |_| {}).await;
+    load.report.print("callbacks_embedded", 0);
+    load.assert_clean();
+    assert_no_call_was_repeated(&load);
+    assert!(server.stop().success());
+    assert_verified(&[], home.path());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_job_of_a_load_on_redis_is_called() {
+    let home = redis_home();
+    let server = start("127.0.0.1:0", &ON_REDIS, home.path());
+    let load = run(plan(), &[server.address], async |_| {}).await;
+    load.report.print("callbacks_redis", 0);
+    load.assert_clean();
+    assert_no_call_was_repeated(&load);
+    assert!(server.stop().success());
+    assert_verified(&ON_REDIS, home.path());
+}
+
+/// Without faults, a job that was answered with 204 is not called again.
+#[track_caller]
+fn assert_no_call_was_repeated(load: &CallReport) {
+    let calls = load.receiver.calls();
+    let once = calls.iter().filter(|call| call.job().starts_with("ok-"));
+    let again: Vec<&str> = once.filter(|call| call.attempt() > 1).map(Call::job).collect();
+    assert!(again.is_empty(), "{again:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_again_and_again_in_the_middle_of_calls_no_job_is_lost() {
+    let mut kills = setting("LINGER_PROVE_KILLS", KILLS);
+    while kills > 0 {
+        let round = kills.min(KILLS_PER_LOAD);
+        let home = tempfile::tempdir().expect("a directory");
+        let mut server = start("127.0.0.1:0", &[], home.path());
+        let address = server.address;
+        let load = run(plan(), &[address], async |load| {
+            let mut random = StdRng::seed_from_u64(load.plan.seed + 2_000);
+            let most_between = load.plan.jobs / usize::try_from(round).expect("fits");
+            for _ in 0..round {
+                load.wait_for_calls(random.random_range(1..=most_between.max(1))).await;
+                server.kill();
+                server = start(&address.to_string(), &[], home.path());
+            }
+        })
+        .await;
+        load.report.print("callbacks_kill_embedded", round);
+        load.assert_clean();
+        server.kill();
+        assert_verified(&[], home.path());
+        kills -= round;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_stopped_and_frozen_three_processes_on_redis_lose_no_job() {
+    let home = redis_home();
+    let mut servers: Vec<Server> =
+        (0..PROCESSES).map(|_| start("127.0.0.1:0", &ON_REDIS, home.path())).collect();
+    let addresses: Vec<SocketAddr> = servers.iter().map(|server| server.address).collect();
+    let faults = setting("LINGER_PROVE_FLEET", 6);
+    let load = run(plan(), &addresses, async |load| {
+        let (clock, mut random) = (SystemClock::new(), StdRng::seed_from_u64(load.plan.seed + 5_000));
+        let mut left = faults;
+        while left > 0 {
+            load.wait_for_calls(random.random_range(1..200)).await;
+            let frozen = random.random_range(0..PROCESSES);
+            servers[frozen].signal(Signal::STOP);
+            let thaw_us = clock.now_micros() + i64::try_from(STOP.as_micros()).expect("fits");
+            // The others are killed and stopped in turn while this one is frozen.
+            for fault in 1..left.min(6) {
+                let other = (frozen + 1 + random.random_range(0..PROCESSES - 1)) % PROCESSES;
+                load.wait_for_calls(random.random_range(1..100)).await;
+                if fault % 2 == 0 {
+                    servers[other].signal(Signal::TERM);
+                    servers[other].wait();
+                } else {
+                    servers[other].kill();
+                }
+                servers[other] = start(&addresses[other].to_string(), &ON_REDIS, home.path());
+            }
+            left -= left.min(6);
+            let frozen_for = thaw_us.saturating_sub(clock.now_micros()).max(0);
+            clock.sleep(Duration::from_micros(frozen_for.unsigned_abs())).await;
+            servers[frozen].signal(Signal::CONT);
+        }
+    })
+    .await;
+    load.report.print("callbacks_fleet", faults);
+    load.assert_clean();
+    assert_verified(&ON_REDIS, home.path());
+}
+
+/// What was set for the topic between two moments.
+struct Setting {
+    from: Instant,
+    to: Instant,
+    /// The path of its URL, or `None` while it is paused.
+    path: Option<String>,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_of_a_topics_callback_and_pauses_reach_the_jobs_that_wait() {
+    let home = tempfile::tempdir().expect("a directory");
+    let server = start("127.0.0.1:0", &[], home.path());
+    let (mut settings, changes) = (Vec::new(), setting("LINGER_PROVE_CHANGES", CHANGES));
+    let load = run(plan(), &[server.address], async |load| {
+        for change in 0..changes {
+            let path = format!("/hooks/{change}");
+            load.set_path(&path).await;
+            settings.push(during(Some(path), load).await);
+            load.administer(Method::POST, "/pause", json!({"delivery": true})).await;
+            settings.push(during(None, load).await);
+            load.administer(Method::POST, "/resume", json!({"delivery": true})).await;
+        }
+    })
+    .await;
+    load.report.print("callbacks_changes", changes);
+    load.assert_clean();
+    let calls = load.receiver.calls();
+    for call in calls.iter().filter(|call| call.header("linger-topic") == HOOKS) {
+        // A call takes its URL from the settings at its beginning, which is known to a second.
+        let Some(setting) = settings.iter().find(|s| s.from <= call.began && call.arrived <= s.to) else {
+            continue;
+        };
+        let path = setting.path.as_ref().unwrap_or_else(|| panic!("called while paused: {call:?}"));
+        assert!(call.target == *path || call.target == "/own", "not {path}: {call:?}");
+    }
+    assert!(settings.iter().filter(|setting| setting.path.is_none()).count() as u64 == changes);
+}
+
+/// Lets the load go on for longer than the whole second of a timestamp.
+async fn during(path: Option<String>, load: &CallLoad) -> Setting {
+    let from = now();
+    SystemClock::new().sleep(Duration::from_millis(1_300)).await;
+    load.wait_for_calls(1).await;
+    Setting { from, to: now(), path }
+}
+
+#[expect(clippy::disallowed_methods, reason = "endpoints run in real time")]
+fn now() -> Instant {
+    Instant::now()
+}
