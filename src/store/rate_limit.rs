@@ -17,10 +17,10 @@ pub struct Allowed {
     pub next_in: Duration,
 }
 
-/// Takes up to `want` calls of `rate` at `now_us`, `next_ns` being when the next one is free by what was taken before.
+/// Grants up to `want` calls of `rate` at `now_us`, `next_ns` being when the next one is free by what was granted before.
 /// Returns what is granted, and when the next one is free then. Nanoseconds, because ten thousand calls a second are only
 /// 100 us apart.
-pub(super) fn take(next_ns: i128, now_us: i64, rate: CallRate, want: usize) -> (Allowed, i128) {
+pub(super) fn grant(next_ns: i128, now_us: i64, rate: CallRate, want: usize) -> (Allowed, i128) {
     let (now_ns, spacing) = (i128::from(now_us) * 1_000, rate.spacing().as_nanos().cast_signed());
     let burst = i128::from((rate.as_milli() / 1_000 / BURSTS_A_SECOND).max(1));
     // A clock that stepped back, or a lower rate before, must not delay the next call for longer than this rate does.

@@ -35,7 +35,7 @@ impl RateLimits {
             topics.retain(|_, next_ns| *next_ns > (i128::from(now_us) - 1_000_000) * 1_000);
         }
         let (allowed, next_ns) =
-            rate_limit::take(topics.get(topic).copied().unwrap_or(i128::MIN), now_us, rate, want);
+            rate_limit::grant(topics.get(topic).copied().unwrap_or(i128::MIN), now_us, rate, want);
         topics.insert(topic.clone(), next_ns);
         allowed
     }

@@ -48,6 +48,7 @@ const PARTS: &[Part] = &[
         path: "store/embedded",
         rooms: &[
             ("options", &[]),
+            ("rate_limits", &[]),
             ("rows", &["options"]),
             ("disk", &["rows", "options"]),
             ("memory", &["rows", "options"]),
