@@ -2,9 +2,12 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use bytes::Bytes;
+use hyper::Method;
 use linger_client::{
     BatchItem, Client, Counts, Error, NewJob, Options, PopRequest, ReservedJob, ServerUrl, Timestamp, Version,
 };
+use serde_json::json;
 use tokio::net::{TcpStream, lookup_host};
 
 use crate::failure::Failure;
@@ -93,6 +96,18 @@ impl Connection {
     pub async fn topic(&self, topic: &str) -> Result<(Counts, usize), Failure> {
         let found = self.0.topic(topic).await?;
         Ok(found.map_or_else(Default::default, |topic| (topic.counts, topic.waiting)))
+    }
+
+    /// Sets whom the server calls for the jobs of a topic; with no URL, nobody. Resets the other settings.
+    pub async fn set_callback(&self, topic: &str, url: Option<&str>) -> Result<(), Failure> {
+        let settings = url.map_or_else(|| json!({}), |url| json!({"callback": {"url": url}}));
+        Ok(self.0.put_settings(topic, &settings).await?)
+    }
+
+    /// The metrics of the server, as text.
+    pub async fn metrics(&self) -> Result<String, Failure> {
+        let response = self.0.call(Method::GET, "/metrics", Bytes::new()).await?;
+        Ok(String::from_utf8_lossy(&response.body).into_owned())
     }
 
     pub async fn version(&self) -> Result<Version, Failure> {

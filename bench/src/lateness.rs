@@ -19,14 +19,17 @@ use crate::{
     plan::Due,
     report::Row,
     steps::drain,
-    times::{Times, per_second},
+    times::{Percentiles, Times, per_second},
     work::{Bench, Jobs, run_on_all},
 };
 
-const NAME: &str = "lateness";
-
-/// With `jobs` jobs, `rate` a second.
-pub(crate) async fn run(bench: &Arc<Bench>, jobs: usize, rate: usize) -> Result<(), Failure> {
+/// With `jobs` jobs, `rate` a second. Returns how late they were; `scenario` names the rows.
+pub(crate) async fn run(
+    bench: &Arc<Bench>,
+    scenario: &'static str,
+    jobs: usize,
+    rate: usize,
+) -> Result<Option<Percentiles>, Failure> {
     let topic = bench.new_topic().await?;
     let due = Due::after(bench.load.delay, 1_000, 1_000, 2_000);
     let jobs = Jobs::new(bench, &topic, jobs, due);
@@ -34,36 +37,27 @@ pub(crate) async fn run(bench: &Arc<Bench>, jobs: usize, rate: usize) -> Result<
     let pollers = bench.open(bench.load.connections()).await?;
     // As many connections again, so that one slow add does not delay the next.
     let adders = bench.open(bench.load.connections()).await?;
-    let added = Arc::new(Adding { next: AtomicUsize::new(0), rate, late: Times::new(), times: Times::new() });
 
     let before = bench.sample();
-    let begun_us = now_us();
-    let adding =
-        run_on_all(adders, |_, connection| add_evenly(jobs.clone(), added.clone(), begun_us, connection));
-    let adding = async {
-        let connections = adding.await?;
-        let elapsed_us = now_us() - begun_us;
-        Ok::<_, Failure>((connections, elapsed_us))
-    };
     // Only the drain is guarded: it makes no progress when the adding makes none.
     let draining = drain(bench, &jobs, 1, pollers, idle);
-    let ((_, elapsed_us), drained) = tokio::try_join!(adding, draining)?;
+    let (added, drained) = tokio::try_join!(add_all_evenly(&jobs, rate, adders), draining)?;
     let after = bench.sample();
     let (first_us, last_us) = drained.first_last_us;
 
     let row = |step: &str| Row {
-        scenario: NAME,
+        scenario,
         step: step.to_owned(),
         delay: due.pattern(),
         count: jobs.count,
         ..Row::default()
     };
     let mut add = Row {
-        per_second: Some(per_second(jobs.count, elapsed_us)),
-        latency_ms: added.times.percentiles(),
+        per_second: Some(per_second(jobs.count, added.elapsed_us)),
+        latency_ms: added.latency,
         ..row(&format!("add, {rate}/s"))
     };
-    let behind = added.late.percentiles().map(|late| late.p99);
+    let behind = added.behind.map(|behind| behind.p99);
     add.annotate("behind_schedule_p99_ms", behind, |ms| format!("{ms:.2} ms behind its schedule at p99"));
     bench.push(add);
     bench.push(Row {
@@ -73,7 +67,30 @@ pub(crate) async fn run(bench: &Arc<Bench>, jobs: usize, rate: usize) -> Result<
         resident_bytes: after.resident_bytes,
         ..row("delivered after due")
     });
-    Ok(())
+    Ok(drained.late)
+}
+
+/// Jobs added evenly.
+pub(crate) struct Evenly {
+    /// Of requests.
+    pub latency: Option<Percentiles>,
+    /// How much later than planned requests were sent.
+    pub behind: Option<Percentiles>,
+    pub elapsed_us: i64,
+}
+
+/// Adds all `jobs`, `rate` a second.
+pub(crate) async fn add_all_evenly(
+    jobs: &Arc<Jobs>,
+    rate: usize,
+    connections: Vec<Connection>,
+) -> Result<Evenly, Failure> {
+    let added = Arc::new(Adding { next: AtomicUsize::new(0), rate, late: Times::new(), times: Times::new() });
+    let begun_us = now_us();
+    run_on_all(connections, |_, connection| add_evenly(jobs.clone(), added.clone(), begun_us, connection))
+        .await?;
+    let elapsed_us = now_us() - begun_us;
+    Ok(Evenly { latency: added.times.percentiles(), behind: added.late.percentiles(), elapsed_us })
 }
 
 #[derive(Debug)]

@@ -9,6 +9,7 @@
 
 mod backlog;
 mod burst;
+mod callbacks;
 mod calls;
 mod failure;
 mod lateness;
@@ -17,6 +18,7 @@ mod now;
 mod parked;
 mod plan;
 mod progress;
+mod receiver;
 mod report;
 mod server;
 mod signals;
@@ -99,6 +101,8 @@ fn most_connections(plan: &Plan) -> usize {
         Scenario::Throughput | Scenario::Backlog | Scenario::Burst => usual,
         Scenario::Lateness => late,
         Scenario::Parked => parked,
+        // Beside adders and pollers, both ends of the calls and of the bare client's connections.
+        Scenario::Callbacks => late.saturating_add(callbacks::CONNECTIONS),
         Scenario::All => late.max(parked),
     }
 }
@@ -123,10 +127,10 @@ async fn drive(plan: &Plan) -> Outcome {
 /// Groups the scenarios by the server that they share. Each gets a server of its own where the bench starts
 /// them, because memory and disk that one scenario left behind would be counted in the next.
 fn rounds(plan: &Plan) -> Vec<Vec<Scenario>> {
-    use Scenario::{All, Backlog, Burst, Lateness, Parked, Throughput};
+    use Scenario::{All, Backlog, Burst, Callbacks, Lateness, Parked, Throughput};
     let scenarios = match plan.scenario {
         All => vec![Throughput, Lateness, Parked, Backlog, Burst],
-        Throughput | Lateness | Parked | Backlog | Burst => vec![plan.scenario],
+        Throughput | Lateness | Parked | Backlog | Burst | Callbacks => vec![plan.scenario],
     };
     match plan.target {
         Target::Running { .. } => vec![scenarios],
@@ -216,7 +220,7 @@ async fn run_scenarios(scenario: Scenario, round: &[Scenario], bench: &Arc<Bench
     if is_wanted(Scenario::Lateness) {
         let all_seconds = usize::try_from(seconds(30, 10)).unwrap_or(usize::MAX);
         let in_that_time = load.rate.saturating_mul(all_seconds);
-        lateness::run(bench, load.jobs.unwrap_or(in_that_time), load.rate).await?;
+        lateness::run(bench, "lateness", load.jobs.unwrap_or(in_that_time), load.rate).await?;
     }
     if is_wanted(Scenario::Parked) {
         let rest = Duration::from_secs(seconds(10, 3));
@@ -234,6 +238,9 @@ async fn run_scenarios(scenario: Scenario, round: &[Scenario], bench: &Arc<Bench
         // Enough time to add them all even on a slow disk.
         let lead = load.seconds.unwrap_or(3 + u64::try_from(jobs / 4_000).unwrap_or(0));
         burst::run(bench, jobs, load.batch.unwrap_or(1), Duration::from_secs(lead.max(2))).await?;
+    }
+    if is_wanted(Scenario::Callbacks) {
+        callbacks::run(bench, &callbacks::Sizes::new(load)).await?;
     }
     Ok(())
 }

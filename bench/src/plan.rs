@@ -23,7 +23,9 @@ pub enum Scenario {
     Backlog,
     /// Jobs all due at one instant: first and last delivery, and what another topic notices
     Burst,
-    /// Each of them in a short form
+    /// Calls to an endpoint of the bench's own: their cost, how soon they come, and what endpoints that hang change
+    Callbacks,
+    /// All but callbacks, in a short form
     All,
 }
 

@@ -35,13 +35,15 @@ pub(crate) struct Bench {
     pub report: Mutex<Report>,
     /// Topics of this bench that may have jobs.
     topics: Mutex<Vec<String>>,
+    /// Those of them, and others without jobs, that may have a callback.
+    called: Mutex<Vec<String>>,
 }
 
 impl Bench {
     pub fn new(server: Client, load: Load, watch: Watch, report: Report) -> Self {
         let (progress, tally) = (Progress::new(), Tally::default());
-        let (report, topics) = (Mutex::new(report), Mutex::new(Vec::new()));
-        Self { server, load, watch, progress, tally, report, topics }
+        let (report, topics, called) = (Mutex::new(report), Mutex::default(), Mutex::default());
+        Self { server, load, watch, progress, tally, report, topics, called }
     }
 
     /// A topic that nobody uses, and that the token allows to delete.
@@ -51,6 +53,12 @@ impl Bench {
         Connection::new(&self.server).purge(&topic).await?;
         lock(&self.topics).push(topic.clone());
         Ok(topic)
+    }
+
+    /// Sets whom the server calls for the jobs of a topic, until [`clean_up`](Self::clean_up).
+    pub async fn set_callback(&self, connection: &Connection, topic: &str, url: &str) -> Result<(), Failure> {
+        lock(&self.called).push(topic.to_owned());
+        connection.set_callback(topic, Some(url)).await
     }
 
     /// Connections, open.
@@ -82,6 +90,10 @@ impl Bench {
     pub async fn clean_up(&self) -> Result<(), Failure> {
         let topics = std::mem::take(&mut *lock(&self.topics));
         let connection = Connection::new(&self.server);
+        let called = std::mem::take(&mut *lock(&self.called));
+        for topic in called {
+            connection.set_callback(&topic, None).await?;
+        }
         for topic in topics {
             let failed = |why: &dyn std::fmt::Display| {
                 Failure::Unfit(format!("the topic {topic} could not be deleted: {why}"))
@@ -175,8 +187,12 @@ impl Jobs {
     }
 
     fn number(&self, job: &ReservedJob) -> Result<usize, Failure> {
-        let number = job.id.strip_prefix(&self.topic).and_then(|rest| rest.strip_prefix('.')?.parse().ok());
-        number.ok_or_else(|| never_added(job))
+        self.number_of(&job.id).ok_or_else(|| never_added(job))
+    }
+
+    /// The number in a job's id; none if it is no job of this step.
+    pub fn number_of(&self, id: &str) -> Option<usize> {
+        id.strip_prefix(&self.topic).and_then(|rest| rest.strip_prefix('.')?.parse().ok())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hyper::Method;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     client::Client,
@@ -29,6 +29,12 @@ impl Client {
     pub async fn topics(&self, limit: usize, cursor: Option<&str>) -> Result<TopicPage, Error> {
         let cursor = cursor.map_or(String::new(), |cursor| format!("&cursor={}", segment(cursor)));
         self.send(&Request::get("topics", format!("/topics?limit={limit}{cursor}"))).await?.read()
+    }
+
+    /// Replaces the settings of a topic. What `settings`, a JSON object, leaves out gets its default again.
+    pub async fn put_settings(&self, topic: &str, settings: &impl Serialize) -> Result<(), Error> {
+        let call = Request::new("put settings", Method::PUT, format!("/topics/{}", segment(topic)));
+        self.send(&call.json(settings)).await.map(drop)
     }
 
     /// Deletes every job of a topic in every state; how many there were, after a repeat perhaps fewer. Jobs that

@@ -44,13 +44,13 @@ pub(super) struct BenchArgs {
     /// Size of a job's body in bytes
     #[arg(long, default_value = "256", value_parser = RangedU64ValueParser::<usize>::new().range(2..=1_048_576))]
     body_bytes: usize,
-    /// Jobs added per second: lateness [default: 1000]
+    /// Jobs added per second: lateness, callbacks [default: 1000]
     #[arg(long, value_parser = at_most(1_000_000))]
     rate: Option<usize>,
-    /// How long: lateness adds, parked polls rest, jobs of the burst lie ahead (2 at least)
+    /// How long: lateness and callbacks add, parked polls rest, jobs of the burst lie ahead (2 at least)
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     seconds: Option<u64>,
-    /// Pattern of the delays: throughput, lateness, backlog [default: constant]
+    /// Pattern of the delays: throughput, lateness, backlog, callbacks [default: constant]
     #[arg(long, value_enum)]
     delay: Option<DelayPattern>,
     /// Print one JSON document instead of the table
@@ -113,12 +113,12 @@ impl BenchArgs {
         }
         let is_for = |which: &[Scenario]| self.scenario == Scenario::All || which.contains(&self.scenario);
         let (throughput, lateness, parked) = (Scenario::Throughput, Scenario::Lateness, Scenario::Parked);
-        let (backlog, burst) = (Scenario::Backlog, Scenario::Burst);
+        let (backlog, burst, callbacks) = (Scenario::Backlog, Scenario::Burst, Scenario::Callbacks);
         for (name, is_given, scenarios) in [
             ("--batch", self.batch.is_some(), &[throughput, backlog, burst][..]),
-            ("--rate", self.rate.is_some(), &[lateness]),
-            ("--seconds", self.seconds.is_some(), &[lateness, parked, burst]),
-            ("--delay", self.delay.is_some(), &[throughput, lateness, backlog]),
+            ("--rate", self.rate.is_some(), &[lateness, callbacks]),
+            ("--seconds", self.seconds.is_some(), &[lateness, parked, burst, callbacks]),
+            ("--delay", self.delay.is_some(), &[throughput, lateness, backlog, callbacks]),
         ] {
             if is_given && !is_for(scenarios) {
                 return Err(format!("{name} does not apply to this scenario"));

@@ -154,7 +154,52 @@ fn a_burst_is_measured() {
 }
 
 #[test]
-fn by_default_every_scenario_runs_on_a_server_of_its_own() {
+fn callbacks_are_measured() {
+    let steps = [
+        ("bare POST", true, false),
+        ("pop and finish", true, false),
+        ("call", true, false),
+        ("add, 200/s", true, true),
+        ("delivered after due", true, true),
+        ("called after due, 200/s", true, true),
+        ("called after due, alone, 100/s", true, true),
+        ("beside 1 that hang, 100/s", true, true),
+        ("beside 20 that hang, 100/s", true, true),
+        ("pop before", false, true),
+        ("pop beside a slow endpoint", false, true),
+        ("at rest, no topics", false, false),
+        ("topics at rest", false, false),
+    ];
+    let found = run_scenario("callbacks", &["--seconds", "1", "--rate", "200"], &steps);
+    assert!(
+        metric(&found, 2, "cpu_against_bare") > 0.0 && metric(&found, 2, "cpu_against_pop") > 0.0,
+        "{found}"
+    );
+    // An endpoint that hangs is called at most eight times at first, and one of several at most as often.
+    assert_eq!(metric(&found, 7, "hanging_calls"), 8.0, "{found}");
+    assert!((20.0..=160.0).contains(&metric(&found, 8, "hanging_calls")), "{found}");
+    assert!((1.0..=64.0).contains(&metric(&found, 10, "reserved")), "{found}");
+    assert_eq!(metric(&found, 12, "count"), 200.0, "{found}");
+    // Two steps of 200 jobs for the cost, two of a second at 200/s, three at 100/s, and two of 100 pops.
+    assert_eq!(found["totals"]["jobs"], 400 + 400 + 300 + 200);
+}
+
+#[test]
+fn callbacks_leave_a_running_server_unchanged() {
+    let (directory, store) = (tempfile::tempdir().expect("one"), tempfile::tempdir().expect("another"));
+    let server = Server::serve(&[], &[], store.path());
+    let before = server.call("GET", "/topics", "").body;
+    let url = server.url();
+    let options =
+        ["callbacks", "--jobs", "40", "--connections", "4", "--seconds", "1", "--rate", "50", "--url", &url];
+    let output = bench(&options, &[], directory.path());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(stderr(&output), "");
+    assert_eq!(server.call("GET", "/topics", "").body, before);
+}
+
+#[test]
+fn by_default_every_scenario_but_callbacks_runs_on_a_server_of_its_own() {
     let directory = tempfile::tempdir().expect("a directory");
     let options = ["--json", "--jobs", "20", "--connections", "4", "--seconds", "2", "--rate", "100"];
     let output = bench(&options, &[], directory.path());
@@ -313,7 +358,9 @@ fn a_data_directory_that_is_missing_is_created_and_removed_again() {
 fn the_help_names_every_scenario() {
     let directory = tempfile::tempdir().expect("a directory");
     let help = stdout(&run(&["bench", "--help"], directory.path()));
-    for word in ["throughput", "lateness", "parked", "backlog", "burst", "all", "LINGER_BENCH_TOKEN"] {
+    for word in
+        ["throughput", "lateness", "parked", "backlog", "burst", "callbacks", "all", "LINGER_BENCH_TOKEN"]
+    {
         assert!(help.contains(word), "{word}: {help}");
     }
 }
