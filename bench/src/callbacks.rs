@@ -136,7 +136,7 @@ async fn measure_cost(bench: &Arc<Bench>, count: usize) -> Result<(), Failure> {
     wait_until_called(bench, &called, Duration::ZERO).await?;
     let after = bench.sample();
     let (called_us, rate) =
-        (after.cpu_us_per(&before, count), per_second(count, called.last_us() - begun_us));
+        (after.cpu_us_per(&before, count), per_second(count, called.first_last_us().1 - begun_us));
     let mut row = Row {
         per_second: Some(rate),
         cpu_us_per_job: called_us,
@@ -187,10 +187,10 @@ async fn call_evenly(bench: &Arc<Bench>, step: &str, rate: usize, seconds: usize
     let (before, begun_us) = (bench.sample(), now_us());
     let waiting = wait_until_called(bench, &called, due.longest(begun_us));
     tokio::try_join!(add_all_evenly(&jobs, rate, adders), waiting)?;
-    let after = bench.sample();
+    let (after, (first_us, last_us)) = (bench.sample(), called.first_last_us());
     Ok(Row {
         delay: due.pattern(),
-        per_second: Some(per_second(jobs.count, called.last_us() - begun_us)),
+        per_second: Some(per_second(jobs.count, last_us - first_us)),
         latency_ms: called.late.percentiles(),
         cpu_us_per_job: after.cpu_us_per(&before, jobs.count),
         resident_bytes: after.resident_bytes,

@@ -48,13 +48,20 @@ pub(crate) struct Called {
     pub late: Times,
     bench: Arc<Bench>,
     received: AtomicUsize,
+    first_us: AtomicI64,
     last_us: AtomicI64,
 }
 
 impl Called {
     pub fn new(bench: &Arc<Bench>, jobs: Arc<Jobs>) -> Arc<Self> {
-        let (received, last_us) = (AtomicUsize::new(0), AtomicI64::new(0));
-        Arc::new(Self { jobs, late: Times::new(), bench: bench.clone(), received, last_us })
+        Arc::new(Self {
+            jobs,
+            late: Times::new(),
+            bench: bench.clone(),
+            received: AtomicUsize::new(0),
+            first_us: AtomicI64::new(i64::MAX),
+            last_us: AtomicI64::new(0),
+        })
     }
 
     /// Whether every job was called.
@@ -62,9 +69,9 @@ impl Called {
         self.received.load(Relaxed) >= self.jobs.count
     }
 
-    /// When the last job was called for the first time.
-    pub fn last_us(&self) -> i64 {
-        self.last_us.load(Relaxed)
+    /// When the first call and the last one were received.
+    pub fn first_last_us(&self) -> (i64, i64) {
+        (self.first_us.load(Relaxed), self.last_us.load(Relaxed))
     }
 
     /// A call for the job with this id was received.
@@ -74,6 +81,7 @@ impl Called {
         {
             self.late.record(late_us);
             self.received.fetch_add(1, Relaxed);
+            self.first_us.fetch_min(at_us, Relaxed);
             self.last_us.fetch_max(at_us, Relaxed);
             self.bench.progress.step(1);
         }
