@@ -28,6 +28,11 @@ pub(crate) const CONNECTIONS: usize = 2_048;
 /// How many endpoints hang when several do.
 const HANGING: usize = 20;
 
+/// How many endpoints hang to measure the memory of their calls: nearly as many calls as there may be, with so many jobs that
+/// none of them waits.
+const FOR_MEMORY: usize = 60;
+const JOBS_FOR_MEMORY: usize = 8;
+
 /// How long the slow endpoint takes.
 const SLOW: Duration = Duration::from_secs(1);
 
@@ -69,6 +74,8 @@ impl Sizes {
 
 /// Measures all of it, with these sizes.
 pub(crate) async fn run(bench: &Arc<Bench>, sizes: &Sizes) -> Result<(), Failure> {
+    // First, since later steps leave memory behind that would be used again.
+    measure_memory(bench).await?;
     measure_cost(bench, sizes.jobs).await?;
 
     let polled = lateness::run(bench, NAME, sizes.rate * sizes.seconds, sizes.rate).await?;
@@ -81,15 +88,10 @@ pub(crate) async fn run(bench: &Arc<Bench>, sizes: &Sizes) -> Result<(), Failure
     let alone_late = alone.latency_ms;
     bench.push(alone);
     for hosts in [1, HANGING] {
-        let (hanging, memory) = Hanging::start(bench, hosts, sizes.backlog).await?;
-        let calls = hanging.in_progress();
+        let (hanging, _) = Hanging::start(bench, hosts, sizes.backlog).await?;
         let mut row = call_evenly(bench, &format!("beside {hosts} that hang"), rate, sizes.seconds).await?;
         annotate_p99(&mut row, "alone", alone_late);
-        row.annotate("hanging_calls", Some(calls as f64), |calls| format!("{calls} calls hang"));
-        let memory = memory.map(|bytes| bytes / calls.max(1) as f64);
-        row.annotate("memory_per_call_bytes", memory, |bytes| {
-            format!("{:.1} KiB of memory for each", bytes / 1_024.0)
-        });
+        annotate_hanging(&mut row, &hanging);
         bench.push(row);
         hanging.stop().await?;
     }
@@ -106,6 +108,25 @@ fn row(step: &str, count: usize) -> Row {
 fn annotate_p99(row: &mut Row, name: &str, other: Option<Percentiles>) {
     let ratio = row.latency_ms.zip(other).map(|(this, other)| this.p99 / other.p99);
     row.annotate(&format!("p99_against_{name}"), ratio, |ratio| format!("p99 {ratio:.2}x of {name}"));
+}
+
+fn annotate_hanging(row: &mut Row, hanging: &Hanging) {
+    let calls = hanging.in_progress() as f64;
+    row.annotate("hanging_calls", Some(calls), |calls| format!("{calls} calls hang"));
+}
+
+/// Calls that hang: the memory of each.
+async fn measure_memory(bench: &Arc<Bench>) -> Result<(), Failure> {
+    let jobs = FOR_MEMORY * JOBS_FOR_MEMORY;
+    let (hanging, grown) = Hanging::start(bench, FOR_MEMORY, jobs).await?;
+    let mut row = Row { resident_bytes: bench.sample().resident_bytes, ..row("hanging calls", jobs) };
+    let calls = hanging.in_progress().max(1) as f64;
+    annotate_hanging(&mut row, &hanging);
+    row.annotate("memory_per_call_bytes", grown.map(|bytes| bytes / calls), |bytes| {
+        format!("{:.1} KiB of memory for each", bytes / 1_024.0)
+    });
+    bench.push(row);
+    hanging.stop().await
 }
 
 /// A bare client's requests, pops with finishes, and calls, one after the other.
