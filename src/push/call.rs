@@ -101,11 +101,22 @@ impl Caller {
     /// Sends a request and returns the answer, after its body was read as far as it is. Dropping the future closes the
     /// connection.
     ///
+    /// # Errors
+    /// As [`call_for_head`](Self::call_for_head).
+    pub async fn call(&self, request: Request) -> Result<Answer, CallFailure> {
+        let (mut answer, unread) = self.call_for_head(request).await?;
+        unread.read(&mut answer.body).await;
+        Ok(answer)
+    }
+
+    /// Sends a request and returns the answer without its body, and the body to read. Dropping the future, or the body, closes
+    /// the connection.
+    ///
     /// A request on a connection that was used before, which ended before the answer, is sent once more on a new one.
     ///
     /// # Errors
     /// Why there is no answer.
-    pub async fn call(&self, request: Request) -> Result<Answer, CallFailure> {
+    pub async fn call_for_head(&self, request: Request) -> Result<(Answer, UnreadBody), CallFailure> {
         if let Some(key) = self.settings.forbidden_by(&request.origin) {
             return Err(CallFailure::AddressRefused { key });
         }
@@ -132,19 +143,44 @@ impl Caller {
         message: Message,
         origin: &Origin,
         deadline: &Deadline,
-    ) -> Result<Answer, CallFailure> {
+    ) -> Result<(Answer, UnreadBody), CallFailure> {
         let answer = deadline.run(connection.exchange(message)).await.unwrap_or(Err(CallFailure::Timeout))?;
-        let (head, mut body) = answer.into_parts();
-        let mut answer = Answer { status: head.status, headers: head.headers, body: Vec::new() };
+        let (head, body) = answer.into_parts();
+        let unread = UnreadBody {
+            body,
+            connection,
+            origin: origin.clone(),
+            pool: self.pool.clone(),
+            clock: self.clock.clone(),
+            is_http: head.status != StatusCode::SWITCHING_PROTOCOLS,
+        };
+        Ok((Answer { status: head.status, headers: head.headers, body: Vec::new() }, unread))
+    }
+}
+
+/// The body of an answer, on its connection.
+pub struct UnreadBody {
+    body: Incoming,
+    connection: Connection,
+    origin: Origin,
+    pool: Arc<Pool>,
+    clock: Arc<dyn Clock>,
+    /// Whether the connection still speaks HTTP after this answer.
+    is_http: bool,
+}
+
+impl UnreadBody {
+    /// Reads the body for a second at most, keeps its beginning, and returns the connection to the pool if the body was read to
+    /// its end.
+    pub async fn read(mut self, kept: &mut Vec<u8>) {
         let deadline = Deadline::after(&self.clock, Answer::BODY_TIMEOUT);
-        let read = read_body(&mut connection, &mut body, &mut answer.body);
+        let read = read_body(&mut self.connection, &mut self.body, kept);
         let was_read = deadline.run(read).await.unwrap_or(false);
         // The body belongs to the connection until it is dropped.
-        drop(body);
-        if was_read && head.status != StatusCode::SWITCHING_PROTOCOLS {
-            self.pool.checkin(origin.clone(), connection);
+        drop(self.body);
+        if was_read && self.is_http {
+            self.pool.checkin(self.origin, self.connection);
         }
-        Ok(answer)
     }
 }
 

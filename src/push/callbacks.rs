@@ -231,10 +231,16 @@ impl Shared {
         let callback = &config.settings.callback;
         let mut asked = turn.calls;
         if let Some(rate) = callback.rate {
+            // A call that is taken and not made would delay the next one.
+            if !self.queue.may_have_ready(&turn.outlet) {
+                return Ok(Reserved::Jobs { asked, deliveries: Vec::new() });
+            }
+            // Read before the store is asked, so that the answer is never older than it seems.
+            let asked_us = self.clock.now_micros();
             let allowed = self.queue.allow_calls(&turn.outlet.topic, rate, asked as usize).await?;
             if allowed.granted == 0 {
                 let next_us = i64::try_from(allowed.next_in.as_micros()).unwrap_or(i64::MAX);
-                return Ok(Reserved::NotBefore(self.clock.now_micros().saturating_add(next_us)));
+                return Ok(Reserved::NotBefore(asked_us.saturating_add(next_us)));
             }
             asked = count(allowed.granted);
         }

@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     apply::apply_outcome,
+    call::{Answer, Request, UnreadBody},
     callbacks::{CallPermit, Shared},
+    failure::CallFailure,
     outcome::{self, Outcome},
     request,
     window::Signal,
@@ -34,10 +36,17 @@ impl Shared {
         let Some(reservation) = delivery.accept_jobs().and_then(|jobs| jobs.into_iter().next()) else {
             return;
         };
-        let outcome = self.call(&reservation, &callback, &config, permit).await;
-        let Some((outcome, took)) = outcome else { return };
-        let result = apply_outcome(&self.queue, &*self.clock, &reservation, ends_us, &outcome).await;
-        self.metrics.called(reservation.job.topic.as_str(), result, took);
+        let Some(called) = self.call(&reservation, &callback, &config, &permit).await else { return };
+        // A job is finished as soon as the head of the answer says so, whatever the body does.
+        let read = async {
+            if let Some(unread) = called.unread {
+                unread.read(&mut Vec::new()).await;
+            }
+            permit.end(signal(&called.outcome));
+        };
+        let apply = apply_outcome(&self.queue, &*self.clock, &reservation, ends_us, &called.outcome);
+        let ((), result) = tokio::join!(read, apply);
+        self.metrics.called(reservation.job.topic.as_str(), result, called.took);
     }
 
     /// Calls, and returns what that means for the job; `None` if the server stops before the answer.
@@ -46,17 +55,16 @@ impl Shared {
         reservation: &Reservation,
         callback: &Callback,
         config: &TopicConfig,
-        permit: CallPermit,
-    ) -> Option<(Outcome, Duration)> {
+        permit: &CallPermit,
+    ) -> Option<Called> {
         let (job, origin) = (&reservation.job, callback.url.origin());
         permit.calling(origin);
         let began_us = self.clock.now_micros();
-        let late = self.clock.now().since(job.due_at);
-        let in_flight = self.metrics.callbacks.begin(late);
+        let in_flight = self.metrics.callbacks.begin(self.clock.now().since(job.due_at));
         let request = request::build(reservation, callback, &config.secrets, self.clock.now());
         let answered = tokio::select! {
             biased;
-            answered = self.caller.call(request) => answered,
+            answered = self.answer(request) => answered,
             () = self.cut.cancelled() => {
                 self.metrics.called(job.topic.as_str(), CallResult::Cut, self.since(began_us));
                 return None;
@@ -64,6 +72,10 @@ impl Shared {
         };
         drop(in_flight);
         let took = self.since(began_us);
+        let (answered, unread) = match answered {
+            Ok((answer, unread)) => (Ok(answer), unread),
+            Err(failure) => (Err(failure), None),
+        };
         let step = outcome::step_after(job, rand::random());
         let outcome = outcome::judge(&answered, step, self.settings.max_retry_after, self.clock.now());
         tracing::debug!(id = %job.id, topic = %job.topic, %origin, attempt = job.attempts, outcome = outcome.word(), "called");
@@ -71,13 +83,30 @@ impl Shared {
             permit.failed(word);
             self.metrics.callbacks.failed(word);
         }
-        permit.end(signal(&outcome));
-        Some((outcome, took))
+        Some(Called { outcome, took, unread })
+    }
+
+    /// The answer, with the beginning of its body unless it says that the job is done.
+    async fn answer(&self, request: Request) -> Result<(Answer, Option<UnreadBody>), CallFailure> {
+        let (mut answer, unread) = self.caller.call_for_head(request).await?;
+        if answer.status.is_success() {
+            return Ok((answer, Some(unread)));
+        }
+        unread.read(&mut answer.body).await;
+        Ok((answer, None))
     }
 
     fn since(&self, began_us: i64) -> Duration {
         Duration::from_micros(self.clock.now_micros().saturating_sub(began_us).unsigned_abs())
     }
+}
+
+/// A call that has ended.
+struct Called {
+    outcome: Outcome,
+    /// From its begin to the end of the answer's head, and of the body for a refusal.
+    took: Duration,
+    unread: Option<UnreadBody>,
 }
 
 /// The first word of the reason, if the job was not finished.

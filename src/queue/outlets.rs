@@ -64,6 +64,12 @@ impl Queue {
         Ok(self.store.ready_outlets().await?)
     }
 
+    /// Whether an outlet may have ready jobs, from memory.
+    #[must_use]
+    pub fn may_have_ready(&self, outlet: &Outlet) -> bool {
+        self.store.may_have_ready(outlet)
+    }
+
     /// The number of a callback's host.
     #[must_use]
     pub fn host_number(&self, origin: &Origin) -> HostNumber {

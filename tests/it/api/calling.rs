@@ -13,10 +13,12 @@ use axum::{
     http::{HeaderMap, Response as Answer},
 };
 use linger::{
+    clock::Clock,
     config::CallbackSettings,
     job::{Callback, CallbackUrl, RetrySchedule, Topic, TopicCallback, TopicSettings},
 };
 use serde_json::json;
+use tokio::io::AsyncWriteExt;
 
 use super::on_every_engine;
 use crate::harness::{
@@ -35,6 +37,9 @@ on_every_engine!(
     a_new_url_reaches_jobs_that_wait_and_its_removal_gives_them_to_workers,
     a_paused_topic_is_not_called,
     the_endpoints_of_a_topic_are_shown,
+    a_job_is_finished_before_the_body_of_the_answer_has_ended,
+    a_job_with_a_callback_of_its_own_is_never_popped,
+    a_topic_is_called_at_its_rate,
 );
 
 /// A request as an endpoint received it.
@@ -300,4 +305,53 @@ async fn the_endpoints_of_a_topic_are_shown(engine: Engine) {
     ] {
         assert!(page.contains(line), "{line} is missing in {page}");
     }
+}
+
+async fn a_job_is_finished_before_the_body_of_the_answer_has_ended(engine: Engine) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("binds");
+    let url = format!("http://{}/", listener.local_addr().expect("has an address"));
+    let endpoint = tokio::spawn(async move {
+        let (mut connection, _) = listener.accept().await.expect("is called");
+        connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n").await.expect("is read");
+        connection
+    });
+    let api = api(engine).await;
+    set_url(&api, Some(&url)).await;
+    api.add(r#"{"topic":"t","id":"a"}"#).await;
+    let _connection = endpoint.await.expect("answers");
+    job_in(&api, "a", "gone").await;
+}
+
+async fn a_job_with_a_callback_of_its_own_is_never_popped(engine: Engine) {
+    let (api, endpoint) = (api(engine).await, Endpoint::start(vec![(500, Vec::new(), "")]).await);
+    let own =
+        json!({"topic": "t", "id": "own", "retry": [60], "callback": {"url": endpoint.url, "method": "PUT"}});
+    api.add(&own.to_string()).await;
+    api.add(r#"{"topic":"t","id":"plain"}"#).await;
+    let request = endpoint.received(1).await.remove(0);
+    assert_eq!(request.line, "PUT /hook?a=b HTTP/1.1");
+    job_in(&api, "own", "delayed").await;
+    let popped = api.pop("t").await;
+    assert_eq!(popped["id"], "plain");
+    api.post(&format!("/jobs/plain/finish?receipt={}", text(&popped["receipt"]))).await.expect(204);
+    pass(&api, seconds(66)).await;
+    assert_eq!(endpoint.received(2).await[1].header("linger-attempt"), "2");
+    job_in(&api, "own", "gone").await;
+    api.get("/topics/t/pop").await.expect(204);
+}
+
+async fn a_topic_is_called_at_its_rate(engine: Engine) {
+    let (api, endpoint) = (api(engine).await, Endpoint::start(Vec::new()).await);
+    let settings = json!({"callback": {"url": endpoint.url, "rate": 2}});
+    api.send("PUT", "/topics/t", &settings.to_string()).await.expect(200);
+    let jobs: Vec<_> = (0..4).map(|n| json!({"topic": "t", "id": n.to_string()})).collect();
+    api.send("POST", "/batch/jobs", &json!({"jobs": jobs}).to_string()).await.expect(200);
+    let (began_us, limit) = (api.clock.now_micros(), crate::harness::wait::TimeLimit::new());
+    while lock(&endpoint.received).len() < 4 {
+        limit.check(|| format!("{} calls", lock(&endpoint.received).len()));
+        limit.pause().await;
+        api.clock.advance(Duration::from_millis(20));
+    }
+    let took_us = api.clock.now_micros() - began_us;
+    assert!(took_us >= 1_500_000, "four calls at two a second within {took_us} us");
 }
