@@ -2,7 +2,10 @@
 //! `deliver` makes one call.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -42,6 +45,8 @@ pub(super) struct Shared {
     /// Cancelled when calls in progress are given up.
     pub cut: CancellationToken,
     ring: Mutex<Ring>,
+    /// Whether the ring knows of outlets of paused topics, which any hint of their topic may resume.
+    has_paused: AtomicBool,
     /// Notified when a turn may be possible.
     changed: Notify,
     tasks: TaskTracker,
@@ -56,6 +61,9 @@ impl std::fmt::Debug for Shared {
 
 impl OutletListener for Shared {
     fn ready(&self, outlet: &Outlet) {
+        if self.is_for_workers(outlet) {
+            return;
+        }
         self.ring().announce(outlet);
         self.changed.notify_one();
     }
@@ -81,6 +89,7 @@ impl Callbacks {
             metrics,
             cut: CancellationToken::new(),
             ring: Mutex::new(ring),
+            has_paused: AtomicBool::new(false),
             changed: Notify::new(),
             tasks: TaskTracker::new(),
             log: FailureLog::default(),
@@ -159,6 +168,13 @@ impl Shared {
         self.ring.lock().expect("no code panics while it holds the ring")
     }
 
+    /// Whether a hint does not concern callbacks. Most hints do not where workers pop, and must not cost them more than this.
+    fn is_for_workers(&self, outlet: &Outlet) -> bool {
+        outlet.is_plain()
+            && !self.has_paused.load(Ordering::SeqCst)
+            && self.queue.topic_config(&outlet.topic).settings.callback.target.is_none()
+    }
+
     /// Announces the outlets whose jobs became ready before this process listened.
     async fn announce_ready_outlets(self: Arc<Self>) {
         loop {
@@ -179,7 +195,9 @@ impl Shared {
         loop {
             let now_us = self.clock.now_micros();
             let mut ring = self.ring();
-            let Some(turn) = ring.next(now_us, |outlet| self.destination(outlet)) else {
+            let turn = ring.next(now_us, |outlet| self.destination(outlet));
+            self.has_paused.store(ring.has_paused(), Ordering::SeqCst);
+            let Some(turn) = turn else {
                 let next_us = ring.next_wake_us().unwrap_or(i64::MAX);
                 return Duration::from_micros(next_us.saturating_sub(now_us).unsigned_abs()).min(MAX_SLEEP);
             };
@@ -199,7 +217,11 @@ impl Shared {
             (None, None) => return Destination::Workers,
         };
         if config.pause.delivery {
-            return Destination::Paused;
+            // Set before the second look, so that a resumption after it is not taken for a hint of workers.
+            self.has_paused.store(true, Ordering::SeqCst);
+            if self.queue.topic_config(&outlet.topic).pause.delivery {
+                return Destination::Paused;
+            }
         }
         Destination::Callback { host, concurrency: callback.concurrency.map(Into::into) }
     }

@@ -61,7 +61,8 @@ impl Shared {
         permit.calling(origin);
         let began_us = self.clock.now_micros();
         let in_flight = self.metrics.callbacks.begin(self.clock.now().since(job.due_at));
-        let request = request::build(reservation, callback, &config.secrets, self.clock.now());
+        let mut request = request::build(reservation, callback, &config.secrets, self.clock.now());
+        request.timeout = request.timeout.min(self.settings.max_timeout);
         let answered = tokio::select! {
             biased;
             answered = self.answer(request) => answered,

@@ -26,3 +26,4 @@ pub use call::{Answer, Caller, Request};
 pub use callbacks::{Callbacks, EndpointFigures};
 pub use failure::CallFailure;
 pub use resolve::{Resolver, SystemResolver};
+pub use tls::check_authorities;

@@ -129,6 +129,11 @@ impl Ring {
         self.wake_topic(&outlet.topic);
     }
 
+    /// Whether it knows of outlets of paused topics.
+    pub fn has_paused(&self) -> bool {
+        !self.paused.is_empty()
+    }
+
     /// The next moment at which an outlet that waits may have its turn.
     pub fn next_wake_us(&self) -> Option<i64> {
         self.timers.first().map(|(until_us, _)| *until_us)

@@ -61,6 +61,14 @@ impl ClientTls {
     }
 }
 
+/// Checks the file with further authorities, as [`Caller::new`](super::Caller::new) does.
+///
+/// # Errors
+/// The file and what is wrong with it.
+pub fn check_authorities(ca_file: Option<&Path>) -> Result<(), String> {
+    ClientTls::new(ca_file).map(drop)
+}
+
 fn read_authorities(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let bytes =
         small_file::read(file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;

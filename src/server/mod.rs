@@ -18,6 +18,7 @@ use crate::{
     clock::{Clock, SystemClock},
     config::{Config, FileFault},
     metrics::Metrics,
+    push,
     signals::{Signals, StopSignal},
     telemetry::{self, Logging},
 };
@@ -32,7 +33,11 @@ const DUPLICATE_SIGNAL_US: i64 = 1_000_000;
 /// Checks the files that the settings name, without starting anything. Returns what is wrong.
 #[must_use]
 pub fn check_files(config: &Config) -> Vec<FileFault> {
-    Reload::new(config).err().unwrap_or_default()
+    let mut faults = Reload::new(config).err().unwrap_or_default();
+    if let Err(problem) = push::check_authorities(config.callbacks.ca_file.as_deref()) {
+        faults.push(FileFault { key: "callbacks.ca_file", problem });
+    }
+    faults
 }
 
 /// Logs `warnings`, then serves until SIGINT or SIGTERM. A second signal, a second or more later, ends the process at

@@ -21,9 +21,6 @@ pub enum StartError {
     /// Files that the settings name cannot be used.
     #[error("cannot start: {}", joined(.0))]
     Files(Vec<FileFault>),
-    /// Callbacks cannot be made as configured.
-    #[error("cannot start: {0}")]
-    Callbacks(String),
     /// The engine did not open.
     #[error("cannot open the store: {0}")]
     Store(String),

@@ -77,7 +77,8 @@ impl Running {
         let options = listener_options(config);
         let transport = Transport::new(options, clock.clone(), &metrics, http::too_many_connections)
             .with_tls(reload.tls.clone());
-        let callbacks = wiring::callbacks(config, &queue, &clock, &metrics).map_err(StartError::Callbacks)?;
+        let callbacks = wiring::callbacks(config, &queue, &clock, &metrics)
+            .map_err(|fault| StartError::Files(vec![fault]))?;
         let mut app = App::new(queue.clone(), clock, metrics, config.server.http.clone())
             .with_auth(reload.authenticator.clone());
         if let Some(callbacks) = &callbacks {

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     clock::Clock,
-    config::{Config, EngineKind},
+    config::{Config, EngineKind, FileFault},
     metrics::{EngineMetrics, Metrics},
     push::{Callbacks, Caller, SystemResolver},
     queue::Queue,
@@ -85,12 +85,13 @@ pub(super) fn callbacks(
     queue: &Arc<Queue>,
     clock: &Arc<dyn Clock>,
     metrics: &Metrics,
-) -> Result<Option<Callbacks>, String> {
+) -> Result<Option<Callbacks>, FileFault> {
     let settings = config.callbacks.clone();
     if settings.max_calls == 0 {
         return Ok(None);
     }
-    let caller = Caller::new(settings.clone(), clock.clone(), Arc::new(SystemResolver))?;
+    let caller = Caller::new(settings.clone(), clock.clone(), Arc::new(SystemResolver))
+        .map_err(|problem| FileFault { key: "callbacks.ca_file", problem })?;
     Ok(Some(Callbacks::new(queue.clone(), caller, settings, clock.clone(), metrics.queue.clone())))
 }
 

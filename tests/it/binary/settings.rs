@@ -139,17 +139,18 @@ fn settings_of_redis_without_the_redis_engine_are_refused() {
 fn faults_of_settings_and_of_the_files_they_name_are_listed_together() {
     let directory = directory();
     let file = "[auth]\ntokens_file = 'no-tokens'\n[tls]\ncertificate = 'no-cert'\nkey = 'no-key'\n\
-                [queue]\nmax_batch = 0\n[redis]\nnodes = ['a:1', 'b']";
+                [callbacks]\nca_file = 'no-ca'\n[queue]\nmax_batch = 0\n[redis]\nnodes = ['a:1', 'b']";
     fs::write(directory.path().join("linger.toml"), file).expect("can be written");
     let checked = run(&["config", "check", "--store", "redis"], &[], directory.path());
     assert_eq!((checked.status.code(), stdout(&checked)), (Some(1), String::new()));
     for fault in [
-        "the configuration has 5 faults:",
+        "the configuration has 6 faults:",
         "queue.max_batch (linger.toml): 0 must be",
         "redis.nodes (linger.toml): item 2: must be host:port",
         "auth.tokens_file (linger.toml): the file of tokens no-tokens cannot be read",
         "tls.certificate (linger.toml): no-cert cannot be read",
         "tls.key (linger.toml): no-key cannot be read",
+        "callbacks.ca_file (linger.toml): no-ca cannot be read",
         "flags        --store\n",
     ] {
         assert!(stderr(&checked).contains(fault), "{fault:?} is not in:\n{}", stderr(&checked));
