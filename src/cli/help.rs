@@ -99,7 +99,7 @@ reservation, and early if it was delivered before its add plus its delay. The ex
 Compare only figures of the same machine, and state the pattern of delays with them.
 
 Examples:
-  linger bench                        each scenario but callbacks in a short form
+  linger bench                        all scenarios but callbacks, short form
   linger bench throughput --batch 100 --jobs 200000
   linger bench lateness --rate 4000 --seconds 60 --delay random
   linger bench parked --connections 10000
