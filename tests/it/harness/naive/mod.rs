@@ -5,6 +5,7 @@ mod store;
 
 use std::{
     collections::HashMap,
+    ops::{Deref, DerefMut},
     sync::{Arc, Mutex, MutexGuard, OnceLock},
     time::Duration,
 };
@@ -58,6 +59,36 @@ pub struct Naive {
     dead_retention: Option<Duration>,
     content: Mutex<Content>,
     namer: OnceLock<Arc<dyn Store>>,
+    /// What the listener hears of once the content is unlocked.
+    announced: Mutex<Vec<Outlet>>,
+}
+
+/// The locked content. Notifies the listener after it is unlocked.
+struct ContentGuard<'a> {
+    naive: &'a Naive,
+    content: Option<MutexGuard<'a, Content>>,
+}
+
+impl Deref for ContentGuard<'_> {
+    type Target = Content;
+
+    fn deref(&self) -> &Content {
+        self.content.as_ref().expect("is locked until it is dropped")
+    }
+}
+
+impl DerefMut for ContentGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Content {
+        self.content.as_mut().expect("is locked until it is dropped")
+    }
+}
+
+impl Drop for ContentGuard<'_> {
+    fn drop(&mut self) {
+        self.content = None;
+        let announced = std::mem::take(&mut *self.naive.announced.lock().expect("not poisoned"));
+        announced.iter().for_each(|outlet| self.naive.listener.ready(outlet));
+    }
 }
 
 impl std::fmt::Debug for Naive {
@@ -72,11 +103,23 @@ impl Naive {
         listener: Arc<dyn Listener>,
         dead_retention: Option<Duration>,
     ) -> Arc<Self> {
-        Arc::new(Self { clock, listener, dead_retention, content: Mutex::default(), namer: OnceLock::new() })
+        Arc::new(Self {
+            clock,
+            listener,
+            dead_retention,
+            content: Mutex::default(),
+            announced: Mutex::default(),
+            namer: OnceLock::new(),
+        })
     }
 
-    fn content(&self) -> MutexGuard<'_, Content> {
-        self.content.lock().expect("not poisoned")
+    fn content(&self) -> ContentGuard<'_> {
+        ContentGuard { naive: self, content: Some(self.content.lock().expect("not poisoned")) }
+    }
+
+    /// Notifies the listener of an outlet once the content is unlocked: it may call the store.
+    fn announce(&self, outlet: Outlet) {
+        self.announced.lock().expect("not poisoned").push(outlet);
     }
 
     /// The ids of the ready jobs of an outlet, by due time and arrival.
@@ -135,7 +178,7 @@ impl Naive {
         if due_at <= now {
             entry.job.state = State::Ready;
             entry.ready_at = now;
-            self.listener.ready(&self.outlet(&entry.job));
+            self.announce(self.outlet(&entry.job));
         } else {
             entry.job.state = State::Delayed;
             self.listener.due_in(due_at.since(now));

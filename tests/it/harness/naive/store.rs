@@ -247,7 +247,7 @@ impl Store for Naive {
             self.listener.ready(&Outlet::plain(topic.clone()));
             let content = self.content();
             let of_topic = content.jobs.values().filter(|entry| entry.job.topic == *topic);
-            of_topic.for_each(|entry| self.listener.ready(&self.outlet(&entry.job)));
+            of_topic.for_each(|entry| self.announce(self.outlet(&entry.job)));
         }
         Ok(pause)
     }
