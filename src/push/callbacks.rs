@@ -296,7 +296,7 @@ enum Reserved {
 }
 
 /// How long the reservation for a call lasts.
-fn call_ttr(callback: &Callback) -> Ttr {
+pub(super) fn call_ttr(callback: &Callback) -> Ttr {
     Ttr::new(callback.timeout() + Callback::SETTLING).expect("a timeout leaves room for settling")
 }
 

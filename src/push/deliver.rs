@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::{
     apply::apply_outcome,
     call::{Answer, Request, UnreadBody},
-    callbacks::{CallPermit, Shared},
+    callbacks::{CallPermit, Shared, call_ttr},
     failure::CallFailure,
     outcome::{self, Outcome},
     request,
@@ -26,9 +26,13 @@ impl Shared {
             delivery.jobs().first().and_then(|job| callback_of(job, permit.outlet(), &config)).cloned();
         // The URL may have been removed meanwhile; the job is then for the workers.
         let Some(callback) = callback else { return };
+        let Some(timeout) = delivery.jobs().first().map(|job| self.timeout(job, permit.outlet(), &callback))
+        else {
+            return;
+        };
         let now_us = self.clock.now_micros();
         let time_left = delivery.time_left(now_us);
-        if time_left < callback.timeout() {
+        if time_left < timeout {
             tracing::debug!(topic = %permit.outlet().topic, "gave back a job whose reservation would end during the call");
             return;
         }
@@ -36,7 +40,11 @@ impl Shared {
         let Some(reservation) = delivery.accept_jobs().and_then(|jobs| jobs.into_iter().next()) else {
             return;
         };
-        let Some(called) = self.call(&reservation, &callback, &config, &permit).await else { return };
+        let Some(called) =
+            self.call(&reservation, &Callback { timeout: Some(timeout), ..callback }, &config, &permit).await
+        else {
+            return;
+        };
         // A job is finished as soon as the head of the answer says so, whatever the body does.
         let read = async {
             if let Some(unread) = called.unread {
@@ -61,8 +69,7 @@ impl Shared {
         permit.calling(origin);
         let began_us = self.clock.now_micros();
         let in_flight = self.metrics.callbacks.begin(self.clock.now().since(job.due_at));
-        let mut request = request::build(reservation, callback, &config.secrets, self.clock.now());
-        request.timeout = request.timeout.min(self.settings.max_timeout);
+        let request = request::build(reservation, callback, &config.secrets, self.clock.now());
         let answered = tokio::select! {
             biased;
             answered = self.answer(request) => answered,
@@ -95,6 +102,14 @@ impl Shared {
         }
         unread.read(&mut answer.body).await;
         Ok((answer, None))
+    }
+
+    /// How long a call may take. A patch may have made the job's TTR shorter than its callback needs: the call then has to
+    /// end within it, because a job that is never called would be reserved and given back without end.
+    fn timeout(&self, reservation: &Reservation, outlet: &Outlet, callback: &Callback) -> Duration {
+        let ttr = if outlet.is_plain() { call_ttr(callback) } else { reservation.job.ttr }.as_duration();
+        let within_ttr = ttr.saturating_sub(Callback::SETTLING).max(ttr / 2);
+        callback.timeout().min(self.settings.max_timeout).min(within_ttr)
     }
 
     fn since(&self, began_us: i64) -> Duration {

@@ -40,6 +40,7 @@ on_every_engine!(
     a_job_is_finished_before_the_body_of_the_answer_has_ended,
     a_job_with_a_callback_of_its_own_is_never_popped,
     a_topic_is_called_at_its_rate,
+    a_job_whose_ttr_was_made_short_is_called,
 );
 
 /// A request as an endpoint received it.
@@ -354,4 +355,14 @@ async fn a_topic_is_called_at_its_rate(engine: Engine) {
     }
     let took_us = api.clock.now_micros() - began_us;
     assert!(took_us >= 1_500_000, "four calls at two a second within {took_us} us");
+}
+
+async fn a_job_whose_ttr_was_made_short_is_called(engine: Engine) {
+    let (api, endpoint) = (api(engine).await, Endpoint::start(Vec::new()).await);
+    let job = json!({"topic": "t", "id": "a", "delay": 60, "callback": {"url": endpoint.url, "timeout": 20}});
+    assert_eq!(api.add(&job.to_string()).await["ttr"], 60);
+    api.send("PATCH", "/jobs/a", r#"{"ttr":1}"#).await.expect(200);
+    pass(&api, seconds(60)).await;
+    endpoint.received(1).await;
+    job_in(&api, "a", "gone").await;
 }
