@@ -33,7 +33,7 @@ enum TopicSource {
 use TopicSource::{Items, Job, None as NoTopic, Topic};
 
 /// One request per operation, all of the topic `orders`. `RECEIPT` stands for the receipt of the job `held`.
-const CALLS: [(&str, &str, &str, TopicSource); 32] = [
+const CALLS: [(&str, &str, &str, TopicSource); 33] = [
     ("addJob", "/jobs", r#"{"topic":"orders","id":"new"}"#, Topic),
     ("getJob", "/jobs/held", "", Job),
     ("patchJob", "/jobs/waiting", r#"{"ttr":"5s"}"#, Job),
@@ -55,6 +55,7 @@ const CALLS: [(&str, &str, &str, TopicSource); 32] = [
     ("purgeTopic", "/topics/orders?confirm=orders", "", Topic),
     ("pauseTopic", "/topics/orders/pause", "", Topic),
     ("resumeTopic", "/topics/orders/resume", "", Topic),
+    ("listEndpoints", "/topics/orders/callbacks", "", Topic),
     ("addSecret", "/topics/orders/secrets", "", Topic),
     ("listSecrets", "/topics/orders/secrets", "", Topic),
     ("deleteSecret", "/topics/orders/secrets/0101010101010101", "", Topic),
