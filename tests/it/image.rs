@@ -131,6 +131,8 @@ fn the_image_is_built_from_the_files_of_its_context() {
                 builds += rest.matches("cargo build").count();
             }
             ("COPY", 1) => copy(&rest, &context, &workdir),
+            // The authorities that callbacks trust come from the image that builds, not from its work.
+            ("COPY", _) if rest.contains(" /etc/ssl/certs/ca-certificates.crt ") => {}
             ("COPY", _) => {
                 let made = rest.split_whitespace().find_map(|word| word.strip_prefix("/src/"));
                 let made = made.expect("the last stage copies from the first one's directory");
