@@ -12,7 +12,7 @@ use super::{
     window::Signal,
 };
 use crate::{
-    job::{Callback, Outlet},
+    job::{Callback, Now, Outlet},
     metrics::CallResult,
     queue::{Delivery, Reservation, TopicConfig},
 };
@@ -40,8 +40,9 @@ impl Shared {
         let Some(reservation) = delivery.accept_jobs().and_then(|jobs| jobs.into_iter().next()) else {
             return;
         };
-        let Some(called) =
-            self.call(&reservation, &Callback { timeout: Some(timeout), ..callback }, &config, &permit).await
+        let Some(called) = self
+            .call(&reservation, &Callback { timeout: Some(timeout), ..callback }, &config, &permit, now_us)
+            .await
         else {
             return;
         };
@@ -64,12 +65,16 @@ impl Shared {
         callback: &Callback,
         config: &TopicConfig,
         permit: &CallPermit,
+        checked_us: i64,
     ) -> Option<Called> {
         let (job, origin) = (&reservation.job, callback.url.origin());
         permit.calling(origin);
         let began_us = self.clock.now_micros();
         let in_flight = self.metrics.callbacks.begin(self.clock.now().since(job.due_at));
-        let request = request::build(reservation, callback, &config.secrets, self.clock.now());
+        // The moment at which the reservation was found to last: a process that is frozen in between sends a late request with
+        // an old time, which the endpoint can refuse.
+        let request =
+            request::build(reservation, callback, &config.secrets, Now::from_micros(checked_us).rounded_down);
         let answered = tokio::select! {
             biased;
             answered = self.answer(request) => answered,
