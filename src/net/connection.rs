@@ -17,7 +17,6 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::{
-    client::ConnectedClient,
     io_timeouts::{RequestPhase, TimedStream},
     tls::ServerTls,
     transport::Transport,
@@ -31,6 +30,31 @@ const HYPER_HEADER_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3_600);
 /// Most bytes of responses that the system may buffer without having sent them.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const MAX_UNSENT_BYTES: u32 = 128 * 1_024;
+
+/// The other end of the connection on which a request arrived. Travels with the request as an extension.
+#[derive(Debug, Clone)]
+pub(crate) struct ConnectedClient {
+    /// The address of the other end, which may be a proxy.
+    pub address: IpAddr,
+    phase: RequestPhase,
+}
+
+impl ConnectedClient {
+    fn new(address: IpAddr, phase: RequestPhase) -> Self {
+        Self { address, phase }
+    }
+
+    /// The client of `request`, or `None` if the request did not come over a connection.
+    pub fn of_request(request: &Request) -> Option<Self> {
+        request.extensions().get::<Self>().cloned()
+    }
+
+    /// Until the request is answered, ends the connection and drops the request as soon as the client closes its
+    /// sending side. Call it after the request's body was read.
+    pub fn cancel_on_close(&self) {
+        self.phase.cancel_on_close();
+    }
+}
 
 /// Serves the requests of one connection from `address`, one after the other.
 pub(super) async fn drive(

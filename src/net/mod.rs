@@ -4,7 +4,6 @@
 //! for connections beyond the limit.
 
 pub(crate) mod byte_budget;
-mod client;
 mod connection;
 mod connection_limit;
 mod io_timeouts;
@@ -15,7 +14,7 @@ mod tls;
 mod transport;
 
 pub(crate) use self::{
-    client::ConnectedClient, connection_limit::limited_network, io_timeouts::WINDOW_BYTES,
+    connection::ConnectedClient, connection_limit::limited_network, io_timeouts::WINDOW_BYTES,
 };
 pub use self::{
     listener::serve,
