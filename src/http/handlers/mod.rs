@@ -5,7 +5,6 @@
 mod accept;
 pub mod batch;
 pub mod dead;
-mod delivery;
 pub mod jobs;
 pub mod operations;
 pub mod pop;
