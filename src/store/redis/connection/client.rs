@@ -4,7 +4,7 @@
 use std::{
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicI64, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -20,11 +20,11 @@ use fred::{
 use socket2_05::TcpKeepalive;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use super::{
-    error::{describe_error, is_error_reply},
-    watchdog::Watchdog,
+use super::error::{describe_error, is_error_reply};
+use crate::{
+    clock::{Clock, SystemClock},
+    store::redis::{options::Options, time::micros},
 };
-use crate::store::redis::options::Options;
 
 /// Longest wait for `QUIT` to be answered.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -34,6 +34,12 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Announcements that are buffered for a busy subscriber.
 const ANNOUNCEMENT_BUFFER: usize = 4_096;
+
+/// Time between pings. A reply that the watchdog did not see delays the end of a connection by at most this.
+const PING_INTERVAL: Duration = Duration::from_millis(500);
+
+/// In place of a moment: no reply is outstanding.
+const NOTHING_OUTSTANDING: i64 = i64::MAX;
 
 /// The client library's task that drives a connection. Aborting it closes the socket, which discards what the
 /// kernel has not sent yet.
@@ -197,6 +203,63 @@ impl ServerConnection {
     }
 }
 
+/// Decides when a connection is dead: a reply is outstanding, and the server has sent nothing for too long.
+#[derive(Debug)]
+struct Watchdog {
+    clock: SystemClock,
+    limit: Duration,
+    /// When the oldest request was sent that had no reply when the server last sent one.
+    ///
+    /// Requests that are still open when a reply comes count again only when the next one is sent. That is
+    /// a ping at the latest, whose reply comes after theirs.
+    waiting_since_us: AtomicI64,
+}
+
+impl Watchdog {
+    /// Watches a connection on which the server may send nothing for `limit` while a reply is outstanding.
+    fn new(limit: Duration) -> Self {
+        Self { clock: SystemClock::new(), limit, waiting_since_us: AtomicI64::new(NOTHING_OUTSTANDING) }
+    }
+
+    fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    fn request_sent(&self) {
+        if self.waiting_since_us.load(Ordering::Relaxed) == NOTHING_OUTSTANDING {
+            let now_us = self.clock.now_micros();
+            let _ = self.waiting_since_us.compare_exchange(
+                NOTHING_OUTSTANDING,
+                now_us,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+        }
+    }
+
+    fn reply_received(&self) {
+        self.waiting_since_us.store(NOTHING_OUTSTANDING, Ordering::Relaxed);
+    }
+
+    /// Waits until it is time for the next ping.
+    async fn wait_before_ping(&self) {
+        self.clock.sleep(PING_INTERVAL).await;
+    }
+
+    /// Waits until the connection is dead.
+    async fn unresponsive(&self) {
+        loop {
+            let since_us = self.waiting_since_us.load(Ordering::Relaxed);
+            let waited_us = self.clock.now_micros().saturating_sub(since_us).max(0);
+            let left_us = micros(self.limit).saturating_sub(waited_us);
+            if left_us <= 0 {
+                return;
+            }
+            self.clock.sleep(Duration::from_micros(left_us.unsigned_abs())).await;
+        }
+    }
+}
+
 /// The error of one server, as a sentence for people.
 pub fn describe_server_error(server: &str, error: &FredError) -> String {
     format!("Redis at {server}: {}", describe_error(error))
@@ -220,7 +283,7 @@ fn connection_config(options: &Options, unresponsive_limit: Duration) -> Connect
         // can recognise a second run. Only this setting stops the library.
         max_command_attempts: 1,
         max_redirections: 0,
-        // The library counts from the last write, so that every write postpones the limit; `watchdog` counts
+        // The library counts from the last write, so that every write postpones the limit; `Watchdog` counts
         // from the oldest request without a reply.
         unresponsive: UnresponsiveConfig { max_timeout: None, ..UnresponsiveConfig::default() },
         ..ConnectionConfig::default()

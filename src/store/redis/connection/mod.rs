@@ -18,4 +18,3 @@ mod sentinel;
 mod server_clock;
 mod servers;
 mod slots;
-mod watchdog;

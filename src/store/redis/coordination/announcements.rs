@@ -17,7 +17,10 @@ use fred::{
 };
 use tokio::sync::{broadcast::error::RecvError, watch};
 
-use super::{notifier::Notifier, pending_changes::PendingChanges, shards::Shards};
+use super::{
+    notifier::Notifier,
+    shards::{PendingChanges, Shards},
+};
 use crate::{
     clock::Clock,
     job::Outlet,

@@ -9,7 +9,6 @@ pub mod health;
 pub mod lost_pops;
 pub mod mend;
 pub mod notifier;
-mod pending_changes;
 pub mod permissions;
 pub mod probe;
 mod ready_shards;

@@ -8,9 +8,15 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 use super::{
-    announcements::Announcements, compaction::Compaction, lost_pops::LostPops, mend::Mender,
-    notifier::Notifier, pending_changes::PendingChange, permissions::PermissionMonitor,
-    settings_cache::SettingsCache, shards::Shards, stored_layout,
+    announcements::Announcements,
+    compaction::Compaction,
+    lost_pops::LostPops,
+    mend::Mender,
+    notifier::Notifier,
+    permissions::PermissionMonitor,
+    settings_cache::SettingsCache,
+    shards::{PendingChange, Shards},
+    stored_layout,
 };
 use crate::{
     clock::Clock,
