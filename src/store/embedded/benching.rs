@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use super::{
     memory::{
-        delayed::DelayedJobs,
         job_index::{JobIndex, JobRef},
-        topics::{OutletNumber, Topics},
+        topics::{DelayedJobs, OutletNumber, Topics},
     },
     rows::{
         codec::{Record, RecordColumns, RecordHead},

@@ -9,7 +9,7 @@ use std::{fs::File, io, os::unix::fs::FileExt};
 
 use crate::store::embedded::{
     options::Durability,
-    rows::store_head::{StoreHead, StoreId},
+    rows::meta::{StoreHead, StoreId},
 };
 
 /// The progress of a store as the lock file records it.

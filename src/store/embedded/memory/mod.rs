@@ -1,6 +1,5 @@
 //! What the engine keeps in memory to answer quickly, rebuilt from the rows at every start. Knows no SQL.
 
-pub(super) mod delayed;
 pub(super) mod job_index;
 pub(super) mod job_state;
 mod journal;

@@ -12,11 +12,10 @@ use std::{
 };
 
 use super::{
-    delayed::DelayedJobs,
     job_index::{IdHash, JobIndex, JobRef},
     job_state::JobState,
     journal::Undo,
-    topics::{OutletNumber, Topics},
+    topics::{DelayedJobs, OutletNumber, Topics},
 };
 use crate::{
     job::{Outlet, State, Timestamp},

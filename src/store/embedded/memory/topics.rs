@@ -1,5 +1,6 @@
-//! The topics in memory and their outlets: the delayed and ready jobs of each outlet, and the counts of the others. Outlets are
-//! numbered, so that a job costs four bytes for its outlet; numbers are reused.
+//! The topics in memory and their outlets: the delayed and ready jobs of each outlet, the counts of the others, and the
+//! delayed jobs of all outlets by due time. Outlets are numbered, so that a job costs four bytes for its outlet; numbers
+//! are reused.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,7 +32,7 @@ impl OutletNumber {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct OutletState {
     pub outlet: Outlet,
-    /// The delayed jobs. Change them through [`DelayedJobs`](super::delayed::DelayedJobs).
+    /// The delayed jobs. Change them through [`DelayedJobs`].
     pub delayed: BTreeSet<RowKey>,
     /// The ready jobs, each with the moment it became ready.
     pub ready: BTreeMap<RowKey, Timestamp>,
@@ -182,5 +183,48 @@ impl Topics {
             stats.oldest_ready = stats.oldest_ready.into_iter().chain(other.oldest_ready).min();
         }
         stats
+    }
+}
+
+/// The delayed jobs of all outlets by due time. Each outlet keeps its own keys in order, so that its next due time is
+/// known; this index keeps the first key of each outlet, so that the next job of all outlets is known too.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct DelayedJobs {
+    first_keys: BTreeSet<(RowKey, OutletNumber)>,
+}
+
+impl DelayedJobs {
+    /// The delayed job of any outlet that is due first.
+    pub fn first(&self) -> Option<(RowKey, OutletNumber)> {
+        self.first_keys.first().copied()
+    }
+
+    /// The first key of every outlet that has delayed jobs.
+    pub fn first_keys(&self) -> &BTreeSet<(RowKey, OutletNumber)> {
+        &self.first_keys
+    }
+
+    pub fn insert(&mut self, topics: &mut Topics, key: RowKey, outlet: OutletNumber) {
+        let delayed = &mut topics.get_mut(outlet).delayed;
+        let first = delayed.first().copied();
+        delayed.insert(key);
+        if first.is_none_or(|first| key < first) {
+            if let Some(first) = first {
+                self.first_keys.remove(&(first, outlet));
+            }
+            self.first_keys.insert((key, outlet));
+        }
+    }
+
+    /// Removes a job; `false` when it is not there.
+    pub fn remove(&mut self, topics: &mut Topics, key: RowKey, outlet: OutletNumber) -> bool {
+        let delayed = &mut topics.get_mut(outlet).delayed;
+        let found = delayed.remove(&key);
+        if self.first_keys.remove(&(key, outlet))
+            && let Some(first) = delayed.first()
+        {
+            self.first_keys.insert((*first, outlet));
+        }
+        found
     }
 }

@@ -16,7 +16,7 @@ use super::wal::WalState;
 use crate::store::embedded::{
     disk::commit_mark::CommitMark,
     options::OpenError,
-    rows::{db::Db, schema, store_head::StoreHead},
+    rows::{db::Db, meta::StoreHead, schema},
 };
 
 /// The first bytes of every SQLite database.

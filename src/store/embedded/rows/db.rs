@@ -5,8 +5,7 @@ use rusqlite::Connection;
 
 use super::{
     key::RowKey,
-    meta::{self, RunState},
-    store_head::StoreHead,
+    meta::{self, RunState, StoreHead},
 };
 use crate::job::Timestamp;
 

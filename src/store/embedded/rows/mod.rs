@@ -9,5 +9,4 @@ mod leases;
 pub(super) mod meta;
 pub(super) mod records;
 pub(super) mod schema;
-pub(super) mod store_head;
 mod topics;

@@ -11,9 +11,8 @@ use crate::{
             OpenError, inspect,
             rows::{
                 db::Db,
-                meta::RunState,
+                meta::{RunState, StoreHead, StoreId},
                 schema,
-                store_head::{StoreHead, StoreId},
             },
         },
     },

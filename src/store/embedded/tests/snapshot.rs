@@ -6,10 +6,9 @@ use crate::{
     job::{Now, Timestamp},
     store::embedded::{
         memory::{
-            delayed::DelayedJobs,
             job_index::{IdHash, JobRef},
             state::Memory,
-            topics::{OutletNumber, OutletState},
+            topics::{DelayedJobs, OutletNumber, OutletState},
         },
         rows::{
             codec::Lease,

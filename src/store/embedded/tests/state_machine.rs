@@ -23,8 +23,8 @@ use crate::{
             rows::{
                 db::{Db, SqlResult, Table},
                 key::RowKey,
+                meta::{StoreHead, StoreId},
                 schema,
-                store_head::{StoreHead, StoreId},
             },
             tests::snapshot::{assert_consistent, rows, snapshot},
         },

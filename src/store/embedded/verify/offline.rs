@@ -24,9 +24,8 @@ use crate::{
             recovery::{identity::StoreFiles, load, wal::WalState},
             rows::{
                 db::{Db, SqlResult},
-                meta::RunState,
+                meta::{RunState, StoreHead},
                 schema,
-                store_head::StoreHead,
             },
         },
     },
