@@ -23,7 +23,7 @@ use crate::{
     failure_log::FailureLog,
     job::{Callback, Now, Origin, Outlet, Timestamp, Topic, Ttr},
     metrics::QueueMetrics,
-    queue::{Delivery, OutletListener, Queue, Result},
+    queue::{OutletListener, Queue, ReservedForCalls, Result},
 };
 
 /// How long an outlet waits after the store has failed.
@@ -230,16 +230,16 @@ impl Shared {
     async fn take_turn(self: Arc<Self>, mut guard: TurnGuard, stop: CancellationToken) {
         // Runs to its end also during a shutdown: what is reserved has to be given back.
         match self.reserve(guard.turn()).await {
-            Ok(Reserved::Jobs { asked, deliveries }) => {
+            Ok(ReservedForCalls::Jobs { asked, deliveries }) => {
                 self.log_store(None);
-                let permits = guard.start_calls(asked, count(deliveries.len()));
+                let permits = guard.start_calls(count(asked), count(deliveries.len()));
                 for (delivery, permit) in deliveries.into_iter().zip(permits) {
                     if !stop.is_cancelled() {
                         self.tasks.spawn(self.clone().deliver(delivery, permit));
                     }
                 }
             }
-            Ok(Reserved::NotBefore(until_us)) => guard.postpone(until_us),
+            Ok(ReservedForCalls::NotBefore(until_us)) => guard.postpone(until_us),
             Err(error) => {
                 self.log_store(Some(&error));
                 guard.postpone(self.clock.now_micros() + STORE_PAUSE_US);
@@ -248,28 +248,12 @@ impl Shared {
     }
 
     /// Reserves as many jobs as a turn and the rate of its topic allow.
-    async fn reserve(&self, turn: &Turn) -> Result<Reserved> {
+    async fn reserve(&self, turn: &Turn) -> Result<ReservedForCalls> {
         let config = self.queue.topic_config(&turn.outlet.topic);
         let callback = &config.settings.callback;
-        let mut asked = turn.calls;
-        if let Some(rate) = callback.rate {
-            // A call that is taken and not made would delay the next one.
-            if !self.queue.may_have_ready(&turn.outlet) {
-                return Ok(Reserved::Jobs { asked, deliveries: Vec::new() });
-            }
-            // Read before the store is asked, so that the answer is never older than it seems.
-            let asked_us = self.clock.now_micros();
-            let allowed = self.queue.allow_calls(&turn.outlet.topic, rate, asked as usize).await?;
-            if allowed.granted == 0 {
-                let next_us = i64::try_from(allowed.next_in.as_micros()).unwrap_or(i64::MAX);
-                return Ok(Reserved::NotBefore(asked_us.saturating_add(next_us)));
-            }
-            asked = count(allowed.granted);
-        }
         // A job with a callback of its own has a TTR that suits it.
         let ttr = callback.target.as_ref().filter(|_| turn.outlet.is_plain()).map(call_ttr);
-        let deliveries = self.queue.reserve_for_calls(&turn.outlet, asked as usize, ttr).await?;
-        Ok(Reserved::Jobs { asked, deliveries })
+        self.queue.reserve_for_calls(&turn.outlet, turn.calls as usize, ttr, callback.rate).await
     }
 
     fn log_store(&self, error: Option<&crate::queue::Error>) {
@@ -285,14 +269,6 @@ impl Shared {
             None => {}
         }
     }
-}
-
-/// What a turn has reserved.
-enum Reserved {
-    /// These of the `asked` jobs.
-    Jobs { asked: u32, deliveries: Vec<Delivery> },
-    /// The topic's rate allows no call before this moment, in microseconds.
-    NotBefore(i64),
 }
 
 /// How long the reservation for a call lasts.

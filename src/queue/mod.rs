@@ -24,6 +24,7 @@ pub use error::{Error, HiddenHeaders, Result};
 pub use jobs::AddOutcome;
 pub use limits::Limits;
 pub use outlet_listener::OutletListener;
+pub use outlets::ReservedForCalls;
 pub use pop::Pop;
 pub use service::{Queue, StoreEvents};
 pub use topics::TopicView;

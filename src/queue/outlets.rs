@@ -11,8 +11,22 @@ use super::{
 };
 use crate::{
     job::{CallRate, HostNumber, Origin, Outlet, Topic, Ttr},
-    store::{Allowed, TopicConfig, Wait},
+    store::{TopicConfig, Wait},
 };
+
+/// What was reserved for calls.
+#[derive(Debug)]
+pub enum ReservedForCalls {
+    /// A delivery for each job; fewer than `asked` if there were no more.
+    Jobs {
+        /// How many were asked for.
+        asked: usize,
+        /// The jobs.
+        deliveries: Vec<Delivery>,
+    },
+    /// The rate of the topic allows no call before this moment, in microseconds.
+    NotBefore(i64),
+}
 
 impl Queue {
     /// Sets who hears of ready outlets; the first one stays.
@@ -30,7 +44,8 @@ impl Queue {
         }
     }
 
-    /// Reserves up to `max` ready jobs of an outlet, each for `ttr`, or for its own TTR. Each is a delivery of its own.
+    /// Reserves up to `max` ready jobs of an outlet, each for `ttr`, or for its own TTR, and no more than `rate` allows its
+    /// topic, which all processes share. Each is a delivery of its own.
     ///
     /// It may return fewer although there are more; the listener hears of them soon.
     ///
@@ -41,10 +56,38 @@ impl Queue {
         outlet: &Outlet,
         max: usize,
         ttr: Option<Ttr>,
-    ) -> Result<Vec<Delivery>> {
+        rate: Option<CallRate>,
+    ) -> Result<ReservedForCalls> {
         if !self.store.may_have_ready(outlet) {
-            return Ok(Vec::new());
+            return Ok(ReservedForCalls::Jobs { asked: max, deliveries: Vec::new() });
         }
+        let Some(rate) = rate else {
+            let deliveries = self.reserve_deliveries(outlet, max, ttr).await?;
+            return Ok(ReservedForCalls::Jobs { asked: max, deliveries });
+        };
+        // Read before the store is asked, so that the answer is never older than it seems.
+        let asked_us = self.clock.now_micros();
+        let allowed = self.store.allow(&outlet.topic, rate, max).await?;
+        let asked = allowed.granted;
+        if asked == 0 {
+            let next_us = i64::try_from(allowed.next_in.as_micros()).unwrap_or(i64::MAX);
+            return Ok(ReservedForCalls::NotBefore(asked_us.saturating_add(next_us)));
+        }
+        let deliveries = self.reserve_deliveries(outlet, asked, ttr).await;
+        let unused = asked - deliveries.as_ref().map_or(0, Vec::len);
+        if unused > 0 {
+            // A failure only delays the next call.
+            let _ = self.store.give_back_calls(&outlet.topic, allowed, unused).await;
+        }
+        Ok(ReservedForCalls::Jobs { asked, deliveries: deliveries? })
+    }
+
+    async fn reserve_deliveries(
+        &self,
+        outlet: &Outlet,
+        max: usize,
+        ttr: Option<Ttr>,
+    ) -> Result<Vec<Delivery>> {
         // Read before the store is called, so that no reservation ends earlier than computed from it.
         let started_us = self.clock.now_micros();
         let reserved = self.store.reserve(outlet, &vec![ttr; max], Wait::Yes).await?;
@@ -64,12 +107,6 @@ impl Queue {
         Ok(self.store.ready_outlets().await?)
     }
 
-    /// Whether an outlet may have ready jobs, from memory.
-    #[must_use]
-    pub fn may_have_ready(&self, outlet: &Outlet) -> bool {
-        self.store.may_have_ready(outlet)
-    }
-
     /// The number of a callback's host.
     #[must_use]
     pub fn host_number(&self, origin: &Origin) -> HostNumber {
@@ -80,14 +117,6 @@ impl Queue {
     #[must_use]
     pub fn topic_config(&self, topic: &Topic) -> Arc<TopicConfig> {
         self.store.topic_config(topic)
-    }
-
-    /// Takes up to `want` calls from the rate of a topic, which all processes share.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn allow_calls(&self, topic: &Topic, rate: CallRate, want: usize) -> Result<Allowed> {
-        Ok(self.store.allow(topic, rate, want).await?)
     }
 
     /// Refuses pops of topics whose jobs go to a callback: an empty answer would hide the mistake.

@@ -85,6 +85,10 @@ impl Store for Metered {
         self.timed("allow", self.store.allow(topic, rate, want)).await
     }
 
+    async fn give_back_calls(&self, topic: &Topic, allowed: Allowed, unused: usize) -> Result<()> {
+        self.timed("give_back_calls", self.store.give_back_calls(topic, allowed, unused)).await
+    }
+
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
         self.timed("cancel", self.store.cancel(grants)).await
     }

@@ -119,8 +119,12 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     async fn ready_outlets(&self) -> Result<Vec<Outlet>>;
 
     /// Takes up to `want` calls of a topic's rate over all processes: evenly spaced by the engine's clock, with bursts of a
-    /// tenth of a second. What is taken cannot be returned. After a restart of the embedded engine, a burst is allowed.
+    /// tenth of a second. After a restart of the embedded engine, a burst is allowed.
     async fn allow(&self, topic: &Topic, rate: CallRate, want: usize) -> Result<Allowed>;
+
+    /// Gives back `unused` of the calls that were taken, as if they had not been. Does nothing if calls were taken or given
+    /// back since, so that the rate is never exceeded: then up to a tenth of a second of calls, or one call, is lost.
+    async fn give_back_calls(&self, topic: &Topic, allowed: Allowed, unused: usize) -> Result<()>;
 
     /// Cancels reservations that no client has seen: the attempt is not counted, the due time stays, the job
     /// is ready again at once. Stale receipts are ignored.

@@ -199,6 +199,11 @@ impl Store for EmbeddedStore {
         Ok(self.rate_limits.allow(topic, rate, want))
     }
 
+    async fn give_back_calls(&self, topic: &Topic, allowed: Allowed, unused: usize) -> Result<()> {
+        self.rate_limits.give_back(topic, allowed, unused);
+        Ok(())
+    }
+
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
         self.run_weighted(grants.len(), 0, move |txn| ops::cancel(txn, &grants).map(Ok)).await
     }

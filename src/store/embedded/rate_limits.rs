@@ -34,9 +34,16 @@ impl RateLimits {
             // Bursts are at most a tenth of a second: what was free a second ago is as good as never used.
             topics.retain(|_, next_ns| *next_ns > (i128::from(now_us) - 1_000_000) * 1_000);
         }
-        let (allowed, next_ns) =
-            rate_limit::grant(topics.get(topic).copied().unwrap_or(i128::MIN), now_us, rate, want);
-        topics.insert(topic.clone(), next_ns);
+        let allowed = rate_limit::grant(topics.get(topic).copied().unwrap_or(i128::MIN), now_us, rate, want);
+        topics.insert(topic.clone(), allowed.stored);
         allowed
+    }
+
+    /// See [`crate::store::Store::give_back_calls`].
+    pub fn give_back(&self, topic: &Topic, allowed: Allowed, unused: usize) {
+        let mut topics = self.next_ns.lock().expect("no code panics while it holds the rates");
+        if let Some(next_ns) = topics.get_mut(topic) {
+            *next_ns = rate_limit::without(*next_ns, allowed, unused);
+        }
     }
 }

@@ -231,6 +231,10 @@ impl Store for Redis {
         self.rate_limiter.allow(topic, rate, want).await
     }
 
+    async fn give_back_calls(&self, topic: &Topic, allowed: Allowed, unused: usize) -> Result<()> {
+        self.rate_limiter.give_back(topic, allowed, unused).await
+    }
+
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
         self.canceller.cancel(grants).await
     }

@@ -40,6 +40,7 @@ on_every_engine!(
     a_job_is_finished_before_the_body_of_the_answer_has_ended,
     a_job_with_a_callback_of_its_own_is_never_popped,
     a_topic_is_called_at_its_rate,
+    a_hint_without_a_job_costs_no_call,
     a_job_whose_ttr_was_made_short_is_called,
 );
 
@@ -355,6 +356,18 @@ async fn a_topic_is_called_at_its_rate(engine: Engine) {
     }
     let took_us = api.clock.now_micros() - began_us;
     assert!(took_us >= 1_500_000, "four calls at two a second within {took_us} us");
+}
+
+async fn a_hint_without_a_job_costs_no_call(engine: Engine) {
+    let (api, endpoint) = (api(engine).await, Endpoint::start(Vec::new()).await);
+    let settings = json!({"callback": {"url": endpoint.url, "rate": 0.01}});
+    api.send("PUT", "/topics/t", &settings.to_string()).await.expect(200);
+    api.store.ignore_waiting_callers(true);
+    api.add(r#"{"topic":"t","id":"a"}"#).await;
+    api.until(|| api.store.waiting_reserves() > 0).await;
+    api.store.ignore_waiting_callers(false);
+    api.add(r#"{"topic":"t","id":"b"}"#).await;
+    endpoint.received(1).await;
 }
 
 async fn a_job_whose_ttr_was_made_short_is_called(engine: Engine) {

@@ -88,9 +88,9 @@ impl FailingStore {
         *self.failure.lock().expect("not poisoned") = failure;
     }
 
-    /// Reserves nothing for waiting callers from now on.
-    pub fn ignore_waiting_callers(&self) {
-        self.ignores_waiting.store(true, Ordering::Relaxed);
+    /// Reserves nothing for waiting callers from now on, or again.
+    pub fn ignore_waiting_callers(&self, ignores: bool) {
+        self.ignores_waiting.store(ignores, Ordering::Relaxed);
     }
 
     /// The number of calls of `reserve` with `Wait::Yes`.
@@ -169,6 +169,10 @@ impl Store for FailingStore {
 
     async fn allow(&self, topic: &Topic, rate: CallRate, want: usize) -> Result<Allowed> {
         self.inner()?.allow(topic, rate, want).await
+    }
+
+    async fn give_back_calls(&self, topic: &Topic, allowed: Allowed, unused: usize) -> Result<()> {
+        self.inner()?.give_back_calls(topic, allowed, unused).await
     }
 
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {

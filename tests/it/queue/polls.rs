@@ -64,7 +64,7 @@ async fn a_failure_of_the_store_fails_all_non_blocking_polls_at_once() {
 #[tokio::test]
 async fn polls_that_do_not_wait_or_want_several_jobs_are_not_answered_from_announcements() {
     let fixture = Fixture::new();
-    fixture.store.ignore_waiting_callers();
+    fixture.store.ignore_waiting_callers(true);
     let parked = fixture.park(pop(seconds(30))).await;
     fixture.add("first", NOW).await;
     fixture.until(|| fixture.store.waiting_reserves() > 0).await;

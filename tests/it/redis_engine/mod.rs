@@ -16,6 +16,7 @@ mod permissions;
 mod points;
 mod promoting;
 mod proxy;
+mod rates;
 mod repair;
 mod replicas;
 mod reserving;

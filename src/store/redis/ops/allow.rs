@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-/// Takes calls of a rate.
+/// Takes calls of a rate, and gives them back.
 pub struct RateLimiter {
     shards: Arc<Shards>,
 }
@@ -31,6 +31,21 @@ impl RateLimiter {
                 .deadline();
         let mut reply = Reply::new(self.shards.call(call).await?)?;
         let granted = usize::try_from(reply.count()?).unwrap_or(usize::MAX);
-        Ok(Allowed { granted, next_in: Duration::from_micros(reply.count()?) })
+        let next_in = Duration::from_micros(reply.count()?);
+        Ok(Allowed { granted, next_in, rate, stored: reply.int()?.into() })
+    }
+
+    /// Not repeated after a fault: the next call is then later than it could be.
+    pub async fn give_back(&self, topic: &Topic, allowed: Allowed, unused: usize) -> Result<()> {
+        let keys = &self.shards.keys;
+        let keys_of_call = vec![keys.rate_limits.clone()];
+        let call = ScriptCall::new(Script::GiveBackCalls, keys.slot, keys_of_call, Vec::with_capacity(5))
+            .without_retry()
+            .arg(topic.as_str())
+            .arg(i64::from(allowed.rate.as_milli()))
+            .arg(i64::try_from(unused).unwrap_or_default())
+            .arg(i64::try_from(allowed.stored).unwrap_or_default())
+            .deadline();
+        self.shards.call(call).await.map(drop)
     }
 }

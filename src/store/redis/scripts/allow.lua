@@ -4,7 +4,7 @@
 --
 -- KEYS  rate limits
 -- ARGV  microseconds or '', topic, thousandths of a call a second, how many at most, deadline by this server's clock
--- Reply { number of calls, microseconds until the next one is free }
+-- Reply { number of calls, microseconds until the next one is free, quarters of a microsecond that are stored }
 local _, _, now, server = clock(ARGV[1])
 if server > tonumber(ARGV[5]) then return refuse_late() end
 local refused = denied()
@@ -18,4 +18,11 @@ local free = free_at - now <= 0.3 and math.floor((now - free_at) / spacing + 0.0
 local taken = math.min(tonumber(ARGV[4]), free)
 free_at = free_at + taken * spacing
 if taken > 0 or free_at < stored then call('HSET', KEYS[1], ARGV[2], string.format('%.3f', free_at)) end
-return { taken, math.max(math.ceil(free_at - now - 0.3), 0) }
+if taken > 0 then
+  -- Removes topics that made no call lately: a burst is shorter than a tenth of a second, so their moment says nothing.
+  local some = call('HRANDFIELD', KEYS[1], 2, 'WITHVALUES')
+  for i = 1, #some, 2 do
+    if (tonumber(some[i + 1]) or 0) < now - 1e5 then call('HDEL', KEYS[1], some[i]) end
+  end
+end
+return { taken, math.max(math.ceil(free_at - now - 0.3), 0), free_at * 4 }

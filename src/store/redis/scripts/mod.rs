@@ -55,6 +55,7 @@ scripts! {
     DeleteSecret "delete_secret" [RECORD, SETTINGS],
     InitLayout "init_layout" [RECORD],
     Allow "allow" [RECORD],
+    GiveBackCalls "give_back_calls" [RECORD],
     GetLayout "get_layout" [],
     GetCounts "get_counts" [],
     GetSettings "get_settings" [],

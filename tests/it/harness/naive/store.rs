@@ -65,7 +65,17 @@ impl Store for Naive {
             granted += 1;
         }
         let left_us = (*next - now - 0.05).ceil().max(0.0);
-        Ok(Allowed { granted, next_in: std::time::Duration::from_micros(left_us as u64) })
+        let next_in = std::time::Duration::from_micros(left_us as u64);
+        Ok(Allowed { granted, next_in, rate, stored: (*next * 1e3) as i128 })
+    }
+
+    async fn give_back_calls(&self, topic: &Topic, allowed: Allowed, unused: usize) -> Result<()> {
+        let mut content = self.content();
+        let next = content.next_calls.get_mut(topic).expect("calls were taken");
+        if (*next * 1e3) as i128 == allowed.stored {
+            *next -= unused as f64 * 1e9 / f64::from(allowed.rate.as_milli());
+        }
+        Ok(())
     }
 
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
