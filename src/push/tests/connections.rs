@@ -1,7 +1,11 @@
 //! Connections: which are used again, and when a request is sent once more.
 
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+
+use socket2::{Domain, Socket, Type};
+
 use super::{
-    fixture::{Fixture, LONG_IDLE, NO_CONTENT, let_others_run, networks},
+    fixture::{Fixture, LONG_IDLE, NO_CONTENT, addresses, let_others_run, networks},
     receiver::soon,
 };
 use crate::{config::CallbackSettings, push::CallFailure};
@@ -213,4 +217,26 @@ async fn settings_forbid_calls_before_anything_is_looked_up() {
         assert_eq!(failure, CallFailure::AddressRefused { key });
     }
     assert_eq!(fixture.resolver.lookups(), 0);
+}
+
+#[tokio::test]
+async fn an_address_that_never_answers_leaves_time_for_the_next() {
+    let settings = CallbackSettings { networks: networks(&["127.0.0.0/8"]), ..CallbackSettings::default() };
+    let connect_timeout = settings.connect_timeout;
+    let fixture = Fixture::with(settings).await;
+    let silent = SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), fixture.receiver.port()));
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.bind(&silent.into()).expect("a free port");
+    socket.listen(0).expect("listens");
+    // The queue of connections is full with one, and the system drops further attempts without an answer.
+    let _waiting = TcpStream::connect(silent).expect("connects");
+    fixture.resolver.push(Ok(addresses(&["127.0.0.2", "127.0.0.1"])));
+    let answering = async {
+        let_others_run().await;
+        fixture.clock.advance(connect_timeout / 2);
+        fixture.receiver.answer(NO_CONTENT).await
+    };
+    let call = fixture.caller.call(fixture.request_to("http://two.example"));
+    let (called, _) = soon(async { tokio::join!(call, answering) }).await;
+    assert_eq!(called.expect("an answer").status, 204);
 }

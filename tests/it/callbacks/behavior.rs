@@ -1,14 +1,14 @@
 //! What users see of callbacks, on real servers with the default settings.
 
 use std::{
-    net::{Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
     time::Duration,
 };
 
 use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
 
-use super::{ON_REDIS, redis_home, start};
+use super::{Home, now, on_both_engines};
 use crate::harness::{
     blocking_http,
     process::Server,
@@ -19,6 +19,18 @@ use crate::harness::{
 /// Jobs for each endpoint where one of them fails.
 const MANY: usize = 2_000;
 const BATCH: usize = 100;
+/// `callbacks.connect_timeout` by default, and the default timeout of a call.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+on_both_engines! {
+    a_job_that_is_deleted_during_its_call_is_not_called_again,
+    a_good_endpoint_is_called_beside_a_dead_and_a_silent_one,
+    a_topic_with_a_url_refuses_pops_until_the_url_is_removed,
+    setting_a_url_has_the_jobs_that_wait_for_workers_called,
+    jobs_that_were_ready_before_the_start_are_called_without_another_add,
+    an_endpoint_that_holds_a_job_finishes_it_later,
+}
 
 #[track_caller]
 pub fn call(server: &Server, method: &str, path: &str, body: &Value, status: u16) -> Value {
@@ -60,10 +72,8 @@ async fn wait_for_callbacks(server: &Server, topic: &str, result: &str, count: f
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_job_that_is_deleted_during_its_call_is_not_called_again() {
-    let home = tempfile::tempdir().expect("a directory");
-    let server = start("127.0.0.1:0", &[], home.path());
+async fn a_job_that_is_deleted_during_its_call_is_not_called_again(home: Home) {
+    let server = home.start();
     let receiver = Receiver::start(1, |call| match call.job() {
         "finishes" | "fails" => Answer::WhenOpen(if call.job() == "fails" { 500 } else { 204 }),
         _ => Answer::Status(204),
@@ -107,10 +117,8 @@ fn add_many(server: &Server, topic: &str, prefix: &str, url: &str) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_good_endpoint_is_called_beside_a_dead_and_a_silent_one() {
-    let home = tempfile::tempdir().expect("a directory");
-    let server = start("127.0.0.1:0", &[], home.path());
+async fn a_good_endpoint_is_called_beside_a_dead_and_a_silent_one(home: Home) {
+    let server = home.start();
     let receiver =
         Receiver::start(2, |call| if call.port == 0 { Answer::Status(204) } else { Answer::Silence }).await;
     let (_dead, dead_url) = dead_port();
@@ -131,10 +139,8 @@ async fn a_good_endpoint_is_called_beside_a_dead_and_a_silent_one() {
     assert!(count("reserved") <= 64, "{counts}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_topic_with_a_url_refuses_pops_until_the_url_is_removed() {
-    let home = tempfile::tempdir().expect("a directory");
-    let server = start("127.0.0.1:0", &[], home.path());
+async fn a_topic_with_a_url_refuses_pops_until_the_url_is_removed(home: Home) {
+    let server = home.start();
     let address = server.address;
     let receiver = Receiver::start(1, |_| Answer::Silence).await;
     let poll = std::thread::spawn(move || blocking_http::call(address, "GET", "/topics/t/pop?wait=60s", ""));
@@ -156,57 +162,103 @@ async fn a_topic_with_a_url_refuses_pops_until_the_url_is_removed() {
     assert_eq!(receiver.calls().len(), 0);
 }
 
+async fn setting_a_url_has_the_jobs_that_wait_for_workers_called(home: Home) {
+    let server = home.start();
+    let receiver = Receiver::start(1, |_| Answer::Status(204)).await;
+    add(&server, json!({"topic": "t", "id": "a"}));
+    let callback = json!({ "url": receiver.url(0, "/") });
+    call(&server, "PUT", "/topics/t", &json!({ "callback": callback }), 200);
+    let calls = receiver.wait_for_calls_of("a", 1).await;
+    assert_eq!(calls[0].attempt(), 1);
+    wait_until_gone(&server, "a").await;
+}
+
+/// The variable of a process that leaves the calls to others.
+const CALLS_NOBODY: [(&str, &str); 1] = [("LINGER__CALLBACKS__MAX_CALLS", "0")];
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn setting_a_url_has_the_jobs_that_wait_for_workers_called() {
-    for (arguments, home) in
-        [(&[] as &[&str], tempfile::tempdir().expect("a directory")), (&ON_REDIS, redis_home())]
-    {
-        let servers = if arguments.is_empty() { 1 } else { 2 };
-        let servers: Vec<Server> =
-            (0..servers).map(|_| start("127.0.0.1:0", arguments, home.path())).collect();
-        let server = &servers[0];
-        let receiver = Receiver::start(1, |_| Answer::Status(204)).await;
-        add(server, json!({"topic": "t", "id": "a"}));
-        let callback = json!({ "url": receiver.url(0, "/") });
-        call(server, "PUT", "/topics/t", &json!({ "callback": callback }), 200);
-        let calls = receiver.wait_for_calls_of("a", 1).await;
-        assert_eq!(calls[0].attempt(), 1);
-        wait_until_gone(server, "a").await;
+async fn a_url_that_one_process_sets_and_changes_is_called_by_the_other() {
+    const CHANGES: u32 = 3;
+    let home = Home::redis();
+    let (one, other) = (home.start_with(&CALLS_NOBODY), home.start());
+    let receiver = Receiver::start(1, |call| match call.job() {
+        "again" if call.attempt() < CHANGES => Answer::Status(500),
+        _ => Answer::Status(204),
+    })
+    .await;
+    let set_path = |change: u32| {
+        let callback = json!({ "url": receiver.url(0, &format!("/{change}")) });
+        call(&one, "PUT", "/topics/t", &json!({ "callback": callback }), 200);
+    };
+    // It waits for a worker when the other process learns of the URL.
+    add(&other, json!({"topic": "t", "id": "waits"}));
+    set_path(1);
+    let waited = receiver.wait_for_calls_of("waits", 1).await;
+    assert_eq!((waited[0].target.as_str(), waited[0].attempt()), ("/1", 1));
+    // Other processes follow a change within a second; every attempt after it is later than that.
+    add(&one, json!({"topic": "t", "id": "again", "delay": "2s", "retry": ["2s"], "max_attempts": CHANGES}));
+    for change in 2..=CHANGES {
+        receiver.wait_for_calls_of("again", change as usize - 1).await;
+        set_path(change);
+    }
+    let calls = receiver.wait_for_calls_of("again", CHANGES as usize).await;
+    let targets: Vec<&str> = calls.iter().map(|call| call.target.as_str()).collect();
+    assert_eq!(targets, ["/1", "/2", "/3"]);
+    wait_until_gone(&one, "again").await;
+}
+
+async fn jobs_that_were_ready_before_the_start_are_called_without_another_add(home: Home) {
+    let receiver = Receiver::start(2, |_| Answer::Status(204)).await;
+    let server = home.start_with(&CALLS_NOBODY);
+    let [own, hooks] = [0, 1].map(|port| json!({ "url": receiver.url(port, "/") }));
+    call(&server, "PUT", "/topics/hooks", &json!({ "callback": hooks }), 200);
+    add(&server, json!({"topic": "hooks", "id": "a"}));
+    add(&server, json!({"topic": "own", "id": "b", "callback": own}));
+    for topic in ["hooks", "own"] {
+        let topic = call(&server, "GET", &format!("/topics/{topic}"), &Value::Null, 200);
+        assert_eq!(topic["counts"]["ready"], 1, "{topic}");
+    }
+    assert_eq!(receiver.calls().len(), 0);
+    assert!(server.stop().success());
+    let server = home.start();
+    for id in ["a", "b"] {
+        receiver.wait_for_calls_of(id, 1).await;
+        wait_until_gone(&server, id).await;
     }
 }
 
+/// A port whose queue of connections is full: the system drops further attempts without an answer, as a firewall does.
+fn full_port() -> ((Socket, TcpStream), String) {
+    let (socket, url) = dead_port();
+    socket.listen(0).expect("listens");
+    let address = socket.local_addr().ok().and_then(|address| address.as_socket()).expect("has an address");
+    let waiting = TcpStream::connect(address).expect("is the one connection that may wait");
+    ((socket, waiting), url)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn jobs_that_were_ready_before_the_start_are_called_without_another_add() {
-    for (arguments, home) in
-        [(&[] as &[&str], tempfile::tempdir().expect("a directory")), (&ON_REDIS, redis_home())]
-    {
-        let receiver = Receiver::start(2, |_| Answer::Status(204)).await;
-        // A process that calls nobody leaves them ready.
-        let variables = [("LINGER__CALLBACKS__MAX_CALLS", "0")];
-        let server = Server::serve(arguments, &variables, home.path());
-        let [own, hooks] = [0, 1].map(|port| json!({ "url": receiver.url(port, "/") }));
-        call(&server, "PUT", "/topics/hooks", &json!({ "callback": hooks }), 200);
-        add(&server, json!({"topic": "hooks", "id": "a"}));
-        add(&server, json!({"topic": "own", "id": "b", "callback": own}));
-        for topic in ["hooks", "own"] {
-            let topic = call(&server, "GET", &format!("/topics/{topic}"), &Value::Null, 200);
-            assert_eq!(topic["counts"]["ready"], 1, "{topic}");
-        }
-        assert_eq!(receiver.calls().len(), 0);
-        assert!(server.stop().success());
-        let server = start("127.0.0.1:0", arguments, home.path());
-        for id in ["a", "b"] {
-            receiver.wait_for_calls_of(id, 1).await;
-            wait_until_gone(&server, id).await;
-        }
-    }
+async fn an_endpoint_that_drops_attempts_to_connect_costs_the_connect_timeout() {
+    let home = Home::embedded();
+    let server = home.start();
+    let (_full, url) = full_port();
+    let began = now();
+    add(&server, json!({"topic": "t", "id": "a", "retry": ["1h"], "callback": {"url": url}}));
+    wait_for_callbacks(&server, "t", "unreachable", 1.0).await;
+    let took = began.elapsed();
+    assert!((CONNECT_TIMEOUT..TIMEOUT).contains(&took), "{took:?}");
+    let job = call(&server, "GET", "/jobs/a", &Value::Null, 200);
+    let reason = "connect_timeout: not connected in time";
+    assert_eq!(
+        (&job["state"], &job["attempts"], &job["reason"]),
+        (&json!("delayed"), &json!(1), &json!(reason))
+    );
+    let failures = server.metric("linger_callback_failures_total{reason=\"connect_timeout\"}");
+    assert_eq!(failures, Some(1.0));
 }
 
 /// The endpoint works for longer than its call, and uses the receipt like a worker.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_endpoint_that_holds_a_job_finishes_it_later() {
-    let home = tempfile::tempdir().expect("a directory");
-    let server = start("127.0.0.1:0", &[], home.path());
+async fn an_endpoint_that_holds_a_job_finishes_it_later(home: Home) {
+    let server = home.start();
     let receiver = Receiver::start(1, |_| Answer::Hold(Duration::from_secs(600))).await;
     add(&server, json!({"topic": "t", "id": "a", "callback": {"url": receiver.url(0, "/")}}));
     let calls = receiver.wait_for_calls_of("a", 1).await;

@@ -45,6 +45,9 @@ const HOLD: Duration = Duration::from_secs(20);
 const BATCH: usize = 20;
 const OPEN_LIMIT: usize = 2_000;
 const PAUSE: Duration = Duration::from_millis(20);
+/// Between the requests of a producer that waits. Short enough that calls never cease while faults happen, and long enough
+/// that the calls do not fall behind.
+const LONG_PAUSE: Duration = Duration::from_millis(100);
 /// How long a load may take to come to rest after the last progress.
 const GRACE: Duration = Duration::from_secs(60);
 
@@ -168,7 +171,7 @@ impl CallLoad {
                 return;
             }
             if self.shall_wait() {
-                SystemClock::new().sleep(PAUSE).await;
+                SystemClock::new().sleep(LONG_PAUSE).await;
             }
             let jobs: Vec<NewJob> =
                 (0..size).map(|k| NewJob::new(&format!("{number}-{n}-{k}"), &self, &mut random)).collect();

@@ -6,18 +6,22 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::{
+    Home,
     behavior::{add, call, wait_until_gone},
-    now, start,
+    now, on_both_engines,
 };
 use crate::harness::receiver::{Answer, Receiver};
 
 /// `server.shutdown_grace` by default, in seconds.
 const SHUTDOWN_GRACE: u64 = 10;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_a_kill_cut_off_is_repeated_after_its_ttr() {
-    let home = tempfile::tempdir().expect("a directory");
-    let mut server = start("127.0.0.1:0", &[], home.path());
+on_both_engines! {
+    a_call_that_a_kill_cut_off_is_repeated_after_its_ttr,
+    a_shutdown_waits_for_answers_and_leaves_silent_endpoints_their_reservations,
+}
+
+async fn a_call_that_a_kill_cut_off_is_repeated_after_its_ttr(home: Home) {
+    let mut server = home.start();
     let receiver = Receiver::start(1, |call| match call.attempt() {
         1 => Answer::Silence,
         _ => Answer::Status(204),
@@ -30,7 +34,7 @@ async fn a_call_that_a_kill_cut_off_is_repeated_after_its_ttr() {
     );
     receiver.wait_for_calls_of("a", 1).await;
     server.kill();
-    let server = start("127.0.0.1:0", &[], home.path());
+    let server = home.start();
     let job = call(&server, "GET", "/jobs/a", &Value::Null, 200);
     assert_eq!((&job["state"], &job["attempts"], &job["ttr"]), (&json!("reserved"), &json!(1), &json!(11)));
     let calls = receiver.wait_for_calls_of("a", 2).await;
@@ -44,11 +48,8 @@ async fn a_call_that_a_kill_cut_off_is_repeated_after_its_ttr() {
     assert_eq!(receiver.calls().len(), 2);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shutdown_waits_for_answers_and_leaves_silent_endpoints_their_reservations() {
-    // In memory: the last sync of a busy disk may take longer than what the calls leave of the grace.
-    let home = tempfile::tempdir_in("/dev/shm").expect("a directory");
-    let mut server = start("127.0.0.1:0", &[], home.path());
+async fn a_shutdown_waits_for_answers_and_leaves_silent_endpoints_their_reservations(home: Home) {
+    let mut server = home.start();
     let receiver = Receiver::start(1, |call| match call.job() {
         "slow" => Answer::WhenOpen(204),
         "refused" => Answer::WhenOpen(500),
@@ -66,7 +67,7 @@ async fn a_shutdown_waits_for_answers_and_leaves_silent_endpoints_their_reservat
     receiver.open_gate();
     assert_eq!(server.wait().0.code(), Some(0), "{}", server.log());
     assert!(stopped.elapsed().as_secs() < SHUTDOWN_GRACE, "{:?}", stopped.elapsed());
-    let server = start("127.0.0.1:0", &[], home.path());
+    let server = home.start();
     call(&server, "GET", "/jobs/slow", &Value::Null, 404);
     let refused = call(&server, "GET", "/jobs/refused", &Value::Null, 200);
     assert_eq!((&refused["state"], &refused["attempts"]), (&json!("delayed"), &json!(1)), "{refused}");
