@@ -98,8 +98,7 @@ impl Caller {
         Ok(Self { settings, connector, pool, clock })
     }
 
-    /// Sends a request and returns the answer, after its body was read as far as it is. Dropping the future closes the
-    /// connection.
+    /// Sends a request and returns the answer with the beginning of its body. Dropping the future closes the connection.
     ///
     /// # Errors
     /// As [`call_for_head`](Self::call_for_head).
@@ -109,10 +108,10 @@ impl Caller {
         Ok(answer)
     }
 
-    /// Sends a request and returns the answer without its body, and the body to read. Dropping the future, or the body, closes
-    /// the connection.
+    /// Sends a request and returns the answer without its body, and the body to read. Dropping the future, or the body,
+    /// closes the connection.
     ///
-    /// A request on a connection that was used before, which ended before the answer, is sent once more on a new one.
+    /// If a connection that was used before ends before the answer, the request is sent once more on a new one.
     ///
     /// # Errors
     /// Why there is no answer.
@@ -170,8 +169,8 @@ pub struct UnreadBody {
 }
 
 impl UnreadBody {
-    /// Reads the body for a second at most, keeps its beginning, and returns the connection to the pool if the body was read to
-    /// its end.
+    /// Reads the body for a second at most, keeps its beginning, and returns the connection to the pool if the body was
+    /// read to its end.
     pub async fn read(mut self, kept: &mut Vec<u8>) {
         let deadline = Deadline::after(&self.clock, Answer::BODY_TIMEOUT);
         let read = read_body(&mut self.connection, &mut self.body, kept);

@@ -168,7 +168,7 @@ impl Shared {
         self.ring.lock().expect("no code panics while it holds the ring")
     }
 
-    /// Whether a hint does not concern callbacks. Most hints do not where workers pop, and must not cost them more than this.
+    /// Whether a hint does not concern callbacks. Where workers pop, most hints do not, and must not cost more than this.
     fn is_for_workers(&self, outlet: &Outlet) -> bool {
         outlet.is_plain()
             && !self.has_paused.load(Ordering::SeqCst)

@@ -18,8 +18,8 @@ use crate::{
 };
 
 impl Shared {
-    /// Calls for the job of `delivery`, and applies the outcome. A job that cannot be called now gives itself back, and the attempt is
-    /// not counted.
+    /// Calls for the job of `delivery`, and applies the outcome. A job that cannot be called now gives itself back, and the
+    /// attempt is not counted.
     pub(super) async fn deliver(self: Arc<Self>, delivery: Delivery, permit: CallPermit) {
         let config = self.queue.topic_config(&permit.outlet().topic);
         let callback =
@@ -71,8 +71,8 @@ impl Shared {
         permit.calling(origin);
         let began_us = self.clock.now_micros();
         let in_flight = self.metrics.callbacks.begin(self.clock.now().since(job.due_at));
-        // The moment at which the reservation was found to last: a process that is frozen in between sends a late request with
-        // an old time, which the endpoint can refuse.
+        // The moment at which the reservation was found to last: a process that is frozen in between sends a late request
+        // with an old time, which the endpoint can refuse.
         let request =
             request::build(reservation, callback, &config.secrets, Now::from_micros(checked_us).rounded_down);
         let answered = tokio::select! {
@@ -125,7 +125,7 @@ impl Shared {
 /// A call that has ended.
 struct Called {
     outcome: Outcome,
-    /// From its begin to the end of the answer's head, and of the body for a refusal.
+    /// From its beginning to the end of the answer's head, and of the body for a refusal.
     took: Duration,
     unread: Option<UnreadBody>,
 }
