@@ -1,5 +1,5 @@
-//! Attributes of a later version, which this one does not know: every step keeps them byte for byte, and no step takes
-//! malformed ones for something else.
+//! Attributes of a later version, which this version does not know: every step keeps them byte for byte, and malformed
+//! attributes are reported.
 
 use bytes::Bytes;
 use linger::{
@@ -16,7 +16,7 @@ use crate::harness::{jobs::*, redis::shared, wait::TimeLimit};
 const LENGTHS_AT: usize = 45;
 const HEAD: usize = LENGTHS_AT + 3;
 
-/// Attributes with tags that the scripts do not know: the first behind the known ones, one in between, the last.
+/// Attributes with tags that the scripts do not know: the first after the known tags, one in between, the last.
 fn later() -> Vec<u8> {
     let mut later = Attributes::default();
     later.set(Tag::HISTORY, Some(b"\0\xff a history"));
@@ -25,7 +25,7 @@ fn later() -> Vec<u8> {
     later.as_bytes().to_vec()
 }
 
-/// A process on one shard, and what writes its records.
+/// A process on one shard, and a connection that writes records.
 struct AttributesFixture {
     process: Process,
     raw: Raw,
@@ -126,8 +126,8 @@ async fn every_step_keeps_attributes_of_a_later_version() {
     assert_eq!(one(done), Finished::Done { topic: topic("t") });
 }
 
-/// The sweep corrects indexes and counts by records that it can read, so it must read these. The fence of a later
-/// version among the counts is not one of them.
+/// The sweep corrects indexes and counts by the records that it can read, so it must read records with such attributes.
+/// The fence of a later version is a field of the counts, but not a count, and stays.
 #[tokio::test]
 async fn a_shard_with_attributes_of_a_later_version_is_mended() {
     let fixture = AttributesFixture::start().await;
@@ -147,7 +147,7 @@ async fn a_shard_with_attributes_of_a_later_version_is_mended() {
     assert_eq!(fixture.raw.send(&["HGET", &counts, "!"]).await.as_string().as_deref(), Some("a fence"));
 }
 
-/// A large body is cut off where only the head is needed; the attributes must not be.
+/// Where only the head is needed, a script does not read all of a large body. It must still read all attributes.
 #[tokio::test]
 async fn jobs_with_large_attributes_and_bodies_can_be_finished_and_deleted() {
     let fixture = AttributesFixture::start().await;

@@ -1,4 +1,4 @@
-//! The server dies and comes back.
+//! A Redis server that is killed and restarted.
 
 use linger::store::{Added, redis::Options};
 

@@ -1,5 +1,5 @@
-//! Half-open connections: they stay open, and nothing comes back on them, while new ones work. All with the
-//! default settings: service must be back within `unresponsive_timeout` and a second.
+//! Half-open connections: they stay open, but no reply arrives on them, while new connections work. With the default
+//! settings, calls must succeed again within `unresponsive_timeout` and one second.
 
 use std::{
     io::{Read, Write},
@@ -18,7 +18,7 @@ use linger::{
 
 use super::{
     Process, Raw, options,
-    peer::{Peer, Swallow},
+    peer::{Discard, Peer},
     proxy::Proxy,
 };
 use crate::harness::{
@@ -30,21 +30,21 @@ use crate::harness::{
     resp::until,
 };
 
-/// The promise, and as long again for a busy machine: what the kernel would do takes a quarter of an hour.
-const BOUND: Duration = Duration::from_secs(10);
-/// Between two calls.
-const PACE: Duration = Duration::from_millis(100);
+/// Twice the promised time, for a busy machine. The kernel alone would need a quarter of an hour.
+const RECOVERY_LIMIT: Duration = Duration::from_secs(10);
+/// Time between two calls.
+const CALL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Adds a job every 100 ms, whether the last one was answered or not, until one that began after the fault is
-/// acknowledged; then `count` more in turn, none of which may fail.
-async fn adds_go_on(store: &Arc<dyn Store>, name: &str, count: usize) {
+/// Starts an add every 100 ms, without waiting for the one before, until one of them is acknowledged. Then makes
+/// `count` adds in sequence, none of which may fail.
+async fn adds_recover(store: &Arc<dyn Store>, name: &str, count: usize) {
     let clock = SystemClock::new();
     let (done, mut first_done) = tokio::sync::mpsc::unbounded_channel();
     let calling = async {
         for number in 0.. {
             let (store, done, job) = (store.clone(), done.clone(), job(&format!("{name}-{number}")));
             tokio::spawn(async move { store.add(vec![job]).await.is_ok().then(|| done.send(())) });
-            clock.sleep(PACE).await;
+            clock.sleep(CALL_INTERVAL).await;
         }
     };
     let back = async {
@@ -53,47 +53,51 @@ async fn adds_go_on(store: &Arc<dyn Store>, name: &str, count: usize) {
             _ = first_done.recv() => {}
         }
     };
-    tokio::time::timeout(BOUND, back).await.unwrap_or_else(|_| panic!("{name}: no add for {BOUND:?}"));
+    tokio::time::timeout(RECOVERY_LIMIT, back)
+        .await
+        .unwrap_or_else(|_| panic!("{name}: no add for {RECOVERY_LIMIT:?}"));
     for number in 0..count {
         store.add(vec![job(&format!("{name}-after-{number}"))]).await.expect("works again");
     }
 }
 
-/// Waits until the client has given up these connections.
-async fn are_given_up(peers: &[Arc<Peer>], what: &str) {
-    assert!(!peers.is_empty(), "{what}: there was such a connection");
+/// Waits until the client has closed these connections.
+async fn wait_until_closed(peers: &[Arc<Peer>], what: &str) {
+    assert!(!peers.is_empty(), "{what}: there is no such connection");
     for peer in peers {
-        tokio::time::timeout(BOUND, peer.closed()).await.unwrap_or_else(|_| panic!("{what}: kept"));
+        tokio::time::timeout(RECOVERY_LIMIT, peer.closed())
+            .await
+            .unwrap_or_else(|_| panic!("{what}: the connection was not closed"));
     }
 }
 
-/// Waits until a connection that `wanted` picks is open and passes everything.
-async fn is_opened(proxy: &Proxy, what: &str, wanted: impl Fn(&Peer) -> bool) {
+/// Waits until a connection is open that `wanted` selects and that is not half-open.
+async fn wait_until_opened(proxy: &Proxy, what: &str, wanted: impl Fn(&Peer) -> bool) {
     let opened = async {
         while !proxy.peers().iter().any(|peer| wanted(peer)) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(BOUND, opened).await.unwrap_or_else(|_| panic!("{what}: not opened again"));
+    tokio::time::timeout(RECOVERY_LIMIT, opened).await.unwrap_or_else(|_| panic!("{what}: not opened again"));
 }
 
 async fn behind_a_proxy() -> (Process, Proxy) {
     let proxy = Proxy::start(shared().port).await;
     let process = Process::start(&Options { mode: proxy.mode(), ..options() }).await;
-    is_opened(&proxy, "announcements", Peer::subscribes).await;
+    wait_until_opened(&proxy, "announcements", Peer::subscribes).await;
     (process, proxy)
 }
 
 #[tokio::test]
 async fn a_standalone_server_is_used_again_under_traffic() {
     let (process, proxy) = behind_a_proxy().await;
-    for (name, swallow) in [("both", Swallow::Both), ("answers", Swallow::Answers)] {
-        let half_open = proxy.make_half_open(swallow, |_| true);
-        adds_go_on(&process.store, name, 10).await;
-        are_given_up(&half_open, name).await;
-        // What a connection still holds unsent must not arrive after its calls were answered with a failure.
+    for (name, discard) in [("both", Discard::Both), ("replies", Discard::Replies)] {
+        let half_open = proxy.make_half_open(discard, |_| true);
+        adds_recover(&process.store, name, 10).await;
+        wait_until_closed(&half_open, name).await;
+        // Requests that a connection has not sent must not arrive after their calls have failed.
         assert!(
-            swallow == Swallow::Answers || half_open.iter().all(|peer| peer.was_reset()),
+            discard == Discard::Replies || half_open.iter().all(|peer| peer.was_reset()),
             "closed by a reset"
         );
     }
@@ -102,10 +106,10 @@ async fn a_standalone_server_is_used_again_under_traffic() {
 #[tokio::test]
 async fn a_standalone_server_is_used_again_without_traffic() {
     let (process, proxy) = behind_a_proxy().await;
-    for swallow in [Swallow::Both, Swallow::Answers] {
-        let half_open = proxy.make_half_open(swallow, |peer| !peer.subscribes());
-        are_given_up(&half_open, "at rest").await;
-        is_opened(&proxy, "commands", |peer| !peer.subscribes()).await;
+    for discard in [Discard::Both, Discard::Replies] {
+        let half_open = proxy.make_half_open(discard, |peer| !peer.subscribes());
+        wait_until_closed(&half_open, "at rest").await;
+        wait_until_opened(&proxy, "commands", |peer| !peer.subscribes()).await;
         add_any(process.store(), job("after")).await;
     }
 }
@@ -113,10 +117,10 @@ async fn a_standalone_server_is_used_again_without_traffic() {
 #[tokio::test]
 async fn announcements_arrive_again_from_a_standalone_server() {
     let (_process, proxy) = behind_a_proxy().await;
-    for swallow in [Swallow::Both, Swallow::Answers] {
-        let half_open = proxy.make_half_open(swallow, Peer::subscribes);
-        are_given_up(&half_open, "announcements").await;
-        is_opened(&proxy, "announcements", Peer::subscribes).await;
+    for discard in [Discard::Both, Discard::Replies] {
+        let half_open = proxy.make_half_open(discard, Peer::subscribes);
+        wait_until_closed(&half_open, "announcements").await;
+        wait_until_opened(&proxy, "announcements", Peer::subscribes).await;
     }
 }
 
@@ -133,16 +137,17 @@ async fn one_connection_that_waits_for_replicas_is_reopened() {
     for number in 0..8 {
         process.store.add(vec![job(&format!("round-{number}"))]).await.expect("a replica takes it");
     }
-    let first: *const Peer = &**proxy.peers().iter().find(|peer| peer.waits()).expect("one has waited");
-    let half_open = proxy.make_half_open(Swallow::Both, |peer| std::ptr::eq(peer, first));
+    let first: *const Peer =
+        &**proxy.peers().iter().find(|peer| peer.waits()).expect("one connection has sent WAIT");
+    let half_open = proxy.make_half_open(Discard::Both, |peer| std::ptr::eq(peer, first));
     assert_eq!(half_open.len(), 1);
-    are_given_up(&half_open, "one of four").await;
+    wait_until_closed(&half_open, "one of four").await;
     for number in 0..8 {
         process.store.add(vec![job(&format!("after-{number}"))]).await.expect("a replica takes it");
     }
 }
 
-/// A sentinel that names the server at `port` as the primary; a mute one never answers.
+/// A sentinel that names the server at port `named` as the primary. A mute sentinel never replies.
 fn sentinel(named: u16, mute: bool) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("has an address").port();
@@ -173,10 +178,10 @@ async fn a_primary_with_sentinel_is_used_again() {
     let proxy = Proxy::start(shared().port).await;
     let named = sentinel(proxy.port, false);
     let process = Process::start(&behind_sentinels(&[named])).await;
-    for (name, swallow) in [("both", Swallow::Both), ("answers", Swallow::Answers)] {
-        let half_open = proxy.make_half_open(swallow, |_| true);
-        adds_go_on(&process.store, name, 10).await;
-        are_given_up(&half_open, name).await;
+    for (name, discard) in [("both", Discard::Both), ("replies", Discard::Replies)] {
+        let half_open = proxy.make_half_open(discard, |_| true);
+        adds_recover(&process.store, name, 10).await;
+        wait_until_closed(&half_open, name).await;
     }
 }
 
@@ -185,31 +190,31 @@ async fn a_half_open_sentinel_delays_nobody() {
     let port = shared().port;
     let ports = [sentinel(port, true), sentinel(port, false), sentinel(port, false)];
     let process = Process::start(&behind_sentinels(&ports)).await;
-    adds_go_on(&process.store, "one-mute", 10).await;
+    adds_recover(&process.store, "one-mute", 10).await;
 }
 
 #[tokio::test]
 async fn a_node_of_a_cluster_is_used_again() {
-    // Nobody gives the server up meanwhile.
+    // The timeout is long, so that the Cluster does not fail over to a replica.
     let cluster = Cluster::start(60_000);
     let proxy = Proxy::start(cluster.servers[0].port).await;
     let announced = proxy.port.to_string();
     cluster.node(0).call(&["CONFIG", "SET", "cluster-announce-port", &announced]);
     let named =
         |n: usize| cluster.node(n).call(&["CLUSTER", "NODES"]).text().contains(&format!(":{announced}@"));
-    assert!(until(|| (0..3).all(named)), "all name the proxy");
+    assert!(until(|| (0..3).all(named)), "all nodes announce the port of the proxy");
     let options = Options { mode: Mode::Cluster(proxy.mode().nodes().to_vec()), ..Options::default() };
     let process = Process::start(&options).await;
-    for (name, swallow) in [("both", Swallow::Both), ("answers", Swallow::Answers)] {
-        let half_open = proxy.make_half_open(swallow, |peer| !peer.replicates());
-        are_given_up(&half_open, name).await;
-        // On every shard, so that some are this server's.
+    for (name, discard) in [("both", Discard::Both), ("replies", Discard::Replies)] {
+        let half_open = proxy.make_half_open(discard, |peer| !peer.replicates());
+        wait_until_closed(&half_open, name).await;
+        // Jobs on every shard, so that this server gets some of them.
         let jobs = (0..64).map(|number| job(&format!("{name}-{number}"))).collect();
         process.store.add(jobs).await.expect("works again");
     }
 }
 
-/// Runs `test` in a network of its own, on the second of its two hosts.
+/// Runs `test` on the second of two hosts in a network namespace.
 fn on_a_host(what: &str, test: impl AsyncFnOnce(&Network) + Send + 'static) {
     match Network::new(2) {
         Ok(network) => network.run_on(1, test),
@@ -233,13 +238,13 @@ fn a_server_whose_packets_were_dropped_is_used_again() {
             add_any(process.store(), job(&format!("before-{name}"))).await;
             let clients = Raw::connect(&server.url()).await.send(&["CLIENT", "LIST"]).await;
             let clients = clients.as_string().expect("is text");
-            // The server still knows those that were dropped before.
+            // The server still lists the connections that were dropped before.
             let ports = clients.lines().filter_map(port_of).filter(|port| !dropped.contains(port));
             let ports: Vec<u16> = ports.collect();
             assert!(ports.len() >= 2, "{clients}");
             network.drop_connections(1, &ports);
             dropped.extend(ports);
-            adds_go_on(&process.store, name, 10).await;
+            adds_recover(&process.store, name, 10).await;
         }
         process.store.close().await.expect("closes");
     });

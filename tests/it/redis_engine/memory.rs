@@ -1,4 +1,4 @@
-//! Memory that is full: what needs room is refused whole, everything else works.
+//! Full memory: an operation that needs memory changes nothing and fails; all others work.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use linger::store::{Error, Store, redis::Options};
 
 use super::{
     Process, Raw,
-    steps::{Side, Step},
+    steps::{Step, StepFixture},
 };
 use crate::harness::{jobs::*, naive::Naive, redis::RedisServer, stores::Recorder};
 
-fn needs_room(step: Step) -> bool {
+fn needs_memory(step: Step) -> bool {
     let adds = matches!(step, Step::Add | Step::AddDelayed | Step::AddBatch);
     let patches = matches!(step, Step::PatchInPlace | Step::PatchNow | Step::PatchLater);
     adds || patches || matches!(step, Step::PutSettings | Step::AddSecret | Step::Check)
@@ -21,32 +21,32 @@ async fn with_a_full_memory_every_step_is_refused_whole_or_works() {
     let server = RedisServer::start();
     let process = Process::start(&Options::new(&server.url())).await;
     let raw = Raw::connect(&server.url()).await;
-    let heard = Arc::new(Recorder::default());
-    let naive: Arc<dyn Store> = Naive::new(process.clock.clone(), heard, None);
+    let events = Arc::new(Recorder::default());
+    let naive: Arc<dyn Store> = Naive::new(process.clock.clone(), events, None);
     for (number, step) in Step::ALL.into_iter().enumerate() {
         let name = format!("case{number}");
-        let wanted = Side::furnish(&naive, &naive, &name).await;
-        let got = Side::furnish(&process.store, &process.store, &name).await;
+        let expected = StepFixture::prepare(&naive, &naive, &name).await;
+        let actual = StepFixture::prepare(&process.store, &process.store, &name).await;
         if step == Step::Promote {
             process.clock.advance(seconds(2));
         }
-        let before = wanted.jobs().await;
-        let (answer, _) = wanted.perform(step).await.expect("the naive store is never full");
+        let before = expected.jobs().await;
+        let (answer, _) = expected.perform(step).await.expect("the naive store is never full");
         raw.send(&["CONFIG", "SET", "maxmemory", "1"]).await;
-        match got.perform(step).await {
-            Err(Error::Full(_)) if needs_room(step) => {
-                assert_eq!(got.jobs().await, before, "{step:?} was refused and did something");
+        match actual.perform(step).await {
+            Err(Error::Full(_)) if needs_memory(step) => {
+                assert_eq!(actual.jobs().await, before, "{step:?} was refused and did something");
             }
-            Ok((got_answer, _)) if !needs_room(step) => {
-                assert_eq!(got_answer, answer, "{step:?}");
-                assert_eq!(got.jobs().await, wanted.jobs().await, "{step:?}");
+            Ok((actual_answer, _)) if !needs_memory(step) => {
+                assert_eq!(actual_answer, answer, "{step:?}");
+                assert_eq!(actual.jobs().await, expected.jobs().await, "{step:?}");
             }
             other => panic!("{step:?} with a full memory: {other:?}"),
         }
         assert_eq!(process.store.verify().await.expect("verifies").faults, Vec::<String>::new(), "{step:?}");
         raw.send(&["CONFIG", "SET", "maxmemory", "0"]).await;
-        wanted.clear().await;
-        got.clear().await;
+        expected.clear().await;
+        actual.clear().await;
     }
 }
 
@@ -56,7 +56,7 @@ async fn memory_that_runs_out_in_the_middle_of_a_batch_leaves_no_partial_effects
     let process = Process::start(&Options { shards: Some(1), ..Options::new(&server.url()) }).await;
     let raw = Raw::connect(&server.url()).await;
     let used = raw.send(&["INFO", "memory"]).await.into_string().expect("a text");
-    let used = used.lines().find_map(|line| line.strip_prefix("used_memory:")).expect("is told");
+    let used = used.lines().find_map(|line| line.strip_prefix("used_memory:")).expect("INFO reports it");
     let limit = used.trim().parse::<u64>().expect("a number") + 500_000;
     raw.send(&["CONFIG", "SET", "maxmemory", &limit.to_string()]).await;
     let mut added = 0;
@@ -73,6 +73,6 @@ async fn memory_that_runs_out_in_the_middle_of_a_batch_leaves_no_partial_effects
     assert_eq!(
         (verified.jobs, verified.faults),
         (100 * added, vec![]),
-        "batches are there whole or not at all"
+        "each batch was added whole or not at all"
     );
 }

@@ -1,19 +1,21 @@
-//! What only the Redis engine can get wrong: cut answers, full memory, foreign entries, replicas,
-//! processes side by side. Each case has a prefix of its own; some a server of their own.
+//! Faults that only the Redis engine can have: lost replies, full memory, foreign entries, replicas, concurrent
+//! processes. Each case has a prefix of its own, and some have a server of their own.
 
 mod attributes;
-mod beside;
+mod batching;
+mod concurrent_processes;
 mod crash;
-mod cut;
+mod cut_replies;
+mod fault_injection;
+mod fault_matrix;
 mod frames;
 mod half_open;
-mod late;
-mod lost;
+mod late_calls;
+mod lost_pops;
 mod memory;
 mod outages;
 mod peer;
 mod permissions;
-mod points;
 mod promoting;
 mod proxy;
 mod rates;
@@ -24,9 +26,7 @@ mod scopes;
 mod scraping;
 mod start;
 mod steps;
-mod together;
 mod verify;
-mod weather;
 
 use std::sync::Arc;
 
@@ -51,16 +51,16 @@ use crate::harness::{
     stores::{Recorder, START},
 };
 
-/// Options for the shared server under a prefix of one's own.
+/// Options for the shared server, with a prefix that no other test uses.
 fn options() -> Options {
     Options { prefix: fresh_prefix(), ..Options::new(&shared().url()) }
 }
 
-/// An engine on a clock that stands still.
+/// A process with an engine, on a clock that the test advances.
 struct Process {
     store: Arc<dyn Store>,
     clock: Arc<ManualClock>,
-    heard: Arc<Recorder>,
+    events: Arc<Recorder>,
     metrics: Metrics,
 }
 
@@ -74,35 +74,37 @@ impl Process {
         Self::on_clock(clock, options).await
     }
 
-    /// Another one on the same clock.
-    async fn beside(other: &Self, options: &Options) -> Self {
+    /// Starts another process on the clock of `other`.
+    async fn with_clock_of(other: &Self, options: &Options) -> Self {
         Self::on_clock(other.clock.clone(), options).await.expect("connects")
     }
 
     async fn on_clock(clock: Arc<ManualClock>, options: &Options) -> Result<Self, ConnectError> {
-        let heard = Arc::new(Recorder::default());
+        let events = Arc::new(Recorder::default());
         let time = redis::TimeSource::Manual(clock.clone());
         let metrics = Metrics::new();
-        let store = redis::connect(options.clone(), time, heard.clone(), metrics.engine.clone()).await?;
-        Ok(Self { store, clock, heard, metrics })
+        let store = redis::connect(options.clone(), time, events.clone(), metrics.engine.clone()).await?;
+        Ok(Self { store, clock, events, metrics })
     }
 
     fn store(&self) -> &dyn Store {
         &*self.store
     }
 
-    /// Waits until this process has heard that the topic has ready jobs.
-    async fn hears(&self, topic: &str) {
-        let hearing = async {
-            while !self.heard.take_ready().iter().any(|ready| ready.to_string() == topic) {
+    /// Waits until the listener of this process was notified of ready jobs of the topic.
+    async fn wait_for_ready_event(&self, topic: &str) {
+        let notified = async {
+            while !self.events.take_ready().iter().any(|ready| ready.to_string() == topic) {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(std::time::Duration::from_secs(20), hearing).await.expect("hears of it");
+        tokio::time::timeout(std::time::Duration::from_secs(20), notified)
+            .await
+            .expect("the listener is notified");
     }
 }
 
-/// A connection that does to the server what no engine would.
+/// A connection for commands that no engine sends.
 struct Raw(Client);
 
 impl Raw {
@@ -112,7 +114,7 @@ impl Raw {
         Self(client)
     }
 
-    /// Sends a command given as words.
+    /// Sends a command whose arguments are text.
     async fn send(&self, words: &[&str]) -> Value {
         self.send_values(words[0], words[1..].iter().map(|word| (*word).into()).collect()).await
     }
@@ -125,10 +127,10 @@ impl Raw {
     }
 }
 
-/// How many shards one server is first used with.
+/// The default number of shards on one server.
 const SHARDS: u16 = 4;
 
-/// The hash tag of the shard where a job lives.
+/// The hash tag of the shard of a job.
 fn tag(options: &Options, id: &JobId) -> String {
     let shards = options.shards.unwrap_or(SHARDS);
     format!("{{{}:{}}}", options.prefix, xxh3_64(id.as_str().as_bytes()) % u64::from(shards))

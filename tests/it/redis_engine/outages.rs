@@ -1,5 +1,5 @@
-//! A server that is there and does not serve: a replica in the primary's place, one that still loads its
-//! file, one that was stopped, one whose clock steps.
+//! Servers that run but cannot be used: a primary that became a replica, a server that loads its data, one that is
+//! stopped, one whose clock steps.
 
 use std::{
     io::{Read, Write},
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::harness::{jobs::*, redis::RedisServer, redis::shared};
 
-/// Waits, within bounds, until `done` says so.
+/// Waits until `done` returns true; panics after 30 seconds.
 async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
     let waiting = async {
         while !done().await {
@@ -30,7 +30,7 @@ async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
     tokio::time::timeout(seconds(30), waiting).await.unwrap_or_else(|_| panic!("{what}: never"));
 }
 
-fn impatient(server: &RedisServer) -> Options {
+fn with_short_timeouts(server: &RedisServer) -> Options {
     Options {
         command_timeout: millis(100),
         unresponsive_timeout: millis(100),
@@ -45,15 +45,15 @@ fn is_unavailable<T: std::fmt::Debug>(answer: linger::store::Result<T>) {
 }
 
 #[tokio::test]
-async fn a_replica_in_the_primarys_place_is_unavailable_until_it_is_promoted() {
+async fn a_primary_that_becomes_a_replica_is_unavailable_until_it_is_promoted() {
     let server = RedisServer::start();
-    let process = Process::start(&impatient(&server)).await;
+    let process = Process::start(&with_short_timeouts(&server)).await;
     let (store, raw) = (process.store(), Raw::connect(&server.url()).await);
     add(store, job("held")).await;
     let held = reserve(store).await;
-    let nobody = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = nobody.local_addr().expect("has an address").port().to_string();
-    drop(nobody);
+    let unused = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = unused.local_addr().expect("has an address").port().to_string();
+    drop(unused);
     raw.send(&["REPLICAOF", "127.0.0.1", &port]).await;
     is_unavailable(store.add(vec![job("a")]).await);
     is_unavailable(store.finish(ALL, finish(&held.job.id, &held.receipt)).await);
@@ -67,8 +67,8 @@ async fn a_replica_in_the_primarys_place_is_unavailable_until_it_is_promoted() {
     assert!(matches!(add_any(store, job("a")).await, Added::Created(_)));
 }
 
-/// Sends a command on a connection of its own and reads what comes first.
-fn ask(port: u16, command: &str) -> std::io::Result<String> {
+/// Sends a command on a new connection and returns the first bytes of the reply.
+fn send_raw(port: u16, command: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     stream.write_all(format!("{command}\r\n").as_bytes())?;
@@ -79,11 +79,11 @@ fn ask(port: u16, command: &str) -> std::io::Result<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_loads_its_file_is_unavailable_and_then_serves() {
-    // A second for each key, until told otherwise; requests are looked at after every kilobyte.
+    // Loading takes a second for each key, until that is changed; requests are processed after every kilobyte.
     let slow = ["--key-load-delay", "1000000", "--loading-process-events-interval-bytes", "1024"];
     let arguments = [&["--save", "", "--rdbcompression", "no"], &slow[..]].concat();
     let server = Arc::new(RedisServer::start_with(&arguments));
-    let process = Process::start(&impatient(&server)).await;
+    let process = Process::start(&with_short_timeouts(&server)).await;
     let raw = Raw::connect(&server.url()).await;
     add(process.store(), job("a")).await;
     for number in 0..100 {
@@ -92,11 +92,11 @@ async fn a_server_that_loads_its_file_is_unavailable_and_then_serves() {
     raw.send(&["SAVE"]).await;
     let (starting, port) = (server.clone(), server.port);
     let started = tokio::task::spawn_blocking(move || starting.restart());
-    until("loads", async || ask(port, "PING").is_ok_and(|answer| answer.starts_with("-LOADING"))).await;
+    until("loads", async || send_raw(port, "PING").is_ok_and(|answer| answer.starts_with("-LOADING"))).await;
     is_unavailable(process.store.get(ALL, &id("a")).await);
     is_unavailable(process.store.add(vec![job("b")]).await);
-    until("is told", async || {
-        ask(port, "CONFIG SET key-load-delay 0").is_ok_and(|answer| answer == "+OK\r\n")
+    until("loads without delay", async || {
+        send_raw(port, "CONFIG SET key-load-delay 0").is_ok_and(|answer| answer == "+OK\r\n")
     })
     .await;
     started.await.expect("is ready");
@@ -107,7 +107,7 @@ async fn a_server_that_loads_its_file_is_unavailable_and_then_serves() {
 #[tokio::test]
 async fn a_stopped_server_is_an_error_in_time_and_is_used_when_it_continues() {
     let server = RedisServer::start();
-    let process = Process::start(&impatient(&server)).await;
+    let process = Process::start(&with_short_timeouts(&server)).await;
     let store = process.store();
     add(store, job("a")).await;
     let a = id("a");
@@ -123,7 +123,7 @@ async fn a_stopped_server_is_an_error_in_time_and_is_used_when_it_continues() {
     until("serves", async || store.check().await.is_ok()).await;
     add_any(store, job("b")).await;
     let held = store.reserve(&plain("t"), &[None; 3], Wait::No).await.expect("reserves");
-    assert_eq!(held.len(), 2, "both are there, once");
+    assert_eq!(held.len(), 2, "each job exists once");
 }
 
 #[tokio::test]
@@ -133,20 +133,20 @@ async fn a_step_of_the_servers_clock_is_counted_and_logged_once() {
     let process = Process::start(&Options { mode, ..options() }).await;
     proxy.learn_background().await;
     assert!(process.metrics.encode().contains("linger_store_clock_steps_total 0\n"));
-    // The engine has looked at the clock once this has been asked for again.
-    until("looks again", async || proxy.background_seen() > 5).await;
+    // After these scripts the engine has read the clock.
+    until("reads the clock", async || proxy.background_seen() > 5).await;
     proxy.step_clock(3_600);
     until("is noticed", async || process.metrics.encode().contains("linger_store_clock_steps_total 1\n"))
         .await;
-    let figures = process.metrics.encode();
-    let step = figures.lines().find_map(|line| line.strip_prefix("linger_store_clock_step_seconds "));
+    let page = process.metrics.encode();
+    let step = page.lines().find_map(|line| line.strip_prefix("linger_store_clock_step_seconds "));
     let step: f64 = step.expect("is shown").parse().expect("a number");
     assert!((3_590.0..3_610.0).contains(&step), "{step}");
 }
 
-/// How long a step on the job `victim` takes when the answer to its first call is late by most of what a call is
-/// given, and the second one gets none.
-async fn slow_then_silent<T: std::fmt::Debug>(
+/// Returns how long `step` on the job `victim` takes if the reply to its first call is late by most of `retry_for`, and
+/// the second call gets no reply.
+async fn duration_with_late_and_lost_replies<T: std::fmt::Debug>(
     step: impl AsyncFnOnce(&dyn Store) -> linger::store::Result<T>,
 ) -> Duration {
     let proxy = Proxy::start(shared().port).await;
@@ -159,18 +159,18 @@ async fn slow_then_silent<T: std::fmt::Debug>(
     let (clock, from_us) = (SystemClock::new(), SystemClock::new().now_micros());
     is_unavailable(step(process.store()).await);
     let took = Duration::from_micros((clock.now_micros() - from_us).unsigned_abs());
-    let (fired, _) = proxy.heal();
-    assert!(fired >= 2, "the step made one call only");
+    let (injected, _) = proxy.disarm();
+    assert!(injected >= 2, "the step made only one call");
     took
 }
 
-/// The first call learns the job's topic, the second has its keys.
+/// The first call reads the topic of the job, the second has the keys of the topic.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_calls_of_one_step_share_its_time() {
     let bound = seconds(7);
     let (deleted, patched) = tokio::join!(
-        slow_then_silent(async |store| store.delete(ALL, vec![id("victim")]).await),
-        slow_then_silent(async |store| {
+        duration_with_late_and_lost_replies(async |store| store.delete(ALL, vec![id("victim")]).await),
+        duration_with_late_and_lost_replies(async |store| {
             let patch = Patch { due: Some(Due::After(delay(seconds(60)))), ..Patch::default() };
             store.patch(ALL, &id("victim"), patch).await
         }),

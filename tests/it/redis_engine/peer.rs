@@ -1,4 +1,4 @@
-//! A connection through the proxy, as a test sees it: what it is for, and whether it is half-open.
+//! The state of one connection through the proxy: what the client uses it for, and whether it is half-open.
 
 use std::sync::{
     Mutex,
@@ -7,55 +7,55 @@ use std::sync::{
 
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// What a half-open connection swallows.
+/// What a half-open connection discards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Swallow {
-    /// Requests and answers: the server hears nothing.
+pub enum Discard {
+    /// Requests and replies: the server receives nothing.
     Both,
-    /// Answers alone: the server goes on acting.
-    Answers,
+    /// Replies only: the server still executes the requests.
+    Replies,
 }
 
-/// One connection of a client, as the test sees it.
+/// One connection of a client.
 #[derive(Default)]
 pub struct Peer {
     subscribes: AtomicBool,
     waits: AtomicBool,
     replicates: AtomicBool,
-    /// What it swallows, once `half_open` is cancelled.
-    swallow: Mutex<Option<Swallow>>,
+    /// What it discards, once `half_open` is cancelled.
+    discard: Mutex<Option<Discard>>,
     half_open: CancellationToken,
     reset: AtomicBool,
     closed: CancellationToken,
 }
 
 impl Peer {
-    /// Whether announcements come by it.
+    /// Whether it has subscribed to announcements.
     pub fn subscribes(&self) -> bool {
         self.subscribes.load(Ordering::Relaxed)
     }
 
-    /// Whether it has waited for replicas.
+    /// Whether it has sent `WAIT`.
     pub fn waits(&self) -> bool {
         self.waits.load(Ordering::Relaxed)
     }
 
-    /// Whether it is a replica's.
+    /// Whether a replica uses it.
     pub fn replicates(&self) -> bool {
         self.replicates.load(Ordering::Relaxed)
     }
 
-    /// Whether it passes everything on.
+    /// Whether it is open and not half-open.
     pub fn passes(&self) -> bool {
         !self.half_open.is_cancelled() && !self.closed.is_cancelled()
     }
 
-    /// Whether the client closed it by a reset, which drops what it still held unsent.
+    /// Whether the client closed it by a reset, which discards unsent requests.
     pub fn was_reset(&self) -> bool {
         self.reset.load(Ordering::Relaxed)
     }
 
-    /// Takes in how reading from the client ended.
+    /// Records how reading from the client ended.
     pub fn ended(&self, read: &std::io::Result<u64>) {
         let reset = read.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset);
         self.reset.store(reset, Ordering::Relaxed);
@@ -71,22 +71,22 @@ impl Peer {
         self.half_open.cancelled().await;
     }
 
-    /// What it swallows, if it is half-open.
-    pub fn swallows(&self) -> Option<Swallow> {
-        *self.swallow.lock().expect("not poisoned")
+    /// What it discards, if it is half-open.
+    pub fn discards(&self) -> Option<Discard> {
+        *self.discard.lock().expect("not poisoned")
     }
 
-    /// Counts as closed once this is dropped.
+    /// The connection counts as closed once the guard is dropped.
     pub fn close_on_drop(&self) -> DropGuard {
         self.closed.clone().drop_guard()
     }
 
-    pub fn make_half_open(&self, swallow: Swallow) {
-        *self.swallow.lock().expect("not poisoned") = Some(swallow);
+    pub fn make_half_open(&self, discard: Discard) {
+        *self.discard.lock().expect("not poisoned") = Some(discard);
         self.half_open.cancel();
     }
 
-    /// Takes in a request that it passes on.
+    /// Records what a request shows about the use of the connection.
     pub fn notice(&self, request: &[u8]) {
         let command = request.split(|byte| *byte == b'\n').nth(2).unwrap_or_default();
         match command {

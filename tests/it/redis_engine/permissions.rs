@@ -1,5 +1,5 @@
-//! Users of Redis that lack a right: refused at start and named; and when a right is taken away later, no step is
-//! done by half. What was left behind by half, as by somebody else's hand, is mended.
+//! Permissions of the Redis user. A start with a missing permission is refused and names it. If a permission is revoked
+//! later, no operation has partial effects. Partial effects from outside are mended.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use linger::{
 
 use super::{
     Process, Raw, options,
-    steps::{Side, Step},
+    steps::{Step, StepFixture},
     tag,
 };
 use crate::harness::{
@@ -25,27 +25,27 @@ use crate::harness::{
     wait::TimeLimit,
 };
 
-/// What docs/redis.md says to allow.
+/// The permissions that docs/redis.md says to allow.
 const RIGHTS: [&str; 3] = ["~{linger*", "&{linger*", "+@all"];
 
-/// A server with a user, and the default settings with which that user connects.
-struct Guarded {
+/// A server with a restricted user, and default settings that connect as that user.
+struct RestrictedUser {
     _server: RedisServer,
     raw: Raw,
     options: Options,
 }
 
-impl Guarded {
+impl RestrictedUser {
     async fn start(rights: &[&str]) -> Self {
         let server = RedisServer::start();
         let raw = Raw::connect(&server.url()).await;
         let mut options = Options::new(&server.url());
         let password = Some(Secret::new("secret"));
         options.credentials = Credentials { username: Some("queue".to_owned()), password };
-        let guarded = Self { _server: server, raw, options };
-        guarded.set(&["reset", "on", ">secret"]).await;
-        guarded.set(rights).await;
-        guarded
+        let user = Self { _server: server, raw, options };
+        user.set(&["reset", "on", ">secret"]).await;
+        user.set(rights).await;
+        user
     }
 
     async fn set(&self, rights: &[&str]) {
@@ -63,12 +63,12 @@ async fn a_user_that_lacks_a_permission_is_refused_at_start_and_the_permission_i
         (&["~*", "&*", "+@all", "-hset", "-unlink"], "hset, unlink"),
         (&["~linger*", "&*", "+@all"], "begin with {linger: allow ~{linger*"),
     ] {
-        let guarded = Guarded::start(rights).await;
-        let refused = Process::try_start(&guarded.options).await.err().expect("is refused");
+        let user = RestrictedUser::start(rights).await;
+        let refused = Process::try_start(&user.options).await.err().expect("is refused");
         let text = refused.to_string();
         assert!(matches!(refused, ConnectError::Unfit { .. }), "{rights:?}: {text}");
         assert!(text.contains(said), "{rights:?}: {text}");
-        let stored = guarded.raw.send(&["DBSIZE"]).await;
+        let stored = user.raw.send(&["DBSIZE"]).await;
         assert_eq!(stored.as_i64(), Some(0), "{rights:?}: a refused start wrote something");
     }
 }
@@ -77,22 +77,22 @@ async fn a_user_that_lacks_a_permission_is_refused_at_start_and_the_permission_i
 async fn the_documented_permissions_are_enough() {
     assert!(
         include_str!("../../../docs/redis.md").contains(&RIGHTS.join(" ")),
-        "docs/redis.md names other rights"
+        "docs/redis.md names other permissions"
     );
-    let guarded = Guarded::start(&RIGHTS).await;
-    let process = Process::start(&guarded.options).await;
+    let user = RestrictedUser::start(&RIGHTS).await;
+    let process = Process::start(&user.options).await;
     process.store.check().await.expect("is ready");
     add(process.store(), job("a")).await;
     let held = reserve(process.store()).await;
     process.store.finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("finishes");
 }
 
-/// Each right that a script needs is taken away from under every step.
+/// Each permission that a script needs is revoked before each step.
 #[tokio::test]
 async fn a_permission_that_is_revoked_leaves_no_partial_effects() {
-    let guarded = Guarded::start(&RIGHTS).await;
-    let process = Process::start(&guarded.options).await;
-    let keeper = Process::beside(&process, &Options::new(&guarded._server.url())).await;
+    let user = RestrictedUser::start(&RIGHTS).await;
+    let process = Process::start(&user.options).await;
+    let observer = Process::with_clock_of(&process, &Options::new(&user._server.url())).await;
     let naive: Arc<dyn Store> = Naive::new(process.clock.clone(), Arc::new(Recorder::default()), None);
     let rights = [
         "resetchannels",
@@ -115,22 +115,22 @@ async fn a_permission_that_is_revoked_leaves_no_partial_effects() {
         for right in rights {
             let what = format!("{step:?} with {right}");
             let name = format!("case{number}{right}");
-            let wanted = Side::furnish(&naive, &naive, &name).await;
-            let got = Side::furnish(&process.store, &keeper.store, &name).await;
+            let expected = StepFixture::prepare(&naive, &naive, &name).await;
+            let actual = StepFixture::prepare(&process.store, &observer.store, &name).await;
             if step == Step::Promote {
                 process.clock.advance(seconds(2));
             }
-            let before = wanted.jobs().await;
-            wanted.perform(step).await.expect("the naive store lacks nothing");
-            guarded.set(&[right]).await;
-            let outcome = got.perform(step).await;
+            let before = expected.jobs().await;
+            expected.perform(step).await.expect("the naive store never fails");
+            user.set(&[right]).await;
+            let outcome = actual.perform(step).await;
             let ready = process.store.check().await;
-            guarded.set(&RIGHTS).await;
-            let jobs = got.jobs().await;
+            user.set(&RIGHTS).await;
+            let jobs = actual.jobs().await;
             match outcome {
                 Ok(_) => {
                     done += 1;
-                    assert_eq!(jobs, wanted.jobs().await, "{what}");
+                    assert_eq!(jobs, expected.jobs().await, "{what}");
                 }
                 Err(Error::Unavailable(why)) => {
                     refused += 1;
@@ -138,25 +138,25 @@ async fn a_permission_that_is_revoked_leaves_no_partial_effects() {
                         why.contains("NOPERM") || why.contains("can't run this command"),
                         "{what}: {why}"
                     );
-                    assert_eq!(jobs, before, "{what} was refused and did something");
+                    assert_eq!(jobs, before, "{what} was refused and changed something");
                 }
                 Err(other) => panic!("{what}: {other:?}"),
             }
             let named = if right == "resetchannels" { "publish" } else { &right[1..] };
             assert!(
                 ready.is_err_and(|error| error.to_string().contains(named)),
-                "{what}: ready all the same"
+                "{what}: the health check did not notice"
             );
-            let faults = keeper.store.verify().await.expect("verifies").faults;
+            let faults = observer.store.verify().await.expect("verifies").faults;
             assert_eq!(faults, Vec::<String>::new(), "{what}");
-            wanted.clear().await;
-            got.clear().await;
+            expected.clear().await;
+            actual.clear().await;
         }
     }
     assert!(refused > 50 && done > 50, "{refused} were refused, {done} done");
 }
 
-/// A digest of every key but the replay slots: they also remember the answer of a call that only asks for a topic.
+/// A digest of every key except the replay slots, which also store the reply of a call that only reads a topic.
 async fn contents(raw: &Raw) -> Vec<(String, Value)> {
     let mut contents = Vec::new();
     for key in raw.send(&["KEYS", "*"]).await.into_array() {
@@ -170,7 +170,7 @@ async fn contents(raw: &Raw) -> Vec<(String, Value)> {
     contents
 }
 
-/// A key of another type is found before the first write, too.
+/// A script also notices a key of a wrong type before its first write.
 #[tokio::test]
 async fn a_key_of_a_wrong_type_leaves_no_partial_effects() {
     let server = RedisServer::start();
@@ -179,22 +179,22 @@ async fn a_key_of_a_wrong_type_leaves_no_partial_effects() {
     let raw = Raw::connect(&server.url()).await;
     for key in ["jobs", "due", "leases", "counts", "replay", "dead_by_time", "ready:case", "dead:case"] {
         for step in Step::ALL {
-            let got = Side::furnish(&process.store, &process.store, "case").await;
+            let fixture = StepFixture::prepare(&process.store, &process.store, "case").await;
             let key = format!("{{linger:0}}:{key}");
             raw.send(&["RENAME", &key, "kept"]).await;
             raw.send(&["SET", &key, "foreign"]).await;
             let before = contents(&raw).await;
-            let outcome = got.perform(step).await;
+            let outcome = fixture.perform(step).await;
             if outcome.is_err() {
-                // A delete of several jobs takes a second call for those whose topics the first one names.
+                // A delete of several jobs makes a second call for the jobs whose topics the first call returns.
                 if step != Step::Delete {
-                    assert_eq!(contents(&raw).await, before, "{step:?} beside {key}");
+                    assert_eq!(contents(&raw).await, before, "{step:?} with a wrong {key}");
                 }
                 raw.send(&["RENAME", "kept", &key]).await;
                 let faults = process.store.verify().await.expect("verifies").faults;
-                assert!(faults.is_empty(), "{step:?} beside {key}: {faults:?}");
+                assert!(faults.is_empty(), "{step:?} with a wrong {key}: {faults:?}");
             }
-            // Not the layout, which the sweep would write again meanwhile.
+            // The layout stays, because the sweep would write it again.
             for key in raw.send(&["KEYS", "*"]).await.into_array() {
                 let key = key.as_string().expect("a name");
                 if key != "{linger}:meta" {
@@ -205,7 +205,7 @@ async fn a_key_of_a_wrong_type_leaves_no_partial_effects() {
     }
 }
 
-/// Damage, and how many jobs of topic `t` are ready then.
+/// Adds this many ready jobs of topic `t` on one shard, and damages it in the way that `what` names.
 async fn damaged(at: &RedisServer, what: &str, jobs: usize) -> (Process, Options) {
     let options = Options { shards: Some(1), prefix: fresh_prefix(), ..Options::new(&at.url()) };
     let process = Process::start(&options).await;
@@ -234,11 +234,11 @@ async fn damaged(at: &RedisServer, what: &str, jobs: usize) -> (Process, Options
     (process, options)
 }
 
-/// Waits until all is sound; then every job is delivered.
+/// Damages a shard, waits until verification finds no fault, and checks that every job is delivered.
 async fn mended(at: &RedisServer, what: &str, jobs: usize) {
     let (process, options) = damaged(at, what, jobs).await;
     if what == "counts" {
-        // Neither adds nor figures suffer from it meanwhile.
+        // Adds and statistics work before the shard is mended.
         add(process.store(), job("more")).await;
         process.store.topics(None, 10).await.expect("reads");
         process.store.topic(&topic("t")).await.expect("reads");
@@ -258,20 +258,20 @@ async fn mended(at: &RedisServer, what: &str, jobs: usize) {
         time_limit.check(|| format!("{what}: {faults:?}"));
         SystemClock::new().sleep(millis(100)).await;
     }
-    let neighbour = Process::beside(&process, &options).await;
+    let other = Process::with_clock_of(&process, &options).await;
     let mut delivered = 0;
     while delivered < all {
-        let got = neighbour.store.reserve(&plain("t"), &[None; 100], Wait::No).await.expect("reserves");
-        assert!(!got.is_empty(), "{what}: {delivered} of {all} were delivered");
-        delivered += got.len();
+        let granted = other.store.reserve(&plain("t"), &[None; 100], Wait::No).await.expect("reserves");
+        assert!(!granted.is_empty(), "{what}: {delivered} of {all} were delivered");
+        delivered += granted.len();
     }
     process.clock.advance(seconds(30));
     promote(process.store()).await;
     assert_eq!(reserve(process.store()).await.job.id, id("later"), "{what}");
 }
 
-/// By the default settings, as often as counts are held against indexes; small shards in one run of the script, large
-/// ones in several.
+/// With the default settings the sweep mends a shard when it compares counts with indexes. One run of the script mends
+/// a small shard; a large one takes several.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn partial_effects_are_mended_and_every_job_is_delivered() {
     let server = RedisServer::start();
@@ -284,7 +284,7 @@ async fn partial_effects_are_mended_and_every_job_is_delivered() {
     );
 }
 
-/// The script that forgets the slots of processes that are gone runs every ten minutes.
+/// The sweep runs this script only every ten minutes, so the test runs it itself.
 #[tokio::test]
 async fn replay_slots_that_were_not_used_for_long_are_removed() {
     let source = include_str!("../../../src/store/redis/scripts/expire_replay_slots.lua");

@@ -1,11 +1,11 @@
-//! How many calls moving what is due takes.
+//! How many calls it takes to promote due jobs.
 
 use linger::store::{AddJob, MoveKind};
 
 use super::{Process, options, proxy::Proxy};
 use crate::harness::{jobs::*, redis::shared};
 
-/// A process asks once for what is due in topics that were due before, and twice when there are others.
+/// One call promotes the due jobs of topics that had due jobs recently. Other topics take a second call.
 #[tokio::test]
 async fn due_jobs_of_recent_topics_are_promoted_by_one_call() {
     let proxy = Proxy::start(shared().port).await;
@@ -20,15 +20,15 @@ async fn due_jobs_of_recent_topics_are_promoted_by_one_call() {
             add(process.store(), AddJob { topic, ..delayed(&format!("{name}-{round}"), seconds(1)) }).await;
         }
         process.clock.advance(seconds(1));
-        // Of the scripts that go through the shards, only changes are given this key.
+        // Of the scripts that go through all shards, only those that change something have this key.
         proxy.count(":replay");
         let promoted = process.store.promote(100).await.expect("promotes");
-        assert_eq!(proxy.heal(), (0, calls), "calls in round {round}");
+        assert_eq!(proxy.disarm(), (0, calls), "calls in round {round}");
         assert_eq!((promoted.moves.len(), promoted.more), (topics.len(), false), "in round {round}");
     }
 }
 
-/// More is due, in more topics, than one run moves or may be told the keys of.
+/// There are more due jobs, in more topics, than one run may promote or get the keys of.
 #[tokio::test]
 async fn all_due_jobs_of_many_topics_are_promoted() {
     for (shards, jobs, limit) in [(2, 2, 1), (4, 40, 1), (4, 1_300, 1_000), (256, 300, 1_000)] {
@@ -42,7 +42,7 @@ async fn all_due_jobs_of_many_topics_are_promoted() {
         while more {
             let promoted = process.store.promote(limit).await.expect("promotes");
             (moved, more, runs) = (moved + promoted.moves.len(), promoted.more, runs + 1);
-            assert!(runs <= jobs + 1, "moves something each time: {moved} of {jobs} over {shards} shards");
+            assert!(runs <= jobs + 1, "each run promotes something: {moved} of {jobs} over {shards} shards");
         }
         assert_eq!(moved, jobs, "over {shards} shards");
     }

@@ -1,6 +1,6 @@
-//! A proxy that does to chosen requests, or to their answers, what networks do: lose them before or after
-//! the server acted, break an answer off, fall silent with the connection open, be late, trickle. It can also
-//! make open connections half-open: they swallow bytes, while new ones pass.
+//! A proxy that injects network faults into selected requests or their replies: it cuts the connection before or after
+//! the server has executed a request, or within a reply; it stops forwarding; it delays a reply or sends it byte by
+//! byte. It can also make open connections half-open: they discard bytes, while new connections work.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -19,34 +19,34 @@ use tokio::{
 };
 
 use super::{
-    frames::{later, script, take_frame},
-    peer::{Peer, Swallow},
+    frames::{script, shift_clock, take_frame},
+    peer::{Discard, Peer},
 };
 
-/// What happens to a request or its answer.
+/// A fault of a request or its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The connection ends before the server hears of it.
+    /// The connection ends before the server receives the request.
     CutBefore,
-    /// The server acts, and the connection ends without an answer.
+    /// The server executes the request, and the connection ends without a reply.
     CutAfter,
-    /// So much of the answer arrives, then the connection ends.
-    CutInside(At),
-    /// The server hears nothing, and the connection stays open for ever.
+    /// A part of the reply arrives, then the connection ends.
+    CutInside(CutAt),
+    /// The server does not receive the request, and the connection stays open for ever.
     SilentBefore,
-    /// The server acts, and the connection stays open for ever without an answer.
+    /// The server executes the request, and the connection stays open for ever without a reply.
     SilentAfter,
-    /// The answer comes so much later.
+    /// The reply is late by this time.
     Late(Duration),
-    /// The answer comes byte by byte.
+    /// The reply arrives byte by byte.
     Trickle,
-    /// The connection ends, but the request is still on its way: it arrives when the test says so.
+    /// The connection ends. The request arrives when the test delivers it.
     Withheld,
 }
 
-/// Where an answer breaks off.
+/// How much of a reply arrives before the cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum At {
+pub enum CutAt {
     FirstByte,
     Half,
     LastByte,
@@ -56,9 +56,9 @@ impl Fault {
     pub const ALL: [Self; 9] = [
         Self::CutAfter,
         Self::CutBefore,
-        Self::CutInside(At::FirstByte),
-        Self::CutInside(At::Half),
-        Self::CutInside(At::LastByte),
+        Self::CutInside(CutAt::FirstByte),
+        Self::CutInside(CutAt::Half),
+        Self::CutInside(CutAt::LastByte),
         Self::SilentAfter,
         Self::SilentBefore,
         Self::Trickle,
@@ -66,7 +66,7 @@ impl Fault {
     ];
 }
 
-/// Listens on the loopback and passes everything on, until it is armed.
+/// Listens on the loopback address. Forwards everything until a fault is armed.
 pub struct Proxy {
     pub port: u16,
     shared: Arc<Shared>,
@@ -76,35 +76,35 @@ pub struct Proxy {
 struct Shared {
     state: Mutex<State>,
     peers: Mutex<Vec<Arc<Peer>>>,
-    learnt: Notify,
+    learned: Notify,
 }
 
 #[derive(Default)]
 struct State {
     armed: Option<Armed>,
     /// How many requests met a fault since it was armed.
-    fired: usize,
-    /// How many requests could have.
+    injected: usize,
+    /// How many requests could have met it.
     seen: usize,
-    /// Whether requests are taken for what the engine sends of its own accord.
+    /// Whether all scripts are recorded as background scripts.
     learning: bool,
-    /// Scripts that the engine runs of its own accord.
+    /// Scripts that the engine runs without being called.
     background: HashSet<Vec<u8>>,
-    /// How many of these there were.
+    /// How many of these were called.
     background_seen: usize,
-    /// How far the server's clock seems to have stepped.
+    /// The seconds that are added to clocks in replies.
     clock_step: i64,
-    /// Requests on their way whose connections have ended.
+    /// Requests that were not delivered, whose connections have ended.
     withheld: Vec<Vec<u8>>,
 }
 
 struct Armed {
-    /// Only requests that hold this; with nothing here, every script that is not of the background.
+    /// Only requests that contain this text. If it is empty, every script except those of the background.
     marker: Vec<u8>,
     skip: usize,
     times: usize,
     fault: Fault,
-    /// What all after those meet.
+    /// The fault of all requests after those.
     then: Option<Fault>,
 }
 
@@ -113,12 +113,12 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = listener.local_addr().expect("has an address").port();
         let shared: Arc<Shared> = Arc::default();
-        let passing = shared.clone();
+        let state = shared.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let peer = Arc::new(Peer::default());
-                passing.peers.lock().expect("not poisoned").push(peer.clone());
-                tokio::spawn(pass(client, server_port, passing.clone(), peer));
+                state.peers.lock().expect("not poisoned").push(peer.clone());
+                tokio::spawn(forward(client, server_port, state.clone(), peer));
             }
         });
         Self { port, shared }
@@ -128,99 +128,102 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// The options' mode for one server, reached through the proxy.
+    /// The mode of options for a single server behind the proxy.
     pub fn mode(&self) -> Mode {
         Options::new(&self.url()).mode
     }
 
-    /// The connections that pass everything on.
+    /// The open connections that are not half-open.
     pub fn peers(&self) -> Vec<Arc<Peer>> {
         let peers = self.shared.peers.lock().expect("not poisoned");
         peers.iter().filter(|peer| peer.passes()).cloned().collect()
     }
 
-    /// Makes the open connections that `chosen` picks half-open; which these are.
-    pub fn make_half_open(&self, swallow: Swallow, chosen: impl Fn(&Peer) -> bool) -> Vec<Arc<Peer>> {
+    /// Makes the open connections that `chosen` selects half-open, and returns them.
+    pub fn make_half_open(&self, discard: Discard, chosen: impl Fn(&Peer) -> bool) -> Vec<Arc<Peer>> {
         let peers: Vec<_> = self.peers().into_iter().filter(|peer| chosen(peer)).collect();
-        peers.iter().for_each(|peer| peer.make_half_open(swallow));
+        peers.iter().for_each(|peer| peer.make_half_open(discard));
         peers
     }
 
-    /// Cuts the answers to the next `cuts` requests that hold `marker`.
-    pub fn cut(&self, marker: &str, cuts: usize) {
+    /// Cuts the connection after each of the next `cuts` requests that contain `marker`, before the reply.
+    pub fn cut_replies(&self, marker: &str, cuts: usize) {
         let marker = marker.as_bytes().to_vec();
         self.set(Some(Armed { marker, skip: 0, times: cuts, fault: Fault::CutAfter, then: None }));
     }
 
-    /// Has `times` scripts meet a fault, after `skip` that pass.
+    /// Injects a fault into `times` scripts, after `skip` scripts without a fault.
     pub fn arm(&self, skip: usize, times: usize, fault: Fault) {
         self.set(Some(Armed { marker: Vec::new(), skip, times, fault, then: None }));
     }
 
-    /// Has the next script meet a fault, and all after it another.
+    /// Injects `fault` into the next script, and `then` into all after it.
     pub fn arm_then(&self, fault: Fault, then: Fault) {
         self.set(Some(Armed { marker: Vec::new(), skip: 0, times: 1, fault, then: Some(then) }));
     }
 
-    /// Counts the requests that hold `marker`, and lets them pass; [`heal`](Self::heal) tells the number.
+    /// Counts the requests that contain `marker`; [`disarm`](Self::disarm) returns their number.
     pub fn count(&self, marker: &str) {
         let (marker, fault) = (marker.as_bytes().to_vec(), Fault::CutBefore);
         self.set(Some(Armed { marker, skip: usize::MAX, times: 0, fault, then: None }));
     }
 
-    /// How many scripts of the background were asked for.
+    /// How many background scripts were called.
     pub fn background_seen(&self) -> usize {
         self.shared.lock().background_seen
     }
 
-    /// Withholds the next `times` requests that hold `marker`.
+    /// Withholds the next `times` requests that contain `marker`.
     pub fn withhold(&self, marker: &str, times: usize) {
         let (marker, fault) = (marker.as_bytes().to_vec(), Fault::Withheld);
         self.set(Some(Armed { marker, skip: 0, times, fault, then: None }));
     }
 
-    /// Has what was withheld arrive at the server on `server_port`, in order; its answers.
-    pub async fn deliver(&self, server_port: u16) -> Vec<String> {
+    /// Sends the withheld requests to the server on `server_port`, in order. Returns its replies.
+    pub async fn deliver_withheld(&self, server_port: u16) -> Vec<String> {
         let withheld = std::mem::take(&mut self.shared.lock().withheld);
         let mut server = TcpStream::connect(("127.0.0.1", server_port)).await.expect("connects");
-        let (mut answers, mut read) = (Vec::new(), Vec::new());
+        let (mut replies, mut read) = (Vec::new(), Vec::new());
         for request in withheld {
             server.write_all(&request).await.expect("sends");
-            let answer = loop {
-                if let Some(answer) = take_frame(&mut read) {
-                    break answer;
+            let reply = loop {
+                if let Some(reply) = take_frame(&mut read) {
+                    break reply;
                 }
-                assert!(server.read_buf(&mut read).await.expect("reads") > 0, "the server hung up");
+                assert!(
+                    server.read_buf(&mut read).await.expect("reads") > 0,
+                    "the server closed the connection"
+                );
             };
-            answers.push(String::from_utf8_lossy(&answer).into_owned());
+            replies.push(String::from_utf8_lossy(&reply).into_owned());
         }
-        answers
+        replies
     }
 
-    /// Has the server's clock seem to have stepped by so many seconds.
+    /// Changes the clock of the server, as its clients see it, by this many seconds.
     pub fn step_clock(&self, seconds: i64) {
         self.shared.lock().clock_step = seconds;
     }
 
-    /// Lets everything pass again; how many requests met the fault, and how many there were.
-    pub fn heal(&self) -> (usize, usize) {
+    /// Injects no more faults. Returns how many requests met the fault, and how many could have met it.
+    pub fn disarm(&self) -> (usize, usize) {
         let mut state = self.shared.lock();
         state.armed = None;
-        (state.fired, state.seen)
+        (state.injected, state.seen)
     }
 
-    /// Whether every fault happened; a test in which none does shows nothing.
-    pub fn is_spent(&self) -> bool {
+    /// Whether every armed fault has happened. A test without its fault would prove nothing.
+    pub fn all_faults_happened(&self) -> bool {
         self.shared.lock().armed.as_ref().is_none_or(|armed| armed.times == 0)
     }
 
-    /// Learns which scripts the engine runs of its own accord, so that they meet no fault: the three of its
-    /// sweep, seen while nobody asks it for anything.
+    /// Records which scripts the engine runs in the background, so that they meet no fault: the three of its sweep. No
+    /// other call may be in flight meanwhile.
     pub async fn learn_background(&self) {
         self.shared.lock().learning = true;
         let learning = async {
             while self.shared.lock().background.len() < 3 {
-                self.shared.learnt.notified().await;
+                self.shared.learned.notified().await;
             }
         };
         tokio::time::timeout(Duration::from_secs(20), learning).await.expect("the engine sweeps");
@@ -229,7 +232,7 @@ impl Proxy {
 
     fn set(&self, armed: Option<Armed>) {
         let mut state = self.shared.lock();
-        (state.armed, state.fired, state.seen) = (armed, 0, 0);
+        (state.armed, state.injected, state.seen) = (armed, 0, 0);
     }
 }
 
@@ -238,15 +241,15 @@ impl Shared {
         self.state.lock().expect("not poisoned")
     }
 
-    /// The fault that this request meets.
-    fn meets(&self, request: &[u8]) -> Option<Fault> {
+    /// The fault for this request.
+    fn fault_for(&self, request: &[u8]) -> Option<Fault> {
         let mut state = self.lock();
         let script = script(request);
         if state.learning
             && let Some(script) = script
         {
             state.background.insert(script.to_vec());
-            self.learnt.notify_one();
+            self.learned.notify_one();
         }
         let in_background = script.is_some_and(|script| state.background.contains(script));
         state.background_seen += usize::from(in_background);
@@ -266,127 +269,127 @@ impl Shared {
             0 => armed.times = armed.times.saturating_sub(1),
             _ => armed.skip -= 1,
         }
-        state.fired += usize::from(fault.is_some());
+        state.injected += usize::from(fault.is_some());
         state.seen += 1;
         fault
     }
 }
 
-/// One connection of a client.
-struct Line {
+/// A connection of a client, and its connection to the server.
+struct Connection {
     client: TcpStream,
     server: TcpStream,
-    /// Faults for answers to come, by the number of the request.
+    /// Faults of replies that have not arrived yet, by the number of the request.
     planned: VecDeque<(usize, Fault)>,
-    asked: usize,
-    answered: usize,
+    requests: usize,
+    replies: usize,
     peer: Arc<Peer>,
 }
 
-/// Whether a connection goes on.
+/// What becomes of a connection after some bytes were forwarded.
 #[derive(PartialEq)]
-enum Then {
-    On,
-    Ends,
+enum NextState {
+    Open,
+    Closed,
     Silent,
 }
 
-async fn pass(client: TcpStream, server_port: u16, shared: Arc<Shared>, peer: Arc<Peer>) {
+async fn forward(client: TcpStream, server_port: u16, shared: Arc<Shared>, peer: Arc<Peer>) {
     let _closed = peer.close_on_drop();
-    // A server that is away is what a closed connection looks like.
+    // If the server cannot be reached, the connection of the client is closed.
     let Ok(server) = TcpStream::connect(("127.0.0.1", server_port)).await else { return };
     client.set_nodelay(true).expect("is open");
-    let mut line =
-        Line { client, server, planned: VecDeque::new(), asked: 0, answered: 0, peer: peer.clone() };
-    let (mut requests, mut answers) = (Vec::new(), Vec::new());
-    let mut then = Then::On;
-    while then == Then::On {
-        then = tokio::select! {
+    let mut connection =
+        Connection { client, server, planned: VecDeque::new(), requests: 0, replies: 0, peer: peer.clone() };
+    let (mut requests, mut replies) = (Vec::new(), Vec::new());
+    let mut next = NextState::Open;
+    while next == NextState::Open {
+        next = tokio::select! {
             () = peer.becomes_half_open() => break,
-            read = line.client.read_buf(&mut requests) => match read {
-                Ok(1..) => line.ask(&mut requests, &shared).await,
-                Ok(_) | Err(_) => Then::Ends,
+            read = connection.client.read_buf(&mut requests) => match read {
+                Ok(1..) => connection.forward_requests(&mut requests, &shared).await,
+                Ok(_) | Err(_) => NextState::Closed,
             },
-            read = line.server.read_buf(&mut answers) => match read {
+            read = connection.server.read_buf(&mut replies) => match read {
                 Ok(1..) => {
                     let clock_step = shared.lock().clock_step;
-                    line.answer(&mut answers, clock_step).await
+                    connection.forward_replies(&mut replies, clock_step).await
                 }
-                Ok(_) | Err(_) => Then::Ends,
+                Ok(_) | Err(_) => NextState::Closed,
             },
         };
     }
-    match (then, peer.swallows()) {
-        (Then::Silent, _) | (Then::On, Some(Swallow::Both)) => {
-            // Read and forgotten until the client closes the connection.
-            peer.ended(&tokio::io::copy(&mut line.client, &mut tokio::io::sink()).await);
+    match (next, peer.discards()) {
+        (NextState::Silent, _) | (NextState::Open, Some(Discard::Both)) => {
+            // Discard what arrives until the client closes the connection.
+            peer.ended(&tokio::io::copy(&mut connection.client, &mut tokio::io::sink()).await);
         }
-        (Then::On, Some(Swallow::Answers)) => {
-            let (mut answers, mut server) = line.server.split();
-            let (mut requests, _client) = line.client.split();
+        (NextState::Open, Some(Discard::Replies)) => {
+            let (mut replies, mut server) = connection.server.split();
+            let (mut requests, _client) = connection.client.split();
             let mut nowhere = tokio::io::sink();
             // The end of one direction is the end of both.
             tokio::select! {
                 _ = tokio::io::copy(&mut requests, &mut server) => {}
-                _ = tokio::io::copy(&mut answers, &mut nowhere) => {}
+                _ = tokio::io::copy(&mut replies, &mut nowhere) => {}
             }
         }
-        (Then::On | Then::Ends, _) => {}
+        (NextState::Open | NextState::Closed, _) => {}
     }
 }
 
-impl Line {
-    async fn ask(&mut self, requests: &mut Vec<u8>, shared: &Shared) -> Then {
+impl Connection {
+    async fn forward_requests(&mut self, requests: &mut Vec<u8>, shared: &Shared) -> NextState {
         while let Some(request) = take_frame(requests) {
-            self.asked += 1;
+            self.requests += 1;
             self.peer.notice(&request);
-            match shared.meets(&request) {
-                Some(Fault::CutBefore) => return Then::Ends,
-                Some(Fault::SilentBefore) => return Then::Silent,
+            match shared.fault_for(&request) {
+                Some(Fault::CutBefore) => return NextState::Closed,
+                Some(Fault::SilentBefore) => return NextState::Silent,
                 Some(Fault::Withheld) => {
                     shared.lock().withheld.push(request);
-                    return Then::Ends;
+                    return NextState::Closed;
                 }
-                Some(fault) => self.planned.push_back((self.asked, fault)),
+                Some(fault) => self.planned.push_back((self.requests, fault)),
                 None => {}
             }
             if self.server.write_all(&request).await.is_err() {
-                return Then::Ends;
+                return NextState::Closed;
             }
         }
-        Then::On
+        NextState::Open
     }
 
-    async fn answer(&mut self, answers: &mut Vec<u8>, clock_step: i64) -> Then {
-        while let Some(answer) = take_frame(answers) {
-            let answer = if clock_step != 0 { later(answer, clock_step) } else { answer };
-            self.answered += 1;
-            let planned = self.planned.pop_front_if(|(number, _)| *number == self.answered);
+    async fn forward_replies(&mut self, replies: &mut Vec<u8>, clock_step: i64) -> NextState {
+        while let Some(reply) = take_frame(replies) {
+            let reply = if clock_step != 0 { shift_clock(reply, clock_step) } else { reply };
+            self.replies += 1;
+            let planned = self.planned.pop_front_if(|(number, _)| *number == self.replies);
             let part = match planned.map(|(_, fault)| fault) {
-                None => answer.len(),
-                Some(Fault::SilentAfter) => return Then::Silent,
+                None => reply.len(),
+                Some(Fault::SilentAfter) => return NextState::Silent,
                 Some(Fault::Late(wait)) => {
                     SystemClock::new().sleep(wait).await;
-                    answer.len()
+                    reply.len()
                 }
                 Some(Fault::Trickle) => {
-                    for byte in &answer {
+                    for byte in &reply {
                         if self.client.write_all(std::slice::from_ref(byte)).await.is_err() {
-                            return Then::Ends;
+                            return NextState::Closed;
                         }
                         tokio::task::yield_now().await;
                     }
                     continue;
                 }
-                Some(Fault::CutInside(At::FirstByte)) => 1,
-                Some(Fault::CutInside(At::Half)) => answer.len() / 2,
-                Some(Fault::CutInside(At::LastByte)) => answer.len() - 1,
+                Some(Fault::CutInside(CutAt::FirstByte)) => 1,
+                Some(Fault::CutInside(CutAt::Half)) => reply.len() / 2,
+                Some(Fault::CutInside(CutAt::LastByte)) => reply.len() - 1,
                 Some(Fault::CutBefore | Fault::CutAfter | Fault::SilentBefore | Fault::Withheld) => 0,
             };
-            if self.client.write_all(&answer[..part]).await.is_err() || part < answer.len() {
-                return Then::Ends;
+            if self.client.write_all(&reply[..part]).await.is_err() || part < reply.len() {
+                return NextState::Closed;
             }
         }
-        Then::On
+        NextState::Open
     }
 }

@@ -15,7 +15,7 @@ async fn take(process: &Process, name: &str) -> Allowed {
 async fn a_call_that_one_process_gives_back_is_for_the_others() {
     let options = options();
     let one = Process::start(&options).await;
-    let other = Process::beside(&one, &options).await;
+    let other = Process::with_clock_of(&one, &options).await;
     let taken = take(&one, "t").await;
     assert_eq!((taken.granted, take(&other, "t").await.granted), (1, 0));
     one.store.give_back_calls(&topic("t"), taken, 1).await.expect("answers");

@@ -1,4 +1,4 @@
-//! Entries that are not as we wrote them, announcements that got lost, lists full of stale entries.
+//! Entries that another program has changed, lost announcements, and lists with many stale entries.
 
 use linger::{
     job::{RetrySchedule, State},
@@ -46,7 +46,7 @@ async fn a_ready_job_whose_record_is_broken_is_set_aside_and_no_longer_counted()
     assert_eq!(reserve(process.store()).await.job.id, id("victim"), "its id is free again");
 }
 
-/// However much of a record is left, the jobs around it are served, and what cannot be a job is set aside.
+/// However short a truncated record is, other jobs are delivered, and a record that cannot be a job is set aside.
 #[tokio::test]
 async fn truncated_records_stop_nothing() {
     const CUT: &str = "redis.call('HSET', KEYS[1], ARGV[1],
@@ -71,7 +71,11 @@ async fn truncated_records_stop_nothing() {
     add(process.store(), job("witness")).await;
     process.clock.advance(seconds(1));
     let promoted = process.store.promote(1_000).await.expect("promotes");
-    assert_eq!((promoted.set_aside, promoted.moves.len()), (HEAD + 1, 1), "one has a byte of its body left");
+    assert_eq!(
+        (promoted.set_aside, promoted.moves.len()),
+        (HEAD + 1, 1),
+        "one record has a byte of its body left"
+    );
     let got = process.store.reserve(&plain("t"), &[None; 2 * HEAD], Wait::No).await.expect("reserves");
     let got: Vec<String> = got.iter().map(|reservation| reservation.job.id.to_string()).collect();
     let whole = HEAD + 1;
@@ -80,8 +84,7 @@ async fn truncated_records_stop_nothing() {
     assert_eq!((stats.ready, stats.reserved), (0, 3));
 }
 
-/// What is due is looked up by its topic, so a record with a name that no topic may have must not be asked for
-/// again and again.
+/// A due job is promoted with the keys of its topic. A record with an invalid topic must not be retried for ever.
 #[tokio::test]
 async fn a_due_record_with_an_invalid_topic_stops_nothing() {
     const TOPIC_AT: usize = 46;
@@ -140,7 +143,7 @@ async fn a_list_that_is_mostly_stale_is_compacted_in_order() {
     let ready = format!("{{{}:0}}:ready:t", options.prefix);
     let time_limit = TimeLimit::new();
     while raw.send(&["LLEN", &ready]).await.as_u64() != Some(20) {
-        time_limit.check(|| "the list is as long as it was".to_owned());
+        time_limit.check(|| "the list was not compacted".to_owned());
         tokio::task::yield_now().await;
     }
     let left = process.store.reserve(&plain("t"), &[None; 30], Wait::No).await.expect("reserves");
@@ -150,21 +153,21 @@ async fn a_list_that_is_mostly_stale_is_compacted_in_order() {
 }
 
 #[tokio::test]
-async fn another_process_learns_of_ready_jobs_even_when_announcements_are_lost() {
+async fn another_process_is_notified_of_ready_jobs_when_announcements_are_lost() {
     let server = crate::harness::redis::RedisServer::start();
     let options = linger::store::redis::Options::new(&server.url());
     let (one, other) = (Process::start(&options).await, Process::start(&options).await);
     let raw = Raw::connect(&server.url()).await;
     add(one.store(), job("a")).await;
-    other.hears("t").await;
+    other.wait_for_ready_event("t").await;
     reserve(other.store()).await;
-    // From here on nothing that is published arrives anywhere; the sweep must notice.
+    // From here on no announcement arrives, so the sweep must find the ready job.
     raw.send(&["ACL", "SETUSER", "default", "resetchannels"]).await;
     let forged = format!("{}:counts", tag(&options, &id("a")));
-    other.heard.take_ready();
+    other.events.take_ready();
     raw.send(&["HINCRBY", &forged, "#", "1"]).await;
     raw.send(&["HSET", &forged, "rt", "1"]).await;
-    other.hears("t").await;
+    other.wait_for_ready_event("t").await;
 }
 
 #[tokio::test]
@@ -176,12 +179,12 @@ async fn settings_and_pauses_reach_the_other_processes() {
     assert_eq!(one.store.topic_config(&topic("t")).pause, pause, "at once in the process that paused");
     let time_limit = TimeLimit::new();
     while other.store.topic_config(&topic("t")).pause != pause {
-        time_limit.check(|| "the other process knows of no pause".to_owned());
+        time_limit.check(|| "the other process has not received the pause".to_owned());
         tokio::task::yield_now().await;
     }
-    other.heard.take_ready();
+    other.events.take_ready();
     one.store.change_pause(&topic("t"), TopicPause::NONE, TopicPause::ALL).await.expect("resumes");
-    other.hears("t").await;
+    other.wait_for_ready_event("t").await;
     assert_eq!(
         other.store.topics(None, 10).await.expect("reads"),
         [],
@@ -204,7 +207,7 @@ async fn a_dead_process_leaves_its_jobs_to_the_others() {
     }
 }
 
-/// Redis deletes by its own clock, whatever a job's clock says: a backlog would vanish.
+/// Redis expires keys by its own clock, so a time to live could delete a backlog.
 #[tokio::test]
 async fn fault_a_time_to_live_is_on_nothing_that_is_stored() {
     let options = options();

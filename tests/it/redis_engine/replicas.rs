@@ -1,4 +1,5 @@
-//! Changes that replicas must have taken: the shortfall is told, and a pop's gives the job back.
+//! Changes that wait for replicas. If too few replicas acknowledge a change, the caller gets an error, and a pop
+//! cancels its reservations.
 
 use linger::{
     job::State,
@@ -15,7 +16,7 @@ async fn with_a_replica() -> (RedisServer, RedisServer, Process) {
     let replica = RedisServer::start_with(&["--save", "", "--replicaof", &format!("127.0.0.1 {port}")]);
     let options = Options { wait_replicas: 1, wait_timeout: seconds(2), ..Options::new(&primary.url()) };
     let process = Process::start(&options).await;
-    // A replica that has just come up acknowledges by its own beat at first, once a second.
+    // At first a new replica acknowledges only once a second.
     let warm = || vec![linger::store::AddJob { topic: topic("warm"), ..delayed("warm", seconds(1)) }];
     while process.store.add(warm()).await.is_err() {}
     (primary, replica, process)
@@ -50,7 +51,7 @@ async fn too_few_replicas_are_reported_and_a_repeat_is_safe() {
     assert!(matches!(popped, Err(Error::NotDurable(_))), "{popped:?}");
     for name in ["before", "a"] {
         let job = store.get(ALL, &id(name)).await.expect("gets").expect("is there");
-        assert_eq!((job.state, job.attempts), (State::Ready, 0), "given back, and no attempt counted");
+        assert_eq!((job.state, job.attempts), (State::Ready, 0), "cancelled, and no attempt counted");
     }
     replica.resume();
     let mut added = store.add(vec![job("a")]).await;

@@ -1,4 +1,4 @@
-//! Pops of many jobs, for which several shards are asked at the same time.
+//! Pops of many jobs, which call several shards at the same time.
 
 use std::collections::BTreeSet;
 
@@ -32,8 +32,8 @@ async fn the_jobs_of_all_shards_come_in_one_pop() {
         let options = Options { shards: Some(shards), ..options() };
         let process = Process::start(&options).await;
         process.store().add(jobs()).await.expect("adds");
-        // One that hears of nothing before it looks.
-        let other = Process::beside(&process, &options).await;
+        // A process that was notified of nothing before its first reservation.
+        let other = Process::with_clock_of(&process, &options).await;
         let few = other.store().reserve(&plain("t"), &[None; 3], Wait::No).await.expect("reserves");
         assert_eq!(few.len(), 3, "of {shards} shards");
         let mut held =
@@ -51,11 +51,11 @@ async fn the_jobs_of_all_shards_come_in_one_pop() {
     }
 }
 
-/// For those who wait a look is taken by the way, and they are told what it finds.
+/// A ready probe finds the job for callers that wait, and notifies them.
 #[tokio::test]
 async fn waiting_callers_are_notified_of_jobs_that_nobody_announced() {
-    /// Makes a delayed job of the topic `t` ready, as an engine does, but tells nobody.
-    const IN_SILENCE: &str = "local raw = redis.call('HGET', KEYS[1], ARGV[1])
+    /// Makes a delayed job of the topic `t` ready as an engine does, but without an announcement.
+    const MAKE_READY: &str = "local raw = redis.call('HGET', KEYS[1], ARGV[1])
         local flags, gen = struct.unpack('>BI4', raw, 2)
         redis.call('HSET', KEYS[1], ARGV[1], struct.pack('>BBI4', 34, flags, gen + 1) .. string.sub(raw, 7))
         redis.call('ZREM', KEYS[2], ARGV[1])
@@ -66,17 +66,17 @@ async fn waiting_callers_are_notified_of_jobs_that_nobody_announced() {
     let mode = proxy.mode();
     let options = Options { mode, ..options() };
     let process = Process::start(&options).await;
-    // It looks around when it starts, in the first sweeps; from then on it goes by what it hears.
+    // The first sweeps after a start check all shards. From then on the process relies on announcements.
     proxy.learn_background().await;
     until(|| proxy.background_seen() >= 12).await;
     add(process.store(), delayed("a", seconds(60))).await;
     let tag = tag(&options, &id("a"));
     let keys = ["jobs", "due", "ready:t", "counts"].map(|name| format!("{tag}:{name}"));
-    let words = ["EVAL", IN_SILENCE, "4", &keys[0], &keys[1], &keys[2], &keys[3], "a"];
+    let words = ["EVAL", MAKE_READY, "4", &keys[0], &keys[1], &keys[2], &keys[3], "a"];
     Raw::connect(&shared().url()).await.send(&words).await;
     let none = process.store().reserve(&plain("t"), &[None], Wait::Yes).await.expect("answers");
     assert_eq!(none, []);
-    process.hears("t").await;
+    process.wait_for_ready_event("t").await;
     let held = process.store().reserve(&plain("t"), &[None, None], Wait::Yes).await.expect("answers");
     assert_eq!(one(held).job.id, id("a"));
 }
@@ -90,10 +90,10 @@ async fn waiting_callers_learn_why_the_probe_fails() {
     proxy.arm(0, usize::MAX, Fault::CutBefore);
     let none = process.store().reserve(&plain("t"), &[None], Wait::Yes).await.expect("answers");
     assert_eq!(none, []);
-    process.hears("t").await;
-    let error = process.store().reserve(&plain("t"), &[None], Wait::Yes).await.expect_err("cannot look");
+    process.wait_for_ready_event("t").await;
+    let error = process.store().reserve(&plain("t"), &[None], Wait::Yes).await.expect_err("the probe fails");
     assert!(matches!(error, Error::Unavailable(_)), "{error:?}");
-    proxy.heal();
+    proxy.disarm();
     add(process.store(), job("a")).await;
     let held = process.store().reserve(&plain("t"), &[None], Wait::Yes).await.expect("answers");
     assert_eq!(one(held).job.id, id("a"));
@@ -127,17 +127,20 @@ async fn a_shard_that_fails_takes_nothing_from_the_others() {
         let options = Options { shards: Some(4), ..options() };
         let process = Process::start(&options).await;
         process.store().add(jobs()).await.expect("adds");
-        process.heard.take_ready();
+        process.events.take_ready();
         let broken = format!("{{{}:{broken}}}", options.prefix);
         let (ready, aside) = (format!("{broken}:ready:t"), format!("{broken}:aside"));
         raw.send(&["RENAME", &ready, &aside]).await;
         raw.send(&["SET", &ready, "no list"]).await;
-        let held =
-            process.store().reserve(&plain("t"), &[None; JOBS], Wait::No).await.expect("the others give");
+        let held = process
+            .store()
+            .reserve(&plain("t"), &[None; JOBS], Wait::No)
+            .await
+            .expect("the other shards reserve");
         let mut seen = ids(&held);
         let tags: BTreeSet<String> = seen.iter().map(|id| tag(&options, id)).collect();
         assert!(tags.len() == 3 && !tags.contains(&broken), "{tags:?}");
-        assert!(process.heard.take_ready().contains(&plain("t")), "there may be more");
+        assert!(process.events.take_ready().contains(&plain("t")), "there may be more");
         raw.send(&["RENAME", &aside, &ready]).await;
         for held in process.store().reserve(&plain("t"), &[None; JOBS], Wait::No).await.expect("reserves") {
             assert_eq!(held.job.attempts, 1);

@@ -1,5 +1,5 @@
-//! What calls of a token limited to some topics cost: a job named many times is read once, and the body of another
-//! topic's job never leaves the server.
+//! The cost of calls with a token that is limited to some topics: a job that a call names many times is read once, and
+//! the body of a job of another topic never leaves the server.
 
 use std::sync::Arc;
 
@@ -31,25 +31,25 @@ impl Server {
     /// A queue with the default settings on a server of its own, with one large job of topic `t`.
     async fn start() -> Self {
         let server = RedisServer::start();
-        let (hints, metrics, clock) =
+        let (events, metrics, clock) =
             (Arc::new(StoreEvents::default()), Metrics::new(), Arc::new(SystemClock::new()));
         let options = Options::new(&server.url());
         let store =
-            redis::connect(options, redis::TimeSource::Server, hints.clone(), metrics.engine.clone()).await;
+            redis::connect(options, redis::TimeSource::Server, events.clone(), metrics.engine.clone()).await;
         let store = store.expect("connects");
         let text = Bytes::from(format!("\"{}\"", "x".repeat(LARGE - 2)));
         add(&*store, AddJob { body: Body::from_stored(text), ..job("large") }).await;
-        let queue = Queue::new(store, &hints, clock, Limits::default(), metrics.queue);
+        let queue = Queue::new(store, &events, clock, Limits::default(), metrics.queue);
         let raw = Raw::connect(&server.url()).await;
         Self { queue, raw, _server: server }
     }
 
-    /// Bytes that the server has sent so far, and how many fields of hashes it was asked for by name.
+    /// Bytes that the server has sent so far, and its calls of `HGET`.
     async fn cost(&self) -> (u64, u64) {
         let info = self.raw.send(&["INFO", "everything"]).await.into_string().expect("a text");
         let after = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
         let reads = after("cmdstat_hget:calls=").and_then(|rest| rest.split(',').next()).unwrap_or("0");
-        let sent = after("total_net_output_bytes:").expect("is told").trim();
+        let sent = after("total_net_output_bytes:").expect("INFO reports it").trim();
         (sent.parse().expect("a number"), reads.parse().expect("a number"))
     }
 }
@@ -70,7 +70,7 @@ async fn a_job_named_a_thousand_times_is_read_once() {
             assert!(deleted.iter().all(|item| matches!(item, Err(Error::JobNotFound))));
         }
         let after = server.cost().await;
-        // INFO alone is some kilobytes; other tasks of the engine ask for little.
+        // INFO alone is some kilobytes; other tasks of the engine read little.
         assert!(after.0 - before.0 < 256 * 1_024, "{scope:?}: {} bytes were sent", after.0 - before.0);
         assert!(after.1 - before.1 < 100, "{scope:?}: {} reads", after.1 - before.1);
     }
@@ -87,7 +87,7 @@ async fn the_body_of_another_topics_job_does_not_leave_the_server() {
         assert!(matches!(server.queue.touch(&scope, &large, &receipt, None).await, Err(Error::JobNotFound)));
         assert!(matches!(server.queue.delete(&scope, &large).await, Err(Error::JobNotFound)));
     }
-    // A server copies a large record before its topic can be seen: the answer must not tell.
+    // The server copies a large record before the script sees its topic. The time of the answer must not show that.
     let clock = SystemClock::new();
     for name in ["large", "nobody"] {
         let began_us = clock.now_micros();

@@ -1,4 +1,4 @@
-//! What reading the figures costs Redis, with the default settings.
+//! What a scrape of the metrics costs Redis, with the default settings.
 
 use std::sync::Arc;
 
@@ -31,22 +31,23 @@ async fn a_scrape_reads_all_topics_once_however_many_there_are() {
     const TOPICS: usize = 4_000;
     let server = RedisServer::start();
     let clock = ManualClock::new(Timestamp::parse(START).expect("a moment"));
-    let (hints, metrics) = (Arc::new(StoreEvents::default()), Metrics::new());
+    let (events, metrics) = (Arc::new(StoreEvents::default()), Metrics::new());
     let (options, time) = (Options::new(&server.url()), TimeSource::Manual(clock.clone()));
-    let store = redis::connect(options, time, hints.clone(), metrics.engine.clone()).await.expect("connects");
+    let store =
+        redis::connect(options, time, events.clone(), metrics.engine.clone()).await.expect("connects");
     let jobs = (0..TOPICS).map(|n| AddJob { topic: topic(&format!("t-{n}")), ..job(&n.to_string()) });
     let jobs: Vec<_> = jobs.collect();
     for jobs in jobs.chunks(500) {
         store.add(jobs.to_vec()).await.expect("adds");
     }
     clock.advance(seconds(7));
-    let queue = Queue::new(store, &hints, clock.clone(), Limits::default(), metrics.queue.clone());
+    let queue = Queue::new(store, &events, clock.clone(), Limits::default(), metrics.queue.clone());
     let raw = Raw::connect(&server.url()).await;
     let before = scripts(&raw).await;
     let scrapes = futures_util::future::join_all((0..6).map(|_| queue.refresh_metrics())).await;
     assert!(scrapes.into_iter().all(|scrape| scrape.is_ok()));
     let ran = scripts(&raw).await - before;
-    // A slice or two for each shard, a look for each topic with a label, and what the sweep does meanwhile.
+    // One or two calls for each shard, one for each topic with a label, and those of the sweep.
     let slices = 2 * usize::from(SHARDS);
     assert!(ran < MAX_TOPICS + slices + 200, "{ran} scripts for {TOPICS} topics");
     let page = metrics.encode();

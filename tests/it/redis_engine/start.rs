@@ -1,4 +1,4 @@
-//! Servers that are not fit to hold jobs, and memory that is full.
+//! Starts: servers that are not fit to store jobs, the number of shards, and full memory.
 
 use std::{io::Write, net::TcpListener};
 
@@ -52,8 +52,8 @@ async fn another_number_of_shards_is_refused_and_named() {
     Process::start(&Options { shards: Some(SHARDS), ..options }).await;
 }
 
-/// What is stored under the prefix as the number of shards.
-async fn stored(raw: &Raw, options: &Options) -> String {
+/// The number of shards that is stored under the prefix.
+async fn stored_shards(raw: &Raw, options: &Options) -> String {
     let shards = raw.send(&["HGET", &format!("{{{}}}:meta", options.prefix), "shards"]).await;
     shards.as_string().expect("is stored")
 }
@@ -65,8 +65,8 @@ async fn the_stored_number_of_shards_is_used_when_none_is_configured() {
     let first = Process::start(&Options { shards: Some(8), ..options.clone() }).await;
     let ids: Vec<String> = (0..40).map(|n| format!("job-{n}")).collect();
     first.store().add(ids.iter().map(|id| job(id)).collect()).await.expect("adds");
-    let second = Process::beside(&first, &options).await;
-    assert_eq!(stored(&raw, &options).await, "8");
+    let second = Process::with_clock_of(&first, &options).await;
+    assert_eq!(stored_shards(&raw, &options).await, "8");
     for id in &ids {
         assert!(second.store().get(ALL, &self::id(id)).await.expect("gets").is_some(), "{id}");
     }
@@ -81,7 +81,7 @@ async fn one_of_several_concurrent_starts_decides_the_number_of_shards() {
     let numbers = [Some(7), None, Some(2), None, None];
     let each = numbers.map(|shards| Options { shards, ..options.clone() });
     let started = join_all(each.iter().map(Process::try_start)).await;
-    let shards = stored(&raw, &options).await;
+    let shards = stored_shards(&raw, &options).await;
     assert!(["4", "2", "7"].contains(&shards.as_str()), "{shards}");
     for (number, started) in numbers.into_iter().zip(&started) {
         let agrees = number.is_none_or(|number| number.to_string() == shards);
@@ -100,10 +100,10 @@ async fn one_of_several_concurrent_starts_decides_the_number_of_shards() {
 async fn one_server_is_first_used_with_four_shards() {
     let options = options();
     Process::start(&options).await;
-    assert_eq!(stored(&Raw::connect(&shared().url()).await, &options).await, SHARDS.to_string());
+    assert_eq!(stored_shards(&Raw::connect(&shared().url()).await, &options).await, SHARDS.to_string());
 }
 
-/// A server that lost everything must not part the processes that still run from those that start.
+/// After a server has lost its data, running processes and new ones must use the same number of shards.
 #[tokio::test]
 async fn a_lost_number_of_shards_is_stored_again_by_a_running_process() {
     let options = options();
@@ -118,9 +118,9 @@ async fn a_lost_number_of_shards_is_stored_again_by_a_running_process() {
         time_limit.check(|| "it is not written again".to_owned());
         time_limit.pause().await;
     }
-    assert_eq!(stored(&raw, &options).await, "8");
+    assert_eq!(stored_shards(&raw, &options).await, "8");
     assert_eq!(raw.send(&["HGET", &meta, "seed"]).await.into_bytes(), seed, "hosts keep their numbers");
-    let second = Process::beside(&first, &options).await;
+    let second = Process::with_clock_of(&first, &options).await;
     first.store().add(vec![job("a")]).await.expect("adds");
     assert!(second.store().get(ALL, &id("a")).await.expect("gets").is_some());
 }
@@ -140,7 +140,7 @@ async fn an_invalid_stored_number_of_shards_is_refused() {
     }
 }
 
-/// The very first script of a process is the one that reads the layout.
+/// The first script of a process reads the layout.
 #[tokio::test]
 async fn a_start_survives_faults_of_its_first_script() {
     for fault in Fault::ALL {
@@ -150,7 +150,7 @@ async fn a_start_survives_faults_of_its_first_script() {
         let options = Options { mode, command_timeout, unresponsive_timeout, ..options() };
         proxy.arm(0, 1, fault);
         let process = Process::start(&options).await;
-        assert_eq!(proxy.heal().0, 1, "{fault:?} happened");
+        assert_eq!(proxy.disarm().0, 1, "{fault:?} happened");
         add(process.store(), job("a")).await;
     }
 }
@@ -185,14 +185,14 @@ async fn an_unreachable_server_is_named_without_its_password() {
     assert!(!format!("{:?}", process.store).contains("hunter2"));
 }
 
-/// Answers every connection with `line` and no more.
-fn impostor(line: &'static str) -> u16 {
+/// A server that sends `line` on every connection, and nothing else.
+fn fake_server(line: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("has an address").port();
     std::thread::spawn(move || {
         for client in listener.incoming() {
             let mut client = client.expect("accepts");
-            // One that has gone already is no matter.
+            // The client may have closed the connection.
             let _ = client.write_all(line.as_bytes());
         }
     });
@@ -201,7 +201,8 @@ fn impostor(line: &'static str) -> u16 {
 
 #[tokio::test]
 async fn the_reason_why_a_server_cannot_be_used_is_a_sentence() {
-    let denied = impostor("-DENIED Redis is running in protected mode because protected mode is enabled\r\n");
+    let denied =
+        fake_server("-DENIED Redis is running in protected mode because protected mode is enabled\r\n");
     let password = RedisServer::start_with(&["--save", "", "--requirepass", "hunter2"]);
     let hidden = RedisServer::start_with(&["--save", "", "--rename-command", "HSCAN", ""]);
     let mute = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -250,7 +251,7 @@ async fn a_full_memory_refuses_adds_and_allows_finishes() {
     let refused = store.add(vec![job("c")]).await;
     assert!(matches!(refused, Err(Error::Full(_))), "{refused:?}");
     assert!(matches!(store.check().await, Err(Error::Full(_))));
-    assert_eq!(store.get(ALL, &id("c")).await.expect("gets"), None, "nothing of it happened");
+    assert_eq!(store.get(ALL, &id("c")).await.expect("gets"), None, "the refused job was not added");
     let held = reserve(store).await;
     let done = store.finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("finishes");
     assert!(matches!(one(done), Finished::Done { .. }));

@@ -1,5 +1,5 @@
-//! Every operation of a store on the same small furniture, its answer and what it leaves behind in words
-//! that two stores can be compared by. Receipts are random and left out.
+//! Every operation of a store on the same few jobs. Outcomes and jobs are rendered as text, so that two stores can be
+//! compared. Receipts are random and left out.
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
@@ -91,50 +91,50 @@ impl Step {
         Self::Check,
     ];
 
-    /// Whether it fails at the first fault, by design: whoever asks wants to know how it is now.
-    pub fn is_impatient(self) -> bool {
+    /// Whether it fails at the first fault by design: its caller wants to know the present state.
+    pub fn fails_fast(self) -> bool {
         matches!(self, Self::Verify | Self::Check)
     }
 }
 
-/// The jobs, by the last part of their ids: five to be held, the rest waiting.
+/// The last parts of the ids of the jobs: five are reserved first, the others are not.
 const HELD: [&str; 5] = ["held", "held2", "last", "dead", "dead2"];
 const WAITING: [&str; 4] = ["ready", "ready2", "delayed", "due"];
 const NEW: [&str; 2] = ["new", "new2"];
 
-/// A store with the furniture of one case: all ids begin with the name of its topic.
-pub struct Side {
-    /// Does the step.
+/// A store with the jobs of one case. All ids begin with the name of the topic.
+pub struct StepFixture {
+    /// Performs the step.
     store: Arc<dyn Store>,
-    /// Furnishes before and looks after it.
-    keeper: Arc<dyn Store>,
+    /// Prepares the jobs before the step and reads them after it.
+    observer: Arc<dyn Store>,
     name: String,
     receipts: BTreeMap<JobId, Receipt>,
 }
 
-/// What an operation answered, and the reservations that it granted.
+/// The outcome of an operation as text, and the reservations that it granted.
 pub type Answer = (String, Vec<(JobId, Receipt)>);
 
-impl Side {
-    /// A secret, two jobs held, one held for the last time and not for long, two dead, two ready, one due in a
-    /// second and one in a minute.
-    pub async fn furnish(store: &Arc<dyn Store>, keeper: &Arc<dyn Store>, name: &str) -> Self {
-        let (store, keeper) = (store.clone(), keeper.clone());
-        let mut side = Self { store, keeper, name: name.to_owned(), receipts: BTreeMap::new() };
+impl StepFixture {
+    /// Adds a secret and nine jobs: two reserved, one reserved for a short time with its last attempt, two dead, two
+    /// ready, one due in a second and one due in a minute.
+    pub async fn prepare(store: &Arc<dyn Store>, observer: &Arc<dyn Store>, name: &str) -> Self {
+        let (store, observer) = (store.clone(), observer.clone());
+        let mut side = Self { store, observer, name: name.to_owned(), receipts: BTreeMap::new() };
         let mut held: Vec<AddJob> = HELD.iter().map(|part| side.job(part)).collect();
         (held[2].max_attempts, held[2].ttr) = (1, ttr(1));
-        side.keeper.add(held).await.expect("adds");
-        let held = side.keeper.reserve(&plain(name), &[None; 6], Wait::No).await.expect("reserves");
+        side.observer.add(held).await.expect("adds");
+        let held = side.observer.reserve(&plain(name), &[None; 6], Wait::No).await.expect("reserves");
         assert_eq!(held.len(), HELD.len());
         side.receipts = held.into_iter().map(|held| (held.job.id, held.receipt)).collect();
         for part in ["dead", "dead2"] {
-            let buried = side.keeper.bury(ALL, &side.id(part), side.receipt(part), None).await;
+            let buried = side.observer.bury(ALL, &side.id(part), side.receipt(part), None).await;
             buried.expect("buries").expect("is held");
         }
         let mut waiting: Vec<AddJob> = WAITING.iter().map(|part| side.job(part)).collect();
         waiting[2].due = Due::After(delay(seconds(60)));
         waiting[3].due = Due::After(delay(seconds(1)));
-        side.keeper.add(waiting).await.expect("adds");
+        side.observer.add(waiting).await.expect("adds");
         side.store.add_secret(&topic(name), OLD_SECRET, signing_key(2)).await.expect("adds");
         side
     }
@@ -155,22 +155,22 @@ impl Side {
         HELD.into_iter().chain(WAITING).chain(NEW).map(|part| self.id(part))
     }
 
-    /// Does it, and tells what came of it.
+    /// Performs a step and returns its outcome.
     pub async fn perform(&self, step: Step) -> Result<Answer> {
         let granted = match step {
             Step::Reserve | Step::ReserveNothing => self.reserve(step).await?,
             _ => return Ok((self.change(step).await?, Vec::new())),
         };
-        let told = granted.iter().map(|it| words(&(&it.job, it.late, it.waited)));
-        let mut told: Vec<String> = told.collect();
-        told.sort();
-        Ok((told.join("\n"), granted.into_iter().map(|it| (it.job.id, it.receipt)).collect()))
+        let lines = granted.iter().map(|it| debug_text(&(&it.job, it.late, it.waited)));
+        let mut lines: Vec<String> = lines.collect();
+        lines.sort();
+        Ok((lines.join("\n"), granted.into_iter().map(|it| (it.job.id, it.receipt)).collect()))
     }
 
     async fn reserve(&self, step: Step) -> Result<Vec<Reservation>> {
         let from = if step == Step::Reserve { plain(&self.name) } else { plain("nothing-there") };
         self.store.reserve(&from, &[None, Some(ttr(7)), None], Wait::No).await.map(|mut granted| {
-            // Which of them got which TTR is chance.
+            // Which job gets which TTR is random.
             granted.iter_mut().for_each(|it| it.job.reserved_until = None);
             granted
         })
@@ -181,67 +181,71 @@ impl Side {
         let topic = topic(&self.name);
         let reason = Reason::new("why");
         Ok(match step {
-            Step::Add => words(&store.add(vec![self.job("new")]).await?),
-            Step::AddDelayed => words(&store.add(vec![self.delayed("new")]).await?),
-            Step::AddBatch => words(&store.add(self.batch()).await?),
-            Step::Reserve | Step::ReserveNothing => unreachable!("told elsewhere"),
+            Step::Add => debug_text(&store.add(vec![self.job("new")]).await?),
+            Step::AddDelayed => debug_text(&store.add(vec![self.delayed("new")]).await?),
+            Step::AddBatch => debug_text(&store.add(self.batch()).await?),
+            Step::Reserve | Step::ReserveNothing => unreachable!("`perform` handles it"),
             Step::Cancel => {
                 let grants = ["held", "held2"].map(|part| (id(part), self.receipt(part).clone()));
-                words(&store.cancel(grants.to_vec()).await?)
+                debug_text(&store.cancel(grants.to_vec()).await?)
             }
-            Step::Finish => words::<Vec<Finished>>(&store.finish(ALL, self.finishes(&["held"])).await?),
+            Step::Finish => debug_text::<Vec<Finished>>(&store.finish(ALL, self.finishes(&["held"])).await?),
             Step::FinishBatch => {
-                words(&store.finish(ALL, self.finishes(&["held", "held2", "ready", "new"])).await?)
+                debug_text(&store.finish(ALL, self.finishes(&["held", "held2", "ready", "new"])).await?)
             }
             Step::ReleaseLater | Step::ReleaseNow | Step::ReleaseUsedUp => {
                 let part = if step == Step::ReleaseUsedUp { "last" } else { "held" };
                 let wait = if step == Step::ReleaseNow { 0 } else { 9 };
                 let release = Release { delay: Some(delay(seconds(wait))), reason };
-                words(&store.release(ALL, &id(part), self.receipt(part), release).await?)
+                debug_text(&store.release(ALL, &id(part), self.receipt(part), release).await?)
             }
-            Step::Touch => words(&store.touch(ALL, &id("held"), self.receipt("held"), Some(ttr(90))).await?),
-            Step::Bury => words(&store.bury(ALL, &id("held"), self.receipt("held"), reason).await?),
-            Step::RequeueLater => words(&store.requeue(ALL, &id("dead"), delay(seconds(9))).await?),
-            Step::RequeueNow => words::<Requeued>(&store.requeue(ALL, &id("dead"), delay(seconds(0))).await?),
-            Step::PatchInPlace | Step::PatchNow | Step::PatchLater => words(
+            Step::Touch => {
+                debug_text(&store.touch(ALL, &id("held"), self.receipt("held"), Some(ttr(90))).await?)
+            }
+            Step::Bury => debug_text(&store.bury(ALL, &id("held"), self.receipt("held"), reason).await?),
+            Step::RequeueLater => debug_text(&store.requeue(ALL, &id("dead"), delay(seconds(9))).await?),
+            Step::RequeueNow => {
+                debug_text::<Requeued>(&store.requeue(ALL, &id("dead"), delay(seconds(0))).await?)
+            }
+            Step::PatchInPlace | Step::PatchNow | Step::PatchLater => debug_text(
                 &store
                     .patch(ALL, &id(if step == Step::PatchNow { "delayed" } else { "ready" }), patch(step))
                     .await?,
             ),
             Step::Delete => {
                 let ids = ["held", "dead", "ready", "delayed", "new"].map(id).to_vec();
-                words::<Vec<Deleted>>(&store.delete(ALL, ids).await?)
+                debug_text::<Vec<Deleted>>(&store.delete(ALL, ids).await?)
             }
-            Step::Get => words(&store.get(ALL, &id("held")).await?),
-            // Its moves are told once, also when that answer is lost: they are for the figures.
-            Step::Promote => words(&store.promote(100).await.map(drop)?),
+            Step::Get => debug_text(&store.get(ALL, &id("held")).await?),
+            // The moves are left out: only metrics need them, so a repeat after a lost reply need not return them.
+            Step::Promote => debug_text(&store.promote(100).await.map(drop)?),
             Step::PutSettings => {
                 let settings = TopicSettings { ttr: Some(ttr(9)), ..TopicSettings::default() };
-                words(&store.put_settings(&topic, settings).await?)
+                debug_text(&store.put_settings(&topic, settings).await?)
             }
             Step::AddSecret => {
                 let added = store.add_secret(&topic, NEW_SECRET, signing_key(1)).await?;
-                words(&matches!(added, AddedSecret::Created(_)))
+                debug_text(&matches!(added, AddedSecret::Created(_)))
             }
-            Step::DeleteSecret => words(&store.delete_secret(&topic, OLD_SECRET).await?),
+            Step::DeleteSecret => debug_text(&store.delete_secret(&topic, OLD_SECRET).await?),
             Step::Pause => {
                 let pause = TopicPause { delivery: true, intake: false };
-                words(&store.change_pause(&topic, pause, TopicPause::NONE).await?)
+                debug_text(&store.change_pause(&topic, pause, TopicPause::NONE).await?)
             }
             Step::Topics => {
                 let topics = store.topics(None, 10).await?;
-                words(&topics.iter().map(|(topic, stats)| (topic, counts(stats))).collect::<Vec<_>>())
+                debug_text(&topics.iter().map(|(topic, stats)| (topic, counts(stats))).collect::<Vec<_>>())
             }
-            Step::Topic => words(&without_moments(store.topic(&topic).await?)),
-            Step::Purge => words(&self.purge().await?),
-            Step::Dead => words(&store.dead(&topic, None, 10).await?),
-            Step::RequeueDead => words(&store.requeue_dead(&topic, 10).await?),
-            Step::DeleteDead => words(&store.delete_dead(&topic, 10).await?),
+            Step::Topic => debug_text(&without_moments(store.topic(&topic).await?)),
+            Step::Purge => debug_text(&self.purge().await?),
+            Step::Dead => debug_text(&store.dead(&topic, None, 10).await?),
+            Step::RequeueDead => debug_text(&store.requeue_dead(&topic, 10).await?),
+            Step::DeleteDead => debug_text(&store.delete_dead(&topic, 10).await?),
             Step::Verify => {
                 let verified = store.verify().await?;
-                words(&(verified.jobs, verified.faults))
+                debug_text(&(verified.jobs, verified.faults))
             }
-            Step::Check => words(&store.check().await?),
+            Step::Check => debug_text(&store.check().await?),
         })
     }
 
@@ -261,7 +265,7 @@ impl Side {
         AddJob { due: Due::After(delay(seconds(30))), ..self.job(part) }
     }
 
-    /// New ones, one that is there and the same, one that is there and other.
+    /// Two new jobs, one that exists with the same content, and one that exists with another content.
     fn batch(&self) -> Vec<AddJob> {
         let other = AddJob { fingerprint: linger::job::Fingerprint([8; 16]), ..self.job("delayed") };
         vec![self.job("new"), self.job("ready"), other, self.delayed("new2")]
@@ -272,26 +276,26 @@ impl Side {
         parts.iter().map(|part| FinishJob { id: self.id(part), receipt: receipt(part) }).collect()
     }
 
-    /// Each job as it stands, `None` where there is none.
+    /// Each job as text; `None` for a job that does not exist.
     pub async fn jobs(&self) -> Vec<String> {
         let mut jobs = Vec::new();
         for id in self.ids() {
-            let job: Option<Job> = self.keeper.get(ALL, &id).await.expect("gets");
-            // Which of the reserved got which TTR is chance.
+            let job: Option<Job> = self.observer.get(ALL, &id).await.expect("gets");
+            // Which job got which TTR is random.
             let till = job.as_ref().and_then(|job| job.reserved_until).is_some();
-            jobs.push(words(&(till, job.map(|job| Job { reserved_until: None, ..job }))));
+            jobs.push(debug_text(&(till, job.map(|job| Job { reserved_until: None, ..job }))));
         }
         jobs
     }
 
-    /// The topic's figures and settings.
-    pub async fn figures(&self) -> String {
-        words(&without_moments(self.store.topic(&topic(&self.name)).await.expect("reads")))
+    /// The statistics and settings of the topic.
+    pub async fn stats(&self) -> String {
+        debug_text(&without_moments(self.store.topic(&topic(&self.name)).await.expect("reads")))
     }
 
-    /// Leaves nothing of the case.
+    /// Deletes the jobs and settings of the case.
     pub async fn clear(&self) {
-        self.keeper.delete(ALL, self.ids().collect()).await.expect("deletes");
+        self.observer.delete(ALL, self.ids().collect()).await.expect("deletes");
         let topic = topic(&self.name);
         self.store.put_settings(&topic, TopicSettings::default()).await.expect("forgets");
         for secret in [OLD_SECRET, NEW_SECRET] {
@@ -309,7 +313,7 @@ fn signing_key(n: u8) -> SigningKey {
     SigningKey::from_bytes(&[n; 24]).expect("valid")
 }
 
-/// The moments at which secrets were added are those of different clocks.
+/// Leaves out when secrets were added, because the stores use different clocks.
 fn without_moments(mut stats: Option<TopicStats>) -> Option<TopicStats> {
     let secrets = stats.iter_mut().flat_map(|stats| &mut stats.config.secrets);
     secrets.for_each(|secret| secret.created_at = Timestamp::from_millis(0));
@@ -330,6 +334,6 @@ fn counts(stats: &TopicStats) -> [u64; 4] {
     [stats.delayed, stats.ready, stats.reserved, stats.dead]
 }
 
-fn words<T: Debug>(value: &T) -> String {
+fn debug_text<T: Debug>(value: &T) -> String {
     format!("{value:?}")
 }

@@ -1,12 +1,12 @@
-//! Verification finds what contradicts itself, names it, and finds nothing where nothing is wrong.
+//! Verification reports every contradiction by its name, and reports nothing about a sound store.
 
 use linger::store::{Verified, redis::Options};
 
 use super::{Process, Raw, options, tag};
 use crate::harness::{jobs::*, redis::shared};
 
-/// A process with jobs in every state, on one shard, and words for that shard's keys.
-async fn furnished() -> (Process, Raw, String) {
+/// A process with jobs in every state on one shard, and the hash tag of that shard.
+async fn jobs_in_every_state() -> (Process, Raw, String) {
     let options = Options { shards: Some(1), ..options() };
     let process = Process::start(&options).await;
     let store = process.store();
@@ -28,7 +28,7 @@ async fn verified(process: &Process) -> Verified {
 
 #[tokio::test]
 async fn a_sound_store_has_no_faults() {
-    let (process, _, _) = furnished().await;
+    let (process, _, _) = jobs_in_every_state().await;
     let settings = linger::job::TopicSettings { ttr: Some(ttr(5)), ..Default::default() };
     process.store.put_settings(&topic("t"), settings).await.expect("sets");
     assert_eq!(verified(&process).await, Verified { jobs: 4, ..Verified::default() });
@@ -51,7 +51,7 @@ async fn all_jobs_of_a_shard_that_takes_several_runs_are_counted() {
 
 #[tokio::test]
 async fn every_contradiction_is_reported() {
-    // What is done to the keys (`@` being the shard's tag), and what must be said of it.
+    // The command that damages the keys (`@` is the tag of the shard), and the fault that must be reported.
     let cases: [(&[&str], &str); 21] = [
         (&["HDEL", "@:jobs", "held"], "entry held of leases: it leads to no job"),
         (&["HDEL", "@:jobs", "ready"], "topic t: 1 jobs are counted as ready, 0 are"),
@@ -76,7 +76,7 @@ async fn every_contradiction_is_reported() {
         (&["HSET", "@:counts", "zt", "1"], "count zt: 1 is none"),
     ];
     for (command, expected) in cases {
-        let (process, raw, tag) = furnished().await;
+        let (process, raw, tag) = jobs_in_every_state().await;
         let words: Vec<String> = command.iter().map(|word| word.replace('@', &tag)).collect();
         raw.send(&words.iter().map(String::as_str).collect::<Vec<_>>()).await;
         let faults = verified(&process).await.faults;
@@ -86,7 +86,7 @@ async fn every_contradiction_is_reported() {
 
 #[tokio::test]
 async fn a_job_that_is_twice_in_its_list_or_on_a_wrong_shard_is_reported() {
-    let (process, raw, tag) = furnished().await;
+    let (process, raw, tag) = jobs_in_every_state().await;
     let ready = format!("{tag}:ready:t");
     raw.send(&["COPY", &ready, &format!("{tag}:ready:copy")]).await;
     raw.send(&["LMOVE", &format!("{tag}:ready:copy"), &ready, "LEFT", "LEFT"]).await;

@@ -1,6 +1,6 @@
-//! Calls that reach Redis long after they were answered with a failure: they do nothing. A connection that is cut
-//! leaves what it held on its way, for up to a hundred seconds, while the client repeats the call elsewhere and
-//! goes on.
+//! Late calls: calls that reach Redis long after they were reported as failed change nothing. When a connection is cut,
+//! the network may deliver its requests up to a hundred seconds later. By then the client has repeated the call
+//! elsewhere.
 
 use linger::{
     job::{State, TopicPause},
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::harness::{jobs::*, redis::shared, wait::TimeLimit};
 
-/// A process whose requests can be withheld, and one beside it, with default settings.
+/// A process whose requests can be withheld, and another one that is not cut off, with the default settings.
 struct Pair {
     cut_off: Process,
     proxy: Proxy,
@@ -29,15 +29,15 @@ impl Pair {
     async fn with(options: Options) -> Self {
         let proxy = Proxy::start(shared().port).await;
         let cut_off = Process::start(&Options { mode: proxy.mode(), ..options.clone() }).await;
-        let other = Process::beside(&cut_off, &options).await;
+        let other = Process::with_clock_of(&cut_off, &options).await;
         Self { cut_off, proxy, other, options }
     }
 
-    /// Has what was withheld arrive, none of which may happen any more.
-    async fn deliver(&self) {
-        let answers = self.proxy.deliver(shared().port).await;
-        assert!(!answers.is_empty(), "nothing was on its way");
-        assert!(answers.iter().all(|answer| answer.starts_with("-LATE")), "{answers:?}");
+    /// Delivers the withheld calls to the server, which must refuse all of them.
+    async fn deliver_late_calls(&self) {
+        let replies = self.proxy.deliver_withheld(shared().port).await;
+        assert!(!replies.is_empty(), "no call was withheld");
+        assert!(replies.iter().all(|reply| reply.starts_with("-LATE")), "{replies:?}");
         let faults = self.other.store.verify().await.expect("verifies").faults;
         assert_eq!(faults, Vec::<String>::new());
     }
@@ -55,7 +55,7 @@ async fn a_late_delete_does_not_take_a_job_that_was_added_since() {
     let deleted = pair.other.store.delete(ALL, vec![id("victim")]).await.expect("deletes");
     assert!(matches!(one(deleted), Deleted::Done { .. }));
     add(pair.other.store(), job("victim")).await;
-    pair.deliver().await;
+    pair.deliver_late_calls().await;
     assert!(
         pair.other.store.get(ALL, &id("victim")).await.expect("gets").is_some(),
         "an acknowledged job is lost"
@@ -70,7 +70,7 @@ async fn a_late_add_does_not_bring_a_finished_job_back() {
     let held = reserve(pair.other.store()).await;
     let done = pair.other.store.finish(ALL, finish(&id("victim"), &held.receipt)).await.expect("finishes");
     assert!(matches!(one(done), Finished::Done { .. }));
-    pair.deliver().await;
+    pair.deliver_late_calls().await;
     assert_eq!(pair.other.store.get(ALL, &id("victim")).await.expect("gets"), None, "a finished job is back");
 }
 
@@ -79,8 +79,8 @@ async fn a_late_add_does_not_bring_a_deleted_job() {
     pair.proxy.withhold("victim", usize::MAX);
     is_unavailable(pair.cut_off.store.add(vec![job("victim")]).await);
     let deleted = pair.other.store.delete(ALL, vec![id("victim")]).await.expect("deletes");
-    assert_eq!(deleted, [Deleted::Gone], "which then means done");
-    pair.deliver().await;
+    assert_eq!(deleted, [Deleted::Gone], "a repeat of the delete finds no job");
+    pair.deliver_late_calls().await;
     assert_eq!(pair.other.store.get(ALL, &id("victim")).await.expect("gets"), None, "a cancelled job runs");
 }
 
@@ -92,12 +92,12 @@ async fn a_late_patch_does_not_replace_a_later_one() {
     is_unavailable(pair.cut_off.store.patch(ALL, &id("victim"), patch("1")).await);
     let patched = pair.other.store.patch(ALL, &id("victim"), patch("2")).await.expect("patches");
     assert!(matches!(patched, Patched::Done(_)));
-    pair.deliver().await;
+    pair.deliver_late_calls().await;
     let stored = pair.other.store.get(ALL, &id("victim")).await.expect("gets").expect("is there");
     assert_eq!(stored.body, body("2"), "an acknowledged PATCH is undone");
 }
 
-/// Not among the four that were seen, but of the same kind.
+/// The same fault in other operations than the four in which it was found.
 async fn late_steps_of_other_kinds_do_nothing_either() {
     let pair = Pair::start().await;
     add(pair.other.store(), job("victim")).await;
@@ -119,7 +119,7 @@ async fn late_steps_of_other_kinds_do_nothing_either() {
         .change_pause(&topic("victim"), TopicPause::NONE, TopicPause::ALL)
         .await
         .expect("resumes");
-    pair.deliver().await;
+    pair.deliver_late_calls().await;
     let stored = pair.other.store.get(ALL, &id("victim")).await.expect("gets").expect("is there");
     assert_eq!(stored.state, State::Delayed, "an acknowledged requeue is undone");
     let raw = Raw::connect(&shared().url()).await;
@@ -128,20 +128,20 @@ async fn late_steps_of_other_kinds_do_nothing_either() {
     assert!(pauses.iter().all(|field| field == "#"), "an acknowledged resume is undone: {pauses:?}");
 }
 
-/// One of the two jobs was there already when the call first ran, so that only the other was added.
-async fn the_rest_of_a_late_add_is_not_done() {
+/// The first run added one of the two jobs, because the other one existed. That one is deleted before the second run.
+async fn a_late_add_does_not_add_a_job_that_existed_before() {
     let pair = Pair::with(Options { shards: Some(1), ..options() }).await;
     add(pair.other.store(), job("there")).await;
     pair.proxy.learn_background().await;
     pair.proxy.arm_then(Fault::CutAfter, Fault::Withheld);
     is_unavailable(pair.cut_off.store.add(vec![job("new"), job("there")]).await);
     pair.other.store.delete(ALL, vec![id("there")]).await.expect("deletes");
-    pair.deliver().await;
+    pair.deliver_late_calls().await;
     assert!(pair.other.store.get(ALL, &id("new")).await.expect("gets").is_some());
     assert_eq!(pair.other.store.get(ALL, &id("there")).await.expect("gets"), None, "a deleted job is back");
 }
 
-/// All at once, and not on the stack: each waits for as long as a call is tried again.
+/// The cases run concurrently, because each waits for as long as a call is retried.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_arrives_after_its_failure_was_reported_does_nothing() {
     // Boxed: all of them together are too large for a test's stack.
@@ -151,7 +151,7 @@ async fn a_call_that_arrives_after_its_failure_was_reported_does_nothing() {
         Box::pin(a_late_add_does_not_bring_a_deleted_job()),
         Box::pin(a_late_patch_does_not_replace_a_later_one()),
         Box::pin(late_steps_of_other_kinds_do_nothing_either()),
-        Box::pin(the_rest_of_a_late_add_is_not_done()),
+        Box::pin(a_late_add_does_not_add_a_job_that_existed_before()),
     );
 }
 
@@ -167,18 +167,18 @@ async fn a_first_touch_that_arrives_after_a_later_one_does_not_shorten_the_reser
     };
     touch(10).await;
     let till = touch(500).await;
-    pair.proxy.deliver(shared().port).await;
+    pair.proxy.deliver_withheld(shared().port).await;
     let stored = pair.other.store.get(ALL, &id("victim")).await.expect("gets").expect("is there");
     assert_eq!(stored.reserved_until, Some(till));
 }
 
-/// The server's clock seems to be an hour behind, as if it were set forward right after a reading: the latest moment
-/// of the next call has passed when it arrives.
+/// The clock of the server seems an hour behind, as if it were set forward right after a reading. So the deadline of
+/// the next call has passed when the call arrives.
 #[tokio::test]
 async fn a_clock_that_was_set_forward_is_measured_again_and_the_call_resent() {
     let proxy = Proxy::start(shared().port).await;
     let process = Process::start(&Options { mode: proxy.mode(), ..options() }).await;
-    // By then the sweep has read the clock once, and sees the step.
+    // After these scripts the sweep has read the clock once, so that it notices the step.
     proxy.learn_background().await;
     let seen = proxy.background_seen();
     let time_limit = TimeLimit::new();

@@ -1,4 +1,4 @@
-//! Pops whose answer never came: what they reserved is given back once Redis answers again.
+//! Pops whose reply is lost: their reservations are cancelled once Redis replies again.
 
 use linger::{
     job::State,
@@ -11,24 +11,24 @@ use super::{
 };
 use crate::harness::{jobs::*, redis::shared, wait::TimeLimit};
 
-/// With one attempt, its job would become a dead letter that no worker ever saw.
+/// The job has one attempt, so otherwise it would become a dead letter that no worker has seen.
 #[tokio::test]
 async fn a_pop_that_ran_but_was_never_answered_leaves_no_reservation() {
     let proxy = Proxy::start(shared().port).await;
     let options = options();
     let process = Process::start(&Options { mode: proxy.mode(), ..options.clone() }).await;
-    let neighbour = Process::beside(&process, &options).await;
+    let other = Process::with_clock_of(&process, &options).await;
     add(process.store(), AddJob { max_attempts: 1, ..job("a") }).await;
     proxy.learn_background().await;
     proxy.arm_then(Fault::CutAfter, Fault::CutAfter);
     let popped = process.store.reserve(&plain("t"), &[None], Wait::No).await;
     assert!(matches!(popped, Err(Error::Unavailable(_))), "{popped:?}");
-    let lost = neighbour.store.get(ALL, &id("a")).await.expect("gets").expect("is there");
+    let lost = other.store.get(ALL, &id("a")).await.expect("gets").expect("is there");
     assert_eq!((lost.state, lost.attempts), (State::Reserved, 1), "the script ran");
-    proxy.heal();
+    proxy.disarm();
     let time_limit = TimeLimit::new();
     loop {
-        let job = neighbour.store.get(ALL, &id("a")).await.expect("gets").expect("is there");
+        let job = other.store.get(ALL, &id("a")).await.expect("gets").expect("is there");
         if job.state == State::Ready {
             assert_eq!(job.attempts, 0, "the attempt was counted");
             break;
@@ -36,5 +36,5 @@ async fn a_pop_that_ran_but_was_never_answered_leaves_no_reservation() {
         time_limit.check(|| format!("{job:?}"));
         time_limit.pause().await;
     }
-    assert_eq!(reserve(neighbour.store()).await.job.attempts, 1);
+    assert_eq!(reserve(other.store()).await.job.attempts, 1);
 }

@@ -1,4 +1,4 @@
-//! Answers that never come: the effect is there once, and the caller gets the truthful answer.
+//! Replies that are cut off: the change happens once, and its caller gets the true outcome.
 
 use linger::{
     job::{Due, State},
@@ -18,7 +18,7 @@ async fn behind_a_proxy() -> (Process, Proxy) {
     (Process::start(&options).await, proxy)
 }
 
-async fn held(process: &Process) -> Reservation {
+async fn reserved(process: &Process) -> Reservation {
     add(process.store(), job("victim")).await;
     reserve(process.store()).await
 }
@@ -28,9 +28,9 @@ async fn an_add_whose_reply_was_cut_off_is_reported_as_new_and_done_once() {
     let (process, proxy) = behind_a_proxy().await;
     for cuts in [1, 3] {
         let name = format!("victim-{cuts}");
-        proxy.cut(&name, cuts);
+        proxy.cut_replies(&name, cuts);
         let added = add_any(process.store(), job(&name)).await;
-        assert!(proxy.is_spent());
+        assert!(proxy.all_faults_happened());
         assert!(matches!(added, Added::Created(_)), "{added:?}");
         assert_eq!(reserve(process.store()).await.job.attempts, 1);
         assert_eq!(reserve_any(process.store()).await, None, "it was added once");
@@ -43,18 +43,18 @@ async fn an_add_that_is_resent_does_not_bring_a_finished_job_back() {
     let proxy = Proxy::start(shared().port).await;
     let options = linger::store::redis::Options { retry_for: seconds(60), ..options() };
     let behind = linger::store::redis::Options { mode: proxy.mode(), ..options.clone() };
-    let (process, neighbour) = (Process::start(&behind).await, Process::start(&options).await);
+    let (process, other) = (Process::start(&behind).await, Process::start(&options).await);
     proxy.learn_background().await;
     proxy.arm_then(Fault::CutAfter, Fault::CutBefore);
     let store = process.store.clone();
     let adding = tokio::spawn(async move { store.add(vec![job("a")]).await });
-    neighbour.hears("t").await;
-    let held = reserve(neighbour.store()).await;
-    neighbour.store.finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("finishes");
-    proxy.heal();
+    other.wait_for_ready_event("t").await;
+    let held = reserve(other.store()).await;
+    other.store.finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("finishes");
+    proxy.disarm();
     let added = one(adding.await.expect("does not panic").expect("adds"));
     assert!(matches!(added, Added::Created(_)), "{added:?}");
-    assert_eq!(neighbour.store.topic(&topic("t")).await.expect("reads"), None);
+    assert_eq!(other.store.topic(&topic("t")).await.expect("reads"), None);
 }
 
 #[tokio::test]
@@ -63,12 +63,12 @@ async fn a_reservation_whose_reply_was_cut_off_reaches_its_caller() {
     for name in ["a", "b", "c"] {
         add(process.store(), job(name)).await;
     }
-    proxy.cut("ready:t", 2);
+    proxy.cut_replies("ready:t", 2);
     let got = process.store.reserve(&plain("t"), &[None, None], Wait::No).await.expect("reserves");
-    assert!(proxy.is_spent());
+    assert!(proxy.all_faults_happened());
     assert_eq!(got.len(), 2);
     let stats = process.store.topic(&topic("t")).await.expect("reads").expect("is there");
-    assert_eq!((stats.ready, stats.reserved), (1, 2), "no job is held for nobody");
+    assert_eq!((stats.ready, stats.reserved), (1, 2), "every reservation has reached its caller");
     for reservation in got {
         assert_eq!(reservation.job.attempts, 1);
         let done = process.store.finish(ALL, finish(&reservation.job.id, &reservation.receipt)).await;
@@ -79,14 +79,14 @@ async fn a_reservation_whose_reply_was_cut_off_reaches_its_caller() {
 #[tokio::test]
 async fn a_finish_whose_reply_was_cut_off_is_done() {
     let (process, proxy) = behind_a_proxy().await;
-    let held = held(&process).await;
-    proxy.cut("victim", 2);
+    let held = reserved(&process).await;
+    proxy.cut_replies("victim", 2);
     let request = vec![
         FinishJob { id: id("victim"), receipt: Some(held.receipt) },
         FinishJob { id: id("unknown"), receipt: None },
     ];
     let done = process.store.finish(ALL, request.clone()).await.expect("answers");
-    assert!(proxy.is_spent());
+    assert!(proxy.all_faults_happened());
     assert_eq!(done, [Finished::Done { topic: topic("t") }, Finished::Gone]);
     let again = process.store.finish(ALL, request).await.expect("answers");
     assert_eq!(again, [Finished::Gone, Finished::Gone], "a client's own repeat is another call");
@@ -97,9 +97,9 @@ async fn a_delete_whose_reply_was_cut_off_is_done() {
     let (process, proxy) = behind_a_proxy().await;
     for (name, wait, marker) in [("victim-1", 5, "victim-1"), ("victim-2", 0, ":ready:t")] {
         add(process.store(), delayed(name, seconds(wait))).await;
-        proxy.cut(marker, 1);
+        proxy.cut_replies(marker, 1);
         let deleted = process.store.delete(ALL, vec![id(name)]).await.expect("answers");
-        assert!(proxy.is_spent());
+        assert!(proxy.all_faults_happened());
         assert_eq!(deleted, [Deleted::Done { topic: topic("t") }]);
     }
     assert_eq!(process.store.topic(&topic("t")).await.expect("reads"), None);
@@ -108,27 +108,27 @@ async fn a_delete_whose_reply_was_cut_off_is_done() {
 #[tokio::test]
 async fn the_listener_is_notified_after_a_call_whose_reply_was_cut_off() {
     let (process, proxy) = behind_a_proxy().await;
-    // By then it listens: an announcement that it missed would be made up for in any case.
+    // After this the process is subscribed. The sweep would make up for an announcement that it missed before.
     proxy.learn_background().await;
     add(process.store(), delayed("late", seconds(1))).await;
     process.clock.advance(seconds(1));
-    // Only the script that moves it names the list.
-    proxy.cut(":ready:t", 1);
+    // Only the script that promotes the job has the key of the list.
+    proxy.cut_replies(":ready:t", 1);
     let promoted = process.store.promote(10).await.expect("answers");
-    assert!(proxy.is_spent());
-    assert_eq!(promoted.moves, [], "the second run found it moved");
-    process.hears("t").await;
+    assert!(proxy.all_faults_happened());
+    assert_eq!(promoted.moves, [], "the second run found the job promoted");
+    process.wait_for_ready_event("t").await;
 }
 
 #[tokio::test]
 async fn a_release_whose_reply_was_cut_off_happens_once() {
     let (process, proxy) = behind_a_proxy().await;
-    let held = held(&process).await;
-    proxy.cut("victim", 1);
+    let held = reserved(&process).await;
+    proxy.cut_replies("victim", 1);
     let release = Release { delay: Some(delay(seconds(5))), reason: None };
     let back =
         process.store.release(ALL, &id("victim"), &held.receipt, release.clone()).await.expect("answers");
-    assert!(proxy.is_spent());
+    assert!(proxy.all_faults_happened());
     assert_eq!(back.expect("is held").state, State::Delayed);
     let late = process.store.release(ALL, &id("victim"), &held.receipt, release).await.expect("answers");
     assert!(late.is_err(), "a client's own repeat has lost the reservation");
@@ -138,34 +138,34 @@ async fn a_release_whose_reply_was_cut_off_happens_once() {
 async fn the_other_steps_happen_once_too() {
     let (process, proxy) = behind_a_proxy().await;
     let store = process.store();
-    let held = held(&process).await;
-    proxy.cut("victim", 1);
+    let held = reserved(&process).await;
+    proxy.cut_replies("victim", 1);
     let touched = store.touch(ALL, &id("victim"), &held.receipt, Some(ttr(90))).await.expect("answers");
     assert_eq!(touched.expect("is held").reserved_until, Some(held.job.due_at.after(seconds(90))));
-    // These learn the topic first; the call that makes the change names its keys.
-    proxy.cut(":dead:t", 2);
+    // A first call reads the topic of the job; the call that makes the change has the keys of the topic.
+    proxy.cut_replies(":dead:t", 2);
     let dead = store.bury(ALL, &id("victim"), &held.receipt, None).await.expect("answers").expect("is held");
     assert_eq!(dead.state, State::Dead);
-    proxy.cut(":dead:t", 2);
+    proxy.cut_replies(":dead:t", 2);
     let Requeued::Done(back) = store.requeue(ALL, &id("victim"), delay(seconds(9))).await.expect("answers")
     else {
         panic!("it was dead")
     };
     assert_eq!((back.state, back.attempts), (State::Delayed, 0));
-    proxy.cut(":dead:t", 2);
+    proxy.cut_replies(":dead:t", 2);
     let now = Patch { due: Some(Due::After(delay(seconds(0)))), ..Patch::default() };
     let Patched::Done(ready) = store.patch(ALL, &id("victim"), now).await.expect("answers") else {
         panic!("it was delayed")
     };
     assert_eq!(ready.state, State::Ready);
-    assert!(proxy.is_spent());
+    assert!(proxy.all_faults_happened());
     assert_eq!(reserve(store).await.job.attempts, 1);
     assert_eq!(reserve_any(store).await, None);
 }
 
 #[tokio::test]
 async fn a_server_that_lost_its_scripts_and_connections_is_used_again() {
-    // A server of its own: the others' scripts and connections are not ours to take away.
+    // A server of its own, because other tests use the scripts and connections of the shared one.
     let server = crate::harness::redis::RedisServer::start();
     let process = Process::start(&linger::store::redis::Options::new(&server.url())).await;
     let raw = Raw::connect(&server.url()).await;
@@ -186,7 +186,7 @@ async fn a_server_that_does_not_answer_is_an_error_in_time_and_so_is_a_closed_en
     let process = Process::start(&options).await;
     let raw = Raw::connect(&server.url()).await;
     raw.send(&["CLIENT", "PAUSE", "100000", "ALL"]).await;
-    let error = process.store.get(ALL, &id("a")).await.expect_err("nobody answers");
+    let error = process.store.get(ALL, &id("a")).await.expect_err("the server does not answer");
     assert!(matches!(error, linger::store::Error::Unavailable(_)), "{error:?}");
     assert!(process.store.check().await.is_err());
     process.store().close().await.expect("closes");

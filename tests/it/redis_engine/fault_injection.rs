@@ -1,7 +1,7 @@
-//! Two processes under load while their Redis is killed and started again, forgets its scripts, drops its
-//! connections, hangs and is stopped: nothing is lost.
+//! Fault injection under load: two processes use a Redis that is killed and restarted, loses its scripts and its
+//! connections, hangs and is stopped. No acknowledged job is lost.
 //!
-//! `LINGER_PROVE_REDIS_STORMS` sets how many such storms there are.
+//! `LINGER_PROVE_REDIS_FAULTS` sets the number of faults.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use crate::{
     load::{Plan, Report, run, setting},
 };
 
-/// Storms in one load; more come in rounds of their own, each checked to the end.
-const STORMS_A_ROUND: u64 = 10;
+/// Faults in one load. More faults need further loads, each of which is checked.
+const FAULTS_PER_LOAD: u64 = 10;
 
 #[derive(Debug, Clone, Copy)]
-enum Storm {
+enum ServerFault {
     Kill,
     FlushScripts,
     DropConnections,
@@ -30,17 +30,22 @@ enum Storm {
     Stop,
 }
 
-const STORMS: [Storm; 5] =
-    [Storm::Kill, Storm::FlushScripts, Storm::DropConnections, Storm::Hang, Storm::Stop];
+const ALL_FAULTS: [ServerFault; 5] = [
+    ServerFault::Kill,
+    ServerFault::FlushScripts,
+    ServerFault::DropConnections,
+    ServerFault::Hang,
+    ServerFault::Stop,
+];
 
-async fn strike(storm: Storm, redis: &RedisServer) {
-    let sent = async |words: &[&str]| drop(Raw::connect(&redis.url()).await.send(words).await);
-    match storm {
-        Storm::Kill => tokio::task::block_in_place(|| redis.restart()),
-        Storm::FlushScripts => sent(&["SCRIPT", "FLUSH"]).await,
-        Storm::DropConnections => sent(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await,
-        Storm::Hang => sent(&["DEBUG", "SLEEP", "0.5"]).await,
-        Storm::Stop => {
+async fn inject(fault: ServerFault, redis: &RedisServer) {
+    let send = async |words: &[&str]| drop(Raw::connect(&redis.url()).await.send(words).await);
+    match fault {
+        ServerFault::Kill => tokio::task::block_in_place(|| redis.restart()),
+        ServerFault::FlushScripts => send(&["SCRIPT", "FLUSH"]).await,
+        ServerFault::DropConnections => send(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await,
+        ServerFault::Hang => send(&["DEBUG", "SLEEP", "0.5"]).await,
+        ServerFault::Stop => {
             redis.pause();
             SystemClock::new().sleep(Duration::from_millis(500)).await;
             redis.resume();
@@ -48,18 +53,19 @@ async fn strike(storm: Storm, redis: &RedisServer) {
     }
 }
 
-/// A load on two processes with these storms in turn; what it came to, and what verification found after.
-async fn storms(redis: &RedisServer, count: u64, kinds: &[Storm]) -> (Report, Vec<String>) {
+/// Runs a load on two processes while these kinds of faults are injected in turn. Returns the report of the load, and
+/// what a verification found afterwards.
+async fn load_with_faults(redis: &RedisServer, count: u64, kinds: &[ServerFault]) -> (Report, Vec<String>) {
     let home = tempfile::tempdir().expect("a directory");
     let url = redis.url();
-    let words = ["--store", "redis", "--redis-url", &url];
-    let servers = [(); 2].map(|()| Server::serve(&words, &[], home.path()));
+    let arguments = ["--store", "redis", "--redis-url", &url];
+    let servers = [(); 2].map(|()| Server::serve(&arguments, &[], home.path()));
     let plan = Plan { jobs: Plan::from_environment().jobs / 2, clients: 4, ..Plan::from_environment() };
     let report = run(plan, &servers.each_ref().map(|server| server.address), async |run| {
         let mut random = StdRng::seed_from_u64(run.plan.seed + 3_000);
-        for (_, storm) in (0..count).zip(kinds.iter().cycle()) {
+        for (_, fault) in (0..count).zip(kinds.iter().cycle()) {
             SystemClock::new().sleep(Duration::from_millis(random.random_range(20..600))).await;
-            strike(*storm, redis).await;
+            inject(*fault, redis).await;
         }
     })
     .await;
@@ -69,12 +75,12 @@ async fn storms(redis: &RedisServer, count: u64, kinds: &[Storm]) -> (Report, Ve
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redis_with_many_faults_loses_nothing_that_it_acknowledged() {
-    let mut left = setting("LINGER_PROVE_REDIS_STORMS", STORMS_A_ROUND);
+    let mut left = setting("LINGER_PROVE_REDIS_FAULTS", FAULTS_PER_LOAD);
     while left > 0 {
-        let count = left.min(STORMS_A_ROUND);
+        let count = left.min(FAULTS_PER_LOAD);
         let always = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"];
         let redis = RedisServer::start_with(&always);
-        let (report, faults) = storms(&redis, count, &STORMS).await;
+        let (report, faults) = load_with_faults(&redis, count, &ALL_FAULTS).await;
         report.print("storms_redis", count);
         report.assert_clean();
         assert_eq!(faults, Vec::<String>::new());
@@ -82,15 +88,15 @@ async fn a_redis_with_many_faults_loses_nothing_that_it_acknowledged() {
     }
 }
 
-/// What this setting loses is admitted, so it is only told; but what is left is sound.
+/// With this setting Redis may lose acknowledged changes, so losses are only reported. What remains must be consistent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redis_that_syncs_every_second_is_consistent_after_kills() {
-    let count = setting("LINGER_PROVE_REDIS_STORMS", 5).min(STORMS_A_ROUND);
+    let count = setting("LINGER_PROVE_REDIS_FAULTS", 5).min(FAULTS_PER_LOAD);
     let every_second = ["--save", "", "--appendonly", "yes", "--appendfsync", "everysec"];
     let redis = RedisServer::start_with(&every_second);
-    let (report, faults) = storms(&redis, count, &[Storm::Kill]).await;
+    let (report, faults) = load_with_faults(&redis, count, &[ServerFault::Kill]).await;
     let undone = report.verdict.violations.len();
-    // What Redis forgot may be undone; nothing makes a job early or out of nothing.
+    // Changes that Redis lost may be undone, but no job may be early or invented.
     assert_eq!([Law::NeverEarly, Law::NothingInvented].map(|law| report.verdict.count(law)), [0, 0]);
     println!(
         "proof: what=kill_redis_everysec runs=1 admitted_faults={count} admitted_jobs={} undone={undone} violations={}",

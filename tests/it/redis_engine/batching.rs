@@ -1,5 +1,5 @@
-//! Calls that strangers share: what happens to one call happens to all its callers, each hears of it, and
-//! who leaves takes nothing away from the others.
+//! The call batcher: all callers of a shared call get its outcome, and a caller that is cancelled does not affect the
+//! others.
 
 use std::{future::Future, pin::Pin, time::Duration};
 
@@ -12,12 +12,12 @@ use super::{
 };
 use crate::harness::{jobs::*, redis::shared};
 
-/// The first call goes alone; the others, which come while it is on its way, share the second.
+/// The first caller makes a call alone; the others come while it is in flight, and share the second call.
 const CALLERS: usize = 6;
-/// No call takes longer, on a machine that is busy.
+/// Longest time that a call may take, on a busy machine.
 const BOUND: Duration = Duration::from_secs(30);
 
-type Adding<'a> = Pin<Box<dyn Future<Output = linger::store::Result<Vec<Added>>> + Send + 'a>>;
+type PendingAdd<'a> = Pin<Box<dyn Future<Output = linger::store::Result<Vec<Added>>> + Send + 'a>>;
 
 async fn behind_a_proxy(retry_for: Duration) -> (Process, Proxy) {
     let proxy = Proxy::start(shared().port).await;
@@ -34,12 +34,12 @@ fn name(caller: usize) -> String {
     format!("job-{caller}")
 }
 
-/// Adds a job for each caller, all at once.
-fn adds<'a>(process: &'a Process) -> Vec<Adding<'a>> {
+/// Adds a job for each caller, concurrently.
+fn adds<'a>(process: &'a Process) -> Vec<PendingAdd<'a>> {
     (0..CALLERS).map(|caller| process.store().add(vec![job(&name(caller))])).collect()
 }
 
-/// Every job is there, once, and nothing contradicts itself; returns what finishes them.
+/// Asserts that every job exists once and verification finds no fault. Returns requests that finish the jobs.
 async fn all_are_there_once(process: &Process, what: &str) -> Vec<Vec<linger::store::FinishJob>> {
     let held = process.store.reserve(&plain("t"), &[None; CALLERS + 1], Wait::No).await.expect("reserves");
     assert_eq!(held.len(), CALLERS, "{what}");
@@ -53,7 +53,7 @@ async fn callers_that_come_while_a_call_is_in_flight_share_the_next() {
     let (process, proxy) = behind_a_proxy(seconds(5)).await;
     proxy.arm(usize::MAX, 0, Fault::CutAfter);
     join_all(adds(&process)).await.into_iter().for_each(|added| drop(added.expect("adds")));
-    assert_eq!(proxy.heal(), (0, 2), "two calls for six callers");
+    assert_eq!(proxy.disarm(), (0, 2), "two calls for six callers");
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn each_caller_gets_the_true_outcome_of_a_shared_call_after_a_fault() {
     for fault in Fault::ALL {
         proxy.arm(1, 1, fault);
         let added = tokio::time::timeout(BOUND, join_all(adds(&process))).await.expect("no call hangs");
-        assert_eq!(proxy.heal().0, 1, "{fault:?} happened");
+        assert_eq!(proxy.disarm().0, 1, "{fault:?} happened");
         for added in added {
             assert!(matches!(one(added.expect("adds")), Added::Created(_)), "{fault:?}");
         }
@@ -70,7 +70,7 @@ async fn each_caller_gets_the_true_outcome_of_a_shared_call_after_a_fault() {
         proxy.arm(1, 1, fault);
         let finishing = join_all(finishes.into_iter().map(|jobs| process.store().finish(ALL, jobs)));
         let finished = tokio::time::timeout(BOUND, finishing).await.expect("no call hangs");
-        assert_eq!(proxy.heal().0, 1, "{fault:?} happened");
+        assert_eq!(proxy.disarm().0, 1, "{fault:?} happened");
         for finished in finished {
             assert_eq!(one(finished.expect("finishes")), Finished::Done { topic: topic("t") }, "{fault:?}");
         }
@@ -83,13 +83,13 @@ async fn an_error_of_a_shared_call_reaches_each_of_its_callers() {
     let (process, proxy) = behind_a_proxy(millis(100)).await;
     proxy.arm(1, usize::MAX, Fault::CutAfter);
     let added = tokio::time::timeout(BOUND, join_all(adds(&process))).await.expect("no call hangs");
-    proxy.heal();
+    proxy.disarm();
     let (alone, shared) = added.split_first().expect("there are callers");
     assert!(alone.is_ok(), "{alone:?}");
     for error in shared {
         assert!(matches!(error, Err(Error::Unavailable(_))), "{error:?}");
     }
-    // They may have happened, and did; a repeat tells.
+    // The adds may have happened. A repeat shows that they did.
     for caller in 1..CALLERS {
         assert!(matches!(add_any(process.store(), job(&name(caller))).await, Added::Replayed(_)));
     }
@@ -100,19 +100,20 @@ async fn an_error_of_a_shared_call_reaches_each_of_its_callers() {
 async fn a_caller_queued_for_a_silent_server_fails_as_soon_as_a_single_call_would() {
     let (process, proxy) = behind_a_proxy(seconds(1)).await;
     proxy.arm(0, usize::MAX, Fault::SilentBefore);
-    // Call after call they would take half a minute.
+    // One after the other, the calls would take half a minute.
     let names = 0..2_000;
     let adds = join_all(names.map(|caller| process.store().add(vec![job(&name(caller))])));
-    let added = tokio::time::timeout(BOUND / 2, adds).await.expect("they do not wait for each other");
-    proxy.heal();
+    let added =
+        tokio::time::timeout(BOUND / 2, adds).await.expect("no caller waits for the calls of the others");
+    proxy.disarm();
     assert!(added.iter().all(|added| matches!(added, Err(Error::Unavailable(_)))));
 }
 
 #[tokio::test]
-async fn callers_that_leave_take_nothing_from_the_others() {
+async fn callers_that_are_cancelled_do_not_affect_the_others() {
     let (process, proxy) = behind_a_proxy(seconds(5)).await;
     for fault in [None, Some(Fault::CutAfter), Some(Fault::SilentBefore)] {
-        for leaver in [0, 3] {
+        for cancelled in [0, 3] {
             if let Some(fault) = fault {
                 proxy.arm(1, 1, fault);
             }
@@ -120,15 +121,15 @@ async fn callers_that_leave_take_nothing_from_the_others() {
             for add in &mut adding {
                 assert!(poll!(add).is_pending());
             }
-            drop(adding.remove(leaver));
+            drop(adding.remove(cancelled));
             let added = tokio::time::timeout(BOUND, join_all(adding)).await.expect("no call hangs");
-            proxy.heal();
+            proxy.disarm();
             for added in added {
-                assert!(matches!(one(added.expect("adds")), Added::Created(_)), "{fault:?} {leaver}");
+                assert!(matches!(one(added.expect("adds")), Added::Created(_)), "{fault:?} {cancelled}");
             }
-            // The one that left may be there or not; sent again it is.
-            add_any(process.store(), job(&name(leaver))).await;
-            for jobs in all_are_there_once(&process, &format!("{fault:?} {leaver}")).await {
+            // The job of the cancelled caller may exist or not. A repeat adds it.
+            add_any(process.store(), job(&name(cancelled))).await;
+            for jobs in all_are_there_once(&process, &format!("{fault:?} {cancelled}")).await {
                 process.store.finish(ALL, jobs).await.expect("finishes");
             }
         }

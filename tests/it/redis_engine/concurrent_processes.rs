@@ -1,4 +1,4 @@
-//! Processes beside each other on one prefix, with the default settings.
+//! Concurrent processes on one prefix, with the default settings.
 
 use linger::{job::State, store::redis::Options};
 
@@ -30,13 +30,13 @@ async fn pauses_of_two_processes_are_all_kept() {
     }
 }
 
-/// They share the dead letters, so that the one with the shortest retention deletes them for all.
+/// Processes share the dead letters, so the process with the shortest retention deletes them for all.
 #[tokio::test]
 async fn the_shortest_retention_counts_for_all_processes() {
     let options = options();
     let with = |retention| Options { dead_retention: Some(seconds(retention)), ..options.clone() };
     let short = Process::start(&with(100)).await;
-    let long = Process::beside(&short, &with(1_000)).await;
+    let long = Process::with_clock_of(&short, &with(1_000)).await;
     add(long.store(), job("a")).await;
     let held = reserve(long.store()).await;
     long.store.bury(ALL, &held.job.id, &held.receipt, None).await.expect("answers").expect("is held");
