@@ -1,5 +1,5 @@
-//! Damaged files: cut off, flipped, zeroed, missing, exchanged. Either nothing is lost, or the log reports the loss,
-//! or the start is refused and names the file. No loss is silent.
+//! Damaged files: truncated, with flipped bits or zeroed pages, missing, exchanged. Either nothing is lost, or the log
+//! reports the loss, or the start is refused and names the file. No loss is silent.
 
 use std::{
     fs::OpenOptions,
@@ -10,7 +10,7 @@ use std::{
 
 use rand::{RngExt, SeedableRng, rngs::SmallRng, seq::SliceRandom};
 
-use super::{asked, copy_store, ledger::Ledger, names_a_file, seed, worker::Worker};
+use super::{copy_store, ledger::Ledger, names_a_file, seed, setting, worker::Worker};
 use crate::harness::process::{Server, linger, run, stdout};
 
 const DB: &str = "linger.db";
@@ -36,23 +36,23 @@ impl Store {
         Self { directory, ledger: ledger.into_inner().expect("not poisoned") }
     }
 
-    /// The same, stopped cleanly.
+    /// The same jobs in a store that was stopped cleanly.
     fn stopped() -> Self {
         let store = Self::killed();
         assert!(Server::serve(&[], &[], store.directory.path()).stop().success());
         store
     }
 
-    /// The same store later: after more calls it was killed again.
+    /// A copy of this store after more calls and another kill.
     fn later(&self) -> Self {
-        let (copy, ledger) = (self.again(), Mutex::new(self.ledger.clone()));
+        let (copy, ledger) = (self.copy(), Mutex::new(self.ledger.clone()));
         let mut server = Server::serve(&[], &[], copy.directory.path());
         Worker::new("later", 0, server.address, &ledger).script();
         server.kill();
         Self { directory: copy.directory, ledger: ledger.into_inner().expect("not poisoned") }
     }
 
-    fn again(&self) -> Self {
+    fn copy(&self) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         copy_store(self.directory.path(), directory.path());
         Self { directory, ledger: self.ledger.clone() }
@@ -67,14 +67,14 @@ impl Store {
     }
 }
 
-/// A damage to a store that is not in use.
+/// Damage to a store that is not in use.
 #[derive(Debug, Clone)]
 enum Damage {
-    Cut(&'static str, u64),
+    Truncate(&'static str, u64),
     Flip(&'static str, u64, u8),
     Zero(&'static str, u64, u64),
-    /// Foreign bytes behind the end.
-    Tail(&'static str, u64),
+    /// Foreign bytes after the end.
+    Append(&'static str, u64),
     Remove(&'static [&'static str]),
     /// A file of another store, or of the same at another time.
     Exchange(&'static str, PathBuf),
@@ -85,7 +85,7 @@ impl Damage {
         let open =
             |name: &str| OpenOptions::new().write(true).read(true).open(store.file(name)).expect("is there");
         match self {
-            Self::Cut(name, len) => open(name).set_len(*len).expect("is cut"),
+            Self::Truncate(name, len) => open(name).set_len(*len).expect("is truncated"),
             Self::Flip(name, at, bit) => {
                 let (file, mut byte) = (open(name), [0]);
                 file.read_exact_at(&mut byte, *at).expect("is there");
@@ -95,7 +95,7 @@ impl Damage {
                 let len = usize::try_from(*to - *from).expect("fits");
                 open(name).write_all_at(&vec![0; len], *from).expect("is written");
             }
-            Self::Tail(name, len) => {
+            Self::Append(name, len) => {
                 let noise: Vec<u8> = (0..*len).map(|n| (n * 31 % 251) as u8).collect();
                 open(name).write_all_at(&noise, store.len(name)).expect("is written");
             }
@@ -109,9 +109,9 @@ impl Damage {
     }
 }
 
-/// The result of a damage.
+/// The result of starting a damaged store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum DamageResult {
     Whole,
     /// Something is missing, and the log reports it.
     Reported,
@@ -120,28 +120,28 @@ enum End {
     Silent,
 }
 
-/// Damages a copy of `store`, starts a server on it, and compares it with the ledger.
-fn outcome_of(store: &Store, damage: &Damage) -> (End, String) {
-    let mut copy = store.again();
+/// Damages a copy of `store`, starts a server on it, and compares the server with the ledger.
+fn result_of(store: &Store, damage: &Damage) -> (DamageResult, String) {
+    let mut copy = store.copy();
     damage.apply(&copy);
     let verified = run(&["verify"], copy.directory.path());
     let command = linger(&["serve", "--listen", "127.0.0.1:0"], copy.directory.path());
     match Server::try_spawn(command) {
-        Err(refused) if names_a_file(&refused) => (End::Refused, refused.log),
-        Err(refused) => (End::Silent, refused.log),
+        Err(refused) if names_a_file(&refused) => (DamageResult::Refused, refused.log),
+        Err(refused) => (DamageResult::Silent, refused.log),
         Ok(mut server) => {
             let found = copy.ledger.check(&server);
             server.signal(rustix::process::Signal::TERM);
             server.wait();
             let log = server.log();
             let end = match (found.is_clean(), is_reported(&log)) {
-                _ if log.contains("panicked") => End::Silent,
-                (true, _) => End::Whole,
-                (false, true) => End::Reported,
-                (false, false) => End::Silent,
+                _ if log.contains("panicked") => DamageResult::Silent,
+                (true, _) => DamageResult::Whole,
+                (false, true) => DamageResult::Reported,
+                (false, false) => DamageResult::Silent,
             };
             // A verification before the start finds every loss that the start reports.
-            let agrees = end != End::Reported || !verified.status.success();
+            let agrees = end != DamageResult::Reported || !verified.status.success();
             assert!(agrees, "{damage:?} was verified: {}{found:?}\n{log}", stdout(&verified));
             (end, format!("{found:?}\n{log}"))
         }
@@ -150,18 +150,18 @@ fn outcome_of(store: &Store, damage: &Damage) -> (End, String) {
 
 /// Whether the store has logged a warning or an error.
 fn is_reported(log: &str) -> bool {
-    let complains = |line: &str| line.contains(r#""WARN""#) || line.contains(r#""ERROR""#);
-    log.lines().any(|line| complains(line) && line.contains("linger::store::embedded"))
+    let is_warning = |line: &str| line.contains(r#""WARN""#) || line.contains(r#""ERROR""#);
+    log.lines().any(|line| is_warning(line) && line.contains("linger::store::embedded"))
 }
 
-/// Tries every damage; panics with those that were silent.
+/// Tries all cases. Panics if a loss was silent.
 fn try_all(what: &str, cases: &[(&Store, Damage)]) {
     let mut ends = Vec::new();
     let mut silent = Vec::new();
     for (store, damage) in cases {
-        let (end, log) = outcome_of(store, damage);
+        let (end, log) = result_of(store, damage);
         ends.push(end);
-        if end == End::Silent {
+        if end == DamageResult::Silent {
             silent.push(format!("{damage:?}: {log}"));
         }
     }
@@ -169,18 +169,18 @@ fn try_all(what: &str, cases: &[(&Store, Damage)]) {
     println!(
         "proof: what=damage_{what} runs={} whole={} told={} refused={} silent={} violations={}",
         cases.len(),
-        count(End::Whole),
-        count(End::Reported),
-        count(End::Refused),
+        count(DamageResult::Whole),
+        count(DamageResult::Reported),
+        count(DamageResult::Refused),
         silent.len(),
         silent.len()
     );
-    assert!(silent.is_empty(), "{} in silence: {}", silent.len(), silent.join("\n"));
+    assert!(silent.is_empty(), "{} losses were silent: {}", silent.len(), silent.join("\n"));
 }
 
 fn sampled<T>(mut all: Vec<T>, rng: &mut SmallRng, part: usize) -> Vec<T> {
     all.shuffle(rng);
-    all.truncate(asked("LINGER_PROVE_DAMAGE", 40).div_ceil(part));
+    all.truncate(setting("LINGER_PROVE_DAMAGE", 40).div_ceil(part));
     all
 }
 
@@ -195,15 +195,15 @@ fn a_log_cut_off_anywhere_is_noticed() {
     let (store, mut rng) = (Store::killed(), random());
     let len = store.len(LOG);
     let frames = (len - 32) / FRAME_BYTES;
-    // A cut at the end of a frame leaves no trace by itself.
+    // SQLite cannot notice a log that ends after a whole frame.
     let ends: Vec<u64> = (0..=frames).map(|n| 32 + n * FRAME_BYTES).filter(|end| *end < len).collect();
     let mut cuts = sampled(ends, &mut rng, 3);
     cuts.extend([0, 1, 31]);
     cuts.extend(sampled((0..len).collect(), &mut rng, 3));
-    if asked("LINGER_PROVE_TAIL", 0) > 0 {
+    if setting("LINGER_PROVE_TAIL", 0) > 0 {
         cuts.extend(len - FRAME_BYTES..len);
     }
-    let cases: Vec<_> = cuts.into_iter().map(|at| (&store, Damage::Cut(LOG, at))).collect();
+    let cases: Vec<_> = cuts.into_iter().map(|at| (&store, Damage::Truncate(LOG, at))).collect();
     try_all("cut_log", &cases);
 }
 
@@ -211,11 +211,17 @@ fn a_log_cut_off_anywhere_is_noticed() {
 fn a_file_cut_off_anywhere_is_noticed() {
     let (killed, stopped, mut rng) = (Store::killed(), Store::stopped(), random());
     let cuts = |store: &Store| (0..store.len(DB)).collect();
-    let mut cases: Vec<_> =
-        sampled(cuts(&killed), &mut rng, 8).into_iter().map(|at| (&killed, Damage::Cut(DB, at))).collect();
-    cases.extend(sampled(cuts(&stopped), &mut rng, 8).into_iter().map(|at| (&stopped, Damage::Cut(DB, at))));
+    let mut cases: Vec<_> = sampled(cuts(&killed), &mut rng, 8)
+        .into_iter()
+        .map(|at| (&killed, Damage::Truncate(DB, at)))
+        .collect();
+    cases.extend(
+        sampled(cuts(&stopped), &mut rng, 8).into_iter().map(|at| (&stopped, Damage::Truncate(DB, at))),
+    );
     let pages = |store: &Store| (0..store.len(DB) / 4_096).map(|page| page * 4_096).collect();
-    cases.extend(sampled(pages(&stopped), &mut rng, 8).into_iter().map(|at| (&stopped, Damage::Cut(DB, at))));
+    cases.extend(
+        sampled(pages(&stopped), &mut rng, 8).into_iter().map(|at| (&stopped, Damage::Truncate(DB, at))),
+    );
     try_all("cut_file", &cases);
 }
 
@@ -224,7 +230,7 @@ fn a_flipped_bit_is_noticed_or_harmless() {
     let (killed, stopped, mut rng) = (Store::killed(), Store::stopped(), random());
     let mut cases = Vec::new();
     for (store, name) in [(&killed, LOG), (&killed, DB), (&stopped, DB)] {
-        for _ in 0..asked("LINGER_PROVE_DAMAGE", 40).div_ceil(3) {
+        for _ in 0..setting("LINGER_PROVE_DAMAGE", 40).div_ceil(3) {
             let at = rng.random_range(0..store.len(name));
             cases.push((store, Damage::Flip(name, at, rng.random_range(0..8))));
         }
@@ -253,45 +259,45 @@ fn missing_and_exchanged_files_are_noticed() {
     let much_later = later.later();
     let from = |store: &Store, name: &str| store.file(name);
     let cases = [
-        (&killed, Damage::Remove(&[LOG]), End::Refused),
-        (&killed, Damage::Remove(&[DB]), End::Refused),
-        (&killed, Damage::Remove(&["linger.db-shm"]), End::Whole),
-        (&killed, Damage::Remove(&["lock"]), End::Whole),
-        (&killed, Damage::Remove(&[LOG, "linger.db-shm"]), End::Refused),
-        (&killed, Damage::Remove(&[LOG, "linger.db-shm", "lock"]), End::Refused),
-        (&killed, Damage::Remove(&[DB, LOG]), End::Refused),
-        (&stopped, Damage::Remove(&[LOG]), End::Whole),
-        (&stopped, Damage::Remove(&[DB]), End::Refused),
-        (&stopped, Damage::Remove(&["lock"]), End::Whole),
-        (&killed, Damage::Exchange(LOG, from(&other, LOG)), End::Refused),
-        (&killed, Damage::Exchange(DB, from(&other, DB)), End::Refused),
-        (&stopped, Damage::Exchange(LOG, from(&other, LOG)), End::Refused),
-        (&killed, Damage::Exchange(LOG, from(&killed, DB)), End::Refused),
-        (&killed, Damage::Exchange(DB, from(&killed, LOG)), End::Refused),
-        (&later, Damage::Exchange(LOG, from(&killed, LOG)), End::Refused),
-        (&much_later, Damage::Exchange(DB, from(&killed, DB)), End::Refused),
-        (&much_later, Damage::Exchange(DB, from(&stopped, DB)), End::Refused),
-        (&later, Damage::Exchange("linger.db-shm", from(&other, "linger.db-shm")), End::Whole),
-        (&killed, Damage::Tail(LOG, 100), End::Whole),
-        (&killed, Damage::Tail(LOG, 10_000), End::Whole),
-        (&killed, Damage::Tail(DB, 5_000), End::Whole),
+        (&killed, Damage::Remove(&[LOG]), DamageResult::Refused),
+        (&killed, Damage::Remove(&[DB]), DamageResult::Refused),
+        (&killed, Damage::Remove(&["linger.db-shm"]), DamageResult::Whole),
+        (&killed, Damage::Remove(&["lock"]), DamageResult::Whole),
+        (&killed, Damage::Remove(&[LOG, "linger.db-shm"]), DamageResult::Refused),
+        (&killed, Damage::Remove(&[LOG, "linger.db-shm", "lock"]), DamageResult::Refused),
+        (&killed, Damage::Remove(&[DB, LOG]), DamageResult::Refused),
+        (&stopped, Damage::Remove(&[LOG]), DamageResult::Whole),
+        (&stopped, Damage::Remove(&[DB]), DamageResult::Refused),
+        (&stopped, Damage::Remove(&["lock"]), DamageResult::Whole),
+        (&killed, Damage::Exchange(LOG, from(&other, LOG)), DamageResult::Refused),
+        (&killed, Damage::Exchange(DB, from(&other, DB)), DamageResult::Refused),
+        (&stopped, Damage::Exchange(LOG, from(&other, LOG)), DamageResult::Refused),
+        (&killed, Damage::Exchange(LOG, from(&killed, DB)), DamageResult::Refused),
+        (&killed, Damage::Exchange(DB, from(&killed, LOG)), DamageResult::Refused),
+        (&later, Damage::Exchange(LOG, from(&killed, LOG)), DamageResult::Refused),
+        (&much_later, Damage::Exchange(DB, from(&killed, DB)), DamageResult::Refused),
+        (&much_later, Damage::Exchange(DB, from(&stopped, DB)), DamageResult::Refused),
+        (&later, Damage::Exchange("linger.db-shm", from(&other, "linger.db-shm")), DamageResult::Whole),
+        (&killed, Damage::Append(LOG, 100), DamageResult::Whole),
+        (&killed, Damage::Append(LOG, 10_000), DamageResult::Whole),
+        (&killed, Damage::Append(DB, 5_000), DamageResult::Whole),
     ];
     for (store, damage, expected) in &cases {
-        let (end, log) = outcome_of(store, damage);
+        let (end, log) = result_of(store, damage);
         assert_eq!(end, *expected, "{damage:?}: {log}");
     }
     println!("proof: what=damage_missing_or_exchanged runs={} silent=0 violations=0", cases.len());
 }
 
-/// A loss that the program cannot notice must be counted as silent.
+/// The control: a loss that the program cannot notice counts as silent.
 #[test]
 fn a_silent_loss_is_recognised() {
     let store = Store::killed();
-    assert_eq!(outcome_of(&store, &Damage::Tail("linger.db-shm", 1)).0, End::Whole);
-    let mut more = store.again();
-    more.ledger.begin("first", "never-there", super::ledger::Doubt::None);
-    more.ledger.settle("never-there", super::ledger::Place::Ready);
-    assert_eq!(outcome_of(&more, &Damage::Tail("linger.db-shm", 1)).0, End::Silent);
-    assert_eq!(outcome_of(&store, &Damage::Remove(&[LOG])).0, End::Refused);
+    assert_eq!(result_of(&store, &Damage::Append("linger.db-shm", 1)).0, DamageResult::Whole);
+    let mut more = store.copy();
+    more.ledger.begin("first", "never-there", super::ledger::Uncertainty::None);
+    more.ledger.confirm("never-there", super::ledger::JobState::Ready);
+    assert_eq!(result_of(&more, &Damage::Append("linger.db-shm", 1)).0, DamageResult::Silent);
+    assert_eq!(result_of(&store, &Damage::Remove(&[LOG])).0, DamageResult::Refused);
     assert!(Path::new(&store.file(DB)).exists(), "only copies are damaged");
 }

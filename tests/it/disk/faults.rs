@@ -1,5 +1,5 @@
-//! A disk on which one system call fails: each write, sync, truncation, opening and reading in turn. The program
-//! reports the failure or was not affected; after a restart every acknowledged change is there.
+//! Injected disk faults: one write, sync, truncation, open or read fails. The program reports the failure or is not
+//! affected. After a restart every acknowledged change is there.
 
 use std::{path::Path, process::Child, sync::Mutex};
 
@@ -7,10 +7,10 @@ use rand::{SeedableRng, rngs::SmallRng, seq::IndexedRandom};
 use rustix::process::Signal;
 
 use super::{
-    asked, copy_store,
+    copy_store,
     ledger::Ledger,
-    names_a_file, seed,
-    strace::{Fault, Trace, works},
+    names_a_file, seed, setting,
+    strace::{Fault, Trace, check_available},
     worker::{Outcome, Worker},
 };
 use crate::harness::{
@@ -18,7 +18,7 @@ use crate::harness::{
     process::{Refused, Server, linger, linger_under},
 };
 
-/// Every system call that changes or reads the files, and the errors it is made to return.
+/// Every system call that changes or reads the files, and the errors that are injected into it.
 const CALLS: [(&str, &[&str]); 7] = [
     ("pwrite64", &["EIO", "ENOSPC"]),
     ("fsync", &["EIO"]),
@@ -29,14 +29,14 @@ const CALLS: [(&str, &[&str]); 7] = [
     ("pread64", &["EIO"]),
 ];
 
-/// The state before the program was killed, for faults during the next start.
-struct Past {
+/// The store and its ledger before the run in which the fault happens.
+struct InitialStore {
     directory: tempfile::TempDir,
     ledger: Ledger,
 }
 
-impl Past {
-    fn none() -> Self {
+impl InitialStore {
+    fn empty() -> Self {
         Self { directory: tempfile::tempdir().expect("a directory"), ledger: Ledger::default() }
     }
 
@@ -48,35 +48,34 @@ impl Past {
         Self { directory, ledger: ledger.into_inner().expect("not poisoned") }
     }
 
-    /// A copy of it.
-    fn again(&self) -> Self {
+    fn copy(&self) -> Self {
         let copy = tempfile::tempdir().expect("a directory");
         copy_store(self.directory.path(), copy.path());
         Self { directory: copy, ledger: self.ledger.clone() }
     }
 }
 
-/// The effect of one fault.
+/// The effects of one fault.
 #[derive(Debug, Default)]
-struct Seen {
+struct Effects {
     hit: bool,
     refused: bool,
     stopped: bool,
     full: bool,
 }
 
-/// Runs the script on a copy of `past` with a fault in it, ends the program with `ending`, and compares
-/// the next run with the ledger.
-fn run(past: &Past, fault: &Fault, ending: Signal) -> Seen {
-    let Past { directory, ledger } = past.again();
+/// Runs the script of calls on a copy of `initial` while `fault` is injected, ends the program with `ending`, and
+/// compares the next run with the ledger.
+fn run(initial: &InitialStore, fault: &Fault, ending: Signal) -> Effects {
+    let InitialStore { directory, ledger } = initial.copy();
     let trace = Trace::new(directory.path().join("trace"));
     let about = format!("{fault:?} {ending:?}");
-    let mut seen = Seen::default();
+    let mut effects = Effects::default();
     let mut ledger = Mutex::new(ledger);
     match start(directory.path(), &trace, Some(fault)) {
         Ok(mut server) => {
             let outcomes = Worker::new("now", 0, server.address, &ledger).script();
-            seen.full = outcomes.contains(&Outcome::Full);
+            effects.full = outcomes.contains(&Outcome::Full);
             let clear = outcomes.iter().all(|outcome| matches!(outcome, Outcome::Done | Outcome::Full));
             if !clear {
                 server.wait_until_unready();
@@ -84,31 +83,31 @@ fn run(past: &Past, fault: &Fault, ending: Signal) -> Seen {
             server.signal(ending);
             let (status, _) = server.wait();
             let log = server.log();
-            seen.stopped = log.contains("no more writes until a restart");
+            effects.stopped = log.contains("no more writes until a restart");
             assert!(!log.contains("panicked"), "{about}: {log}");
-            // Whatever is not the plain truth is said: in the answers, in the log, by being unready.
-            assert!(clear || seen.stopped, "{about}: {outcomes:?}: {log}");
-            let fair = if seen.stopped {
+            // After a failure that is neither success nor a full disk, writes stop until a restart.
+            assert!(clear || effects.stopped, "{about}: {outcomes:?}: {log}");
+            let is_reported = if effects.stopped {
                 !status.success()
             } else {
                 status.success() || log.contains("did not close cleanly")
             };
-            assert!(ending == Signal::KILL || fair, "{about}: {status}: {log}");
+            assert!(ending == Signal::KILL || is_reported, "{about}: {status}: {log}");
         }
         Err(refused) => {
-            seen.refused = true;
+            effects.refused = true;
             assert!(names_a_file(&refused), "{about}: {refused:?}");
         }
     }
-    seen.hit = trace.was_hit();
+    effects.hit = trace.was_hit();
     let ledger = ledger.get_mut().expect("not poisoned");
-    assert!(ledger.untrue.is_empty(), "{about}: {:#?}", ledger.untrue);
+    assert!(ledger.contradictions.is_empty(), "{about}: {:#?}", ledger.contradictions);
     let server = Server::try_spawn(linger(&["serve", "--listen", "127.0.0.1:0"], directory.path()));
-    let server = server.unwrap_or_else(|refused| panic!("{about}: {seen:?}: then {refused:?}"));
+    let server = server.unwrap_or_else(|refused| panic!("{about}: {effects:?}: then {refused:?}"));
     let found = ledger.check(&server);
     assert!(found.is_clean(), "{about}: {found:#?}\n{}", server.log());
     assert_eq!(server.call("GET", "/readyz", "").status, 200, "{about}");
-    seen
+    effects
 }
 
 fn start(directory: &Path, trace: &Trace, fault: Option<&Fault>) -> Result<Server, Refused> {
@@ -118,9 +117,9 @@ fn start(directory: &Path, trace: &Trace, fault: Option<&Fault>) -> Result<Serve
     Server::try_spawn(linger_under(&wrapper, &["serve", "--listen", "127.0.0.1:0"], directory))
 }
 
-/// Every fault that the script can meet on `past`, counted in a run without a fault.
-fn plan(past: &Past) -> Vec<Fault> {
-    let Past { directory, ledger } = past.again();
+/// Every fault that the script can meet on `initial`. A run without a fault counts its calls.
+fn plan(initial: &InitialStore) -> Vec<Fault> {
+    let InitialStore { directory, ledger } = initial.copy();
     let trace = Trace::new(directory.path().join("trace"));
     let ledger = Mutex::new(ledger);
     let mut server = start(directory.path(), &trace, None).expect("starts");
@@ -139,48 +138,49 @@ fn plan(past: &Past) -> Vec<Fault> {
 
 #[test]
 fn each_call_to_the_disk_may_fail_once() {
-    if let Err(why) = works() {
+    if let Err(why) = check_available() {
         return not_run_here("disk_faults", &why);
     }
-    let (most, seed) = (asked("LINGER_PROVE_FAULTS", 24), seed());
+    let (most, seed) = (setting("LINGER_PROVE_FAULTS", 24), seed());
     println!("LINGER_PROVE_SEED={seed}");
-    let pasts = [Past::none(), Past::killed()];
+    let stores = [InitialStore::empty(), InitialStore::killed()];
     let mut faults = Vec::new();
-    for past in &pasts {
+    for initial in &stores {
         faults.extend(
-            plan(past)
-                .into_iter()
-                .flat_map(|fault| [Signal::TERM, Signal::KILL].map(|ending| (past, fault.clone(), ending))),
+            plan(initial).into_iter().flat_map(|fault| {
+                [Signal::TERM, Signal::KILL].map(|ending| (initial, fault.clone(), ending))
+            }),
         );
     }
     let possible = faults.len();
     let sample: Vec<_> = faults.sample(&mut SmallRng::seed_from_u64(seed), most).collect();
-    let seen: Vec<Seen> = sample.iter().map(|(past, fault, ending)| run(past, fault, *ending)).collect();
-    let count = |what: fn(&Seen) -> bool| seen.iter().filter(|seen| what(seen)).count();
-    let hit = count(|seen| seen.hit);
+    let effects: Vec<Effects> =
+        sample.iter().map(|(initial, fault, ending)| run(initial, fault, *ending)).collect();
+    let count = |what: fn(&Effects) -> bool| effects.iter().filter(|effects| what(effects)).count();
+    let hit = count(|effects| effects.hit);
     println!(
         "proof: what=disk_faults runs={} possible={possible} faults={hit} refused={} stopped={} full={} lost=0 returned=0 violations=0",
-        seen.len(),
-        count(|seen| seen.refused),
-        count(|seen| seen.stopped),
-        count(|seen| seen.full)
+        effects.len(),
+        count(|effects| effects.refused),
+        count(|effects| effects.stopped),
+        count(|effects| effects.full)
     );
-    assert!(hit * 2 > seen.len(), "most of the faults happen: {hit} of {}", seen.len());
+    assert!(hit * 2 > effects.len(), "few faults happened: {hit} of {}", effects.len());
 }
 
 /// SQLite commits the switch to a write-ahead log after it has returned the new mode.
 #[test]
 fn each_read_of_the_first_start_may_fail() {
-    if let Err(why) = works() {
+    if let Err(why) = check_available() {
         return not_run_here("first_start", &why);
     }
-    let past = Past::none();
-    let reads: Vec<Fault> = plan(&past).into_iter().filter(|fault| fault.call == "pread64").collect();
-    let refused = reads.iter().filter(|fault| run(&past, fault, Signal::TERM).refused).count();
+    let initial = InitialStore::empty();
+    let reads: Vec<Fault> = plan(&initial).into_iter().filter(|fault| fault.call == "pread64").collect();
+    let refused = reads.iter().filter(|fault| run(&initial, fault, Signal::TERM).refused).count();
     assert!(refused >= 3, "{refused} of {} faults stopped a start", reads.len());
 }
 
-/// A server with one acknowledged job that is traced from here on.
+/// Starts a server, adds one job, and attaches the tracer, which counts calls from then on.
 fn traced(directory: &Path, trace: &Trace, ledger: &Mutex<Ledger>, fault: &Fault) -> (Server, Child) {
     let server = Server::serve(&[], &[], directory);
     assert_eq!(Worker::new("before", 0, server.address, ledger).add(&[5], false), Outcome::Done);
@@ -191,7 +191,7 @@ fn traced(directory: &Path, trace: &Trace, ledger: &Mutex<Ledger>, fault: &Fault
 
 #[test]
 fn a_failed_sync_stops_all_writes_until_a_restart_and_is_not_tried_again() {
-    if let Err(why) = works() {
+    if let Err(why) = check_available() {
         return not_run_here("failed_sync", &why);
     }
     let directory = tempfile::tempdir().expect("a directory");
@@ -207,9 +207,9 @@ fn a_failed_sync_stops_all_writes_until_a_restart_and_is_not_tried_again() {
     server.signal(Signal::TERM);
     let status = server.wait().0;
     tracer.wait().expect("is a child");
-    assert!(!status.success(), "an end in disorder is a failure: {}", server.log());
+    assert!(!status.success(), "a shutdown after a failed sync must fail: {}", server.log());
     let after = trace.after_fault();
-    assert!(trace.was_hit() && after.is_empty(), "touched again: {after:#?}");
+    assert!(trace.was_hit() && after.is_empty(), "the files were used again: {after:#?}");
     let found = ledger.into_inner().expect("not poisoned").check(&Server::serve(&[], &[], directory.path()));
     assert!(found.is_clean(), "{found:#?}");
 }

@@ -1,6 +1,6 @@
-//! The ledger: what clients were told about each job, and how a store that was opened again differs from it. Each
-//! job belongs to one client, which has one call in flight at a time; so acknowledged states are exact, and only a
-//! call without a clear answer leaves a doubt.
+//! The ledger: what clients know about each job from their answers, and how a reopened store differs from it. Each job
+//! belongs to one client, which has one call in flight at a time. So acknowledged states are exact, and only a call
+//! without a clear answer leaves a state uncertain.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use crate::harness::process::Server;
 
 /// The state of a job as its client knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum JobState {
     Delayed,
     Ready,
     /// With the receipt, if the client knows it.
@@ -22,7 +22,7 @@ pub enum Place {
     Gone,
 }
 
-impl Place {
+impl JobState {
     /// From the name of a state in an answer.
     pub fn of(state: &str) -> Self {
         match state {
@@ -41,25 +41,25 @@ impl Place {
 
 /// What a call with an unknown result may have done to a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Doubt {
+pub enum Uncertainty {
     None,
-    /// It exists, in an unknown state.
-    Moved,
-    /// It may exist or not.
-    Anything,
+    /// The job exists, in an unknown state.
+    State,
+    /// The job may exist or not.
+    Existence,
 }
 
 #[derive(Debug, Clone)]
 struct Entry {
     topic: String,
-    place: Place,
-    /// By calls that ended without a clear answer.
-    doubt: Doubt,
-    /// By a call in flight.
-    pending: Doubt,
-    /// The worst of both since the last [`Ledger::before`].
-    lately: Doubt,
-    /// Digest of its body, where that is known.
+    state: JobState,
+    /// After calls that ended without a clear answer.
+    uncertainty: Uncertainty,
+    /// During a call in flight.
+    pending: Uncertainty,
+    /// The highest of both since the last [`Ledger::begin_snapshot`].
+    recent: Uncertainty,
+    /// Digest of the body, if it is known.
     body: Option<u64>,
 }
 
@@ -73,14 +73,14 @@ fn digest(body: &Value) -> u64 {
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
     jobs: BTreeMap<String, Entry>,
-    /// Jobs that were gone when last asked for.
+    /// Jobs that were gone at the last check.
     gone: BTreeSet<String>,
     /// The configuration of each topic as answers show it; `None` while that is unknown.
     topics: BTreeMap<String, Option<Value>>,
     /// Acknowledgements so far.
     pub acks: usize,
     /// Answers that contradict what is known.
-    pub untrue: Vec<String>,
+    pub contradictions: Vec<String>,
 }
 
 /// How a store differs from the ledger.
@@ -88,7 +88,7 @@ pub struct Ledger {
 pub struct Findings {
     pub lost: Vec<String>,
     pub returned: Vec<String>,
-    /// In another state than told, or counted wrongly, or its receipt does not work.
+    /// In another state than expected, or counted wrongly, or with a receipt that does not work.
     pub wrong: Vec<String>,
     /// Jobs for which the answer was 503.
     pub unanswered: Vec<String>,
@@ -104,37 +104,37 @@ impl Findings {
 
 impl Ledger {
     /// Records that a call is about to be sent that may do this to `id`.
-    pub fn begin(&mut self, topic: &str, id: &str, doubt: Doubt) {
+    pub fn begin(&mut self, topic: &str, id: &str, uncertainty: Uncertainty) {
         let new = || Entry {
             topic: topic.to_owned(),
-            place: Place::Gone,
-            doubt: Doubt::None,
-            pending: Doubt::None,
-            lately: Doubt::None,
+            state: JobState::Gone,
+            uncertainty: Uncertainty::None,
+            pending: Uncertainty::None,
+            recent: Uncertainty::None,
             body: None,
         };
         let entry = self.jobs.entry(id.to_owned()).or_insert_with(new);
-        entry.pending = doubt;
-        entry.lately = entry.lately.max(doubt);
+        entry.pending = uncertainty;
+        entry.recent = entry.recent.max(uncertainty);
     }
 
     /// Records the state of `id` from an answer.
-    pub fn settle(&mut self, id: &str, place: Place) {
+    pub fn confirm(&mut self, id: &str, state: JobState) {
         let entry = self.jobs.get_mut(id).expect("its call was begun");
-        (entry.place, entry.doubt, entry.pending) = (place, Doubt::None, Doubt::None);
+        (entry.state, entry.uncertainty, entry.pending) = (state, Uncertainty::None, Uncertainty::None);
         self.acks += 1;
     }
 
     /// Records that an answer reported no change to `id`.
     pub fn unchanged(&mut self, id: &str) {
-        self.jobs.get_mut(id).expect("its call was begun").pending = Doubt::None;
+        self.jobs.get_mut(id).expect("its call was begun").pending = Uncertainty::None;
     }
 
     /// Records that there was no answer, or one that leaves the result open.
-    pub fn unclear(&mut self, id: &str) {
+    pub fn mark_uncertain(&mut self, id: &str) {
         let entry = self.jobs.get_mut(id).expect("its call was begun");
-        entry.doubt = entry.doubt.max(entry.pending);
-        entry.pending = Doubt::None;
+        entry.uncertainty = entry.uncertainty.max(entry.pending);
+        entry.pending = Uncertainty::None;
     }
 
     /// Records the body of `id`.
@@ -169,40 +169,44 @@ impl Ledger {
     }
 
     /// Jobs of a topic that are certainly in a state for which `wanted` is true.
-    pub fn certain(&self, topic: &str, wanted: impl Fn(&Place) -> bool) -> Vec<(String, Place)> {
+    pub fn known_jobs(&self, topic: &str, wanted: impl Fn(&JobState) -> bool) -> Vec<(String, JobState)> {
         let known = |entry: &&Entry| {
-            entry.topic == topic && entry.doubt.max(entry.pending) == Doubt::None && wanted(&entry.place)
+            entry.topic == topic
+                && entry.uncertainty.max(entry.pending) == Uncertainty::None
+                && wanted(&entry.state)
         };
         let jobs = self.jobs.iter().filter(|(_, entry)| known(entry));
-        jobs.map(|(id, entry)| (id.clone(), entry.place.clone())).collect()
+        jobs.map(|(id, entry)| (id.clone(), entry.state.clone())).collect()
     }
 
-    /// The known state of a job; `None` in doubt or when the job is unknown.
-    pub fn place(&self, id: &str) -> Option<&Place> {
-        self.jobs.get(id).filter(|entry| entry.doubt == Doubt::None).map(|entry| &entry.place)
+    /// The known state of a job; `None` when the state is uncertain or the job is unknown.
+    pub fn state(&self, id: &str) -> Option<&JobState> {
+        self.jobs.get(id).filter(|entry| entry.uncertainty == Uncertainty::None).map(|entry| &entry.state)
     }
 
-    /// Jobs that are certainly not gone.
-    pub fn living(&self) -> usize {
-        let lives = |entry: &&Entry| entry.doubt < Doubt::Anything && entry.place != Place::Gone;
-        self.jobs.values().filter(lives).count()
+    /// The number of jobs that certainly exist.
+    pub fn existing(&self) -> usize {
+        let exists =
+            |entry: &&Entry| entry.uncertainty < Uncertainty::Existence && entry.state != JobState::Gone;
+        self.jobs.values().filter(exists).count()
     }
 
-    /// The ledger at the beginning of a snapshot that takes a while.
-    pub fn before(&mut self) -> Self {
+    /// The ledger at the beginning of a snapshot, which takes a while.
+    pub fn begin_snapshot(&mut self) -> Self {
         for entry in self.jobs.values_mut() {
-            entry.lately = entry.doubt.max(entry.pending);
+            entry.recent = entry.uncertainty.max(entry.pending);
         }
         self.clone()
     }
 
-    /// What that snapshot contains, `since` being the ledger at its end: calls begun meanwhile are in doubt.
-    pub fn through(mut self, since: &Self) -> Self {
+    /// The ledger of what the snapshot contains. `since` is the ledger at its end. The results of calls that began
+    /// meanwhile are uncertain.
+    pub fn end_snapshot(mut self, since: &Self) -> Self {
         for (id, entry) in &since.jobs {
-            let new = || Entry { place: Place::Gone, body: None, ..entry.clone() };
+            let new = || Entry { state: JobState::Gone, body: None, ..entry.clone() };
             let kept = self.jobs.entry(id.clone()).or_insert_with(new);
-            kept.doubt = kept.doubt.max(entry.lately);
-            kept.pending = Doubt::None;
+            kept.uncertainty = kept.uncertainty.max(entry.recent);
+            kept.pending = Uncertainty::None;
             if kept.body != entry.body {
                 kept.body = None;
             }
@@ -217,7 +221,7 @@ impl Ledger {
     }
 
     /// Compares a server with the ledger, and records its answers. Jobs that are gone then are queried again only by
-    /// [`still_gone`](Self::still_gone).
+    /// [`returned_jobs`](Self::returned_jobs).
     pub fn check(&mut self, server: &Server) -> Findings {
         let mut findings = Findings::default();
         let mut counts: BTreeMap<String, u64> = BTreeMap::new();
@@ -229,55 +233,55 @@ impl Ledger {
                     if entry.body.is_some_and(|known| known != digest(&job["body"])) {
                         findings.wrong.push(format!("{id} has another body than it was given"));
                     }
-                    Place::of(job["state"].as_str().expect("a state"))
+                    JobState::of(job["state"].as_str().expect("a state"))
                 }
-                404 => Place::Gone,
+                404 => JobState::Gone,
                 503 => {
                     findings.unanswered.push(id.clone());
                     continue;
                 }
                 _ => panic!("{id}: {answer:?}"),
             };
-            let here = found != Place::Gone;
+            let here = found != JobState::Gone;
             findings.present += usize::from(here);
             *counts.entry(entry.topic.clone()).or_default() += u64::from(here);
-            match (&entry.place, entry.doubt) {
-                (_, Doubt::Anything) => {}
-                (Place::Gone, _) if here => findings.returned.push(id.clone()),
-                (Place::Gone, _) => {}
-                (_, Doubt::Moved | Doubt::None) if !here => findings.lost.push(id.clone()),
-                (place, Doubt::None) if !place.is_like(&found) => {
-                    findings.wrong.push(format!("{id} was {place:?} and is {found:?}"));
+            match (&entry.state, entry.uncertainty) {
+                (_, Uncertainty::Existence) => {}
+                (JobState::Gone, _) if here => findings.returned.push(id.clone()),
+                (JobState::Gone, _) => {}
+                (_, Uncertainty::State | Uncertainty::None) if !here => findings.lost.push(id.clone()),
+                (state, Uncertainty::None) if !state.is_like(&found) => {
+                    findings.wrong.push(format!("{id} was {state:?} and is {found:?}"));
                 }
-                (Place::Reserved(Some(receipt)), Doubt::None) => {
+                (JobState::Reserved(Some(receipt)), Uncertainty::None) => {
                     let touch = format!(r#"{{"receipt":"{receipt}","ttr":"1h"}}"#);
                     let answer = server.call("POST", &format!("/jobs/{id}/touch"), &touch);
                     if answer.status != 200 {
-                        findings.wrong.push(format!("{id} is not its holder's any more: {answer:?}"));
+                        findings.wrong.push(format!("{id} is no longer reserved by its holder: {answer:?}"));
                     }
                     continue;
                 }
-                (_, Doubt::Moved | Doubt::None) => {}
+                (_, Uncertainty::State | Uncertainty::None) => {}
             }
-            (entry.place, entry.doubt, entry.pending) = (found, Doubt::None, Doubt::None);
+            (entry.state, entry.uncertainty, entry.pending) = (found, Uncertainty::None, Uncertainty::None);
         }
         findings
             .wrong
-            .extend(counts.into_iter().filter_map(|(topic, here)| miscounted(server, &topic, here)));
+            .extend(counts.into_iter().filter_map(|(topic, here)| count_difference(server, &topic, here)));
         let set = self.topics.iter().filter_map(|(topic, set)| Some((topic, set.as_ref()?)));
-        findings.wrong.extend(set.filter_map(|(topic, set)| set_otherwise(server, topic, set)));
-        self.put_away_gone();
+        findings.wrong.extend(set.filter_map(|(topic, set)| config_difference(server, topic, set)));
+        self.archive_gone();
         findings
     }
 
-    /// Jobs that came back after they had been gone.
-    pub fn still_gone(&self, server: &Server) -> Vec<String> {
+    /// Jobs that exist again after they were gone.
+    pub fn returned_jobs(&self, server: &Server) -> Vec<String> {
         let there = |id: &&String| server.call("GET", &format!("/jobs/{id}"), "").status != 404;
         self.gone.iter().filter(there).cloned().collect()
     }
 
-    fn put_away_gone(&mut self) {
-        let gone = |_: &String, entry: &mut Entry| entry.place == Place::Gone;
+    fn archive_gone(&mut self) {
+        let gone = |_: &String, entry: &mut Entry| entry.state == JobState::Gone;
         self.gone.extend(self.jobs.extract_if(.., gone).map(|(id, _)| id));
     }
 }
@@ -289,7 +293,7 @@ fn topic_settings(shown: &Value) -> Value {
 }
 
 /// How the configuration of a topic differs from the expected one.
-fn set_otherwise(server: &Server, topic: &str, expected: &Value) -> Option<String> {
+fn config_difference(server: &Server, topic: &str, expected: &Value) -> Option<String> {
     let answer = server.call("GET", &format!("/topics/{topic}"), "");
     let found = match answer.status {
         200 => topic_settings(&answer.json()),
@@ -300,8 +304,8 @@ fn set_otherwise(server: &Server, topic: &str, expected: &Value) -> Option<Strin
     (found != *expected).then(|| format!("{topic} is set to {found} and should be {expected}"))
 }
 
-/// What is wrong with the server's own count of a topic.
-fn miscounted(server: &Server, topic: &str, here: u64) -> Option<String> {
+/// How the server's own count of a topic differs from the number of its jobs.
+fn count_difference(server: &Server, topic: &str, here: u64) -> Option<String> {
     let answer = server.call("GET", &format!("/topics/{topic}"), "");
     let counted = match answer.status {
         404 => 0,

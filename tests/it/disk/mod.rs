@@ -1,19 +1,20 @@
-//! The embedded engine against the disk: power cuts, calls that fail, a full file system, damaged files, copies.
-//! The real program on real files; afterwards its jobs are compared with what its clients were told.
+//! Disk faults of the embedded engine: power cuts, failing system calls, a full file system, damaged files, and
+//! backups. The tests run the real program on real files, and then compare its jobs with the answers that its clients
+//! received.
 //!
-//! Short in the normal run. `LINGER_PROVE_CUTS`, `LINGER_PROVE_FAULTS` and `LINGER_PROVE_DAMAGE` set how many
+//! The normal run is short. `LINGER_PROVE_CUTS`, `LINGER_PROVE_FAULTS` and `LINGER_PROVE_DAMAGE` set how many
 //! power cuts, failing calls and damaged stores of each kind there are, `LINGER_PROVE_SEED` chooses them; with
 //! `LINGER_PROVE_TAIL=1` a log is cut off at every byte of its end. Each test prints one line of figures that begins
 //! with `proof:`, or says why it cannot run (`harness::not_here`).
 
-mod bay;
-mod copies;
-mod cuts;
+mod backup_faults;
 mod damage;
 mod faults;
-mod full;
+mod full_disk;
 mod ledger;
-mod short;
+mod low_space;
+mod mount_namespace;
+mod power_cuts;
 mod strace;
 mod worker;
 
@@ -21,15 +22,15 @@ use std::path::Path;
 
 use crate::harness::process::Refused;
 
-/// A count from the environment, or that of a short run.
-fn asked(name: &str, default: usize) -> usize {
+/// A number from the environment, or the default of a short run.
+fn setting(name: &str, default: usize) -> usize {
     let number = |text: String| text.parse().unwrap_or_else(|_| panic!("{name}: a number"));
     std::env::var(name).map_or(default, number)
 }
 
 /// The seed of the random numbers; printed, so that a failure can be reproduced.
 fn seed() -> u64 {
-    let seed = asked("LINGER_PROVE_SEED", 0) as u64;
+    let seed = setting("LINGER_PROVE_SEED", 0) as u64;
     if seed == 0 { rand::random::<u32>().into() } else { seed }
 }
 
@@ -37,8 +38,8 @@ fn seed() -> u64 {
 fn copy_store(from: &Path, to: &Path) {
     let Ok(files) = std::fs::read_dir(from.join("data")) else { return };
     std::fs::create_dir_all(to.join("data")).expect("can be made");
-    let holds_jobs = |file: &std::fs::DirEntry| file.file_name() != "ballast";
-    for file in files.map(|file| file.expect("readable")).filter(holds_jobs) {
+    let is_copied = |file: &std::fs::DirEntry| file.file_name() != "ballast";
+    for file in files.map(|file| file.expect("readable")).filter(is_copied) {
         std::fs::copy(file.path(), to.join("data").join(file.file_name())).expect("copies");
     }
 }

@@ -1,4 +1,4 @@
-//! Failing system calls, by `strace`: the real program on a real file system, of which one call returns an error
+//! Fault injection with `strace`: the real program on a real file system, where one system call returns an error
 //! instead of being executed.
 
 use std::{
@@ -20,18 +20,18 @@ pub struct Fault {
     pub nth: usize,
 }
 
-/// The output of a run of `strace`.
+/// The output file of a run of `strace`.
 #[derive(Debug)]
 pub struct Trace(PathBuf);
 
-/// The options that leave out all calls but those on the store in `data`.
-fn files_of(data: &Path) -> Vec<String> {
+/// The options that trace only calls on the store in `data`.
+fn file_options(data: &Path) -> Vec<String> {
     let path = |file: &str| data.join(file).display().to_string().trim_end_matches('/').to_owned();
     FILES.into_iter().flat_map(|file| ["-P".to_owned(), path(file)]).collect()
 }
 
-/// Whether a process may be traced here, or why not.
-pub fn works() -> Result<(), String> {
+/// Returns why a process cannot be traced here, if it cannot.
+pub fn check_available() -> Result<(), String> {
     let output = Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).output();
     match output {
         Ok(output) if output.status.success() => Ok(()),
@@ -49,15 +49,15 @@ impl Trace {
     /// The prefix of a command line that records these calls on the store in `data` and injects `fault`. The traced
     /// program stays the child of this process; the tracer runs beside it.
     pub fn wrapper(&self, data: &Path, calls: &[&str], fault: Option<&Fault>) -> Vec<String> {
-        Self::before_words([files_of(data), self.options(calls, fault)].concat())
+        Self::command_prefix([file_options(data), self.options(calls, fault)].concat())
     }
 
-    /// The same for calls on all files, including those whose names are not known before.
-    pub fn wrapper_of_all(&self, calls: &[&str], fault: Option<&Fault>) -> Vec<String> {
-        Self::before_words(self.options(calls, fault))
+    /// The same for calls on all files, including those whose names are not known in advance.
+    pub fn wrapper_for_all_files(&self, calls: &[&str], fault: Option<&Fault>) -> Vec<String> {
+        Self::command_prefix(self.options(calls, fault))
     }
 
-    fn before_words(options: Vec<String>) -> Vec<String> {
+    fn command_prefix(options: Vec<String>) -> Vec<String> {
         let own = ["strace", "-D", "-f"].map(str::to_owned);
         own.into_iter().chain(options).chain(["--".to_owned()]).collect()
     }
@@ -66,7 +66,7 @@ impl Trace {
     pub fn attach(&self, pid: u32, data: &Path, calls: &[&str], fault: Option<&Fault>) -> Child {
         let mut tracer = Command::new("strace")
             .args(["-f", "-p", &pid.to_string()])
-            .args(files_of(data))
+            .args(file_options(data))
             .args(self.options(calls, fault))
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
@@ -75,7 +75,7 @@ impl Trace {
         let mut lines = BufReader::new(tracer.stderr.take().expect("piped")).lines();
         let attached = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains(" attached")));
         assert!(attached.is_some(), "strace could not attach to {pid}");
-        // It goes on to tell of every new thread; nobody reading must not stop it.
+        // strace also reports every new thread. An unread pipe must not stop it.
         std::thread::spawn(move || lines.for_each(drop));
         tracer
     }
@@ -98,15 +98,15 @@ impl Trace {
         self.text().contains("(INJECTED)")
     }
 
-    /// The calls behind the fault, of all threads.
+    /// The calls after the fault, of all threads.
     pub fn after_fault(&self) -> Vec<String> {
         let text = self.text();
-        let behind = text.lines().skip_while(|line| !line.contains("(INJECTED)")).skip(1);
-        // Not the signals and ends, which stand between dashes and plusses.
-        behind.filter(|line| !line.contains(" ---") && !line.contains(" +++")).map(str::to_owned).collect()
+        let after = text.lines().skip_while(|line| !line.contains("(INJECTED)")).skip(1);
+        // Without signals (`---`) and exits (`+++`).
+        after.filter(|line| !line.contains(" ---") && !line.contains(" +++")).map(str::to_owned).collect()
     }
 
-    /// How often the busiest thread made each call.
+    /// For each call, how often the thread that made it most often did so.
     pub fn counts(&self) -> BTreeMap<String, usize> {
         let mut by_thread: BTreeMap<(String, String), usize> = BTreeMap::new();
         for line in self.text().lines() {

@@ -1,5 +1,5 @@
-//! File systems for one test: mounts in a mount namespace that ends with this process, however it ends, and its
-//! loop devices with it. Needs root.
+//! File systems for one test, in a mount namespace. The namespace and its loop devices end with this process, however
+//! it ends. Needs root.
 
 use std::{
     fs::File,
@@ -10,14 +10,14 @@ use std::{
 
 use crate::harness::process::{Server, linger_under};
 
-/// A mount namespace. Its mounts are visible from outside only through `/proc` of the process that keeps it.
-pub struct Bay {
+/// A mount namespace. Its mounts are visible from outside only through `/proc` of the process that keeps it open.
+pub struct MountNamespace {
     keeper: Child,
     directory: tempfile::TempDir,
 }
 
-impl Bay {
-    /// Opens one, or returns why that is impossible here.
+impl MountNamespace {
+    /// Opens a namespace, or returns why that is impossible here.
     pub fn open() -> Result<Self, String> {
         if !rustix::process::geteuid().is_root() {
             return Err("mounting needs root".to_owned());
@@ -26,7 +26,7 @@ impl Bay {
         let memory = Path::new("/dev/shm");
         let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
         let directory = directory.map_err(|error| error.to_string())?;
-        // It ends when its input does, that is, with this process.
+        // The keeper ends with its input, so it ends with this process.
         let mut keeper = Command::new("unshare")
             .args(["--mount", "--propagation", "private", "sh", "-c", "echo open; exec cat"])
             .stdin(Stdio::piped())
@@ -37,8 +37,8 @@ impl Bay {
         let mut line = String::new();
         let stdout = keeper.stdout.take().expect("piped");
         BufReader::new(stdout).read_line(&mut line).map_err(|error| error.to_string())?;
-        let bay = Self { keeper, directory };
-        if line == "open\n" { Ok(bay) } else { Err("no mount namespace could be made".to_owned()) }
+        let namespace = Self { keeper, directory };
+        if line == "open\n" { Ok(namespace) } else { Err("no mount namespace could be made".to_owned()) }
     }
 
     /// Runs a shell script in the namespace's directory. Returns its output, or its errors.
@@ -56,8 +56,8 @@ impl Bay {
         }
     }
 
-    /// The same for scripts that must work.
-    pub fn must(&self, script: &str) -> String {
+    /// Runs a script that must succeed.
+    pub fn run_ok(&self, script: &str) -> String {
         self.run(script).unwrap_or_else(|why| panic!("{why}"))
     }
 
@@ -74,7 +74,7 @@ impl Bay {
         rustix::fs::ioctl_ficlone(to, from).expect("the file system shares blocks");
     }
 
-    /// Command line of a server on `data`, a directory of the namespace.
+    /// The command line of a server on `data`, a directory of the namespace.
     pub fn server(&self, data: &str, variables: &[(&str, &str)]) -> Command {
         let pid = self.keeper.id().to_string();
         let data = self.directory.path().join(data).display().to_string();
@@ -91,10 +91,9 @@ impl Bay {
     }
 }
 
-impl Drop for Bay {
+impl Drop for MountNamespace {
     fn drop(&mut self) {
-        // The mounts end with the last process inside. A server that a test still has there keeps them until it
-        // is dropped too.
+        // The mounts end with the last process in the namespace. A server that a test has not dropped keeps them.
         let _ = self.keeper.kill();
         let _ = self.keeper.wait();
     }

@@ -1,15 +1,15 @@
-//! Backups and restores while one system call fails: the copy is complete, or it does not exist and the program
-//! says why.
+//! Backups and restores in which one system call fails. The copy is complete, or it does not exist and the program
+//! reports the error.
 
 use std::{path::Path, process::Output, sync::Mutex};
 
 use rand::{SeedableRng, rngs::SmallRng, seq::IndexedRandom};
 
 use super::{
-    asked, copy_store,
+    copy_store,
     ledger::Ledger,
-    seed,
-    strace::{Fault, Trace, works},
+    seed, setting,
+    strace::{Fault, Trace, check_available},
     worker::{Outcome, Worker},
 };
 use crate::harness::{
@@ -17,7 +17,7 @@ use crate::harness::{
     process::{self, Server, linger_under, stderr},
 };
 
-/// Every system call of a copy, and the error it is made to return.
+/// Every system call of a backup or restore, and the error that is injected into it.
 const CALLS: [(&str, &str); 9] = [
     ("openat", "EIO"),
     ("pread64", "EIO"),
@@ -40,14 +40,14 @@ fn store() -> (tempfile::TempDir, Ledger) {
     (directory, ledger.into_inner().expect("not poisoned"))
 }
 
-/// Runs the program with these arguments, and perhaps a fault among its calls.
+/// Runs the program with these arguments, and injects `fault`, if there is one.
 fn run(home: &Path, trace: &Trace, words: &[&str], fault: Option<&Fault>) -> Output {
-    let wrapper = trace.wrapper_of_all(&CALLS.map(|(call, _)| call), fault);
+    let wrapper = trace.wrapper_for_all_files(&CALLS.map(|(call, _)| call), fault);
     let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
     linger_under(&wrapper, words, home).output().expect("it runs")
 }
 
-/// A sample of the faults that these arguments can meet, counted in a run without a fault.
+/// A sample of the faults that a run with these arguments can meet. A run without a fault counts its calls.
 fn plan(home: &Path, words: &[&str]) -> Vec<Fault> {
     let (trace, seed) = (Trace::new(home.join("trace")), seed());
     println!("LINGER_PROVE_SEED={seed}");
@@ -58,11 +58,12 @@ fn plan(home: &Path, words: &[&str]) -> Vec<Fault> {
         (1..=counts.get(call).copied().unwrap_or_default()).map(move |nth| Fault { call, error, nth })
     };
     let all: Vec<Fault> = CALLS.into_iter().flat_map(each).collect();
-    all.sample(&mut SmallRng::seed_from_u64(seed), asked("LINGER_PROVE_FAULTS", 24)).cloned().collect()
+    all.sample(&mut SmallRng::seed_from_u64(seed), setting("LINGER_PROVE_FAULTS", 24)).cloned().collect()
 }
 
-/// Runs `words` once for each fault, in a directory made by `prepare`, and passes the result to `look`.
-fn under_faults(what: &str, words: &[&str], prepare: impl Fn(&Path), look: impl Fn(&Path, &str, bool)) {
+/// Runs the program with these arguments once for each fault, in a directory made by `prepare`, and passes the result
+/// to `check`.
+fn under_faults(what: &str, words: &[&str], prepare: impl Fn(&Path), check: impl Fn(&Path, &str, bool)) {
     let home = || {
         let home = tempfile::tempdir().expect("a directory");
         prepare(home.path());
@@ -74,25 +75,29 @@ fn under_faults(what: &str, words: &[&str], prepare: impl Fn(&Path), look: impl 
         let home = home();
         let trace = Trace::new(home.path().join("trace"));
         let output = run(home.path(), &trace, words, Some(fault));
-        let (done, said) = (output.status.success(), stderr(&output));
-        let about = format!("{fault:?}: {}: {said}", output.status);
-        assert!(!said.contains("panicked") && output.status.code().is_some(), "{about}");
-        assert!(done || !said.is_empty(), "it says why: {about}");
+        let (done, errors) = (output.status.success(), stderr(&output));
+        let about = format!("{fault:?}: {}: {errors}", output.status);
+        assert!(!errors.contains("panicked") && output.status.code().is_some(), "{about}");
+        assert!(done || !errors.is_empty(), "it reports no error: {about}");
         hit += usize::from(trace.was_hit());
         refused += usize::from(!done);
-        explained += usize::from(!done && said.starts_with("linger: "));
-        look(home.path(), &about, done);
+        explained += usize::from(!done && errors.starts_with("linger: "));
+        check(home.path(), &about, done);
     }
     println!(
         "proof: what={what}_on_a_failing_disk runs={} faults={hit} refused={refused} lost=0 violations=0",
         faults.len()
     );
-    // Other faults hit the loading of the program, before its own code runs.
-    assert!(hit * 2 > faults.len() && explained > 0, "{hit} of {} happened, {explained} told", faults.len());
+    // Other faults hit the start of the program, before its own code runs.
+    assert!(
+        hit * 2 > faults.len() && explained > 0,
+        "{hit} of {} happened, {explained} reported",
+        faults.len()
+    );
 }
 
 /// Asserts that a directory contains only these files, apart from the trace.
-fn holds_only(home: &Path, expected: &[&str], about: &str) {
+fn assert_only_files(home: &Path, expected: &[&str], about: &str) {
     let entries =
         std::fs::read_dir(home).expect("is there").map(|entry| entry.expect("readable").file_name());
     let mut names: Vec<String> = entries.map(|name| name.to_string_lossy().into_owned()).collect();
@@ -102,7 +107,7 @@ fn holds_only(home: &Path, expected: &[&str], about: &str) {
 }
 
 /// Asserts that the store in `home` agrees with the ledger.
-fn is_all_there(home: &Path, ledger: &Ledger, about: &str) {
+fn assert_store_is_complete(home: &Path, ledger: &Ledger, about: &str) {
     let found = ledger.clone().check(&Server::serve(&[], &[], home));
     assert!(found.is_clean(), "{about}: {found:#?}");
 }
@@ -114,25 +119,25 @@ fn restore(file: &Path, home: &Path, about: &str) {
 
 #[test]
 fn a_backup_that_meets_a_fault_is_complete_or_not_there() {
-    if let Err(why) = works() {
+    if let Err(why) = check_available() {
         return not_run_here("backup_on_a_failing_disk", &why);
     }
     let (store, ledger) = store();
     let prepare = |home: &Path| copy_store(store.path(), home);
     under_faults("backup", &["backup", "jobs.backup"], prepare, |home, about, done| {
-        holds_only(home, if done { &["data", "jobs.backup"] } else { &["data"] }, about);
-        is_all_there(home, &ledger, about);
+        assert_only_files(home, if done { &["data", "jobs.backup"] } else { &["data"] }, about);
+        assert_store_is_complete(home, &ledger, about);
         if done {
             let other = tempfile::tempdir().expect("a directory");
             restore(&home.join("jobs.backup"), other.path(), about);
-            is_all_there(other.path(), &ledger, about);
+            assert_store_is_complete(other.path(), &ledger, about);
         }
     });
 }
 
 #[test]
 fn a_restore_that_meets_a_fault_is_complete_or_can_be_repeated() {
-    if let Err(why) = works() {
+    if let Err(why) = check_available() {
         return not_run_here("restore_on_a_failing_disk", &why);
     }
     let (store, ledger) = store();
@@ -149,11 +154,11 @@ fn a_restore_that_meets_a_fault_is_complete_or_can_be_repeated() {
                 let left = home.join("data");
                 if left.exists() {
                     let lock: &[&str] = if left.join("lock").exists() { &["lock"] } else { &[] };
-                    holds_only(&left, lock, about);
+                    assert_only_files(&left, lock, about);
                 }
                 restore(&file, home, about);
             }
-            is_all_there(home, &ledger, about);
+            assert_store_is_complete(home, &ledger, about);
         },
     );
 }
