@@ -1,5 +1,5 @@
-//! The content of a fixture: jobs in all states, unusual names and bodies, settings and pauses, made on any engine
-//! with the calls of clients; and the list of all of it, which is stored beside the fixture.
+//! The content of a fixture: jobs in all states, unusual names and bodies, settings and pauses. The calls of a client
+//! make it, so that it is the same on any engine. A list of it is stored beside the fixture.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ const IDS: [&str; 10] = [
 /// Fills `store`, which is empty and uses `clock`.
 pub async fn fill(store: &dyn Store, clock: &ManualClock) -> Content {
     settings(store).await;
-    add(store, waiting()).await;
+    add(store, jobs_never_reserved()).await;
     add(store, IDS.map(|name| ready(name, "odd")).into()).await;
     let longest = AddJob { id: id(&"i".repeat(255)), topic: topic(&"t".repeat(128)), ..job("x") };
     add(store, vec![longest]).await;
@@ -69,19 +69,19 @@ pub async fn fill(store: &dyn Store, clock: &ManualClock) -> Content {
     .await;
     let large = format!("\"{}\"", "0123456789abcdef".repeat(1_000));
     add(store, vec![AddJob { body: parsed(large), ..ready("body-large", "bodies") }]).await;
-    let receipt = tried(store, clock).await;
-    let names: Vec<JobId> = NAMES_TRIED.iter().map(|name| id(name)).collect();
+    let receipt = add_reserved(store, clock).await;
+    let names: Vec<JobId> = RESERVED_JOBS.iter().map(|name| id(name)).collect();
     content(store, clock, names, receipt).await
 }
 
-const NAMES_TRIED: [&str; 7] = ["held", "touched", "released", "buried", "expired", "used-up", "requeued"];
+const RESERVED_JOBS: [&str; 7] = ["held", "touched", "released", "buried", "expired", "used-up", "requeued"];
 
 fn parsed(text: String) -> Body {
     Body::parse(Bytes::from(text)).expect("a valid body")
 }
 
-fn ready(name: &str, of: &str) -> AddJob {
-    AddJob { topic: topic(of), ..job(name) }
+fn ready(name: &str, in_topic: &str) -> AddJob {
+    AddJob { topic: topic(in_topic), ..job(name) }
 }
 
 async fn add(store: &dyn Store, jobs: Vec<AddJob>) {
@@ -109,7 +109,7 @@ async fn settings(store: &dyn Store) {
 }
 
 /// Jobs that were never reserved: due at once, soon, late, at the last moment, and several in one millisecond.
-fn waiting() -> Vec<AddJob> {
+fn jobs_never_reserved() -> Vec<AddJob> {
     let at = |text| Due::At(Timestamp::parse(text).expect("a moment"));
     let due = |name, due| AddJob { due, ..ready(name, "times") };
     let mut jobs = vec![
@@ -129,20 +129,20 @@ fn waiting() -> Vec<AddJob> {
             ..ready("many-steps", "set")
         },
     ];
-    let twin = |n| AddJob { due: at("2027-01-01T00:00:00Z"), ..ready(&format!("twin-{n}"), "times") };
-    jobs.extend((0..5).map(twin));
+    let simultaneous = |n| AddJob { due: at("2027-01-01T00:00:00Z"), ..ready(&format!("twin-{n}"), "times") };
+    jobs.extend((0..5).map(simultaneous));
     jobs
 }
 
-/// Jobs that were reserved at least once. Returns the receipt of `held`, whose reservation lasts a day.
-async fn tried(store: &dyn Store, clock: &ManualClock) -> Receipt {
+/// Adds the jobs that are reserved at least once. Returns the receipt of `held`, whose reservation lasts a day.
+async fn add_reserved(store: &dyn Store, clock: &ManualClock) -> Receipt {
     let one = |name: &str, attempts| AddJob {
         max_attempts: attempts,
         retry: retry(&[600]),
         ..ready(name, "tried")
     };
     let mut held = None;
-    for name in NAMES_TRIED {
+    for name in RESERVED_JOBS {
         add(store, vec![one(name, if name == "used-up" { 1 } else { 16 })]).await;
         let lasts = if name == "held" { ttr(86_400) } else { ttr(60) };
         let granted = store.reserve(&plain("tried"), &[Some(lasts)], Wait::No).await.expect("reserves");
@@ -173,25 +173,25 @@ async fn tried(store: &dyn Store, clock: &ManualClock) -> Receipt {
     held.expect("it was handed out")
 }
 
-/// Reads everything back. `tried` are the jobs of [`tried`]; the others are found by their names.
-async fn content(store: &dyn Store, clock: &ManualClock, tried: Vec<JobId>, receipt: Receipt) -> Content {
-    let mut names = tried;
-    names.extend(waiting().into_iter().map(|job| job.id));
+/// Reads everything back. `reserved` are the jobs of [`add_reserved`]; the others are found by their names.
+async fn content(store: &dyn Store, clock: &ManualClock, reserved: Vec<JobId>, receipt: Receipt) -> Content {
+    let mut names = reserved;
+    names.extend(jobs_never_reserved().into_iter().map(|job| job.id));
     names.extend(IDS.into_iter().map(id));
     names.extend(BODIES.map(|(name, _)| id(name)));
     names.extend([id("body-large"), id(&"i".repeat(255))]);
     names.sort_by(|a, b| a.as_str().cmp(b.as_str()));
     let mut jobs = Vec::new();
     for name in &names {
-        jobs.push(shown(&store.get(ALL, name).await.expect("reads").expect("is there")));
+        jobs.push(job_json(&store.get(ALL, name).await.expect("reads").expect("is there")));
     }
     let topics = store.topics(None, 1_000).await.expect("reads");
-    let topics = topics.into_iter().map(|(name, stats)| topic_shown(name.as_str(), &stats)).collect();
+    let topics = topics.into_iter().map(|(name, stats)| topic_json(name.as_str(), &stats)).collect();
     Content { now: linger::clock::Clock::now(clock), jobs, topics, receipt }
 }
 
 /// A job with all its fields, as in the list.
-pub fn shown(job: &Job) -> Value {
+pub fn job_json(job: &Job) -> Value {
     let moment = |moment: Option<Timestamp>| moment.map(|moment| moment.to_string());
     json!({
         "id": job.id.as_str(),
@@ -212,7 +212,7 @@ pub fn shown(job: &Job) -> Value {
 }
 
 /// A topic's counts, settings and pause, as in the list.
-pub fn topic_shown(name: &str, stats: &TopicStats) -> Value {
+pub fn topic_json(name: &str, stats: &TopicStats) -> Value {
     let (settings, pause) = (&stats.config.settings, stats.config.pause);
     json!({
         "name": name,

@@ -1,5 +1,5 @@
-//! Formats: every later version reads data of format 2 exactly. The fixtures are in `tests/fixtures`; each has a list
-//! of its content, and was written once by the version of that time.
+//! Stored formats: every version from the first one on reads data of format 2 exactly. The fixtures are in
+//! `tests/fixtures`. The version of that time wrote each of them once, with a list of its content.
 //!
 //! `LINGER_WRITE_FIXTURE=<new folder>` makes the last test store what the present program writes. That is for a new
 //! format only; an old set is never written again, because it represents the data that users have on their disks.
@@ -29,7 +29,7 @@ use crate::harness::{
     resp::Resp,
     stores::{Recorder, START},
 };
-use content::{Content, fill, shown, topic_shown};
+use content::{Content, fill, job_json, topic_json};
 
 const PREFIX: &str = "format-2";
 
@@ -42,17 +42,17 @@ fn start() -> Arc<ManualClock> {
 }
 
 async fn open(directory: &Path, clock: &Arc<ManualClock>) -> Result<Arc<dyn Store>, String> {
-    let (mut options, heard) = (embedded::Options::new(directory), Arc::new(Recorder::default()));
+    let (mut options, listener) = (embedded::Options::new(directory), Arc::new(Recorder::default()));
     options.promotes_by_itself = false;
-    let opened = embedded::open(options, clock.clone(), heard, Metrics::new().engine).await;
+    let opened = embedded::open(options, clock.clone(), listener, Metrics::new().engine).await;
     opened.map(|store| -> Arc<dyn Store> { store }).map_err(|error| error.to_string())
 }
 
 async fn connect(server: &RedisServer, clock: &Arc<ManualClock>) -> Result<Arc<dyn Store>, String> {
-    let (mut options, heard) = (redis::Options::new(&server.url()), Arc::new(Recorder::default()));
+    let (mut options, listener) = (redis::Options::new(&server.url()), Arc::new(Recorder::default()));
     options.prefix = PREFIX.to_owned();
     let time = redis::TimeSource::Manual(clock.clone());
-    let opened = redis::connect(options, time, heard, Metrics::new().engine).await;
+    let opened = redis::connect(options, time, listener, Metrics::new().engine).await;
     opened.map(|store| -> Arc<dyn Store> { store }).map_err(|error| error.to_string())
 }
 
@@ -61,7 +61,7 @@ fn read(path: &Path) -> Vec<u8> {
 }
 
 /// The list beside a fixture, and a clock at the moment of its last step.
-fn listed() -> (Value, Arc<ManualClock>) {
+fn expected_content() -> (Value, Arc<ManualClock>) {
     let list: Value = serde_json::from_slice(&read(&fixture().join("content.json"))).expect("is JSON");
     let now = Timestamp::parse(list["now"].as_str().expect("a moment")).expect("a moment");
     (list, ManualClock::new(now))
@@ -73,14 +73,14 @@ fn receipt(name: &str) -> Receipt {
 }
 
 /// Asserts that `store` contains exactly what is listed.
-async fn holds(store: &dyn Store, list: &Value) {
+async fn assert_content(store: &dyn Store, list: &Value) {
     let jobs = list["jobs"].as_array().expect("a list");
     for expected in jobs {
         let found = store.get(ALL, &id(expected["id"].as_str().expect("an id"))).await.expect("reads");
-        assert_eq!(found.as_ref().map(shown).as_ref(), Some(expected));
+        assert_eq!(found.as_ref().map(job_json).as_ref(), Some(expected));
     }
     let topics = store.topics(None, 1_000).await.expect("reads").into_iter();
-    let topics: Vec<Value> = topics.map(|(name, stats)| topic_shown(name.as_str(), &stats)).collect();
+    let topics: Vec<Value> = topics.map(|(name, stats)| topic_json(name.as_str(), &stats)).collect();
     assert_eq!(Some(&topics), list["topics"].as_array());
     let verified = store.verify().await.expect("reads");
     assert_eq!((verified.jobs, verified.set_aside), (jobs.len() as u64, 0));
@@ -88,7 +88,7 @@ async fn holds(store: &dyn Store, list: &Value) {
 }
 
 /// Asserts that every job of `store` can be reserved when it is due and finished, and `held` with its stored receipt.
-async fn works_off(store: &dyn Store, clock: &ManualClock, receipt: Receipt) {
+async fn assert_all_jobs_run(store: &dyn Store, clock: &ManualClock, receipt: Receipt) {
     let held = FinishJob { id: id("held"), receipt: Some(receipt) };
     let finished = store.finish(ALL, vec![held]).await.expect("answers");
     assert!(matches!(finished[..], [Finished::Done { .. }]), "{finished:?}");
@@ -98,7 +98,7 @@ async fn works_off(store: &dyn Store, clock: &ManualClock, receipt: Receipt) {
         store.change_pause(name, TopicPause::NONE, TopicPause::ALL).await.expect("resumes");
         store.requeue_dead(name, 1_000).await.expect("requeues");
     }
-    // Far enough for all but the job that is due last of all; then for one more step of retrying.
+    // The first wait makes all jobs due except the last; the second one ends the retry step of those that expired.
     for wait in [2 * 31_536_000, 3_600] {
         clock.advance(seconds(wait));
         promote(store).await;
@@ -123,12 +123,12 @@ async fn works_off(store: &dyn Store, clock: &ManualClock, receipt: Receipt) {
     assert_eq!(last.state, State::Delayed);
     let verified = store.verify().await.expect("reads");
     assert_eq!((verified.jobs, verified.faults.len()), (1, 0), "{verified:?}");
-    let (list, _) = listed();
+    let (list, _) = expected_content();
     assert_eq!(done + 1, list["jobs"].as_array().expect("a list").len(), "each job was handed out once");
 }
 
 /// A copy of one of the embedded fixtures, to open.
-fn copied(name: &str) -> tempfile::TempDir {
+fn copy_of_fixture(name: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     for entry in fs::read_dir(fixture().join(name)).expect("is there") {
         let entry = entry.expect("reads");
@@ -138,11 +138,11 @@ fn copied(name: &str) -> tempfile::TempDir {
 }
 
 /// A Redis with the commands of the fixture.
-fn loaded() -> RedisServer {
+fn redis_with_fixture() -> RedisServer {
     let server = RedisServer::start();
     let mut stream = TcpStream::connect(("127.0.0.1", server.port)).expect("connects");
-    stream.write_all(&read(&fixture().join("redis.aof"))).expect("takes them");
-    stream.write_all(b"*1\r\n$4\r\nQUIT\r\n").expect("takes it");
+    stream.write_all(&read(&fixture().join("redis.aof"))).expect("sends");
+    stream.write_all(b"*1\r\n$4\r\nQUIT\r\n").expect("sends");
     let mut answers = String::new();
     stream.read_to_string(&mut answers).expect("answers");
     assert!(answers.starts_with("+OK\r\n") && !answers.contains("\r\n-"), "{answers}");
@@ -151,43 +151,43 @@ fn loaded() -> RedisServer {
 
 #[tokio::test]
 async fn a_directory_of_a_stopped_server_is_read() {
-    let (directory, (list, clock)) = (copied("stopped"), listed());
+    let (directory, (list, clock)) = (copy_of_fixture("stopped"), expected_content());
     let store = open(directory.path(), &clock).await.expect("opens");
-    holds(&*store, &list).await;
-    attributes::are_there(directory.path());
-    works_off(&*store, &clock, receipt("embedded.receipt")).await;
+    assert_content(&*store, &list).await;
+    attributes::assert_present(directory.path());
+    assert_all_jobs_run(&*store, &clock, receipt("embedded.receipt")).await;
 }
 
 #[tokio::test]
 async fn a_directory_of_a_killed_server_is_read() {
-    let (directory, (list, clock)) = (copied("killed"), listed());
+    let (directory, (list, clock)) = (copy_of_fixture("killed"), expected_content());
     let store = open(directory.path(), &clock).await.expect("opens");
-    holds(&*store, &list).await;
+    assert_content(&*store, &list).await;
     store.close().await.expect("closes");
     let store = open(directory.path(), &clock).await.expect("opens again");
-    holds(&*store, &list).await;
-    attributes::are_there(directory.path());
-    works_off(&*store, &clock, receipt("embedded.receipt")).await;
+    assert_content(&*store, &list).await;
+    attributes::assert_present(directory.path());
+    assert_all_jobs_run(&*store, &clock, receipt("embedded.receipt")).await;
 }
 
 #[tokio::test]
 async fn the_content_of_a_redis_is_read() {
-    let (server, (list, clock)) = (loaded(), listed());
+    let (server, (list, clock)) = (redis_with_fixture(), expected_content());
     let store = connect(&server, &clock).await.expect("connects");
-    holds(&*store, &list).await;
-    works_off(&*store, &clock, receipt("redis.receipt")).await;
+    assert_content(&*store, &list).await;
+    assert_all_jobs_run(&*store, &clock, receipt("redis.receipt")).await;
 }
 
 #[tokio::test]
 async fn a_newer_format_is_refused_by_its_number() {
-    let (directory, clock) = (copied("stopped"), start());
+    let (directory, clock) = (copy_of_fixture("stopped"), start());
     let conn = rusqlite::Connection::open(directory.path().join("linger.db")).expect("opens");
     conn.execute_batch("PRAGMA user_version = 3").expect("is set");
     drop(conn);
     let refused = open(directory.path(), &clock).await.map(drop).expect_err("is refused");
     assert!(refused.contains("has format 3, but this version of Linger knows only 2"), "{refused}");
 
-    let server = loaded();
+    let server = redis_with_fixture();
     let mut redis = Resp::connect(([127, 0, 0, 1], server.port).into()).expect("connects");
     redis.call(&["HSET", &format!("{{{PREFIX}}}:meta"), "format", "3"]);
     let refused = connect(&server, &clock).await.map(drop).expect_err("is refused");
@@ -196,7 +196,7 @@ async fn a_newer_format_is_refused_by_its_number() {
 
 #[tokio::test]
 async fn the_format_of_a_pre_release_is_refused_and_the_error_says_what_to_do() {
-    let directory = copied("stopped");
+    let directory = copy_of_fixture("stopped");
     let conn = rusqlite::Connection::open(directory.path().join("linger.db")).expect("opens");
     conn.execute_batch("PRAGMA user_version = 1").expect("is set");
     drop(conn);
@@ -221,7 +221,7 @@ async fn what_is_written_today_is_read_back() {
     let (directory, killed, clock) = (temporary(), temporary(), start());
     let store = open(directory.path(), &clock).await.expect("opens");
     let embedded = fill(&*store, &clock).await;
-    attributes::put(directory.path());
+    attributes::add_to(directory.path());
     for name in ["linger.db", "linger.db-wal"] {
         fs::copy(directory.path().join(name), killed.path().join(name)).expect("copies");
     }
@@ -237,25 +237,25 @@ async fn what_is_written_today_is_read_back() {
 
     if let Some(folder) = std::env::var_os("LINGER_WRITE_FIXTURE") {
         let folder = PathBuf::from(folder);
-        keep(&folder, "stopped/linger.db", &read(&directory.path().join("linger.db")));
+        write_fixture_file(&folder, "stopped/linger.db", &read(&directory.path().join("linger.db")));
         for name in ["linger.db", "linger.db-wal"] {
-            keep(&folder, &format!("killed/{name}"), &read(&killed.path().join(name)));
+            write_fixture_file(&folder, &format!("killed/{name}"), &read(&killed.path().join(name)));
         }
-        keep(&folder, "redis.aof", &commands(&server));
-        keep(&folder, "content.json", format!("{list:#}\n").as_bytes());
-        keep(&folder, "embedded.receipt", format!("{}\n", embedded.receipt).as_bytes());
-        keep(&folder, "redis.receipt", format!("{}\n", redis.receipt).as_bytes());
+        write_fixture_file(&folder, "redis.aof", &commands(&server));
+        write_fixture_file(&folder, "content.json", format!("{list:#}\n").as_bytes());
+        write_fixture_file(&folder, "embedded.receipt", format!("{}\n", embedded.receipt).as_bytes());
+        write_fixture_file(&folder, "redis.receipt", format!("{}\n", redis.receipt).as_bytes());
     }
 
     let clock = ManualClock::new(embedded.now);
     for directory in [&directory, &killed] {
         let store = open(directory.path(), &clock).await.expect("opens");
-        holds(&*store, &list).await;
-        attributes::are_there(directory.path());
+        assert_content(&*store, &list).await;
+        attributes::assert_present(directory.path());
         store.close().await.expect("closes");
     }
     let store = connect(&server, &clock).await.expect("connects");
-    holds(&*store, &list).await;
+    assert_content(&*store, &list).await;
     store.close().await.expect("closes");
 }
 
@@ -268,7 +268,7 @@ fn listing(content: &Content) -> Value {
 }
 
 /// Writes a file of a new set. An existing file is not overwritten.
-fn keep(folder: &Path, name: &str, bytes: &[u8]) {
+fn write_fixture_file(folder: &Path, name: &str, bytes: &[u8]) {
     let path = folder.join(name);
     fs::create_dir_all(path.parent().expect("has a folder")).expect("is made");
     let file = fs::OpenOptions::new().write(true).create_new(true).open(&path);
@@ -284,7 +284,7 @@ fn commands(server: &RedisServer) -> Vec<u8> {
     let mut rounds = 0;
     while !base.exists() || !redis.call(&["INFO", "persistence"]).text().contains("_rewrite_in_progress:0") {
         rounds += 1;
-        assert!(rounds < 1_000_000, "the file was not written anew");
+        assert!(rounds < 1_000_000, "Redis did not rewrite the file");
     }
     read(&base)
 }
