@@ -36,6 +36,8 @@ const KILLS_PER_LOAD: u64 = 20;
 const PROCESSES: usize = 3;
 /// Longer than the reservation of a call in these loads.
 const STOP: Duration = Duration::from_secs(12);
+/// The longest time between two faults while a process is frozen.
+const MOST_BETWEEN_FAULTS: Duration = Duration::from_secs(1);
 /// How often the topic's callback is changed, and the topic paused, during a load.
 const CHANGES: u64 = 2;
 
@@ -189,7 +191,11 @@ async fn killed_stopped_and_frozen_three_processes_on_redis_lose_no_job() {
             // The others are killed and stopped in turn while this one is frozen.
             for fault in 1..left.min(6) {
                 let other = (frozen + 1 + random.random_range(0..PROCESSES - 1)) % PROCESSES;
-                load.wait_for_calls(random.random_range(1..50)).await;
+                // There may be none: every client may be waiting for the frozen process.
+                tokio::select! {
+                    () = load.wait_for_calls(random.random_range(1..50)) => {}
+                    () = clock.sleep(MOST_BETWEEN_FAULTS) => {}
+                }
                 if fault % 2 == 0 {
                     servers[other].signal(Signal::TERM);
                     servers[other].wait();
