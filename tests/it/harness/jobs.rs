@@ -38,7 +38,7 @@ pub fn plain(text: &str) -> Outlet {
     Outlet::plain(topic(text))
 }
 
-pub fn seconds(n: u64) -> Duration {
+pub const fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 

@@ -9,7 +9,7 @@ use linger::{
     },
 };
 
-use super::{Process, Raw, options};
+use super::{AUDIT_INTERVAL, Process, Raw, options};
 use crate::harness::{jobs::*, redis::shared, wait::TimeLimit};
 
 /// Where the head of a record has the length of its topic and that of its attributes.
@@ -131,12 +131,13 @@ async fn every_step_keeps_attributes_of_a_later_version() {
 #[tokio::test]
 async fn a_shard_with_attributes_of_a_later_version_is_mended() {
     let fixture = AttributesFixture::start().await;
-    add(fixture.process.store(), delayed("a", seconds(9))).await;
+    add(fixture.process.store(), delayed("a", AUDIT_INTERVAL + seconds(9))).await;
     fixture.append("a", &later()).await;
     let before = fixture.record("a").await;
     let (due, counts) = (fixture.key.replace(":jobs", ":due"), fixture.key.replace(":jobs", ":counts"));
     fixture.raw.send(&["HSET", &counts, "!", "a fence"]).await;
     fixture.raw.send(&["ZREM", &due, "a"]).await;
+    fixture.process.clock.advance(AUDIT_INTERVAL);
     let time_limit = TimeLimit::new();
     while fixture.raw.send(&["ZSCORE", &due, "a"]).await.is_null() {
         time_limit.check(|| "it is not in the index".to_owned());

@@ -28,7 +28,7 @@ mod start;
 mod steps;
 mod verify;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use fred::{
     clients::Client,
@@ -126,6 +126,9 @@ impl Raw {
         self.0.custom(command, arguments).await.unwrap_or_else(|error| panic!("{sent}: {error}"))
     }
 }
+
+/// How often counts are compared with indexes: by the clock that a test advances.
+const AUDIT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The default number of shards on one server.
 const SHARDS: u16 = 4;

@@ -1,19 +1,20 @@
 //! Permissions of the Redis user. A start with a missing permission is refused and names it. If a permission is revoked
 //! later, no operation has partial effects. Partial effects from outside are mended.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use fred::types::Value;
 use linger::{
     clock::{Clock, SystemClock},
+    metrics::Metrics,
     store::{
         Error, Store, Wait,
-        redis::{ConnectError, Credentials, Options, Secret},
+        redis::{self, ConnectError, Credentials, Options, Secret},
     },
 };
 
 use super::{
-    Process, Raw, options,
+    AUDIT_INTERVAL, Process, Raw, options,
     steps::{Step, StepFixture},
     tag,
 };
@@ -205,6 +206,9 @@ async fn a_key_of_a_wrong_type_leaves_no_partial_effects() {
     }
 }
 
+/// The delay of the job that is not ready, longer than [`AUDIT_INTERVAL`].
+const LATER: Duration = seconds(75);
+
 /// Adds this many ready jobs of topic `t` on one shard, and damages it in the way that `what` names.
 async fn damaged(at: &RedisServer, what: &str, jobs: usize) -> (Process, Options) {
     let options = Options { shards: Some(1), prefix: fresh_prefix(), ..Options::new(&at.url()) };
@@ -214,7 +218,7 @@ async fn damaged(at: &RedisServer, what: &str, jobs: usize) -> (Process, Options
     for names in names.chunks(100) {
         process.store.add(names.iter().map(|name| job(name)).collect()).await.expect("adds");
     }
-    add(process.store(), delayed("later", seconds(30))).await;
+    add(process.store(), delayed("later", LATER)).await;
     let tag = tag(&options, &id("job-0"));
     let key = |name: &str| format!("{tag}:{name}");
     match what {
@@ -244,6 +248,7 @@ async fn mended(at: &RedisServer, what: &str, jobs: usize) {
         process.store.topic(&topic("t")).await.expect("reads");
     }
     let all = jobs + usize::from(what == "counts");
+    process.clock.advance(AUDIT_INTERVAL);
     let time_limit = TimeLimit::new();
     loop {
         let stats = process.store.topic(&topic("t")).await.expect("reads").unwrap_or_default();
@@ -265,13 +270,13 @@ async fn mended(at: &RedisServer, what: &str, jobs: usize) {
         assert!(!granted.is_empty(), "{what}: {delivered} of {all} were delivered");
         delivered += granted.len();
     }
-    process.clock.advance(seconds(30));
+    process.clock.advance(LATER - AUDIT_INTERVAL);
     promote(process.store()).await;
     assert_eq!(reserve(process.store()).await.job.id, id("later"), "{what}");
 }
 
-/// With the default settings the sweep mends a shard when it compares counts with indexes. One run of the script mends
-/// a small shard; a large one takes several.
+/// Counts are compared with indexes when the clock says so. One run of the script mends a small shard; a large one takes
+/// several.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn partial_effects_are_mended_and_every_job_is_delivered() {
     let server = RedisServer::start();
@@ -282,6 +287,24 @@ async fn partial_effects_are_mended_and_every_job_is_delivered() {
         Box::pin(mended(&server, "counts", 1_300)),
         Box::pin(mended(&server, "entries", 1_300)),
     );
+}
+
+/// By the default settings and in real time.
+#[tokio::test]
+async fn a_process_compares_counts_with_indexes_by_its_own_clock() {
+    let options = options();
+    let recorder = Arc::new(Recorder::default());
+    let metrics = Metrics::new().engine.clone();
+    let store = redis::connect(options.clone(), redis::TimeSource::Server, recorder, metrics).await;
+    let store = store.expect("connects");
+    add(&*store, job("a")).await;
+    let counts = format!("{}:counts", tag(&options, &id("a")));
+    Raw::connect(&shared().url()).await.send(&["HSET", &counts, "rt", "5"]).await;
+    let time_limit = TimeLimit::new();
+    while store.topic(&topic("t")).await.expect("reads").is_none_or(|stats| stats.ready != 1) {
+        time_limit.check(|| "the count is still wrong".to_owned());
+        time_limit.pause().await;
+    }
 }
 
 /// The sweep runs this script only every ten minutes, so the test runs it itself.

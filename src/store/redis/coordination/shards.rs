@@ -158,6 +158,14 @@ impl Shards {
         self.origins[usize::from(shard)].clone().into()
     }
 
+    /// The time by which counts are compared with indexes: that of the manual clock, so that a test decides when, or ours.
+    pub fn audit_now_us(&self) -> i64 {
+        match &self.time {
+            TimeSource::Server => self.context().now_us(),
+            TimeSource::Manual(clock) => clock.now_micros(),
+        }
+    }
+
     /// The time for a script: that of the manual clock, or `''` for the server's own.
     pub fn now_arg(&self) -> Value {
         match &self.time {

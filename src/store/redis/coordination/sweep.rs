@@ -106,7 +106,7 @@ impl Sweep {
     async fn sweep_group(self: Arc<Self>, group: Vec<Shard>) {
         let (mut last, log) = (vec![LastRound::default(); group.len()], FailureLog::default());
         let mut wake = self.subscribe();
-        let next_us = self.shards.context().now_us().saturating_add(micros(AUDIT_INTERVAL));
+        let next_us = self.shards.audit_now_us().saturating_add(micros(AUDIT_INTERVAL));
         let mut audits = AuditSchedule { next_us };
         for round in 1_u64.. {
             if !self.next_round(&mut wake).await {
@@ -168,7 +168,7 @@ impl Sweep {
         });
         let call = self.shards.read(Script::ShardStatus, group, keys.collect());
         let call = call.arg(all.ready_channel.clone()).arg(all.settings_channel.clone());
-        let call = call.optional_arg(audits.is_due(before_us).then_some("1"));
+        let call = call.optional_arg(audits.is_due(self.shards.audit_now_us()).then_some("1"));
         let call = self.shards.short_retry_in_cluster(call);
         let reply = self.shards.observe(group[0], self.shards.client().call_with_retry(call)).await?;
         let after_us = self.shards.context().now_us();
