@@ -14,6 +14,9 @@ use crate::{
     store,
 };
 
+/// How often settings are put that depend on what is stored. Each time but one, another caller has put others.
+const MAX_TRIES: usize = 100;
+
 /// A secret that a topic has after it was to be added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AddedSecret {
@@ -72,13 +75,20 @@ impl Queue {
         mut settings: TopicSettings,
         kept_headers: Vec<String>,
     ) -> Result<TopicView> {
-        if let Some(target) = &mut settings.callback.target
-            && !kept_headers.is_empty()
-        {
-            let stored = self.store.read_topic_config(topic).await?;
-            target.headers = with_kept(target, stored.settings.callback.target.as_ref(), kept_headers)?;
+        let Some(target) = settings.callback.target.clone().filter(|_| !kept_headers.is_empty()) else {
+            return self.put_settings(topic, settings).await;
+        };
+        self.call_rules().check(&target)?;
+        for _ in 0..MAX_TRIES {
+            let stored = self.store.read_topic_config(topic).await?.settings.callback.target.clone();
+            let headers = with_kept(&target, stored.as_ref(), kept_headers.clone())?;
+            settings.callback.target = Some(Callback { headers, ..target.clone() });
+            // Another caller may have changed what was read.
+            if self.store.put_settings_if(topic, settings.clone(), stored).await? {
+                return self.topic_or_default(topic).await;
+            }
         }
-        self.put_settings(topic, settings).await
+        Err(Error::Unavailable("the callback of the topic changed again and again".to_owned()))
     }
 
     /// Adds a secret to a topic: this key, or 32 random bytes.

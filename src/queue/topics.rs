@@ -82,7 +82,7 @@ impl Queue {
     }
 
     /// The topic after a change of settings: an empty view if it has neither jobs nor settings now.
-    async fn topic_or_default(&self, topic: &Topic) -> Result<TopicView> {
+    pub(super) async fn topic_or_default(&self, topic: &Topic) -> Result<TopicView> {
         let stats = self.store.topic(topic).await?.unwrap_or_default();
         Ok(self.view(topic, stats))
     }

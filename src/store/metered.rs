@@ -15,8 +15,8 @@ use super::{
 use crate::{
     clock::Clock,
     job::{
-        CallRate, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId, SigningKey,
-        Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
+        CallRate, Callback, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
+        SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     metrics::QueueMetrics,
 };
@@ -151,8 +151,13 @@ impl Store for Metered {
         self.store.topic_config(topic)
     }
 
-    async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()> {
-        self.timed("put_settings", self.store.put_settings(topic, settings)).await
+    async fn put_settings_if(
+        &self,
+        topic: &Topic,
+        set: TopicSettings,
+        was: Option<Callback>,
+    ) -> Result<bool> {
+        self.timed("put_settings", self.store.put_settings_if(topic, set, was)).await
     }
 
     async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause> {

@@ -26,7 +26,7 @@ pub use rate_limit::Allowed;
 pub use request::{AddJob, DeadCursor, FinishJob, Patch, PurgeCursor, Release, Wait};
 
 use crate::job::{
-    Attributes, CallRate, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
+    Attributes, CallRate, Callback, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
     SigningKey, SigningSecret, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
 };
 
@@ -189,7 +189,18 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     /// Replaces a topic's settings; default settings forget them. Its pause and its secrets stay. A change of its
     /// callback notifies the listener.
-    async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()>;
+    async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()> {
+        self.put_settings_if(topic, settings, None).await.map(drop)
+    }
+
+    /// As [`put_settings`](Self::put_settings), if the URL and the headers of the topic's callback are those of `was`: compared
+    /// and replaced in one step. Otherwise it changes nothing and returns false.
+    async fn put_settings_if(
+        &self,
+        topic: &Topic,
+        settings: TopicSettings,
+        was: Option<Callback>,
+    ) -> Result<bool>;
 
     /// Pauses what `set` names, then resumes what `clear` names, in one step. Other flags keep their values, also
     /// when they change at the same time. Returns the pause afterwards. Resuming delivery notifies the listener.

@@ -36,8 +36,8 @@ use super::{
 };
 use crate::{
     job::{
-        CallRate, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId, SigningKey,
-        State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
+        CallRate, Callback, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
+        SigningKey, State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
         AddJob, Added, AddedSecret, Allowed, DeadCursor, Degraded, Deleted, EngineInfo, Error, FinishJob,
@@ -87,15 +87,6 @@ impl EmbeddedStore {
         // A request that is dropped did not run: the queue is closed or the writer gone.
         let _ = self.queue.push(request, jobs, bytes).await;
         reply.await.unwrap_or_else(|_| Err(self.shared.stop_error()))
-    }
-
-    async fn change_config(
-        &self,
-        topic: &Topic,
-        change: impl Fn(&mut TopicConfig) + Send + 'static,
-    ) -> Result<Arc<TopicConfig>> {
-        let topic = topic.clone();
-        self.run_weighted(1, 0, move |txn| ops::put_config(txn, &topic, &change)).await
     }
 
     /// Runs a bulk operation in steps until `limit` is reached or nothing is left.
@@ -275,13 +266,20 @@ impl Store for EmbeddedStore {
         self.shared.config(topic)
     }
 
-    async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()> {
-        self.change_config(topic, move |config| config.settings = settings.clone()).await.map(drop)
+    async fn put_settings_if(
+        &self,
+        topic: &Topic,
+        set: TopicSettings,
+        was: Option<Callback>,
+    ) -> Result<bool> {
+        let topic = topic.clone();
+        self.run_weighted(1, 0, move |txn| ops::put_settings(txn, &topic, &set, was.as_ref())).await
     }
 
     async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause> {
+        let topic = topic.clone();
         let change = move |config: &mut TopicConfig| config.pause = config.pause.changed(set, clear);
-        Ok(self.change_config(topic, change).await?.pause)
+        Ok(self.run_weighted(1, 0, move |txn| ops::put_config(txn, &topic, change)).await?.pause)
     }
 
     async fn add_secret(&self, topic: &Topic, id: SecretId, key: SigningKey) -> Result<AddedSecret> {

@@ -33,8 +33,8 @@ use super::{
 };
 use crate::{
     job::{
-        CallRate, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId, SigningKey,
-        Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
+        CallRate, Callback, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
+        SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
         AddJob, Added, AddedSecret, Allowed, DeadCursor, Degraded, Deleted, EngineInfo, FinishJob, Finished,
@@ -321,8 +321,13 @@ impl Store for Redis {
         self.settings.get(topic)
     }
 
-    async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()> {
-        self.settings_writer.put_settings(topic, settings).await
+    async fn put_settings_if(
+        &self,
+        topic: &Topic,
+        set: TopicSettings,
+        was: Option<Callback>,
+    ) -> Result<bool> {
+        self.settings_writer.put_settings_if(topic, set, was).await
     }
 
     async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause> {

@@ -16,6 +16,7 @@ on_every_engine!(
     every_header_that_the_server_sets_is_refused,
     a_topic_shows_its_callback_without_the_values_of_headers,
     a_hidden_value_keeps_the_stored_one_for_the_same_origin,
+    a_hidden_value_is_the_one_that_is_stored_when_it_is_written,
     settings_of_the_server_forbid_callbacks,
     jobs_that_are_called_get_a_schedule_and_a_ttr,
     a_patch_does_not_take_a_callback,
@@ -191,6 +192,27 @@ async fn a_hidden_value_keeps_the_stored_one_for_the_same_origin(engine: Engine)
     let problem = put("http://a/", json!({"z": "[hidden]"})).await.expect_problem(422, "invalid_request");
     assert_eq!(error_locations(&problem), ["/callback/headers/z"]);
     assert_eq!(stored().await, ["x: s3cret", "y: new"]);
+}
+
+async fn a_hidden_value_is_the_one_that_is_stored_when_it_is_written(engine: Engine) {
+    let api = Api::new(engine).await;
+    let put = async |url: &str, x: &str| {
+        let settings = json!({"callback": {"url": url, "headers": {"x": x}}}).to_string();
+        api.send("PUT", "/topics/t", &settings).await
+    };
+    let settings = async || api.queue.topic(&topic("t")).await.expect("reads").stats.config.settings;
+    put("http://a/", "new").await.expect(200);
+    let new = settings().await;
+    put("http://a/", "old").await.expect(200);
+    api.store.put_before_next(new);
+    put("http://a/b", "[hidden]").await.expect(200);
+    let target = settings().await.callback.target.expect("has a target");
+    assert_eq!((target.url.as_str(), target.headers.get("x")), ("http://a/b", Some("new")));
+    put("http://b/", "other").await.expect(200);
+    let elsewhere = settings().await;
+    put("http://a/", "old").await.expect(200);
+    api.store.put_before_next(elsewhere);
+    put("http://a/b", "[hidden]").await.expect_problem(422, "invalid_request");
 }
 
 async fn settings_of_the_server_forbid_callbacks(engine: Engine) {

@@ -11,8 +11,8 @@ use std::{
 use async_trait::async_trait;
 use linger::{
     job::{
-        CallRate, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId, SigningKey,
-        Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
+        CallRate, Callback, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
+        SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
         AddJob, Added, AddedSecret, Allowed, DeadCursor, Deleted, EngineInfo, Error, FinishJob, Finished,
@@ -37,6 +37,7 @@ pub struct FailingStore {
     hung_reserves: Mutex<HashMap<Topic, Arc<HungCalls>>>,
     hung_checks: Mutex<Option<Arc<HungCalls>>>,
     hung_topics: Mutex<Option<Arc<HungCalls>>>,
+    put_before: Mutex<Option<TopicSettings>>,
     ignores_waiting: AtomicBool,
     waiting_reserves: AtomicUsize,
 }
@@ -78,6 +79,7 @@ impl FailingStore {
             hung_reserves: Mutex::default(),
             hung_checks: Mutex::default(),
             hung_topics: Mutex::default(),
+            put_before: Mutex::default(),
             ignores_waiting: AtomicBool::default(),
             waiting_reserves: AtomicUsize::default(),
         })
@@ -96,6 +98,11 @@ impl FailingStore {
     /// The number of calls of `reserve` with `Wait::Yes`.
     pub fn waiting_reserves(&self) -> usize {
         self.waiting_reserves.load(Ordering::Relaxed)
+    }
+
+    /// Has another caller put these settings, just before the next ones are put.
+    pub fn put_before_next(&self, settings: TopicSettings) {
+        *self.put_before.lock().expect("not poisoned") = Some(settings);
     }
 
     /// Makes the reserves of one topic hang from now on.
@@ -237,8 +244,17 @@ impl Store for FailingStore {
         self.inner.topic_config(topic)
     }
 
-    async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()> {
-        self.inner()?.put_settings(topic, settings).await
+    async fn put_settings_if(
+        &self,
+        topic: &Topic,
+        set: TopicSettings,
+        was: Option<Callback>,
+    ) -> Result<bool> {
+        let first = self.put_before.lock().expect("not poisoned").take();
+        if let Some(first) = first {
+            self.inner()?.put_settings(topic, first).await?;
+        }
+        self.inner()?.put_settings_if(topic, set, was).await
     }
 
     async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause> {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::write_txn::WriteTxn;
 use crate::{
-    job::{Job, JobId, Outlet, SecretId, SigningKey, SigningSecret, Topic, TopicFilter},
+    job::{
+        Callback, Job, JobId, Outlet, SecretId, SigningKey, SigningSecret, Topic, TopicFilter, TopicSettings,
+    },
     store::{
         AddedSecret, Result, TopicConfig, TopicStats,
         embedded::{disk::disk_space::SpaceNeed, rows::db::SqlResult},
@@ -59,6 +61,23 @@ pub(crate) fn put_config(
     txn.memory.set_config(topic, config.clone());
     txn.effects.configs.push((name.clone(), config.clone()));
     Ok(Ok(config))
+}
+
+/// See [`crate::store::Store::put_settings_if`].
+pub(crate) fn put_settings(
+    txn: &mut WriteTxn<'_>,
+    name: &Topic,
+    settings: &TopicSettings,
+    was: Option<&Callback>,
+) -> SqlResult<Result<bool>> {
+    let topics = txn.memory.topics();
+    let stored = topics.find_topic(name.as_str()).map(|topic| topics.get(topic).config.clone());
+    let stored = stored.as_ref().and_then(|config| config.settings.callback.target.as_ref());
+    if was.is_some_and(|was| stored.is_none_or(|stored| !stored.has_url_and_headers_of(was))) {
+        return Ok(Ok(false));
+    }
+    let stored = put_config(txn, name, |config| config.settings = settings.clone())?;
+    Ok(stored.map(|_| true))
 }
 
 /// See [`crate::store::Store::add_secret`].

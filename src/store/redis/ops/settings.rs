@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    job::{SecretId, SigningKey, SigningSecret, Topic, TopicPause, TopicSettings},
+    job::{Callback, SecretId, SigningKey, SigningSecret, Topic, TopicPause, TopicSettings},
     store::{
         AddedSecret, Error, Result,
         redis::{
@@ -32,12 +32,21 @@ impl SettingsWriter {
         Self { shards, notifier, cache }
     }
 
-    pub async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()> {
+    pub async fn put_settings_if(
+        &self,
+        topic: &Topic,
+        settings: TopicSettings,
+        was: Option<Callback>,
+    ) -> Result<bool> {
         let values = encode_settings(&settings);
         let call = self.change(Script::PutSettings, topic).bytes_arg(values.as_bytes().to_vec());
-        let version = Reply::new(self.shards.call_acknowledged(call).await?)?.count()?;
-        self.cache.apply_write(ConfigPart::Settings, version, topic, |config| config.settings = settings);
-        Ok(())
+        let call = call.bytes_arg(was.map(|was| was.encode()).unwrap_or_default());
+        let mut reply = Reply::new(self.shards.call_acknowledged(call).await?)?;
+        let (version, is_put) = (reply.count()?, reply.count()? > 0);
+        if is_put {
+            self.cache.apply_write(ConfigPart::Settings, version, topic, |config| config.settings = settings);
+        }
+        Ok(is_put)
     }
 
     /// Combines the change with the stored pause inside the script: this process may not know the latest change of

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use linger::{
     job::{
-        CallRate, Delay, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId, SigningKey,
-        SigningSecret, State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
+        CallRate, Callback, Delay, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
+        SigningKey, SigningSecret, State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
         AddJob, Added, AddedSecret, Allowed, DeadCursor, Deleted, EngineInfo, FinishJob, Finished, Held,
@@ -211,16 +211,26 @@ impl Store for Naive {
         Arc::new(self.content().topics.get(topic).cloned().unwrap_or_default())
     }
 
-    async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()> {
-        let mut changed = false;
+    async fn put_settings_if(
+        &self,
+        topic: &Topic,
+        set: TopicSettings,
+        was: Option<Callback>,
+    ) -> Result<bool> {
+        let (mut is_put, mut changed) = (false, false);
         self.configure(topic, |config| {
-            changed = config.settings.callback != settings.callback;
-            config.settings = settings;
+            let parts = |callback: &Callback| (callback.url.clone(), callback.headers.clone());
+            is_put = was.is_none()
+                || was.as_ref().map(parts) == config.settings.callback.target.as_ref().map(parts);
+            if is_put {
+                changed = config.settings.callback != set.callback;
+                config.settings = set;
+            }
         });
         if changed {
             self.listener.ready(&Outlet::plain(topic.clone()));
         }
-        Ok(())
+        Ok(is_put)
     }
 
     async fn add_secret(&self, topic: &Topic, id: SecretId, key: SigningKey) -> Result<AddedSecret> {
