@@ -30,7 +30,8 @@ pub(super) fn check<B>(
     if matches!(*request.method(), Method::GET | Method::HEAD) && route.is_linkable() {
         return Ok(());
     }
-    if is_foreign(request.headers(), host.as_ref()) { Err(Problem::cross_site()) } else { Ok(()) }
+    let is_foreign = is_foreign(request.headers(), host.as_ref(), options);
+    if is_foreign { Err(Problem::cross_site()) } else { Ok(()) }
 }
 
 /// The host to which the request was sent. `None` only in HTTP/1.0.
@@ -73,9 +74,12 @@ fn is_own(host: &str, options: &HttpOptions) -> bool {
     let host = host.trim_end_matches('.');
     let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
     let last = host.rsplit('.').next().unwrap_or_default();
-    last.eq_ignore_ascii_case("localhost")
-        || address.parse::<IpAddr>().is_ok()
-        || options.allowed_hosts.iter().any(|allowed| matches_pattern(allowed, host))
+    last.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok() || is_allowed(host, options)
+}
+
+/// Whether `host` is a configured name.
+fn is_allowed(host: &str, options: &HttpOptions) -> bool {
+    options.allowed_hosts.iter().any(|allowed| matches_pattern(allowed, host))
 }
 
 /// Whether `host` is `pattern`, or ends with what follows the `*` of `pattern`.
@@ -85,15 +89,18 @@ fn matches_pattern(pattern: &str, host: &str) -> bool {
     suffix_at > 0 && host.get(suffix_at..).is_some_and(|end| end.eq_ignore_ascii_case(suffix))
 }
 
-fn is_foreign(headers: &HeaderMap, host: Option<&Authority>) -> bool {
+fn is_foreign(headers: &HeaderMap, host: Option<&Authority>, options: &HttpOptions) -> bool {
     let foreign_site = |value: &axum::http::HeaderValue| value != "same-origin" && value != "none";
+    let foreign_page = |value: &axum::http::HeaderValue| !is_own_page(value.as_bytes(), host, options);
     headers.get_all("sec-fetch-site").iter().any(foreign_site)
-        || headers.get_all(header::ORIGIN).iter().any(|value| !is_same_origin(value.as_bytes(), host))
-        || headers.get_all(header::REFERER).iter().any(|value| !is_same_origin(value.as_bytes(), host))
+        || headers.get_all(header::ORIGIN).iter().any(foreign_page)
+        || headers.get_all(header::REFERER).iter().any(foreign_page)
 }
 
-/// Whether an origin or a page's URL (`scheme://authority...`) is at `host`.
-fn is_same_origin(url: &[u8], host: Option<&Authority>) -> bool {
+/// Whether an origin or a page's URL (`scheme://authority...`) is at `host`, or at a configured name: a proxy may have
+/// replaced the `Host` that the browser sent. With the same name the port must be the same too, since another program
+/// may use another port.
+fn is_own_page(url: &[u8], host: Option<&Authority>, options: &HttpOptions) -> bool {
     let Some((scheme, rest)) = std::str::from_utf8(url).ok().and_then(|text| text.split_once("://")) else {
         return false;
     };
@@ -104,8 +111,14 @@ fn is_same_origin(url: &[u8], host: Option<&Authority>) -> bool {
         _ => return false,
     };
     let (Ok(theirs), Some(ours)) = (authority.parse::<Authority>(), host) else { return false };
+    if has_user(&theirs) {
+        return false;
+    }
+    if !theirs.host().eq_ignore_ascii_case(ours.host()) {
+        return is_allowed(theirs.host(), options);
+    }
     let port = |authority: &Authority| authority.port_u16().unwrap_or(default_port);
-    !has_user(&theirs) && theirs.host().eq_ignore_ascii_case(ours.host()) && port(&theirs) == port(ours)
+    port(&theirs) == port(ours)
 }
 
 #[cfg(test)]
@@ -171,6 +184,30 @@ mod tests {
         ] {
             assert_eq!(code_of_add(headers), "ok", "{headers:?}");
         }
+    }
+
+    #[test]
+    fn pages_at_configured_names_are_our_own_behind_a_proxy_that_replaces_the_host() {
+        let named = HttpOptions {
+            allowed_hosts: vec!["queue.example".to_owned(), "*.corp.example".to_owned()],
+            ..HttpOptions::default()
+        };
+        let code_from = |host: &str, origin: &str| {
+            code("POST", "/jobs", &[("host", host), ("origin", origin), ("referer", origin)], &named)
+        };
+        for origin in ["https://queue.example", "http://Queue.example:8443", "https://a.corp.example"] {
+            assert_eq!(code_from("127.0.0.1:9277", origin), "ok", "{origin}");
+        }
+        for origin in
+            ["https://evil.example", "https://queue.example.evil", "https://u@queue.example", "null"]
+        {
+            assert_eq!(code_from("127.0.0.1:9277", origin), "cross_site_refused", "{origin}");
+        }
+        // Another program at the same name, whose page could otherwise send requests through a browser.
+        assert_eq!(code_from("queue.example:9277", "http://queue.example:3000"), "cross_site_refused");
+        let site = [("host", "queue.example"), ("origin", "https://queue.example")];
+        let headers = [&site[..], &[("sec-fetch-site", "cross-site")]].concat();
+        assert_eq!(code("POST", "/jobs", &headers, &named), "cross_site_refused");
     }
 
     #[test]
