@@ -18,6 +18,7 @@ mod server;
 mod show;
 #[cfg(test)]
 mod tests;
+mod ui;
 mod values;
 mod variables;
 
@@ -32,6 +33,7 @@ pub use redis_url::Node;
 pub use secret::Secret;
 pub use sections::{AuthSettings, EngineKind, TlsFiles};
 pub use server::{HttpOptions, ListenerOptions, ServerSettings};
+pub use ui::UiSettings;
 
 use layers::Layers;
 use reader::Reader;
@@ -55,6 +57,8 @@ pub struct Config {
     pub queue: Limits,
     /// Callbacks.
     pub callbacks: CallbackSettings,
+    /// The dashboard.
+    pub ui: UiSettings,
     /// The log.
     pub log: LogSettings,
 }
@@ -141,6 +145,7 @@ fn read(reader: &mut Reader<'_>, purpose: Purpose) -> Config {
         redis: RedisSettings::read(reader, engine == EngineKind::Redis),
         queue: Limits::read(reader, callbacks.clone()),
         callbacks,
+        ui: UiSettings::read(reader),
         log: LogSettings::read(reader),
     };
     config.server.http.check_host = must_check_host(&config);

@@ -6,6 +6,7 @@ use super::{options::HttpOptions, refusal_log::RefusalLog};
 use crate::{
     auth::Authenticator,
     clock::Clock,
+    config::UiSettings,
     metrics::Metrics,
     net::byte_budget::{ByteBudget, CallerBudgets},
     push::Callbacks,
@@ -38,6 +39,7 @@ pub struct AppState {
     pub(super) refusal_log: Arc<RefusalLog>,
     /// `None` if this process calls nobody.
     pub(super) callbacks: Option<Callbacks>,
+    pub(super) ui: UiSettings,
 }
 
 impl Deref for App {
@@ -60,6 +62,7 @@ impl App {
             metrics_budget: ByteBudget::new((options.max_answer_bytes / METRICS_SHARE).max(1)),
             refusal_log: Arc::default(),
             callbacks: None,
+            ui: UiSettings::default(),
             authenticator: Arc::default(),
             queue,
             clock,
@@ -72,6 +75,12 @@ impl App {
     #[must_use]
     pub fn with_callbacks(self, callbacks: Callbacks) -> Self {
         Self(Arc::new(AppState { callbacks: Some(callbacks), ..Arc::unwrap_or_clone(self.0) }))
+    }
+
+    /// Serves the dashboard with `settings` in place of the defaults.
+    #[must_use]
+    pub fn with_ui(self, settings: UiSettings) -> Self {
+        Self(Arc::new(AppState { ui: settings, ..Arc::unwrap_or_clone(self.0) }))
     }
 
     /// Requires the tokens of `authenticator`, which may change later.

@@ -17,6 +17,7 @@ mod options;
 mod refusal_log;
 mod route;
 mod routes;
+mod ui;
 mod wire;
 
 #[cfg(any(test, fuzzing))]

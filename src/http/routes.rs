@@ -18,6 +18,7 @@ use super::{
         RequiredScope::{self, AllTopics, Of, Public},
         RouteKind, RouteSpec,
     },
+    ui,
 };
 use crate::auth::Scope::{Add, Admin, Read, Work};
 
@@ -60,10 +61,19 @@ fn table() -> [Route; 33] {
     ]
 }
 
-/// The whole API.
+/// The dashboard. It is not part of the API, and `openapi.yaml` does not describe it.
+fn dashboard() -> [Route; 3] {
+    [
+        get("/ui", Public, ui::redirect).of_kind(RouteKind::Page),
+        get("/ui/", Public, ui::index).of_kind(RouteKind::Page),
+        get("/ui/{*file}", Public, ui::file).of_kind(RouteKind::Page),
+    ]
+}
+
+/// The whole API, and the dashboard.
 pub fn router(app: &App) -> Router {
     let mut paths: Vec<PathRoutes> = Vec::new();
-    for route in table() {
+    for route in table().into_iter().chain(dashboard()) {
         match paths.iter_mut().find(|path| path.spec.path == route.spec.path) {
             Some(path) => path.add(route),
             None => paths.push(PathRoutes::new(app, route)),

@@ -80,7 +80,8 @@ impl Running {
         let callbacks = wiring::callbacks(config, &queue, &clock, &metrics)
             .map_err(|fault| StartError::Files(vec![fault]))?;
         let mut app = App::new(queue.clone(), clock, metrics, config.server.http.clone())
-            .with_auth(reload.authenticator.clone());
+            .with_auth(reload.authenticator.clone())
+            .with_ui(config.ui.clone());
         if let Some(callbacks) = &callbacks {
             app = app.with_callbacks(callbacks.clone());
         }

@@ -175,10 +175,10 @@ impl RequestSpan {
     }
 }
 
-/// Adds the headers of every response: no cache may store it, since most responses show jobs or receipts, and no browser
-/// may interpret it as another type.
+/// Adds the headers of every response: no cache may store it, unless its handler says otherwise, since most responses show
+/// jobs or receipts, and no browser may interpret it as another type.
 fn add_security_headers(headers: &mut HeaderMap) {
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }
 

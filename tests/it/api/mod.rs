@@ -10,6 +10,7 @@ mod callbacks;
 mod calling;
 mod connections;
 mod contract;
+mod dashboard;
 mod dead;
 mod failures;
 mod limits;

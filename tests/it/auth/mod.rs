@@ -16,7 +16,7 @@ use crate::harness::{
 };
 
 /// A server with these tokens. Each token is its own name, followed by its scopes and topics.
-async fn api_with_tokens(engine: Engine, tokens: &[(&str, &[Scope], &[&str])]) -> Api {
+pub async fn api_with_tokens(engine: Engine, tokens: &[(&str, &[Scope], &[&str])]) -> Api {
     let entries = tokens.iter().map(|(token, scopes, topics)| {
         let topics: Vec<_> = topics.iter().map(|t| TopicPattern::parse(t).expect("a pattern")).collect();
         token_entry(token, token, scopes, &topics)

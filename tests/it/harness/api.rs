@@ -16,7 +16,7 @@ use http_body_util::BodyExt;
 use linger::{
     auth::Authenticator,
     clock::ManualClock,
-    config::CallbackSettings,
+    config::{CallbackSettings, UiSettings},
     http::{self, App, HttpOptions},
     job::Timestamp,
     metrics::Metrics,
@@ -47,6 +47,7 @@ pub struct Setup {
     pub no_timer: bool,
     /// Makes callbacks.
     pub callbacks: Option<CallbackSettings>,
+    pub ui: UiSettings,
 }
 
 /// One server under test, without a socket. Cheap to clone.
@@ -91,7 +92,7 @@ impl Api {
         }
         let queue_metrics = metrics.queue.clone();
         let app = App::new(queue.clone(), clock.clone(), metrics, setup.options);
-        let mut app = app.with_auth(setup.auth.unwrap_or_default());
+        let mut app = app.with_auth(setup.auth.unwrap_or_default()).with_ui(setup.ui);
         if let Some(settings) = setup.callbacks {
             let resolver = Arc::new(SystemResolver);
             let caller =

@@ -99,6 +99,7 @@ const PARTS: &[Part] = &[
             ("middleware", &["*"]),
             ("wire", &["*"]),
             ("handlers", &["*"]),
+            ("ui", &["app", "errors", "json"]),
             ("routes", &["*"]),
             ("benching", &["*"]),
             ("fuzzing", &["*"]),

@@ -1,0 +1,222 @@
+//! The dashboard: static files for browsers, and the settings that its pages need before anybody signs in.
+//!
+//! The pages are nothing but a client of the API, and this file knows nothing of what they show.
+
+use std::sync::LazyLock;
+
+use axum::{
+    extract::{Path, State},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header},
+    response::{IntoResponse, Response},
+};
+use sha2::{Digest, Sha256};
+
+use super::{app::App, errors::Problem, json};
+
+/// Every file below `ui/`. A test compares this list with the folder.
+const FILES: &[(&str, &[u8])] = &[
+    ("app.css", include_bytes!("../../ui/app.css")),
+    ("favicon.svg", include_bytes!("../../ui/favicon.svg")),
+    ("index.html", include_bytes!("../../ui/index.html")),
+    ("js/address.js", include_bytes!("../../ui/js/address.js")),
+    ("js/api.js", include_bytes!("../../ui/js/api.js")),
+    ("js/changes.js", include_bytes!("../../ui/js/changes.js")),
+    ("js/clock.js", include_bytes!("../../ui/js/clock.js")),
+    ("js/dialog.js", include_bytes!("../../ui/js/dialog.js")),
+    ("js/format.js", include_bytes!("../../ui/js/format.js")),
+    ("js/keys.js", include_bytes!("../../ui/js/keys.js")),
+    ("js/lib.js", include_bytes!("../../ui/js/lib.js")),
+    ("js/main.js", include_bytes!("../../ui/js/main.js")),
+    ("js/order.js", include_bytes!("../../ui/js/order.js")),
+    ("js/pages/dead.js", include_bytes!("../../ui/js/pages/dead.js")),
+    ("js/pages/find.js", include_bytes!("../../ui/js/pages/find.js")),
+    ("js/pages/job.js", include_bytes!("../../ui/js/pages/job.js")),
+    ("js/pages/overview.js", include_bytes!("../../ui/js/pages/overview.js")),
+    ("js/pages/server.js", include_bytes!("../../ui/js/pages/server.js")),
+    ("js/pages/signin.js", include_bytes!("../../ui/js/pages/signin.js")),
+    ("js/pages/testjob.js", include_bytes!("../../ui/js/pages/testjob.js")),
+    ("js/pages/topic.js", include_bytes!("../../ui/js/pages/topic.js")),
+    ("js/parts.js", include_bytes!("../../ui/js/parts.js")),
+    ("js/poll.js", include_bytes!("../../ui/js/poll.js")),
+    ("js/preferences.js", include_bytes!("../../ui/js/preferences.js")),
+    ("js/rawjson.js", include_bytes!("../../ui/js/rawjson.js")),
+    ("js/session.js", include_bytes!("../../ui/js/session.js")),
+    ("js/shell.js", include_bytes!("../../ui/js/shell.js")),
+    ("js/theme.js", include_bytes!("../../ui/js/theme.js")),
+    ("vendor/LICENSE-htm.txt", include_bytes!("../../ui/vendor/LICENSE-htm.txt")),
+    ("vendor/LICENSE-preact.txt", include_bytes!("../../ui/vendor/LICENSE-preact.txt")),
+    ("vendor/hooks.mjs", include_bytes!("../../ui/vendor/hooks.mjs")),
+    ("vendor/htm.mjs", include_bytes!("../../ui/vendor/htm.mjs")),
+    ("vendor/preact.mjs", include_bytes!("../../ui/vendor/preact.mjs")),
+];
+
+/// The name of the file that is made from the settings.
+const SETTINGS: &str = "settings.json";
+
+/// Scripts and styles come from this server only, no script may write markup, no other page may frame these, and no link
+/// tells other servers where it was followed.
+const HEADERS: [(HeaderName, &str); 4] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
+         trusted-types 'none'",
+    ),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (header::REFERRER_POLICY, "same-origin"),
+];
+
+struct UiFile {
+    name: &'static str,
+    media_type: &'static str,
+    content: &'static [u8],
+    etag: String,
+}
+
+static UI_FILES: LazyLock<Vec<UiFile>> = LazyLock::new(|| {
+    let files = FILES.iter().map(|&(name, content)| {
+        let digest = Sha256::digest(content);
+        let etag: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        UiFile { name, media_type: media_type(name), content, etag: format!("\"{etag}\"") }
+    });
+    files.collect()
+});
+
+fn media_type(name: &str) -> &'static str {
+    match name.rsplit_once('.').map(|(_, ending)| ending) {
+        Some("html") => "text/html; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("js" | "mjs") => "text/javascript; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        _ => "text/plain; charset=utf-8",
+    }
+}
+
+/// Sends `/ui` to `/ui/`, by a relative address: a proxy may serve the dashboard below another path.
+pub async fn redirect(State(app): State<App>, uri: Uri) -> Result<Response, Problem> {
+    check_enabled(&app, &uri)?;
+    Ok((StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, "ui/")]).into_response())
+}
+
+/// The page itself.
+pub async fn index(State(app): State<App>, uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
+    respond(&app, "index.html", &uri, &headers)
+}
+
+/// Any other file.
+pub async fn file(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    respond(&app, &name, &uri, &headers)
+}
+
+fn check_enabled(app: &App, uri: &Uri) -> Result<(), Problem> {
+    if app.ui.enabled { Ok(()) } else { Err(Problem::no_route(uri.path())) }
+}
+
+fn respond(app: &App, name: &str, uri: &Uri, headers: &HeaderMap) -> Result<Response, Problem> {
+    check_enabled(app, uri)?;
+    let mut response = if name == SETTINGS {
+        json::object_response(|object| {
+            object.text("title", &app.ui.title);
+            object.flag("hide_bodies", app.ui.hide_bodies);
+        })
+    } else {
+        let file = UI_FILES.iter().find(|file| file.name == name);
+        file.ok_or_else(|| Problem::no_route(uri.path()))?.respond(headers)
+    };
+    let pairs = HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value)));
+    response.headers_mut().extend(pairs);
+    Ok(response)
+}
+
+impl UiFile {
+    /// Browsers may keep a file, and ask each time whether it is still the same: an update replaces all files at once.
+    fn respond(&self, headers: &HeaderMap) -> Response {
+        let caching = [(header::ETAG, self.etag.clone()), (header::CACHE_CONTROL, "no-cache".to_owned())];
+        if self.is_known(headers) {
+            return (StatusCode::NOT_MODIFIED, caching).into_response();
+        }
+        (caching, [(header::CONTENT_TYPE, self.media_type)], self.content).into_response()
+    }
+
+    /// Whether the client has this content already. The comparison is weak (RFC 9110, 13.1.2), because a proxy that
+    /// compresses the file makes its tag a weak one.
+    fn is_known(&self, headers: &HeaderMap) -> bool {
+        let tags = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+        let mut tags = tags.flat_map(|value| value.split(',')).map(str::trim);
+        tags.any(|tag| tag == "*" || tag.trim_start_matches("W/") == self.etag)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, fs, path::PathBuf};
+
+    use super::*;
+
+    /// Longest file that is not vendored, in lines.
+    const MAX_LINES: usize = 450;
+    /// Most bytes of all files together.
+    const MAX_BYTES: usize = 150_000;
+
+    fn folder() -> PathBuf {
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("ui")
+    }
+
+    /// The files of the folder, by their paths below it.
+    fn found() -> BTreeSet<String> {
+        let (mut folders, mut files) = (vec![folder()], BTreeSet::new());
+        while let Some(next) = folders.pop() {
+            for entry in fs::read_dir(next).expect("a folder") {
+                let path = entry.expect("readable").path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    let name = path.strip_prefix(folder()).expect("is below it");
+                    files.insert(name.to_str().expect("is text").to_owned());
+                }
+            }
+        }
+        files
+    }
+
+    #[test]
+    fn the_table_has_every_file_of_the_folder() {
+        let listed: BTreeSet<_> = FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(listed, found());
+        assert_eq!(listed.len(), FILES.len(), "each file is listed once");
+        for (name, content) in FILES {
+            let is_that_file = fs::read(folder().join(name)).expect("readable") == *content;
+            assert!(is_that_file, "{name} has the content of another file");
+        }
+    }
+
+    #[test]
+    fn the_files_are_small() {
+        assert!(FILES.iter().map(|(_, content)| content.len()).sum::<usize>() <= MAX_BYTES);
+        for (name, content) in FILES.iter().filter(|(name, _)| !name.starts_with("vendor/")) {
+            let lines = String::from_utf8_lossy(content).lines().count();
+            assert!(lines <= MAX_LINES, "{name} has {lines} lines");
+        }
+    }
+
+    #[test]
+    fn the_page_loads_every_script_and_names_nothing_outside() {
+        let text = |name: &str| fs::read_to_string(folder().join(name)).expect("is text");
+        let index = text("index.html");
+        for name in found().iter().filter(|name| name.ends_with("js")) {
+            assert!(index.contains(&format!("\"{name}\"")), "index.html does not load {name} at once");
+        }
+        for name in found().iter().filter(|name| !name.starts_with("vendor/")) {
+            let text = text(name);
+            for outside in ["href=\"/", "src=\"/", "from \"/", "@import", "innerHTML", "eval("] {
+                assert!(!text.contains(outside), "{name} contains {outside}");
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+// Calls to the server. A failed call is an ApiError with what the server said.
+import { observable } from "./lib.js";
+import { ROOT } from "./address.js";
+import { observeDate } from "./clock.js";
+import { parse } from "./rawjson.js";
+import { refuse, session } from "./session.js";
+
+const TIMEOUT_MS = 10_000;
+
+export class ApiError extends Error {
+  constructor(fields) {
+    super(fields.detail);
+    Object.assign(this, fields);
+  }
+
+  /** Whether the same call may succeed later: the server cannot be reached, or says that it is not able to now. */
+  get passes() {
+    return this.status === 0 || this.status >= 500 || this.status === 408;
+  }
+}
+
+const unreachable = (detail) => new ApiError({ status: 0, code: "unreachable", title: "The server does not answer", detail });
+
+/** Which scopes the token was seen to lack, as "scope topic". */
+export const lacking = observable(new Set());
+
+session.follow(() => lacking.set(new Set()));
+
+async function send(method, path, { body, signal, token = session.get().token } = {}) {
+  const headers = { accept: "application/json" };
+  if (token) headers.authorization = `Bearer ${token}`;
+  if (body !== undefined) headers["content-type"] = "application/json";
+  const signals = [AbortSignal.timeout(TIMEOUT_MS), ...(signal ? [signal] : [])];
+  const sent = Date.now();
+  let response;
+  let text;
+  try {
+    response = await fetch(new URL(path, ROOT), {
+      method,
+      headers,
+      body,
+      signal: AbortSignal.any(signals),
+      cache: "no-store",
+      redirect: "error",
+    });
+    observeDate(response.headers.get("date"), sent, Date.now());
+    text = await response.text();
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    const late = error.name === "TimeoutError";
+    throw unreachable(late ? "No response within 10 seconds." : "The connection failed.");
+  }
+  if (response.ok) return read(response, text);
+  const problem = problemOf(response, text);
+  // Forgets the token only if it is still the one in use.
+  if (problem.status === 401) refuse(token, problem.detail);
+  throw problem;
+}
+
+function read(response, text) {
+  if (response.status === 204 || text === "") return null;
+  try {
+    return parse(text);
+  } catch {
+    throw unreachable("The response is not from Linger. A proxy between may have replaced it.");
+  }
+}
+
+function problemOf(response, text) {
+  const fields = { status: response.status, code: "unknown", title: response.statusText, detail: `HTTP ${response.status}` };
+  try {
+    const { code, title, detail, request_id: requestId, errors } = JSON.parse(text);
+    if (typeof detail === "string") Object.assign(fields, { code, title, detail, requestId, errors });
+  } catch {
+    // Not from Linger itself: the status alone says what happened.
+  }
+  return new ApiError(fields);
+}
+
+export const get = (path, signal) => send("GET", path, { signal });
+
+/** Fails if the server does not know this token. One that may not read is known too. */
+export async function check(token) {
+  try {
+    await send("GET", "version", { token });
+  } catch (error) {
+    if (error.status !== 403) throw error;
+  }
+}
+
+/** Reads a file of the dashboard itself. */
+export const settings = () => send("GET", "ui/settings.json");
+
+/** Changes something. `scope` and `topic` say what the token needs; a refusal is remembered, so that the button goes. */
+export async function change(method, path, { body, scope, topic }) {
+  return remember(scope, topic, send(method, path, { body: body === undefined ? undefined : JSON.stringify(body) }));
+}
+
+/** Adds a job, which is JSON text already. */
+export const add = (json, topic) => remember("add", topic, send("POST", "jobs", { body: json }));
+
+async function remember(scope, topic, call) {
+  try {
+    return await call;
+  } catch (error) {
+    if (error.status === 403 && error.code === "forbidden") {
+      lacking.set(new Set(lacking.get()).add(`${scope} ${topic}`));
+    }
+    throw error;
+  }
+}

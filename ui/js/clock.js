@@ -1,0 +1,31 @@
+// The server's clock, estimated from the Date header of its responses, and a tick for texts that count down.
+import { useEffect, useState } from "./lib.js";
+
+// The server's clock minus this browser's lies between these bounds, in milliseconds. A header has whole seconds, so
+// each response narrows the bounds further.
+let low = -Infinity;
+let high = Infinity;
+
+/** Takes in the Date header of a response to a request that was sent and received at these moments. */
+export function observeDate(header, sent, received) {
+  const date = Date.parse(header || "");
+  if (Number.isNaN(date)) return;
+  const [newLow, newHigh] = [date - received, date + 1000 - sent];
+  if (newLow > high || newHigh < low) [low, high] = [newLow, newHigh];
+  else [low, high] = [Math.max(low, newLow), Math.min(high, newHigh)];
+}
+
+/** The server's time, in milliseconds since 1970. */
+export function serverNow() {
+  return Date.now() + (Number.isFinite(low) ? (low + high) / 2 : 0);
+}
+
+/** The server's time, again every second while the tab is visible. */
+export function useNow() {
+  const [now, setNow] = useState(serverNow());
+  useEffect(() => {
+    const timer = setInterval(() => document.hidden || setNow(serverNow()), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  return now;
+}

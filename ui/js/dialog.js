@@ -1,0 +1,90 @@
+// Questions before something that cannot be undone, and the line that says what came of a change.
+import { html, observable, useEffect, useId, useObservable, useRef, useState } from "./lib.js";
+import { Failure, Text } from "./parts.js";
+
+/** What the last change did. */
+const result = observable(null);
+
+/** Announces the outcome of a change. An error stays until it is closed. */
+export function announce(text, error = null) {
+  result.set({ text, error });
+}
+
+export function Result() {
+  const shown = useObservable(result);
+  useEffect(() => {
+    if (!shown || shown.error) return undefined;
+    const timer = setTimeout(() => result.set(null), 8000);
+    return () => clearTimeout(timer);
+  }, [shown]);
+  return html`<div class="result" role="status" aria-live="polite">
+    ${shown &&
+    html`<div class=${shown.error ? "note error" : "note"}>
+      <p>${shown.text && html`<strong><${Text} text=${shown.text} /></strong>`} ${shown.error && html`<${Text} text=${shown.error.detail} />`}
+        ${shown.error?.requestId && html`<small class="small"> Request <code>${shown.error.requestId}</code></small>`}</p>
+      <button type="button" class="quiet" onClick=${() => result.set(null)}>Close</button>
+    </div>`}
+  </div>`;
+}
+
+/** Runs a change and announces what came of it. `run` returns the text to announce. True if it worked. */
+export async function perform(failed, run) {
+  try {
+    announce(await run());
+    return true;
+  } catch (error) {
+    announce(failed, error);
+    return false;
+  }
+}
+
+/**
+ * Asks before `act` runs. With `type` its text has to be entered first. Cancel has the focus; the button says what
+ * happens. `kind` is its look.
+ */
+export function Question({ title, children, label, type, act, close, kind = "danger" }) {
+  const dialog = useRef(null);
+  const [entered, setEntered] = useState("");
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState(null);
+  const [heading, field] = [useId(), useId()];
+  useEffect(() => {
+    const [opener, shown] = [document.activeElement, dialog.current];
+    shown.showModal();
+    shown.querySelector("[data-cancel]").focus();
+    return () => {
+      // Nothing outside of a dialog that is open can have the focus.
+      shown.close();
+      (opener?.isConnected ? opener : document.querySelector("main h1"))?.focus();
+    };
+  }, []);
+  const allowed = !type || entered.trim() === type;
+  const submit = async (event) => {
+    event.preventDefault();
+    if (!allowed || busy) return;
+    setBusy(true);
+    setError(null);
+    try {
+      await act();
+      close();
+    } catch (failed) {
+      setError(failed);
+      setBusy(false);
+    }
+  };
+  return html`<dialog ref=${dialog} aria-labelledby=${heading} onCancel=${(event) => (event.preventDefault(), busy || close())}>
+    <form onSubmit=${submit}>
+      <h2 id=${heading}>${title}</h2>
+      ${children}
+      ${type &&
+      html`<label for=${field}>Enter <code>${type}</code> to confirm</label>
+        <input id=${field} autocomplete="off" autocapitalize="off" spellcheck=${false} value=${entered}
+          onInput=${(event) => setEntered(event.target.value)} />`}
+      ${error && html`<${Failure} error=${error} />`}
+      <div class="actions end">
+        <button type="button" data-cancel onClick=${close} disabled=${busy}>Cancel</button>
+        <button class=${kind} disabled=${!allowed || busy}>${busy ? "Working …" : label}</button>
+      </div>
+    </form>
+  </dialog>`;
+}

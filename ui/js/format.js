@@ -1,0 +1,92 @@
+// Numbers, durations, moments and bytes as text.
+
+const grouped = new Intl.NumberFormat("en");
+
+export const count = (number) => grouped.format(number);
+
+/** "1 job", "2 jobs". */
+export const counted = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+
+const UNITS = [
+  [31_557_600, "y"],
+  [86_400, "d"],
+  [3_600, "h"],
+  [60, "min"],
+];
+
+/** A duration for people, with its two largest units: "3 d 4 h", "1 min 5 s", "0.25 s". */
+export function duration(seconds) {
+  if (seconds < 10 && !Number.isInteger(seconds)) return `${Math.round(seconds * 1000) / 1000} s`;
+  let rest = Math.round(seconds);
+  const parts = [];
+  for (const [size, name] of UNITS) {
+    if (rest >= size) parts.push(`${count(Math.floor(rest / size))} ${name}`);
+    rest %= size;
+  }
+  if (rest > 0 || parts.length === 0) parts.push(`${rest} s`);
+  return parts.slice(0, 2).join(" ");
+}
+
+/** A time that runs: "4:05" and "1:02:09" below a day, else as `duration`. */
+export function countdown(seconds) {
+  const whole = Math.max(0, Math.ceil(seconds));
+  if (whole >= 86_400) return duration(whole);
+  const two = (number) => String(number).padStart(2, "0");
+  const [hours, minutes] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60];
+  return hours ? `${hours}:${two(minutes)}:${two(whole % 60)}` : `${minutes}:${two(whole % 60)}`;
+}
+
+/** How far off a moment is: "in 3 min 5 s", "12 s ago", "now". */
+export function distance(at, now) {
+  const seconds = Math.round((at - now) / 1000);
+  if (seconds === 0) return "now";
+  return seconds > 0 ? `in ${duration(seconds)}` : `${duration(-seconds)} ago`;
+}
+
+const timeZone = (zone) => (zone === "utc" ? "UTC" : undefined);
+
+/** The time of day, with the date unless it is today. */
+export function moment(at, now, zone, withMilliseconds = false) {
+  const day = (ms, options) => new Intl.DateTimeFormat("en-GB", { timeZone: timeZone(zone), ...options }).format(ms);
+  const time = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };
+  if (withMilliseconds) time.fractionalSecondDigits = 3;
+  const full = { year: "numeric", month: "short", day: "numeric" };
+  const [shown, today] = [day(at, full), day(now, full)];
+  if (shown === today) return day(at, time);
+  const sameYear = shown.slice(-4) === today.slice(-4);
+  return `${sameYear ? day(at, { month: "short", day: "numeric" }) : shown}, ${day(at, time)}`;
+}
+
+/** The zone in which moments are shown: "UTC", "GMT+1", "CET". */
+export function zoneName(zone, now) {
+  if (zone === "utc") return "UTC";
+  const parts = new Intl.DateTimeFormat("en-GB", { timeZoneName: "short" }).formatToParts(now);
+  return parts.find((part) => part.type === "timeZoneName")?.value ?? "local time";
+}
+
+export function bytes(number) {
+  if (number < 1024) return counted(number, "byte");
+  return number < 1024 * 1024 ? `${(number / 1024).toFixed(1)} KiB` : `${(number / 1024 / 1024).toFixed(1)} MiB`;
+}
+
+/** The bytes of a text in UTF-8. */
+export const byteLength = (text) => new TextEncoder().encode(text).length;
+
+/** A text as one word of a POSIX shell. */
+export const shellQuote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+
+// Characters that are invisible, or that change the order in which their neighbours are shown.
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+
+/** Splits a text so that hidden characters become visible: strings, and `{ code }` for each of those. */
+export function revealed(text) {
+  const parts = [];
+  let from = 0;
+  for (const found of text.matchAll(HIDDEN)) {
+    if (found.index > from) parts.push(text.slice(from, found.index));
+    parts.push({ code: `U+${found[0].codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}` });
+    from = found.index + 1;
+  }
+  if (from < text.length) parts.push(text.slice(from));
+  return parts;
+}

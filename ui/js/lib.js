@@ -1,0 +1,36 @@
+// The one place that imports the vendored libraries, and the smallest helpers over them.
+import { h } from "../vendor/preact.mjs";
+import { useEffect, useState } from "../vendor/hooks.mjs";
+import htm from "../vendor/htm.mjs";
+
+export { render } from "../vendor/preact.mjs";
+export { useEffect, useMemo, useRef, useState, useCallback, useLayoutEffect, useId } from "../vendor/hooks.mjs";
+
+export const html = htm.bind(h);
+
+/** A value that components and other modules can follow. */
+export function observable(value) {
+  const listeners = new Set();
+  return {
+    get: () => value,
+    set(next) {
+      if (Object.is(next, value)) return;
+      value = next;
+      for (const listener of [...listeners]) listener(value);
+    },
+    follow(listener) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+  };
+}
+
+/** The value of an observable; the component renders again when it changes. */
+export function useObservable(source) {
+  const [value, setValue] = useState(source.get());
+  useEffect(() => {
+    setValue(source.get());
+    return source.follow(setValue);
+  }, [source]);
+  return value;
+}

@@ -1,0 +1,66 @@
+// Starts the dashboard: chooses the page from the address, or the sign-in.
+import { html, render, useEffect, useObservable, useRef, useState } from "./lib.js";
+import { href, route } from "./address.js";
+import { settings } from "./api.js";
+import { Dead } from "./pages/dead.js";
+import { FindJob } from "./pages/find.js";
+import { Job } from "./pages/job.js";
+import { Overview } from "./pages/overview.js";
+import { Server } from "./pages/server.js";
+import { SignIn } from "./pages/signin.js";
+import { Topic } from "./pages/topic.js";
+import { session } from "./session.js";
+import { Shell } from "./shell.js";
+
+/** The page of an address, and its title. */
+function pageOf(parts, hidesBodies) {
+  const [first, second, third] = parts;
+  if (parts.length === 0) return ["Overview", html`<${Overview} />`];
+  if (first === "topics" && parts.length === 2) return [second, html`<${Topic} key=${second} topic=${second} />`];
+  if (first === "topics" && third === "dead" && parts.length === 3) {
+    return [`Dead letters of ${second}`, html`<${Dead} key=${second} topic=${second} />`];
+  }
+  if (first === "jobs" && parts.length === 1) return ["Jobs", html`<${FindJob} />`];
+  if (first === "jobs" && parts.length === 2) {
+    return [second, html`<${Job} key=${second} id=${second} hidesBodies=${hidesBodies} />`];
+  }
+  if (first === "server" && parts.length === 1) return ["Server", html`<${Server} />`];
+  return ["No such page", html`<h1 tabindex="-1">No such page</h1><p>See the <a href=${href()}>overview</a>.</p>`];
+}
+
+/** The settings of the server for the dashboard. Bodies stay hidden until they are known. */
+function useSettings() {
+  const [known, setKnown] = useState({ title: "", hide_bodies: true });
+  useEffect(() => {
+    let [wait, timer] = [2000, 0];
+    const read = async () => {
+      try {
+        setKnown(await settings());
+      } catch {
+        timer = setTimeout(read, wait);
+        wait = Math.min(wait * 2, 30_000);
+      }
+    };
+    read();
+    return () => clearTimeout(timer);
+  }, []);
+  return known;
+}
+
+function App() {
+  const parts = useObservable(route);
+  const { token, required } = useObservable(session);
+  const { title, hide_bodies: hidesBodies } = useSettings();
+  const signsIn = required && !token;
+  const [name, page] = signsIn ? ["Sign in", html`<${SignIn} />`] : pageOf(parts, hidesBodies);
+  const isFirst = useRef(true);
+  useEffect(() => {
+    document.title = [name, "Linger", title].filter(Boolean).join(" · ");
+    if (!isFirst.current) document.querySelector("main h1")?.focus({ preventScroll: true });
+    isFirst.current = false;
+  }, [name, title]);
+  useEffect(() => scrollTo(0, 0), [parts]);
+  return html`<${Shell} title=${title} signsIn=${signsIn}>${page}<//>`;
+}
+
+render(html`<${App} />`, document.getElementById("app"));

@@ -1,0 +1,33 @@
+// Rows that never move under the pointer: their order stays until the user asks for a new one.
+import { useCallback, useRef, useState } from "./lib.js";
+
+/**
+ * Keeps the order of `rows`, each with the unique text `key(row)`. A new row comes last; one that is gone keeps its last values
+ * and is marked `gone`. A new value of `again`, which is whatever the order depends on, sorts anew. Returns the rows, how many
+ * `changes` a new order would make, and `sort`.
+ */
+export function useStableOrder(rows, key, compare, again) {
+  const kept = useRef({ again: null, order: [] });
+  const [, setSorted] = useState(0);
+  const sort = useCallback(() => {
+    kept.current.again = null;
+    setSorted((n) => n + 1);
+  }, []);
+  const sorted = [...rows].sort(compare);
+  const entry = (row) => ({ key: key(row), row });
+  if (kept.current.again !== again || kept.current.order.length === 0) kept.current = { again, order: sorted.map(entry) };
+  const { order } = kept.current;
+  const known = new Set(order.map((kept) => kept.key));
+  order.push(...sorted.map(entry).filter((fresh) => !known.has(fresh.key)));
+  const present = new Map(rows.map((row) => [key(row), row]));
+  for (const kept of order) kept.row = present.get(kept.key) ?? kept.row;
+  const shown = order.map((kept) => ({ ...kept, gone: !present.has(kept.key) }));
+  const positions = new Map(sorted.map((row, n) => [key(row), n]));
+  let latest = -1;
+  const changes = shown.filter((kept) => {
+    const at = positions.get(kept.key) ?? -1;
+    if (at > latest) latest = at;
+    return kept.gone || at < latest;
+  }).length;
+  return { shown, changes, sort };
+}

@@ -1,0 +1,134 @@
+// Job: what is known of one job; run now, reschedule, replay, delete; its body as it came.
+import { html, useId, useState } from "../lib.js";
+import { href, path } from "../address.js";
+import { DeleteJob, Lacking, replay, reschedule, useMay } from "../changes.js";
+import { useNow } from "../clock.js";
+import { countdown, duration } from "../format.js";
+import { useKeys } from "../keys.js";
+import { AsOf, Body, Copy, Elapsed, Facts, Failure, StateName, Text, Time, Unloaded, When } from "../parts.js";
+import { usePoll } from "../poll.js";
+import { preferences } from "../preferences.js";
+import { curl, jobJson } from "./testjob.js";
+
+/** What the job waits for, in words that run. */
+function Waits({ job }) {
+  const now = useNow();
+  const left = (text) => (Date.parse(text) - now) / 1000;
+  if (job.state === "delayed") return html`due in <strong class="countdown">${countdown(left(job.due_at))}</strong>`;
+  if (job.state === "ready") return html`for <${Elapsed} since=${job.due_at} />, no worker has taken it`;
+  if (job.state === "reserved") return html`a worker has it for another <strong class="countdown">${countdown(left(job.reserved_until))}</strong>`;
+  if (job.state === "dead") return html`after ${job.attempts === 1 ? "1 attempt" : `${job.attempts} attempts`}`;
+  return null;
+}
+
+const factsOf = (job) => [
+  ["Topic", html`<a class="mono" href=${href("topics", job.topic)}>${job.topic}</a>`],
+  ["Due", html`<${When} at=${job.due_at} />`],
+  ["Reserved until", job.reserved_until && html`<${When} at=${job.reserved_until} />`],
+  ["Died", job.dead_at && html`<${When} at=${job.dead_at} />`],
+  ["Reason", job.reason && html`<span class="reason"><${Text} text=${job.reason} /></span>`],
+  ["Attempts", `${job.attempts} of ${job.max_attempts === 0 ? "any number" : job.max_attempts}`],
+  ["Retry after", job.retry && job.retry.map(duration).join(", ")],
+  ["TTR", duration(job.ttr)],
+  ["Added", html`<${When} at=${job.created_at} />`],
+  ["Callback", job.callback && html`<code class="id"><${Text} text=${`${job.callback.method} ${job.callback.url}`} /></code>`],
+];
+
+/** The local text of an input for a date and a time, as RFC 3339; null if there is none. */
+function instant(text) {
+  const isUtc = preferences.get().zone === "utc";
+  const at = new Date(isUtc ? `${text}Z` : text);
+  return Number.isNaN(at.getTime()) ? null : at.toISOString();
+}
+
+function Reschedule({ job, close }) {
+  const [kind, setKind] = useState("delay");
+  const [delay, setDelay] = useState("30m");
+  const [at, setAt] = useState("");
+  const [busy, setBusy] = useState(false);
+  const [inField, atField] = [useId(), useId()];
+  const due = kind === "delay" ? delay.trim() && { delay: delay.trim() } : instant(at) && { at: instant(at) };
+  const submit = async (event) => {
+    event.preventDefault();
+    if (!due || busy) return;
+    setBusy(true);
+    if (await reschedule(job, due, `${job.id} has a new due time.`)) close();
+    else setBusy(false);
+  };
+  return html`<form class="reschedule" onSubmit=${submit}>
+    <fieldset class="choice"><legend>New due time</legend><div class="segments">
+      ${[["delay", "From now"], ["at", "At a time"]].map(([value, label]) => html`<label key=${value}>
+        <input type="radio" name="kind" checked=${kind === value} onChange=${() => setKind(value)} /><span>${label}</span></label>`)}
+    </div></fieldset>
+    ${kind === "delay"
+      ? html`<label for=${inField}>In</label>
+          <input id=${inField} class="short" autocomplete="off" value=${delay} onInput=${(event) => setDelay(event.target.value)} />`
+      : html`<label for=${atField}>At</label>
+          <input id=${atField} type="datetime-local" step="1" value=${at} onInput=${(event) => setAt(event.target.value)} />`}
+    <div class="actions"><button class="primary" disabled=${!due || busy}>Reschedule</button>
+      <button type="button" onClick=${close}>Cancel</button></div>
+  </form>`;
+}
+
+function Actions({ job, refresh }) {
+  const may = useMay(job.topic);
+  const [open, setOpen] = useState(null);
+  const [busy, setBusy] = useState(false);
+  const run = async (change) => {
+    setBusy(true);
+    await change();
+    setBusy(false);
+    refresh();
+  };
+  const close = () => (setOpen(null), refresh());
+  const waits = job.state === "delayed" || job.state === "ready";
+  return html`<div class="actions">
+      ${job.state === "delayed" && may("add") && html`<button type="button" class="primary" disabled=${busy}
+        onClick=${() => run(() => reschedule(job, { delay: 0 }, `${job.id} is ready.`))}>Run now</button>`}
+      ${waits && may("add") && html`<button type="button" aria-expanded=${open === "reschedule"}
+        onClick=${() => setOpen(open === "reschedule" ? null : "reschedule")}>Reschedule</button>`}
+      ${job.state === "dead" && may("admin") && html`<button type="button" class="primary" disabled=${busy}
+        onClick=${() => run(() => replay(job))}>Replay</button>`}
+      ${may("add") && html`<button type="button" class="danger quiet" onClick=${() => setOpen("delete")}>Delete …</button>`}
+      <${Lacking} topic=${job.topic} scopes=${["add", "admin"]} />
+    </div>
+    ${open === "reschedule" && waits && may("add") && html`<${Reschedule} job=${job} close=${close} />`}
+    ${open === "delete" && html`<${DeleteJob} job=${job} close=${close} />`}`;
+}
+
+/** A command that adds the same job again, under an id that the server chooses. */
+function curlOf(job) {
+  const { topic, ttr, max_attempts: maxAttempts, retry } = job;
+  return curl(jobJson({ topic, ttr, max_attempts: maxAttempts, ...(retry ? { retry } : {}) }, job.body));
+}
+
+export function Job({ id, hidesBodies }) {
+  const poll = usePoll(path("jobs", id), 2_000);
+  useKeys({ r: poll.refresh });
+  const job = poll.data;
+  const isGone = poll.error?.status === 404;
+  const heading = html`<nav class="crumbs" aria-label="Path"><a href=${href()}>Overview</a>
+      ${job && html`<a class="mono" href=${href("topics", job.topic)}>${job.topic}</a>`}</nav>
+    <div class="job-id"><h1 tabindex="-1" class="mono">${id}</h1><${Copy} text=${id} of="the id" /></div>`;
+  if (!job && isGone) {
+    return html`${heading}<section class="card"><h2>There is no such job</h2>
+      <p>It was never added, or it is finished or deleted. A finished job leaves nothing behind.</p></section>`;
+  }
+  if (!job) return html`${heading}<${Unloaded} poll=${poll} what="the job" />`;
+  return html`${heading}
+    <${AsOf} poll=${poll} />
+    ${isGone && html`<p class="as-of" role="status"><strong>This job is gone:</strong> it was finished or deleted. Below is what it was at
+      <${Time} at=${new Date(poll.at).toISOString()} />.</p>`}
+    ${poll.error && !isGone && !poll.stale && html`<${Failure} error=${poll.error} retry=${poll.refresh} />`}
+    <div class="columns wide-left">
+      <section class=${`card ${poll.stale || isGone ? "stale" : ""}`}>
+        <p class="headline"><${StateName} state=${job.state} />${!isGone && html` <span><${Waits} job=${job} /></span>`}</p>
+        ${!isGone && html`<${Actions} job=${job} refresh=${poll.refresh} />`}
+        <${Facts} facts=${factsOf(job)} />
+      </section>
+      <section class="card">
+        <div class="heading"><h2>Body</h2><${Copy} text=${curlOf(job)} label="Copy as curl" /></div>
+        <${Body} key=${hidesBodies} raw=${job.body} hidden=${hidesBodies} />
+      </section>
+    </div>`;
+}

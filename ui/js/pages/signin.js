@@ -1,0 +1,39 @@
+// Sign in: one field for a token.
+import { html, useEffect, useObservable, useRef, useState } from "../lib.js";
+import { check } from "../api.js";
+import { session, signIn } from "../session.js";
+
+export function SignIn() {
+  const { refused } = useObservable(session);
+  const [token, setToken] = useState("");
+  const [state, setState] = useState({ busy: false, problem: null });
+  const field = useRef(null);
+  useEffect(() => field.current.focus(), []);
+  const problem = state.problem ?? refused;
+  const submit = async (event) => {
+    event.preventDefault();
+    const entered = token.trim();
+    if (!entered || state.busy) return;
+    setState({ busy: true, problem: null });
+    try {
+      await check(entered);
+      signIn(entered);
+    } catch (error) {
+      setState({ busy: false, problem: error.detail });
+      field.current.focus();
+    }
+  };
+  return html`<form class="card sign-in" onSubmit=${submit}>
+    <h1 tabindex="-1">Sign in</h1>
+    <p id="why">This server wants a token. It stays in this browser's tabs until you close them or sign out.</p>
+    <input type="text" name="username" autocomplete="username" value="linger" hidden readonly />
+    <label for="token">Token</label>
+    <input ref=${field} id="token" type="password" name="token" autocomplete="current-password" value=${token}
+      aria-describedby=${problem ? "problem" : "why"} aria-invalid=${problem ? "true" : undefined}
+      onInput=${(event) => setToken(event.target.value)} />
+    ${problem && html`<p id="problem" class="problem" role="alert">Not accepted: ${problem}</p>`}
+    <div class="actions"><button class="primary" disabled=${state.busy}>${state.busy ? "Checking …" : "Sign in"}</button></div>
+    <p class="small">A token with the scope <code>read</code> looks; <code>add</code> and <code>admin</code> also change
+      things. <code>linger token new</code> makes one.</p>
+  </form>`;
+}

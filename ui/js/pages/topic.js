@@ -1,0 +1,118 @@
+// Topic: its counts and settings; pause, test job, purge.
+import { html, useState } from "../lib.js";
+import { href, path } from "../address.js";
+import { Lacking, Purge, setPause, useMay } from "../changes.js";
+import { count, counted, duration } from "../format.js";
+import { useKeys } from "../keys.js";
+import { AsOf, Bar, Distance, Facts, Mark, STATES, Text, Unloaded, When } from "../parts.js";
+import { usePoll } from "../poll.js";
+import { TestJob } from "./testjob.js";
+
+function Counts({ view, stale }) {
+  const { counts, topic } = view;
+  return html`<section class=${`card totals ${stale ? "stale" : ""}`} aria-labelledby="counts">
+    <h2 id="counts" class="visually-hidden">Jobs by state</h2>
+    <dl>${STATES.map((state) => html`<div key=${state}>
+      <dt><${Mark} state=${state} />${state}</dt>
+      <dd>${count(counts[state])}</dd>
+      <dd class="small">
+        ${state === "delayed" && (view.next_due_at ? html`next <${Distance} at=${view.next_due_at} />` : counts.delayed > 0 && "next: not known")}
+        ${state === "ready" && view.oldest_overdue_at && html`oldest due <${Distance} at=${view.oldest_overdue_at} />`}
+        ${state === "reserved" && `${counted(view.waiting, "worker")} waiting`}
+        ${state === "dead" && counts.dead > 0 && html`<a href=${href("topics", topic, "dead")}>Show dead letters</a>`}
+      </dd>
+    </div>`)}</dl>
+    <${Bar} counts=${counts} />
+  </section>`;
+}
+
+const PARTS = [
+  ["delivery", "Delivery", "Jobs are handed out", "No job is handed out"],
+  ["intake", "Intake", "New jobs are accepted", "New jobs are refused"],
+];
+
+function Pauses({ view, refresh }) {
+  const may = useMay(view.topic);
+  const [busy, setBusy] = useState(null);
+  const toggle = async (part, pauses) => {
+    setBusy(part);
+    await setPause(view.topic, part, pauses);
+    setBusy(null);
+    refresh();
+  };
+  return html`<ul class="switches">${PARTS.map(([part, name, running, paused]) => {
+    const isPaused = view.paused[part];
+    return html`<li key=${part}>
+      <span><strong>${name}</strong> <span class=${isPaused ? "tag" : "small"}>${isPaused ? paused : running}</span></span>
+      ${may("admin") && html`<button type="button" disabled=${busy === part} onClick=${() => toggle(part, !isPaused)}>
+        ${isPaused ? "Resume" : "Pause"} <span class="visually-hidden">${name.toLowerCase()}</span></button>`}
+    </li>`;
+  })}</ul>`;
+}
+
+function settingsOf({ ttr, max_attempts: max, retry, require_receipt: receipt }) {
+  return [
+    ["TTR", ttr === undefined ? "60 s, unless the job says otherwise" : duration(ttr)],
+    ["Most attempts", max === 0 ? "no limit" : (max ?? "default")],
+    ["Retry after", retry ? retry.map(duration).join(", ") : "default"],
+    ["Receipt", receipt ? "required to finish" : "optional to finish"],
+  ];
+}
+
+function Callback({ view }) {
+  const { callback } = view.settings;
+  const poll = usePoll(path("topics", view.topic, "callbacks"), 5_000);
+  const endpoints = poll.data?.endpoints ?? [];
+  if (!callback && endpoints.length === 0) return null;
+  return html`<section class="card">
+    <h2>Callback</h2>
+    ${callback && html`<${Facts} facts=${[
+      ["URL", callback.url && html`<code class="id"><${Text} text=${`${callback.method ?? "POST"} ${callback.url}`} /></code>`],
+      ["Headers", callback.headers && Object.keys(callback.headers).join(", ")],
+      ["Timeout", callback.timeout !== undefined && duration(callback.timeout)],
+      ["Rate", callback.rate !== undefined && `${callback.rate} calls a second`],
+      ["At a time", callback.concurrency !== undefined && `${callback.concurrency} calls`],
+    ]} />`}
+    ${endpoints.length > 0 && html`<ul class=${`endpoints ${poll.stale ? "stale" : ""}`}>${endpoints.map((end) => html`<li key=${end.host}>
+      <code class="id">${end.host}</code>
+      <span class="small">${count(end.in_flight)} of at most ${count(end.window)} calls in progress
+        ${end.resting_until && html`; rests, next call <${Distance} at=${end.resting_until} />`}
+        ${end.last_failure && html`; last failure <code>${end.last_failure.reason}</code> <${Distance} at=${end.last_failure.at} />`}</span>
+    </li>`)}</ul>`}
+  </section>`;
+}
+
+export function Topic({ topic }) {
+  const poll = usePoll(path("topics", topic), 2_000);
+  const may = useMay(topic);
+  // The counts at the moment of the question.
+  const [purges, setPurges] = useState(null);
+  useKeys({ r: poll.refresh });
+  const heading = html`<nav class="crumbs" aria-label="Path"><a href=${href()}>Overview</a></nav>
+    <h1 tabindex="-1" class="mono">${topic}</h1>`;
+  const isGone = poll.error?.status === 404;
+  if (!poll.data && !isGone) return html`${heading}<${Unloaded} poll=${poll} what="the topic" />`;
+  const view = isGone ? null : poll.data;
+  const holdsJobs = view && Object.values(view.counts).some((number) => number > 0);
+  // The form for a test job stays the same while the topic comes and goes with it.
+  return html`${heading}
+    ${view
+      ? html`<${AsOf} poll=${poll} /><${Counts} view=${view} stale=${poll.stale} />`
+      : html`<section class="card"><h2>There is no such topic</h2>
+          <p>A topic exists while it has jobs or settings. A new job makes it again.</p></section>`}
+    <div class="columns">
+      ${view && html`<section class="card">
+        <h2>Running</h2>
+        <${Pauses} view=${view} refresh=${poll.refresh} />
+        <h2>Settings</h2>
+        <${Facts} facts=${settingsOf(view.settings)} />
+      </section>`}
+      <${TestJob} key="test" topic=${topic} refresh=${poll.refresh} />
+      ${view && html`<${Callback} view=${view} />`}
+    </div>
+    <div class="actions page-end">
+      ${holdsJobs && may("admin") && html`<button type="button" class="danger quiet" onClick=${() => setPurges(view.counts)}>Purge …</button>`}
+      <${Lacking} topic=${topic} scopes=${["add", "admin"]} />
+    </div>
+    ${purges && html`<${Purge} topic=${topic} counts=${purges} close=${() => setPurges(null)} done=${poll.refresh} />`}`;
+}

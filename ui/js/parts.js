@@ -1,0 +1,154 @@
+// The small parts that pages are made of. They know no call and no page.
+import { html, useEffect, useObservable, useRef, useState } from "./lib.js";
+import { useNow } from "./clock.js";
+import { byteLength, bytes, count, distance, duration, moment, revealed } from "./format.js";
+import { indent } from "./rawjson.js";
+import { preferences } from "./preferences.js";
+
+export const STATES = ["delayed", "ready", "reserved", "dead"];
+
+/** The mark of a state: a colour and a shape, so that neither is needed alone. */
+export const Mark = ({ state }) => html`<span class="mark ${state}" aria-hidden="true" />`;
+
+export const StateName = ({ state }) => {
+  const known = STATES.includes(state) ? state : "unknown";
+  return html`<span class="state ${known}"><${Mark} state=${known} />${state}</span>`;
+};
+
+/** A moment, in the chosen zone. */
+export function Time({ at, exact }) {
+  const { zone } = useObservable(preferences);
+  const now = useNow();
+  return html`<time datetime=${at}>${moment(Date.parse(at), now, zone, exact)}</time>`;
+}
+
+/** How far off a moment is, and the moment itself. */
+export function When({ at }) {
+  const now = useNow();
+  return html`<span class="when">${distance(Date.parse(at), now)} <small><${Time} at=${at} /></small></span>`;
+}
+
+/** How far off a moment is. */
+export function Distance({ at }) {
+  const now = useNow();
+  return html`<time datetime=${at}>${distance(Date.parse(at), now)}</time>`;
+}
+
+/** How long ago a moment was. */
+export function Elapsed({ since }) {
+  const now = useNow();
+  return html`<time datetime=${since}>${duration(Math.max(0, Math.round((now - Date.parse(since)) / 1000)))}</time>`;
+}
+
+/** Text of strangers: hidden characters are shown as their code points. */
+export const Text = ({ text }) =>
+  html`<bdi>${revealed(text).map((part) => (part.code ? html`<span class="hidden-character">${part.code}</span>` : part))}</bdi>`;
+
+/** The states of some jobs as a bar of their shares. */
+export function Bar({ counts }) {
+  const total = STATES.reduce((sum, state) => sum + counts[state], 0);
+  let x = 0;
+  const present = STATES.filter((state) => counts[state] > 0);
+  // A share of less than 2 % would not be seen.
+  const widths = present.map((state) => Math.max(counts[state] / total, 0.02));
+  const scale = 200 / widths.reduce((sum, width) => sum + width, 0);
+  return html`<svg class="bar" viewBox="0 0 200 8" preserveAspectRatio="none" aria-hidden="true">
+    <rect class="empty" width="200" height="8" />
+    ${present.map((state, n) => {
+      const width = widths[n] * scale;
+      x += width;
+      return html`<rect class=${state} x=${x - width} width=${width} height="8" />`;
+    })}
+  </svg>`;
+}
+
+/** Appears only after 200 ms, so that quick answers do not flicker. */
+export const Loading = ({ what }) => html`<p class="loading" role="status">Loading ${what} …</p>`;
+
+export function Failure({ error, retry }) {
+  return html`<div class="failure" role="alert">
+    <strong>${error.title || "This did not work"}</strong>
+    <p><${Text} text=${error.detail ?? String(error)} /></p>
+    ${error.requestId && html`<p class="small">Request <code>${error.requestId}</code></p>`}
+    ${retry && html`<button type="button" onClick=${retry}>Retry</button>`}
+  </div>`;
+}
+
+/** What a poll shows in place of a page: nothing yet, or why there is nothing. */
+export function Unloaded({ poll, what }) {
+  if (poll.error) return html`<${Failure} error=${poll.error} retry=${poll.refresh} />`;
+  return html`<${Loading} what=${what} />`;
+}
+
+/** Says how old grey figures are. */
+export function AsOf({ poll }) {
+  if (!poll.stale) return null;
+  return html`<p class="as-of" role="status">
+    <strong>As of <${Time} at=${new Date(poll.at).toISOString()} />.</strong> ${poll.error.detail}
+    <button type="button" onClick=${poll.refresh}>Retry now</button>
+  </p>`;
+}
+
+export function Copy({ text, label = "Copy", of }) {
+  const [state, setState] = useState("");
+  const timer = useRef(0);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  const copy = async () => {
+    setState((await copied(text)) ? "Copied" : "Not copied");
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => setState(""), 2000);
+  };
+  return html`<button type="button" class="quiet" onClick=${copy} aria-label=${of && `${label} ${of}`}>
+      ${state || label}</button>
+    <span class="visually-hidden" role="status">${state}</span>`;
+}
+
+/** Copies without the clipboard API too, which browsers offer only to encrypted pages. */
+async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const area = Object.assign(document.createElement("textarea"), { value: text, className: "visually-hidden" });
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    return done;
+  }
+}
+
+const FIRST_CHARACTERS = 64 * 1024;
+
+/** The body of a job, as text. `hidden` shows it only on demand. */
+export function Body({ raw, hidden }) {
+  const [shown, setShown] = useState(!hidden);
+  const [whole, setWhole] = useState(false);
+  const [indented, setIndented] = useState(true);
+  if (!shown) return html`<button type="button" onClick=${() => setShown(true)}>Show the body</button>`;
+  const text = indented ? indent(raw) : raw;
+  const isLong = text.length > FIRST_CHARACTERS && !whole;
+  return html`<div class="body">
+    <div class="actions">
+      <${Copy} text=${raw} of="the body" />
+      <button type="button" class="quiet" aria-pressed=${indented} onClick=${() => setIndented(!indented)}>Indent</button>
+      <span class="small">${bytes(byteLength(raw))}</span>
+    </div>
+    <pre tabindex="0" role="region" aria-label="Body"><${Text} text=${isLong ? text.slice(0, FIRST_CHARACTERS) : text} /></pre>
+    ${isLong &&
+    html`<button type="button" onClick=${() => setWhole(true)}>Show all ${count(text.length)} characters</button>`}
+  </div>`;
+}
+
+/** A list of names and values. Values that are null or false are left out. */
+export const Facts = ({ facts }) => html`<dl class="facts">
+  ${facts
+    .filter(([, value]) => value !== null && value !== undefined && value !== false)
+    .map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}
+</dl>`;
+
+/** A command line that can be copied. */
+export const Command = ({ text }) => html`<div class="command">
+  <pre tabindex="0" role="region" aria-label="Command"><code>${text}</code></pre>
+  <${Copy} text=${text} of="the command" />
+</div>`;

@@ -1,0 +1,92 @@
+// Keeps a page's figures fresh: asks again at intervals while the tab is visible, less often while calls fail.
+import { observable, useCallback, useEffect, useObservable, useRef, useState } from "./lib.js";
+import { get } from "./api.js";
+import { serverNow } from "./clock.js";
+import { preferences } from "./preferences.js";
+
+const FIRST_RETRY_MS = 2_000;
+const LONGEST_RETRY_MS = 30_000;
+
+/** Whether the latest calls fail, and when the next one goes out. */
+export const connection = observable({ failing: false, retryAt: 0 });
+
+/**
+ * Reads `path` now and every `every` milliseconds. Returns `data`, the moment `at` of it by the server's clock, the latest
+ * `error`, whether the data is `stale`, and `refresh`, which asks now and resolves when that is done. With `path` null it does nothing.
+ */
+export function usePoll(path, every) {
+  const { live } = useObservable(preferences);
+  const [state, setState] = useState({ path, data: null, at: 0, error: null });
+  const loop = useRef(null);
+  useEffect(() => {
+    setState((before) => (before.path === path ? before : { path, data: null, at: 0, error: null }));
+    if (path === null) return undefined;
+    loop.current = startLoop(path, every, setState);
+    return () => loop.current.stop();
+  }, [path, every]);
+  useEffect(() => loop.current?.setLive(live), [live, path, every]);
+  const refresh = useCallback(() => loop.current?.run() ?? Promise.resolve(), []);
+  // The first rendering after a change of the path must not show the figures of the path before.
+  const { data, at, error } = state.path === path ? state : { data: null, at: 0, error: null };
+  return { data, at, error, stale: data !== null && error !== null && error.passes, refresh };
+}
+
+function startLoop(path, every, setState) {
+  let [timer, running, failures, live, stopped] = [0, null, 0, true, false];
+  const controller = new AbortController();
+
+  const schedule = () => {
+    clearTimeout(timer);
+    if (stopped || (!live && failures === 0)) return;
+    const wait = failures ? Math.min(FIRST_RETRY_MS * 2 ** (failures - 1), LONGEST_RETRY_MS) : every;
+    if (failures) connection.set({ failing: true, retryAt: serverNow() + wait });
+    timer = setTimeout(run, wait);
+  };
+
+  /** Only one call at a time; a hidden tab asks when it is visible again. */
+  async function run() {
+    clearTimeout(timer);
+    if (stopped || document.hidden) return;
+    running ??= readOnce().finally(() => {
+      running = null;
+      schedule();
+    });
+    await running;
+  }
+
+  async function readOnce() {
+    try {
+      const data = await get(path, controller.signal);
+      if (stopped) return;
+      failures = 0;
+      setState({ path, data, at: serverNow(), error: null });
+      connection.set({ failing: false, retryAt: 0 });
+    } catch (error) {
+      if (stopped) return;
+      failures = error.passes ? failures + 1 : 0;
+      // A refusal is an answer: the job or topic is gone, or may not be seen. Its last figures stay for the page.
+      setState((before) => ({ ...(before.path === path ? before : { data: null, at: 0 }), path, error }));
+      if (!error.passes) connection.set({ failing: false, retryAt: 0 });
+    }
+  }
+
+  const onVisible = () => document.hidden || run();
+  document.addEventListener("visibilitychange", onVisible);
+  run();
+  return {
+    run,
+    setLive(value) {
+      const resumed = value && !live;
+      live = value;
+      if (resumed) run();
+      else schedule();
+    },
+    stop() {
+      stopped = true;
+      clearTimeout(timer);
+      controller.abort();
+      document.removeEventListener("visibilitychange", onVisible);
+      connection.set({ failing: false, retryAt: 0 });
+    },
+  };
+}

@@ -1,0 +1,110 @@
+// JSON whose job bodies stay the text that the server sent: a number such as 9007199254740993 would otherwise change.
+// All functions take text that JSON.parse accepts.
+
+function skipSpace(text, at) {
+  while (" \t\r\n".includes(text[at])) at += 1;
+  return at;
+}
+
+function skipString(text, at) {
+  for (at += 1; text[at] !== '"'; at += 1) if (text[at] === "\\") at += 1;
+  return at + 1;
+}
+
+function skipValue(text, at) {
+  if (text[at] === '"') return skipString(text, at);
+  if (text[at] !== "{" && text[at] !== "[") {
+    while (at < text.length && !",]} \t\r\n".includes(text[at])) at += 1;
+    return at;
+  }
+  for (let depth = 0; ; ) {
+    const c = text[at];
+    if (c === '"') {
+      at = skipString(text, at);
+      continue;
+    }
+    if (c === "{" || c === "[") depth += 1;
+    if (c === "}" || c === "]") depth -= 1;
+    at += 1;
+    if (depth === 0) return at;
+  }
+}
+
+/** The members of the object that begins at `at`: name, and where the value begins and ends. */
+function members(text, at) {
+  const found = new Map();
+  at = skipSpace(text, at + 1);
+  while (text[at] === '"') {
+    const nameEnd = skipString(text, at);
+    const name = JSON.parse(text.slice(at, nameEnd));
+    const begin = skipSpace(text, skipSpace(text, nameEnd) + 1);
+    const end = skipValue(text, begin);
+    found.set(name, [begin, end]);
+    at = skipSpace(text, end);
+    if (text[at] === ",") at = skipSpace(text, at + 1);
+  }
+  return found;
+}
+
+/** The beginnings of the items of the list that begins at `at`. */
+function items(text, at) {
+  const found = [];
+  at = skipSpace(text, at + 1);
+  while (text[at] !== "]") {
+    found.push(at);
+    at = skipSpace(text, skipValue(text, at));
+    if (text[at] === ",") at = skipSpace(text, at + 1);
+  }
+  return found;
+}
+
+function withRawBody(text, at, job) {
+  const span = members(text, at).get("body");
+  return span ? { ...job, body: text.slice(...span) } : job;
+}
+
+/** Parses a job, or a page of jobs, or anything else. In jobs, `body` is the raw text. */
+export function parse(text) {
+  const value = JSON.parse(text);
+  const start = skipSpace(text, 0);
+  if (text[start] !== "{") return value;
+  if (Array.isArray(value.jobs)) {
+    const starts = items(text, members(text, start).get("jobs")[0]);
+    return { ...value, jobs: value.jobs.map((job, n) => withRawBody(text, starts[n], job)) };
+  }
+  return withRawBody(text, start, value);
+}
+
+/** Indents JSON without changing a character of any string or number. */
+export function indent(text) {
+  let out = "";
+  let depth = 0;
+  const line = () => `\n${"  ".repeat(depth)}`;
+  for (let at = skipSpace(text, 0); at < text.length; at = skipSpace(text, at)) {
+    const c = text[at];
+    if (c === "{" || c === "[") {
+      const next = skipSpace(text, at + 1);
+      if (text[next] === "}" || text[next] === "]") {
+        out += c + text[next];
+        at = next + 1;
+        continue;
+      }
+      depth += 1;
+      out += c + line();
+    } else if (c === "}" || c === "]") {
+      depth -= 1;
+      out += line() + c;
+    } else if (c === ",") {
+      out += c + line();
+    } else if (c === ":") {
+      out += ": ";
+    } else {
+      const end = skipValue(text, at);
+      out += text.slice(at, end);
+      at = end;
+      continue;
+    }
+    at += 1;
+  }
+  return out;
+}

@@ -1,0 +1,134 @@
+// What surrounds every page: the header, the state of the connection, the keys, and the warning about plain HTTP.
+import { html, useEffect, useObservable, useRef, useState } from "./lib.js";
+import { go, href, route } from "./address.js";
+import { serverNow, useNow } from "./clock.js";
+import { Result } from "./dialog.js";
+import { zoneName } from "./format.js";
+import { moveRow, useKeys } from "./keys.js";
+import { connection } from "./poll.js";
+import { prefer, preferences } from "./preferences.js";
+import { session, signOut } from "./session.js";
+
+const PAGES = [
+  ["Overview", [], ["", "topics"]],
+  ["Jobs", ["jobs"], ["jobs"]],
+  ["Server", ["server"], ["server"]],
+];
+
+const Logo = () => html`<svg class="logo" viewBox="0 0 32 32" aria-hidden="true">
+  <rect width="32" height="32" rx="8" />
+  <path d="M9 23V13M16 23V8M23 23v-6" />
+</svg>`;
+
+const togglesLive = () => prefer({ live: !preferences.get().live });
+
+/** Whether figures are fresh, and a button that stops and starts that. */
+function Live() {
+  const { live } = useObservable(preferences);
+  const { failing, retryAt } = useObservable(connection);
+  useNow();
+  const wait = Math.max(0, Math.ceil((retryAt - serverNow()) / 1000));
+  const text = failing ? (wait > 0 ? `Retry in ${wait} s` : "Retrying …") : live ? "Live" : "Paused";
+  return html`<button type="button" class=${`live ${failing ? "failing" : live ? "on" : "off"}`} aria-pressed=${live}
+    aria-label=${failing ? "Live updates: the server does not answer" : "Live updates"} onClick=${togglesLive}>
+    <span class="dot" aria-hidden="true" /><span class="live-text">${text}</span></button>`;
+}
+
+function Search() {
+  const field = useRef(null);
+  const [id, setId] = useState("");
+  const focus = () => field.current.focus();
+  useKeys({ "/": focus });
+  const open = (event) => {
+    event.preventDefault();
+    if (!id.trim()) return;
+    go("jobs", id.trim());
+    setId("");
+    field.current.blur();
+  };
+  return html`<form role="search" onSubmit=${open}>
+    <input ref=${field} type="search" aria-label="Open a job by its id" placeholder="Open a job by its id" autocomplete="off"
+      autocapitalize="off" spellcheck=${false} maxlength="255" value=${id} onInput=${(event) => setId(event.target.value)} />
+    <kbd aria-hidden="true">/</kbd>
+  </form>`;
+}
+
+const isLoopback = /^(localhost|.*\.localhost|127(\.\d+){3}|\[::1\])$/.test(location.hostname);
+
+const Warning = () =>
+  location.protocol === "http:" && !isLoopback
+    ? html`<p class="banner" role="note">This connection is not encrypted: others on the network can read tokens and jobs.</p>`
+    : null;
+
+const KEYS = [
+  ["/", "open a job by its id"],
+  ["g o", "overview"],
+  ["g t", "topics"],
+  ["g j", "jobs"],
+  ["g d", "dead letters of this topic"],
+  ["g s", "server and settings"],
+  ["j k", "next and previous row"],
+  ["Enter", "open the row"],
+  ["r", "refresh, and sort anew"],
+  ["l", "live updates on or off"],
+  ["?", "this list"],
+  ["Esc", "leave a field or a dialog"],
+];
+
+function Keys({ close }) {
+  const dialog = useRef(null);
+  useEffect(() => {
+    const [opener, shown] = [document.activeElement, dialog.current];
+    shown.showModal();
+    shown.querySelector("button").focus();
+    return () => {
+      shown.close();
+      opener?.focus();
+    };
+  }, []);
+  return html`<dialog ref=${dialog} aria-labelledby="keys" onClose=${close}>
+    <h2 id="keys">Keys</h2>
+    <dl class="keys">${KEYS.map(([keys, what]) => html`<div key=${keys}>
+      <dt>${keys.split(" ").map((key) => html`<kbd>${key}</kbd> `)}</dt><dd>${what}</dd></div>`)}</dl>
+    <p class="small">They can be switched off on the page <a href=${href("server")} onClick=${close}>Server</a>.</p>
+    <div class="actions end"><button type="button" onClick=${close}>Close</button></div>
+  </dialog>`;
+}
+
+export function Shell({ title, signsIn, children }) {
+  const { zone } = useObservable(preferences);
+  const { token } = useObservable(session);
+  const parts = useObservable(route);
+  const now = useNow();
+  const [showsKeys, setShowsKeys] = useState(false);
+  const topic = parts[0] === "topics" ? parts[1] : undefined;
+  useKeys({
+    "g o": () => go(),
+    "g t": () => go(),
+    "g j": () => go("jobs"),
+    "g s": () => go("server"),
+    "g d": () => topic && go("topics", topic, "dead"),
+    j: () => moveRow(1),
+    k: () => moveRow(-1),
+    l: togglesLive,
+    "?": () => setShowsKeys(true),
+  }, true);
+  return html`<a class="skip" href="#main" onClick=${(event) => (event.preventDefault(), document.querySelector("main").focus())}>
+      Skip to the page</a>
+    <header class="top">
+      <div class="brand"><a href=${href()}><${Logo} />Linger</a>${title && html`<span class="title">${title}</span>`}</div>
+      ${!signsIn && html`<nav aria-label="Pages">${PAGES.map(([name, target, roots]) => html`<a key=${name} href=${href(...target)}
+        aria-current=${roots.includes(parts[0] ?? "") ? "page" : undefined}>${name}</a>`)}</nav>
+        <${Search} />
+        <${Live} />`}
+    </header>
+    <${Warning} />
+    <main tabindex="-1" id="main">${children}</main>
+    <footer>
+      <span>Times in ${zoneName(zone, now)}</span>
+      <button type="button" class="link" onClick=${() => setShowsKeys(true)}>Keys</button>
+      ${token && html`<button type="button" class="link" onClick=${signOut}>Sign out</button>`}
+    </footer>
+    <${Result} />
+    ${showsKeys && html`<${Keys} close=${() => setShowsKeys(false)} />`}`;
+}
