@@ -1,0 +1,202 @@
+// How the pages behave: by the keyboard alone, on small screens, for everybody, and while the server is away.
+import assert from "node:assert/strict";
+import { onEveryEngine } from "./harness.mjs";
+
+async function fill(server) {
+  await server.call("PUT", "topics/mail", { ttr: "5m", callback: { url: "http://127.0.0.1:59999/hook", rate: 5 } });
+  await server.add({ topic: "mail", id: "calls", delay: "1h" });
+  for (let n = 0; n < 3; n += 1) await server.bury("orders", `order:${n}`, "payment declined");
+  await server.add({ topic: "orders", id: "orders:1001:close", delay: "30m", body: { order: 1001 } });
+  await server.add({ topic: "a-topic-with-a-name-that-is-as-long-as-they-may-be.".repeat(2) + "x".repeat(22), delay: "1h" });
+  await server.call("POST", "topics/orders/pause", { delivery: true });
+}
+
+const PAGES = ["", "topics/orders", "topics/mail", "topics/none", "topics/orders/dead", "jobs", "jobs/orders%3A1001%3Aclose", "jobs/order%3A0",
+  "jobs/none", "server", "nowhere"];
+
+// 320 px is a window of 1280 px at 400 %.
+for (const width of [320, 390, 1440]) {
+  for (const colorScheme of ["light", "dark"]) {
+    const options = { tab: { width, colorScheme, reducedMotion: "reduce" }, engines: ["embedded"] };
+    onEveryEngine(`pages are accessible at ${width} px, ${colorScheme}`, options, async ({ server, tab, page }) => {
+      await fill(server);
+      for (const target of PAGES) {
+        await tab.go(target);
+        await page.locator("main h1").waitFor();
+        await tab.until(() => !document.querySelector(".loading"));
+        await tab.check(target);
+      }
+      await tab.go("topics/orders/dead");
+      await tab.button("Delete all …").click();
+      await tab.check("a question");
+      await page.keyboard.press("Escape");
+      await tab.go("topics/orders");
+      await tab.text("The same with curl").click();
+      await tab.check("a command");
+      await page.keyboard.press("?");
+      await tab.heading("Keys").waitFor();
+      await tab.check("the keys");
+      if (width < 1000) {
+        await page.keyboard.press("Escape");
+        const small = await page.$$eval("button, .top nav a, input, summary", (found) =>
+          found.filter((target) => target.offsetParent && target.getBoundingClientRect().height < 43.5 && !target.matches(".link, [type=radio]"))
+            .map((target) => target.outerHTML));
+        assert.deepEqual(small, [], "targets are large enough to touch");
+      }
+    });
+  }
+}
+
+onEveryEngine("the keyboard alone is enough", {}, async ({ server, tab, page }) => {
+  await fill(server);
+  const press = (...keys) => keys.reduce((done, key) => done.then(() => page.keyboard.press(key)), Promise.resolve());
+  await tab.go();
+  await tab.sees("In trouble");
+  await press("/");
+  await page.keyboard.type("orders:1001:close");
+  await press("Enter");
+  await tab.heading("orders:1001:close").waitFor();
+  await press("g", "o");
+  await tab.sees("In trouble");
+  await press("j", "Enter");
+  await tab.heading("orders").waitFor();
+  await press("g", "d");
+  await tab.heading("Dead letters").waitFor();
+  await tab.sees("payment declined");
+  await press("j", "j", "k", "Enter");
+  await tab.heading("order:0").waitFor();
+  await press("g", "s");
+  await tab.heading("Server").waitFor();
+  await press("g", "j");
+  await tab.heading("Jobs").waitFor();
+  await press("l");
+  await page.locator(".live.off").waitFor();
+  await press("l");
+  await page.locator(".live.on").waitFor();
+  await press("?");
+  await tab.heading("Keys").waitFor();
+  await press("g", "o", "Escape");
+  await tab.heading("Jobs").waitFor();
+  assert.equal(await page.getByRole("dialog").count(), 0);
+
+  // From the job to its deletion with Tab and Enter.
+  await tab.go("jobs/order%3A0");
+  await tab.button("Delete …").waitFor();
+  const focused = () => page.evaluate(() => document.activeElement.innerText);
+  for (let steps = 0; (await focused()) !== "Delete …"; steps += 1) {
+    assert.ok(steps < 20, "the button can be reached");
+    await press("Tab");
+  }
+  await press("Enter");
+  await page.getByRole("dialog", { name: "Delete this job?" }).waitFor();
+  await press("Tab", "Enter");
+  await tab.sees("order:0 is deleted.");
+  await tab.sees("This job is gone:");
+
+  await tab.go("server");
+  await page.locator("fieldset").filter({ hasText: "Single-key shortcuts" }).getByLabel("Off").check();
+  await press("g", "o");
+  await press("?");
+  assert.equal(await page.getByRole("dialog").count(), 0);
+  await tab.heading("Server").waitFor();
+});
+
+onEveryEngine("a link in the header skips to the page", {}, async ({ tab, page }) => {
+  await tab.go();
+  await tab.sees("There is no job yet");
+  await page.keyboard.press("Tab");
+  assert.equal(await page.evaluate(() => document.activeElement.className), "skip");
+  await page.keyboard.press("Enter");
+  assert.equal(await page.evaluate(() => document.activeElement.tagName), "MAIN");
+});
+
+onEveryEngine("the server goes and comes back", {}, async ({ server, tab, page }) => {
+  await server.add({ topic: "mail", id: "a", delay: "1h" });
+  await tab.go();
+  await tab.sees("All is well.");
+  await server.end();
+  await tab.sees(/^As of \d\d:\d\d:\d\d\.$/);
+  await tab.sees("The connection failed.");
+  await page.locator(".totals.stale").waitFor();
+  assert.equal(await page.locator(".totals dd").first().innerText(), "1", "the last figures stay");
+  await page.reload().catch(() => {});
+  await server.run();
+  assert.notEqual(await server.job("a"), null);
+  await page.goto("about:blank");
+  await tab.go("topics/mail");
+  await tab.heading("mail").waitFor();
+  await tab.button("Pause delivery").waitFor();
+  await server.end();
+  await tab.button("Pause delivery").click();
+  await tab.sees("Not paused.");
+  await tab.sees(/^As of/);
+  await server.run();
+  await tab.until(() => !document.querySelector(".stale"));
+  await page.locator(".live.on").waitFor();
+});
+
+onEveryEngine("while calls fail they become rarer, up to 30 s", {}, async ({ server, tab, page }) => {
+  await server.add({ topic: "mail", delay: "1h" });
+  await page.clock.install();
+  await page.addInitScript(() => {
+    const [calls, send] = [[], fetch];
+    window.calls = calls;
+    window.fetch = async (...call) => {
+      if (!String(call[0]).includes("/topics?")) return send(...call);
+      const times = { began: Date.now() };
+      calls.push(times);
+      return send(...call).finally(() => (times.ended = Date.now()));
+    };
+  });
+  await tab.go();
+  await tab.sees("All is well.");
+  await page.clock.pauseAt((await page.evaluate(() => Date.now())) + 500);
+  const body = '{"code":"draining","detail":"the server is shutting down","request_id":"r-1"}';
+  await page.route("**/topics?**", (route) => route.fulfill({ status: 503, contentType: "application/problem+json", body }));
+  await page.evaluate(() => window.calls.splice(0));
+  await page.clock.runFor(2_000);
+  const waits = [2, 4, 8, 16, 30, 30];
+  for (const [n, seconds] of waits.entries()) {
+    await tab.until((n) => window.calls[n]?.ended, n);
+    await tab.sees("the server is shutting down");
+    await page.clock.runFor(seconds * 1000);
+    await tab.until((n) => window.calls[n + 1], n);
+    const pause = await page.evaluate((n) => window.calls[n + 1].began - window.calls[n].ended, n);
+    assert.ok(pause >= seconds * 1000 && pause < seconds * 1000 + 500, `call ${n + 2} came after ${pause} ms`);
+  }
+  await page.locator(".live.failing").waitFor();
+});
+
+onEveryEngine("a hidden tab and a stopped one ask nothing", {}, async ({ server, tab, page }) => {
+  await server.add({ topic: "mail", delay: "1h" });
+  await page.clock.install();
+  await tab.go();
+  await tab.sees("All is well.");
+  let calls = 0;
+  page.on("request", (request) => (calls += request.url().includes("/topics?") ? 1 : 0));
+  const answered = () => page.waitForResponse((response) => response.url().includes("/topics?"));
+  const show = (hidden) => page.evaluate((value) => {
+    Object.defineProperty(document, "hidden", { value, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+  }, hidden);
+  await Promise.all([answered(), page.clock.runFor(2_000)]);
+  await show(true);
+  calls = 0;
+  await page.clock.runFor(60_000);
+  assert.equal(calls, 0, "while hidden");
+  await Promise.all([answered(), show(false)]);
+  await page.keyboard.press("l");
+  await page.locator(".live.off").waitFor();
+  calls = 0;
+  await page.clock.runFor(60_000);
+  assert.equal(calls, 0, "while stopped");
+  await Promise.all([answered(), page.keyboard.press("r")]);
+  await Promise.all([answered(), page.keyboard.press("l")]);
+});
+
+onEveryEngine("a browser whose clock is wrong shows the server's time", {}, async ({ server, tab, page }) => {
+  await server.add({ topic: "t", id: "soon", delay: "1h" });
+  await page.clock.install({ time: Date.now() + 3 * 3_600_000 });
+  await tab.go("jobs/soon");
+  await tab.sees(/^(59:5\d|1:00:00)$/);
+});

@@ -1,0 +1,239 @@
+// Servers and browsers for the tests of the dashboard. scripts/ui-tests installs what they need and sets the variables.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import fs from "node:fs";
+import http from "node:http";
+import { createRequire } from "node:module";
+import net from "node:net";
+import os from "node:os";
+import path from "node:path";
+import { after, test } from "node:test";
+
+const require = createRequire(path.join(process.env.UI_TOOLS, "package.json"));
+const { chromium } = require("playwright-core");
+const axe = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+
+const PROGRAM = process.env.LINGER_PROGRAM;
+const WAIT_MS = 30_000;
+/** Bounds a test that hangs: the browser's own waits end earlier and say what was missing. */
+const TEST_MS = 180_000;
+
+async function freePort() {
+  const server = net.createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address();
+  server.close();
+  await once(server, "close");
+  return port;
+}
+
+/** Waits for the first line of a program that matches. */
+async function lineOf(child, pattern, what) {
+  let text = "";
+  for await (const chunk of child.stdout) {
+    text += chunk;
+    const found = text.match(pattern);
+    if (found) {
+      child.stdout.resume();
+      return found;
+    }
+  }
+  throw new Error(`${what} did not start: ${text}`);
+}
+
+async function ended(child, signal) {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const exit = once(child, "exit");
+  child.kill(signal);
+  await exit;
+}
+
+async function startRedis(directory) {
+  const port = await freePort();
+  const options = ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", directory];
+  const child = spawn("redis-server", options, { stdio: ["ignore", "pipe", "inherit"] });
+  await lineOf(child, /Ready to accept connections/i, "redis-server");
+  return { url: `redis://127.0.0.1:${port}`, stop: () => ended(child, "SIGKILL") };
+}
+
+/** A server with a store of its own. */
+export class Server {
+  /** `settings` are variables of the environment, without their first part. */
+  static async start(engine, settings = {}) {
+    const server = new Server();
+    server.directory = fs.mkdtempSync(path.join(os.tmpdir(), "linger-ui-"));
+    server.redis = engine === "redis" ? await startRedis(server.directory) : null;
+    server.settings = { ...settings };
+    if (server.redis) Object.assign(server.settings, { STORE__ENGINE: "redis", REDIS__URL: server.redis.url });
+    server.port = 0;
+    await server.run();
+    return server;
+  }
+
+  /** Tokens that the server knows: their texts by name. `given` are the options of `linger token new` of each. */
+  static async withTokens(engine, given, settings = {}) {
+    const file = path.join(fs.mkdtempSync(path.join(os.tmpdir(), "linger-ui-tokens-")), "tokens.toml");
+    const tokens = {};
+    for (const [name, options] of Object.entries(given)) {
+      const child = spawn(PROGRAM, ["token", "new", "--name", name, ...options, "--append", file], { stdio: ["ignore", "pipe", "inherit"] });
+      tokens[name] = (await lineOf(child, /(linger_\S+)/, "linger token"))[1];
+      await ended(child, "SIGTERM");
+    }
+    const server = await Server.start(engine, { ...settings, AUTH__TOKENS_FILE: file });
+    return Object.assign(server, { tokens, token: Object.values(tokens)[0] });
+  }
+
+  async run() {
+    const env = { ...process.env };
+    for (const [name, value] of Object.entries(this.settings)) env[`LINGER__${name}`] = value;
+    this.child = spawn(PROGRAM, ["serve", "--listen", `127.0.0.1:${this.port}`], {
+      cwd: this.directory,
+      env,
+      stdio: ["ignore", "pipe", fs.openSync(path.join(this.directory, "log"), "a")],
+    });
+    const [, port] = await lineOf(this.child, /http:\/\/127\.0\.0\.1:(\d+)/, "linger");
+    this.port = Number(port);
+    this.url = `http://127.0.0.1:${port}/`;
+  }
+
+  /** Ends the process. `run` starts it again at the same port, with the same store. */
+  end = () => ended(this.child, "SIGTERM");
+
+  async stop() {
+    await ended(this.child, "SIGKILL");
+    await this.redis?.stop();
+    fs.rmSync(this.directory, { recursive: true, force: true });
+  }
+
+  /** A call of the API. Fails unless the status is one of the 200s. Returns what the JSON holds. */
+  async call(method, target, body) {
+    const headers = body === undefined ? {} : { "content-type": "application/json" };
+    if (this.token) headers.authorization = `Bearer ${this.token}`;
+    const sent = typeof body === "string" ? body : body === undefined ? undefined : JSON.stringify(body);
+    const response = await fetch(new URL(target, this.url), { method, headers, body: sent });
+    const text = await response.text();
+    assert.ok(response.ok, `${method} ${target}: ${response.status} ${text}`);
+    return text ? JSON.parse(text) : null;
+  }
+
+  add = (job) => this.call("POST", "jobs", job);
+
+  /** Adds a job and buries it for this reason. */
+  async bury(topic, id, reason) {
+    await this.add({ topic, id });
+    const { receipt } = await this.call("POST", `topics/${topic}/pop`);
+    await this.call("POST", `jobs/${encodeURIComponent(id)}/bury`, { receipt, reason });
+  }
+
+  /** The job, or null if there is none. */
+  async job(id) {
+    const headers = this.token ? { authorization: `Bearer ${this.token}` } : {};
+    const response = await fetch(new URL(`jobs/${encodeURIComponent(id)}`, this.url), { headers });
+    return response.status === 404 ? null : response.json();
+  }
+}
+
+/** A proxy that serves the server below `/queue/`, with the Host that the browser sent or with the server's own. */
+export async function proxyOf(server, keepsHost) {
+  const proxy = http.createServer((request, response) => {
+    if (!request.url.startsWith("/queue/")) return response.writeHead(404).end();
+    const headers = { ...request.headers, host: keepsHost ? request.headers.host : `127.0.0.1:${server.port}` };
+    const onward = http.request(new URL(request.url.slice("/queue/".length), server.url), { method: request.method, headers });
+    onward.on("response", (answer) => {
+      response.writeHead(answer.statusCode, answer.headers);
+      answer.pipe(response);
+    });
+    onward.on("error", () => response.destroy());
+    return request.pipe(onward);
+  });
+  proxy.listen(0, "127.0.0.1");
+  await once(proxy, "listening");
+  return { port: proxy.address().port, stop: () => (proxy.closeAllConnections(), proxy.close()) };
+}
+
+let browser = null;
+
+async function openBrowser() {
+  browser ??= await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+  return browser;
+}
+
+/** Responses that a test expects to fail: browsers log each as an error. */
+const EXPECTED = /^Failed to load resource/;
+
+/** A tab, whose errors fail the test: of scripts, of the console, of the content security policy. */
+export class Tab {
+  static async open(server, { width = 1440, height = 900, ...options } = {}) {
+    const browser = await openBrowser();
+    const context = await browser.newContext({
+      viewport: { width, height },
+      timezoneId: "Europe/Berlin",
+      permissions: ["clipboard-read", "clipboard-write"],
+      ...options,
+    });
+    context.setDefaultTimeout(WAIT_MS);
+    const tab = new Tab();
+    Object.assign(tab, { context, errors: [], base: new URL("ui/", server.url).href });
+    await context.addInitScript(() => {
+      addEventListener("securitypolicyviolation", (event) => console.error(`policy: ${event.violatedDirective} ${event.sourceFile}`));
+    });
+    tab.page = await tab.newPage();
+    return tab;
+  }
+
+  async newPage() {
+    const page = await this.context.newPage();
+    page.on("pageerror", (error) => this.errors.push(error.stack));
+    page.on("dialog", (dialog) => (this.errors.push(`a script opened: ${dialog.message()}`), dialog.dismiss()));
+    page.on("console", (message) => {
+      const isWrong = message.type() === "error" || message.type() === "warning";
+      if (isWrong && !EXPECTED.test(message.text())) this.errors.push(message.text());
+    });
+    return page;
+  }
+
+  /** Opens a page of the dashboard by its fragment. */
+  go = (fragment = "") => this.page.goto(`${this.base}#/${fragment}`);
+  button = (name, options = { exact: true }) => this.page.getByRole("button", { name, ...options });
+  text = (text, options) => this.page.getByText(text, options);
+  heading = (name) => this.page.getByRole("heading", { name, exact: true });
+  /** Waits until the text is on the page. */
+  sees = (text, options) => this.text(text, options).first().waitFor();
+  /** Waits for a value that is read from the page again and again. */
+  until = (read, argument) => this.page.waitForFunction(read, argument, { polling: 50 });
+
+  /** Fails if the page breaks a rule of WCAG that a machine can check, or is wider than the window. */
+  async check(what) {
+    const { violations } = await this.page.evaluate(`${axe}; axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"] })`);
+    const found = violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => `${node.html} ${node.failureSummary}`).join("; ")}`);
+    assert.deepEqual(found, [], what);
+    const [inside, window] = await this.page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+    assert.ok(inside <= window, `${what} is ${inside} wide in a window of ${window}`);
+  }
+}
+
+/** Defines one test for each engine, or for some. It gets a server and a tab, which are closed afterwards. */
+export function onEveryEngine(name, { settings, tokens, tab: options, engines = ["embedded", "redis"] } = {}, run) {
+  for (const engine of engines) {
+    test(`${name} (${engine})`, { timeout: TEST_MS }, async () => {
+      const server = tokens ? await Server.withTokens(engine, tokens, settings) : await Server.start(engine, settings);
+      try {
+        const tab = await Tab.open(server, options);
+        try {
+          await run({ server, tab, page: tab.page });
+        } catch (error) {
+          error.message += `\nerrors of the page: ${JSON.stringify(tab.errors)}`;
+          throw error;
+        } finally {
+          await tab.context.close();
+        }
+        assert.deepEqual(tab.errors, [], "errors of the page");
+      } finally {
+        await server.stop();
+      }
+    });
+  }
+}
+
+after(() => browser?.close());

@@ -1,0 +1,265 @@
+// Every page and what can be done on it.
+import assert from "node:assert/strict";
+import { onEveryEngine } from "./harness.mjs";
+
+const row = (page, topic) => page.getByRole("row").filter({ has: page.getByRole("link", { name: topic, exact: true }) });
+const card = (page, title) => page.locator(".card").filter({ has: page.getByRole("heading", { name: title, exact: true }) });
+const totals = (page) => page.locator(".totals dl > div > dd:nth-of-type(1)").allInnerTexts();
+
+onEveryEngine("the overview counts exactly and stays fresh", {}, async ({ server, tab, page }) => {
+  await tab.go();
+  await tab.sees("There is no job yet");
+  await tab.sees(`curl '${server.url}jobs'`);
+  for (let n = 0; n < 3; n += 1) await server.add({ topic: "mail", delay: "1h" });
+  await server.add({ topic: "orders" });
+  await server.add({ topic: "orders" });
+  await server.call("POST", "topics/orders/pop");
+  await server.bury("grave", "dead-1", "no such order");
+  await tab.sees("1 dead letter");
+  await tab.until(() => [...document.querySelectorAll(".totals dd")].map((cell) => cell.innerText).join() === "3,1,1,1");
+  await page.keyboard.press("r");
+  await row(page, "grave").waitFor();
+  assert.deepEqual(await row(page, "mail").getByRole("cell").allInnerTexts().then((cells) => cells.slice(1, 5)), ["3", "0", "0", "0"]);
+  await server.call("DELETE", "topics/grave/dead");
+  await tab.sees("well again");
+  assert.equal(await row(page, "grave").count(), 1, "a row stays where it is");
+  await tab.sees("1 change, press");
+  await page.keyboard.press("r");
+  await tab.sees("All is well.");
+  assert.equal(await row(page, "grave").count(), 0);
+});
+
+onEveryEngine("topics are sorted, filtered and opened", {}, async ({ server, tab, page }) => {
+  await server.add({ topic: "b.one", delay: "1h" });
+  for (const id of ["x", "y"]) await server.add({ topic: "a.two", id, delay: "2h" });
+  await tab.go();
+  const names = () => page.locator("tbody th a").allInnerTexts();
+  await row(page, "b.one").waitFor();
+  assert.deepEqual(await names(), ["a.two", "b.one"]);
+  await tab.button("Next due").click();
+  if (server.redis === null) assert.deepEqual(await names(), ["b.one", "a.two"]);
+  await tab.button("Delayed").click();
+  assert.deepEqual(await names(), ["a.two", "b.one"]);
+  await page.getByPlaceholder("begins with").fill("b.");
+  assert.deepEqual(await names(), ["b.one"]);
+  await page.getByPlaceholder("begins with").fill("none");
+  await tab.sees("No topic here begins with");
+  await page.getByPlaceholder("begins with").fill("");
+  await page.getByRole("link", { name: "a.two", exact: true }).click();
+  await tab.heading("a.two").waitFor();
+  assert.equal(await page.title(), "a.two · Linger");
+});
+
+onEveryEngine("more topics than a page are not called a sum", {}, async ({ server, tab, page }) => {
+  const jobs = Array.from({ length: 1_001 }, (_, n) => ({ topic: `t${String(n).padStart(4, "0")}`, delay: "1h" }));
+  await server.call("POST", "batch/jobs", { jobs: jobs.slice(0, 1_000) });
+  await server.call("POST", "batch/jobs", { jobs: jobs.slice(1_000) });
+  await tab.go();
+  await tab.sees("Sums of the 1,000 topics below. There are more topics.");
+  assert.equal((await totals(page))[0], "at least 1,000");
+  assert.equal(await page.locator("tbody tr").count(), 50);
+  await tab.button("Show all 1,000").click();
+  assert.equal(await page.locator("tbody tr").count(), 1_000);
+  await tab.button("Next topics by name").click();
+  await row(page, "t1000").waitFor();
+  await tab.button("Earlier topics").click();
+  await row(page, "t0000").waitFor();
+});
+
+onEveryEngine("a topic is paused and resumed", {}, async ({ server, tab }) => {
+  await server.call("PUT", "topics/mail", { ttr: "5m", max_attempts: 3, retry: ["15s", "3m"], require_receipt: true });
+  await server.add({ topic: "mail", delay: "1h" });
+  await tab.go("topics/mail");
+  for (const shown of ["5 min", "15 s, 3 min", "required to finish"]) await tab.sees(shown, { exact: true });
+  const paused = async () => (await server.call("GET", "topics/mail")).paused;
+  await tab.button("Pause delivery").click();
+  await tab.sees("Delivery of mail is paused.");
+  assert.deepEqual(await paused(), { delivery: true, intake: false });
+  await tab.button("Pause intake").click();
+  await tab.sees("Intake of mail is paused.");
+  await tab.button("Resume delivery").click();
+  await tab.sees("Delivery of mail is running again.");
+  assert.deepEqual(await paused(), { delivery: false, intake: true });
+  await tab.go();
+  await tab.sees("intake is paused", { exact: true });
+});
+
+onEveryEngine("a test job is added and followed to its end", {}, async ({ server, tab, page }) => {
+  await tab.go("topics/trial");
+  await tab.sees("There is no such topic");
+  const [delay, body] = [page.getByLabel("Delay"), page.getByLabel("Body, in JSON")];
+  await body.fill("hello");
+  await tab.sees("This is not JSON");
+  assert.ok(await tab.button("Add job").isDisabled());
+  await body.fill('{"big": 9007199254740993, "quote": "it\'s"}');
+  await delay.fill("soon");
+  await tab.button("Add job").click();
+  await tab.sees("/delay must be");
+  await delay.fill("2s");
+  await tab.text("The same with curl").click();
+  const command = await page.locator(".command code").innerText();
+  assert.ok(command.includes(`--data '{"topic":"trial","delay":"2s","body":{"big": 9007199254740993, "quote": "it'\\''s"}}'`), command);
+  await tab.button("Add job").click();
+  await tab.sees("waits for its due time");
+  await tab.sees("waits for a worker");
+  const { id, receipt } = await server.call("POST", "topics/trial/pop");
+  await tab.sees("a worker has it");
+  await server.call("POST", `jobs/${id}/finish?receipt=${receipt}`);
+  await tab.sees("finished or deleted");
+  await tab.button("Add another").click();
+  await tab.button("Add job").click();
+  await tab.button("Delete …").click();
+  await tab.button("Delete 1 job").click();
+  await tab.sees("finished or deleted");
+});
+
+onEveryEngine("a purge asks for the topic first", {}, async ({ server, tab, page }) => {
+  for (const id of ["a", "b"]) await server.add({ topic: "mail", id, delay: "1h" });
+  await tab.go("topics/mail");
+  const ask = async () => {
+    await tab.button("Purge …").click();
+    await page.getByRole("dialog", { name: "Purge this topic?" }).waitFor();
+  };
+  await ask();
+  assert.equal(await page.evaluate(() => document.activeElement.innerText), "Cancel");
+  await page.keyboard.press("Enter");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await tab.until(() => document.activeElement.innerText === "Purge …");
+  await ask();
+  await page.keyboard.press("Escape");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await ask();
+  await tab.sees("2 delayed, 0 ready, 0 reserved, 0 dead");
+  const purge = tab.button("Delete 2 jobs");
+  assert.ok(await purge.isDisabled());
+  await page.getByLabel("Enter mail to confirm").fill("mai");
+  assert.ok(await purge.isDisabled());
+  await page.getByLabel("Enter mail to confirm").fill("mail");
+  await purge.click();
+  await tab.sees("2 jobs of mail deleted.");
+  assert.equal(await server.job("a"), null);
+});
+
+onEveryEngine("a job is found, moved, run and deleted", {}, async ({ server, tab, page }) => {
+  const body = '{"n": 9007199254740993, "e":1e400,"list":[ ],"deep":{"a":[1,2]}}';
+  const id = "orders:1001~close+@=";
+  await server.call("POST", "jobs", `{"topic":"order-close","id":"${id}","delay":"30m","retry":["15s"],"body":${body}}`);
+  await tab.go("jobs");
+  await page.getByLabel("Id of the job").fill(id);
+  await tab.button("Open").click();
+  await tab.heading(id).waitFor();
+  await tab.sees(/^(29:5\d|30:0\d)$/);
+  const shown = await page.locator(".body pre").innerText();
+  assert.equal(shown, '{\n  "n": 9007199254740993,\n  "e": 1e400,\n  "list": [],\n  "deep": {\n    "a": [\n      1,\n      2\n    ]\n  }\n}');
+  await tab.button("Indent").click();
+  assert.equal(await page.locator(".body pre").innerText(), body);
+  await tab.button("Copy the body").click();
+  await tab.sees("Copied");
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), body);
+  await tab.button("Copy as curl").click();
+  await tab.until(() => navigator.clipboard.readText().then((text) => text.startsWith("curl ")));
+  assert.ok((await page.evaluate(() => navigator.clipboard.readText())).includes(`"retry":[15],"body":${body}}'`));
+
+  await tab.button("Reschedule").click();
+  await page.getByLabel("In", { exact: true }).fill("never");
+  await page.locator(".reschedule").getByRole("button", { name: "Reschedule" }).click();
+  await tab.sees("Not rescheduled.");
+  await page.getByLabel("In", { exact: true }).fill("2h");
+  await page.locator(".reschedule").getByRole("button", { name: "Reschedule" }).click();
+  await tab.sees("has a new due time.");
+  await tab.sees(/^(1:59:5\d|2:00:0\d)$/);
+  await tab.button("Reschedule").click();
+  await page.getByLabel("At a time").check();
+  await page.getByLabel("At", { exact: true }).fill("2100-07-01T12:00:30");
+  await page.locator(".reschedule").getByRole("button", { name: "Reschedule" }).click();
+  await tab.sees("1 Jul 2100, 12:00:30");
+  assert.equal((await server.job(id)).due_at, "2100-07-01T10:00:30.000Z", "the time is that of Berlin");
+
+  await tab.button("Run now").click();
+  await tab.sees("no worker has taken it");
+  assert.equal((await server.job(id)).state, "ready");
+  await tab.button("Delete …").click();
+  await tab.button("Cancel").click();
+  await tab.button("Delete …").click();
+  await tab.button("Delete 1 job").click();
+  await tab.sees("This job is gone:");
+  assert.equal(await server.job(id), null);
+  await page.reload();
+  await tab.sees("There is no such job");
+});
+
+onEveryEngine("a reserved job and one with a callback say so", {}, async ({ server, tab }) => {
+  await server.add({ topic: "t", id: "held", ttr: "10m" });
+  await server.call("POST", "topics/t/pop");
+  await tab.go("jobs/held");
+  await tab.sees("a worker has it for another");
+  assert.equal(await tab.button("Run now").count(), 0);
+  await server.add({ topic: "t", id: "calls", delay: "1h", callback: { url: "http://127.0.0.1:59999/hook" } });
+  await tab.go("jobs/calls");
+  await tab.sees("POST http://127.0.0.1:59999/hook");
+});
+
+onEveryEngine("dead letters are replayed and deleted", {}, async ({ server, tab, page }) => {
+  for (let n = 0; n < 23; n += 1) await server.bury("mail", `m-${String(n).padStart(2, "0")}`, `reason ${n % 2}`);
+  await tab.go("topics/mail");
+  await page.getByRole("link", { name: "Show dead letters" }).click();
+  await tab.sees("reason 1");
+  const listed = () => page.locator(".letter a").allInnerTexts();
+  assert.equal((await listed()).length, 20);
+  await tab.button("Replay m-00").click();
+  await tab.sees("m-00 is ready again.");
+  assert.equal((await server.job("m-00")).state, "ready");
+  await tab.sees("no longer dead");
+  assert.equal((await listed())[0], "m-00", "the row stays where it is");
+  await tab.button("Delete m-01").click();
+  await tab.button("Delete 1 job").click();
+  await tab.sees("m-01 is deleted.");
+  assert.equal(await server.job("m-01"), null);
+  await page.keyboard.press("r");
+  await tab.until(() => document.querySelector(".letter a").innerText === "m-02");
+  assert.equal((await listed()).length, 20);
+  await tab.button("Newer").click();
+  await tab.sees("m-22", { exact: true });
+  assert.deepEqual(await listed(), ["m-22"]);
+  await tab.button("Older").click();
+  await tab.sees("m-02", { exact: true });
+
+  await tab.until(() => document.querySelector(".headline").innerText.startsWith("21"));
+  await tab.button("Delete all …").click();
+  await page.getByLabel("Enter 21 to confirm").fill("21");
+  await tab.button("Cancel").click();
+  await tab.button("Replay all …").click();
+  await tab.button("Replay 21 jobs").click();
+  await tab.sees("21 jobs of mail are ready again.");
+  await server.call("DELETE", "topics/mail?confirm=mail");
+  await server.bury("mail", "last", "again");
+  assert.equal((await server.call("GET", "topics/mail")).counts.dead, 1);
+  await tab.until(() => /^1\s/.test(document.querySelector(".headline")?.innerText));
+  await tab.button("Delete all …").click();
+  await page.getByLabel("Enter 1 to confirm").fill("1");
+  await tab.button("Delete 1 job").click();
+  await tab.sees("No dead letters.");
+});
+
+onEveryEngine("the server and this browser's settings", {}, async ({ server, tab, page }) => {
+  await server.add({ topic: "t", id: "later", at: "2100-01-01T12:00:00Z" });
+  await tab.go("server");
+  await tab.sees(server.redis ? /^redis \(/ : /^embedded \(SQLite/);
+  await tab.sees("Accepts work");
+  const background = () => page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
+  const light = await background();
+  await page.getByLabel("Dark", { exact: true }).check();
+  assert.notEqual(await background(), light);
+  await page.getByLabel("UTC", { exact: true }).check();
+  await tab.sees("Times in UTC");
+  await page.reload();
+  assert.notEqual(await background(), light, "the choice stays");
+  await tab.go("jobs/later");
+  await tab.sees("1 Jan 2100, 12:00:00");
+  await tab.go("server");
+  await page.getByLabel("Local", { exact: true }).check();
+  await tab.go("jobs/later");
+  await tab.sees("1 Jan 2100, 13:00:00");
+  await tab.go("nowhere/at/all");
+  await tab.heading("No such page").waitFor();
+});
