@@ -7,7 +7,7 @@ use futures_util::future::try_join_all;
 
 use super::indexed::{by_shard, in_order, join, split};
 use crate::{
-    job::{Job, Outlet, State, Timestamp},
+    job::{HostNumber, Job, Outlet, State, Timestamp, Topic},
     store::{
         AddJob, Added, Result,
         redis::{
@@ -63,39 +63,38 @@ impl BatchCall for AddCall {
     }
 
     async fn call(&self, shard: Shard, jobs: Vec<AddJob>, since_us: i64) -> Result<Vec<Added>> {
-        let outlets: Vec<Outlet> = jobs.iter().map(|job| self.outlet(job)).collect();
-        let mut known: Vec<&Outlet> = outlets.iter().collect();
-        known.sort_unstable();
-        known.dedup();
+        let hosts: Vec<Option<HostNumber>> = jobs.iter().map(|job| self.host(job)).collect();
+        let outlets = distinct_outlets(&jobs, &hosts);
+        let known: Vec<&Outlet> = outlets.iter().collect();
         let slot = self.shards.replay_slots.acquire(shard);
         let mut call = self.shards.change(Script::Add, shard, Some(&slot), &known);
-        for (job, outlet) in jobs.iter().zip(&outlets) {
-            let record = record::encode_new(job, outlet.host, rand::random());
+        for (job, host) in jobs.iter().zip(&hosts) {
+            let record = record::encode_new(job, *host, rand::random());
             call = call.arg(job.id.as_str()).bytes_arg(record);
         }
         let mut reply = Reply::new(self.shards.call_acknowledged(call.started_at(since_us)).await?)?;
         self.shards.report_set_aside(shard, reply.count()?);
         let added =
             jobs.into_iter().map(|job| decode_outcome(job, &reply.bytes()?)).collect::<Result<Vec<_>>>()?;
-        self.notify(shard, added.iter().zip(&outlets));
+        self.notify(shard, added.iter().zip(hosts));
         Ok(added)
     }
 }
 
 impl AddCall {
-    fn outlet(&self, job: &AddJob) -> Outlet {
-        let host = job.callback.as_ref().map(|callback| self.shards.host_number(callback.url.origin()));
-        Outlet { topic: job.topic.clone(), host }
+    /// The host of a job's own callback.
+    fn host(&self, job: &AddJob) -> Option<HostNumber> {
+        job.callback.as_ref().map(|callback| self.shards.host_number(callback.url.origin()))
     }
 
     /// Notifies the listener of ready and due jobs, once for each outlet.
-    fn notify<'a>(&self, shard: Shard, added: impl Iterator<Item = (&'a Added, &'a Outlet)>) {
-        let mut ready: Vec<&Outlet> = Vec::new();
+    fn notify<'a>(&self, shard: Shard, added: impl Iterator<Item = (&'a Added, Option<HostNumber>)>) {
+        let mut ready: Vec<(&Topic, Option<HostNumber>)> = Vec::new();
         let mut shortest_delay = None;
-        for (added, outlet) in added {
+        for (added, host) in added {
             let Added::Created(job) = added else { continue };
             match job.state {
-                State::Ready if !ready.contains(&outlet) => ready.push(outlet),
+                State::Ready if !ready.contains(&(&job.topic, host)) => ready.push((&job.topic, host)),
                 State::Delayed => {
                     let delay = job.due_at.since(job.created_at);
                     shortest_delay = Some(shortest_delay.map_or(delay, |other| delay.min(other)));
@@ -103,11 +102,21 @@ impl AddCall {
                 State::Ready | State::Reserved | State::Dead => {}
             }
         }
-        ready.into_iter().for_each(|outlet| self.notifier.ready_on(outlet, shard));
+        for (topic, host) in ready {
+            self.notifier.ready_on(&Outlet { topic: topic.clone(), host }, shard);
+        }
         if let Some(delay) = shortest_delay {
             self.notifier.due_in(delay);
         }
     }
+}
+
+/// The outlets of some jobs, each once. A batch has many jobs of few outlets, so no name is copied for each job.
+fn distinct_outlets(jobs: &[AddJob], hosts: &[Option<HostNumber>]) -> Vec<Outlet> {
+    let mut outlets: Vec<_> = jobs.iter().map(|job| &job.topic).zip(hosts).collect();
+    outlets.sort_unstable();
+    outlets.dedup();
+    outlets.into_iter().map(|(topic, host)| Outlet { topic: topic.clone(), host: *host }).collect()
 }
 
 /// Decodes the outcome of one add.
