@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::{
     AddJob, Added, AddedSecret, Allowed, DeadCursor, Degraded, Deleted, EngineInfo, Error, FinishJob,
     Finished, Held, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation,
-    Result, Store, TopicConfig, TopicStats, Verified, Wait,
+    Result, Span, Store, Timeline, TopicConfig, TopicStats, Verified, Wait,
 };
 use crate::{
     clock::Clock,
@@ -178,6 +178,10 @@ impl Store for Metered {
 
     async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {
         self.timed("topics", self.store.topics(after, limit)).await
+    }
+
+    async fn timeline(&self, topic: Option<&Topic>, span: Span) -> Result<Timeline> {
+        self.timed("timeline", self.store.timeline(topic, span)).await
     }
 
     async fn topic(&self, topic: &Topic) -> Result<Option<TopicStats>> {

@@ -11,6 +11,7 @@ mod outcome;
 mod rate_limit;
 pub mod redis;
 mod request;
+mod view;
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,6 +25,7 @@ pub use outcome::{
 };
 pub use rate_limit::Allowed;
 pub use request::{AddJob, DeadCursor, FinishJob, Patch, PurgeCursor, Release, Wait};
+pub use view::{Minute, Span, Timeline, Totals};
 
 use crate::job::{
     Attributes, CallRate, Callback, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
@@ -220,6 +222,10 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     /// One topic; `None` when it has neither jobs nor settings nor secrets nor a pause.
     async fn topic(&self, topic: &Topic) -> Result<Option<TopicStats>>;
+
+    /// Counts the delayed jobs of a topic, or of all topics, by due time. Each counts once, in the minute in which it is
+    /// due; on the embedded engine, of more than 32,768 jobs due in the same millisecond, the rest count in the next.
+    async fn timeline(&self, topic: Option<&Topic>, span: Span) -> Result<Timeline>;
 
     /// Deletes a slice of all jobs of a topic. Start with `None` and continue while a cursor is returned.
     /// Jobs present from the first to the last slice are all deleted.

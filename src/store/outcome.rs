@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{PurgeCursor, TopicConfig};
+use super::{PurgeCursor, TopicConfig, Totals};
 use crate::job::{Job, Receipt, SigningSecret, State, Timestamp, Topic};
 
 /// Result of an add.
@@ -193,11 +193,13 @@ impl TopicStats {
     /// Jobs in `state`.
     #[must_use]
     pub fn count(&self, state: State) -> u64 {
-        match state {
-            State::Delayed => self.delayed,
-            State::Ready => self.ready,
-            State::Reserved => self.reserved,
-            State::Dead => self.dead,
-        }
+        self.totals().count(state)
+    }
+
+    /// Jobs by state.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let Self { delayed, ready, reserved, dead, .. } = *self;
+        Totals { delayed, ready, reserved, dead }
     }
 }

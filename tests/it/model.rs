@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use linger::{
     job::{Due, Fingerprint, Job, JobId, Outlet, Reason, Receipt, State, Topic, TopicFilter, Ttr},
-    store::{AddJob, Added, DeadCursor, FinishJob, Patch, Release, Store, TopicStats},
+    store::{AddJob, Added, DeadCursor, FinishJob, Minute, Patch, Release, Span, Store, TopicStats},
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng, seq::IndexedRandom};
 
@@ -367,11 +367,7 @@ impl<'a> Sequence<'a> {
         } else {
             (self.fixture.store.delete_dead(&name, limit).await, self.model.delete_dead(&name, limit).await)
         };
-        self.assert_equal(
-            &engine.expect("answers"),
-            &model.expect("answers"),
-            "a bulk operation on dead letters",
-        );
+        self.assert_equal(&engine.expect("answers"), &model.expect("answers"), "a bulk operation");
     }
 
     /// Compares every job and every count.
@@ -387,6 +383,10 @@ impl<'a> Sequence<'a> {
             self.assert_equal(&engine, &model, "a topic");
         }
         let name = self.topic();
+        let span = Span::new(Minute::containing(self.fixture.now()), 1, 3).expect("is short");
+        let engine = self.fixture.store.timeline(Some(&name), span).await.expect("reads");
+        let model = self.model.timeline(Some(&name), span).await.expect("reads");
+        self.assert_equal(&engine, &model, "a timeline");
         let after = DeadCursor { dead_at: self.fixture.now(), id: self.id() };
         for after in [None, Some(&after)] {
             let engine = self.fixture.store.dead(&name, after, 4).await.expect("lists");

@@ -10,7 +10,6 @@ use std::{
 };
 
 use async_trait::async_trait;
-use rusqlite::Connection;
 use tokio::sync::OnceCell;
 
 use super::{
@@ -18,8 +17,9 @@ use super::{
     ops::{self, write_txn::WriteTxn},
     options::Options,
     rate_limits::RateLimits,
+    reader::Reader,
     rows::{
-        codec::{Record, RecordError},
+        codec::RecordError,
         db::{Db, SqlResult},
         key::RowKey,
     },
@@ -42,7 +42,7 @@ use crate::{
     store::{
         AddJob, Added, AddedSecret, Allowed, DeadCursor, Degraded, Deleted, EngineInfo, Error, FinishJob,
         Finished, Held, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation,
-        Result, Store, TopicConfig, TopicStats, Verified, Wait,
+        Result, Span, Store, Timeline, TopicConfig, TopicStats, Verified, Wait,
     },
 };
 
@@ -58,7 +58,7 @@ pub struct EmbeddedStore {
     pub(crate) queue: Arc<WriteQueue>,
     pub(crate) shared: Arc<SharedState>,
     pub(crate) options: Arc<Options>,
-    pub(crate) reader: Arc<Mutex<Option<Connection>>>,
+    pub(crate) reader: Reader,
     pub(crate) writer: Mutex<Option<JoinHandle<Result<()>>>>,
     pub(crate) closed: OnceCell<Result<()>>,
     /// The seed of host numbers: the id of the store, which every copy of it has.
@@ -118,7 +118,7 @@ impl EmbeddedStore {
         let writer = self.lock_writer().take();
         let reader = self.reader.clone();
         let stopped = tokio::task::spawn_blocking(move || {
-            drop(lock(&reader).take());
+            reader.close();
             writer.map_or(Ok(Ok(())), JoinHandle::join)
         });
         match stopped.await {
@@ -141,12 +141,6 @@ impl Drop for EmbeddedStore {
         }
     }
 }
-
-fn lock(reader: &Mutex<Option<Connection>>) -> MutexGuard<'_, Option<Connection>> {
-    reader.lock().expect("no code panics while it reads")
-}
-
-type Page = Vec<(RowKey, std::result::Result<Record, RecordError>)>;
 
 #[async_trait]
 impl Store for EmbeddedStore {
@@ -312,6 +306,11 @@ impl Store for EmbeddedStore {
         self.run(move |txn| Ok(ops::topic(txn, &topic))).await
     }
 
+    async fn timeline(&self, topic: Option<&Topic>, span: Span) -> Result<Timeline> {
+        let topic = topic.cloned();
+        self.run(move |txn| Ok(ops::timeline(txn, topic.as_ref(), &span))).await
+    }
+
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {
         let topic = topic.clone();
         self.run_weighted(limit, 0, move |txn| ops::purge(txn, &topic, cursor.as_ref(), limit).map(Ok)).await
@@ -322,16 +321,10 @@ impl Store for EmbeddedStore {
         let after = after.unwrap_or((-1, String::new()));
         loop {
             self.shared.check()?;
-            let (reader, topic, after) = (self.reader.clone(), topic.clone(), after.clone());
-            let read = tokio::task::spawn_blocking(move || {
-                let reader = lock(&reader);
-                reader.as_ref().map(|conn| Db::dead_page(conn, &topic, (after.0, &after.1), limit))
-            });
-            let page: Page = match read.await {
-                Ok(Some(Ok(page))) => page,
-                Ok(Some(Err(error))) => return Err(Error::Unavailable(error.to_string())),
-                Ok(None) | Err(_) => return Err(self.shared.stop_error()),
-            };
+            let (topic, after) = (topic.clone(), after.clone());
+            let page =
+                self.reader.read(move |db| Db::dead_page(db, &topic, (after.0, &after.1), limit)).await?;
+            let page = page.ok_or_else(|| self.shared.stop_error())?;
             let broken: Vec<(RowKey, RecordError)> =
                 page.iter().filter_map(|(key, record)| Some((*key, *record.as_ref().err()?))).collect();
             if broken.is_empty() {

@@ -23,6 +23,7 @@ mod memory;
 mod ops;
 mod options;
 mod rate_limits;
+mod reader;
 mod recovery;
 mod rows;
 mod start;

@@ -15,6 +15,7 @@ use super::{
     engine::EmbeddedStore,
     options::{Durability, OpenError, Options},
     rate_limits::RateLimits,
+    reader::Reader,
     recovery::open::StoreOpener,
     rows::schema,
     writer::{
@@ -102,7 +103,7 @@ impl Start {
             queue: queue.clone(),
             shared: shared.clone(),
             options: self.options.clone(),
-            reader: Arc::new(Mutex::new(Some(schema::open_reader(&opener.db_path)?))),
+            reader: Reader::new(schema::open_reader(&opener.db_path)?),
             writer: Mutex::new(None),
             closed: OnceCell::new(),
             host_seed: store.db.store_head().store.0,

@@ -27,6 +27,7 @@ use super::{
         settings::SettingsWriter,
         shard_reserve::ShardReserver,
         single_job::SingleJob,
+        timeline::TimelineReader,
         topics::TopicReader,
         verify::Verifier,
     },
@@ -39,7 +40,7 @@ use crate::{
     store::{
         AddJob, Added, AddedSecret, Allowed, DeadCursor, Degraded, Deleted, EngineInfo, FinishJob, Finished,
         Held, Listener, NotHeld, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued,
-        Reservation, Result, Store, TopicConfig, TopicStats, Verified, Wait,
+        Reservation, Result, Span, Store, Timeline, TopicConfig, TopicStats, Verified, Wait,
     },
 };
 
@@ -65,6 +66,7 @@ pub struct Redis {
     promoter: Arc<Promoter>,
     settings_writer: SettingsWriter,
     topic_reader: TopicReader,
+    timeline_reader: TimelineReader,
     purger: Purger,
     dead_letters: DeadLetters,
     verifier: Verifier,
@@ -140,6 +142,7 @@ impl Redis {
             promoter: Promoter::new(shards.clone(), notifier.clone()),
             settings_writer: SettingsWriter::new(shards.clone(), notifier.clone(), settings.clone()),
             topic_reader: TopicReader::new(shards.clone(), settings.clone()),
+            timeline_reader: TimelineReader::new(shards.clone()),
             purger: Purger::new(shards.clone()),
             dead_letters: DeadLetters {
                 shards: shards.clone(),
@@ -349,6 +352,10 @@ impl Store for Redis {
 
     async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {
         self.topic_reader.list(after, limit).await
+    }
+
+    async fn timeline(&self, topic: Option<&Topic>, span: Span) -> Result<Timeline> {
+        self.timeline_reader.read(&self.topic_reader, topic, &span).await
     }
 
     async fn topic(&self, topic: &Topic) -> Result<Option<TopicStats>> {

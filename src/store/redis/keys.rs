@@ -10,6 +10,7 @@
 //! | `{p:k}:replay` | HASH of replay slot to the sequence number and reply of its last call |
 //! | `{p:k}:dead_by_time` | ZSET of dead ids by moment of death |
 //! | `{p:k}:broken` | HASH of broken records that were set aside |
+//! | `{p:k}:timeline` | HASH of `m` or `h`, the number of a minute or hour since the epoch in four bytes, and topic, to the number of delayed jobs due in it |
 //! | `{p:k}:ready:<outlet>` | LIST of generation, moment and id |
 //! | `{p:k}:dead:<topic>` | ZSET of dead ids by moment of death |
 //! | `{p:k}:mark` | written before a `WAIT`, so that it covers everything before it |
@@ -54,6 +55,7 @@ pub struct ShardKeys {
     pub replay_slots: Key,
     pub dead_by_time: Key,
     pub broken: Key,
+    pub timeline: Key,
     pub mark: Key,
 }
 
@@ -70,15 +72,16 @@ impl ShardKeys {
             replay_slots: key("replay"),
             dead_by_time: key("dead_by_time"),
             broken: key("broken"),
+            timeline: key("timeline"),
             mark: key("mark"),
             tag,
         }
     }
 
     /// The first keys of every script that includes `scripts/shard.lua`, in its order.
-    pub fn of_scripts(&self) -> [&Key; 7] {
-        let Self { jobs, due, leases, counts, replay_slots, dead_by_time, broken, .. } = self;
-        [jobs, due, leases, counts, replay_slots, dead_by_time, broken]
+    pub fn of_scripts(&self) -> [&Key; 8] {
+        let Self { jobs, due, leases, counts, replay_slots, dead_by_time, broken, timeline, .. } = self;
+        [jobs, due, leases, counts, replay_slots, dead_by_time, broken, timeline]
     }
 
     /// The list of an outlet's ready jobs.
@@ -157,9 +160,11 @@ impl Keys {
         let outlet = name.strip_prefix("ready:").map(Outlet::parse).or(name.strip_prefix("dead:").map(dead));
         match (outlet, name) {
             (Some(Some(outlet)), _) => KeyOwner::Outlet(shard, outlet),
-            (None, "jobs" | "due" | "leases" | "counts" | "replay" | "dead_by_time" | "broken" | "mark") => {
-                KeyOwner::Shard
-            }
+            (
+                None,
+                "jobs" | "due" | "leases" | "counts" | "replay" | "dead_by_time" | "broken" | "timeline"
+                | "mark",
+            ) => KeyOwner::Shard,
             (Some(None) | None, _) => KeyOwner::Unknown,
         }
     }

@@ -17,6 +17,7 @@ mod rates;
 mod reserving;
 mod returning;
 mod secrets;
+mod timeline;
 mod topics;
 
 /// Makes a test of each case for each engine.

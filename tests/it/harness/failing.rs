@@ -17,7 +17,7 @@ use linger::{
     store::{
         AddJob, Added, AddedSecret, Allowed, DeadCursor, Deleted, EngineInfo, Error, FinishJob, Finished,
         Held, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result,
-        Store, TopicConfig, TopicStats, Verified, Wait,
+        Span, Store, Timeline, TopicConfig, TopicStats, Verified, Wait,
     },
 };
 use tokio::sync::Semaphore;
@@ -37,6 +37,7 @@ pub struct FailingStore {
     hung_reserves: Mutex<HashMap<Topic, Arc<HungCalls>>>,
     hung_checks: Mutex<Option<Arc<HungCalls>>>,
     hung_topics: Mutex<Option<Arc<HungCalls>>>,
+    hung_timelines: Mutex<Option<Arc<HungCalls>>>,
     put_before: Mutex<Option<TopicSettings>>,
     ignores_waiting: AtomicBool,
     waiting_reserves: AtomicUsize,
@@ -79,6 +80,7 @@ impl FailingStore {
             hung_reserves: Mutex::default(),
             hung_checks: Mutex::default(),
             hung_topics: Mutex::default(),
+            hung_timelines: Mutex::default(),
             put_before: Mutex::default(),
             ignores_waiting: AtomicBool::default(),
             waiting_reserves: AtomicUsize::default(),
@@ -120,6 +122,11 @@ impl FailingStore {
     /// Makes the listing of topics hang from now on.
     pub fn hang_topics(&self) -> Arc<HungCalls> {
         self.hung_topics.lock().expect("not poisoned").insert(HungCalls::new()).clone()
+    }
+
+    /// Makes timelines hang from now on.
+    pub fn hang_timelines(&self) -> Arc<HungCalls> {
+        self.hung_timelines.lock().expect("not poisoned").insert(HungCalls::new()).clone()
     }
 
     async fn wait_if_hung(&self, topic: &Topic) {
@@ -168,6 +175,14 @@ impl Store for FailingStore {
 
     fn host_number(&self, origin: &Origin) -> HostNumber {
         self.inner.host_number(origin)
+    }
+
+    async fn timeline(&self, topic: Option<&Topic>, span: Span) -> Result<Timeline> {
+        let hung = self.hung_timelines.lock().expect("not poisoned").clone();
+        if let Some(hung) = hung {
+            hung.wait().await;
+        }
+        self.inner()?.timeline(topic, span).await
     }
 
     async fn ready_outlets(&self) -> Result<Vec<Outlet>> {

@@ -8,7 +8,7 @@ use linger::{
     clock::{Clock, SystemClock},
     metrics::Metrics,
     store::{
-        Error, Store, Wait,
+        Error, Minute, Span, Store, Wait,
         redis::{self, ConnectError, Credentials, Options, Secret},
     },
 };
@@ -178,7 +178,9 @@ async fn a_key_of_a_wrong_type_leaves_no_partial_effects() {
     let options = Options { shards: Some(1), ..Options::new(&server.url()) };
     let process = Process::start(&options).await;
     let raw = Raw::connect(&server.url()).await;
-    for key in ["jobs", "due", "leases", "counts", "replay", "dead_by_time", "ready:case", "dead:case"] {
+    for key in
+        ["jobs", "due", "leases", "counts", "replay", "dead_by_time", "timeline", "ready:case", "dead:case"]
+    {
         for step in Step::ALL {
             let fixture = StepFixture::prepare(&process.store, &process.store, "case").await;
             let key = format!("{{linger:0}}:{key}");
@@ -234,6 +236,7 @@ async fn damaged(at: &RedisServer, what: &str, jobs: usize) -> (Process, Options
                 raw.send(&["ZADD", &key(index), "9", "ghost"]).await;
             }
         }
+        "timeline" => drop(raw.send(&["DEL", &key("timeline")]).await),
         other => unreachable!("{other}"),
     }
     (process, options)
@@ -254,6 +257,9 @@ async fn mended(at: &RedisServer, what: &str, jobs: usize) {
     loop {
         let stats = process.store.topic(&topic("t")).await.expect("reads").unwrap_or_default();
         let counted = (stats.ready, stats.delayed) == (all as u64, 1);
+        let span = Span::new(Minute::containing(process.clock.now()), 1, 5).expect("is short");
+        let timeline = process.store.timeline(Some(&topic("t")), span).await.expect("reads");
+        let counted = counted && timeline.counts.iter().sum::<u64>() == 1;
         let faults = match counted {
             true => process.store.verify().await.map_or_else(|error| vec![error.to_string()], |it| it.faults),
             false => vec![format!("{} ready, {} delayed", stats.ready, stats.delayed)],
@@ -285,6 +291,8 @@ async fn partial_effects_are_mended_and_every_job_is_delivered() {
         Box::pin(mended(&server, "counts", 20)),
         Box::pin(mended(&server, "entries", 20)),
         Box::pin(mended(&server, "indexes", 20)),
+        Box::pin(mended(&server, "timeline", 20)),
+        Box::pin(mended(&server, "timeline", 1_300)),
         Box::pin(mended(&server, "counts", 1_300)),
         Box::pin(mended(&server, "entries", 1_300)),
     );

@@ -52,7 +52,7 @@ async fn all_jobs_of_a_shard_that_takes_several_runs_are_counted() {
 #[tokio::test]
 async fn every_contradiction_is_reported() {
     // The command that damages the keys (`@` is the tag of the shard), and the fault that must be reported.
-    let cases: [(&[&str], &str); 21] = [
+    let cases: [(&[&str], &str); 22] = [
         (&["HDEL", "@:jobs", "held"], "entry held of leases: it leads to no job"),
         (&["HDEL", "@:jobs", "ready"], "topic t: 1 jobs are counted as ready, 0 are"),
         (&["HSET", "@:jobs", "held", "nonsense"], "job held: its record cannot be read"),
@@ -74,6 +74,7 @@ async fn every_contradiction_is_reported() {
         (&["HSET", "@:replay", "lane", "x"], "a replay slot cannot be read"),
         (&["SET", "@:pond", "x"], ":pond: it is not of this engine"),
         (&["HSET", "@:counts", "zt", "1"], "count zt: 1 is none"),
+        (&["DEL", "@:timeline"], "timeline of topic t, minute "),
     ];
     for (command, expected) in cases {
         let (process, raw, tag) = jobs_in_every_state().await;

@@ -50,6 +50,7 @@ const PARTS: &[Part] = &[
             ("options", &[]),
             ("rate_limits", &[]),
             ("rows", &["options"]),
+            ("reader", &["rows"]),
             ("disk", &["rows", "options"]),
             ("memory", &["rows", "options"]),
             ("ops", &["memory", "rows", "disk", "options"]),

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     job::{Outlet, State, Timestamp},
     store::{
-        TopicConfig,
+        TopicConfig, Totals,
         embedded::rows::{codec::Lease, key::RowKey},
     },
 };
@@ -33,6 +33,8 @@ pub(crate) struct Memory {
     delayed: DelayedJobs,
     leases: HashMap<RowKey, (OutletNumber, Lease)>,
     deadlines: BTreeSet<(Timestamp, RowKey)>,
+    /// All jobs by state.
+    totals: Totals,
     /// No dead letter died before this; `None` when there are none.
     earliest_death: Option<Timestamp>,
     journal: Vec<Undo>,
@@ -51,6 +53,7 @@ impl Memory {
             delayed: DelayedJobs::default(),
             leases: HashMap::new(),
             deadlines: BTreeSet::new(),
+            totals: Totals::default(),
             earliest_death: None,
             journal: Vec::new(),
             maybe_empty: Vec::new(),
@@ -90,6 +93,11 @@ impl Memory {
     #[cfg(test)]
     pub fn has_pending_changes(&self) -> bool {
         !self.journal.is_empty() || !self.maybe_empty.is_empty()
+    }
+
+    /// All jobs by state.
+    pub fn totals(&self) -> Totals {
+        self.totals
     }
 
     pub fn lease(&self, key: RowKey) -> Option<&Lease> {
@@ -228,6 +236,7 @@ impl Memory {
     }
 
     fn insert_into_lists(&mut self, job: JobRef, state: JobState) {
+        *self.totals.count_mut(state.name()) += 1;
         let outlet = self.topics.get_mut(job.outlet);
         match state {
             JobState::Delayed => self.delayed.insert(&mut self.topics, job.key, job.outlet),
@@ -247,6 +256,12 @@ impl Memory {
     }
 
     fn remove_from_lists(&mut self, job: JobRef) -> JobState {
+        let state = self.take_from_lists(job);
+        *self.totals.count_mut(state.name()) -= 1;
+        state
+    }
+
+    fn take_from_lists(&mut self, job: JobRef) -> JobState {
         let outlet = self.topics.get_mut(job.outlet);
         if job.dead {
             outlet.dead -= 1;

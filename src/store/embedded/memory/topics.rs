@@ -8,9 +8,10 @@ use std::{
     sync::Arc,
 };
 
+use super::due_counts::DueCounts;
 use crate::{
     job::{HostNumber, Outlet, Timestamp, Topic},
-    store::{TopicConfig, TopicStats, embedded::rows::key::RowKey},
+    store::{Minute, TopicConfig, TopicStats, embedded::rows::key::RowKey},
 };
 
 /// The number of an outlet while memory knows it.
@@ -40,6 +41,8 @@ pub(crate) struct OutletState {
     pub dead: u64,
     /// What is set for the topic. Only its plain outlet has it.
     pub config: Arc<TopicConfig>,
+    /// The delayed jobs of all outlets of the topic by due time. Only its plain outlet has them.
+    pub due_counts: DueCounts,
     /// The topic's outlets of jobs with a callback of their own. Only its plain outlet has them.
     hosts: BTreeMap<HostNumber, OutletNumber>,
 }
@@ -53,6 +56,7 @@ impl OutletState {
             reserved: 0,
             dead: 0,
             config: Arc::default(),
+            due_counts: DueCounts::default(),
             hosts: BTreeMap::new(),
         }
     }
@@ -138,6 +142,16 @@ impl Topics {
         self.slots[ix.0 as usize].as_mut().expect("an outlet is kept while its number is in use")
     }
 
+    /// The counts of delayed jobs of the outlet's topic.
+    fn due_counts_mut(&mut self, outlet: OutletNumber) -> &mut DueCounts {
+        let Outlet { topic, host } = &self.get(outlet).outlet;
+        let plain = match host {
+            None => outlet,
+            Some(_) => self.find_topic(topic.as_str()).expect("a topic is kept while it has outlets"),
+        };
+        &mut self.get_mut(plain).due_counts
+    }
+
     /// Forgets the outlet if it is [forgettable](OutletState::is_forgettable), and then perhaps its topic. Does nothing for
     /// a free number.
     pub fn forget_if_empty(&mut self, ix: OutletNumber) {
@@ -191,6 +205,7 @@ impl Topics {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct DelayedJobs {
     first_keys: BTreeSet<(RowKey, OutletNumber)>,
+    due_counts: DueCounts,
 }
 
 impl DelayedJobs {
@@ -204,7 +219,15 @@ impl DelayedJobs {
         &self.first_keys
     }
 
+    /// The delayed jobs of all topics by due time.
+    pub fn due_counts(&self) -> &DueCounts {
+        &self.due_counts
+    }
+
     pub fn insert(&mut self, topics: &mut Topics, key: RowKey, outlet: OutletNumber) {
+        let due = Minute::containing(key.slot());
+        self.due_counts.add(due);
+        topics.due_counts_mut(outlet).add(due);
         let delayed = &mut topics.get_mut(outlet).delayed;
         let first = delayed.first().copied();
         delayed.insert(key);
@@ -219,12 +242,17 @@ impl DelayedJobs {
     /// Removes a job; `false` when it is not there.
     pub fn remove(&mut self, topics: &mut Topics, key: RowKey, outlet: OutletNumber) -> bool {
         let delayed = &mut topics.get_mut(outlet).delayed;
-        let found = delayed.remove(&key);
+        if !delayed.remove(&key) {
+            return false;
+        }
         if self.first_keys.remove(&(key, outlet))
             && let Some(first) = delayed.first()
         {
             self.first_keys.insert((*first, outlet));
         }
-        found
+        let due = Minute::containing(key.slot());
+        self.due_counts.remove(due);
+        topics.due_counts_mut(outlet).remove(due);
+        true
     }
 }

@@ -18,7 +18,7 @@ pub(super) use promote::promote;
 pub(super) use purge::purge;
 pub(super) use reserve::reserve;
 pub(super) use scan::{BulkStep, delete_dead, requeue_dead};
-pub(super) use topics::{add_secret, delete_secret, get, put_config, put_settings, topic, topics};
+pub(super) use topics::{add_secret, delete_secret, get, put_config, put_settings, timeline, topic, topics};
 
 /// About how many bytes of jobs one bulk step writes at most: it needs as much space in the write-ahead log.
 const MAX_STEP_BYTES: usize = 4 << 20;

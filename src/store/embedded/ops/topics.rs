@@ -8,7 +8,7 @@ use crate::{
         Callback, Job, JobId, Outlet, SecretId, SigningKey, SigningSecret, Topic, TopicFilter, TopicSettings,
     },
     store::{
-        AddedSecret, Result, TopicConfig, TopicStats,
+        AddedSecret, Result, Span, Timeline, TopicConfig, TopicStats, Totals,
         embedded::{disk::disk_space::SpaceNeed, rows::db::SqlResult},
     },
 };
@@ -24,6 +24,19 @@ pub(crate) fn topic(txn: &WriteTxn<'_>, name: &Topic) -> Option<TopicStats> {
     let topics = txn.memory.topics();
     let plain = topics.find_topic(name.as_str())?;
     (!topics.get(plain).is_forgettable()).then(|| topics.stats(plain))
+}
+
+/// See [`crate::store::Store::timeline`].
+pub(crate) fn timeline(txn: &WriteTxn<'_>, topic: Option<&Topic>, span: &Span) -> Timeline {
+    let memory = &txn.memory;
+    let Some(topic) = topic else {
+        return Timeline { counts: memory.delayed().due_counts().count(span), totals: memory.totals() };
+    };
+    let Some(plain) = memory.topics().find_topic(topic.as_str()) else {
+        return Timeline { counts: vec![0; span.steps()], totals: Totals::default() };
+    };
+    let counts = memory.topics().get(plain).due_counts.count(span);
+    Timeline { counts, totals: memory.topics().stats(plain).totals() }
 }
 
 /// See [`crate::store::Store::topics`].

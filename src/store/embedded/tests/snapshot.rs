@@ -4,18 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     job::{Now, Timestamp},
-    store::embedded::{
-        memory::{
-            job_index::{IdHash, JobRef},
-            state::Memory,
-            topics::{DelayedJobs, OutletNumber, OutletState},
+    store::{
+        Totals,
+        embedded::{
+            memory::{
+                job_index::{IdHash, JobRef},
+                state::Memory,
+                topics::{DelayedJobs, OutletNumber, OutletState},
+            },
+            rows::{
+                codec::Lease,
+                db::{Db, Table},
+                key::RowKey,
+            },
+            verify::{findings::Findings, online::verify_all},
         },
-        rows::{
-            codec::Lease,
-            db::{Db, Table},
-            key::RowKey,
-        },
-        verify::{findings::Findings, online::verify_all},
     },
 };
 
@@ -27,6 +30,7 @@ pub struct Snapshot {
     delayed: DelayedJobs,
     leases: Vec<(RowKey, OutletNumber, Lease)>,
     deadlines: BTreeSet<(Timestamp, RowKey)>,
+    totals: Totals,
     earliest_death: Option<Timestamp>,
 }
 
@@ -41,6 +45,7 @@ pub fn snapshot(memory: &Memory) -> Snapshot {
         delayed: memory.delayed().clone(),
         leases,
         deadlines: memory.deadlines().clone(),
+        totals: memory.totals(),
         earliest_death: memory.earliest_death(),
     }
 }

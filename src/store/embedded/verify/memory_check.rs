@@ -4,31 +4,26 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{findings::Findings, verify_sql};
 use crate::{
-    job::{Now, State, Timestamp},
-    store::embedded::{
-        memory::{
-            state::Memory,
-            topics::{OutletNumber, OutletState},
-        },
-        rows::{
-            codec::{Lease, Record},
-            db::{Db, SqlResult, Table},
-            key::RowKey,
+    job::{Now, Timestamp},
+    store::{
+        Minute, Totals,
+        embedded::{
+            memory::{
+                due_counts::DueCounts,
+                state::Memory,
+                topics::{OutletNumber, OutletState},
+            },
+            rows::{
+                codec::{Lease, Record},
+                db::{Db, SqlResult, Table},
+                key::RowKey,
+            },
         },
     },
 };
 
 /// A record's table, key and column `dead_ms`.
 type StoredRow = (Table, RowKey, Option<i64>);
-
-/// Jobs of one outlet by state, counted from the job index.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Count {
-    delayed: u64,
-    ready: u64,
-    reserved: u64,
-    dead: u64,
-}
 
 /// Checks that memory has the job of this record exactly once, under its key, and in a valid state.
 pub(super) fn check_record(
@@ -96,6 +91,7 @@ fn check_state(
 /// Checks counts, reservations and settings, which can only be compared as a whole.
 pub(super) fn check_whole(memory: &Memory, db: &Db, now: Now, findings: &mut Findings) -> SqlResult<()> {
     check_counts(memory, findings);
+    check_due_counts(memory, findings);
     check_first_keys(memory, findings);
     check_leases(memory, db, findings)?;
     check_configs(memory, db, findings)?;
@@ -118,32 +114,49 @@ pub(super) fn check_whole(memory: &Memory, db: &Db, now: Now, findings: &mut Fin
 }
 
 fn check_counts(memory: &Memory, findings: &mut Findings) {
-    let mut counts: HashMap<OutletNumber, Count> = HashMap::new();
+    // Counted from the job index.
+    let mut counts: HashMap<OutletNumber, Totals> = HashMap::new();
     for (_, job) in (0..).map_while(|shard| memory.job_index().in_shard(shard)).flatten() {
         if memory.topics().try_get(job.outlet).is_none() {
             findings.add(|| format!("the job at {:?} belongs to no topic", job.key));
             continue;
         }
-        let count = counts.entry(job.outlet).or_default();
-        match memory.job_state(job) {
-            State::Delayed => count.delayed += 1,
-            State::Ready => count.ready += 1,
-            State::Reserved => count.reserved += 1,
-            State::Dead => count.dead += 1,
-        }
+        *counts.entry(job.outlet).or_default().count_mut(memory.job_state(job)) += 1;
     }
+    let mut totals = Totals::default();
     for (ix, topic) in memory.topics().outlets() {
         let held = counts.remove(&ix).unwrap_or_default();
-        let counted = Count {
+        let counted = Totals {
             delayed: topic.delayed.len() as u64,
             ready: topic.ready.len() as u64,
             reserved: topic.reserved,
             dead: topic.dead,
         };
+        totals += counted;
         findings.check(counted == held, || {
             format!("topic {} counts {counted:?}, but holds {held:?}", topic.outlet)
         });
     }
+    let counted = memory.totals();
+    findings.check(counted == totals, || format!("all topics count {counted:?}, but hold {totals:?}"));
+}
+
+/// Checks that the counts by minute and hour are those of the delayed jobs.
+fn check_due_counts(memory: &Memory, findings: &mut Findings) {
+    let mut all = DueCounts::default();
+    for (plain, topic) in memory.topics().by_name(None) {
+        let mut counts = DueCounts::default();
+        for key in memory.topics().outlets_of(plain).flat_map(|(_, outlet)| &outlet.delayed) {
+            let due = Minute::containing(key.slot());
+            counts.add(due);
+            all.add(due);
+        }
+        findings.check(topic.due_counts == counts, || {
+            format!("the timeline of topic {} does not count its delayed jobs", topic.outlet.topic)
+        });
+    }
+    let same = *memory.delayed().due_counts() == all;
+    findings.check(same, || "the timeline of all topics does not count their delayed jobs".to_owned());
 }
 
 fn check_first_keys(memory: &Memory, findings: &mut Findings) {

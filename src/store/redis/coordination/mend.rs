@@ -132,20 +132,24 @@ impl Mender {
     }
 
     async fn stored_counts(&self, shard: Shard) -> Result<StoredCounts> {
-        let key = &self.shards.keys.shard(shard).counts;
-        let (mut counts, mut cursor) = (StoredCounts::new(), "0".to_owned());
-        loop {
-            let call = self.shards.read(Script::GetCounts, &[shard], vec![key.clone()]);
-            let mut reply = Reply::new(self.shards.call(call.arg(cursor).arg(COUNTS_PAGE)).await?)?;
-            cursor = reply.text()?;
-            let mut page = reply.list()?;
-            while !page.is_empty() {
-                counts.insert(page.bytes()?, page.bytes()?);
-            }
-            if cursor == "0" {
-                return Ok(counts);
+        let keys = self.shards.keys.shard(shard);
+        let mut counts = StoredCounts::new();
+        for key in [&keys.counts, &keys.timeline] {
+            let mut cursor = "0".to_owned();
+            loop {
+                let call = self.shards.read(Script::GetCounts, &[shard], vec![key.clone()]);
+                let mut reply = Reply::new(self.shards.call(call.arg(cursor).arg(COUNTS_PAGE)).await?)?;
+                cursor = reply.text()?;
+                let mut page = reply.list()?;
+                while !page.is_empty() {
+                    counts.insert(page.bytes()?, page.bytes()?);
+                }
+                if cursor == "0" {
+                    break;
+                }
             }
         }
+        Ok(counts)
     }
 
     fn notify_ready(&self, shard: Shard, mut outlets: Reply) -> Result<()> {

@@ -125,7 +125,7 @@ impl Shards {
         slot: Option<&ReplaySlot<'_>>,
         outlets: &[&Outlet],
     ) -> ScriptCall {
-        let mut all = Vec::with_capacity(group.len() * (7 + 2 * outlets.len()));
+        let mut all = Vec::with_capacity(group.len() * (8 + 2 * outlets.len()));
         for shard in group {
             let keys = self.keys.shard(*shard);
             all.extend(keys.of_scripts().map(Key::clone));

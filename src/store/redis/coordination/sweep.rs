@@ -24,7 +24,13 @@ use crate::{
     job::Outlet,
     store::{
         Error, Result,
-        redis::{connection::retry::ScriptReply, keys::Shard, reply::Reply, scripts::Script, time::micros},
+        redis::{
+            connection::retry::ScriptReply,
+            keys::{Shard, ShardKeys},
+            reply::Reply,
+            scripts::Script,
+            time::micros,
+        },
     },
 };
 
@@ -163,8 +169,8 @@ impl Sweep {
         let all = &self.shards.keys;
         let keys = group.iter().flat_map(|shard| {
             let keys = all.shard(*shard);
-            [&keys.counts, &keys.jobs, &keys.due, &keys.leases, &keys.dead_by_time, &keys.broken]
-                .map(Clone::clone)
+            let ShardKeys { counts, jobs, due, leases, dead_by_time, broken, timeline, .. } = keys;
+            [counts, jobs, due, leases, dead_by_time, broken, timeline].map(Clone::clone)
         });
         let call = self.shards.read(Script::ShardStatus, group, keys.collect());
         let call = call.arg(all.ready_channel.clone()).arg(all.settings_channel.clone());

@@ -19,5 +19,6 @@ mod reserve_round;
 pub mod settings;
 pub mod shard_reserve;
 pub mod single_job;
+pub mod timeline;
 pub mod topics;
 pub mod verify;

@@ -25,7 +25,7 @@ local function index_job(id, raw, state, due)
   else
     call('ZADD', DUE, due, id)
   end
-  count(outlet, state, 1)
+  count(outlet, state, 1, due)
   return 'C' .. pack('>I6I6', NOW, due)
 end
 

@@ -8,9 +8,9 @@
 -- Reply     { next step or 0, next cursor, number of mended entries, 1 when the counts are mended, too; outlets whose
 --             keys are needed: the caller repeats the step with them; outlets with mended ready
 --             jobs; per field of the records seen the field and its count }
-local PAGE, BUDGET, LIST_LIMIT = 250, 500, 10000
+local PAGE, BUDGET, LIST_LIMIT, TIMELINE_LIMIT = 250, 500, 10000, 5000
 local step, cursor = tonumber(ARGV[A]), ARGV[A + 1]
-local whole = step == 1 and cursor == '0'
+local whole = step == 1 and cursor == '0' and call('HLEN', TIMELINE) <= TIMELINE_LIMIT
 local spent, mended, unknown, ready_outlets, tally, seen = 0, 0, {}, {}, {}, {}
 
 -- The expected score of a job in each index; nil when it should not be there.
@@ -40,13 +40,19 @@ local function entries_of(outlet)
   return entries[outlet]
 end
 
+local function add_to_tally(field) tally[field] = (tally[field] or 0) + 1 end
+
 local function mend_record(id, job)
   fix_score(DUE, id, due_score(job))
   fix_score(LEASES, id, lease_score(job))
   fix_score(DEAD_BY_TIME, id, death_score(job))
   fix_score(outlets[job.outlet].dead, id, death_score(job))
-  local field = count_field(job.outlet, job.state)
-  tally[field] = (tally[field] or 0) + 1
+  add_to_tally(count_field(job.outlet, job.state))
+  if job.state == DELAYED then
+    local minute, hour = timeline_fields(job.outlet, job.due)
+    add_to_tally(minute)
+    add_to_tally(hour)
+  end
   if job.state ~= READY then return end
   local known = entries_of(job.outlet)
   if known and not known[pack('>I4', job.gen) .. id] then
@@ -95,18 +101,21 @@ end
 
 local function set_count(field, number)
   mended = mended + 1
-  if number > 0 then call('HSET', COUNTS, field, number) else call('HDEL', COUNTS, field) end
+  local hash = hash_of(field)
+  if number > 0 then call('HSET', hash, field, number) else call('HDEL', hash, field) end
   if byte(field) == 114 and number > 0 then ready_outlets[sub(field, 2)] = true end
 end
 
 -- Corrects all counts at once, when one run saw all records.
 local function mend_counts()
-  local stored = call('HGETALL', COUNTS)
-  for i = 1, #stored, 2 do
-    local field = stored[i]
-    if field ~= '#' and field ~= '!' then
-      if stored[i + 1] ~= string.format('%.0f', tally[field] or 0) then set_count(field, tally[field] or 0) end
-      tally[field] = nil
+  for _, hash in ipairs({ COUNTS, TIMELINE }) do
+    local stored = call('HGETALL', hash)
+    for i = 1, #stored, 2 do
+      local field = stored[i]
+      if field ~= '#' and field ~= '!' then
+        if stored[i + 1] ~= string.format('%.0f', tally[field] or 0) then set_count(field, tally[field] or 0) end
+        tally[field] = nil
+      end
     end
   end
   for field, number in pairs(tally) do set_count(field, number) end
@@ -117,7 +126,7 @@ end
 local function mend_unchanged_counts()
   for i = A + 2, #ARGV, 3 do
     local field, before, number = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
-    local stored = call('HGET', COUNTS, field) or ''
+    local stored = call('HGET', hash_of(field), field) or ''
     if stored == before and tonumber(stored) ~= number and (stored ~= '' or number > 0) then
       set_count(field, number)
     end

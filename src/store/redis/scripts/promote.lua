@@ -12,9 +12,9 @@ local more, soonest, unknown, moves, at, has_outlets = 0, nil, {}, nil, 0, false
 
 -- Selects the n-th shard of the call for everything that follows.
 local function select_shard(n)
-  at, has_outlets = (n - 1) * (7 + 2 * known), false
+  at, has_outlets = (n - 1) * (8 + 2 * known), false
   JOBS, DUE, LEASES, COUNTS = KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], KEYS[at + 4]
-  REPLAY_SLOTS, DEAD_BY_TIME, BROKEN = KEYS[at + 5], KEYS[at + 6], KEYS[at + 7]
+  REPLAY_SLOTS, DEAD_BY_TIME, BROKEN, TIMELINE = KEYS[at + 5], KEYS[at + 6], KEYS[at + 7], KEYS[at + 8]
   ORIGIN, set_aside_count, moves = ARGV[A + 2 + n], 0, { 0 }
 end
 
@@ -22,7 +22,7 @@ end
 local function load_outlets()
   if has_outlets then return end
   for i = 1, known do
-    outlets[ARGV[7 + i]] = { ready = KEYS[at + 6 + 2 * i], dead = KEYS[at + 7 + 2 * i] }
+    outlets[ARGV[7 + i]] = { ready = KEYS[at + 7 + 2 * i], dead = KEYS[at + 8 + 2 * i] }
   end
   has_outlets = true
 end
@@ -78,7 +78,7 @@ local function promote_delayed(id, raw)
   call('RPUSH', outlets[outlet].ready, pack('>I4I6', gen, NOW) .. id)
   call('ZREM', DUE, id)
   call('HSET', JOBS, id, pack('>BBI4', VERSION + READY, flags, gen) .. sub(raw, 7))
-  count(outlet, DELAYED, -1)
+  count(outlet, DELAYED, -1, due)
   count(outlet, READY, 1)
   moved(outlet, 1, 1, NOW - due)
   return true

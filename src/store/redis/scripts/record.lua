@@ -30,6 +30,12 @@ local function count_field(outlet, state)
   return LETTERS[state] .. (state == READY and outlet or topic_of(outlet))
 end
 
+-- The fields of a delayed job in a shard's timeline: of the minute and of the hour in which it is due.
+local function timeline_fields(outlet, due)
+  local topic, minute = topic_of(outlet), math.floor(due / 60000)
+  return 'm' .. pack('>I4', minute) .. topic, 'h' .. pack('>I4', math.floor(minute / 60)) .. topic
+end
+
 -- Decodes a record to a table; nil when it is not a record. `others` are the attributes with other tags, as they are.
 local function decode(raw)
   if not raw or #raw <= HEAD then return nil end

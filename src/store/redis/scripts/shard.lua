@@ -1,13 +1,13 @@
 -- Prelude of every script that changes one shard: its keys and arguments, its counts, and how it
--- recognises a second run. After the seven keys of the shard come two per outlet that the caller
+-- recognises a second run. After the eight keys of the shard come two per outlet that the caller
 -- knew; a script that needs those of another outlet replies MOVED before it has written anything.
 --
--- KEYS  1 jobs  2 due  3 leases  4 counts  5 replay slots  6 dead by time  7 broken, then per outlet its ready list
---       and the dead set of its topic
+-- KEYS  1 jobs  2 due  3 leases  4 counts  5 replay slots  6 dead by time  7 broken  8 timeline, then per outlet its
+--       ready list and the dead set of its topic
 -- ARGV  1 microseconds or ''  2 deadline by this server's clock in microseconds  3 channel  4 origin
 --       5 replay slot or ''  6 sequence  7 number of outlets, the outlets, then from ARGV[A] the script's own arguments
 local JOBS, DUE, LEASES, COUNTS, REPLAY_SLOTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local DEAD_BY_TIME, BROKEN = KEYS[6], KEYS[7]
+local DEAD_BY_TIME, BROKEN, TIMELINE = KEYS[6], KEYS[7], KEYS[8]
 local ORIGIN = ARGV[4]
 local NOW, NOW_UP, MICROS, SERVER_MICROS = clock(ARGV[1])
 local known = tonumber(ARGV[7])
@@ -18,7 +18,7 @@ local STALE_PROBE = 100 -- entries of a ready list that are checked before it is
 
 local outlets = {}
 for i = 1, known do
-  outlets[ARGV[7 + i]] = { ready = KEYS[6 + 2 * i], dead = KEYS[7 + 2 * i] }
+  outlets[ARGV[7 + i]] = { ready = KEYS[7 + 2 * i], dead = KEYS[8 + 2 * i] }
 end
 
 -- The reply of an earlier run of this same call, whose sequence is still in the slot, or nil. It is valid
@@ -46,6 +46,7 @@ local attempt = redis.pcall
 local function check_shard(index)
   call('ZCARD', index)
   call('HLEN', COUNTS)
+  if index == DUE then call('HLEN', TIMELINE) end
 end
 
 local function check_outlet(outlet)
@@ -61,9 +62,23 @@ end
 
 local deltas, set_aside_count = {}, 0
 
-local function count(outlet, state, by)
+local timeline_deltas = {}
+
+-- Counts a job that enters or leaves a state. A delayed one, due at `due`, counts in the timeline, too.
+local function count(outlet, state, by, due)
   local field = count_field(outlet, state)
   deltas[field] = (deltas[field] or 0) + by
+  if state == DELAYED then
+    local minute, hour = timeline_fields(outlet, due)
+    timeline_deltas[minute] = (timeline_deltas[minute] or 0) + by
+    timeline_deltas[hour] = (timeline_deltas[hour] or 0) + by
+  end
+end
+
+-- The hash that contains a count.
+local function hash_of(field)
+  local letter = byte(field)
+  return (letter == 109 or letter == 104) and TIMELINE or COUNTS
 end
 
 -- A stored count; 0 when it is not a number.
@@ -97,11 +112,36 @@ local function announce(outlet)
   attempt('PUBLISH', ARGV[3], ORIGIN .. ' ' .. string.format('%.0f', number) .. ' ' .. outlet)
 end
 
+-- Writes the timeline, with a command or two for many fields: each command of a script costs more than a field.
+local function write_timeline()
+  local fields = {}
+  for field, by in pairs(timeline_deltas) do
+    if by ~= 0 then fields[#fields + 1] = field end
+  end
+  for first = 1, #fields, 1000 do
+    local last, kept, gone = math.min(first + 999, #fields), {}, {}
+    -- Without its table, `unpack` is that of records.
+    for i, stored in ipairs(call('HMGET', TIMELINE, _G.unpack(fields, first, last))) do
+      local field = fields[first + i - 1]
+      local left = (tonumber(stored or 0) or 0) + timeline_deltas[field]
+      if left > 0 then
+        kept[#kept + 1], kept[#kept + 2] = field, left
+      else
+        gone[#gone + 1] = field
+      end
+    end
+    if kept[1] then call('HSET', TIMELINE, _G.unpack(kept)) end
+    if gone[1] then call('HDEL', TIMELINE, _G.unpack(gone)) end
+  end
+  timeline_deltas = {}
+end
+
 -- Writes the counts, and returns those that changed. The first ready job of an outlet is announced to every
 -- process: while one is ready, all of them know, or find it when they probe before they return fewer jobs than wanted,
 -- or soon after.
 local function write_counts()
   local lefts = {}
+  write_timeline()
   for field, by in pairs(deltas) do
     if by ~= 0 then
       local left, outlet = add_to_count(field, by), sub(field, 2)

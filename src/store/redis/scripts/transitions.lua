@@ -18,7 +18,7 @@ end
 
 -- Removes a job from the index of its state. The list entry of a ready job becomes stale when its generation increases.
 local function leave_state(id, job, next_state)
-  count(job.outlet, job.state, -1)
+  count(job.outlet, job.state, -1, job.due)
   local index = index_of(job.state)
   if index and job.state ~= next_state then
     call('ZREM', index, id)
@@ -31,7 +31,7 @@ end
 
 local function enter_state(id, job, state)
   job.state = state
-  count(job.outlet, state, 1)
+  count(job.outlet, state, 1, job.due)
   call('HSET', JOBS, id, encode(job))
 end
 

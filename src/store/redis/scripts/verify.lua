@@ -1,21 +1,21 @@
 #!lua flags=no-writes
 -- Verifies a shard, as far as one run goes: compares every record with its indexes, every
 -- index entry with its record, and the counts with both. A shard that fits in one run is verified as
--- of one moment. Of a larger one, each page is, and each ready list; its counts per topic are
+-- of one moment. Of a larger one, each page is, and each ready list; its counts per topic and its timeline are
 -- then not compared with the records, but in sum with the sizes of the indexes.
 --
 -- KEYS  those of `shard.lua`, of one shard
 -- ARGV  step and cursor to continue from, the outlets
 -- Reply { next step or 0, next cursor, jobs, stale, set aside, faults, ids of the jobs, outlets whose
 --         keys are needed: the caller repeats the step with them }
-local BUDGET, PAGE, FAULT_LIMIT, BROKEN_LIMIT = 10000, 100, 20, 10000
+local BUDGET, PAGE, FAULT_LIMIT, BROKEN_LIMIT, TIMELINE_LIMIT = 10000, 100, 20, 10000, 40000
 local JOBS, DUE, LEASES, COUNTS, REPLAY_SLOTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local DEAD_BY_TIME, BROKEN = KEYS[6], KEYS[7]
+local DEAD_BY_TIME, BROKEN, TIMELINE = KEYS[6], KEYS[7], KEYS[8]
 
 local names, outlets = {}, {}
 for i = 3, #ARGV do
   names[i - 2] = ARGV[i]
-  outlets[ARGV[i]] = { ready = KEYS[2 * i + 2], dead = KEYS[2 * i + 3] }
+  outlets[ARGV[i]] = { ready = KEYS[2 * i + 3], dead = KEYS[2 * i + 4] }
 end
 
 local spent, jobs, stale, aside = 0, 0, 0, 0
@@ -49,6 +49,8 @@ local function check_score(id, index, key, expected)
   end
 end
 
+local function add_to_tally(field) tally[field] = (tally[field] or 0) + 1 end
+
 local function check_record(id, raw)
   local job = decode(raw)
   spent = spent + 1 + #raw / 1024
@@ -59,8 +61,12 @@ local function check_record(id, raw)
     return
   end
   jobs, ids[#ids + 1] = jobs + 1, id
-  local field = count_field(job.outlet, job.state)
-  tally[field] = (tally[field] or 0) + 1
+  add_to_tally(count_field(job.outlet, job.state))
+  if job.state == DELAYED then
+    local minute, hour = timeline_fields(job.outlet, job.due)
+    add_to_tally(minute)
+    add_to_tally(hour)
+  end
   check_score(id, 'due', DUE, due_score(job))
   check_score(id, 'leases', LEASES, lease_score(job))
   check_score(id, 'dead_by_time', DEAD_BY_TIME, death_score(job))
@@ -150,16 +156,26 @@ local function check_sums()
   return '0'
 end
 
+-- A field of the timeline contains a number in four bytes.
+local function printable(field)
+  local letter = sub(field, 1, 1)
+  if (letter ~= 'm' and letter ~= 'h') or #field < 5 then return 'count ' .. field end
+  local unit = letter == 'm' and 'minute ' or 'hour '
+  return 'timeline of topic ' .. sub(field, 6) .. ', ' .. unit .. string.format('%.0f', (unpack('>I4', field, 2)))
+end
+
 local function check_counts()
-  local counts = call('HGETALL', COUNTS)
-  for i = 1, #counts, 2 do
-    local there = tally[counts[i]] or 0
-    if counts[i] ~= '#' and counts[i] ~= '!' and tonumber(counts[i + 1]) ~= there then
-      fault('count ', counts[i], ': it says ', counts[i + 1], ', there are ', there)
+  for _, hash in ipairs({ COUNTS, TIMELINE }) do
+    local counts = call('HGETALL', hash)
+    for i = 1, #counts, 2 do
+      local there = tally[counts[i]] or 0
+      if counts[i] ~= '#' and counts[i] ~= '!' and tonumber(counts[i + 1]) ~= there then
+        fault(printable(counts[i]), ': it says ', counts[i + 1], ', there are ', there)
+      end
+      tally[counts[i]] = nil
     end
-    tally[counts[i]] = nil
   end
-  for field, there in pairs(tally) do fault('count ', field, ': it is missing, there are ', there) end
+  for field, there in pairs(tally) do fault(printable(field), ': it is missing, there are ', there) end
 end
 
 -- The steps in order: jobs, due, leases, dead letters by time, each topic's dead letters, each outlet's ready list, sums.
@@ -184,7 +200,7 @@ while step <= last and spent < BUDGET do
   cursor = run(step, cursor)
   if cursor == '0' then step = step + 1 end
 end
-if whole and step > last then check_counts() end
+if whole and step > last and call('HLEN', TIMELINE) <= TIMELINE_LIMIT then check_counts() end
 
 local unknown_outlets = {}
 for outlet in pairs(unknown) do unknown_outlets[#unknown_outlets + 1] = outlet end

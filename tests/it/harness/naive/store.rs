@@ -10,8 +10,8 @@ use linger::{
     },
     store::{
         AddJob, Added, AddedSecret, Allowed, DeadCursor, Deleted, EngineInfo, FinishJob, Finished, Held,
-        Move, MoveKind, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation,
-        Result, Store, TopicConfig, TopicStats, Verified, Wait,
+        Minute, Move, MoveKind, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued,
+        Reservation, Result, Span, Store, Timeline, TopicConfig, TopicStats, Totals, Verified, Wait,
     },
 };
 
@@ -280,6 +280,20 @@ impl Store for Naive {
         names.dedup();
         let page = names.into_iter().filter(|name| after.is_none_or(|after| name > after)).take(limit);
         Ok(page.filter_map(|name| Some((name.clone(), Self::stats(&content, &name)?))).collect())
+    }
+
+    async fn timeline(&self, topic: Option<&Topic>, span: Span) -> Result<Timeline> {
+        let content = self.content();
+        let jobs = || content.jobs.values().map(|entry| &entry.job);
+        let jobs = || jobs().filter(|job| topic.is_none_or(|topic| job.topic == *topic));
+        let mut totals = Totals::default();
+        jobs().for_each(|job| *totals.count_mut(job.state) += 1);
+        let due: Vec<Minute> = jobs()
+            .filter(|job| job.state == State::Delayed)
+            .map(|job| Minute::containing(job.due_at))
+            .collect();
+        let within = |(from, to)| due.iter().filter(|minute| (from..to).contains(*minute)).count() as u64;
+        Ok(Timeline { counts: span.step_bounds().map(within).collect(), totals })
     }
 
     async fn topic(&self, topic: &Topic) -> Result<Option<TopicStats>> {
