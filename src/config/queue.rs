@@ -28,6 +28,8 @@ pub struct Limits {
     pub max_wait: Duration,
     /// Most polls waiting at once.
     pub max_waiting: usize,
+    /// Most callers that look at the whole queue at the same time.
+    pub max_looks: usize,
     /// Most jobs that one promotion moves.
     pub promote_batch: usize,
     /// Which callbacks are accepted, and what they add to a job.
@@ -53,6 +55,7 @@ impl Limits {
                 .expect("the range of the key is that of delays"),
             max_wait: reader.duration("queue.max_wait", Duration::ZERO, HOUR),
             max_waiting: reader.count("queue.max_waiting", 0, 10_000_000),
+            max_looks: reader.count("queue.max_looks", 1, 1_000),
             promote_batch: reader.count("queue.promote_batch", 1, 100_000),
             callbacks,
         }

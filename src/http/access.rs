@@ -68,6 +68,11 @@ pub(super) fn check_topic(caller: &Caller, topic: &Topic) -> Result<(), Problem>
     if caller.topics.allows(topic) { Ok(()) } else { Err(Problem::forbidden_topic()) }
 }
 
+/// Refuses a caller whose token does not cover all topics.
+pub(super) fn check_all_topics(caller: &Caller) -> Result<(), Problem> {
+    if caller.topics.is_all() { Ok(()) } else { Err(Problem::topic_required()) }
+}
+
 /// The caller's name, for the log. Travels with a response.
 #[derive(Debug, Clone)]
 pub(super) struct CallerName(pub Arc<str>);

@@ -12,7 +12,7 @@ use tower::util::MapResponseLayer;
 use super::{
     app::App,
     errors::Problem,
-    handlers::{batch, dead, jobs, operations, pop, secrets, topics},
+    handlers::{batch, dead, jobs, operations, pop, secrets, timeline, topics},
     middleware::Middleware,
     route::{
         RequiredScope::{self, AllTopics, Of, Public},
@@ -23,7 +23,7 @@ use super::{
 use crate::auth::Scope::{Add, Admin, Read, Work};
 
 /// Every operation of the API. `openapi.yaml` documents the scopes as `x-scope` and `x-topics`; a test compares them.
-fn table() -> [Route; 33] {
+fn table() -> [Route; 34] {
     [
         post("/jobs", Of(Add), jobs::add).with_large_body(),
         get("/jobs/{id}", Of(Read), jobs::get),
@@ -38,6 +38,7 @@ fn table() -> [Route; 33] {
         post("/batch/pop", Of(Work), pop::many).of_kind(RouteKind::Delivery),
         post("/batch/finish", Of(Work), batch::finish).with_large_body(),
         post("/batch/delete", Of(Add), batch::delete).with_large_body(),
+        get("/timeline", Of(Read), timeline::get),
         get("/topics", AllTopics(Read), topics::list),
         get("/topics/{topic}", Of(Read), topics::get),
         put("/topics/{topic}", Of(Admin), topics::put),

@@ -103,6 +103,14 @@ pub enum Error {
         /// Most polls waiting at once.
         limit: usize,
     },
+    /// As many callers look at the whole queue as may at the same time, for long.
+    #[error(
+        "{limit} callers look at the whole queue already; try again in a moment or raise queue.max_looks"
+    )]
+    Busy {
+        /// Most callers at once.
+        limit: usize,
+    },
     /// The server is shutting down; nothing happened.
     #[error("the server is shutting down; send this again to another one, or once it is back")]
     Draining,
@@ -157,6 +165,7 @@ impl Error {
             Self::BodyTooLarge { .. } => "body_too_large",
             Self::BatchTooLarge { .. } => "batch_too_large",
             Self::TooManyWaiting { .. } => "too_many_waiting",
+            Self::Busy { .. } => "busy",
             Self::Draining => "draining",
             Self::Unavailable(_) | Self::Damaged(_) => "store_unavailable",
             Self::Full(_) => "store_full",

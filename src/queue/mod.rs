@@ -16,6 +16,7 @@ mod scrape;
 mod service;
 mod timer;
 mod topics;
+mod views;
 mod waiters;
 
 pub use callbacks::AddedSecret;
@@ -28,7 +29,9 @@ pub use outlets::ReservedForCalls;
 pub use pop::Pop;
 pub use service::{Queue, StoreEvents};
 pub use topics::TopicView;
+pub use views::{TimelineOf, TimelineView};
 
 pub use crate::store::{
-    DeadCursor, Degraded, EngineInfo, FinishJob, Patch, Release, Reservation, TopicConfig, TopicStats,
+    DeadCursor, Degraded, EngineInfo, FinishJob, Minute, Patch, Release, Reservation, Span, Timeline,
+    TopicConfig, TopicStats,
 };

@@ -12,7 +12,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     delivery::ReturnContext, error::Result, health::StoreHealth, limits::Limits,
-    outlet_listener::OutletListener, scrape::JobScrape, timer::Timer, waiters::Waiters,
+    outlet_listener::OutletListener, scrape::JobScrape, timer::Timer, views::Views, waiters::Waiters,
 };
 use crate::{
     clock::Clock,
@@ -33,6 +33,7 @@ pub struct Queue {
     health: StoreHealth,
     timer: Timer,
     scrape: JobScrape,
+    pub(super) views: Views,
     draining: AtomicBool,
     tasks: TaskTracker,
 }
@@ -98,6 +99,7 @@ impl Queue {
             health: StoreHealth::new(store.clone(), clock.clone(), metrics.clone(), operation_failed),
             timer: Timer::new(store.clone(), clock.clone(), metrics.clone(), limits.promote_batch),
             scrape: JobScrape::new(store.clone(), clock.clone(), metrics.clone()),
+            views: Views::new(store.clone(), clock.clone(), limits.max_looks),
             outlet_listener: OnceLock::new(),
             draining: AtomicBool::new(false),
             store,

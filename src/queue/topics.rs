@@ -1,13 +1,16 @@
 //! Operations on whole topics: settings, pauses, purges, dead letters and statistics.
 
+use std::sync::Arc;
+
 use super::{
     error::{Error, Result},
     service::Queue,
+    views::{TimelineOf, TimelineView},
 };
 use crate::{
     job::{Job, Topic, TopicPause, TopicSettings},
     metrics::Event,
-    store::{DeadCursor, TopicStats},
+    store::{DeadCursor, Span, TopicStats},
 };
 
 /// Jobs processed by one step of a bulk operation, so that other operations are not delayed for long.
@@ -39,6 +42,14 @@ impl Queue {
     pub async fn topic(&self, topic: &Topic) -> Result<TopicView> {
         let stats = self.store.topic(topic).await?.ok_or(Error::TopicNotFound)?;
         Ok(self.view(topic, stats))
+    }
+
+    /// The delayed jobs by due time. It may be as old as two seconds, or 30 for a span of more than a day.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when others look for long, or the store's.
+    pub async fn timeline(&self, of: TimelineOf, span: Span) -> Result<Arc<TimelineView>> {
+        self.views.timeline(of, span).await
     }
 
     fn view(&self, topic: &Topic, stats: TopicStats) -> TopicView {

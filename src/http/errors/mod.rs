@@ -178,6 +178,15 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, "forbidden", "this token is not for this topic")
     }
 
+    /// The token is for some topics, and the call looks at all of them.
+    pub fn topic_required() -> Self {
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "forbidden",
+            "this token is for some topics only; name one of them in the parameter topic",
+        )
+    }
+
     /// An unknown path.
     pub fn no_route(path: &str) -> Self {
         let detail = if path.contains("//") {

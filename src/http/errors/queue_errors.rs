@@ -17,7 +17,7 @@ impl From<Error> for Problem {
             Error::BodyTooLarge { limit, got } | Error::BatchTooLarge { limit, got } => {
                 fields.extension = ExtensionMember::Limit { limit, got };
             }
-            Error::TooManyWaiting { .. } => fields.retry_after_s = Some(1),
+            Error::TooManyWaiting { .. } | Error::Busy { .. } => fields.retry_after_s = Some(1),
             // Long enough for a restart, or for a load balancer to choose another server.
             Error::Draining => fields.retry_after_s = Some(5),
             Error::Unavailable(cause) | Error::NotDurable(cause) | Error::Damaged(cause) => {
@@ -69,6 +69,7 @@ fn status_of(error: &Error) -> StatusCode {
             StatusCode::UNPROCESSABLE_ENTITY
         }
         Error::TooManyWaiting { .. }
+        | Error::Busy { .. }
         | Error::Draining
         | Error::Unavailable(_)
         | Error::NotDurable(_)
@@ -91,7 +92,7 @@ mod tests {
     };
 
     /// Every error of the queue with its status and the seconds of `Retry-After`.
-    fn errors() -> [(Error, u16, Option<&'static str>); 23] {
+    fn errors() -> [(Error, u16, Option<&'static str>); 24] {
         let cause = || "cause".to_owned();
         let exists = Error::JobExists { state: State::Ready, due_at: Timestamp::from_millis(0) };
         [
@@ -113,6 +114,7 @@ mod tests {
             (Error::BodyTooLarge { limit: 1, got: 2 }, 413, None),
             (Error::BatchTooLarge { limit: 1, got: 2 }, 413, None),
             (Error::TooManyWaiting { limit: 1 }, 503, Some("1")),
+            (Error::Busy { limit: 1 }, 503, Some("1")),
             (Error::Draining, 503, Some("5")),
             (Error::Unavailable(cause()), 503, Some("1")),
             (Error::Full(cause()), 507, None),

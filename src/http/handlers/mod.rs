@@ -9,6 +9,7 @@ pub mod jobs;
 pub mod operations;
 pub mod pop;
 pub mod secrets;
+pub mod timeline;
 pub mod topics;
 
 use axum::response::Response;

@@ -97,6 +97,11 @@ impl Query {
         }
     }
 
+    /// Refuses a parameter that was read, because of another one.
+    pub fn refuse_value(&mut self, name: &str, detail: &str) {
+        self.add_fault(name, detail);
+    }
+
     /// Ends reading: an error if there was any fault. A parameter that was not read is a fault.
     pub fn finish(mut self) -> Result<(), Problem> {
         for (name, value) in &self.pairs {

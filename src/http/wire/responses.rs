@@ -14,7 +14,7 @@ use crate::http::{
 use crate::{
     job::{Job, JobId, RetrySchedule, Topic, TopicSettings, format_seconds},
     push::EndpointFigures,
-    queue::{AddOutcome, Reservation, TopicView},
+    queue::{AddOutcome, Reservation, Span, Timeline, TimelineView, TopicView},
 };
 
 /// Marks the response to an add that repeats an earlier one.
@@ -156,6 +156,31 @@ fn write_settings(object: &mut ObjectWriter<'_>, settings: &TopicSettings) {
     }
     object.flag("require_receipt", settings.require_receipt);
     callbacks::write_topic_callback(object, &settings.callback);
+}
+
+/// Delayed jobs by due time. Times are those of the whole span and of each step.
+pub fn timeline(view: &TimelineView, span: &Span) -> Response {
+    json::object_response(|object| {
+        object.timestamp("now", view.now);
+        object.timestamp("from", span.from().start());
+        object.number("step", span.step() * 60);
+        write_timeline(object, &view.timeline);
+        if !view.topics.is_empty() {
+            object.list("topics", &view.topics, |(topic, timeline), out| {
+                let mut object = ObjectWriter::new(out);
+                object.text("topic", topic.as_str());
+                write_timeline(&mut object, timeline);
+                object.end();
+            });
+        }
+    })
+}
+
+fn write_timeline(object: &mut ObjectWriter<'_>, timeline: &Timeline) {
+    object.list("counts", &timeline.counts, |count, out| out.extend_from_slice(count.to_string().as_bytes()));
+    object.number("outside", timeline.outside());
+    object.number("ready", timeline.totals.ready);
+    object.number("reserved", timeline.totals.reserved);
 }
 
 /// The endpoints that callbacks of a topic go to, with their figures.

@@ -152,7 +152,11 @@ pub fn timestamp(raw: &RawValue) -> ParseResult<Timestamp> {
     if !raw.get().starts_with('"') {
         return Err(not_a_timestamp(raw.get()));
     }
-    Timestamp::parse(&text(raw)?).map_err(|error| error.to_string())
+    timestamp_text(&text(raw)?)
+}
+
+pub fn timestamp_text(text: &str) -> ParseResult<Timestamp> {
+    Timestamp::parse(text).map_err(|error| error.to_string())
 }
 
 /// Many clients send a number of seconds or milliseconds since 1970. The error shows them the same time as RFC 3339.

@@ -21,6 +21,7 @@ mod patching;
 mod popping;
 mod request_bodies;
 mod reservations;
+mod timeline;
 mod topics;
 
 /// Defines one test per engine for every case.

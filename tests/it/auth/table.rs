@@ -33,7 +33,7 @@ enum TopicSource {
 use TopicSource::{Items, Job, None as NoTopic, Topic};
 
 /// One request per operation, all of the topic `orders`. `RECEIPT` stands for the receipt of the job `held`.
-const CALLS: [(&str, &str, &str, TopicSource); 33] = [
+const CALLS: [(&str, &str, &str, TopicSource); 34] = [
     ("addJob", "/jobs", r#"{"topic":"orders","id":"new"}"#, Topic),
     ("getJob", "/jobs/held", "", Job),
     ("patchJob", "/jobs/waiting", r#"{"ttr":"5s"}"#, Job),
@@ -49,6 +49,7 @@ const CALLS: [(&str, &str, &str, TopicSource); 33] = [
     ("popJobs", "/batch/pop", r#"{"topics":["mail","orders"]}"#, Topic),
     ("finishJobs", "/batch/finish", r#"{"jobs":[{"id":"held","receipt":"RECEIPT"}]}"#, Items(404)),
     ("deleteJobs", "/batch/delete", r#"{"ids":["waiting"]}"#, Items(404)),
+    ("getTimeline", "/timeline?topic=orders", "", Topic),
     ("listTopics", "/topics", "", NoTopic),
     ("getTopic", "/topics/orders", "", Topic),
     ("putTopic", "/topics/orders", r#"{"ttr":"5s"}"#, Topic),

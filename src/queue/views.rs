@@ -1,0 +1,138 @@
+//! What those see who look at the whole queue. A few look at the same time, so that workers are not delayed; what was read is
+//! kept for a moment, and read once for all who ask. Without viewers nothing is read.
+
+use std::{
+    cmp::Reverse,
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tokio::sync::Semaphore;
+
+use super::error::{Error, Result};
+use crate::{
+    clock::Clock,
+    job::{Timestamp, Topic},
+    store::{Span, Store, Timeline},
+};
+
+/// How many topics a timeline by topic has.
+const TOPICS: usize = 8;
+/// How long a caller waits until fewer others look.
+const MAX_WAIT: Duration = Duration::from_secs(5);
+/// How long a timeline is kept, and one of more than a day.
+const KEEP: Duration = Duration::from_secs(2);
+const KEEP_LONG: Duration = Duration::from_secs(30);
+const DAY_MINUTES: usize = 24 * 60;
+/// Timelines that are no longer fresh are removed when there are this many.
+const MAX_KEPT: usize = 256;
+
+/// Which delayed jobs a timeline counts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum TimelineOf {
+    /// Those of all topics.
+    All,
+    /// Those of one topic.
+    Topic(Topic),
+    /// Those of all topics, and apart from them those of the eight topics with most delayed jobs.
+    ByTopic,
+}
+
+/// A timeline as it was at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimelineView {
+    /// When it was read, by the clock of this process.
+    pub now: Timestamp,
+    /// The delayed jobs that were asked for.
+    pub timeline: Timeline,
+    /// Those of the topics with most delayed jobs, for [`TimelineOf::ByTopic`].
+    pub topics: Vec<(Topic, Timeline)>,
+}
+
+/// A timeline, and the lock that those wait for who ask for it while it is read.
+type Kept = Arc<tokio::sync::Mutex<Option<Arc<TimelineView>>>>;
+
+/// Timelines that were read a moment ago, and how many callers may look at the same time.
+#[derive(Debug)]
+pub(super) struct Views {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    looks: Semaphore,
+    max_looks: usize,
+    timelines: Mutex<HashMap<(TimelineOf, Span), Kept>>,
+}
+
+impl Views {
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, max_looks: usize) -> Self {
+        Self { store, clock, looks: Semaphore::new(max_looks), max_looks, timelines: Mutex::default() }
+    }
+
+    /// The timeline, unless it was read a moment ago.
+    pub async fn timeline(&self, of: TimelineOf, span: Span) -> Result<Arc<TimelineView>> {
+        let kept = self.kept(&of, span);
+        // Locked while the store is read, so that concurrent callers share the reading.
+        let mut kept = kept.lock().await;
+        if let Some(view) = &*kept
+            && is_fresh(view, span, self.clock.now())
+        {
+            return Ok(view.clone());
+        }
+        let _look = tokio::select! {
+            biased;
+            look = self.looks.acquire() => look.expect("the semaphore is never closed"),
+            () = self.clock.sleep(MAX_WAIT) => return Err(Error::Busy { limit: self.max_looks }),
+        };
+        let view = Arc::new(self.read(&of, span).await?);
+        *kept = Some(view.clone());
+        Ok(view)
+    }
+
+    async fn read(&self, of: &TimelineOf, span: Span) -> Result<TimelineView> {
+        let now = self.clock.now();
+        let topic = match of {
+            TimelineOf::Topic(topic) => Some(topic),
+            TimelineOf::All | TimelineOf::ByTopic => None,
+        };
+        let timeline = self.store.timeline(topic, span).await?;
+        let mut topics = Vec::new();
+        if *of == TimelineOf::ByTopic {
+            for topic in self.most_delayed().await? {
+                let timeline = self.store.timeline(Some(&topic), span).await?;
+                topics.push((topic, timeline));
+            }
+        }
+        Ok(TimelineView { now, timeline, topics })
+    }
+
+    /// The topics with most delayed jobs, the first of which has most.
+    async fn most_delayed(&self) -> Result<Vec<Topic>> {
+        let mut topics = self.store.topics(None, usize::MAX).await?;
+        topics.retain(|(_, stats)| stats.delayed > 0);
+        topics.sort_by_key(|(_, stats)| Reverse(stats.delayed));
+        Ok(topics.into_iter().take(TOPICS).map(|(topic, _)| topic).collect())
+    }
+
+    /// Where a timeline is kept. Removes those that are no longer fresh when there are many.
+    fn kept(&self, of: &TimelineOf, span: Span) -> Kept {
+        let now = self.clock.now();
+        let is_needed = |span: Span, kept: &Kept| {
+            // Somebody reads it, or it is fresh.
+            Arc::strong_count(kept) > 1
+                || kept
+                    .try_lock()
+                    .is_ok_and(|kept| kept.as_ref().is_some_and(|view| is_fresh(view, span, now)))
+        };
+        let mut timelines = self.timelines.lock().expect("no code panics while it holds the timelines");
+        if timelines.len() >= MAX_KEPT {
+            timelines.retain(|(_, span), kept| is_needed(*span, kept));
+        }
+        timelines.entry((of.clone(), span)).or_default().clone()
+    }
+}
+
+fn is_fresh(view: &TimelineView, span: Span, now: Timestamp) -> bool {
+    let is_long = span.step() as usize * span.steps() > DAY_MINUTES;
+    let keep = if is_long { KEEP_LONG } else { KEEP };
+    view.now <= now && now.since(view.now) < keep
+}
