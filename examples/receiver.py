@@ -1,4 +1,5 @@
-"""Receives Linger's callbacks on port 8000 and prints each job. LINGER_SECRETS has one secret, or two while you rotate."""
+"""Receives Linger's callbacks and prints each job. LINGER_SECRETS has one secret, or two while you rotate. It listens on
+the address in LISTEN (127.0.0.1; in a container use 0.0.0.0) and the port in PORT (8000)."""
 import base64, hmac, http.server, os, time
 
 KEYS = [base64.b64decode(secret.removeprefix("whsec_")) for secret in os.environ["LINGER_SECRETS"].split()]
@@ -15,4 +16,5 @@ class Receiver(http.server.BaseHTTPRequestHandler):
         self.send_response(204 if accepted else 401)
         self.end_headers()
 
-http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ.get("PORT", 8000))), Receiver).serve_forever()
+address = (os.environ.get("LISTEN", "127.0.0.1"), int(os.environ.get("PORT", 8000)))
+http.server.ThreadingHTTPServer(address, Receiver).serve_forever()
