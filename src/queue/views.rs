@@ -25,7 +25,7 @@ const MAX_WAIT: Duration = Duration::from_secs(5);
 const KEEP: Duration = Duration::from_secs(2);
 const KEEP_LONG: Duration = Duration::from_secs(30);
 const DAY_MINUTES: usize = 24 * 60;
-/// Timelines that are no longer fresh are removed when there are this many.
+/// Most timelines that are kept. A caller who asks for more different ones has each read for itself.
 const MAX_KEPT: usize = 256;
 
 /// Which delayed jobs a timeline counts.
@@ -60,17 +60,23 @@ pub(super) struct Views {
     clock: Arc<dyn Clock>,
     looks: Semaphore,
     max_looks: usize,
-    timelines: Mutex<HashMap<(TimelineOf, Span), Kept>>,
+    timelines: KeptTimelines,
 }
 
 impl Views {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, max_looks: usize) -> Self {
-        Self { store, clock, looks: Semaphore::new(max_looks), max_looks, timelines: Mutex::default() }
+        Self {
+            store,
+            clock,
+            looks: Semaphore::new(max_looks),
+            max_looks,
+            timelines: KeptTimelines::default(),
+        }
     }
 
     /// The timeline, unless it was read a moment ago.
     pub async fn timeline(&self, of: TimelineOf, span: Span) -> Result<Arc<TimelineView>> {
-        let kept = self.kept(&of, span);
+        let kept = self.timelines.find(&of, span, self.clock.now());
         // Locked while the store is read, so that concurrent callers share the reading.
         let mut kept = kept.lock().await;
         if let Some(view) = &*kept
@@ -112,10 +118,15 @@ impl Views {
         topics.sort_by_key(|(_, stats)| Reverse(stats.delayed));
         Ok(topics.into_iter().take(TOPICS).map(|(topic, _)| topic).collect())
     }
+}
 
-    /// Where a timeline is kept. Removes those that are no longer fresh when there are many.
-    fn kept(&self, of: &TimelineOf, span: Span) -> Kept {
-        let now = self.clock.now();
+/// The timelines that were read a moment ago.
+#[derive(Debug, Default)]
+struct KeptTimelines(Mutex<HashMap<(TimelineOf, Span), Kept>>);
+
+impl KeptTimelines {
+    /// Where a timeline is kept, if there is still room after those that are no longer fresh were removed.
+    fn find(&self, of: &TimelineOf, span: Span, now: Timestamp) -> Kept {
         let is_needed = |span: Span, kept: &Kept| {
             // Somebody reads it, or it is fresh.
             Arc::strong_count(kept) > 1
@@ -123,9 +134,12 @@ impl Views {
                     .try_lock()
                     .is_ok_and(|kept| kept.as_ref().is_some_and(|view| is_fresh(view, span, now)))
         };
-        let mut timelines = self.timelines.lock().expect("no code panics while it holds the timelines");
+        let mut timelines = self.0.lock().expect("no code panics while it holds the timelines");
         if timelines.len() >= MAX_KEPT {
             timelines.retain(|(_, span), kept| is_needed(*span, kept));
+            if timelines.len() >= MAX_KEPT && !timelines.contains_key(&(of.clone(), span)) {
+                return Kept::default();
+            }
         }
         timelines.entry((of.clone(), span)).or_default().clone()
     }
@@ -135,4 +149,28 @@ fn is_fresh(view: &TimelineView, span: Span, now: Timestamp) -> bool {
     let is_long = span.step() as usize * span.steps() > DAY_MINUTES;
     let keep = if is_long { KEEP_LONG } else { KEEP };
     view.now <= now && now.since(view.now) < keep
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Minute, Totals};
+
+    #[test]
+    fn few_timelines_are_kept_however_many_are_asked_for() {
+        let (timelines, now) = (KeptTimelines::default(), Timestamp::from_millis(60_000));
+        let span = |minute| Span::new(Minute(minute), 1, 1).expect("is short");
+        let read = |minute, now| {
+            let kept = timelines.find(&TimelineOf::All, span(minute), now);
+            let timeline = Timeline { counts: vec![0], totals: Totals::default() };
+            let view = TimelineView { now, timeline, topics: Vec::new() };
+            *kept.try_lock().expect("nobody else reads it") = Some(Arc::new(view));
+        };
+        let len = || timelines.0.lock().expect("not poisoned").len();
+        (0..1_000).for_each(|minute| read(minute, now));
+        assert_eq!(len(), MAX_KEPT);
+        assert!(timelines.find(&TimelineOf::All, span(0), now).try_lock().is_ok_and(|kept| kept.is_some()));
+        read(1_000, now.after(KEEP));
+        assert_eq!(len(), 1, "the others are no longer fresh");
+    }
 }
