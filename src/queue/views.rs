@@ -50,8 +50,8 @@ pub struct TimelineView {
     pub topics: Vec<(Topic, Timeline)>,
 }
 
-/// A timeline, and the lock that those wait for who ask for it while it is read.
-type Kept = Arc<tokio::sync::Mutex<Option<Arc<TimelineView>>>>;
+/// How the last reading of a timeline ended, and the lock that those wait for who ask for it while it is read.
+type Kept = Arc<tokio::sync::Mutex<Option<Result<Arc<TimelineView>>>>>;
 
 /// Timelines that were read a moment ago, and how many callers may look at the same time.
 #[derive(Debug)]
@@ -77,21 +77,32 @@ impl Views {
     /// The timeline, unless it was read a moment ago.
     pub async fn timeline(&self, of: TimelineOf, span: Span) -> Result<Arc<TimelineView>> {
         let kept = self.timelines.find(&of, span, self.clock.now());
-        // Locked while the store is read, so that concurrent callers share the reading.
-        let mut kept = kept.lock().await;
-        if let Some(view) = &*kept
-            && is_fresh(view, span, self.clock.now())
-        {
-            return Ok(view.clone());
+        // Locked while the store is read, so that concurrent callers share the reading, and its error, too: otherwise they
+        // would repeat a reading that fails, one after the other.
+        let (mut kept, waited) = match kept.try_lock() {
+            Ok(kept) => (kept, false),
+            Err(_) => (kept.lock().await, true),
+        };
+        match &*kept {
+            Some(Ok(view)) if is_fresh(view, span, self.clock.now()) => return Ok(view.clone()),
+            Some(Err(error)) if waited => return Err(error.clone()),
+            _ => {}
         }
+        // If this caller leaves, the next one does not take an old error for the outcome.
+        *kept = None;
+        let outcome = self.read_in_turn(&of, span).await.map(Arc::new);
+        *kept = Some(outcome.clone());
+        outcome
+    }
+
+    /// Reads a timeline as soon as few enough others are being read.
+    async fn read_in_turn(&self, of: &TimelineOf, span: Span) -> Result<TimelineView> {
         let _look = tokio::select! {
             biased;
             look = self.looks.acquire() => look.expect("the semaphore is never closed"),
             () = self.clock.sleep(MAX_WAIT) => return Err(Error::Busy { limit: self.max_looks }),
         };
-        let view = Arc::new(self.read(&of, span).await?);
-        *kept = Some(view.clone());
-        Ok(view)
+        self.read(of, span).await
     }
 
     async fn read(&self, of: &TimelineOf, span: Span) -> Result<TimelineView> {
@@ -132,7 +143,7 @@ impl KeptTimelines {
             Arc::strong_count(kept) > 1
                 || kept
                     .try_lock()
-                    .is_ok_and(|kept| kept.as_ref().is_some_and(|view| is_fresh(view, span, now)))
+                    .is_ok_and(|kept| matches!(&*kept, Some(Ok(view)) if is_fresh(view, span, now)))
         };
         let mut timelines = self.0.lock().expect("no code panics while it holds the timelines");
         if timelines.len() >= MAX_KEPT {
@@ -164,7 +175,7 @@ mod tests {
             let kept = timelines.find(&TimelineOf::All, span(minute), now);
             let timeline = Timeline { counts: vec![0], totals: Totals::default() };
             let view = TimelineView { now, timeline, topics: Vec::new() };
-            *kept.try_lock().expect("nobody else reads it") = Some(Arc::new(view));
+            *kept.try_lock().expect("nobody else reads it") = Some(Ok(Arc::new(view)));
         };
         let len = || timelines.0.lock().expect("not poisoned").len();
         (0..1_000).for_each(|minute| read(minute, now));

@@ -19,6 +19,7 @@ on_every_engine!(
     invalid_parameters_of_a_timeline_are_named,
     a_failed_read_is_not_kept,
     callers_share_one_reading_and_few_read_at_once,
+    callers_who_waited_for_a_reading_share_its_error,
 );
 
 async fn timeline(api: &Api, query: &str) -> Value {
@@ -142,4 +143,23 @@ async fn callers_share_one_reading_and_few_read_at_once(engine: Engine) {
     for reading in shared.into_iter().chain(others) {
         reading.await.expect("answers").expect(200);
     }
+}
+
+async fn callers_who_waited_for_a_reading_share_its_error(engine: Engine) {
+    let api = Api::new(engine).await;
+    let hung = api.store.hang_timelines();
+    let read = || tokio::spawn(api.call("GET", "/timeline").send());
+    let callers = [read(), read(), read(), read()];
+    while hung.hung_calls() < 1 {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    api.store.fail(Some(Failure::Error(Error::Unavailable("gone".to_owned()))));
+    hung.release();
+    for caller in callers {
+        caller.await.expect("answers").expect_problem(503, "store_unavailable");
+    }
+    assert_eq!(hung.hung_calls(), 1, "the store was read once");
 }
