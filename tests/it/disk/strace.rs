@@ -100,10 +100,7 @@ impl Trace {
 
     /// The calls after the fault, of all threads.
     pub fn after_fault(&self) -> Vec<String> {
-        let text = self.text();
-        let after = text.lines().skip_while(|line| !line.contains("(INJECTED)")).skip(1);
-        // Without signals (`---`) and exits (`+++`).
-        after.filter(|line| !line.contains(" ---") && !line.contains(" +++")).map(str::to_owned).collect()
+        calls_after_fault(&self.text()).map(str::to_owned).collect()
     }
 
     /// For each call, how often the thread that made it most often did so.
@@ -121,4 +118,19 @@ impl Trace {
         }
         counts
     }
+}
+
+/// The calls after the fault in the text of a trace. Other lines are signals (`---`), exits (`+++`), and `???` where a thread
+/// ended before strace could read which call it was about to make.
+fn calls_after_fault(text: &str) -> impl Iterator<Item = &str> {
+    let after = text.lines().skip_while(|line| !line.contains("(INJECTED)")).skip(1);
+    after.filter(|line| ![" ---", " +++", " ???("].iter().any(|other| line.contains(other)))
+}
+
+#[test]
+fn only_calls_count_as_use_of_the_files() {
+    let trace = "7 fsync(9</d/w>) = -1 EIO (INJECTED)\n8 pwrite64(9</d/w>, \"a\"...) = 1\n8 --- SIGTERM ---\n\
+                 9 ???( <unfinished ...>\n8 fsync(9</d/w> <unfinished ...>\n8 +++ exited with 1 +++\n";
+    let calls: Vec<_> = calls_after_fault(trace).collect();
+    assert_eq!(calls, ["8 pwrite64(9</d/w>, \"a\"...) = 1", "8 fsync(9</d/w> <unfinished ...>"]);
 }
