@@ -184,7 +184,7 @@ async fn a_stopped_process_loses_no_job_and_refuses_its_stale_receipt() {
     let ((one, mut one_client), (_two, mut two_client)) = (directory.start(), directory.start());
     add(&mut one_client, json!({"topic": "t", "id": "a", "ttr": 1})).await;
     let slow = get(&mut one_client, "/topics/t/pop").await;
-    one.signal(Signal::STOP);
+    one.suspend();
     let next = get(&mut two_client, "/topics/t/pop?wait=60s&ttr=60").await;
     one.signal(Signal::CONT);
     assert_eq!(next.text("id"), "a");

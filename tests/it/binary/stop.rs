@@ -160,7 +160,7 @@ fn calls_that_clients_gave_up_while_the_process_was_stopped_are_not_carried_out(
     let mut client = TcpStream::connect(server.address).expect("connects");
     client.write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("is read");
     client.read_exact(&mut [0; 15]).expect("is answered");
-    server.signal(Signal::STOP);
+    server.suspend();
     let body = r#"{"topic":"t","id":"given-up"}"#;
     let head = "POST /jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json";
     let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());

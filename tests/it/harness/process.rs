@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{
     blocking_http::{Response, call},
+    process_stats,
     wait::TimeLimit,
 };
 
@@ -148,6 +149,15 @@ impl Server {
     pub fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw).expect("a valid process id");
         kill_process(pid, signal).expect("the server runs");
+    }
+
+    /// Stops the process until it gets [`Signal::CONT`]. Returns once all its threads have stopped.
+    pub fn suspend(&self) {
+        self.signal(Signal::STOP);
+        let time_limit = TimeLimit::new();
+        while !process_stats::is_stopped(self.pid()) {
+            time_limit.check(|| "a thread still runs".to_owned());
+        }
     }
 
     /// Waits for the server's end. Returns its status and what it wrote to stdout after its line.

@@ -43,3 +43,13 @@ pub fn limit_open_files(pid: u32, limit: u64) {
     );
     old.unwrap_or_else(|error| panic!("cannot set the limit of the process: {error}"));
 }
+
+/// Whether a signal has stopped every thread of the process.
+pub fn is_stopped(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("the process runs");
+    // The state is the field behind the name, which is in brackets and may have spaces.
+    threads.flatten().all(|thread| {
+        fs::read_to_string(thread.path().join("stat"))
+            .is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with('T')))
+    })
+}
