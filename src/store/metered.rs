@@ -8,9 +8,10 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use super::{
-    AddJob, Added, AddedSecret, Allowed, DeadCursor, Degraded, Deleted, EngineInfo, Error, FinishJob,
-    Finished, Held, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation,
-    Result, Span, Store, Timeline, TopicConfig, TopicStats, Verified, Wait,
+    AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, DeadCursor, Degraded, Deleted, EngineInfo,
+    Error, FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Order, Patch, Patched, Promoted,
+    PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline, TopicConfig,
+    TopicStats, Verified, Wait,
 };
 use crate::{
     clock::Clock,
@@ -186,6 +187,20 @@ impl Store for Metered {
 
     async fn topic(&self, topic: &Topic) -> Result<Option<TopicStats>> {
         self.timed("topic", self.store.topic(topic)).await
+    }
+
+    async fn list(
+        &self,
+        filter: &JobFilter,
+        order: Order,
+        after: Option<&ListPosition>,
+        limit: usize,
+    ) -> Result<JobPage> {
+        self.timed("list", self.store.list(filter, order, after, limit)).await
+    }
+
+    async fn change(&self, jobs: Vec<ChangeJob>) -> Result<Vec<Changed>> {
+        self.timed("change", self.store.change(jobs)).await
     }
 
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {

@@ -6,6 +6,7 @@
 
 pub mod embedded;
 mod error;
+mod list;
 mod metered;
 mod outcome;
 mod rate_limit;
@@ -18,6 +19,9 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 pub use error::Error;
+pub use list::{
+    ChangeJob, Changed, JobChange, JobFilter, JobPage, ListPosition, ListedJob, Order, SeenJob, moment_of,
+};
 pub use metered::Metered;
 pub use outcome::{
     Added, AddedSecret, Deleted, Finished, Held, Move, MoveKind, NotHeld, Patched, Promoted, PurgeSlice,
@@ -226,6 +230,22 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Counts the delayed jobs of a topic, or of all topics, by due time. Each counts once, in the minute in which it is
     /// due; on the embedded engine, of more than 32,768 jobs due in the same millisecond, the rest count in the next.
     async fn timeline(&self, topic: Option<&Topic>, span: Span) -> Result<Timeline>;
+
+    /// Lists up to `limit` jobs that match `filter`, without their bodies, behind `after`. The call ends when it has found
+    /// `limit` jobs or has examined about [`JobPage::MAX_EXAMINED`]: a page may be short or empty, and only one without
+    /// [`next`](JobPage::next) is the last. A job that matches and does not move during the
+    /// walk is on exactly one page. The order of ready jobs is approximate where an engine keeps them in several lists.
+    async fn list(
+        &self,
+        filter: &JobFilter,
+        order: Order,
+        after: Option<&ListPosition>,
+        limit: usize,
+    ) -> Result<JobPage>;
+
+    /// Changes jobs that a list showed, each in one step and only if it is still as it was seen. The results are in the
+    /// order of `jobs`. A change that does not [apply](JobChange::applies_to) to the seen state is skipped.
+    async fn change(&self, jobs: Vec<ChangeJob>) -> Result<Vec<Changed>>;
 
     /// Deletes a slice of all jobs of a topic. Start with `None` and continue while a cursor is returned.
     /// Jobs present from the first to the last slice are all deleted.

@@ -4,6 +4,8 @@
 //! `LINGER_MODEL_SEQUENCES` sets how many sequences run per engine, `LINGER_MODEL_SEED` the first seed. A
 //! failure names its seed: run that one alone with `LINGER_MODEL_SEQUENCES=1`.
 
+mod lists;
+
 use std::{sync::Arc, time::Duration};
 
 use linger::{
@@ -187,7 +189,7 @@ impl<'a> Sequence<'a> {
     }
 
     async fn step(&mut self) {
-        match self.random.random_range(0..100) {
+        match self.random.random_range(0..112) {
             0..22 => self.add().await,
             22..44 => self.reserve().await,
             44..54 => self.advance().await,
@@ -199,7 +201,9 @@ impl<'a> Sequence<'a> {
             83..89 => self.patch().await,
             89..93 => self.delete().await,
             93..96 => self.cancel().await,
-            _ => self.dead().await,
+            96..100 => self.dead().await,
+            100..106 => self.list().await,
+            _ => self.change().await,
         }
     }
 
@@ -356,18 +360,6 @@ impl<'a> Sequence<'a> {
         self.log_step(("cancel", &reservation.0));
         self.fixture.store.cancel(vec![reservation.clone()]).await.expect("cancels");
         self.model.cancel(vec![reservation]).await.expect("cancels");
-    }
-
-    async fn dead(&mut self) {
-        let (name, limit) = (self.topic(), self.random.random_range(1..3));
-        let requeue = self.random.random_bool(0.5);
-        self.log_step(("dead", &name, limit, requeue));
-        let (engine, model) = if requeue {
-            (self.fixture.store.requeue_dead(&name, limit).await, self.model.requeue_dead(&name, limit).await)
-        } else {
-            (self.fixture.store.delete_dead(&name, limit).await, self.model.delete_dead(&name, limit).await)
-        };
-        self.assert_equal(&engine.expect("answers"), &model.expect("answers"), "a bulk operation");
     }
 
     /// Compares every job and every count.

@@ -1,8 +1,8 @@
 //! The engine that callers use: each call of the store becomes an operation for the writer.
 //!
 //! Reads go through the writer too, because only memory knows the state of a job: there they see every acknowledged
-//! change, and writes need no lock. Only lists of dead letters, which may have large bodies and are all on disk,
-//! are read on a connection of their own.
+//! change, and writes need no lock. Only dead letters with their bodies, which may be large and are all on disk, are read
+//! on a connection of their own.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard},
@@ -40,9 +40,10 @@ use crate::{
         SigningKey, State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
-        AddJob, Added, AddedSecret, Allowed, DeadCursor, Degraded, Deleted, EngineInfo, Error, FinishJob,
-        Finished, Held, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation,
-        Result, Span, Store, Timeline, TopicConfig, TopicStats, Verified, Wait,
+        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, DeadCursor, Degraded, Deleted, EngineInfo,
+        Error, FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Order, Patch, Patched, Promoted,
+        PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline, TopicConfig,
+        TopicStats, Verified, Wait,
     },
 };
 
@@ -311,20 +312,40 @@ impl Store for EmbeddedStore {
         self.run(move |txn| Ok(ops::timeline(txn, topic.as_ref(), &span))).await
     }
 
+    async fn list(
+        &self,
+        filter: &JobFilter,
+        order: Order,
+        after: Option<&ListPosition>,
+        limit: usize,
+    ) -> Result<JobPage> {
+        let mut page = JobPage { jobs: Vec::new(), next: after.cloned(), examined: 0 };
+        loop {
+            let (filter, after, left) = (filter.clone(), page.next.take(), limit - page.jobs.len());
+            let step = self.run(move |txn| ops::list(txn, &filter, order, after.as_ref(), left)).await?;
+            if page.extend(step, limit) {
+                return Ok(page);
+            }
+        }
+    }
+
+    async fn change(&self, jobs: Vec<ChangeJob>) -> Result<Vec<Changed>> {
+        self.run_weighted(jobs.len(), 0, move |txn| ops::change(txn, &jobs)).await
+    }
+
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {
         let topic = topic.clone();
         self.run_weighted(limit, 0, move |txn| ops::purge(txn, &topic, cursor.as_ref(), limit).map(Ok)).await
     }
 
     async fn dead(&self, topic: &Topic, after: Option<&DeadCursor>, limit: usize) -> Result<Vec<Job>> {
-        let after = after.map(|after| (after.dead_at.as_millis(), after.id.to_string()));
-        let after = after.unwrap_or((-1, String::new()));
+        let after =
+            after.map_or((-1, String::new()), |after| (after.dead_at.as_millis(), after.id.to_string()));
         loop {
             self.shared.check()?;
             let (topic, after) = (topic.clone(), after.clone());
-            let page =
-                self.reader.read(move |db| Db::dead_page(db, &topic, (after.0, &after.1), limit)).await?;
-            let page = page.ok_or_else(|| self.shared.stop_error())?;
+            let read = self.reader.read(move |db| Db::dead_page(db, &topic, (after.0, &after.1), limit));
+            let page = read.await?.ok_or_else(|| self.shared.stop_error())?;
             let broken: Vec<(RowKey, RecordError)> =
                 page.iter().filter_map(|(key, record)| Some((*key, *record.as_ref().err()?))).collect();
             if broken.is_empty() {
@@ -347,20 +368,12 @@ impl Store for EmbeddedStore {
     async fn verify(&self) -> Result<Verified> {
         let (mut faults, mut step) = (Findings::default(), Some(VerifyStep::FIRST));
         while let Some(current) = step {
-            (step, faults) = self
-                .run(move |txn| {
-                    let mut faults = faults.clone();
-                    let next =
-                        current.run(txn.memory, txn.db, txn.now, &mut faults).unwrap_or_else(|error| {
-                            faults.add(|| format!("not everything could be read: {error}"));
-                            None
-                        });
-                    Ok((next, faults))
-                })
-                .await?;
+            (step, faults) =
+                self.run(move |txn| Ok(current.run_on(faults.clone(), txn.memory, txn.db, txn.now))).await?;
         }
-        let (jobs, set_aside) =
-            self.run(|txn| Ok((txn.memory.job_index().len() as u64, set_aside_count(txn.db)?))).await?;
+        let count =
+            |txn: &mut WriteTxn<'_>| Ok((txn.memory.job_index().len() as u64, set_aside_count(txn.db)?));
+        let (jobs, set_aside) = self.run(count).await?;
         let path = self.options.data_dir.join(DB_FILE);
         // On a connection of its own, because it may take long and does not need memory.
         let lines = tokio::task::spawn_blocking(move || check_file(&path)).await;
@@ -370,13 +383,11 @@ impl Store for EmbeddedStore {
         Ok(Verified { jobs, stale: 0, set_aside, faults: faults.into_sentences() })
     }
 
-    /// Goes once through the writer, which checks that its files are in place and reads the free space. Refusing adds
-    /// for lack of space is not a failure: finishing and deleting still work then, and a process taken out of
-    /// service could not do them.
+    /// Goes once through the writer, which checks that its files are in place and reads the free space. Refusing adds for
+    /// lack of space is no failure: finishing and deleting still work, which a process taken out of service could not do.
     async fn check(&self) -> Result<()> {
         self.shared.check()?;
-        let level = self.run(|txn| Ok(txn.space.level())).await;
-        level.map(drop)
+        self.run(|txn| Ok(txn.space.level())).await.map(drop)
     }
 
     fn degraded(&self) -> Vec<Degraded> {

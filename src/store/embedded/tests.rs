@@ -5,6 +5,7 @@ mod faults;
 pub(super) mod fixture;
 mod groups;
 mod later_versions;
+mod lists;
 mod load;
 mod opening;
 mod promoting;

@@ -1,9 +1,13 @@
 //! The engine as a [`Store`]: which part performs which operation.
 
-use std::{sync::Arc, time::Duration};
+mod tasks;
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio::sync::watch;
+
+pub use tasks::EngineTasks;
 
 use super::{
     coordination::{
@@ -15,11 +19,14 @@ use super::{
         add::Adder,
         allow::RateLimiter,
         change::{Patcher, Requeuer},
+        change_seen::Changer,
         dead_letters::DeadLetters,
         delete::Deleter,
         finish::Finisher,
         gone_delay::GoneDelay,
         hold::HolderSteps,
+        list::JobLister,
+        list_ready::ReadyLister,
         promote::Promoter,
         purge::Purger,
         read::JobReader,
@@ -35,17 +42,15 @@ use super::{
 use crate::{
     job::{
         CallRate, Callback, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
-        SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
+        SigningKey, State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
-        AddJob, Added, AddedSecret, Allowed, DeadCursor, Degraded, Deleted, EngineInfo, FinishJob, Finished,
-        Held, Listener, NotHeld, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued,
-        Reservation, Result, Span, Store, Timeline, TopicConfig, TopicStats, Verified, Wait,
+        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, DeadCursor, Degraded, Deleted, EngineInfo,
+        FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Listener, NotHeld, Order, Patch,
+        Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store,
+        Timeline, TopicConfig, TopicStats, Verified, Wait,
     },
 };
-
-/// Longest wait for the engine's tasks when it closes.
-const TASKS_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The engine. Dropping it stops its tasks and connections; [`Store::close`] also waits for them.
 pub struct Redis {
@@ -69,26 +74,10 @@ pub struct Redis {
     timeline_reader: TimelineReader,
     purger: Purger,
     dead_letters: DeadLetters,
+    lister: JobLister,
+    ready_lister: ReadyLister,
+    changer: Changer,
     verifier: Verifier,
-}
-
-/// The tasks that an engine runs while it serves.
-pub struct EngineTasks {
-    shards: Arc<Shards>,
-    announcements: Arc<Announcements>,
-    sweep: Arc<Sweep>,
-    probe: Arc<ReadyProbe>,
-}
-
-impl EngineTasks {
-    pub fn spawn(self) {
-        let context = self.shards.context();
-        context.spawn(self.announcements.run());
-        context.spawn(self.sweep.run());
-        context.spawn(self.probe.run());
-        let shards = self.shards.clone();
-        context.spawn(async move { shards.router().watch_sentinels().await });
-    }
 }
 
 impl Redis {
@@ -122,7 +111,8 @@ impl Redis {
         let single_job = SingleJob::new(shards.clone(), notifier.clone(), compaction.clone());
         let reader = Arc::new(JobReader::new(shards.clone()));
         let requeuer = Arc::new(Requeuer::new(shards.clone(), notifier.clone()));
-        let deleter = Arc::new(Deleter::new(shards.clone(), compaction));
+        let deleter = Arc::new(Deleter::new(shards.clone(), compaction.clone()));
+        let changer = Changer { shards: shards.clone(), notifier: notifier.clone(), compaction };
         let shard_reserver = ShardReserver {
             shards: shards.clone(),
             notifier: notifier.clone(),
@@ -151,6 +141,9 @@ impl Redis {
                 requeuer: requeuer.clone(),
                 deleter: deleter.clone(),
             },
+            lister: JobLister::new(shards.clone()),
+            ready_lister: ReadyLister::new(shards.clone()),
+            changer,
             verifier: Verifier::new(shards.clone(), settings.clone()),
             requeuer,
             deleter,
@@ -182,20 +175,9 @@ impl Drop for Redis {
         let context = self.shards.context();
         if !context.closing.is_cancelled() {
             let shards = self.shards.clone();
-            context.runtime.spawn(async move { close(&shards).await });
+            context.runtime.spawn(async move { tasks::close(&shards).await });
         }
     }
-}
-
-/// Stops the tasks and closes the connections.
-async fn close(shards: &Shards) {
-    let context = shards.context();
-    context.closing.cancel();
-    context.tasks.close();
-    if tokio::time::timeout(TASKS_TIMEOUT, context.tasks.wait()).await.is_err() {
-        tracing::warn!("a task of the Redis engine did not end in time");
-    }
-    shards.router().close().await;
 }
 
 #[async_trait]
@@ -362,6 +344,25 @@ impl Store for Redis {
         self.topic_reader.get(topic).await
     }
 
+    async fn list(
+        &self,
+        filter: &JobFilter,
+        order: Order,
+        after: Option<&ListPosition>,
+        limit: usize,
+    ) -> Result<JobPage> {
+        match filter.state {
+            State::Ready => self.ready_lister.list(filter, order, after, limit).await,
+            State::Delayed | State::Reserved | State::Dead => {
+                self.lister.list(filter, order, after, limit).await
+            }
+        }
+    }
+
+    async fn change(&self, jobs: Vec<ChangeJob>) -> Result<Vec<Changed>> {
+        self.changer.change(jobs).await
+    }
+
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {
         self.purger.purge_slice(topic, cursor, limit).await
     }
@@ -391,7 +392,7 @@ impl Store for Redis {
     }
 
     async fn close(&self) -> Result<()> {
-        close(&self.shards).await;
+        tasks::close(&self.shards).await;
         Ok(())
     }
 }

@@ -4,10 +4,13 @@
 //! nothing. The naive model runs first: a case that fails there is wrong itself.
 
 mod adding;
+mod changing;
 mod concurrent;
 mod counting;
 mod dead;
 mod ending;
+mod guards;
+mod listing;
 mod notifying;
 mod outlets;
 mod pages;
@@ -19,6 +22,7 @@ mod returning;
 mod secrets;
 mod timeline;
 mod topics;
+mod walking;
 
 /// Makes a test of each case for each engine.
 macro_rules! on_every_engine {

@@ -15,9 +15,10 @@ use linger::{
         SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
-        AddJob, Added, AddedSecret, Allowed, DeadCursor, Deleted, EngineInfo, Error, FinishJob, Finished,
-        Held, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result,
-        Span, Store, Timeline, TopicConfig, TopicStats, Verified, Wait,
+        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, DeadCursor, Deleted, EngineInfo, Error,
+        FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Order, Patch, Patched, Promoted,
+        PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline, TopicConfig,
+        TopicStats, Verified, Wait,
     },
 };
 use tokio::sync::Semaphore;
@@ -38,6 +39,7 @@ pub struct FailingStore {
     hung_checks: Mutex<Option<Arc<HungCalls>>>,
     hung_topics: Mutex<Option<Arc<HungCalls>>>,
     hung_timelines: Mutex<Option<Arc<HungCalls>>>,
+    hung_lists: Mutex<Option<Arc<HungCalls>>>,
     put_before: Mutex<Option<TopicSettings>>,
     ignores_waiting: AtomicBool,
     waiting_reserves: AtomicUsize,
@@ -81,6 +83,7 @@ impl FailingStore {
             hung_checks: Mutex::default(),
             hung_topics: Mutex::default(),
             hung_timelines: Mutex::default(),
+            hung_lists: Mutex::default(),
             put_before: Mutex::default(),
             ignores_waiting: AtomicBool::default(),
             waiting_reserves: AtomicUsize::default(),
@@ -127,6 +130,11 @@ impl FailingStore {
     /// Makes timelines hang from now on.
     pub fn hang_timelines(&self) -> Arc<HungCalls> {
         self.hung_timelines.lock().expect("not poisoned").insert(HungCalls::new()).clone()
+    }
+
+    /// Makes lists hang from now on.
+    pub fn hang_lists(&self) -> Arc<HungCalls> {
+        self.hung_lists.lock().expect("not poisoned").insert(HungCalls::new()).clone()
     }
 
     async fn wait_if_hung(&self, topic: &Topic) {
@@ -298,6 +306,24 @@ impl Store for FailingStore {
 
     async fn topic(&self, topic: &Topic) -> Result<Option<TopicStats>> {
         self.inner()?.topic(topic).await
+    }
+
+    async fn list(
+        &self,
+        filter: &JobFilter,
+        order: Order,
+        after: Option<&ListPosition>,
+        limit: usize,
+    ) -> Result<JobPage> {
+        let hung = self.hung_lists.lock().expect("not poisoned").clone();
+        if let Some(hung) = hung {
+            hung.wait().await;
+        }
+        self.inner()?.list(filter, order, after, limit).await
+    }
+
+    async fn change(&self, jobs: Vec<ChangeJob>) -> Result<Vec<Changed>> {
+        self.inner()?.change(jobs).await
     }
 
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {

@@ -6,6 +6,7 @@ pub mod client;
 pub mod cluster;
 pub mod failing;
 pub mod jobs;
+pub mod lists;
 pub mod naive;
 pub mod network;
 pub mod not_here;

@@ -144,6 +144,12 @@ impl StoreFixture {
         matches!(self.data, Data::Prefix(..))
     }
 
+    /// Whether a list has ready jobs exactly in the order of their due times. Redis has them in the order in which they
+    /// became ready, shard by shard.
+    pub fn orders_ready_jobs(&self) -> bool {
+        !matches!(self.data, Data::Prefix(..))
+    }
+
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }

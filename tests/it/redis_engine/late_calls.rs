@@ -4,7 +4,10 @@
 
 use linger::{
     job::{State, TopicPause},
-    store::{Deleted, Error, Finished, Patch, Patched, Requeued, redis::Options},
+    store::{
+        ChangeJob, Changed, Deleted, Error, Finished, JobChange, Patch, Patched, Requeued, SeenJob,
+        redis::Options,
+    },
 };
 
 use super::{
@@ -97,6 +100,19 @@ async fn a_late_patch_does_not_replace_a_later_one() {
     assert_eq!(stored.body, body("2"), "an acknowledged PATCH is undone");
 }
 
+/// The job is again as it was seen when the late call arrives.
+async fn a_late_change_does_not_delete_a_job_that_was_added_again() {
+    let pair = Pair::start().await;
+    let victim = add(pair.other.store(), delayed("victim", seconds(60))).await;
+    let delete = vec![ChangeJob { seen: SeenJob::new(&victim), change: JobChange::Delete }];
+    pair.proxy.withhold("victim", usize::MAX);
+    is_unavailable(pair.cut_off.store.change(delete.clone()).await);
+    assert_eq!(pair.other.store.change(delete).await.expect("changes"), [Changed::Done]);
+    assert_eq!(add(pair.other.store(), delayed("victim", seconds(60))).await, victim);
+    pair.deliver_late_calls().await;
+    assert_eq!(pair.other.store.get(ALL, &id("victim")).await.expect("gets"), Some(victim));
+}
+
 /// The same fault in other operations than the four in which it was found.
 async fn late_steps_of_other_kinds_do_nothing_either() {
     let pair = Pair::start().await;
@@ -149,6 +165,7 @@ async fn a_call_that_arrives_after_its_failure_was_reported_does_nothing() {
         Box::pin(a_late_delete_does_not_take_a_job_that_was_added_since()),
         Box::pin(a_late_add_does_not_bring_a_finished_job_back()),
         Box::pin(a_late_add_does_not_bring_a_deleted_job()),
+        Box::pin(a_late_change_does_not_delete_a_job_that_was_added_again()),
         Box::pin(a_late_patch_does_not_replace_a_later_one()),
         Box::pin(late_steps_of_other_kinds_do_nothing_either()),
         Box::pin(a_late_add_does_not_add_a_job_that_existed_before()),

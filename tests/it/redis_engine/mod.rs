@@ -3,6 +3,7 @@
 
 mod attributes;
 mod batching;
+mod changing;
 mod concurrent_processes;
 mod crash;
 mod cut_replies;
@@ -11,6 +12,7 @@ mod fault_matrix;
 mod frames;
 mod half_open;
 mod late_calls;
+mod listing;
 mod lost_pops;
 mod memory;
 mod outages;

@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
 use linger::{
     job::{
-        Due, Job, JobId, Reason, Receipt, RetrySchedule, SecretId, SigningKey, Timestamp, TopicPause,
+        Due, Job, JobId, Reason, Receipt, RetrySchedule, SecretId, SigningKey, State, Timestamp, TopicPause,
         TopicSettings,
     },
     store::{
-        AddJob, AddedSecret, Deleted, FinishJob, Finished, Patch, Release, Requeued, Reservation, Result,
-        Store, TopicStats,
+        AddJob, AddedSecret, ChangeJob, Deleted, FinishJob, Finished, JobChange, JobFilter, ListedJob, Order,
+        Patch, Release, Requeued, Reservation, Result, SeenJob, Store, TopicStats,
     },
 };
 
@@ -38,6 +38,7 @@ pub enum Step {
     PatchNow,
     PatchLater,
     Delete,
+    Change,
     Get,
     Promote,
     PutSettings,
@@ -47,6 +48,8 @@ pub enum Step {
     Topics,
     Topic,
     Purge,
+    ListReserved,
+    ListReady,
     Dead,
     RequeueDead,
     DeleteDead,
@@ -55,7 +58,7 @@ pub enum Step {
 }
 
 impl Step {
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 36] = [
         Self::Add,
         Self::AddDelayed,
         Self::AddBatch,
@@ -75,6 +78,7 @@ impl Step {
         Self::PatchNow,
         Self::PatchLater,
         Self::Delete,
+        Self::Change,
         Self::Get,
         Self::Promote,
         Self::PutSettings,
@@ -84,6 +88,8 @@ impl Step {
         Self::Topics,
         Self::Topic,
         Self::Purge,
+        Self::ListReserved,
+        Self::ListReady,
         Self::Dead,
         Self::RequeueDead,
         Self::DeleteDead,
@@ -110,6 +116,8 @@ pub struct StepFixture {
     observer: Arc<dyn Store>,
     name: String,
     receipts: BTreeMap<JobId, Receipt>,
+    /// The jobs before the step.
+    seen: Vec<SeenJob>,
 }
 
 /// The outcome of an operation as text, and the reservations that it granted.
@@ -120,7 +128,8 @@ impl StepFixture {
     /// ready, one due in a second and one due in a minute.
     pub async fn prepare(store: &Arc<dyn Store>, observer: &Arc<dyn Store>, name: &str) -> Self {
         let (store, observer) = (store.clone(), observer.clone());
-        let mut side = Self { store, observer, name: name.to_owned(), receipts: BTreeMap::new() };
+        let mut side =
+            Self { store, observer, name: name.to_owned(), receipts: BTreeMap::new(), seen: Vec::new() };
         let mut held: Vec<AddJob> = HELD.iter().map(|part| side.job(part)).collect();
         (held[2].max_attempts, held[2].ttr) = (1, ttr(1));
         side.observer.add(held).await.expect("adds");
@@ -139,6 +148,10 @@ impl StepFixture {
         waiting[3].due = Due::After(delay(seconds(1)));
         side.observer.add(waiting).await.expect("adds");
         side.store.add_secret(&topic(name), OLD_SECRET, signing_key(2)).await.expect("adds");
+        for id in side.ids().collect::<Vec<_>>() {
+            let job = side.observer.get(ALL, &id).await.expect("gets");
+            side.seen.extend(job.map(|job| SeenJob::new(&job)));
+        }
         side
     }
 
@@ -219,6 +232,7 @@ impl StepFixture {
                 let ids = ["held", "dead", "ready", "delayed", "new"].map(id).to_vec();
                 debug_text::<Vec<Deleted>>(&store.delete(ALL, ids).await?)
             }
+            Step::Change => debug_text(&store.change(self.changes()).await?),
             Step::Get => debug_text(&store.get(ALL, &id("held")).await?),
             // The moves are left out: only metrics need them, so a repeat after a lost reply need not return them.
             Step::Promote => debug_text(&store.promote(100).await.map(drop)?),
@@ -241,6 +255,8 @@ impl StepFixture {
             }
             Step::Topic => debug_text(&without_moments(store.topic(&topic).await?)),
             Step::Purge => debug_text(&self.purge().await?),
+            Step::ListReserved => debug_text(&self.list(State::Reserved).await?),
+            Step::ListReady => debug_text(&self.list(State::Ready).await?),
             Step::Dead => debug_text(&store.dead(&topic, None, 10).await?),
             Step::RequeueDead => debug_text(&store.requeue_dead(&topic, 10).await?),
             Step::DeleteDead => debug_text(&store.delete_dead(&topic, 10).await?),
@@ -250,6 +266,35 @@ impl StepFixture {
             }
             Step::Check => debug_text(&store.check().await?),
         })
+    }
+
+    /// A change of each kind, and one of a job that is not as it was seen.
+    fn changes(&self) -> Vec<ChangeJob> {
+        let mut changes = [
+            ("due", JobChange::Delete),
+            ("dead", JobChange::Requeue(delay(seconds(0)))),
+            ("dead2", JobChange::Delete),
+            ("held", JobChange::Delete),
+            ("ready", JobChange::Reschedule(Due::After(delay(seconds(9))))),
+            ("ready2", JobChange::Delete),
+            ("delayed", JobChange::Reschedule(Due::After(delay(seconds(0))))),
+        ]
+        .map(|(part, change)| {
+            let seen = self.seen.iter().find(|seen| seen.id == self.id(part)).expect("was seen");
+            ChangeJob { seen: seen.clone(), change }
+        });
+        changes[0].seen.moment = Timestamp::from_millis(0);
+        changes.to_vec()
+    }
+
+    /// The jobs of the topic in a state, those of one moment sorted by their ids.
+    async fn list(&self, state: State) -> Result<Vec<ListedJob>> {
+        let filter = JobFilter { topic: Some(topic(&self.name)), ..JobFilter::all(state) };
+        let page = self.store.list(&filter, Order::Ascending, None, 10).await?;
+        assert_eq!(page.next, None);
+        let mut jobs = page.jobs;
+        jobs.sort_by_key(|listed| listed.job.id.to_string());
+        Ok(jobs)
     }
 
     async fn purge(&self) -> Result<usize> {

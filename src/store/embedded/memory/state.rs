@@ -104,6 +104,11 @@ impl Memory {
         self.leases.get(&key).map(|(_, lease)| lease)
     }
 
+    /// The outlet of the reserved job at `key`, which must be known.
+    pub fn reserved_outlet(&self, key: RowKey) -> OutletNumber {
+        self.leases[&key].0
+    }
+
     /// The number of `outlet`, which stays valid at least until the group ends.
     pub fn outlet(&mut self, outlet: &Outlet) -> OutletNumber {
         let ix = self.topics.find_or_add(outlet);

@@ -1,10 +1,12 @@
-//! Changes by id that need no reservation: patch, delete, requeue.
+//! Changes by id that need no reservation: patch, delete, requeue, and those of jobs that a list showed.
+
+use bytes::Bytes;
 
 use super::write_txn::{FoundJob, WriteTxn};
 use crate::{
-    job::{Delay, JobId, State, TopicFilter},
+    job::{Body, Delay, JobId, State, TopicFilter},
     store::{
-        Deleted, Patch, Patched, Requeued, Result,
+        ChangeJob, Changed, Deleted, JobChange, Patch, Patched, Requeued, Result,
         embedded::{
             disk::disk_space::SpaceNeed,
             rows::{
@@ -95,4 +97,43 @@ pub(crate) fn requeue_found(
     txn.remove(hash, job_ref)?;
     let job_ref = txn.insert_waiting(hash, job_ref.outlet, &record)?;
     Ok(txn.to_job(job_ref, &record))
+}
+
+/// See [`crate::store::Store::change`]. Needs disk space as the changes by id do; the level is the same for all of them.
+pub(crate) fn change(txn: &mut WriteTxn<'_>, jobs: &[ChangeJob]) -> SqlResult<Result<Vec<Changed>>> {
+    let need = jobs.iter().filter_map(|job| match job.change {
+        JobChange::Delete => None,
+        JobChange::Reschedule(_) => Some(SpaceNeed::Rewrite),
+        JobChange::Requeue(_) => Some(SpaceNeed::Growth),
+    });
+    for need in need {
+        if let Some(full) = txn.space_refusal(need) {
+            return Ok(Err(full));
+        }
+    }
+    jobs.iter().map(|job| change_one(txn, job)).collect()
+}
+
+fn change_one(txn: &mut WriteTxn<'_>, ChangeJob { seen, change }: &ChangeJob) -> SqlResult<Result<Changed>> {
+    let Some(found) = txn.find_head(&TopicFilter::ALL, &seen.id)? else { return Ok(Ok(Changed::Skipped)) };
+    let record = Record { head: found.content, body: Body::from_stored(Bytes::new()) };
+    if !seen.is_still(&txn.to_job(found.job_ref, &record)) || !change.applies_to(seen.state) {
+        return Ok(Ok(Changed::Skipped));
+    }
+    let is_done = match change {
+        JobChange::Delete => {
+            txn.remove(found.hash, found.job_ref)?;
+            Ok(true)
+        }
+        JobChange::Reschedule(due) => {
+            let patched =
+                patch(txn, &TopicFilter::ALL, &seen.id, &Patch { due: Some(*due), ..Patch::default() })?;
+            patched.map(|patched| matches!(patched, Patched::Done(_)))
+        }
+        JobChange::Requeue(delay) => {
+            let requeued = requeue(txn, &TopicFilter::ALL, &seen.id, *delay)?;
+            requeued.map(|requeued| matches!(requeued, Requeued::Done(_)))
+        }
+    };
+    Ok(is_done.map(|is_done| if is_done { Changed::Done } else { Changed::Skipped }))
 }

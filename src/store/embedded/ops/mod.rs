@@ -4,6 +4,7 @@
 mod add;
 mod change;
 mod hold;
+mod list;
 mod promote;
 mod purge;
 mod reserve;
@@ -12,8 +13,9 @@ mod topics;
 pub(super) mod write_txn;
 
 pub(super) use add::add;
-pub(super) use change::{delete, patch, requeue};
+pub(super) use change::{change, delete, patch, requeue};
 pub(super) use hold::{bury, cancel, finish, release, touch};
+pub(super) use list::list;
 pub(super) use promote::promote;
 pub(super) use purge::purge;
 pub(super) use reserve::reserve;

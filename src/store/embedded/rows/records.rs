@@ -104,6 +104,75 @@ impl Db {
         Ok(columns(key, row, 0)?.and_then(|columns| columns.decode_head()))
     }
 
+    /// The record at `key` without its body, and the length of its body.
+    pub fn read_listed(
+        &self,
+        table: Table,
+        key: RowKey,
+    ) -> SqlResult<Result<(RecordHead, u64), RecordError>> {
+        // SQLite knows the length of a body without reading it.
+        let sql = match table {
+            Table::Live => "SELECT id, topic, head, length(body) FROM rec WHERE key = ?1",
+            Table::Dead => "SELECT id, topic, head, length(body) FROM dead WHERE key = ?1",
+        };
+        let mut select = self.conn().prepare_cached(sql)?;
+        let mut rows = select.query([key.to_row()])?;
+        let Some(row) = rows.next()? else { return Ok(Err(RecordError::Missing)) };
+        let body_bytes: i64 = row.get(3)?;
+        let head = columns(key, row, 0)?.and_then(|columns| columns.decode_head());
+        Ok(head.map(|head| (head, body_bytes.unsigned_abs())))
+    }
+
+    /// Up to `limit` keys of dead letters of all topics within `from..to`, in ascending or descending order.
+    pub fn dead_keys(
+        &self,
+        (from, to): (RowKey, RowKey),
+        is_ascending: bool,
+        limit: usize,
+    ) -> SqlResult<Vec<RowKey>> {
+        let sql = match is_ascending {
+            true => "SELECT key FROM dead WHERE key >= ?1 AND key < ?2 ORDER BY key LIMIT ?3",
+            false => "SELECT key FROM dead WHERE key >= ?1 AND key < ?2 ORDER BY key DESC LIMIT ?3",
+        };
+        let mut select = self.conn().prepare_cached(sql)?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let keys =
+            select.query_map(params![from.to_row(), to.to_row(), limit], |row| row.get::<_, i64>(0))?;
+        keys.filter_map(|key| key.map(RowKey::from_row).transpose()).collect()
+    }
+
+    /// Up to `limit` dead letters of a topic that died within `died`, behind the position `after`: each with the position
+    /// `(dead_ms, id)` by which they are ordered.
+    pub fn dead_of_topic(
+        &self,
+        topic: &Topic,
+        died: (i64, i64),
+        after: (i64, &str),
+        is_ascending: bool,
+        limit: usize,
+    ) -> SqlResult<Vec<((i64, String), RowKey)>> {
+        let sql = match is_ascending {
+            true => {
+                "SELECT key, dead_ms, id FROM dead WHERE topic = ?1 AND dead_ms >= ?2 AND dead_ms < ?3
+                 AND (dead_ms, id) > (?4, ?5) ORDER BY dead_ms, id LIMIT ?6"
+            }
+            false => {
+                "SELECT key, dead_ms, id FROM dead WHERE topic = ?1 AND dead_ms >= ?2 AND dead_ms < ?3
+                 AND (dead_ms, id) < (?4, ?5) ORDER BY dead_ms DESC, id DESC LIMIT ?6"
+            }
+        };
+        let mut select = self.conn().prepare_cached(sql)?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut rows = select.query(params![topic.as_str(), died.0, died.1, after.0, after.1, limit])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let id = column_bytes(row.get_ref(2)?).unwrap_or_default();
+            let position = (row.get(1)?, String::from_utf8_lossy(id).into_owned());
+            found.extend(RowKey::from_row(row.get(0)?).map(|key| (position, key)));
+        }
+        Ok(found)
+    }
+
     /// Calls `visit` with the columns of up to `limit` records from `from` to before `to`, in order of key.
     /// Returns the number of rows.
     pub fn scan(

@@ -10,7 +10,7 @@ use crate::{
     clock::{Clock, ManualClock},
     job::{Callback, CallbackUrl, Delay, HostNumber, JobId, Outlet, Receipt, State, Timestamp},
     store::{
-        AddJob, FinishJob, Patch, Release, TopicConfig,
+        AddJob, ChangeJob, FinishJob, JobChange, JobFilter, Order, Patch, Release, SeenJob, TopicConfig,
         embedded::{
             Options,
             disk::disk_space::SpaceGauge,
@@ -111,6 +111,17 @@ impl StateMachine {
                 let delay = Delay::new(wait(wait_ms)).expect("valid");
                 answer_text(self.txn(|txn| ops::requeue(txn, ALL, &name(job), delay)))
             }
+            Step::Change { job, wait_ms, kind } => {
+                let Some(job) = self.txn(|txn| ops::get(txn, ALL, &name(job))) else { return String::new() };
+                let change = match kind {
+                    0 => JobChange::Delete,
+                    1 => JobChange::Reschedule(after(wait(wait_ms))),
+                    _ => JobChange::Requeue(Delay::new(wait(wait_ms)).expect("valid")),
+                };
+                // The second one mostly finds it moved.
+                let twice = [(); 2].map(|()| ChangeJob { seen: SeenJob::new(&job), change: change.clone() });
+                answer_text(self.txn(|txn| ops::change(txn, &twice)))
+            }
             Step::Held { pick, kind } => self.holder_step(pick, kind),
             Step::Pass { ms } => {
                 self.clock.advance(wait(ms));
@@ -130,6 +141,20 @@ impl StateMachine {
                 // The order of a purge is not specified.
                 while self.txn(|txn| ops::purge(txn, &of(t), None, 2)).next.is_some() {}
                 String::new()
+            }
+        }
+    }
+
+    /// The ids of the jobs in `state`, from a list in small pages.
+    fn list(&mut self, state: State, order: Order, limit: usize) -> Vec<JobId> {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let filter = JobFilter::all(state);
+            let page = self.txn(|txn| ops::list(txn, &filter, order, after.as_ref(), limit));
+            found.extend(page.jobs.into_iter().map(|listed| listed.job.id));
+            after = page.next;
+            if after.is_none() {
+                return found;
             }
         }
     }
@@ -166,6 +191,7 @@ enum Step {
     Delete { job: usize },
     Patch { job: usize, wait_ms: u64 },
     Requeue { job: usize, wait_ms: u64 },
+    Change { job: usize, wait_ms: u64, kind: usize },
     Held { pick: usize, kind: usize },
     Pass { ms: u64 },
     Promote { limit: usize },
@@ -186,6 +212,7 @@ fn steps() -> impl Strategy<Value = Step> {
         2 => (0..24usize).prop_map(|job| Step::Delete { job }),
         2 => (0..24usize, waits()).prop_map(|(job, wait_ms)| Step::Patch { job, wait_ms }),
         1 => (0..24usize, waits()).prop_map(|(job, wait_ms)| Step::Requeue { job, wait_ms }),
+        2 => (0..24usize, waits(), 0..3usize).prop_map(|(job, wait_ms, kind)| Step::Change { job, wait_ms, kind }),
         4 => (any::<usize>(), 0..5usize).prop_map(|(pick, kind)| Step::Held { pick, kind }),
         2 => prop_oneof![0u64..3, 0u64..2_000, 0u64..30_000, Just(120_000)].prop_map(|ms| Step::Pass { ms }),
         3 => (1..6usize).prop_map(|limit| Step::Promote { limit }),
@@ -253,6 +280,25 @@ proptest! {
         machine.commit();
         assert_consistent(&machine.memory, &machine.db, machine.clock.read());
         prop_assert_eq!(states(&mut machine), before);
+    }
+
+    #[test]
+    fn lists_have_every_job_once(groups in groups(), limit in 1..4usize) {
+        let mut machine = StateMachine::new(JobIndex::new());
+        run(&mut machine, &groups);
+        let ids = rows(&machine.db).into_values().map(|(name, _)| id(&name));
+        let jobs = ids.map(|id| machine.txn(|txn| ops::get(txn, ALL, &id)).expect("is there")).collect::<Vec<_>>();
+        for state in State::ALL {
+            let mut expected: Vec<_> =
+                jobs.iter().filter(|job| job.state == state).map(|job| job.id.clone()).collect();
+            let ascending = machine.list(state, Order::Ascending, limit);
+            let mut descending = machine.list(state, Order::Descending, limit);
+            descending.reverse();
+            prop_assert_eq!(&ascending, &descending);
+            descending.sort();
+            expected.sort();
+            prop_assert_eq!(descending, expected);
+        }
     }
 
     #[test]

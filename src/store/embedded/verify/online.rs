@@ -41,8 +41,23 @@ pub(crate) enum VerifyStep {
 impl VerifyStep {
     pub const FIRST: Self = Self::Rows(Table::Live, RowKey::START);
 
+    /// Runs this step and adds to `findings`. Returns the next step; none when something could not be read.
+    pub fn run_on(
+        self,
+        mut findings: Findings,
+        memory: &Memory,
+        db: &Db,
+        now: Now,
+    ) -> (Option<Self>, Findings) {
+        let next = self.run(memory, db, now, &mut findings).unwrap_or_else(|error| {
+            findings.add(|| format!("not everything could be read: {error}"));
+            None
+        });
+        (next, findings)
+    }
+
     /// Runs this step. Returns the next one.
-    pub fn run(self, memory: &Memory, db: &Db, now: Now, findings: &mut Findings) -> SqlResult<Option<Self>> {
+    fn run(self, memory: &Memory, db: &Db, now: Now, findings: &mut Findings) -> SqlResult<Option<Self>> {
         Ok(match self {
             Self::Rows(table, from) => {
                 Some(match (check_rows(memory, db, (table, from), now, findings)?, table) {

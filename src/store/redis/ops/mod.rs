@@ -3,12 +3,16 @@
 pub mod add;
 pub mod allow;
 pub mod change;
+pub mod change_seen;
 pub mod dead_letters;
 pub mod delete;
 pub mod finish;
 pub mod gone_delay;
 pub mod hold;
 mod indexed;
+pub mod list;
+mod list_query;
+pub mod list_ready;
 mod pop;
 pub mod promote;
 mod promotions;

@@ -39,10 +39,10 @@ impl TopicReader {
     }
 
     pub async fn list(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {
-        let counts = try_join_all(self.shards.keys.all().map(|shard| self.counts(shard))).await?;
+        let counts = self.shards.keys.all().map(|shard| read_counts(&self.shards, shard));
         let mut topics: BTreeMap<Topic, TopicStats> = BTreeMap::new();
-        for (topic, state, count) in counts.into_iter().flatten() {
-            *count_mut(topics.entry(topic).or_default(), state) += count;
+        for (outlet, state, count) in try_join_all(counts).await?.into_iter().flatten() {
+            *count_mut(topics.entry(outlet.topic).or_default(), state) += count;
         }
         for topic in self.settings.topics() {
             topics.entry(topic).or_default();
@@ -55,42 +55,6 @@ impl TopicReader {
                 (topic, TopicStats { config, ..stats })
             })
             .collect())
-    }
-
-    /// All counts of a shard, page by page if there are very many.
-    async fn counts(&self, shard: Shard) -> Result<Vec<(Topic, State, u64)>> {
-        let key = &self.shards.keys.shard(shard).counts;
-        // A scan of a table that grows or shrinks may return a field twice.
-        let (mut fields, mut cursor) = (HashMap::new(), "0".to_owned());
-        loop {
-            let call = self.shards.read(Script::GetCounts, &[shard], vec![key.clone()]);
-            let mut reply = Reply::new(self.shards.call(call.arg(cursor).arg(COUNTS_PAGE)).await?)?;
-            cursor = reply.text()?;
-            let mut page = reply.list()?;
-            while !page.is_empty() {
-                let (field, count) = (page.text()?, page.value()?.as_u64());
-                // Ignore a value that is no count, because somebody else wrote it; the sweep mends it.
-                if let Some(count) = count {
-                    fields.insert(field, count);
-                }
-            }
-            if cursor == "0" {
-                break;
-            }
-        }
-        let decode = |(field, count): (String, u64)| {
-            let (letter, outlet) = field.split_at_checked(1)?;
-            let state = match letter {
-                "d" => State::Delayed,
-                "r" => State::Ready,
-                "v" => State::Reserved,
-                "x" => State::Dead,
-                // The number of announcements, or the fence.
-                _ => return None,
-            };
-            Some((Outlet::parse(outlet)?.topic, state, count))
-        };
-        Ok(fields.into_iter().filter_map(decode).collect())
     }
 
     pub async fn get(&self, topic: &Topic) -> Result<Option<TopicStats>> {
@@ -143,6 +107,42 @@ impl TopicReader {
         }
         Ok((stats, unnamed))
     }
+}
+
+/// All counts of a shard, page by page if there are very many. Ready jobs are counted by outlet, all others by topic.
+pub async fn read_counts(shards: &Shards, shard: Shard) -> Result<Vec<(Outlet, State, u64)>> {
+    let key = &shards.keys.shard(shard).counts;
+    // A scan of a table that grows or shrinks may return a field twice.
+    let (mut fields, mut cursor) = (HashMap::new(), "0".to_owned());
+    loop {
+        let call = shards.read(Script::GetCounts, &[shard], vec![key.clone()]);
+        let mut reply = Reply::new(shards.call(call.arg(cursor).arg(COUNTS_PAGE)).await?)?;
+        cursor = reply.text()?;
+        let mut page = reply.list()?;
+        while !page.is_empty() {
+            let (field, count) = (page.text()?, page.value()?.as_u64());
+            // Ignore a value that is no count, because somebody else wrote it; the sweep mends it.
+            if let Some(count) = count {
+                fields.insert(field, count);
+            }
+        }
+        if cursor == "0" {
+            break;
+        }
+    }
+    let decode = |(field, count): (String, u64)| {
+        let (letter, outlet) = field.split_at_checked(1)?;
+        let state = match letter {
+            "d" => State::Delayed,
+            "r" => State::Ready,
+            "v" => State::Reserved,
+            "x" => State::Dead,
+            // The number of announcements, or the fence.
+            _ => return None,
+        };
+        Some((Outlet::parse(outlet)?, state, count))
+    };
+    Ok(fields.into_iter().filter_map(decode).collect())
 }
 
 fn count_mut(stats: &mut TopicStats, state: State) -> &mut u64 {

@@ -11,7 +11,7 @@ for i, key in ipairs(KEYS) do
   repeat
     page = call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', offset, limit)
     for n = 1, #page, 2 do
-      if #found < 2 * limit and (page[n + 1] ~= from or after == '' or page[n] > after) then
+      if #found < 2 * limit and (page[n + 1] ~= from or after == '' or precedes(after, page[n])) then
         found[#found + 1], found[#found + 2] = page[n], page[n + 1]
       end
     end

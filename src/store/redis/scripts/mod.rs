@@ -37,12 +37,15 @@ scripts! {
     Patch "patch" [RECORD, SHARD, MOVES, SCOPE, HOLDER],
     Requeue "requeue" [RECORD, SHARD, MOVES, SCOPE],
     Delete "delete" [RECORD, SHARD, MOVES, SCOPE],
+    Change "change" [RECORD, SHARD, MOVES],
     Promote "promote" [RECORD, SHARD, MOVES],
     Purge "purge" [RECORD, SHARD, MOVES],
     Compact "compact" [RECORD, SHARD],
     Get "get" [RECORD, SCOPE],
     TopicStats "topic_stats" [RECORD],
     ListDead "list_dead" [RECORD],
+    List "list" [RECORD, LISTING],
+    ListReady "list_ready" [RECORD, LISTING],
     CountReady "count_ready" [RECORD],
     CountDue "count_due" [RECORD],
     Timeline "timeline" [RECORD],
@@ -72,6 +75,7 @@ const MOVES: &str = include_str!("transitions.lua");
 const SCOPE: &str = include_str!("scope.lua");
 const HOLDER: &str = include_str!("reservation.lua");
 const SETTINGS: &str = include_str!("settings.lua");
+const LISTING: &str = include_str!("listing.lua");
 /// Placeholder for the function that [`missing_function`] generates.
 const MISSING: &str = "-- missing permissions";
 
@@ -126,8 +130,8 @@ fn commands<'a>(text: &'a str, functions: &[&str]) -> BTreeSet<&'a str> {
 
 /// Every command that the engine sends or that a script runs.
 pub fn all_commands() -> BTreeSet<&'static str> {
-    let texts =
-        SOURCES.iter().map(|(_, source, _)| *source).chain([RECORD, SHARD, MOVES, SCOPE, HOLDER, SETTINGS]);
+    let preludes = [RECORD, SHARD, MOVES, SCOPE, HOLDER, SETTINGS, LISTING];
+    let texts = SOURCES.iter().map(|(_, source, _)| *source).chain(preludes);
     let scripted = texts.flat_map(|text| commands(text, &["call('", "attempt('"]));
     scripted.chain(SENT).collect()
 }

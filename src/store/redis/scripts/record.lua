@@ -12,6 +12,16 @@ local OUTLET_AT, HEAD = 46, 48 -- the length of the outlet's name, and of all th
 local LEASE, DIED_AT, RETRY, REASON = 1, 2, 3, 4
 local ATTRIBUTES_LIMIT = 32768
 
+-- Whether a text is before another one, byte by byte, as Redis sorts members with equal scores. Lua's own comparison follows
+-- the locale of the server.
+local function precedes(one, other)
+  for i = 1, math.min(#one, #other) do
+    local a, b = byte(one, i), byte(other, i)
+    if a ~= b then return a < b end
+  end
+  return #one < #other
+end
+
 -- The topic of an outlet, whose name is `topic`, or `topic>3f` with a host number.
 local function topic_of(outlet)
   return byte(outlet, -3) == 62 and sub(outlet, 1, -4) or outlet

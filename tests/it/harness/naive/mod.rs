@@ -1,6 +1,7 @@
 //! The model: a delay queue so simple that it can be checked by reading. It has one lock and one map, and every query scans
 //! all jobs. The conformance suite runs on it, too, so that suite and model agree before an engine is compared with them.
 
+mod list;
 mod store;
 
 use std::{

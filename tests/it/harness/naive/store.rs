@@ -9,9 +9,10 @@ use linger::{
         SigningKey, SigningSecret, State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
-        AddJob, Added, AddedSecret, Allowed, DeadCursor, Deleted, EngineInfo, FinishJob, Finished, Held,
-        Minute, Move, MoveKind, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued,
-        Reservation, Result, Span, Store, Timeline, TopicConfig, TopicStats, Totals, Verified, Wait,
+        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, DeadCursor, Deleted, EngineInfo, FinishJob,
+        Finished, Held, JobFilter, JobPage, ListPosition, Minute, Move, MoveKind, Order, Patch, Patched,
+        Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline,
+        TopicConfig, TopicStats, Totals, Verified, Wait,
     },
 };
 
@@ -298,6 +299,21 @@ impl Store for Naive {
 
     async fn topic(&self, topic: &Topic) -> Result<Option<TopicStats>> {
         Ok(Self::stats(&self.content(), topic))
+    }
+
+    async fn list(
+        &self,
+        filter: &JobFilter,
+        order: Order,
+        after: Option<&ListPosition>,
+        limit: usize,
+    ) -> Result<JobPage> {
+        Ok(self.page(filter, order, after, limit))
+    }
+
+    async fn change(&self, jobs: Vec<ChangeJob>) -> Result<Vec<Changed>> {
+        let mut content = self.content();
+        Ok(jobs.iter().map(|job| self.change_one(&mut content, job)).collect())
     }
 
     async fn purge(&self, topic: &Topic, _: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {

@@ -1,0 +1,218 @@
+//! Lists of jobs, page by page. Memory has the keys of all delayed, ready and reserved jobs in order; dead letters are in
+//! order on disk.
+
+use std::{collections::BTreeMap, fmt, ops::Bound, str::FromStr, time::Duration};
+
+use bytes::Bytes;
+
+use super::write_txn::WriteTxn;
+use crate::{
+    job::{Body, State, Timestamp},
+    store::{
+        JobFilter, JobPage, ListPosition, ListedJob, Order,
+        embedded::{
+            memory::{state::Memory, topics::OutletNumber},
+            rows::{
+                codec::Record,
+                db::{SqlResult, Table},
+                key::RowKey,
+            },
+        },
+    },
+};
+
+/// Jobs examined in one step of the writer: about 3 ms. Tests cross many ends of steps.
+const MAX_STEP: usize = if cfg!(test) { 3 } else { 1_000 };
+
+/// A job whose moment is full has a key that is a little later than its due time.
+const CROWDED: Duration = Duration::from_secs(1);
+
+/// Where a job stands in a list: its moment in milliseconds, and what orders the jobs of one moment.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Position {
+    moment_ms: i64,
+    /// The bits of a key, or the id of a dead letter.
+    tie: String,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.moment_ms, self.tie)
+    }
+}
+
+impl FromStr for Position {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (moment, tie) = text.split_once(' ').ok_or(())?;
+        let moment_ms = moment.parse().ok().filter(|moment| *moment >= 0).ok_or(())?;
+        Ok(Self { moment_ms, tie: tie.to_owned() })
+    }
+}
+
+impl Position {
+    fn of_key(moment: Timestamp, key: RowKey) -> Self {
+        Self { moment_ms: moment.as_millis(), tie: key.to_bits().to_string() }
+    }
+
+    /// The key, where keys order the jobs; `None` for a position in another kind of list.
+    fn key(&self) -> Option<RowKey> {
+        RowKey::from_row(self.tie.parse().ok()?)
+    }
+}
+
+/// One step of [`crate::store::Store::list`], of at most [`MAX_STEP`] jobs. Sets aside the broken records that it meets.
+pub(crate) fn list(
+    txn: &mut WriteTxn<'_>,
+    filter: &JobFilter,
+    order: Order,
+    after: Option<&ListPosition>,
+    limit: usize,
+) -> SqlResult<JobPage> {
+    let after: Option<Position> = after.and_then(|after| after.0.parse().ok());
+    let after = after.as_ref();
+    let candidates = match filter.state {
+        State::Delayed | State::Ready => waiting(txn.memory, filter, order, after),
+        State::Reserved => reserved(txn.memory, filter, order, after),
+        State::Dead => dead(txn, filter, order, after)?,
+    };
+    let (mut page, mut last) = (JobPage { jobs: Vec::new(), next: None, examined: 0 }, None);
+    for (position, key) in &candidates {
+        if page.jobs.len() == limit {
+            break;
+        }
+        page.examined += 1;
+        last = Some(position);
+        let Some(key) = *key else { continue };
+        let is_dead = filter.state == State::Dead;
+        match txn.db.read_listed(Table::for_job(is_dead), key)? {
+            Ok((head, body_bytes)) => {
+                let lease = txn.memory.lease(key).filter(|_| !is_dead);
+                let job = Record { head, body: Body::from_stored(Bytes::new()) }.to_job(filter.state, lease);
+                page.jobs.extend(filter.matches(&job).then_some(ListedJob { job, body_bytes }));
+            }
+            Err(why) => txn.set_aside(key, is_dead, why)?,
+        }
+    }
+    let is_end = page.examined == candidates.len() && candidates.len() < MAX_STEP;
+    page.next = last.filter(|_| !is_end).map(|position| ListPosition(position.to_string()));
+    Ok(page)
+}
+
+/// A position, with the key of its job unless the job belongs to another topic.
+type Candidate = (Position, Option<RowKey>);
+
+/// The outlets that the filter allows, the plain ones first.
+fn outlets(memory: &Memory, filter: &JobFilter) -> Vec<OutletNumber> {
+    let topics = memory.topics();
+    match &filter.topic {
+        None => topics.outlets().map(|(outlet, _)| outlet).collect(),
+        Some(topic) => {
+            let plain = topics.find_topic(topic.as_str());
+            plain.into_iter().flat_map(|plain| topics.outlets_of(plain)).map(|(outlet, _)| outlet).collect()
+        }
+    }
+}
+
+/// The bounds of `from..to`, without what `after` has passed.
+fn bounds<T: Ord + Copy>(from: T, to: T, order: Order, after: Option<T>) -> Option<(Bound<T>, Bound<T>)> {
+    let bounds = match (order, after.filter(|after| (from..to).contains(after))) {
+        (_, None) => (Bound::Included(from), Bound::Excluded(to)),
+        (Order::Ascending, Some(after)) => (Bound::Excluded(after), Bound::Excluded(to)),
+        (Order::Descending, Some(after)) => (Bound::Included(from), Bound::Excluded(after)),
+    };
+    // `BTreeSet::range` panics where a range is the wrong way around.
+    (from < to && bounds != (Bound::Excluded(to), Bound::Excluded(to))).then_some(bounds)
+}
+
+fn key_range(filter: &JobFilter) -> (RowKey, RowKey) {
+    let from = filter.from.map_or(RowKey::START, RowKey::first_at);
+    (from, filter.to.map_or(RowKey::END, |to| RowKey::first_at(to.after(CROWDED))))
+}
+
+/// The next delayed or ready jobs.
+fn waiting(memory: &Memory, filter: &JobFilter, order: Order, after: Option<&Position>) -> Vec<Candidate> {
+    let (from, to) = key_range(filter);
+    let Some(range) = bounds(from, to, order, after.and_then(Position::key)) else { return Vec::new() };
+    let keys = outlets(memory, filter).into_iter().map(|outlet| {
+        let outlet = memory.topics().get(outlet);
+        let keys: Box<dyn DoubleEndedIterator<Item = RowKey>> = match filter.state {
+            State::Delayed => Box::new(outlet.delayed.range(range).copied()),
+            _ => Box::new(outlet.ready.range(range).map(|(key, _)| *key)),
+        };
+        keys
+    });
+    let merged = merge(order, keys, MAX_STEP);
+    merged.into_iter().map(|key| (Position::of_key(key.slot(), key), Some(key))).collect()
+}
+
+/// The first `most` keys of several ordered iterators.
+fn merge<I: DoubleEndedIterator<Item = RowKey>>(
+    order: Order,
+    iterators: impl Iterator<Item = I>,
+    most: usize,
+) -> Vec<RowKey> {
+    let advance = |keys: &mut I| match order {
+        Order::Ascending => keys.next(),
+        Order::Descending => keys.next_back(),
+    };
+    let mut heads: BTreeMap<RowKey, I> =
+        iterators.filter_map(|mut keys| Some((advance(&mut keys)?, keys))).collect();
+    let mut found = Vec::new();
+    while found.len() < most {
+        let first = match order {
+            Order::Ascending => heads.pop_first(),
+            Order::Descending => heads.pop_last(),
+        };
+        let Some((key, mut rest)) = first else { break };
+        found.push(key);
+        heads.extend(advance(&mut rest).map(|next| (next, rest)));
+    }
+    found
+}
+
+/// The next reserved jobs of all topics.
+fn reserved(memory: &Memory, filter: &JobFilter, order: Order, after: Option<&Position>) -> Vec<Candidate> {
+    let mut allowed = outlets(memory, filter);
+    allowed.sort_unstable();
+    let from = (filter.from.unwrap_or(Timestamp::from_millis(0)), RowKey::START);
+    let to = filter.to.map_or((Timestamp::MAX, RowKey::END), |to| (to, RowKey::START));
+    let after = after.and_then(|after| Some((Timestamp::from_millis(after.moment_ms), after.key()?)));
+    let Some(range) = bounds(from, to, order, after) else { return Vec::new() };
+    let deadlines = memory.deadlines().range(range);
+    let candidate = |(deadline, key): &(Timestamp, RowKey)| {
+        let is_allowed = allowed.binary_search(&memory.reserved_outlet(*key)).is_ok();
+        (Position::of_key(*deadline, *key), is_allowed.then_some(*key))
+    };
+    match order {
+        Order::Ascending => deadlines.take(MAX_STEP).map(candidate).collect(),
+        Order::Descending => deadlines.rev().take(MAX_STEP).map(candidate).collect(),
+    }
+}
+
+/// The next dead letters.
+fn dead(
+    txn: &WriteTxn<'_>,
+    filter: &JobFilter,
+    order: Order,
+    after: Option<&Position>,
+) -> SqlResult<Vec<Candidate>> {
+    let is_ascending = order == Order::Ascending;
+    let Some(topic) = &filter.topic else {
+        let (mut from, mut to) = key_range(filter);
+        match (order, after.and_then(Position::key)) {
+            (Order::Ascending, Some(after)) => from = from.max(after.next()),
+            (Order::Descending, Some(after)) => to = to.min(after),
+            (_, None) => {}
+        }
+        let keys = txn.db.dead_keys((from, to), is_ascending, MAX_STEP)?;
+        return Ok(keys.into_iter().map(|key| (Position::of_key(key.slot(), key), Some(key))).collect());
+    };
+    let died =
+        (filter.from.map_or(0, Timestamp::as_millis), filter.to.map_or(i64::MAX, Timestamp::as_millis));
+    let start = if is_ascending { (-1, "") } else { (i64::MAX, "") };
+    let after = after.map_or(start, |after| (after.moment_ms, after.tie.as_str()));
+    let found = txn.db.dead_of_topic(topic, died, after, is_ascending, MAX_STEP)?;
+    Ok(found.into_iter().map(|((moment_ms, tie), key)| (Position { moment_ms, tie }, Some(key))).collect())
+}

@@ -1,0 +1,57 @@
+#!lua flags=allow-oom
+-- Changes jobs that a list showed, each only if it is still as it was seen.
+--
+-- ARGV[A..] per job its id, topic, state and moment as seen, the change 'delete', 'after', 'at' or 'requeue', and its delay or
+--           moment in ms
+-- Reply     { 1 when a list should be compacted, per job a code, an outlet ('' when skipped), and the ms until it is due,
+--           or -1 }
+if REPLAY then return REPLAY end
+check_keys()
+local reply, left_ready = { 0 }, {}
+
+local function moment_of(job)
+  if job.state == RESERVED then return job.till end
+  return job.state == DEAD and job.died or job.due
+end
+
+-- Makes a job wait until a moment.
+local function wait_until(id, job, due)
+  if due <= NOW then make_ready(id, job, due) else make_delayed(id, job, due) end
+end
+
+-- Changes a job. Returns a code and the ms until it is due, or -1.
+local function change(id, job, kind, ms)
+  local was, due = job.state, nil
+  if kind ~= 'delete' then due = due_at(kind == 'at', ms) end
+  if not outlets[job.outlet] and (not index_of(was) or (due and due <= NOW)) then return MOVED, -1 end
+  if was == READY then left_ready[job.outlet] = true end
+  if not due then
+    remove_job(id, job)
+    return OK, -1
+  end
+  if kind == 'requeue' then job.attempts, job.reason = 0, nil end
+  wait_until(id, job, due)
+  return OK, math.max(due - NOW, 0)
+end
+
+-- The outlets of jobs that the next call changes. What else this call does with such a job comes after that.
+local postponed = {}
+for i = A, #ARGV, 6 do
+  local id, job = ARGV[i], decode(call('HGET', JOBS, ARGV[i]))
+  local code, outlet, wait = GONE, '', -1
+  if postponed[id] then
+    code, outlet = MOVED, postponed[id]
+  elseif job and job.topic == ARGV[i + 1] and job.state == tonumber(ARGV[i + 2])
+    and moment_of(job) == tonumber(ARGV[i + 3]) then
+    outlet = job.outlet
+    code, wait = change(id, job, ARGV[i + 4], tonumber(ARGV[i + 5]))
+    if code == MOVED then postponed[id] = outlet end
+  end
+  local n = #reply
+  reply[n + 1], reply[n + 2], reply[n + 3] = code, outlet, wait
+end
+write_counts()
+for outlet in pairs(left_ready) do
+  if has_many_stale(outlet) then reply[1] = 1 end
+end
+return save_reply(reply)

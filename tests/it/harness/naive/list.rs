@@ -1,0 +1,77 @@
+//! Lists of the model: all jobs that match, sorted, and cut behind the position.
+
+use bytes::Bytes;
+use linger::{
+    job::{Body, State},
+    store::{
+        ChangeJob, Changed, JobChange, JobFilter, JobPage, ListPosition, ListedJob, Order, SeenJob, moment_of,
+    },
+};
+
+use super::{Content, Entry, Naive};
+
+impl Naive {
+    pub(super) fn page(
+        &self,
+        filter: &JobFilter,
+        order: Order,
+        after: Option<&ListPosition>,
+        limit: usize,
+    ) -> JobPage {
+        let content = self.content();
+        let place =
+            |entry: &Entry| format!("{:015} {:020}", moment_of(&entry.job).as_millis(), entry.arrival);
+        let after = after.filter(|after| is_place(&after.0));
+        let matching = content.jobs.values().filter(|entry| filter.matches(&entry.job));
+        let mut found: Vec<(String, &Entry)> = matching.map(|entry| (place(entry), entry)).collect();
+        found.sort_by(|(one, _), (other, _)| one.cmp(other));
+        if order == Order::Descending {
+            found.reverse();
+        }
+        found.retain(|(place, _)| {
+            after.is_none_or(|after| match order {
+                Order::Ascending => *place > after.0,
+                Order::Descending => *place < after.0,
+            })
+        });
+        let next = found.get(limit.wrapping_sub(1)).filter(|_| found.len() > limit);
+        let next = next.map(|(place, _)| ListPosition(place.clone()));
+        let examined = found.len().min(limit);
+        let jobs = found.iter().take(limit).map(|(_, entry)| listed(entry)).collect();
+        JobPage { jobs, next, examined }
+    }
+
+    pub(super) fn change_one(
+        &self,
+        content: &mut Content,
+        ChangeJob { seen, change }: &ChangeJob,
+    ) -> Changed {
+        let Some(entry) = content.jobs.get_mut(&seen.id) else { return Changed::Skipped };
+        if SeenJob::new(&entry.job) != *seen || !change.applies_to(entry.job.state) {
+            return Changed::Skipped;
+        }
+        match change {
+            JobChange::Delete => drop(content.jobs.remove(&seen.id)),
+            JobChange::Reschedule(due) => self.wait_until(entry, due.resolve(self.clock.read())),
+            JobChange::Requeue(delay) => {
+                assert_eq!(entry.job.state, State::Dead);
+                entry.job.attempts = 0;
+                entry.job.reason = None;
+                self.wait_until(entry, self.clock.read().after(delay.as_duration()));
+            }
+        }
+        Changed::Done
+    }
+}
+
+/// Whether the model has made this position.
+fn is_place(text: &str) -> bool {
+    text.len() == 36 && text.split(' ').all(|number| number.parse::<u64>().is_ok())
+}
+
+fn listed(entry: &Entry) -> ListedJob {
+    let mut job = entry.job.clone();
+    let body_bytes = job.body.as_bytes().len() as u64;
+    job.body = Body::from_stored(Bytes::new());
+    ListedJob { job, body_bytes }
+}
