@@ -44,6 +44,12 @@ impl Caller {
         Self { name: "".into(), scopes: [].into(), topics: TopicFilter::only(Vec::new()) }
     }
 
+    /// Its scopes, as the file has them.
+    #[must_use]
+    pub fn scopes(&self) -> &[Scope] {
+        &self.scopes
+    }
+
     /// Whether operations of this scope are allowed.
     #[must_use]
     pub fn has_scope(&self, scope: Scope) -> bool {

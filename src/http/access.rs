@@ -12,7 +12,7 @@ use axum::{
 
 use super::{
     errors::Problem,
-    route::RequiredScope::{self, AllTopics, Of, Public},
+    route::RequiredScope::{self, AllTopics, Any, Of, Public},
 };
 use crate::{
     auth::{AuthError, Authenticator, Caller},
@@ -46,7 +46,7 @@ fn authorized_caller(
     // Several credentials may contradict each other, so none of them counts.
     let credential = first.map(|value| if several { b"" } else { value.as_bytes() });
     let allows = |caller: &Caller| match required {
-        Public => true,
+        Public | Any => true,
         Of(scope) => caller.has_scope(scope),
         AllTopics(scope) => caller.has_scope(scope) && caller.topics.is_all(),
     };
@@ -54,7 +54,7 @@ fn authorized_caller(
         (Ok(caller), _) if allows(&caller) => Ok(caller),
         (Ok(_), AllTopics(scope)) => Err(Problem::forbidden(&format!("{scope} for all topics"))),
         (Ok(_), Of(scope)) => Err(Problem::forbidden(scope.as_str())),
-        (Ok(caller), Public) => Ok(caller),
+        (Ok(caller), Public | Any) => Ok(caller),
         (Err(_), Public) => Ok(Caller::unprivileged()),
         (Err(AuthError::Missing), _) => Err(Problem::no_token()),
         (Err(_), _) if several => Err(Problem::several_credentials()),
@@ -66,6 +66,14 @@ fn authorized_caller(
 /// Refuses a topic that the caller's token does not cover.
 pub(super) fn check_topic(caller: &Caller, topic: &Topic) -> Result<(), Problem> {
     if caller.topics.allows(topic) { Ok(()) } else { Err(Problem::forbidden_topic()) }
+}
+
+/// Refuses a topic that the caller's token does not cover; without a topic, all of them.
+pub(super) fn check_topics(caller: &Caller, topic: Option<&Topic>) -> Result<(), Problem> {
+    match topic {
+        Some(topic) => check_topic(caller, topic),
+        None => check_all_topics(caller),
+    }
 }
 
 /// Refuses a caller whose token does not cover all topics.

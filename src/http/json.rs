@@ -37,7 +37,7 @@ impl<'a> ObjectWriter<'a> {
 
     pub fn text(&mut self, name: &str, text: &str) {
         self.name(name);
-        serde_json::to_writer(&mut *self.out, text).expect("text into memory cannot fail");
+        write_text(self.out, text);
     }
 
     pub fn number(&mut self, name: &'static str, number: impl Display) {
@@ -108,6 +108,11 @@ impl<'a> ObjectWriter<'a> {
     pub fn end(self) {
         self.out.push(b'}');
     }
+}
+
+/// Writes a string.
+pub(super) fn write_text(out: &mut Vec<u8>, text: &str) {
+    serde_json::to_writer(out, text).expect("text into memory cannot fail");
 }
 
 /// A response of one JSON object.

@@ -12,6 +12,8 @@ pub(super) const NO_ROUTE: &str = "none";
 pub(super) enum RequiredScope {
     /// No token at all: orchestrators have none.
     Public,
+    /// Any token.
+    Any,
     /// This scope, for the topics concerned.
     Of(Scope),
     /// This scope for all topics, because the response shows all of them.

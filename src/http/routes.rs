@@ -12,10 +12,10 @@ use tower::util::MapResponseLayer;
 use super::{
     app::App,
     errors::Problem,
-    handlers::{batch, dead, jobs, operations, pop, secrets, timeline, topics},
+    handlers::{batch, bulk, dead, jobs, lists, operations, pop, secrets, timeline, topics},
     middleware::Middleware,
     route::{
-        RequiredScope::{self, AllTopics, Of, Public},
+        RequiredScope::{self, AllTopics, Any, Of, Public},
         RouteKind, RouteSpec,
     },
     ui,
@@ -23,9 +23,10 @@ use super::{
 use crate::auth::Scope::{Add, Admin, Read, Work};
 
 /// Every operation of the API. `openapi.yaml` documents the scopes as `x-scope` and `x-topics`; a test compares them.
-fn table() -> [Route; 34] {
+fn table() -> [Route; 41] {
     [
         post("/jobs", Of(Add), jobs::add).with_large_body(),
+        get("/jobs", Of(Read), lists::jobs),
         get("/jobs/{id}", Of(Read), jobs::get),
         patch("/jobs/{id}", Of(Add), jobs::patch).with_large_body(),
         delete("/jobs/{id}", Of(Add), jobs::delete),
@@ -38,6 +39,10 @@ fn table() -> [Route; 34] {
         post("/batch/pop", Of(Work), pop::many).of_kind(RouteKind::Delivery),
         post("/batch/finish", Of(Work), batch::finish).with_large_body(),
         post("/batch/delete", Of(Add), batch::delete).with_large_body(),
+        post("/bulk", Of(Admin), bulk::start),
+        get("/bulk", Of(Read), bulk::list),
+        get("/bulk/{id}", Of(Read), bulk::get),
+        post("/bulk/{id}/stop", Of(Admin), bulk::stop),
         get("/timeline", Of(Read), timeline::get),
         get("/topics", AllTopics(Read), topics::list),
         get("/topics/{topic}", Of(Read), topics::get),
@@ -53,7 +58,9 @@ fn table() -> [Route; 34] {
         delete("/topics/{topic}/secrets/{id}", Of(Admin), secrets::delete),
         get("/topics/{topic}/dead", Of(Read), dead::list),
         delete("/topics/{topic}/dead", Of(Admin), dead::delete),
+        get("/topics/{topic}/dead/reasons", Of(Read), lists::dead_reasons),
         post("/topics/{topic}/dead/requeue", Of(Admin), dead::requeue),
+        get("/whoami", Any, operations::whoami).of_kind(RouteKind::Page),
         get("/livez", Public, operations::live).of_kind(RouteKind::Probe),
         get("/readyz", Public, operations::ready).of_kind(RouteKind::Probe),
         get("/version", Of(Read), operations::version).of_kind(RouteKind::Page),
@@ -208,10 +215,11 @@ mod tests {
     fn facts(route: &Route) -> RouteFacts {
         let (scope, all_topics) = match route.spec.required {
             Public => (None, false),
-            Of(scope) => (Some(scope), false),
-            AllTopics(scope) => (Some(scope), true),
+            Any => (Some("any"), false),
+            Of(scope) => (Some(scope.as_str()), false),
+            AllTopics(scope) => (Some(scope.as_str()), true),
         };
-        let scope = scope.map(|scope| scope.as_str().to_owned());
+        let scope = scope.map(str::to_owned);
         (route.method.to_string(), route.spec.path.to_owned(), scope, all_topics)
     }
 

@@ -29,7 +29,7 @@ pub use callback_url::{CallbackUrl, Host, Origin, Scheme, UrlError};
 pub use duration::{DurationError, format_seconds, parse_duration};
 pub use filter::{TopicFilter, TopicPattern};
 pub use model::{Delay, Due, Fingerprint, Job, MAX_ATTEMPTS_LIMIT, NewJob, Reason, State, Ttr, ValueError};
-pub use names::{JobId, NameError, Receipt, Topic};
+pub use names::{JobId, NameError, OperationId, Receipt, Topic};
 pub use network::{AddressPolicy, AddressRange, Network, NetworkError};
 pub use outlet::{HostNumber, Outlet};
 pub use retry::{DEFAULT_MAX_ATTEMPTS, RetrySchedule};

@@ -111,6 +111,19 @@ name!(
     Topic, 128, "A-Z a-z 0-9 . _ : -", b"._:-"
 );
 
+name!(
+    /// The id of a bulk operation, chosen by the client or made by the server.
+    OperationId, 64, "A-Z a-z 0-9 . _ : -", b"._:-"
+);
+
+impl OperationId {
+    /// Generates an id: `op_` and a UUID version 7.
+    #[must_use]
+    pub fn generate() -> Self {
+        Self(format!("op_{}", uuid::Uuid::now_v7().simple()).into())
+    }
+}
+
 impl JobId {
     /// Generates an id (UUID version 7, RFC 9562): ordered by creation, unique without coordination.
     #[must_use]

@@ -104,13 +104,20 @@ pub enum Error {
         limit: usize,
     },
     /// As many callers look at the whole queue as may at the same time, for long.
-    #[error(
-        "{limit} callers look at the whole queue already; try again in a moment or raise queue.max_looks"
-    )]
+    #[error("{limit} callers read the whole queue already; try again in a moment or raise queue.max_looks")]
     Busy {
         /// Most callers at once.
         limit: usize,
     },
+    /// As many bulk operations run as may at the same time; nothing happened.
+    #[error("{limit} bulk operations run already; wait for one to end, or stop one")]
+    TooManyOperations {
+        /// Most operations at once.
+        limit: usize,
+    },
+    /// No bulk operation of this process has this id.
+    #[error("no bulk operation has this id; the latest 64 are kept until the server restarts")]
+    OperationNotFound,
     /// The server is shutting down; nothing happened.
     #[error("the server is shutting down; send this again to another one, or once it is back")]
     Draining,
@@ -166,6 +173,8 @@ impl Error {
             Self::BatchTooLarge { .. } => "batch_too_large",
             Self::TooManyWaiting { .. } => "too_many_waiting",
             Self::Busy { .. } => "busy",
+            Self::TooManyOperations { .. } => "too_many_operations",
+            Self::OperationNotFound => "operation_not_found",
             Self::Draining => "draining",
             Self::Unavailable(_) | Self::Damaged(_) => "store_unavailable",
             Self::Full(_) => "store_full",

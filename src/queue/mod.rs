@@ -3,15 +3,18 @@
 //! `job` validates values and `store` performs atomic steps. This layer adds the limits, the waiting polls, the timer
 //! and the metrics. Knows no HTTP and no JSON.
 
+mod bulk;
 mod callbacks;
 mod delivery;
 mod error;
 mod health;
 mod jobs;
 mod limits;
+mod lists;
 mod outlet_listener;
 mod outlets;
 mod pop;
+mod read_permits;
 mod scrape;
 mod service;
 mod timer;
@@ -19,11 +22,13 @@ mod topics;
 mod views;
 mod waiters;
 
+pub use bulk::{BulkAction, BulkRequest, Operation, OperationState, Progress};
 pub use callbacks::AddedSecret;
 pub use delivery::Delivery;
 pub use error::{Error, HiddenHeaders, Result};
 pub use jobs::AddOutcome;
 pub use limits::Limits;
+pub use lists::{DeadReason, DeadReasons};
 pub use outlet_listener::OutletListener;
 pub use outlets::ReservedForCalls;
 pub use pop::Pop;
@@ -32,6 +37,6 @@ pub use topics::TopicView;
 pub use views::{TimelineOf, TimelineView};
 
 pub use crate::store::{
-    DeadCursor, Degraded, EngineInfo, FinishJob, Minute, Patch, Release, Reservation, Span, Timeline,
-    TopicConfig, TopicStats,
+    DeadCursor, Degraded, EngineInfo, FinishJob, JobFilter, JobPage, ListPosition, ListedJob, Minute, Order,
+    Patch, Release, Reservation, Span, Timeline, TopicConfig, TopicStats,
 };

@@ -11,8 +11,9 @@ use std::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    delivery::ReturnContext, error::Result, health::StoreHealth, limits::Limits,
-    outlet_listener::OutletListener, scrape::JobScrape, timer::Timer, views::Views, waiters::Waiters,
+    bulk::Operations, delivery::ReturnContext, error::Result, health::StoreHealth, limits::Limits,
+    outlet_listener::OutletListener, read_permits::ReadPermits, scrape::JobScrape, timer::Timer,
+    views::Views, waiters::Waiters,
 };
 use crate::{
     clock::Clock,
@@ -34,6 +35,8 @@ pub struct Queue {
     timer: Timer,
     scrape: JobScrape,
     pub(super) views: Views,
+    pub(super) read_permits: Arc<ReadPermits>,
+    pub(super) operations: Arc<Operations>,
     draining: AtomicBool,
     tasks: TaskTracker,
 }
@@ -94,12 +97,15 @@ impl Queue {
             tasks: tasks.clone(),
             runtime: tokio::runtime::Handle::current(),
         });
+        let read_permits = Arc::new(ReadPermits::new(clock.clone(), limits.max_looks));
         let queue = Arc::new(Self {
             waiters: Waiters::new(return_context, limits.max_waiting),
             health: StoreHealth::new(store.clone(), clock.clone(), metrics.clone(), operation_failed),
             timer: Timer::new(store.clone(), clock.clone(), metrics.clone(), limits.promote_batch),
             scrape: JobScrape::new(store.clone(), clock.clone(), metrics.clone()),
-            views: Views::new(store.clone(), clock.clone(), limits.max_looks),
+            views: Views::new(store.clone(), clock.clone(), read_permits.clone()),
+            operations: Operations::new(store.clone(), clock.clone(), metrics.clone(), tasks.clone()),
+            read_permits,
             outlet_listener: OnceLock::new(),
             draining: AtomicBool::new(false),
             store,
@@ -167,9 +173,10 @@ impl Queue {
         self.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Begins the shutdown: waiting polls are answered with nothing and new ones are refused. Calls that do not wait
-    /// still work.
+    /// Begins the shutdown: waiting polls are answered with nothing and new ones are refused, bulk operations stop. Calls
+    /// that do not wait still work.
     pub fn drain(&self) {
+        self.operations.stop_all();
         self.waiters.close();
     }
 

@@ -8,9 +8,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::Semaphore;
-
-use super::error::{Error, Result};
+use super::{error::Result, read_permits::ReadPermits};
 use crate::{
     clock::Clock,
     job::{Timestamp, Topic},
@@ -19,8 +17,6 @@ use crate::{
 
 /// How many topics a timeline by topic has.
 const TOPICS: usize = 8;
-/// How long a caller waits until fewer others look.
-const MAX_WAIT: Duration = Duration::from_secs(5);
 /// How long a timeline is kept, and one of more than a day.
 const KEEP: Duration = Duration::from_secs(2);
 const KEEP_LONG: Duration = Duration::from_secs(30);
@@ -53,25 +49,18 @@ pub struct TimelineView {
 /// How the last reading of a timeline ended, and the lock that those wait for who ask for it while it is read.
 type Kept = Arc<tokio::sync::Mutex<Option<Result<Arc<TimelineView>>>>>;
 
-/// Timelines that were read a moment ago, and how many callers may look at the same time.
+/// Timelines that were read a moment ago.
 #[derive(Debug)]
 pub(super) struct Views {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    looks: Semaphore,
-    max_looks: usize,
+    read_permits: Arc<ReadPermits>,
     timelines: KeptTimelines,
 }
 
 impl Views {
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, max_looks: usize) -> Self {
-        Self {
-            store,
-            clock,
-            looks: Semaphore::new(max_looks),
-            max_looks,
-            timelines: KeptTimelines::default(),
-        }
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, read_permits: Arc<ReadPermits>) -> Self {
+        Self { store, clock, read_permits, timelines: KeptTimelines::default() }
     }
 
     /// The timeline, unless it was read a moment ago.
@@ -97,11 +86,7 @@ impl Views {
 
     /// Reads a timeline as soon as few enough others are being read.
     async fn read_in_turn(&self, of: &TimelineOf, span: Span) -> Result<TimelineView> {
-        let _look = tokio::select! {
-            biased;
-            look = self.looks.acquire() => look.expect("the semaphore is never closed"),
-            () = self.clock.sleep(MAX_WAIT) => return Err(Error::Busy { limit: self.max_looks }),
-        };
+        let _permit = self.read_permits.acquire().await?;
         self.read(of, span).await
     }
 

@@ -45,7 +45,9 @@ impl From<Error> for Problem {
             | Error::IntakePaused
             | Error::CallbackNotAllowed { .. }
             | Error::TooManySecrets
-            | Error::SecretNotFound => {}
+            | Error::SecretNotFound
+            | Error::TooManyOperations { .. }
+            | Error::OperationNotFound => {}
         }
         problem
     }
@@ -54,7 +56,9 @@ impl From<Error> for Problem {
 /// The status of each error. Exhaustive on purpose: a new error must be added here.
 fn status_of(error: &Error) -> StatusCode {
     match error {
-        Error::JobNotFound | Error::TopicNotFound | Error::SecretNotFound => StatusCode::NOT_FOUND,
+        Error::JobNotFound | Error::TopicNotFound | Error::SecretNotFound | Error::OperationNotFound => {
+            StatusCode::NOT_FOUND
+        }
         Error::JobExists { .. }
         | Error::LeaseLost
         | Error::NotReserved
@@ -63,7 +67,8 @@ fn status_of(error: &Error) -> StatusCode {
         | Error::NotDead { .. }
         | Error::TopicHasCallback { .. }
         | Error::IntakePaused
-        | Error::TooManySecrets => StatusCode::CONFLICT,
+        | Error::TooManySecrets
+        | Error::TooManyOperations { .. } => StatusCode::CONFLICT,
         Error::BodyTooLarge { .. } | Error::BatchTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
         Error::ReceiptRequired | Error::CallbackNotAllowed { .. } | Error::HiddenHeaders { .. } => {
             StatusCode::UNPROCESSABLE_ENTITY
@@ -92,7 +97,7 @@ mod tests {
     };
 
     /// Every error of the queue with its status and the seconds of `Retry-After`.
-    fn errors() -> [(Error, u16, Option<&'static str>); 24] {
+    fn errors() -> [(Error, u16, Option<&'static str>); 26] {
         let cause = || "cause".to_owned();
         let exists = Error::JobExists { state: State::Ready, due_at: Timestamp::from_millis(0) };
         [
@@ -115,6 +120,8 @@ mod tests {
             (Error::BatchTooLarge { limit: 1, got: 2 }, 413, None),
             (Error::TooManyWaiting { limit: 1 }, 503, Some("1")),
             (Error::Busy { limit: 1 }, 503, Some("1")),
+            (Error::TooManyOperations { limit: 4 }, 409, None),
+            (Error::OperationNotFound, 404, None),
             (Error::Draining, 503, Some("5")),
             (Error::Unavailable(cause()), 503, Some("1")),
             (Error::Full(cause()), 507, None),

@@ -4,8 +4,10 @@
 
 mod accept;
 pub mod batch;
+pub mod bulk;
 pub mod dead;
 pub mod jobs;
+pub mod lists;
 pub mod operations;
 pub mod pop;
 pub mod secrets;

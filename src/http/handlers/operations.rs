@@ -8,10 +8,11 @@ use axum::{
 
 use super::accept;
 use crate::http::{
+    access::Authenticated,
     app::App,
     errors::{CheckStatus, Problem, ReadinessCheck},
     json,
-    wire::parameters::Query,
+    wire::parameters::{NoQuery, Query},
 };
 use crate::{metrics::Metrics, queue::Error};
 
@@ -58,6 +59,18 @@ pub async fn version(State(app): State<App>) -> Response {
         object.text("engine", engine.engine);
         object.text("engine_version", &engine.version);
         object.text("durability", &engine.durability);
+    })
+}
+
+/// What the caller may do, for pages that show no more than that.
+pub async fn whoami(State(app): State<App>, Authenticated(caller): Authenticated, _: NoQuery) -> Response {
+    json::object_response(|object| {
+        object.text("name", &caller.name);
+        object.list("scopes", caller.scopes(), |scope, out| json::write_text(out, scope.as_str()));
+        if let Some(patterns) = caller.topics.patterns() {
+            object.list("topics", patterns, |pattern, out| json::write_text(out, &pattern.to_string()));
+        }
+        object.text("title", &app.ui.title);
     })
 }
 

@@ -41,10 +41,7 @@ pub async fn get(
         query.refuse_value("by", "shows the topics with most delayed jobs; leave it out or the topic");
     }
     query.finish()?;
-    match &topic {
-        Some(topic) => access::check_topic(&caller, topic)?,
-        None => access::check_all_topics(&caller)?,
-    }
+    access::check_topics(&caller, topic.as_ref())?;
     let from = Minute::containing(from.unwrap_or_else(|| app.clock.now()));
     let span = Span::new(from, step, span.div_ceil(step)).expect("the parameters are within its limits");
     let of = match topic {

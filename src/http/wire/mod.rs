@@ -2,8 +2,11 @@
 //!
 //! Knows no routes and makes no calls into the queue.
 
+pub mod bulk;
 pub mod callbacks;
 mod fields;
+pub mod filters;
+pub mod listed;
 pub mod parameters;
 pub mod requests;
 pub mod responses;

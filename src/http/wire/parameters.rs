@@ -14,7 +14,7 @@ use crate::{
         access,
         errors::{Fault, Faults, MAX_FAULTS, Problem},
     },
-    job::{JobId, SecretId, Topic},
+    job::{JobId, OperationId, SecretId, Topic},
 };
 
 /// The query's parameters. A handler reads those that it knows and then calls [`finish`](Self::finish).
@@ -40,6 +40,9 @@ pub struct JobPath(pub JobId);
 
 /// The topic in the path, which the caller's token covers.
 pub struct TopicPath(pub Topic);
+
+/// The id of a bulk operation in the path.
+pub struct OperationPath(pub OperationId);
 
 impl Query {
     /// Parses the query as forms are encoded: `+` is a space, escapes are UTF-8.
@@ -206,6 +209,15 @@ impl<S: Send + Sync> FromRequestParts<S> for TopicPath {
         let topic = path_parameter(parts, state, "topic", values::topic_text).await?;
         access::check_topic(&access::caller_of(parts), &topic)?;
         Ok(Self(topic))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for OperationPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let id = |text: &str| OperationId::parse(text).map_err(|error| error.to_string());
+        path_parameter(parts, state, "id", id).await.map(Self)
     }
 }
 

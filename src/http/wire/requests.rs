@@ -47,7 +47,10 @@ fn close<T>(fields: Fields<'_>, value: Option<T>, to_problem: ToProblem) -> Resu
 }
 
 /// Reads a body other than a job's definition. `read` returns `None` only after it recorded a fault.
-fn read<'a, T>(bytes: &'a Bytes, read: impl FnOnce(&mut Fields<'a>) -> Option<T>) -> Result<T, Problem> {
+pub(super) fn read<'a, T>(
+    bytes: &'a Bytes,
+    read: impl FnOnce(&mut Fields<'a>) -> Option<T>,
+) -> Result<T, Problem> {
     let mut fields = open(fields::parse_document(bytes), Problem::invalid_request)?;
     let value = read(&mut fields);
     close(fields, value, Problem::invalid_request)
@@ -88,7 +91,7 @@ fn job_definition(
 }
 
 /// `delay` or `at`, never both.
-fn due(fields: &mut Fields<'_>, limits: &Limits) -> Option<Due> {
+pub(super) fn due(fields: &mut Fields<'_>, limits: &Limits) -> Option<Due> {
     if fields.has("delay") && fields.has("at") {
         fields.add_fault("at", "must not be given together with delay");
     }
@@ -97,7 +100,7 @@ fn due(fields: &mut Fields<'_>, limits: &Limits) -> Option<Due> {
     delay.or(at)
 }
 
-fn delay(fields: &mut Fields<'_>, limits: &Limits) -> Option<Delay> {
+pub(super) fn delay(fields: &mut Fields<'_>, limits: &Limits) -> Option<Delay> {
     fields.optional("delay", |raw| values::delay(raw, limits.max_delay))
 }
 

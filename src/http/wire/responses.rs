@@ -58,7 +58,7 @@ fn write_job(object: &mut ObjectWriter<'_>, job: &Job) {
 }
 
 /// Writes all members of a job except its body.
-fn write_job_head(object: &mut ObjectWriter<'_>, job: &Job) {
+pub(super) fn write_job_head(object: &mut ObjectWriter<'_>, job: &Job) {
     object.text("id", job.id.as_str());
     object.text("topic", job.topic.as_str());
     object.text("state", job.state.as_str());
@@ -100,7 +100,7 @@ pub fn dead_page(jobs: &[Job], next_cursor: Option<&str>) -> Response {
     })
 }
 
-fn write_next_cursor(object: &mut ObjectWriter<'_>, next_cursor: Option<&str>) {
+pub(super) fn write_next_cursor(object: &mut ObjectWriter<'_>, next_cursor: Option<&str>) {
     if let Some(cursor) = next_cursor {
         object.text("next_cursor", cursor);
     }

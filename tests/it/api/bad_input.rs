@@ -232,8 +232,8 @@ async fn delay_together_with_at_is_refused(engine: Engine) {
 async fn wrong_methods_are_refused(engine: Engine) {
     let api = Api::new(engine).await;
     for (method, target, allow) in [
-        ("GET", "/jobs", "POST"),
-        ("HEAD", "/jobs", "POST"),
+        ("PUT", "/jobs", "POST, GET, HEAD"),
+        ("HEAD", "/jobs/a/touch", "POST"),
         ("PUT", "/jobs/a", "GET, HEAD, PATCH, DELETE"),
         ("GET", "/jobs/a/finish", "POST"),
         ("HEAD", "/jobs/a/finish", "POST"),

@@ -79,7 +79,9 @@ async fn every_documented_success_of_every_operation_occurs(engine: Engine) {
     batches(&api).await;
     topics(&api).await;
     dead_letters(&api).await;
-    for page in ["/livez", "/readyz", "/readyz?verbose=", "/version", "/metrics", "/openapi.yaml"] {
+    bulk(&api).await;
+    for page in ["/whoami", "/livez", "/readyz", "/readyz?verbose=", "/version", "/metrics", "/openapi.yaml"]
+    {
         api.get(page).await.expect(200);
     }
     let documented: BTreeSet<_> = contract()
@@ -97,6 +99,7 @@ async fn one_job(api: &Api) {
     api.send("POST", "/jobs", order).await.expect(200);
     api.get("/jobs/o:1").await.expect(200);
     api.send("PATCH", "/jobs/o:1", r#"{"delay":"1h"}"#).await.expect(200);
+    api.get("/jobs?topic=orders").await.expect(200);
     api.delete("/jobs/o:1").await.expect(204);
 }
 
@@ -149,7 +152,18 @@ async fn dead_letters(api: &Api) {
     api.pop("grave").await;
     api.advance_and_promote(seconds(60)).await;
     api.get("/topics/grave/dead").await.expect(200);
+    api.get("/topics/grave/dead/reasons").await.expect(200);
     api.post("/topics/grave/dead/requeue").await.expect(200);
     api.bury("grave").await;
     api.delete("/topics/grave/dead").await.expect(200);
+}
+
+async fn bulk(api: &Api) {
+    let count = r#"{"action":"requeue","filter":{"topic":"grave"}}"#;
+    api.send("POST", "/bulk", count).await.expect(200);
+    let replay = r#"{"id":"r","action":"requeue","filter":{"topic":"grave"},"dry_run":false,"limit":1}"#;
+    api.send("POST", "/bulk", replay).await.expect(202);
+    api.get("/bulk").await.expect(200);
+    api.get("/bulk/r").await.expect(200);
+    api.post("/bulk/r/stop").await.expect(200);
 }

@@ -25,16 +25,19 @@ enum TopicSource {
     Topic,
     /// By a job's id. A job of another topic is answered 404.
     Job,
+    /// By the id of a bulk operation. One of another topic is answered 404.
+    Bulk,
     /// In items, each of which has its own status.
     Items(u16),
     /// Nowhere: it concerns no topic, or all of them.
     None,
 }
-use TopicSource::{Items, Job, None as NoTopic, Topic};
+use TopicSource::{Bulk, Items, Job, None as NoTopic, Topic};
 
 /// One request per operation, all of the topic `orders`. `RECEIPT` stands for the receipt of the job `held`.
-const CALLS: [(&str, &str, &str, TopicSource); 34] = [
+const CALLS: [(&str, &str, &str, TopicSource); 41] = [
     ("addJob", "/jobs", r#"{"topic":"orders","id":"new"}"#, Topic),
+    ("listJobs", "/jobs?topic=orders", "", Topic),
     ("getJob", "/jobs/held", "", Job),
     ("patchJob", "/jobs/waiting", r#"{"ttr":"5s"}"#, Job),
     ("deleteJob", "/jobs/waiting", "", Job),
@@ -49,6 +52,10 @@ const CALLS: [(&str, &str, &str, TopicSource); 34] = [
     ("popJobs", "/batch/pop", r#"{"topics":["mail","orders"]}"#, Topic),
     ("finishJobs", "/batch/finish", r#"{"jobs":[{"id":"held","receipt":"RECEIPT"}]}"#, Items(404)),
     ("deleteJobs", "/batch/delete", r#"{"ids":["waiting"]}"#, Items(404)),
+    ("startBulkOperation", "/bulk", r#"{"action":"requeue","filter":{"topic":"orders"}}"#, Topic),
+    ("listBulkOperations", "/bulk", "", NoTopic),
+    ("getBulkOperation", "/bulk/known", "", Bulk),
+    ("stopBulkOperation", "/bulk/known/stop", "", Bulk),
     ("getTimeline", "/timeline?topic=orders", "", Topic),
     ("listTopics", "/topics", "", NoTopic),
     ("getTopic", "/topics/orders", "", Topic),
@@ -61,8 +68,10 @@ const CALLS: [(&str, &str, &str, TopicSource); 34] = [
     ("listSecrets", "/topics/orders/secrets", "", Topic),
     ("deleteSecret", "/topics/orders/secrets/0101010101010101", "", Topic),
     ("listDead", "/topics/orders/dead", "", Topic),
+    ("listDeadReasons", "/topics/orders/dead/reasons", "", Topic),
     ("requeueDead", "/topics/orders/dead/requeue", "", Topic),
     ("deleteDead", "/topics/orders/dead", "", Topic),
+    ("getCaller", "/whoami", "", NoTopic),
     ("getLiveness", "/livez", "", NoTopic),
     ("getReadiness", "/readyz", "", NoTopic),
     ("getVersion", "/version", "", NoTopic),
@@ -133,7 +142,8 @@ impl Row<'_> {
         let (status, body) = (response.status.as_u16(), String::from_utf8_lossy(&response.body).into_owned());
         let context = format!("{} by {token}: {status} {body}", self.operation.id);
         let needed = self.operation.scope.as_deref();
-        let has_scope = needed.is_none_or(|needed| scope == Scope::Admin || scope.as_str() == needed);
+        let has_scope =
+            needed.is_none_or(|needed| needed == "any" || scope == Scope::Admin || scope.as_str() == needed);
         let is_foreign = topics.contains(&"order");
         if !has_scope || (self.operation.every_topic && !topics.is_empty()) {
             assert!(status == 403 && body.contains(r#""code":"forbidden""#), "{context}");
@@ -141,6 +151,9 @@ impl Row<'_> {
             match self.topic_source {
                 Topic => assert!(status == 403 && body.contains(r#""code":"forbidden""#), "{context}"),
                 Job => assert!(status == 404 && body.contains(r#""code":"job_not_found""#), "{context}"),
+                Bulk => {
+                    assert!(status == 404 && body.contains(r#""code":"operation_not_found""#), "{context}")
+                }
                 Items(item) => assert_eq!(response.json()["results"][0]["status"], item, "{context}"),
                 NoTopic => {}
             }
@@ -185,6 +198,9 @@ impl TestServer {
         }
         server.post("/jobs", r#"{"topic":"orders","id":"ready"}"#).await;
         server.post("/jobs", r#"{"topic":"orders","id":"waiting","delay":"1h"}"#).await;
+        let known = r#"{"id":"known","action":"requeue","filter":{"topic":"orders","id_prefix":"none"},
+            "dry_run":false,"limit":1}"#;
+        server.post("/bulk", known).await;
         let (orders, id) = (topic("orders"), SecretId([1; 8]));
         server.api.store.add_secret(&orders, id, SigningKey::generate()).await.expect("adds");
         server

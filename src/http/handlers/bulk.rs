@@ -1,0 +1,84 @@
+//! Bulk operations: start, list, watch and stop them.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+
+use super::HandlerResult;
+use crate::{
+    auth::Caller,
+    http::{
+        access::{self, Authenticated},
+        app::App,
+        errors::Problem,
+        middleware::request_body::{JsonBody, OptionalJsonBody},
+        wire::{
+            bulk,
+            parameters::{NoQuery, OperationPath},
+            requests,
+        },
+    },
+    job::OperationId,
+    queue::{Error, Operation, OperationState},
+};
+
+pub async fn start(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    _: NoQuery,
+    body: JsonBody,
+) -> HandlerResult {
+    let by = caller.name.clone();
+    let request = body.parse(&app, move |body, limits| bulk::request(body, limits, by)).await?;
+    access::check_topics(&caller, request.filter.topic.as_ref())?;
+    let operation = app.queue.start_operation(request).await?;
+    check_visible(&caller, &operation)?;
+    let progress = operation.progress();
+    match progress.state {
+        OperationState::Done if operation.request.is_dry_run() => Ok(bulk::dry_run(&progress)),
+        OperationState::Running | OperationState::Done | OperationState::Stopped | OperationState::Failed => {
+            Ok(bulk::accepted(&operation))
+        }
+    }
+}
+
+pub async fn list(State(app): State<App>, Authenticated(caller): Authenticated, _: NoQuery) -> HandlerResult {
+    let mut operations = app.queue.list_operations();
+    operations.retain(|operation| check_visible(&caller, operation).is_ok());
+    Ok(bulk::operations(&operations))
+}
+
+pub async fn get(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    OperationPath(id): OperationPath,
+    _: NoQuery,
+) -> HandlerResult {
+    Ok(bulk::operation(&*find(&app, &caller, &id)?))
+}
+
+pub async fn stop(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    OperationPath(id): OperationPath,
+    _: NoQuery,
+    body: OptionalJsonBody,
+) -> HandlerResult {
+    body.parse(&app, |body, _| requests::nothing(body)).await?;
+    let operation = find(&app, &caller, &id)?;
+    operation.stop();
+    operation.ended().await;
+    Ok(bulk::operation(&operation))
+}
+
+/// The operation, unless the caller may not see it.
+fn find(app: &App, caller: &Caller, id: &OperationId) -> Result<Arc<Operation>, Problem> {
+    let operation = app.queue.operation(id)?;
+    check_visible(caller, &operation).map_err(|_| Error::OperationNotFound)?;
+    Ok(operation)
+}
+
+/// Refuses a caller whose token does not cover all topics of the operation.
+fn check_visible(caller: &Caller, operation: &Operation) -> Result<(), Problem> {
+    access::check_topics(caller, operation.request.filter.topic.as_ref())
+}

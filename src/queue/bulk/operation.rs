@@ -1,0 +1,134 @@
+//! A bulk operation as its callers see it: what it was asked, how far it is, and the wish to stop it.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tokio_util::sync::CancellationToken;
+
+use super::request::BulkRequest;
+use crate::{
+    job::{OperationId, Timestamp},
+    store::ListedJob,
+};
+
+/// A bulk operation.
+#[derive(Debug)]
+pub struct Operation {
+    /// Its id.
+    pub id: OperationId,
+    /// What it was asked to do.
+    pub request: BulkRequest,
+    /// When it began.
+    pub started_at: Timestamp,
+    progress: Mutex<Progress>,
+    stop: CancellationToken,
+    ended: CancellationToken,
+}
+
+/// How an operation stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OperationState {
+    /// It runs.
+    Running,
+    /// It has changed or counted all its jobs, or as many as its limit.
+    Done,
+    /// It was stopped, by a caller or by the shutdown of the server.
+    Stopped,
+    /// The store failed.
+    Failed,
+}
+
+impl OperationState {
+    /// The name in the API.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Stopped => "stopped",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// How far an operation is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// How it stands.
+    pub state: OperationState,
+    /// Jobs that matched the filter so far.
+    pub matched: u64,
+    /// Jobs that were changed.
+    pub changed: u64,
+    /// Jobs that matched but changed otherwise before their turn, and stayed so.
+    pub skipped: u64,
+    /// The first jobs that a dry run found.
+    pub examples: Arc<[ListedJob]>,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+impl Operation {
+    /// `stop` is cancelled to stop it.
+    pub(super) fn new(request: BulkRequest, now: Timestamp, stop: CancellationToken) -> Self {
+        let progress = Progress {
+            state: OperationState::Running,
+            matched: 0,
+            changed: 0,
+            skipped: 0,
+            examples: [].into(),
+            ended_at: None,
+            error: None,
+        };
+        Self {
+            id: request.id.clone().unwrap_or_else(OperationId::generate),
+            request,
+            started_at: now,
+            progress: Mutex::new(progress),
+            stop,
+            ended: CancellationToken::new(),
+        }
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        self.lock().clone()
+    }
+
+    /// Stops it before its next slice. What it has changed stays changed.
+    pub fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Returns once it has ended.
+    pub async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.lock().state == OperationState::Running
+    }
+
+    pub(super) fn stop_token(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    pub(super) fn update(&self, change: impl FnOnce(&mut Progress)) {
+        change(&mut self.lock());
+    }
+
+    pub(super) fn end(&self, state: OperationState, error: Option<String>, now: Timestamp) {
+        self.update(|progress| {
+            progress.state = state;
+            progress.ended_at = Some(now);
+            progress.error = error;
+        });
+        self.ended.cancel();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().expect("no code panics while it changes the progress")
+    }
+}

@@ -1,0 +1,99 @@
+//! What a bulk operation is asked to do, and what that means for each job.
+
+use std::{sync::Arc, time::Duration};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::{
+    job::{Delay, Due, OperationId, Timestamp},
+    store::{ChangeJob, JobChange, JobFilter, ListedJob, Order, SeenJob, moment_of},
+};
+
+/// A request for a bulk operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BulkRequest {
+    /// The id that the client chose.
+    pub id: Option<OperationId>,
+    /// What to do with each job.
+    pub action: BulkAction,
+    /// The jobs.
+    pub filter: JobFilter,
+    /// The jobs are spread over this time behind the moment that the action sets.
+    pub spread: Option<Duration>,
+    /// Most jobs to change; `None` for a dry run, which only counts them.
+    pub limit: Option<u64>,
+    /// The name of the caller's token.
+    pub by: Arc<str>,
+}
+
+/// What a bulk operation does with each of its jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BulkAction {
+    /// Deletes it.
+    Delete,
+    /// Gives a delayed or ready job this due time.
+    Reschedule(Due),
+    /// Moves the due time of a delayed or ready job by this many milliseconds.
+    Shift(i64),
+    /// Makes a dead letter wait again for this delay.
+    Requeue(Delay),
+}
+
+impl BulkAction {
+    /// The name in the API.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Delete => "delete",
+            Self::Reschedule(_) | Self::Shift(_) => "reschedule",
+            Self::Requeue(_) => "requeue",
+        }
+    }
+}
+
+impl BulkRequest {
+    /// Whether it only counts the jobs.
+    #[must_use]
+    pub fn is_dry_run(&self) -> bool {
+        self.limit.is_none()
+    }
+
+    /// The order in which the jobs are walked: a shift to later begins with the last job, so that the walk does not meet a
+    /// job again that it has moved.
+    pub(super) fn order(&self) -> Order {
+        match self.action {
+            BulkAction::Shift(1..) => Order::Descending,
+            _ => Order::Ascending,
+        }
+    }
+
+    /// Whether the walk may meet a changed job again.
+    pub(super) fn may_meet_again(&self) -> bool {
+        matches!(self.action, BulkAction::Reschedule(_) | BulkAction::Shift(_))
+    }
+
+    /// The change of one job.
+    pub(super) fn change(&self, listed: &ListedJob) -> ChangeJob {
+        let job = &listed.job;
+        let offset = self.offset(job.id.as_str());
+        let delay = |delay: Delay| Delay::new(delay.as_duration() + offset).unwrap_or(Delay::LONGEST);
+        let change = match self.action {
+            BulkAction::Delete => JobChange::Delete,
+            BulkAction::Reschedule(Due::After(after)) => JobChange::Reschedule(Due::After(delay(after))),
+            BulkAction::Reschedule(Due::At(at)) => JobChange::Reschedule(Due::At(at.after(offset))),
+            BulkAction::Shift(shift_ms) => {
+                let moved = moment_of(job).as_millis().saturating_add(shift_ms);
+                let moved = moved.clamp(0, Timestamp::MAX.as_millis());
+                JobChange::Reschedule(Due::At(Timestamp::from_millis(moved)))
+            }
+            BulkAction::Requeue(after) => JobChange::Requeue(delay(after)),
+        };
+        ChangeJob { seen: SeenJob::new(job), change }
+    }
+
+    /// How far behind the moment of the action a job is spread: always the same for the same id.
+    fn offset(&self, id: &str) -> Duration {
+        let spread_ms = self.spread.map_or(0, |spread| u64::try_from(spread.as_millis()).unwrap_or(u64::MAX));
+        Duration::from_millis(xxh3_64(id.as_bytes()).checked_rem(spread_ms).unwrap_or(0))
+    }
+}

@@ -1,0 +1,266 @@
+//! The task of a bulk operation: walks the list of its jobs and changes them slice by slice.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::{
+    super::error::Error,
+    operation::{Operation, OperationState},
+};
+use crate::{
+    clock::Clock,
+    job::JobId,
+    metrics::{Event, QueueMetrics},
+    store::{self, ChangeJob, Changed, JobChange, ListPosition, ListedJob, Minute, Span, Store},
+};
+
+/// Jobs changed by one step, so that other operations are not delayed for long.
+const SLICE: usize = 100;
+/// About how many bytes of bodies one step writes at most.
+const SLICE_BYTES: u64 = 4 << 20;
+/// Jobs counted by one step.
+const COUNT_SLICE: usize = 1_000;
+/// How many jobs a dry run shows.
+const EXAMPLES: usize = 10;
+
+/// Runs one operation.
+pub(super) struct Runner {
+    pub store: Arc<dyn Store>,
+    pub clock: Arc<dyn Clock>,
+    pub metrics: QueueMetrics,
+    pub operation: Arc<Operation>,
+}
+
+/// Ends an operation whose task panics, so that it does not seem to run for ever.
+struct EndOnDrop<'a>(&'a Runner);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        let Runner { operation, clock, .. } = self.0;
+        if operation.is_running() {
+            let error = "the operation ended by a fault of the server".to_owned();
+            operation.end(OperationState::Failed, Some(error), clock.now());
+        }
+    }
+}
+
+/// How far the walk has come.
+#[derive(Default)]
+struct Walk {
+    position: Option<ListPosition>,
+    /// Hashes of the ids that were changed, if the walk may meet them again.
+    changed: HashSet<u128>,
+}
+
+impl Runner {
+    pub async fn run(self) {
+        let request = &self.operation.request;
+        let (id, action, by) = (self.operation.id.as_str(), request.action.as_str(), &*request.by);
+        let topic = request.filter.topic.as_ref().map(|topic| topic.as_str());
+        if !request.is_dry_run() {
+            let state = request.filter.state.as_str();
+            tracing::info!(
+                operation = id,
+                action,
+                by,
+                topic,
+                state,
+                limit = request.limit,
+                "a bulk operation begins"
+            );
+        }
+        let _end = EndOnDrop(&self);
+        let (state, error) = match self.walk().await {
+            Ok(state) => (state, None),
+            Err(error) => (OperationState::Failed, Some(error)),
+        };
+        let progress = self.operation.progress();
+        if !request.is_dry_run() {
+            let (changed, skipped, state) = (progress.changed, progress.skipped, state.as_str());
+            let error = error.as_ref().map(tracing::field::display);
+            tracing::info!(
+                operation = id,
+                action,
+                by,
+                topic,
+                changed,
+                skipped,
+                state,
+                error,
+                "a bulk operation ended"
+            );
+        }
+        // The cause is for the log; callers see the same text as in the response of any other call.
+        let error = error.map(|error| Error::from(error).to_string());
+        self.operation.end(state, error, self.clock.now());
+    }
+
+    async fn walk(&self) -> store::Result<OperationState> {
+        if self.operation.request.is_dry_run() && self.count_at_once().await? {
+            return Ok(OperationState::Done);
+        }
+        let mut walk = Walk::default();
+        loop {
+            if self.operation.stop_token().is_cancelled() {
+                return Ok(OperationState::Stopped);
+            }
+            let start_us = self.clock.now_micros();
+            if self.step(&mut walk).await? {
+                return Ok(OperationState::Done);
+            }
+            // As long as the step took, so that the operation uses at most half of the store's time.
+            let took_us = self.clock.now_micros().saturating_sub(start_us).unsigned_abs();
+            tokio::select! {
+                () = self.operation.stop_token().cancelled() => {}
+                () = self.clock.sleep(Duration::from_micros(took_us)) => {}
+            }
+        }
+    }
+
+    /// One slice. Returns whether it was the last.
+    async fn step(&self, walk: &mut Walk) -> store::Result<bool> {
+        let request = &self.operation.request;
+        let left = request.limit.map(|limit| limit - self.operation.progress().changed);
+        let slice = left.map_or(COUNT_SLICE, |left| SLICE.min(usize::try_from(left).unwrap_or(SLICE)));
+        let page = self.store.list(&request.filter, request.order(), walk.position.as_ref(), slice).await?;
+        let jobs: Vec<ListedJob> =
+            page.jobs.into_iter().filter(|listed| !walk.changed.contains(&hash(&listed.job.id))).collect();
+        self.operation.update(|progress| progress.matched += jobs.len() as u64);
+        match left {
+            None => self.show(&jobs),
+            Some(_) => {
+                for slice in slices(&jobs) {
+                    self.change(walk, slice).await?;
+                }
+            }
+        }
+        walk.position = page.next;
+        let is_full = request.limit.is_some_and(|limit| self.operation.progress().changed >= limit);
+        Ok(walk.position.is_none() || is_full)
+    }
+
+    async fn change(&self, walk: &mut Walk, jobs: &[ListedJob]) -> store::Result<()> {
+        let request = &self.operation.request;
+        let changes: Vec<ChangeJob> = jobs.iter().map(|listed| request.change(listed)).collect();
+        let results = self.store.change(changes.clone()).await?;
+        let (mut changed, mut skipped) = (0, 0);
+        for (change, result) in changes.iter().zip(results) {
+            match result {
+                Changed::Skipped => skipped += 1,
+                Changed::Done => {
+                    changed += 1;
+                    self.count_event(change);
+                    if request.may_meet_again() {
+                        walk.changed.insert(hash(&change.seen.id));
+                    }
+                }
+            }
+        }
+        self.operation.update(|progress| {
+            progress.changed += changed;
+            progress.skipped += skipped;
+        });
+        Ok(())
+    }
+
+    fn count_event(&self, change: &ChangeJob) {
+        let event = match change.change {
+            JobChange::Delete => Event::Deleted,
+            JobChange::Requeue(_) => Event::Requeued,
+            JobChange::Reschedule(_) => return,
+        };
+        self.metrics.count(event, change.seen.topic.as_str(), 1);
+    }
+
+    /// Keeps the first jobs, to show them.
+    fn show(&self, jobs: &[ListedJob]) {
+        self.operation.update(|progress| {
+            let missing = EXAMPLES.saturating_sub(progress.examples.len());
+            if missing > 0 {
+                progress.examples =
+                    progress.examples.iter().chain(jobs.iter().take(missing)).cloned().collect();
+            }
+        });
+    }
+
+    /// Counts the jobs of a dry run by the counts that the store keeps, if they tell. Returns whether they did.
+    async fn count_at_once(&self) -> store::Result<bool> {
+        let filter = &self.operation.request.filter;
+        if filter.from.is_some()
+            || filter.to.is_some()
+            || filter.id_prefix.is_some()
+            || filter.reason_prefix.is_some()
+        {
+            return Ok(false);
+        }
+        let any = Span::new(Minute::containing(self.clock.now()), 1, 1).expect("a minute is a span");
+        let totals = self.store.timeline(filter.topic.as_ref(), any).await?.totals;
+        let order = self.operation.request.order();
+        let first = self.store.list(filter, order, None, EXAMPLES).await?;
+        self.operation.update(|progress| progress.matched = totals.count(filter.state));
+        self.show(&first.jobs);
+        Ok(true)
+    }
+}
+
+/// Divides jobs so that the bodies of each part have at most [`SLICE_BYTES`], or it is a single job.
+fn slices(jobs: &[ListedJob]) -> Vec<&[ListedJob]> {
+    let (mut slices, mut start, mut bytes) = (Vec::new(), 0, 0);
+    for (index, listed) in jobs.iter().enumerate() {
+        if index > start && bytes + listed.body_bytes > SLICE_BYTES {
+            slices.push(&jobs[start..index]);
+            (start, bytes) = (index, 0);
+        }
+        bytes += listed.body_bytes;
+    }
+    slices.extend((start < jobs.len()).then(|| &jobs[start..]));
+    slices
+}
+
+fn hash(id: &JobId) -> u128 {
+    xxh3_128(id.as_str().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::job::{Body, Job, RetrySchedule, State, Timestamp, Topic, Ttr};
+
+    fn listed(body_bytes: u64) -> ListedJob {
+        let now = Timestamp::from_millis(0);
+        let job = Job {
+            id: JobId::generate(),
+            topic: Topic::parse("t").expect("valid"),
+            state: State::Dead,
+            created_at: now,
+            due_at: now,
+            ttr: Ttr::DEFAULT,
+            attempts: 1,
+            max_attempts: 1,
+            retry: RetrySchedule::default(),
+            require_receipt: false,
+            reserved_until: None,
+            dead_at: Some(now),
+            reason: None,
+            callback: None,
+            body: Body::from_stored(Bytes::new()),
+        };
+        ListedJob { job, body_bytes }
+    }
+
+    #[test]
+    fn a_step_writes_a_bounded_number_of_bytes() {
+        let lengths = |sizes: &[u64]| {
+            let jobs: Vec<ListedJob> = sizes.iter().map(|bytes| listed(*bytes)).collect();
+            slices(&jobs).into_iter().map(<[ListedJob]>::len).collect::<Vec<_>>()
+        };
+        let half = SLICE_BYTES / 2;
+        assert_eq!(lengths(&[]), [0; 0]);
+        assert_eq!(lengths(&[0; 100]), [100]);
+        assert_eq!(lengths(&[half, half, 1, half]), [2, 2]);
+        assert_eq!(lengths(&[SLICE_BYTES + 1, SLICE_BYTES + 1, 1]), [1, 1, 1]);
+    }
+}

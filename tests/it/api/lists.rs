@@ -1,0 +1,186 @@
+//! Lists of jobs and the reasons of dead letters.
+
+use serde_json::{Value, json};
+
+use super::on_every_engine;
+use crate::harness::{
+    api::{Api, error_locations, text},
+    jobs::seconds,
+    stores::Engine,
+};
+
+on_every_engine!(
+    jobs_are_listed_by_state_and_moment,
+    filters_of_a_list_are_applied_together,
+    a_walk_by_cursor_meets_every_job_once,
+    a_cursor_works_only_for_its_own_list,
+    invalid_parameters_of_a_list_are_named,
+    reasons_of_dead_letters_are_grouped,
+    few_callers_list_at_the_same_time,
+);
+
+async fn list(api: &Api, query: &str) -> Value {
+    api.get(&format!("/jobs?{query}")).await.expect(200).json()
+}
+
+fn ids(page: &Value) -> Vec<String> {
+    page["jobs"].as_array().expect("a list").iter().map(|job| text(&job["id"]).to_owned()).collect()
+}
+
+async fn jobs_are_listed_by_state_and_moment(engine: Engine) {
+    let api = Api::new(engine).await;
+    for (id, delay) in [("a", "2m"), ("b", "1m"), ("c", "3m")] {
+        api.add(&format!(r#"{{"topic":"t","id":"{id}","delay":"{delay}","body":{{"n":1}}}}"#)).await;
+    }
+    let page = list(&api, "").await;
+    assert_eq!((ids(&page), &page["examined"]), (vec!["b".into(), "a".into(), "c".into()], &json!(3)));
+    let first = &page["jobs"][0];
+    assert_eq!((&first["body_bytes"], first.get("body")), (&json!(7), None));
+    let mut whole = api.get("/jobs/b").await.json();
+    whole.as_object_mut().expect("a job").remove("body");
+    whole["body_bytes"] = json!(7);
+    assert_eq!(*first, whole, "all but the body is as in the job");
+    assert_eq!(ids(&list(&api, "order=desc&limit=2").await), ["c", "a"]);
+    api.advance_and_promote(seconds(120)).await;
+    let mut ready = ids(&list(&api, "state=ready").await);
+    ready.sort();
+    assert_eq!(ready, ["a", "b"]);
+    let popped = api.pop("t").await;
+    let reserved = list(&api, "state=reserved").await;
+    assert_eq!(ids(&reserved), [text(&popped["id"])]);
+    assert_eq!(reserved["jobs"][0]["reserved_until"], popped["reserved_until"]);
+    let dead = api.bury("t").await;
+    assert_eq!(ids(&list(&api, "state=dead").await), [text(&dead["id"])]);
+    assert_eq!(ids(&list(&api, "state=delayed").await), ["c"]);
+}
+
+async fn filters_of_a_list_are_applied_together(engine: Engine) {
+    let api = Api::new(engine).await;
+    for (topic, id, delay) in [("t", "o:1", 60), ("t", "o:2", 120), ("t", "p:1", 120), ("u", "o:3", 120)] {
+        api.add(&format!(r#"{{"topic":"{topic}","id":"{id}","delay":{delay}}}"#)).await;
+    }
+    for (query, expected) in [
+        ("topic=t", &["o:1", "o:2", "p:1"][..]),
+        ("topic=u", &["o:3"]),
+        ("topic=nobody", &[]),
+        ("topic=t&id_prefix=o:", &["o:1", "o:2"]),
+        ("id_prefix=o:3", &["o:3"]),
+        ("topic=t&from=2026-11-21T05:42:00Z&id_prefix=o:", &["o:2"]),
+        ("topic=t&to=2026-11-21T05:42:00Z", &["o:1"]),
+        ("from=2026-11-21T05:42:00.001Z", &[]),
+    ] {
+        let mut found = ids(&list(&api, query).await);
+        found.sort();
+        assert_eq!(found, expected, "{query}");
+    }
+}
+
+async fn a_walk_by_cursor_meets_every_job_once(engine: Engine) {
+    let api = Api::new(engine).await;
+    let jobs: Vec<String> =
+        (0..30).map(|n| format!(r#"{{"topic":"t","id":"job-{n}","delay":60}}"#)).collect();
+    api.send("POST", "/batch/jobs", &format!(r#"{{"jobs":[{}]}}"#, jobs.join(","))).await.expect(200);
+    for order in ["asc", "desc"] {
+        let (mut met, mut query) = (Vec::new(), format!("limit=7&order={order}"));
+        loop {
+            let page = list(&api, &query).await;
+            met.extend(ids(&page));
+            let Some(cursor) = page.get("next_cursor") else { break };
+            query = format!("limit=7&order={order}&cursor={}", text(cursor));
+            // A job that is finished meanwhile is no reason to lose others.
+            api.delete("/jobs/job-0").await;
+        }
+        met.retain(|id| id != "job-0");
+        met.sort();
+        let mut expected: Vec<String> = (1..30).map(|n| format!("job-{n}")).collect();
+        expected.sort();
+        assert_eq!(met, expected, "{order}");
+    }
+}
+
+async fn a_cursor_works_only_for_its_own_list(engine: Engine) {
+    let api = Api::new(engine).await;
+    for id in ["a", "b"] {
+        api.add(&format!(r#"{{"topic":"t","id":"{id}","delay":60}}"#)).await;
+    }
+    let cursor = list(&api, "topic=t&limit=1").await["next_cursor"].clone();
+    for query in ["limit=1", "topic=u&limit=1", "topic=t&limit=1&order=desc", "topic=t&state=ready"] {
+        let response = api.get(&format!("/jobs?{query}&cursor={}", text(&cursor))).await;
+        assert_eq!(
+            error_locations(&response.expect_problem(400, "invalid_parameter")),
+            ["cursor"],
+            "{query}"
+        );
+    }
+    assert_eq!(ids(&list(&api, &format!("topic=t&limit=200&cursor={}", text(&cursor))).await).len(), 1);
+}
+
+async fn invalid_parameters_of_a_list_are_named(engine: Engine) {
+    let api = Api::new(engine).await;
+    let long = "x".repeat(1_025);
+    for (query, parameters) in [
+        ("state=done", &["state"][..]),
+        ("topic=a/b", &["topic"]),
+        ("from=yesterday", &["from"]),
+        ("from=2026-11-21T05:42:00Z&to=2026-11-21T05:42:00Z", &["to"]),
+        ("id_prefix=", &["id_prefix"]),
+        ("id_prefix=a/b", &["id_prefix"]),
+        ("reason_prefix=x", &["reason_prefix"]),
+        (&format!("state=dead&reason_prefix={long}"), &["reason_prefix"]),
+        ("state=ready&order=desc", &["order"]),
+        ("order=up", &["order"]),
+        ("limit=0", &["limit"]),
+        ("limit=201", &["limit"]),
+        ("cursor=00", &["cursor"]),
+        ("states=ready&form=x", &["states", "form"]),
+    ] {
+        let response = api.get(&format!("/jobs?{query}")).await;
+        let problem = response.expect_problem(400, "invalid_parameter");
+        assert_eq!(error_locations(&problem), parameters, "{query}");
+    }
+}
+
+async fn reasons_of_dead_letters_are_grouped(engine: Engine) {
+    let api = Api::new(engine).await;
+    for reason in ["http_503 from psp", "http_504 from psp", "no such customer"] {
+        api.add(r#"{"topic":"t"}"#).await;
+        let held = api.pop("t").await;
+        let body = json!({ "receipt": held["receipt"], "reason": reason }).to_string();
+        api.send("POST", &format!("/jobs/{}/bury", text(&held["id"])), &body).await.expect(200);
+        api.advance_and_promote(seconds(1)).await;
+    }
+    let seen = api.get("/topics/t/dead/reasons").await.expect(200).json();
+    assert_eq!((&seen["examined"], &seen["complete"]), (&json!(3), &json!(true)));
+    let groups = seen["reasons"].as_array().expect("a list");
+    assert_eq!(groups.len(), 2);
+    let psp = json!({
+        "reason": "http_# from psp", "prefix": "http_50", "count": 2, "first_dead_at": "2026-11-21T05:40:00.000Z",
+        "last_dead_at": "2026-11-21T05:40:01.000Z", "job_id": groups[0]["job_id"],
+    });
+    assert_eq!(groups[0], psp);
+    let found = list(&api, "state=dead&reason_prefix=http_50").await;
+    assert_eq!(found["jobs"].as_array().map(Vec::len), Some(2));
+    assert_eq!(ids(&found)[1], text(&psp["job_id"]), "the one that died last");
+    let nobody = json!({ "reasons": [], "examined": 0, "complete": true });
+    assert_eq!(api.get("/topics/nobody/dead/reasons").await.json(), nobody);
+}
+
+async fn few_callers_list_at_the_same_time(engine: Engine) {
+    let api = Api::new(engine).await;
+    let hung = api.store.hang_lists();
+    let read = || tokio::spawn(api.call("GET", "/jobs").send());
+    let readers = [read(), read(), read(), read()];
+    while hung.hung_calls() < 4 {
+        tokio::task::yield_now().await;
+    }
+    let last = tokio::spawn(api.call("GET", "/topics/t/dead/reasons").send());
+    while !last.is_finished() {
+        api.clock.advance(seconds(5));
+        tokio::task::yield_now().await;
+    }
+    last.await.expect("answers").expect_problem(503, "busy");
+    hung.release();
+    for reader in readers {
+        reader.await.expect("answers").expect(200);
+    }
+}
