@@ -11,7 +11,7 @@ async function fill(server) {
   await server.call("POST", "topics/orders/pause", { delivery: true });
 }
 
-const PAGES = ["", "topics/orders", "topics/mail", "topics/none", "topics/orders/dead", "jobs", "jobs/orders%3A1001%3Aclose", "jobs/order%3A0",
+const PAGES = ["", "?range=24h&table=1", "topics/orders", "topics/mail", "topics/none", "topics/orders/dead", "jobs", "jobs/orders%3A1001%3Aclose", "jobs/order%3A0",
   "jobs/none", "server", "nowhere"];
 
 // 320 px is a window of 1280 px at 400 %.
@@ -140,16 +140,7 @@ onEveryEngine("the server goes and comes back", {}, async ({ server, tab, page }
 onEveryEngine("while calls fail they become rarer, up to 30 s", {}, async ({ server, tab, page }) => {
   await server.add({ topic: "mail", delay: "1h" });
   await page.clock.install();
-  await page.addInitScript(() => {
-    const [calls, send] = [[], fetch];
-    window.calls = calls;
-    window.fetch = async (...call) => {
-      if (!String(call[0]).includes("/topics?")) return send(...call);
-      const times = { began: Date.now() };
-      calls.push(times);
-      return send(...call).finally(() => (times.ended = Date.now()));
-    };
-  });
+  await tab.watchCalls("/topics?");
   await tab.go();
   await tab.sees("All is well.");
   await page.clock.pauseAt((await page.evaluate(() => Date.now())) + 500);

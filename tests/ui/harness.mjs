@@ -203,6 +203,29 @@ export class Tab {
   /** Waits for a value that is read from the page again and again. */
   until = (read, argument) => this.page.waitForFunction(read, argument, { polling: 50 });
 
+  /**
+   * Notes in `window.calls`, by the clock of the page, when each call whose address contains `part` began and ended. It has
+   * ended when everything that follows its answer at once has happened.
+   */
+  watchCalls = (part) =>
+    this.page.addInitScript((part) => {
+      const [calls, send] = [[], fetch];
+      window.calls = calls;
+      window.fetch = async (...call) => {
+        if (!String(call[0]).includes(part)) return send(...call);
+        const times = { began: Date.now() };
+        calls.push(times);
+        const response = await send(...call);
+        const read = response.text.bind(response);
+        response.text = () => read().finally(() => {
+          const [ended, { port1, port2 }] = [Date.now(), new MessageChannel()];
+          port1.onmessage = () => (times.ended = ended);
+          port2.postMessage(null);
+        });
+        return response;
+      };
+    }, part);
+
   /** Fails if the page breaks a rule of WCAG that a machine can check, or is wider than the window. */
   async check(what) {
     const { violations } = await this.page.evaluate(`${axe}; axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"] })`);

@@ -1,29 +1,53 @@
 // Addresses: of the API, relative to this file so that any path of a proxy works, and of the pages, in the fragment.
 import { observable } from "./lib.js";
 
-/** Where the API is. */
 export const ROOT = new URL("../../", import.meta.url);
 
 /** The path of a call, from its parts. */
 export const path = (...parts) => parts.map(encodeURIComponent).join("/");
 
+/** Parameters as a query, "" if there are none. Those without a value are left out. */
+export function queryText(parameters) {
+  const given = Object.entries(parameters).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  return given.length > 0 ? `?${new URLSearchParams(given)}` : "";
+}
+
 /** The link to a page, from its parts. */
 export const href = (...parts) => `#/${path(...parts)}`;
 
+const split = () => location.hash.replace(/^#\/?/, "").split(/\?(.*)/s);
+
 function current() {
-  const parts = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean);
   try {
-    return parts.map(decodeURIComponent);
+    return split()[0].split("/").filter(Boolean).map(decodeURIComponent);
   } catch {
     return ["no such page"];
   }
 }
 
-/** The parts of the present page's address. */
-export const route = observable(current());
+const parameters = () => Object.fromEntries(new URLSearchParams(split()[1]));
 
-addEventListener("hashchange", () => route.set(current()));
+/** The parts of the present page's address, and its parameters. */
+export const route = observable(current());
+export const query = observable(parameters());
+
+let shown = split()[0];
+
+addEventListener("hashchange", () => {
+  query.set(parameters());
+  if (shown === split()[0]) return;
+  shown = split()[0];
+  route.set(current());
+});
 
 export function go(...parts) {
   location.hash = href(...parts);
+}
+
+export const changed = (changes) => `#/${split()[0]}${queryText({ ...parameters(), ...changes })}`;
+
+/** Changes parameters of the present page, with `replaces` without an entry in the history. */
+export function setQuery(changes, replaces = false) {
+  if (replaces) location.replace(changed(changes));
+  else location.hash = changed(changes);
 }

@@ -88,7 +88,6 @@ export async function check(token) {
   }
 }
 
-/** Reads a file of the dashboard itself. */
 export const settings = () => send("GET", "ui/settings.json");
 
 /** Changes something. `scope` and `topic` say what the token needs; a refusal is remembered, so that the button goes. */
@@ -96,7 +95,6 @@ export async function change(method, path, { body, scope, topic }) {
   return remember(scope, topic, send(method, path, { body: body === undefined ? undefined : JSON.stringify(body) }));
 }
 
-/** Adds a job, which is JSON text already. */
 export const add = (json, topic) => remember("add", topic, send("POST", "jobs", { body: json }));
 
 async function remember(scope, topic, call) {

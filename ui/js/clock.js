@@ -15,7 +15,6 @@ export function observeDate(header, sent, received) {
   else [low, high] = [Math.max(low, newLow), Math.min(high, newHigh)];
 }
 
-/** The server's time, in milliseconds since 1970. */
 export function serverNow() {
   return Date.now() + (Number.isFinite(low) ? (low + high) / 2 : 0);
 }

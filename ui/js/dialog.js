@@ -2,7 +2,6 @@
 import { html, observable, useEffect, useId, useObservable, useRef, useState } from "./lib.js";
 import { Failure, Text } from "./parts.js";
 
-/** What the last change did. */
 const result = observable(null);
 
 /** Announces the outcome of a change. An error stays until it is closed. */
@@ -38,16 +37,9 @@ export async function perform(failed, run) {
   }
 }
 
-/**
- * Asks before `act` runs. With `type` its text has to be entered first. Cancel has the focus; the button says what
- * happens. `kind` is its look.
- */
-export function Question({ title, children, label, type, act, close, kind = "danger" }) {
+/** Opens a dialog with the focus on what closes it, and gives the focus back afterwards. */
+export function useModal() {
   const dialog = useRef(null);
-  const [entered, setEntered] = useState("");
-  const [busy, setBusy] = useState(false);
-  const [error, setError] = useState(null);
-  const [heading, field] = [useId(), useId()];
   useEffect(() => {
     const [opener, shown] = [document.activeElement, dialog.current];
     shown.showModal();
@@ -58,6 +50,19 @@ export function Question({ title, children, label, type, act, close, kind = "dan
       (opener?.isConnected ? opener : document.querySelector("main h1"))?.focus();
     };
   }, []);
+  return dialog;
+}
+
+/**
+ * Asks before `act` runs. With `type` its text has to be entered first. Cancel has the focus; the button says what
+ * happens. `kind` is its look.
+ */
+export function Question({ title, children, label, type, act, close, kind = "danger" }) {
+  const dialog = useModal();
+  const [entered, setEntered] = useState("");
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState(null);
+  const [heading, field] = [useId(), useId()];
   const allowed = !type || entered.trim() === type;
   const submit = async (event) => {
     event.preventDefault();

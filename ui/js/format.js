@@ -45,6 +45,27 @@ export function distance(at, now) {
 
 const timeZone = (zone) => (zone === "utc" ? "UTC" : undefined);
 
+/** A number in about three characters: "950", "12K", "1.2M". */
+export const compact = (number) => new Intl.NumberFormat("en", { notation: "compact" }).format(number);
+
+export const formatted = (at, zone, options) =>
+  new Intl.DateTimeFormat("en-GB", { timeZone: timeZone(zone), hourCycle: "h23", ...options }).format(at);
+
+/** The clock of a zone at a moment, as milliseconds that are divisible by a day at its midnights. */
+export const clockOf = (at, zone) => (zone === "utc" ? at : at - new Date(at).getTimezoneOffset() * 60_000);
+
+const DAY = 86_400_000;
+
+/** A span of time: "Sun 22 Nov, 09:00–09:15", "22–25 Nov 2026". */
+export function spanText(from, to, zone) {
+  const isDays = [from, to].every((edge) => clockOf(edge, zone) % DAY === 0);
+  const options = { timeZone: timeZone(zone), hourCycle: "h23", day: "numeric", month: "short" };
+  if (isDays || to - from > 2 * DAY) options.year = "numeric";
+  else options.weekday = "short";
+  if (!isDays) options.hour = options.minute = "2-digit";
+  return new Intl.DateTimeFormat("en-GB", options).formatRange(from, isDays ? to - 1 : to);
+}
+
 /** The time of day, with the date unless it is today. */
 export function moment(at, now, zone, withMilliseconds = false) {
   const day = (ms, options) => new Intl.DateTimeFormat("en-GB", { timeZone: timeZone(zone), ...options }).format(ms);
@@ -69,10 +90,8 @@ export function bytes(number) {
   return number < 1024 * 1024 ? `${(number / 1024).toFixed(1)} KiB` : `${(number / 1024 / 1024).toFixed(1)} MiB`;
 }
 
-/** The bytes of a text in UTF-8. */
 export const byteLength = (text) => new TextEncoder().encode(text).length;
 
-/** A text as one word of a POSIX shell. */
 export const shellQuote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
 // Characters that are invisible, or that change the order in which their neighbours are shown.

@@ -1,5 +1,5 @@
 // Keyboard shortcuts. They do nothing while a text is entered or a dialog is open, and can be switched off.
-import { useEffect } from "./lib.js";
+import { useLayoutEffect } from "./lib.js";
 import { preferences } from "./preferences.js";
 
 const bound = [];
@@ -11,7 +11,7 @@ let prefixAt = 0;
  * (`isGeneral`); `r` runs all of them.
  */
 export function useKeys(actions, isGeneral = false) {
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (isGeneral) bound.unshift(actions);
     else bound.push(actions);
     return () => bound.splice(bound.indexOf(actions), 1);

@@ -12,7 +12,6 @@ import { Topic } from "./pages/topic.js";
 import { session } from "./session.js";
 import { Shell } from "./shell.js";
 
-/** The page of an address, and its title. */
 function pageOf(parts, hidesBodies) {
   const [first, second, third] = parts;
   if (parts.length === 0) return ["Overview", html`<${Overview} />`];

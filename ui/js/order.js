@@ -1,5 +1,10 @@
 // Rows that never move under the pointer: their order stays until the user asks for a new one.
-import { useCallback, useRef, useState } from "./lib.js";
+import { html, useCallback, useRef, useState } from "./lib.js";
+import { counted } from "./format.js";
+
+/** Offers the new order, when there is one. */
+export const Changes = ({ changes, sort }) =>
+  changes > 0 && html`<button type="button" class="quiet" onClick=${sort}>${counted(changes, "change")}, press <kbd>r</kbd></button>`;
 
 /**
  * Keeps the order of `rows`, each with the unique text `key(row)`. A new row comes last; one that is gone keeps its last values

@@ -15,26 +15,22 @@ export const StateName = ({ state }) => {
   return html`<span class="state ${known}"><${Mark} state=${known} />${state}</span>`;
 };
 
-/** A moment, in the chosen zone. */
 export function Time({ at, exact }) {
   const { zone } = useObservable(preferences);
   const now = useNow();
   return html`<time datetime=${at}>${moment(Date.parse(at), now, zone, exact)}</time>`;
 }
 
-/** How far off a moment is, and the moment itself. */
 export function When({ at }) {
   const now = useNow();
   return html`<span class="when">${distance(Date.parse(at), now)} <small><${Time} at=${at} /></small></span>`;
 }
 
-/** How far off a moment is. */
 export function Distance({ at }) {
   const now = useNow();
   return html`<time datetime=${at}>${distance(Date.parse(at), now)}</time>`;
 }
 
-/** How long ago a moment was. */
 export function Elapsed({ since }) {
   const now = useNow();
   return html`<time datetime=${since}>${duration(Math.max(0, Math.round((now - Date.parse(since)) / 1000)))}</time>`;
@@ -44,7 +40,6 @@ export function Elapsed({ since }) {
 export const Text = ({ text }) =>
   html`<bdi>${revealed(text).map((part) => (part.code ? html`<span class="hidden-character">${part.code}</span>` : part))}</bdi>`;
 
-/** The states of some jobs as a bar of their shares. */
 export function Bar({ counts }) {
   const total = STATES.reduce((sum, state) => sum + counts[state], 0);
   let x = 0;
@@ -80,7 +75,6 @@ export function Unloaded({ poll, what }) {
   return html`<${Loading} what=${what} />`;
 }
 
-/** Says how old grey figures are. */
 export function AsOf({ poll }) {
   if (!poll.stale) return null;
   return html`<p class="as-of" role="status">
@@ -147,7 +141,6 @@ export const Facts = ({ facts }) => html`<dl class="facts">
     .map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}
 </dl>`;
 
-/** A command line that can be copied. */
 export const Command = ({ text }) => html`<div class="command">
   <pre tabindex="0" role="region" aria-label="Command"><code>${text}</code></pre>
   <${Copy} text=${text} of="the command" />

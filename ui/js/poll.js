@@ -7,21 +7,31 @@ import { preferences } from "./preferences.js";
 const FIRST_RETRY_MS = 2_000;
 const LONGEST_RETRY_MS = 30_000;
 
-/** Whether the latest calls fail, and when the next one goes out. */
+/** Whether the latest calls of any loop fail, and when the next one goes out. */
 export const connection = observable({ failing: false, retryAt: 0 });
+
+const failing = new Map();
+
+/** Notes when a loop whose calls fail tries again; without a time its calls work. */
+function note(loop, retryAt) {
+  if (retryAt) failing.set(loop, retryAt);
+  else if (!failing.delete(loop)) return;
+  connection.set({ failing: failing.size > 0, retryAt: failing.size > 0 ? Math.min(...failing.values()) : 0 });
+}
 
 /**
  * Reads `path` now and every `every` milliseconds. Returns `data`, the moment `at` of it by the server's clock, the latest
- * `error`, whether the data is `stale`, and `refresh`, which asks now and resolves when that is done. With `path` null it does nothing.
+ * `error`, whether the data is `stale`, and `refresh`, which asks now and resolves when that is done. With `path` null it does
+ * nothing. `addressOf` makes the address of a call from the path.
  */
-export function usePoll(path, every) {
+export function usePoll(path, every, addressOf = (path) => path) {
   const { live } = useObservable(preferences);
   const [state, setState] = useState({ path, data: null, at: 0, error: null });
   const loop = useRef(null);
   useEffect(() => {
     setState((before) => (before.path === path ? before : { path, data: null, at: 0, error: null }));
     if (path === null) return undefined;
-    loop.current = startLoop(path, every, setState);
+    loop.current = startLoop(path, every, setState, addressOf);
     return () => loop.current.stop();
   }, [path, every]);
   useEffect(() => loop.current?.setLive(live), [live, path, every]);
@@ -31,7 +41,7 @@ export function usePoll(path, every) {
   return { data, at, error, stale: data !== null && error !== null && error.passes, refresh };
 }
 
-function startLoop(path, every, setState) {
+function startLoop(path, every, setState, addressOf) {
   let [timer, running, failures, live, stopped] = [0, null, 0, true, false];
   const controller = new AbortController();
 
@@ -39,7 +49,7 @@ function startLoop(path, every, setState) {
     clearTimeout(timer);
     if (stopped || (!live && failures === 0)) return;
     const wait = failures ? Math.min(FIRST_RETRY_MS * 2 ** (failures - 1), LONGEST_RETRY_MS) : every;
-    if (failures) connection.set({ failing: true, retryAt: serverNow() + wait });
+    if (failures) note(controller, serverNow() + wait);
     timer = setTimeout(run, wait);
   };
 
@@ -56,17 +66,17 @@ function startLoop(path, every, setState) {
 
   async function readOnce() {
     try {
-      const data = await get(path, controller.signal);
+      const data = await get(addressOf(path), controller.signal);
       if (stopped) return;
       failures = 0;
       setState({ path, data, at: serverNow(), error: null });
-      connection.set({ failing: false, retryAt: 0 });
+      note(controller);
     } catch (error) {
       if (stopped) return;
       failures = error.passes ? failures + 1 : 0;
       // A refusal is an answer: the job or topic is gone, or may not be seen. Its last figures stay for the page.
       setState((before) => ({ ...(before.path === path ? before : { data: null, at: 0 }), path, error }));
-      if (!error.passes) connection.set({ failing: false, retryAt: 0 });
+      if (!error.passes) note(controller);
     }
   }
 
@@ -86,7 +96,7 @@ function startLoop(path, every, setState) {
       clearTimeout(timer);
       controller.abort();
       document.removeEventListener("visibilitychange", onVisible);
-      connection.set({ failing: false, retryAt: 0 });
+      note(controller);
     },
   };
 }

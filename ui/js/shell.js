@@ -1,8 +1,8 @@
 // What surrounds every page: the header, the state of the connection, the keys, and the warning about plain HTTP.
-import { html, useEffect, useObservable, useRef, useState } from "./lib.js";
+import { html, useObservable, useRef, useState } from "./lib.js";
 import { go, href, route } from "./address.js";
 import { serverNow, useNow } from "./clock.js";
-import { Result } from "./dialog.js";
+import { Result, useModal } from "./dialog.js";
 import { zoneName } from "./format.js";
 import { moveRow, useKeys } from "./keys.js";
 import { connection } from "./poll.js";
@@ -69,6 +69,9 @@ const KEYS = [
   ["g s", "server and settings"],
   ["j k", "next and previous row"],
   ["Enter", "open the row"],
+  ["t", "table of the timeline"],
+  ["← →", "move in the timeline; with Shift select"],
+  ["⏎ ⌫", "zoom in, and back"],
   ["r", "refresh, and sort anew"],
   ["l", "live updates on or off"],
   ["?", "this list"],
@@ -76,22 +79,12 @@ const KEYS = [
 ];
 
 function Keys({ close }) {
-  const dialog = useRef(null);
-  useEffect(() => {
-    const [opener, shown] = [document.activeElement, dialog.current];
-    shown.showModal();
-    shown.querySelector("button").focus();
-    return () => {
-      shown.close();
-      opener?.focus();
-    };
-  }, []);
-  return html`<dialog ref=${dialog} aria-labelledby="keys" onClose=${close}>
+  return html`<dialog ref=${useModal()} aria-labelledby="keys" onClose=${close}>
     <h2 id="keys">Keys</h2>
     <dl class="keys">${KEYS.map(([keys, what]) => html`<div key=${keys}>
       <dt>${keys.split(" ").map((key) => html`<kbd>${key}</kbd> `)}</dt><dd>${what}</dd></div>`)}</dl>
     <p class="small">They can be switched off on the page <a href=${href("server")} onClick=${close}>Server</a>.</p>
-    <div class="actions end"><button type="button" onClick=${close}>Close</button></div>
+    <div class="actions end"><button type="button" data-cancel onClick=${close}>Close</button></div>
   </dialog>`;
 }
 

@@ -4,7 +4,7 @@ import { href, path } from "../address.js";
 import { DeleteAll, DeleteJob, Lacking, replay, ReplayAll, useMay } from "../changes.js";
 import { count, counted } from "../format.js";
 import { useKeys } from "../keys.js";
-import { useStableOrder } from "../order.js";
+import { Changes, useStableOrder } from "../order.js";
 import { AsOf, Distance, Mark, Text, Unloaded } from "../parts.js";
 import { usePoll } from "../poll.js";
 
@@ -45,7 +45,7 @@ function Letters({ topic, list, cursors, setCursors }) {
   const next = list.data.next_cursor;
   return html`<section class="card" aria-labelledby="letters">
     <div class="heading"><h2 id="letters">Oldest first</h2>
-      ${changes > 0 && html`<button type="button" class="quiet" onClick=${sort}>${counted(changes, "change")}, press <kbd>r</kbd></button>`}</div>
+      <${Changes} changes=${changes} sort=${sort} /></div>
     <ul class=${`letters ${list.stale ? "stale" : ""}`}>${shown.map(({ key, row, gone }) => html`<${Letter} key=${key} job=${row.job}
       gone=${gone} refresh=${list.refresh} remove=${() => setRemoves(row.job)} />`)}</ul>
     ${shown.length === 0 && html`<p class="empty">No dead letter is left on this page.</p>`}

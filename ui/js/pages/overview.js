@@ -1,10 +1,11 @@
 // Overview: whether all is well, and the topics.
 import { html, useMemo, useRef, useState } from "../lib.js";
 import { go, href, path, ROOT } from "../address.js";
+import { Timeline } from "../chart.js";
 import { useNow } from "../clock.js";
 import { count, counted, duration, shellQuote } from "../format.js";
 import { useKeys } from "../keys.js";
-import { useStableOrder } from "../order.js";
+import { Changes, useStableOrder } from "../order.js";
 import { AsOf, Bar, Command, Distance, Elapsed, Mark, STATES, Unloaded } from "../parts.js";
 import { usePoll } from "../poll.js";
 
@@ -16,7 +17,6 @@ const LATE_SECONDS = 60;
 const overdueSeconds = (view, now) =>
   view.oldest_overdue_at ? Math.max(0, (now - Date.parse(view.oldest_overdue_at)) / 1000) : 0;
 
-/** What is wrong with a topic, the worst first. */
 function troublesOf(view, now) {
   const [overdue, found] = [overdueSeconds(view, now), []];
   if (view.paused.delivery && view.counts.ready > 0) found.push("delivery is paused, jobs wait");
@@ -62,7 +62,7 @@ function Trouble({ topics, stale, refresh }) {
   const present = new Map(topics.map((view) => [view.topic, view]));
   return html`<section class="card" aria-labelledby="trouble">
     <div class="heading"><h2 id="trouble">In trouble</h2>
-      ${changes > 0 && html`<button type="button" class="quiet" onClick=${sortAnew}>${counted(changes, "change")}, press <kbd>r</kbd></button>`}</div>
+      <${Changes} changes=${changes} sort=${sortAnew} /></div>
     <ul class=${`troubles ${stale ? "stale" : ""}`}>${rows.map(({ key, row, gone }) => {
       const view = present.get(key) ?? row;
       const found = troublesOf(view, now);
@@ -124,7 +124,7 @@ function Topics({ topics, stale, refresh, before, after }) {
   return html`<section class="card" aria-labelledby="topics">
     <div class="heading">
       <h2 id="topics">Topics <span class="small">${count(topics.length)}${(before || after) && " on this page"}</span></h2>
-      ${changes > 0 && html`<button type="button" class="quiet" onClick=${sortAnew}>${counted(changes, "change")}, press <kbd>r</kbd></button>`}
+      <${Changes} changes=${changes} sort=${sortAnew} />
       <label class="filter"><span class="visually-hidden">Topics that begin with</span>
         <input ref=${filter} type="search" placeholder="begins with" autocomplete="off" autocapitalize="off" spellcheck=${false}
           value=${prefix} onInput=${(event) => setPrefix(event.target.value)} /></label>
@@ -198,6 +198,7 @@ export function Overview() {
   return html`${heading}
     <${AsOf} poll=${poll} />
     <${Totals} topics=${topics} isPart=${Boolean(before || after)} stale=${poll.stale} />
+    <${Timeline} />
     <${Trouble} key=${`trouble ${cursor}`} topics=${topics} stale=${poll.stale} refresh=${poll.refresh} />
     <${Topics} key=${`topics ${cursor}`} topics=${topics} stale=${poll.stale} refresh=${poll.refresh} before=${before} after=${after} />`;
 }

@@ -1,6 +1,7 @@
 // Topic: its counts and settings; pause, test job, purge.
 import { html, useState } from "../lib.js";
 import { href, path } from "../address.js";
+import { Timeline } from "../chart.js";
 import { Lacking, Purge, setPause, useMay } from "../changes.js";
 import { count, counted, duration } from "../format.js";
 import { useKeys } from "../keys.js";
@@ -97,7 +98,8 @@ export function Topic({ topic }) {
   // The form for a test job stays the same while the topic comes and goes with it.
   return html`${heading}
     ${view
-      ? html`<${AsOf} poll=${poll} /><${Counts} view=${view} stale=${poll.stale} />`
+      ? html`<${AsOf} poll=${poll} /><${Counts} view=${view} stale=${poll.stale} />
+          <${Timeline} topic=${topic} />`
       : html`<section class="card"><h2>There is no such topic</h2>
           <p>A topic exists while it has jobs or settings. A new job makes it again.</p></section>`}
     <div class="columns">

@@ -1,0 +1,171 @@
+// The timeline: what it counts, how one moves through it by keyboard, mouse and address, and how often it asks.
+import assert from "node:assert/strict";
+import { onEveryEngine } from "./harness.mjs";
+
+const MINUTE = 60_000;
+const chart = (page) => page.getByRole("slider", { name: "Timeline" });
+const readout = (page) => page.locator(".readout p");
+const after = (minutes) => new Date(Date.now() + minutes * MINUTE).toISOString();
+
+/** Waits until the readout, which a screen reader hears as well, has this text. */
+async function reads(tab, text) {
+  await tab.until((text) => document.querySelector(".readout p")?.innerText === text, text).catch(async (error) => {
+    throw new Error(`the readout is not “${text}” but “${await readout(tab.page).innerText()}”: ${error.message}`);
+  });
+  assert.equal(await chart(tab.page).getAttribute("aria-valuetext"), text);
+}
+
+const parameters = (page) => Object.fromEntries(new URLSearchParams(new URL(page.url()).hash.split("?")[1]));
+
+/** One overdue job, five in this hour of two topics, one in five hours and one in two years. */
+async function fill(server) {
+  const [soon, later] = [after(10.5), after(40)];
+  await server.add({ topic: "orders" });
+  for (let n = 0; n < 3; n += 1) await server.add({ topic: "mail", at: soon });
+  await server.add({ topic: "orders", at: soon });
+  await server.add({ topic: "orders", at: later });
+  await server.add({ topic: "mail", at: after(300) });
+  await server.add({ topic: "mail", at: after(2 * 366 * 24 * 60) });
+}
+
+onEveryEngine("the timeline counts what is due, and says what is near", {}, async ({ server, tab, page }) => {
+  await fill(server);
+  await server.add({ topic: "quiet", at: after(300) });
+  await tab.go();
+  await reads(tab, "5 in the next hour; 3 later; 1 overdue.");
+  assert.equal(await page.locator(".chart .due").count(), 2);
+  await server.add({ topic: "orders", at: after(20) });
+  await reads(tab, "6 in the next hour; 3 later; 1 overdue.");
+  const ranges = [["24 h", "24h", "8 in the next 24 hours; 1 later; 1 overdue."], ["7 d", "7d", "8 in the next 7 days; 1 later; 1 overdue."],
+    ["30 d", "30d", "8 in the next 30 days; 1 later; 1 overdue."], ["1 y", "1y", "8 in the next year; 1 later; 1 overdue."],
+    ["10 y", "10y", "9 in the next 10 years; 1 overdue."]];
+  for (const [label, range, text] of ranges) {
+    const asked = page.waitForRequest((request) => request.url().includes("/timeline?"));
+    await page.getByRole("link", { name: label, exact: true }).click();
+    await reads(tab, text);
+    assert.equal(parameters(page).range, range);
+    const { searchParams } = new URL((await asked).url());
+    assert.ok(Number.parseInt(searchParams.get("span")) / Number.parseInt(searchParams.get("step")) <= 120, label);
+  }
+  await page.reload();
+  await reads(tab, "9 in the next 10 years; 1 overdue.");
+  await page.goBack();
+  await reads(tab, "8 in the next year; 1 later; 1 overdue.");
+
+  await tab.go("topics/quiet");
+  await reads(tab, "None in the next hour; 1 later.");
+  await tab.go("topics/mail?range=24h");
+  await reads(tab, "4 in the next 24 hours; 1 later.");
+  await page.keyboard.press("t");
+  const rows = page.getByRole("region", { name: "Table of the timeline" }).getByRole("row");
+  await rows.first().waitFor();
+  const cells = await rows.evaluateAll((found) => found.slice(1).map((row) => [...row.cells].map((cell) => cell.innerText)));
+  assert.deepEqual(cells.map(([, jobs]) => jobs), ["0", "3", "1", "1"]);
+  assert.deepEqual([cells[0][0], cells.at(-1)[0]], ["Overdue", "Later"]);
+  assert.match(cells[1][0], /^\w{3} \d+ \w+, \d\d:\d\d\W+(\w{3} \d+ \w+, )?\d\d:\d\d$/);
+  assert.equal(parameters(page).table, "1");
+});
+
+onEveryEngine("the keyboard moves, selects, zooms and goes back", {}, async ({ server, tab, page }) => {
+  await fill(server);
+  await tab.go();
+  await reads(tab, "5 in the next hour; 2 later; 1 overdue.");
+  const press = (key) => page.keyboard.press(key);
+  await chart(page).focus();
+  await press("ArrowRight");
+  await tab.until(() => document.querySelector(".readout strong"));
+  const bar = async () => (await readout(page).innerText()).replace(/^.*\d\d:\d\d /, "");
+  assert.equal(await bar(), "4 jobs; mail 3, orders 1");
+  await press("ArrowRight");
+  await tab.until(() => document.querySelector(".readout p").innerText.endsWith(" 0 jobs"));
+  await press("ArrowLeft");
+  await press("Shift+ArrowLeft");
+  await press("Shift+ArrowLeft");
+  await page.locator(".selected").waitFor();
+  await press("Enter");
+  await reads(tab, "4 in this time; 3 before and after; 1 overdue.");
+  assert.equal(parameters(page).span, "3m");
+  assert.equal(await page.locator(".chart .due").count(), 1);
+  await press("End");
+  await reads(tab, "Before and after 3 jobs; mail 2, orders 1");
+  await press("Backspace");
+  await reads(tab, "5 in the next hour; 2 later; 1 overdue.");
+  await press("Home");
+  await reads(tab, "Overdue 1 job; orders 1");
+  await press("End");
+  await reads(tab, "Later 2 jobs; mail 2");
+  await press("Enter");
+  await reads(tab, "6 in the next 24 hours; 1 later; 1 overdue.");
+  assert.deepEqual(parameters(page), { range: "24h" });
+  await press("ArrowRight");
+  await press("Escape");
+  await reads(tab, "6 in the next 24 hours; 1 later; 1 overdue.");
+  await press("Backspace");
+  await reads(tab, "5 in the next hour; 2 later; 1 overdue.");
+});
+
+onEveryEngine("the mouse shows, selects and zooms", { engines: ["embedded"] }, async ({ server, tab, page }) => {
+  await fill(server);
+  await tab.go("topics/orders?range=24h");
+  await reads(tab, "2 in the next 24 hours; 1 overdue.");
+  const boxes = async () => Promise.all((await page.locator(".chart .due").all()).map((bar) => bar.boundingBox()));
+  const first = (await boxes())[0];
+  const [x, y] = [first.x + first.width / 2, first.y + first.height - 1];
+  await page.mouse.move(x, y);
+  await tab.until(() => document.querySelector(".readout p").innerText.endsWith(" 1 job") || document.querySelector(".readout p").innerText.endsWith(" 2 jobs"));
+  await page.mouse.move(x, y - 400);
+  await reads(tab, "2 in the next 24 hours; 1 overdue.");
+  await page.mouse.move(x - 2 * first.width, y);
+  await page.mouse.down();
+  await page.mouse.move(x + 6 * first.width, y, { steps: 4 });
+  await page.mouse.up();
+  await page.locator(".selected").waitFor();
+  assert.match(await readout(page).innerText(), / 2 jobs$/);
+  await tab.button("Clear").click();
+  await reads(tab, "2 in the next 24 hours; 1 overdue.");
+  await page.mouse.click(x, y);
+  await tab.until(() => location.hash.includes("span=15m"));
+  await tab.until(() => document.querySelector(".readout p").innerText.includes("in this time"));
+  await tab.button("Back").click();
+  await reads(tab, "2 in the next 24 hours; 1 overdue.");
+});
+
+onEveryEngine("single high bars change the scale", { engines: ["embedded"] }, async ({ server, tab, page }) => {
+  const at = [after(20), after(30), after(40)];
+  const jobs = at.flatMap((at, n) => Array.from({ length: n === 0 ? 200 : 2 }, () => ({ topic: "mail", at })));
+  await server.call("POST", "batch/jobs", { jobs });
+  await tab.go();
+  await page.locator(".chart .due").nth(2).waitFor();
+  const heights = () => page.locator(".chart .due").evaluateAll((bars) => bars.map((bar) => Number(bar.getAttribute("height"))));
+  const log = tab.button("Log");
+  assert.equal(await log.getAttribute("aria-pressed"), "true");
+  const high = (await heights())[1];
+  assert.ok(high > 20, `${high}`);
+  await log.click();
+  await tab.until(() => location.hash.includes("scale=linear"));
+  assert.equal(await log.getAttribute("aria-pressed"), "false");
+  assert.ok((await heights())[1] < high / 4);
+});
+
+onEveryEngine("a near timeline is read every 2 s, a far one every 30 s", { engines: ["embedded"] }, async ({ server, tab, page }) => {
+  await fill(server);
+  await page.clock.install();
+  await tab.watchCalls("/timeline?");
+  for (const [range, seconds] of [["24h", 2], ["7d", 30]]) {
+    await tab.go("nowhere");
+    await tab.heading("No such page").waitFor();
+    await page.evaluate(() => window.calls.splice(0));
+    await tab.go(`topics/mail?range=${range}`);
+    await tab.until(() => window.calls[0]?.ended);
+    await page.clock.pauseAt((await page.evaluate(() => Date.now())) + 100);
+    const first = await page.evaluate(() => window.calls.length);
+    for (let n = first; n < first + 2; n += 1) {
+      await tab.until((n) => window.calls[n - 1].ended, n);
+      await page.clock.runFor(seconds * 1000);
+      await tab.until((n) => window.calls[n], n);
+      const pause = await page.evaluate((n) => window.calls[n].began - window.calls[n - 1].ended, n);
+      assert.ok(pause >= seconds * 1000 && pause < seconds * 1000 + 500, `${range} was read after ${pause} ms`);
+    }
+    await page.clock.resume();
+  }
+});

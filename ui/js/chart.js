@@ -1,0 +1,240 @@
+// The timeline: a chart of the delayed jobs by due time, its readout and table, and how one moves through it.
+import { html, useEffect, useLayoutEffect, useObservable, useRef, useState } from "./lib.js";
+import { changed, query, queryText, setQuery } from "./address.js";
+import { serverNow } from "./clock.js";
+import { compact, count, spanText } from "./format.js";
+import { useKeys } from "./keys.js";
+import { Unloaded } from "./parts.js";
+import { usePoll } from "./poll.js";
+import { preferences } from "./preferences.js";
+import { beginning, figuresOf, inWords, isSteep, labelsOf, outsideOf, RANGES, scaleOf, summary, viewOf, widerThan } from "./timeline.js";
+
+const MINUTE = 60_000;
+const DAY = 24 * 60 * MINUTE;
+/** Pixels: above the bars, of the bars, below them, at their left and right, and the width of what stands apart. */
+const [TOP, HEIGHT, BELOW, LEFT, RIGHT, SIDE] = [8, 150, 40, 84, 58, 28];
+
+/** The width of an element, 0 until it is known. */
+function useWidth() {
+  const frame = useRef(null);
+  const [width, setWidth] = useState(0);
+  useLayoutEffect(() => {
+    const measure = () => setWidth(frame.current.clientWidth);
+    const observer = new ResizeObserver(measure);
+    measure();
+    observer.observe(frame.current);
+    return () => observer.disconnect();
+  }, []);
+  return [frame, width];
+}
+
+/** Where the bars lie. Bar -1 is what is overdue, the one after the last is what lies outside. */
+function placesOf({ counts: { length } }, width) {
+  const right = width - RIGHT;
+  const each = (right - LEFT) / length;
+  return {
+    right,
+    each,
+    leftOf: (n) => (n < 0 ? 12 : n < length ? LEFT + n * each : right + 18),
+    rightOf: (n) => (n < 0 ? 12 + SIDE : n < length ? LEFT + (n + 1) * each : right + 18 + SIDE),
+    barAt: (x) => (x < LEFT - 24 ? -1 : x > right + 9 ? length : Math.min(Math.max(Math.floor((x - LEFT) / each), 0), length - 1)),
+  };
+}
+
+/** A bar that stands apart. It has the scale of the others, and a torn end where it would be higher than they. */
+function Side({ kind, x, jobs, label, heightOf }) {
+  const height = jobs > 0 ? Math.max(Math.min(heightOf(jobs), 1) * HEIGHT, 2) : 0;
+  const base = TOP + HEIGHT;
+  return html`<rect class=${kind} x=${x} y=${base - height} width=${SIDE} height=${height} />
+    ${heightOf(jobs) > 1 && html`<path class="torn" d=${`M${x - 2} ${TOP + 14}l8 -6 8 6 8 -6 8 6`} />`}
+    <text x=${x + SIDE / 2} y=${base + 16} text-anchor="middle">${label}</text>
+    <text x=${x + SIDE / 2} y=${base + 33} text-anchor="middle" class="figure">${compact(jobs)}</text>`;
+}
+
+function Drawing({ figures, places, view, width, zone, isLog, mark }) {
+  const { right, each, leftOf, rightOf } = places;
+  const { heightOf, lines } = scaleOf(Math.max(...figures.counts), isLog);
+  const base = TOP + HEIGHT;
+  const gap = each > 3 ? 1 : 0;
+  return html`<svg width=${width} height=${base + BELOW} aria-hidden="true">
+    <defs><pattern id="hatching" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
+      <rect class="hatching" width="3.5" height="6" /></pattern></defs>
+    ${lines.map((jobs) => {
+      const y = base - heightOf(jobs) * HEIGHT;
+      return html`<line key=${jobs} class="grid" x1=${LEFT} x2=${right} y1=${y} y2=${y} />
+        <text x=${LEFT - 6} y=${y + 4} text-anchor="end">${compact(jobs)}</text>`;
+    })}
+    ${mark.bars && html`<rect class=${mark.selects ? "cursor selected" : "cursor"} x=${leftOf(mark.bars[0])} y=${TOP - 6}
+      width=${rightOf(mark.bars[1]) - leftOf(mark.bars[0])} height=${HEIGHT + 6} />`}
+    ${figures.bars.filter((bar) => bar.jobs > 0).map(({ n, jobs }) => {
+      const height = Math.max(heightOf(jobs) * HEIGHT, 2);
+      return html`<rect key=${n} class="due" x=${leftOf(n) + gap / 2} y=${base - height} width=${each - gap} height=${height} />`;
+    })}
+    <line class="axis" x1=${LEFT} x2=${right} y1=${base} y2=${base} />
+    ${labelsOf(figures, zone, (right - LEFT) / 72).map(([{ n }, label]) => html`<line class="axis" x1=${leftOf(n)} x2=${leftOf(n)} y1=${base} y2=${base + 5} />
+      ${leftOf(n) < right - 24 && html`<text x=${leftOf(n)} y=${base + 18} text-anchor="middle">${label}</text>`}`)}
+    <${Side} kind="overdue" x=${leftOf(-1)} jobs=${figures.ready} label="overdue" heightOf=${heightOf} />
+    <${Side} kind="outside" x=${right + 18} jobs=${figures.outside} label=${view.from === null ? "later" : "outside"} heightOf=${heightOf} />
+  </svg>`;
+}
+
+/** The same figures as text. */
+function Table({ figures, view, zone }) {
+  const due = figures.bars.filter((bar) => bar.jobs > 0).map(({ from, to, jobs }) => [spanText(from, to, zone), jobs]);
+  const rows = [["Overdue", figures.ready], ...due, [outsideOf(view), figures.outside]];
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Table of the timeline"><table>
+    <thead><tr><th>Due</th><th class="number">Jobs</th></tr></thead>
+    <tbody>${rows.map(([name, jobs]) => html`<tr><th scope="row">${name}</th><td class="number">${count(jobs)}</td></tr>`)}</tbody>
+  </table></div>`;
+}
+
+/**
+ * The marked bars, from the cursor to where a selection began. Moments are kept, so that both stay where they are while time
+ * goes on: -Infinity is what is overdue, Infinity what lies outside.
+ */
+function useMark(figures, key) {
+  const [moments, setMoments] = useState(null);
+  const clear = () => setMoments(null);
+  useEffect(clear, [key]);
+  if (!figures) return {};
+  const { bars, from, step, counts: { length } } = figures;
+  const within = (n) => Math.min(Math.max(n, 0), length - 1);
+  const barOf = (at) => (at === -Infinity ? -1 : at === Infinity ? length : within(Math.floor((at - from) / step)));
+  const momentOf = (n) => (n < 0 ? -Infinity : (bars[n]?.from ?? Infinity));
+  const cursor = moments && barOf(moments.cursor);
+  const anchor = moments?.anchor !== undefined ? barOf(moments.anchor) : null;
+  return {
+    cursor,
+    anchor,
+    selects: anchor !== null,
+    bars: cursor === null ? null : [Math.min(cursor, anchor ?? cursor), Math.max(cursor, anchor ?? cursor)],
+    clear,
+    put: (n) => setMoments({ cursor: momentOf(Math.min(Math.max(n, -1), length)) }),
+    select: (begin, end) => setMoments({ cursor: momentOf(within(end)), anchor: momentOf(within(begin)) }),
+  };
+}
+
+/** Moves through views: into the marked bars, to the next wider range, back again. */
+function useViews(view, mark, figures) {
+  const trail = useRef([]);
+  const show = (parameters) => {
+    const { range, from, span } = query.get();
+    trail.current.push({ range, from, span });
+    setQuery({ range: null, from: null, span: null, ...parameters });
+  };
+  const wider = widerThan(view);
+  const [first, last] = mark.bars?.map((n) => figures.bars[n]) ?? [];
+  const narrows = Boolean(first && last) && last.to - first.from < view.span;
+  const widens = figures && mark.cursor === figures.counts.length && view.from === null && wider;
+  const zoom = () => {
+    if (widens) show({ range: wider });
+    if (narrows) show({ from: new Date(first.from).toISOString(), span: `${(last.to - first.from) / MINUTE}m` });
+  };
+  const goesBack = trail.current.length > 0 || view.from !== null;
+  const back = () => setQuery({ range: goesBack ? null : wider, from: null, span: null, ...trail.current.pop() });
+  return { zooms: narrows || widens, zoom, goesBack, back };
+}
+
+function onKey(event, figures, mark, views) {
+  const move = (n) => {
+    if (event.shiftKey && mark.cursor !== null) mark.select(mark.anchor ?? mark.cursor, n);
+    else mark.put(n);
+  };
+  const step = (by) => move(mark.cursor === null ? Math.max(figures.bars.findIndex((bar) => bar.jobs > 0), 0) : mark.cursor + by);
+  const actions = {
+    ArrowLeft: () => step(-1),
+    ArrowRight: () => step(1),
+    Home: () => move(-1),
+    End: () => move(figures.counts.length),
+    Enter: views.zoom,
+    Backspace: views.back,
+    Escape: mark.clear,
+  };
+  if (!actions[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
+  event.preventDefault();
+  actions[event.key]();
+}
+
+/** A mouse shows the bar below it, zooms by a click and selects by dragging; a finger marks and selects. */
+function usePointer(frame, places, mark, views) {
+  const pressed = useRef(null);
+  const barOf = (event) => places.barAt(event.clientX - frame.current.getBoundingClientRect().left);
+  const isMouse = ({ pointerType }) => pointerType === "mouse";
+  return {
+    onPointerDown(event) {
+      if (event.button !== 0) return;
+      pressed.current = { bar: barOf(event), drags: false };
+      frame.current.setPointerCapture(event.pointerId);
+    },
+    onPointerMove(event) {
+      const [bar, begin] = [barOf(event), pressed.current];
+      if (!begin && isMouse(event) && !mark.selects) mark.put(bar);
+      if (!begin || (bar === begin.bar && !begin.drags)) return;
+      begin.drags = true;
+      mark.select(begin.bar, bar);
+    },
+    onPointerUp(event) {
+      const begin = pressed.current;
+      pressed.current = null;
+      if (!begin || begin.drags) return;
+      const isMarked = mark.bars && begin.bar >= mark.bars[0] && begin.bar <= mark.bars[1];
+      if (isMouse(event) && isMarked) views.zoom();
+      else mark.put(begin.bar);
+    },
+    onPointerCancel: () => (pressed.current = null),
+    onPointerLeave: (event) => isMouse(event) && !mark.selects && mark.clear(),
+  };
+}
+
+/** The delayed jobs by due time, of a topic or of all. */
+export function Timeline({ topic }) {
+  const { zone } = useObservable(preferences);
+  const asked = useObservable(query);
+  const [frame, width] = useWidth();
+  const view = viewOf(asked, width < 560 ? 60 : 120);
+  const key = JSON.stringify([topic, view, zone]);
+  const addressOf = () => {
+    const from = new Date(beginning(view, serverNow(), zone)).toISOString();
+    const [span, step] = [view.span, view.step].map((length) => `${length / MINUTE}m`);
+    return `timeline${queryText({ topic, from, span, step, by: topic ? null : "topic" })}`;
+  };
+  const poll = usePoll(width > 0 ? key : null, view.span > DAY ? 30_000 : 2_000, addressOf);
+  // While another view loads, the one before stays.
+  const latest = useRef({});
+  if (poll.data) latest.current = { figures: figuresOf(poll.data), shown: view };
+  const { figures, shown } = latest.current;
+  const mark = useMark(figures, key);
+  const views = useViews(view, mark, figures);
+  const places = figures && placesOf(figures, width);
+  const pointer = usePointer(frame, places, mark, views);
+  const isLog = asked.scale ? asked.scale === "log" : Boolean(figures) && isSteep(figures);
+  const toggleTable = () => setQuery({ table: asked.table ? null : 1 }, true);
+  useKeys({ r: poll.refresh, t: toggleTable });
+  const [name, text] = !figures ? [] : mark.bars ? inWords(figures, shown, ...mark.bars, zone) : [null, summary(figures, shown)];
+  return html`<section class="card timeline" aria-labelledby="due">
+    <div class="heading"><h2 id="due">Due</h2>
+      <nav class="segments" aria-label="Range">${RANGES.map(([name, label]) => html`<a key=${name} aria-current=${view.name === name ? "true" : undefined}
+        href=${changed({ range: name, from: null, span: null })}>${label}</a>`)}</nav>
+      <div class="actions">
+        <button type="button" class="quiet" aria-pressed=${isLog} onClick=${() => setQuery({ scale: isLog ? "linear" : "log" }, true)}>Log</button>
+        <button type="button" class="quiet" aria-pressed=${Boolean(asked.table)} onClick=${toggleTable}>Table</button>
+      </div></div>
+    <div class="readout">
+      <p>${name && html`<strong>${name}</strong> `}${text}</p>
+      <div class="actions">
+        ${mark.selects && html`<button type="button" class="quiet" onClick=${mark.clear}>Clear</button>`}
+        <button type="button" disabled=${!views.zooms} onClick=${views.zoom}>Zoom in</button>
+        <button type="button" disabled=${!views.goesBack} onClick=${views.back}>Back</button>
+      </div>
+    </div>
+    <div ref=${frame} class=${`chart ${poll.stale || !poll.data ? "stale" : ""}`} ...${figures && {
+      tabindex: 0, role: "slider", "aria-label": "Timeline", "aria-valuemin": -1, "aria-valuemax": figures.counts.length,
+      "aria-valuenow": mark.cursor ?? -1, "aria-valuetext": [name, text].filter(Boolean).join(" "),
+      onKeyDown: (event) => onKey(event, figures, mark, views), ...pointer,
+    }}>${figures
+      ? html`<${Drawing} figures=${figures} places=${places} view=${shown} width=${width} zone=${zone} isLog=${isLog} mark=${mark} />`
+      : html`<${Unloaded} poll=${poll} what="the timeline" />`}</div>
+    ${poll.error && figures && html`<p class="problem" role="alert">${poll.error.detail}</p>`}
+    ${asked.table && figures && html`<${Table} figures=${figures} view=${shown} zone=${zone} />`}
+  </section>`;
+}

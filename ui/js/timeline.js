@@ -1,0 +1,123 @@
+// The time to come as figures: ranges and their steps, scales and labels, and what a bar is in words. It draws nothing.
+import { clockOf, count, counted, formatted, spanText } from "./format.js";
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+const MONTH = 30.5 * DAY;
+
+/** The ranges that begin now: name in the address, label, length, and how it is called. */
+export const RANGES = [
+  ["1h", "1 h", HOUR, "in the next hour"],
+  ["24h", "24 h", DAY, "in the next 24 hours"],
+  ["7d", "7 d", 7 * DAY, "in the next 7 days"],
+  ["30d", "30 d", 30 * DAY, "in the next 30 days"],
+  ["1y", "1 y", 366 * DAY, "in the next year"],
+  ["10y", "10 y", 3660 * DAY, "in the next 10 years"],
+];
+
+const LONGEST = 11 * 366 * DAY;
+const STEPS = [
+  ...[1, 2, 5, 10, 15, 30].map((n) => n * MINUTE),
+  ...[1, 2, 3, 6, 12].map((n) => n * HOUR),
+  ...[1, 2, 4, 7, 14, 31, 62].map((n) => n * DAY),
+];
+
+/** What the parameters of the address ask for, in at most `most` bars. `from` is null for a range that begins now. */
+export function viewOf({ range, from, span }, most) {
+  const start = Date.parse(from);
+  const minutes = Math.round(Number.parseFloat(span));
+  const isFixed = Number.isFinite(start) && minutes > 0 && minutes * MINUTE <= LONGEST;
+  const [name, , length, words] = RANGES.find(([name]) => name === range) ?? RANGES[0];
+  const spanMs = isFixed ? minutes * MINUTE : length;
+  const step = STEPS.find((step) => spanMs / step <= most) ?? STEPS.at(-1);
+  return isFixed
+    ? { from: Math.floor(start / MINUTE) * MINUTE, span: spanMs, step, name: null, words: "in this time" }
+    : { from: null, span: spanMs, step, name, words };
+}
+
+/** The next wider range than a view, or null. */
+export const widerThan = (view) => RANGES.find(([, , length]) => length > view.span)?.[0] ?? null;
+
+/** Where a view begins at this moment: at an edge of its steps, or of the days, in the zone. */
+export function beginning(view, now, zone) {
+  if (view.from !== null) return view.from;
+  const unit = Math.min(view.step, DAY);
+  return now - (clockOf(now, zone) % unit);
+}
+
+/** A response as the chart wants it: with bars, whose edges are in milliseconds. */
+export function figuresOf(timeline) {
+  const [from, step] = [Date.parse(timeline.from), timeline.step * 1000];
+  const bars = timeline.counts.map((jobs, n) => ({ from: from + n * step, to: from + (n + 1) * step, jobs, n }));
+  return { topics: [], ...timeline, from, to: bars.at(-1).to, step, bars };
+}
+
+/** Whether single bars are so high that the others would not be seen. */
+export function isSteep({ counts }) {
+  const jobs = counts.filter(Boolean).sort((a, b) => a - b);
+  return jobs.length > 0 && jobs.at(-1) >= 50 * jobs[Math.floor(jobs.length / 2)];
+}
+
+/** How high a number is drawn, from 0 to 1, and the numbers at the lines of the grid. */
+export function scaleOf(highest, isLog) {
+  if (isLog) {
+    const powers = Math.max(1, Math.ceil(Math.log10(Math.max(highest, 1))));
+    const every = Math.ceil(powers / 3);
+    const lines = [];
+    for (let power = powers; power > 0; power -= every) lines.push(10 ** power);
+    return { heightOf: (jobs) => Math.log10(1 + jobs) / Math.log10(1 + 10 ** powers), lines };
+  }
+  const magnitude = 10 ** Math.floor(Math.log10(Math.max(highest, 1)));
+  const top = [1, 2, 4, 6, 8, 10].find((n) => n * magnitude >= highest) * magnitude;
+  return { heightOf: (jobs) => jobs / top, lines: highest > 0 ? [top, top / 2].filter(Number.isInteger) : [] };
+}
+
+const MONTHS = [1, 2, 3, 6, 12, 24, 60];
+
+/** The bars with a label, `[bar, label]`: so many that `most` would fit, at round times of the zone. */
+export function labelsOf({ from, to, bars }, zone, most) {
+  const span = to - from;
+  const isMonths = span > 60 * DAY;
+  const units = isMonths ? MONTHS : STEPS;
+  const unit = units.find((unit) => span / (isMonths ? unit * MONTH : unit) <= most) ?? units.at(-1);
+  const period = (at) => {
+    const clock = clockOf(at, zone);
+    const date = new Date(clock);
+    return Math.floor((isMonths ? date.getUTCFullYear() * 12 + date.getUTCMonth() : clock) / unit);
+  };
+  const label = (at) => {
+    if (isMonths) return formatted(at, zone, unit >= 12 ? { year: "numeric" } : { month: "short", year: "numeric" });
+    const isDay = unit >= DAY || clockOf(at, zone) % DAY === 0;
+    return formatted(at, zone, isDay ? { day: "numeric", month: "short" } : { hour: "2-digit", minute: "2-digit" });
+  };
+  return bars.filter((bar, n) => period(bar.from) !== period(bars[n - 1]?.from ?? bar.from - 1)).map((bar) => [bar, label(bar.from)]);
+}
+
+const total = (numbers) => numbers.reduce((all, jobs) => all + jobs, 0);
+
+/** The name and the jobs of the bars from `first` to `last`, in words. Bar -1 is what is overdue, one after the last what lies outside. */
+export function inWords(figures, view, first, last, zone) {
+  const { bars, topics } = figures;
+  const read = (one) => (first < 0 ? one.ready : first < bars.length ? total(one.counts.slice(first, last + 1)) : one.outside);
+  const jobs = read(figures);
+  const named = topics.map((one) => [one.topic, read(one)]).filter(([, jobs]) => jobs > 0).sort((a, b) => b[1] - a[1]).slice(0, 3);
+  const others = jobs - total(named.map(([, jobs]) => jobs));
+  const parts = named.map(([topic, jobs]) => `${topic} ${count(jobs)}`);
+  if (parts.length > 0 && others > 0) parts.push(`others ${count(others)}`);
+  const name = first < 0 ? "Overdue" : first < bars.length ? spanText(bars[first].from, bars[last].to, zone) : outsideOf(view);
+  return [name, `${counted(jobs, "job")}${parts.length > 0 ? `; ${parts.join(", ")}` : ""}`];
+}
+
+/** What lies outside of a view. */
+export const outsideOf = (view) => (view.from === null ? "Later" : "Before and after");
+
+/** All of it in words. Where nothing is due, it says what is near. */
+export function summary({ counts, outside, ready }, view) {
+  const all = total(counts);
+  if (all + outside + ready === 0) return "No job is delayed.";
+  const parts = [`${all > 0 ? count(all) : "None"} ${view.words}`];
+  if (outside > 0) parts.push(`${count(outside)} ${outsideOf(view).toLowerCase()}`);
+  if (ready > 0) parts.push(`${count(ready)} overdue`);
+  return `${parts.join("; ")}.`;
+}
