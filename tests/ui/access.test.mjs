@@ -123,7 +123,7 @@ onEveryEngine("what strangers write is text", {}, async ({ server, tab, page }) 
   assert.ok(!(await body().innerText()).includes("\u202e"));
   await tab.go("topics/dead/dead");
   await tab.sees("onerror");
-  assert.ok((await page.locator(".letter .reason").innerText()).startsWith(markup));
+  assert.ok((await page.locator(".job p.reason").innerText()).startsWith(markup));
   await tab.go("jobs/letter");
   await tab.sees("onerror");
   assert.ok((await page.locator("dd .reason").innerText()).includes("U+001B"));

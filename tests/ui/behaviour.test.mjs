@@ -11,7 +11,7 @@ async function fill(server) {
   await server.call("POST", "topics/orders/pause", { delivery: true });
 }
 
-const PAGES = ["", "?range=24h&table=1", "topics/orders", "topics/mail", "topics/none", "topics/orders/dead", "jobs", "jobs/orders%3A1001%3Aclose", "jobs/order%3A0",
+const PAGES = ["", "?range=24h&table=1", "topics/orders", "topics/mail", "topics/none", "topics/orders/dead", "jobs", "jobs?state=dead&topic=orders", "bulk", "jobs/orders%3A1001%3Aclose", "jobs/order%3A0",
   "jobs/none", "server", "nowhere"];
 
 // 320 px is a window of 1280 px at 400 %.
@@ -27,7 +27,8 @@ for (const width of [320, 390, 1440]) {
         await tab.check(target);
       }
       await tab.go("topics/orders/dead");
-      await tab.button("Delete all …").click();
+      await tab.button("Delete all that match …").click();
+      await tab.sees("All dead jobs of orders: 3 jobs.");
       await tab.check("a question");
       await page.keyboard.press("Escape");
       await tab.go("topics/orders");
@@ -38,8 +39,8 @@ for (const width of [320, 390, 1440]) {
       await tab.check("the keys");
       if (width < 1000) {
         await page.keyboard.press("Escape");
-        const small = await page.$$eval("button, .top nav a, input, summary", (found) =>
-          found.filter((target) => target.offsetParent && target.getBoundingClientRect().height < 43.5 && !target.matches(".link, [type=radio]"))
+        const small = await page.$$eval("button, .top nav a, input, .pick, summary", (found) =>
+          found.filter((target) => target.offsetParent && target.getBoundingClientRect().height < 43.5 && !target.matches(".link, [type=radio], [type=checkbox]"))
             .map((target) => target.outerHTML));
         assert.deepEqual(small, [], "targets are large enough to touch");
       }

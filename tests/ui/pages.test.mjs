@@ -144,9 +144,9 @@ onEveryEngine("a job is found, moved, run and deleted", {}, async ({ server, tab
   const body = '{"n": 9007199254740993, "e":1e400,"list":[ ],"deep":{"a":[1,2]}}';
   const id = "orders:1001~close+@=";
   await server.call("POST", "jobs", `{"topic":"order-close","id":"${id}","delay":"30m","retry":["15s"],"body":${body}}`);
-  await tab.go("jobs");
-  await page.getByLabel("Id of the job").fill(id);
-  await tab.button("Open").click();
+  await tab.go();
+  await page.getByLabel("Open a job by its id").fill(id);
+  await page.keyboard.press("Enter");
   await tab.heading(id).waitFor();
   await tab.sees(/^(29:5\d|30:0\d)$/);
   const shown = await page.locator(".body pre").innerText();
@@ -197,48 +197,6 @@ onEveryEngine("a reserved job and one with a callback say so", {}, async ({ serv
   await server.add({ topic: "t", id: "calls", delay: "1h", callback: { url: "http://127.0.0.1:59999/hook" } });
   await tab.go("jobs/calls");
   await tab.sees("POST http://127.0.0.1:59999/hook");
-});
-
-onEveryEngine("dead letters are replayed and deleted", {}, async ({ server, tab, page }) => {
-  for (let n = 0; n < 23; n += 1) await server.bury("mail", `m-${String(n).padStart(2, "0")}`, `reason ${n % 2}`);
-  await tab.go("topics/mail");
-  await page.getByRole("link", { name: "Show dead letters" }).click();
-  await tab.sees("reason 1");
-  const listed = () => page.locator(".letter a").allInnerTexts();
-  assert.equal((await listed()).length, 20);
-  await tab.button("Replay m-00").click();
-  await tab.sees("m-00 is ready again.");
-  assert.equal((await server.job("m-00")).state, "ready");
-  await tab.sees("no longer dead");
-  assert.equal((await listed())[0], "m-00", "the row stays where it is");
-  await tab.button("Delete m-01").click();
-  await tab.button("Delete 1 job").click();
-  await tab.sees("m-01 is deleted.");
-  assert.equal(await server.job("m-01"), null);
-  await page.keyboard.press("r");
-  await tab.until(() => document.querySelector(".letter a").innerText === "m-02");
-  assert.equal((await listed()).length, 20);
-  await tab.button("Newer").click();
-  await tab.sees("m-22", { exact: true });
-  assert.deepEqual(await listed(), ["m-22"]);
-  await tab.button("Older").click();
-  await tab.sees("m-02", { exact: true });
-
-  await tab.until(() => document.querySelector(".headline").innerText.startsWith("21"));
-  await tab.button("Delete all …").click();
-  await page.getByLabel("Enter 21 to confirm").fill("21");
-  await tab.button("Cancel").click();
-  await tab.button("Replay all …").click();
-  await tab.button("Replay 21 jobs").click();
-  await tab.sees("21 jobs of mail are ready again.");
-  await server.call("DELETE", "topics/mail?confirm=mail");
-  await server.bury("mail", "last", "again");
-  assert.equal((await server.call("GET", "topics/mail")).counts.dead, 1);
-  await tab.until(() => /^1\s/.test(document.querySelector(".headline")?.innerText));
-  await tab.button("Delete all …").click();
-  await page.getByLabel("Enter 1 to confirm").fill("1");
-  await tab.button("Delete 1 job").click();
-  await tab.sees("No dead letters.");
 });
 
 onEveryEngine("the server and this browser's settings", {}, async ({ server, tab, page }) => {

@@ -5,12 +5,6 @@ import { change, lacking } from "./api.js";
 import { announce, perform, Question } from "./dialog.js";
 import { count, counted } from "./format.js";
 
-/** Most dead letters that one call replays. */
-const MOST_REPLAYED = 1_000_000;
-
-/** Above this many jobs a change has to be confirmed by their number. */
-const MANY = 100;
-
 /** Whether a token is not known to lack a scope for a topic. */
 export function useMay(topic) {
   const lacks = useObservable(lacking);
@@ -46,6 +40,12 @@ export const replay = (job) =>
     return `${job.id} is ready again.`;
   });
 
+export const setStop = ({ id, filter: { topic } }) =>
+  perform("Not stopped.", async () => {
+    const { changed } = await change("POST", path("bulk", id, "stop"), { scope: "admin", topic });
+    return `Stopped after ${counted(changed, "job")}.`;
+  });
+
 export const DeleteJob = ({ job, close, done }) => html`<${Question} title="Delete this job?" label="Delete 1 job" close=${close}
     act=${async () => {
       await change("DELETE", path("jobs", job.id), { scope: "add", topic: job.topic });
@@ -54,32 +54,6 @@ export const DeleteJob = ({ job, close, done }) => html`<${Question} title="Dele
     }}>
   <p><code class="id">${job.id}</code> of <code class="id">${job.topic}</code> is ${job.state}. It is deleted at once and cannot be
     brought back${job.state === "reserved" ? ", also while a worker holds it" : ""}.</p>
-<//>`;
-
-export function ReplayAll({ topic, dead, close, done }) {
-  const limit = Math.min(dead, MOST_REPLAYED);
-  const act = async () => {
-    const target = path("topics", topic, "dead", "requeue");
-    const { requeued } = await change("POST", target, { body: { limit }, scope: "admin", topic });
-    announce(`${counted(requeued, "job")} of ${topic} ${requeued === 1 ? "is" : "are"} ready again.`);
-    done();
-  };
-  return html`<${Question} title="Replay dead letters?" label=${`Replay ${counted(limit, "job")}`} act=${act} close=${close} kind="primary"
-      type=${limit > MANY ? String(limit) : undefined}>
-    <p>${counted(limit, "dead letter")} of <code class="id">${topic}</code>, the oldest first, ${limit === 1 ? "becomes" : "become"} ready
-      at once. ${limit === 1 ? "Its" : "Their"} attempts start again.</p>
-  <//>`;
-}
-
-export const DeleteAll = ({ topic, dead, close, done }) => html`<${Question} title="Delete all dead letters?"
-    label=${`Delete ${counted(dead, "job")}`} type=${String(dead)} close=${close}
-    act=${async () => {
-      const { deleted } = await change("DELETE", path("topics", topic, "dead"), { scope: "admin", topic });
-      announce(`${counted(deleted, "dead letter")} of ${topic} deleted.`);
-      done();
-    }}>
-  <p>All ${counted(dead, "dead letter")} of <code class="id">${topic}</code> are deleted, and those that come meanwhile. They cannot
-    be brought back.</p>
 <//>`;
 
 export function Purge({ topic, counts, close, done }) {

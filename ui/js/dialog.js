@@ -55,15 +55,15 @@ export function useModal() {
 
 /**
  * Asks before `act` runs. With `type` its text has to be entered first. Cancel has the focus; the button says what
- * happens. `kind` is its look.
+ * happens. `kind` is its look; it works once `ready`.
  */
-export function Question({ title, children, label, type, act, close, kind = "danger" }) {
+export function Question({ title, children, label, type, act, close, kind = "danger", ready = true }) {
   const dialog = useModal();
   const [entered, setEntered] = useState("");
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState(null);
   const [heading, field] = [useId(), useId()];
-  const allowed = !type || entered.trim() === type;
+  const allowed = ready && (!type || entered.trim() === type);
   const submit = async (event) => {
     event.preventDefault();
     if (!allowed || busy) return;

@@ -56,6 +56,14 @@ export const clockOf = (at, zone) => (zone === "utc" ? at : at - new Date(at).ge
 
 const DAY = 86_400_000;
 
+/** A moment as an input for a date and a time has it, and back as RFC 3339; null if there is none. */
+export const localText = (at, zone) => new Date(clockOf(Date.parse(at), zone)).toISOString().slice(0, 19);
+
+export function instant(text, zone) {
+  const at = new Date(zone === "utc" ? `${text}Z` : text);
+  return Number.isNaN(at.getTime()) ? null : at.toISOString();
+}
+
 /** A span of time: "Sun 22 Nov, 09:00–09:15", "22–25 Nov 2026". */
 export function spanText(from, to, zone) {
   const isDays = [from, to].every((edge) => clockOf(edge, zone) % DAY === 0);

@@ -2,9 +2,10 @@
 import { html, render, useEffect, useObservable, useRef, useState } from "./lib.js";
 import { href, route } from "./address.js";
 import { settings } from "./api.js";
+import { Bulk } from "./pages/bulk.js";
 import { Dead } from "./pages/dead.js";
-import { FindJob } from "./pages/find.js";
 import { Job } from "./pages/job.js";
+import { Jobs } from "./pages/jobs.js";
 import { Overview } from "./pages/overview.js";
 import { Server } from "./pages/server.js";
 import { SignIn } from "./pages/signin.js";
@@ -19,10 +20,11 @@ function pageOf(parts, hidesBodies) {
   if (first === "topics" && third === "dead" && parts.length === 3) {
     return [`Dead letters of ${second}`, html`<${Dead} key=${second} topic=${second} />`];
   }
-  if (first === "jobs" && parts.length === 1) return ["Jobs", html`<${FindJob} />`];
+  if (first === "jobs" && parts.length === 1) return ["Jobs", html`<${Jobs} />`];
   if (first === "jobs" && parts.length === 2) {
     return [second, html`<${Job} key=${second} id=${second} hidesBodies=${hidesBodies} />`];
   }
+  if (first === "bulk" && parts.length <= 2) return [second ?? "Bulk", html`<${Bulk} key=${second} id=${second} />`];
   if (first === "server" && parts.length === 1) return ["Server", html`<${Server} />`];
   return ["No such page", html`<h1 tabindex="-1">No such page</h1><p>See the <a href=${href()}>overview</a>.</p>`];
 }

@@ -12,6 +12,7 @@ import { session, signOut } from "./session.js";
 const PAGES = [
   ["Overview", [], ["", "topics"]],
   ["Jobs", ["jobs"], ["jobs"]],
+  ["Bulk", ["bulk"], ["bulk"]],
   ["Server", ["server"], ["server"]],
 ];
 
@@ -66,8 +67,10 @@ const KEYS = [
   ["g t", "topics"],
   ["g j", "jobs"],
   ["g d", "dead letters of this topic"],
+  ["g b", "changes of many jobs"],
   ["g s", "server and settings"],
   ["j k", "next and previous row"],
+  ["x", "select the row"],
   ["Enter", "open the row"],
   ["t", "table of the timeline"],
   ["← →", "move in the timeline; with Shift select"],
@@ -99,6 +102,7 @@ export function Shell({ title, signsIn, children }) {
     "g o": () => go(),
     "g t": () => go(),
     "g j": () => go("jobs"),
+    "g b": () => go("bulk"),
     "g s": () => go("server"),
     "g d": () => topic && go("topics", topic, "dead"),
     j: () => moveRow(1),

@@ -1,13 +1,13 @@
 // Job: what is known of one job; run now, reschedule, replay, delete; its body as it came.
-import { html, useId, useState } from "../lib.js";
+import { html, useState } from "../lib.js";
 import { href, path } from "../address.js";
 import { DeleteJob, Lacking, replay, reschedule, useMay } from "../changes.js";
 import { useNow } from "../clock.js";
+import { useDue } from "../due.js";
 import { countdown, duration } from "../format.js";
 import { useKeys } from "../keys.js";
 import { AsOf, Body, Copy, Elapsed, Facts, Failure, StateName, Text, Time, Unloaded, When } from "../parts.js";
 import { usePoll } from "../poll.js";
-import { preferences } from "../preferences.js";
 import { curl, jobJson } from "./testjob.js";
 
 /** What the job waits for, in words that run. */
@@ -34,20 +34,9 @@ const factsOf = (job) => [
   ["Callback", job.callback && html`<code class="id"><${Text} text=${`${job.callback.method} ${job.callback.url}`} /></code>`],
 ];
 
-/** The local text of an input for a date and a time, as RFC 3339; null if there is none. */
-function instant(text) {
-  const isUtc = preferences.get().zone === "utc";
-  const at = new Date(isUtc ? `${text}Z` : text);
-  return Number.isNaN(at.getTime()) ? null : at.toISOString();
-}
-
 function Reschedule({ job, close }) {
-  const [kind, setKind] = useState("delay");
-  const [delay, setDelay] = useState("30m");
-  const [at, setAt] = useState("");
+  const { due, fields } = useDue();
   const [busy, setBusy] = useState(false);
-  const [inField, atField] = [useId(), useId()];
-  const due = kind === "delay" ? delay.trim() && { delay: delay.trim() } : instant(at) && { at: instant(at) };
   const submit = async (event) => {
     event.preventDefault();
     if (!due || busy) return;
@@ -56,15 +45,7 @@ function Reschedule({ job, close }) {
     else setBusy(false);
   };
   return html`<form class="reschedule" onSubmit=${submit}>
-    <fieldset class="choice"><legend>New due time</legend><div class="segments">
-      ${[["delay", "From now"], ["at", "At a time"]].map(([value, label]) => html`<label key=${value}>
-        <input type="radio" name="kind" checked=${kind === value} onChange=${() => setKind(value)} /><span>${label}</span></label>`)}
-    </div></fieldset>
-    ${kind === "delay"
-      ? html`<label for=${inField}>In</label>
-          <input id=${inField} class="short" autocomplete="off" value=${delay} onInput=${(event) => setDelay(event.target.value)} />`
-      : html`<label for=${atField}>At</label>
-          <input id=${atField} type="datetime-local" step="1" value=${at} onInput=${(event) => setAt(event.target.value)} />`}
+    ${fields}
     <div class="actions"><button class="primary" disabled=${!due || busy}>Reschedule</button>
       <button type="button" onClick=${close}>Cancel</button></div>
   </form>`;

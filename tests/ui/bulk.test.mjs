@@ -1,0 +1,196 @@
+// Lists of jobs, and changes of many: by filter, by reason, from the timeline.
+import assert from "node:assert/strict";
+import { onEveryEngine } from "./harness.mjs";
+
+const parameters = (page) => Object.fromEntries(new URLSearchParams(new URL(page.url()).hash.split("?")[1]));
+/** Waits until the list has these jobs. */
+const lists = (tab, expected) =>
+  tab.until((text) => [...document.querySelectorAll(".job > div > a.mono")].map((link) => link.innerText).join() === text, expected.join());
+
+async function states(server, ids) {
+  return Promise.all(ids.map(async (id) => (await server.job(id))?.state ?? "gone"));
+}
+
+onEveryEngine("jobs are listed by a filter that is in the address", {}, async ({ server, tab, page }) => {
+  for (const [id, topic, at] of [["a:1", "mail", "2100-01-01T10:00:00Z"], ["a:2", "mail", "2100-01-01T11:00:00Z"], ["b:1", "orders", "2100-01-01T12:00:00Z"]]) {
+    await server.add({ topic, id, at });
+  }
+  await server.bury("mail", "d:1", "http 503 from psp");
+  await server.bury("mail", "d:2", "timeout");
+  await server.add({ topic: "mail", id: "r:1" });
+  await tab.go();
+  await page.keyboard.press("g");
+  await page.keyboard.press("j");
+  await tab.heading("Jobs").waitFor();
+  await lists(tab, ["a:1", "a:2", "b:1"]);
+  await page.getByLabel("Topic", { exact: true }).fill("mail");
+  await page.keyboard.press("Enter");
+  await lists(tab, ["a:1", "a:2"]);
+  await page.getByLabel("Before").fill("2100-01-01T12:00");
+  await lists(tab, ["a:1"]);
+  assert.deepEqual(parameters(page), { topic: "mail", to: "2100-01-01T11:00:00.000Z" });
+  await page.reload();
+  await lists(tab, ["a:1"]);
+  assert.equal(await page.getByLabel("Before").inputValue(), "2100-01-01T12:00");
+  await page.getByLabel("Before").fill("");
+  await page.getByLabel("Id begins with").fill("a:2");
+  await page.keyboard.press("Enter");
+  await lists(tab, ["a:2"]);
+  await tab.go("jobs?state=dead");
+  await lists(tab, ["d:1", "d:2"]);
+  await tab.sees("http 503 from psp");
+  await page.getByLabel("Reason begins with").fill("http");
+  await page.keyboard.press("Enter");
+  await lists(tab, ["d:1"]);
+  await page.getByLabel("State").selectOption("ready");
+  await lists(tab, ["r:1"]);
+  assert.deepEqual(parameters(page), { state: "ready" });
+  await page.getByLabel("Topic", { exact: true }).fill("none");
+  await page.keyboard.press("Enter");
+  await tab.sees("No job matches.");
+});
+
+onEveryEngine("a list goes on, and its rows stay where they are", {}, async ({ server, tab, page }) => {
+  const all = Array.from({ length: 120 }, (_, n) => `job:${String(n).padStart(3, "0")}`);
+  await server.call("POST", "batch/jobs", { jobs: all.map((id, n) => ({ topic: "mail", id, at: new Date(4e12 + n * 1000).toISOString() })) });
+  await tab.go("jobs?topic=mail");
+  await lists(tab, all.slice(0, 50));
+  await server.call("DELETE", "jobs/job:000");
+  await tab.sees("no longer delayed");
+  await lists(tab, all.slice(0, 51));
+  await page.keyboard.press("r");
+  await lists(tab, all.slice(1, 51));
+  await tab.button("Show more").click();
+  await lists(tab, all.slice(1, 101));
+  await tab.button("Show more").click();
+  await lists(tab, all.slice(1));
+  assert.equal(await tab.button("Show more").count(), 0);
+});
+
+onEveryEngine("the keyboard selects jobs, and a dialog deletes them", {}, async ({ server, tab, page }) => {
+  const all = ["a", "b", "c", "d"];
+  for (const [n, id] of all.entries()) await server.add({ topic: "mail", id, at: new Date(4e12 + n * 1000).toISOString() });
+  await tab.go("jobs");
+  await lists(tab, all);
+  for (const key of ["j", "x", "j", "j", "x"]) await page.keyboard.press(key);
+  await tab.sees("2 selected");
+  await tab.button("Delete …").click();
+  const dialog = page.getByRole("dialog", { name: "Delete these jobs?" });
+  await dialog.waitFor();
+  assert.equal(await page.evaluate(() => document.activeElement.innerText), "Cancel");
+  assert.deepEqual(await dialog.locator("li").allInnerTexts(), ["a", "c"]);
+  assert.ok(await tab.button("Delete 2 jobs").isDisabled());
+  await page.getByLabel("Enter 2 to confirm").fill("2");
+  await tab.button("Delete 2 jobs").click();
+  await tab.sees("Delete: 2 of 2 jobs.");
+  assert.deepEqual(await states(server, all), ["gone", "delayed", "gone", "delayed"]);
+  await lists(tab, ["b", "d"]);
+  await page.getByLabel("All of this page").check();
+  await tab.sees("2 selected");
+  await tab.button("Reschedule …").click();
+  await page.getByLabel("In", { exact: true }).fill("0");
+  await tab.button("Reschedule 2 jobs").click();
+  await tab.sees("Reschedule: 2 of 2 jobs.");
+  assert.deepEqual(await states(server, ["b", "d"]), ["ready", "ready"]);
+  await page.keyboard.press("j");
+  await tab.go("jobs/b");
+  await tab.heading("b").waitFor();
+});
+
+onEveryEngine("all that match are counted, confirmed and changed", {}, async ({ server, tab, page }) => {
+  const jobs = Array.from({ length: 130 }, (_, n) => ({ topic: n < 120 ? "mail" : "orders", id: `j:${n}`, delay: "1d" }));
+  await server.call("POST", "batch/jobs", { jobs });
+  await tab.go("jobs?topic=mail");
+  await tab.button("Reschedule all that match …").click();
+  await tab.sees("All delayed jobs of mail: 120 jobs.");
+  await tab.sees("and 110 more");
+  const act = tab.button("Reschedule 120 jobs");
+  assert.ok(await act.isDisabled());
+  await page.getByLabel("Earlier or later").check();
+  await page.getByLabel("By", { exact: true }).fill("-12h");
+  await page.getByLabel("Enter 120 to confirm").fill("120");
+  await act.click();
+  await tab.sees("done: 120 of 120 changed");
+  await tab.sees("Reschedule delayed jobs of mail");
+  assert.equal(await page.getByRole("progressbar").getAttribute("value"), "120");
+  const left = async (id) => (Date.parse((await server.job(id)).due_at) - Date.now()) / 3_600_000;
+  assert.ok((await left("j:0")) < 12 && (await left("j:120")) > 12);
+  await page.keyboard.press("g");
+  await page.keyboard.press("b");
+  await tab.heading("Bulk").waitFor();
+  await page.keyboard.press("j");
+  await page.keyboard.press("Enter");
+  await tab.sees("done: 120 of 120 changed");
+
+  await tab.go("jobs?topic=orders&id_prefix=j%3A12");
+  await tab.button("Delete all that match …").click();
+  await tab.sees("All delayed jobs of orders whose ids begin with “j:12”: 10 jobs.");
+  await page.getByLabel("Enter 10 to confirm").fill("10");
+  await tab.button("Delete 10 jobs").click();
+  await tab.sees("done: 10 of 10 changed");
+  assert.deepEqual(await states(server, ["j:119", "j:120", "j:129"]), ["delayed", "gone", "gone"]);
+});
+
+onEveryEngine("an operation that runs is stopped", {}, async ({ server, tab }) => {
+  for (let from = 0; from < 6_000; from += 1_000) {
+    await server.call("POST", "batch/jobs", { jobs: Array.from({ length: 1_000 }, (_, n) => ({ topic: "mail", id: `j:${from + n}`, delay: "1d" })) });
+  }
+  await tab.go("bulk");
+  await tab.sees("No job was changed in bulk");
+  const { id } = await server.call("POST", "bulk", { action: "delete", filter: { topic: "mail", state: "delayed" }, dry_run: false, limit: 6_000 });
+  await tab.go(`bulk/${id}`);
+  await tab.button("Stop").click();
+  await tab.sees(/^Stopped after [\d,]+ jobs?\.$/);
+  await tab.sees(/^stopped: [\d,]+ of 6,000 changed/);
+  assert.ok((await server.call("GET", "topics/mail")).counts.delayed > 0);
+});
+
+onEveryEngine("dead letters are grouped by reason, replayed and deleted", {}, async ({ server, tab, page }) => {
+  for (let n = 0; n < 3; n += 1) await server.bury("mail", `h-${n}`, `http 50${n} from psp`);
+  for (let n = 0; n < 2; n += 1) await server.bury("mail", `t-${n}`, "timed out");
+  await tab.go("topics/mail");
+  await page.getByRole("link", { name: "Show dead letters" }).click();
+  await tab.sees("of 5 dead letters");
+  const groups = await page.locator(".group").evaluateAll((rows) => rows.map((row) => [row.querySelector("strong").innerText, row.querySelector("a").innerText]));
+  assert.deepEqual(groups, [["3", "http # from psp"], ["2", "timed out"]]);
+  await page.getByRole("link", { name: "timed out", exact: true }).click();
+  await lists(tab, ["t-0", "t-1"]);
+  await page.getByRole("button", { name: "Replay “http # from psp”" }).click();
+  await tab.sees("All dead jobs of mail whose reasons begin with “http 50”: 3 jobs.");
+  await tab.button("Replay 3 jobs").click();
+  await tab.sees("done: 3 of 3 changed");
+  assert.deepEqual(await states(server, ["h-0", "h-1", "h-2", "t-0"]), ["ready", "ready", "ready", "dead"]);
+  await tab.go("topics/mail/dead");
+  await lists(tab, ["t-0", "t-1"]);
+  await tab.button("Delete all that match …").click();
+  await page.getByLabel("Enter 2 to confirm").fill("2");
+  await tab.button("Delete 2 jobs").click();
+  await tab.sees("done: 2 of 2 changed");
+  await tab.go("topics/mail/dead");
+  await tab.sees("No dead letters.");
+});
+
+onEveryEngine("what the timeline selects is listed and changed", {}, async ({ server, tab, page }) => {
+  const at = (minutes) => new Date(Math.floor(Date.now() / 60_000) * 60_000 + minutes * 60_000 + 30_000).toISOString();
+  for (const [id, minutes] of [["a", 10], ["b", 11], ["c", 40]]) await server.add({ topic: "mail", id, at: at(minutes) });
+  await tab.go("topics/mail");
+  await page.getByRole("slider").focus();
+  for (const key of ["ArrowRight", "Shift+ArrowRight"]) await page.keyboard.press(key);
+  await tab.until(() => document.querySelector(".readout p").innerText.endsWith(" 2 jobs"));
+  await page.getByRole("link", { name: "Show jobs" }).click();
+  await lists(tab, ["a", "b"]);
+  await page.goBack();
+  await page.getByRole("slider").focus();
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("Enter");
+  await lists(tab, ["a"]);
+  await page.goBack();
+  await page.getByRole("slider").focus();
+  for (const key of ["ArrowRight", "Shift+ArrowRight"]) await page.keyboard.press(key);
+  await page.locator(".readout").getByRole("button", { name: "Delete …" }).click();
+  await tab.sees(/^All delayed jobs of mail due from .* before .*: 2 jobs/);
+  await page.getByLabel("Enter 2 to confirm").fill("2");
+  await tab.button("Delete 2 jobs").click();
+  await tab.sees("done: 2 of 2 changed");
+  assert.deepEqual(await states(server, ["a", "b", "c"]), ["gone", "gone", "delayed"]);
+});

@@ -1,0 +1,103 @@
+// A list of jobs: read page by page, chosen from, and acted on.
+import { html, useEffect, useRef, useState } from "./lib.js";
+import { href, queryText } from "./address.js";
+import { get } from "./api.js";
+import { useMay } from "./changes.js";
+import { MOMENTS } from "./filter.js";
+import { bytes, count, counted } from "./format.js";
+import { useKeys } from "./keys.js";
+import { Changes, useStableOrder } from "./order.js";
+import { AsOf, Distance, Failure, Mark, Text, Unloaded } from "./parts.js";
+import { usePoll } from "./poll.js";
+
+const PAGE = 50;
+
+/** The first page stays fresh. Once more are read, all stay as they were; a search reads on until a page is full. */
+function useList(filter) {
+  const path = `jobs${queryText({ ...filter, limit: PAGE })}`;
+  const first = usePoll(path, 5_000);
+  const [more, setMore] = useState(null);
+  const turn = useRef(0);
+  const list = more ?? { jobs: first.data?.jobs ?? [], next: first.data?.next_cursor, examined: first.data?.examined ?? 0 };
+  const stop = () => {
+    turn.current += 1;
+    setMore((known) => known && { ...known, busy: false });
+  };
+  const extend = async (goal) => {
+    const mine = (turn.current += 1);
+    let known = list;
+    try {
+      while (known.next && known.jobs.length < goal) {
+        setMore({ ...known, busy: true, error: null });
+        const page = await get(`${path}&cursor=${encodeURIComponent(known.next)}`);
+        if (turn.current !== mine) return;
+        const ids = new Set(known.jobs.map((job) => job.id));
+        const jobs = [...known.jobs, ...page.jobs.filter((job) => !ids.has(job.id))];
+        known = { jobs, next: page.next_cursor, examined: known.examined + page.examined };
+      }
+      setMore({ ...known, busy: false });
+    } catch (error) {
+      if (turn.current === mine) setMore({ ...known, busy: false, error });
+    }
+  };
+  const isShort = Boolean(first.data?.next_cursor) && first.data.jobs.length < PAGE;
+  useEffect(() => void (isShort && !more && extend(PAGE)), [isShort]);
+  useEffect(() => () => (turn.current += 1), []);
+  const refresh = () => {
+    stop();
+    setMore(null);
+    return first.refresh();
+  };
+  return { ...list, first, refresh, stop, extend: () => extend(list.jobs.length + PAGE) };
+}
+
+const Row = ({ job, gone, filter, isChosen, choose }) => html`<li class=${`job ${gone ? "gone" : ""}`} data-row>
+  <label class="pick"><input type="checkbox" aria-label=${`Select ${job.id}`} checked=${isChosen} disabled=${gone} onChange=${choose} /></label>
+  <div>
+    <a class="mono" href=${href("jobs", job.id)}>${job.id}</a>
+    ${job.reason && html`<p class="reason"><${Text} text=${job.reason} /></p>`}
+  </div>
+  <span class="small">${!filter.topic && html`<span class="mono">${job.topic}</span> `}
+    ${gone ? html`<span class="tag">no longer ${filter.state}</span>` : html`${MOMENTS[filter.state][1]} <${Distance} at=${job[MOMENTS[filter.state][0]]} />`}
+${` · ${counted(job.attempts, "attempt")}${job.max_attempts > 0 ? ` of ${job.max_attempts}` : ""} · ${bytes(job.body_bytes)}`}</span>
+</li>`;
+
+/** The jobs of a filter. `ask` opens the question before a change: of an action, and of the chosen jobs or of all. */
+export function JobList({ filter, ask }) {
+  const list = useList(filter);
+  const [chosen, setChosen] = useState(new Set());
+  const may = useMay(filter.topic);
+  const rows = list.jobs.map((job, n) => ({ job, n }));
+  const { shown, changes, sort } = useStableOrder(rows, ({ job }) => job.id, (a, b) => a.n - b.n, list.first.data ? "listed" : "");
+  const sortAnew = () => list.refresh().then(sort);
+  useKeys({ r: sortAnew, x: () => document.activeElement?.closest("[data-row]")?.querySelector("[type=checkbox]").click() });
+  const poll = list.first;
+  if (!poll.data) return html`<${Unloaded} poll=${poll} what="the jobs" />`;
+  const present = shown.filter(({ gone }) => !gone);
+  const isAll = present.length > 0 && present.every(({ key }) => chosen.has(key));
+  const toggle = (key) => setChosen((known) => (known.has(key) ? new Set([...known].filter((id) => id !== key)) : new Set(known).add(key)));
+  const done = () => (setChosen(new Set()), sortAnew());
+  const picked = present.filter(({ key }) => chosen.has(key)).map(({ row }) => row.job);
+  const buttons = (jobs, scope) => [["requeue", "Replay", ["dead"]], ["reschedule", "Reschedule", ["delayed", "ready"]], ["delete", "Delete", Object.keys(MOMENTS)]]
+    .filter(([action, , states]) => states.includes(filter.state) && may(action === "requeue" ? "admin" : scope))
+    .map(([action, name]) => html`<button type="button" key=${action} class=${action === "delete" ? "danger quiet" : ""}
+      onClick=${() => ask({ action, filter, jobs, done })}>${name}${jobs ? "" : " all that match"} …</button>`);
+  return html`<${AsOf} poll=${poll} />
+    <section class=${`card ${poll.stale ? "stale" : ""}`} aria-labelledby="list">
+      <div class="heading">
+        <label class="pick"><input type="checkbox" checked=${isAll} disabled=${present.length === 0}
+          onChange=${() => setChosen(new Set(isAll ? [] : present.map(({ key }) => key)))} /> All of this page</label>
+        <h2 id="list"><${Mark} state=${filter.state} /> ${count(present.length)}${list.next && " and more"}</h2>
+        <${Changes} changes=${changes} sort=${sortAnew} />
+        <div class="actions">${picked.length > 0 ? html`<span>${count(picked.length)} selected</span> ${buttons(picked, "add")}` : present.length > 0 && buttons(null, "admin")}</div>
+      </div>
+      <ul class="jobs">${shown.map(({ key, row, gone }) => html`<${Row} key=${key} job=${row.job} gone=${gone} filter=${filter}
+        isChosen=${chosen.has(key)} choose=${() => toggle(key)} />`)}</ul>
+      ${shown.length === 0 && !list.next && html`<p class="empty">No job matches.</p>`}
+      ${list.error && html`<${Failure} error=${list.error} />`}
+      ${list.next && html`<div class="actions">
+        ${list.busy
+          ? html`<span role="status">Searching: ${count(list.examined)} jobs examined …</span> <button type="button" onClick=${list.stop}>Stop</button>`
+          : html`<button type="button" onClick=${list.extend}>Show more</button>`}</div>`}
+    </section>`;
+}
