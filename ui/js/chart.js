@@ -1,6 +1,8 @@
 // The timeline: a chart of the delayed jobs by due time, its readout and table, and how one moves through it.
 import { html, useEffect, useLayoutEffect, useObservable, useRef, useState } from "./lib.js";
-import { changed, query, queryText, setQuery } from "./address.js";
+import { changed, href, query, queryText, setQuery } from "./address.js";
+import { useQuestion } from "./bulk.js";
+import { useMay } from "./changes.js";
 import { serverNow } from "./clock.js";
 import { compact, count, spanText } from "./format.js";
 import { useKeys } from "./keys.js";
@@ -114,8 +116,8 @@ function useMark(figures, key) {
   };
 }
 
-/** Moves through views: into the marked bars, to the next wider range, back again. */
-function useViews(view, mark, figures) {
+/** Moves through views: into the marked bars, to the next wider range, to the list of the jobs, back again. */
+function useViews(view, mark, figures, jobs) {
   const trail = useRef([]);
   const show = (parameters) => {
     const { range, from, span } = query.get();
@@ -124,11 +126,12 @@ function useViews(view, mark, figures) {
   };
   const wider = widerThan(view);
   const [first, last] = mark.bars?.map((n) => figures.bars[n]) ?? [];
-  const narrows = Boolean(first && last) && last.to - first.from < view.span;
+  const narrows = Boolean(first && last) && last.to - first.from < view.span && (mark.selects || view.step > MINUTE);
   const widens = figures && mark.cursor === figures.counts.length && view.from === null && wider;
   const zoom = () => {
     if (widens) show({ range: wider });
-    if (narrows) show({ from: new Date(first.from).toISOString(), span: `${(last.to - first.from) / MINUTE}m` });
+    else if (narrows) show({ from: new Date(first.from).toISOString(), span: `${(last.to - first.from) / MINUTE}m` });
+    else if (jobs) location.hash = jobs;
   };
   const goesBack = trail.current.length > 0 || view.from !== null;
   const back = () => setQuery({ range: goesBack ? null : wider, from: null, span: null, ...trail.current.pop() });
@@ -186,6 +189,14 @@ function usePointer(frame, places, mark, views) {
   };
 }
 
+/** The filter of the jobs in the marked bars; null of those that lie outside. */
+function filterOf({ bars }, mark, topic) {
+  if (mark.cursor === -1) return { state: "ready", topic };
+  const [first, last] = mark.bars?.map((n) => bars[n]) ?? [];
+  const [from, to] = [first?.from, last?.to].map((at) => at && new Date(at).toISOString());
+  return to ? { state: "delayed", topic, from, to } : null;
+}
+
 /** The delayed jobs by due time, of a topic or of all. */
 export function Timeline({ topic }) {
   const { zone } = useObservable(preferences);
@@ -204,7 +215,11 @@ export function Timeline({ topic }) {
   if (poll.data) latest.current = { figures: figuresOf(poll.data), shown: view };
   const { figures, shown } = latest.current;
   const mark = useMark(figures, key);
-  const views = useViews(view, mark, figures);
+  const filter = figures && filterOf(figures, mark, topic);
+  const jobs = filter && `${href("jobs")}${queryText(filter)}`;
+  const views = useViews(view, mark, figures, jobs);
+  const may = useMay(topic);
+  const { ask, question } = useQuestion();
   const places = figures && placesOf(figures, width);
   const pointer = usePointer(frame, places, mark, views);
   const isLog = asked.scale ? asked.scale === "log" : Boolean(figures) && isSteep(figures);
@@ -222,7 +237,11 @@ export function Timeline({ topic }) {
     <div class="readout">
       <p>${name && html`<strong>${name}</strong> `}${text}</p>
       <div class="actions">
-        ${mark.selects && html`<button type="button" class="quiet" onClick=${mark.clear}>Clear</button>`}
+        ${mark.selects && html`${may("admin") && html`
+            <button type="button" class="danger quiet" onClick=${() => ask({ action: "delete", filter })}>Delete …</button>
+            <button type="button" class="quiet" onClick=${() => ask({ action: "reschedule", filter })}>Reschedule …</button>`}
+          <a href=${jobs}>Show jobs</a>
+          <button type="button" class="quiet" onClick=${mark.clear}>Clear</button>`}
         <button type="button" disabled=${!views.zooms} onClick=${views.zoom}>Zoom in</button>
         <button type="button" disabled=${!views.goesBack} onClick=${views.back}>Back</button>
       </div>
@@ -236,5 +255,6 @@ export function Timeline({ topic }) {
       : html`<${Unloaded} poll=${poll} what="the timeline" />`}</div>
     ${poll.error && figures && html`<p class="problem" role="alert">${poll.error.detail}</p>`}
     ${asked.table && figures && html`<${Table} figures=${figures} view=${shown} zone=${zone} />`}
+    ${question}
   </section>`;
 }
