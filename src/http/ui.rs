@@ -60,6 +60,16 @@ const FILES: &[(&str, &[u8])] = &[
 /// The name of the file that is made from the settings.
 const SETTINGS: &str = "settings.json";
 
+/// Has browsers load all modules at once, not each after the one that imports it. The addresses are relative to the page.
+static PRELOADS: LazyLock<HeaderValue> = LazyLock::new(|| {
+    let modules = FILES.iter().filter(|(name, _)| name.ends_with("js") && *name != CLASSIC_SCRIPT);
+    let links: Vec<_> = modules.map(|(name, _)| format!("<{name}>; rel=modulepreload")).collect();
+    HeaderValue::try_from(links.join(", ")).expect("names of files are printable ASCII")
+});
+
+/// The script that is not a module: it runs before the first paint.
+const CLASSIC_SCRIPT: &str = "js/theme.js";
+
 /// Scripts and styles come from this server only, no script may write markup, no other page may frame these, and no link
 /// tells other servers where it was followed.
 const HEADERS: [(HeaderName, &str); 4] = [
@@ -108,7 +118,9 @@ pub async fn redirect(State(app): State<App>, uri: Uri) -> Result<Response, Prob
 
 /// The page itself.
 pub async fn index(State(app): State<App>, uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
-    respond(&app, "index.html", &uri, &headers)
+    let mut response = respond(&app, "index.html", &uri, &headers)?;
+    response.headers_mut().insert(header::LINK, PRELOADS.clone());
+    Ok(response)
 }
 
 /// Any other file.
@@ -215,9 +227,10 @@ mod tests {
     #[test]
     fn the_page_loads_every_script_and_names_nothing_outside() {
         let text = |name: &str| fs::read_to_string(folder().join(name)).expect("is text");
-        let index = text("index.html");
-        for name in found().iter().filter(|name| name.ends_with("js")) {
-            assert!(index.contains(&format!("\"{name}\"")), "index.html does not load {name} at once");
+        let links = PRELOADS.to_str().expect("is text");
+        assert!(text("index.html").contains(&format!("<script src=\"{CLASSIC_SCRIPT}\">")));
+        for name in found().iter().filter(|name| name.ends_with("js") && *name != CLASSIC_SCRIPT) {
+            assert!(links.contains(&format!("<{name}>; rel=modulepreload")), "{name} is not loaded at once");
         }
         for name in found().iter().filter(|name| !name.starts_with("vendor/")) {
             let text = text(name);

@@ -99,7 +99,7 @@ for (const keepsHost of [true, false]) {
       await page.goto(`http://queue.localhost:${proxy.port}/queue/ui/#/topics/mail`);
       await page.getByLabel("Delay").fill("1h");
       await page.getByRole("button", { name: "Add job" }).click();
-      await page.getByText("waits for its due time").waitFor();
+      await page.getByRole("status").getByText("Added").waitFor();
       await page.getByRole("button", { name: "Pause delivery" }).click();
       await page.getByText("Delivery of mail is paused.").waitFor();
     } finally {

@@ -3,7 +3,6 @@ import { observable } from "./lib.js";
 
 export const ROOT = new URL("../../", import.meta.url);
 
-/** The path of a call, from its parts. */
 export const path = (...parts) => parts.map(encodeURIComponent).join("/");
 
 /** Parameters as a query, "" if there are none. Those without a value are left out. */
@@ -12,7 +11,6 @@ export function queryText(parameters) {
   return given.length > 0 ? `?${new URLSearchParams(given)}` : "";
 }
 
-/** The link to a page, from its parts. */
 export const href = (...parts) => `#/${path(...parts)}`;
 
 const split = () => location.hash.replace(/^#\/?/, "").split(/\?(.*)/s);
@@ -46,7 +44,6 @@ export function go(...parts) {
 
 export const changed = (changes) => `#/${split()[0]}${queryText({ ...parameters(), ...changes })}`;
 
-/** Changes parameters of the present page, with `replaces` without an entry in the history. */
 export function setQuery(changes, replaces = false) {
   if (replaces) location.replace(changed(changes));
   else location.hash = changed(changes);

@@ -36,7 +36,6 @@ async function dryRun(action, filter) {
 /** A name of the operation, so that a repeated call does not run it twice. */
 const newId = () => `ui-${[...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 
-/** Changes single jobs, one after the other. */
 async function changeEach(action, jobs, due) {
   let [changed, failed] = [0, null];
   const calls = {
@@ -55,6 +54,7 @@ async function changeEach(action, jobs, due) {
       failed = error;
     }
   }
+  if (failed && jobs.length === 1) throw failed;
   announce(`${NAMES[action]}: ${count(changed)} of ${counted(jobs.length, "job")}.`, failed);
 }
 
@@ -67,6 +67,7 @@ export function ChangeJobs({ action, filter, jobs, close, done }) {
   const { due, fields } = useDue(!jobs);
   useEffect(() => void (jobs || dryRun(action, filter).then(setFound, setError)), []);
   const matched = found?.matched ?? 0;
+  const single = jobs?.length === 1;
   const act = async () => {
     if (jobs) await changeEach(action, jobs, due);
     else {
@@ -77,12 +78,12 @@ export function ChangeJobs({ action, filter, jobs, close, done }) {
     done?.();
   };
   const isReady = matched > 0 && (action !== "reschedule" || due !== null);
-  return html`<${Question} title=${`${NAMES[action]} these jobs?`} label=${`${NAMES[action]} ${counted(matched, "job")}`} act=${act} close=${close}
+  return html`<${Question} title=${`${NAMES[action]} ${single ? "this job" : "these jobs"}?`} label=${`${NAMES[action]} ${counted(matched, "job")}`} act=${act} close=${close}
       kind=${action === "delete" ? "danger" : "primary"} ready=${isReady}
-      type=${matched > 0 && (action === "delete" || matched > MANY) ? String(matched) : undefined}>
-    <p><${Text} text=${jobs ? `The ${counted(matched, "selected job")}` : `All ${inWords(filter, serverNow(), zone)}`} />${
+      type=${matched > 0 && !single && (action === "delete" || matched > MANY) ? String(matched) : undefined}>
+    <p><${Text} text=${jobs ? counted(matched, "job") : `All ${inWords(filter, serverNow(), zone)}`} />${
       found && !jobs && html`: <strong>${counted(matched, "job")}</strong>`}.
-      ${action === "delete" ? " They cannot be brought back." : action === "requeue" && " They become ready, and their attempts start again."}</p>
+      ${action === "delete" ? " This cannot be undone." : action === "requeue" && " They become ready, and their attempts start again."}</p>
     ${error ? html`<${Failure} error=${error} />` : !found && html`<p role="status">Counting …</p>`}
     ${found && html`<ul class="first-jobs">${found.jobs.slice(0, 10).map((job) => html`<li key=${job.id} class="mono">${job.id}</li>`)}
       ${matched > 10 && html`<li>and ${count(matched - 10)} more</li>`}</ul>`}

@@ -5,13 +5,11 @@ import { change, lacking } from "./api.js";
 import { announce, perform, Question } from "./dialog.js";
 import { count, counted } from "./format.js";
 
-/** Whether a token is not known to lack a scope for a topic. */
 export function useMay(topic) {
   const lacks = useObservable(lacking);
   return (scope) => !lacks.has(`${scope} ${topic}`);
 }
 
-/** Says what a token was seen to lack, in place of the buttons that are not there. */
 export function Lacking({ topic, scopes }) {
   const may = useMay(topic);
   const missing = scopes.filter((scope) => !may(scope));
@@ -28,10 +26,10 @@ export const setPause = (topic, part, pauses) =>
     return `${what} of ${topic} is ${pauses ? "paused" : "running again"}.`;
   });
 
-export const reschedule = (job, due, done) =>
+export const runNow = (job) =>
   perform("Not rescheduled.", async () => {
-    await change("PATCH", path("jobs", job.id), { body: due, scope: "add", topic: job.topic });
-    return done;
+    await change("PATCH", path("jobs", job.id), { body: { delay: 0 }, scope: "add", topic: job.topic });
+    return `${job.id} is ready.`;
   });
 
 export const replay = (job) =>
@@ -45,16 +43,6 @@ export const setStop = ({ id, filter: { topic } }) =>
     const { changed } = await change("POST", path("bulk", id, "stop"), { scope: "admin", topic });
     return `Stopped after ${counted(changed, "job")}.`;
   });
-
-export const DeleteJob = ({ job, close, done }) => html`<${Question} title="Delete this job?" label="Delete 1 job" close=${close}
-    act=${async () => {
-      await change("DELETE", path("jobs", job.id), { scope: "add", topic: job.topic });
-      announce(`${job.id} is deleted.`);
-      done?.();
-    }}>
-  <p><code class="id">${job.id}</code> of <code class="id">${job.topic}</code> is ${job.state}. It is deleted at once and cannot be
-    brought back${job.state === "reserved" ? ", also while a worker holds it" : ""}.</p>
-<//>`;
 
 export function Purge({ topic, counts, close, done }) {
   const all = Object.values(counts).reduce((sum, number) => sum + number, 0);

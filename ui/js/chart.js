@@ -16,7 +16,6 @@ const DAY = 24 * 60 * MINUTE;
 /** Pixels: above the bars, of the bars, below them, at their left and right, and the width of what stands apart. */
 const [TOP, HEIGHT, BELOW, LEFT, RIGHT, SIDE] = [8, 150, 40, 84, 58, 28];
 
-/** The width of an element, 0 until it is known. */
 function useWidth() {
   const frame = useRef(null);
   const [width, setWidth] = useState(0);
@@ -80,7 +79,6 @@ function Drawing({ figures, places, view, width, zone, isLog, mark }) {
   </svg>`;
 }
 
-/** The same figures as text. */
 function Table({ figures, view, zone }) {
   const due = figures.bars.filter((bar) => bar.jobs > 0).map(({ from, to, jobs }) => [spanText(from, to, zone), jobs]);
   const rows = [["Overdue", figures.ready], ...due, [outsideOf(view), figures.outside]];
@@ -116,7 +114,6 @@ function useMark(figures, key) {
   };
 }
 
-/** Moves through views: into the marked bars, to the next wider range, to the list of the jobs, back again. */
 function useViews(view, mark, figures, jobs) {
   const trail = useRef([]);
   const show = (parameters) => {
@@ -158,7 +155,6 @@ function onKey(event, figures, mark, views) {
   actions[event.key]();
 }
 
-/** A mouse shows the bar below it, zooms by a click and selects by dragging; a finger marks and selects. */
 function usePointer(frame, places, mark, views) {
   const pressed = useRef(null);
   const barOf = (event) => places.barAt(event.clientX - frame.current.getBoundingClientRect().left);
@@ -189,7 +185,6 @@ function usePointer(frame, places, mark, views) {
   };
 }
 
-/** The filter of the jobs in the marked bars; null of those that lie outside. */
 function filterOf({ bars }, mark, topic) {
   if (mark.cursor === -1) return { state: "ready", topic };
   const [first, last] = mark.bars?.map((n) => bars[n]) ?? [];
@@ -197,7 +192,6 @@ function filterOf({ bars }, mark, topic) {
   return to ? { state: "delayed", topic, from, to } : null;
 }
 
-/** The delayed jobs by due time, of a topic or of all. */
 export function Timeline({ topic }) {
   const { zone } = useObservable(preferences);
   const asked = useObservable(query);

@@ -19,7 +19,6 @@ export function serverNow() {
   return Date.now() + (Number.isFinite(low) ? (low + high) / 2 : 0);
 }
 
-/** The server's time, again every second while the tab is visible. */
 export function useNow() {
   const [now, setNow] = useState(serverNow());
   useEffect(() => {

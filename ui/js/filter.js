@@ -4,13 +4,11 @@ import { moment } from "./format.js";
 /** The moment that a state is listed by, and what happens then. */
 export const MOMENTS = { delayed: ["due_at", "due"], ready: ["due_at", "due"], reserved: ["reserved_until", "reserved until"], dead: ["dead_at", "died"] };
 
-/** The filter in the parameters of an address. */
 export function filterOf({ state, topic, from, to, id_prefix, reason_prefix }) {
   const known = MOMENTS[state] ? state : "delayed";
   return { state: known, topic, from, to, id_prefix, reason_prefix: known === "dead" ? reason_prefix : undefined };
 }
 
-/** "dead jobs of mail whose reasons begin with “http ”" */
 export function inWords(filter, now, zone) {
   const at = (text) => moment(Date.parse(text), now, zone);
   const parts = [`${filter.state} jobs of ${filter.topic || "all topics"}`];

@@ -4,7 +4,6 @@ const grouped = new Intl.NumberFormat("en");
 
 export const count = (number) => grouped.format(number);
 
-/** "1 job", "2 jobs". */
 export const counted = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 
 const UNITS = [
@@ -27,7 +26,6 @@ export function duration(seconds) {
   return parts.slice(0, 2).join(" ");
 }
 
-/** A time that runs: "4:05" and "1:02:09" below a day, else as `duration`. */
 export function countdown(seconds) {
   const whole = Math.max(0, Math.ceil(seconds));
   if (whole >= 86_400) return duration(whole);
@@ -36,7 +34,6 @@ export function countdown(seconds) {
   return hours ? `${hours}:${two(minutes)}:${two(whole % 60)}` : `${minutes}:${two(whole % 60)}`;
 }
 
-/** How far off a moment is: "in 3 min 5 s", "12 s ago", "now". */
 export function distance(at, now) {
   const seconds = Math.round((at - now) / 1000);
   if (seconds === 0) return "now";
@@ -45,7 +42,6 @@ export function distance(at, now) {
 
 const timeZone = (zone) => (zone === "utc" ? "UTC" : undefined);
 
-/** A number in about three characters: "950", "12K", "1.2M". */
 export const compact = (number) => new Intl.NumberFormat("en", { notation: "compact" }).format(number);
 
 export const formatted = (at, zone, options) =>
@@ -74,7 +70,6 @@ export function spanText(from, to, zone) {
   return new Intl.DateTimeFormat("en-GB", options).formatRange(from, isDays ? to - 1 : to);
 }
 
-/** The time of day, with the date unless it is today. */
 export function moment(at, now, zone, withMilliseconds = false) {
   const day = (ms, options) => new Intl.DateTimeFormat("en-GB", { timeZone: timeZone(zone), ...options }).format(ms);
   const time = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };
@@ -86,7 +81,6 @@ export function moment(at, now, zone, withMilliseconds = false) {
   return `${sameYear ? day(at, { month: "short", day: "numeric" }) : shown}, ${day(at, time)}`;
 }
 
-/** The zone in which moments are shown: "UTC", "GMT+1", "CET". */
 export function zoneName(zone, now) {
   if (zone === "utc") return "UTC";
   const parts = new Intl.DateTimeFormat("en-GB", { timeZoneName: "short" }).formatToParts(now);

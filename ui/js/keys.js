@@ -42,7 +42,6 @@ function onKey(event) {
 
 addEventListener("keydown", onKey);
 
-/** Moves the focus to the next or the previous row of the page's lists. */
 export function moveRow(step) {
   const rows = [...document.querySelectorAll("main [data-row] a, main a[data-row]")].filter((row) => row.offsetParent);
   if (rows.length === 0) return;

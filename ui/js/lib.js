@@ -25,7 +25,6 @@ export function observable(value) {
   };
 }
 
-/** The value of an observable; the component renders again when it changes. */
 export function useObservable(source) {
   const [value, setValue] = useState(source.get());
   useEffect(() => {

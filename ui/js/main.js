@@ -29,7 +29,6 @@ function pageOf(parts, hidesBodies) {
   return ["No such page", html`<h1 tabindex="-1">No such page</h1><p>See the <a href=${href()}>overview</a>.</p>`];
 }
 
-/** The settings of the server for the dashboard. Bodies stay hidden until they are known. */
 function useSettings() {
   const [known, setKnown] = useState({ title: "", hide_bodies: true });
   useEffect(() => {

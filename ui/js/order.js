@@ -2,7 +2,6 @@
 import { html, useCallback, useRef, useState } from "./lib.js";
 import { counted } from "./format.js";
 
-/** Offers the new order, when there is one. */
 export const Changes = ({ changes, sort }) =>
   changes > 0 && html`<button type="button" class="quiet" onClick=${sort}>${counted(changes, "change")}, press <kbd>r</kbd></button>`;
 

@@ -69,7 +69,6 @@ export function Failure({ error, retry }) {
   </div>`;
 }
 
-/** What a poll shows in place of a page: nothing yet, or why there is nothing. */
 export function Unloaded({ poll, what }) {
   if (poll.error) return html`<${Failure} error=${poll.error} retry=${poll.refresh} />`;
   return html`<${Loading} what=${what} />`;
@@ -114,7 +113,6 @@ async function copied(text) {
 
 const FIRST_CHARACTERS = 64 * 1024;
 
-/** The body of a job, as text. `hidden` shows it only on demand. */
 export function Body({ raw, hidden }) {
   const [shown, setShown] = useState(!hidden);
   const [whole, setWhole] = useState(false);
@@ -134,7 +132,6 @@ export function Body({ raw, hidden }) {
   </div>`;
 }
 
-/** A list of names and values. Values that are null or false are left out. */
 export const Facts = ({ facts }) => html`<dl class="facts">
   ${facts
     .filter(([, value]) => value !== null && value !== undefined && value !== false)

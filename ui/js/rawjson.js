@@ -46,33 +46,12 @@ function members(text, at) {
   return found;
 }
 
-/** The beginnings of the items of the list that begins at `at`. */
-function items(text, at) {
-  const found = [];
-  at = skipSpace(text, at + 1);
-  while (text[at] !== "]") {
-    found.push(at);
-    at = skipSpace(text, skipValue(text, at));
-    if (text[at] === ",") at = skipSpace(text, at + 1);
-  }
-  return found;
-}
-
-function withRawBody(text, at, job) {
-  const span = members(text, at).get("body");
-  return span ? { ...job, body: text.slice(...span) } : job;
-}
-
-/** Parses a job, or a page of jobs, or anything else. In jobs, `body` is the raw text. */
+/** Parses any response. The `body` of a job is the raw text. */
 export function parse(text) {
   const value = JSON.parse(text);
   const start = skipSpace(text, 0);
-  if (text[start] !== "{") return value;
-  if (Array.isArray(value.jobs)) {
-    const starts = items(text, members(text, start).get("jobs")[0]);
-    return { ...value, jobs: value.jobs.map((job, n) => withRawBody(text, starts[n], job)) };
-  }
-  return withRawBody(text, start, value);
+  const span = text[start] === "{" && members(text, start).get("body");
+  return span ? { ...value, body: text.slice(...span) } : value;
 }
 
 /** Indents JSON without changing a character of any string or number. */

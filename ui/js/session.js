@@ -32,14 +32,12 @@ export function signIn(token) {
   session.set({ token, required: true, refused: null });
 }
 
-/** The server does not know the token of a call, or wants one. */
 export function refuse(token, detail) {
   if (session.get().token !== token) return;
   save(null);
   session.set({ token: null, required: true, refused: token ? detail : null });
 }
 
-/** Forgets the token here and in all other tabs. */
 export function signOut() {
   save(null);
   session.set({ token: null, required: true, refused: null });

@@ -6,7 +6,6 @@ const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 const MONTH = 30.5 * DAY;
 
-/** The ranges that begin now: name in the address, label, length, and how it is called. */
 export const RANGES = [
   ["1h", "1 h", HOUR, "in the next hour"],
   ["24h", "24 h", DAY, "in the next 24 hours"],
@@ -36,7 +35,6 @@ export function viewOf({ range, from, span }, most) {
     : { from: null, span: spanMs, step, name, words };
 }
 
-/** The next wider range than a view, or null. */
 export const widerThan = (view) => RANGES.find(([, , length]) => length > view.span)?.[0] ?? null;
 
 /** Where a view begins at this moment: at an edge of its steps, or of the days, in the zone. */
@@ -46,7 +44,6 @@ export function beginning(view, now, zone) {
   return now - (clockOf(now, zone) % unit);
 }
 
-/** A response as the chart wants it: with bars, whose edges are in milliseconds. */
 export function figuresOf(timeline) {
   const [from, step] = [Date.parse(timeline.from), timeline.step * 1000];
   const bars = timeline.counts.map((jobs, n) => ({ from: from + n * step, to: from + (n + 1) * step, jobs, n }));
@@ -109,7 +106,6 @@ export function inWords(figures, view, first, last, zone) {
   return [name, `${counted(jobs, "job")}${parts.length > 0 ? `; ${parts.join(", ")}` : ""}`];
 }
 
-/** What lies outside of a view. */
 export const outsideOf = (view) => (view.from === null ? "Later" : "Before and after");
 
 /** All of it in words. Where nothing is due, it says what is near. */

@@ -1,16 +1,15 @@
 // Job: what is known of one job; run now, reschedule, replay, delete; its body as it came.
 import { html, useState } from "../lib.js";
 import { href, path } from "../address.js";
-import { DeleteJob, Lacking, replay, reschedule, useMay } from "../changes.js";
+import { useQuestion } from "../bulk.js";
+import { Lacking, replay, runNow, useMay } from "../changes.js";
 import { useNow } from "../clock.js";
-import { useDue } from "../due.js";
 import { countdown, duration } from "../format.js";
 import { useKeys } from "../keys.js";
 import { AsOf, Body, Copy, Elapsed, Facts, Failure, StateName, Text, Time, Unloaded, When } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { curl, jobJson } from "./testjob.js";
 
-/** What the job waits for, in words that run. */
 function Waits({ job }) {
   const now = useNow();
   const left = (text) => (Date.parse(text) - now) / 1000;
@@ -34,26 +33,9 @@ const factsOf = (job) => [
   ["Callback", job.callback && html`<code class="id"><${Text} text=${`${job.callback.method} ${job.callback.url}`} /></code>`],
 ];
 
-function Reschedule({ job, close }) {
-  const { due, fields } = useDue();
-  const [busy, setBusy] = useState(false);
-  const submit = async (event) => {
-    event.preventDefault();
-    if (!due || busy) return;
-    setBusy(true);
-    if (await reschedule(job, due, `${job.id} has a new due time.`)) close();
-    else setBusy(false);
-  };
-  return html`<form class="reschedule" onSubmit=${submit}>
-    ${fields}
-    <div class="actions"><button class="primary" disabled=${!due || busy}>Reschedule</button>
-      <button type="button" onClick=${close}>Cancel</button></div>
-  </form>`;
-}
-
 function Actions({ job, refresh }) {
   const may = useMay(job.topic);
-  const [open, setOpen] = useState(null);
+  const { ask, question } = useQuestion();
   const [busy, setBusy] = useState(false);
   const run = async (change) => {
     setBusy(true);
@@ -61,23 +43,18 @@ function Actions({ job, refresh }) {
     setBusy(false);
     refresh();
   };
-  const close = () => (setOpen(null), refresh());
+  const asks = (action) => () => ask({ action, jobs: [job], done: refresh });
   const waits = job.state === "delayed" || job.state === "ready";
   return html`<div class="actions">
-      ${job.state === "delayed" && may("add") && html`<button type="button" class="primary" disabled=${busy}
-        onClick=${() => run(() => reschedule(job, { delay: 0 }, `${job.id} is ready.`))}>Run now</button>`}
-      ${waits && may("add") && html`<button type="button" aria-expanded=${open === "reschedule"}
-        onClick=${() => setOpen(open === "reschedule" ? null : "reschedule")}>Reschedule</button>`}
-      ${job.state === "dead" && may("admin") && html`<button type="button" class="primary" disabled=${busy}
-        onClick=${() => run(() => replay(job))}>Replay</button>`}
-      ${may("add") && html`<button type="button" class="danger quiet" onClick=${() => setOpen("delete")}>Delete …</button>`}
+      ${job.state === "delayed" && may("add") && html`<button type="button" class="primary" disabled=${busy} onClick=${() => run(() => runNow(job))}>Run now</button>`}
+      ${waits && may("add") && html`<button type="button" onClick=${asks("reschedule")}>Reschedule …</button>`}
+      ${job.state === "dead" && may("admin") && html`<button type="button" class="primary" disabled=${busy} onClick=${() => run(() => replay(job))}>Replay</button>`}
+      ${may("add") && html`<button type="button" class="danger quiet" onClick=${asks("delete")}>Delete …</button>`}
       <${Lacking} topic=${job.topic} scopes=${["add", "admin"]} />
     </div>
-    ${open === "reschedule" && waits && may("add") && html`<${Reschedule} job=${job} close=${close} />`}
-    ${open === "delete" && html`<${DeleteJob} job=${job} close=${close} />`}`;
+    ${question}`;
 }
 
-/** A command that adds the same job again, under an id that the server chooses. */
 function curlOf(job) {
   const { topic, ttr, max_attempts: maxAttempts, retry } = job;
   return curl(jobJson({ topic, ttr, max_attempts: maxAttempts, ...(retry ? { retry } : {}) }, job.body));

@@ -11,7 +11,6 @@ import { usePoll } from "../poll.js";
 
 const PAGE = 1000;
 const ROWS = 50;
-/** Ready jobs that wait longer than this are in trouble. */
 const LATE_SECONDS = 60;
 
 const overdueSeconds = (view, now) =>
@@ -163,7 +162,6 @@ const NewServer = () => html`<section class="card">
   <${Command} text=${FIRST_JOB} />
 </section>`;
 
-/** For a token that may see some topics only: nothing lists those yet. */
 function OpenTopic({ detail }) {
   const [topic, setTopic] = useState("");
   const open = (event) => {
