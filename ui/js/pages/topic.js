@@ -5,7 +5,7 @@ import { Timeline } from "../chart.js";
 import { Lacking, Purge, setPause, useMay } from "../changes.js";
 import { count, counted, duration } from "../format.js";
 import { useKeys } from "../keys.js";
-import { AsOf, Bar, Distance, Facts, Mark, STATES, Text, Unloaded, When } from "../parts.js";
+import { AsOf, Bar, Distance, Facts, Mark, STATES, Text, Unloaded } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { TestJob } from "./testjob.js";
 
