@@ -157,9 +157,10 @@ onEveryEngine("dead letters are grouped by reason, replayed and deleted", {}, as
   await lists(tab, ["t-0", "t-1"]);
   await page.getByRole("button", { name: "Replay “http # from psp”" }).click();
   await tab.sees("All dead jobs of mail whose reasons begin with “http 50”: 3 jobs.");
+  await page.getByLabel("Spread over").fill("10m");
   await tab.button("Replay 3 jobs").click();
   await tab.sees("done: 3 of 3 changed");
-  assert.deepEqual(await states(server, ["h-0", "h-1", "h-2", "t-0"]), ["ready", "ready", "ready", "dead"]);
+  assert.deepEqual(await states(server, ["h-0", "h-1", "h-2", "t-0"]), ["delayed", "delayed", "delayed", "dead"]);
   await tab.go("topics/mail/dead");
   await lists(tab, ["t-0", "t-1"]);
   await tab.button("Delete all that match …").click();

@@ -21,10 +21,16 @@ export class ApiError extends Error {
 
 const unreachable = (detail) => new ApiError({ status: 0, code: "unreachable", title: "The server does not answer", detail });
 
-/** Which scopes the token was seen to lack, as "scope topic". */
-export const lacking = observable(new Set());
+/** What the token may do, as `GET /whoami` says; null while that is not known. */
+export const rights = observable(null);
 
-session.follow(() => lacking.set(new Set()));
+async function readRights() {
+  const { token } = session.get();
+  const read = await send("GET", "whoami").catch(() => null);
+  if (session.get().token === token) rights.set(read);
+}
+
+session.follow(readRights);
 
 async function send(method, path, { body, signal, token = session.get().token } = {}) {
   const headers = { accept: "application/json" };
@@ -54,6 +60,8 @@ async function send(method, path, { body, signal, token = session.get().token } 
   const problem = problemOf(response, text);
   // Forgets the token only if it is still the one in use.
   if (problem.status === 401) refuse(token, problem.detail);
+  // The token may have other rights than before.
+  if (problem.code === "forbidden") readRights();
   throw problem;
 }
 
@@ -79,31 +87,14 @@ function problemOf(response, text) {
 
 export const get = (path, signal) => send("GET", path, { signal });
 
-/** Fails if the server does not know this token. One that may not read is known too. */
-export async function check(token) {
-  try {
-    await send("GET", "version", { token });
-  } catch (error) {
-    if (error.status !== 403) throw error;
-  }
-}
+/** Fails if the server does not know this token. */
+export const check = (token) => send("GET", "whoami", { token });
 
 export const settings = () => send("GET", "ui/settings.json");
 
-/** Changes something. `scope` and `topic` say what the token needs; a refusal is remembered, so that the button goes. */
-export async function change(method, path, { body, scope, topic }) {
-  return remember(scope, topic, send(method, path, { body: body === undefined ? undefined : JSON.stringify(body) }));
-}
+/** Changes something. */
+export const change = (method, path, body) => send(method, path, { body: body === undefined ? undefined : JSON.stringify(body) });
 
-export const add = (json, topic) => remember("add", topic, send("POST", "jobs", { body: json }));
+export const add = (json) => send("POST", "jobs", { body: json });
 
-async function remember(scope, topic, call) {
-  try {
-    return await call;
-  } catch (error) {
-    if (error.status === 403 && error.code === "forbidden") {
-      lacking.set(new Set(lacking.get()).add(`${scope} ${topic}`));
-    }
-    throw error;
-  }
-}
+readRights();

@@ -15,7 +15,7 @@ const MANY = 100;
 
 export const NAMES = { delete: "Delete", reschedule: "Reschedule", requeue: "Replay" };
 
-const post = (body, topic) => change("POST", "bulk", { body, scope: "admin", topic });
+const post = (body) => change("POST", "bulk", body);
 
 /** A filter as `POST /bulk` wants it. */
 const bodyOf = (filter) =>
@@ -24,7 +24,7 @@ const bodyOf = (filter) =>
 /** Counts what a change would meet. A long count is an operation of its own. */
 async function dryRun(action, filter) {
   const due = action === "reschedule" ? { delay: 0 } : {};
-  let result = await post({ action, filter: bodyOf(filter), ...due }, filter.topic);
+  let result = await post({ action, filter: bodyOf(filter), ...due });
   while (result.state === "running") {
     await new Promise((resolve) => setTimeout(resolve, 500));
     result = await get(path("bulk", result.id));
@@ -39,14 +39,13 @@ const newId = () => `ui-${[...crypto.getRandomValues(new Uint8Array(12))].map((b
 async function changeEach(action, jobs, due) {
   let [changed, failed] = [0, null];
   const calls = {
-    delete: (id) => ["DELETE", path("jobs", id), {}],
-    reschedule: (id) => ["PATCH", path("jobs", id), { body: due }],
-    requeue: (id) => ["POST", path("jobs", id, "requeue"), {}],
+    delete: (id) => change("DELETE", path("jobs", id)),
+    reschedule: (id) => change("PATCH", path("jobs", id), due),
+    requeue: (id) => change("POST", path("jobs", id, "requeue")),
   };
-  for (const { id, topic } of jobs) {
-    const [method, target, more] = calls[action](id);
+  for (const { id } of jobs) {
     try {
-      await change(method, target, { ...more, scope: action === "requeue" ? "admin" : "add", topic });
+      await calls[action](id);
       changed += 1;
     } catch (error) {
       // Others have changed some jobs meanwhile; that no call works at all is told at once.
@@ -64,20 +63,19 @@ export function ChangeJobs({ action, filter, jobs, close, done }) {
   const [found, setFound] = useState(jobs ? { matched: jobs.length, jobs } : null);
   const [error, setError] = useState(null);
   const [id] = useState(newId);
-  const { due, fields } = useDue(!jobs);
+  const { due, fields } = useDue(action, !jobs);
   useEffect(() => void (jobs || dryRun(action, filter).then(setFound, setError)), []);
   const matched = found?.matched ?? 0;
   const single = jobs?.length === 1;
   const act = async () => {
     if (jobs) await changeEach(action, jobs, due);
     else {
-      const more = action === "reschedule" ? due : {};
-      const operation = await post({ action, filter: bodyOf(filter), ...more, dry_run: false, limit: matched, id }, filter.topic);
+      const operation = await post({ action, filter: bodyOf(filter), ...due, dry_run: false, limit: matched, id });
       go("bulk", operation.id);
     }
     done?.();
   };
-  const isReady = matched > 0 && (action !== "reschedule" || due !== null);
+  const isReady = matched > 0 && due !== null;
   return html`<${Question} title=${`${NAMES[action]} ${single ? "this job" : "these jobs"}?`} label=${`${NAMES[action]} ${counted(matched, "job")}`} act=${act} close=${close}
       kind=${action === "delete" ? "danger" : "primary"} ready=${isReady}
       type=${matched > 0 && !single && (action === "delete" || matched > MANY) ? String(matched) : undefined}>
@@ -87,7 +85,7 @@ export function ChangeJobs({ action, filter, jobs, close, done }) {
     ${error ? html`<${Failure} error=${error} />` : !found && html`<p role="status">Counting …</p>`}
     ${found && html`<ul class="first-jobs">${found.jobs.slice(0, 10).map((job) => html`<li key=${job.id} class="mono">${job.id}</li>`)}
       ${matched > 10 && html`<li>and ${count(matched - 10)} more</li>`}</ul>`}
-    ${action === "reschedule" && fields}
+    ${fields}
   <//>`;
 }
 

@@ -1,46 +1,50 @@
 // The changes that pages make. Each announces what came of it, and hides what the token does not allow.
 import { html, useObservable } from "./lib.js";
 import { path } from "./address.js";
-import { change, lacking } from "./api.js";
+import { change, rights } from "./api.js";
 import { announce, perform, Question } from "./dialog.js";
 import { count, counted } from "./format.js";
 
+const covers = (pattern, topic) => (pattern.endsWith("*") ? topic?.startsWith(pattern.slice(0, -1)) : pattern === topic);
+
+/** Whether the token has a scope for a topic, or for all. Until that is known nothing is hidden. */
 export function useMay(topic) {
-  const lacks = useObservable(lacking);
-  return (scope) => !lacks.has(`${scope} ${topic}`);
+  const { scopes, topics } = useObservable(rights) ?? { scopes: ["admin"] };
+  const isCovered = !topics || topics.some((pattern) => covers(pattern, topic));
+  return (scope) => isCovered && (scopes.includes(scope) || scopes.includes("admin"));
 }
 
 export function Lacking({ topic, scopes }) {
   const may = useMay(topic);
   const missing = scopes.filter((scope) => !may(scope));
   if (missing.length === 0) return null;
-  return html`<p class="small">This token lacks the scope ${missing.map((scope, n) => html`${n > 0 && " and "}<code>${scope}</code>`)}
-    for this topic.</p>`;
+  const names = missing.map((scope, n) => html`${n > 0 && " and "}<code>${scope}</code>`);
+  return html`<p class="small">This token lacks the scope ${names} for this topic.</p>`;
 }
 
 export const setPause = (topic, part, pauses) =>
   perform(pauses ? "Not paused." : "Not resumed.", async () => {
     const target = path("topics", topic, pauses ? "pause" : "resume");
-    await change("POST", target, { body: { [part]: true }, scope: "admin", topic });
+    await change("POST", target, { [part]: true });
     const what = part === "delivery" ? "Delivery" : "Intake";
     return `${what} of ${topic} is ${pauses ? "paused" : "running again"}.`;
   });
 
 export const runNow = (job) =>
   perform("Not rescheduled.", async () => {
-    await change("PATCH", path("jobs", job.id), { body: { delay: 0 }, scope: "add", topic: job.topic });
+    await change("PATCH", path("jobs", job.id), { delay: 0 });
     return `${job.id} is ready.`;
   });
 
 export const replay = (job) =>
   perform("Not replayed.", async () => {
-    await change("POST", path("jobs", job.id, "requeue"), { scope: "admin", topic: job.topic });
+    await change("POST", path("jobs", job.id, "requeue"));
     return `${job.id} is ready again.`;
   });
 
-export const setStop = ({ id, filter: { topic } }) =>
+export const setStop = ({ id }) =>
   perform("Not stopped.", async () => {
-    const { changed } = await change("POST", path("bulk", id, "stop"), { scope: "admin", topic });
+    const { changed } = await change("POST", path("bulk", id, "stop"));
     return `Stopped after ${counted(changed, "job")}.`;
   });
 
@@ -48,7 +52,7 @@ export function Purge({ topic, counts, close, done }) {
   const all = Object.values(counts).reduce((sum, number) => sum + number, 0);
   const act = async () => {
     const target = `${path("topics", topic)}?confirm=${encodeURIComponent(topic)}`;
-    const { deleted } = await change("DELETE", target, { scope: "admin", topic });
+    const { deleted } = await change("DELETE", target);
     announce(`${counted(deleted, "job")} of ${topic} deleted.`);
     done();
   };

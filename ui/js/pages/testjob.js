@@ -40,7 +40,7 @@ export function TestJob({ topic, refresh }) {
     if (!valid || state.busy) return;
     setState({ busy: true, error: null, added: null });
     try {
-      const { id } = await add(json, topic);
+      const { id } = await add(json);
       setState({ busy: false, error: null, added: id });
       refresh();
     } catch (error) {
