@@ -23,7 +23,7 @@ use super::{
 use crate::auth::Scope::{Add, Admin, Read, Work};
 
 /// Every operation of the API. `openapi.yaml` documents the scopes as `x-scope` and `x-topics`; a test compares them.
-fn table() -> [Route; 41] {
+fn table() -> [Route; 42] {
     [
         post("/jobs", Of(Add), jobs::add).with_large_body(),
         get("/jobs", Of(Read), lists::jobs),
@@ -44,6 +44,7 @@ fn table() -> [Route; 41] {
         get("/bulk/{id}", Of(Read), bulk::get),
         post("/bulk/{id}/stop", Of(Admin), bulk::stop),
         get("/timeline", Of(Read), timeline::get),
+        get("/stats", AllTopics(Read), timeline::stats),
         get("/topics", AllTopics(Read), topics::list),
         get("/topics/{topic}", Of(Read), topics::get),
         put("/topics/{topic}", Of(Admin), topics::put),

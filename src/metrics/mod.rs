@@ -7,11 +7,13 @@ mod callbacks;
 mod clock;
 mod connections;
 mod engine;
+mod event;
 mod http;
 mod jobs;
 mod labels;
 mod log;
 mod queue;
+mod recent;
 mod store_info;
 mod text;
 
@@ -23,11 +25,13 @@ pub use callbacks::{CallResult, CallbackMetrics};
 pub use clock::ClockMetrics;
 pub use connections::{CloseReason, ConnectionMetrics, RefusalReason};
 pub use engine::EngineMetrics;
+pub use event::Event;
 pub use http::{ByteGauge, GaugeGuard, HttpMetrics};
 pub use jobs::JobsReading;
 pub use labels::{MAX_TOPICS, TopicUsage};
 pub use log::LogMetrics;
-pub use queue::{Event, QueueMetrics};
+pub use queue::QueueMetrics;
+pub use recent::{EventSummary, RecentEvents};
 
 use store_info::StoreInfo;
 

@@ -18,8 +18,10 @@ use prometheus_client::{
 
 use super::{
     callbacks::{CallResult, CallbackMetrics},
+    event::Event,
     jobs::{JobsCollector, JobsReading},
     labels::{TopicLabel, TopicLabels, TopicUsage, shared_label},
+    recent::RecentEvents,
 };
 
 /// Label of a store operation.
@@ -31,43 +33,6 @@ struct OperationLabel {
 
 type OperationDurations = Family<OperationLabel, Histogram, fn() -> Histogram>;
 type TopicDurations = Family<TopicLabel, Histogram, fn() -> Histogram>;
-
-/// An event of a job. Each has its own counter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
-    /// Added; a repeated add does not count.
-    Added,
-    /// Delivered to a worker.
-    Delivered,
-    /// Finished.
-    Finished,
-    /// Released by a worker.
-    Released,
-    /// Its reservation ended by its TTR.
-    Expired,
-    /// Became a dead letter.
-    Buried,
-    /// Deleted, purged or past its retention.
-    Deleted,
-    /// Requeued from the dead letters.
-    Requeued,
-    /// Returned uncounted because the client disconnected.
-    Cancelled,
-}
-
-impl Event {
-    const ALL: [(Self, &'static str, &'static str); 9] = [
-        (Self::Added, "linger_jobs_added", "Jobs added"),
-        (Self::Delivered, "linger_jobs_delivered", "Reservations delivered"),
-        (Self::Finished, "linger_jobs_finished", "Jobs finished"),
-        (Self::Released, "linger_jobs_released", "Jobs released by workers"),
-        (Self::Expired, "linger_jobs_expired", "Reservations ended by their TTR"),
-        (Self::Buried, "linger_jobs_buried", "Jobs that became dead letters"),
-        (Self::Deleted, "linger_jobs_deleted", "Jobs deleted, purged or past their retention"),
-        (Self::Requeued, "linger_jobs_requeued", "Dead letters requeued"),
-        (Self::Cancelled, "linger_jobs_cancelled", "Reservations cancelled because the client disconnected"),
-    ];
-}
 
 /// The metrics of the queue. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -81,6 +46,8 @@ pub struct QueueMetrics {
     store_up: Gauge,
     limits: Family<LimitLabel, Gauge>,
     labels: Arc<Mutex<TopicLabels>>,
+    /// The events of the last hour.
+    pub recent: Arc<RecentEvents>,
     /// Of callbacks. Their topics share the labels.
     pub callbacks: CallbackMetrics,
 }
@@ -117,6 +84,7 @@ impl QueueMetrics {
             store_up: Gauge::default(),
             limits: Family::default(),
             labels: Arc::default(),
+            recent: Arc::default(),
             callbacks: CallbackMetrics::register(registry),
         };
         for (event, name, help) in Event::ALL {
@@ -151,6 +119,7 @@ impl QueueMetrics {
 
     /// Counts `event` for `n` jobs of `topic`.
     pub fn count(&self, event: Event, topic: &str, n: u64) {
+        self.recent.count(event, n);
         self.with_label(topic, |label| {
             self.events[event as usize].get_or_create(label).inc_by(n);
         });
@@ -158,6 +127,7 @@ impl QueueMetrics {
 
     /// Records that a job of `topic` became ready `late` after its due time.
     pub fn became_ready(&self, topic: &str, late: Duration) {
+        self.recent.became_ready(late);
         self.with_label(topic, |label| self.lateness.get_or_create(label).observe(late.as_secs_f64()));
     }
 

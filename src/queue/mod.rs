@@ -34,7 +34,7 @@ pub use outlets::ReservedForCalls;
 pub use pop::Pop;
 pub use service::{Queue, StoreEvents};
 pub use topics::TopicView;
-pub use views::{TimelineOf, TimelineView};
+pub use views::{StatsView, TimelineOf, TimelineView};
 
 pub use crate::store::{
     DeadCursor, Degraded, EngineInfo, FinishJob, JobFilter, JobPage, ListPosition, ListedJob, Minute, Order,

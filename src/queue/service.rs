@@ -86,6 +86,8 @@ impl Queue {
         metrics: QueueMetrics,
     ) -> Arc<Self> {
         limits.publish(&metrics);
+        let reader = clock.clone();
+        metrics.recent.set_clock(move || reader.now_micros());
         let operation_failed = Arc::default();
         let metered = Metered::new(store, clock.clone(), metrics.clone(), Arc::clone(&operation_failed));
         let store: Arc<dyn Store> = Arc::new(metered);

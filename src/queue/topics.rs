@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::{
     error::{Error, Result},
     service::Queue,
-    views::{TimelineOf, TimelineView},
+    views::{StatsView, TimelineOf, TimelineView},
 };
 use crate::{
     job::{Job, Topic, TopicPause, TopicSettings},
     metrics::Event,
-    store::{DeadCursor, Span, TopicStats},
+    store::{DeadCursor, Minute, Span, TopicStats},
 };
 
 /// Jobs processed by one step of a bulk operation, so that other operations are not delayed for long.
@@ -50,6 +50,18 @@ impl Queue {
     /// [`Error::Busy`] when others look for long, or the store's.
     pub async fn timeline(&self, of: TimelineOf, span: Span) -> Result<Arc<TimelineView>> {
         self.views.timeline(of, span).await
+    }
+
+    /// All jobs by state, which may be as old as two seconds, and the events of this process.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], or the store's.
+    pub async fn stats(&self) -> Result<StatsView> {
+        let minute = Span::new(Minute::containing(self.clock.now()), 1, 1).expect("a minute is a span");
+        let view = self.views.timeline(TimelineOf::All, minute).await?;
+        let recent = &self.metrics.recent;
+        let (minute, hour) = (recent.sum(60), recent.sum(3_600));
+        Ok(StatsView { now: view.now, totals: view.timeline.totals, minute, hour })
     }
 
     fn view(&self, topic: &Topic, stats: TopicStats) -> TopicView {

@@ -12,7 +12,8 @@ use super::{error::Result, read_permits::ReadPermits};
 use crate::{
     clock::Clock,
     job::{Timestamp, Topic},
-    store::{Span, Store, Timeline},
+    metrics::EventSummary,
+    store::{Span, Store, Timeline, Totals},
 };
 
 /// How many topics a timeline by topic has.
@@ -44,6 +45,19 @@ pub struct TimelineView {
     pub timeline: Timeline,
     /// Those of the topics with most delayed jobs, for [`TimelineOf::ByTopic`].
     pub topics: Vec<(Topic, Timeline)>,
+}
+
+/// What the whole queue holds, and what happened to its jobs by this process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatsView {
+    /// When the counts were read, by the clock of this process.
+    pub now: Timestamp,
+    /// All jobs by state.
+    pub totals: Totals,
+    /// The events of the last minute.
+    pub minute: EventSummary,
+    /// The events of the last hour.
+    pub hour: EventSummary,
 }
 
 /// How the last reading of a timeline ended, and the lock that those wait for who ask for it while it is read.

@@ -1,4 +1,4 @@
-//! The timeline: delayed jobs by due time.
+//! Figures of the whole queue: delayed jobs by due time, totals, and what happened in the last hour.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::{
         access::{self, Authenticated},
         app::App,
         wire::{
-            parameters::Query,
-            responses,
+            parameters::{NoQuery, Query},
+            responses, stats,
             values::{self, ParseResult},
         },
     },
@@ -51,6 +51,11 @@ pub async fn get(
     };
     let view = app.queue.timeline(of, span).await?;
     Ok(responses::timeline(&view, &span))
+}
+
+/// `GET /stats`.
+pub async fn stats(State(app): State<App>, _: NoQuery) -> HandlerResult {
+    Ok(stats::response(&app.queue.stats().await?))
 }
 
 fn by_topic(text: &str) -> ParseResult<()> {

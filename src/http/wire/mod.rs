@@ -10,5 +10,6 @@ pub mod listed;
 pub mod parameters;
 pub mod requests;
 pub mod responses;
+pub mod stats;
 mod suggestions;
 pub mod values;

@@ -80,8 +80,16 @@ async fn every_documented_success_of_every_operation_occurs(engine: Engine) {
     topics(&api).await;
     dead_letters(&api).await;
     bulk(&api).await;
-    for page in ["/whoami", "/livez", "/readyz", "/readyz?verbose=", "/version", "/metrics", "/openapi.yaml"]
-    {
+    for page in [
+        "/whoami",
+        "/stats",
+        "/livez",
+        "/readyz",
+        "/readyz?verbose=",
+        "/version",
+        "/metrics",
+        "/openapi.yaml",
+    ] {
         api.get(page).await.expect(200);
     }
     let documented: BTreeSet<_> = contract()

@@ -24,6 +24,7 @@ mod patching;
 mod popping;
 mod request_bodies;
 mod reservations;
+mod stats;
 mod timeline;
 mod topics;
 

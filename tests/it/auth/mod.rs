@@ -27,7 +27,7 @@ pub async fn api_with_tokens(engine: Engine, tokens: &[(&str, &[Scope], &[&str])
 }
 
 /// `call` with a token.
-fn with(call: Call, token: &str) -> Call {
+pub fn with(call: Call, token: &str) -> Call {
     call.header("authorization", &format!("Bearer {token}"))
 }
 

@@ -35,7 +35,7 @@ enum TopicSource {
 use TopicSource::{Bulk, Items, Job, None as NoTopic, Topic};
 
 /// One request per operation, all of the topic `orders`. `RECEIPT` stands for the receipt of the job `held`.
-const CALLS: [(&str, &str, &str, TopicSource); 41] = [
+const CALLS: [(&str, &str, &str, TopicSource); 42] = [
     ("addJob", "/jobs", r#"{"topic":"orders","id":"new"}"#, Topic),
     ("listJobs", "/jobs?topic=orders", "", Topic),
     ("getJob", "/jobs/held", "", Job),
@@ -57,6 +57,7 @@ const CALLS: [(&str, &str, &str, TopicSource); 41] = [
     ("getBulkOperation", "/bulk/known", "", Bulk),
     ("stopBulkOperation", "/bulk/known/stop", "", Bulk),
     ("getTimeline", "/timeline?topic=orders", "", Topic),
+    ("getStats", "/stats", "", NoTopic),
     ("listTopics", "/topics", "", NoTopic),
     ("getTopic", "/topics/orders", "", Topic),
     ("putTopic", "/topics/orders", r#"{"ttr":"5s"}"#, Topic),

@@ -35,15 +35,22 @@ function bySeverity(now) {
   };
 }
 
+/** What happened in the last minute, in words. */
+const events = ({ added, finished, died, late_p99: late }) =>
+  `Last minute: ${count(added)} added, ${count(finished)} finished, ${count(died)} died${late ? `; 99 % at most ${duration(late)} late` : ""}`;
+
 function Totals({ topics, isPart, stale }) {
-  const sums = Object.fromEntries(STATES.map((state) => [state, topics.reduce((sum, view) => sum + view.counts[state], 0)]));
+  const { data } = usePoll("stats", 2_000);
+  if (isPart && !data) return null;
+  const sum = (state) => topics.reduce((all, view) => all + view.counts[state], 0);
+  const sums = isPart ? data.counts : Object.fromEntries(STATES.map((state) => [state, sum(state)]));
   return html`<section class=${`card totals ${stale ? "stale" : ""}`} aria-labelledby="totals">
     <h2 id="totals" class="visually-hidden">Jobs by state</h2>
     <dl>${STATES.map((state) => html`<div key=${state}>
-      <dt><${Mark} state=${state} />${state}</dt><dd>${isPart && html`<span class="at-least">at least </span>`}${count(sums[state])}</dd>
+      <dt><${Mark} state=${state} />${state}</dt><dd>${count(sums[state])}</dd>
     </div>`)}</dl>
     <${Bar} counts=${sums} />
-    ${isPart && html`<p class="small">Sums of the ${count(topics.length)} topics below. There are more topics.</p>`}
+    ${data && html`<p class="small">${events(data.minute)}</p>`}
   </section>`;
 }
 

@@ -1,0 +1,41 @@
+//! The JSON of the figures of the whole queue.
+
+use axum::response::Response;
+
+use crate::{
+    http::json::{self, ObjectWriter},
+    metrics::{Event, EventSummary},
+    queue::StatsView,
+};
+
+/// The figures of the whole queue.
+pub fn response(stats: &StatsView) -> Response {
+    json::object_response(|object| {
+        object.timestamp("now", stats.now);
+        object.object("counts", |counts| {
+            counts.number("delayed", stats.totals.delayed);
+            counts.number("ready", stats.totals.ready);
+            counts.number("reserved", stats.totals.reserved);
+            counts.number("dead", stats.totals.dead);
+        });
+        object.object("minute", |object| write_summary(object, &stats.minute));
+        object.object("hour", |object| write_summary(object, &stats.hour));
+    })
+}
+
+fn write_summary(object: &mut ObjectWriter<'_>, summary: &EventSummary) {
+    object.number("added", summary.count(Event::Added));
+    object.number("delivered", summary.count(Event::Delivered));
+    object.number("finished", summary.count(Event::Finished));
+    object.number("released", summary.count(Event::Released));
+    object.number("expired", summary.count(Event::Expired));
+    object.number("died", summary.count(Event::Buried));
+    object.number("requeued", summary.count(Event::Requeued));
+    object.number("deleted", summary.count(Event::Deleted));
+    object.number("cancelled", summary.count(Event::Cancelled));
+    for (name, permille) in [("late_p50", 500), ("late_p99", 990)] {
+        if let Some(late) = summary.lateness(permille) {
+            object.seconds(name, late);
+        }
+    }
+}

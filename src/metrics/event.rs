@@ -1,0 +1,38 @@
+//! The events of jobs that are counted.
+
+/// An event of a job. Each has its own counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// Added; a repeated add does not count.
+    Added,
+    /// Delivered to a worker.
+    Delivered,
+    /// Finished.
+    Finished,
+    /// Released by a worker.
+    Released,
+    /// Its reservation ended by its TTR.
+    Expired,
+    /// Became a dead letter.
+    Buried,
+    /// Deleted, purged or past its retention.
+    Deleted,
+    /// Requeued from the dead letters.
+    Requeued,
+    /// Returned uncounted because the client disconnected.
+    Cancelled,
+}
+
+impl Event {
+    pub(super) const ALL: [(Self, &'static str, &'static str); 9] = [
+        (Self::Added, "linger_jobs_added", "Jobs added"),
+        (Self::Delivered, "linger_jobs_delivered", "Reservations delivered"),
+        (Self::Finished, "linger_jobs_finished", "Jobs finished"),
+        (Self::Released, "linger_jobs_released", "Jobs released by workers"),
+        (Self::Expired, "linger_jobs_expired", "Reservations ended by their TTR"),
+        (Self::Buried, "linger_jobs_buried", "Jobs that became dead letters"),
+        (Self::Deleted, "linger_jobs_deleted", "Jobs deleted, purged or past their retention"),
+        (Self::Requeued, "linger_jobs_requeued", "Dead letters requeued"),
+        (Self::Cancelled, "linger_jobs_cancelled", "Reservations cancelled because the client disconnected"),
+    ];
+}

@@ -1,0 +1,52 @@
+//! Figures of the whole queue, and what a caller may do.
+
+use linger::auth::Scope;
+use serde_json::json;
+
+use super::on_every_engine;
+use crate::{
+    auth::{api_with_tokens, with},
+    harness::{
+        api::{Api, text},
+        jobs::seconds,
+        stores::Engine,
+    },
+};
+
+on_every_engine!(the_figures_tell_what_is_there_and_what_happened);
+
+async fn the_figures_tell_what_is_there_and_what_happened(engine: Engine) {
+    let api = Api::new(engine).await;
+    for delay in [0, 0, 0, 60, 7_200] {
+        api.add(&format!(r#"{{"topic":"t","delay":{delay}}}"#)).await;
+    }
+    let popped = api.pop("t").await;
+    api.post(&format!("/jobs/{}/finish?receipt={}", text(&popped["id"]), text(&popped["receipt"])))
+        .await
+        .expect(204);
+    api.bury("t").await;
+    let seen = api.get("/stats").await.expect(200).json();
+    assert_eq!(seen["counts"], json!({ "delayed": 2, "ready": 1, "reserved": 0, "dead": 1 }));
+    let expected = json!({
+        "added": 5, "delivered": 2, "finished": 1, "released": 0, "expired": 0, "died": 1, "requeued": 0, "deleted": 0,
+        "cancelled": 0,
+    });
+    assert_eq!((&seen["minute"], &seen["hour"]), (&expected, &expected));
+    api.advance_and_promote(seconds(90)).await;
+    let later = api.get("/stats").await.expect(200).json();
+    assert_eq!(later["counts"]["ready"], 2);
+    assert_eq!((&later["minute"]["added"], &later["hour"]["added"]), (&json!(0), &json!(5)));
+    assert_eq!((&later["minute"]["late_p50"], &later["hour"]["late_p99"]), (&json!(30), &json!(30)));
+}
+
+#[tokio::test]
+async fn a_caller_learns_what_its_token_may_do() {
+    let tokens: [(&str, &[Scope], &[&str]); 2] =
+        [("all", &[Scope::Admin], &[]), ("some", &[Scope::Read, Scope::Work], &["mail", "ord*"])];
+    let api = api_with_tokens(Engine::Naive, &tokens).await;
+    let seen = async |token| with(api.call("GET", "/whoami"), token).send().await.expect(200).json();
+    assert_eq!(seen("all").await, json!({ "name": "all", "scopes": ["admin"], "title": "" }));
+    let some = json!({ "name": "some", "scopes": ["read", "work"], "topics": ["mail", "ord*"], "title": "" });
+    assert_eq!(seen("some").await, some);
+    api.call("GET", "/whoami").send().await.expect_problem(401, "unauthorized");
+}
