@@ -8,7 +8,8 @@ use std::{
 
 use crate::harness::{
     blocking_http::{Response, call},
-    process::Server,
+    process::{Server, run, stdout},
+    wait::TimeLimit,
 };
 
 /// The changes that were acknowledged to the clients of one run.
@@ -92,4 +93,58 @@ fn acknowledged_changes_survive_kill_9_under_load() {
         });
     }
     acknowledged.check(&Server::serve(&[], &[], directory.path()));
+}
+
+/// A bulk operation has no state of its own to lose: each job is as it was, or as the operation wanted it.
+#[test]
+fn a_kill_in_the_middle_of_a_bulk_operation_leaves_each_job_changed_or_not() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut server = Server::serve(&[], &[], directory.path());
+    for batch in 0..4 {
+        let job = |n: usize| format!(r#"{{"topic":"t","id":"job-{batch}-{n}","at":"2036-01-01T00:00:00Z"}}"#);
+        let jobs: Vec<String> = (0..1_000).map(job).collect();
+        let added = server.call("POST", "/batch/jobs", &format!(r#"{{"jobs":[{}]}}"#, jobs.join(",")));
+        assert_eq!(added.status, 200);
+    }
+    let request = r#"{"id":"later","action":"reschedule","filter":{"topic":"t"},"at":"2036-02-01T00:00:00Z",
+        "dry_run":false,"limit":4000}"#;
+    assert_eq!(server.call("POST", "/bulk", request).status, 202);
+    let time_limit = TimeLimit::new();
+    let progress = loop {
+        let progress = server.call("GET", "/bulk/later", "").json();
+        if progress["changed"].as_u64() > Some(0) {
+            break progress;
+        }
+        time_limit.check(|| progress.to_string());
+    };
+    server.kill();
+    let restarted = Server::serve(&[], &[], directory.path());
+    assert_eq!(restarted.call("GET", "/bulk/later", "").status, 404, "a restart forgets operations");
+    let count = |filter: &str| {
+        let request = format!(r#"{{"action":"delete","filter":{{"topic":"t","state":"delayed",{filter}}}}}"#);
+        let mut counted = restarted.call("POST", "/bulk", &request).json();
+        // A count that takes long goes on as an operation.
+        while counted["state"] == "running" {
+            time_limit.check(|| counted.to_string());
+            counted = restarted
+                .call("GET", &format!("/bulk/{}", counted["id"].as_str().expect("an id")), "")
+                .json();
+        }
+        counted["matched"].as_u64().expect("a count")
+    };
+    let (before, after) =
+        (count(r#""to":"2036-01-02T00:00:00Z""#), count(r#""from":"2036-01-31T00:00:00Z""#));
+    assert_eq!(before + after, 4_000, "no job is lost, and none is in between");
+    assert!(
+        after >= progress["changed"].as_u64().expect("a count"),
+        "what was shown as changed stays so: {after}"
+    );
+    assert_eq!(restarted.call("POST", "/bulk", request).status, 202);
+    while restarted.call("GET", "/bulk/later", "").json()["state"] == "running" {
+        time_limit.check(|| "the operation runs".to_owned());
+    }
+    assert_eq!(count(r#""from":"2036-01-31T00:00:00Z""#), 4_000, "a second run completes the first");
+    assert!(restarted.stop().success());
+    let verified = run(&["verify"], directory.path());
+    assert!(verified.status.success(), "{}", stdout(&verified));
 }
