@@ -103,8 +103,10 @@ pub enum Error {
         /// Most polls waiting at once.
         limit: usize,
     },
-    /// As many callers look at the whole queue as may at the same time, for long.
-    #[error("{limit} callers read the whole queue already; try again in a moment or raise queue.max_looks")]
+    /// For several seconds, as many callers as allowed were reading large parts of the store.
+    #[error(
+        "{limit} callers read lists or timelines already; try again in a moment or raise queue.max_looks"
+    )]
     Busy {
         /// Most callers at once.
         limit: usize,

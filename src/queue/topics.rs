@@ -13,7 +13,7 @@ use crate::{
     store::{DeadCursor, Minute, Span, TopicStats},
 };
 
-/// Jobs processed by one step of a bulk operation, so that other operations are not delayed for long.
+/// Jobs that one step of a purge, or of a requeue or delete of dead letters, processes, so that others are not delayed for long.
 const SLICE: usize = 500;
 
 /// A topic as the API shows it.
@@ -47,7 +47,7 @@ impl Queue {
     /// The delayed jobs by due time. It may be as old as two seconds, or 30 for a span of more than a day.
     ///
     /// # Errors
-    /// [`Error::Busy`] when others look for long, or the store's.
+    /// [`Error::Busy`] when others read for long, or the store's.
     pub async fn timeline(&self, of: TimelineOf, span: Span) -> Result<Arc<TimelineView>> {
         self.views.timeline(of, span).await
     }

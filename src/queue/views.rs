@@ -1,5 +1,5 @@
-//! What those see who look at the whole queue. A few look at the same time, so that workers are not delayed; what was read is
-//! kept for a moment, and read once for all who ask. Without viewers nothing is read.
+//! Timelines and figures of the whole queue. Few callers read at the same time, so that workers are not delayed. What was
+//! read is kept for a moment, and read once for all who ask. Without viewers nothing is read.
 
 use std::{
     cmp::Reverse,

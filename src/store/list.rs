@@ -14,9 +14,9 @@ pub struct JobFilter {
     pub state: State,
     /// Their topic; all topics when `None`.
     pub topic: Option<Topic>,
-    /// The earliest moment.
+    /// Only jobs at or after this moment.
     pub from: Option<Timestamp>,
-    /// The first moment after the last one.
+    /// Only jobs before this moment.
     pub to: Option<Timestamp>,
     /// What their ids begin with.
     pub id_prefix: Option<Arc<str>>,
@@ -93,7 +93,7 @@ pub struct JobPage {
 }
 
 impl JobPage {
-    /// Most jobs that one call of [`super::Store::list`] returns.
+    /// The highest `limit` of a page in the API. The store itself has no such limit.
     pub const MAX_JOBS: usize = 200;
     /// About how many jobs one call examines at most.
     pub const MAX_EXAMINED: usize = 20_000;

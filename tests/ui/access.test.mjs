@@ -43,7 +43,7 @@ onEveryEngine("a token that may only read sees no button and why", { tokens: TOK
   await server.bury("mail", "d", "no");
   await tab.go("topics/mail");
   await signIn(tab, server.tokens.reader);
-  await tab.sees("This token lacks the scope add and admin for this topic.");
+  await tab.sees("This token lacks the scopes add and admin for this topic.");
   for (const gone of ["Pause delivery", "Pause intake", "Purge …", "Add job"]) assert.equal(await tab.button(gone).count(), 0, gone);
   await tab.go("jobs/d");
   await tab.sees("This token lacks");

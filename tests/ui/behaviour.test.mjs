@@ -91,7 +91,7 @@ onEveryEngine("the keyboard alone is enough", {}, async ({ server, tab, page }) 
   await press("Enter");
   await page.getByRole("dialog", { name: "Delete this job?" }).waitFor();
   await press("Tab", "Enter");
-  await tab.sees("Delete: 1 of 1 job.");
+  await tab.sees("Deleted 1 of 1 job.");
   await tab.sees("This job is gone:");
 
   await tab.go("server");

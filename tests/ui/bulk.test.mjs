@@ -82,15 +82,15 @@ onEveryEngine("the keyboard selects jobs, and a dialog deletes them", {}, async 
   assert.ok(await tab.button("Delete 2 jobs").isDisabled());
   await page.getByLabel("Enter 2 to confirm").fill("2");
   await tab.button("Delete 2 jobs").click();
-  await tab.sees("Delete: 2 of 2 jobs.");
+  await tab.sees("Deleted 2 of 2 jobs.");
   assert.deepEqual(await states(server, all), ["gone", "delayed", "gone", "delayed"]);
   await lists(tab, ["b", "d"]);
-  await page.getByLabel("All of this page").check();
+  await page.getByLabel("Select all shown").check();
   await tab.sees("2 selected");
   await tab.button("Reschedule …").click();
   await page.getByLabel("In", { exact: true }).fill("0");
   await tab.button("Reschedule 2 jobs").click();
-  await tab.sees("Reschedule: 2 of 2 jobs.");
+  await tab.sees("Rescheduled 2 of 2 jobs.");
   assert.deepEqual(await states(server, ["b", "d"]), ["ready", "ready"]);
   await page.keyboard.press("j");
   await tab.go("jobs/b");
@@ -136,7 +136,7 @@ onEveryEngine("an operation that runs is stopped", {}, async ({ server, tab }) =
     await server.call("POST", "batch/jobs", { jobs: Array.from({ length: 1_000 }, (_, n) => ({ topic: "mail", id: `j:${from + n}`, delay: "1d" })) });
   }
   await tab.go("bulk");
-  await tab.sees("No job was changed in bulk");
+  await tab.sees("This server has no bulk operations.");
   const { id } = await server.call("POST", "bulk", { action: "delete", filter: { topic: "mail", state: "delayed" }, dry_run: false, limit: 6_000 });
   await tab.go(`bulk/${id}`);
   await tab.button("Stop").click();

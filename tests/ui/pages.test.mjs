@@ -162,7 +162,7 @@ onEveryEngine("a job is found, moved, run and deleted", {}, async ({ server, tab
   await tab.sees("/delay must be");
   await page.getByLabel("In", { exact: true }).fill("2h");
   await tab.button("Reschedule 1 job").click();
-  await tab.sees("Reschedule: 1 of 1 job.");
+  await tab.sees("Rescheduled 1 of 1 job.");
   await tab.sees(/^(1:59:5\d|2:00:0\d)$/);
   await tab.button("Reschedule …").click();
   await page.getByLabel("At a time").check();

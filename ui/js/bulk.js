@@ -15,6 +15,9 @@ const MANY = 100;
 
 export const NAMES = { delete: "Delete", reschedule: "Reschedule", requeue: "Replay" };
 
+/** What was done, for the announcement of single calls. */
+const DONE = { delete: "Deleted", reschedule: "Rescheduled", requeue: "Replayed" };
+
 const post = (body) => change("POST", "bulk", body);
 
 /** A filter as `POST /bulk` wants it. */
@@ -48,13 +51,13 @@ async function changeEach(action, jobs, due) {
       await calls[action](id);
       changed += 1;
     } catch (error) {
-      // Others have changed some jobs meanwhile; that no call works at all is told at once.
+      // A job may have changed meanwhile, so go on. Stop if no call can work.
       if (error.passes || error.status === 403) throw error;
       failed = error;
     }
   }
   if (failed && jobs.length === 1) throw failed;
-  announce(`${NAMES[action]}: ${count(changed)} of ${counted(jobs.length, "job")}.`, failed);
+  announce(`${DONE[action]} ${count(changed)} of ${counted(jobs.length, "job")}.`, failed);
 }
 
 /** Asks before jobs are changed: the given ones, or all that match the filter. */
@@ -81,7 +84,7 @@ export function ChangeJobs({ action, filter, jobs, close, done }) {
       type=${matched > 0 && !single && (action === "delete" || matched > MANY) ? String(matched) : undefined}>
     <p><${Text} text=${jobs ? counted(matched, "job") : `All ${inWords(filter, serverNow(), zone)}`} />${
       found && !jobs && html`: <strong>${counted(matched, "job")}</strong>`}.
-      ${action === "delete" ? " This cannot be undone." : action === "requeue" && " They become ready, and their attempts start again."}</p>
+      ${action === "delete" ? " This cannot be undone." : action === "requeue" && ` They become ready ${due.spread ? "over this time" : "at once"}, and their attempts start again.`}</p>
     ${error ? html`<${Failure} error=${error} />` : !found && html`<p role="status">Counting …</p>`}
     ${found && html`<ul class="first-jobs">${found.jobs.slice(0, 10).map((job) => html`<li key=${job.id} class="mono">${job.id}</li>`)}
       ${matched > 10 && html`<li>and ${count(matched - 10)} more</li>`}</ul>`}

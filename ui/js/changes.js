@@ -19,7 +19,7 @@ export function Lacking({ topic, scopes }) {
   const missing = scopes.filter((scope) => !may(scope));
   if (missing.length === 0) return null;
   const names = missing.map((scope, n) => html`${n > 0 && " and "}<code>${scope}</code>`);
-  return html`<p class="small">This token lacks the scope ${names} for this topic.</p>`;
+  return html`<p class="small">This token lacks the scope${missing.length > 1 && "s"} ${names} for this topic.</p>`;
 }
 
 export const setPause = (topic, part, pauses) =>

@@ -1,8 +1,13 @@
 // Filters of jobs, as addresses, the API and people write them.
 import { moment } from "./format.js";
 
-/** The moment that a state is listed by, and what happens then. */
-export const MOMENTS = { delayed: ["due_at", "due"], ready: ["due_at", "due"], reserved: ["reserved_until", "reserved until"], dead: ["dead_at", "died"] };
+/** The moment that a state is listed by, and what happens then: of one job, and of several. */
+export const MOMENTS = {
+  delayed: ["due_at", "due", "due"],
+  ready: ["due_at", "due", "due"],
+  reserved: ["reserved_until", "reservation ends", "whose reservations end"],
+  dead: ["dead_at", "died", "that died"],
+};
 
 export function filterOf({ state, topic, from, to, id_prefix, reason_prefix }) {
   const known = MOMENTS[state] ? state : "delayed";
@@ -12,7 +17,7 @@ export function filterOf({ state, topic, from, to, id_prefix, reason_prefix }) {
 export function inWords(filter, now, zone) {
   const at = (text) => moment(Date.parse(text), now, zone);
   const parts = [`${filter.state} jobs of ${filter.topic || "all topics"}`];
-  if (filter.from || filter.to) parts.push(MOMENTS[filter.state][1]);
+  if (filter.from || filter.to) parts.push(MOMENTS[filter.state][2]);
   if (filter.from) parts.push(`from ${at(filter.from)}`);
   if (filter.to) parts.push(`before ${at(filter.to)}`);
   if (filter.id_prefix) parts.push(`whose ids begin with “${filter.id_prefix}”`);

@@ -86,7 +86,7 @@ export function JobList({ filter, ask }) {
     <section class=${`card ${poll.stale ? "stale" : ""}`} aria-labelledby="list">
       <div class="heading">
         <label class="pick"><input type="checkbox" checked=${isAll} disabled=${present.length === 0}
-          onChange=${() => setChosen(new Set(isAll ? [] : present.map(({ key }) => key)))} /> All of this page</label>
+          onChange=${() => setChosen(new Set(isAll ? [] : present.map(({ key }) => key)))} /> Select all shown</label>
         <h2 id="list"><${Mark} state=${filter.state} /> ${count(present.length)}${list.next && " and more"}</h2>
         <${Changes} changes=${changes} sort=${sortAnew} />
         <div class="actions">${picked.length > 0 ? html`<span>${count(picked.length)} selected</span> ${buttons(picked, "add")}` : present.length > 0 && buttons(null, "admin")}</div>

@@ -62,7 +62,7 @@ pub async fn version(State(app): State<App>) -> Response {
     })
 }
 
-/// What the caller may do, for pages that show no more than that.
+/// What the caller may do, so that a page can hide the rest.
 pub async fn whoami(State(app): State<App>, Authenticated(caller): Authenticated, _: NoQuery) -> Response {
     json::object_response(|object| {
         object.text("name", &caller.name);

@@ -78,7 +78,10 @@ pub fn request(bytes: &Bytes, limits: &Limits, by: Arc<str>) -> Result<BulkReque
         {
             fields.add_fault(
                 "filter/state",
-                format!("must be a state that allows this action, not {}", filter.state),
+                format!(
+                    "must be \"delayed\" or \"ready\" to reschedule, \"dead\" to requeue; not \"{}\"",
+                    filter.state
+                ),
             );
         }
         let action = kind.and_then(|kind| action(fields, kind, limits));
@@ -87,7 +90,7 @@ pub fn request(bytes: &Bytes, limits: &Limits, by: Arc<str>) -> Result<BulkReque
         let id = fields
             .optional("id", |raw| OperationId::parse(&values::text(raw)?).map_err(|error| error.to_string()));
         if is_dry_run && fields.has("id") {
-            fields.add_fault("id", "names an operation that changes jobs; leave it out of a dry run");
+            fields.add_fault("id", "must not be given for a dry run");
         }
         if !is_dry_run && !fields.has("limit") {
             fields.add_fault("limit", "is required: the most jobs to change, such as the count of a dry run");
@@ -117,7 +120,7 @@ fn action(fields: &mut Fields<'_>, kind: Kind, limits: &Limits) -> Option<BulkAc
             let shift_ms = fields.optional("shift", signed_millis);
             match (has_due, has_shift) {
                 (true, true) => fields.add_fault("shift", "must not be given together with at or delay"),
-                (false, false) => fields.add_fault("", "must say when: at, delay or shift"),
+                (false, false) => fields.add_fault("", "must have one of at, delay and shift"),
                 (true, false) | (false, true) => {}
             }
             due.map(BulkAction::Reschedule).or(shift_ms.map(BulkAction::Shift))
@@ -133,7 +136,8 @@ fn signed_millis(raw: &RawValue) -> ParseResult<i64> {
         None => (1, text.strip_prefix('+').unwrap_or(&text)),
     };
     let duration = Delay::new(values::duration_text(duration)?).map_err(|error| error.to_string())?;
-    let ms = i64::try_from(duration.as_duration().as_millis()).expect("ten years are few milliseconds");
+    let ms = i64::try_from(duration.as_duration().as_millis())
+        .expect("the longest delay in milliseconds fits into an i64");
     if ms == 0 { Err("must not be zero".to_owned()) } else { Ok(sign * ms) }
 }
 

@@ -52,7 +52,7 @@ impl Operations {
     }
 
     /// Starts an operation, unless one has its id already: then that one is returned. Waits a moment for the end of a dry
-    /// run, which is then not kept.
+    /// run, which is not kept if it is done by then.
     pub async fn start(&self, request: BulkRequest) -> Result<Arc<Operation>> {
         let operation = match self.insert(request)? {
             Inserted::Known(operation) => return Ok(operation),
@@ -67,7 +67,11 @@ impl Operations {
         self.tasks.spawn(runner.run());
         if operation.request.is_dry_run() {
             tokio::select! {
-                () = operation.ended() => self.kept().retain(|kept| !Arc::ptr_eq(kept, &operation)),
+                () = operation.ended() => {
+                    if operation.progress().state == OperationState::Done {
+                        self.kept().retain(|kept| !Arc::ptr_eq(kept, &operation));
+                    }
+                }
                 () = self.clock.sleep(DRY_RUN_WAIT) => {}
             }
         }

@@ -59,7 +59,7 @@ pub struct Progress {
     pub matched: u64,
     /// Jobs that were changed.
     pub changed: u64,
-    /// Jobs that matched but changed otherwise before their turn, and stayed so.
+    /// Jobs that matched but changed before their turn. The operation left them alone.
     pub skipped: u64,
     /// The first jobs that a dry run found.
     pub examples: Arc<[ListedJob]>,

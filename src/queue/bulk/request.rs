@@ -18,7 +18,7 @@ pub struct BulkRequest {
     pub action: BulkAction,
     /// The jobs.
     pub filter: JobFilter,
-    /// The jobs are spread over this time behind the moment that the action sets.
+    /// The jobs are spread over this time after the moment that the action sets.
     pub spread: Option<Duration>,
     /// Most jobs to change; `None` for a dry run, which only counts them.
     pub limit: Option<u64>,
@@ -91,7 +91,7 @@ impl BulkRequest {
         ChangeJob { seen: SeenJob::new(job), change }
     }
 
-    /// How far behind the moment of the action a job is spread: always the same for the same id.
+    /// How long after the moment of the action this job is due. It depends only on the job's id.
     fn offset(&self, id: &str) -> Duration {
         let spread_ms = self.spread.map_or(0, |spread| u64::try_from(spread.as_millis()).unwrap_or(u64::MAX));
         Duration::from_millis(xxh3_64(id.as_bytes()).checked_rem(spread_ms).unwrap_or(0))

@@ -15,10 +15,11 @@ use crate::{
     store::{self, ChangeJob, Changed, JobChange, ListPosition, ListedJob, Minute, Span, Store},
 };
 
-/// Jobs changed by one step, so that other operations are not delayed for long.
+/// Jobs listed by one step, which changes them in parts of at most [`PART_BYTES`], so that other operations are not delayed
+/// for long.
 const SLICE: usize = 100;
-/// About how many bytes of bodies one step writes at most.
-const SLICE_BYTES: u64 = 4 << 20;
+/// About how many bytes of bodies one change writes at most.
+const PART_BYTES: u64 = 4 << 20;
 /// Jobs counted by one step.
 const COUNT_SLICE: usize = 1_000;
 /// How many jobs a dry run shows.
@@ -39,7 +40,7 @@ impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
         let Runner { operation, clock, .. } = self.0;
         if operation.is_running() {
-            let error = "the operation ended by a fault of the server".to_owned();
+            let error = "the operation failed because of an internal error".to_owned();
             operation.end(OperationState::Failed, Some(error), clock.now());
         }
     }
@@ -130,8 +131,8 @@ impl Runner {
         match left {
             None => self.show(&jobs),
             Some(_) => {
-                for slice in slices(&jobs) {
-                    self.change(walk, slice).await?;
+                for part in parts_of(&jobs) {
+                    self.change(walk, part).await?;
                 }
             }
         }
@@ -204,18 +205,18 @@ impl Runner {
     }
 }
 
-/// Divides jobs so that the bodies of each part have at most [`SLICE_BYTES`], or it is a single job.
-fn slices(jobs: &[ListedJob]) -> Vec<&[ListedJob]> {
-    let (mut slices, mut start, mut bytes) = (Vec::new(), 0, 0);
+/// Divides jobs so that the bodies of each part have at most [`PART_BYTES`], or it is a single job.
+fn parts_of(jobs: &[ListedJob]) -> Vec<&[ListedJob]> {
+    let (mut parts, mut start, mut bytes) = (Vec::new(), 0, 0);
     for (index, listed) in jobs.iter().enumerate() {
-        if index > start && bytes + listed.body_bytes > SLICE_BYTES {
-            slices.push(&jobs[start..index]);
+        if index > start && bytes + listed.body_bytes > PART_BYTES {
+            parts.push(&jobs[start..index]);
             (start, bytes) = (index, 0);
         }
         bytes += listed.body_bytes;
     }
-    slices.extend((start < jobs.len()).then(|| &jobs[start..]));
-    slices
+    parts.extend((start < jobs.len()).then(|| &jobs[start..]));
+    parts
 }
 
 fn hash(id: &JobId) -> u128 {
@@ -252,15 +253,15 @@ mod tests {
     }
 
     #[test]
-    fn a_step_writes_a_bounded_number_of_bytes() {
+    fn a_change_writes_a_bounded_number_of_bytes() {
         let lengths = |sizes: &[u64]| {
             let jobs: Vec<ListedJob> = sizes.iter().map(|bytes| listed(*bytes)).collect();
-            slices(&jobs).into_iter().map(<[ListedJob]>::len).collect::<Vec<_>>()
+            parts_of(&jobs).into_iter().map(<[ListedJob]>::len).collect::<Vec<_>>()
         };
-        let half = SLICE_BYTES / 2;
+        let half = PART_BYTES / 2;
         assert_eq!(lengths(&[]), [0; 0]);
         assert_eq!(lengths(&[0; 100]), [100]);
         assert_eq!(lengths(&[half, half, 1, half]), [2, 2]);
-        assert_eq!(lengths(&[SLICE_BYTES + 1, SLICE_BYTES + 1, 1]), [1, 1, 1]);
+        assert_eq!(lengths(&[PART_BYTES + 1, PART_BYTES + 1, 1]), [1, 1, 1]);
     }
 }

@@ -11,14 +11,15 @@ import { AsOf, Facts, Text, Unloaded, When } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { preferences } from "../preferences.js";
 
-function Words({ operation: { action, filter } }) {
+function Words({ operation: { action, dry_run, filter } }) {
   const { zone } = useObservable(preferences);
-  return html`<${Text} text=${`${NAMES[action]} ${inWords(filter, useNow(), zone)}`} />`;
+  return html`<${Text} text=${`${dry_run ? "Count" : NAMES[action]} ${inWords(filter, useNow(), zone)}`} />`;
 }
 
-const STATES = { running: "running", done: "done", stopped: "stopped", failed: "failed", abandoned: "ended with its server" };
-const figures = ({ changed, limit, skipped }) =>
-  `${count(changed)}${limit ? ` of ${count(limit)}` : ""} changed${skipped > 0 ? `, ${count(skipped)} skipped` : ""}`;
+const figures = ({ dry_run, matched, changed, limit, skipped }) =>
+  dry_run ? `${count(matched)} counted` : `${count(changed)} of ${count(limit)} changed${skipped > 0 ? `, ${count(skipped)} skipped` : ""}`;
+/** By how much the due time moves, from the milliseconds that the API gives. */
+const shifted = (shift) => `${duration(Math.abs(parseInt(shift, 10)) / 1000)} ${shift.startsWith("-") ? "earlier" : "later"}`;
 
 function Operation({ id }) {
   const poll = usePoll(path("bulk", id), 1_000);
@@ -30,11 +31,11 @@ function Operation({ id }) {
   return html`<${AsOf} poll=${poll} /><section class=${`card ${poll.stale ? "stale" : ""}`}>
     <p class="headline"><strong><${Words} operation=${operation} /></strong></p>
     ${limit > 0 && html`<progress aria-label="Progress" max=${limit} value=${state === "done" ? limit : changed + skipped} />`}
-    <p role="status">${STATES[state] ?? state}: ${figures(operation)}</p>
+    <p role="status">${state}: ${figures(operation)}</p>
     ${state === "running" && may("admin") && html`<div class="actions">
       <button type="button" onClick=${() => setStop(operation).then(poll.refresh)}>Stop</button></div>`}
     <${Facts} facts=${[
-      ["New due time", operation.at ? html`<${When} at=${operation.at} />` : shift ?? (delay > 0 && `in ${duration(delay)}`)],
+      ["New due time", operation.at ? html`<${When} at=${operation.at} />` : shift ? shifted(shift) : delay > 0 && `in ${duration(delay)}`],
       ["Spread over", spread && duration(spread)],
       ["By", operation.by], ["Started", html`<${When} at=${operation.started_at} />`],
       ["Ended", operation.ended_at && html`<${When} at=${operation.ended_at} />`],
@@ -49,10 +50,10 @@ function Operations() {
   if (!poll.data) return html`<${Unloaded} poll=${poll} what="the operations" />`;
   const { operations } = poll.data;
   return html`<${AsOf} poll=${poll} /><section class="card">
-    ${operations.length === 0 && html`<p class="empty">No job was changed in bulk since the server started. Choose jobs on the page <a href=${href("jobs")}>Jobs</a>.</p>`}
+    ${operations.length === 0 && html`<p class="empty">This server has no bulk operations. Choose jobs on the page <a href=${href("jobs")}>Jobs</a>.</p>`}
     <ul class="jobs">${operations.map((operation) => html`<li key=${operation.id} class="job operation" data-row>
       <div><a href=${href("bulk", operation.id)}><${Words} operation=${operation} /></a></div>
-      <span class="small">${STATES[operation.state] ?? operation.state}: ${figures(operation)}, <${When} at=${operation.started_at} /></span></li>`)}</ul>
+      <span class="small">${operation.state}: ${figures(operation)}, <${When} at=${operation.started_at} /></span></li>`)}</ul>
   </section>`;
 }
 

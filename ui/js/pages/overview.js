@@ -37,7 +37,7 @@ function bySeverity(now) {
 
 /** What happened in the last minute, in words. */
 const events = ({ added, finished, died, late_p99: late }) =>
-  `Last minute: ${count(added)} added, ${count(finished)} finished, ${count(died)} died${late ? `; 99 % at most ${duration(late)} late` : ""}`;
+  `Last minute: ${count(added)} added, ${count(finished)} finished, ${count(died)} died${late ? `; 99 % of jobs ready within ${duration(late)} of their due time` : ""}`;
 
 function Totals({ topics, isPart, stale }) {
   const { data } = usePoll("stats", 2_000);
