@@ -234,7 +234,8 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Lists up to `limit` jobs that match `filter`, without their bodies, behind `after`. The call ends when it has found
     /// `limit` jobs or has examined about [`JobPage::MAX_EXAMINED`]: a page may be short or empty, and only one without
     /// [`next`](JobPage::next) is the last. A job that matches and does not move during the
-    /// walk is on exactly one page. The order of ready jobs is approximate where an engine keeps them in several lists.
+    /// walk is on exactly one page. An engine that keeps ready jobs in
+    /// several lists may return them in approximate order, and one twice, or not at all while its list is compacted.
     async fn list(
         &self,
         filter: &JobFilter,

@@ -85,7 +85,7 @@ pub fn request(bytes: &Bytes, limits: &Limits, by: Arc<str>) -> Result<BulkReque
             );
         }
         let action = kind.and_then(|kind| action(fields, kind, limits));
-        let spread = spread(fields, action);
+        let spread = spread(fields, action, limits);
         let is_dry_run = fields.optional("dry_run", values::flag).unwrap_or(true);
         let id = fields
             .optional("id", |raw| OperationId::parse(&values::text(raw)?).map_err(|error| error.to_string()));
@@ -141,7 +141,7 @@ fn signed_millis(raw: &RawValue) -> ParseResult<i64> {
     if ms == 0 { Err("must not be zero".to_owned()) } else { Ok(sign * ms) }
 }
 
-fn spread(fields: &mut Fields<'_>, action: Option<BulkAction>) -> Option<Duration> {
+fn spread(fields: &mut Fields<'_>, action: Option<BulkAction>, limits: &Limits) -> Option<Duration> {
     let unused = match action {
         Some(BulkAction::Delete) => Some("is for the actions reschedule and requeue only"),
         Some(BulkAction::Shift(_)) => Some("must not be given together with shift"),
@@ -151,8 +151,7 @@ fn spread(fields: &mut Fields<'_>, action: Option<BulkAction>) -> Option<Duratio
         fields.refuse("spread", detail);
         return None;
     }
-    let spread = fields
-        .optional("spread", |raw| Delay::new(values::duration(raw)?).map_err(|error| error.to_string()))?;
+    let spread = fields.optional("spread", |raw| values::delay(raw, limits.max_delay))?;
     Some(spread.as_duration()).filter(|spread| !spread.is_zero())
 }
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    job::{Delay, Due, OperationId, Timestamp},
+    job::{Delay, Due, OperationId, State, Timestamp},
     store::{ChangeJob, JobChange, JobFilter, ListedJob, Order, SeenJob, moment_of},
 };
 
@@ -58,18 +58,22 @@ impl BulkRequest {
         self.limit.is_none()
     }
 
-    /// The order in which the jobs are walked: a shift to later begins with the last job, so that the walk does not meet a
-    /// job again that it has moved.
+    /// The order in which the jobs are walked: a shift of delayed jobs to later begins with the last one, so that the walk does
+    /// not meet a job again that it has moved. Ready jobs are walked from the head of their lists, from which workers pop.
     pub(super) fn order(&self) -> Order {
-        match self.action {
-            BulkAction::Shift(1..) => Order::Descending,
+        match (self.action, self.filter.state) {
+            (BulkAction::Shift(1..), State::Delayed) => Order::Descending,
             _ => Order::Ascending,
         }
     }
 
     /// Whether the walk may meet a changed job again.
     pub(super) fn may_meet_again(&self) -> bool {
-        matches!(self.action, BulkAction::Reschedule(_) | BulkAction::Shift(_))
+        match self.action {
+            BulkAction::Delete | BulkAction::Requeue(_) => false,
+            BulkAction::Reschedule(_) => true,
+            BulkAction::Shift(_) => self.filter.state != State::Delayed,
+        }
     }
 
     /// The change of one job.

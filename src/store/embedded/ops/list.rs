@@ -174,15 +174,19 @@ fn merge<I: DoubleEndedIterator<Item = RowKey>>(
 
 /// The next reserved jobs of all topics.
 fn reserved(memory: &Memory, filter: &JobFilter, order: Order, after: Option<&Position>) -> Vec<Candidate> {
-    let mut allowed = outlets(memory, filter);
-    allowed.sort_unstable();
+    let allowed = filter.topic.as_ref().map(|_| {
+        let mut allowed = outlets(memory, filter);
+        allowed.sort_unstable();
+        allowed
+    });
     let from = (filter.from.unwrap_or(Timestamp::from_millis(0)), RowKey::START);
     let to = filter.to.map_or((Timestamp::MAX, RowKey::END), |to| (to, RowKey::START));
     let after = after.and_then(|after| Some((Timestamp::from_millis(after.moment_ms), after.key()?)));
     let Some(range) = bounds(from, to, order, after) else { return Vec::new() };
     let deadlines = memory.deadlines().range(range);
     let candidate = |(deadline, key): &(Timestamp, RowKey)| {
-        let is_allowed = allowed.binary_search(&memory.reserved_outlet(*key)).is_ok();
+        let of_topic = |allowed: &Vec<_>| allowed.binary_search(&memory.reserved_outlet(*key)).is_ok();
+        let is_allowed = allowed.as_ref().is_none_or(of_topic);
         (Position::of_key(*deadline, *key), is_allowed.then_some(*key))
     };
     match order {
@@ -209,10 +213,14 @@ fn dead(
         let keys = txn.db.dead_keys((from, to), is_ascending, MAX_STEP)?;
         return Ok(keys.into_iter().map(|key| (Position::of_key(key.slot(), key), Some(key))).collect());
     };
-    let died =
+    let (from_ms, to_ms) =
         (filter.from.map_or(0, Timestamp::as_millis), filter.to.map_or(i64::MAX, Timestamp::as_millis));
-    let start = if is_ascending { (-1, "") } else { (i64::MAX, "") };
-    let after = after.map_or(start, |after| (after.moment_ms, after.tie.as_str()));
-    let found = txn.db.dead_of_topic(topic, died, after, is_ascending, MAX_STEP)?;
+    let after = after.map(|after| (after.moment_ms, after.tie.as_str()));
+    // No id is empty: these positions are before all jobs of their moments.
+    let (after, end_ms) = match order {
+        Order::Ascending => (after.unwrap_or((from_ms, "")).max((from_ms, "")), to_ms),
+        Order::Descending => (after.unwrap_or((to_ms, "")).min((to_ms, "")), from_ms),
+    };
+    let found = txn.db.dead_of_topic(topic, after, end_ms, is_ascending, MAX_STEP)?;
     Ok(found.into_iter().map(|((moment_ms, tie), key)| (Position { moment_ms, tie }, Some(key))).collect())
 }

@@ -141,29 +141,30 @@ impl Db {
         keys.filter_map(|key| key.map(RowKey::from_row).transpose()).collect()
     }
 
-    /// Up to `limit` dead letters of a topic that died within `died`, behind the position `after`: each with the position
-    /// `(dead_ms, id)` by which they are ordered.
+    /// Up to `limit` dead letters of a topic after the position `after`, up to the moment `end`: those that died before it, or
+    /// in descending order not before it. Each comes with the position `(dead_ms, id)` by which they are ordered.
     pub fn dead_of_topic(
         &self,
         topic: &Topic,
-        died: (i64, i64),
         after: (i64, &str),
+        end_ms: i64,
         is_ascending: bool,
         limit: usize,
     ) -> SqlResult<Vec<((i64, String), RowKey)>> {
+        // SQLite uses one bound of each side of the index. With a second lower bound it might read all rows before `after`.
         let sql = match is_ascending {
             true => {
-                "SELECT key, dead_ms, id FROM dead WHERE topic = ?1 AND dead_ms >= ?2 AND dead_ms < ?3
-                 AND (dead_ms, id) > (?4, ?5) ORDER BY dead_ms, id LIMIT ?6"
+                "SELECT key, dead_ms, id FROM dead WHERE topic = ?1 AND (dead_ms, id) > (?2, ?3) AND dead_ms < ?4
+                 ORDER BY dead_ms, id LIMIT ?5"
             }
             false => {
-                "SELECT key, dead_ms, id FROM dead WHERE topic = ?1 AND dead_ms >= ?2 AND dead_ms < ?3
-                 AND (dead_ms, id) < (?4, ?5) ORDER BY dead_ms DESC, id DESC LIMIT ?6"
+                "SELECT key, dead_ms, id FROM dead WHERE topic = ?1 AND (dead_ms, id) < (?2, ?3) AND dead_ms >= ?4
+                 ORDER BY dead_ms DESC, id DESC LIMIT ?5"
             }
         };
         let mut select = self.conn().prepare_cached(sql)?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let mut rows = select.query(params![topic.as_str(), died.0, died.1, after.0, after.1, limit])?;
+        let mut rows = select.query(params![topic.as_str(), after.0, after.1, end_ms, limit])?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
             let id = column_bytes(row.get_ref(2)?).unwrap_or_default();

@@ -82,9 +82,10 @@ impl ReadyPosition {
         let (shard, outlet) = (words.next()?.parse().ok()?, Outlet::parse(words.next()?)?);
         let mut entry = || {
             Some(ListEntry {
-                index: words.next()?.parse().ok()?,
+                // Others would make the script fail, as if the store were damaged.
+                index: words.next()?.parse().ok().filter(|index: &i64| index.unsigned_abs() < 1 << 32)?,
                 generation: words.next()?.parse().ok()?,
-                since_ms: words.next()?.parse().ok()?,
+                since_ms: words.next()?.parse().ok().filter(|ms| (0..1 << 48).contains(ms))?,
                 id: words.next()?.to_owned(),
             })
         };
