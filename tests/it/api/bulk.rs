@@ -262,6 +262,12 @@ async fn a_failure_of_the_store_ends_an_operation(engine: Engine) {
         assert_eq!((&operation["state"], &operation["changed"]), (&json!("failed"), &json!(0)));
         assert!(operation["error"].is_string() && !operation.to_string().contains("secret"), "{operation}");
     }
+    api.store.fail(Some(Failure::Error(Error::Unavailable("gone".to_owned()))));
+    let count = json!({ "action": "delete", "filter": { "topic": "t", "state": "dead" } });
+    let counted = start(&api, &count).await;
+    api.store.fail(None);
+    let kept = ended(&api, text(&counted["id"])).await;
+    assert_eq!((&kept["state"], &kept["dry_run"]), (&json!("failed"), &json!(true)));
 }
 
 async fn the_shutdown_stops_operations(engine: Engine) {

@@ -53,6 +53,7 @@ async fn invalid_requests_for_bulk_operations_are_named(engine: Engine) {
             json!({ "action": "reschedule", "filter": of_t("delayed"), "shift": "1m", "spread": "1m" }),
             &["/spread"],
         ),
+        (json!({ "action": "requeue", "filter": of_t("dead"), "spread": "4000d" }), &["/spread"]),
         (
             json!({ "action": "delete", "filter": { "topic": "t", "state": "ready", "reason_prefix": "x" } }),
             &["/filter/reason_prefix"],

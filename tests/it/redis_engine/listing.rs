@@ -316,6 +316,9 @@ async fn a_position_that_cannot_be_read_means_the_beginning() {
         "list 0",
         "list 0 no>topic",
         "list 0 t x",
+        "list 0 t 9000000000000000000 1 1 x",
+        "list 0 t 1 1 9000000000000000000 x",
+        "list 0 t 1 1 -1 x",
         "sorted",
         "sorted x y",
     ] {
