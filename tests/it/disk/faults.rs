@@ -55,6 +55,9 @@ impl InitialStore {
     }
 }
 
+/// What the log says once a failure has stopped the writes.
+const STOPPED: &str = "no more writes until a restart";
+
 /// The effects of one fault.
 #[derive(Debug, Default)]
 struct Effects {
@@ -79,11 +82,13 @@ fn run(initial: &InitialStore, fault: &Fault, ending: Signal) -> Effects {
             let clear = outcomes.iter().all(|outcome| matches!(outcome, Outcome::Done | Outcome::Full));
             if !clear {
                 server.wait_until_unready();
+                // The log is written in the background. A killed process would take the line with it.
+                server.wait_for_log(STOPPED);
             }
             server.signal(ending);
             let (status, _) = server.wait();
             let log = server.log();
-            effects.stopped = log.contains("no more writes until a restart");
+            effects.stopped = log.contains(STOPPED);
             assert!(!log.contains("panicked"), "{about}: {log}");
             // After a failure that is neither success nor a full disk, writes stop until a restart.
             assert!(clear || effects.stopped, "{about}: {outcomes:?}: {log}");
