@@ -15,7 +15,7 @@ use linger::{
     job::{Body, Delay, Due, Fingerprint, JobId, Outlet, Receipt, RetrySchedule, Topic, TopicFilter, Ttr},
     metrics::Metrics,
     queue::{Limits, Pop, Queue, StoreEvents},
-    store::{AddJob, FinishJob, Patch, Patched, Release, Reservation, Store, Wait, embedded, redis},
+    store::{AddJob, Claim, FinishJob, Patch, Patched, Release, Reservation, Store, Wait, embedded, redis},
 };
 use tokio::runtime::Runtime;
 
@@ -103,7 +103,7 @@ impl Bench {
     fn reserve(&self) -> Vec<Reservation> {
         let reserved = self
             .runtime
-            .block_on(self.store.reserve(&self.outlet, &[None; CALL], Wait::No))
+            .block_on(self.store.reserve(&self.outlet, &vec![Claim::default(); CALL], Wait::No))
             .expect("reserves");
         assert_eq!(reserved.len(), CALL, "as many as are ready");
         reserved
@@ -230,7 +230,8 @@ fn operations(c: &mut Criterion, engine: &str, bench: &Bench, pending: usize) {
     operation(&mut group, bench, "patch", added, |ids| {
         bench.each(ids.clone(), async |store, id| {
             let due = Some(Due::After(Delay::new(2 * DAY).expect("is a delay")));
-            let patched = store.patch(ALL, &id, Patch { due, ..Patch::default() }).await.expect("answers");
+            let patched =
+                store.patch(ALL, &id, Patch { due, ..Patch::default() }, None).await.expect("answers");
             assert!(matches!(patched, Patched::Done(_)), "{patched:?}");
         });
         ids
@@ -265,7 +266,7 @@ fn polls(c: &mut Criterion) {
         let limits = Limits::default();
         let wait = limits.max_wait;
         let queue = Queue::new(bench.store.clone(), &hints, clock, limits, Metrics::new().queue);
-        let pop = |wait| Pop { topics: vec![bench.outlet.topic.clone()], max: 1, wait, ttr: None };
+        let pop = |wait| Pop { topics: vec![bench.outlet.topic.clone()], max: 1, wait, ttr: None, by: None };
         for _ in 0..parked {
             let (queue, pop) = (queue.clone(), pop(wait));
             bench.runtime.spawn(async move { queue.pop(pop).await });

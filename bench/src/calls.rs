@@ -71,7 +71,7 @@ impl Connection {
 
     /// Pops up to `max` jobs, of which the first may be waited for.
     pub async fn pop(&self, topic: &str, max: usize, wait: Duration) -> Result<Vec<ReservedJob>, Failure> {
-        let request = PopRequest { wait, max, ttr: None };
+        let request = PopRequest { wait, max, ..PopRequest::default() };
         if max > 1 {
             return Ok(self.0.pop_batch(&[topic], &request).await?);
         }

@@ -25,6 +25,8 @@ struct Pop<'a> {
     wait: Duration,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_duration")]
     ttr: Option<Duration>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -52,9 +54,11 @@ impl Client {
         struct Reserved {
             jobs: Vec<ReservedJob>,
         }
-        let PopRequest { wait, ttr, max } = *request;
+        let (wait, worker) = (request.wait, request.worker.as_deref());
         let call = Request::post("batch pop", "/batch/pop").wait(wait).repeat(Repeat::IfNotSent);
-        let answer = self.send(&call.json(&Pop { topics, max: max.max(1), wait, ttr })).await?;
+        let answer = self
+            .send(&call.json(&Pop { topics, max: request.max.max(1), wait, ttr: request.ttr, worker }))
+            .await?;
         Ok(answer.read::<Reserved>()?.jobs)
     }
 

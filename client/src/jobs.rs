@@ -57,6 +57,9 @@ impl Client {
         if let Some(ttr) = request.ttr {
             path += &format!("&ttr={}", duration_text(ttr));
         }
+        if let Some(worker) = &request.worker {
+            path += &format!("&worker={}", segment(worker));
+        }
         let call = Request::get("pop", path).wait(request.wait).repeat(Repeat::IfNotSent);
         let response = self.send(&call).await?;
         if response.status == 204 { Ok(None) } else { response.read().map(Some) }

@@ -42,8 +42,8 @@ pub use client::{Client, Options, OptionsError};
 pub use error::{Error, Refusal};
 pub use jiff::Timestamp;
 pub use model::{
-    Added, BatchItem, Callback, Counts, Due, Job, JobPatch, NewJob, Paused, PopRequest, ReleaseRequest,
-    ReservedJob, Topic, TopicPage, TopicSettings, Version,
+    Added, BatchItem, Callback, Counts, Due, HistoryEntry, Job, JobPatch, NewJob, Paused, PopRequest,
+    ReleaseRequest, ReservedJob, Topic, TopicPage, TopicSettings, Version,
 };
 pub use request::{Repeat, Request, Response};
 pub use tls::Trust;

@@ -127,7 +127,7 @@ pub struct JobPatch {
 }
 
 /// What a pop asks for, beside the topic.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PopRequest {
     /// How long to wait for the first job; the server waits a minute at most.
     pub wait: Duration,
@@ -135,6 +135,8 @@ pub struct PopRequest {
     pub ttr: Option<Duration>,
     /// Most jobs of a batch, which gets at least one; a pop of one job ignores it.
     pub max: usize,
+    /// Who reserves the jobs, shown to operators; the token's name or the client's address when left out.
+    pub worker: Option<String>,
 }
 
 /// How a job is given back.
@@ -168,14 +170,41 @@ pub struct Job {
     pub attempts: u32,
     /// Reservations before it is a dead letter; 0 for no limit.
     pub max_attempts: u32,
+    /// When it was reserved.
+    pub reserved_at: Option<Timestamp>,
+    /// Who has it.
+    pub reserved_by: Option<String>,
     /// Until when it is reserved.
     pub reserved_until: Option<Timestamp>,
     /// When it became a dead letter.
     pub dead_at: Option<Timestamp>,
     /// Why it was given back or buried.
     pub reason: Option<String>,
+    /// What happened to it, the oldest first: at most ten entries.
+    #[serde(default)]
+    pub history: Vec<HistoryEntry>,
     /// The JSON value that was sent, byte for byte.
     pub body: Box<RawValue>,
+}
+
+/// Something that happened to a job.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct HistoryEntry {
+    /// `attempt`, `requeued` or `rescheduled`; later servers may have more.
+    pub kind: String,
+    /// When it happened; for an attempt, when the job was reserved.
+    pub at: Timestamp,
+    /// Who did it.
+    pub by: Option<String>,
+    /// The number of the attempt, from 1.
+    pub n: Option<u32>,
+    /// How long the attempt lasted.
+    #[serde(default, deserialize_with = "some_seconds")]
+    pub took: Option<Duration>,
+    /// How the attempt ended: `released`, `expired` or `buried`; later servers may have more.
+    pub ended: Option<String>,
+    /// Why, in the worker's words.
+    pub reason: Option<String>,
 }
 
 /// The answer to an add.

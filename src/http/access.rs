@@ -16,7 +16,8 @@ use super::{
 };
 use crate::{
     auth::{AuthError, Authenticator, Caller},
-    job::Topic,
+    job::{Actor, Topic},
+    net::ConnectedClient,
 };
 
 /// Refuses a request whose token does not allow what is `required`. Stores the caller in the request.
@@ -93,6 +94,19 @@ impl<S: Send + Sync> FromRequestParts<S> for Authenticated {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         Ok(Self(caller_of(parts)))
+    }
+}
+
+/// Who sent a request, for the history of jobs: the token's name, else the client's address.
+pub(super) struct RequestActor(pub Option<Actor>);
+
+impl<S: Send + Sync> FromRequestParts<S> for RequestActor {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let by_name = Actor::abridged(&caller_of(parts).name);
+        let client = parts.extensions.get::<ConnectedClient>();
+        Ok(Self(by_name.or_else(|| Actor::abridged(&client?.address.to_canonical().to_string()))))
     }
 }
 

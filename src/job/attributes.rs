@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Reason, RetrySchedule, Timestamp};
+use super::{History, Reason, RetrySchedule, Timestamp};
 
 const HEADER_BYTES: usize = 3;
 const STEP_BYTES: usize = 5;
@@ -28,7 +28,7 @@ impl Tag {
     pub const RETRY: Self = Self(3);
     /// Why the job was released or is dead: text.
     pub const REASON: Self = Self(4);
-    /// The history of attempts.
+    /// The history ([`History`]).
     pub const HISTORY: Self = Self(5);
     /// The job's own callback.
     pub const CALLBACK: Self = Self(6);
@@ -50,7 +50,7 @@ pub struct Attributes(Vec<u8>);
 
 impl Attributes {
     /// Most bytes that are read. No version may write more than half of it, so that a version which knows less can still
-    /// add a reservation or a reason. This one writes less than 8 KiB.
+    /// add a reservation or a reason. This one writes less than 13 KiB.
     pub const MAX_BYTES: usize = 32 * 1024;
 
     /// Reads encoded attributes; `None` when they are malformed, too long, or not in ascending order.
@@ -152,6 +152,18 @@ impl Attributes {
         let bytes: &[u8; TIMESTAMP_BYTES] = bytes.try_into().ok()?;
         let ms = i64::try_from(big_endian(bytes)).expect("six bytes fit into 63 bits");
         Some(Some(Timestamp::from_millis(ms)))
+    }
+
+    /// The history; empty when there is none, or when it is malformed.
+    #[must_use]
+    pub fn history(&self) -> History {
+        self.get(Tag::HISTORY).map_or_else(History::default, History::from_stored)
+    }
+
+    /// Sets the history. An empty one takes no space.
+    pub fn set_history(&mut self, history: &History) {
+        let bytes = history.as_bytes();
+        self.set(Tag::HISTORY, (!bytes.is_empty()).then_some(bytes));
     }
 
     /// Sets or removes the moment of death.

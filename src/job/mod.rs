@@ -3,6 +3,7 @@
 //! Pure: no I/O, no clock, no HTTP and no storage format. The constructors enforce the ranges of the API, so every value
 //! is valid.
 
+mod actor;
 mod attributes;
 mod body;
 mod callback;
@@ -10,6 +11,7 @@ mod callback_headers;
 mod callback_url;
 mod duration;
 mod filter;
+mod history;
 mod model;
 mod names;
 mod network;
@@ -21,6 +23,7 @@ mod time;
 mod topic;
 mod topic_values;
 
+pub use actor::{Actor, ActorError};
 pub use attributes::{Attributes, Tag, decode_steps, encode_steps};
 pub use body::{Body, BodyError, MAX_DEPTH};
 pub use callback::{CallMethod, CallRate, Callback, CallbackError, TopicCallback};
@@ -28,6 +31,7 @@ pub use callback_headers::{CallHeaders, HeaderError, check_name, check_value};
 pub use callback_url::{CallbackUrl, Host, Origin, Scheme, UrlError};
 pub use duration::{DurationError, format_seconds, parse_duration};
 pub use filter::{TopicFilter, TopicPattern};
+pub use history::{AttemptEnd, History, HistoryEntry, HistoryEvent};
 pub use model::{Delay, Due, Fingerprint, Job, MAX_ATTEMPTS_LIMIT, NewJob, Reason, State, Ttr, ValueError};
 pub use names::{JobId, NameError, OperationId, Receipt, Topic};
 pub use network::{AddressPolicy, AddressRange, Network, NetworkError};

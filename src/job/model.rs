@@ -3,8 +3,8 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
-    Body, Callback, DEFAULT_MAX_ATTEMPTS, JobId, Now, RetrySchedule, Timestamp, Topic, TopicSettings,
-    time::ceil_millis,
+    Actor, Body, Callback, DEFAULT_MAX_ATTEMPTS, History, JobId, Now, RetrySchedule, Timestamp, Topic,
+    TopicSettings, time::ceil_millis,
 };
 
 /// Largest accepted `max_attempts`.
@@ -279,16 +279,37 @@ pub struct Job {
     pub retry: RetrySchedule,
     /// Whether a finish must carry the receipt.
     pub require_receipt: bool,
+    /// When it was reserved; present exactly if it is reserved.
+    pub reserved_at: Option<Timestamp>,
+    /// Who reserved it, if it is reserved and that is known.
+    pub reserved_by: Option<Actor>,
     /// When its reservation ends; present exactly if it is reserved.
     pub reserved_until: Option<Timestamp>,
     /// When it became a dead letter; present exactly if it is dead.
     pub dead_at: Option<Timestamp>,
     /// Why it is dead or was last released.
     pub reason: Option<Reason>,
+    /// What happened to it before.
+    pub history: History,
     /// Its own callback.
     pub callback: Option<Arc<Callback>>,
     /// The payload for the worker.
     pub body: Body,
+}
+
+impl Job {
+    /// The host of the job's own callback. Its attempts are stored without an actor, because a job is reserved before its
+    /// callback is known.
+    #[must_use]
+    pub fn callback_host(&self) -> Option<Actor> {
+        Actor::abridged(&self.callback.as_ref()?.url.origin().host.to_string())
+    }
+
+    /// Who has reserved the job.
+    #[must_use]
+    pub fn holder(&self) -> Option<Actor> {
+        self.reserved_by.clone().or_else(|| self.callback_host())
+    }
 }
 
 #[cfg(test)]

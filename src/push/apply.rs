@@ -48,7 +48,8 @@ async fn apply_once(queue: &Queue, reservation: &Reservation, outcome: &Outcome)
     let scope = &TopicFilter::ALL;
     match outcome {
         Outcome::Finish => {
-            queue.finish(scope, FinishJob { id: id.clone(), receipt: Some(receipt.clone()) }).await
+            let job = FinishJob { id: id.clone(), receipt: Some(receipt.clone()) };
+            queue.finish(scope, job, reservation.job.holder().as_ref()).await
         }
         Outcome::Hold { ttr } => queue.touch(scope, id, receipt, Some(*ttr)).await.map(drop),
         Outcome::Bury { reason } => queue.bury(scope, id, receipt, Some(reason.clone())).await.map(drop),

@@ -21,9 +21,9 @@ use crate::{
     clock::Clock,
     config::CallbackSettings,
     failure_log::FailureLog,
-    job::{Callback, Now, Origin, Outlet, Timestamp, Topic, Ttr},
+    job::{Actor, Callback, Now, Origin, Outlet, Timestamp, Topic, Ttr},
     metrics::QueueMetrics,
-    queue::{OutletListener, Queue, ReservedForCalls, Result},
+    queue::{Claim, OutletListener, Queue, ReservedForCalls, Result},
 };
 
 /// How long an outlet waits after the store has failed.
@@ -252,8 +252,13 @@ impl Shared {
         let config = self.queue.topic_config(&turn.outlet.topic);
         let callback = &config.settings.callback;
         // A job with a callback of its own has a TTR that suits it.
-        let ttr = callback.target.as_ref().filter(|_| turn.outlet.is_plain()).map(call_ttr);
-        self.queue.reserve_for_calls(&turn.outlet, turn.calls as usize, ttr, callback.rate).await
+        let target = callback.target.as_ref().filter(|_| turn.outlet.is_plain());
+        let ttr = target.map(call_ttr);
+        let claim = Claim {
+            ttr,
+            by: target.and_then(|target| Actor::abridged(&target.url.origin().host.to_string())),
+        };
+        self.queue.reserve_for_calls(&turn.outlet, turn.calls as usize, &claim, callback.rate).await
     }
 
     fn log_store(&self, error: Option<&crate::queue::Error>) {

@@ -1,5 +1,6 @@
 //! Why the queue refused a call or failed. Each error has a stable code on which clients can switch.
 
+use super::ended::Ended;
 use crate::{
     job::{CallHeaders, SigningSecret, State, Timestamp, Topic},
     store,
@@ -26,6 +27,9 @@ pub enum Error {
     /// No job has this id: it is unknown, finished or deleted.
     #[error("no job has this id: it was never added, or it is finished or deleted")]
     JobNotFound,
+    /// The job with this id has ended a while ago.
+    #[error("this job was {} at {}", .0.how.as_str(), .0.at)]
+    JobEnded(Ended),
     /// The receipt is not that of the current reservation; nothing changed.
     #[error("this receipt is from an earlier reservation: another worker holds the job, or it waits again")]
     LeaseLost,
@@ -157,7 +161,7 @@ impl Error {
     pub fn code(&self) -> &'static str {
         match self {
             Self::JobExists { .. } => "job_exists",
-            Self::JobNotFound => "job_not_found",
+            Self::JobNotFound | Self::JobEnded(_) => "job_not_found",
             Self::LeaseLost => "lease_lost",
             Self::NotReserved => "not_reserved",
             Self::ReceiptRequired => "receipt_required",

@@ -6,11 +6,12 @@
 use std::borrow::Cow;
 
 use super::{
+    ended::{EndKind, Ended},
     error::{Error, Result},
     service::Queue,
 };
 use crate::{
-    job::{Delay, Job, JobId, NewJob, Reason, Receipt, State, TopicFilter, Ttr},
+    job::{Actor, Delay, Job, JobId, NewJob, Reason, Receipt, State, Topic, TopicFilter, Ttr},
     metrics::Event,
     store::{AddJob, Added, Deleted, FinishJob, Finished, Held, NotHeld, Patch, Patched, Release, Requeued},
 };
@@ -109,35 +110,44 @@ impl Queue {
     /// # Errors
     /// [`Error::JobNotFound`], [`Error::LeaseLost`], [`Error::NotReserved`], [`Error::ReceiptRequired`],
     /// or the store's.
-    pub async fn finish(&self, scope: &TopicFilter, job: FinishJob) -> Result<()> {
+    pub async fn finish(&self, scope: &TopicFilter, job: FinishJob, by: Option<&Actor>) -> Result<()> {
         check_receipt(scope, &job)?;
+        let id = job.id.clone();
         let finished = self.store.finish(scope, vec![job]).await?;
-        self.finish_outcome(finished.into_iter().next().ok_or_else(missing_result)?)
+        self.finish_outcome(id, finished.into_iter().next().ok_or_else(missing_result)?, by)
     }
 
     /// Finishes many jobs, as [`finish`](Self::finish) does. Each has its own result.
     ///
     /// # Errors
     /// [`Error::BatchTooLarge`], or the store's for all of them.
-    pub async fn finish_batch(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Result<()>>> {
+    pub async fn finish_batch(
+        &self,
+        scope: &TopicFilter,
+        jobs: Vec<FinishJob>,
+        by: Option<&Actor>,
+    ) -> Result<Vec<Result<()>>> {
         self.check_batch(jobs.len())?;
         let checks: Vec<Result<()>> = jobs.iter().map(|job| check_receipt(scope, job)).collect();
         let accepted = jobs.into_iter().zip(&checks).filter(|(_, check)| check.is_ok());
         let accepted: Vec<FinishJob> = accepted.map(|(job, _)| job).collect();
+        let ids: Vec<JobId> = accepted.iter().map(|job| job.id.clone()).collect();
         let finished =
             if accepted.is_empty() { Vec::new() } else { self.store.finish(scope, accepted).await? };
-        let mut finished = finished.into_iter();
+        let mut finished = ids.into_iter().zip(finished);
         let outcome = |check: Result<()>| {
             check?;
-            self.finish_outcome(finished.next().ok_or_else(missing_result)?)
+            let (id, finished) = finished.next().ok_or_else(missing_result)?;
+            self.finish_outcome(id, finished, by)
         };
         Ok(checks.into_iter().map(outcome).collect())
     }
 
-    fn finish_outcome(&self, finished: Finished) -> Result<()> {
+    fn finish_outcome(&self, id: JobId, finished: Finished, by: Option<&Actor>) -> Result<()> {
         match finished {
             Finished::Done { topic } => {
                 self.metrics.count(Event::Finished, topic.as_str(), 1);
+                self.remember_end(id, topic, EndKind::Finished, by);
                 Ok(())
             }
             Finished::Gone => Err(Error::JobNotFound),
@@ -200,8 +210,14 @@ impl Queue {
     ///
     /// # Errors
     /// [`Error::JobNotFound`], [`Error::NotDead`], or the store's.
-    pub async fn requeue(&self, scope: &TopicFilter, id: &JobId, delay: Delay) -> Result<Job> {
-        self.requeue_outcome(self.store.requeue(scope, id, delay).await?)
+    pub async fn requeue(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        delay: Delay,
+        by: Option<&Actor>,
+    ) -> Result<Job> {
+        self.requeue_outcome(self.store.requeue(scope, id, delay, by).await?)
     }
 
     fn requeue_outcome(&self, requeued: Requeued) -> Result<Job> {
@@ -220,9 +236,15 @@ impl Queue {
     /// # Errors
     /// [`Error::JobNotFound`], [`Error::JobReserved`], [`Error::JobDead`], [`Error::BodyTooLarge`], or the
     /// store's.
-    pub async fn patch(&self, scope: &TopicFilter, id: &JobId, patch: Patch) -> Result<Job> {
+    pub async fn patch(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        patch: Patch,
+        by: Option<&Actor>,
+    ) -> Result<Job> {
         self.check_patch(&patch)?;
-        patch_outcome(self.store.patch(scope, id, patch).await?)
+        patch_outcome(self.store.patch(scope, id, patch, by).await?)
     }
 
     fn check_patch(&self, patch: &Patch) -> Result<()> {
@@ -237,37 +259,48 @@ impl Queue {
     ///
     /// # Errors
     /// [`Error::JobNotFound`], or the store's.
-    pub async fn delete(&self, scope: &TopicFilter, id: &JobId) -> Result<()> {
+    pub async fn delete(&self, scope: &TopicFilter, id: &JobId, by: Option<&Actor>) -> Result<()> {
         let deleted = self.store.delete(scope, vec![id.clone()]).await?;
-        self.delete_outcome(deleted.into_iter().next().ok_or_else(missing_result)?)
+        self.delete_outcome(id, deleted.into_iter().next().ok_or_else(missing_result)?, by)
     }
 
     /// Deletes many jobs. Each has its own result.
     ///
     /// # Errors
     /// [`Error::BatchTooLarge`], or the store's for all of them.
-    pub async fn delete_batch(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Result<()>>> {
+    pub async fn delete_batch(
+        &self,
+        scope: &TopicFilter,
+        ids: Vec<JobId>,
+        by: Option<&Actor>,
+    ) -> Result<Vec<Result<()>>> {
         self.check_batch(ids.len())?;
-        let deleted = self.store.delete(scope, ids).await?;
-        Ok(deleted.into_iter().map(|deleted| self.delete_outcome(deleted)).collect())
+        let deleted = self.store.delete(scope, ids.clone()).await?;
+        Ok(ids.iter().zip(deleted).map(|(id, deleted)| self.delete_outcome(id, deleted, by)).collect())
     }
 
-    fn delete_outcome(&self, deleted: Deleted) -> Result<()> {
+    fn delete_outcome(&self, id: &JobId, deleted: Deleted, by: Option<&Actor>) -> Result<()> {
         match deleted {
             Deleted::Done { topic } => {
                 self.metrics.count(Event::Deleted, topic.as_str(), 1);
+                self.remember_end(id.clone(), topic, EndKind::Deleted, by);
                 Ok(())
             }
             Deleted::Gone => Err(Error::JobNotFound),
         }
     }
 
+    fn remember_end(&self, id: JobId, topic: Topic, how: EndKind, by: Option<&Actor>) {
+        self.ended.push(id, topic, Ended { how, at: self.clock.now(), by: by.cloned() });
+    }
+
     /// Reads a job without reserving it.
     ///
     /// # Errors
-    /// [`Error::JobNotFound`], or the store's.
+    /// [`Error::JobNotFound`], [`Error::JobEnded`] if this process still knows how, or the store's.
     pub async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Job> {
-        self.store.get(scope, id).await?.ok_or(Error::JobNotFound)
+        let found = self.store.get(scope, id).await?;
+        found.ok_or_else(|| self.ended.find(scope, id).map_or(Error::JobNotFound, Error::JobEnded))
     }
 
     fn check_batch(&self, got: usize) -> Result<()> {

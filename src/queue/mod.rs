@@ -6,6 +6,7 @@
 mod bulk;
 mod callbacks;
 mod delivery;
+mod ended;
 mod error;
 mod health;
 mod jobs;
@@ -25,6 +26,7 @@ mod waiters;
 pub use bulk::{BulkAction, BulkRequest, Operation, OperationState, Progress};
 pub use callbacks::AddedSecret;
 pub use delivery::Delivery;
+pub use ended::{EndKind, Ended};
 pub use error::{Error, HiddenHeaders, Result};
 pub use jobs::AddOutcome;
 pub use limits::Limits;
@@ -37,6 +39,6 @@ pub use topics::TopicView;
 pub use views::{StatsView, TimelineOf, TimelineView};
 
 pub use crate::store::{
-    DeadCursor, Degraded, EngineInfo, FinishJob, JobFilter, JobPage, ListPosition, ListedJob, Minute, Order,
-    Patch, Release, Reservation, Span, Timeline, TopicConfig, TopicStats,
+    Claim, DeadCursor, Degraded, EngineInfo, FinishJob, JobFilter, JobPage, ListPosition, ListedJob, Minute,
+    Order, Patch, Release, Reservation, Span, Timeline, TopicConfig, TopicStats,
 };

@@ -10,8 +10,8 @@ use super::{
     service::Queue,
 };
 use crate::{
-    job::{CallRate, HostNumber, Origin, Outlet, Topic, Ttr},
-    store::{TopicConfig, Wait},
+    job::{CallRate, HostNumber, Origin, Outlet, Topic},
+    store::{Claim, TopicConfig, Wait},
 };
 
 /// What was reserved for calls.
@@ -44,7 +44,7 @@ impl Queue {
         }
     }
 
-    /// Reserves up to `max` ready jobs of an outlet, each for `ttr`, or for its own TTR, and no more than `rate` allows its
+    /// Reserves up to `max` ready jobs of an outlet, each as `claim` says, and no more than `rate` allows its
     /// topic, which all processes share. Each is a delivery of its own.
     ///
     /// It may return fewer although there are more; the listener hears of them soon.
@@ -55,14 +55,14 @@ impl Queue {
         &self,
         outlet: &Outlet,
         max: usize,
-        ttr: Option<Ttr>,
+        claim: &Claim,
         rate: Option<CallRate>,
     ) -> Result<ReservedForCalls> {
         if !self.store.may_have_ready(outlet) {
             return Ok(ReservedForCalls::Jobs { asked: max, deliveries: Vec::new() });
         }
         let Some(rate) = rate else {
-            let deliveries = self.reserve_deliveries(outlet, max, ttr).await?;
+            let deliveries = self.reserve_deliveries(outlet, max, claim).await?;
             return Ok(ReservedForCalls::Jobs { asked: max, deliveries });
         };
         // Read before the store is asked, so that the answer is never older than it seems.
@@ -73,7 +73,7 @@ impl Queue {
             let next_us = i64::try_from(allowed.next_in.as_micros()).unwrap_or(i64::MAX);
             return Ok(ReservedForCalls::NotBefore(asked_us.saturating_add(next_us)));
         }
-        let deliveries = self.reserve_deliveries(outlet, asked, ttr).await;
+        let deliveries = self.reserve_deliveries(outlet, asked, claim).await;
         let unused = asked - deliveries.as_ref().map_or(0, Vec::len);
         if unused > 0 {
             // A failure only delays the next call.
@@ -82,17 +82,12 @@ impl Queue {
         Ok(ReservedForCalls::Jobs { asked, deliveries: deliveries? })
     }
 
-    async fn reserve_deliveries(
-        &self,
-        outlet: &Outlet,
-        max: usize,
-        ttr: Option<Ttr>,
-    ) -> Result<Vec<Delivery>> {
+    async fn reserve_deliveries(&self, outlet: &Outlet, max: usize, claim: &Claim) -> Result<Vec<Delivery>> {
         // Read before the store is called, so that no reservation ends earlier than computed from it.
         let started_us = self.clock.now_micros();
-        let reserved = self.store.reserve(outlet, &vec![ttr; max], Wait::Yes).await?;
+        let reserved = self.store.reserve(outlet, &vec![claim.clone(); max], Wait::Yes).await?;
         let deliveries = reserved.into_iter().map(|reservation| {
-            let lasts = ttr.unwrap_or(reservation.job.ttr).as_duration();
+            let lasts = claim.ttr.unwrap_or(reservation.job.ttr).as_duration();
             let ends_us = started_us.saturating_add(i64::try_from(lasts.as_micros()).unwrap_or(i64::MAX));
             Delivery::new(vec![reservation], ends_us, self.waiters.return_context())
         });

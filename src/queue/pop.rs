@@ -10,7 +10,8 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    job::{Outlet, Topic, Ttr},
+    job::{Actor, Outlet, Topic, Ttr},
+    store::Claim,
 };
 
 /// What a worker asks for.
@@ -24,6 +25,14 @@ pub struct Pop {
     pub wait: Duration,
     /// Duration of the reservations; `None` is each job's own TTR.
     pub ttr: Option<Ttr>,
+    /// Who reserves the jobs.
+    pub by: Option<Actor>,
+}
+
+impl Pop {
+    fn claim(&self) -> Claim {
+        Claim { ttr: self.ttr, by: self.by.clone() }
+    }
 }
 
 /// How much longer a pop that has jobs waits for more from other topics, for which the engine may hang. Well below the
@@ -97,7 +106,7 @@ impl Queue {
                 return Ok(partial);
             }
         }
-        let request = PopRequest { jobs: pop.max, ttr: pop.ttr, blocking: true };
+        let request = PopRequest { jobs: pop.max, claim: pop.claim(), blocking: true };
         let outlets = pop.topics.iter().cloned().map(Outlet::plain).collect();
         let mut waiter = self.waiters.join(outlets, request)?;
         let result = tokio::select! {
@@ -119,7 +128,7 @@ impl Queue {
             if jobs == 0 || time_left == Some(Duration::ZERO) {
                 break;
             }
-            let request = PopRequest { jobs, ttr: pop.ttr, blocking: false };
+            let request = PopRequest { jobs, claim: pop.claim(), blocking: false };
             match self.pop_ready_of(topic, request, time_left).await {
                 Ok(more) => partial.append(more, &*self.clock),
                 Err(error) if partial.count() == 0 => return Err(error),

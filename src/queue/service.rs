@@ -11,9 +11,9 @@ use std::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    bulk::Operations, delivery::ReturnContext, error::Result, health::StoreHealth, limits::Limits,
-    outlet_listener::OutletListener, read_permits::ReadPermits, scrape::JobScrape, timer::Timer,
-    views::Views, waiters::Waiters,
+    bulk::Operations, delivery::ReturnContext, ended::EndedJobs, error::Result, health::StoreHealth,
+    limits::Limits, outlet_listener::OutletListener, read_permits::ReadPermits, scrape::JobScrape,
+    timer::Timer, views::Views, waiters::Waiters,
 };
 use crate::{
     clock::Clock,
@@ -37,6 +37,7 @@ pub struct Queue {
     pub(super) views: Views,
     pub(super) read_permits: Arc<ReadPermits>,
     pub(super) operations: Arc<Operations>,
+    pub(super) ended: EndedJobs,
     draining: AtomicBool,
     tasks: TaskTracker,
 }
@@ -109,6 +110,7 @@ impl Queue {
             operations: Operations::new(store.clone(), clock.clone(), metrics.clone(), tasks.clone()),
             read_permits,
             outlet_listener: OnceLock::new(),
+            ended: EndedJobs::default(),
             draining: AtomicBool::new(false),
             store,
             clock,

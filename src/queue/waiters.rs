@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     job::{Outlet, Topic, Ttr},
-    store::{Reservation, TopicConfig, Wait},
+    store::{Claim, Reservation, TopicConfig, Wait},
 };
 
 /// Most jobs reserved by one call: enough to share one commit, few enough not to delay it.
@@ -116,10 +116,11 @@ impl Waiter {
 }
 
 /// What a poll asks of a topic.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct PopRequest {
     pub jobs: usize,
-    pub ttr: Option<Ttr>,
+    /// For each of the jobs.
+    pub claim: Claim,
     /// Whether it waits if no job is ready.
     pub blocking: bool,
 }
@@ -162,8 +163,8 @@ impl Waiters {
     /// jobs.
     pub fn join(self: &Arc<Self>, outlets: Vec<Outlet>, request: PopRequest) -> Result<WaiterGuard> {
         let (sender, receiver) = oneshot::channel();
-        let waiter = Arc::new(Waiter { request, sender: Mutex::new(Some(sender)) });
         let blocking = request.blocking;
+        let waiter = Arc::new(Waiter { request, sender: Mutex::new(Some(sender)) });
         let (ticket, to_dispatch) = {
             let mut table = self.lock();
             if table.closed {
@@ -334,7 +335,7 @@ impl Dispatch {
             let share: Vec<_> = jobs.by_ref().take(waiter.request.jobs).collect();
             may_have_more &= share.len() == waiter.request.jobs;
             if !share.is_empty() {
-                let ends_us = started_us.saturating_add(shortest_ttr_us(&share, waiter.request.ttr));
+                let ends_us = started_us.saturating_add(shortest_ttr_us(&share, waiter.request.claim.ttr));
                 let context = self.waiters.return_context.clone();
                 waiter.answer(Ok(Delivery::new(share, ends_us, context)));
             } else if !waiter.request.blocking {
@@ -367,10 +368,10 @@ impl Dispatch {
         if config.pause.delivery {
             return Ok(Vec::new());
         }
-        let requests = batch.iter().map(|(_, waiter)| waiter.request);
-        let ttrs: Vec<_> =
-            requests.flat_map(|request| std::iter::repeat_n(request.ttr, request.jobs)).collect();
-        Ok(store.reserve(&self.outlet, &ttrs, wait).await?)
+        let requests = batch.iter().map(|(_, waiter)| &waiter.request);
+        let claims: Vec<Claim> =
+            requests.flat_map(|request| std::iter::repeat_n(request.claim.clone(), request.jobs)).collect();
+        Ok(store.reserve(&self.outlet, &claims, wait).await?)
     }
 }
 

@@ -8,15 +8,15 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use super::{
-    AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, DeadCursor, Degraded, Deleted, EngineInfo,
-    Error, FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Order, Patch, Patched, Promoted,
-    PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline, TopicConfig,
-    TopicStats, Verified, Wait,
+    AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, DeadCursor, Degraded, Deleted,
+    EngineInfo, Error, FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Order, Patch, Patched,
+    Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline,
+    TopicConfig, TopicStats, Verified, Wait,
 };
 use crate::{
     clock::Clock,
     job::{
-        CallRate, Callback, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
+        Actor, CallRate, Callback, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
         SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     metrics::QueueMetrics,
@@ -66,8 +66,8 @@ impl Store for Metered {
         self.timed("add", self.store.add(jobs)).await
     }
 
-    async fn reserve(&self, outlet: &Outlet, ttrs: &[Option<Ttr>], wait: Wait) -> Result<Vec<Reservation>> {
-        self.timed("reserve", self.store.reserve(outlet, ttrs, wait)).await
+    async fn reserve(&self, outlet: &Outlet, claims: &[Claim], wait: Wait) -> Result<Vec<Reservation>> {
+        self.timed("reserve", self.store.reserve(outlet, claims, wait)).await
     }
 
     fn may_have_ready(&self, outlet: &Outlet) -> bool {
@@ -128,12 +128,24 @@ impl Store for Metered {
         self.timed("bury", self.store.bury(scope, id, receipt, reason)).await
     }
 
-    async fn requeue(&self, scope: &TopicFilter, id: &JobId, delay: Delay) -> Result<Requeued> {
-        self.timed("requeue", self.store.requeue(scope, id, delay)).await
+    async fn requeue(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        delay: Delay,
+        by: Option<&Actor>,
+    ) -> Result<Requeued> {
+        self.timed("requeue", self.store.requeue(scope, id, delay, by)).await
     }
 
-    async fn patch(&self, scope: &TopicFilter, id: &JobId, patch: Patch) -> Result<Patched> {
-        self.timed("patch", self.store.patch(scope, id, patch)).await
+    async fn patch(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        patch: Patch,
+        by: Option<&Actor>,
+    ) -> Result<Patched> {
+        self.timed("patch", self.store.patch(scope, id, patch, by)).await
     }
 
     async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
@@ -199,8 +211,8 @@ impl Store for Metered {
         self.timed("list", self.store.list(filter, order, after, limit)).await
     }
 
-    async fn change(&self, jobs: Vec<ChangeJob>) -> Result<Vec<Changed>> {
-        self.timed("change", self.store.change(jobs)).await
+    async fn change(&self, jobs: Vec<ChangeJob>, by: Option<&Actor>) -> Result<Vec<Changed>> {
+        self.timed("change", self.store.change(jobs, by)).await
     }
 
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {

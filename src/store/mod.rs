@@ -28,12 +28,12 @@ pub use outcome::{
     Requeued, Reservation, TopicStats, Verified,
 };
 pub use rate_limit::Allowed;
-pub use request::{AddJob, DeadCursor, FinishJob, Patch, PurgeCursor, Release, Wait};
+pub use request::{AddJob, Claim, DeadCursor, FinishJob, Patch, PurgeCursor, Release, Wait};
 pub use view::{Minute, Span, Timeline, Totals};
 
 use crate::job::{
-    Attributes, CallRate, Callback, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
-    SigningKey, SigningSecret, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
+    Actor, Attributes, CallRate, Callback, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt,
+    SecretId, SigningKey, SigningSecret, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
 };
 
 /// Result of a store operation.
@@ -97,6 +97,9 @@ pub struct EngineInfo {
 /// 10. A job belongs to one [`Outlet`] all its life: that of its topic and the host of its own callback, or the plain one.
 ///    [`reserve`](Self::reserve) never returns a job of another outlet. All else is by topic: figures, purges, dead
 ///    letters, settings and scopes. Resuming a topic's delivery notifies the [`Listener`] of its outlets with ready jobs.
+/// 11. A job's [`History`] gets an entry in the step that ends a reservation by a release, a bury or its TTR, that requeues
+///    the job, or that changes its due time; no other step changes it. It names who reserved the job, or who asked for the
+///    change.
 #[async_trait]
 pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Describes the engine.
@@ -106,10 +109,9 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// with another it is [`Added::Exists`]. Two equal ids within a batch are treated in order.
     async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>>;
 
-    /// Reserves up to `ttrs.len()` ready jobs of `outlet`, each for the TTR at its index, `None` being
-    /// the job's own. Each reservation counts as an attempt and has a new receipt. With [`Wait::Yes`] the engine
+    /// Reserves up to `claims.len()` ready jobs of `outlet`, one for each claim in order. Each reservation counts as an attempt and has a new receipt. With [`Wait::Yes`] the engine
     /// may miss ready jobs, as described there.
-    async fn reserve(&self, outlet: &Outlet, ttrs: &[Option<Ttr>], wait: Wait) -> Result<Vec<Reservation>>;
+    async fn reserve(&self, outlet: &Outlet, claims: &[Claim], wait: Wait) -> Result<Vec<Reservation>>;
 
     /// Whether [`reserve`](Self::reserve) may succeed for `outlet`, from memory: false only if it would have
     /// returned no job at a moment during this call. After `false`, a registered waiter cannot miss the
@@ -169,10 +171,22 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     ) -> Result<Held>;
 
     /// Makes a dead letter wait again for `delay`; its attempts start at 0, its reason is cleared.
-    async fn requeue(&self, scope: &TopicFilter, id: &JobId, delay: Delay) -> Result<Requeued>;
+    async fn requeue(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        delay: Delay,
+        by: Option<&Actor>,
+    ) -> Result<Requeued>;
 
     /// Changes a delayed or ready job in place. Its fingerprint stays.
-    async fn patch(&self, scope: &TopicFilter, id: &JobId, patch: Patch) -> Result<Patched>;
+    async fn patch(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        patch: Patch,
+        by: Option<&Actor>,
+    ) -> Result<Patched>;
 
     /// Deletes jobs in any state. Repeated ids do not multiply the work.
     async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>>;
@@ -246,7 +260,7 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     /// Changes jobs that a list showed, each in one step and only if it is still as it was seen. The results are in the
     /// order of `jobs`. A change that does not [apply](JobChange::applies_to) to the seen state is skipped.
-    async fn change(&self, jobs: Vec<ChangeJob>) -> Result<Vec<Changed>>;
+    async fn change(&self, jobs: Vec<ChangeJob>, by: Option<&Actor>) -> Result<Vec<Changed>>;
 
     /// Deletes a slice of all jobs of a topic. Start with `None` and continue while a cursor is returned.
     /// Jobs present from the first to the last slice are all deleted.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::job::{
-    Body, Callback, Delay, Due, Fingerprint, JobId, Reason, Receipt, RetrySchedule, Timestamp, Topic, Ttr,
+    Actor, Body, Callback, Delay, Due, Fingerprint, JobId, Reason, Receipt, RetrySchedule, Timestamp, Topic,
+    Ttr,
 };
 
 /// A job to add. Only its due moment is not resolved yet.
@@ -29,6 +30,15 @@ pub struct AddJob {
     pub fingerprint: Fingerprint,
     /// The data for the worker.
     pub body: Body,
+}
+
+/// A request for one ready job.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Claim {
+    /// How long the reservation lasts; `None` is the job's own TTR.
+    pub ttr: Option<Ttr>,
+    /// Who reserves the job.
+    pub by: Option<Actor>,
 }
 
 /// Whether the caller of [`Store::reserve`](super::Store::reserve) keeps waiting when it gets fewer jobs than it

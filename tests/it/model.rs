@@ -9,8 +9,8 @@ mod lists;
 use std::{sync::Arc, time::Duration};
 
 use linger::{
-    job::{Due, Fingerprint, Job, JobId, Outlet, Reason, Receipt, State, Topic, TopicFilter, Ttr},
-    store::{AddJob, Added, DeadCursor, FinishJob, Minute, Patch, Release, Span, Store, TopicStats},
+    job::{Actor, Due, Fingerprint, Job, JobId, Outlet, Reason, Receipt, State, Topic, TopicFilter, Ttr},
+    store::{AddJob, Added, Claim, DeadCursor, FinishJob, Minute, Patch, Release, Span, Store, TopicStats},
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng, seq::IndexedRandom};
 
@@ -168,6 +168,16 @@ impl<'a> Sequence<'a> {
         ttr(self.random.random_range(1..100))
     }
 
+    fn claim(&mut self) -> Claim {
+        Claim { ttr: self.sometimes(Self::ttr), by: self.sometimes(Self::actor) }
+    }
+
+    fn actor(&mut self) -> Actor {
+        let names =
+            ["w-1", "w-2", "wörker 3", "longest-name-that-is-allowed-0123456789-0123456789-0123456789-01"];
+        Actor::parse(names[self.random.random_range(0..4)]).expect("valid")
+    }
+
     fn sometimes<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
         self.random.random_bool(0.5).then(|| make(self))
     }
@@ -247,8 +257,8 @@ impl<'a> Sequence<'a> {
         let (name, host) = (self.topic(), self.host());
         let host = host.map(|url| jobs::outlet_to(&*self.fixture.store, name.as_str(), &url));
         let outlet = host.unwrap_or(Outlet::plain(name));
-        let ttrs: Vec<_> = (0..self.random.random_range(1..4)).map(|_| self.sometimes(Self::ttr)).collect();
-        self.log_step(("reserve", &outlet, &ttrs));
+        let claims: Vec<Claim> = (0..self.random.random_range(1..4)).map(|_| self.claim()).collect();
+        self.log_step(("reserve", &outlet, &claims));
         let ready = self.model.ready(&outlet);
         let may_have_ready = self.fixture.store.may_have_ready(&outlet);
         self.assert_equal(
@@ -256,16 +266,16 @@ impl<'a> Sequence<'a> {
             &true,
             "may_have_ready is false for an outlet with ready jobs",
         );
-        let engine = self.fixture.store.reserve(&outlet, &ttrs, Wait::No).await.expect("reserves");
-        self.assert_equal(&engine.len(), &ready.len().min(ttrs.len()), "the number of reserved jobs");
-        for (reservation, ttr) in engine.into_iter().zip(ttrs) {
+        let engine = self.fixture.store.reserve(&outlet, &claims, Wait::No).await.expect("reserves");
+        self.assert_equal(&engine.len(), &ready.len().min(claims.len()), "the number of reserved jobs");
+        for (reservation, claim) in engine.into_iter().zip(claims) {
             let id = reservation.job.id.clone();
             assert!(
                 self.receipts.iter().all(|(_, receipt)| *receipt != reservation.receipt),
                 "a receipt was used twice"
             );
             self.assert_equal(&ready.contains(&id), &true, "a job that is not ready was reserved");
-            let model = self.model.grant(&id, &reservation.receipt, ttr);
+            let model = self.model.grant(&id, &reservation.receipt, &claim);
             self.receipts.push((id, reservation.receipt.clone()));
             self.assert_equal(&reservation, &model, "reserve");
         }
@@ -323,10 +333,10 @@ impl<'a> Sequence<'a> {
 
     async fn requeue(&mut self) {
         let scope = self.scope();
-        let (id, wait) = (self.id(), delay(self.wait()));
-        self.log_step(("requeue", &scope, &id, wait));
-        let engine = self.fixture.store.requeue(&scope, &id, wait).await.expect("answers");
-        let model = self.model.requeue(&scope, &id, wait).await.expect("answers");
+        let (id, wait, by) = (self.id(), delay(self.wait()), self.sometimes(Self::actor));
+        self.log_step(("requeue", &scope, &id, wait, &by));
+        let engine = self.fixture.store.requeue(&scope, &id, wait, by.as_ref()).await.expect("answers");
+        let model = self.model.requeue(&scope, &id, wait, by.as_ref()).await.expect("answers");
         self.assert_equal(&engine, &model, "requeue");
     }
 
@@ -340,9 +350,11 @@ impl<'a> Sequence<'a> {
             retry: self.sometimes(|sequence| retry(&[sequence.random.random_range(0..40)])),
             body: self.sometimes(|_| jobs::body("[\"patched\"]")),
         };
-        self.log_step(("patch", &scope, &id, &patch));
-        let engine = self.fixture.store.patch(&scope, &id, patch.clone()).await.expect("answers");
-        let model = self.model.patch(&scope, &id, patch).await.expect("answers");
+        let by = self.sometimes(Self::actor);
+        self.log_step(("patch", &scope, &id, &patch, &by));
+        let engine =
+            self.fixture.store.patch(&scope, &id, patch.clone(), by.as_ref()).await.expect("answers");
+        let model = self.model.patch(&scope, &id, patch, by.as_ref()).await.expect("answers");
         self.assert_equal(&engine, &model, "patch");
     }
 

@@ -15,7 +15,10 @@ use axum::{
 };
 
 use super::json::ObjectWriter;
-use crate::job::{State, Timestamp};
+use crate::{
+    job::{State, Timestamp},
+    queue::Ended,
+};
 
 #[cfg(test)]
 pub use faults::FaultLocation;
@@ -45,6 +48,7 @@ enum ExtensionMember {
     None,
     Existing { state: State, due_at: Timestamp },
     State(State),
+    Ended(Ended),
     Limit { limit: usize, got: usize },
     Checks(Vec<ReadinessCheck>),
 }
@@ -349,6 +353,13 @@ impl ExtensionMember {
                 object.timestamp("due_at", *due_at);
             }
             Self::State(state) => object.text("state", state.as_str()),
+            Self::Ended(ended) => object.object("ended", |object| {
+                object.text("how", ended.how.as_str());
+                object.timestamp("at", ended.at);
+                if let Some(by) = &ended.by {
+                    object.text("by", by.as_str());
+                }
+            }),
             Self::Limit { limit, got } => {
                 object.number("limit", *limit);
                 object.number("got", *got);

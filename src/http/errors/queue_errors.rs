@@ -13,6 +13,7 @@ impl From<Error> for Problem {
             Error::JobExists { state, due_at } => {
                 fields.extension = ExtensionMember::Existing { state, due_at }
             }
+            Error::JobEnded(ended) => fields.extension = ExtensionMember::Ended(ended),
             Error::NotDead { state } => fields.extension = ExtensionMember::State(state),
             Error::BodyTooLarge { limit, got } | Error::BatchTooLarge { limit, got } => {
                 fields.extension = ExtensionMember::Limit { limit, got };
@@ -56,9 +57,11 @@ impl From<Error> for Problem {
 /// The status of each error. Exhaustive on purpose: a new error must be added here.
 fn status_of(error: &Error) -> StatusCode {
     match error {
-        Error::JobNotFound | Error::TopicNotFound | Error::SecretNotFound | Error::OperationNotFound => {
-            StatusCode::NOT_FOUND
-        }
+        Error::JobNotFound
+        | Error::JobEnded(_)
+        | Error::TopicNotFound
+        | Error::SecretNotFound
+        | Error::OperationNotFound => StatusCode::NOT_FOUND,
         Error::JobExists { .. }
         | Error::LeaseLost
         | Error::NotReserved
@@ -93,16 +96,19 @@ mod tests {
     use crate::{
         http::handlers::operations::OPENAPI,
         job::{State, Timestamp, Topic},
-        queue::HiddenHeaders,
+        queue::{EndKind, Ended, HiddenHeaders},
     };
 
     /// Every error of the queue with its status and the seconds of `Retry-After`.
-    fn errors() -> [(Error, u16, Option<&'static str>); 26] {
+    fn errors() -> [(Error, u16, Option<&'static str>); 27] {
         let cause = || "cause".to_owned();
+        let ended = Ended { how: EndKind::Finished, at: Timestamp::from_millis(0), by: None };
+        let ended = Error::JobEnded(ended);
         let exists = Error::JobExists { state: State::Ready, due_at: Timestamp::from_millis(0) };
         [
             (exists, 409, None),
             (Error::JobNotFound, 404, None),
+            (ended, 404, None),
             (Error::LeaseLost, 409, None),
             (Error::NotReserved, 409, None),
             (Error::ReceiptRequired, 422, None),

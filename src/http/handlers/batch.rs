@@ -5,7 +5,7 @@ use axum::{extract::State, http::StatusCode};
 use super::HandlerResult;
 use crate::{
     http::{
-        access::{self, Authenticated},
+        access::{self, Authenticated, RequestActor},
         app::App,
         errors::Problem,
         middleware::{request_body::JsonBody, response_budget},
@@ -46,26 +46,28 @@ pub async fn add(
 pub async fn finish(
     State(app): State<App>,
     Authenticated(caller): Authenticated,
+    RequestActor(by): RequestActor,
     _: NoQuery,
     body: JsonBody,
 ) -> HandlerResult {
     let items = body.parse(&app, requests::finish_jobs).await?;
     let permit = response_budget::reserve_results(&app, items.len())?;
     let (slots, jobs) = split(items);
-    let outcomes = app.queue.finish_batch(&caller.topics, jobs).await?;
+    let outcomes = app.queue.finish_batch(&caller.topics, jobs, by.as_ref()).await?;
     Ok(permit.attach_to(responses::results(&merge(slots, outcomes, |(), _| StatusCode::NO_CONTENT))))
 }
 
 pub async fn delete(
     State(app): State<App>,
     Authenticated(caller): Authenticated,
+    RequestActor(by): RequestActor,
     _: NoQuery,
     body: JsonBody,
 ) -> HandlerResult {
     let items = body.parse(&app, requests::delete_jobs).await?;
     let permit = response_budget::reserve_results(&app, items.len())?;
     let (slots, ids) = split(items);
-    let outcomes = app.queue.delete_batch(&caller.topics, ids).await?;
+    let outcomes = app.queue.delete_batch(&caller.topics, ids, by.as_ref()).await?;
     Ok(permit.attach_to(responses::results(&merge(slots, outcomes, |(), _| StatusCode::NO_CONTENT))))
 }
 

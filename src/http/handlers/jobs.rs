@@ -5,7 +5,7 @@ use axum::extract::State;
 use super::HandlerResult;
 use crate::{
     http::{
-        access::{self, Authenticated},
+        access::{self, Authenticated, RequestActor},
         app::App,
         errors::Problem,
         middleware::request_body::{JsonBody, OptionalJsonBody},
@@ -42,21 +42,23 @@ pub async fn get(
 pub async fn patch(
     State(app): State<App>,
     Authenticated(caller): Authenticated,
+    RequestActor(by): RequestActor,
     JobPath(id): JobPath,
     _: NoQuery,
     body: JsonBody,
 ) -> HandlerResult {
     let patch = body.parse(&app, requests::patch).await?;
-    Ok(responses::job(&app.queue.patch(&caller.topics, &id, patch).await?))
+    Ok(responses::job(&app.queue.patch(&caller.topics, &id, patch, by.as_ref()).await?))
 }
 
 pub async fn delete(
     State(app): State<App>,
     Authenticated(caller): Authenticated,
+    RequestActor(by): RequestActor,
     JobPath(id): JobPath,
     _: NoQuery,
 ) -> HandlerResult {
-    app.queue.delete(&caller.topics, &id).await?;
+    app.queue.delete(&caller.topics, &id, by.as_ref()).await?;
     Ok(responses::no_content())
 }
 
@@ -69,13 +71,14 @@ fn receipt_in_query(mut query: Query) -> Result<Option<Receipt>, Problem> {
 pub async fn finish(
     State(app): State<App>,
     Authenticated(caller): Authenticated,
+    RequestActor(by): RequestActor,
     JobPath(id): JobPath,
     query: Query,
     body: OptionalJsonBody,
 ) -> HandlerResult {
     let in_query = receipt_in_query(query)?;
     let receipt = body.parse(&app, |body, _| requests::finish(body, in_query)).await?;
-    app.queue.finish(&caller.topics, FinishJob { id, receipt }).await?;
+    app.queue.finish(&caller.topics, FinishJob { id, receipt }, by.as_ref()).await?;
     Ok(responses::no_content())
 }
 
@@ -119,10 +122,11 @@ pub async fn bury(
 pub async fn requeue(
     State(app): State<App>,
     Authenticated(caller): Authenticated,
+    RequestActor(by): RequestActor,
     JobPath(id): JobPath,
     _: NoQuery,
     body: OptionalJsonBody,
 ) -> HandlerResult {
     let delay = body.parse(&app, requests::requeue).await?;
-    Ok(responses::job(&app.queue.requeue(&caller.topics, &id, delay).await?))
+    Ok(responses::job(&app.queue.requeue(&caller.topics, &id, delay, by.as_ref()).await?))
 }

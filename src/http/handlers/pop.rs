@@ -18,7 +18,7 @@ use http_body::{Frame, SizeHint};
 use super::HandlerResult;
 use crate::{
     http::{
-        access::{self, Authenticated},
+        access::{self, Authenticated, RequestActor},
         app::App,
         json::{self, ObjectWriter},
         middleware::{
@@ -34,36 +34,45 @@ use crate::{
 };
 
 /// `GET /topics/{topic}/pop`.
-pub async fn single(State(app): State<App>, TopicPath(topic): TopicPath, mut query: Query) -> HandlerResult {
+pub async fn single(
+    State(app): State<App>,
+    RequestActor(client): RequestActor,
+    TopicPath(topic): TopicPath,
+    mut query: Query,
+) -> HandlerResult {
     let wait = query.optional("wait", values::duration_text).unwrap_or_default();
     let ttr = query.optional("ttr", values::ttr_text);
+    let worker = query.optional("worker", values::actor_text);
     for several in ["count", "limit", "max"] {
         query.refuse(several, "to reserve several jobs at once, use POST /batch/pop");
     }
     query.finish()?;
-    pop(&app, Pop { topics: vec![topic], max: 1, wait, ttr }, single_response).await
+    pop(&app, Pop { topics: vec![topic], max: 1, wait, ttr, by: worker.or(client) }, single_response).await
 }
 
 /// `POST /topics/{topic}/pop`.
 pub async fn single_by_post(
     state: State<App>,
+    client: RequestActor,
     topic: TopicPath,
     query: Query,
     body: OptionalJsonBody,
 ) -> HandlerResult {
     body.parse(&state, |body, _| requests::nothing(body)).await?;
-    single(state, topic, query).await
+    single(state, client, topic, query).await
 }
 
 /// `POST /batch/pop`.
 pub async fn many(
     State(app): State<App>,
     Authenticated(caller): Authenticated,
+    RequestActor(client): RequestActor,
     _: NoQuery,
     body: JsonBody,
 ) -> HandlerResult {
-    let request = body.parse(&app, requests::pop).await?;
+    let mut request = body.parse(&app, requests::pop).await?;
     request.topics.iter().try_for_each(|topic| access::check_topic(&caller, topic))?;
+    request.by = request.by.or(client);
     pop(&app, request, many_response).await
 }
 

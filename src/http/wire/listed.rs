@@ -4,7 +4,7 @@ use axum::response::Response;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    parameters,
+    history, parameters,
     responses::{write_job_head, write_next_cursor},
     values::ParseResult,
 };
@@ -27,6 +27,7 @@ pub fn job_page(page: &JobPage, filter: &JobFilter, order: Order) -> Response {
 pub fn write_listed_job(listed: &ListedJob, out: &mut Vec<u8>) {
     let mut object = ObjectWriter::new(out);
     write_job_head(&mut object, &listed.job);
+    history::write_reserved(&mut object, &listed.job);
     object.number("body_bytes", listed.body_bytes);
     object.end();
 }

@@ -260,7 +260,8 @@ pub fn pop(bytes: &Bytes, limits: &Limits) -> Result<Pop, Problem> {
         let max = fields.optional("max", |raw| values::whole_number(raw, 1, limits.max_batch_pop));
         let wait = fields.optional("wait", values::duration);
         let ttr = fields.optional("ttr", values::ttr);
-        Some(Pop { topics: topics?, max: max.unwrap_or(1), wait: wait.unwrap_or_default(), ttr })
+        let by = fields.optional("worker", values::actor);
+        Some(Pop { topics: topics?, max: max.unwrap_or(1), wait: wait.unwrap_or_default(), ttr, by })
     })
 }
 

@@ -6,7 +6,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::callbacks;
+use super::{callbacks, history};
 use crate::http::{
     errors::Problem,
     json::{self, ObjectWriter},
@@ -54,6 +54,8 @@ pub fn write_reservation(reservation: &Reservation, out: &mut Vec<u8>) {
 
 fn write_job(object: &mut ObjectWriter<'_>, job: &Job) {
     write_job_head(object, job);
+    history::write_reserved(object, job);
+    history::write_history(object, job);
     object.raw("body", job.body.as_bytes());
 }
 

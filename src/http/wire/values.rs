@@ -11,8 +11,8 @@ use serde::{
 use serde_json::value::RawValue;
 
 use crate::job::{
-    Delay, DurationError, JobId, MAX_ATTEMPTS_LIMIT, Reason, Receipt, RetrySchedule, TimeError, Timestamp,
-    Topic, Ttr, ValueError, format_seconds, parse_duration,
+    Actor, Delay, DurationError, JobId, MAX_ATTEMPTS_LIMIT, Reason, Receipt, RetrySchedule, TimeError,
+    Timestamp, Topic, Ttr, ValueError, format_seconds, parse_duration,
 };
 
 /// The value, or how to correct it.
@@ -198,6 +198,14 @@ pub fn receipt_text(text: &str) -> ParseResult<Receipt> {
 
 pub fn reason(raw: &RawValue) -> ParseResult<Reason> {
     Reason::new(&text(raw)?).ok_or_else(|| format!("must be at most {} bytes long", Reason::MAX_LEN))
+}
+
+pub fn actor(raw: &RawValue) -> ParseResult<Actor> {
+    actor_text(&text(raw)?)
+}
+
+pub fn actor_text(text: &str) -> ParseResult<Actor> {
+    Actor::parse(text).map_err(|error| error.to_string())
 }
 
 pub fn max_attempts(raw: &RawValue) -> ParseResult<u32> {

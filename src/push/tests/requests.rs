@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     job::{
-        Body, CallHeaders, CallMethod, Callback, CallbackUrl, Job, JobId, Receipt, RetrySchedule, SecretId,
-        SigningKey, SigningSecret, State, Timestamp, Topic, Ttr,
+        Body, CallHeaders, CallMethod, Callback, CallbackUrl, History, Job, JobId, Receipt, RetrySchedule,
+        SecretId, SigningKey, SigningSecret, State, Timestamp, Topic, Ttr,
     },
     push::request::{build, webhook_id},
     queue::Reservation,
@@ -27,9 +27,12 @@ fn reservation() -> Reservation {
         max_attempts: 16,
         retry: RetrySchedule::default(),
         require_receipt: false,
+        reserved_at: None,
+        reserved_by: None,
         reserved_until: None,
         dead_at: None,
         reason: None,
+        history: History::default(),
         callback: None,
         body: Body::from_stored("{\"order\":1001}".into()),
     };

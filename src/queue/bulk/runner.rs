@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    job::JobId,
+    job::{Actor, JobId},
     metrics::{Event, QueueMetrics},
     store::{self, ChangeJob, Changed, JobChange, ListPosition, ListedJob, Minute, Span, Store},
 };
@@ -145,7 +145,8 @@ impl Runner {
     async fn change(&self, walk: &mut Walk, jobs: &[ListedJob]) -> store::Result<()> {
         let request = &self.operation.request;
         let changes: Vec<ChangeJob> = jobs.iter().map(|listed| request.change(listed)).collect();
-        let results = self.store.change(changes.clone()).await?;
+        let by = Actor::abridged(&request.by);
+        let results = self.store.change(changes.clone(), by.as_ref()).await?;
         let (mut changed, mut skipped) = (0, 0);
         for (change, result) in changes.iter().zip(results) {
             match result {
@@ -229,7 +230,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::job::{Body, Job, RetrySchedule, State, Timestamp, Topic, Ttr};
+    use crate::job::{Body, History, Job, RetrySchedule, State, Timestamp, Topic, Ttr};
 
     fn listed(body_bytes: u64) -> ListedJob {
         let now = Timestamp::from_millis(0);
@@ -244,9 +245,12 @@ mod tests {
             max_attempts: 1,
             retry: RetrySchedule::default(),
             require_receipt: false,
+            reserved_at: None,
+            reserved_by: None,
             reserved_until: None,
             dead_at: Some(now),
             reason: None,
+            history: History::default(),
             callback: None,
             body: Body::from_stored(Bytes::new()),
         };

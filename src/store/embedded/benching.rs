@@ -12,7 +12,9 @@ use super::{
         key::RowKey,
     },
 };
-use crate::job::{Attributes, Body, Fingerprint, JobId, Outlet, RetrySchedule, Timestamp, Topic, Ttr};
+use crate::job::{
+    Attributes, Body, Fingerprint, History, JobId, Outlet, RetrySchedule, Timestamp, Topic, Ttr,
+};
 
 /// The codec of records, with a record to write and to read.
 #[derive(Debug)]
@@ -40,6 +42,7 @@ impl Codec {
             fingerprint: Fingerprint([7; 16]),
             reason: None,
             dead_at: None,
+            history: History::default(),
             callback: None,
             other: Attributes::default(),
         };

@@ -36,14 +36,14 @@ use super::{
 };
 use crate::{
     job::{
-        CallRate, Callback, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
+        Actor, CallRate, Callback, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
         SigningKey, State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
-        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, DeadCursor, Degraded, Deleted, EngineInfo,
-        Error, FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Order, Patch, Patched, Promoted,
-        PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline, TopicConfig,
-        TopicStats, Verified, Wait,
+        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, DeadCursor, Degraded, Deleted,
+        EngineInfo, Error, FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Order, Patch,
+        Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store,
+        Timeline, TopicConfig, TopicStats, Verified, Wait,
     },
 };
 
@@ -158,11 +158,10 @@ impl Store for EmbeddedStore {
         self.run_weighted(jobs.len(), bytes, move |txn| ops::add(txn, &jobs)).await
     }
 
-    async fn reserve(&self, outlet: &Outlet, ttrs: &[Option<Ttr>], _: Wait) -> Result<Vec<Reservation>> {
-        let (outlet, ttrs) = (outlet.clone(), ttrs.to_vec());
-        let jobs = ttrs.len();
-        let (request, reservations) =
-            ReserveRequest::new(&self.queue, move |txn: &mut WriteTxn<'_>| ops::reserve(txn, &outlet, &ttrs));
+    async fn reserve(&self, outlet: &Outlet, claims: &[Claim], _: Wait) -> Result<Vec<Reservation>> {
+        let (outlet, claims, jobs) = (outlet.clone(), claims.to_vec(), claims.len());
+        let reserve = move |txn: &mut WriteTxn<'_>| ops::reserve(txn, &outlet, &claims);
+        let (request, reservations) = ReserveRequest::new(&self.queue, reserve);
         let _ = self.queue.push(request, jobs, 0).await;
         reservations.receive().await.unwrap_or_else(|| Err(self.shared.stop_error()))
     }
@@ -232,14 +231,26 @@ impl Store for EmbeddedStore {
         self.run_weighted(1, 0, move |txn| ops::bury(txn, &scope, &id, &receipt, &reason)).await
     }
 
-    async fn requeue(&self, scope: &TopicFilter, id: &JobId, delay: Delay) -> Result<Requeued> {
-        let (scope, id) = (scope.clone(), id.clone());
-        self.run_weighted(1, 0, move |txn| ops::requeue(txn, &scope, &id, delay)).await
+    async fn requeue(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        delay: Delay,
+        by: Option<&Actor>,
+    ) -> Result<Requeued> {
+        let (scope, id, by) = (scope.clone(), id.clone(), by.cloned());
+        self.run_weighted(1, 0, move |txn| ops::requeue(txn, &scope, &id, delay, by.as_ref())).await
     }
 
-    async fn patch(&self, scope: &TopicFilter, id: &JobId, patch: Patch) -> Result<Patched> {
-        let (scope, id) = (scope.clone(), id.clone());
-        self.run_weighted(1, 0, move |txn| ops::patch(txn, &scope, &id, &patch)).await
+    async fn patch(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        patch: Patch,
+        by: Option<&Actor>,
+    ) -> Result<Patched> {
+        let (scope, id, by) = (scope.clone(), id.clone(), by.cloned());
+        self.run_weighted(1, 0, move |txn| ops::patch(txn, &scope, &id, &patch, by.as_ref())).await
     }
 
     async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
@@ -329,8 +340,9 @@ impl Store for EmbeddedStore {
         }
     }
 
-    async fn change(&self, jobs: Vec<ChangeJob>) -> Result<Vec<Changed>> {
-        self.run_weighted(jobs.len(), 0, move |txn| ops::change(txn, &jobs)).await
+    async fn change(&self, jobs: Vec<ChangeJob>, by: Option<&Actor>) -> Result<Vec<Changed>> {
+        let by = by.cloned();
+        self.run_weighted(jobs.len(), 0, move |txn| ops::change(txn, &jobs, by.as_ref())).await
     }
 
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {

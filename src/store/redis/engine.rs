@@ -41,14 +41,14 @@ use super::{
 };
 use crate::{
     job::{
-        CallRate, Callback, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
+        Actor, CallRate, Callback, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
         SigningKey, State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
-        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, DeadCursor, Degraded, Deleted, EngineInfo,
-        FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Listener, NotHeld, Order, Patch,
-        Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store,
-        Timeline, TopicConfig, TopicStats, Verified, Wait,
+        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, DeadCursor, Degraded, Deleted,
+        EngineInfo, FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Listener, NotHeld, Order,
+        Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span,
+        Store, Timeline, TopicConfig, TopicStats, Verified, Wait,
     },
 };
 
@@ -200,8 +200,8 @@ impl Store for Redis {
         self.adder.add(jobs).await
     }
 
-    async fn reserve(&self, outlet: &Outlet, ttrs: &[Option<Ttr>], wait: Wait) -> Result<Vec<Reservation>> {
-        self.reserver.reserve(outlet, ttrs, wait).await
+    async fn reserve(&self, outlet: &Outlet, claims: &[Claim], wait: Wait) -> Result<Vec<Reservation>> {
+        self.reserver.reserve(outlet, claims, wait).await
     }
 
     fn host_number(&self, origin: &Origin) -> HostNumber {
@@ -270,16 +270,28 @@ impl Store for Redis {
         Ok(held)
     }
 
-    async fn requeue(&self, scope: &TopicFilter, id: &JobId, delay: Delay) -> Result<Requeued> {
+    async fn requeue(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        delay: Delay,
+        by: Option<&Actor>,
+    ) -> Result<Requeued> {
         let gone_delay = self.start_gone_delay();
-        let requeued = self.requeuer.requeue(scope, id, delay).await?;
+        let requeued = self.requeuer.requeue(scope, id, delay, by).await?;
         gone_delay.finish(scope, requeued == Requeued::Gone).await;
         Ok(requeued)
     }
 
-    async fn patch(&self, scope: &TopicFilter, id: &JobId, patch: Patch) -> Result<Patched> {
+    async fn patch(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        patch: Patch,
+        by: Option<&Actor>,
+    ) -> Result<Patched> {
         let delay = self.start_gone_delay();
-        let patched = self.patcher.patch(scope, id, patch).await?;
+        let patched = self.patcher.patch(scope, id, patch, by).await?;
         delay.finish(scope, patched == Patched::Gone).await;
         Ok(patched)
     }
@@ -359,8 +371,8 @@ impl Store for Redis {
         }
     }
 
-    async fn change(&self, jobs: Vec<ChangeJob>) -> Result<Vec<Changed>> {
-        self.changer.change(jobs).await
+    async fn change(&self, jobs: Vec<ChangeJob>, by: Option<&Actor>) -> Result<Vec<Changed>> {
+        self.changer.change(jobs, by).await
     }
 
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {

@@ -46,7 +46,7 @@ on_every_engine!(
 
 /// A request as an endpoint received it.
 #[derive(Debug, Clone)]
-struct Received {
+pub(super) struct Received {
     line: String,
     headers: HeaderMap,
     body: Bytes,
@@ -59,17 +59,17 @@ impl Received {
     }
 }
 
-type PlannedAnswer = (u16, Vec<(&'static str, &'static str)>, &'static str);
+pub(super) type PlannedAnswer = (u16, Vec<(&'static str, &'static str)>, &'static str);
 
 /// An endpoint that answers as planned, and then 204.
 #[derive(Clone)]
-struct Endpoint {
-    url: String,
+pub(super) struct Endpoint {
+    pub(super) url: String,
     received: Arc<Mutex<Vec<Received>>>,
 }
 
 impl Endpoint {
-    async fn start(answers: Vec<PlannedAnswer>) -> Self {
+    pub(super) async fn start(answers: Vec<PlannedAnswer>) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("binds");
         let url = format!("http://{}/hook?a=b", listener.local_addr().expect("has an address"));
         let received: Arc<Mutex<Vec<Received>>> = Arc::default();
@@ -90,7 +90,7 @@ impl Endpoint {
     }
 
     /// Waits until it has received `n` requests in all, and returns them.
-    async fn received(&self, n: usize) -> Vec<Received> {
+    pub(super) async fn received(&self, n: usize) -> Vec<Received> {
         crate::harness::wait::until(|| lock(&self.received).len() >= n).await;
         let received = lock(&self.received).clone();
         assert_eq!(received.len(), n, "{received:?}");
@@ -102,12 +102,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("not poisoned")
 }
 
-async fn api(engine: Engine) -> Api {
+pub(super) async fn api(engine: Engine) -> Api {
     Api::with(engine, Setup { callbacks: Some(CallbackSettings::default()), ..Setup::default() }).await
 }
 
 /// Sets the callback of topic `t`, with a schedule of 15 s and 3 min.
-async fn set_url(api: &Api, url: Option<&str>) {
+pub(super) async fn set_url(api: &Api, url: Option<&str>) {
     let steps = vec![seconds(15), seconds(180)];
     let target = url.map(|url| Callback::to(CallbackUrl::parse(url).expect("valid")));
     let settings = TopicSettings {
@@ -123,7 +123,7 @@ fn topic() -> Topic {
 }
 
 /// Waits until the job is in `state`, and returns it.
-async fn job_in(api: &Api, id: &str, state: &str) -> serde_json::Value {
+pub(super) async fn job_in(api: &Api, id: &str, state: &str) -> serde_json::Value {
     let limit = crate::harness::wait::TimeLimit::new();
     loop {
         let response = api.get(&format!("/jobs/{id}")).await;
@@ -137,7 +137,7 @@ async fn job_in(api: &Api, id: &str, state: &str) -> serde_json::Value {
 }
 
 /// Makes what is due within `time` ready.
-async fn pass(api: &Api, time: Duration) {
+pub(super) async fn pass(api: &Api, time: Duration) {
     api.advance_and_promote(time).await;
 }
 

@@ -98,8 +98,19 @@ async fn trap_a_client_that_leaves_a_long_poll_returns_the_job_uncounted() {
         add(&mut client, &name).await;
         let job = job(&server, &name).await;
         assert_eq!((job.state, job.attempts), (State::Ready, 0), "call {n}");
-        server.queue.delete(ALL, &id(&name)).await.expect("deletes");
+        server.queue.delete(ALL, &id(&name), None).await.expect("deletes");
     }
+    server.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_client_without_a_token_is_named_by_its_address() {
+    let server = Server::start(ServerOptions::default()).await;
+    let mut client = server.connect().await;
+    add(&mut client, "a").await;
+    client.call(&get("/topics/t/pop")).await.expect(200);
+    let reserved = job(&server, "a").await;
+    assert_eq!(reserved.reserved_by.map(|by| by.to_string()).as_deref(), Some("127.0.0.1"));
     server.shut_down().await;
 }
 

@@ -15,6 +15,7 @@ mod contract;
 mod dashboard;
 mod dead;
 mod failures;
+mod history;
 mod limits;
 mod lists;
 mod logs;

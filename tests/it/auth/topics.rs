@@ -56,6 +56,7 @@ on_every_engine!(
     a_worker_sees_only_its_topics,
     an_id_taken_by_another_topic_is_not_found,
     a_finish_requires_its_receipt,
+    a_client_is_named_by_its_token,
 );
 
 async fn every_item_of_a_batch_is_checked(api: Api) {
@@ -96,6 +97,34 @@ async fn a_worker_sees_only_its_topics(api: Api) {
     );
     assert_eq!(statuses(&api, "/batch/finish", &both).await, [404, 204]);
     send(&api, "ops", "POST", &finish(&foreign), "").await.expect(204);
+}
+
+async fn a_client_is_named_by_its_token(api: Api) {
+    for id in ["a", "b"] {
+        let job = format!(r#"{{"topic":"orders-eu","id":"{id}","max_attempts":0}}"#);
+        send(&api, "shop", "POST", "/jobs", &job).await.expect(201);
+    }
+    let popped = send(&api, "shop", "GET", "/topics/orders-eu/pop", "").await.expect(200).json();
+    let id = text(&popped["id"]);
+    let job = send(&api, "ops", "GET", &format!("/jobs/{id}"), "").await.expect(200).json();
+    assert_eq!(job["reserved_by"], "shop");
+    let bury = format!(r#"{{"receipt":{}}}"#, popped["receipt"]);
+    send(&api, "shop", "POST", &format!("/jobs/{id}/bury"), &bury).await.expect(200);
+    send(&api, "ops", "POST", &format!("/jobs/{id}/requeue"), "").await.expect(200);
+    send(&api, "shop", "PATCH", &format!("/jobs/{id}"), r#"{"delay":"1h"}"#).await.expect(200);
+    let job = send(&api, "ops", "GET", &format!("/jobs/{id}"), "").await.expect(200).json();
+    let by: Vec<_> = (0..3).map(|n| text(&job["history"][n]["by"])).collect();
+    assert_eq!(by, ["shop", "ops", "shop"]);
+    let named = send(&api, "shop", "GET", "/topics/orders-eu/pop?worker=w-7", "").await.expect(200).json();
+    let job = send(&api, "ops", "GET", &format!("/jobs/{}", text(&named["id"])), "").await.expect(200).json();
+    assert_eq!(job["reserved_by"], "w-7", "its own name comes first");
+    send(&api, "ops", "POST", "/jobs", r#"{"topic":"mail","id":"c"}"#).await.expect(201);
+    for (token, id) in [("shop", id), ("ops", "c")] {
+        send(&api, token, "DELETE", &format!("/jobs/{id}"), "").await.expect(204);
+        let gone =
+            send(&api, "ops", "GET", &format!("/jobs/{id}"), "").await.expect_problem(404, "job_not_found");
+        assert_eq!((&gone["ended"]["how"], &gone["ended"]["by"]), (&"deleted".into(), &token.into()));
+    }
 }
 
 async fn an_id_taken_by_another_topic_is_not_found(api: Api) {

@@ -50,7 +50,12 @@ async fn every_call_for_a_job_works() {
     let patch = JobPatch { due: Some(Due::Delay(Duration::ZERO)), ..JobPatch::default() };
     assert_eq!(client.patch("a:+=@~", &patch).await.expect("is changed").state, "ready");
 
-    let request = PopRequest { wait: Duration::from_millis(50), ttr: Some(2 * MINUTE), max: 0 };
+    let request = PopRequest {
+        wait: Duration::from_millis(50),
+        ttr: Some(2 * MINUTE),
+        max: 0,
+        worker: Some("wörker 1&".to_owned()),
+    };
     let reserved = client.pop("mail", &request).await.expect("is answered").expect("is ready");
     assert_eq!(
         (reserved.id.as_str(), reserved.attempt, reserved.body.get()),
@@ -60,6 +65,8 @@ async fn every_call_for_a_job_works() {
     let (id, receipt) = (reserved.id.as_str(), reserved.receipt.as_str());
     let longer = client.touch(id, receipt, Some(10 * MINUTE)).await.expect("is extended");
     assert!(longer.reserved_until.expect("is reserved") > reserved.reserved_until);
+    assert_eq!(longer.reserved_by.as_deref(), Some("wörker 1&"));
+    assert!(longer.reserved_at.is_some());
     let release = ReleaseRequest { delay: Some(Duration::ZERO), reason: Some("later".to_owned()) };
     assert_eq!(client.release(id, receipt, &release).await.expect("is given back").state, "ready");
     assert_refused(client.touch(id, receipt, None).await, 409, "lease_lost");
@@ -68,7 +75,18 @@ async fn every_call_for_a_job_works() {
     assert_eq!(reserved.reason.as_deref(), Some("later"));
     let dead = client.bury(id, &reserved.receipt, Some("no such order")).await.expect("is buried");
     assert_eq!((dead.state.as_str(), dead.reason.as_deref()), ("dead", Some("no such order")));
-    assert_eq!(client.requeue(id, None).await.expect("is requeued").state, "ready");
+    let requeued = client.requeue(id, None).await.expect("is requeued");
+    assert_eq!(requeued.state, "ready");
+    let ends: Vec<_> =
+        requeued.history.iter().map(|entry| (entry.kind.as_str(), entry.ended.as_deref())).collect();
+    let attempts = [("rescheduled", None), ("attempt", Some("released")), ("attempt", Some("buried"))];
+    assert_eq!(ends, [&attempts[..], &[("requeued", None)]].concat());
+    let buried = &requeued.history[2];
+    assert_eq!(
+        (buried.n, buried.by.as_deref(), buried.reason.as_deref()),
+        (Some(2), Some("wörker 1&"), Some("no such order"))
+    );
+    assert!(buried.took.is_some());
     let reserved = client.pop("mail", &request).await.expect("is answered").expect("is ready");
     client.finish(id, Some(&reserved.receipt)).await.expect("is finished");
     assert_eq!(state(&client, id).await, None);

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use linger::{
     clock::{Clock, SystemClock},
-    job::{JobId, Ttr},
+    job::JobId,
     metrics::Metrics,
     store::{
         AddJob, Finished, Store,
@@ -31,7 +31,7 @@ fn shard(id: &JobId) -> u64 {
 
 /// Pops all jobs in one call while a server hangs. Returns the shards of the jobs received, the healthy shards, and how
 /// long the call took. Asserts that no job is lost, and that jobs which arrived too late are returned uncounted.
-async fn pop_with_a_hung_server(ttrs: &[Option<Ttr>]) -> (BTreeSet<u64>, BTreeSet<u64>, Duration) {
+async fn pop_with_a_hung_server(claims: &[Claim]) -> (BTreeSet<u64>, BTreeSet<u64>, Duration) {
     // The timeout is so long that the Cluster does not consider the server failed during the test.
     let cluster = Cluster::start(60_000);
     let mode = Mode::Cluster(cluster.nodes());
@@ -50,7 +50,7 @@ async fn pop_with_a_hung_server(ttrs: &[Option<Ttr>]) -> (BTreeSet<u64>, BTreeSe
     cluster.servers[hung].pause();
     let clock = SystemClock::new();
     let began_us = clock.now_micros();
-    let reserved = store.reserve(&plain("t"), ttrs, Wait::No).await.expect("reserves");
+    let reserved = store.reserve(&plain("t"), claims, Wait::No).await.expect("reserves");
     let took = Duration::from_micros((clock.now_micros() - began_us).unsigned_abs());
     assert!((1..JOBS).contains(&reserved.len()), "{} of {JOBS}", reserved.len());
     let delivered_shards = reserved.iter().map(|reserved| shard(&reserved.job.id)).collect();
@@ -66,7 +66,7 @@ async fn pop_with_a_hung_server(ttrs: &[Option<Ttr>]) -> (BTreeSet<u64>, BTreeSe
     while seen.len() < JOBS {
         time_limit.check(|| format!("{} of {JOBS}", seen.len()));
         for reserved in
-            store.reserve(&plain("t"), &[Some(ttr(3_600)); JOBS], Wait::No).await.expect("reserves")
+            store.reserve(&plain("t"), &vec![claim_for(ttr(3_600)); JOBS], Wait::No).await.expect("reserves")
         {
             assert_eq!(reserved.job.attempts, 1, "a job that arrived too late was returned uncounted");
             assert!(seen.insert(reserved.job.id));
@@ -79,13 +79,13 @@ async fn pop_with_a_hung_server(ttrs: &[Option<Ttr>]) -> (BTreeSet<u64>, BTreeSe
 /// With different TTRs, the pop reserves from one shard after the other.
 #[tokio::test]
 async fn a_batch_pop_does_not_wait_for_a_hung_server_until_its_reservations_end() {
-    let ttrs: Vec<_> = (0..JOBS).map(|n| Some(ttr(20 + n as u64 % 2))).collect();
-    pop_with_a_hung_server(&ttrs).await;
+    let claims: Vec<Claim> = (0..JOBS).map(|n| claim_for(ttr(20 + n as u64 % 2))).collect();
+    pop_with_a_hung_server(&claims).await;
 }
 
 #[tokio::test]
 async fn a_hung_server_does_not_delay_the_jobs_of_the_others() {
-    let (delivered_shards, healthy, took) = pop_with_a_hung_server(&[Some(ttr(3_600)); JOBS]).await;
+    let (delivered_shards, healthy, took) = pop_with_a_hung_server(&vec![claim_for(ttr(3_600)); JOBS]).await;
     assert_eq!(delivered_shards, healthy, "every healthy shard delivered its jobs");
     assert!(took < RETRY_FOR / 2, "{took:?}");
 }

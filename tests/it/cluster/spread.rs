@@ -60,7 +60,7 @@ async fn the_jobs_of_one_busy_topic_are_spread_over_all_servers() {
     assert!(jobs_per_server.iter().all(|count| *count >= JOBS / 8), "{jobs_per_server:?}");
     let mut popped = 0;
     while popped < JOBS {
-        let reserved = store.reserve(&plain("t"), &[None; 500], Wait::No).await.expect("reserves");
+        let reserved = store.reserve(&plain("t"), &claims(500), Wait::No).await.expect("reserves");
         assert!(!reserved.is_empty(), "only {popped} were found");
         popped += reserved.len();
     }

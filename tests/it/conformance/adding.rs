@@ -175,7 +175,7 @@ async fn names_at_their_limits_work(fixture: StoreFixture) {
     let far = topic(&far);
     add(&*fixture.store, AddJob { topic: far.clone(), ..job(&name) }).await;
     let reserved =
-        one(fixture.store.reserve(&plain(far.as_str()), &[None], Wait::No).await.expect("reserves"));
+        one(fixture.store.reserve(&plain(far.as_str()), &claims(1), Wait::No).await.expect("reserves"));
     fixture.store.finish(ALL, finish(&id(&name), &reserved.receipt)).await.expect("finishes");
     assert_eq!(fixture.store.topics(None, 10).await.expect("reads"), []);
 }

@@ -28,7 +28,7 @@ super::on_every_engine! {
 /// Changes the job called `name` as it is now.
 async fn change_now(store: &dyn Store, name: &str, how: JobChange) -> Changed {
     let seen = see(store, name).await;
-    one(store.change(change(&seen, how)).await.expect("answers"))
+    one(store.change(change(&seen, how), None).await.expect("answers"))
 }
 
 async fn each_change_applies_to_its_states_only(fixture: StoreFixture) {
@@ -84,12 +84,14 @@ async fn a_rescheduled_job_keeps_everything_else(fixture: StoreFixture) {
     assert_eq!((before.attempts, before.state), (1, State::Delayed));
     let at = fixture.now().after(seconds(5_000));
     assert_eq!(change_now(store, "a", JobChange::Reschedule(Due::At(at))).await, Changed::Done);
-    assert_eq!(get(store, "a").await, Job { due_at: at, ..before.clone() });
+    let now = get(store, "a").await;
+    assert_eq!(now, Job { due_at: at, history: now.history.clone(), ..before.clone() });
     assert_eq!(change_now(store, "a", JobChange::Reschedule(Due::default())).await, Changed::Done);
     let due_at = fixture.now();
-    assert_eq!(get(store, "a").await, Job { due_at, state: State::Ready, ..before });
+    let now = get(store, "a").await;
+    assert_eq!(now, Job { due_at, state: State::Ready, history: now.history.clone(), ..before });
     let outlet = outlet_to(store, "t", URLS[0]);
-    let held = one(store.reserve(&outlet, &[None], Wait::No).await.expect("reserves"));
+    let held = one(store.reserve(&outlet, &claims(1), Wait::No).await.expect("reserves"));
     assert_eq!((held.job.attempts, held.job.body), (2, body("{\"a\":[1,2,3]}")));
 }
 
@@ -104,7 +106,7 @@ async fn a_job_rescheduled_to_the_past_is_ready_and_announced(fixture: StoreFixt
         assert_eq!(change_now(store, name, JobChange::Reschedule(Due::At(past))).await, Changed::Done);
         assert!(fixture.notifications.take_ready().contains(&outlet), "{outlet} must be told");
         assert!(store.may_have_ready(&outlet));
-        let held = one(store.reserve(&outlet, &[None, None], Wait::No).await.expect("reserves"));
+        let held = one(store.reserve(&outlet, &claims(2), Wait::No).await.expect("reserves"));
         assert_eq!((held.job.id, held.job.due_at), (id(name), fixture.now()), "the past is now");
     }
     fixture.clock.advance(seconds(100));
@@ -142,16 +144,18 @@ async fn a_requeued_dead_letter_starts_again(fixture: StoreFixture) {
     assert_eq!(change_now(store, "b", JobChange::Requeue(delay(seconds(0)))).await, Changed::Done);
     let outlet = outlet_to(store, "t", URLS[0]);
     assert!(fixture.notifications.take_ready().contains(&outlet));
+    let now = get(store, "b").await;
     let ready = Job {
         state: State::Ready,
         attempts: 0,
         reason: None,
         dead_at: None,
         due_at: fixture.now(),
+        history: now.history.clone(),
         ..before
     };
-    assert_eq!(get(store, "b").await, ready);
-    assert_eq!(one(store.reserve(&outlet, &[None], Wait::No).await.expect("reserves")).job.attempts, 1);
+    assert_eq!(now, ready);
+    assert_eq!(one(store.reserve(&outlet, &claims(1), Wait::No).await.expect("reserves")).job.attempts, 1);
     fixture.notifications.take_due_in();
     assert_eq!(change_now(store, "a", JobChange::Requeue(delay(seconds(30)))).await, Changed::Done);
     assert!(fixture.notifications.take_due_in().iter().any(|after| *after <= seconds(30)));
@@ -182,7 +186,7 @@ async fn a_deleted_job_is_gone_in_any_state(fixture: StoreFixture) {
 async fn results_are_in_the_order_of_the_jobs(fixture: StoreFixture) {
     fill(&fixture, 8, 1).await;
     let store = &*fixture.store;
-    assert_eq!(store.change(Vec::new()).await.expect("answers"), []);
+    assert_eq!(store.change(Vec::new(), None).await.expect("answers"), []);
     let (mut jobs, mut expected) = (Vec::new(), Vec::new());
     for n in 0..8 {
         for state in State::ALL {
@@ -203,7 +207,7 @@ async fn results_are_in_the_order_of_the_jobs(fixture: StoreFixture) {
             expected.push(result);
         }
     }
-    assert_eq!(store.change(jobs).await.expect("answers"), expected);
+    assert_eq!(store.change(jobs, None).await.expect("answers"), expected);
     for (state, wait) in [(State::Delayed, 5), (State::Ready, 6), (State::Dead, 7)] {
         for (n, name) in names(state, 8).iter().enumerate() {
             let moved = get(store, name).await;
@@ -240,7 +244,7 @@ async fn a_repeated_job_is_changed_once(fixture: StoreFixture) {
         }
     }
     let once = [Changed::Done, Changed::Skipped, Changed::Skipped, Changed::Skipped];
-    assert_eq!(store.change(jobs).await.expect("answers"), [once, once, once].concat());
+    assert_eq!(store.change(jobs, None).await.expect("answers"), [once, once, once].concat());
     assert_eq!(see(store, "dead").await.state, State::Ready);
     assert_eq!(see(store, "delayed").await.moment, fixture.now().after(seconds(7)));
     assert_eq!(store.get(ALL, &id("ready")).await.expect("gets"), None);
@@ -260,7 +264,7 @@ async fn a_large_call_changes_the_jobs_of_every_outlet(fixture: StoreFixture) {
             jobs.push(ChangeJob { seen: SeenJob::new(&listed.job), change });
         }
     }
-    assert_eq!(store.change(jobs).await.expect("answers"), [Changed::Done; 240]);
+    assert_eq!(store.change(jobs, None).await.expect("answers"), [Changed::Done; 240]);
     let waiting = in_state(store, State::Delayed).await;
     let until = fixture.now().after(seconds(20));
     assert_eq!(waiting.len(), 180);
@@ -270,7 +274,7 @@ async fn a_large_call_changes_the_jobs_of_every_outlet(fixture: StoreFixture) {
     assert_eq!(ready.len(), 180);
     for name in ["t", "u"] {
         for outlet in [plain(name), outlet_to(store, name, URLS[0]), outlet_to(store, name, URLS[1])] {
-            let granted = store.reserve(&outlet, &[None; 100], Wait::No).await.expect("reserves");
+            let granted = store.reserve(&outlet, &claims(100), Wait::No).await.expect("reserves");
             assert!(granted.len() >= 15, "{} of {outlet}", granted.len());
         }
     }

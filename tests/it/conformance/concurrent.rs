@@ -71,7 +71,7 @@ async fn workers_side_by_side_share_without_overlap(fixture: StoreFixture) {
             }
             let mut finished = 0;
             loop {
-                let got = store.reserve(&plain("t"), &[None; 3], Wait::No).await.expect("reserves");
+                let got = store.reserve(&plain("t"), &claims(3), Wait::No).await.expect("reserves");
                 if got.is_empty() {
                     return finished;
                 }

@@ -41,7 +41,7 @@ async fn counts_are_right_after_every_step(fixture: StoreFixture) {
     expect(&fixture, 1, 1, 0, 0).await;
     fixture.advance_and_promote(seconds(5)).await;
     expect(&fixture, 0, 2, 0, 0).await;
-    let held = fixture.store.reserve(&plain("t"), &[None; 5], Wait::No).await.expect("reserves");
+    let held = fixture.store.reserve(&plain("t"), &claims(5), Wait::No).await.expect("reserves");
     expect(&fixture, 0, 0, 2, 0).await;
     let of = |name| held.iter().find(|r| r.job.id == id(name)).expect("is held").receipt.clone();
     fixture.store.cancel(vec![(id("a"), of("a"))]).await.expect("cancels");
@@ -54,7 +54,7 @@ async fn counts_are_right_after_every_step(fixture: StoreFixture) {
         .expect("is held");
     expect(&fixture, 1, 1, 0, 0).await;
     let put_off = Patch { due: Some(linger::job::Due::After(delay(seconds(9)))), ..Patch::default() };
-    fixture.store.patch(ALL, &id("a"), put_off).await.expect("patches");
+    fixture.store.patch(ALL, &id("a"), put_off, None).await.expect("patches");
     expect(&fixture, 2, 0, 0, 0).await;
     fixture.advance_and_promote(seconds(1)).await;
     expect(&fixture, 1, 1, 0, 0).await;
@@ -66,8 +66,8 @@ async fn counts_are_right_after_every_step(fixture: StoreFixture) {
     let a = reserve(&*fixture.store).await;
     fixture.store.bury(ALL, &id("a"), &a.receipt, None).await.expect("answers").expect("is held");
     expect(&fixture, 0, 0, 0, 2).await;
-    fixture.store.requeue(ALL, &id("a"), delay(seconds(3))).await.expect("requeues");
-    fixture.store.requeue(ALL, &id("b"), delay(seconds(0))).await.expect("requeues");
+    fixture.store.requeue(ALL, &id("a"), delay(seconds(3)), None).await.expect("requeues");
+    fixture.store.requeue(ALL, &id("b"), delay(seconds(0)), None).await.expect("requeues");
     expect(&fixture, 1, 1, 0, 0).await;
     let b = reserve(&*fixture.store).await;
     fixture.store.finish(ALL, finish(&b.job.id, &b.receipt)).await.expect("finishes");
@@ -140,7 +140,7 @@ async fn topics_are_independent(fixture: StoreFixture) {
         add(&*fixture.store, AddJob { topic: topic(name), ..job(&n.to_string()) }).await;
     }
     for name in names {
-        let got = fixture.store.reserve(&plain(name), &[None, None], Wait::No).await.expect("reserves");
+        let got = fixture.store.reserve(&plain(name), &claims(2), Wait::No).await.expect("reserves");
         assert_eq!(one(got).job.topic, topic(name));
     }
 }

@@ -39,13 +39,13 @@ fn names(jobs: &[Job]) -> Vec<&str> {
 
 async fn a_requeued_job_starts_again(fixture: StoreFixture) {
     bury(&fixture, &["a", "b"]).await;
-    let done = fixture.store.requeue(ALL, &id("a"), Delay::default()).await.expect("answers");
+    let done = fixture.store.requeue(ALL, &id("a"), Delay::default(), None).await.expect("answers");
     let Requeued::Done(ready) = done else { panic!("{done:?}") };
     assert_eq!((ready.state, ready.attempts, ready.due_at), (State::Ready, 0, fixture.now()));
     assert_eq!((ready.reason.clone(), ready.dead_at), (None, None));
     assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets"), Some(ready));
     assert_eq!(reserve(&*fixture.store).await.job.attempts, 1);
-    let done = fixture.store.requeue(ALL, &id("b"), delay(seconds(30))).await.expect("answers");
+    let done = fixture.store.requeue(ALL, &id("b"), delay(seconds(30)), None).await.expect("answers");
     let Requeued::Done(later) = done else { panic!("{done:?}") };
     assert_eq!((later.state, later.due_at), (State::Delayed, fixture.now().after(seconds(30))));
     assert_eq!(dead(&fixture).await, []);
@@ -55,13 +55,13 @@ async fn a_requeued_job_starts_again(fixture: StoreFixture) {
 
 async fn only_a_dead_job_is_requeued(fixture: StoreFixture) {
     assert_eq!(
-        fixture.store.requeue(ALL, &id("a"), Delay::default()).await.expect("answers"),
+        fixture.store.requeue(ALL, &id("a"), Delay::default(), None).await.expect("answers"),
         Requeued::Gone
     );
     add(&*fixture.store, delayed("a", seconds(1))).await;
     for state in [State::Delayed, State::Ready, State::Reserved] {
         let before = fixture.store.get(ALL, &id("a")).await.expect("gets");
-        let refused = fixture.store.requeue(ALL, &id("a"), Delay::default()).await.expect("answers");
+        let refused = fixture.store.requeue(ALL, &id("a"), Delay::default(), None).await.expect("answers");
         assert_eq!(refused, Requeued::NotDead(state));
         assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets"), before);
         fixture.advance_and_promote(seconds(1)).await;
@@ -76,7 +76,7 @@ async fn dead_letters_are_listed_by_time_of_death(fixture: StoreFixture) {
     // Two that die in the same millisecond are ordered by id.
     let twins = ["z", "y"].map(|name| AddJob { max_attempts: 1, ttr: ttr(1), ..job(name) });
     fixture.store.add(twins.to_vec()).await.expect("adds");
-    fixture.store.reserve(&plain("t"), &[None, None], Wait::No).await.expect("reserves");
+    fixture.store.reserve(&plain("t"), &claims(2), Wait::No).await.expect("reserves");
     fixture.advance_and_promote(seconds(1)).await;
     let all = dead(&fixture).await;
     assert_eq!(names(&all), ["c", "a", "b", "y", "z"]);
@@ -97,7 +97,7 @@ async fn the_oldest_are_requeued_first(fixture: StoreFixture) {
     bury(&fixture, &["a", "b", "c"]).await;
     assert_eq!(fixture.store.requeue_dead(&topic("t"), 2).await.expect("requeues"), 2);
     assert_eq!(names(&dead(&fixture).await), ["c"]);
-    let ready = fixture.store.reserve(&plain("t"), &[None; 5], Wait::No).await.expect("reserves");
+    let ready = fixture.store.reserve(&plain("t"), &claims(5), Wait::No).await.expect("reserves");
     assert!(ready.iter().all(|r| r.job.attempts == 1 && r.job.reason.is_none()));
     assert_eq!(ready.len(), 2);
     assert_eq!(fixture.store.requeue_dead(&topic("t"), 10).await.expect("requeues"), 1);
@@ -121,7 +121,7 @@ async fn without_a_retention_a_dead_letter_stays(fixture: StoreFixture) {
 
 async fn a_retention_lets_dead_letters_go_at_its_end(fixture: StoreFixture) {
     bury(&fixture, &["a", "b"]).await;
-    fixture.store.requeue(ALL, &id("b"), delay(seconds(500))).await.expect("answers");
+    fixture.store.requeue(ALL, &id("b"), delay(seconds(500)), None).await.expect("answers");
     fixture.advance_and_promote(millis(98_999)).await;
     assert_eq!(names(&dead(&fixture).await), ["a"]);
     fixture.clock.advance(millis(1));

@@ -95,7 +95,7 @@ async fn a_batch_of_finishes_is_answered_item_by_item(fixture: StoreFixture) {
     for name in ["a", "b", "c"] {
         add(&*fixture.store, job(name)).await;
     }
-    let held = fixture.store.reserve(&plain("t"), &[None, None], Wait::No).await.expect("reserves");
+    let held = fixture.store.reserve(&plain("t"), &claims(2), Wait::No).await.expect("reserves");
     let with = |n: usize| FinishJob { id: held[n].job.id.clone(), receipt: Some(held[n].receipt.clone()) };
     let crossed = FinishJob { receipt: Some(held[0].receipt.clone()), ..with(1) };
     let rest: Vec<_> =

@@ -30,7 +30,7 @@ fn every_change() -> [JobChange; 4] {
 async fn assert_skipped(store: &dyn Store, seen: &SeenJob, what: &str) {
     let before = store.get(ALL, &seen.id).await.expect("gets");
     for how in every_change() {
-        let changed = store.change(change(seen, how.clone())).await.expect("answers");
+        let changed = store.change(change(seen, how.clone()), None).await.expect("answers");
         assert_eq!(changed, [Changed::Skipped], "{what}: {how:?}");
         assert_eq!(store.get(ALL, &seen.id).await.expect("gets"), before, "{what}: {how:?}");
     }
@@ -56,7 +56,7 @@ async fn a_job_that_differs_from_what_was_seen_is_skipped(fixture: StoreFixture)
             assert_skipped(store, &SeenJob { state: other, ..seen.clone() }, "another state").await;
         }
         // Nothing else is wrong with it.
-        let changed = store.change(change(&seen, JobChange::Delete)).await.expect("answers");
+        let changed = store.change(change(&seen, JobChange::Delete), None).await.expect("answers");
         assert_eq!(changed, [Changed::Done], "{state}");
     }
 }
@@ -66,12 +66,12 @@ async fn a_waiting_job_that_moved_is_skipped(fixture: StoreFixture) {
     add(store, delayed("a", seconds(10))).await;
     let seen = see(store, "a").await;
     let due = |due| Patch { due: Some(due), ..Patch::default() };
-    store.patch(ALL, &id("a"), due(Due::After(delay(millis(10_001))))).await.expect("patches");
+    store.patch(ALL, &id("a"), due(Due::After(delay(millis(10_001)))), None).await.expect("patches");
     assert_skipped(store, &seen, "put off").await;
     let seen = see(store, "a").await;
-    store.patch(ALL, &id("a"), due(Due::default())).await.expect("patches");
+    store.patch(ALL, &id("a"), due(Due::default()), None).await.expect("patches");
     assert_skipped(store, &seen, "brought forward").await;
-    store.patch(ALL, &id("a"), due(Due::After(delay(seconds(5))))).await.expect("patches");
+    store.patch(ALL, &id("a"), due(Due::After(delay(seconds(5)))), None).await.expect("patches");
     let seen = see(store, "a").await;
     fixture.advance_and_promote(seconds(5)).await;
     assert_eq!(see(store, "a").await, SeenJob { state: State::Ready, ..seen.clone() });
@@ -121,7 +121,7 @@ async fn a_dead_letter_that_moved_is_skipped(fixture: StoreFixture) {
     };
     add(store, job("a")).await;
     let seen = bury().await;
-    store.requeue(ALL, &id("a"), delay(seconds(0))).await.expect("answers");
+    store.requeue(ALL, &id("a"), delay(seconds(0)), None).await.expect("answers");
     assert_eq!(see(store, "a").await, SeenJob { state: State::Ready, ..seen.clone() });
     assert_skipped(store, &seen, "requeued").await;
     fixture.clock.advance(millis(1));
@@ -159,9 +159,9 @@ async fn a_job_that_returned_to_its_place_is_changed(fixture: StoreFixture) {
     let held = reserve(store).await;
     store.cancel(vec![(id("a"), held.receipt)]).await.expect("cancels");
     let patch = Patch { body: Some(body("[\"patched\"]")), ttr: Some(ttr(9)), ..Patch::default() };
-    store.patch(ALL, &id("a"), patch).await.expect("patches");
+    store.patch(ALL, &id("a"), patch, None).await.expect("patches");
     let later = JobChange::Reschedule(Due::After(delay(seconds(5))));
-    assert_eq!(store.change(change(&seen, later)).await.expect("answers"), [Changed::Done]);
+    assert_eq!(store.change(change(&seen, later), None).await.expect("answers"), [Changed::Done]);
     let changed = get(store, "a").await;
     assert_eq!((changed.state, changed.ttr), (State::Delayed, ttr(9)));
     assert_eq!(changed.body, body("[\"patched\"]"));

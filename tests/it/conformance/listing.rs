@@ -32,8 +32,7 @@ pub(super) async fn reserve_these(store: &dyn Store, adds: &[AddJob]) -> Vec<Res
     let outlets: BTreeSet<Outlet> = adds.iter().map(outlet).collect();
     let mut reserved = Vec::new();
     for outlet in &outlets {
-        reserved
-            .extend(store.reserve(outlet, &vec![None; adds.len() + 1], Wait::No).await.expect("reserves"));
+        reserved.extend(store.reserve(outlet, &claims(adds.len() + 1), Wait::No).await.expect("reserves"));
     }
     assert_eq!(reserved.len(), adds.len(), "all of them, and no others");
     reserved
@@ -160,14 +159,14 @@ async fn a_listed_job_is_the_whole_job_without_its_body(fixture: StoreFixture) {
     fixture.advance_and_promote(seconds(5)).await;
     assert_listed(&fixture, "a", State::Ready).await;
     let outlet = outlet_to(store, "t", URLS[0]);
-    let held = one(store.reserve(&outlet, &[Some(ttr(9))], Wait::No).await.expect("reserves"));
+    let held = one(store.reserve(&outlet, &[claim_for(ttr(9))], Wait::No).await.expect("reserves"));
     assert_listed(&fixture, "a", State::Reserved).await;
     let again = Release { delay: Some(delay(seconds(2))), reason: Reason::new("not yet") };
     store.release(ALL, &id("a"), &held.receipt, again).await.expect("answers").expect("is held");
     assert_listed(&fixture, "a", State::Delayed).await;
     fixture.advance_and_promote(seconds(2)).await;
     assert_listed(&fixture, "a", State::Ready).await;
-    one(store.reserve(&outlet, &[None], Wait::No).await.expect("reserves"));
+    one(store.reserve(&outlet, &claims(1), Wait::No).await.expect("reserves"));
     assert_listed(&fixture, "a", State::Reserved).await;
     fixture.advance_and_promote(seconds(77)).await;
     assert_listed(&fixture, "a", State::Dead).await;

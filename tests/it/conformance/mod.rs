@@ -10,6 +10,7 @@ mod counting;
 mod dead;
 mod ending;
 mod guards;
+mod history;
 mod listing;
 mod notifying;
 mod outlets;

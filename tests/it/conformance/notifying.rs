@@ -43,7 +43,7 @@ async fn every_change_that_makes_a_job_ready_is_announced(fixture: StoreFixture)
     let held = reserve(&*fixture.store).await;
     fixture.store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
     fixture.notifications.take_ready();
-    fixture.store.requeue(ALL, &id("a"), delay(Duration::ZERO)).await.expect("answers");
+    fixture.store.requeue(ALL, &id("a"), delay(Duration::ZERO), None).await.expect("answers");
     assert_announced(&fixture, "a requeue").await;
     let held = reserve(&*fixture.store).await;
     fixture.store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
@@ -56,7 +56,7 @@ async fn every_change_that_makes_a_job_ready_is_announced(fixture: StoreFixture)
     add(&*fixture.store, delayed("c", seconds(100))).await;
     fixture.notifications.take_ready();
     let now = Patch { due: Some(Due::After(delay(Duration::ZERO))), ..Patch::default() };
-    fixture.store.patch(ALL, &id("c"), now).await.expect("patches");
+    fixture.store.patch(ALL, &id("c"), now, None).await.expect("patches");
     assert_announced(&fixture, "a reschedule to now").await;
     fixture
         .store
@@ -77,11 +77,12 @@ async fn whatever_is_due_sooner_nudges_the_timer(fixture: StoreFixture) {
     add(&*fixture.store, delayed("a", seconds(50))).await;
     assert!(nudged(&fixture, seconds(50)), "an add with a delay");
     let sooner = Patch { due: Some(Due::After(delay(seconds(20)))), ..Patch::default() };
-    fixture.store.patch(ALL, &id("a"), sooner).await.expect("patches");
+    fixture.store.patch(ALL, &id("a"), sooner, None).await.expect("patches");
     assert!(nudged(&fixture, seconds(20)), "a reschedule");
     fixture.advance_and_promote(seconds(20)).await;
     fixture.notifications.take_due_in();
-    let held = one(fixture.store.reserve(&plain("t"), &[Some(ttr(3))], Wait::No).await.expect("reserves"));
+    let held =
+        one(fixture.store.reserve(&plain("t"), &[claim_for(ttr(3))], Wait::No).await.expect("reserves"));
     assert!(nudged(&fixture, seconds(3)), "a reservation's deadline");
     fixture.store.touch(ALL, &id("a"), &held.receipt, Some(ttr(2))).await.expect("answers").expect("is held");
     assert!(nudged(&fixture, seconds(2)), "a touch");
@@ -95,7 +96,7 @@ async fn a_promotion_returns_its_moves(fixture: StoreFixture) {
     add(&*fixture.store, AddJob { ttr: ttr(10), topic: topic("u"), ..job("expired") }).await;
     add(&*fixture.store, AddJob { ttr: ttr(10), topic: topic("v"), max_attempts: 1, ..job("died") }).await;
     for name in ["u", "v"] {
-        fixture.store.reserve(&plain(name), &[None], Wait::No).await.expect("reserves");
+        fixture.store.reserve(&plain(name), &claims(1), Wait::No).await.expect("reserves");
     }
     fixture.clock.advance(seconds(12));
     let promoted = fixture.store.promote(100).await.expect("promotes");

@@ -34,7 +34,7 @@ fn other_url(store: &dyn Store) -> String {
 }
 
 async fn reserve_all(store: &dyn Store, outlet: &Outlet) -> Vec<Reservation> {
-    store.reserve(outlet, &[None; 5], Wait::No).await.expect("reserves")
+    store.reserve(outlet, &claims(5), Wait::No).await.expect("reserves")
 }
 
 /// The ids of the jobs that an outlet delivers.
@@ -95,7 +95,7 @@ async fn a_callback_comes_back_as_it_was_added(fixture: StoreFixture) {
         store.release(ALL, &id("a"), &held.receipt, later).await.expect("answers").expect("is held");
     assert_eq!(released.callback.as_deref(), Some(&largest));
     let patch = Patch { body: Some(body("2")), ..Patch::default() };
-    let Patched::Done(patched) = store.patch(ALL, &id("a"), patch).await.expect("answers") else {
+    let Patched::Done(patched) = store.patch(ALL, &id("a"), patch, None).await.expect("answers") else {
         panic!("a delayed job is patched")
     };
     assert_eq!(patched.callback.as_deref(), Some(&largest));
@@ -123,7 +123,7 @@ async fn every_change_announces_the_outlet_of_the_job(fixture: StoreFixture) {
     assert_announced("a TTR end");
     let held = reserve_called(store).await;
     store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
-    store.requeue(ALL, &id("a"), delay(Duration::ZERO)).await.expect("answers");
+    store.requeue(ALL, &id("a"), delay(Duration::ZERO), None).await.expect("answers");
     assert_announced("a requeue");
     let held = reserve_called(store).await;
     store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
@@ -134,10 +134,10 @@ async fn every_change_announces_the_outlet_of_the_job(fixture: StoreFixture) {
     fixture.advance_and_promote(seconds(5)).await;
     assert_announced("a delayed job that became due");
     let later = Patch { due: Some(Due::After(delay(seconds(50)))), ..Patch::default() };
-    store.patch(ALL, &id("b"), later).await.expect("patches");
+    store.patch(ALL, &id("b"), later, None).await.expect("patches");
     fixture.notifications.take_ready();
     let now = Patch { due: Some(Due::After(delay(Duration::ZERO))), ..Patch::default() };
-    store.patch(ALL, &id("b"), now).await.expect("patches");
+    store.patch(ALL, &id("b"), now, None).await.expect("patches");
     assert_announced("a reschedule to now");
 }
 
@@ -157,7 +157,7 @@ async fn a_job_returns_to_its_own_outlet(fixture: StoreFixture) {
     reserve_called(store).await;
     fixture.advance_and_promote(seconds(60)).await;
     let later = Patch { due: Some(Due::After(delay(seconds(3)))), ..Patch::default() };
-    store.patch(ALL, &id("a"), later).await.expect("patches");
+    store.patch(ALL, &id("a"), later, None).await.expect("patches");
     fixture.advance_and_promote(seconds(3)).await;
     let held = reserve_called(store).await;
     let finished = store.finish(ALL, finish(&id("a"), &held.receipt)).await.expect("answers");
@@ -196,7 +196,8 @@ async fn figures_are_those_of_the_topic(fixture: StoreFixture) {
     let first = AddJob { due: Due::After(delay(seconds(10))), ..called("first", &other) };
     store.add(vec![delayed("later", seconds(20)), first]).await.expect("adds");
     add(store, AddJob { topic: topic("only-calls"), ..called("c", URL) }).await;
-    let held = one(store.reserve(&outlet_to(store, "t", &other), &[None], Wait::No).await.expect("reserves"));
+    let held =
+        one(store.reserve(&outlet_to(store, "t", &other), &claims(1), Wait::No).await.expect("reserves"));
     assert_eq!(held.job.id, id("b"));
     let stats = store.topic(&topic("t")).await.expect("reads").expect("has jobs");
     assert_eq!((stats.delayed, stats.ready, stats.reserved, stats.dead), (2, 3, 1, 0));
@@ -232,7 +233,7 @@ async fn a_purge_deletes_the_jobs_of_every_outlet(fixture: StoreFixture) {
         ];
         store.add(jobs.to_vec()).await.expect("adds");
     }
-    let held = one(store.reserve(&outlet_to(store, "t", URL), &[None], Wait::No).await.expect("reserves"));
+    let held = one(store.reserve(&outlet_to(store, "t", URL), &claims(1), Wait::No).await.expect("reserves"));
     store.bury(ALL, &held.job.id, &held.receipt, None).await.expect("answers").expect("is held");
     let (mut deleted, mut cursor) = (0, None);
     loop {
@@ -325,7 +326,7 @@ async fn many_hosts_share_256_outlets(fixture: StoreFixture) {
     assert!(outlets.len() > 150 && outlets.len() <= 256, "{}", outlets.len());
     let mut seen = HashSet::new();
     for outlet in outlets {
-        for grant in store.reserve(&outlet, &[None; 20], Wait::No).await.expect("reserves") {
+        for grant in store.reserve(&outlet, &claims(20), Wait::No).await.expect("reserves") {
             let to = grant.job.callback.as_ref().expect("has one").url.as_str().to_owned();
             assert_eq!(outlet_to(store, "t", &to), outlet);
             assert!(seen.insert(grant.job.id), "no job is delivered twice");

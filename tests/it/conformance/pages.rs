@@ -75,7 +75,7 @@ async fn a_purge_deletes_every_state_and_only_this_topic(fixture: StoreFixture) 
     fixture.advance_and_promote(seconds(86_400)).await;
     assert_eq!(reserve_any(&*fixture.store).await, None);
     for name in ["t2", "s"] {
-        let left = fixture.store.reserve(&plain(name), &[None], Wait::No).await.expect("reserves");
+        let left = fixture.store.reserve(&plain(name), &claims(1), Wait::No).await.expect("reserves");
         assert_eq!(one(left).job.id, id(name));
     }
     assert_eq!(purge(&fixture, "t", 100).await.0, 0);

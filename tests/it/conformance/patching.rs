@@ -24,7 +24,7 @@ fn due_in(wait: u64) -> Patch {
 }
 
 async fn patch(fixture: &StoreFixture, name: &str, patch: Patch) -> Job {
-    match fixture.store.patch(ALL, &id(name), patch).await.expect("answers") {
+    match fixture.store.patch(ALL, &id(name), patch, None).await.expect("answers") {
         Patched::Done(job) => {
             assert_eq!(fixture.store.get(ALL, &job.id).await.expect("gets").as_ref(), Some(&job));
             job
@@ -57,11 +57,12 @@ async fn every_field_can_be_changed_and_the_rest_stays(fixture: StoreFixture) {
         max_attempts: 3,
         retry: retry(&[1, 2]),
         body: body("[\"longer than it was before\"]"),
+        history: changed.history.clone(),
         ..added
     };
     assert_eq!(changed, expected);
     assert_eq!(patch(&fixture, "a", Patch::default()).await, expected, "an empty patch changes nothing");
-    assert_eq!(fixture.store.patch(ALL, &id("b"), due_in(0)).await.expect("answers"), Patched::Gone);
+    assert_eq!(fixture.store.patch(ALL, &id("b"), due_in(0), None).await.expect("answers"), Patched::Gone);
 }
 
 async fn rescheduled_earlier_it_is_delivered_once_at_the_new_time(fixture: StoreFixture) {
@@ -113,11 +114,11 @@ async fn a_patch_without_a_due_time_keeps_the_place(fixture: StoreFixture) {
 async fn a_reserved_or_dead_job_is_refused_and_unchanged(fixture: StoreFixture) {
     add(&*fixture.store, AddJob { max_attempts: 1, ..job("a") }).await;
     let held = reserve(&*fixture.store).await;
-    let refused = fixture.store.patch(ALL, &id("a"), due_in(0)).await.expect("answers");
+    let refused = fixture.store.patch(ALL, &id("a"), due_in(0), None).await.expect("answers");
     assert_eq!(refused, Patched::Refused(State::Reserved));
     assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets"), Some(held.job));
     fixture.advance_and_promote(seconds(60)).await;
-    let refused = fixture.store.patch(ALL, &id("a"), due_in(0)).await.expect("answers");
+    let refused = fixture.store.patch(ALL, &id("a"), due_in(0), None).await.expect("answers");
     assert_eq!(refused, Patched::Refused(State::Dead));
     assert_eq!(reserve_any(&*fixture.store).await, None);
 }

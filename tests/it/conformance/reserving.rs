@@ -38,13 +38,13 @@ async fn a_reservation_counts_an_attempt_and_carries_a_fresh_receipt(fixture: St
 
 async fn nothing_ready_is_an_empty_answer(fixture: StoreFixture) {
     assert_eq!(
-        fixture.store.reserve(&plain("unheard-of"), &[None, None], Wait::No).await.expect("reserves"),
+        fixture.store.reserve(&plain("unheard-of"), &claims(2), Wait::No).await.expect("reserves"),
         []
     );
     add(&*fixture.store, delayed("a", seconds(5))).await;
     assert_eq!(reserve_any(&*fixture.store).await, None);
     assert_eq!(
-        fixture.store.reserve(&plain("T"), &[None], Wait::No).await.expect("reserves"),
+        fixture.store.reserve(&plain("T"), &claims(1), Wait::No).await.expect("reserves"),
         [],
         "topics keep their case"
     );
@@ -53,11 +53,11 @@ async fn nothing_ready_is_an_empty_answer(fixture: StoreFixture) {
 async fn a_reserved_job_is_not_reserved_again(fixture: StoreFixture) {
     add(&*fixture.store, job("a")).await;
     add(&*fixture.store, AddJob { topic: topic("u"), ..job("b") }).await;
-    let jobs = fixture.store.reserve(&plain("t"), &[None; 5], Wait::No).await.expect("reserves");
+    let jobs = fixture.store.reserve(&plain("t"), &claims(5), Wait::No).await.expect("reserves");
     assert_eq!(one(jobs).job.id, id("a"));
     fixture.advance_and_promote(seconds(59)).await;
     assert_eq!(reserve_any(&*fixture.store).await, None);
-    let other = fixture.store.reserve(&plain("u"), &[None; 5], Wait::No).await.expect("reserves");
+    let other = fixture.store.reserve(&plain("u"), &claims(5), Wait::No).await.expect("reserves");
     assert_eq!(one(other).job.id, id("b"));
 }
 
@@ -65,7 +65,7 @@ async fn each_reservation_lasts_as_asked(fixture: StoreFixture) {
     for n in 0..3 {
         add(&*fixture.store, AddJob { ttr: ttr(30), ..job(&n.to_string()) }).await;
     }
-    let asked = [Some(ttr(5)), None, Some(Ttr::new(Ttr::MAX).expect("valid"))];
+    let asked = [claim_for(ttr(5)), Claim::default(), claim_for(Ttr::new(Ttr::MAX).expect("valid"))];
     let jobs = fixture.store.reserve(&plain("t"), &asked, Wait::No).await.expect("reserves");
     let until: Vec<_> = jobs.iter().map(|r| r.job.reserved_until.expect("is reserved")).collect();
     assert_eq!(until, [5, 30, 86_400].map(|n| fixture.now().after(seconds(n))));
@@ -98,7 +98,7 @@ async fn every_ready_job_is_reached_once_in_a_burst(fixture: StoreFixture) {
     let mut seen = HashSet::new();
     loop {
         let wanted = if seen.len() % 2 == 0 { 7 } else { 64 };
-        let got = fixture.store.reserve(&plain("t"), &vec![None; wanted], Wait::No).await.expect("reserves");
+        let got = fixture.store.reserve(&plain("t"), &claims(wanted), Wait::No).await.expect("reserves");
         let short = got.len() < wanted;
         for reservation in got {
             assert!(seen.insert(reservation.job.id.clone()), "{} was handed out twice", reservation.job.id);

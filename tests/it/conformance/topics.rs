@@ -53,11 +53,11 @@ async fn every_step(
         format!("{:?}", store.release(scope, id, receipt, Release::default()).await),
         format!("{:?}", store.touch(scope, id, receipt, None).await),
         format!("{:?}", store.bury(scope, id, receipt, None).await),
-        format!("{:?}", store.requeue(scope, id, Delay::default()).await),
+        format!("{:?}", store.requeue(scope, id, Delay::default(), None).await),
         format!("{:?}", store.delete(scope, vec![id.clone()]).await),
     ];
     for patch in [later, at_once, in_place] {
-        answers.push(format!("{:?}", store.patch(scope, id, patch).await));
+        answers.push(format!("{:?}", store.patch(scope, id, patch, None).await));
     }
     answers
 }
@@ -134,8 +134,8 @@ async fn a_limited_batch_leaves_foreign_jobs_alone(fixture: StoreFixture) {
         add(&*fixture.store, foreign(name)).await;
     }
     let ids = ["a", "b", "c", "d", "b", "nobody"].map(id);
-    let own = fixture.store.reserve(&plain("t"), &[None; 2], Wait::No).await.expect("reserves");
-    let others = fixture.store.reserve(&plain("other"), &[None; 2], Wait::No).await.expect("reserves");
+    let own = fixture.store.reserve(&plain("t"), &claims(2), Wait::No).await.expect("reserves");
+    let others = fixture.store.reserve(&plain("other"), &claims(2), Wait::No).await.expect("reserves");
     let receipt = |id: &JobId| {
         own.iter().chain(&others).find(|held| held.job.id == *id).map(|held| held.receipt.clone())
     };
@@ -152,9 +152,11 @@ async fn a_limited_batch_leaves_foreign_jobs_alone(fixture: StoreFixture) {
     let released =
         fixture.store.release(&only(&["t"]), &id("b"), &others[0].receipt, Release::default()).await;
     assert_eq!(released.expect("answers"), Err(NotHeld::Gone));
-    let requeued = fixture.store.requeue(&only(&["t"]), &id("b"), Delay::default()).await.expect("answers");
+    let requeued =
+        fixture.store.requeue(&only(&["t"]), &id("b"), Delay::default(), None).await.expect("answers");
     assert_eq!(requeued, Requeued::Gone, "that it is not dead is nobody else's business");
-    let patched = fixture.store.patch(&only(&["t"]), &id("b"), Patch::default()).await.expect("answers");
+    let patched =
+        fixture.store.patch(&only(&["t"]), &id("b"), Patch::default(), None).await.expect("answers");
     assert_eq!(patched, Patched::Gone);
 }
 
@@ -165,7 +167,7 @@ async fn callers_with_different_scopes_share_calls(fixture: StoreFixture) {
     }
     let mut tasks = tokio::task::JoinSet::new();
     for name in ["t", "other"] {
-        let held = fixture.store.reserve(&plain(name), &[None; JOBS], Wait::No).await.expect("reserves");
+        let held = fixture.store.reserve(&plain(name), &claims(JOBS), Wait::No).await.expect("reserves");
         assert_eq!(held.len(), JOBS / 2);
         for held in held {
             let store = fixture.store.clone();

@@ -116,7 +116,10 @@ async fn disturb(fixture: &StoreFixture, n: usize) {
     let due_after = |wait| Patch { due: Some(Due::After(delay(wait))), ..Patch::default() };
     // Dead letters: some requeued, some deleted.
     bury_these(store, &[mover(format!("move-dead-{n}"))], None).await;
-    store.requeue(ALL, &id(&format!("move-dead-{}", n / 2)), delay(seconds(999))).await.expect("answers");
+    store
+        .requeue(ALL, &id(&format!("move-dead-{}", n / 2)), delay(seconds(999)), None)
+        .await
+        .expect("answers");
     // Reserved ones: touched, then finished.
     let held = one(reserve_these(store, &[mover(format!("move-reserved-{n}"))]).await);
     if n.is_multiple_of(2) {
@@ -137,9 +140,9 @@ async fn disturb(fixture: &StoreFixture, n: usize) {
         add(store, AddJob { due, topic: topic("w"), ..job(&format!("move-{name}-{n}")) }).await;
         let other = id(&format!("move-{name}-{}", n / 2));
         match n % 4 {
-            0 => drop(store.patch(ALL, &other, due_after(seconds(3_000))).await.expect("answers")),
-            1 => drop(store.patch(ALL, &other, due_after(seconds(0))).await.expect("answers")),
-            2 => drop(store.patch(ALL, &other, due_after(seconds(1_000))).await.expect("answers")),
+            0 => drop(store.patch(ALL, &other, due_after(seconds(3_000)), None).await.expect("answers")),
+            1 => drop(store.patch(ALL, &other, due_after(seconds(0)), None).await.expect("answers")),
+            2 => drop(store.patch(ALL, &other, due_after(seconds(1_000)), None).await.expect("answers")),
             _ => drop(store.delete(ALL, vec![other]).await.expect("answers")),
         }
     }

@@ -11,7 +11,9 @@ use linger::{
 };
 use serde_json::{Value, json};
 
-use crate::harness::jobs::{ALL, Wait, delay, id, job, millis, plain, promote, retry, seconds, topic, ttr};
+use crate::harness::jobs::{
+    ALL, Wait, claim_for, delay, id, job, millis, plain, promote, retry, seconds, topic, ttr,
+};
 
 /// The list beside a fixture: everything that it contains.
 pub struct Content {
@@ -145,7 +147,7 @@ async fn add_reserved(store: &dyn Store, clock: &ManualClock) -> Receipt {
     for name in RESERVED_JOBS {
         add(store, vec![one(name, if name == "used-up" { 1 } else { 16 })]).await;
         let lasts = if name == "held" { ttr(86_400) } else { ttr(60) };
-        let granted = store.reserve(&plain("tried"), &[Some(lasts)], Wait::No).await.expect("reserves");
+        let granted = store.reserve(&plain("tried"), &[claim_for(lasts)], Wait::No).await.expect("reserves");
         let [grant] = &granted[..] else { panic!("one job: {granted:?}") };
         assert_eq!(grant.job.id, id(name));
         let (id, receipt) = (&grant.job.id, &grant.receipt);
@@ -167,7 +169,7 @@ async fn add_reserved(store: &dyn Store, clock: &ManualClock) -> Receipt {
             other => panic!("{other} is no step"),
         }
     }
-    store.requeue(ALL, &id("requeued"), delay(Duration::ZERO)).await.expect("answers");
+    store.requeue(ALL, &id("requeued"), delay(Duration::ZERO), None).await.expect("answers");
     clock.advance(seconds(61));
     promote(store).await;
     held.expect("it was handed out")

@@ -24,7 +24,7 @@ use linger::{
 use serde_json::{Value, json};
 
 use crate::harness::{
-    jobs::{ALL, Wait, id, promote, seconds},
+    jobs::{ALL, Wait, claims, id, promote, seconds},
     redis::RedisServer,
     resp::Resp,
     stores::{Recorder, START},
@@ -107,7 +107,7 @@ async fn assert_all_jobs_run(store: &dyn Store, clock: &ManualClock, receipt: Re
     for name in &names {
         loop {
             let granted =
-                store.reserve(&Outlet::plain(name.clone()), &[None; 7], Wait::No).await.expect("reserves");
+                store.reserve(&Outlet::plain(name.clone()), &claims(7), Wait::No).await.expect("reserves");
             assert!(granted.iter().all(|grant| grant.job.due_at <= linger::clock::Clock::now(clock)));
             let finishes = granted.into_iter();
             let finishes = finishes.map(|grant| FinishJob { id: grant.job.id, receipt: Some(grant.receipt) });

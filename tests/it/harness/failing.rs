@@ -11,12 +11,12 @@ use std::{
 use async_trait::async_trait;
 use linger::{
     job::{
-        CallRate, Callback, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
+        Actor, CallRate, Callback, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
         SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
-        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, DeadCursor, Deleted, EngineInfo, Error,
-        FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Order, Patch, Patched, Promoted,
+        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, DeadCursor, Deleted, EngineInfo,
+        Error, FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Order, Patch, Patched, Promoted,
         PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline, TopicConfig,
         TopicStats, Verified, Wait,
     },
@@ -164,7 +164,7 @@ impl Store for FailingStore {
         self.inner()?.add(jobs).await
     }
 
-    async fn reserve(&self, outlet: &Outlet, ttrs: &[Option<Ttr>], wait: Wait) -> Result<Vec<Reservation>> {
+    async fn reserve(&self, outlet: &Outlet, claims: &[Claim], wait: Wait) -> Result<Vec<Reservation>> {
         self.wait_if_hung(&outlet.topic).await;
         if wait == Wait::Yes {
             self.waiting_reserves.fetch_add(1, Ordering::Relaxed);
@@ -172,7 +172,7 @@ impl Store for FailingStore {
                 return Ok(Vec::new());
             }
         }
-        self.inner()?.reserve(outlet, ttrs, wait).await
+        self.inner()?.reserve(outlet, claims, wait).await
     }
 
     fn may_have_ready(&self, outlet: &Outlet) -> bool {
@@ -243,12 +243,24 @@ impl Store for FailingStore {
         self.inner()?.bury(scope, id, receipt, reason).await
     }
 
-    async fn requeue(&self, scope: &TopicFilter, id: &JobId, delay: Delay) -> Result<Requeued> {
-        self.inner()?.requeue(scope, id, delay).await
+    async fn requeue(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        delay: Delay,
+        by: Option<&Actor>,
+    ) -> Result<Requeued> {
+        self.inner()?.requeue(scope, id, delay, by).await
     }
 
-    async fn patch(&self, scope: &TopicFilter, id: &JobId, patch: Patch) -> Result<Patched> {
-        self.inner()?.patch(scope, id, patch).await
+    async fn patch(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        patch: Patch,
+        by: Option<&Actor>,
+    ) -> Result<Patched> {
+        self.inner()?.patch(scope, id, patch, by).await
     }
 
     async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
@@ -322,8 +334,8 @@ impl Store for FailingStore {
         self.inner()?.list(filter, order, after, limit).await
     }
 
-    async fn change(&self, jobs: Vec<ChangeJob>) -> Result<Vec<Changed>> {
-        self.inner()?.change(jobs).await
+    async fn change(&self, jobs: Vec<ChangeJob>, by: Option<&Actor>) -> Result<Vec<Changed>> {
+        self.inner()?.change(jobs, by).await
     }
 
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {

@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-pub use linger::{job::TopicPause, store::Wait};
+pub use linger::{
+    job::TopicPause,
+    store::{Claim, Wait},
+};
 use linger::{
     job::{
         Body, Callback, CallbackUrl, Delay, Due, Fingerprint, JobId, Outlet, RetrySchedule, Topic,
@@ -112,9 +115,19 @@ pub async fn add_any(store: &dyn Store, job: AddJob) -> Added {
     one(store.add(vec![job]).await.expect("adds"))
 }
 
+/// Claims of unknown workers, for the TTRs of the jobs.
+pub fn claims(count: usize) -> Vec<Claim> {
+    vec![Claim::default(); count]
+}
+
+/// A claim for this TTR.
+pub fn claim_for(ttr: Ttr) -> Claim {
+    Claim { ttr: Some(ttr), by: None }
+}
+
 /// Reserves one job of topic `t` if one is ready.
 pub async fn reserve_any(store: &dyn Store) -> Option<Reservation> {
-    let mut jobs = store.reserve(&plain("t"), &[None], Wait::No).await.expect("reserves");
+    let mut jobs = store.reserve(&plain("t"), &claims(1), Wait::No).await.expect("reserves");
     assert!(jobs.len() <= 1, "more jobs than asked: {jobs:?}");
     jobs.pop()
 }

@@ -44,9 +44,10 @@ impl Sequence<'_> {
                 jobs.push(ChangeJob { seen: self.seen(SeenJob::new(&listed.job)), change });
             }
         }
-        self.log_step(("change", &jobs));
-        let engine = self.fixture.store.change(jobs.clone()).await.expect("answers");
-        let model = self.model.change(jobs).await.expect("answers");
+        let by = self.sometimes(Self::actor);
+        self.log_step(("change", &jobs, &by));
+        let engine = self.fixture.store.change(jobs.clone(), by.as_ref()).await.expect("answers");
+        let model = self.model.change(jobs, by.as_ref()).await.expect("answers");
         self.assert_equal(&engine, &model, "change");
     }
 

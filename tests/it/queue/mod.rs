@@ -90,7 +90,7 @@ impl Fixture {
             .map(|r| FinishJob { id: r.job.id.clone(), receipt: Some(r.receipt.clone()) })
             .collect();
         delivery.accept();
-        for outcome in self.queue.finish_batch(ALL, jobs).await.expect("answers") {
+        for outcome in self.queue.finish_batch(ALL, jobs, None).await.expect("answers") {
             outcome.expect("finishes");
         }
     }
@@ -116,7 +116,7 @@ fn new_job(name: &str, wait: Duration) -> NewJob {
 }
 
 fn pop(wait: Duration) -> Pop {
-    Pop { topics: vec![topic("t")], max: 1, wait, ttr: None }
+    Pop { topics: vec![topic("t")], max: 1, wait, ttr: None, by: None }
 }
 
 /// The ids of the jobs that a parked poll receives. The wait is bounded, so that a poll without a response fails its test.

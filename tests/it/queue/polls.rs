@@ -181,7 +181,13 @@ async fn a_poll_for_several_topics_tries_them_in_order_and_waits_for_all() {
     };
     add("low-1", "low").await;
     add("high-1", "high").await;
-    let both = |max, wait| Pop { topics: ["high", "low", "high"].map(topic).to_vec(), max, wait, ttr: None };
+    let both = |max, wait| Pop {
+        topics: ["high", "low", "high"].map(topic).to_vec(),
+        max,
+        wait,
+        ttr: None,
+        by: None,
+    };
     assert_eq!(accepted_ids(fixture.queue.pop(both(2, NOW)).await.expect("answers")), ["high-1", "low-1"]);
     for (name, topic_name) in [("low-2", "low"), ("high-2", "high")] {
         let poll = fixture.park(both(1, seconds(9))).await;
@@ -196,7 +202,7 @@ async fn a_poll_for_several_topics_tries_them_in_order_and_waits_for_all() {
 #[tokio::test]
 async fn a_poll_for_several_topics_is_answered_once() {
     let fixture = Fixture::new();
-    let both = Pop { topics: ["x", "y"].map(topic).to_vec(), max: 1, wait: seconds(9), ttr: None };
+    let both = Pop { topics: ["x", "y"].map(topic).to_vec(), max: 1, wait: seconds(9), ttr: None, by: None };
     let poll = fixture.park(both).await;
     for name in ["x", "y"] {
         fixture.queue.add(NewJob { topic: topic(name), ..new_job(name, NOW) }).await.expect("adds");

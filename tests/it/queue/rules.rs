@@ -18,13 +18,16 @@ async fn the_error_for_each_limit_has_the_limit_and_the_value() {
     let three = vec![new_job("a", NOW); 3];
     assert_eq!(fixture.queue.add_batch(three).await, Err(Error::BatchTooLarge { limit: 2, got: 3 }));
     let ids = vec![id("a"); 3];
-    assert_eq!(fixture.queue.delete_batch(ALL, ids).await, Err(Error::BatchTooLarge { limit: 2, got: 3 }));
+    assert_eq!(
+        fixture.queue.delete_batch(ALL, ids, None).await,
+        Err(Error::BatchTooLarge { limit: 2, got: 3 })
+    );
     let many = Pop { max: 4, ..pop(NOW) };
     assert_eq!(fixture.queue.pop(many).await.err(), Some(Error::BatchTooLarge { limit: 3, got: 4 }));
     let topics = Pop { topics: vec![topic("a"), topic("b")], ..pop(NOW) };
     assert_eq!(fixture.queue.pop(topics).await.err(), Some(Error::BatchTooLarge { limit: 1, got: 2 }));
     let patch = linger::queue::Patch { body: Some(body("\"0123456789\"")), ..Default::default() };
-    let refused = fixture.queue.patch(ALL, &id("a"), patch).await;
+    let refused = fixture.queue.patch(ALL, &id("a"), patch, None).await;
     assert_eq!(refused, Err(Error::BodyTooLarge { limit: 10, got: 12 }));
     fixture.close().await;
 }

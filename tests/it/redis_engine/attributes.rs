@@ -19,7 +19,7 @@ const HEAD: usize = LENGTHS_AT + 3;
 /// Attributes with tags that the scripts do not know: the first after the known tags, one in between, the last.
 fn later() -> Vec<u8> {
     let mut later = Attributes::default();
-    later.set(Tag::HISTORY, Some(b"\0\xff a history"));
+    later.set(Tag::TRACEPARENT, Some(b"\0\xff a trace"));
     later.set(Tag(100), Some(b""));
     later.set(Tag(255), Some(&[7; 3_000]));
     later.as_bytes().to_vec()
@@ -89,7 +89,7 @@ async fn every_step_keeps_attributes_of_a_later_version() {
 
     let patch =
         Patch { due: Some(Due::After(delay(seconds(3)))), body: Some(body("[1]")), ..Patch::default() };
-    assert!(matches!(store.patch(ALL, a, patch).await.expect("patches"), Patched::Done(_)));
+    assert!(matches!(store.patch(ALL, a, patch, None).await.expect("patches"), Patched::Done(_)));
     fixture.kept(State::Delayed, "patch").await;
     assert_eq!(fixture.promoted(3).await, MoveKind::Ready);
     fixture.kept(State::Ready, "promote").await;
@@ -113,7 +113,7 @@ async fn every_step_keeps_attributes_of_a_later_version() {
     reserve(store).await;
     assert_eq!(fixture.promoted(60).await, MoveKind::Died);
     fixture.kept(State::Dead, "last attempt").await;
-    store.requeue(ALL, a, delay(seconds(0))).await.expect("requeues");
+    store.requeue(ALL, a, delay(seconds(0)), None).await.expect("requeues");
     fixture.kept(State::Ready, "requeue").await;
     let held = reserve(store).await;
     store.bury(ALL, a, &held.receipt, why).await.expect("answers").expect("is held");

@@ -41,7 +41,7 @@ fn adds<'a>(process: &'a Process) -> Vec<PendingAdd<'a>> {
 
 /// Asserts that every job exists once and verification finds no fault. Returns requests that finish the jobs.
 async fn all_are_there_once(process: &Process, what: &str) -> Vec<Vec<linger::store::FinishJob>> {
-    let held = process.store.reserve(&plain("t"), &[None; CALLERS + 1], Wait::No).await.expect("reserves");
+    let held = process.store.reserve(&plain("t"), &claims(CALLERS + 1), Wait::No).await.expect("reserves");
     assert_eq!(held.len(), CALLERS, "{what}");
     let verified = process.store.verify().await.expect("verifies");
     assert_eq!((verified.jobs, verified.faults), (CALLERS as u64, vec![]), "{what}");

@@ -49,7 +49,7 @@ async fn many_jobs_of_many_outlets_are_changed_in_order() {
     // Each is no longer as it was seen when it is named again.
     changes.extend(changes.clone());
     changes.push(ChangeJob { change: JobChange::Requeue(delay(seconds(0))), ..changes[1].clone() });
-    let changed = store.change(changes).await.expect("changes");
+    let changed = store.change(changes, None).await.expect("changes");
     assert_eq!(changed[..300], [Changed::Done; 300]);
     assert_eq!(changed[300..], [Changed::Skipped; 301]);
     let now = process.clock.now();
@@ -69,7 +69,7 @@ async fn a_job_that_is_named_twice_is_changed_by_the_first() {
     let store = process.store();
     add(store, AddJob { due: Due::After(delay(seconds(9))), ..called("a", "https://a.example/x") }).await;
     let changes = vec![seen(store, "a", after(0)).await, seen(store, "a", JobChange::Delete).await];
-    let changed = store.change(changes).await.expect("changes");
+    let changed = store.change(changes, None).await.expect("changes");
     assert_eq!(changed, [Changed::Done, Changed::Skipped]);
     assert_eq!(stored(store, &id("a")).await.state, State::Ready);
 }
@@ -93,9 +93,9 @@ async fn what_another_process_changed_first_stays() {
     let first = vec![changes[0].clone(), seen(other.store(), "later", after(20)).await];
     reserve(other.store()).await;
     one.events.take_ready();
-    assert_eq!(other.store.change(first).await.expect("changes"), [Changed::Done; 2]);
+    assert_eq!(other.store.change(first, None).await.expect("changes"), [Changed::Done; 2]);
     one.wait_for_ready_event("t").await;
-    assert_eq!(one.store.change(changes).await.expect("changes"), [Changed::Skipped; 3]);
+    assert_eq!(one.store.change(changes, None).await.expect("changes"), [Changed::Skipped; 3]);
     let state = async |name| stored(one.store(), &id(name)).await.state;
     assert_eq!(state("dead").await, State::Ready, "requeued once");
     assert_eq!(state("ready").await, State::Reserved, "reserved meanwhile");
@@ -112,7 +112,7 @@ async fn a_broken_record_is_skipped() {
     let raw = Raw::connect(&shared().url()).await;
     let jobs = format!("{{{}:0}}:jobs", options.prefix);
     raw.send(&["HSET", &jobs, "a", "not a record"]).await;
-    assert_eq!(process.store.change(vec![change]).await.expect("changes"), [Changed::Skipped]);
+    assert_eq!(process.store.change(vec![change], None).await.expect("changes"), [Changed::Skipped]);
     assert_eq!(raw.send(&["HGET", &jobs, "a"]).await.as_string().expect("a text"), "not a record");
 }
 
@@ -132,7 +132,7 @@ async fn a_change_whose_reply_was_cut_off_happens_once_and_is_reported() {
         seen(store, "later", after(0)).await,
     ];
     proxy.cut_replies("victim", 2);
-    assert_eq!(store.change(changes).await.expect("changes"), [Changed::Done; 3]);
+    assert_eq!(store.change(changes, None).await.expect("changes"), [Changed::Done; 3]);
     assert!(proxy.all_faults_happened());
     assert_eq!(stored(store, &id("dead")).await.due_at, process.clock.now().after(seconds(7)));
     assert_eq!(store.get(ALL, &id("victim")).await.expect("gets"), None);
@@ -153,7 +153,7 @@ async fn the_list_of_rescheduled_jobs_is_compacted() {
         let seen = SeenJob { id: id(name), topic: topic("t"), state: State::Ready, moment: now };
         ChangeJob { seen, change: after(9) }
     };
-    let changed = store.change(names.iter().map(change).collect()).await.expect("changes");
+    let changed = store.change(names.iter().map(change).collect(), None).await.expect("changes");
     assert_eq!(changed, [Changed::Done; 1_200]);
     let raw = Raw::connect(&shared().url()).await;
     let ready = format!("{{{}:0}}:ready:t", options.prefix);

@@ -64,7 +64,7 @@ async fn a_reservation_whose_reply_was_cut_off_reaches_its_caller() {
         add(process.store(), job(name)).await;
     }
     proxy.cut_replies("ready:t", 2);
-    let got = process.store.reserve(&plain("t"), &[None, None], Wait::No).await.expect("reserves");
+    let got = process.store.reserve(&plain("t"), &claims(2), Wait::No).await.expect("reserves");
     assert!(proxy.all_faults_happened());
     assert_eq!(got.len(), 2);
     let stats = process.store.topic(&topic("t")).await.expect("reads").expect("is there");
@@ -147,14 +147,15 @@ async fn the_other_steps_happen_once_too() {
     let dead = store.bury(ALL, &id("victim"), &held.receipt, None).await.expect("answers").expect("is held");
     assert_eq!(dead.state, State::Dead);
     proxy.cut_replies(":dead:t", 2);
-    let Requeued::Done(back) = store.requeue(ALL, &id("victim"), delay(seconds(9))).await.expect("answers")
+    let Requeued::Done(back) =
+        store.requeue(ALL, &id("victim"), delay(seconds(9)), None).await.expect("answers")
     else {
         panic!("it was dead")
     };
     assert_eq!((back.state, back.attempts), (State::Delayed, 0));
     proxy.cut_replies(":dead:t", 2);
     let now = Patch { due: Some(Due::After(delay(seconds(0)))), ..Patch::default() };
-    let Patched::Done(ready) = store.patch(ALL, &id("victim"), now).await.expect("answers") else {
+    let Patched::Done(ready) = store.patch(ALL, &id("victim"), now, None).await.expect("answers") else {
         panic!("it was delayed")
     };
     assert_eq!(ready.state, State::Ready);

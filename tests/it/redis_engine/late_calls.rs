@@ -92,8 +92,8 @@ async fn a_late_patch_does_not_replace_a_later_one() {
     add(pair.other.store(), delayed("victim", seconds(60))).await;
     let patch = |text| Patch { body: Some(body(text)), ..Patch::default() };
     pair.proxy.withhold("victim", usize::MAX);
-    is_unavailable(pair.cut_off.store.patch(ALL, &id("victim"), patch("1")).await);
-    let patched = pair.other.store.patch(ALL, &id("victim"), patch("2")).await.expect("patches");
+    is_unavailable(pair.cut_off.store.patch(ALL, &id("victim"), patch("1"), None).await);
+    let patched = pair.other.store.patch(ALL, &id("victim"), patch("2"), None).await.expect("patches");
     assert!(matches!(patched, Patched::Done(_)));
     pair.deliver_late_calls().await;
     let stored = pair.other.store.get(ALL, &id("victim")).await.expect("gets").expect("is there");
@@ -106,8 +106,8 @@ async fn a_late_change_does_not_delete_a_job_that_was_added_again() {
     let victim = add(pair.other.store(), delayed("victim", seconds(60))).await;
     let delete = vec![ChangeJob { seen: SeenJob::new(&victim), change: JobChange::Delete }];
     pair.proxy.withhold("victim", usize::MAX);
-    is_unavailable(pair.cut_off.store.change(delete.clone()).await);
-    assert_eq!(pair.other.store.change(delete).await.expect("changes"), [Changed::Done]);
+    is_unavailable(pair.cut_off.store.change(delete.clone(), None).await);
+    assert_eq!(pair.other.store.change(delete, None).await.expect("changes"), [Changed::Done]);
     assert_eq!(add(pair.other.store(), delayed("victim", seconds(60))).await, victim);
     pair.deliver_late_calls().await;
     assert_eq!(pair.other.store.get(ALL, &id("victim")).await.expect("gets"), Some(victim));
@@ -123,12 +123,13 @@ async fn late_steps_of_other_kinds_do_nothing_either() {
     let pause = TopicPause { delivery: true, intake: false };
     pair.proxy.withhold("victim", usize::MAX);
     let (requeued, paused) = tokio::join!(
-        pair.cut_off.store.requeue(ALL, &victim, delay(seconds(0))),
+        pair.cut_off.store.requeue(ALL, &victim, delay(seconds(0)), None),
         pair.cut_off.store.change_pause(&paused_topic, pause, TopicPause::NONE),
     );
     is_unavailable(requeued);
     is_unavailable(paused);
-    let requeued = pair.other.store.requeue(ALL, &id("victim"), delay(seconds(9))).await.expect("requeues");
+    let requeued =
+        pair.other.store.requeue(ALL, &id("victim"), delay(seconds(9)), None).await.expect("requeues");
     assert!(matches!(requeued, Requeued::Done(_)));
     pair.other
         .store

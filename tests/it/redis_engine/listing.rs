@@ -161,7 +161,7 @@ async fn ready_jobs_that_stay_are_listed_while_others_come_and_go() {
         let mut rounds = 0;
         let pop_and_add = async |page: &JobPage| {
             if page.next.is_some() && rounds < 20 {
-                store.reserve(&plain("t"), &[None; 20], Wait::No).await.expect("reserves");
+                store.reserve(&plain("t"), &claims(20), Wait::No).await.expect("reserves");
                 store.add(vec![job(&format!("new-{rounds}"))]).await.expect("adds");
             }
             rounds += 1;

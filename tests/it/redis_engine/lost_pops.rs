@@ -21,7 +21,7 @@ async fn a_pop_that_ran_but_was_never_answered_leaves_no_reservation() {
     add(process.store(), AddJob { max_attempts: 1, ..job("a") }).await;
     proxy.learn_background().await;
     proxy.arm_then(Fault::CutAfter, Fault::CutAfter);
-    let popped = process.store.reserve(&plain("t"), &[None], Wait::No).await;
+    let popped = process.store.reserve(&plain("t"), &claims(1), Wait::No).await;
     assert!(matches!(popped, Err(Error::Unavailable(_))), "{popped:?}");
     let lost = other.store.get(ALL, &id("a")).await.expect("gets").expect("is there");
     assert_eq!((lost.state, lost.attempts), (State::Reserved, 1), "the script ran");

@@ -122,7 +122,7 @@ async fn a_stopped_server_is_an_error_in_time_and_is_used_when_it_continues() {
     server.resume();
     until("serves", async || store.check().await.is_ok()).await;
     add_any(store, job("b")).await;
-    let held = store.reserve(&plain("t"), &[None; 3], Wait::No).await.expect("reserves");
+    let held = store.reserve(&plain("t"), &claims(3), Wait::No).await.expect("reserves");
     assert_eq!(held.len(), 2, "each job exists once");
 }
 
@@ -172,7 +172,7 @@ async fn the_calls_of_one_step_share_its_time() {
         duration_with_late_and_lost_replies(async |store| store.delete(ALL, vec![id("victim")]).await),
         duration_with_late_and_lost_replies(async |store| {
             let patch = Patch { due: Some(Due::After(delay(seconds(60)))), ..Patch::default() };
-            store.patch(ALL, &id("victim"), patch).await
+            store.patch(ALL, &id("victim"), patch, None).await
         }),
     );
     assert!(deleted < bound && patched < bound, "{deleted:?} {patched:?}");

@@ -273,7 +273,7 @@ async fn mended(at: &RedisServer, what: &str, jobs: usize) {
     let other = Process::with_clock_of(&process, &options).await;
     let mut delivered = 0;
     while delivered < all {
-        let granted = other.store.reserve(&plain("t"), &[None; 100], Wait::No).await.expect("reserves");
+        let granted = other.store.reserve(&plain("t"), &claims(100), Wait::No).await.expect("reserves");
         assert!(!granted.is_empty(), "{what}: {delivered} of {all} were delivered");
         delivered += granted.len();
     }

@@ -38,7 +38,7 @@ async fn a_ready_job_whose_record_is_broken_is_set_aside_and_no_longer_counted()
     raw.send(&["HSET", &format!("{}:jobs", tag(&options, &id("victim"))), "victim", "broken"]).await;
     let ready = format!("{}:ready:t", tag(&options, &id("victim")));
     raw.send(&["LPUSH", &ready, "x"]).await;
-    let got = process.store.reserve(&plain("t"), &[None, None], Wait::No).await.expect("reserves");
+    let got = process.store.reserve(&plain("t"), &claims(2), Wait::No).await.expect("reserves");
     assert_eq!(one(got).job.id, id("witness"));
     let stats = process.store.topic(&topic("t")).await.expect("reads").expect("is there");
     assert_eq!((stats.ready, stats.reserved), (0, 1));
@@ -76,7 +76,7 @@ async fn truncated_records_stop_nothing() {
         (HEAD + 1, 1),
         "one record has a byte of its body left"
     );
-    let got = process.store.reserve(&plain("t"), &[None; 2 * HEAD], Wait::No).await.expect("reserves");
+    let got = process.store.reserve(&plain("t"), &claims(2 * HEAD), Wait::No).await.expect("reserves");
     let got: Vec<String> = got.iter().map(|reservation| reservation.job.id.to_string()).collect();
     let whole = HEAD + 1;
     assert_eq!(got, [format!("ready-{whole}"), "witness".to_owned(), format!("late-{whole}")]);
@@ -146,7 +146,7 @@ async fn a_list_that_is_mostly_stale_is_compacted_in_order() {
         time_limit.check(|| "the list was not compacted".to_owned());
         tokio::task::yield_now().await;
     }
-    let left = process.store.reserve(&plain("t"), &[None; 30], Wait::No).await.expect("reserves");
+    let left = process.store.reserve(&plain("t"), &claims(30), Wait::No).await.expect("reserves");
     let order: Vec<String> = left.iter().map(|reservation| reservation.job.id.to_string()).collect();
     let expected: Vec<String> = names.into_iter().filter(|name| name.ends_with("00")).collect();
     assert_eq!(order, expected);

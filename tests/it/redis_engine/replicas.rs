@@ -47,7 +47,7 @@ async fn too_few_replicas_are_reported_and_a_repeat_is_safe() {
         matches!(repeat, Err(Error::NotDurable(_))),
         "a repeat that writes nothing waits too: {repeat:?}"
     );
-    let popped = store.reserve(&plain("t"), &[None], Wait::No).await;
+    let popped = store.reserve(&plain("t"), &claims(1), Wait::No).await;
     assert!(matches!(popped, Err(Error::NotDurable(_))), "{popped:?}");
     for name in ["before", "a"] {
         let job = store.get(ALL, &id(name)).await.expect("gets").expect("is there");

@@ -34,12 +34,12 @@ async fn the_jobs_of_all_shards_come_in_one_pop() {
         process.store().add(jobs()).await.expect("adds");
         // A process that was notified of nothing before its first reservation.
         let other = Process::with_clock_of(&process, &options).await;
-        let few = other.store().reserve(&plain("t"), &[None; 3], Wait::No).await.expect("reserves");
+        let few = other.store().reserve(&plain("t"), &claims(3), Wait::No).await.expect("reserves");
         assert_eq!(few.len(), 3, "of {shards} shards");
         let mut held =
-            process.store().reserve(&plain("t"), &[None; JOBS - 5], Wait::No).await.expect("reserves");
+            process.store().reserve(&plain("t"), &claims(JOBS - 5), Wait::No).await.expect("reserves");
         assert_eq!(held.len(), JOBS - 5, "of {shards} shards");
-        let rest = other.store().reserve(&plain("t"), &[None; JOBS], Wait::No).await.expect("reserves");
+        let rest = other.store().reserve(&plain("t"), &claims(JOBS), Wait::No).await.expect("reserves");
         assert_eq!(rest.len(), 2, "of {shards} shards");
         held.extend(few.into_iter().chain(rest));
         assert_eq!(ids(&held).len(), JOBS, "each came once");
@@ -74,10 +74,10 @@ async fn waiting_callers_are_notified_of_jobs_that_nobody_announced() {
     let keys = ["jobs", "due", "ready:t", "counts"].map(|name| format!("{tag}:{name}"));
     let words = ["EVAL", MAKE_READY, "4", &keys[0], &keys[1], &keys[2], &keys[3], "a"];
     Raw::connect(&shared().url()).await.send(&words).await;
-    let none = process.store().reserve(&plain("t"), &[None], Wait::Yes).await.expect("answers");
+    let none = process.store().reserve(&plain("t"), &claims(1), Wait::Yes).await.expect("answers");
     assert_eq!(none, []);
     process.wait_for_ready_event("t").await;
-    let held = process.store().reserve(&plain("t"), &[None, None], Wait::Yes).await.expect("answers");
+    let held = process.store().reserve(&plain("t"), &claims(2), Wait::Yes).await.expect("answers");
     assert_eq!(one(held).job.id, id("a"));
 }
 
@@ -88,14 +88,15 @@ async fn waiting_callers_learn_why_the_probe_fails() {
     let process = Process::start(&Options { mode, retry_for: millis(200), ..options() }).await;
     proxy.learn_background().await;
     proxy.arm(0, usize::MAX, Fault::CutBefore);
-    let none = process.store().reserve(&plain("t"), &[None], Wait::Yes).await.expect("answers");
+    let none = process.store().reserve(&plain("t"), &claims(1), Wait::Yes).await.expect("answers");
     assert_eq!(none, []);
     process.wait_for_ready_event("t").await;
-    let error = process.store().reserve(&plain("t"), &[None], Wait::Yes).await.expect_err("the probe fails");
+    let error =
+        process.store().reserve(&plain("t"), &claims(1), Wait::Yes).await.expect_err("the probe fails");
     assert!(matches!(error, Error::Unavailable(_)), "{error:?}");
     proxy.disarm();
     add(process.store(), job("a")).await;
-    let held = process.store().reserve(&plain("t"), &[None], Wait::Yes).await.expect("answers");
+    let held = process.store().reserve(&plain("t"), &claims(1), Wait::Yes).await.expect("answers");
     assert_eq!(one(held).job.id, id("a"));
 }
 
@@ -110,12 +111,16 @@ async fn each_job_is_reserved_for_the_ttr_at_its_index() {
         |n| [None, Some(ttr(7)), Some(ttr(9))].get(n % 7).copied().flatten();
     let halves: fn(usize) -> Option<Ttr> = |n| (n >= 40).then(|| ttr(300));
     for wanted in [alike, mixed, halves] {
-        let ttrs: Vec<Option<Ttr>> = (0..80).map(wanted).collect();
-        let held = process.store().reserve(&plain("t"), &ttrs, Wait::No).await.expect("reserves");
-        assert_eq!(held.len(), ttrs.len());
-        for (at, (held, ttr)) in held.iter().zip(ttrs).enumerate() {
+        let claims: Vec<Claim> = (0..80).map(|n| Claim { ttr: wanted(n), by: None }).collect();
+        let held = process.store().reserve(&plain("t"), &claims, Wait::No).await.expect("reserves");
+        assert_eq!(held.len(), claims.len());
+        for (at, (held, claim)) in held.iter().zip(claims).enumerate() {
             let till = held.job.reserved_until.expect("is reserved");
-            assert_eq!(till.since(process.clock.now()), ttr.unwrap_or(own).as_duration(), "the job at {at}");
+            assert_eq!(
+                till.since(process.clock.now()),
+                claim.ttr.unwrap_or(own).as_duration(),
+                "the job at {at}"
+            );
         }
     }
 }
@@ -134,7 +139,7 @@ async fn a_shard_that_fails_takes_nothing_from_the_others() {
         raw.send(&["SET", &ready, "no list"]).await;
         let held = process
             .store()
-            .reserve(&plain("t"), &[None; JOBS], Wait::No)
+            .reserve(&plain("t"), &claims(JOBS), Wait::No)
             .await
             .expect("the other shards reserve");
         let mut seen = ids(&held);
@@ -142,7 +147,7 @@ async fn a_shard_that_fails_takes_nothing_from_the_others() {
         assert!(tags.len() == 3 && !tags.contains(&broken), "{tags:?}");
         assert!(process.events.take_ready().contains(&plain("t")), "there may be more");
         raw.send(&["RENAME", &aside, &ready]).await;
-        for held in process.store().reserve(&plain("t"), &[None; JOBS], Wait::No).await.expect("reserves") {
+        for held in process.store().reserve(&plain("t"), &claims(JOBS), Wait::No).await.expect("reserves") {
             assert_eq!(held.job.attempts, 1);
             assert!(seen.insert(held.job.id));
         }

@@ -60,13 +60,17 @@ async fn a_job_named_a_thousand_times_is_read_once() {
     let wrong = || FinishJob { id: id("large"), receipt: Some(Receipt::generate()) };
     for scope in [only(&["other"]), only(&["t"]), TopicFilter::ALL] {
         let before = server.cost().await;
-        let finished = server.queue.finish_batch(&scope, vec![wrong(); 500]).await.expect("answers");
+        let finished = server.queue.finish_batch(&scope, vec![wrong(); 500], None).await.expect("answers");
         assert!(finished.iter().all(|item| matches!(item, Err(Error::JobNotFound | Error::LeaseLost))));
-        let finished =
-            server.queue.finish_batch(&scope, (0..500).map(|_| wrong()).collect()).await.expect("answers");
+        let finished = server
+            .queue
+            .finish_batch(&scope, (0..500).map(|_| wrong()).collect(), None)
+            .await
+            .expect("answers");
         assert!(finished.iter().all(|item| matches!(item, Err(Error::JobNotFound | Error::LeaseLost))));
         if scope == only(&["other"]) {
-            let deleted = server.queue.delete_batch(&scope, vec![id("large"); 1_000]).await.expect("answers");
+            let deleted =
+                server.queue.delete_batch(&scope, vec![id("large"); 1_000], None).await.expect("answers");
             assert!(deleted.iter().all(|item| matches!(item, Err(Error::JobNotFound))));
         }
         let after = server.cost().await;
@@ -85,7 +89,7 @@ async fn the_body_of_another_topics_job_does_not_leave_the_server() {
         assert!(matches!(server.queue.get(&scope, &large).await, Err(Error::JobNotFound)));
         let receipt = Receipt::generate();
         assert!(matches!(server.queue.touch(&scope, &large, &receipt, None).await, Err(Error::JobNotFound)));
-        assert!(matches!(server.queue.delete(&scope, &large).await, Err(Error::JobNotFound)));
+        assert!(matches!(server.queue.delete(&scope, &large, None).await, Err(Error::JobNotFound)));
     }
     // The server copies a large record before the script sees its topic. The time of the answer must not show that.
     let clock = SystemClock::new();

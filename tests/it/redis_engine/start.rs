@@ -70,7 +70,7 @@ async fn the_stored_number_of_shards_is_used_when_none_is_configured() {
     for id in &ids {
         assert!(second.store().get(ALL, &self::id(id)).await.expect("gets").is_some(), "{id}");
     }
-    let held = second.store().reserve(&plain("t"), &[None; 50], Wait::No).await.expect("reserves");
+    let held = second.store().reserve(&plain("t"), &claims(50), Wait::No).await.expect("reserves");
     assert_eq!(held.len(), ids.len());
 }
 

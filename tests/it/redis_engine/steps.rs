@@ -135,7 +135,7 @@ impl StepFixture {
         side.observer.add(held).await.expect("adds");
         // A reservation may return fewer when finding more would use up the short TTR of `last`.
         while side.receipts.len() < HELD.len() {
-            let held = side.observer.reserve(&plain(name), &[None; 6], Wait::No).await.expect("reserves");
+            let held = side.observer.reserve(&plain(name), &claims(6), Wait::No).await.expect("reserves");
             assert!(!held.is_empty(), "{} of {} were reserved", side.receipts.len(), HELD.len());
             side.receipts.extend(held.into_iter().map(|held| (held.job.id, held.receipt)));
         }
@@ -185,11 +185,14 @@ impl StepFixture {
 
     async fn reserve(&self, step: Step) -> Result<Vec<Reservation>> {
         let from = if step == Step::Reserve { plain(&self.name) } else { plain("nothing-there") };
-        self.store.reserve(&from, &[None, Some(ttr(7)), None], Wait::No).await.map(|mut granted| {
-            // Which job gets which TTR is random.
-            granted.iter_mut().for_each(|it| it.job.reserved_until = None);
-            granted
-        })
+        self.store
+            .reserve(&from, &[Claim::default(), claim_for(ttr(7)), Claim::default()], Wait::No)
+            .await
+            .map(|mut granted| {
+                // Which job gets which TTR is random.
+                granted.iter_mut().for_each(|it| it.job.reserved_until = None);
+                granted
+            })
     }
 
     async fn change(&self, step: Step) -> Result<String> {
@@ -219,20 +222,27 @@ impl StepFixture {
                 debug_text(&store.touch(ALL, &id("held"), self.receipt("held"), Some(ttr(90))).await?)
             }
             Step::Bury => debug_text(&store.bury(ALL, &id("held"), self.receipt("held"), reason).await?),
-            Step::RequeueLater => debug_text(&store.requeue(ALL, &id("dead"), delay(seconds(9))).await?),
+            Step::RequeueLater => {
+                debug_text(&store.requeue(ALL, &id("dead"), delay(seconds(9)), None).await?)
+            }
             Step::RequeueNow => {
-                debug_text::<Requeued>(&store.requeue(ALL, &id("dead"), delay(seconds(0))).await?)
+                debug_text::<Requeued>(&store.requeue(ALL, &id("dead"), delay(seconds(0)), None).await?)
             }
             Step::PatchInPlace | Step::PatchNow | Step::PatchLater => debug_text(
                 &store
-                    .patch(ALL, &id(if step == Step::PatchNow { "delayed" } else { "ready" }), patch(step))
+                    .patch(
+                        ALL,
+                        &id(if step == Step::PatchNow { "delayed" } else { "ready" }),
+                        patch(step),
+                        None,
+                    )
                     .await?,
             ),
             Step::Delete => {
                 let ids = ["held", "dead", "ready", "delayed", "new"].map(id).to_vec();
                 debug_text::<Vec<Deleted>>(&store.delete(ALL, ids).await?)
             }
-            Step::Change => debug_text(&store.change(self.changes()).await?),
+            Step::Change => debug_text(&store.change(self.changes(), None).await?),
             Step::Get => debug_text(&store.get(ALL, &id("held")).await?),
             // The moves are left out: only metrics need them, so a repeat after a lost reply need not return them.
             Step::Promote => debug_text(&store.promote(100).await.map(drop)?),

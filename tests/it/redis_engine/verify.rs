@@ -13,7 +13,7 @@ async fn jobs_in_every_state() -> (Process, Raw, String) {
     for name in ["held", "buried"] {
         add(store, job(name)).await;
     }
-    let reserved = store.reserve(&plain("t"), &[None, None], Wait::No).await.expect("reserves");
+    let reserved = store.reserve(&plain("t"), &claims(2), Wait::No).await.expect("reserves");
     let buried = reserved.iter().find(|held| held.job.id == id("buried")).expect("is held");
     store.bury(ALL, &id("buried"), &buried.receipt, None).await.expect("answers").expect("is held");
     add(store, job("ready")).await;

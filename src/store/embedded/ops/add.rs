@@ -2,7 +2,7 @@
 
 use super::write_txn::WriteTxn;
 use crate::{
-    job::{Attributes, HostNumber, State, TopicFilter},
+    job::{Attributes, History, HostNumber, State, TopicFilter},
     store::{
         AddJob, Added, Result,
         embedded::{
@@ -47,6 +47,7 @@ fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob) -> SqlResult<Result<Added>> {
         fingerprint: job.fingerprint,
         reason: None,
         dead_at: None,
+        history: History::default(),
         callback: None,
         other: Attributes::default(),
     };

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::write_txn::{FoundJob, WriteTxn};
 use crate::{
-    job::{Body, Delay, JobId, State, TopicFilter},
+    job::{Actor, Body, Delay, HistoryEvent, JobId, State, TopicFilter},
     store::{
         ChangeJob, Changed, Deleted, JobChange, Patch, Patched, Requeued, Result,
         embedded::{
@@ -23,6 +23,7 @@ pub(crate) fn patch(
     scope: &TopicFilter,
     id: &JobId,
     patch: &Patch,
+    by: Option<&Actor>,
 ) -> SqlResult<Result<Patched>> {
     let Some(found) = txn.find(scope, id)? else { return Ok(Ok(Patched::Gone)) };
     match txn.memory.job_state(found.job_ref) {
@@ -34,6 +35,9 @@ pub(crate) fn patch(
     head.ttr = patch.ttr.unwrap_or(head.ttr);
     head.max_attempts = patch.max_attempts.unwrap_or(head.max_attempts);
     head.retry = patch.retry.clone().unwrap_or(head.retry);
+    if patch.due.is_some() {
+        head.remember(HistoryEvent::Rescheduled, by, txn.now);
+    }
     let grows = head.retry.steps().len() > retry_steps
         || patch.body.as_ref().is_some_and(|new| new.as_bytes().len() > body.as_bytes().len());
     if let Some(full) = txn.space_refusal(if grows { SpaceNeed::Growth } else { SpaceNeed::Rewrite }) {
@@ -71,6 +75,7 @@ pub(crate) fn requeue(
     scope: &TopicFilter,
     id: &JobId,
     delay: Delay,
+    by: Option<&Actor>,
 ) -> SqlResult<Result<Requeued>> {
     let Some(found) = txn.find(scope, id)? else { return Ok(Ok(Requeued::Gone)) };
     match txn.memory.job_state(found.job_ref) {
@@ -80,7 +85,7 @@ pub(crate) fn requeue(
     if let Some(full) = txn.space_refusal(SpaceNeed::Growth) {
         return Ok(Err(full));
     }
-    requeue_found(txn, found, delay).map(Requeued::Done).map(Ok)
+    requeue_found(txn, found, delay, by).map(Requeued::Done).map(Ok)
 }
 
 /// Makes a dead letter wait again, as if it were a new job.
@@ -88,8 +93,10 @@ pub(crate) fn requeue_found(
     txn: &mut WriteTxn<'_>,
     found: FoundJob<Record>,
     delay: Delay,
+    by: Option<&Actor>,
 ) -> SqlResult<crate::job::Job> {
     let FoundJob { hash, job_ref, content: mut record } = found;
+    record.head.remember(HistoryEvent::Requeued, by, txn.now);
     record.head.attempts = 0;
     record.head.reason = None;
     record.head.dead_at = None;
@@ -100,7 +107,11 @@ pub(crate) fn requeue_found(
 }
 
 /// See [`crate::store::Store::change`]. Needs disk space as the changes by id do; the level is the same for all of them.
-pub(crate) fn change(txn: &mut WriteTxn<'_>, jobs: &[ChangeJob]) -> SqlResult<Result<Vec<Changed>>> {
+pub(crate) fn change(
+    txn: &mut WriteTxn<'_>,
+    jobs: &[ChangeJob],
+    by: Option<&Actor>,
+) -> SqlResult<Result<Vec<Changed>>> {
     let need = jobs.iter().filter_map(|job| match job.change {
         JobChange::Delete => None,
         JobChange::Reschedule(_) => Some(SpaceNeed::Rewrite),
@@ -111,10 +122,14 @@ pub(crate) fn change(txn: &mut WriteTxn<'_>, jobs: &[ChangeJob]) -> SqlResult<Re
             return Ok(Err(full));
         }
     }
-    jobs.iter().map(|job| change_one(txn, job)).collect()
+    jobs.iter().map(|job| change_one(txn, job, by)).collect()
 }
 
-fn change_one(txn: &mut WriteTxn<'_>, ChangeJob { seen, change }: &ChangeJob) -> SqlResult<Result<Changed>> {
+fn change_one(
+    txn: &mut WriteTxn<'_>,
+    ChangeJob { seen, change }: &ChangeJob,
+    by: Option<&Actor>,
+) -> SqlResult<Result<Changed>> {
     let Some(found) = txn.find_head(&TopicFilter::ALL, &seen.id)? else { return Ok(Ok(Changed::Skipped)) };
     let record = Record { head: found.content, body: Body::from_stored(Bytes::new()) };
     if !seen.is_still(&txn.to_job(found.job_ref, &record)) || !change.applies_to(seen.state) {
@@ -126,12 +141,12 @@ fn change_one(txn: &mut WriteTxn<'_>, ChangeJob { seen, change }: &ChangeJob) ->
             Ok(true)
         }
         JobChange::Reschedule(due) => {
-            let patched =
-                patch(txn, &TopicFilter::ALL, &seen.id, &Patch { due: Some(*due), ..Patch::default() })?;
+            let due = Patch { due: Some(*due), ..Patch::default() };
+            let patched = patch(txn, &TopicFilter::ALL, &seen.id, &due, by)?;
             patched.map(|patched| matches!(patched, Patched::Done(_)))
         }
         JobChange::Requeue(delay) => {
-            let requeued = requeue(txn, &TopicFilter::ALL, &seen.id, *delay)?;
+            let requeued = requeue(txn, &TopicFilter::ALL, &seen.id, *delay, by)?;
             requeued.map(|requeued| matches!(requeued, Requeued::Done(_)))
         }
     };

@@ -3,7 +3,7 @@
 
 use super::write_txn::{FoundJob, WriteTxn};
 use crate::{
-    job::{Delay, JobId, Reason, Receipt, State, TopicFilter, Ttr},
+    job::{AttemptEnd, Delay, JobId, Reason, Receipt, State, TopicFilter, Ttr},
     store::{
         FinishJob, Finished, Held, NotHeld, Release, Result,
         embedded::{
@@ -80,9 +80,11 @@ pub(crate) fn release(
         return Ok(Err(full));
     }
     if found.content.head.has_used_all_attempts(lease.attempts) {
-        return bury_job(txn, found, lease.attempts, release.reason.clone(), Reason::ATTEMPTS_USED).map(Ok);
+        let end = (AttemptEnd::Released, Reason::ATTEMPTS_USED);
+        return bury_job(txn, found, &lease, release.reason.clone(), end).map(Ok);
     }
     let FoundJob { hash, job_ref, content: mut record } = found;
+    record.head.remember_attempt(&lease, AttemptEnd::Released, release.reason.as_ref(), txn.now);
     let step = record.head.retry.after_release(lease.attempts);
     record.head.due_at = txn.now.after(release.delay.map_or(step, Delay::as_duration));
     record.head.attempts = lease.attempts;
@@ -124,18 +126,19 @@ pub(crate) fn bury(
     if let Some(full) = txn.space_refusal(SpaceNeed::Rewrite) {
         return Ok(Err(full));
     }
-    bury_job(txn, found, lease.attempts, reason.clone(), Reason::BURIED).map(Ok)
+    bury_job(txn, found, &lease, reason.clone(), (AttemptEnd::Buried, Reason::BURIED)).map(Ok)
 }
 
 fn bury_job(
     txn: &mut WriteTxn<'_>,
     found: FoundJob<Record>,
-    attempts: u32,
+    lease: &Lease,
     reason: Option<Reason>,
-    default_reason: &str,
+    (end, default_reason): (AttemptEnd, &str),
 ) -> SqlResult<Held> {
     let FoundJob { hash, job_ref, content: mut record } = found;
-    record.head.attempts = attempts;
+    record.head.remember_attempt(lease, end, reason.as_ref(), txn.now);
+    record.head.attempts = lease.attempts;
     record.head.reason = reason.or_else(|| Reason::new(default_reason));
     txn.remove(hash, job_ref)?;
     let job_ref = txn.insert_dead(hash, job_ref.outlet, &mut record)?;

@@ -2,7 +2,7 @@
 
 use super::{MAX_STEP_BYTES, scan::delete_dead_letter, write_txn::WriteTxn};
 use crate::{
-    job::{Reason, Timestamp},
+    job::{AttemptEnd, Reason, Timestamp},
     store::{
         Move, MoveKind, Promoted,
         embedded::{
@@ -58,7 +58,11 @@ fn end_reservation(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> SqlResult<Option<
         }
     };
     let hash = txn.memory.job_index().hash(record.head.id.as_str().as_bytes());
-    let attempts = txn.memory.lease(job_ref.key).map_or(record.head.attempts, |lease| lease.attempts);
+    let lease = txn.memory.lease(job_ref.key).cloned();
+    let attempts = lease.as_ref().map_or(record.head.attempts, |lease| lease.attempts);
+    if let Some(lease) = lease {
+        record.head.remember_attempt(&lease, AttemptEnd::Expired, None, txn.now);
+    }
     txn.remove(hash, job_ref)?;
     record.head.attempts = attempts;
     if record.head.has_used_all_attempts(attempts) {

@@ -2,9 +2,9 @@
 
 use super::write_txn::WriteTxn;
 use crate::{
-    job::{Outlet, Receipt, State, Ttr},
+    job::{Actor, Outlet, Receipt, State},
     store::{
-        Reservation,
+        Claim, Reservation,
         embedded::{
             memory::{job_index::JobRef, job_state::JobState},
             rows::{
@@ -19,11 +19,11 @@ use crate::{
 pub(crate) fn reserve(
     txn: &mut WriteTxn<'_>,
     outlet: &Outlet,
-    ttrs: &[Option<Ttr>],
+    claims: &[Claim],
 ) -> SqlResult<Vec<Reservation>> {
     let mut granted = Vec::new();
     let Some(outlet) = txn.memory.topics().find(outlet) else { return Ok(granted) };
-    while granted.len() < ttrs.len() {
+    while let Some(claim) = claims.get(granted.len()) {
         let Some((&key, &since)) = txn.memory.topics().get(outlet).ready.first_key_value() else { break };
         let record = match txn.db.read(Table::Live, key)? {
             Ok(record) => record,
@@ -32,13 +32,13 @@ pub(crate) fn reserve(
                 continue;
             }
         };
-        let ttr = ttrs[granted.len()].unwrap_or(record.head.ttr);
+        let ttr = claim.ttr.unwrap_or(record.head.ttr);
         let lease = Lease {
             deadline: txn.now.after(ttr.as_duration()),
             receipt: Receipt::generate(),
             attempts: record.head.attempts.saturating_add(1),
             since: txn.now.rounded_down,
-            by: Box::default(),
+            by: claim.by.as_ref().map_or("", Actor::as_str).into(),
         };
         granted.push(Reservation {
             job: record.to_job(State::Reserved, Some(&lease)),

@@ -49,7 +49,7 @@ pub(crate) fn requeue_dead(
         match record.and_then(|record| Ok((job_ref_of(txn, key, &record.head)?, record))) {
             Ok((job_ref, content)) => {
                 let hash = txn.memory.job_index().hash(content.head.id.as_str().as_bytes());
-                requeue_found(txn, FoundJob { hash, job_ref, content }, Delay::default())?;
+                requeue_found(txn, FoundJob { hash, job_ref, content }, Delay::default(), None)?;
                 requeued += 1;
             }
             Err(why) => txn.set_aside(key, true, why)?,

@@ -19,8 +19,8 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::key::RowKey;
 use crate::job::{
-    Attributes, Body, Callback, Fingerprint, HostNumber, Job, JobId, Outlet, Reason, Receipt, RetrySchedule,
-    State, Tag, Timestamp, Topic, Ttr,
+    Actor, AttemptEnd, Attributes, Body, Callback, Fingerprint, History, HistoryEntry, HistoryEvent,
+    HostNumber, Job, JobId, Now, Outlet, Reason, Receipt, RetrySchedule, State, Tag, Timestamp, Topic, Ttr,
 };
 
 /// The only flag. The others are reserved and refused.
@@ -59,9 +59,10 @@ pub(crate) struct RecordHead {
     pub fingerprint: Fingerprint,
     pub reason: Option<Reason>,
     pub dead_at: Option<Timestamp>,
+    pub history: History,
     /// The job's own callback, with the number of its host. Change it by [`set_callback`](Self::set_callback).
     pub callback: Option<(HostNumber, Arc<Callback>)>,
-    /// All attributes but the retry schedule, the reason and the moment of death; those of the callback too, as stored.
+    /// All attributes but the retry schedule, the reason, the moment of death and the history; those of the callback too, as stored.
     pub other: Attributes,
 }
 
@@ -108,9 +109,12 @@ impl Record {
             max_attempts: head.max_attempts,
             retry: head.retry,
             require_receipt: head.require_receipt,
+            reserved_at: lease.map(|lease| lease.since),
+            reserved_by: lease.and_then(|lease| Actor::parse(&lease.by).ok()),
             reserved_until: lease.map(|lease| lease.deadline),
             dead_at: head.dead_at,
             reason: head.reason,
+            history: head.history,
             callback: head.callback.map(|(_, callback)| callback),
             body: self.body.clone(),
         }
@@ -145,6 +149,18 @@ impl RecordHead {
         self.callback = Some((host, callback));
     }
 
+    /// Adds an entry to the history.
+    pub fn remember(&mut self, event: HistoryEvent, by: Option<&Actor>, now: Now) {
+        self.history.push(&HistoryEntry { at: now.rounded_down, by: by.cloned(), event });
+    }
+
+    /// Adds the attempt that was made under `lease`, and ends now, to the history.
+    pub fn remember_attempt(&mut self, lease: &Lease, end: AttemptEnd, reason: Option<&Reason>, now: Now) {
+        let took = now.rounded_down.since(lease.since);
+        let event = HistoryEvent::Attempt { number: lease.attempts, took, end, reason: reason.cloned() };
+        self.history.push(&HistoryEntry { at: lease.since, by: Actor::parse(&lease.by).ok(), event });
+    }
+
     fn fields(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64);
         bytes.push(if self.require_receipt { REQUIRE_RECEIPT } else { 0 });
@@ -166,6 +182,7 @@ impl RecordHead {
         attributes.set_retry(&self.retry);
         attributes.set_reason(self.reason.as_ref());
         attributes.set_died_at(self.dead_at);
+        attributes.set_history(&self.history);
         attributes
     }
 
@@ -174,10 +191,12 @@ impl RecordHead {
         self.retry = self.other.retry()?;
         self.reason = self.other.reason()?;
         self.dead_at = self.other.died_at()?;
+        self.history = self.other.history();
         self.callback = decode_callback(&self.other)?;
         self.other.set_retry(&RetrySchedule::default());
         self.other.set_reason(None);
         self.other.set_died_at(None);
+        self.other.set_history(&History::default());
         Some(())
     }
 }
@@ -238,6 +257,7 @@ impl<'a> RecordColumns<'a> {
             fingerprint: Fingerprint(reader.bytes()?),
             reason: None,
             dead_at: None,
+            history: History::default(),
             callback: None,
             other: reader.attributes()?,
         };

@@ -9,12 +9,12 @@ use std::{
 use crate::{
     clock::ManualClock,
     job::{
-        Attributes, Body, Delay, Due, Fingerprint, JobId, Outlet, RetrySchedule, Timestamp, Topic,
+        Attributes, Body, Delay, Due, Fingerprint, History, JobId, Outlet, RetrySchedule, Timestamp, Topic,
         TopicFilter, Ttr,
     },
     metrics::Metrics,
     store::{
-        AddJob, Added, FinishJob, Finished, Listener, Move, Reservation, Store, Wait,
+        AddJob, Added, Claim, FinishJob, Finished, Listener, Move, Reservation, Store, Wait,
         embedded::{
             EmbeddedStore, OpenError, Options, open,
             rows::codec::{Record, RecordHead},
@@ -125,7 +125,10 @@ pub async fn add(store: &EmbeddedStore, jobs: impl IntoIterator<Item = AddJob>) 
 }
 
 pub async fn reserve(store: &EmbeddedStore, most: usize) -> Vec<Reservation> {
-    store.reserve(&Outlet::plain(topic("t")), &vec![None; most], Wait::No).await.expect("reserves")
+    store
+        .reserve(&Outlet::plain(topic("t")), &vec![Claim::default(); most], Wait::No)
+        .await
+        .expect("reserves")
 }
 
 pub fn names(reservations: &[Reservation]) -> Vec<&str> {
@@ -209,6 +212,7 @@ pub fn record(name: &str, due_at: Timestamp) -> Record {
         fingerprint: job.fingerprint,
         reason: None,
         dead_at: None,
+        history: History::default(),
         callback: None,
         other: Attributes::default(),
     };

@@ -7,7 +7,7 @@ use rusqlite::ffi;
 use super::fixture::*;
 use crate::{
     job::{Body, Outlet, State},
-    store::{Added, Deleted, Error, Store, Wait},
+    store::{Added, Claim, Deleted, Error, Store, Wait},
 };
 
 /// The engine's error for an SQLite result code.
@@ -165,18 +165,18 @@ async fn reservations_without_a_receiver_are_cancelled() {
     let store = fixture.open().await;
     add(&store, [job("a"), job("b")]).await;
     let name = topic("t");
-    let outlet = Outlet::plain(name.clone());
+    let (outlet, claim) = (Outlet::plain(name.clone()), [Claim::default()]);
     // One caller goes away before the writer runs its operation.
     let gate = Gate::close(&store).await;
     {
-        let mut asked = pin!(store.reserve(&outlet, &[None], Wait::No));
+        let mut asked = pin!(store.reserve(&outlet, &claim, Wait::No));
         assert!(asked.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())).is_pending());
     }
     gate.open().await;
     // Another caller goes away after the job is reserved, and never reads the reply.
     let gate = Gate::close(&store).await;
     {
-        let mut asked = pin!(store.reserve(&outlet, &[None], Wait::No));
+        let mut asked = pin!(store.reserve(&outlet, &claim, Wait::No));
         assert!(asked.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())).is_pending());
         gate.open().await;
         let granted = store.topic(&name).await.expect("reads").expect("is there").reserved;

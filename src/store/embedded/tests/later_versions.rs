@@ -51,10 +51,10 @@ async fn unknown_attributes_survive_every_step_that_rewrites_a_record() {
 
     let retry = crate::job::RetrySchedule::new(vec![seconds(1)]).expect("valid");
     let patch = Patch { retry: Some(retry), ..Patch::default() };
-    store.patch(ALL, &id("a"), patch).await.expect("answers");
+    store.patch(ALL, &id("a"), patch, None).await.expect("answers");
     keeps(&store, "a", "patch").await;
     let patch = Patch { due: Some(after(seconds(60))), ..Patch::default() };
-    store.patch(ALL, &id("a"), patch).await.expect("answers");
+    store.patch(ALL, &id("a"), patch, None).await.expect("answers");
     keeps(&store, "a", "patch of the due time").await;
 
     fixture.clock.advance(seconds(60));
@@ -82,7 +82,7 @@ async fn unknown_attributes_survive_every_step_that_rewrites_a_record() {
     let held = reserve_one(&store).await;
     store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
     keeps(&store, "a", "bury").await;
-    store.requeue(ALL, &id("a"), crate::job::Delay::default()).await.expect("answers");
+    store.requeue(ALL, &id("a"), crate::job::Delay::default(), None).await.expect("answers");
     keeps(&store, "a", "requeue").await;
 
     let held = reserve_one(&store).await;

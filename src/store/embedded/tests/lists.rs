@@ -9,7 +9,8 @@ use super::fixture::*;
 use crate::{
     job::{Callback, CallbackUrl, Delay, Job, Outlet, State, Timestamp},
     store::{
-        AddJob, ChangeJob, Changed, Error, JobChange, JobFilter, ListPosition, Order, SeenJob, Store, Wait,
+        AddJob, ChangeJob, Changed, Claim, Error, JobChange, JobFilter, ListPosition, Order, SeenJob, Store,
+        Wait,
         embedded::{
             EmbeddedStore,
             memory::{job_index::JobRef, job_state::JobState},
@@ -32,7 +33,7 @@ async fn reserve_nth(store: &EmbeddedStore, state: State, n: usize) -> crate::st
     add(store, [nth(state, n)]).await;
     let host = nth(state, n).callback.map(|callback| store.host_number(callback.url.origin()));
     let outlet = Outlet { topic: topic("t"), host };
-    store.reserve(&outlet, &[None], Wait::No).await.expect("reserves").pop().expect("it is ready")
+    store.reserve(&outlet, &[Claim::default()], Wait::No).await.expect("reserves").pop().expect("it is ready")
 }
 
 /// A store with [`COUNT`] jobs in each state, a millisecond apart.
@@ -87,7 +88,7 @@ async fn get(store: &EmbeddedStore, name: &str) -> Option<Job> {
 async fn change(store: &EmbeddedStore, jobs: &[(&Job, JobChange)]) -> crate::store::Result<Vec<Changed>> {
     let seen =
         |(job, change): &(&Job, JobChange)| ChangeJob { seen: SeenJob::new(job), change: change.clone() };
-    store.change(jobs.iter().map(seen).collect()).await
+    store.change(jobs.iter().map(seen).collect(), None).await
 }
 
 /// A step of a list examines three jobs in tests.
@@ -121,8 +122,10 @@ async fn a_walk_passes_the_reserved_jobs_of_another_topic() {
         reserve_nth(&store, State::Reserved, n).await;
         let others = (0..COUNT).map(|m| AddJob { topic: topic("u"), ..job(&format!("other-{n}-{m}")) });
         add(&store, others).await;
-        let others =
-            store.reserve(&Outlet::plain(topic("u")), &[None; COUNT], Wait::No).await.expect("reserves");
+        let others = store
+            .reserve(&Outlet::plain(topic("u")), &vec![Claim::default(); COUNT], Wait::No)
+            .await
+            .expect("reserves");
         assert_eq!(others.len(), COUNT);
         fixture.clock.advance(std::time::Duration::from_millis(1));
     }

@@ -10,7 +10,8 @@ use crate::{
     clock::{Clock, ManualClock},
     job::{Callback, CallbackUrl, Delay, HostNumber, JobId, Outlet, Receipt, State, Timestamp},
     store::{
-        AddJob, ChangeJob, FinishJob, JobChange, JobFilter, Order, Patch, Release, SeenJob, TopicConfig,
+        AddJob, ChangeJob, Claim, FinishJob, JobChange, JobFilter, Order, Patch, Release, SeenJob,
+        TopicConfig,
         embedded::{
             Options,
             disk::disk_space::SpaceGauge,
@@ -96,7 +97,7 @@ impl StateMachine {
                 let granted = self.txn(|txn| {
                     let seed = txn.db.store_head().store.0;
                     let host = host(count).map(|url| HostNumber::new(&seed, url.origin()));
-                    ops::reserve(txn, &Outlet { topic: of(t), host }, &vec![None; count])
+                    ops::reserve(txn, &Outlet { topic: of(t), host }, &vec![Claim::default(); count])
                 });
                 let receipts = granted.iter().map(|grant| (grant.job.id.clone(), grant.receipt.clone()));
                 self.receipts.extend(receipts);
@@ -105,11 +106,11 @@ impl StateMachine {
             Step::Delete { job } => answer_text(self.txn(|txn| ops::delete(txn, ALL, &[name(job)]))),
             Step::Patch { job, wait_ms } => {
                 let patch = Patch { due: Some(after(wait(wait_ms))), ..Patch::default() };
-                answer_text(self.txn(|txn| ops::patch(txn, ALL, &name(job), &patch)))
+                answer_text(self.txn(|txn| ops::patch(txn, ALL, &name(job), &patch, None)))
             }
             Step::Requeue { job, wait_ms } => {
                 let delay = Delay::new(wait(wait_ms)).expect("valid");
-                answer_text(self.txn(|txn| ops::requeue(txn, ALL, &name(job), delay)))
+                answer_text(self.txn(|txn| ops::requeue(txn, ALL, &name(job), delay, None)))
             }
             Step::Change { job, wait_ms, kind } => {
                 let Some(job) = self.txn(|txn| ops::get(txn, ALL, &name(job))) else { return String::new() };
@@ -120,7 +121,7 @@ impl StateMachine {
                 };
                 // The second one mostly finds it moved.
                 let twice = [(); 2].map(|()| ChangeJob { seen: SeenJob::new(&job), change: change.clone() });
-                answer_text(self.txn(|txn| ops::change(txn, &twice)))
+                answer_text(self.txn(|txn| ops::change(txn, &twice, None)))
             }
             Step::Held { pick, kind } => self.holder_step(pick, kind),
             Step::Pass { ms } => {

@@ -6,7 +6,7 @@
 //! of the attributes (2). Then that name ([`Outlet`]), the attributes ([`Attributes`]), and the body. Moments and durations are milliseconds.
 //!
 //! The lease is the attribute with the lowest tag, so that scripts find it behind the name: receipt (16), its deadline
-//! (6), the moment of the reservation (6), and who reserved, as text, which is empty so far. Scripts copy attributes and
+//! (6), the moment of the reservation (6), and who reserved, as text, which may be empty. Scripts copy attributes and
 //! flags that they do not know.
 //!
 //! Packed by hand because a queue holds millions of records: this one takes 48 bytes and the topic in addition to
@@ -17,7 +17,9 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::{
-    job::{Attributes, Body, Callback, Due, HostNumber, Job, JobId, Outlet, State, Tag, Timestamp, Ttr},
+    job::{
+        Actor, Attributes, Body, Callback, Due, HostNumber, Job, JobId, Outlet, State, Tag, Timestamp, Ttr,
+    },
     store::AddJob,
 };
 
@@ -104,12 +106,12 @@ pub fn decode_with_receipt(id: &JobId, raw: &Bytes) -> Option<(Job, Option<Recei
     let outlet = Outlet::parse(std::str::from_utf8(outlet).ok()?)?;
     let (attributes, body) = rest.split_at_checked(attributes_len)?;
     let attributes = Attributes::decode(attributes)?;
-    let (receipt, reserved_until) = match attributes.get(Tag::LEASE) {
-        Some(lease) => Some(decode_lease(lease)?).unzip(),
-        None => (None, None),
+    let lease = match attributes.get(Tag::LEASE) {
+        Some(lease) => Some(decode_lease(lease)?),
+        None => None,
     };
     let dead_at = attributes.died_at()?;
-    if (state == State::Reserved) != receipt.is_some() || (state == State::Dead) != dead_at.is_some() {
+    if (state == State::Reserved) != lease.is_some() || (state == State::Dead) != dead_at.is_some() {
         return None;
     }
     let callback = match attributes.get(Tag::CALLBACK) {
@@ -131,19 +133,31 @@ pub fn decode_with_receipt(id: &JobId, raw: &Bytes) -> Option<(Job, Option<Recei
         max_attempts,
         retry: attributes.retry()?,
         require_receipt: flags & STRICT != 0,
-        reserved_until,
+        reserved_at: lease.as_ref().map(|lease| lease.since),
+        reserved_by: lease.as_ref().and_then(|lease| lease.by.clone()),
+        reserved_until: lease.as_ref().map(|lease| lease.until),
         dead_at,
         reason: attributes.reason()?,
+        history: attributes.history(),
         callback,
         body: Body::from_stored(raw.slice_ref(body)),
     };
-    Some((job, receipt))
+    Some((job, lease.map(|lease| lease.receipt)))
 }
 
-/// The receipt and the deadline of a reservation.
-fn decode_lease(lease: &[u8]) -> Option<(ReceiptBytes, Timestamp)> {
-    let (receipt, mut rest) = lease.split_first_chunk()?;
-    (rest.len() >= 12).then(|| (*receipt, get_moment(&mut rest)))
+/// A reservation.
+struct Lease {
+    receipt: ReceiptBytes,
+    until: Timestamp,
+    since: Timestamp,
+    by: Option<Actor>,
+}
+
+fn decode_lease(lease: &[u8]) -> Option<Lease> {
+    let (receipt, mut rest) = lease.split_first_chunk().filter(|(_, rest)| rest.len() >= 12)?;
+    let (until, since) = (get_moment(&mut rest), get_moment(&mut rest));
+    let by = std::str::from_utf8(rest).ok().and_then(|by| Actor::parse(by).ok());
+    Some(Lease { receipt: *receipt, until, since, by })
 }
 
 /// The number of a state in records and scripts. The number 5 is reserved for jobs that have ended and whose id is

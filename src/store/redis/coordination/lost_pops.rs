@@ -84,7 +84,7 @@ impl LostPops {
 
     /// Runs the script again for no jobs: if it ran before, the slot has its reply.
     async fn cancel(&self, pop: &PendingPop<'_>) -> Result<usize> {
-        let call = pop.call(0, Bytes::new(), Bytes::new()).without_retry();
+        let call = pop.call(0, Bytes::new(), Bytes::new(), Bytes::new()).without_retry();
         let mut reply = Reply::new(self.shards.call(call).await?)?;
         let (_ready, now, _set_aside) = (reply.int()?, reply.int()?, reply.count()?);
         let granted = decode_reservations(reply, Timestamp::from_millis(now))?;
@@ -117,11 +117,11 @@ impl LostPops {
 }
 
 impl PendingPop<'_> {
-    /// The call that reserves `count` jobs with these TTRs and receipts.
-    pub fn call(&self, count: i64, ttrs: Bytes, receipts: Bytes) -> ScriptCall {
+    /// The call that reserves `count` jobs with these TTRs and receipts, by these actors.
+    pub fn call(&self, count: i64, ttrs: Bytes, receipts: Bytes, actors: Bytes) -> ScriptCall {
         let shards = &self.lost_pops.shards;
         let change = shards.change(Script::Reserve, self.shard, self.slot.as_ref(), &[self.outlet]);
-        change.arg(count).bytes_arg(ttrs).bytes_arg(receipts)
+        change.arg(count).bytes_arg(ttrs).bytes_arg(receipts).bytes_arg(actors)
     }
 
     /// The reply came.

@@ -7,7 +7,7 @@ use futures_util::future::try_join_all;
 
 use super::indexed::{by_shard, in_order, join, split};
 use crate::{
-    job::{HostNumber, Job, Outlet, State, Timestamp, Topic},
+    job::{History, HostNumber, Job, Outlet, State, Timestamp, Topic},
     store::{
         AddJob, Added, Result,
         redis::{
@@ -158,9 +158,12 @@ fn created_job(job: AddJob, created_at: Timestamp, due_at: Timestamp) -> Job {
         max_attempts: job.max_attempts,
         retry: job.retry,
         require_receipt: job.require_receipt,
+        reserved_at: None,
+        reserved_by: None,
         reserved_until: None,
         dead_at: None,
         reason: None,
+        history: History::default(),
         callback: job.callback,
         body: job.body,
     }

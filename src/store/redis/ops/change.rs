@@ -9,7 +9,7 @@ use super::{
     single_job::{JobStepOutcome, SingleJob, decode_state},
 };
 use crate::{
-    job::{Delay, Due, JobId, Outlet, TopicFilter, encode_steps},
+    job::{Actor, Delay, Due, JobId, Outlet, TopicFilter, encode_steps},
     store::{
         Patch, Patched, Requeued, Result,
         redis::{
@@ -36,7 +36,13 @@ impl Patcher {
         Self { job }
     }
 
-    pub async fn patch(&self, scope: &TopicFilter, id: &JobId, patch: Patch) -> Result<Patched> {
+    pub async fn patch(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        patch: Patch,
+        by: Option<&Actor>,
+    ) -> Result<Patched> {
         let (kind, due) = match patch.due {
             None => ("", Value::from("")),
             Some(Due::After(delay)) => ("after", millis_arg(delay.as_duration())),
@@ -49,7 +55,7 @@ impl Patcher {
         let args = |call: ScriptCall| {
             let retry = retry.clone().map(bytes::Bytes::from);
             let call = call.arg(kind).arg(due.clone()).optional_arg(ttr.clone()).optional_arg(max_attempts);
-            call.optional_arg(retry).optional_arg(body.clone())
+            call.optional_arg(retry).optional_arg(body.clone()).optional_arg(by.map(Actor::as_str))
         };
         match self.job.run(Script::Patch, scope, id, args).await? {
             JobStepOutcome::Done(job) => Ok(Patched::Done(job)),
@@ -74,6 +80,7 @@ pub struct RequeueRequest<'a> {
     /// At least one.
     pub ids: &'a [JobId],
     pub delay: Delay,
+    pub by: Option<&'a Actor>,
     /// Whether the reply contains the records.
     pub with_records: bool,
     /// When the caller began to wait.
@@ -85,14 +92,20 @@ impl Requeuer {
         Self { shards, notifier }
     }
 
-    pub async fn requeue(&self, scope: &TopicFilter, id: &JobId, delay: Delay) -> Result<Requeued> {
+    pub async fn requeue(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        delay: Delay,
+        by: Option<&Actor>,
+    ) -> Result<Requeued> {
         let (shard, started_us) = (self.shards.keys.shard_of(id), self.shards.context().now_us());
         let mut outlet: Option<Outlet> = None;
         for _ in 0..OUTLET_CHANGES_LIMIT {
             let ids = std::slice::from_ref(id);
             let outlets: Vec<&Outlet> = outlet.iter().collect();
             let request =
-                RequeueRequest { scope, outlets: &outlets, ids, delay, with_records: true, started_us };
+                RequeueRequest { scope, outlets: &outlets, ids, delay, by, with_records: true, started_us };
             let mut reply = self.requeue_on_shard(request).await?;
             return match reply.int()? {
                 code::OK => {
@@ -116,12 +129,12 @@ impl Requeuer {
 
     /// Requeues dead jobs of one shard. The reply has for each job a code and a value.
     pub async fn requeue_on_shard(&self, request: RequeueRequest<'_>) -> Result<Reply> {
-        let RequeueRequest { scope, outlets, ids, delay, with_records, started_us } = request;
+        let RequeueRequest { scope, outlets, ids, delay, by, with_records, started_us } = request;
         let shard = self.shards.keys.shard_of(&ids[0]);
         let slot = self.shards.replay_slots.acquire(shard);
         let call = self.shards.change(Script::Requeue, shard, Some(&slot), outlets).started_at(started_us);
         let call = call.arg(encode_scope(scope)).arg(millis_arg(delay.as_duration()));
-        let call = call.optional_arg(with_records.then_some("1"));
+        let call = call.optional_arg(with_records.then_some("1")).optional_arg(by.map(Actor::as_str));
         let call = ids.iter().fold(call, |call, id| call.arg(id.as_str()));
         Reply::new(self.shards.call_acknowledged(call).await?)
     }

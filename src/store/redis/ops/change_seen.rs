@@ -7,7 +7,7 @@ use futures_util::future::try_join_all;
 
 use super::indexed::{Indexed, by_shard, in_order};
 use crate::{
-    job::{Due, Outlet, State},
+    job::{Actor, Due, Outlet, State},
     store::{
         ChangeJob, Changed, JobChange, Result,
         redis::{
@@ -37,14 +37,14 @@ pub struct Changer {
 }
 
 impl Changer {
-    pub async fn change(&self, jobs: Vec<ChangeJob>) -> Result<Vec<Changed>> {
+    pub async fn change(&self, jobs: Vec<ChangeJob>, by: Option<&Actor>) -> Result<Vec<Changed>> {
         let (count, started_us) = (jobs.len(), self.shards.context().now_us());
         let shards = by_shard(&self.shards.keys, jobs, |job| &job.seen.id);
         let changes = shards.into_iter().map(|(shard, jobs)| async move {
             let mut changed = Vec::with_capacity(jobs.len());
             // One slice after the other: a job may be named twice, and other calls come in between.
             for slice in jobs.chunks(SLICE) {
-                changed.extend(self.change_on(shard, slice, started_us).await?);
+                changed.extend(self.change_on(shard, slice, by, started_us).await?);
             }
             Ok(changed)
         });
@@ -57,6 +57,7 @@ impl Changer {
         &self,
         shard: Shard,
         jobs: &[(usize, ChangeJob)],
+        by: Option<&Actor>,
         started_us: i64,
     ) -> Result<Indexed<Changed>> {
         let (mut left, unfit): (Vec<_>, Vec<_>) =
@@ -72,6 +73,7 @@ impl Changer {
             let slot = self.shards.replay_slots.acquire(shard);
             let known: Vec<&Outlet> = outlets.iter().collect();
             let call = self.shards.change(Script::Change, shard, Some(&slot), &known).started_at(started_us);
+            let call = call.optional_arg(by.map(Actor::as_str));
             let call = left.iter().fold(call, |call, (_, job)| add_job(call, job));
             let mut reply = Reply::new(self.shards.call_acknowledged(call).await?)?;
             let has_many_stale_entries = reply.int()? == 1;

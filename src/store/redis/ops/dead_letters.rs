@@ -105,6 +105,7 @@ impl DeadLetters {
                     outlets: outlets_of_call,
                     ids,
                     delay,
+                    by: None,
                     with_records: false,
                     started_us,
                 };

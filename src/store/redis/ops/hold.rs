@@ -52,8 +52,8 @@ impl HolderSteps {
         receipt: &Receipt,
         reason: Option<Reason>,
     ) -> Result<Held> {
-        let reason = reason.as_ref().map_or(Reason::BURIED, Reason::as_str);
-        self.run(Script::Bury, scope, id, receipt, |call| call.arg(reason)).await
+        let reason = reason.map(|reason| format!("+{}", reason.as_str()));
+        self.run(Script::Bury, scope, id, receipt, |call| call.optional_arg(reason.clone())).await
     }
 
     async fn run(

@@ -9,9 +9,9 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    job::{Outlet, Ttr},
+    job::Outlet,
     store::{
-        Reservation, Result, Wait,
+        Claim, Reservation, Result, Wait,
         redis::{
             coordination::{notifier::Notifier, probe::ReadyProbe, shards::Shards},
             time::{between, micros},
@@ -37,14 +37,9 @@ impl Reserver {
     /// fewer jobs than wanted only if there are no more. For a caller that waits anyway, it only requests a probe.
     /// When a step fails or takes so long that the TTRs would suffer, it returns the jobs that
     /// it has.
-    pub async fn reserve(
-        &self,
-        outlet: &Outlet,
-        ttrs: &[Option<Ttr>],
-        wait: Wait,
-    ) -> Result<Vec<Reservation>> {
+    pub async fn reserve(&self, outlet: &Outlet, claims: &[Claim], wait: Wait) -> Result<Vec<Reservation>> {
         let began_us = self.shards.context().now_us();
-        let mut pop = PopProgress { outlet, ttrs, granted: Vec::new(), began_us, wait };
+        let mut pop = PopProgress { outlet, claims, granted: Vec::new(), began_us, wait };
         while !pop.wanted().is_empty() {
             match self.reserve_step(&mut pop).await {
                 Ok(true) => {}
@@ -69,7 +64,7 @@ impl Reserver {
         while pop.granted.len() == before {
             let wanted = pop.wanted();
             let eligible = |shard| !self.shards.is_unresponsive(shard);
-            let count = if pop.wants_same_ttrs() { wanted.len() } else { 1 };
+            let count = if pop.has_equal_claims() { wanted.len() } else { 1 };
             let shards = self.notifier.ready_shards.select(pop.outlet, count, SLICE, eligible);
             match &shards[..] {
                 [] if pop.wait == Wait::Yes && self.request_probe(pop) => return Ok(false),

@@ -30,7 +30,7 @@ pub struct ReserveRound<'a> {
     probe: &'a ReadyProbe,
     pop: &'a PopProgress<'a>,
     /// If not, only the jobs of one shard can be used.
-    same_ttrs: bool,
+    has_equal_claims: bool,
     sender: UnboundedSender<(usize, ShardResult)>,
     results: UnboundedReceiver<(usize, ShardResult)>,
     asked: Vec<Shard>,
@@ -52,7 +52,7 @@ impl<'a> ReserveRound<'a> {
             reserver,
             probe,
             pop,
-            same_ttrs: pop.wants_same_ttrs(),
+            has_equal_claims: pop.has_equal_claims(),
             sender,
             results,
             asked: Vec::new(),
@@ -117,7 +117,7 @@ impl<'a> ReserveRound<'a> {
     /// Shards that may have jobs and have not been asked.
     fn select_others(&self) -> Vec<Shard> {
         let shards = &self.reserver.shards;
-        let wanted = if self.same_ttrs { self.pop.wanted().len() } else { 1 };
+        let wanted = if self.has_equal_claims { self.pop.wanted().len() } else { 1 };
         let eligible = |shard: Shard| !self.asked.contains(&shard) && !shards.is_unresponsive(shard);
         self.reserver.notifier.ready_shards.select(self.pop.outlet, wanted, SLICE, eligible)
     }
@@ -128,12 +128,13 @@ impl<'a> ReserveRound<'a> {
         let mut wanted = self.pop.wanted();
         for (at, shard) in shards.iter().copied().enumerate() {
             let share = wanted.len().div_ceil(shards.len() - at).min(SLICE);
-            let (ttrs, others) = wanted.split_at(share);
+            let (claims, others) = wanted.split_at(share);
             wanted = others;
-            let (reserver, outlet, ttrs) = (self.reserver.clone(), self.pop.outlet.clone(), ttrs.to_vec());
+            let (reserver, outlet, claims) =
+                (self.reserver.clone(), self.pop.outlet.clone(), claims.to_vec());
             let (sender, number) = (self.sender.clone(), self.asked.len());
             self.context().spawn(async move {
-                let reserve = reserver.reserve(shard, &outlet, &ttrs);
+                let reserve = reserver.reserve(shard, &outlet, &claims);
                 let jobs = reserver.shards.observe(shard, reserve).await;
                 if let Err(SendError((_, Ok(unseen)))) = sender.send((number, jobs)) {
                     reserver.canceller.cancel_unseen(&outlet, &unseen).await;
@@ -173,7 +174,11 @@ impl<'a> ReserveRound<'a> {
         let context = self.context();
         let (mut granted, mut surplus) = (Vec::new(), Vec::new());
         for jobs in self.granted.into_iter().filter(|jobs| !jobs.is_empty()) {
-            if self.same_ttrs || granted.is_empty() { granted.extend(jobs) } else { surplus.extend(jobs) }
+            if self.has_equal_claims || granted.is_empty() {
+                granted.extend(jobs)
+            } else {
+                surplus.extend(jobs)
+            }
         }
         surplus.extend(granted.drain(granted.len().min(self.pop.wanted().len())..));
         if !surplus.is_empty() {

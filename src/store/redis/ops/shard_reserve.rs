@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use bytes::{BufMut, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::{
-    job::{Outlet, Receipt, Timestamp, Ttr},
+    job::{Actor, Outlet, Receipt, Timestamp},
     store::{
-        Reservation, Result,
+        Claim, Reservation, Result,
         redis::{
             codec::reservations::decode_reservations,
             coordination::{
@@ -34,23 +34,18 @@ pub struct ShardReserver {
 }
 
 impl ShardReserver {
-    /// Reserves a job for each of these TTRs, at most [`SLICE`], as far as the shard has ready ones.
-    pub async fn reserve(
-        &self,
-        shard: Shard,
-        outlet: &Outlet,
-        ttrs: &[Option<Ttr>],
-    ) -> Result<Vec<Reservation>> {
+    /// Reserves a job for each of these claims, at most [`SLICE`], as far as the shard has ready ones.
+    pub async fn reserve(&self, shard: Shard, outlet: &Outlet, claims: &[Claim]) -> Result<Vec<Reservation>> {
         let pop = self.lost_pops.begin(shard, outlet);
-        let (mut packed, mut receipts) =
-            (BytesMut::with_capacity(4 * ttrs.len()), BytesMut::with_capacity(16 * ttrs.len()));
-        for ttr in ttrs {
-            let ttr_ms = ttr.map_or(0, |ttr| ttr.as_duration().as_millis());
-            packed.put_u32(u32::try_from(ttr_ms).expect("a TTR is at most a day"));
+        let (mut ttrs, mut receipts) =
+            (BytesMut::with_capacity(4 * claims.len()), BytesMut::with_capacity(16 * claims.len()));
+        for claim in claims {
+            let ttr_ms = claim.ttr.map_or(0, |ttr| ttr.as_duration().as_millis());
+            ttrs.put_u32(u32::try_from(ttr_ms).expect("a TTR is at most a day"));
             receipts.put_slice(Receipt::generate().as_bytes());
         }
-        let count = i64::try_from(ttrs.len()).expect("a slice is small");
-        let call = pop.call(count, packed.freeze(), receipts.freeze());
+        let count = i64::try_from(claims.len()).expect("a slice is small");
+        let call = pop.call(count, ttrs.freeze(), receipts.freeze(), encode_actors(claims));
         let (reply, durable) = self.shards.call_with_durability(call).await?;
         pop.answered();
         let mut reply = Reply::new(reply)?;
@@ -67,4 +62,17 @@ impl ShardReserver {
         }
         Ok(granted)
     }
+}
+
+/// Who makes the claims, as the script reads it: for each run of claims by the same actor their number, the length of the
+/// name, and the name.
+fn encode_actors(claims: &[Claim]) -> Bytes {
+    let mut runs = BytesMut::new();
+    for run in claims.chunk_by(|one, other| one.by == other.by) {
+        let name = run[0].by.as_ref().map_or("", Actor::as_str);
+        runs.put_u16(u16::try_from(run.len()).expect("a slice is small"));
+        runs.put_u16(u16::try_from(name.len()).expect("a name has at most 256 bytes"));
+        runs.put_slice(name.as_bytes());
+    }
+    runs.freeze()
 }

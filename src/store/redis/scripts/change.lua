@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Changes jobs that a list showed, each only if it is still as it was seen.
 --
--- ARGV[A..] per job its id, topic, state and moment as seen, the change 'delete', 'after', 'at' or 'requeue', and its delay or
+-- ARGV[A..] who changes them or '', then per job its id, topic, state and moment as seen, the change 'delete', 'after', 'at' or 'requeue', and its delay or
 --           moment in ms
 -- Reply     { 1 when a list should be compacted, per job a code, an outlet ('' when skipped), and the ms until it is due,
 --           or -1 }
@@ -30,13 +30,14 @@ local function change(id, job, kind, ms)
     return OK, -1
   end
   if kind == 'requeue' then job.attempts, job.reason = 0, nil end
+  remember(job, kind == 'requeue' and REQUEUED or RESCHEDULED, NOW, 0, 0, ARGV[A])
   wait_until(id, job, due)
   return OK, math.max(due - NOW, 0)
 end
 
 -- The outlets of jobs that the next call changes. What else this call does with such a job comes after that.
 local postponed = {}
-for i = A, #ARGV, 6 do
+for i = A + 1, #ARGV, 6 do
   local id, job = ARGV[i], decode(call('HGET', JOBS, ARGV[i]))
   local code, outlet, wait = GONE, '', -1
   if postponed[id] then

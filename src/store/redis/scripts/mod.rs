@@ -31,14 +31,14 @@ scripts! {
     Reserve "reserve" [RECORD, SHARD],
     Cancel "cancel" [RECORD, SHARD, MOVES],
     Finish "finish" [RECORD, SHARD, SCOPE],
-    Release "release" [RECORD, SHARD, MOVES, SCOPE, HOLDER],
+    Release "release" [RECORD, SHARD, MOVES, HISTORY, SCOPE, HOLDER],
     Touch "touch" [RECORD, SHARD, MOVES, SCOPE, HOLDER],
-    Bury "bury" [RECORD, SHARD, MOVES, SCOPE, HOLDER],
-    Patch "patch" [RECORD, SHARD, MOVES, SCOPE, HOLDER],
-    Requeue "requeue" [RECORD, SHARD, MOVES, SCOPE],
+    Bury "bury" [RECORD, SHARD, MOVES, HISTORY, SCOPE, HOLDER],
+    Patch "patch" [RECORD, SHARD, MOVES, HISTORY, SCOPE, HOLDER],
+    Requeue "requeue" [RECORD, SHARD, MOVES, HISTORY, SCOPE],
     Delete "delete" [RECORD, SHARD, MOVES, SCOPE],
-    Change "change" [RECORD, SHARD, MOVES],
-    Promote "promote" [RECORD, SHARD, MOVES],
+    Change "change" [RECORD, SHARD, MOVES, HISTORY],
+    Promote "promote" [RECORD, SHARD, MOVES, HISTORY],
     Purge "purge" [RECORD, SHARD, MOVES],
     Compact "compact" [RECORD, SHARD],
     Get "get" [RECORD, SCOPE],
@@ -72,6 +72,7 @@ scripts! {
 const RECORD: &str = include_str!("record.lua");
 const SHARD: &str = include_str!("shard.lua");
 const MOVES: &str = include_str!("transitions.lua");
+const HISTORY: &str = include_str!("history.lua");
 const SCOPE: &str = include_str!("scope.lua");
 const HOLDER: &str = include_str!("reservation.lua");
 const SETTINGS: &str = include_str!("settings.lua");
@@ -130,7 +131,7 @@ fn commands<'a>(text: &'a str, functions: &[&str]) -> BTreeSet<&'a str> {
 
 /// Every command that the engine sends or that a script runs.
 pub fn all_commands() -> BTreeSet<&'static str> {
-    let preludes = [RECORD, SHARD, MOVES, SCOPE, HOLDER, SETTINGS, LISTING];
+    let preludes = [RECORD, SHARD, MOVES, HISTORY, SCOPE, HOLDER, SETTINGS, LISTING];
     let texts = SOURCES.iter().map(|(_, source, _)| *source).chain(preludes);
     let scripted = texts.flat_map(|text| commands(text, &["call('", "attempt('"]));
     scripted.chain(SENT).collect()

@@ -3,7 +3,7 @@
 -- new body may be larger.
 --
 -- ARGV[A+1..] 'after' | 'at' | '', ms, TTR or '', max attempts or '', schedule or '' with a leading '+'
---             when given, body or ''
+--             when given, body or '', who patches or ''
 local replayed = replayed_reply()
 if replayed then return replayed end
 if not JOB then return { GONE } end
@@ -22,6 +22,7 @@ if ARGV[A + 5] ~= '' then
   if JOB.retry == '' then JOB.retry = nil end
 end
 if ARGV[A + 6] ~= '' then JOB.body = ARGV[A + 6] end
+if due then remember(JOB, RESCHEDULED, NOW, 0, 0, ARGV[A + 7]) end
 
 local was = JOB.state
 if not due then

@@ -34,6 +34,7 @@ end
 
 local function expire(id, job)
   local late = NOW - job.till
+  remember_attempt(job, EXPIRED)
   if attempts_used_up(job) then
     make_dead(id, job, 'ttr_expired')
     moved(job.outlet, 3, 0, late)

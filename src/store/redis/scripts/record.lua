@@ -9,7 +9,7 @@ local DELAYED, READY, RESERVED, DEAD = 1, 2, 3, 4
 local FIXED = '>BBI4I6I4I6I4I3c16BI2'
 local OUTLET_AT, HEAD = 46, 48 -- the length of the outlet's name, and of all that precedes it
 -- Tags of attributes. All others are above them: these scripts copy them.
-local LEASE, DIED_AT, RETRY, REASON = 1, 2, 3, 4
+local LEASE, DIED_AT, RETRY, REASON, HISTORY = 1, 2, 3, 4, 5
 local ATTRIBUTES_LIMIT = 32768
 
 -- Whether a text is before another one, byte by byte, as Redis sorts members with equal scores. Lua's own comparison follows
@@ -65,9 +65,9 @@ local function decode(raw)
     local tag, size = unpack('>BI2', raw, at)
     local following = at + 3 + size
     if tag <= last or following > body_at then return nil end
-    if tag <= REASON then
+    if tag <= HISTORY then
       values[tag] = sub(raw, at + 3, following - 1)
-    elseif last <= REASON then
+    elseif last <= HISTORY then
       job.others = sub(raw, at, body_at - 1)
     end
     at, last = following, tag
@@ -79,7 +79,7 @@ local function decode(raw)
   -- Of the lease these scripts change only the receipt and the deadline.
   if lease then job.receipt, job.till, job.held = sub(lease, 1, 16), unpack('>I6', lease, 17), sub(lease, 23) end
   if died then job.died = unpack('>I6', died) end
-  job.retry, job.reason = values[RETRY], values[REASON]
+  job.retry, job.reason, job.history = values[RETRY], values[REASON], values[HISTORY]
   if job.retry and #job.retry % 5 ~= 0 then return nil end
   return job
 end
@@ -92,6 +92,7 @@ local function encode(job)
   if job.died then add(DIED_AT, pack('>I6', job.died)) end
   if job.retry then add(RETRY, job.retry) end
   if job.reason then add(REASON, job.reason) end
+  if job.history then add(HISTORY, job.history) end
   local encoded = table.concat(attributes) .. job.others
   return pack(FIXED, VERSION + job.state, job.flags, job.gen, job.due, job.attempts, job.created, job.ttr, job.max,
     job.print, #job.outlet, #encoded) .. job.outlet .. encoded .. job.body

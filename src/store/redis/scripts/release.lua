@@ -15,6 +15,7 @@ if not delay then
   delay = retry_delay(JOB) or math.min(1000 * 2 ^ math.min(math.max(JOB.attempts - 1, 0), 16), 600000)
 end
 if (attempts_used_up(JOB) or delay == 0) and not outlets[JOB.outlet] then return { MOVED, JOB.outlet } end
+remember_attempt(JOB, RELEASED, reason)
 if attempts_used_up(JOB) then
   make_dead(ID, JOB, reason or 'attempts_used')
 else

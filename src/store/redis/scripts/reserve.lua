@@ -2,10 +2,11 @@
 -- Reserves ready jobs of one outlet. Skips a limited number of stale list entries in one run; the number of
 -- ready jobs left tells the caller whether to call again.
 --
--- ARGV[A..] number of jobs, their TTRs (I4 each, 0 for the job's own), their receipts (16 bytes each)
+-- ARGV[A..] number of jobs, their TTRs (I4 each, 0 for the job's own), their receipts (16 bytes each), who reserves them: per
+--           run of jobs their number (I2), the length of the name (I2), the name
 -- Reply     { ready jobs left, now, set aside, id, record, ms since ready, ... }
 local STALE_LIMIT = 500
-local outlet, wanted, ttrs, receipts = ARGV[8], tonumber(ARGV[A]), ARGV[A + 1], ARGV[A + 2]
+local outlet, wanted, ttrs, receipts, actors = ARGV[8], tonumber(ARGV[A]), ARGV[A + 1], ARGV[A + 2], ARGV[A + 3]
 local list = outlets[outlet].ready
 
 if REPLAY then
@@ -21,14 +22,25 @@ if REPLAY then
 end
 
 -- The record of a ready job as a reserved one, and the end of its reservation; nil when it is not that ready job.
-local function reserve_record(raw, gen, ttr, receipt)
+local function reserve_record(raw, gen, ttr, receipt, by)
   local ends, job_outlet, length, tag = parse_head(raw, READY)
   if job_outlet ~= outlet or (tag and tag <= DIED_AT) then return nil end
   local flags, job_gen, due, attempts, _, own_ttr = unpack('>BI4I6I4I6I4', raw, 2)
   if job_gen ~= gen then return nil end
   local till = NOW_UP + (ttr > 0 and ttr or own_ttr)
   return pack('>BBI4I6I4', VERSION + RESERVED, flags, gen, due, attempts + 1) .. sub(raw, 17, OUTLET_AT)
-    .. pack('>I2', length + 31) .. outlet .. pack('>BI2c16I6I6', LEASE, 28, receipt, till, NOW) .. sub(raw, ends + 1), till
+    .. pack('>I2', length + 31 + #by) .. outlet .. pack('>BI2c16I6I6', LEASE, 28 + #by, receipt, till, NOW) .. by
+    .. sub(raw, ends + 1), till
+end
+
+-- Who reserves the n-th job; n never decreases.
+local run_at, run_ends, actor = 1, 0, ''
+local function actor_of(n)
+  while n > run_ends do
+    local run, length, at = unpack('>I2I2', actors, run_at)
+    actor, run_ends, run_at = sub(actors, at, at + length - 1), run_ends + run, at + length
+  end
+  return actor
 end
 
 check_shard(LEASES)
@@ -41,8 +53,9 @@ while granted < wanted and stale < STALE_LIMIT do
   for _, entry in ipairs(entries) do
     local gen, since, id = read_entry(entry)
     local raw = call('HGET', JOBS, id)
+    local ttr = unpack('>I4', ttrs, 4 * granted + 1)
     local receipt = sub(receipts, 16 * granted + 1, 16 * granted + 16)
-    local record, till = reserve_record(raw, gen, unpack('>I4', ttrs, 4 * granted + 1), receipt)
+    local record, till = reserve_record(raw, gen, ttr, receipt, actor_of(granted + 1))
     if record then
       granted = granted + 1
       call('ZADD', LEASES, till, id)

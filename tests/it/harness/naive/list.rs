@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use linger::{
-    job::{Body, State},
+    job::{Actor, Body, HistoryEvent, State},
     store::{
         ChangeJob, Changed, JobChange, JobFilter, JobPage, ListPosition, ListedJob, Order, SeenJob, moment_of,
     },
@@ -45,6 +45,7 @@ impl Naive {
         &self,
         content: &mut Content,
         ChangeJob { seen, change }: &ChangeJob,
+        by: Option<&Actor>,
     ) -> Changed {
         let Some(entry) = content.jobs.get_mut(&seen.id) else { return Changed::Skipped };
         if SeenJob::new(&entry.job) != *seen || !change.applies_to(entry.job.state) {
@@ -52,9 +53,13 @@ impl Naive {
         }
         match change {
             JobChange::Delete => drop(content.jobs.remove(&seen.id)),
-            JobChange::Reschedule(due) => self.wait_until(entry, due.resolve(self.clock.read())),
+            JobChange::Reschedule(due) => {
+                self.remember(&mut entry.job, HistoryEvent::Rescheduled, by);
+                self.wait_until(entry, due.resolve(self.clock.read()));
+            }
             JobChange::Requeue(delay) => {
                 assert_eq!(entry.job.state, State::Dead);
+                self.remember(&mut entry.job, HistoryEvent::Requeued, by);
                 entry.job.attempts = 0;
                 entry.job.reason = None;
                 self.wait_until(entry, self.clock.read().after(delay.as_duration()));

@@ -15,11 +15,11 @@ use bytes::Bytes;
 use linger::{
     clock::Clock,
     job::{
-        Body, Fingerprint, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, State, Timestamp, Topic,
-        TopicFilter, Ttr,
+        Actor, AttemptEnd, Body, Fingerprint, History, HistoryEntry, HistoryEvent, HostNumber, Job, JobId,
+        Origin, Outlet, Reason, Receipt, State, Timestamp, Topic, TopicFilter,
     },
     store::{
-        AddJob, Added, FinishJob, Finished, Held, Listener, MoveKind, NotHeld, Reservation, Store,
+        AddJob, Added, Claim, FinishJob, Finished, Held, Listener, MoveKind, NotHeld, Reservation, Store,
         TopicConfig, TopicStats,
     },
 };
@@ -151,16 +151,19 @@ impl Naive {
     }
 
     /// Reserves the job that the engine under test reserved, with the same receipt.
-    pub fn grant(&self, id: &JobId, receipt: &Receipt, ttr: Option<Ttr>) -> Reservation {
+    pub fn grant(&self, id: &JobId, receipt: &Receipt, claim: &Claim) -> Reservation {
         let now = self.clock.read();
         let mut content = self.content();
         let entry = content.jobs.get_mut(id).expect("the model has this job");
         assert_eq!(entry.job.state, State::Ready, "only a ready job is reserved");
         entry.job.state = State::Reserved;
         entry.job.attempts += 1;
-        entry.job.reserved_until = Some(now.after(ttr.unwrap_or(entry.job.ttr).as_duration()));
+        let lasts = claim.ttr.unwrap_or(entry.job.ttr).as_duration();
+        entry.job.reserved_at = Some(now.rounded_down);
+        entry.job.reserved_by = claim.by.clone();
+        entry.job.reserved_until = Some(now.after(lasts));
         entry.receipt = Some(receipt.clone());
-        self.listener.due_in(ttr.unwrap_or(entry.job.ttr).as_duration());
+        self.listener.due_in(lasts);
         Reservation {
             job: entry.job.clone(),
             receipt: receipt.clone(),
@@ -169,13 +172,30 @@ impl Naive {
         }
     }
 
+    fn remember(&self, job: &mut Job, event: HistoryEvent, by: Option<&Actor>) {
+        job.history.push(&HistoryEntry { at: self.clock.now(), by: by.cloned(), event });
+    }
+
+    fn remember_attempt(&self, job: &mut Job, end: AttemptEnd, reason: Option<Reason>) {
+        let since = job.reserved_at.expect("is reserved");
+        let took = self.clock.now().since(since);
+        let event = HistoryEvent::Attempt { number: job.attempts, took, end, reason };
+        job.history.push(&HistoryEntry { at: since, by: job.reserved_by.clone(), event });
+    }
+
+    fn end_reservation(entry: &mut Entry) {
+        entry.job.reserved_at = None;
+        entry.job.reserved_by = None;
+        entry.job.reserved_until = None;
+        entry.receipt = None;
+    }
+
     /// Makes a job wait until `due_at`, and notifies the listener.
     fn wait_until(&self, entry: &mut Entry, due_at: Timestamp) {
         let now = self.clock.now();
         entry.job.due_at = due_at;
-        entry.job.reserved_until = None;
         entry.job.dead_at = None;
-        entry.receipt = None;
+        Self::end_reservation(entry);
         if due_at <= now {
             entry.job.state = State::Ready;
             entry.ready_at = now;
@@ -189,9 +209,8 @@ impl Naive {
     fn die(&self, entry: &mut Entry, reason: Option<Reason>, otherwise: &str) {
         entry.job.state = State::Dead;
         entry.job.dead_at = Some(self.clock.now());
-        entry.job.reserved_until = None;
         entry.job.reason = reason.or_else(|| Reason::new(otherwise));
-        entry.receipt = None;
+        Self::end_reservation(entry);
     }
 
     fn change_reserved(
@@ -229,9 +248,12 @@ impl Naive {
             max_attempts: add.max_attempts,
             retry: add.retry,
             require_receipt: add.require_receipt,
+            reserved_at: None,
+            reserved_by: None,
             reserved_until: None,
             dead_at: None,
             reason: None,
+            history: History::default(),
             callback: add.callback,
             body: copied(&add.body),
         };
@@ -266,6 +288,7 @@ impl Naive {
                 Some(MoveKind::Ready)
             }
             State::Reserved if entry.job.reserved_until <= Some(now.rounded_down) => {
+                self.remember_attempt(&mut entry.job, AttemptEnd::Expired, None);
                 let Job { attempts, max_attempts, .. } = entry.job;
                 if max_attempts != 0 && attempts >= max_attempts {
                     self.die(entry, None, Reason::TTR_EXPIRED);

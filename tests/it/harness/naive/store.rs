@@ -5,14 +5,15 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use linger::{
     job::{
-        CallRate, Callback, Delay, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
-        SigningKey, SigningSecret, State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
+        Actor, AttemptEnd, CallRate, Callback, Delay, Due, HistoryEvent, HostNumber, Job, JobId, Origin,
+        Outlet, Reason, Receipt, SecretId, SigningKey, SigningSecret, State, Topic, TopicFilter, TopicPause,
+        TopicSettings, Ttr,
     },
     store::{
-        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, DeadCursor, Deleted, EngineInfo, FinishJob,
-        Finished, Held, JobFilter, JobPage, ListPosition, Minute, Move, MoveKind, Order, Patch, Patched,
-        Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline,
-        TopicConfig, TopicStats, Totals, Verified, Wait,
+        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, DeadCursor, Deleted, EngineInfo,
+        FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Minute, Move, MoveKind, Order, Patch,
+        Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store,
+        Timeline, TopicConfig, TopicStats, Totals, Verified, Wait,
     },
 };
 
@@ -29,9 +30,9 @@ impl Store for Naive {
         Ok(jobs.into_iter().map(|job| self.add_one(&mut content, job)).collect())
     }
 
-    async fn reserve(&self, outlet: &Outlet, ttrs: &[Option<Ttr>], _: Wait) -> Result<Vec<Reservation>> {
+    async fn reserve(&self, outlet: &Outlet, claims: &[Claim], _: Wait) -> Result<Vec<Reservation>> {
         let ready = self.ready(outlet);
-        Ok(ready.iter().zip(ttrs).map(|(id, ttr)| self.grant(id, &Receipt::generate(), *ttr)).collect())
+        Ok(ready.iter().zip(claims).map(|(id, claim)| self.grant(id, &Receipt::generate(), claim)).collect())
     }
 
     fn may_have_ready(&self, outlet: &Outlet) -> bool {
@@ -103,6 +104,7 @@ impl Store for Naive {
     ) -> Result<Held> {
         let now = self.clock.read();
         Ok(self.change_reserved(scope, id, receipt, |entry| {
+            self.remember_attempt(&mut entry.job, AttemptEnd::Released, release.reason.clone());
             let Job { attempts, max_attempts, .. } = entry.job;
             if max_attempts != 0 && attempts >= max_attempts {
                 return self.die(entry, release.reason, Reason::ATTEMPTS_USED);
@@ -135,22 +137,38 @@ impl Store for Naive {
         receipt: &Receipt,
         reason: Option<Reason>,
     ) -> Result<Held> {
-        Ok(self.change_reserved(scope, id, receipt, |entry| self.die(entry, reason, Reason::BURIED)))
+        Ok(self.change_reserved(scope, id, receipt, |entry| {
+            self.remember_attempt(&mut entry.job, AttemptEnd::Buried, reason.clone());
+            self.die(entry, reason, Reason::BURIED);
+        }))
     }
 
-    async fn requeue(&self, scope: &TopicFilter, id: &JobId, delay: Delay) -> Result<Requeued> {
+    async fn requeue(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        delay: Delay,
+        by: Option<&Actor>,
+    ) -> Result<Requeued> {
         let mut content = self.content();
         let Some(entry) = content.find(scope, id) else { return Ok(Requeued::Gone) };
         if entry.job.state != State::Dead {
             return Ok(Requeued::NotDead(entry.job.state));
         }
+        self.remember(&mut entry.job, HistoryEvent::Requeued, by);
         entry.job.attempts = 0;
         entry.job.reason = None;
         self.wait_until(entry, self.clock.read().after(delay.as_duration()));
         Ok(Requeued::Done(entry.job.clone()))
     }
 
-    async fn patch(&self, scope: &TopicFilter, id: &JobId, patch: Patch) -> Result<Patched> {
+    async fn patch(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        patch: Patch,
+        by: Option<&Actor>,
+    ) -> Result<Patched> {
         let mut content = self.content();
         let Some(entry) = content.find(scope, id) else { return Ok(Patched::Gone) };
         if !matches!(entry.job.state, State::Delayed | State::Ready) {
@@ -163,6 +181,7 @@ impl Store for Naive {
         job.body = patch.body.as_ref().map_or_else(|| job.body.clone(), super::copied);
         if let Some(due) = patch.due {
             let due: Due = due;
+            self.remember(&mut entry.job, HistoryEvent::Rescheduled, by);
             self.wait_until(entry, due.resolve(self.clock.read()));
         }
         Ok(Patched::Done(entry.job.clone()))
@@ -311,9 +330,9 @@ impl Store for Naive {
         Ok(self.page(filter, order, after, limit))
     }
 
-    async fn change(&self, jobs: Vec<ChangeJob>) -> Result<Vec<Changed>> {
+    async fn change(&self, jobs: Vec<ChangeJob>, by: Option<&Actor>) -> Result<Vec<Changed>> {
         let mut content = self.content();
-        Ok(jobs.iter().map(|job| self.change_one(&mut content, job)).collect())
+        Ok(jobs.iter().map(|job| self.change_one(&mut content, job, by)).collect())
     }
 
     async fn purge(&self, topic: &Topic, _: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {
@@ -337,7 +356,7 @@ impl Store for Naive {
     async fn requeue_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
         let ids = Self::dead_ids(&self.content(), topic, limit);
         for id in &ids {
-            self.requeue(&TopicFilter::ALL, id, Delay::default()).await?;
+            self.requeue(&TopicFilter::ALL, id, Delay::default(), None).await?;
         }
         Ok(ids.len())
     }

@@ -8,11 +8,12 @@ fn records() -> impl Strategy<Value = Record> {
     let times = (0i64..=253_402_207_199_999, 0i64..=253_402_207_199_999, 1_000u64..=86_400_000);
     let counts = (any::<u32>(), any::<u32>(), any::<bool>(), any::<[u8; 16]>());
     let steps = prop::collection::vec(0u64..=315_576_000_000, 0..=64);
-    let unknown = (prop_oneof![Just(1u8), Just(5u8), 8u8..], prop::collection::vec(any::<u8>(), 0..300));
+    let unknown = (prop_oneof![Just(1u8), 8u8..], prop::collection::vec(any::<u8>(), 0..300));
     let end = (
         prop::option::of("\\PC{0,200}"),
         prop::option::of(0i64..=253_402_207_199_999),
         prop::collection::vec(unknown, 0..4),
+        prop::collection::vec(0i64..=253_402_207_199_999, 0..12),
     );
     let names = ("[A-Za-z0-9][A-Za-z0-9._~:@+=-]{0,254}", "[A-Za-z0-9][A-Za-z0-9._:-]{0,127}");
     (names, times, counts, steps, end, prop::collection::vec(any::<u8>(), 0..2_000)).prop_map(
@@ -31,12 +32,22 @@ fn records() -> impl Strategy<Value = Record> {
                 fingerprint: Fingerprint(counts.3),
                 reason: end.0.and_then(|text| Reason::new(&text)),
                 dead_at: end.1.map(Timestamp::from_millis),
+                history: history(&end.3),
                 callback: None,
                 other: attributes(&end.2),
             },
             body: Body::from_stored(body.into()),
         },
     )
+}
+
+fn history(requeued_ms: &[i64]) -> History {
+    let mut history = History::default();
+    for ms in requeued_ms {
+        let (at, event) = (Timestamp::from_millis(*ms), HistoryEvent::Requeued);
+        history.push(&HistoryEntry { at, by: Actor::parse("ops").ok(), event });
+    }
+    history
 }
 
 fn attributes(tags: &[(u8, Vec<u8>)]) -> Attributes {
