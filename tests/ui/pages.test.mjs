@@ -104,7 +104,7 @@ onEveryEngine("a test job is added and followed to its end", {}, async ({ server
   await tab.sees("due in");
   await tab.sees("no worker has taken it");
   const { id, receipt } = await server.call("POST", "topics/trial/pop");
-  await tab.sees("a worker has it for another");
+  await tab.sees("127.0.0.1 has it for another");
   await server.call("POST", `jobs/${id}/finish?receipt=${receipt}`);
   await tab.sees("This job is gone:");
 });
@@ -188,7 +188,7 @@ onEveryEngine("a reserved job and one with a callback say so", {}, async ({ serv
   await server.add({ topic: "t", id: "held", ttr: "10m" });
   await server.call("POST", "topics/t/pop");
   await tab.go("jobs/held");
-  await tab.sees("a worker has it for another");
+  await tab.sees("127.0.0.1 has it for another");
   assert.equal(await tab.button("Run now").count(), 0);
   await server.add({ topic: "t", id: "calls", delay: "1h", callback: { url: "http://127.0.0.1:59999/hook" } });
   await tab.go("jobs/calls");

@@ -77,8 +77,8 @@ function read(response, text) {
 function problemOf(response, text) {
   const fields = { status: response.status, code: "unknown", title: response.statusText, detail: `HTTP ${response.status}` };
   try {
-    const { code, title, detail, request_id: requestId, errors } = JSON.parse(text);
-    if (typeof detail === "string") Object.assign(fields, { code, title, detail, requestId, errors });
+    const { code, title, detail, request_id: requestId, errors, ended } = JSON.parse(text);
+    if (typeof detail === "string") Object.assign(fields, { code, title, detail, requestId, errors, ended });
   } catch {
     // Not from Linger itself: the status alone says what happened.
   }

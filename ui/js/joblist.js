@@ -59,7 +59,7 @@ const Row = ({ job, gone, filter, isChosen, choose }) => html`<li class=${`job $
   </div>
   <span class="small">${!filter.topic && html`<span class="mono">${job.topic}</span> `}
     ${gone ? html`<span class="tag">no longer ${filter.state}</span>` : html`${MOMENTS[filter.state][1]} <${Distance} at=${job[MOMENTS[filter.state][0]]} />`}
-${` · ${counted(job.attempts, "attempt")}${job.max_attempts > 0 ? ` of ${job.max_attempts}` : ""} · ${bytes(job.body_bytes)}`}</span>
+${job.reserved_by && html` · <bdi class="mono"><${Text} text=${job.reserved_by} /></bdi>`}${` · ${counted(job.attempts, "attempt")}${job.max_attempts > 0 ? ` of ${job.max_attempts}` : ""} · ${bytes(job.body_bytes)}`}</span>
 </li>`;
 
 /** The jobs of a filter. `ask` opens the question before a change: of an action, and of the chosen jobs or of all. */

@@ -5,6 +5,7 @@ import { useQuestion } from "../bulk.js";
 import { Lacking, replay, runNow, useMay } from "../changes.js";
 import { useNow } from "../clock.js";
 import { countdown, duration } from "../format.js";
+import { Ended, History } from "../history.js";
 import { useKeys } from "../keys.js";
 import { AsOf, Body, Copy, Elapsed, Facts, Failure, StateName, Text, Time, Unloaded, When } from "../parts.js";
 import { usePoll } from "../poll.js";
@@ -15,7 +16,7 @@ function Waits({ job }) {
   const left = (text) => (Date.parse(text) - now) / 1000;
   if (job.state === "delayed") return html`due in <strong class="countdown">${countdown(left(job.due_at))}</strong>`;
   if (job.state === "ready") return html`for <${Elapsed} since=${job.due_at} />, no worker has taken it`;
-  if (job.state === "reserved") return html`a worker has it for another <strong class="countdown">${countdown(left(job.reserved_until))}</strong>`;
+  if (job.state === "reserved") return html`${job.reserved_by ? html`<bdi class="mono"><${Text} text=${job.reserved_by} /></bdi>` : "a worker"} has it for another <strong class="countdown">${countdown(left(job.reserved_until))}</strong>`;
   if (job.state === "dead") return html`after ${job.attempts === 1 ? "1 attempt" : `${job.attempts} attempts`}`;
   return null;
 }
@@ -65,17 +66,18 @@ export function Job({ id, hidesBodies }) {
   useKeys({ r: poll.refresh });
   const job = poll.data;
   const isGone = poll.error?.status === 404;
+  const ended = poll.error?.ended;
   const heading = html`<nav class="crumbs" aria-label="Path"><a href=${href()}>Overview</a>
       ${job && html`<a class="mono" href=${href("topics", job.topic)}>${job.topic}</a>`}</nav>
     <div class="job-id"><h1 tabindex="-1" class="mono">${id}</h1><${Copy} text=${id} of="the id" /></div>`;
   if (!job && isGone) {
     return html`${heading}<section class="card"><h2>There is no such job</h2>
-      <p>It was never added, or it is finished or deleted. A finished job leaves nothing behind.</p></section>`;
+      <p>${ended ? html`This job is gone: <${Ended} ended=${ended} />` : "It was never added, or it is finished or deleted. The server remembers only the last ends of jobs."}</p></section>`;
   }
   if (!job) return html`${heading}<${Unloaded} poll=${poll} what="the job" />`;
   return html`${heading}
     <${AsOf} poll=${poll} />
-    ${isGone && html`<p class="as-of" role="status"><strong>This job is gone:</strong> it was finished or deleted. Below is what it was at
+    ${isGone && html`<p class="as-of" role="status"><strong>This job is gone:</strong> ${ended ? html`<${Ended} ended=${ended} />` : "it was finished or deleted."} Below is what it was at
       <${Time} at=${new Date(poll.at).toISOString()} />.</p>`}
     ${poll.error && !isGone && !poll.stale && html`<${Failure} error=${poll.error} retry=${poll.refresh} />`}
     <div class="columns wide-left">
@@ -83,6 +85,7 @@ export function Job({ id, hidesBodies }) {
         <p class="headline"><${StateName} state=${job.state} />${!isGone && html` <span><${Waits} job=${job} /></span>`}</p>
         ${!isGone && html`<${Actions} job=${job} refresh=${poll.refresh} />`}
         <${Facts} facts=${factsOf(job)} />
+        <${History} job=${job} />
       </section>
       <section class="card">
         <div class="heading"><h2>Body</h2><${Copy} text=${curlOf(job)} label="Copy as curl" /></div>

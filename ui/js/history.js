@@ -1,0 +1,26 @@
+// What happened to a job, the newest first; it ends with the moment at which the job was added.
+import { html } from "./lib.js";
+import { duration } from "./format.js";
+import { Text, When } from "./parts.js";
+
+const By = ({ name }) => name && html` by <bdi class="mono"><${Text} text=${name} /></bdi>`;
+
+const attempt = ({ n, ended, took }) =>
+  `Attempt ${n} ${ended === "expired" ? `expired after ${duration(took)}` : `was ${ended} after ${duration(took)}`}`;
+
+const Entry = ({ entry, title }) => html`<li class="job">
+  <div>${title}<${By} name=${entry.by} />
+    ${entry.reason && html`<p class="reason"><${Text} text=${entry.reason} /></p>`}</div>
+  <span class="small"><${When} at=${entry.at} /></span>
+</li>`;
+
+export function History({ job }) {
+  const entries = (job.history ?? []).map((entry) => [entry, entry.kind === "attempt" ? attempt(entry) : `It was ${entry.kind}`]);
+  entries.unshift([{ at: job.created_at }, "It was added"]);
+  if (job.reserved_at) entries.push([{ at: job.reserved_at, by: job.reserved_by }, `Attempt ${job.attempts} began`]);
+  return html`<h2>History</h2>
+    <ol class="jobs">${entries.reverse().map(([entry, title], n) => html`<${Entry} key=${n} entry=${entry} title=${title} />`)}</ol>`;
+}
+
+/** How a job ended that is gone, if the server knows it. */
+export const Ended = ({ ended }) => html`it was <strong>${ended.how}</strong> <${When} at=${ended.at} /><${By} name=${ended.by} />.`;
