@@ -1,20 +1,15 @@
 //! Backlog: adds jobs that are due in a day, and measures in stages how fast adding is as they pile up, and the
 //! memory and disk space of a job. No job is ever delivered, so the server's own counts show what is lost.
 
-use std::{
-    sync::{Arc, atomic::Ordering::Relaxed},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use linger_client::Counts;
 use tokio::time::sleep;
 
 use crate::{
-    calls::Connection,
     failure::Failure,
     plan::Due,
     report::Row,
-    steps::add_all,
+    steps::{add_all, compare_counts},
     times::per_second,
     watch::grown,
     work::{Bench, Jobs},
@@ -71,20 +66,6 @@ pub(crate) async fn run(bench: &Arc<Bench>, jobs: usize, batch: usize) -> Result
 /// Where the stages end for so many jobs.
 fn stages(jobs: usize) -> impl Iterator<Item = usize> {
     STAGES.into_iter().filter(move |stage| *stage < jobs).chain([jobs])
-}
-
-/// Compares the jobs in the store with those that were added.
-async fn compare_counts(bench: &Bench, topics: &[(String, usize)]) -> Result<(), Failure> {
-    let connection = Connection::new(&bench.server);
-    for (topic, added) in topics {
-        let (Counts { delayed, ready, reserved, dead }, _) = connection.topic(topic).await?;
-        let (added, there) = (u64::try_from(*added).unwrap_or(u64::MAX), delayed + ready + reserved + dead);
-        bench.tally.jobs.fetch_add(added, Relaxed);
-        bench.tally.lost.fetch_add(added.saturating_sub(there), Relaxed);
-        bench.tally.doubled.fetch_add(there.saturating_sub(added), Relaxed);
-        bench.tally.early.fetch_add(ready + reserved + dead, Relaxed);
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use crate::{
     plan::{Due, Load},
     receiver::{Answering, Called, Receiver, send_bare},
     report::Row,
+    rest::rest,
     steps::{add_all, drain},
     times::{Percentiles, Times, per_second},
     watch::grown,
@@ -314,7 +315,8 @@ async fn pop_beside(
 
 /// Topics with callbacks and without jobs: what they cost at rest.
 async fn measure_rest(bench: &Arc<Bench>, sizes: &Sizes) -> Result<(), Failure> {
-    report_rest(bench, "at rest, no topics", 0, sizes).await?;
+    let time = Duration::from_secs(u64::try_from(sizes.seconds).unwrap_or(u64::MAX));
+    bench.push(rest(bench, row("at rest, no topics", 0), time).await?);
     let prefix = bench.new_topic().await?;
     let receiver = Receiver::start(Answering::AtOnce, None).await?;
     let connections = bench.open(bench.load.connections()).await?;
@@ -329,29 +331,6 @@ async fn measure_rest(bench: &Arc<Bench>, sizes: &Sizes) -> Result<(), Failure> 
         }
     })
     .await?;
-    report_rest(bench, "topics at rest", sizes.topics, sizes).await
-}
-
-async fn report_rest(bench: &Arc<Bench>, step: &str, count: usize, sizes: &Sizes) -> Result<(), Failure> {
-    let connection = Connection::new(&bench.server);
-    let (calls_before, before, begun_us) = (store_calls(&connection).await?, bench.sample(), now_us());
-    sleep(Duration::from_secs(u64::try_from(sizes.seconds).unwrap_or(u64::MAX))).await;
-    let (after, elapsed_us) = (bench.sample(), now_us() - begun_us);
-    let calls = store_calls(&connection).await? - calls_before;
-    let mut row = Row { resident_bytes: after.resident_bytes, ..row(step, count) };
-    let share = after.cpu_us_per(&before, 1).map(|cpu_us| cpu_us * 100.0 / elapsed_us.max(1) as f64);
-    row.annotate("cpu_percent", share, |percent| format!("{percent:.2} % of a processor"));
-    row.annotate("store_calls", Some(calls), |calls| {
-        format!("{calls} store calls in {} s", elapsed_us / 1_000_000)
-    });
-    bench.push(row);
+    bench.push(rest(bench, row("topics at rest", sizes.topics), time).await?);
     Ok(())
-}
-
-/// How many operations of its store the server has counted.
-async fn store_calls(connection: &Connection) -> Result<f64, Failure> {
-    let metrics = connection.metrics().await?;
-    let counts =
-        metrics.lines().filter(|line| line.starts_with("linger_store_operation_duration_seconds_count"));
-    Ok(counts.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
 }

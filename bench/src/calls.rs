@@ -1,13 +1,18 @@
 //! The calls of a bench over one connection, by the client library. Owns which answers count as failures.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{fmt, net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
 use hyper::Method;
 use linger_client::{
-    BatchItem, Client, Counts, Error, NewJob, Options, PopRequest, ReservedJob, ServerUrl, Timestamp, Version,
+    BatchItem, Client, Counts, Error, NewJob, Options, PopRequest, Repeat, Request, ReservedJob, ServerUrl,
+    Timestamp, Version,
 };
-use serde_json::json;
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
+use serde_json::{Value, json};
 use tokio::net::{TcpStream, lookup_host};
 
 use crate::failure::Failure;
@@ -104,6 +109,59 @@ impl Connection {
         Ok(self.0.put_settings(topic, &settings).await?)
     }
 
+    /// The delayed jobs of a topic, or of all, by due time: from a moment on, or from now.
+    pub async fn timeline(
+        &self,
+        topic: Option<&str>,
+        from: Option<Timestamp>,
+        span: &str,
+    ) -> Result<Timeline, Failure> {
+        let topic = topic.map_or(String::new(), |topic| format!("&topic={topic}"));
+        let from = from.map_or(String::new(), |from| format!("&from={from}"));
+        self.read("timeline", Method::GET, format!("/timeline?span={span}{from}{topic}"), None).await
+    }
+
+    /// A page of jobs.
+    pub async fn list(&self, query: &str) -> Result<JobPage, Failure> {
+        self.read("list", Method::GET, format!("/jobs?{query}"), None).await
+    }
+
+    /// Starts an operation that has up to `limit` delayed jobs of a topic due a minute later.
+    pub async fn start_shift(&self, id: &str, topic: &str, limit: u64) -> Result<Operation, Failure> {
+        let filter = json!({"topic": topic, "state": "delayed"});
+        let (action, shift) = ("reschedule", "1m");
+        let asked = json!({"id": id, "action": action, "shift": shift, "filter": filter, "dry_run": false, "limit": limit});
+        self.read("bulk change", Method::POST, "/bulk".to_owned(), Some(asked)).await
+    }
+
+    /// A bulk operation.
+    pub async fn operation(&self, id: &str) -> Result<Operation, Failure> {
+        self.read("bulk operation", Method::GET, format!("/bulk/{id}"), None).await
+    }
+
+    /// Stops a bulk operation, and waits until it has ended.
+    pub async fn stop_operation(&self, id: &str) -> Result<Operation, Failure> {
+        self.read("stop", Method::POST, format!("/bulk/{id}/stop"), None).await
+    }
+
+    /// Reads something that is JSON, and throws it away.
+    pub async fn visit(&self, path: &str) -> Result<(), Failure> {
+        self.read::<IgnoredAny>("view", Method::GET, path.to_owned(), None).await.map(drop)
+    }
+
+    /// Makes a call that the client library has no method for.
+    async fn read<T: DeserializeOwned>(
+        &self,
+        name: &'static str,
+        method: Method,
+        path: String,
+        body: Option<Value>,
+    ) -> Result<T, Failure> {
+        let body = body.map_or_else(Bytes::new, |body| body.to_string().into());
+        let request = Request { name, method, path, body, wait: Duration::ZERO, repeat: Repeat::IfNotSent };
+        Ok(self.0.exchange(&request).await?.success()?.read()?)
+    }
+
     /// The metrics of the server, as text.
     pub async fn metrics(&self) -> Result<String, Failure> {
         let response = self.0.call(Method::GET, "/metrics", Bytes::new()).await?;
@@ -112,6 +170,63 @@ impl Connection {
 
     pub async fn version(&self) -> Result<Version, Failure> {
         Ok(self.0.version().await?)
+    }
+}
+
+/// What a bench reads of a timeline.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Timeline {
+    /// When it was read, by the server's clock.
+    pub now: Timestamp,
+    counts: Vec<u64>,
+    outside: u64,
+    ready: u64,
+    reserved: u64,
+}
+
+impl Timeline {
+    /// All jobs but the dead ones.
+    pub fn jobs(&self) -> u64 {
+        self.counts.iter().sum::<u64>() + self.outside + self.ready + self.reserved
+    }
+}
+
+/// What a bench reads of a page of jobs.
+#[derive(Debug, Deserialize)]
+pub(crate) struct JobPage {
+    pub jobs: Vec<ListedJob>,
+    /// There may be more.
+    pub next_cursor: Option<String>,
+    pub examined: usize,
+}
+
+/// What a bench reads of a job on a page.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ListedJob {
+    pub topic: String,
+    pub due_at: Timestamp,
+}
+
+/// What a bench reads of a bulk operation.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Operation {
+    pub state: String,
+    pub changed: u64,
+    skipped: u64,
+    error: Option<String>,
+}
+
+impl Operation {
+    pub fn is_running(&self) -> bool {
+        self.state == "running"
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { state, changed, skipped, error } = self;
+        write!(f, "{state} after {changed} changed and {skipped} skipped")?;
+        error.iter().try_for_each(|error| write!(f, ": {error}"))
     }
 }
 

@@ -30,6 +30,20 @@ pub(crate) async fn run(
     jobs: usize,
     rate: usize,
 ) -> Result<Option<Percentiles>, Failure> {
+    let [add, delivered] = measure(bench, scenario, jobs, rate).await?;
+    let late = delivered.latency_ms;
+    bench.push(add);
+    bench.push(delivered);
+    Ok(late)
+}
+
+/// The same, without reporting it: the rows of the adds and of the deliveries.
+pub(crate) async fn measure(
+    bench: &Arc<Bench>,
+    scenario: &'static str,
+    jobs: usize,
+    rate: usize,
+) -> Result<[Row; 2], Failure> {
     let topic = bench.new_topic().await?;
     let due = Due::after(bench.load.delay, 1_000, 1_000, 2_000);
     let jobs = Jobs::new(bench, &topic, jobs, due);
@@ -59,15 +73,14 @@ pub(crate) async fn run(
     };
     let behind = added.behind.map(|behind| behind.p99);
     add.annotate("behind_schedule_p99_ms", behind, |ms| format!("{ms:.2} ms behind its schedule at p99"));
-    bench.push(add);
-    bench.push(Row {
+    let delivered = Row {
         per_second: Some(per_second(jobs.count, last_us - first_us)),
         latency_ms: drained.late,
         cpu_us_per_job: after.cpu_us_per(&before, jobs.count),
         resident_bytes: after.resident_bytes,
         ..row("delivered after due")
-    });
-    Ok(drained.late)
+    };
+    Ok([add, delivered])
 }
 
 /// Jobs added evenly.

@@ -8,6 +8,7 @@
 #![warn(missing_docs)]
 
 mod backlog;
+mod bulk;
 mod burst;
 mod callbacks;
 mod calls;
@@ -20,11 +21,14 @@ mod plan;
 mod progress;
 mod receiver;
 mod report;
+mod rest;
 mod server;
 mod signals;
 mod steps;
 mod throughput;
 mod times;
+mod viewers;
+mod views;
 mod watch;
 mod work;
 
@@ -95,10 +99,10 @@ fn raise_file_limit(plan: &Plan) -> Result<(), Failure> {
 /// Most connections that are open at a time.
 fn most_connections(plan: &Plan) -> usize {
     let (usual, parked) = (plan.load.connections(), plan.load.parked());
-    // Lateness has adders beside as many pollers.
-    let late = usual.saturating_mul(2);
+    // Lateness has adders beside as many pollers, and viewers.
+    let late = usual.saturating_mul(2).saturating_add(plan.load.viewers.unwrap_or(0));
     match plan.scenario {
-        Scenario::Throughput | Scenario::Backlog | Scenario::Burst => usual,
+        Scenario::Throughput | Scenario::Backlog | Scenario::Burst | Scenario::Look => usual,
         Scenario::Lateness => late,
         Scenario::Parked => parked,
         // Beside adders and pollers, both ends of the calls and of the bare client's connections.
@@ -127,10 +131,10 @@ async fn drive(plan: &Plan) -> Outcome {
 /// Groups the scenarios by the server that they share. Each gets a server of its own where the bench starts
 /// them, because memory and disk that one scenario left behind would be counted in the next.
 fn rounds(plan: &Plan) -> Vec<Vec<Scenario>> {
-    use Scenario::{All, Backlog, Burst, Callbacks, Lateness, Parked, Throughput};
+    use Scenario::{All, Backlog, Burst, Callbacks, Lateness, Look, Parked, Throughput};
     let scenarios = match plan.scenario {
         All => vec![Throughput, Lateness, Parked, Backlog, Burst],
-        Throughput | Lateness | Parked | Backlog | Burst | Callbacks => vec![plan.scenario],
+        Throughput | Lateness | Parked | Backlog | Burst | Look | Callbacks => vec![plan.scenario],
     };
     match plan.target {
         Target::Running { .. } => vec![scenarios],
@@ -183,9 +187,11 @@ async fn measure(
     own: Option<&mut OwnServer>,
     started: &OnceLock<Arc<Bench>>,
 ) -> Result<(), Failure> {
-    let (authority, pid, own_data) = match (&plan.target, own) {
-        (Target::Running { authority, pid }, _) => (authority.clone(), *pid, None),
-        (Target::Own { .. }, Some(own)) => (own.listens().await?, own.pid(), Some(own.data())),
+    let (authority, pids, own_data) = match (&plan.target, own) {
+        (Target::Running { authority, pids }, _) => (authority.clone(), pids.clone(), None),
+        (Target::Own { .. }, Some(own)) => {
+            (own.listens().await?, own.pid().into_iter().collect(), Some(own.data()))
+        }
         (Target::Own { .. }, None) => return Err(Failure::Unfit("no server was started".to_owned())),
     };
     let server = find_server(&authority, plan.token.as_deref()).await?;
@@ -198,7 +204,7 @@ async fn measure(
     measured.directory = parent.map(|parent| parent.display().to_string());
     measured.connections = plan.load.connections();
     measured.body_bytes = plan.load.body_bytes;
-    let watch = Watch { pids: pid.into_iter().collect(), directory: own_data.filter(|_| is_embedded) };
+    let watch = Watch { pids, directory: own_data.filter(|_| is_embedded) };
     let bench = Arc::new(Bench::new(server, plan.load.clone(), watch, report));
     run_scenarios(plan.scenario, round, started.get_or_init(|| bench)).await
 }
@@ -218,9 +224,13 @@ async fn run_scenarios(scenario: Scenario, round: &[Scenario], bench: &Arc<Bench
         }
     }
     if is_wanted(Scenario::Lateness) {
-        let all_seconds = usize::try_from(seconds(30, 10)).unwrap_or(usize::MAX);
-        let in_that_time = load.rate.saturating_mul(all_seconds);
-        lateness::run(bench, "lateness", load.jobs.unwrap_or(in_that_time), load.rate).await?;
+        let time = Duration::from_secs(seconds(30, 10));
+        let in_that_time = load.rate.saturating_mul(usize::try_from(time.as_secs()).unwrap_or(usize::MAX));
+        let jobs = load.jobs.unwrap_or(in_that_time);
+        match load.viewers {
+            Some(viewers) => viewers::run(bench, jobs, load.rate, viewers, time).await?,
+            None => drop(lateness::run(bench, "lateness", jobs, load.rate).await?),
+        }
     }
     if is_wanted(Scenario::Parked) {
         let rest = Duration::from_secs(seconds(10, 3));
@@ -238,6 +248,9 @@ async fn run_scenarios(scenario: Scenario, round: &[Scenario], bench: &Arc<Bench
         // Enough time to add them all even on a slow disk.
         let lead = load.seconds.unwrap_or(3 + u64::try_from(jobs / 4_000).unwrap_or(0));
         burst::run(bench, jobs, load.batch.unwrap_or(1), Duration::from_secs(lead.max(2))).await?;
+    }
+    if is_wanted(Scenario::Look) {
+        views::run(bench, jobs(1_000_000, 100_000), load.batch()).await?;
     }
     if is_wanted(Scenario::Callbacks) {
         callbacks::run(bench, &callbacks::Sizes::new(load)).await?;

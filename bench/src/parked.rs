@@ -117,9 +117,7 @@ fn report_waiting(bench: &Bench, polls: usize, elapsed_us: i64, before: &Sample)
         resident_bytes: after.resident_bytes,
         ..Row::default()
     };
-    let spent_us = after.cpu_us_per(before, 1);
-    let share = spent_us.map(|spent_us| spent_us * 100.0 / elapsed_us.max(1) as f64);
-    row.annotate("cpu_percent", share, |percent| format!("{percent:.2} % of a processor"));
+    row.annotate_cpu(after.cpu_percent(before, elapsed_us));
     bench.push(row);
 }
 

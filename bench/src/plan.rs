@@ -23,9 +23,11 @@ pub enum Scenario {
     Backlog,
     /// Jobs all due at one instant: first and last delivery, and what another topic notices
     Burst,
+    /// Timelines and pages of jobs of many pending jobs, adds beside a bulk change of them, and how soon one stops
+    Look,
     /// Calls to an endpoint of the bench's own: their cost, how soon they come, and what endpoints that hang change
     Callbacks,
-    /// All but callbacks, in a short form
+    /// All but look and callbacks, in a short form
     All,
 }
 
@@ -65,6 +67,8 @@ pub struct Load {
     pub seconds: Option<u64>,
     /// Jobs per second that lateness adds.
     pub rate: usize,
+    /// Viewers beside which lateness is measured too.
+    pub viewers: Option<usize>,
     /// The size of a body.
     pub body_bytes: usize,
     /// The pattern of delays.
@@ -78,8 +82,8 @@ pub enum Target {
     Running {
         /// Host and port.
         authority: String,
-        /// Its process, where it runs on this machine.
-        pid: Option<u32>,
+        /// Its processes, where they run on this machine.
+        pids: Vec<u32>,
     },
     /// A server that the bench starts.
     Own {

@@ -61,6 +61,11 @@ impl Row {
             self.notes.push(said(value));
         }
     }
+
+    /// Adds the processor time of the step, in percent of one processor.
+    pub fn annotate_cpu(&mut self, percent: Option<f64>) {
+        self.annotate("cpu_percent", percent, |percent| format!("{percent:.2} % of a processor"));
+    }
 }
 
 impl Report {

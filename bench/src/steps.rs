@@ -1,5 +1,5 @@
-//! The two steps that several scenarios have in common: adding all jobs as fast as possible, and popping and
-//! finishing all of them. Owns their timing.
+//! The steps that several scenarios have in common: adding all jobs as fast as possible, popping and finishing all of
+//! them, and comparing the server's counts with those of jobs that stay. Owns their timing.
 
 use std::{
     sync::{
@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use linger_client::Counts;
 use tokio::time::sleep;
 
 use crate::{
@@ -178,6 +179,20 @@ pub(crate) async fn count_doubles(
             break;
         }
         jobs.deliver(bench, popped, |_| {})?;
+    }
+    Ok(())
+}
+
+/// Compares the jobs in the store with those that were added to these topics, none of which is due.
+pub(crate) async fn compare_counts(bench: &Bench, topics: &[(String, usize)]) -> Result<(), Failure> {
+    let connection = Connection::new(&bench.server);
+    for (topic, added) in topics {
+        let (Counts { delayed, ready, reserved, dead }, _) = connection.topic(topic).await?;
+        let (added, there) = (u64::try_from(*added).unwrap_or(u64::MAX), delayed + ready + reserved + dead);
+        bench.tally.jobs.fetch_add(added, Relaxed);
+        bench.tally.lost.fetch_add(added.saturating_sub(there), Relaxed);
+        bench.tally.doubled.fetch_add(there.saturating_sub(added), Relaxed);
+        bench.tally.early.fetch_add(ready + reserved + dead, Relaxed);
     }
     Ok(())
 }

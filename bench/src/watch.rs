@@ -51,6 +51,12 @@ impl Sample {
         let spent_us = self.cpu_us?.checked_sub(before.cpu_us?)?;
         Some(spent_us as f64 / count.max(1) as f64)
     }
+
+    /// Processor time since `before`, in percent of one processor.
+    #[must_use]
+    pub fn cpu_percent(&self, before: &Self, elapsed_us: i64) -> Option<f64> {
+        self.cpu_us_per(before, 1).map(|spent_us| spent_us * 100.0 / elapsed_us.max(1) as f64)
+    }
 }
 
 /// By how many bytes a figure grew for each of `count` jobs or polls.

@@ -91,8 +91,11 @@ pub struct Response {
 }
 
 impl Response {
-    /// Itself when its status is a success, else the refusal.
-    pub(crate) fn success(self) -> Result<Self, Error> {
+    /// Itself when its status is a success.
+    ///
+    /// # Errors
+    /// The refusal, when it is not.
+    pub fn success(self) -> Result<Self, Error> {
         if (200..300).contains(&self.status) {
             return Ok(self);
         }
@@ -101,8 +104,11 @@ impl Response {
         Err(Error::Refused { call: self.call, refusal: Box::new(refusal) })
     }
 
-    /// Its body, which must be JSON of this shape.
-    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
+    /// Its body.
+    ///
+    /// # Errors
+    /// When that is no JSON of this shape.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
         serde_json::from_slice(&self.body).map_err(|error| self.unreadable(&error))
     }
 

@@ -29,16 +29,17 @@ pub(super) struct BenchArgs {
     /// Token to send; better in the variable LINGER_BENCH_TOKEN, since other users see the list of processes
     #[arg(long)]
     token: Option<String>,
-    /// Process of the server at --url, where it runs on this machine: shows its CPU and memory
+    /// Process of the server at --url, where it runs on this machine: shows its CPU and memory; for several, such as its
+    /// Redis, repeat the flag
     #[arg(long, requires = "url", value_parser = clap::value_parser!(u32).range(1..))]
-    pid: Option<u32>,
+    pid: Vec<u32>,
     /// How many jobs [default: depends on the scenario]
     #[arg(long, value_parser = at_most(10_000_000))]
     jobs: Option<usize>,
     /// How many connections, each with one request at a time [default: 64, parked 1000]
     #[arg(long, value_parser = at_most(50_000))]
     connections: Option<usize>,
-    /// Jobs in a request, up to 1000: throughput, backlog, burst [default: 1, backlog 100]
+    /// Jobs in a request, up to 1000: throughput, backlog, burst, look [default: 1, backlog and look 100]
     #[arg(long, value_parser = at_most(1_000))]
     batch: Option<usize>,
     /// Size of a job's body in bytes
@@ -50,6 +51,9 @@ pub(super) struct BenchArgs {
     /// How long: lateness and callbacks add, parked polls rest, jobs of the burst lie ahead (2 at least)
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     seconds: Option<u64>,
+    /// Measures again beside so many viewers that poll like the dashboard, and their CPU: lateness
+    #[arg(long, value_parser = at_most(1_000))]
+    viewers: Option<usize>,
     /// Pattern of the delays: throughput, lateness, backlog, callbacks [default: constant]
     #[arg(long, value_enum)]
     delay: Option<DelayPattern>,
@@ -82,7 +86,7 @@ pub(super) fn run(arguments: &BenchArgs, settings: &Settings) -> ExitCode {
     };
     match url.parse::<ServerUrl>() {
         Ok(url) if !url.is_secure() => {
-            run(Target::Running { authority: url.authority().to_owned(), pid: arguments.pid })
+            run(Target::Running { authority: url.authority().to_owned(), pids: arguments.pid.clone() })
         }
         Ok(_) => usage_error(&"--url: the bench speaks plain HTTP; name a server without TLS"),
         Err(_) => usage_error(&format_args!("--url: {url:?} must be like http://127.0.0.1:9277")),
@@ -106,18 +110,19 @@ impl BenchArgs {
         if self.url.is_some() && (settings.config_file().is_some() || !settings.flags().is_empty()) {
             return Err("--url: a running server takes no settings".to_owned());
         }
-        if let Some(pid) = self.pid
-            && !Path::new("/proc").join(pid.to_string()).is_dir()
-        {
+        let is_there = |pid: &&u32| Path::new("/proc").join(pid.to_string()).is_dir();
+        if let Some(pid) = self.pid.iter().find(|pid| !is_there(pid)) {
             return Err(format!("--pid: there is no process {pid} in /proc"));
         }
         let is_for = |which: &[Scenario]| self.scenario == Scenario::All || which.contains(&self.scenario);
         let (throughput, lateness, parked) = (Scenario::Throughput, Scenario::Lateness, Scenario::Parked);
-        let (backlog, burst, callbacks) = (Scenario::Backlog, Scenario::Burst, Scenario::Callbacks);
+        let (backlog, burst, look) = (Scenario::Backlog, Scenario::Burst, Scenario::Look);
+        let callbacks = Scenario::Callbacks;
         for (name, is_given, scenarios) in [
-            ("--batch", self.batch.is_some(), &[throughput, backlog, burst][..]),
+            ("--batch", self.batch.is_some(), &[throughput, backlog, burst, look][..]),
             ("--rate", self.rate.is_some(), &[lateness, callbacks]),
             ("--seconds", self.seconds.is_some(), &[lateness, parked, burst, callbacks]),
+            ("--viewers", self.viewers.is_some(), &[lateness]),
             ("--delay", self.delay.is_some(), &[throughput, lateness, backlog, callbacks]),
         ] {
             if is_given && !is_for(scenarios) {
@@ -137,6 +142,7 @@ impl BenchArgs {
                 batch: self.batch,
                 seconds: self.seconds,
                 rate: self.rate.unwrap_or(1_000),
+                viewers: self.viewers,
                 body_bytes: self.body_bytes,
                 delay: self.delay.unwrap_or(DelayPattern::Constant),
             },
