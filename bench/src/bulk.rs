@@ -28,8 +28,8 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// When the jobs are due that are added meanwhile.
 const DELAY: ClientDue = ClientDue::Delay(Duration::from_secs(86_400));
 
-/// Moves the jobs of one topic beside adds, and begins and stops the same with another one. `jobs` are pending. Returns the
-/// topic of the adds.
+/// Moves the jobs of one topic beside adds, and begins the same with another one and stops it. `jobs` are pending. Returns
+/// the topic of the adds.
 pub(crate) async fn run(
     bench: &Arc<Bench>,
     moved: &Filled,

@@ -33,7 +33,7 @@ pub enum Failure {
 fn remedy(failure: &linger_client::Error) -> String {
     match failure.refusal() {
         Some(refusal) if matches!(refusal.status, 401 | 403) => format!(
-            "; set {TOKEN_VARIABLE} to a token that allows add, work, read and admin for topics bench-*"
+            "; set {TOKEN_VARIABLE} to a token that allows add, work, read and admin for topics bench-*, and to read all for look and --viewers"
         ),
         _ => String::new(),
     }

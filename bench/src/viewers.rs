@@ -8,15 +8,8 @@ use tokio::{
 };
 
 use crate::{
-    calls::Connection,
-    failure::Failure,
-    lateness,
-    now::now_us,
-    plan::Due,
-    report::Row,
-    rest::rest,
-    times::Times,
-    work::Bench,
+    calls::Connection, failure::Failure, lateness, now::now_us, plan::Due, report::Row, rest::rest,
+    times::Times, work::Bench,
 };
 
 const NAME: &str = "lateness";

@@ -8,7 +8,7 @@ use linger_client::Timestamp;
 
 use crate::{
     bulk,
-    calls::{Connection, JobPage},
+    calls::{Connection, JobPage, ListedJob},
     failure::Failure,
     now::now_us,
     plan::Due,
@@ -20,7 +20,7 @@ use crate::{
 
 pub(crate) const NAME: &str = "look";
 
-/// When the first job is due: late enough that none is due before the bench has ended.
+/// How far ahead the first job is due, so that none is due before the bench has ended.
 const LEAST: Duration = Duration::from_secs(6 * 3_600);
 
 /// Over how long a time the jobs are spread.
@@ -32,7 +32,7 @@ const LARGE: usize = 9;
 /// Most jobs of the smallest topic.
 const FEW: usize = 100;
 
-/// Calls of each kind, and those that examine as many jobs as the server allows.
+/// Most calls of each kind, and most that examine as many jobs as the server allows.
 const CALLS: usize = 200;
 const LONG_CALLS: usize = 20;
 
@@ -57,7 +57,7 @@ struct Pending {
 pub(crate) async fn run(bench: &Arc<Bench>, jobs: usize, batch: usize) -> Result<(), Failure> {
     let pending = add_pending(bench, jobs, batch).await?;
     measure_timelines(bench, &pending, jobs).await?;
-    measure_pages(bench, &pending).await?;
+    measure_pages(bench, &pending, jobs).await?;
     let [moved, stopped] = [1, 2].map(|number| &pending.large[number]);
     let added = bulk::run(bench, moved, stopped, jobs).await?;
     let Pending { large, one_percent, few, .. } = pending;
@@ -115,7 +115,7 @@ async fn measure_timelines(bench: &Bench, pending: &Pending, jobs: usize) -> Res
     for (name, span, apart) in [("24 h", "24h", 60 * MINUTE), ("10 years", "3652d", MINUTE)] {
         for (whose, topic, count) in [("a topic", Some(&**topic), *count), ("all topics", None, jobs)] {
             let step = format!("timeline of {name}, {whose}");
-            let timed = time_calls(bench, &step, CALLS, async |number| {
+            let timed = time_calls(bench, &step, CALLS.min(jobs), async |number| {
                 let from = pending.begins + apart * number;
                 let seen = connection.timeline(topic, Some(from), span).await?.jobs();
                 // Others may have jobs, too, but not in a topic of the bench.
@@ -138,9 +138,9 @@ struct Pages<'a> {
 }
 
 /// Pages of jobs, and searches for ids that no job has.
-async fn measure_pages(bench: &Bench, pending: &Pending) -> Result<(), Failure> {
+async fn measure_pages(bench: &Bench, pending: &Pending, jobs: usize) -> Result<(), Failure> {
     let of = |step, topic, apart| Pages { step, topic, apart, is_descending: false };
-    // So that all pages are among the jobs, and none of the smallest topic has too few of them.
+    // All pages are among the jobs, and those of the smallest topic are full.
     let (one_percent, few) = (Some(&*pending.one_percent.0), Some(&*pending.few.0));
     for pages in [
         of("50 jobs, all topics", None, 200 * MINUTE),
@@ -151,21 +151,31 @@ async fn measure_pages(bench: &Bench, pending: &Pending) -> Result<(), Failure> 
         let (key, first) = if pages.is_descending { ("to", 1) } else { ("from", 0) };
         let order = if pages.is_descending { "desc" } else { "asc" };
         let topic = pages.topic.map_or(String::new(), |topic| format!("&topic={topic}"));
-        list(bench, pages.step, CALLS, |number| {
+        list(bench, pages.step, CALLS.min(jobs), |number| {
             let bound = pending.begins + pages.apart * (number + first);
-            (format!("order={order}{topic}&{key}={bound}"), pages.topic, bound, pages.is_descending)
+            let query = format!("order={order}{topic}&{key}={bound}");
+            Asked { query, topic: pages.topic, bound, is_descending: pages.is_descending }
         })
         .await?;
     }
-    list(bench, "search of ids, all topics", LONG_CALLS, |number| {
-        let from = pending.begins + 200 * MINUTE * number;
-        (format!("id_prefix=bench-nobody-{number}&from={from}"), Some(""), from, false)
+    list(bench, "search of ids, all topics", LONG_CALLS.min(jobs), |number| {
+        let bound = pending.begins + 200 * MINUTE * number;
+        let query = format!("id_prefix=bench-nobody-{number}&from={bound}");
+        // No job has such an id, so one that is listed is wrong, of whatever topic.
+        Asked { query, topic: Some(""), bound, is_descending: false }
     })
     .await
 }
 
-/// What a page is asked for, and what each of its jobs must be: of this topic, due at or after this moment, or before it.
-type Asked<'a> = (String, Option<&'a str>, Timestamp, bool);
+/// What a page is asked for.
+struct Asked<'a> {
+    query: String,
+    /// All its jobs must be of this topic.
+    topic: Option<&'a str>,
+    /// They must not be due before this moment, or, if they are listed from the latest on, before it.
+    bound: Timestamp,
+    is_descending: bool,
+}
 
 /// Lists `count` pages. One is short if the server has stopped before it was full, and says that there may be more.
 async fn list<'a>(
@@ -177,12 +187,12 @@ async fn list<'a>(
     let connection = Connection::new(&bench.server);
     let (short, examined) = (Cell::new(0), Cell::new(0));
     let timed = time_calls(bench, step, count, async |number| {
-        let (query, topic, bound, is_descending) = asked(number);
+        let Asked { query, topic, bound, is_descending } = asked(number);
         let page = connection.list(&format!("limit={PAGE}&{query}")).await?;
-        let is_right = |job: &crate::calls::ListedJob| {
+        let JobPage { jobs, next_cursor, examined: more } = page;
+        let is_right = |job: &ListedJob| {
             topic.is_none_or(|topic| job.topic == topic) && (job.due_at < bound) == is_descending
         };
-        let JobPage { jobs, next_cursor, examined: more } = page;
         if jobs.len() > PAGE || !jobs.iter().all(is_right) {
             return Err(wrong(step, &format_args!("{} jobs, some of which were not asked for", jobs.len())));
         }
@@ -192,7 +202,9 @@ async fn list<'a>(
     });
     let mut row = timed.await?;
     row.annotate("short", Some(short.get() as f64), |short| format!("{short} short"));
-    row.annotate("examined_at_most", Some(examined.get() as f64), |jobs| format!("{jobs} jobs examined at most"));
+    row.annotate("examined_at_most", Some(examined.get() as f64), |jobs| {
+        format!("{jobs} jobs examined at most")
+    });
     bench.push(row);
     Ok(())
 }

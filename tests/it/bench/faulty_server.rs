@@ -28,6 +28,8 @@ enum Fault {
     IgnoresDelays,
     /// The add of the third job is refused.
     RefusesAdd,
+    /// A timeline counts a job too many.
+    MiscountsTimelines,
     /// The connection is closed instead of a response to the pop of the third job.
     ClosesConnection,
 }
@@ -52,6 +54,7 @@ impl FaultyServer {
                 Fault::DeliversTwice
                 | Fault::IgnoresDelays
                 | Fault::RefusesAdd
+                | Fault::MiscountsTimelines
                 | Fault::ClosesConnection
                 | Fault::LosesJob => {
                     ready.push_back(id.clone());
@@ -67,6 +70,7 @@ impl FaultyServer {
                 Fault::DeliversTwice
                 | Fault::IgnoresDelays
                 | Fault::RefusesAdd
+                | Fault::MiscountsTimelines
                 | Fault::ClosesConnection
                 | Fault::LosesJob => {}
             }
@@ -75,6 +79,11 @@ impl FaultyServer {
             let until = "2026-11-21T06:11:00.000Z";
             let reserved = format!(r#","reserved_until":"{until}","receipt":"00","attempt":1,"late":0"#);
             return Some((200, job_json(id, &reserved)));
+        }
+        if line.starts_with("GET /timeline?") {
+            // The first topic has two jobs.
+            let counts = r#""counts":[1,1],"outside":1,"ready":0,"reserved":0"#;
+            return Some((200, format!(r#"{{"now":"2026-11-21T06:10:00.000Z",{counts}}}"#)));
         }
         if line.starts_with("GET /version") {
             let version = r#"{"version":"0","engine":"broken","engine_version":"0","durability":"none"}"#;
@@ -127,6 +136,14 @@ fn job_json(id: &str, more: &str) -> String {
 
 fn is_third(id: &str) -> bool {
     id.ends_with(".2")
+}
+
+#[test]
+fn a_wrong_timeline_ends_the_bench() {
+    let output = run_against(Fault::MiscountsTimelines, &["look", "--batch", "1"]);
+    assert_eq!(output.status.code(), Some(1));
+    let why = "timeline of 24 h, a topic: the server answers 3 of 2 jobs";
+    assert!(stderr(&output).contains(why), "{output:?}");
 }
 
 fn problem() -> String {

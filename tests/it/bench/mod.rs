@@ -3,6 +3,7 @@
 
 mod faulty_server;
 mod interruption;
+mod views;
 
 use std::{fs, path::Path, process::Output};
 
@@ -201,7 +202,7 @@ fn callbacks_leave_a_running_server_unchanged() {
 }
 
 #[test]
-fn by_default_every_scenario_but_callbacks_runs_on_a_server_of_its_own() {
+fn by_default_every_scenario_but_look_and_callbacks_runs_on_a_server_of_its_own() {
     let directory = tempfile::tempdir().expect("a directory");
     let options = ["--json", "--jobs", "20", "--connections", "4", "--seconds", "2", "--rate", "100"];
     let output = bench(&options, &[], directory.path());
@@ -314,6 +315,10 @@ fn invalid_options_are_refused() {
         (&["parked", "--batch", "5"], "--batch does not apply"),
         (&["backlog", "--seconds", "5"], "--seconds does not apply"),
         (&["burst", "--delay", "random"], "--delay does not apply"),
+        (&["look", "--delay", "random"], "--delay does not apply"),
+        (&["look", "--rate", "5"], "--rate does not apply"),
+        (&["look", "--viewers", "5"], "--viewers does not apply"),
+        (&["lateness", "--viewers", "0"], "--viewers"),
     ] {
         let output = bench(arguments, &[], directory.path());
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
@@ -360,9 +365,17 @@ fn a_data_directory_that_is_missing_is_created_and_removed_again() {
 fn the_help_names_every_scenario() {
     let directory = tempfile::tempdir().expect("a directory");
     let help = stdout(&run(&["bench", "--help"], directory.path()));
-    for word in
-        ["throughput", "lateness", "parked", "backlog", "burst", "callbacks", "all", "LINGER_BENCH_TOKEN"]
-    {
+    for word in [
+        "throughput",
+        "lateness",
+        "parked",
+        "backlog",
+        "burst",
+        "look",
+        "callbacks",
+        "all",
+        "LINGER_BENCH_TOKEN",
+    ] {
         assert!(help.contains(word), "{word}: {help}");
     }
 }
