@@ -162,10 +162,12 @@ impl Connection {
         Ok(self.0.exchange(&request).await?.success()?.read()?)
     }
 
-    /// The metrics of the server, as text.
-    pub async fn metrics(&self) -> Result<String, Failure> {
+    /// The metrics of the server, as text; none when the token does not allow to read them.
+    pub async fn metrics(&self) -> Result<Option<String>, Failure> {
         let response = self.0.call(Method::GET, "/metrics", Bytes::new()).await?;
-        Ok(String::from_utf8_lossy(&response.body).into_owned())
+        let is_allowed = !matches!(response.status, 401 | 403);
+        let text = |body: &Bytes| String::from_utf8_lossy(body).into_owned();
+        is_allowed.then(|| Ok(text(&response.success()?.body))).transpose()
     }
 
     pub async fn version(&self) -> Result<Version, Failure> {

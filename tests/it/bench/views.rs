@@ -113,7 +113,9 @@ fn a_refused_view_ends_the_bench() {
     let variables = [("LINGER__AUTH__TOKENS_FILE", file.to_str().expect("is text"))];
     let server = Server::serve(&[], &variables, store.path());
     let url = server.url();
-    for (words, call) in [(&["look"][..], "timeline"), (&["lateness", "--viewers", "2"], "view")] {
+    for (words, call) in
+        [(&["look"][..], "timeline"), (&["lateness", "--viewers", "2", "--seconds", "1"], "view")]
+    {
         let words = [words, &["--jobs", "20", "--url", &url]].concat();
         let output = bench(&words, &[("LINGER_BENCH_TOKEN", "own")], directory.path());
         assert_eq!(output.status.code(), Some(1), "{output:?}");
