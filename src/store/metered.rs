@@ -8,10 +8,7 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use super::{
-    AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, DeadCursor, Degraded, Deleted,
-    EngineInfo, Error, FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Order, Patch, Patched,
-    Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline,
-    TopicConfig, TopicStats, Verified, Wait,
+AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, DeadCursor, Degraded, Deleted, EngineInfo, Error, FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Order, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline, TopicConfig, TopicStats, Verified, Wait, Claim, Notice, NoticeContent, NoticeKind, Notices,
 };
 use crate::{
     clock::Clock,
@@ -231,6 +228,10 @@ impl Store for Metered {
         self.timed("delete_dead", self.store.delete_dead(topic, limit)).await
     }
 
+    fn notices(&self) -> &dyn Notices {
+        self
+    }
+
     async fn verify(&self) -> Result<Verified> {
         self.timed("verify", self.store.verify()).await
     }
@@ -245,5 +246,28 @@ impl Store for Metered {
 
     async fn close(&self) -> Result<()> {
         self.timed("close", self.store.close()).await
+    }
+}
+
+#[async_trait]
+impl Notices for Metered {
+    async fn put(&self, kind: NoticeKind, id: &str, content: NoticeContent) -> Result<()> {
+        self.timed("put_notice", self.store.notices().put(kind, id, content)).await
+    }
+
+    async fn put_new(&self, kind: NoticeKind, id: &str, content: NoticeContent) -> Result<Option<Notice>> {
+        self.timed("put_notice", self.store.notices().put_new(kind, id, content)).await
+    }
+
+    async fn get(&self, kind: NoticeKind, id: &str) -> Result<Option<Notice>> {
+        self.timed("get_notice", self.store.notices().get(kind, id)).await
+    }
+
+    async fn list(&self, kind: NoticeKind) -> Result<Vec<Notice>> {
+        self.timed("list_notices", self.store.notices().list(kind)).await
+    }
+
+    async fn delete(&self, kind: NoticeKind, id: &str) -> Result<()> {
+        self.timed("delete_notice", self.store.notices().delete(kind, id)).await
     }
 }

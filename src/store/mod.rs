@@ -8,6 +8,7 @@ pub mod embedded;
 mod error;
 mod list;
 mod metered;
+mod notice;
 mod outcome;
 mod rate_limit;
 pub mod redis;
@@ -23,6 +24,7 @@ pub use list::{
     ChangeJob, Changed, JobChange, JobFilter, JobPage, ListPosition, ListedJob, Order, SeenJob, moment_of,
 };
 pub use metered::Metered;
+pub use notice::{MAX_NOTICES, Notice, NoticeContent, NoticeKind, Notices};
 pub use outcome::{
     Added, AddedSecret, Deleted, Finished, Held, Move, MoveKind, NotHeld, Patched, Promoted, PurgeSlice,
     Requeued, Reservation, TopicStats, Verified,
@@ -274,6 +276,9 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     /// Deletes up to `limit` dead letters of a topic, oldest first. Returns their number.
     async fn delete_dead(&self, topic: &Topic, limit: usize) -> Result<usize>;
+
+    /// What the processes of this store leave for each other.
+    fn notices(&self) -> &dyn Notices;
 
     /// Reads and compares everything: every job has exactly one valid index entry, every count is right, every
     /// record is sound. Changes nothing. A store in use is verified piece by piece, each of which delays its other

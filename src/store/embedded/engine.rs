@@ -4,8 +4,10 @@
 //! change, and writes need no lock. Only dead letters with their bodies, which may be large and are all on disk, are read
 //! on a connection of their own.
 
+mod stop;
+
 use std::{
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex},
     thread::JoinHandle,
 };
 
@@ -14,6 +16,7 @@ use tokio::sync::OnceCell;
 
 use super::{
     disk::data_dir::DB_FILE,
+    notice_board::NoticeBoard,
     ops::{self, write_txn::WriteTxn},
     options::Options,
     rate_limits::RateLimits,
@@ -40,10 +43,7 @@ use crate::{
         SigningKey, State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
-        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, DeadCursor, Degraded, Deleted,
-        EngineInfo, Error, FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Order, Patch,
-        Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store,
-        Timeline, TopicConfig, TopicStats, Verified, Wait,
+AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, DeadCursor, Degraded, Deleted, EngineInfo, FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Order, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline, TopicConfig, TopicStats, Verified, Wait, Claim, Notices,
     },
 };
 
@@ -65,6 +65,7 @@ pub struct EmbeddedStore {
     /// The seed of host numbers: the id of the store, which every copy of it has.
     pub(crate) host_seed: [u8; 16],
     pub(crate) rate_limits: RateLimits,
+    pub(crate) notices: NoticeBoard,
 }
 
 impl EmbeddedStore {
@@ -107,39 +108,6 @@ impl EmbeddedStore {
             }
         }
         Ok(done)
-    }
-
-    fn lock_writer(&self) -> MutexGuard<'_, Option<JoinHandle<Result<()>>>> {
-        self.writer.lock().expect("no code panics while it holds the lock")
-    }
-
-    async fn stop(&self) -> Result<()> {
-        self.shared.request_clean_stop();
-        self.queue.close();
-        let writer = self.lock_writer().take();
-        let reader = self.reader.clone();
-        let stopped = tokio::task::spawn_blocking(move || {
-            reader.close();
-            writer.map_or(Ok(Ok(())), JoinHandle::join)
-        });
-        match stopped.await {
-            Ok(Ok(result)) => result,
-            Ok(Err(_panic)) => Err(self.shared.stop_error()),
-            Err(_cancelled) => Err(Error::Unavailable("the stop was interrupted".to_owned())),
-        }
-    }
-}
-
-impl Drop for EmbeddedStore {
-    /// Without [`close`](Store::close) the writer runs the queued operations, and makes no checkpoint, so the wait is
-    /// short. The next start recovers the rest.
-    fn drop(&mut self) {
-        self.queue.close();
-        let writer = self.lock_writer().take();
-        // A listener may have the last reference, so that the writer's own thread drops the engine.
-        if let Some(writer) = writer.filter(|writer| writer.thread().id() != std::thread::current().id()) {
-            let _ = writer.join();
-        }
     }
 }
 
@@ -375,6 +343,10 @@ impl Store for EmbeddedStore {
 
     async fn delete_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
         self.run_in_steps(topic, limit, ops::delete_dead).await
+    }
+
+    fn notices(&self) -> &dyn Notices {
+        &self.notices
     }
 
     async fn verify(&self) -> Result<Verified> {

@@ -20,6 +20,7 @@ mod engine;
 #[cfg(any(test, fuzzing))]
 mod fuzzing;
 mod memory;
+mod notice_board;
 mod ops;
 mod options;
 mod rate_limits;

@@ -13,6 +13,7 @@ use super::{
         disk_space::{DiskSpace, is_out_of_space},
     },
     engine::EmbeddedStore,
+    notice_board::NoticeBoard,
     options::{Durability, OpenError, Options},
     rate_limits::RateLimits,
     reader::Reader,
@@ -108,6 +109,7 @@ impl Start {
             closed: OnceCell::new(),
             host_seed: store.db.store_head().store.0,
             rate_limits: RateLimits::new(self.clock.clone()),
+            notices: NoticeBoard::new(self.clock.clone()),
         };
         let writer = Writer {
             db: store.db,

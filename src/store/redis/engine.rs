@@ -1,5 +1,6 @@
 //! The engine as a [`Store`]: which part performs which operation.
 
+mod stop;
 mod tasks;
 
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use super::{
         hold::HolderSteps,
         list::JobLister,
         list_ready::ReadyLister,
+        notices::NoticeBoard,
         promote::Promoter,
         purge::Purger,
         read::JobReader,
@@ -45,10 +47,7 @@ use crate::{
         SigningKey, State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
-        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, DeadCursor, Degraded, Deleted,
-        EngineInfo, FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Listener, NotHeld, Order,
-        Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span,
-        Store, Timeline, TopicConfig, TopicStats, Verified, Wait,
+AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, DeadCursor, Degraded, Deleted, EngineInfo, FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Listener, NotHeld, Order, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline, TopicConfig, TopicStats, Verified, Wait, Claim, Notices,
     },
 };
 
@@ -77,6 +76,7 @@ pub struct Redis {
     lister: JobLister,
     ready_lister: ReadyLister,
     changer: Changer,
+    notices: NoticeBoard,
     verifier: Verifier,
 }
 
@@ -144,6 +144,7 @@ impl Redis {
             lister: JobLister::new(shards.clone()),
             ready_lister: ReadyLister::new(shards.clone()),
             changer,
+            notices: NoticeBoard::new(shards.clone()),
             verifier: Verifier::new(shards.clone(), settings.clone()),
             requeuer,
             deleter,
@@ -161,22 +162,6 @@ impl Redis {
 
     fn start_gone_delay(&self) -> GoneDelay<'_> {
         GoneDelay::start(self.shards.context())
-    }
-}
-
-impl std::fmt::Debug for Redis {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Redis").field("info", &self.info()).finish_non_exhaustive()
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let context = self.shards.context();
-        if !context.closing.is_cancelled() {
-            let shards = self.shards.clone();
-            context.runtime.spawn(async move { tasks::close(&shards).await });
-        }
     }
 }
 
@@ -389,6 +374,10 @@ impl Store for Redis {
 
     async fn delete_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
         self.dead_letters.delete_oldest(topic, limit).await
+    }
+
+    fn notices(&self) -> &dyn Notices {
+        &self.notices
     }
 
     async fn verify(&self) -> Result<Verified> {

@@ -15,6 +15,7 @@
 //! | `{p:k}:dead:<topic>` | ZSET of dead ids by moment of death |
 //! | `{p:k}:mark` | written before a `WAIT`, so that it covers everything before it |
 //! | `{p}:meta` | HASH of format, number of shards and the seed of host numbers |
+//! | `{p}:notices` | HASH of `o` (operation) or `s` (wish to stop one) and its id, to the moment when it was written in six bytes and a text |
 //! | `{p}:rate_limits` | HASH of topic to the moment, in microseconds, when its next call is free |
 //! | `{p}:settings` | HASH of topic to its settings and pause (`codec/settings.rs`); `#` is the version |
 
@@ -112,6 +113,7 @@ pub struct Keys {
     shards: Vec<ShardKeys>,
     pub settings: Key,
     pub rate_limits: Key,
+    pub notices: Key,
     /// The slot of the settings.
     pub slot: u16,
     /// Like [`ShardKeys::mark`], in the slot of the settings.
@@ -128,6 +130,7 @@ impl Keys {
             shards: (0..shards).map(|shard| ShardKeys::new(prefix, shard)).collect(),
             settings: format!("{{{prefix}}}:settings").into(),
             rate_limits: format!("{{{prefix}}}:rate_limits").into(),
+            notices: format!("{{{prefix}}}:notices").into(),
             slot: redis_keyslot(prefix.as_bytes()),
             mark: format!("{{{prefix}}}:mark").into(),
             ready_channel,
@@ -149,7 +152,7 @@ impl Keys {
             Some((shard.parse::<Shard>().ok()?, name))
         };
         let Some((shard, name)) = split() else { return KeyOwner::Foreign };
-        if matches!(name, "meta" | "settings" | "rate_limits") {
+        if matches!(name, "meta" | "settings" | "rate_limits" | "notices") {
             // The keys of another queue, whose prefix is this one and a number.
             return KeyOwner::Foreign;
         }
@@ -242,9 +245,15 @@ mod tests {
         {
             assert_eq!(owner(unknown), KeyOwner::Unknown, "{unknown}");
         }
-        for foreign in
-            ["{a:b:3}:jobs", "{a:x}:jobs", "a:3:jobs", "{a:3}:meta", "{a:99}:settings", "{a:3:1}:jobs"]
-        {
+        for foreign in [
+            "{a:b:3}:jobs",
+            "{a:x}:jobs",
+            "a:3:jobs",
+            "{a:3}:meta",
+            "{a:99}:settings",
+            "{a:3}:notices",
+            "{a:3:1}:jobs",
+        ] {
             assert_eq!(owner(foreign), KeyOwner::Foreign, "{foreign}");
         }
     }

@@ -12,6 +12,7 @@ mod ending;
 mod guards;
 mod history;
 mod listing;
+mod notices;
 mod notifying;
 mod outlets;
 mod pages;

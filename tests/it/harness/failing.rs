@@ -1,5 +1,7 @@
 //! A store that fails on demand, because a real engine fails only rarely.
 
+mod notices;
+
 use std::{
     collections::HashMap,
     sync::{
@@ -15,10 +17,7 @@ use linger::{
         SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
-        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, DeadCursor, Deleted, EngineInfo,
-        Error, FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Order, Patch, Patched, Promoted,
-        PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline, TopicConfig,
-        TopicStats, Verified, Wait,
+AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, DeadCursor, Deleted, EngineInfo, Error, FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Order, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline, TopicConfig, TopicStats, Verified, Wait, Claim, Notices,
     },
 };
 use tokio::sync::Semaphore;
@@ -41,6 +40,7 @@ pub struct FailingStore {
     hung_timelines: Mutex<Option<Arc<HungCalls>>>,
     hung_lists: Mutex<Option<Arc<HungCalls>>>,
     put_before: Mutex<Option<TopicSettings>>,
+    notices_fail: AtomicBool,
     ignores_waiting: AtomicBool,
     waiting_reserves: AtomicUsize,
 }
@@ -85,6 +85,7 @@ impl FailingStore {
             hung_timelines: Mutex::default(),
             hung_lists: Mutex::default(),
             put_before: Mutex::default(),
+            notices_fail: AtomicBool::default(),
             ignores_waiting: AtomicBool::default(),
             waiting_reserves: AtomicUsize::default(),
         })
@@ -93,6 +94,11 @@ impl FailingStore {
     /// Makes every operation fail, or work again.
     pub fn fail(&self, failure: Option<Failure>) {
         *self.failure.lock().expect("not poisoned") = failure;
+    }
+
+    /// Makes the notices fail, or work again. They do not fail with everything else.
+    pub fn fail_notices(&self, fail: bool) {
+        self.notices_fail.store(fail, Ordering::Relaxed);
     }
 
     /// Reserves nothing for waiting callers from now on, or again.
@@ -352,6 +358,10 @@ impl Store for FailingStore {
 
     async fn delete_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
         self.inner()?.delete_dead(topic, limit).await
+    }
+
+    fn notices(&self) -> &dyn Notices {
+        self
     }
 
     async fn verify(&self) -> Result<Verified> {

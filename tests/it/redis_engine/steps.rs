@@ -3,14 +3,16 @@
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
+use bytes::Bytes;
 use linger::{
     job::{
         Due, Job, JobId, Reason, Receipt, RetrySchedule, SecretId, SigningKey, State, Timestamp, TopicPause,
         TopicSettings,
     },
     store::{
-        AddJob, AddedSecret, ChangeJob, Deleted, FinishJob, Finished, JobChange, JobFilter, ListedJob, Order,
-        Patch, Release, Requeued, Reservation, Result, SeenJob, Store, TopicStats,
+        AddJob, AddedSecret, ChangeJob, Deleted, FinishJob, Finished, JobChange, JobFilter, ListedJob,
+        Notice, NoticeContent, NoticeKind, Order, Patch, Release, Requeued, Reservation, Result, SeenJob,
+        Store, TopicStats,
     },
 };
 
@@ -53,12 +55,13 @@ pub enum Step {
     Dead,
     RequeueDead,
     DeleteDead,
+    Notice,
     Verify,
     Check,
 }
 
 impl Step {
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::Add,
         Self::AddDelayed,
         Self::AddBatch,
@@ -93,6 +96,7 @@ impl Step {
         Self::Dead,
         Self::RequeueDead,
         Self::DeleteDead,
+        Self::Notice,
         Self::Verify,
         Self::Check,
     ];
@@ -270,12 +274,23 @@ impl StepFixture {
             Step::Dead => debug_text(&store.dead(&topic, None, 10).await?),
             Step::RequeueDead => debug_text(&store.requeue_dead(&topic, 10).await?),
             Step::DeleteDead => debug_text(&store.delete_dead(&topic, 10).await?),
+            Step::Notice => debug_text(&self.notice().await?),
             Step::Verify => {
                 let verified = store.verify().await?;
                 debug_text(&(verified.jobs, verified.faults))
             }
             Step::Check => debug_text(&store.check().await?),
         })
+    }
+
+    /// Writes, reads and deletes a notice.
+    async fn notice(&self) -> Result<(Option<Notice>, Option<Bytes>)> {
+        let notices = self.store.notices();
+        let content = NoticeContent::new("text").expect("is short");
+        let known = notices.put_new(NoticeKind::Operation, &self.name, content).await?;
+        let written = notices.get(NoticeKind::Operation, &self.name).await?;
+        notices.delete(NoticeKind::Operation, &self.name).await?;
+        Ok((known, written.map(|notice| notice.content)))
     }
 
     /// A change of each kind, and one of a job that is not as it was seen.

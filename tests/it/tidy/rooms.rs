@@ -49,6 +49,7 @@ const PARTS: &[Part] = &[
         rooms: &[
             ("options", &[]),
             ("rate_limits", &[]),
+            ("notice_board", &[]),
             ("rows", &["options"]),
             ("reader", &["rows"]),
             ("disk", &["rows", "options"]),

@@ -13,6 +13,7 @@ mod indexed;
 pub mod list;
 mod list_query;
 pub mod list_ready;
+pub mod notices;
 mod pop;
 pub mod promote;
 mod promotions;

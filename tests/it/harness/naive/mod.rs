@@ -2,10 +2,11 @@
 //! all jobs. The conformance suite runs on it, too, so that suite and model agree before an engine is compared with them.
 
 mod list;
+mod notices;
 mod store;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     ops::{Deref, DerefMut},
     sync::{Arc, Mutex, MutexGuard, OnceLock},
     time::Duration,
@@ -19,8 +20,7 @@ use linger::{
         Origin, Outlet, Reason, Receipt, State, Timestamp, Topic, TopicFilter,
     },
     store::{
-        AddJob, Added, Claim, FinishJob, Finished, Held, Listener, MoveKind, NotHeld, Reservation, Store,
-        TopicConfig, TopicStats,
+AddJob, Added, FinishJob, Finished, Held, Listener, MoveKind, NotHeld, Reservation, Store, TopicConfig, TopicStats, Claim, NoticeKind,
     },
 };
 
@@ -45,6 +45,8 @@ struct Content {
     /// When the next call of a topic is free, in microseconds.
     next_calls: HashMap<Topic, f64>,
     arrivals: u64,
+    /// By kind and id: when it was written, and its text.
+    notices: BTreeMap<(NoticeKind, String), (Timestamp, Bytes)>,
 }
 
 impl Content {

@@ -10,10 +10,7 @@ use linger::{
         TopicSettings, Ttr,
     },
     store::{
-        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, DeadCursor, Deleted, EngineInfo,
-        FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Minute, Move, MoveKind, Order, Patch,
-        Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store,
-        Timeline, TopicConfig, TopicStats, Totals, Verified, Wait,
+AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, DeadCursor, Deleted, EngineInfo, FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Minute, Move, MoveKind, Order, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline, TopicConfig, TopicStats, Totals, Verified, Wait, Claim, Notices,
     },
 };
 
@@ -363,7 +360,11 @@ impl Store for Naive {
 
     async fn delete_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
         let ids = Self::dead_ids(&self.content(), topic, limit);
-        Ok(self.delete(&TopicFilter::ALL, ids).await?.len())
+        Ok(Store::delete(self, &TopicFilter::ALL, ids).await?.len())
+    }
+
+    fn notices(&self) -> &dyn Notices {
+        self
     }
 
     async fn verify(&self) -> Result<Verified> {

@@ -1,0 +1,40 @@
+//! The notices of the store that fails on demand.
+
+use std::sync::atomic::Ordering;
+
+use async_trait::async_trait;
+use linger::store::{Error, Notice, NoticeContent, NoticeKind, Notices, Result};
+
+use super::FailingStore;
+
+impl FailingStore {
+    fn inner_notices(&self) -> Result<&dyn Notices> {
+        if self.notices_fail.load(Ordering::Relaxed) {
+            return Err(Error::Unavailable("as the test demanded".to_owned()));
+        }
+        Ok(self.inner.notices())
+    }
+}
+
+#[async_trait]
+impl Notices for FailingStore {
+    async fn put(&self, kind: NoticeKind, id: &str, content: NoticeContent) -> Result<()> {
+        self.inner_notices()?.put(kind, id, content).await
+    }
+
+    async fn put_new(&self, kind: NoticeKind, id: &str, content: NoticeContent) -> Result<Option<Notice>> {
+        self.inner_notices()?.put_new(kind, id, content).await
+    }
+
+    async fn get(&self, kind: NoticeKind, id: &str) -> Result<Option<Notice>> {
+        self.inner_notices()?.get(kind, id).await
+    }
+
+    async fn list(&self, kind: NoticeKind) -> Result<Vec<Notice>> {
+        self.inner_notices()?.list(kind).await
+    }
+
+    async fn delete(&self, kind: NoticeKind, id: &str) -> Result<()> {
+        self.inner_notices()?.delete(kind, id).await
+    }
+}
