@@ -121,8 +121,8 @@ pub enum Error {
         /// Most operations at once.
         limit: usize,
     },
-    /// No bulk operation of this process has this id.
-    #[error("no bulk operation has this id; the latest 64 are kept until the server restarts")]
+    /// No bulk operation has this id.
+    #[error("no bulk operation has this id; the latest 64 are kept")]
     OperationNotFound,
     /// The server is shutting down; nothing happened.
     #[error("the server is shutting down; send this again to another one, or once it is back")]

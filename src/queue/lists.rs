@@ -1,9 +1,9 @@
 //! Lists of jobs, the reasons of the dead letters of a topic, and bulk operations on what a list finds.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
 use super::{
-    bulk::{BulkRequest, Operation},
+    bulk::{BulkRequest, OperationView},
     error::Result,
     service::Queue,
 };
@@ -92,26 +92,39 @@ impl Queue {
         Ok(DeadReasons { reasons, examined, is_complete })
     }
 
-    /// Starts a bulk operation. If one has its id already, that one is returned. A dry run may have ended on return.
+    /// Starts a bulk operation. If one of any process has its id already, that one is returned. A dry run may have ended on
+    /// return.
     ///
     /// # Errors
-    /// [`Error::TooManyOperations`](super::Error::TooManyOperations), [`Error::Draining`](super::Error::Draining).
-    pub async fn start_operation(&self, request: BulkRequest) -> Result<Arc<Operation>> {
+    /// [`Error::TooManyOperations`](super::Error::TooManyOperations), [`Error::Draining`](super::Error::Draining), or the
+    /// store's.
+    pub async fn start_operation(&self, request: BulkRequest) -> Result<OperationView> {
         self.operations.start(request).await
     }
 
-    /// The latest bulk operations of this process, the newest first.
-    #[must_use]
-    pub fn list_operations(&self) -> Vec<Arc<Operation>> {
-        self.operations.list()
+    /// The latest bulk operations of all processes, the newest first.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn list_operations(&self) -> Result<Vec<OperationView>> {
+        self.operations.list().await
     }
 
     /// One of them.
     ///
     /// # Errors
-    /// [`Error::OperationNotFound`](super::Error::OperationNotFound).
-    pub fn operation(&self, id: &OperationId) -> Result<Arc<Operation>> {
-        self.operations.find(id)
+    /// [`Error::OperationNotFound`](super::Error::OperationNotFound), or the store's.
+    pub async fn operation(&self, id: &OperationId) -> Result<OperationView> {
+        self.operations.find(id).await
+    }
+
+    /// Stops one of them before its next slice, and returns it once it has ended. If another process runs it, the wait is
+    /// bounded, and it is returned as it is then.
+    ///
+    /// # Errors
+    /// [`Error::OperationNotFound`](super::Error::OperationNotFound), or the store's.
+    pub async fn stop_operation(&self, id: &OperationId) -> Result<OperationView> {
+        self.operations.stop(id).await
     }
 }
 

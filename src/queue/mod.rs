@@ -1,7 +1,7 @@
 //! The queue: what a delay queue does, above any engine and below any protocol.
 //!
 //! `job` validates values and `store` performs atomic steps. This layer adds the limits, the waiting polls, the timer
-//! and the metrics. Knows no HTTP and no JSON.
+//! and the metrics. Knows no HTTP and no JSON of the API.
 
 mod bulk;
 mod callbacks;
@@ -23,7 +23,7 @@ mod topics;
 mod views;
 mod waiters;
 
-pub use bulk::{BulkAction, BulkRequest, Operation, OperationState, Progress};
+pub use bulk::{BulkAction, BulkRequest, OperationState, OperationView, Progress};
 pub use callbacks::AddedSecret;
 pub use delivery::Delivery;
 pub use ended::{EndKind, Ended};

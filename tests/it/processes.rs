@@ -1,5 +1,7 @@
 //! Several real processes: at the same time on one Redis, and one after the other on one directory.
 
+mod bulk;
+
 use std::path::Path;
 
 use hyper::Method;

@@ -32,7 +32,7 @@ async function dryRun(action, filter) {
     await new Promise((resolve) => setTimeout(resolve, 500));
     result = await get(path("bulk", result.id));
   }
-  if (result.state === "failed") throw new Error(result.error);
+  if (result.state && result.state !== "done") throw new Error(result.error ?? `The count was ${result.state}.`);
   return result;
 }
 

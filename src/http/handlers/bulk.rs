@@ -1,7 +1,5 @@
 //! Bulk operations: start, list, watch and stop them.
 
-use std::sync::Arc;
-
 use axum::extract::State;
 
 use super::HandlerResult;
@@ -19,7 +17,7 @@ use crate::{
         },
     },
     job::OperationId,
-    queue::{Error, Operation, OperationState},
+    queue::{Error, OperationState, OperationView},
 };
 
 pub async fn start(
@@ -33,17 +31,19 @@ pub async fn start(
     access::check_topics(&caller, request.filter.topic.as_ref())?;
     let operation = app.queue.start_operation(request).await?;
     check_visible(&caller, &operation)?;
-    let progress = operation.progress();
+    let progress = &operation.progress;
     match progress.state {
-        OperationState::Done if operation.request.is_dry_run() => Ok(bulk::dry_run(&progress)),
-        OperationState::Running | OperationState::Done | OperationState::Stopped | OperationState::Failed => {
-            Ok(bulk::accepted(&operation))
-        }
+        OperationState::Done if operation.request.is_dry_run() => Ok(bulk::dry_run(progress)),
+        OperationState::Running
+        | OperationState::Done
+        | OperationState::Stopped
+        | OperationState::Failed
+        | OperationState::Abandoned => Ok(bulk::accepted(&operation)),
     }
 }
 
 pub async fn list(State(app): State<App>, Authenticated(caller): Authenticated, _: NoQuery) -> HandlerResult {
-    let mut operations = app.queue.list_operations();
+    let mut operations = app.queue.list_operations().await?;
     operations.retain(|operation| check_visible(&caller, operation).is_ok());
     Ok(bulk::operations(&operations))
 }
@@ -54,7 +54,7 @@ pub async fn get(
     OperationPath(id): OperationPath,
     _: NoQuery,
 ) -> HandlerResult {
-    Ok(bulk::operation(&*find(&app, &caller, &id)?))
+    Ok(bulk::operation(&find(&app, &caller, &id).await?))
 }
 
 pub async fn stop(
@@ -65,20 +65,18 @@ pub async fn stop(
     body: OptionalJsonBody,
 ) -> HandlerResult {
     body.parse(&app, |body, _| requests::nothing(body)).await?;
-    let operation = find(&app, &caller, &id)?;
-    operation.stop();
-    operation.ended().await;
-    Ok(bulk::operation(&operation))
+    find(&app, &caller, &id).await?;
+    Ok(bulk::operation(&app.queue.stop_operation(&id).await?))
 }
 
 /// The operation, unless the caller may not see it.
-fn find(app: &App, caller: &Caller, id: &OperationId) -> Result<Arc<Operation>, Problem> {
-    let operation = app.queue.operation(id)?;
+async fn find(app: &App, caller: &Caller, id: &OperationId) -> Result<OperationView, Problem> {
+    let operation = app.queue.operation(id).await?;
     check_visible(caller, &operation).map_err(|_| Error::OperationNotFound)?;
     Ok(operation)
 }
 
 /// Refuses a caller whose token does not cover all topics of the operation.
-fn check_visible(caller: &Caller, operation: &Operation) -> Result<(), Problem> {
+fn check_visible(caller: &Caller, operation: &OperationView) -> Result<(), Problem> {
     access::check_topics(caller, operation.request.filter.topic.as_ref())
 }

@@ -22,7 +22,7 @@ use crate::{
         json::{self, ObjectWriter},
     },
     job::{Delay, Due, OperationId, State},
-    queue::{BulkAction, BulkRequest, JobFilter, Limits, Operation, Progress},
+    queue::{BulkAction, BulkRequest, JobFilter, Limits, OperationView, Progress},
 };
 
 /// Highest limit of an operation.
@@ -165,7 +165,7 @@ pub fn dry_run(progress: &Progress) -> Response {
 }
 
 /// An operation that was started, or started earlier with the same id.
-pub fn accepted(started: &Operation) -> Response {
+pub fn accepted(started: &OperationView) -> Response {
     let mut response = operation(started);
     *response.status_mut() = StatusCode::ACCEPTED;
     // Every character of an id is allowed in a path without escapes (RFC 3986, pchar).
@@ -176,12 +176,12 @@ pub fn accepted(started: &Operation) -> Response {
 }
 
 /// One operation.
-pub fn operation(operation: &Operation) -> Response {
+pub fn operation(operation: &OperationView) -> Response {
     json::object_response(|object| write_operation(object, operation))
 }
 
 /// Several operations.
-pub fn operations(operations: &[Arc<Operation>]) -> Response {
+pub fn operations(operations: &[OperationView]) -> Response {
     json::object_response(|object| {
         object.list("operations", operations, |operation, out| {
             let mut object = ObjectWriter::new(out);
@@ -191,9 +191,9 @@ pub fn operations(operations: &[Arc<Operation>]) -> Response {
     })
 }
 
-fn write_operation(object: &mut ObjectWriter<'_>, operation: &Operation) {
-    let (request, progress) = (&operation.request, operation.progress());
-    object.text("id", operation.id.as_str());
+fn write_operation(object: &mut ObjectWriter<'_>, operation: &OperationView) {
+    let OperationView { id, request, started_at, progress } = operation;
+    object.text("id", id.as_str());
     object.text("action", request.action.as_str());
     match request.action {
         BulkAction::Delete => {}
@@ -215,7 +215,7 @@ fn write_operation(object: &mut ObjectWriter<'_>, operation: &Operation) {
         object.text("by", &request.by);
     }
     object.text("state", progress.state.as_str());
-    object.timestamp("started_at", operation.started_at);
+    object.timestamp("started_at", *started_at);
     if let Some(ended_at) = progress.ended_at {
         object.timestamp("ended_at", ended_at);
     }

@@ -1,11 +1,14 @@
-//! Bulk operations: they change many jobs by a filter, or count them. Each is a task of this process, which walks the list
-//! of its jobs in slices; it can be watched and stopped, and ends with the process.
+//! Bulk operations: they change many jobs by a filter, or count them. Each is a task of one process, which walks the list
+//! of its jobs in slices, and ends with the process. By notices it can be watched and stopped from every process.
 
 mod operation;
+mod reporter;
 mod request;
 mod runner;
+mod stored;
 
 use std::{
+    cmp::Reverse,
     collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
@@ -13,21 +16,35 @@ use std::{
 
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub use operation::{Operation, OperationState, Progress};
+pub use operation::{OperationState, OperationView, Progress};
 pub use request::{BulkAction, BulkRequest};
 
-use self::runner::Runner;
+use self::{
+    operation::Operation,
+    reporter::{Reporter, wish_to_stop},
+    runner::Runner,
+    stored::KnownOperation,
+};
 use super::error::{Error, Result};
-use crate::{clock::Clock, job::OperationId, metrics::QueueMetrics, store::Store};
+use crate::{
+    clock::Clock,
+    failure_log::FailureLog,
+    job::OperationId,
+    metrics::QueueMetrics,
+    store::{NoticeKind, Store},
+};
 
-/// Most operations at once.
+/// Most operations at once, over all processes. Two that start at the same moment at different processes may exceed it.
 const MAX_RUNNING: usize = 4;
 /// How many operations are kept, those that run included.
 const MAX_KEPT: usize = 64;
 /// How long the caller of a dry run waits for its end.
 const DRY_RUN_WAIT: Duration = Duration::from_millis(100);
+/// How long a caller waits for the end of an operation that another process stops, and how often it is looked at.
+const STOP_WAIT: Duration = Duration::from_secs(10);
+const STOP_POLL: Duration = Duration::from_millis(250);
 
-/// The operations of this process.
+/// The operations of this process, and what it knows of those of others.
 #[derive(Debug)]
 pub(super) struct Operations {
     store: Arc<dyn Store>,
@@ -36,8 +53,43 @@ pub(super) struct Operations {
     tasks: TaskTracker,
     /// Cancelled by the shutdown.
     shutdown: CancellationToken,
+    /// The name of this process in notices.
+    owner: Arc<str>,
+    report_failures: Arc<FailureLog>,
+    own: Mutex<Own>,
+}
+
+/// The operations of this process.
+#[derive(Debug, Default)]
+struct Own {
     /// The oldest first.
-    kept: Mutex<VecDeque<Arc<Operation>>>,
+    kept: VecDeque<Arc<Operation>>,
+    /// How many are about to begin.
+    starting: usize,
+}
+
+/// The right to begin an operation.
+struct Slot<'a>(&'a Operations);
+
+impl Slot<'_> {
+    /// Keeps the operation, which counts as running from now on.
+    fn fill(self, operation: Arc<Operation>) {
+        let mut own = self.0.lock();
+        if own.kept.len() >= MAX_KEPT {
+            let oldest = own.kept.iter().position(|operation| !operation.is_running());
+            oldest.map(|oldest| own.kept.remove(oldest));
+        }
+        own.kept.push_back(operation);
+        own.starting -= 1;
+        // It counts only once, also for a caller that takes a slot right now.
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        self.0.lock().starting -= 1;
+    }
 }
 
 impl Operations {
@@ -47,82 +99,170 @@ impl Operations {
         metrics: QueueMetrics,
         tasks: TaskTracker,
     ) -> Arc<Self> {
-        let (shutdown, kept) = (CancellationToken::new(), Mutex::default());
-        Arc::new(Self { store, clock, metrics, tasks, shutdown, kept })
+        let owner = format!("{:032x}", rand::random::<u128>()).into();
+        let (shutdown, report_failures, own) = (CancellationToken::new(), Arc::default(), Mutex::default());
+        Arc::new(Self { store, clock, metrics, tasks, shutdown, owner, report_failures, own })
     }
 
-    /// Starts an operation, unless one has its id already: then that one is returned. Waits a moment for the end of a dry
-    /// run, which is not kept if it is done by then.
-    pub async fn start(&self, request: BulkRequest) -> Result<Arc<Operation>> {
-        let operation = match self.insert(request)? {
-            Inserted::Known(operation) => return Ok(operation),
-            Inserted::New(operation) => operation,
-        };
-        let runner = Runner {
+    /// Starts an operation, unless one of any process has its id already: then that one is returned. Waits a moment for the
+    /// end of a dry run, which is not kept if it is done by then.
+    pub async fn start(self: &Arc<Self>, request: BulkRequest) -> Result<OperationView> {
+        let operations = self.clone();
+        // In a task of its own: an operation that was announced must begin, even if the caller leaves.
+        let started = self.tasks.spawn(async move { operations.start_now(request).await });
+        let failed = || Error::Unavailable("the start of a bulk operation failed".to_owned());
+        started.await.unwrap_or_else(|_panic| Err(failed()))
+    }
+
+    async fn start_now(&self, request: BulkRequest) -> Result<OperationView> {
+        if let Some(own) = request.id.as_ref().and_then(|id| self.find_own(id)) {
+            return Ok(own.view());
+        }
+        let others = self.others().await?;
+        if let Some(known) = others.iter().find(|known| Some(&known.view.id) == request.id.as_ref()) {
+            return Ok(known.view.clone());
+        }
+        let slot = self.take_slot(others.iter().filter(|known| known.is_running()).count())?;
+        let operation = Arc::new(Operation::new(request, self.clock.now(), self.shutdown.child_token()));
+        let reporter = self.reporter(&operation);
+        if operation.request.is_dry_run() {
+            slot.fill(operation.clone());
+            self.tasks.spawn(self.runner(&operation).run());
+            self.finish_dry_run(reporter).await;
+        } else {
+            if let Some(notice) = reporter.announce().await? {
+                let known = KnownOperation::read(&notice).ok_or(Error::OperationNotFound)?;
+                return Ok(known.view);
+            }
+            slot.fill(operation.clone());
+            self.tasks.spawn(self.runner(&operation).run());
+            self.tasks.spawn(reporter.run());
+        }
+        Ok(operation.view())
+    }
+
+    /// Waits a moment for the end of a dry run. If it takes longer, other processes can know it from then on.
+    async fn finish_dry_run(&self, reporter: Reporter) {
+        let operation = reporter.operation.clone();
+        tokio::select! {
+            () = operation.ended() => {}
+            () = self.clock.sleep(DRY_RUN_WAIT) => {}
+        }
+        if operation.progress().state == OperationState::Done {
+            self.lock().kept.retain(|kept| !Arc::ptr_eq(kept, &operation));
+            operation.set_reported();
+        } else {
+            reporter.report().await;
+            self.tasks.spawn(reporter.run());
+        }
+    }
+
+    fn runner(&self, operation: &Arc<Operation>) -> Runner {
+        Runner {
             store: self.store.clone(),
             clock: self.clock.clone(),
             metrics: self.metrics.clone(),
             operation: operation.clone(),
-        };
-        self.tasks.spawn(runner.run());
-        if operation.request.is_dry_run() {
-            tokio::select! {
-                () = operation.ended() => {
-                    if operation.progress().state == OperationState::Done {
-                        self.kept().retain(|kept| !Arc::ptr_eq(kept, &operation));
-                    }
-                }
-                () = self.clock.sleep(DRY_RUN_WAIT) => {}
-            }
         }
-        Ok(operation)
     }
 
-    fn insert(&self, request: BulkRequest) -> Result<Inserted> {
-        let mut kept = self.kept();
+    fn reporter(&self, operation: &Arc<Operation>) -> Reporter {
+        Reporter {
+            store: self.store.clone(),
+            clock: self.clock.clone(),
+            operation: operation.clone(),
+            owner: self.owner.clone(),
+            shutdown: self.shutdown.clone(),
+            failures: self.report_failures.clone(),
+        }
+    }
+
+    /// A slot, unless too many operations run, of which `elsewhere` are those of other processes.
+    fn take_slot(&self, elsewhere: usize) -> Result<Slot<'_>> {
+        let mut own = self.lock();
         if self.shutdown.is_cancelled() {
             return Err(Error::Draining);
         }
-        let known = kept.iter().find(|known| Some(&known.id) == request.id.as_ref());
-        if let Some(known) = known {
-            return Ok(Inserted::Known(known.clone()));
-        }
-        if kept.iter().filter(|operation| operation.is_running()).count() >= MAX_RUNNING {
+        let running = own.kept.iter().filter(|operation| operation.is_running()).count();
+        if running + own.starting + elsewhere >= MAX_RUNNING {
             return Err(Error::TooManyOperations { limit: MAX_RUNNING });
         }
-        if kept.len() >= MAX_KEPT {
-            let oldest = kept.iter().position(|operation| !operation.is_running());
-            oldest.map(|oldest| kept.remove(oldest));
+        own.starting += 1;
+        Ok(Slot(self))
+    }
+
+    /// The latest operations of all processes, the newest first.
+    pub async fn list(&self) -> Result<Vec<OperationView>> {
+        let others = self.others().await?;
+        let mut views: Vec<OperationView> =
+            self.lock().kept.iter().rev().map(|operation| operation.view()).collect();
+        let is_own = |id: &OperationId| views.iter().any(|own| own.id == *id);
+        let others: Vec<OperationView> =
+            others.into_iter().map(|known| known.view).filter(|view| !is_own(&view.id)).collect();
+        views.extend(others);
+        views.sort_by_key(|view| Reverse(view.started_at));
+        views.truncate(MAX_KEPT);
+        Ok(views)
+    }
+
+    /// The operation with this id, of any process.
+    pub async fn find(&self, id: &OperationId) -> Result<OperationView> {
+        match self.find_own(id) {
+            Some(own) => Ok(own.view()),
+            None => self.find_elsewhere(id).await,
         }
-        let operation = Operation::new(request, self.clock.now(), self.shutdown.child_token());
-        let operation = Arc::new(operation);
-        kept.push_back(operation.clone());
-        Ok(Inserted::New(operation))
     }
 
-    /// The latest operations, the newest first.
-    pub fn list(&self) -> Vec<Arc<Operation>> {
-        self.kept().iter().rev().cloned().collect()
+    /// Stops an operation before its next slice. Returns it once it has ended. If another process runs it and does not stop
+    /// it within some seconds, or is gone, it is returned as it is.
+    pub async fn stop(&self, id: &OperationId) -> Result<OperationView> {
+        if let Some(own) = self.find_own(id) {
+            own.stop();
+            own.ended().await;
+            own.reported().await;
+            return Ok(own.view());
+        }
+        let mut view = self.find_elsewhere(id).await?;
+        let until = self.clock.now().after(STOP_WAIT);
+        // A process that was only suspended finds the wish, too.
+        if matches!(view.progress.state, OperationState::Running | OperationState::Abandoned) {
+            let wish = wish_to_stop(view.started_at);
+            self.store.notices().put(NoticeKind::StopWish, id.as_str(), wish).await?;
+        }
+        while view.progress.state == OperationState::Running && self.clock.now() < until {
+            tokio::select! {
+                () = self.clock.sleep(STOP_POLL) => {}
+                () = self.shutdown.cancelled() => break,
+            }
+            view = self.find_elsewhere(id).await?;
+        }
+        Ok(view)
     }
 
-    /// The operation with this id.
-    pub fn find(&self, id: &OperationId) -> Result<Arc<Operation>> {
-        let found = self.kept().iter().find(|operation| operation.id == *id).cloned();
-        found.ok_or(Error::OperationNotFound)
-    }
-
-    /// Stops every operation before its next slice, and starts no more.
+    /// Stops every operation of this process before its next slice, and starts no more.
     pub fn stop_all(&self) {
-        let _no_insert = self.kept();
+        let _no_insert = self.lock();
         self.shutdown.cancel();
     }
 
-    fn kept(&self) -> MutexGuard<'_, VecDeque<Arc<Operation>>> {
-        self.kept.lock().expect("no code panics while it holds the operations")
+    fn find_own(&self, id: &OperationId) -> Option<Arc<Operation>> {
+        self.lock().kept.iter().find(|operation| operation.id == *id).cloned()
     }
-}
 
-enum Inserted {
-    Known(Arc<Operation>),
-    New(Arc<Operation>),
+    async fn find_elsewhere(&self, id: &OperationId) -> Result<OperationView> {
+        let notice = self.store.notices().get(NoticeKind::Operation, id.as_str()).await?;
+        let known = notice.as_ref().and_then(KnownOperation::read);
+        known.map(|known| known.view).ok_or(Error::OperationNotFound)
+    }
+
+    /// The operations of other processes.
+    async fn others(&self) -> Result<Vec<KnownOperation>> {
+        let notices = self.store.notices().list(NoticeKind::Operation).await?;
+        let known = notices.iter().filter_map(KnownOperation::read);
+        Ok(known.filter(|known| known.owner != *self.owner).collect())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Own> {
+        self.own.lock().expect("no code panics while it holds the operations")
+    }
 }

@@ -10,18 +10,31 @@ use crate::{
     store::ListedJob,
 };
 
-/// A bulk operation.
+/// A bulk operation of this process.
 #[derive(Debug)]
-pub struct Operation {
-    /// Its id.
+pub(super) struct Operation {
     pub id: OperationId,
-    /// What it was asked to do.
     pub request: BulkRequest,
     /// When it began.
     pub started_at: Timestamp,
     progress: Mutex<Progress>,
     stop: CancellationToken,
     ended: CancellationToken,
+    /// Cancelled once other processes can know how it ended, or an attempt to tell them has failed.
+    reported: CancellationToken,
+}
+
+/// A bulk operation of any process, as it was at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperationView {
+    /// Its id.
+    pub id: OperationId,
+    /// What it was asked to do.
+    pub request: BulkRequest,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// How far it is.
+    pub progress: Progress,
 }
 
 /// How an operation stands.
@@ -35,9 +48,14 @@ pub enum OperationState {
     Stopped,
     /// The store failed.
     Failed,
+    /// Its process has not been heard of for some time: it was killed, or does not reach the store.
+    Abandoned,
 }
 
 impl OperationState {
+    pub(super) const ALL: [Self; 5] =
+        [Self::Running, Self::Done, Self::Stopped, Self::Failed, Self::Abandoned];
+
     /// The name in the API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -46,6 +64,7 @@ impl OperationState {
             Self::Done => "done",
             Self::Stopped => "stopped",
             Self::Failed => "failed",
+            Self::Abandoned => "abandoned",
         }
     }
 }
@@ -71,7 +90,7 @@ pub struct Progress {
 
 impl Operation {
     /// `stop` is cancelled to stop it.
-    pub(super) fn new(request: BulkRequest, now: Timestamp, stop: CancellationToken) -> Self {
+    pub fn new(mut request: BulkRequest, now: Timestamp, stop: CancellationToken) -> Self {
         let progress = Progress {
             state: OperationState::Running,
             matched: 0,
@@ -82,17 +101,24 @@ impl Operation {
             error: None,
         };
         Self {
-            id: request.id.clone().unwrap_or_else(OperationId::generate),
+            id: request.id.take().unwrap_or_else(OperationId::generate),
             request,
             started_at: now,
             progress: Mutex::new(progress),
             stop,
             ended: CancellationToken::new(),
+            reported: CancellationToken::new(),
         }
     }
 
+    /// It as it is now.
+    pub fn view(&self) -> OperationView {
+        let Self { id, request, started_at, .. } = self;
+        let progress = self.progress();
+        OperationView { id: id.clone(), request: request.clone(), started_at: *started_at, progress }
+    }
+
     /// How far it is.
-    #[must_use]
     pub fn progress(&self) -> Progress {
         self.lock().clone()
     }
@@ -107,19 +133,28 @@ impl Operation {
         self.ended.cancelled().await;
     }
 
-    pub(super) fn is_running(&self) -> bool {
+    /// Returns once other processes can know how it ended, or an attempt to tell them has failed.
+    pub async fn reported(&self) {
+        self.reported.cancelled().await;
+    }
+
+    pub fn set_reported(&self) {
+        self.reported.cancel();
+    }
+
+    pub fn is_running(&self) -> bool {
         self.lock().state == OperationState::Running
     }
 
-    pub(super) fn stop_token(&self) -> &CancellationToken {
+    pub fn stop_token(&self) -> &CancellationToken {
         &self.stop
     }
 
-    pub(super) fn update(&self, change: impl FnOnce(&mut Progress)) {
+    pub fn update(&self, change: impl FnOnce(&mut Progress)) {
         change(&mut self.lock());
     }
 
-    pub(super) fn end(&self, state: OperationState, error: Option<String>, now: Timestamp) {
+    pub fn end(&self, state: OperationState, error: Option<String>, now: Timestamp) {
         self.update(|progress| {
             progress.state = state;
             progress.ended_at = Some(now);

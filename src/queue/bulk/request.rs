@@ -12,7 +12,7 @@ use crate::{
 /// A request for a bulk operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BulkRequest {
-    /// The id that the client chose.
+    /// The id that the client chose; `None` once the operation has it.
     pub id: Option<OperationId>,
     /// What to do with each job.
     pub action: BulkAction,

@@ -2,6 +2,7 @@
 //!
 //! The store is the naive model, so that only the queue is under test. The API tests run the same paths on the engines.
 
+mod bulk;
 mod health;
 mod polls;
 mod rules;

@@ -3,7 +3,6 @@
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
-use bytes::Bytes;
 use linger::{
     job::{
         Due, Job, JobId, Reason, Receipt, RetrySchedule, SecretId, SigningKey, State, Timestamp, TopicPause,
@@ -11,8 +10,8 @@ use linger::{
     },
     store::{
         AddJob, AddedSecret, ChangeJob, Deleted, FinishJob, Finished, JobChange, JobFilter, ListedJob,
-        Notice, NoticeContent, NoticeKind, Order, Patch, Release, Requeued, Reservation, Result, SeenJob,
-        Store, TopicStats,
+        NoticeContent, NoticeKind, Order, Patch, Release, Requeued, Reservation, Result, SeenJob, Store,
+        TopicStats,
     },
 };
 
@@ -101,7 +100,7 @@ impl Step {
         Self::Check,
     ];
 
-    /// Whether it fails at the first fault by design: its caller wants to know the present state.
+    /// Whether it fails at the first fault by design.
     pub fn fails_fast(self) -> bool {
         matches!(self, Self::Verify | Self::Check)
     }
@@ -274,7 +273,7 @@ impl StepFixture {
             Step::Dead => debug_text(&store.dead(&topic, None, 10).await?),
             Step::RequeueDead => debug_text(&store.requeue_dead(&topic, 10).await?),
             Step::DeleteDead => debug_text(&store.delete_dead(&topic, 10).await?),
-            Step::Notice => debug_text(&self.notice().await?),
+            Step::Notice => self.notice().await?,
             Step::Verify => {
                 let verified = store.verify().await?;
                 debug_text(&(verified.jobs, verified.faults))
@@ -284,13 +283,12 @@ impl StepFixture {
     }
 
     /// Writes, reads and deletes a notice.
-    async fn notice(&self) -> Result<(Option<Notice>, Option<Bytes>)> {
-        let notices = self.store.notices();
-        let content = NoticeContent::new("text").expect("is short");
-        let known = notices.put_new(NoticeKind::Operation, &self.name, content).await?;
-        let written = notices.get(NoticeKind::Operation, &self.name).await?;
-        notices.delete(NoticeKind::Operation, &self.name).await?;
-        Ok((known, written.map(|notice| notice.content)))
+    async fn notice(&self) -> Result<String> {
+        let (notices, kind) = (self.store.notices(), NoticeKind::Operation);
+        let text = NoticeContent::new("text").expect("is short");
+        let known = notices.put_new(kind, &self.name, text).await?;
+        let written = notices.get(kind, &self.name).await?.map(|notice| notice.content);
+        Ok(debug_text(&(known, written, notices.delete(kind, &self.name).await?)))
     }
 
     /// A change of each kind, and one of a job that is not as it was seen.

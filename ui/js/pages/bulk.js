@@ -32,6 +32,7 @@ function Operation({ id }) {
     <p class="headline"><strong><${Words} operation=${operation} /></strong></p>
     ${limit > 0 && html`<progress aria-label="Progress" max=${limit} value=${state === "done" ? limit : changed + skipped} />`}
     <p role="status">${state}: ${figures(operation)}</p>
+    ${state === "abandoned" && html`<p>Its server does not answer. Change the jobs that are left once more.</p>`}
     ${state === "running" && may("admin") && html`<div class="actions">
       <button type="button" onClick=${() => setStop(operation).then(poll.refresh)}>Stop</button></div>`}
     <${Facts} facts=${[
@@ -50,7 +51,7 @@ function Operations() {
   if (!poll.data) return html`<${Unloaded} poll=${poll} what="the operations" />`;
   const { operations } = poll.data;
   return html`<${AsOf} poll=${poll} /><section class="card">
-    ${operations.length === 0 && html`<p class="empty">This server has no bulk operations. Choose jobs on the page <a href=${href("jobs")}>Jobs</a>.</p>`}
+    ${operations.length === 0 && html`<p class="empty">There are no bulk operations. Choose jobs on the page <a href=${href("jobs")}>Jobs</a>.</p>`}
     <ul class="jobs">${operations.map((operation) => html`<li key=${operation.id} class="job operation" data-row>
       <div><a href=${href("bulk", operation.id)}><${Words} operation=${operation} /></a></div>
       <span class="small">${operation.state}: ${figures(operation)}, <${When} at=${operation.started_at} /></span></li>`)}</ul>

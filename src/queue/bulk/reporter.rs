@@ -1,0 +1,117 @@
+//! Keeps the notice of an operation up to date, by which other processes know how far it is and that its process lives, and
+//! reads their wish to stop it.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    operation::{Operation, OperationView},
+    stored,
+};
+use crate::{
+    clock::Clock,
+    failure_log::FailureLog,
+    job::Timestamp,
+    store::{self, Notice, NoticeContent, NoticeKind, Store},
+};
+
+/// How often the notice is written and a wish to stop is read.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Reports one operation.
+pub(super) struct Reporter {
+    pub store: Arc<dyn Store>,
+    pub clock: Arc<dyn Clock>,
+    pub operation: Arc<Operation>,
+    /// This process.
+    pub owner: Arc<str>,
+    pub shutdown: CancellationToken,
+    pub failures: Arc<FailureLog>,
+}
+
+/// Lets those go on who wait for the last report, also after a panic.
+struct ReportedOnDrop<'a>(&'a Operation);
+
+impl Drop for ReportedOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.set_reported();
+    }
+}
+
+impl Reporter {
+    /// Announces an operation that is about to begin, unless one has its id already: then that one is returned.
+    pub async fn announce(&self) -> store::Result<Option<Notice>> {
+        let (id, content) = (self.operation.id.as_str(), self.content(&self.operation.view()));
+        self.store.notices().put_new(NoticeKind::Operation, id, content).await
+    }
+
+    /// Reports how far the operation is. Returns whether others can know it now. The operation goes on if they cannot.
+    pub async fn report(&self) -> bool {
+        let (id, content) = (self.operation.id.as_str(), self.content(&self.operation.view()));
+        let written = self.store.notices().put(NoticeKind::Operation, id, content).await;
+        self.log_result(written.as_ref().err());
+        written.is_ok()
+    }
+
+    /// Reports until the operation has ended and others can know that, or this process ends.
+    pub async fn run(self) {
+        let operation = &*self.operation;
+        let reported = ReportedOnDrop(operation);
+        loop {
+            tokio::select! {
+                () = operation.ended() => break,
+                () = self.clock.sleep(INTERVAL) => {}
+            }
+            // Not interrupted by the end of the operation: a report that arrived late would hide the last one.
+            self.report().await;
+            self.read_wish().await;
+        }
+        while !self.report().await && !self.shutdown.is_cancelled() {
+            operation.set_reported();
+            tokio::select! {
+                () = self.shutdown.cancelled() => {}
+                () = self.clock.sleep(INTERVAL) => {}
+            }
+        }
+        // A wish that nobody deletes is displaced by later ones.
+        let deleted = self.store.notices().delete(NoticeKind::StopWish, operation.id.as_str()).await;
+        self.log_result(deleted.err().as_ref());
+        drop(reported);
+    }
+
+    async fn read_wish(&self) {
+        let operation = &self.operation;
+        let wish = self.store.notices().get(NoticeKind::StopWish, operation.id.as_str()).await;
+        self.log_result(wish.as_ref().err());
+        let is_meant = |wish: &Notice| wish.content == wish_to_stop(operation.started_at).as_bytes();
+        if wish.ok().flatten().is_some_and(|wish| is_meant(&wish)) {
+            operation.stop();
+        }
+    }
+
+    fn content(&self, view: &OperationView) -> NoticeContent {
+        stored::write(&self.owner, view)
+    }
+
+    fn log_result(&self, error: Option<&store::Error>) {
+        let now_us = self.clock.now_micros();
+        match error {
+            None => {
+                if self.failures.succeeded(now_us).is_some() {
+                    tracing::info!("other processes can follow bulk operations again");
+                }
+            }
+            Some(error) => {
+                if self.failures.failed(now_us) {
+                    tracing::warn!(%error, "other processes cannot follow bulk operations, which go on");
+                }
+            }
+        }
+    }
+}
+
+/// The text of a wish to stop the operation that began then: another one may later have the same id.
+pub(super) fn wish_to_stop(started_at: Timestamp) -> NoticeContent {
+    NoticeContent::new(started_at.as_millis().to_string()).expect("is short")
+}
