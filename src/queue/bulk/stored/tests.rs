@@ -76,7 +76,7 @@ fn an_operation_is_read_as_it_was_written() {
         BulkAction::Shift(-19),
         BulkAction::Requeue(delay(20)),
     ] {
-        let written = view(action, vec![listed("http://a/é?b=c", "why")]);
+        let written = view(action, vec![listed("http://a/?b=c", "why")]);
         let notice = notice(&written, &write("me", &written), Duration::from_secs(60));
         let read = KnownOperation::read(&notice).expect("is read");
         assert_eq!((read.owner.as_str(), &read.view), ("me", &written));
