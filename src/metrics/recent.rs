@@ -58,19 +58,38 @@ impl EventSummary {
     /// `None` if no job became ready, or if it is more than two hours.
     #[must_use]
     pub fn lateness(&self, permille: u64) -> Option<Duration> {
-        let all: u64 = self.late.iter().sum();
-        let wanted = (all * permille).div_ceil(1_000).max(1);
+        let all: u128 = self.late.iter().map(|count| u128::from(*count)).sum();
+        let wanted = (all * u128::from(permille)).div_ceil(1_000).max(1);
         let mut seen = 0;
         let reaches = |(_, count): &(usize, &u64)| {
-            seen += **count;
+            seen += u128::from(**count);
             seen >= wanted
         };
         let (step, _) = self.late.iter().enumerate().find(reaches)?;
         LATENESS_MS.get(step).map(|ms| Duration::from_millis(*ms))
     }
 
-    fn add(&mut self, other: &Self) {
-        let add = |(sum, count): (&mut u64, &u64)| *sum += count;
+    /// The events by the names of their metrics.
+    pub fn named_counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Event::ALL.into_iter().map(|(event, name, _)| (name, self.count(event)))
+    }
+
+    /// How many jobs became ready with each step of lateness.
+    #[must_use]
+    pub fn late_steps(&self) -> &[u64] {
+        &self.late
+    }
+
+    /// A summary of these counts. Lateness by other steps is left out.
+    #[must_use]
+    pub fn from_parts(count: impl Fn(&str) -> u64, late: &[u64]) -> Self {
+        let counts = Event::ALL.map(|(_, name, _)| count(name));
+        Self { counts, late: late.try_into().unwrap_or_default() }
+    }
+
+    /// Adds what happened elsewhere or at another time.
+    pub fn add(&mut self, other: &Self) {
+        let add = |(sum, count): (&mut u64, &u64)| *sum = sum.saturating_add(*count);
         self.counts.iter_mut().zip(&other.counts).for_each(add);
         self.late.iter_mut().zip(&other.late).for_each(add);
     }

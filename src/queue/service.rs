@@ -11,9 +11,7 @@ use std::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    bulk::Operations, delivery::ReturnContext, ended::EndedJobs, error::Result, health::StoreHealth,
-    limits::Limits, outlet_listener::OutletListener, read_permits::ReadPermits, scrape::JobScrape,
-    timer::Timer, views::Views, waiters::Waiters,
+bulk::Operations, delivery::ReturnContext, error::Result, health::StoreHealth, limits::Limits, outlet_listener::OutletListener, read_permits::ReadPermits, scrape::JobScrape, timer::Timer, views::Views, waiters::Waiters, ended::EndedJobs, processes::Processes,
 };
 use crate::{
     clock::Clock,
@@ -38,6 +36,7 @@ pub struct Queue {
     pub(super) read_permits: Arc<ReadPermits>,
     pub(super) operations: Arc<Operations>,
     pub(super) ended: EndedJobs,
+    pub(super) processes: Arc<Processes>,
     draining: AtomicBool,
     tasks: TaskTracker,
 }
@@ -71,6 +70,12 @@ impl Listener for StoreEvents {
     fn promoted(&self, moves: &[Move]) {
         if let Some(queue) = self.queue() {
             queue.timer.count(moves);
+        }
+    }
+
+    fn watched(&self) {
+        if let Some(queue) = self.queue() {
+            queue.processes.watched();
         }
     }
 }
@@ -108,6 +113,7 @@ impl Queue {
             scrape: JobScrape::new(store.clone(), clock.clone(), metrics.clone()),
             views: Views::new(store.clone(), clock.clone(), read_permits.clone()),
             operations: Operations::new(store.clone(), clock.clone(), metrics.clone(), tasks.clone()),
+            processes: Processes::new(store.clone(), clock.clone(), metrics.recent.clone(), tasks.clone()),
             read_permits,
             outlet_listener: OnceLock::new(),
             ended: EndedJobs::default(),
@@ -181,6 +187,7 @@ impl Queue {
     /// that do not wait still work.
     pub fn drain(&self) {
         self.operations.stop_all();
+        self.processes.stop();
         self.waiters.close();
     }
 

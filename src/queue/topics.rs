@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     error::{Error, Result},
+    processes::EventsOfAll,
     service::Queue,
     views::{StatsView, TimelineOf, TimelineView},
 };
@@ -52,16 +53,15 @@ impl Queue {
         self.views.timeline(of, span).await
     }
 
-    /// All jobs by state, which may be as old as two seconds, and the events of this process.
+    /// All jobs by state, which may be as old as two seconds, and the events of all processes.
     ///
     /// # Errors
     /// [`Error::Busy`], or the store's.
     pub async fn stats(&self) -> Result<StatsView> {
         let minute = Span::new(Minute::containing(self.clock.now()), 1, 1).expect("a minute is a span");
         let view = self.views.timeline(TimelineOf::All, minute).await?;
-        let recent = &self.metrics.recent;
-        let (minute, hour) = (recent.sum(60), recent.sum(3_600));
-        Ok(StatsView { now: view.now, totals: view.timeline.totals, minute, hour })
+        let EventsOfAll { minute, hour, processes } = self.processes.events().await?;
+        Ok(StatsView { now: view.now, totals: view.timeline.totals, minute, hour, processes })
     }
 
     fn view(&self, topic: &Topic, stats: TopicStats) -> TopicView {

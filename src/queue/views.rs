@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use super::{error::Result, read_permits::ReadPermits};
+use super::{error::Result, processes::ProcessView, read_permits::ReadPermits};
 use crate::{
     clock::Clock,
     job::{Timestamp, Topic},
@@ -47,7 +47,7 @@ pub struct TimelineView {
     pub topics: Vec<(Topic, Timeline)>,
 }
 
-/// What the whole queue holds, and what happened to its jobs by this process.
+/// What the whole queue holds, and what happened to its jobs at all processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatsView {
     /// When the counts were read, by the clock of this process.
@@ -58,6 +58,8 @@ pub struct StatsView {
     pub minute: EventSummary,
     /// The events of the last hour.
     pub hour: EventSummary,
+    /// The processes whose events these are. One that has not heard yet that somebody looks is missing.
+    pub processes: Vec<ProcessView>,
 }
 
 /// How the last reading of a timeline ended, and the lock that those wait for who ask for it while it is read.

@@ -24,7 +24,7 @@ pub use list::{
     ChangeJob, Changed, JobChange, JobFilter, JobPage, ListPosition, ListedJob, Order, SeenJob, moment_of,
 };
 pub use metered::Metered;
-pub use notice::{MAX_NOTICES, Notice, NoticeContent, NoticeKind, Notices};
+pub use notice::{MAX_NOTICES, Notice, NoticeContent, NoticeKind, Notices, WATCHED_FOR};
 pub use outcome::{
     Added, AddedSecret, Deleted, Finished, Held, Move, MoveKind, NotHeld, Patched, Promoted, PurgeSlice,
     Requeued, Reservation, TopicStats, Verified,
@@ -53,6 +53,9 @@ pub trait Listener: Send + Sync {
 
     /// The engine made these moves by itself, outside of [`Store::promote`].
     fn promoted(&self, moves: &[Move]);
+
+    /// Somebody looks at the figures of all processes ([`NoticeKind::Watch`]).
+    fn watched(&self) {}
 }
 
 /// The description of an engine for operators.

@@ -10,6 +10,9 @@ use super::Result;
 /// Most notices of one kind.
 pub const MAX_NOTICES: usize = 64;
 
+/// How long a notice of the kind [`NoticeKind::Watch`] counts.
+pub const WATCHED_FOR: Duration = Duration::from_secs(10);
+
 /// What a notice is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum NoticeKind {
@@ -17,6 +20,11 @@ pub enum NoticeKind {
     Operation,
     /// The wish that a bulk operation stops.
     StopWish,
+    /// A process and its figures.
+    Process,
+    /// Somebody looks at the figures of all processes. While it is younger than [`WATCHED_FOR`], an engine that several
+    /// processes share calls [`Listener::watched`](super::Listener::watched) of each at least once a second.
+    Watch,
 }
 
 /// The text of a notice, at most [`MAX_LEN`](Self::MAX_LEN) bytes.

@@ -20,6 +20,14 @@ pub fn response(stats: &StatsView) -> Response {
         });
         object.object("minute", |object| write_summary(object, &stats.minute));
         object.object("hour", |object| write_summary(object, &stats.hour));
+        object.list("processes", &stats.processes, |process, out| {
+            let mut object = ObjectWriter::new(out);
+            object.text("name", &process.name);
+            object.text("version", &process.version);
+            object.timestamp("started_at", process.started_at);
+            object.timestamp("seen_at", process.seen_at);
+            object.end();
+        });
     })
 }
 

@@ -32,6 +32,7 @@ async fn the_figures_tell_what_is_there_and_what_happened(engine: Engine) {
         "cancelled": 0,
     });
     assert_eq!((&seen["minute"], &seen["hour"]), (&expected, &expected));
+    assert_eq!(seen["processes"].as_array().map(Vec::len), Some(1));
     api.advance_and_promote(seconds(90)).await;
     let later = api.get("/stats").await.expect(200).json();
     assert_eq!(later["counts"]["ready"], 2);

@@ -41,6 +41,7 @@ pub struct FailingStore {
     hung_lists: Mutex<Option<Arc<HungCalls>>>,
     put_before: Mutex<Option<TopicSettings>>,
     notices_fail: AtomicBool,
+    written_notices: AtomicUsize,
     ignores_waiting: AtomicBool,
     waiting_reserves: AtomicUsize,
 }
@@ -86,6 +87,7 @@ impl FailingStore {
             hung_lists: Mutex::default(),
             put_before: Mutex::default(),
             notices_fail: AtomicBool::default(),
+            written_notices: AtomicUsize::default(),
             ignores_waiting: AtomicBool::default(),
             waiting_reserves: AtomicUsize::default(),
         })

@@ -1,7 +1,10 @@
 //! Engines to test: each on a manual clock, with a listener that records.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -30,12 +33,18 @@ pub enum Engine {
 pub struct Recorder {
     ready: Mutex<Vec<Outlet>>,
     due_in: Mutex<Vec<Duration>>,
+    watched: AtomicUsize,
 }
 
 impl Recorder {
     /// Outlets announced since the last call.
     pub fn take_ready(&self) -> Vec<Outlet> {
         std::mem::take(&mut self.ready.lock().expect("not poisoned"))
+    }
+
+    /// How often it was notified of viewers since the last call.
+    pub fn take_watched(&self) -> usize {
+        self.watched.swap(0, Ordering::Relaxed)
     }
 
     /// Deadlines announced since the last call.
@@ -54,6 +63,10 @@ impl Listener for Recorder {
     }
 
     fn promoted(&self, _: &[Move]) {}
+
+    fn watched(&self) {
+        self.watched.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Settings that differ from an engine's defaults.

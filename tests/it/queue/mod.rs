@@ -7,6 +7,7 @@ mod health;
 mod polls;
 mod rules;
 mod scrapes;
+mod stats;
 
 use std::{sync::Arc, time::Duration};
 

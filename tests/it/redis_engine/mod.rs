@@ -15,6 +15,7 @@ mod late_calls;
 mod listing;
 mod lost_pops;
 mod memory;
+mod notices;
 mod outages;
 mod peer;
 mod permissions;

@@ -33,6 +33,7 @@ function Checks({ poll }) {
 export function Server() {
   const version = usePoll("version", 30_000);
   const ready = usePoll("readyz?verbose", 5_000);
+  const { data: stats } = usePoll("stats", 5_000);
   useKeys({ r: () => (version.refresh(), ready.refresh()) });
   return html`<h1 tabindex="-1">Server</h1>
     <${AsOf} poll=${version} />
@@ -44,6 +45,7 @@ export function Server() {
               ["Version", version.data.version],
               ["Engine", `${version.data.engine} (${version.data.engine_version})`],
               ["Durability", version.data.durability],
+              ["Processes", stats?.processes.map(({ name, version }) => `${name} (${version})`).join(", ")],
             ]} /></div>`
           : html`<${Unloaded} poll=${version} what="the version" />`}
       </section>

@@ -41,6 +41,11 @@ impl Notifier {
         self.listener.due_in(after);
     }
 
+    /// Somebody looks at the figures of all processes.
+    pub fn watched(&self) {
+        self.listener.watched();
+    }
+
     /// Jobs on a shard wait again for `delay`.
     pub fn waiting_for(&self, outlet: &Outlet, shard: Shard, delay: Delay) {
         if delay.as_duration().is_zero() {

@@ -9,12 +9,13 @@ use super::{notifier::Notifier, shards::Shards};
 use crate::{
     job::Topic,
     store::{
-        Result, TopicConfig,
+        Result, TopicConfig, WATCHED_FOR,
         redis::{
             codec::settings::{StoredConfigs, decode_configs},
             connection::call::ScriptCall,
             reply::Reply,
             scripts::Script,
+            time::millis_arg,
         },
     },
 };
@@ -67,11 +68,11 @@ impl SettingsCache {
     pub async fn refresh(&self) -> Result<()> {
         loop {
             let (version, writes) = self.known.version_and_writes();
-            let reply = self.shards.call(self.read_call().arg(version.to_string())).await?;
-            if reply.is_null() {
-                return Ok(());
+            let (is_watched, stored) = self.read(version.to_string()).await?;
+            if is_watched {
+                self.notifier.watched();
             }
-            let StoredConfigs { version, topics, faults } = decode_configs(Reply::new(reply)?)?;
+            let Some(StoredConfigs { version, topics, faults }) = stored else { return Ok(()) };
             faults.iter().for_each(|fault| tracing::error!(%fault, "ignored a setting of a topic"));
             if let Some(restarted) = self.known.replace(writes, version, topics) {
                 restarted.iter().for_each(|topic| self.notifier.restarted(topic));
@@ -82,13 +83,22 @@ impl SettingsCache {
 
     /// The stored settings that cannot be read.
     pub async fn faults(&self) -> Result<Vec<String>> {
-        let reply = self.shards.call(self.read_call().arg("")).await?;
-        Ok(decode_configs(Reply::new(reply)?)?.faults)
+        let (_, stored) = self.read(String::new()).await?;
+        Ok(stored.map(|stored| stored.faults).unwrap_or_default())
     }
 
-    fn read_call(&self) -> ScriptCall {
+    /// Whether somebody looks at the figures of all processes, and all settings, unless they have this version.
+    async fn read(&self, version: String) -> Result<(bool, Option<StoredConfigs>)> {
         let keys = &self.shards.keys;
-        ScriptCall::new(Script::GetSettings, keys.slot, vec![keys.settings.clone()], Vec::new())
+        let keys_of_call = vec![keys.settings.clone(), keys.notices.clone()];
+        let call = ScriptCall::new(Script::GetSettings, keys.slot, keys_of_call, Vec::with_capacity(3))
+            .arg(version)
+            .arg(self.shards.now_arg())
+            .arg(millis_arg(WATCHED_FOR));
+        let mut reply = Reply::new(self.shards.call(call).await?)?;
+        let (is_watched, stored) = (reply.int()? == 1, reply.value()?);
+        let stored = if stored.is_null() { None } else { Some(decode_configs(Reply::new(stored)?)?) };
+        Ok((is_watched, stored))
     }
 }
 

@@ -76,6 +76,9 @@ fn letter(kind: NoticeKind) -> &'static str {
     match kind {
         NoticeKind::Operation => "o",
         NoticeKind::StopWish => "s",
+        NoticeKind::Process => "p",
+        // `scripts/get_settings.lua` reads it.
+        NoticeKind::Watch => "w",
     }
 }
 

@@ -1,8 +1,15 @@
 #!lua flags=no-writes
--- Returns all topics' settings and pauses, unless the caller has this version.
+-- Returns all topics' settings and pauses, unless the caller has this version, and whether somebody looks at the figures of
+-- all processes.
 --
--- KEYS  settings
--- ARGV  the version that the caller has
--- Reply nil, or every field and value
-if redis.call('HGET', KEYS[1], '#') == ARGV[1] then return false end
-return redis.call('HGETALL', KEYS[1])
+-- KEYS  settings, notices
+-- ARGV  the version that the caller has, microseconds or '', for how many milliseconds the notice of somebody who looks counts
+-- Reply { 1 if somebody looks or 0, nil or every field and value }
+local attempt = redis.pcall -- notices must not keep settings from being read
+local watch, watched = attempt('HGET', KEYS[2], 'w'), 0
+if type(watch) == 'string' and #watch >= 6 then
+  local now = clock(ARGV[2])
+  if now - unpack('>I6', watch) < tonumber(ARGV[3]) then watched = 1 end
+end
+if call('HGET', KEYS[1], '#') == ARGV[1] then return { watched, false } end
+return { watched, call('HGETALL', KEYS[1]) }

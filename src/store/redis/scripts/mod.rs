@@ -67,7 +67,7 @@ scripts! {
     ListNotices "list_notices" [RECORD],
     GetLayout "get_layout" [],
     GetCounts "get_counts" [],
-    GetSettings "get_settings" [],
+    GetSettings "get_settings" [RECORD],
     CheckWrites "check_writes" [RECORD, MISSING],
     CheckPermissions "check_permissions" [RECORD, MISSING],
 }

@@ -8,6 +8,11 @@ use linger::store::{Error, Notice, NoticeContent, NoticeKind, Notices, Result};
 use super::FailingStore;
 
 impl FailingStore {
+    /// How many notices were written.
+    pub fn written_notices(&self) -> usize {
+        self.written_notices.load(Ordering::Relaxed)
+    }
+
     fn inner_notices(&self) -> Result<&dyn Notices> {
         if self.notices_fail.load(Ordering::Relaxed) {
             return Err(Error::Unavailable("as the test demanded".to_owned()));
@@ -19,7 +24,9 @@ impl FailingStore {
 #[async_trait]
 impl Notices for FailingStore {
     async fn put(&self, kind: NoticeKind, id: &str, content: NoticeContent) -> Result<()> {
-        self.inner_notices()?.put(kind, id, content).await
+        self.inner_notices()?.put(kind, id, content).await?;
+        self.written_notices.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
     async fn put_new(&self, kind: NoticeKind, id: &str, content: NoticeContent) -> Result<Option<Notice>> {

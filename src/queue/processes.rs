@@ -1,0 +1,277 @@
+//! The processes of the store, and what happened to jobs at all of them. While somebody looks, each process notes its figures
+//! for the others. Without viewers nothing is written or read.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::error::Result;
+use crate::{
+    clock::Clock,
+    failure_log::FailureLog,
+    job::Timestamp,
+    metrics::{EventSummary, RecentEvents},
+    store::{self, Notice, NoticeContent, NoticeKind, Store},
+};
+
+/// How often a viewer's process says that somebody looks.
+const WATCH_INTERVAL: Duration = Duration::from_secs(5);
+/// How often a process notes its figures while somebody looks.
+const NOTE_INTERVAL: Duration = Duration::from_secs(2);
+/// How long it goes on after it last heard that somebody looks.
+const NOTE_FOR: Duration = Duration::from_secs(3);
+/// A process whose notice is older has ended.
+const ENDED_AFTER: Duration = Duration::from_secs(8);
+/// How long the figures of other processes are shared by those who ask for them.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// A server process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessView {
+    /// The name of its host and its process id.
+    pub name: String,
+    /// The version of Linger.
+    pub version: String,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// When it last noted its figures.
+    pub seen_at: Timestamp,
+}
+
+/// The events of all processes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct EventsOfAll {
+    pub minute: EventSummary,
+    pub hour: EventSummary,
+    /// Those that count, this one first.
+    pub processes: Vec<ProcessView>,
+}
+
+/// This process among those of the store.
+#[derive(Debug)]
+pub(super) struct Processes {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    recent: Arc<RecentEvents>,
+    tasks: TaskTracker,
+    runtime: tokio::runtime::Handle,
+    shutdown: CancellationToken,
+    /// Its name in notices.
+    id: String,
+    name: String,
+    started_at: Timestamp,
+    noting: Mutex<Noting>,
+    failures: FailureLog,
+    /// Locked while the others are read, so that those who ask meanwhile share the reading.
+    others: tokio::sync::Mutex<Others>,
+}
+
+#[derive(Debug, Default)]
+struct Noting {
+    until: Option<Timestamp>,
+    has_task: bool,
+}
+
+/// What was last read of the other processes.
+#[derive(Debug, Default)]
+struct Others {
+    watched_at: Option<Timestamp>,
+    read: Option<(Timestamp, Result<Vec<OtherProcess>>)>,
+}
+
+#[derive(Debug, Clone)]
+struct OtherProcess {
+    view: ProcessView,
+    minute: EventSummary,
+    hour: EventSummary,
+}
+
+impl Processes {
+    /// Must be called within a tokio runtime.
+    pub fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        recent: Arc<RecentEvents>,
+        tasks: TaskTracker,
+    ) -> Arc<Self> {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let started_at = clock.now();
+        Arc::new(Self {
+            store,
+            clock,
+            recent,
+            tasks,
+            runtime: tokio::runtime::Handle::current(),
+            shutdown: CancellationToken::new(),
+            id: format!("{:032x}", rand::random::<u128>()),
+            name: format!("{host}/{}", std::process::id()),
+            started_at,
+            noting: Mutex::default(),
+            failures: FailureLog::default(),
+            others: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// The events of all processes. Has the others note theirs: those that have not heard of it yet are missing.
+    pub async fn events(&self) -> Result<EventsOfAll> {
+        let others = self.others().await?;
+        let now = self.clock.now();
+        let view = ProcessView {
+            name: self.name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at: self.started_at,
+            seen_at: now,
+        };
+        let (minute, hour) = (self.recent.sum(60), self.recent.sum(3_600));
+        let mut events = EventsOfAll { minute, hour, processes: vec![view] };
+        for other in others {
+            events.minute.add(&other.minute);
+            events.hour.add(&other.hour);
+            events.processes.push(other.view);
+        }
+        Ok(events)
+    }
+
+    async fn others(&self) -> Result<Vec<OtherProcess>> {
+        let mut others = self.others.lock().await;
+        let is_over = |since: Timestamp, time: Duration| self.clock.now() >= since.after(time);
+        if let Some((read_at, read)) = &others.read
+            && !is_over(*read_at, FRESH)
+        {
+            return read.clone();
+        }
+        let must_watch = others.watched_at.is_none_or(|at| is_over(at, WATCH_INTERVAL));
+        let read = self.read_others(must_watch).await;
+        if must_watch && read.is_ok() {
+            others.watched_at = Some(self.clock.now());
+        }
+        let read = read.map_err(Into::into);
+        others.read = Some((self.clock.now(), read.clone()));
+        read
+    }
+
+    async fn read_others(&self, must_watch: bool) -> store::Result<Vec<OtherProcess>> {
+        if must_watch {
+            let nothing = NoticeContent::new("").expect("is short");
+            self.store.notices().put(NoticeKind::Watch, "", nothing).await?;
+        }
+        let notices = self.store.notices().list(NoticeKind::Process).await?;
+        let is_other = |notice: &&Notice| notice.id != self.id && notice.age < ENDED_AFTER;
+        let now = self.clock.now();
+        let mut others: Vec<OtherProcess> =
+            notices.iter().filter(is_other).filter_map(|notice| read_notice(notice, now)).collect();
+        others.sort_by(|one, other| one.view.name.cmp(&other.view.name));
+        Ok(others)
+    }
+
+    /// Somebody looks at the figures of all processes. Returns at once.
+    pub fn watched(self: &Arc<Self>) {
+        if self.shutdown.is_cancelled() {
+            return;
+        }
+        let mut noting = self.lock();
+        noting.until = Some(self.clock.now().after(NOTE_FOR));
+        if !std::mem::replace(&mut noting.has_task, true) {
+            let process = self.clone();
+            self.tasks.spawn_on(async move { process.note_while_watched().await }, &self.runtime);
+        }
+    }
+
+    /// Notes nothing more, and withdraws what was noted.
+    pub fn stop(&self) {
+        self.shutdown.cancel();
+    }
+
+    async fn note_while_watched(&self) {
+        while !self.shutdown.is_cancelled() {
+            let noted = self.store.notices().put(NoticeKind::Process, &self.id, self.content()).await;
+            self.log_result(noted.err().as_ref());
+            tokio::select! {
+                () = self.clock.sleep(NOTE_INTERVAL) => {}
+                () = self.shutdown.cancelled() => {}
+            }
+            let mut noting = self.lock();
+            if !self.shutdown.is_cancelled() && noting.until.is_none_or(|until| until <= self.clock.now()) {
+                noting.has_task = false;
+                return;
+            }
+        }
+        // Otherwise the process would be seen until its notice is old.
+        let _ = self.store.notices().delete(NoticeKind::Process, &self.id).await;
+    }
+
+    fn content(&self) -> NoticeContent {
+        let stored = StoredProcess {
+            name: self.name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_ms: self.started_at.as_millis(),
+            minute: StoredSummary::new(&self.recent.sum(60)),
+            hour: StoredSummary::new(&self.recent.sum(3_600)),
+        };
+        let text = serde_json::to_vec(&stored).expect("every value is a text or a number, or several");
+        NoticeContent::new(text).expect("has a few KiB at most")
+    }
+
+    fn log_result(&self, error: Option<&store::Error>) {
+        let now_us = self.clock.now_micros();
+        match error {
+            None => drop(self.failures.succeeded(now_us)),
+            Some(error) => {
+                if self.failures.failed(now_us) {
+                    tracing::warn!(%error, "other processes cannot show the figures of this one");
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Noting> {
+        self.noting.lock().expect("no code panics while it holds the lock")
+    }
+}
+
+/// A process in its notice: JSON, of which unknown fields and events are ignored.
+#[derive(Serialize, Deserialize)]
+struct StoredProcess {
+    name: String,
+    version: String,
+    started_ms: i64,
+    minute: StoredSummary,
+    hour: StoredSummary,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredSummary {
+    /// By the names of the metrics.
+    events: BTreeMap<String, u64>,
+    /// Jobs that became ready, by steps of lateness.
+    late: Vec<u64>,
+}
+
+impl StoredSummary {
+    fn new(summary: &EventSummary) -> Self {
+        let events = summary.named_counts().map(|(name, count)| (name.to_owned(), count)).collect();
+        Self { events, late: summary.late_steps().to_vec() }
+    }
+
+    fn read(&self) -> EventSummary {
+        EventSummary::from_parts(|name| self.events.get(name).copied().unwrap_or(0), &self.late)
+    }
+}
+
+/// Reads a notice at `now`. `None` when another version wrote something that this one cannot read.
+fn read_notice(notice: &Notice, now: Timestamp) -> Option<OtherProcess> {
+    let stored: StoredProcess = serde_json::from_slice(&notice.content).ok()?;
+    let age_ms = i64::try_from(notice.age.as_millis()).ok()?;
+    let view = ProcessView {
+        name: stored.name,
+        version: stored.version,
+        started_at: Timestamp::from_millis(stored.started_ms),
+        seen_at: Timestamp::from_millis(now.as_millis().saturating_sub(age_ms)),
+    };
+    Some(OtherProcess { view, minute: stored.minute.read(), hour: stored.hour.read() })
+}

@@ -1,0 +1,37 @@
+//! The figures of two processes on one Redis.
+
+use serde_json::{Value, json};
+
+use super::{SharedPrefix, add, get};
+use crate::harness::{client::Client, wait::TimeLimit};
+
+/// Looks until the figures are of this number of processes.
+async fn stats_of(client: &mut Client, processes: usize) -> Value {
+    let time_limit = TimeLimit::new();
+    loop {
+        let stats = get(client, "/stats").await.json();
+        if stats["processes"].as_array().map(Vec::len) == Some(processes) {
+            return stats;
+        }
+        time_limit.check(|| stats.to_string());
+        time_limit.pause().await;
+    }
+}
+
+#[tokio::test]
+async fn the_figures_are_those_of_all_processes_that_live() {
+    let directory = SharedPrefix::new();
+    let ((first, mut one), (mut two, mut two_client)) = (directory.start(), directory.start());
+    for id in ["a", "b"] {
+        add(&mut two_client, json!({"topic": "t", "id": id, "delay": "1h"})).await;
+    }
+    add(&mut one, json!({"topic": "t", "id": "c", "delay": "1h"})).await;
+    let both = stats_of(&mut one, 2).await;
+    assert_eq!((&both["hour"]["added"], &both["counts"]["delayed"]), (&json!(3), &json!(3)), "{both}");
+    let names: Vec<&str> = [0, 1].map(|n| both["processes"][n]["name"].as_str().expect("a name")).to_vec();
+    let pids = [first.pid(), two.pid()];
+    assert!(names.iter().zip(pids).all(|(name, pid)| name.ends_with(&format!("/{pid}"))), "{names:?}");
+    two.kill();
+    let left = stats_of(&mut one, 1).await;
+    assert_eq!((&left["hour"]["added"], &left["counts"]["delayed"]), (&json!(1), &json!(3)), "{left}");
+}

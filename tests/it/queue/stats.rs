@@ -1,0 +1,152 @@
+//! The figures of several processes on one store.
+
+use std::sync::Arc;
+
+use linger::{
+    clock::{Clock, ManualClock},
+    job::Timestamp,
+    metrics::{Event, Metrics},
+    queue::{Error, Limits, Queue, StatsView, StoreEvents},
+    store::{Listener, NoticeContent, NoticeKind, Store},
+};
+
+use super::new_job;
+use crate::harness::{
+    failing::FailingStore,
+    jobs::seconds,
+    naive::Naive,
+    stores::{Recorder, START},
+    wait::{bounded, until},
+};
+
+struct Process {
+    store: Arc<FailingStore>,
+    events: StoreEvents,
+    queue: Arc<Queue>,
+    metrics: Metrics,
+}
+
+impl Process {
+    async fn add(&self, names: &[&str]) {
+        for name in names {
+            self.queue.add(new_job(name, seconds(60))).await.expect("adds");
+        }
+    }
+
+    async fn stats(&self) -> StatsView {
+        self.queue.stats().await.expect("reads")
+    }
+
+    /// Has the process hear that somebody looks, and waits until it has noted its figures.
+    async fn note(&self) {
+        let before = self.store.written_notices();
+        self.events.watched();
+        until(|| self.store.written_notices() > before).await;
+    }
+
+    async fn age(&self, kind: NoticeKind) -> Option<u64> {
+        let notices = self.store.notices().list(kind).await.expect("reads");
+        notices.first().map(|notice| notice.age.as_secs())
+    }
+}
+
+fn processes() -> (Arc<ManualClock>, Process, Process) {
+    let clock = ManualClock::new(Timestamp::parse(START).expect("START is a timestamp"));
+    let naive = Naive::new(clock.clone(), Arc::new(Recorder::default()), None);
+    let process = || {
+        let (store, events, metrics) =
+            (FailingStore::new(naive.clone()), StoreEvents::default(), Metrics::new());
+        let (limits, for_queue) = (Limits::default(), metrics.queue.clone());
+        let queue = Queue::new(store.clone(), &events, clock.clone(), limits, for_queue);
+        Process { store, events, queue, metrics }
+    };
+    let (one, two) = (process(), process());
+    (clock, one, two)
+}
+
+async fn pass(clock: &ManualClock, seconds_to_pass: u64) {
+    for _ in 0..seconds_to_pass {
+        clock.advance(seconds(1));
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_figures_are_those_of_all_processes() {
+    let (clock, one, two) = processes();
+    one.add(&["a", "b"]).await;
+    two.add(&["c", "d", "e"]).await;
+    two.metrics.queue.became_ready("t", seconds(30));
+    let first = one.stats().await;
+    assert_eq!((first.minute.count(Event::Added), first.processes.len()), (2, 1));
+    two.note().await;
+    pass(&clock, 1).await;
+    let both = one.stats().await;
+    assert_eq!((both.minute.count(Event::Added), both.hour.count(Event::Added)), (5, 5));
+    assert_eq!(both.hour.lateness(990), Some(seconds(30)));
+    let start = Timestamp::parse(START).expect("is a timestamp");
+    let seen: Vec<_> = both.processes.iter().map(|process| (process.started_at, process.seen_at)).collect();
+    assert_eq!(seen, [(start, clock.now()), (start, start)]);
+    assert!(both.processes.iter().all(|process| process.version == env!("CARGO_PKG_VERSION")));
+    one.add(&["f"]).await;
+    assert_eq!(one.stats().await.minute.count(Event::Added), 6, "its own figures are always new");
+    let other_way = two.stats().await;
+    assert_eq!((other_way.minute.count(Event::Added), other_way.processes.len()), (3, 1), "one was not told");
+}
+
+#[tokio::test]
+async fn figures_are_noted_only_while_somebody_looks() {
+    let (clock, one, two) = processes();
+    one.add(&["a"]).await;
+    pass(&clock, 30).await;
+    assert_eq!((one.store.written_notices(), two.store.written_notices()), (0, 0));
+    let mut ages = Vec::new();
+    for _ in 0..11 {
+        one.stats().await;
+        ages.push(one.age(NoticeKind::Watch).await);
+        two.events.watched();
+        pass(&clock, 1).await;
+    }
+    let expected = [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0].map(Some);
+    assert_eq!(ages, expected, "the viewer renews its notice every five seconds");
+    assert_eq!(two.store.written_notices(), 6, "every two seconds");
+    assert_eq!(one.stats().await.processes.len(), 2);
+    pass(&clock, 30).await;
+    assert!(two.store.written_notices() <= 8, "{} were written", two.store.written_notices());
+    assert!(two.age(NoticeKind::Process).await > Some(20));
+    assert_eq!(one.stats().await.processes.len(), 1, "an old notice does not count");
+    two.note().await;
+    pass(&clock, 1).await;
+    assert_eq!(one.stats().await.processes.len(), 2);
+}
+
+#[tokio::test]
+async fn a_process_that_ends_is_no_longer_counted() {
+    let (clock, one, two) = processes();
+    two.add(&["a"]).await;
+    two.note().await;
+    assert_eq!(one.stats().await.processes.len(), 2);
+    bounded("the close", two.queue.close()).await.expect("closes");
+    two.events.watched();
+    pass(&clock, 1).await;
+    let stats = one.stats().await;
+    assert_eq!((stats.minute.count(Event::Added), stats.processes.len()), (0, 1));
+    assert_eq!(two.age(NoticeKind::Process).await, None);
+}
+
+#[tokio::test]
+async fn notices_that_cannot_be_read_do_not_count() {
+    let (clock, one, two) = processes();
+    let wrong = NoticeContent::new("{\"name\":7}").expect("is short");
+    one.store.notices().put(NoticeKind::Process, "other", wrong).await.expect("writes");
+    two.note().await;
+    assert_eq!(one.stats().await.processes.len(), 2);
+    one.store.fail_notices(true);
+    pass(&clock, 1).await;
+    assert!(matches!(one.queue.stats().await, Err(Error::Unavailable(_))));
+    one.store.fail_notices(false);
+    pass(&clock, 1).await;
+    assert_eq!(one.stats().await.processes.len(), 2);
+}
