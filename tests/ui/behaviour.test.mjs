@@ -1,5 +1,6 @@
 // How the pages behave: by the keyboard alone, on small screens, for everybody, and while the server is away.
 import assert from "node:assert/strict";
+import os from "node:os";
 import { onEveryEngine } from "./harness.mjs";
 
 async function fill(server) {
@@ -95,6 +96,7 @@ onEveryEngine("the keyboard alone is enough", {}, async ({ server, tab, page }) 
   await tab.sees("This job is gone:");
 
   await tab.go("server");
+  await tab.sees(`${os.hostname()}/${server.child.pid} (`);
   await page.locator("fieldset").filter({ hasText: "Single-key shortcuts" }).getByLabel("Off").check();
   await press("g", "o");
   await press("?");

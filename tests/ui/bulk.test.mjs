@@ -136,13 +136,24 @@ onEveryEngine("an operation that runs is stopped", {}, async ({ server, tab }) =
     await server.call("POST", "batch/jobs", { jobs: Array.from({ length: 1_000 }, (_, n) => ({ topic: "mail", id: `j:${from + n}`, delay: "1d" })) });
   }
   await tab.go("bulk");
-  await tab.sees("This server has no bulk operations.");
+  await tab.sees("There are no bulk operations.");
   const { id } = await server.call("POST", "bulk", { action: "delete", filter: { topic: "mail", state: "delayed" }, dry_run: false, limit: 6_000 });
   await tab.go(`bulk/${id}`);
   await tab.button("Stop").click();
   await tab.sees(/^Stopped after [\d,]+ jobs?\.$/);
   await tab.sees(/^stopped: [\d,]+ of 6,000 changed/);
   assert.ok((await server.call("GET", "topics/mail")).counts.delayed > 0);
+});
+
+onEveryEngine("an operation that lost its server is shown as abandoned", {}, async ({ server, tab, page }) => {
+  const request = { id: "lost", action: "delete", filter: { topic: "mail", state: "delayed" }, dry_run: false, limit: 9 };
+  await server.call("POST", "bulk", request);
+  const operation = { ...(await server.call("POST", "bulk/lost/stop")), state: "abandoned", ended_at: undefined };
+  await page.route("**/bulk/lost", (route) => route.fulfill({ json: operation }));
+  await tab.go("bulk/lost");
+  await tab.sees("abandoned: 0 of 9 changed");
+  await tab.sees("Its server does not answer.");
+  assert.equal(await tab.button("Stop").count(), 0);
 });
 
 onEveryEngine("dead letters are grouped by reason, replayed and deleted", {}, async ({ server, tab, page }) => {

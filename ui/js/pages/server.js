@@ -1,5 +1,6 @@
 // Server: what runs, whether it is well, and this browser's settings.
 import { html, useObservable } from "../lib.js";
+import { useMay } from "../changes.js";
 import { AsOf, Facts, Text, Unloaded } from "../parts.js";
 import { useKeys } from "../keys.js";
 import { usePoll } from "../poll.js";
@@ -33,7 +34,7 @@ function Checks({ poll }) {
 export function Server() {
   const version = usePoll("version", 30_000);
   const ready = usePoll("readyz?verbose", 5_000);
-  const { data: stats } = usePoll("stats", 5_000);
+  const { data: stats } = usePoll(useMay()("read") ? "stats" : null, 5_000);
   useKeys({ r: () => (version.refresh(), ready.refresh()) });
   return html`<h1 tabindex="-1">Server</h1>
     <${AsOf} poll=${version} />
