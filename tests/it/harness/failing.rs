@@ -42,6 +42,7 @@ pub struct FailingStore {
     put_before: Mutex<Option<TopicSettings>>,
     notices_fail: AtomicBool,
     written_notices: AtomicUsize,
+    hung_notices: Mutex<Option<Arc<HungCalls>>>,
     ignores_waiting: AtomicBool,
     waiting_reserves: AtomicUsize,
 }
@@ -88,6 +89,7 @@ impl FailingStore {
             put_before: Mutex::default(),
             notices_fail: AtomicBool::default(),
             written_notices: AtomicUsize::default(),
+            hung_notices: Mutex::default(),
             ignores_waiting: AtomicBool::default(),
             waiting_reserves: AtomicUsize::default(),
         })

@@ -184,12 +184,14 @@ async fn the_wait_for_the_end_of_an_operation_elsewhere_is_bounded() {
 
 #[tokio::test]
 async fn a_wish_to_stop_is_for_the_operation_that_was_seen() {
-    let processes = Processes::with_jobs(1).await;
+    let processes = Processes::with_jobs(150).await;
     let wish = linger::store::NoticeContent::new("1234").expect("is short");
     processes.store.notices().put(linger::store::NoticeKind::StopWish, "a", wish).await.expect("writes");
     let (started, hung) = processes.start_hanging(shift("a")).await;
     processes.pass(3).await;
     hung.release();
+    // The operation pauses for as long as its first step took.
+    processes.pass(4).await;
     let ended = |view: &OperationView| view.progress.ended_at.is_some();
     let ended = processes.two.wait_for(&started.id, ended).await;
     assert_eq!(ended.progress.state, OperationState::Done, "the wish was for an earlier operation");
@@ -201,7 +203,14 @@ async fn a_wish_to_stop_is_for_the_operation_that_was_seen() {
 #[tokio::test]
 async fn one_id_starts_one_operation_over_all_processes() {
     let processes = Processes::with_jobs(150).await;
-    let (one, two) = tokio::join!(processes.one.start(shift("a")), processes.two.start(shift("a")));
+    // Neither has seen the operation of the other when it starts its own.
+    let hung = [&processes.one, &processes.two].map(|process| process.store.hang_notices());
+    let both_read = async {
+        until(|| hung.iter().all(|hung| hung.hung_calls() == 1)).await;
+        hung.iter().for_each(|hung| hung.release());
+    };
+    let starts = (processes.one.start(shift("a")), processes.two.start(shift("a")));
+    let (one, two, ()) = tokio::join!(starts.0, starts.1, both_read);
     assert_eq!((&one.id, &one.request.by), (&two.id, &two.request.by));
     for process in [&processes.one, &processes.two] {
         process.wait_for(&one.id, |view| view.progress.state == OperationState::Done).await;

@@ -1,16 +1,21 @@
 //! The notices of the store that fails on demand.
 
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, atomic::Ordering};
 
 use async_trait::async_trait;
 use linger::store::{Error, Notice, NoticeContent, NoticeKind, Notices, Result};
 
-use super::FailingStore;
+use super::{FailingStore, HungCalls};
 
 impl FailingStore {
     /// How many notices were written.
     pub fn written_notices(&self) -> usize {
         self.written_notices.load(Ordering::Relaxed)
+    }
+
+    /// Makes lists of notices hang from now on, after they were read.
+    pub fn hang_notices(&self) -> Arc<HungCalls> {
+        self.hung_notices.lock().expect("not poisoned").insert(HungCalls::new()).clone()
     }
 
     fn inner_notices(&self) -> Result<&dyn Notices> {
@@ -38,7 +43,12 @@ impl Notices for FailingStore {
     }
 
     async fn list(&self, kind: NoticeKind) -> Result<Vec<Notice>> {
-        self.inner_notices()?.list(kind).await
+        let notices = self.inner_notices()?.list(kind).await;
+        let hung = self.hung_notices.lock().expect("not poisoned").clone();
+        if let Some(hung) = hung {
+            hung.wait().await;
+        }
+        notices
     }
 
     async fn delete(&self, kind: NoticeKind, id: &str) -> Result<()> {
