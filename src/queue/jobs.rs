@@ -290,7 +290,7 @@ impl Queue {
         }
     }
 
-    fn remember_end(&self, id: JobId, topic: Topic, how: EndKind, by: Option<&Actor>) {
+    pub(super) fn remember_end(&self, id: JobId, topic: Topic, how: EndKind, by: Option<&Actor>) {
         self.ended.push(id, topic, Ended { how, at: self.clock.now(), by: by.cloned() });
     }
 

@@ -5,6 +5,7 @@
 
 mod bulk;
 mod callbacks;
+mod dead_letters;
 mod delivery;
 mod ended;
 mod error;
@@ -26,6 +27,7 @@ mod waiters;
 
 pub use bulk::{BulkAction, BulkRequest, OperationState, OperationView, Progress};
 pub use callbacks::AddedSecret;
+pub use dead_letters::{DeadCursor, DeadPage};
 pub use delivery::Delivery;
 pub use ended::{EndKind, Ended};
 pub use error::{Error, HiddenHeaders, Result};
@@ -41,6 +43,6 @@ pub use topics::TopicView;
 pub use views::{StatsView, TimelineOf, TimelineView};
 
 pub use crate::store::{
-    Claim, DeadCursor, Degraded, EngineInfo, FinishJob, JobFilter, JobPage, ListPosition, ListedJob, Minute,
-    Order, Patch, Release, Reservation, Span, Timeline, TopicConfig, TopicStats,
+    Claim, Degraded, EngineInfo, FinishJob, JobFilter, JobPage, ListPosition, ListedJob, Minute, Order,
+    Patch, Release, Reservation, Span, Timeline, TopicConfig, TopicStats,
 };

@@ -11,7 +11,9 @@ use std::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-bulk::Operations, delivery::ReturnContext, error::Result, health::StoreHealth, limits::Limits, outlet_listener::OutletListener, read_permits::ReadPermits, scrape::JobScrape, timer::Timer, views::Views, waiters::Waiters, ended::EndedJobs, processes::Processes,
+    bulk::Operations, delivery::ReturnContext, ended::EndedJobs, error::Result, health::StoreHealth,
+    limits::Limits, outlet_listener::OutletListener, processes::Processes, read_permits::ReadPermits,
+    scrape::JobScrape, timer::Timer, views::Views, waiters::Waiters,
 };
 use crate::{
     clock::Clock,
@@ -35,7 +37,7 @@ pub struct Queue {
     pub(super) views: Views,
     pub(super) read_permits: Arc<ReadPermits>,
     pub(super) operations: Arc<Operations>,
-    pub(super) ended: EndedJobs,
+    pub(super) ended: Arc<EndedJobs>,
     pub(super) processes: Arc<Processes>,
     draining: AtomicBool,
     tasks: TaskTracker,
@@ -106,17 +108,24 @@ impl Queue {
             runtime: tokio::runtime::Handle::current(),
         });
         let read_permits = Arc::new(ReadPermits::new(clock.clone(), limits.max_looks));
+        let ended = Arc::<EndedJobs>::default();
         let queue = Arc::new(Self {
             waiters: Waiters::new(return_context, limits.max_waiting),
             health: StoreHealth::new(store.clone(), clock.clone(), metrics.clone(), operation_failed),
             timer: Timer::new(store.clone(), clock.clone(), metrics.clone(), limits.promote_batch),
             scrape: JobScrape::new(store.clone(), clock.clone(), metrics.clone()),
             views: Views::new(store.clone(), clock.clone(), read_permits.clone()),
-            operations: Operations::new(store.clone(), clock.clone(), metrics.clone(), tasks.clone()),
+            operations: Operations::new(
+                store.clone(),
+                clock.clone(),
+                metrics.clone(),
+                ended.clone(),
+                tasks.clone(),
+            ),
             processes: Processes::new(store.clone(), clock.clone(), metrics.recent.clone(), tasks.clone()),
             read_permits,
             outlet_listener: OnceLock::new(),
-            ended: EndedJobs::default(),
+            ended,
             draining: AtomicBool::new(false),
             store,
             clock,

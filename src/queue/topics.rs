@@ -1,4 +1,4 @@
-//! Operations on whole topics: settings, pauses, purges, dead letters and statistics.
+//! Operations on whole topics: settings, pauses, purges and statistics.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use super::{
     views::{StatsView, TimelineOf, TimelineView},
 };
 use crate::{
-    job::{Job, Topic, TopicPause, TopicSettings},
+    job::{Topic, TopicPause, TopicSettings},
     metrics::Event,
-    store::{DeadCursor, Minute, Span, TopicStats},
+    store::{Minute, Span, TopicStats},
 };
 
-/// Jobs that one step of a purge, or of a requeue or delete of dead letters, processes, so that others are not delayed for long.
+/// Jobs that one step of a purge deletes, so that others are not delayed for long.
 const SLICE: usize = 500;
 
 /// A topic as the API shows it.
@@ -125,50 +125,5 @@ impl Queue {
                 return Ok(deleted);
             }
         }
-    }
-
-    /// Up to `limit` dead letters after `after`, ordered by time of death.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn dead(&self, topic: &Topic, after: Option<&DeadCursor>, limit: usize) -> Result<Vec<Job>> {
-        Ok(self.store.dead(topic, after, limit).await?)
-    }
-
-    /// Requeues up to `limit` dead letters, oldest first, and returns how many.
-    ///
-    /// # Errors
-    /// The store's; jobs requeued until then stay requeued.
-    pub async fn requeue_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
-        let mut total = 0;
-        while total < limit {
-            let slice = SLICE.min(limit - total);
-            let requeued = self.store.requeue_dead(topic, slice).await?;
-            self.metrics.count(Event::Requeued, topic.as_str(), requeued as u64);
-            total += requeued;
-            if requeued < slice {
-                break;
-            }
-        }
-        Ok(total)
-    }
-
-    /// Deletes the dead letters that exist when it begins, oldest first, and returns how many.
-    ///
-    /// # Errors
-    /// The store's; jobs deleted until then stay deleted.
-    pub async fn delete_dead(&self, topic: &Topic) -> Result<u64> {
-        let Some(stats) = self.store.topic(topic).await? else { return Ok(0) };
-        let mut deleted = 0;
-        while deleted < stats.dead {
-            let slice = SLICE.min(usize::try_from(stats.dead - deleted).unwrap_or(SLICE));
-            let in_slice = self.store.delete_dead(topic, slice).await? as u64;
-            self.metrics.count(Event::Deleted, topic.as_str(), in_slice);
-            deleted += in_slice;
-            if in_slice == 0 {
-                break;
-            }
-        }
-        Ok(deleted)
     }
 }

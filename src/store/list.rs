@@ -68,9 +68,18 @@ pub enum Order {
     Descending,
 }
 
-/// How far a list has been examined. Only the engine that made it can read it; any other text means the beginning.
+/// How far a list has been examined. Only the engine that made it can read it, except for
+/// [`behind_dead_letter`](Self::behind_dead_letter); any other text means the beginning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListPosition(pub String);
+
+impl ListPosition {
+    /// Behind a dead letter, which may be gone, in the list of those of its topic. Every engine reads this one.
+    #[must_use]
+    pub fn behind_dead_letter(dead_at: Timestamp, id: &JobId) -> Self {
+        Self(format!("{} {id}", dead_at.as_millis()))
+    }
+}
 
 /// A job in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]

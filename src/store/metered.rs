@@ -8,7 +8,10 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use super::{
-AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, DeadCursor, Degraded, Deleted, EngineInfo, Error, FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Order, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline, TopicConfig, TopicStats, Verified, Wait, Claim, Notice, NoticeContent, NoticeKind, Notices,
+    AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, Degraded, Deleted, EngineInfo, Error,
+    FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Notice, NoticeContent, NoticeKind, Notices,
+    Order, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span,
+    Store, Timeline, TopicConfig, TopicStats, Verified, Wait,
 };
 use crate::{
     clock::Clock,
@@ -214,18 +217,6 @@ impl Store for Metered {
 
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {
         self.timed("purge", self.store.purge(topic, cursor, limit)).await
-    }
-
-    async fn dead(&self, topic: &Topic, after: Option<&DeadCursor>, limit: usize) -> Result<Vec<Job>> {
-        self.timed("dead", self.store.dead(topic, after, limit)).await
-    }
-
-    async fn requeue_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
-        self.timed("requeue_dead", self.store.requeue_dead(topic, limit)).await
-    }
-
-    async fn delete_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
-        self.timed("delete_dead", self.store.delete_dead(topic, limit)).await
     }
 
     fn notices(&self) -> &dyn Notices {

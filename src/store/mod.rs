@@ -30,7 +30,7 @@ pub use outcome::{
     Requeued, Reservation, TopicStats, Verified,
 };
 pub use rate_limit::Allowed;
-pub use request::{AddJob, Claim, DeadCursor, FinishJob, Patch, PurgeCursor, Release, Wait};
+pub use request::{AddJob, Claim, FinishJob, Patch, PurgeCursor, Release, Wait};
 pub use view::{Minute, Span, Timeline, Totals};
 
 use crate::job::{
@@ -253,8 +253,8 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Lists up to `limit` jobs that match `filter`, without their bodies, behind `after`. The call ends when it has found
     /// `limit` jobs or has examined about [`JobPage::MAX_EXAMINED`]: a page may be short or empty, and only one without
     /// [`next`](JobPage::next) is the last. A job that matches and does not move during the
-    /// walk is on exactly one page. An engine that keeps ready jobs in
-    /// several lists may return them in approximate order, and one twice, or not at all while its list is compacted.
+    /// walk is on exactly one page. Dead letters of one topic are in the order of their moments and ids. An engine that keeps
+    /// ready jobs in several lists may return them in approximate order, and one twice, or not at all while its list is compacted.
     async fn list(
         &self,
         filter: &JobFilter,
@@ -268,17 +268,9 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     async fn change(&self, jobs: Vec<ChangeJob>, by: Option<&Actor>) -> Result<Vec<Changed>>;
 
     /// Deletes a slice of all jobs of a topic. Start with `None` and continue while a cursor is returned.
-    /// Jobs present from the first to the last slice are all deleted.
+    /// Jobs present from the first to the last slice are all deleted: it walks the ids in any state, while a walk through the
+    /// lists of the states would miss a job that moves to a list that was walked already.
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice>;
-
-    /// Up to `limit` dead letters of a topic by `(dead_at, id)`, after `after`.
-    async fn dead(&self, topic: &Topic, after: Option<&DeadCursor>, limit: usize) -> Result<Vec<Job>>;
-
-    /// Requeues up to `limit` dead letters of a topic, oldest first, without delay. Returns their number.
-    async fn requeue_dead(&self, topic: &Topic, limit: usize) -> Result<usize>;
-
-    /// Deletes up to `limit` dead letters of a topic, oldest first. Returns their number.
-    async fn delete_dead(&self, topic: &Topic, limit: usize) -> Result<usize>;
 
     /// What the processes of this store leave for each other.
     fn notices(&self) -> &dyn Notices;

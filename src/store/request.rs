@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use crate::job::{
-    Actor, Body, Callback, Delay, Due, Fingerprint, JobId, Reason, Receipt, RetrySchedule, Timestamp, Topic,
-    Ttr,
+    Actor, Body, Callback, Delay, Due, Fingerprint, JobId, Reason, Receipt, RetrySchedule, Topic, Ttr,
 };
 
 /// A job to add. Only its due moment is not resolved yet.
@@ -84,15 +83,6 @@ pub struct Patch {
     pub retry: Option<RetrySchedule>,
     /// A new body.
     pub body: Option<Body>,
-}
-
-/// A position in the list of dead letters: behind this one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeadCursor {
-    /// When it died.
-    pub dead_at: Timestamp,
-    /// Its id.
-    pub id: JobId,
 }
 
 /// The position of a purge. Only the engine that made it can read it.

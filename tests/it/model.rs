@@ -10,7 +10,10 @@ use std::{sync::Arc, time::Duration};
 
 use linger::{
     job::{Actor, Due, Fingerprint, Job, JobId, Outlet, Reason, Receipt, State, Topic, TopicFilter, Ttr},
-    store::{AddJob, Added, Claim, DeadCursor, FinishJob, Minute, Patch, Release, Span, Store, TopicStats},
+    store::{
+        AddJob, Added, Claim, FinishJob, JobFilter, ListPosition, Minute, Order, Patch, Release, Span, Store,
+        TopicStats,
+    },
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng, seq::IndexedRandom};
 
@@ -211,8 +214,7 @@ impl<'a> Sequence<'a> {
             83..89 => self.patch().await,
             89..93 => self.delete().await,
             93..96 => self.cancel().await,
-            96..100 => self.dead().await,
-            100..106 => self.list().await,
+            96..103 => self.list().await,
             _ => self.change().await,
         }
     }
@@ -391,12 +393,13 @@ impl<'a> Sequence<'a> {
         let engine = self.fixture.store.timeline(Some(&name), span).await.expect("reads");
         let model = self.model.timeline(Some(&name), span).await.expect("reads");
         self.assert_equal(&engine, &model, "a timeline");
-        let after = DeadCursor { dead_at: self.fixture.now(), id: self.id() };
-        for after in [None, Some(&after)] {
-            let engine = self.fixture.store.dead(&name, after, 4).await.expect("lists");
-            let model = self.model.dead(&name, after, 4).await.expect("lists");
-            self.assert_equal(&engine, &model, "the dead letters");
-            assert!(engine.iter().all(|job| job.state == State::Dead));
+        let filter = JobFilter { topic: Some(name), ..JobFilter::all(State::Dead) };
+        let behind = ListPosition::behind_dead_letter(self.fixture.now(), &self.id());
+        for after in [None, Some(&behind)] {
+            let engine = self.fixture.store.list(&filter, Order::Ascending, after, 4).await.expect("lists");
+            let model = self.model.list(&filter, Order::Ascending, after, 4).await.expect("lists");
+            self.assert_equal(&engine.jobs, &model.jobs, "the dead letters");
+            assert!(engine.jobs.iter().all(|listed| listed.job.state == State::Dead));
         }
     }
 }

@@ -6,7 +6,7 @@ use super::HandlerResult;
 use crate::{
     auth::Caller,
     http::{
-        access::{self, Authenticated},
+        access::{self, Authenticated, RequestActor},
         app::App,
         errors::Problem,
         middleware::request_body::{JsonBody, OptionalJsonBody},
@@ -16,17 +16,18 @@ use crate::{
             requests,
         },
     },
-    job::OperationId,
+    job::{Actor, OperationId},
     queue::{Error, OperationState, OperationView},
 };
 
 pub async fn start(
     State(app): State<App>,
     Authenticated(caller): Authenticated,
+    RequestActor(by): RequestActor,
     _: NoQuery,
     body: JsonBody,
 ) -> HandlerResult {
-    let by = caller.name.clone();
+    let by = by.as_ref().map_or("", Actor::as_str).into();
     let request = body.parse(&app, move |body, limits| bulk::request(body, limits, by)).await?;
     access::check_topics(&caller, request.filter.topic.as_ref())?;
     let operation = app.queue.start_operation(request).await?;

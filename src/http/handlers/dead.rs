@@ -5,6 +5,7 @@ use axum::extract::State;
 use super::HandlerResult;
 use crate::{
     http::{
+        access::RequestActor,
         app::App,
         middleware::request_body::OptionalJsonBody,
         wire::{
@@ -13,7 +14,7 @@ use crate::{
             values::{self, ParseResult},
         },
     },
-    job::{Job, JobId, Timestamp},
+    job::{JobId, Timestamp},
     queue::DeadCursor,
 };
 
@@ -26,18 +27,12 @@ pub async fn list(State(app): State<App>, TopicPath(topic): TopicPath, mut query
     let limit = limit.unwrap_or(DEFAULT_PAGE);
     let after = query.optional("cursor", decode_cursor);
     query.finish()?;
-    // One job beyond the limit shows whether there is a next page.
-    let mut jobs = app.queue.dead(&topic, after.as_ref(), limit + 1).await?;
-    let has_more = jobs.len() > limit;
-    jobs.truncate(limit);
-    let next_cursor = jobs.last().filter(|_| has_more).and_then(cursor_after);
-    Ok(responses::dead_page(&jobs, next_cursor.as_deref()))
+    let page = app.queue.dead(&topic, after.as_ref(), limit).await?;
+    Ok(responses::dead_page(&page.jobs, page.next.as_ref().map(encode_cursor).as_deref()))
 }
 
-/// The cursor of the page that begins after `job`.
-fn cursor_after(job: &Job) -> Option<String> {
-    let dead_at = job.dead_at?;
-    Some(parameters::encode_cursor(&format!("{}/{}", dead_at.as_millis(), job.id.as_str())))
+fn encode_cursor(cursor: &DeadCursor) -> String {
+    parameters::encode_cursor(&format!("{}/{}", cursor.dead_at.as_millis(), cursor.id))
 }
 
 fn decode_cursor(text: &str) -> ParseResult<DeadCursor> {
@@ -52,15 +47,21 @@ fn decode_cursor(text: &str) -> ParseResult<DeadCursor> {
 
 pub async fn requeue(
     State(app): State<App>,
+    RequestActor(by): RequestActor,
     TopicPath(topic): TopicPath,
     _: NoQuery,
     body: OptionalJsonBody,
 ) -> HandlerResult {
     let limit = body.parse(&app, |body, _| requests::requeue_dead(body)).await?;
-    let requeued = app.queue.requeue_dead(&topic, limit).await?;
+    let requeued = app.queue.requeue_dead(&topic, limit, by.as_ref()).await?;
     Ok(responses::count("requeued", requeued as u64))
 }
 
-pub async fn delete(State(app): State<App>, TopicPath(topic): TopicPath, _: NoQuery) -> HandlerResult {
-    Ok(responses::count("deleted", app.queue.delete_dead(&topic).await?))
+pub async fn delete(
+    State(app): State<App>,
+    RequestActor(by): RequestActor,
+    TopicPath(topic): TopicPath,
+    _: NoQuery,
+) -> HandlerResult {
+    Ok(responses::count("deleted", app.queue.delete_dead(&topic, by.as_ref()).await?))
 }

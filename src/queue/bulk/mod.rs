@@ -18,6 +18,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use operation::{OperationState, OperationView, Progress};
 pub use request::{BulkAction, BulkRequest};
+pub(super) use runner::{SLICE, parts_of};
 
 use self::{
     operation::Operation,
@@ -25,7 +26,10 @@ use self::{
     runner::Runner,
     stored::KnownOperation,
 };
-use super::error::{Error, Result};
+use super::{
+    ended::EndedJobs,
+    error::{Error, Result},
+};
 use crate::{
     clock::Clock,
     failure_log::FailureLog,
@@ -50,6 +54,7 @@ pub(super) struct Operations {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     metrics: QueueMetrics,
+    ended: Arc<EndedJobs>,
     tasks: TaskTracker,
     /// Cancelled by the shutdown.
     shutdown: CancellationToken,
@@ -97,11 +102,12 @@ impl Operations {
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         metrics: QueueMetrics,
+        ended: Arc<EndedJobs>,
         tasks: TaskTracker,
     ) -> Arc<Self> {
         let owner = format!("{:032x}", rand::random::<u128>()).into();
         let (shutdown, report_failures, own) = (CancellationToken::new(), Arc::default(), Mutex::default());
-        Arc::new(Self { store, clock, metrics, tasks, shutdown, owner, report_failures, own })
+        Arc::new(Self { store, clock, metrics, ended, tasks, shutdown, owner, report_failures, own })
     }
 
     /// Starts an operation, unless one of any process has its id already: then that one is returned. Waits a moment for the
@@ -162,6 +168,7 @@ impl Operations {
             store: self.store.clone(),
             clock: self.clock.clone(),
             metrics: self.metrics.clone(),
+            ended: self.ended.clone(),
             operation: operation.clone(),
         }
     }

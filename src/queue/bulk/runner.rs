@@ -5,7 +5,10 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    super::error::Error,
+    super::{
+        ended::{EndKind, Ended, EndedJobs},
+        error::Error,
+    },
     operation::{Operation, OperationState},
 };
 use crate::{
@@ -17,7 +20,7 @@ use crate::{
 
 /// Jobs listed by one step, which changes them in parts of at most [`PART_BYTES`], so that other operations are not delayed
 /// for long.
-const SLICE: usize = 100;
+pub(in crate::queue) const SLICE: usize = 100;
 /// About how many bytes of bodies one change writes at most.
 const PART_BYTES: u64 = 4 << 20;
 /// Jobs counted by one step.
@@ -30,6 +33,7 @@ pub(super) struct Runner {
     pub store: Arc<dyn Store>,
     pub clock: Arc<dyn Clock>,
     pub metrics: QueueMetrics,
+    pub ended: Arc<EndedJobs>,
     pub operation: Arc<Operation>,
 }
 
@@ -153,7 +157,7 @@ impl Runner {
                 Changed::Skipped => skipped += 1,
                 Changed::Done => {
                     changed += 1;
-                    self.count_event(change);
+                    self.count_event(change, by.as_ref());
                     if request.may_meet_again() {
                         walk.changed.insert(hash(&change.seen.id));
                     }
@@ -167,9 +171,13 @@ impl Runner {
         Ok(())
     }
 
-    fn count_event(&self, change: &ChangeJob) {
+    fn count_event(&self, change: &ChangeJob, by: Option<&Actor>) {
         let event = match change.change {
-            JobChange::Delete => Event::Deleted,
+            JobChange::Delete => {
+                let ended = Ended { how: EndKind::Deleted, at: self.clock.now(), by: by.cloned() };
+                self.ended.push(change.seen.id.clone(), change.seen.topic.clone(), ended);
+                Event::Deleted
+            }
             JobChange::Requeue(_) => Event::Requeued,
             JobChange::Reschedule(_) => return,
         };
@@ -208,7 +216,7 @@ impl Runner {
 }
 
 /// Divides jobs so that the bodies of each part have at most [`PART_BYTES`], or it is a single job.
-fn parts_of(jobs: &[ListedJob]) -> Vec<&[ListedJob]> {
+pub(in crate::queue) fn parts_of(jobs: &[ListedJob]) -> Vec<&[ListedJob]> {
     let (mut parts, mut start, mut bytes) = (Vec::new(), 0, 0);
     for (index, listed) in jobs.iter().enumerate() {
         if index > start && bytes + listed.body_bytes > PART_BYTES {

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{
     job::{
-        Body, Callback, Delay, Due, Job, JobId, OperationId, Reason, RetrySchedule, State, Timestamp, Topic,
-        Ttr,
+        Actor, Body, Callback, Delay, Due, History, Job, JobId, OperationId, Reason, RetrySchedule, State,
+        Timestamp, Topic, Ttr,
     },
     store::{JobFilter, ListedJob, Notice, NoticeContent},
 };
@@ -133,6 +133,8 @@ struct StoredJob {
     max_attempts: u32,
     retry_ms: Vec<u64>,
     require_receipt: bool,
+    reserved_ms: Option<i64>,
+    reserved_by: Option<String>,
     reserved_until_ms: Option<i64>,
     dead_ms: Option<i64>,
     reason: Option<String>,
@@ -247,6 +249,8 @@ impl StoredJob {
             max_attempts: job.max_attempts,
             retry_ms: job.retry.steps().iter().copied().map(millis).collect(),
             require_receipt: job.require_receipt,
+            reserved_ms: job.reserved_at.map(Timestamp::as_millis),
+            reserved_by: job.reserved_by.as_ref().map(Actor::to_string),
             reserved_until_ms: job.reserved_until.map(Timestamp::as_millis),
             dead_ms: job.dead_at.map(Timestamp::as_millis),
             reason: job.reason.as_ref().map(|reason| reason.as_str().to_owned()),
@@ -271,9 +275,12 @@ impl StoredJob {
             max_attempts: self.max_attempts,
             retry: RetrySchedule::new(self.retry_ms.into_iter().map(Duration::from_millis).collect()).ok()?,
             require_receipt: self.require_receipt,
+            reserved_at: self.reserved_ms.map(Timestamp::from_millis),
+            reserved_by: self.reserved_by.as_deref().and_then(|name| Actor::parse(name).ok()),
             reserved_until: self.reserved_until_ms.map(Timestamp::from_millis),
             dead_at: self.dead_ms.map(Timestamp::from_millis),
             reason: self.reason.as_deref().and_then(Reason::new),
+            history: History::default(),
             callback,
             body: Body::from_stored(bytes::Bytes::new()),
         };

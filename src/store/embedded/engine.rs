@@ -20,12 +20,7 @@ use super::{
     ops::{self, write_txn::WriteTxn},
     options::Options,
     rate_limits::RateLimits,
-    reader::Reader,
-    rows::{
-        codec::RecordError,
-        db::{Db, SqlResult},
-        key::RowKey,
-    },
+    rows::db::SqlResult,
     verify::{
         findings::Findings,
         online::{VerifyStep, check_file},
@@ -40,15 +35,15 @@ use super::{
 use crate::{
     job::{
         Actor, CallRate, Callback, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
-        SigningKey, State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
+        SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
-AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, DeadCursor, Degraded, Deleted, EngineInfo, FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Order, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline, TopicConfig, TopicStats, Verified, Wait, Claim, Notices,
+        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, Degraded, Deleted, EngineInfo,
+        FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Notices, Order, Patch, Patched,
+        Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline,
+        TopicConfig, TopicStats, Verified, Wait,
     },
 };
-
-/// Most dead letters in one operation, so that a large bulk step does not delay other operations for long.
-const MAX_BULK_JOBS: usize = 250;
 
 /// Topics read in one operation.
 const MAX_TOPICS_A_PAGE: usize = 1_000;
@@ -59,7 +54,6 @@ pub struct EmbeddedStore {
     pub(crate) queue: Arc<WriteQueue>,
     pub(crate) shared: Arc<SharedState>,
     pub(crate) options: Arc<Options>,
-    pub(crate) reader: Reader,
     pub(crate) writer: Mutex<Option<JoinHandle<Result<()>>>>,
     pub(crate) closed: OnceCell<Result<()>>,
     /// The seed of host numbers: the id of the store, which every copy of it has.
@@ -89,25 +83,6 @@ impl EmbeddedStore {
         // A request that is dropped did not run: the queue is closed or the writer gone.
         let _ = self.queue.push(request, jobs, bytes).await;
         reply.await.unwrap_or_else(|_| Err(self.shared.stop_error()))
-    }
-
-    /// Runs a bulk operation in steps until `limit` is reached or nothing is left.
-    async fn run_in_steps(
-        &self,
-        topic: &Topic,
-        limit: usize,
-        step: fn(&mut WriteTxn<'_>, &Topic, usize) -> SqlResult<Result<ops::BulkStep>>,
-    ) -> Result<usize> {
-        let mut done = 0;
-        while done < limit {
-            let (topic, most) = (topic.clone(), MAX_BULK_JOBS.min(limit - done));
-            let slice = self.run_weighted(1, 0, move |txn| step(txn, &topic, most)).await?;
-            done += slice.done;
-            if !slice.more {
-                break;
-            }
-        }
-        Ok(done)
     }
 }
 
@@ -316,33 +291,6 @@ impl Store for EmbeddedStore {
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {
         let topic = topic.clone();
         self.run_weighted(limit, 0, move |txn| ops::purge(txn, &topic, cursor.as_ref(), limit).map(Ok)).await
-    }
-
-    async fn dead(&self, topic: &Topic, after: Option<&DeadCursor>, limit: usize) -> Result<Vec<Job>> {
-        let after =
-            after.map_or((-1, String::new()), |after| (after.dead_at.as_millis(), after.id.to_string()));
-        loop {
-            self.shared.check()?;
-            let (topic, after) = (topic.clone(), after.clone());
-            let read = self.reader.read(move |db| Db::dead_page(db, &topic, (after.0, &after.1), limit));
-            let page = read.await?.ok_or_else(|| self.shared.stop_error())?;
-            let broken: Vec<(RowKey, RecordError)> =
-                page.iter().filter_map(|(key, record)| Some((*key, *record.as_ref().err()?))).collect();
-            if broken.is_empty() {
-                let records = page.into_iter().filter_map(|(_, record)| record.ok());
-                return Ok(records.map(|record| record.to_job(State::Dead, None)).collect());
-            }
-            self.run(move |txn| broken.iter().try_for_each(|(key, why)| txn.set_aside(*key, true, *why)))
-                .await?;
-        }
-    }
-
-    async fn requeue_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
-        self.run_in_steps(topic, limit, ops::requeue_dead).await
-    }
-
-    async fn delete_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
-        self.run_in_steps(topic, limit, ops::delete_dead).await
     }
 
     fn notices(&self) -> &dyn Notices {

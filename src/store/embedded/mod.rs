@@ -24,7 +24,6 @@ mod notice_board;
 mod ops;
 mod options;
 mod rate_limits;
-mod reader;
 mod recovery;
 mod rows;
 mod start;

@@ -16,9 +16,7 @@ use super::{
     notice_board::NoticeBoard,
     options::{Durability, OpenError, Options},
     rate_limits::RateLimits,
-    reader::Reader,
     recovery::open::StoreOpener,
-    rows::schema,
     writer::{
         checkpoint::Checkpointer, commit::Writer, interval_sync::IntervalSync, shared::SharedState,
         vacuum::Vacuum, write_queue::WriteQueue,
@@ -104,7 +102,6 @@ impl Start {
             queue: queue.clone(),
             shared: shared.clone(),
             options: self.options.clone(),
-            reader: Reader::new(schema::open_reader(&opener.db_path)?),
             writer: Mutex::new(None),
             closed: OnceCell::new(),
             host_seed: store.db.store_head().store.0,

@@ -21,7 +21,6 @@ use super::{
         allow::RateLimiter,
         change::{Patcher, Requeuer},
         change_seen::Changer,
-        dead_letters::DeadLetters,
         delete::Deleter,
         finish::Finisher,
         gone_delay::GoneDelay,
@@ -47,7 +46,10 @@ use crate::{
         SigningKey, State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
-AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, DeadCursor, Degraded, Deleted, EngineInfo, FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Listener, NotHeld, Order, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline, TopicConfig, TopicStats, Verified, Wait, Claim, Notices,
+        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, Degraded, Deleted, EngineInfo,
+        FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Listener, NotHeld, Notices, Order,
+        Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span,
+        Store, Timeline, TopicConfig, TopicStats, Verified, Wait,
     },
 };
 
@@ -64,15 +66,14 @@ pub struct Redis {
     finisher: Finisher,
     holder_steps: HolderSteps,
     patcher: Patcher,
-    requeuer: Arc<Requeuer>,
-    deleter: Arc<Deleter>,
-    reader: Arc<JobReader>,
+    requeuer: Requeuer,
+    deleter: Deleter,
+    reader: JobReader,
     promoter: Arc<Promoter>,
     settings_writer: SettingsWriter,
     topic_reader: TopicReader,
     timeline_reader: TimelineReader,
     purger: Purger,
-    dead_letters: DeadLetters,
     lister: JobLister,
     ready_lister: ReadyLister,
     changer: Changer,
@@ -109,9 +110,7 @@ impl Redis {
             probe: probe.clone(),
         };
         let single_job = SingleJob::new(shards.clone(), notifier.clone(), compaction.clone());
-        let reader = Arc::new(JobReader::new(shards.clone()));
-        let requeuer = Arc::new(Requeuer::new(shards.clone(), notifier.clone()));
-        let deleter = Arc::new(Deleter::new(shards.clone(), compaction.clone()));
+        let deleter = Deleter::new(shards.clone(), compaction.clone());
         let changer = Changer { shards: shards.clone(), notifier: notifier.clone(), compaction };
         let shard_reserver = ShardReserver {
             shards: shards.clone(),
@@ -134,21 +133,14 @@ impl Redis {
             topic_reader: TopicReader::new(shards.clone(), settings.clone()),
             timeline_reader: TimelineReader::new(shards.clone()),
             purger: Purger::new(shards.clone()),
-            dead_letters: DeadLetters {
-                shards: shards.clone(),
-                notifier,
-                reader: reader.clone(),
-                requeuer: requeuer.clone(),
-                deleter: deleter.clone(),
-            },
             lister: JobLister::new(shards.clone()),
             ready_lister: ReadyLister::new(shards.clone()),
             changer,
             notices: NoticeBoard::new(shards.clone()),
             verifier: Verifier::new(shards.clone(), settings.clone()),
-            requeuer,
+            requeuer: Requeuer::new(shards.clone(), notifier),
             deleter,
-            reader,
+            reader: JobReader::new(shards.clone()),
             settings,
             shards,
         };
@@ -362,18 +354,6 @@ impl Store for Redis {
 
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {
         self.purger.purge_slice(topic, cursor, limit).await
-    }
-
-    async fn dead(&self, topic: &Topic, after: Option<&DeadCursor>, limit: usize) -> Result<Vec<Job>> {
-        self.dead_letters.list(topic, after, limit).await
-    }
-
-    async fn requeue_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
-        self.dead_letters.requeue_oldest(topic, limit).await
-    }
-
-    async fn delete_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
-        self.dead_letters.delete_oldest(topic, limit).await
     }
 
     fn notices(&self) -> &dyn Notices {

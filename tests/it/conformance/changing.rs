@@ -162,7 +162,7 @@ async fn a_requeued_dead_letter_starts_again(fixture: StoreFixture) {
     let waiting = get(store, "a").await;
     assert_eq!((waiting.state, waiting.due_at), (State::Delayed, fixture.now().after(seconds(30))));
     assert_eq!((waiting.attempts, waiting.reason, waiting.dead_at), (0, None, None));
-    assert_eq!(store.dead(&topic("t"), None, 10).await.expect("lists"), []);
+    assert_eq!(dead_of(store, "t").await, []);
     fixture.advance_and_promote(seconds(30)).await;
     assert_eq!(reserve(store).await.job.id, id("a"));
 }

@@ -1,12 +1,14 @@
-//! Dead letters: requeue, lists, bulk steps and retention.
+//! Dead letters: requeue, their list and retention.
 
 use linger::{
-    job::{Delay, Job, State},
-    store::{AddJob, DeadCursor, MoveKind, Requeued},
+    job::{Delay, State, Timestamp},
+    store::{AddJob, ListPosition, ListedJob, MoveKind, Order, Requeued, moment_of},
 };
 
+use super::listing::bury_these;
 use crate::harness::{
     jobs::*,
+    lists::*,
     stores::{Engine, Settings, StoreFixture},
 };
 
@@ -14,8 +16,7 @@ super::on_every_engine! {
     a_requeued_job_starts_again,
     only_a_dead_job_is_requeued,
     dead_letters_are_listed_by_time_of_death,
-    the_oldest_are_requeued_first,
-    the_oldest_are_deleted_first,
+    the_list_of_a_topic_continues_behind_any_dead_letter,
     without_a_retention_a_dead_letter_stays,
 }
 
@@ -29,12 +30,8 @@ async fn bury(fixture: &StoreFixture, names: &[&str]) {
     }
 }
 
-async fn dead(fixture: &StoreFixture) -> Vec<Job> {
-    fixture.store.dead(&topic("t"), None, 100).await.expect("lists")
-}
-
-fn names(jobs: &[Job]) -> Vec<&str> {
-    jobs.iter().map(|job| job.id.as_str()).collect()
+async fn dead(fixture: &StoreFixture) -> Vec<ListedJob> {
+    dead_of(&*fixture.store, "t").await
 }
 
 async fn a_requeued_job_starts_again(fixture: StoreFixture) {
@@ -79,51 +76,65 @@ async fn dead_letters_are_listed_by_time_of_death(fixture: StoreFixture) {
     fixture.store.reserve(&plain("t"), &claims(2), Wait::No).await.expect("reserves");
     fixture.advance_and_promote(seconds(1)).await;
     let all = dead(&fixture).await;
-    assert_eq!(names(&all), ["c", "a", "b", "y", "z"]);
-    assert!(all.iter().all(|job| job.state == State::Dead && job.dead_at.is_some()));
-    let mut walked = Vec::new();
-    let mut after = None;
-    loop {
-        let page = fixture.store.dead(&topic("t"), after.as_ref(), 2).await.expect("lists");
-        let Some(last) = page.last() else { break };
-        after = Some(DeadCursor { dead_at: last.dead_at.expect("is dead"), id: last.id.clone() });
-        walked.extend(page);
+    assert_eq!(ids(&all), ["c", "a", "b", "y", "z"]);
+    assert!(all.iter().all(|listed| listed.job.state == State::Dead && listed.job.dead_at.is_some()));
+    assert_eq!(walk(&*fixture.store, &dead_filter("t"), Order::Ascending, 2).await, all, "page by page");
+    assert_eq!(dead_of(&*fixture.store, "u").await, []);
+}
+
+async fn the_list_of_a_topic_continues_behind_any_dead_letter(fixture: StoreFixture) {
+    let store = &*fixture.store;
+    for names in [&["b"][..], &["d", "c", "a"], &["e"]] {
+        let adds: Vec<_> = names.iter().map(|name| job(name)).collect();
+        bury_these(store, &adds, None).await;
+        fixture.clock.advance(millis(2));
     }
-    assert_eq!(walked, all, "page by page it is the same list");
-    assert_eq!(fixture.store.dead(&topic("u"), None, 10).await.expect("lists"), []);
-}
-
-async fn the_oldest_are_requeued_first(fixture: StoreFixture) {
-    bury(&fixture, &["a", "b", "c"]).await;
-    assert_eq!(fixture.store.requeue_dead(&topic("t"), 2).await.expect("requeues"), 2);
-    assert_eq!(names(&dead(&fixture).await), ["c"]);
-    let ready = fixture.store.reserve(&plain("t"), &claims(5), Wait::No).await.expect("reserves");
-    assert!(ready.iter().all(|r| r.job.attempts == 1 && r.job.reason.is_none()));
-    assert_eq!(ready.len(), 2);
-    assert_eq!(fixture.store.requeue_dead(&topic("t"), 10).await.expect("requeues"), 1);
-    assert_eq!(fixture.store.requeue_dead(&topic("t"), 10).await.expect("requeues"), 0);
-}
-
-async fn the_oldest_are_deleted_first(fixture: StoreFixture) {
-    bury(&fixture, &["b", "a", "c"]).await;
-    assert_eq!(fixture.store.delete_dead(&topic("t"), 2).await.expect("deletes"), 2);
-    assert_eq!(names(&dead(&fixture).await), ["c"]);
-    assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets"), None);
-    assert_eq!(fixture.store.delete_dead(&topic("t"), 10).await.expect("deletes"), 1);
-    assert_eq!(fixture.store.topic(&topic("t")).await.expect("reads"), None);
+    let all = dead(&fixture).await;
+    assert_eq!(ids(&all), ["b", "a", "c", "d", "e"]);
+    let behind = async |dead_at: Timestamp, name: &str, order: Order| {
+        let position = ListPosition::behind_dead_letter(dead_at, &id(name));
+        let page = store.list(&dead_filter("t"), order, Some(&position), 10).await.expect("lists");
+        assert_eq!(page.next, None);
+        page.jobs
+    };
+    let dead_at = |n: usize| moment_of(&all[n].job);
+    // The last round finds no dead letter at the position.
+    for is_gone in [false, true] {
+        if is_gone {
+            store.delete(ALL, vec![id("c")]).await.expect("deletes");
+        }
+        let left = |range: std::ops::Range<usize>| {
+            let jobs = all[range].iter().filter(|listed| !is_gone || listed.job.id != id("c"));
+            jobs.cloned().collect::<Vec<_>>()
+        };
+        for (n, listed) in all.iter().enumerate() {
+            let name = listed.job.id.as_str();
+            assert_eq!(behind(dead_at(n), name, Order::Ascending).await, left(n + 1..5), "behind {name}");
+            let before = in_order(left(0..n), Order::Descending);
+            assert_eq!(behind(dead_at(n), name, Order::Descending).await, before, "before {name}");
+        }
+        assert_eq!(behind(dead_at(0), "z", Order::Ascending).await, left(1..5), "an id that never was");
+        assert_eq!(
+            behind(dead_at(0).after(millis(1)), "a", Order::Ascending).await,
+            left(1..5),
+            "no such time"
+        );
+        assert_eq!(behind(Timestamp::from_millis(0), "z", Order::Ascending).await, left(0..5));
+        assert_eq!(behind(Timestamp::MAX, "a", Order::Ascending).await, []);
+    }
 }
 
 async fn without_a_retention_a_dead_letter_stays(fixture: StoreFixture) {
     bury(&fixture, &["a"]).await;
     fixture.advance_and_promote(seconds(20 * 366 * 86_400)).await;
-    assert_eq!(names(&dead(&fixture).await), ["a"]);
+    assert_eq!(ids(&dead(&fixture).await), ["a"]);
 }
 
 async fn a_retention_lets_dead_letters_go_at_its_end(fixture: StoreFixture) {
     bury(&fixture, &["a", "b"]).await;
     fixture.store.requeue(ALL, &id("b"), delay(seconds(500)), None).await.expect("answers");
     fixture.advance_and_promote(millis(98_999)).await;
-    assert_eq!(names(&dead(&fixture).await), ["a"]);
+    assert_eq!(ids(&dead(&fixture).await), ["a"]);
     fixture.clock.advance(millis(1));
     let promoted = fixture.store.promote(100).await.expect("promotes");
     assert_eq!(one(promoted.moves).kind, MoveKind::Forgotten);

@@ -8,7 +8,7 @@ use linger::{
     store::{AddJob, MoveKind, Patch, Release},
 };
 
-use crate::harness::{jobs::*, stores::StoreFixture};
+use crate::harness::{jobs::*, lists::*, stores::StoreFixture};
 
 super::on_every_engine! {
     every_change_that_makes_a_job_ready_is_announced,
@@ -48,8 +48,8 @@ async fn every_change_that_makes_a_job_ready_is_announced(fixture: StoreFixture)
     let held = reserve(&*fixture.store).await;
     fixture.store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
     fixture.notifications.take_ready();
-    fixture.store.requeue_dead(&topic("t"), 10).await.expect("answers");
-    assert_announced(&fixture, "a bulk requeue").await;
+    assert_eq!(requeue_oldest(&*fixture.store, "t", 10).await, 1);
+    assert_announced(&fixture, "a requeue of a listed job").await;
     fixture.store.delete(ALL, vec![id("a")]).await.expect("deletes");
     add(&*fixture.store, job("b")).await;
     assert_announced(&fixture, "an add without delay").await;

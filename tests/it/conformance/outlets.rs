@@ -5,10 +5,13 @@ use std::{collections::HashSet, time::Duration};
 
 use linger::{
     job::{CallHeaders, CallMethod, Callback, Due, Outlet, Reason, State, TopicPause},
-    store::{AddJob, Added, Deleted, Finished, MoveKind, Patch, Patched, Release, Reservation, Store},
+    store::{
+        AddJob, Added, Changed, Deleted, Finished, JobChange, MoveKind, Patch, Patched, Release, Reservation,
+        SeenJob, Store,
+    },
 };
 
-use crate::harness::{jobs::*, stores::StoreFixture};
+use crate::harness::{jobs::*, lists::*, stores::StoreFixture};
 
 super::on_every_engine! {
     jobs_of_an_outlet_are_never_in_the_answer_of_another,
@@ -127,8 +130,8 @@ async fn every_change_announces_the_outlet_of_the_job(fixture: StoreFixture) {
     assert_announced("a requeue");
     let held = reserve_called(store).await;
     store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
-    assert_eq!(store.requeue_dead(&topic("t"), 10).await.expect("answers"), 1);
-    assert_announced("a bulk requeue");
+    assert_eq!(requeue_oldest(store, "t", 10).await, 1);
+    assert_announced("a requeue of a listed job");
     store.delete(ALL, vec![id("a")]).await.expect("deletes");
     add(store, AddJob { due: Due::After(delay(seconds(5))), ..called("b", URL) }).await;
     fixture.advance_and_promote(seconds(5)).await;
@@ -175,14 +178,15 @@ async fn dead_letters_belong_to_the_topic_and_return_to_their_outlets(fixture: S
         store.bury(ALL, &held.job.id, &held.receipt, None).await.expect("answers").expect("is held");
         fixture.clock.advance(seconds(1));
     }
-    let dead = store.dead(&topic("t"), None, 10).await.expect("lists");
-    let names: Vec<&str> = dead.iter().map(|job| job.id.as_str()).collect();
-    assert_eq!(names, ["p", "a", "b"]);
-    assert_eq!(store.requeue_dead(&topic("t"), 2).await.expect("answers"), 2);
+    assert_eq!(ids(&dead_of(store, "t").await), ["p", "a", "b"]);
+    assert_eq!(requeue_oldest(store, "t", 2).await, 2);
     assert_eq!(delivered(store, &outlets[0]).await, ["p"]);
     assert_eq!(delivered(store, &outlets[1]).await, ["a"]);
     assert_eq!(delivered(store, &outlets[2]).await, [""; 0]);
-    assert_eq!(store.delete_dead(&topic("t"), 5).await.expect("answers"), 1);
+    let left = one(dead_of(store, "t").await);
+    let deleted =
+        store.change(change(&SeenJob::new(&left.job), JobChange::Delete), None).await.expect("answers");
+    assert_eq!(deleted, [Changed::Done]);
     assert_eq!(store.get(ALL, &id("b")).await.expect("gets"), None);
 }
 

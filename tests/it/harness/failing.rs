@@ -17,7 +17,10 @@ use linger::{
         SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
-AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, DeadCursor, Deleted, EngineInfo, Error, FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Order, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline, TopicConfig, TopicStats, Verified, Wait, Claim, Notices,
+        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, Deleted, EngineInfo, Error,
+        FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Notices, Order, Patch, Patched,
+        Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline,
+        TopicConfig, TopicStats, Verified, Wait,
     },
 };
 use tokio::sync::Semaphore;
@@ -39,6 +42,8 @@ pub struct FailingStore {
     hung_topics: Mutex<Option<Arc<HungCalls>>>,
     hung_timelines: Mutex<Option<Arc<HungCalls>>>,
     hung_lists: Mutex<Option<Arc<HungCalls>>>,
+    hung_gets: Mutex<Option<Arc<HungCalls>>>,
+    hung_changes: Mutex<Option<Arc<HungCalls>>>,
     put_before: Mutex<Option<TopicSettings>>,
     notices_fail: AtomicBool,
     written_notices: AtomicUsize,
@@ -86,6 +91,8 @@ impl FailingStore {
             hung_topics: Mutex::default(),
             hung_timelines: Mutex::default(),
             hung_lists: Mutex::default(),
+            hung_gets: Mutex::default(),
+            hung_changes: Mutex::default(),
             put_before: Mutex::default(),
             notices_fail: AtomicBool::default(),
             written_notices: AtomicUsize::default(),
@@ -145,6 +152,16 @@ impl FailingStore {
     /// Makes lists hang from now on.
     pub fn hang_lists(&self) -> Arc<HungCalls> {
         self.hung_lists.lock().expect("not poisoned").insert(HungCalls::new()).clone()
+    }
+
+    /// Makes reads of jobs hang from now on.
+    pub fn hang_gets(&self) -> Arc<HungCalls> {
+        self.hung_gets.lock().expect("not poisoned").insert(HungCalls::new()).clone()
+    }
+
+    /// Makes changes of listed jobs hang from now on.
+    pub fn hang_changes(&self) -> Arc<HungCalls> {
+        self.hung_changes.lock().expect("not poisoned").insert(HungCalls::new()).clone()
     }
 
     async fn wait_if_hung(&self, topic: &Topic) {
@@ -278,6 +295,10 @@ impl Store for FailingStore {
     }
 
     async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>> {
+        let hung = self.hung_gets.lock().expect("not poisoned").clone();
+        if let Some(hung) = hung {
+            hung.wait().await;
+        }
         self.inner()?.get(scope, id).await
     }
 
@@ -345,23 +366,15 @@ impl Store for FailingStore {
     }
 
     async fn change(&self, jobs: Vec<ChangeJob>, by: Option<&Actor>) -> Result<Vec<Changed>> {
+        let hung = self.hung_changes.lock().expect("not poisoned").clone();
+        if let Some(hung) = hung {
+            hung.wait().await;
+        }
         self.inner()?.change(jobs, by).await
     }
 
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {
         self.inner()?.purge(topic, cursor, limit).await
-    }
-
-    async fn dead(&self, topic: &Topic, after: Option<&DeadCursor>, limit: usize) -> Result<Vec<Job>> {
-        self.inner()?.dead(topic, after, limit).await
-    }
-
-    async fn requeue_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
-        self.inner()?.requeue_dead(topic, limit).await
-    }
-
-    async fn delete_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
-        self.inner()?.delete_dead(topic, limit).await
     }
 
     fn notices(&self) -> &dyn Notices {

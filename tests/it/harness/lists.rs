@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use linger::{
-    job::{Body, Job, State},
-    store::{ChangeJob, JobChange, JobFilter, ListedJob, Order, SeenJob, Store, moment_of},
+    job::{Body, Delay, Job, State},
+    store::{ChangeJob, Changed, JobChange, JobFilter, ListedJob, Order, SeenJob, Store, moment_of},
 };
 
-use super::jobs::{ALL, id};
+use super::jobs::{ALL, id, topic};
 
 /// Both orders of a list.
 pub const ORDERS: [Order; 2] = [Order::Ascending, Order::Descending];
@@ -38,6 +38,27 @@ pub async fn walk(store: &dyn Store, filter: &JobFilter, order: Order, limit: us
 /// All jobs in `state` on one page.
 pub async fn in_state(store: &dyn Store, state: State) -> Vec<ListedJob> {
     walk(store, &JobFilter::all(state), Order::Ascending, 1_000).await
+}
+
+/// The dead letters of a topic, oldest first.
+pub async fn dead_of(store: &dyn Store, name: &str) -> Vec<ListedJob> {
+    walk(store, &dead_filter(name), Order::Ascending, 1_000).await
+}
+
+/// All dead letters of a topic.
+pub fn dead_filter(name: &str) -> JobFilter {
+    JobFilter { topic: Some(topic(name)), ..JobFilter::all(State::Dead) }
+}
+
+/// Requeues the oldest dead letters of a topic, up to `limit`, without delay. Returns how many.
+pub async fn requeue_oldest(store: &dyn Store, name: &str, limit: usize) -> usize {
+    let oldest = dead_of(store, name).await.into_iter().take(limit);
+    let requeue = JobChange::Requeue(Delay::default());
+    let jobs: Vec<_> =
+        oldest.flat_map(|listed| change(&SeenJob::new(&listed.job), requeue.clone())).collect();
+    let count = jobs.len();
+    assert_eq!(store.change(jobs, None).await.expect("answers"), vec![Changed::Done; count]);
+    count
 }
 
 /// The ids in a list.

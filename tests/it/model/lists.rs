@@ -1,4 +1,4 @@
-//! Steps on many jobs at once: lists, changes of what they show, and steps on the dead letters of a topic.
+//! Steps on many jobs at once: lists, and changes of what they show.
 
 use linger::{
     job::{Due, State, Timestamp},
@@ -49,18 +49,6 @@ impl Sequence<'_> {
         let engine = self.fixture.store.change(jobs.clone(), by.as_ref()).await.expect("answers");
         let model = self.model.change(jobs, by.as_ref()).await.expect("answers");
         self.assert_equal(&engine, &model, "change");
-    }
-
-    pub(super) async fn dead(&mut self) {
-        let (name, limit) = (self.topic(), self.random.random_range(1..3));
-        let requeue = self.random.random_bool(0.5);
-        self.log_step(("dead", &name, limit, requeue));
-        let (engine, model) = if requeue {
-            (self.fixture.store.requeue_dead(&name, limit).await, self.model.requeue_dead(&name, limit).await)
-        } else {
-            (self.fixture.store.delete_dead(&name, limit).await, self.model.delete_dead(&name, limit).await)
-        };
-        self.assert_equal(&engine.expect("answers"), &model.expect("answers"), "a bulk operation");
     }
 
     fn order(&mut self) -> Order {

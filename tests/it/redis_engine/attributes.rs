@@ -10,7 +10,7 @@ use linger::{
 };
 
 use super::{AUDIT_INTERVAL, Process, Raw, options};
-use crate::harness::{jobs::*, redis::shared, wait::TimeLimit};
+use crate::harness::{jobs::*, lists::requeue_oldest, redis::shared, wait::TimeLimit};
 
 /// Where the head of a record has the length of its topic and that of its attributes.
 const LENGTHS_AT: usize = 45;
@@ -118,8 +118,8 @@ async fn every_step_keeps_attributes_of_a_later_version() {
     let held = reserve(store).await;
     store.bury(ALL, a, &held.receipt, why).await.expect("answers").expect("is held");
     fixture.kept(State::Dead, "bury").await;
-    store.requeue_dead(&topic("t"), 10).await.expect("requeues");
-    fixture.kept(State::Ready, "requeue_dead").await;
+    assert_eq!(requeue_oldest(store, "t", 10).await, 1);
+    fixture.kept(State::Ready, "requeue of a listed job").await;
     let held = reserve(store).await;
     assert_eq!(held.job.body, body("[1]"));
     let done = store.finish(ALL, finish(a, &held.receipt)).await.expect("finishes");

@@ -51,16 +51,14 @@ pub enum Step {
     Purge,
     ListReserved,
     ListReady,
-    Dead,
-    RequeueDead,
-    DeleteDead,
     Notice,
+    ListDead,
     Verify,
     Check,
 }
 
 impl Step {
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 35] = [
         Self::Add,
         Self::AddDelayed,
         Self::AddBatch,
@@ -92,10 +90,8 @@ impl Step {
         Self::Purge,
         Self::ListReserved,
         Self::ListReady,
-        Self::Dead,
-        Self::RequeueDead,
-        Self::DeleteDead,
         Self::Notice,
+        Self::ListDead,
         Self::Verify,
         Self::Check,
     ];
@@ -270,9 +266,7 @@ impl StepFixture {
             Step::Purge => debug_text(&self.purge().await?),
             Step::ListReserved => debug_text(&self.list(State::Reserved).await?),
             Step::ListReady => debug_text(&self.list(State::Ready).await?),
-            Step::Dead => debug_text(&store.dead(&topic, None, 10).await?),
-            Step::RequeueDead => debug_text(&store.requeue_dead(&topic, 10).await?),
-            Step::DeleteDead => debug_text(&store.delete_dead(&topic, 10).await?),
+            Step::ListDead => debug_text(&self.list(State::Dead).await?),
             Step::Notice => self.notice().await?,
             Step::Verify => {
                 let verified = store.verify().await?;

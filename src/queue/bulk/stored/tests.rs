@@ -24,9 +24,12 @@ fn listed(callback: &str, reason: &str) -> ListedJob {
         max_attempts: 4,
         retry: RetrySchedule::new(vec![Duration::from_millis(1_500)]).expect("valid"),
         require_receipt: true,
+        reserved_at: Some(from_ms(4)),
+        reserved_by: Actor::parse("w-1").ok(),
         reserved_until: Some(from_ms(5)),
         dead_at: Some(from_ms(6)),
         reason: Reason::new(reason),
+        history: History::default(),
         callback: Some(Arc::new(Callback::to(url))),
         body: Body::from_stored(bytes::Bytes::new()),
     };

@@ -14,11 +14,7 @@ impl EmbeddedStore {
         self.shared.request_clean_stop();
         self.queue.close();
         let writer = self.lock_writer().take();
-        let reader = self.reader.clone();
-        let stopped = tokio::task::spawn_blocking(move || {
-            reader.close();
-            writer.map_or(Ok(Ok(())), JoinHandle::join)
-        });
+        let stopped = tokio::task::spawn_blocking(move || writer.map_or(Ok(Ok(())), JoinHandle::join));
         match stopped.await {
             Ok(Ok(result)) => result,
             Ok(Err(_panic)) => Err(self.shared.stop_error()),

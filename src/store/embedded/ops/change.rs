@@ -69,7 +69,7 @@ pub(crate) fn delete(txn: &mut WriteTxn<'_>, scope: &TopicFilter, ids: &[JobId])
     ids.iter().map(&mut delete_one).collect()
 }
 
-/// See [`crate::store::Store::requeue`]. The whole job is rewritten and stays, which needs disk space.
+/// See [`crate::store::Store::requeue`]: as if it were a new job. The whole job is rewritten and stays, which needs disk space.
 pub(crate) fn requeue(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
@@ -85,16 +85,6 @@ pub(crate) fn requeue(
     if let Some(full) = txn.space_refusal(SpaceNeed::Growth) {
         return Ok(Err(full));
     }
-    requeue_found(txn, found, delay, by).map(Requeued::Done).map(Ok)
-}
-
-/// Makes a dead letter wait again, as if it were a new job.
-pub(crate) fn requeue_found(
-    txn: &mut WriteTxn<'_>,
-    found: FoundJob<Record>,
-    delay: Delay,
-    by: Option<&Actor>,
-) -> SqlResult<crate::job::Job> {
     let FoundJob { hash, job_ref, content: mut record } = found;
     record.head.remember(HistoryEvent::Requeued, by, txn.now);
     record.head.attempts = 0;
@@ -103,7 +93,7 @@ pub(crate) fn requeue_found(
     record.head.due_at = txn.now.after(delay.as_duration());
     txn.remove(hash, job_ref)?;
     let job_ref = txn.insert_waiting(hash, job_ref.outlet, &record)?;
-    Ok(txn.to_job(job_ref, &record))
+    Ok(Ok(Requeued::Done(txn.to_job(job_ref, &record))))
 }
 
 /// See [`crate::store::Store::change`]. Needs disk space as the changes by id do; the level is the same for all of them.

@@ -8,7 +8,6 @@ mod list;
 mod promote;
 mod purge;
 mod reserve;
-mod scan;
 mod topics;
 pub(super) mod write_txn;
 
@@ -19,8 +18,7 @@ pub(super) use list::list;
 pub(super) use promote::promote;
 pub(super) use purge::purge;
 pub(super) use reserve::reserve;
-pub(super) use scan::{BulkStep, delete_dead, requeue_dead};
 pub(super) use topics::{add_secret, delete_secret, get, put_config, put_settings, timeline, topic, topics};
 
-/// About how many bytes of jobs one bulk step writes at most: it needs as much space in the write-ahead log.
+/// About how many bytes of jobs a promotion writes at most: it needs as much space in the write-ahead log.
 const MAX_STEP_BYTES: usize = 4 << 20;

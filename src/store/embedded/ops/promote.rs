@@ -1,6 +1,6 @@
 //! The changes that time makes: delays end, reservations end, dead letters expire.
 
-use super::{MAX_STEP_BYTES, scan::delete_dead_letter, write_txn::WriteTxn};
+use super::{MAX_STEP_BYTES, write_txn::WriteTxn};
 use crate::{
     job::{AttemptEnd, Reason, Timestamp},
     store::{
@@ -8,6 +8,7 @@ use crate::{
         embedded::{
             memory::{job_index::JobRef, job_state::JobState},
             rows::{
+                codec::{RecordError, RecordHead},
                 db::{SqlResult, Table},
                 key::RowKey,
             },
@@ -109,4 +110,29 @@ fn expire_dead_letters(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut V
     let first = txn.db.first_dead()?.map(RowKey::slot);
     txn.memory.set_earliest_death(first);
     Ok(())
+}
+
+/// Deletes one dead letter and returns its head; `None` when it was broken and set aside.
+fn delete_dead_letter(txn: &mut WriteTxn<'_>, key: RowKey) -> SqlResult<Option<RecordHead>> {
+    let head = txn.db.read_head(Table::Dead, key)?;
+    match head.and_then(|head| Ok((job_ref_of(txn, key, &head)?, head))) {
+        Ok((job_ref, head)) => {
+            let hash = txn.memory.job_index().hash(head.id.as_str().as_bytes());
+            txn.remove(hash, job_ref)?;
+            Ok(Some(head))
+        }
+        Err(why) => {
+            txn.set_aside(key, true, why)?;
+            Ok(None)
+        }
+    }
+}
+
+fn job_ref_of(
+    txn: &WriteTxn<'_>,
+    key: RowKey,
+    head: &RecordHead,
+) -> std::result::Result<JobRef, RecordError> {
+    let outlet = txn.memory.topics().find(&head.outlet()).ok_or(RecordError::Value)?;
+    Ok(JobRef { key, outlet, dead: true })
 }

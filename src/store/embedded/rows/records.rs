@@ -1,6 +1,6 @@
 //! The statements over the tables of records: `rec`, `dead` and `broken`.
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Row, params};
 
 use super::{
     checksum::column_bytes,
@@ -204,15 +204,6 @@ impl Db {
         Ok(seen)
     }
 
-    /// Keys of the first `limit` dead letters of a topic, oldest first.
-    pub fn oldest_dead(&self, topic: &Topic, limit: usize) -> SqlResult<Vec<RowKey>> {
-        let sql = "SELECT key FROM dead WHERE topic = ?1 ORDER BY dead_ms, id LIMIT ?2";
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let mut select = self.conn().prepare_cached(sql)?;
-        let keys = select.query_map(params![topic.as_str(), limit], |row| row.get::<_, i64>(0))?;
-        keys.filter_map(|key| key.map(RowKey::from_row).transpose()).collect()
-    }
-
     /// The first key of the dead letters.
     pub fn first_dead(&self) -> SqlResult<Option<RowKey>> {
         let first: Option<i64> =
@@ -251,28 +242,6 @@ impl Db {
             self.delete_lease(key)?;
         }
         Ok(id)
-    }
-
-    /// The first `limit` dead letters of a topic by `(dead_ms, id)` behind `after`, read on another connection
-    /// than the writer's.
-    pub fn dead_page(
-        conn: &Connection,
-        topic: &Topic,
-        after: (i64, &str),
-        limit: usize,
-    ) -> SqlResult<Vec<(RowKey, Result<Record, RecordError>)>> {
-        let sql = "SELECT key, id, topic, head, body FROM dead
-                   WHERE topic = ?1 AND (dead_ms, id) > (?2, ?3) ORDER BY dead_ms, id LIMIT ?4";
-        let mut select = conn.prepare_cached(sql)?;
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let mut rows = select.query(params![topic.as_str(), after.0, after.1, limit])?;
-        let mut page = Vec::new();
-        while let Some(row) = rows.next()? {
-            if let Some(key) = RowKey::from_row(row.get(0)?) {
-                page.push((key, decode_record(key, row, 1)?));
-            }
-        }
-        Ok(page)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     clock::Clock,
     job::{Body, State},
     store::{
-        AddJob, Error, FinishJob, MoveKind, Store,
+        AddJob, ChangeJob, Changed, Error, FinishJob, JobChange, JobFilter, MoveKind, Order, SeenJob, Store,
         embedded::{
             start::Start,
             tests::snapshot::assert_consistent,
@@ -163,20 +163,27 @@ async fn broken_records_are_found_when_the_store_is_opened() {
 }
 
 #[tokio::test]
-async fn a_broken_dead_letter_is_left_out_of_the_list() {
+async fn a_broken_dead_letter_is_neither_read_nor_requeued() {
     let fixture = Fixture::new();
     let store = fixture.open().await;
     add(&store, ["a", "b", "c"].map(job)).await;
     for grant in reserve(&store, 3).await {
         store.bury(ALL, &grant.job.id, &grant.receipt, None).await.expect("answers").expect("is held");
     }
+    let listed = async || {
+        let filter = JobFilter { topic: Some(topic("t")), ..JobFilter::all(State::Dead) };
+        store.list(&filter, Order::Ascending, None, 10).await.expect("lists").jobs
+    };
     sql(&store, "UPDATE dead SET body = zeroblob(3) WHERE id = 'a'").await;
-    let page = store.dead(&topic("t"), None, 2).await.expect("lists");
-    assert_eq!(page.iter().map(|job| job.id.as_str()).collect::<Vec<_>>(), ["b", "c"]);
-    assert!(page.iter().all(|job| job.state == State::Dead));
+    assert_eq!(store.get(ALL, &id("a")).await.expect("gets"), None);
     assert_eq!(fixture.set_aside(), 1);
     sql(&store, "UPDATE dead SET head = zeroblob(3) WHERE id = 'b'").await;
-    assert_eq!(store.requeue_dead(&topic("t"), 10).await.expect("requeues"), 1);
+    let left = listed().await;
+    assert_eq!(left.iter().map(|listed| listed.job.id.as_str()).collect::<Vec<_>>(), ["c"]);
+    let requeue = JobChange::Requeue(crate::job::Delay::default());
+    let changed =
+        store.change(vec![ChangeJob { seen: SeenJob::new(&left[0].job), change: requeue }], None).await;
+    assert_eq!(changed.expect("answers"), [Changed::Done]);
     assert_eq!(names(&reserve(&store, 3).await), ["c"]);
     consistent(&store).await;
 }
@@ -205,9 +212,9 @@ async fn adds_stop_before_the_disk_is_full_and_everything_else_goes_on() {
     consistent(&store).await;
 }
 
-/// A bulk step must fit into the log, however large the jobs are.
+/// A promotion must fit into the log, however large the jobs are.
 #[tokio::test]
-async fn steps_over_many_large_jobs_are_bounded_in_bytes() {
+async fn promotions_of_many_large_jobs_are_bounded_in_bytes() {
     let fixture = Fixture::new();
     let store = fixture.open().await;
     let large = |n: usize| {
@@ -223,13 +230,6 @@ async fn steps_over_many_large_jobs_are_bounded_in_bytes() {
     while moved < 60 {
         moved += store.promote(1_000).await.expect("promotes").moves.len();
     }
-    for grant in reserve(&store, 60).await {
-        store.bury(ALL, &grant.job.id, &grant.receipt, None).await.expect("answers").expect("is held");
-    }
-    let slice = store.run(|txn| crate::store::embedded::ops::requeue_dead(txn, &topic("t"), 1_000));
-    let slice = slice.await.expect("answers").expect("there is room");
-    assert!((10..30).contains(&slice.done) && slice.more, "{slice:?}");
-    assert_eq!(store.requeue_dead(&topic("t"), 1_000).await.expect("requeues"), 60 - slice.done);
     consistent(&store).await;
 }
 

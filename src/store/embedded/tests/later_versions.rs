@@ -4,7 +4,7 @@ use super::fixture::*;
 use crate::{
     job::{Attributes, Tag, Timestamp, TopicPause},
     store::{
-        Patch, Release, Reservation, Store,
+        ChangeJob, Changed, JobChange, Patch, Release, Reservation, SeenJob, Store,
         embedded::{
             EmbeddedStore,
             rows::{codec::Lease, db::Table, key::RowKey},
@@ -87,8 +87,11 @@ async fn unknown_attributes_survive_every_step_that_rewrites_a_record() {
 
     let held = reserve_one(&store).await;
     store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
-    store.requeue_dead(&topic("t"), 10).await.expect("answers");
-    keeps(&store, "a", "requeue of all").await;
+    let dead = store.get(ALL, &id("a")).await.expect("gets").expect("is there");
+    let requeue = JobChange::Requeue(crate::job::Delay::default());
+    let changed = store.change(vec![ChangeJob { seen: SeenJob::new(&dead), change: requeue }], None).await;
+    assert_eq!(changed.expect("answers"), [Changed::Done]);
+    keeps(&store, "a", "requeue of a listed job").await;
     store.close().await.expect("closes");
     keeps(&*fixture.open().await, "a", "restart").await;
 }

@@ -135,8 +135,12 @@ impl StateMachine {
                 String::new()
             }
             Step::DeadOfTopic { topic: t, requeue } => {
-                let bulk = if requeue { ops::requeue_dead } else { ops::delete_dead };
-                answer_text(self.txn(|txn| bulk(txn, &of(t), 2)))
+                let filter = JobFilter { topic: Some(of(t)), ..JobFilter::all(State::Dead) };
+                let page = self.txn(|txn| ops::list(txn, &filter, Order::Ascending, None, 2));
+                let change = if requeue { JobChange::Requeue(Delay::default()) } else { JobChange::Delete };
+                let seen = page.jobs.iter().map(|listed| SeenJob::new(&listed.job));
+                let jobs: Vec<_> = seen.map(|seen| ChangeJob { seen, change: change.clone() }).collect();
+                answer_text(self.txn(|txn| ops::change(txn, &jobs, None)))
             }
             Step::Purge { topic: t } => {
                 // The order of a purge is not specified.

@@ -4,7 +4,6 @@ pub mod add;
 pub mod allow;
 pub mod change;
 pub mod change_seen;
-pub mod dead_letters;
 pub mod delete;
 pub mod finish;
 pub mod gone_delay;

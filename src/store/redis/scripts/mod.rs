@@ -43,7 +43,6 @@ scripts! {
     Compact "compact" [RECORD, SHARD],
     Get "get" [RECORD, SCOPE],
     TopicStats "topic_stats" [RECORD],
-    ListDead "list_dead" [RECORD],
     List "list" [RECORD, LISTING],
     ListReady "list_ready" [RECORD, LISTING],
     CountReady "count_ready" [RECORD],

@@ -20,22 +20,22 @@ impl Naive {
     ) -> JobPage {
         let content = self.content();
         let place =
-            |entry: &Entry| format!("{:015} {:020}", moment_of(&entry.job).as_millis(), entry.arrival);
-        let after = after.filter(|after| is_place(&after.0));
+            |entry: &Entry| Place(moment_of(&entry.job).as_millis().unsigned_abs(), entry.job.id.to_string());
+        let after = after.and_then(|after| Place::parse(&after.0));
         let matching = content.jobs.values().filter(|entry| filter.matches(&entry.job));
-        let mut found: Vec<(String, &Entry)> = matching.map(|entry| (place(entry), entry)).collect();
+        let mut found: Vec<(Place, &Entry)> = matching.map(|entry| (place(entry), entry)).collect();
         found.sort_by(|(one, _), (other, _)| one.cmp(other));
         if order == Order::Descending {
             found.reverse();
         }
         found.retain(|(place, _)| {
-            after.is_none_or(|after| match order {
-                Order::Ascending => *place > after.0,
-                Order::Descending => *place < after.0,
+            after.as_ref().is_none_or(|after| match order {
+                Order::Ascending => place > after,
+                Order::Descending => place < after,
             })
         });
         let next = found.get(limit.wrapping_sub(1)).filter(|_| found.len() > limit);
-        let next = next.map(|(place, _)| ListPosition(place.clone()));
+        let next = next.map(|(Place(moment_ms, id), _)| ListPosition(format!("{moment_ms} {id}")));
         let examined = found.len().min(limit);
         let jobs = found.iter().take(limit).map(|(_, entry)| listed(entry)).collect();
         JobPage { jobs, next, examined }
@@ -69,9 +69,15 @@ impl Naive {
     }
 }
 
-/// Whether the model has made this position.
-fn is_place(text: &str) -> bool {
-    text.len() == 36 && text.split(' ').all(|number| number.parse::<u64>().is_ok())
+/// A moment in milliseconds and an id.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Place(u64, String);
+
+impl Place {
+    fn parse(text: &str) -> Option<Self> {
+        let (moment_ms, id) = text.split_once(' ')?;
+        Some(Self(moment_ms.parse().ok()?, id.to_owned()))
+    }
 }
 
 fn listed(entry: &Entry) -> ListedJob {

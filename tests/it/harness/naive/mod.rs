@@ -20,7 +20,8 @@ use linger::{
         Origin, Outlet, Reason, Receipt, State, Timestamp, Topic, TopicFilter,
     },
     store::{
-AddJob, Added, FinishJob, Finished, Held, Listener, MoveKind, NotHeld, Reservation, Store, TopicConfig, TopicStats, Claim, NoticeKind,
+        AddJob, Added, Claim, FinishJob, Finished, Held, Listener, MoveKind, NotHeld, NoticeKind,
+        Reservation, Store, TopicConfig, TopicStats,
     },
 };
 
@@ -333,17 +334,6 @@ impl Naive {
         stats.next_due = first(State::Delayed);
         stats.oldest_ready = first(State::Ready);
         (!jobs.is_empty() || !stats.config.is_default()).then_some(stats)
-    }
-
-    fn dead_ids(content: &Content, topic: &Topic, limit: usize) -> Vec<JobId> {
-        let mut dead: Vec<_> = content
-            .jobs
-            .values()
-            .filter(|entry| entry.job.topic == *topic && entry.job.state == State::Dead)
-            .map(|entry| (entry.job.dead_at, entry.job.id.clone()))
-            .collect();
-        dead.sort();
-        dead.into_iter().take(limit).map(|(_, id)| id).collect()
     }
 
     fn configure(&self, topic: &Topic, change: impl FnOnce(&mut TopicConfig)) {

@@ -10,7 +10,10 @@ use linger::{
         TopicSettings, Ttr,
     },
     store::{
-AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, DeadCursor, Deleted, EngineInfo, FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Minute, Move, MoveKind, Order, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline, TopicConfig, TopicStats, Totals, Verified, Wait, Claim, Notices,
+        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, Deleted, EngineInfo, FinishJob,
+        Finished, Held, JobFilter, JobPage, ListPosition, Minute, Move, MoveKind, Notices, Order, Patch,
+        Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store,
+        Timeline, TopicConfig, TopicStats, Totals, Verified, Wait,
     },
 };
 
@@ -339,28 +342,6 @@ impl Store for Naive {
         ids.iter().for_each(|id| drop(content.jobs.remove(id)));
         let next = (ids.len() == limit).then(|| PurgeCursor(String::new()));
         Ok(PurgeSlice { deleted: ids.len(), next })
-    }
-
-    async fn dead(&self, topic: &Topic, after: Option<&DeadCursor>, limit: usize) -> Result<Vec<Job>> {
-        let content = self.content();
-        let ids = Self::dead_ids(&content, topic, usize::MAX);
-        let jobs = ids.iter().map(|id| content.jobs[id].job.clone());
-        let behind =
-            |job: &Job| after.is_none_or(|after| (job.dead_at, &job.id) > (Some(after.dead_at), &after.id));
-        Ok(jobs.filter(behind).take(limit).collect())
-    }
-
-    async fn requeue_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
-        let ids = Self::dead_ids(&self.content(), topic, limit);
-        for id in &ids {
-            self.requeue(&TopicFilter::ALL, id, Delay::default(), None).await?;
-        }
-        Ok(ids.len())
-    }
-
-    async fn delete_dead(&self, topic: &Topic, limit: usize) -> Result<usize> {
-        let ids = Self::dead_ids(&self.content(), topic, limit);
-        Ok(Store::delete(self, &TopicFilter::ALL, ids).await?.len())
     }
 
     fn notices(&self) -> &dyn Notices {

@@ -1,0 +1,170 @@
+//! The dead letters of a topic: pages with their bodies, requeueing and deleting the oldest.
+
+use futures_util::future::try_join_all;
+
+use super::{
+    bulk::{SLICE, parts_of},
+    ended::EndKind,
+    error::Result,
+    service::Queue,
+};
+use crate::{
+    job::{Actor, Delay, Job, JobId, State, Timestamp, Topic, TopicFilter},
+    metrics::Event,
+    store::{ChangeJob, Changed, JobChange, JobFilter, ListPosition, ListedJob, Order, SeenJob},
+};
+
+/// A position in the list of dead letters: behind this one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadCursor {
+    /// When it died.
+    pub dead_at: Timestamp,
+    /// Its id.
+    pub id: JobId,
+}
+
+/// Dead letters with their bodies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadPage {
+    /// The oldest first.
+    pub jobs: Vec<Job>,
+    /// Where the next page begins; `None` on the last one.
+    pub next: Option<DeadCursor>,
+}
+
+/// What to do with dead letters, and who asked for it.
+struct DeadChange<'a> {
+    change: JobChange,
+    event: Event,
+    by: Option<&'a Actor>,
+}
+
+/// What became of some dead letters.
+struct Slice {
+    examined: u64,
+    changed: usize,
+    next: Option<ListPosition>,
+}
+
+impl Queue {
+    /// Up to `limit` dead letters after `after`, ordered by time of death and id. One that moves while the page is read is
+    /// left out.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn dead(&self, topic: &Topic, after: Option<&DeadCursor>, limit: usize) -> Result<DeadPage> {
+        let (filter, mut page) = (dead_of(topic), DeadPage { jobs: Vec::new(), next: None });
+        let (mut last, mut position) = (after.cloned(), after.map(behind));
+        loop {
+            // One more shows whether there is a next page.
+            let left = limit - page.jobs.len();
+            let mut list = self.store.list(&filter, Order::Ascending, position.as_ref(), left + 1).await?;
+            let has_more = list.jobs.len() > left;
+            list.jobs.truncate(left);
+            last = list.jobs.last().map(cursor_at).or(last);
+            page.jobs.extend(self.read_bodies(&list.jobs).await?);
+            if has_more && page.jobs.len() == limit {
+                page.next = last;
+                return Ok(page);
+            }
+            position = if has_more { last.as_ref().map(behind) } else { list.next };
+            if position.is_none() {
+                return Ok(page);
+            }
+        }
+    }
+
+    /// The listed jobs that are still as they were listed, with their bodies.
+    async fn read_bodies(&self, listed: &[ListedJob]) -> Result<Vec<Job>> {
+        let mut jobs = Vec::with_capacity(listed.len());
+        // Part by part, so that others are not delayed for long.
+        for part in parts_of(listed) {
+            let reads = part.iter().map(|listed| self.store.get(&TopicFilter::ALL, &listed.job.id));
+            let read = part.iter().zip(try_join_all(reads).await?);
+            jobs.extend(
+                read.filter_map(|(listed, job)| job.filter(|job| SeenJob::new(&listed.job).is_still(job))),
+            );
+        }
+        Ok(jobs)
+    }
+
+    /// Requeues up to `limit` dead letters, oldest first, and returns how many.
+    ///
+    /// # Errors
+    /// The store's; jobs requeued until then stay requeued.
+    pub async fn requeue_dead(&self, topic: &Topic, limit: usize, by: Option<&Actor>) -> Result<usize> {
+        let requeue = DeadChange { change: JobChange::Requeue(Delay::default()), event: Event::Requeued, by };
+        let (mut requeued, mut after) = (0, None);
+        while requeued < limit {
+            let most = SLICE.min(limit - requeued);
+            let slice = self.change_dead(topic, after.as_ref(), most, &requeue).await?;
+            requeued += slice.changed;
+            after = slice.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        Ok(requeued)
+    }
+
+    /// Deletes as many dead letters as exist when it begins, oldest first, and returns how many. One that moves meanwhile
+    /// counts, so that none is deleted in its place.
+    ///
+    /// # Errors
+    /// The store's; jobs deleted until then stay deleted.
+    pub async fn delete_dead(&self, topic: &Topic, by: Option<&Actor>) -> Result<u64> {
+        let Some(stats) = self.store.topic(topic).await? else { return Ok(0) };
+        let delete = DeadChange { change: JobChange::Delete, event: Event::Deleted, by };
+        let (mut left, mut deleted, mut after) = (stats.dead, 0, None);
+        while left > 0 {
+            let most = SLICE.min(usize::try_from(left).unwrap_or(SLICE));
+            let slice = self.change_dead(topic, after.as_ref(), most, &delete).await?;
+            left -= slice.examined;
+            deleted += slice.changed as u64;
+            after = slice.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        Ok(deleted)
+    }
+
+    /// Changes up to `most` dead letters after `after`.
+    async fn change_dead(
+        &self,
+        topic: &Topic,
+        after: Option<&ListPosition>,
+        most: usize,
+        change: &DeadChange<'_>,
+    ) -> Result<Slice> {
+        let list = self.store.list(&dead_of(topic), Order::Ascending, after, most).await?;
+        let mut slice = Slice { examined: list.jobs.len() as u64, changed: 0, next: list.next };
+        for part in parts_of(&list.jobs) {
+            let seen = part.iter().map(|listed| SeenJob::new(&listed.job));
+            let jobs = seen.map(|seen| ChangeJob { seen, change: change.change.clone() }).collect();
+            let results = self.store.change(jobs, change.by).await?;
+            let done = part.iter().zip(results).filter(|(_, result)| *result == Changed::Done);
+            for (listed, _) in done {
+                slice.changed += 1;
+                self.metrics.count(change.event, topic.as_str(), 1);
+                if change.event == Event::Deleted {
+                    self.remember_end(listed.job.id.clone(), topic.clone(), EndKind::Deleted, change.by);
+                }
+            }
+        }
+        Ok(slice)
+    }
+}
+
+fn dead_of(topic: &Topic) -> JobFilter {
+    JobFilter { topic: Some(topic.clone()), ..JobFilter::all(State::Dead) }
+}
+
+fn behind(cursor: &DeadCursor) -> ListPosition {
+    ListPosition::behind_dead_letter(cursor.dead_at, &cursor.id)
+}
+
+fn cursor_at(listed: &ListedJob) -> DeadCursor {
+    let SeenJob { id, moment, .. } = SeenJob::new(&listed.job);
+    DeadCursor { dead_at: moment, id }
+}
