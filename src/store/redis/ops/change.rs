@@ -72,21 +72,6 @@ pub struct Requeuer {
     notifier: Arc<Notifier>,
 }
 
-/// Which dead jobs of one shard to requeue.
-pub struct RequeueRequest<'a> {
-    pub scope: &'a TopicFilter,
-    /// The outlets whose keys the call has.
-    pub outlets: &'a [&'a Outlet],
-    /// At least one.
-    pub ids: &'a [JobId],
-    pub delay: Delay,
-    pub by: Option<&'a Actor>,
-    /// Whether the reply contains the records.
-    pub with_records: bool,
-    /// When the caller began to wait.
-    pub started_us: i64,
-}
-
 impl Requeuer {
     pub fn new(shards: Arc<Shards>, notifier: Arc<Notifier>) -> Self {
         Self { shards, notifier }
@@ -102,11 +87,15 @@ impl Requeuer {
         let (shard, started_us) = (self.shards.keys.shard_of(id), self.shards.context().now_us());
         let mut outlet: Option<Outlet> = None;
         for _ in 0..OUTLET_CHANGES_LIMIT {
-            let ids = std::slice::from_ref(id);
             let outlets: Vec<&Outlet> = outlet.iter().collect();
-            let request =
-                RequeueRequest { scope, outlets: &outlets, ids, delay, by, with_records: true, started_us };
-            let mut reply = self.requeue_on_shard(request).await?;
+            let slot = self.shards.replay_slots.acquire(shard);
+            let call = self.shards.change(Script::Requeue, shard, Some(&slot), &outlets);
+            let call = call.started_at(started_us).arg(encode_scope(scope));
+            let call = call
+                .arg(millis_arg(delay.as_duration()))
+                .arg(id.as_str())
+                .optional_arg(by.map(Actor::as_str));
+            let mut reply = Reply::new(self.shards.call_acknowledged(call).await?)?;
             return match reply.int()? {
                 code::OK => {
                     // After a retry the job may be gone already.
@@ -125,17 +114,5 @@ impl Requeuer {
             };
         }
         Err(outlet_keeps_changing())
-    }
-
-    /// Requeues dead jobs of one shard. The reply has for each job a code and a value.
-    pub async fn requeue_on_shard(&self, request: RequeueRequest<'_>) -> Result<Reply> {
-        let RequeueRequest { scope, outlets, ids, delay, by, with_records, started_us } = request;
-        let shard = self.shards.keys.shard_of(&ids[0]);
-        let slot = self.shards.replay_slots.acquire(shard);
-        let call = self.shards.change(Script::Requeue, shard, Some(&slot), outlets).started_at(started_us);
-        let call = call.arg(encode_scope(scope)).arg(millis_arg(delay.as_duration()));
-        let call = call.optional_arg(with_records.then_some("1")).optional_arg(by.map(Actor::as_str));
-        let call = ids.iter().fold(call, |call, id| call.arg(id.as_str()));
-        Reply::new(self.shards.call_acknowledged(call).await?)
     }
 }

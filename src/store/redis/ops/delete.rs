@@ -6,7 +6,7 @@ use futures_util::future::try_join_all;
 
 use super::indexed::{Indexed, by_shard, in_order};
 use crate::{
-    job::{JobId, Outlet, Topic, TopicFilter},
+    job::{JobId, Outlet, TopicFilter},
     store::{
         Deleted, Result,
         redis::{
@@ -36,27 +36,25 @@ impl Deleter {
     pub async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
         let count = ids.len();
         let shards = by_shard(&self.shards.keys, ids, |id| id);
-        let deletes = shards.into_iter().map(|(shard, ids)| self.delete_on(shard, scope, None, ids));
+        let deletes = shards.into_iter().map(|(shard, ids)| self.delete_on(shard, scope, ids));
         Ok(in_order(count, try_join_all(deletes).await?))
     }
 
-    /// Deletes jobs of one shard; with `dead_of`, only the dead letters of that topic. The keys of a ready or
-    /// dead job depend on its outlet: if the call does not have them, its reply names the outlet.
-    pub async fn delete_on(
+    /// Deletes jobs of one shard. The keys of a ready or dead job depend on its outlet: if the call does not have them, its
+    /// reply names the outlet.
+    async fn delete_on(
         &self,
         shard: Shard,
         scope: &TopicFilter,
-        dead_of: Option<&Topic>,
         ids: Indexed<JobId>,
     ) -> Result<Indexed<Deleted>> {
         let (scope, started_us) = (encode_scope(scope), self.shards.context().now_us());
-        let mut outlets: Vec<Outlet> = dead_of.into_iter().cloned().map(Outlet::plain).collect();
-        let (mut deleted, mut left) = (Vec::with_capacity(ids.len()), ids);
+        let (mut outlets, mut deleted, mut left) = (Vec::<Outlet>::new(), Vec::with_capacity(ids.len()), ids);
         for _ in 0..OUTLET_CHANGES_LIMIT {
             let slot = self.shards.replay_slots.acquire(shard);
             let known: Vec<&Outlet> = outlets.iter().collect();
             let mut call = self.shards.change(Script::Delete, shard, Some(&slot), &known);
-            call = call.arg(scope.clone()).optional_arg(dead_of.map(|_| "dead"));
+            call = call.arg(scope.clone());
             for (_, id) in &left {
                 call = call.arg(id.as_str());
             }

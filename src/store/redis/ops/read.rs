@@ -11,7 +11,6 @@ use crate::{
         redis::{
             codec::{record, scope::encode_scope},
             coordination::shards::Shards,
-            keys::Shard,
             reply::Reply,
             scripts::Script,
         },
@@ -30,21 +29,10 @@ impl JobReader {
 
     pub async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>> {
         let shard = self.shards.keys.shard_of(id);
-        let jobs = self.read_on(shard, scope, std::slice::from_ref(id)).await?;
-        jobs.into_iter().next().flatten().map(|raw| decode_job(id, &raw)).transpose()
-    }
-
-    /// The records of those jobs of one shard whose topic is in `scope`.
-    pub async fn read_on(
-        &self,
-        shard: Shard,
-        scope: &TopicFilter,
-        ids: &[JobId],
-    ) -> Result<Vec<Option<Bytes>>> {
         let call = self.shards.read(Script::Get, &[shard], vec![self.shards.keys.shard(shard).jobs.clone()]);
-        let call = ids.iter().fold(call.arg(encode_scope(scope)), |call, id| call.arg(id.as_str()));
-        let mut reply = Reply::new(self.shards.call(call).await?)?;
-        ids.iter().map(|_| reply.value().map(|value| value.into_bytes())).collect()
+        let call = call.arg(encode_scope(scope)).arg(id.as_str());
+        let raw = Reply::new(self.shards.call(call).await?)?.value()?.into_bytes();
+        raw.map(|raw| decode_job(id, &raw)).transpose()
     }
 }
 

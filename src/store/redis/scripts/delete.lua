@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- Deletes jobs: in any state, or only while they are dead.
+-- Deletes jobs in any state.
 --
--- ARGV[A..] the caller's scope, '' or 'dead', the ids
+-- ARGV[A..] the caller's scope, the ids
 -- Reply     { 1 when a list should be compacted, per job a code and an outlet ('' when gone) }
 if REPLAY then return REPLAY end
 check_keys()
 local reply, touched = { 0 }, {}
-for i = A + 2, #ARGV do
+for i = A + 1, #ARGV do
   local id = ARGV[i]
   local head = head_in_scope(JOBS, ARGV[A], id)
   local job = decode(head)
@@ -15,7 +15,7 @@ for i = A + 2, #ARGV do
     set_aside(id, call('HGET', JOBS, id))
     heads[id] = nil
   end
-  if not job or (ARGV[A + 1] == 'dead' and job.state ~= DEAD) then
+  if not job then
     code = GONE
   elseif not index_of(job.state) and not outlets[job.outlet] then
     code, outlet = MOVED, job.outlet

@@ -1,11 +1,7 @@
 #!lua flags=no-writes
--- Returns the records of jobs.
+-- Returns the record of a job.
 --
 -- KEYS  jobs
--- ARGV  the caller's scope, the ids
--- Reply per job its record or nil
-local reply = {}
-for i = 2, #ARGV do
-  reply[i - 1] = in_scope(ARGV[1], call('HGET', KEYS[1], ARGV[i]))
-end
-return reply
+-- ARGV  the caller's scope, the id
+-- Reply { its record or nil }
+return { in_scope(ARGV[1], call('HGET', KEYS[1], ARGV[2])) }
