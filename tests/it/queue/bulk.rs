@@ -190,6 +190,7 @@ async fn a_wish_to_stop_is_for_the_operation_that_was_seen() {
     let (started, hung) = processes.start_hanging(shift("a")).await;
     processes.pass(3).await;
     hung.release();
+    processes.one.wait_for(&started.id, |view| view.progress.changed == 100).await;
     // The operation pauses for as long as its first step took.
     processes.pass(4).await;
     let ended = |view: &OperationView| view.progress.ended_at.is_some();
