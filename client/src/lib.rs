@@ -47,4 +47,5 @@ pub use model::{
 };
 pub use request::{Repeat, Request, Response};
 pub use tls::Trust;
+pub use topics::{TopicSort, TopicsRequest};
 pub use url::{InvalidUrl, ServerUrl};

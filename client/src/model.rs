@@ -312,7 +312,7 @@ pub struct TopicSettings {
 /// A page of topics.
 #[derive(Debug, Clone, Deserialize)]
 pub struct TopicPage {
-    /// The topics, by name.
+    /// The topics, in the order that was asked for.
     pub topics: Vec<Topic>,
     /// Where the next page begins; none after the last.
     pub next_cursor: Option<String>,

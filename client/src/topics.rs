@@ -16,6 +16,47 @@ use crate::{
 /// How long a purge may take beside other calls: a million jobs take their time.
 const PURGE_WAIT: Duration = Duration::from_secs(120);
 
+/// Which topics to list.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TopicsRequest<'a> {
+    /// What their names begin with; all of them when left out.
+    pub prefix: Option<&'a str>,
+    /// The order.
+    pub sort: TopicSort,
+    /// Most topics; at least one.
+    pub limit: usize,
+    /// The cursor of the page before. Only topics by name have pages.
+    pub cursor: Option<&'a str>,
+}
+
+/// An order of topics.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TopicSort {
+    /// By name.
+    #[default]
+    Name,
+    /// Most ready jobs first.
+    Ready,
+    /// Those whose oldest ready job has been due longest come first.
+    Overdue,
+    /// Most delayed jobs first.
+    Delayed,
+    /// Most dead letters first.
+    Dead,
+}
+
+impl TopicSort {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Name => "name",
+            Self::Ready => "ready",
+            Self::Overdue => "overdue",
+            Self::Delayed => "delayed",
+            Self::Dead => "dead",
+        }
+    }
+}
+
 /// Every call fails with [`Error`]; all of them are safe to repeat.
 #[expect(clippy::missing_errors_doc, reason = "said once, above")]
 impl Client {
@@ -25,10 +66,18 @@ impl Client {
         absent(answer, "topic_not_found")?.map(|response| response.read()).transpose()
     }
 
-    /// A page of up to `limit` topics, from the cursor of the page before.
-    pub async fn topics(&self, limit: usize, cursor: Option<&str>) -> Result<TopicPage, Error> {
-        let cursor = cursor.map_or(String::new(), |cursor| format!("&cursor={}", segment(cursor)));
-        self.send(&Request::get("topics", format!("/topics?limit={limit}{cursor}"))).await?.read()
+    /// A page of topics. Only those by name have more than one.
+    pub async fn topics(&self, request: &TopicsRequest<'_>) -> Result<TopicPage, Error> {
+        let mut path = format!("/topics?limit={}", request.limit.max(1));
+        if request.sort != TopicSort::Name {
+            path.push_str(&format!("&sort={}", request.sort.as_str()));
+        }
+        for (name, value) in [("prefix", request.prefix), ("cursor", request.cursor)] {
+            if let Some(value) = value {
+                path.push_str(&format!("&{name}={}", segment(value)));
+            }
+        }
+        self.send(&Request::get("topics", path)).await?.read()
     }
 
     /// Replaces the settings of a topic. What `settings`, a JSON object, leaves out gets its default again.

@@ -28,7 +28,7 @@ pub struct Limits {
     pub max_wait: Duration,
     /// Most polls waiting at once.
     pub max_waiting: usize,
-    /// Most callers that read lists, reasons or timelines at the same time.
+    /// Most callers that read lists, reasons, timelines or sorted topics at the same time.
     pub max_looks: usize,
     /// Most jobs that one promotion moves.
     pub promote_batch: usize,

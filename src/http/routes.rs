@@ -45,7 +45,7 @@ fn table() -> [Route; 42] {
         post("/bulk/{id}/stop", Of(Admin), bulk::stop),
         get("/timeline", Of(Read), timeline::get),
         get("/stats", AllTopics(Read), timeline::stats),
-        get("/topics", AllTopics(Read), topics::list),
+        get("/topics", Of(Read), topics::list),
         get("/topics/{topic}", Of(Read), topics::get),
         put("/topics/{topic}", Of(Admin), topics::put),
         delete("/topics/{topic}", Of(Admin), topics::purge),

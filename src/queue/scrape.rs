@@ -3,21 +3,18 @@
 
 use std::sync::Arc;
 
-use futures_util::future::join_all;
 use tokio::sync::Mutex;
 
-use super::{error::Result, health::StoreHealth};
+use super::{error::Result, health::StoreHealth, oldest_ready::oldest_ready};
 use crate::{
     clock::Clock,
-    job::{State, Topic},
+    job::{State, Topic, TopicFilter},
     metrics::{JobsReading, QueueMetrics, TopicUsage},
     store::{self, Store, TopicStats},
 };
 
 /// How long a reading is shared: by scrapes at the same time, and by those that follow soon.
 const FRESH_US: i64 = 3_000_000;
-/// Topics whose oldest ready job is read at the same time.
-const PARALLEL_READS: usize = 16;
 
 /// Reads the jobs of all topics into the metrics.
 #[derive(Debug)]
@@ -62,7 +59,7 @@ impl JobScrape {
     }
 
     async fn read_jobs(&self) -> store::Result<JobsReading> {
-        let topics = self.store.topics(None, usize::MAX).await?;
+        let topics = self.store.topics(&TopicFilter::ALL, None, usize::MAX).await?;
         let usage = topics.iter().map(|(topic, stats)| topic_usage(topic, stats)).collect();
         self.metrics.assign_labels(usage, self.clock.now_micros());
         let (mut reading, mut unknown) = (JobsReading::default(), Vec::<(_, &Topic)>::new());
@@ -78,12 +75,10 @@ impl JobScrape {
                 None => {}
             }
         }
-        for topics in unknown.chunks(PARALLEL_READS) {
-            let reads = join_all(topics.iter().map(|(_, topic)| self.store.topic(topic))).await;
-            for ((label, _), stats) in topics.iter().zip(reads) {
-                if let Some(due_at) = stats?.and_then(|stats| stats.oldest_ready) {
-                    reading.overdue(label.clone(), self.clock.now().since(due_at));
-                }
+        let (labels, topics): (Vec<_>, Vec<&Topic>) = unknown.into_iter().unzip();
+        for (label, oldest) in labels.into_iter().zip(oldest_ready(&*self.store, &topics).await?) {
+            if let Some(due_at) = oldest {
+                reading.overdue(label, self.clock.now().since(due_at));
             }
         }
         Ok(reading)

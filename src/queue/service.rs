@@ -13,7 +13,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     bulk::Operations, delivery::ReturnContext, ended::EndedJobs, error::Result, health::StoreHealth,
     limits::Limits, outlet_listener::OutletListener, processes::Processes, read_permits::ReadPermits,
-    scrape::JobScrape, timer::Timer, views::Views, waiters::Waiters,
+    scrape::JobScrape, sorted_topics::SortedTopics, timer::Timer, views::Views, waiters::Waiters,
 };
 use crate::{
     clock::Clock,
@@ -35,6 +35,7 @@ pub struct Queue {
     timer: Timer,
     scrape: JobScrape,
     pub(super) views: Views,
+    pub(super) sorted_topics: SortedTopics,
     pub(super) read_permits: Arc<ReadPermits>,
     pub(super) operations: Arc<Operations>,
     pub(super) ended: Arc<EndedJobs>,
@@ -115,6 +116,7 @@ impl Queue {
             timer: Timer::new(store.clone(), clock.clone(), metrics.clone(), limits.promote_batch),
             scrape: JobScrape::new(store.clone(), clock.clone(), metrics.clone()),
             views: Views::new(store.clone(), clock.clone(), read_permits.clone()),
+            sorted_topics: SortedTopics::new(store.clone(), clock.clone(), read_permits.clone()),
             operations: Operations::new(
                 store.clone(),
                 clock.clone(),

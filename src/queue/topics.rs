@@ -6,10 +6,11 @@ use super::{
     error::{Error, Result},
     processes::EventsOfAll,
     service::Queue,
+    sorted_topics::TopicSort,
     views::{StatsView, TimelineOf, TimelineView},
 };
 use crate::{
-    job::{Topic, TopicPause, TopicSettings},
+    job::{Topic, TopicFilter, TopicPause, TopicSettings},
     metrics::Event,
     store::{Minute, Span, TopicStats},
 };
@@ -27,13 +28,38 @@ pub struct TopicView {
 }
 
 impl Queue {
-    /// Up to `limit` topics after `after`, ordered by name.
+    /// Up to `limit` topics of `scope` after `after`, ordered by name.
     ///
     /// # Errors
     /// The store's.
-    pub async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicView)>> {
-        let topics = self.store.topics(after, limit).await?;
-        Ok(topics.into_iter().map(|(topic, stats)| (topic.clone(), self.view(&topic, stats))).collect())
+    pub async fn topics(
+        &self,
+        scope: &TopicFilter,
+        after: Option<&Topic>,
+        limit: usize,
+    ) -> Result<Vec<(Topic, TopicView)>> {
+        Ok(self.views_of(self.store.topics(scope, after, limit).await?))
+    }
+
+    /// The first `limit` topics of `scope` in another order. They may be as old as two seconds.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when others read for long, or the store's.
+    pub async fn sorted_topics(
+        &self,
+        scope: &TopicFilter,
+        sort: TopicSort,
+        limit: usize,
+    ) -> Result<Vec<(Topic, TopicView)>> {
+        Ok(self.views_of(self.sorted_topics.first(scope, sort, limit).await?))
+    }
+
+    fn views_of(&self, topics: Vec<(Topic, TopicStats)>) -> Vec<(Topic, TopicView)> {
+        let view = |(topic, stats)| {
+            let view = self.view(&topic, stats);
+            (topic, view)
+        };
+        topics.into_iter().map(view).collect()
     }
 
     /// One topic.

@@ -8,10 +8,12 @@ use std::{
     time::Duration,
 };
 
-use super::{error::Result, processes::ProcessView, read_permits::ReadPermits};
+use super::{
+    error::Result, processes::ProcessView, read_permits::ReadPermits, shared_reading::SharedReading,
+};
 use crate::{
     clock::Clock,
-    job::{Timestamp, Topic},
+    job::{Timestamp, Topic, TopicFilter},
     metrics::EventSummary,
     store::{Span, Store, Timeline, Totals},
 };
@@ -62,8 +64,7 @@ pub struct StatsView {
     pub processes: Vec<ProcessView>,
 }
 
-/// How the last reading of a timeline ended, and the lock that those wait for who ask for it while it is read.
-type Kept = Arc<tokio::sync::Mutex<Option<Result<Arc<TimelineView>>>>>;
+type Kept = Arc<SharedReading<TimelineView>>;
 
 /// Timelines that were read a moment ago.
 #[derive(Debug)]
@@ -82,22 +83,7 @@ impl Views {
     /// The timeline, unless it was read a moment ago.
     pub async fn timeline(&self, of: TimelineOf, span: Span) -> Result<Arc<TimelineView>> {
         let kept = self.timelines.find(&of, span, self.clock.now());
-        // Locked while the store is read, so that concurrent callers share the reading, and its error, too: otherwise they
-        // would repeat a reading that fails, one after the other.
-        let (mut kept, waited) = match kept.try_lock() {
-            Ok(kept) => (kept, false),
-            Err(_) => (kept.lock().await, true),
-        };
-        match &*kept {
-            Some(Ok(view)) if is_fresh(view, span, self.clock.now()) => return Ok(view.clone()),
-            Some(Err(error)) if waited => return Err(error.clone()),
-            _ => {}
-        }
-        // If this caller leaves, the next one does not take an old error for the outcome.
-        *kept = None;
-        let outcome = self.read_in_turn(&of, span).await.map(Arc::new);
-        *kept = Some(outcome.clone());
-        outcome
+        kept.get(|view| is_fresh(view, span, self.clock.now()), self.read_in_turn(&of, span)).await
     }
 
     /// Reads a timeline as soon as few enough others are being read.
@@ -125,7 +111,7 @@ impl Views {
 
     /// The topics with most delayed jobs, the first of which has most.
     async fn most_delayed(&self) -> Result<Vec<Topic>> {
-        let mut topics = self.store.topics(None, usize::MAX).await?;
+        let mut topics = self.store.topics(&TopicFilter::ALL, None, usize::MAX).await?;
         topics.retain(|(_, stats)| stats.delayed > 0);
         topics.sort_by_key(|(_, stats)| Reverse(stats.delayed));
         Ok(topics.into_iter().take(TOPICS).map(|(topic, _)| topic).collect())
@@ -141,10 +127,7 @@ impl KeptTimelines {
     fn find(&self, of: &TimelineOf, span: Span, now: Timestamp) -> Kept {
         let is_needed = |span: Span, kept: &Kept| {
             // Somebody reads it, or it is fresh.
-            Arc::strong_count(kept) > 1
-                || kept
-                    .try_lock()
-                    .is_ok_and(|kept| matches!(&*kept, Some(Ok(view)) if is_fresh(view, span, now)))
+            Arc::strong_count(kept) > 1 || kept.has(|view| is_fresh(view, span, now))
         };
         let mut timelines = self.0.lock().expect("no code panics while it holds the timelines");
         if timelines.len() >= MAX_KEPT {
@@ -165,6 +148,8 @@ fn is_fresh(view: &TimelineView, span: Span, now: Timestamp) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
     use crate::store::{Minute, Totals};
 
@@ -176,12 +161,13 @@ mod tests {
             let kept = timelines.find(&TimelineOf::All, span(minute), now);
             let timeline = Timeline { counts: vec![0], totals: Totals::default() };
             let view = TimelineView { now, timeline, topics: Vec::new() };
-            *kept.try_lock().expect("nobody else reads it") = Some(Ok(Arc::new(view)));
+            let reading = kept.get(|_| false, std::future::ready(Ok(view)));
+            reading.now_or_never().expect("nobody else reads it").expect("is read");
         };
         let len = || timelines.0.lock().expect("not poisoned").len();
         (0..1_000).for_each(|minute| read(minute, now));
         assert_eq!(len(), MAX_KEPT);
-        assert!(timelines.find(&TimelineOf::All, span(0), now).try_lock().is_ok_and(|kept| kept.is_some()));
+        assert!(timelines.find(&TimelineOf::All, span(0), now).has(|_| true));
         read(1_000, now.after(KEEP));
         assert_eq!(len(), 1, "the others are no longer fresh");
     }

@@ -13,7 +13,7 @@ use super::wiring;
 use crate::{
     clock::SystemClock,
     config::{Config, EngineKind},
-    job::Outlet,
+    job::{Outlet, TopicFilter},
     metrics::Metrics,
     printable,
     store::{
@@ -171,7 +171,7 @@ async fn sum_jobs(store: &dyn Store, verified: Verified) -> crate::store::Result
     let mut sums = Inspection { verified, ..Inspection::default() };
     let mut after = None;
     loop {
-        let page = store.topics(after.as_ref(), PAGE).await?;
+        let page = store.topics(&TopicFilter::ALL, after.as_ref(), PAGE).await?;
         for (_, stats) in &page {
             sums.delayed += stats.delayed;
             sums.ready += stats.ready;

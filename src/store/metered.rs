@@ -189,8 +189,13 @@ impl Store for Metered {
         self.timed("delete_secret", self.store.delete_secret(topic, id)).await
     }
 
-    async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {
-        self.timed("topics", self.store.topics(after, limit)).await
+    async fn topics(
+        &self,
+        scope: &TopicFilter,
+        after: Option<&Topic>,
+        limit: usize,
+    ) -> Result<Vec<(Topic, TopicStats)>> {
+        self.timed("topics", self.store.topics(scope, after, limit)).await
     }
 
     async fn timeline(&self, topic: Option<&Topic>, span: Span) -> Result<Timeline> {

@@ -238,10 +238,15 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Deletes a secret of a topic. Returns whether the topic had it.
     async fn delete_secret(&self, topic: &Topic, id: SecretId) -> Result<bool>;
 
-    /// Up to `limit` topics with jobs, settings, secrets or a pause, by name, after `after`. Without a limit
+    /// Up to `limit` topics of `scope` with jobs, settings, secrets or a pause, by name, after `after`. Without a limit
     /// (`usize::MAX`) the engine reads its topics once, in pieces, so that other operations are not delayed for long: with
     /// very many topics, a job that changes meanwhile may count in two states or in none.
-    async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>>;
+    async fn topics(
+        &self,
+        scope: &TopicFilter,
+        after: Option<&Topic>,
+        limit: usize,
+    ) -> Result<Vec<(Topic, TopicStats)>>;
 
     /// One topic; `None` when it has neither jobs nor settings nor secrets nor a pause.
     async fn topic(&self, topic: &Topic) -> Result<Option<TopicStats>>;

@@ -5,6 +5,7 @@ use axum::extract::State;
 use super::HandlerResult;
 use crate::{
     http::{
+        access::Authenticated,
         app::App,
         errors::Problem,
         middleware::request_body::{JsonBody, OptionalJsonBody},
@@ -14,24 +15,58 @@ use crate::{
             values::{self, ParseResult},
         },
     },
-    job::Topic,
+    job::{self, Topic, TopicPattern},
+    queue::TopicSort,
 };
 
 const MAX_PAGE: usize = 1_000;
 const DEFAULT_PAGE: usize = 100;
 
-pub async fn list(State(app): State<App>, mut query: Query) -> HandlerResult {
+pub async fn list(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    mut query: Query,
+) -> HandlerResult {
     let limit = query.optional("limit", |text| values::whole_number_text(text, 1, MAX_PAGE));
     let limit = limit.unwrap_or(DEFAULT_PAGE);
+    let prefix = query.optional("prefix", prefix_text);
+    let sort = query.optional("sort", sort_text).flatten();
     let after = query.optional("cursor", decode_cursor);
+    if sort.is_some() && after.is_some() {
+        query.refuse_value(
+            "cursor",
+            "must not be given together with sort: only topics sorted by name have pages",
+        );
+    }
     query.finish()?;
+    let scope = prefix.map_or(caller.topics.clone(), |prefix| caller.topics.within(&prefix));
+    if let Some(sort) = sort {
+        let topics = app.queue.sorted_topics(&scope, sort, limit).await?;
+        return Ok(responses::topic_page(&topics, None));
+    }
     // One topic beyond the limit shows whether there is a next page.
-    let mut topics = app.queue.topics(after.as_ref(), limit + 1).await?;
+    let mut topics = app.queue.topics(&scope, after.as_ref(), limit + 1).await?;
     let has_more = topics.len() > limit;
     topics.truncate(limit);
     let last = topics.last().filter(|_| has_more);
     let next_cursor = last.map(|(topic, _)| parameters::encode_cursor(topic.as_str()));
     Ok(responses::topic_page(&topics, next_cursor.as_deref()))
+}
+
+fn prefix_text(text: &str) -> ParseResult<TopicPattern> {
+    TopicPattern::parse_prefix(text).map_err(|error| error.to_string())
+}
+
+/// `None` is the order by name.
+fn sort_text(text: &str) -> ParseResult<Option<TopicSort>> {
+    match text {
+        "name" => Ok(None),
+        "ready" => Ok(Some(TopicSort::Most(job::State::Ready))),
+        "delayed" => Ok(Some(TopicSort::Most(job::State::Delayed))),
+        "dead" => Ok(Some(TopicSort::Most(job::State::Dead))),
+        "overdue" => Ok(Some(TopicSort::Overdue)),
+        _ => Err("must be \"name\", \"ready\", \"overdue\", \"delayed\" or \"dead\"".to_owned()),
+    }
 }
 
 fn decode_cursor(text: &str) -> ParseResult<Topic> {

@@ -241,11 +241,17 @@ impl Store for EmbeddedStore {
         self.run_weighted(1, 0, move |txn| ops::delete_secret(txn, &topic, id)).await
     }
 
-    async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {
+    async fn topics(
+        &self,
+        scope: &TopicFilter,
+        after: Option<&Topic>,
+        limit: usize,
+    ) -> Result<Vec<(Topic, TopicStats)>> {
         let (mut found, mut after) = (Vec::new(), after.cloned());
         while found.len() < limit {
             let (from, slice) = (after.take(), MAX_TOPICS_A_PAGE.min(limit - found.len()));
-            let page = self.run(move |txn| Ok(ops::topics(txn, from.as_ref(), slice))).await?;
+            let scope = scope.clone();
+            let page = self.run(move |txn| Ok(ops::topics(txn, &scope, from.as_ref(), slice))).await?;
             let is_last = page.len() < slice;
             after = page.last().map(|(topic, _)| topic.clone());
             found.extend(page);

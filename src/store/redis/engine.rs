@@ -321,8 +321,13 @@ impl Store for Redis {
         self.settings_writer.delete_secret(topic, id).await
     }
 
-    async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {
-        self.topic_reader.list(after, limit).await
+    async fn topics(
+        &self,
+        scope: &TopicFilter,
+        after: Option<&Topic>,
+        limit: usize,
+    ) -> Result<Vec<(Topic, TopicStats)>> {
+        self.topic_reader.list(scope, after, limit).await
     }
 
     async fn timeline(&self, topic: Option<&Topic>, span: Span) -> Result<Timeline> {

@@ -142,6 +142,7 @@ async fn batches(api: &Api) {
 async fn topics(api: &Api) {
     api.send("PUT", "/topics/set", r#"{"ttr":"5m","retry":["15s",180]}"#).await.expect(200);
     api.get("/topics").await.expect(200);
+    api.get("/topics?sort=overdue&prefix=s").await.expect(200);
     api.get("/timeline?span=24h&by=topic").await.expect(200);
     api.get("/topics/set").await.expect(200);
     api.send("POST", "/topics/set/pause", r#"{"delivery":true}"#).await.expect(200);

@@ -27,6 +27,7 @@ mod request_bodies;
 mod reservations;
 mod stats;
 mod timeline;
+mod topic_lists;
 mod topics;
 
 /// Defines one test per engine for every case.

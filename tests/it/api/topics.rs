@@ -19,8 +19,6 @@ on_every_engine!(
     flags_are_paused_and_resumed_separately,
     a_purge_requires_the_name_twice,
     a_purge_deletes_every_state_and_keeps_settings,
-    pages_list_all_topics,
-    invalid_cursors_and_limits_are_refused,
 );
 
 async fn a_topic_shows_its_counts_times_and_waiting_polls(engine: Engine) {
@@ -145,45 +143,4 @@ async fn a_purge_deletes_every_state_and_keeps_settings(engine: Engine) {
     let finish = format!("/jobs/reserved/finish?receipt={}", text(&reserved["receipt"]));
     api.post(&finish).await.expect_problem(404, "job_not_found");
     api.get("/jobs/stays").await.expect(200);
-}
-
-async fn pages_list_all_topics(engine: Engine) {
-    let api = Api::new(engine).await;
-    let names = ["a", "b:1", "b:2", "c-x", "z"];
-    for name in names {
-        api.add(&format!(r#"{{"topic":"{name}"}}"#)).await;
-    }
-    let (mut found, mut target) = (Vec::new(), "/topics?limit=2".to_owned());
-    let mut pages = 0;
-    loop {
-        let page = api.get(&target).await.expect(200).json();
-        let topics = page["topics"].as_array().expect("topics");
-        found.extend(topics.iter().map(|topic| text(&topic["topic"]).to_owned()));
-        pages += 1;
-        let Some(cursor) = page.get("next_cursor") else { break };
-        target = format!("/topics?limit=2&cursor={}", text(cursor));
-    }
-    assert_eq!((found, pages), (names.map(str::to_owned).to_vec(), 3));
-    let all = api.get("/topics?limit=5").await.expect(200).json();
-    assert!(all.get("next_cursor").is_none(), "a full last page has no cursor");
-}
-
-async fn invalid_cursors_and_limits_are_refused(engine: Engine) {
-    let api = Api::new(engine).await;
-    for query in [
-        "limit=0",
-        "limit=1001",
-        "limit=x",
-        "limit=-1",
-        "limit=1.0",
-        "cursor=zz",
-        "cursor=7",
-        "cursor=2f",
-        "cursor=",
-    ] {
-        api.get(&format!("/topics?{query}")).await.expect_problem(400, "invalid_parameter");
-    }
-    for query in ["limit=0", "limit=101", "cursor=zz", "cursor=61", "cursor=2d312f61", "cursor=312f6120"] {
-        api.get(&format!("/topics/t/dead?{query}")).await.expect_problem(400, "invalid_parameter");
-    }
 }

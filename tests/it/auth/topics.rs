@@ -8,8 +8,11 @@ use crate::harness::{
     stores::Engine,
 };
 
-const TOKENS: [(&str, &[Scope], &[&str]); 2] =
-    [("ops", &[Scope::Admin], &[]), ("shop", &[Scope::Add, Scope::Work], &["orders-*"])];
+const TOKENS: [(&str, &[Scope], &[&str]); 3] = [
+    ("ops", &[Scope::Admin], &[]),
+    ("shop", &[Scope::Add, Scope::Work], &["orders-*"]),
+    ("reader", &[Scope::Read], &["sms", "orders-*"]),
+];
 
 async fn send(
     api: &Api,
@@ -57,6 +60,7 @@ on_every_engine!(
     an_id_taken_by_another_topic_is_not_found,
     a_finish_requires_its_receipt,
     a_client_is_named_by_its_token,
+    a_list_of_topics_shows_only_those_of_the_token,
 );
 
 async fn every_item_of_a_batch_is_checked(api: Api) {
@@ -153,6 +157,46 @@ async fn a_finish_requires_its_receipt(api: Api) {
     // Without a receipt the response is the same whether the job exists or not.
     assert_eq!(statuses(&api, "/batch/finish", &batch).await, [422, 404, 422, 422]);
     send(&api, "ops", "POST", "/jobs/a/finish", "").await.expect(204);
+}
+
+async fn a_list_of_topics_shows_only_those_of_the_token(api: Api) {
+    for name in ["mail", "orders", "orders-eu", "orders-us", "sms", "zzz"] {
+        send(&api, "ops", "POST", "/jobs", &format!(r#"{{"topic":"{name}"}}"#)).await.expect(201);
+    }
+    for _ in 0..2 {
+        send(&api, "ops", "POST", "/jobs", r#"{"topic":"orders-us"}"#).await.expect(201);
+        send(&api, "ops", "POST", "/jobs", r#"{"topic":"mail"}"#).await.expect(201);
+    }
+    send(&api, "shop", "GET", "/topics", "").await.expect_problem(403, "forbidden");
+    let listed = async |token: &str, query: &str| {
+        let page = send(&api, token, "GET", &format!("/topics?{query}"), "").await.expect(200).json();
+        let topics = page["topics"].as_array().expect("topics").iter();
+        let names: Vec<_> = topics.map(|topic| text(&topic["topic"]).to_owned()).collect();
+        (names, page.get("next_cursor").map(|cursor| text(cursor).to_owned()))
+    };
+    // What others read a moment ago is kept for all callers.
+    assert_eq!(listed("ops", "sort=ready&limit=2").await.0, ["mail", "orders-us"]);
+    for (query, expected) in [
+        ("limit=9", &["orders-eu", "orders-us", "sms"][..]),
+        ("sort=ready", &["orders-us", "orders-eu", "sms"]),
+        ("sort=overdue&limit=2", &["orders-eu", "orders-us"]),
+        ("prefix=o", &["orders-eu", "orders-us"]),
+        ("prefix=orders-e", &["orders-eu"]),
+        ("prefix=s&sort=dead", &["sms"]),
+        ("prefix=mail", &[]),
+        ("prefix=m&sort=ready", &[]),
+        // A cursor from another token's list shows no more.
+        ("cursor=6d61696c", &["orders-eu", "orders-us", "sms"]),
+    ] {
+        assert_eq!(
+            listed("reader", query).await,
+            (expected.iter().map(|name| (*name).to_owned()).collect(), None)
+        );
+    }
+    let (first, cursor) = listed("reader", "limit=2").await;
+    assert_eq!(first, ["orders-eu", "orders-us"]);
+    let cursor = cursor.expect("there is another page");
+    assert_eq!(listed("reader", &format!("limit=2&cursor={cursor}")).await, (vec!["sms".to_owned()], None));
 }
 
 #[tokio::test]

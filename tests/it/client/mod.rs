@@ -6,7 +6,8 @@ mod proxy;
 use std::{fs, path::Path, time::Duration};
 
 use linger_client::{
-    Client, Due, Error, JobPatch, NewJob, Options, PopRequest, ReleaseRequest, ServerUrl, Trust,
+    Client, Due, Error, JobPatch, NewJob, Options, PopRequest, ReleaseRequest, ServerUrl, TopicSort,
+    TopicsRequest, Trust,
 };
 use serde_json::value::RawValue;
 
@@ -126,9 +127,20 @@ async fn the_calls_for_batches_topics_and_the_server_work() {
     }
     let mail = client.topic("mail").await.expect("is answered").expect("has a job");
     assert_eq!((mail.counts.delayed, mail.waiting, mail.paused.delivery), (1, 0, false));
-    let first = client.topics(1, None).await.expect("is answered");
-    let second = client.topics(1, first.next_cursor.as_deref()).await.expect("is answered");
+    let one = TopicsRequest { limit: 1, ..TopicsRequest::default() };
+    let first = client.topics(&one).await.expect("is answered");
+    let cursor = first.next_cursor.as_deref();
+    let second = client.topics(&TopicsRequest { cursor, ..one }).await.expect("is answered");
     assert_eq!([&first, &second].map(|page| page.topics[0].topic.as_str()), ["mail", "news"]);
+    client.add(&NewJob::new("news").delay(MINUTE)).await.expect("is added");
+    for sort in [TopicSort::Ready, TopicSort::Overdue, TopicSort::Delayed, TopicSort::Dead] {
+        let sorted = client.topics(&TopicsRequest { sort, limit: 5, ..one }).await.expect("is answered");
+        let names: Vec<_> = sorted.topics.iter().map(|topic| topic.topic.as_str()).collect();
+        let delayed_first = if sort == TopicSort::Delayed { ["news", "mail"] } else { ["mail", "news"] };
+        assert_eq!(names, delayed_first, "{sort:?}");
+    }
+    let found = client.topics(&TopicsRequest { prefix: Some("n"), ..one }).await.expect("is answered");
+    assert_eq!((found.topics[0].topic.as_str(), found.next_cursor), ("news", None));
     assert_eq!(client.purge("mail").await.expect("is answered"), 1);
     assert_eq!(client.version().await.expect("is answered").engine, "embedded");
     client.ready().await.expect("is ready");

@@ -177,7 +177,7 @@ async fn names_at_their_limits_work(fixture: StoreFixture) {
     let reserved =
         one(fixture.store.reserve(&plain(far.as_str()), &claims(1), Wait::No).await.expect("reserves"));
     fixture.store.finish(ALL, finish(&id(&name), &reserved.receipt)).await.expect("finishes");
-    assert_eq!(fixture.store.topics(None, 10).await.expect("reads"), []);
+    assert_eq!(fixture.store.topics(ALL, None, 10).await.expect("reads"), []);
 }
 
 async fn fault_an_id_that_looks_like_a_key_of_the_store_harms_nothing(fixture: StoreFixture) {

@@ -18,7 +18,7 @@ super::on_every_engine! {
 
 async fn stats(fixture: &StoreFixture) -> Option<TopicStats> {
     let stats = fixture.store.topic(&topic("t")).await.expect("reads");
-    let listed = fixture.store.topics(None, 10).await.expect("lists");
+    let listed = fixture.store.topics(ALL, None, 10).await.expect("lists");
     let of_t = listed.into_iter().find(|(name, _)| *name == topic("t")).map(|(_, stats)| stats);
     for state in State::ALL {
         let count = |stats: &Option<TopicStats>| stats.as_ref().map_or(0, |stats| stats.count(state));
@@ -97,7 +97,7 @@ async fn the_next_due_and_the_oldest_ready_are_reported(fixture: StoreFixture) {
 }
 
 async fn a_topic_is_forgotten_with_its_last_job(fixture: StoreFixture) {
-    assert_eq!(fixture.store.topics(None, 10).await.expect("lists"), []);
+    assert_eq!(fixture.store.topics(ALL, None, 10).await.expect("lists"), []);
     for n in 0..3 {
         add(&*fixture.store, job(&n.to_string())).await;
         let held = reserve(&*fixture.store).await;

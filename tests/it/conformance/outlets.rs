@@ -207,7 +207,7 @@ async fn figures_are_those_of_the_topic(fixture: StoreFixture) {
     assert_eq!((stats.delayed, stats.ready, stats.reserved, stats.dead), (2, 3, 1, 0));
     assert_eq!(stats.oldest_ready, Some(start));
     assert_eq!(stats.next_due, Some(start.after(seconds(11))));
-    let listed = store.topics(None, 10).await.expect("lists");
+    let listed = store.topics(ALL, None, 10).await.expect("lists");
     let counts: Vec<_> = listed
         .iter()
         .map(|(name, stats)| (name.as_str(), stats.delayed, stats.ready, stats.reserved))

@@ -9,6 +9,7 @@ use crate::harness::{jobs::*, stores::StoreFixture};
 
 super::on_every_engine! {
     topics_are_listed_by_name_page_by_page,
+    only_the_topics_of_the_scope_are_listed,
     a_purge_deletes_every_state_and_only_this_topic,
     a_purge_of_many_goes_slice_by_slice,
 }
@@ -25,7 +26,7 @@ async fn topics_are_listed_by_name_page_by_page(fixture: StoreFixture) {
     names.sort();
     let mut walked: Vec<Topic> = Vec::new();
     loop {
-        let page = fixture.store.topics(walked.last(), 7).await.expect("lists");
+        let page = fixture.store.topics(ALL, walked.last(), 7).await.expect("lists");
         assert!(page.len() <= 7);
         if page.is_empty() {
             break;
@@ -33,6 +34,52 @@ async fn topics_are_listed_by_name_page_by_page(fixture: StoreFixture) {
         walked.extend(page.into_iter().map(|(name, _)| name));
     }
     assert_eq!(walked, names);
+}
+
+async fn only_the_topics_of_the_scope_are_listed(fixture: StoreFixture) {
+    let store = &*fixture.store;
+    let names =
+        ["a", "mail", "mail.de", "mail.en", "mail.en.x", "mails", "mailx-1", "o", "orders", "ready", "z"];
+    for name in names {
+        add(store, AddJob { topic: topic(name), ..job(name) }).await;
+    }
+    // Ready jobs of another outlet, and a topic without jobs.
+    add(store, AddJob { topic: topic("mail.fr"), ..called("called", "https://one.example/") }).await;
+    let settings = TopicSettings { require_receipt: true, ..TopicSettings::default() };
+    store.put_settings(&topic("mail.it"), settings).await.expect("puts");
+    let all = store.topics(ALL, None, 100).await.expect("lists");
+    assert_eq!(all.len(), names.len() + 2);
+    for patterns in [
+        &["*"][..],
+        &[],
+        &["mail"],
+        &["mail*"],
+        &["mail.*"],
+        &["mail.fr"],
+        &["mail.en", "mail.e*", "mail.it"],
+        &["z", "mail.en*", "a", "nobody", "o*"],
+        &["r*"],
+        &["maila", "mailz*"],
+    ] {
+        let scope = only(patterns);
+        let expected: Vec<_> = all.iter().filter(|(name, _)| scope.allows(name)).cloned().collect();
+        for limit in [1, 2, 100] {
+            for from in [None, Some("a"), Some("mail"), Some("mail.en"), Some("mail.f"), Some("n"), Some("z")]
+            {
+                let (mut walked, mut after) = (Vec::new(), from.map(topic));
+                loop {
+                    let page = store.topics(&scope, after.as_ref(), limit).await.expect("lists");
+                    assert!(page.len() <= limit);
+                    let Some((last, _)) = page.last() else { break };
+                    after = Some(last.clone());
+                    walked.extend(page);
+                }
+                let behind = expected.iter().filter(|(name, _)| from.is_none_or(|from| name.as_str() > from));
+                let what = format!("{patterns:?} behind {from:?} in pages of {limit}");
+                assert_eq!(walked, behind.cloned().collect::<Vec<_>>(), "{what}");
+            }
+        }
+    }
 }
 
 async fn purge(fixture: &StoreFixture, name: &str, limit: usize) -> (usize, usize) {

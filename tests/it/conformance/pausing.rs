@@ -66,8 +66,8 @@ async fn changes_side_by_side_are_all_kept(fixture: StoreFixture) {
 
 async fn what_is_resumed_completely_is_forgotten(fixture: StoreFixture) {
     change(&fixture, TopicPause::ALL, TopicPause::NONE).await;
-    assert_eq!(fixture.store.topics(None, 10).await.expect("reads").len(), 1);
+    assert_eq!(fixture.store.topics(ALL, None, 10).await.expect("reads").len(), 1);
     change(&fixture, TopicPause::NONE, TopicPause::ALL).await;
-    assert_eq!(fixture.store.topics(None, 10).await.expect("reads"), []);
+    assert_eq!(fixture.store.topics(ALL, None, 10).await.expect("reads"), []);
     assert_eq!(fixture.store.topic(&topic("t")).await.expect("reads"), None);
 }

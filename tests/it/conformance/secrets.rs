@@ -82,7 +82,7 @@ async fn secrets_outlive_settings_and_pauses(mut fixture: StoreFixture) {
     fixture.reopen().await;
     assert_eq!(secrets(&fixture).await, kept);
     assert_eq!(
-        fixture.store.topics(None, 10).await.expect("lists").len(),
+        fixture.store.topics(ALL, None, 10).await.expect("lists").len(),
         1,
         "a topic with secrets is listed"
     );

@@ -187,7 +187,7 @@ async fn content(store: &dyn Store, clock: &ManualClock, reserved: Vec<JobId>, r
     for name in &names {
         jobs.push(job_json(&store.get(ALL, name).await.expect("reads").expect("is there")));
     }
-    let topics = store.topics(None, 1_000).await.expect("reads");
+    let topics = store.topics(ALL, None, 1_000).await.expect("reads");
     let topics = topics.into_iter().map(|(name, stats)| topic_json(name.as_str(), &stats)).collect();
     Content { now: linger::clock::Clock::now(clock), jobs, topics, receipt }
 }

@@ -80,7 +80,7 @@ async fn assert_content(store: &dyn Store, list: &Value) {
         let found = store.get(ALL, &id(expected["id"].as_str().expect("an id"))).await.expect("reads");
         assert_eq!(found.as_ref().map(job_json).as_ref(), Some(expected));
     }
-    let topics = store.topics(None, 1_000).await.expect("reads").into_iter();
+    let topics = store.topics(ALL, None, 1_000).await.expect("reads").into_iter();
     let topics: Vec<Value> = topics.map(|(name, stats)| topic_json(name.as_str(), &stats)).collect();
     assert_eq!(Some(&topics), list["topics"].as_array());
     let verified = store.verify().await.expect("reads");
@@ -94,7 +94,7 @@ async fn assert_all_jobs_run(store: &dyn Store, clock: &ManualClock, receipt: Re
     let finished = store.finish(ALL, vec![held]).await.expect("answers");
     assert!(matches!(finished[..], [Finished::Done { .. }]), "{finished:?}");
     let names: Vec<_> =
-        store.topics(None, 1_000).await.expect("reads").into_iter().map(|(name, _)| name).collect();
+        store.topics(ALL, None, 1_000).await.expect("reads").into_iter().map(|(name, _)| name).collect();
     for name in &names {
         store.change_pause(name, TopicPause::NONE, TopicPause::ALL).await.expect("resumes");
         requeue_oldest(store, name.as_str(), 1_000).await;

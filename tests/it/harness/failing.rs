@@ -339,12 +339,17 @@ impl Store for FailingStore {
         self.inner()?.delete_secret(topic, id).await
     }
 
-    async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {
+    async fn topics(
+        &self,
+        scope: &TopicFilter,
+        after: Option<&Topic>,
+        limit: usize,
+    ) -> Result<Vec<(Topic, TopicStats)>> {
         let hung = self.hung_topics.lock().expect("not poisoned").clone();
         if let Some(hung) = hung {
             hung.wait().await;
         }
-        self.inner()?.topics(after, limit).await
+        self.inner()?.topics(scope, after, limit).await
     }
 
     async fn topic(&self, topic: &Topic) -> Result<Option<TopicStats>> {

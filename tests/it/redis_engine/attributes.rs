@@ -228,7 +228,7 @@ async fn changes_of_a_topic_keep_what_a_later_version_has_set() {
     assert_eq!(stored().await, later);
     store.change_pause(&topic("t"), TopicPause::NONE, TopicPause::ALL).await.expect("resumes");
     assert_eq!(stored().await.as_bytes(), b"\xc8\0\x02ab\xff\0\0");
-    assert_eq!(store.topics(None, 10).await.expect("reads"), []);
+    assert_eq!(store.topics(ALL, None, 10).await.expect("reads"), []);
     raw.send(&["HSET", &key, "t", "nonsense"]).await;
     assert_eq!(store.verify().await.expect("verifies").faults, ["topic t: its settings cannot be read"]);
 }

@@ -248,7 +248,7 @@ async fn mended(at: &RedisServer, what: &str, jobs: usize) {
     if what == "counts" {
         // Adds and statistics work before the shard is mended.
         add(process.store(), job("more")).await;
-        process.store.topics(None, 10).await.expect("reads");
+        process.store.topics(ALL, None, 10).await.expect("reads");
         process.store.topic(&topic("t")).await.expect("reads");
     }
     let all = jobs + usize::from(what == "counts");

@@ -186,7 +186,7 @@ async fn settings_and_pauses_reach_the_other_processes() {
     one.store.change_pause(&topic("t"), TopicPause::NONE, TopicPause::ALL).await.expect("resumes");
     other.wait_for_ready_event("t").await;
     assert_eq!(
-        other.store.topics(None, 10).await.expect("reads"),
+        other.store.topics(ALL, None, 10).await.expect("reads"),
         [],
         "a topic without anything is forgotten"
     );

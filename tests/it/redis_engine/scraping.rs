@@ -1,12 +1,12 @@
-//! What a scrape of the metrics costs Redis, with the default settings.
+//! What it costs Redis to read many topics: a scrape of the metrics, sorted topics, topics that begin with a prefix.
 
 use std::sync::Arc;
 
 use linger::{
     clock::{Clock, ManualClock},
-    job::Timestamp,
+    job::{Due, Timestamp, TopicFilter},
     metrics::{MAX_TOPICS, Metrics},
-    queue::{Limits, Queue, StoreEvents},
+    queue::{Limits, Queue, StoreEvents, TopicSort},
     store::{
         AddJob, Store,
         redis::{self, Options, TimeSource},
@@ -26,6 +26,15 @@ async fn scripts(raw: &Raw) -> usize {
     calls("evalsha").unwrap_or(0) + calls("eval").unwrap_or(0)
 }
 
+/// Adds a ready job to each of so many topics, whose names end in `end`.
+async fn fill(store: &dyn Store, topics: usize, end: &str) {
+    let jobs = (0..topics).map(|n| AddJob { topic: topic(&format!("t-{n}{end}")), ..job(&n.to_string()) });
+    let jobs: Vec<_> = jobs.collect();
+    for jobs in jobs.chunks(500) {
+        store.add(jobs.to_vec()).await.expect("adds");
+    }
+}
+
 #[tokio::test]
 async fn a_scrape_reads_all_topics_once_however_many_there_are() {
     const TOPICS: usize = 4_000;
@@ -35,11 +44,7 @@ async fn a_scrape_reads_all_topics_once_however_many_there_are() {
     let (options, time) = (Options::new(&server.url()), TimeSource::Manual(clock.clone()));
     let store =
         redis::connect(options, time, events.clone(), metrics.engine.clone()).await.expect("connects");
-    let jobs = (0..TOPICS).map(|n| AddJob { topic: topic(&format!("t-{n}")), ..job(&n.to_string()) });
-    let jobs: Vec<_> = jobs.collect();
-    for jobs in jobs.chunks(500) {
-        store.add(jobs.to_vec()).await.expect("adds");
-    }
+    fill(&*store, TOPICS, "").await;
     clock.advance(seconds(7));
     let queue = Queue::new(store, &events, clock.clone(), Limits::default(), metrics.queue.clone());
     let raw = Raw::connect(&server.url()).await;
@@ -59,4 +64,79 @@ async fn a_scrape_reads_all_topics_once_however_many_there_are() {
     let others = format!("linger_jobs{{topic=\"other\",state=\"ready\"}} {}", TOPICS - MAX_TOPICS);
     assert!(page.contains(&others), "the others share a label");
     assert!(clock.now() > Timestamp::parse(START).expect("a moment"));
+}
+
+#[tokio::test]
+async fn sorted_topics_are_read_once_and_few_of_them_one_by_one() {
+    const TOPICS: usize = 1_000;
+    let server = RedisServer::start();
+    let clock = ManualClock::new(Timestamp::parse(START).expect("a moment"));
+    let (events, metrics) = (Arc::new(StoreEvents::default()), Metrics::new());
+    let (options, time) = (Options::new(&server.url()), TimeSource::Manual(clock.clone()));
+    let store =
+        redis::connect(options, time, events.clone(), metrics.engine.clone()).await.expect("connects");
+    fill(&*store, TOPICS, "").await;
+    // Two that wait longest. The second one is not among those with most ready jobs.
+    for (name, count) in [("many", 2), ("z", 1)] {
+        let due = Due::At(Timestamp::parse("2026-11-20T00:00:00Z").expect("a moment"));
+        let jobs = (0..count).map(|n| AddJob { due, topic: topic(name), ..job(&format!("{name}-{n}")) });
+        store.add(jobs.collect()).await.expect("adds");
+    }
+    let queue = Queue::new(store, &events, clock.clone(), Limits::default(), metrics.queue.clone());
+    let raw = Raw::connect(&server.url()).await;
+    let before = scripts(&raw).await;
+    let viewers = (0..6).map(|_| queue.sorted_topics(ALL, TopicSort::Overdue, 5));
+    let viewed = futures_util::future::join_all(viewers).await;
+    let ran = scripts(&raw).await - before;
+    // One or two calls for each shard, one for each of a hundred topics, and those of the sweep.
+    assert!(ran < 100 + 2 * usize::from(SHARDS) + 200, "{ran} scripts for {TOPICS} topics");
+    for topics in viewed {
+        let topics = topics.expect("reads");
+        assert_eq!((topics.len(), topics[0].0.as_str()), (5, "many"));
+        assert!(topics.iter().all(|(_, view)| view.stats.oldest_ready.is_some()));
+    }
+    let all = queue.sorted_topics(ALL, TopicSort::Overdue, usize::MAX).await.expect("reads");
+    let known = all.iter().filter(|(_, view)| view.stats.oldest_ready.is_some()).count();
+    assert_eq!((all.len(), known), (TOPICS + 2, 100), "the others come behind them");
+    assert!(all[..known].iter().all(|(_, view)| view.stats.oldest_ready.is_some()));
+    assert_eq!(all.last().map(|(name, _)| name.as_str()), Some("z"));
+}
+
+#[tokio::test]
+async fn only_counts_of_the_prefix_leave_the_server() {
+    let server = RedisServer::start();
+    let clock = ManualClock::new(Timestamp::parse(START).expect("a moment"));
+    let (events, metrics) = (Arc::new(StoreEvents::default()), Metrics::new());
+    // On one shard, there are too many counts for a single reply.
+    let options = Options { shards: Some(1), ..Options::new(&server.url()) };
+    let time = TimeSource::Manual(clock.clone());
+    let store = redis::connect(options, time, events, metrics.engine.clone()).await.expect("connects");
+    let raw = Raw::connect(&server.url()).await;
+    // Long names, beside which the replies to others are short.
+    for topics in [3_500, 4_500] {
+        fill(&*store, topics, &"x".repeat(110)).await;
+        let sent = async |scope: &TopicFilter| {
+            let before = sent_bytes(&raw).await;
+            let found = store.topics(scope, None, usize::MAX).await.expect("reads").len();
+            (found, sent_bytes(&raw).await - before)
+        };
+        let (all, bytes_of_all) = sent(ALL).await;
+        assert_eq!(all, topics);
+        let found = (0..topics).filter(|n| format!("{n}").starts_with("49")).count();
+        let mut bytes = usize::MAX;
+        // At most one of the three meets the sweep, which reads all counts every half minute.
+        for _ in 0..3 {
+            let (listed, sent) = sent(&only(&["t-49*"])).await;
+            assert_eq!(listed, found);
+            bytes = bytes.min(sent);
+        }
+        assert!(bytes * 4 < bytes_of_all, "{bytes} bytes for {found} topics, {bytes_of_all} for {all}");
+    }
+}
+
+/// How many bytes the server has sent.
+async fn sent_bytes(raw: &Raw) -> usize {
+    let info = raw.send(&["INFO", "stats"]).await.into_string().expect("a text");
+    let line = info.lines().find_map(|line| line.strip_prefix("total_net_output_bytes:"));
+    line.and_then(|bytes| bytes.parse().ok()).expect("a number")
 }

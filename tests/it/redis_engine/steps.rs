@@ -259,7 +259,7 @@ impl StepFixture {
                 debug_text(&store.change_pause(&topic, pause, TopicPause::NONE).await?)
             }
             Step::Topics => {
-                let topics = store.topics(None, 10).await?;
+                let topics = store.topics(ALL, None, 10).await?;
                 debug_text(&topics.iter().map(|(topic, stats)| (topic, counts(stats))).collect::<Vec<_>>())
             }
             Step::Topic => debug_text(&without_moments(store.topic(&topic).await?)),

@@ -10,7 +10,7 @@ use std::{
 
 use super::due_counts::DueCounts;
 use crate::{
-    job::{HostNumber, Outlet, Timestamp, Topic},
+    job::{HostNumber, Outlet, Timestamp, Topic, TopicPattern},
     store::{Minute, TopicConfig, TopicStats, embedded::rows::key::RowKey},
 };
 
@@ -167,10 +167,23 @@ impl Topics {
         self.forget_if_empty(plain);
     }
 
-    /// The plain outlets of the topics in order of name, behind `after`.
-    pub fn by_name(&self, after: Option<&Topic>) -> impl Iterator<Item = (OutletNumber, &OutletState)> {
-        let from = after.map_or(Bound::Unbounded, |topic| Bound::Excluded(topic.as_str()));
-        self.names.range::<str, _>((from, Bound::Unbounded)).map(|(_, ix)| (*ix, self.get(*ix)))
+    /// The plain outlets of the topics in order of name.
+    pub fn by_name(&self) -> impl Iterator<Item = (OutletNumber, &OutletState)> {
+        self.names.values().map(|ix| (*ix, self.get(*ix)))
+    }
+
+    /// The plain outlets of the topics that match `pattern`, in order of name, behind `after`.
+    pub fn matching(
+        &self,
+        pattern: &TopicPattern,
+        after: Option<&Topic>,
+    ) -> impl Iterator<Item = (OutletNumber, &OutletState)> {
+        let first = pattern.prefix();
+        let after = after.map(Topic::as_str).filter(|after| *after >= first);
+        let from = after.map_or(Bound::Included(first), Bound::Excluded);
+        let names = self.names.range::<str, _>((from, Bound::Unbounded));
+        let plain = names.map(|(_, ix)| (*ix, self.get(*ix)));
+        plain.take_while(|(_, state)| pattern.matches(&state.outlet.topic))
     }
 
     /// All outlets of the topic with this plain outlet, which comes first.
@@ -181,7 +194,7 @@ impl Topics {
 
     /// All outlets of all topics, in order.
     pub fn outlets(&self) -> impl Iterator<Item = (OutletNumber, &OutletState)> {
-        self.by_name(None).flat_map(|(plain, _)| self.outlets_of(plain))
+        self.by_name().flat_map(|(plain, _)| self.outlets_of(plain))
     }
 
     /// The statistics of the topic with this plain outlet, over all its outlets.

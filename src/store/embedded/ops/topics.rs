@@ -40,9 +40,16 @@ pub(crate) fn timeline(txn: &WriteTxn<'_>, topic: Option<&Topic>, span: &Span) -
 }
 
 /// See [`crate::store::Store::topics`].
-pub(crate) fn topics(txn: &WriteTxn<'_>, after: Option<&Topic>, limit: usize) -> Vec<(Topic, TopicStats)> {
+pub(crate) fn topics(
+    txn: &WriteTxn<'_>,
+    scope: &TopicFilter,
+    after: Option<&Topic>,
+    limit: usize,
+) -> Vec<(Topic, TopicStats)> {
     let topics = txn.memory.topics();
-    let known = topics.by_name(after).filter(|(_, plain)| !plain.is_forgettable());
+    let patterns = scope.in_order();
+    let found = patterns.iter().flat_map(|pattern| topics.matching(pattern, after));
+    let known = found.filter(|(_, plain)| !plain.is_forgettable());
     known.take(limit).map(|(ix, plain)| (plain.outlet.topic.clone(), topics.stats(ix))).collect()
 }
 

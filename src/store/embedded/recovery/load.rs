@@ -57,7 +57,7 @@ pub(crate) fn load(txn: &mut WriteTxn<'_>, clock: Timestamp) -> SqlResult<()> {
     }
     let first_dead = txn.db.first_dead()?.map(RowKey::slot);
     txn.memory.set_earliest_death(first_dead);
-    let topics = txn.memory.topics().by_name(None).map(|(_, plain)| plain);
+    let topics = txn.memory.topics().by_name().map(|(_, plain)| plain);
     let topics = topics.filter(|topic| !topic.config.is_default());
     txn.effects.configs.extend(topics.map(|topic| (topic.outlet.topic.clone(), topic.config.clone())));
     Ok(())

@@ -63,7 +63,7 @@ fn every_record_of_many_comes_into_memory_also_when_all_hashes_collide() {
         db.conn().execute("DELETE FROM rec WHERE key = ?1", [damaged.to_row()]).expect("deletes");
         assert_eq!(memory.job_index().len() + 1, keys.len() + keys.len() / 2);
         assert_eq!(memory.lease(keys[5]).map(|lease| lease.deadline), Some(second_after_start(30)));
-        let ready = memory.topics().by_name(None).map(|(_, topic)| topic.ready.len()).sum::<usize>();
+        let ready = memory.topics().by_name().map(|(_, topic)| topic.ready.len()).sum::<usize>();
         assert_eq!(ready, 9, "ten were due when the clock was last seen, and one of them is reserved");
         assert_consistent(
             &memory,

@@ -144,7 +144,7 @@ fn check_counts(memory: &Memory, findings: &mut Findings) {
 /// Checks that the counts by minute and hour are those of the delayed jobs.
 fn check_due_counts(memory: &Memory, findings: &mut Findings) {
     let mut all = DueCounts::default();
-    for (plain, topic) in memory.topics().by_name(None) {
+    for (plain, topic) in memory.topics().by_name() {
         let mut counts = DueCounts::default();
         for key in memory.topics().outlets_of(plain).flat_map(|(_, outlet)| &outlet.delayed) {
             let due = Minute::containing(key.slot());
@@ -203,7 +203,7 @@ fn check_configs(memory: &Memory, db: &Db, findings: &mut Findings) -> SqlResult
             Err(name) => findings.add(|| format!("the settings of topic {name:?} are damaged")),
         }
     }
-    for (_, topic) in memory.topics().by_name(None) {
+    for (_, topic) in memory.topics().by_name() {
         let disk = stored.remove(topic.outlet.topic.as_str()).unwrap_or_default();
         findings.check(*topic.config == disk, || {
             format!("the settings of topic {} are not those on disk", topic.outlet.topic)

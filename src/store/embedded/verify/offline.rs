@@ -130,8 +130,7 @@ fn examine(
         }
     };
     let topics = memory.topics();
-    let sum =
-        |count: fn(&TopicStats) -> u64| topics.by_name(None).map(|(ix, _)| count(&topics.stats(ix))).sum();
+    let sum = |count: fn(&TopicStats) -> u64| topics.by_name().map(|(ix, _)| count(&topics.stats(ix))).sum();
     let verified = Verified {
         jobs: memory.job_index().len() as u64,
         stale: 0,

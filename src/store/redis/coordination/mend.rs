@@ -138,7 +138,8 @@ impl Mender {
             let mut cursor = "0".to_owned();
             loop {
                 let call = self.shards.read(Script::GetCounts, &[shard], vec![key.clone()]);
-                let mut reply = Reply::new(self.shards.call(call.arg(cursor).arg(COUNTS_PAGE)).await?)?;
+                let mut reply =
+                    Reply::new(self.shards.call(call.arg(cursor).arg(COUNTS_PAGE).arg("")).await?)?;
                 cursor = reply.text()?;
                 let mut page = reply.list()?;
                 while !page.is_empty() {

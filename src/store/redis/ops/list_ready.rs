@@ -128,7 +128,7 @@ impl ReadyLister {
     /// The ready lists of a shard, each with its number of jobs.
     async fn count(&self, shard: Shard, topic: Option<&Topic>) -> Result<Vec<(ReadyList, u64)>> {
         let Some(topic) = topic else {
-            let counts = read_counts(&self.shards, shard).await?.into_iter();
+            let counts = read_counts(&self.shards, shard, "").await?.into_iter();
             let ready = counts.filter(|(_, state, ready)| *state == State::Ready && *ready > 0);
             return Ok(ready.map(|(outlet, _, ready)| (ReadyList { shard, outlet }, ready)).collect());
         };

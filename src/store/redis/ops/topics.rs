@@ -8,7 +8,7 @@ use std::{
 use futures_util::future::try_join_all;
 
 use crate::{
-    job::{Outlet, State, Timestamp, Topic},
+    job::{Outlet, State, Timestamp, Topic, TopicFilter},
     store::{
         Result, TopicStats,
         redis::{
@@ -38,17 +38,30 @@ impl TopicReader {
         Self { shards, settings }
     }
 
-    pub async fn list(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {
-        let counts = self.shards.keys.all().map(|shard| read_counts(&self.shards, shard));
+    /// The servers have no topics by name: they go through all counts, and return those of the names that may be wanted.
+    pub async fn list(
+        &self,
+        scope: &TopicFilter,
+        after: Option<&Topic>,
+        limit: usize,
+    ) -> Result<Vec<(Topic, TopicStats)>> {
+        if scope.patterns().is_some_and(<[_]>::is_empty) {
+            return Ok(Vec::new());
+        }
+        let is_wanted = |topic: &Topic| after.is_none_or(|after| topic > after) && scope.allows(topic);
+        let prefix = scope.common_prefix();
+        let counts = self.shards.keys.all().map(|shard| read_counts(&self.shards, shard, prefix));
         let mut topics: BTreeMap<Topic, TopicStats> = BTreeMap::new();
         for (outlet, state, count) in try_join_all(counts).await?.into_iter().flatten() {
-            *count_mut(topics.entry(outlet.topic).or_default(), state) += count;
+            if is_wanted(&outlet.topic) {
+                *count_mut(topics.entry(outlet.topic).or_default(), state) += count;
+            }
         }
-        for topic in self.settings.topics() {
+        for topic in self.settings.topics().into_iter().filter(is_wanted) {
             topics.entry(topic).or_default();
         }
-        let following = topics.into_iter().filter(|(topic, _)| after.is_none_or(|after| topic > after));
-        Ok(following
+        Ok(topics
+            .into_iter()
             .take(limit)
             .map(|(topic, stats)| {
                 let config = (*self.settings.get(&topic)).clone();
@@ -109,14 +122,15 @@ impl TopicReader {
     }
 }
 
-/// All counts of a shard, page by page if there are very many. Ready jobs are counted by outlet, all others by topic.
-pub async fn read_counts(shards: &Shards, shard: Shard) -> Result<Vec<(Outlet, State, u64)>> {
+/// The counts of a shard of the topics whose names begin with `prefix`, page by page if there are very many. Ready jobs are
+/// counted by outlet, all others by topic.
+pub async fn read_counts(shards: &Shards, shard: Shard, prefix: &str) -> Result<Vec<(Outlet, State, u64)>> {
     let key = &shards.keys.shard(shard).counts;
     // A scan of a table that grows or shrinks may return a field twice.
     let (mut fields, mut cursor) = (HashMap::new(), "0".to_owned());
     loop {
         let call = shards.read(Script::GetCounts, &[shard], vec![key.clone()]);
-        let mut reply = Reply::new(shards.call(call.arg(cursor).arg(COUNTS_PAGE)).await?)?;
+        let mut reply = Reply::new(shards.call(call.arg(cursor).arg(COUNTS_PAGE).arg(prefix)).await?)?;
         cursor = reply.text()?;
         let mut page = reply.list()?;
         while !page.is_empty() {

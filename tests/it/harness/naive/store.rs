@@ -292,12 +292,18 @@ impl Store for Naive {
         Ok(pause)
     }
 
-    async fn topics(&self, after: Option<&Topic>, limit: usize) -> Result<Vec<(Topic, TopicStats)>> {
+    async fn topics(
+        &self,
+        scope: &TopicFilter,
+        after: Option<&Topic>,
+        limit: usize,
+    ) -> Result<Vec<(Topic, TopicStats)>> {
         let content = self.content();
         let mut names: Vec<_> = content.jobs.values().map(|entry| entry.job.topic.clone()).collect();
         names.extend(content.topics.keys().cloned());
         names.sort();
         names.dedup();
+        names.retain(|name| scope.allows(name));
         let page = names.into_iter().filter(|name| after.is_none_or(|after| name > after)).take(limit);
         Ok(page.filter_map(|name| Some((name.clone(), Self::stats(&content, &name)?))).collect())
     }
