@@ -5,20 +5,21 @@
 //! failure names its seed: run that one alone with `LINGER_MODEL_SEQUENCES=1`.
 
 mod lists;
+mod values;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use linger::{
-    job::{Actor, Due, Fingerprint, Job, JobId, Outlet, Reason, Receipt, State, Topic, TopicFilter, Ttr},
+    job::{Fingerprint, Job, JobId, Outlet, Receipt, State, Topic, TopicFilter},
     store::{
         AddJob, Added, Claim, FinishJob, JobFilter, ListPosition, Minute, Order, Patch, Release, Span, Store,
         TopicStats,
     },
 };
-use rand::{RngExt, SeedableRng, rngs::SmallRng, seq::IndexedRandom};
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use crate::harness::{
-    jobs::{self, ALL, Wait, delay, millis, retry, topic, ttr},
+    jobs::{self, ALL, Wait, delay, millis, retry, topic},
     naive::Naive,
     stores::{Engine, Recorder, StoreFixture},
 };
@@ -135,70 +136,6 @@ impl<'a> Sequence<'a> {
 
     fn log_step(&mut self, step: impl std::fmt::Debug) {
         self.log.push(format!("{step:?}"));
-    }
-
-    fn id(&mut self) -> JobId {
-        self.ids.choose(&mut self.random).expect("not empty").clone()
-    }
-
-    fn topic(&mut self) -> Topic {
-        self.topics.choose(&mut self.random).expect("not empty").clone()
-    }
-
-    /// The URL of a host for a callback, more often none.
-    fn host(&mut self) -> Option<String> {
-        self.hosts.get(self.random.random_range(0..self.hosts.len() * 2 + 1)).cloned()
-    }
-
-    /// Zero, or a random number of milliseconds up to about a minute.
-    fn wait(&mut self) -> Duration {
-        if self.random.random_bool(0.3) {
-            Duration::ZERO
-        } else {
-            millis(self.random.random_range(1..70_000))
-        }
-    }
-
-    fn due(&mut self) -> Due {
-        if self.random.random_bool(0.2) {
-            Due::At(self.fixture.now().after(self.wait()))
-        } else {
-            Due::After(delay(self.wait()))
-        }
-    }
-
-    fn ttr(&mut self) -> Ttr {
-        ttr(self.random.random_range(1..100))
-    }
-
-    fn claim(&mut self) -> Claim {
-        Claim { ttr: self.sometimes(Self::ttr), by: self.sometimes(Self::actor) }
-    }
-
-    fn actor(&mut self) -> Actor {
-        let names =
-            ["w-1", "w-2", "wörker 3", "longest-name-that-is-allowed-0123456789-0123456789-0123456789-01"];
-        Actor::parse(names[self.random.random_range(0..4)]).expect("valid")
-    }
-
-    fn sometimes<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
-        self.random.random_bool(0.5).then(|| make(self))
-    }
-
-    fn reason(&mut self) -> Option<Reason> {
-        self.sometimes(|sequence| Reason::new(&format!("reason {}", sequence.random.random_range(0..9))))
-            .flatten()
-    }
-
-    /// A known receipt with its job, which is valid more often than stale, or sometimes a receipt that never existed.
-    fn receipt(&mut self) -> (JobId, Receipt) {
-        if self.receipts.is_empty() || self.random.random_bool(0.05) {
-            return (self.id(), Receipt::generate());
-        }
-        let newest = self.random.random_bool(0.6);
-        let index =
-            if newest { self.receipts.len() - 1 } else { self.random.random_range(0..self.receipts.len()) };
-        self.receipts[index].clone()
     }
 
     async fn step(&mut self) {

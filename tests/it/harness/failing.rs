@@ -1,6 +1,9 @@
 //! A store that fails on demand, because a real engine fails only rarely.
 
+mod hung_calls;
 mod notices;
+
+pub use hung_calls::HungCalls;
 
 use std::{
     collections::HashMap,
@@ -23,7 +26,6 @@ use linger::{
         TopicConfig, TopicStats, Verified, Wait,
     },
 };
-use tokio::sync::Semaphore;
 
 /// How every operation fails.
 #[derive(Debug, Clone)]
@@ -50,35 +52,6 @@ pub struct FailingStore {
     hung_notices: Mutex<Option<Arc<HungCalls>>>,
     ignores_waiting: AtomicBool,
     waiting_reserves: AtomicUsize,
-}
-
-/// Calls that hang until they are released, such as the reserves of one topic.
-#[derive(Debug)]
-pub struct HungCalls {
-    calls: Mutex<usize>,
-    released: Semaphore,
-}
-
-impl HungCalls {
-    fn new() -> Arc<Self> {
-        Arc::new(Self { calls: Mutex::default(), released: Semaphore::new(0) })
-    }
-
-    /// The number of calls that arrived so far.
-    pub fn hung_calls(&self) -> usize {
-        *self.calls.lock().expect("not poisoned")
-    }
-
-    /// Lets all calls continue.
-    pub fn release(&self) {
-        self.released.close();
-    }
-
-    async fn wait(&self) {
-        *self.calls.lock().expect("not poisoned") += 1;
-        let closed = self.released.acquire().await.is_err();
-        assert!(closed, "there are no permits");
-    }
 }
 
 impl FailingStore {

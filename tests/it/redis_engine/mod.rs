@@ -28,6 +28,7 @@ mod reserving;
 mod scopes;
 mod scraping;
 mod start;
+mod step;
 mod steps;
 mod verify;
 

@@ -1,0 +1,86 @@
+//! The operations of a store, by name.
+
+/// One operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    Add,
+    AddDelayed,
+    AddBatch,
+    Reserve,
+    ReserveNothing,
+    Cancel,
+    Finish,
+    FinishBatch,
+    ReleaseLater,
+    ReleaseNow,
+    ReleaseUsedUp,
+    Touch,
+    Bury,
+    RequeueLater,
+    RequeueNow,
+    PatchInPlace,
+    PatchNow,
+    PatchLater,
+    Delete,
+    Change,
+    Get,
+    Promote,
+    PutSettings,
+    AddSecret,
+    DeleteSecret,
+    Pause,
+    Topics,
+    Topic,
+    Purge,
+    ListReserved,
+    ListReady,
+    Notice,
+    ListDead,
+    Verify,
+    Check,
+}
+
+impl Step {
+    pub const ALL: [Self; 35] = [
+        Self::Add,
+        Self::AddDelayed,
+        Self::AddBatch,
+        Self::Reserve,
+        Self::ReserveNothing,
+        Self::Cancel,
+        Self::Finish,
+        Self::FinishBatch,
+        Self::ReleaseLater,
+        Self::ReleaseNow,
+        Self::ReleaseUsedUp,
+        Self::Touch,
+        Self::Bury,
+        Self::RequeueLater,
+        Self::RequeueNow,
+        Self::PatchInPlace,
+        Self::PatchNow,
+        Self::PatchLater,
+        Self::Delete,
+        Self::Change,
+        Self::Get,
+        Self::Promote,
+        Self::PutSettings,
+        Self::AddSecret,
+        Self::DeleteSecret,
+        Self::Pause,
+        Self::Topics,
+        Self::Topic,
+        Self::Purge,
+        Self::ListReserved,
+        Self::ListReady,
+        Self::Notice,
+        Self::ListDead,
+        Self::Verify,
+        Self::Check,
+    ];
+
+    /// Whether it fails at the first fault by design.
+    pub fn fails_fast(self) -> bool {
+        matches!(self, Self::Verify | Self::Check)
+    }
+}
