@@ -66,6 +66,42 @@ onEveryEngine("the sums are those of all topics, also of more than a page has", 
   await row(page, "t0000").waitFor();
 });
 
+onEveryEngine("the server sorts and searches more topics than a page has", {}, async ({ server, tab, page }) => {
+  const jobs = Array.from({ length: 1_000 }, (_, n) => ({ topic: `a${n}`, delay: "1h" }));
+  await server.call("POST", "batch/jobs", { jobs });
+  for (const delay of ["1h", "2h"]) await server.add({ topic: "z.most", delay });
+  await server.add({ topic: "z.late" });
+  await page.route(/topics\?sort=overdue$/, async (route) => {
+    const response = await route.fetch();
+    const json = await response.json();
+    assert.equal(json.topics[0].topic, "z.late");
+    json.topics[0].oldest_overdue_at = "2026-01-01T00:00:00.000Z";
+    await route.fulfill({ response, json });
+  });
+  await server.bury("z.dead", "d", "no");
+  await tab.go();
+  const first = () => tab.until((name) => document.querySelector("tbody th a")?.innerText === name && !document.querySelector("table.stale"), name);
+  let [button, name] = ["", "a0"];
+  await first();
+  const troubles = page.locator(".troubles a");
+  await troubles.nth(1).waitFor();
+  assert.deepEqual(await troubles.allInnerTexts(), ["z.late", "z.dead"]);
+  assert.equal(await tab.button("Reserved").isDisabled(), true, "the server has no such order");
+  for ([button, name] of [["Delayed", "z.most"], ["Overdue", "z.late"], ["Dead", "z.dead"], ["Topic", "a0"]]) {
+    await tab.button(button).click();
+    await first();
+    assert.equal(await tab.button("Next topics by name").count(), button === "Topic" ? 1 : 0, button);
+  }
+  await page.getByPlaceholder("begins with").fill("z.");
+  name = "z.dead";
+  await first();
+  assert.deepEqual(await page.locator("tbody th a").allInnerTexts(), ["z.dead", "z.late", "z.most"]);
+  await page.getByPlaceholder("begins with").fill("z z");
+  await tab.sees("prefix may only hold");
+  await page.getByPlaceholder("begins with").fill("none");
+  await tab.sees("No topic here begins with");
+});
+
 onEveryEngine("a topic is paused and resumed", {}, async ({ server, tab }) => {
   await server.call("PUT", "topics/mail", { ttr: "5m", max_attempts: 3, retry: ["15s", "3m"], require_receipt: true });
   await server.add({ topic: "mail", delay: "1h" });

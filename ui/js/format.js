@@ -70,10 +70,9 @@ export function spanText(from, to, zone) {
   return new Intl.DateTimeFormat("en-GB", options).formatRange(from, isDays ? to - 1 : to);
 }
 
-export function moment(at, now, zone, withMilliseconds = false) {
+export function moment(at, now, zone) {
   const day = (ms, options) => new Intl.DateTimeFormat("en-GB", { timeZone: timeZone(zone), ...options }).format(ms);
   const time = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };
-  if (withMilliseconds) time.fractionalSecondDigits = 3;
   const full = { year: "numeric", month: "short", day: "numeric" };
   const [shown, today] = [day(at, full), day(now, full)];
   if (shown === today) return day(at, time);

@@ -15,10 +15,10 @@ export const StateName = ({ state }) => {
   return html`<span class="state ${known}"><${Mark} state=${known} />${state}</span>`;
 };
 
-export function Time({ at, exact }) {
+export function Time({ at }) {
   const { zone } = useObservable(preferences);
   const now = useNow();
-  return html`<time datetime=${at}>${moment(Date.parse(at), now, zone, exact)}</time>`;
+  return html`<time datetime=${at}>${moment(Date.parse(at), now, zone)}</time>`;
 }
 
 export function When({ at }) {
@@ -31,9 +31,9 @@ export function Distance({ at }) {
   return html`<time datetime=${at}>${distance(Date.parse(at), now)}</time>`;
 }
 
-export function Elapsed({ since }) {
+export function Elapsed({ at }) {
   const now = useNow();
-  return html`<time datetime=${since}>${duration(Math.max(0, Math.round((now - Date.parse(since)) / 1000)))}</time>`;
+  return html`<time datetime=${at}>${duration(Math.max(0, Math.round((now - Date.parse(at)) / 1000)))}</time>`;
 }
 
 /** Text of strangers: hidden characters are shown as their code points. */

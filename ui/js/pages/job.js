@@ -15,7 +15,7 @@ function Waits({ job }) {
   const now = useNow();
   const left = (text) => (Date.parse(text) - now) / 1000;
   if (job.state === "delayed") return html`due in <strong class="countdown">${countdown(left(job.due_at))}</strong>`;
-  if (job.state === "ready") return html`for <${Elapsed} since=${job.due_at} />, no worker has taken it`;
+  if (job.state === "ready") return html`for <${Elapsed} at=${job.due_at} />, no worker has taken it`;
   if (job.state === "reserved") return html`${job.reserved_by ? html`<bdi class="mono"><${Text} text=${job.reserved_by} /></bdi>` : "a worker"} has it for another <strong class="countdown">${countdown(left(job.reserved_until))}</strong>`;
   if (job.state === "dead") return html`after ${job.attempts === 1 ? "1 attempt" : `${job.attempts} attempts`}`;
   return null;
