@@ -224,7 +224,7 @@ impl Queue {
         match requeued {
             Requeued::Done(job) => {
                 self.metrics.count(Event::Requeued, job.topic.as_str(), 1);
-                Ok(job)
+                Ok(*job)
             }
             Requeued::Gone => Err(Error::JobNotFound),
             Requeued::NotDead(state) => Err(Error::NotDead { state }),
@@ -311,7 +311,7 @@ impl Queue {
 
 fn patch_outcome(patched: Patched) -> Result<Job> {
     match patched {
-        Patched::Done(job) => Ok(job),
+        Patched::Done(job) => Ok(*job),
         Patched::Gone => Err(Error::JobNotFound),
         Patched::Refused(State::Dead) => Err(Error::JobDead),
         Patched::Refused(State::Reserved | State::Delayed | State::Ready) => Err(Error::JobReserved),

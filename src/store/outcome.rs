@@ -91,7 +91,7 @@ pub enum Deleted {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Requeued {
     /// The job, which waits again.
-    Done(Job),
+    Done(Box<Job>),
     /// No such job.
     Gone,
     /// It is not dead; nothing changed.
@@ -102,7 +102,7 @@ pub enum Requeued {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Patched {
     /// The changed job.
-    Done(Job),
+    Done(Box<Job>),
     /// No such job.
     Gone,
     /// It is reserved or dead; nothing changed.

@@ -40,7 +40,7 @@ async fn a_requeued_job_starts_again(fixture: StoreFixture) {
     let Requeued::Done(ready) = done else { panic!("{done:?}") };
     assert_eq!((ready.state, ready.attempts, ready.due_at), (State::Ready, 0, fixture.now()));
     assert_eq!((ready.reason.clone(), ready.dead_at), (None, None));
-    assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets"), Some(ready));
+    assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets"), Some(*ready));
     assert_eq!(reserve(&*fixture.store).await.job.attempts, 1);
     let done = fixture.store.requeue(ALL, &id("b"), delay(seconds(30)), None).await.expect("answers");
     let Requeued::Done(later) = done else { panic!("{done:?}") };

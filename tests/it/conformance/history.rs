@@ -99,7 +99,8 @@ async fn every_end_of_an_attempt_is_remembered(fixture: StoreFixture) {
     let back = store.release(ALL, &id("a"), &held.receipt, release).await.expect("answers").expect("is held");
     let released =
         attempt((1, first, Some("w-1")), millis(1_234), AttemptEnd::Released, reason("psp timeout"));
-    assert_eq!(back.history.entries().collect::<Vec<_>>(), [released.clone()], "the reply shows it");
+    let in_reply: Vec<HistoryEntry> = back.history.entries().collect();
+    assert_eq!(in_reply.as_slice(), std::slice::from_ref(&released), "the reply shows it");
 
     let second = fixture.now();
     reserve_by(store, "w-2").await;

@@ -26,8 +26,8 @@ fn due_in(wait: u64) -> Patch {
 async fn patch(fixture: &StoreFixture, name: &str, patch: Patch) -> Job {
     match fixture.store.patch(ALL, &id(name), patch, None).await.expect("answers") {
         Patched::Done(job) => {
-            assert_eq!(fixture.store.get(ALL, &job.id).await.expect("gets").as_ref(), Some(&job));
-            job
+            assert_eq!(fixture.store.get(ALL, &job.id).await.expect("gets").as_ref(), Some(&*job));
+            *job
         }
         other => panic!("expected a change, got {other:?}"),
     }

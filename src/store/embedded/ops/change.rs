@@ -56,7 +56,7 @@ pub(crate) fn patch(
             job_ref
         }
     };
-    Ok(Ok(Patched::Done(txn.to_job(job_ref, &record))))
+    Ok(Ok(Patched::Done(Box::new(txn.to_job(job_ref, &record)))))
 }
 
 /// See [`crate::store::Store::delete`].
@@ -93,7 +93,7 @@ pub(crate) fn requeue(
     record.head.due_at = txn.now.after(delay.as_duration());
     txn.remove(hash, job_ref)?;
     let job_ref = txn.insert_waiting(hash, job_ref.outlet, &record)?;
-    Ok(Ok(Requeued::Done(txn.to_job(job_ref, &record))))
+    Ok(Ok(Requeued::Done(Box::new(txn.to_job(job_ref, &record)))))
 }
 
 /// See [`crate::store::Store::change`]. Needs disk space as the changes by id do; the level is the same for all of them.

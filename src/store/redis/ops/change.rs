@@ -102,7 +102,7 @@ impl Requeuer {
                     let Some(raw) = reply.value()?.into_bytes() else { return Ok(Requeued::Gone) };
                     let job = decode_job(id, &raw)?;
                     self.notifier.waiting_for(&record::outlet_of(&job, &raw), shard, delay);
-                    Ok(Requeued::Done(job))
+                    Ok(Requeued::Done(Box::new(job)))
                 }
                 code::GONE => Ok(Requeued::Gone),
                 code::REFUSED => Ok(Requeued::NotDead(decode_state(&mut reply)?)),

@@ -66,7 +66,7 @@ impl HolderSteps {
     ) -> Result<Held> {
         let args = |call: ScriptCall| add_args(call.bytes_arg(receipt.as_bytes().to_vec()));
         match self.job.run(script, scope, id, args).await? {
-            JobStepOutcome::Done(job) => Ok(Ok(job)),
+            JobStepOutcome::Done(job) => Ok(Ok(*job)),
             JobStepOutcome::Gone => Ok(Err(NotHeld::Gone)),
             JobStepOutcome::Lost => Ok(Err(NotHeld::Lost)),
             JobStepOutcome::Refused(_) => Err(unexpected("the outcome of a holder's step")),

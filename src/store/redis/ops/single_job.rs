@@ -23,7 +23,7 @@ use crate::{
 
 /// The outcome of a script with the prelude `scripts/reservation.lua`.
 pub enum JobStepOutcome {
-    Done(Job),
+    Done(Box<Job>),
     Gone,
     Lost,
     Refused(State),
@@ -69,7 +69,7 @@ impl SingleJob {
                         self.compaction.request(shard, &outlet);
                     }
                     self.notify_changed(&job, &outlet, now);
-                    JobStepOutcome::Done(job)
+                    JobStepOutcome::Done(Box::new(job))
                 }
                 code::GONE => JobStepOutcome::Gone,
                 code::LOST => JobStepOutcome::Lost,

@@ -159,7 +159,7 @@ impl Store for Naive {
         entry.job.attempts = 0;
         entry.job.reason = None;
         self.wait_until(entry, self.clock.read().after(delay.as_duration()));
-        Ok(Requeued::Done(entry.job.clone()))
+        Ok(Requeued::Done(Box::new(entry.job.clone())))
     }
 
     async fn patch(
@@ -184,7 +184,7 @@ impl Store for Naive {
             self.remember(&mut entry.job, HistoryEvent::Rescheduled, by);
             self.wait_until(entry, due.resolve(self.clock.read()));
         }
-        Ok(Patched::Done(entry.job.clone()))
+        Ok(Patched::Done(Box::new(entry.job.clone())))
     }
 
     async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
