@@ -290,6 +290,17 @@ async fn the_endpoints_of_a_topic_are_shown(engine: Engine) {
     assert_eq!(api.get("/topics/t/callbacks").await.expect(200).json(), json!({"endpoints": []}));
     api.add(r#"{"topic":"t","id":"a"}"#).await;
     job_in(&api, "a", "delayed").await;
+    // The call is counted when its last step has ended, which may be after the job is seen.
+    let (counted, limit) =
+        (r#"linger_callbacks_total{topic="t",result="failed"} 1"#, crate::harness::wait::TimeLimit::new());
+    let page = loop {
+        let page = String::from_utf8(api.get("/metrics").await.expect(200).body.to_vec()).expect("is text");
+        if page.contains(counted) {
+            break page;
+        }
+        limit.check(|| format!("{counted} is missing in {page}"));
+        tokio::task::yield_now().await;
+    };
     let shown = api.get("/topics/t/callbacks").await.expect(200).json();
     let origin = endpoint.url.trim_end_matches("/hook?a=b");
     let failure = json!({"at": "2026-11-21T05:40:00.000Z", "reason": "http_503"});
@@ -297,10 +308,7 @@ async fn the_endpoints_of_a_topic_are_shown(engine: Engine) {
         "host": origin, "in_flight": 0, "window": 4, "resting_until": "2026-11-21T05:40:20.000Z", "last_failure": failure,
     });
     assert_eq!(shown["endpoints"], json!([expected]));
-    let page = api.get("/metrics").await.expect(200);
-    let page = String::from_utf8(page.body.to_vec()).expect("is text");
     for line in [
-        "linger_callbacks_total{topic=\"t\",result=\"failed\"} 1",
         "linger_callback_failures_total{reason=\"http_503\"} 1",
         "linger_callbacks_in_flight 0",
         "linger_callback_outlets{state=\"resting\"} 1",
