@@ -18,12 +18,18 @@ local function existing_outcome(stored, raw)
   return 'R' .. stored
 end
 
+-- The entries of the ready lists by outlet, and the scores and ids of delayed jobs, which are written at the end.
+local entries, delayed = {}, {}
+
 local function index_job(id, raw, state, due)
   local outlet = sub(raw, HEAD + 1, HEAD + byte(raw, OUTLET_AT))
   if state == READY then
-    call('RPUSH', outlets[outlet].ready, sub(raw, GEN_AT, DUE_AT - 1) .. pack('>I6', NOW) .. id)
+    local of_outlet = entries[outlet] or {}
+    entries[outlet] = of_outlet
+    of_outlet[#of_outlet + 1] = sub(raw, GEN_AT, DUE_AT - 1) .. pack('>I6', NOW) .. id
   else
-    call('ZADD', DUE, due, id)
+    delayed[#delayed + 1] = due
+    delayed[#delayed + 1] = id
   end
   count(outlet, state, 1, due)
   return 'C' .. pack('>I6I6', NOW, due)
@@ -58,6 +64,10 @@ for i = A, #ARGV, 2 do
   end
   reply[n + 1] = outcome
 end
+for outlet, of_outlet in pairs(entries) do
+  in_parts(of_outlet, function(...) call('RPUSH', outlets[outlet].ready, ...) end)
+end
+in_parts(delayed, function(...) call('ZADD', DUE, ...) end)
 write_counts()
 if any_added then save_reply(saved) end
 reply[1] = set_aside_count

@@ -8,11 +8,13 @@ local NOT_RESERVED, RECEIPT_REQUIRED = 6, 7
 if REPLAY then return REPLAY end
 
 check_shard(LEASES)
-local reply, n, changed = {}, 0, false
+-- The jobs to remove, as a list and as a set.
+local finished, is_finished = {}, {}
+local reply, n = {}, 0
 local step = ARGV[A] == '' and 2 or 3
 for i = A + 1, #ARGV, step do
   local id, receipt = ARGV[i], ARGV[i + 1]
-  local head = head_in_scope(JOBS, step == 3 and ARGV[i + 2] or '', id)
+  local head = not is_finished[id] and head_in_scope(JOBS, step == 3 and ARGV[i + 2] or '', id)
   local code = OK
   local ends, outlet, length, tag = parse_head(head, RESERVED)
   -- A record that is not of the common form is decoded in full.
@@ -31,9 +33,7 @@ for i = A + 1, #ARGV, step do
     end
   end
   if code == OK then
-    changed, heads[id] = true, nil
-    call('ZREM', LEASES, id)
-    call('HDEL', JOBS, id)
+    finished[#finished + 1], is_finished[id] = id, true
     count(outlet, RESERVED, -1)
   else
     outlet = ''
@@ -41,5 +41,8 @@ for i = A + 1, #ARGV, step do
   reply[n + 1], reply[n + 2] = code, outlet
   n = n + 2
 end
+if not finished[1] then return reply end
+in_parts(finished, function(...) call('ZREM', LEASES, ...) end)
+in_parts(finished, function(...) call('HDEL', JOBS, ...) end)
 write_counts()
-return changed and save_reply(reply) or reply
+return save_reply(reply)

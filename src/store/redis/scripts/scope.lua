@@ -22,7 +22,8 @@ local function in_scope(scope, raw)
 end
 
 -- The record of job `id` as `in_scope` returns it, with only one byte of a large body. A large record is read once in a call:
--- a job named a thousand times must cost no more than once. Scripts that remove the job clear its entry in `heads`.
+-- a job named a thousand times must cost no more than once. A script that removes a job clears its entry in `heads`, or does
+-- not ask for the job again.
 local HEAD_LIMIT = 2048
 local function head_in_scope(jobs, scope, id)
   local head = heads[id] or call('HGET', jobs, id)
