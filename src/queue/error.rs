@@ -27,7 +27,7 @@ pub enum Error {
     /// No job has this id: it is unknown, finished or deleted.
     #[error("no job has this id: it was never added, or it is finished or deleted")]
     JobNotFound,
-    /// The job with this id has ended a while ago.
+    /// The job with this id was finished or deleted, and this process remembers how.
     #[error("this job was {} at {}", .0.how.as_str(), .0.at)]
     JobEnded(Ended),
     /// The receipt is not that of the current reservation; nothing changed.

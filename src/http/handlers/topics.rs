@@ -35,7 +35,7 @@ pub async fn list(
     if sort.is_some() && after.is_some() {
         query.refuse_value(
             "cursor",
-            "must not be given together with sort: only topics sorted by name have pages",
+            "must not be combined with a sort other than name: only that order has pages",
         );
     }
     query.finish()?;

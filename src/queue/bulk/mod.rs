@@ -61,6 +61,8 @@ pub(super) struct Operations {
     /// The name of this process in notices.
     owner: Arc<str>,
     report_failures: Arc<FailureLog>,
+    /// Held while an operation is looked up and announced, so that two requests with the same id start one.
+    start: tokio::sync::Mutex<()>,
     own: Mutex<Own>,
 }
 
@@ -106,8 +108,9 @@ impl Operations {
         tasks: TaskTracker,
     ) -> Arc<Self> {
         let owner = format!("{:032x}", rand::random::<u128>()).into();
-        let (shutdown, report_failures, own) = (CancellationToken::new(), Arc::default(), Mutex::default());
-        Arc::new(Self { store, clock, metrics, ended, tasks, shutdown, owner, report_failures, own })
+        let (shutdown, report_failures) = (CancellationToken::new(), Arc::default());
+        let (start, own) = (tokio::sync::Mutex::default(), Mutex::default());
+        Arc::new(Self { store, clock, metrics, ended, tasks, shutdown, owner, report_failures, start, own })
     }
 
     /// Starts an operation, unless one of any process has its id already: then that one is returned. Waits a moment for the
@@ -121,6 +124,7 @@ impl Operations {
     }
 
     async fn start_now(&self, request: BulkRequest) -> Result<OperationView> {
+        let start = self.start.lock().await;
         if let Some(own) = request.id.as_ref().and_then(|id| self.find_own(id)) {
             return Ok(own.view());
         }
@@ -134,6 +138,7 @@ impl Operations {
         if operation.request.is_dry_run() {
             slot.fill(operation.clone());
             self.tasks.spawn(self.runner(&operation).run());
+            drop(start);
             self.finish_dry_run(reporter).await;
         } else {
             if let Some(notice) = reporter.announce().await? {
@@ -157,8 +162,10 @@ impl Operations {
         if operation.progress().state == OperationState::Done {
             self.lock().kept.retain(|kept| !Arc::ptr_eq(kept, &operation));
             operation.set_reported();
+        } else if matches!(reporter.announce().await, Ok(Some(_))) {
+            // Another process has started an operation with this id meanwhile. Its notice stays.
+            operation.set_reported();
         } else {
-            reporter.report().await;
             self.tasks.spawn(reporter.run());
         }
     }

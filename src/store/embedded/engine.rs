@@ -1,8 +1,7 @@
 //! The engine that callers use: each call of the store becomes an operation for the writer.
 //!
 //! Reads go through the writer too, because only memory knows the state of a job: there they see every acknowledged
-//! change, and writes need no lock. Only dead letters with their bodies, which may be large and are all on disk, are read
-//! on a connection of their own.
+//! change, and writes need no lock.
 
 mod stop;
 

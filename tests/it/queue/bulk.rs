@@ -226,6 +226,20 @@ async fn one_id_starts_one_operation_over_all_processes() {
 }
 
 #[tokio::test]
+async fn two_requests_with_one_id_at_one_process_start_one_operation() {
+    let processes = Processes::with_jobs(150).await;
+    let (one, two) = tokio::join!(processes.one.start(shift("a")), processes.one.start(shift("a")));
+    assert_eq!(one.id, two.id);
+    processes.one.wait_for(&one.id, |view| view.progress.state == OperationState::Done).await;
+    assert_eq!(processes.one.queue.list_operations().await.expect("lists").len(), 1);
+    let due = processes.clock.now().after(seconds(3_660));
+    for n in 0..150 {
+        let job = processes.store.get(ALL, &id(&format!("job-{n}"))).await.expect("reads").expect("exists");
+        assert_eq!(job.due_at, due, "job-{n}");
+    }
+}
+
+#[tokio::test]
 async fn few_operations_run_over_all_processes() {
     let processes = Processes::with_jobs(1).await;
     let (_first, hung) = processes.start_hanging(shift("a-0")).await;

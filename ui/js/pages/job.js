@@ -72,7 +72,7 @@ export function Job({ id, hidesBodies }) {
     <div class="job-id"><h1 tabindex="-1" class="mono">${id}</h1><${Copy} text=${id} of="the id" /></div>`;
   if (!job && isGone) {
     return html`${heading}<section class="card"><h2>There is no such job</h2>
-      <p>${ended ? html`This job is gone: <${Ended} ended=${ended} />` : "It was never added, or it is finished or deleted. The server remembers only the last ends of jobs."}</p></section>`;
+      <p>${ended ? html`This job is gone: <${Ended} ended=${ended} />` : "It was never added, or it is finished or deleted. The server remembers only how recent jobs ended."}</p></section>`;
   }
   if (!job) return html`${heading}<${Unloaded} poll=${poll} what="the job" />`;
   return html`${heading}
