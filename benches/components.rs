@@ -6,7 +6,7 @@ use bytes::Bytes;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use linger::{
     benching::{Codec, DueOrder, IdMap, read_new_job, write_job},
-    job::{Body, Job, JobId, RetrySchedule, State, Timestamp, Topic, Ttr},
+    job::{Body, History, Job, JobId, RetrySchedule, State, Timestamp, Topic, Ttr},
 };
 
 const ID: &str = "0199f3a0-7c1e-7000-8000-000000000001";
@@ -53,9 +53,12 @@ fn json(c: &mut Criterion) {
             max_attempts: 5,
             retry: RetrySchedule::default(),
             require_receipt: false,
+            reserved_at: None,
+            reserved_by: None,
             reserved_until: None,
             dead_at: None,
             reason: None,
+            history: History::default(),
             callback: None,
             body,
         };

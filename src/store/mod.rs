@@ -102,9 +102,9 @@ pub struct EngineInfo {
 /// 10. A job belongs to one [`Outlet`] all its life: that of its topic and the host of its own callback, or the plain one.
 ///    [`reserve`](Self::reserve) never returns a job of another outlet. All else is by topic: figures, purges, dead
 ///    letters, settings and scopes. Resuming a topic's delivery notifies the [`Listener`] of its outlets with ready jobs.
-/// 11. A job's [`History`] gets an entry in the step that ends a reservation by a release, a bury or its TTR, that requeues
-///    the job, or that changes its due time; no other step changes it. It names who reserved the job, or who asked for the
-///    change.
+/// 11. A job's [history](crate::job::History) gets an entry in the step that ends a reservation by a release, a bury or its
+///    TTR, that requeues the job, or that changes its due time; no other step changes it. It names who reserved the job, or
+///    who asked for the change.
 #[async_trait]
 pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Describes the engine.
@@ -114,7 +114,8 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// with another it is [`Added::Exists`]. Two equal ids within a batch are treated in order.
     async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>>;
 
-    /// Reserves up to `claims.len()` ready jobs of `outlet`, one for each claim in order. Each reservation counts as an attempt and has a new receipt. With [`Wait::Yes`] the engine
+    /// Reserves up to `claims.len()` ready jobs of `outlet`, one for each claim in order. Each reservation counts as an attempt
+    /// and has a new receipt. With [`Wait::Yes`] the engine
     /// may miss ready jobs, as described there.
     async fn reserve(&self, outlet: &Outlet, claims: &[Claim], wait: Wait) -> Result<Vec<Reservation>>;
 
