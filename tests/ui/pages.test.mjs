@@ -47,7 +47,7 @@ onEveryEngine("topics are sorted, filtered and opened", {}, async ({ server, tab
   await page.getByPlaceholder("begins with").fill("");
   await page.getByRole("link", { name: "a.two", exact: true }).click();
   await tab.heading("a.two").waitFor();
-  assert.equal(await page.title(), "a.two · Linger");
+  await tab.until((title) => document.title === title, "a.two · Linger");
 });
 
 onEveryEngine("the sums are those of all topics, also of more than a page has", {}, async ({ server, tab, page }) => {
