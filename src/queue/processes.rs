@@ -1,4 +1,4 @@
-//! The processes of the store, and what happened to jobs at all of them. While somebody looks, each process notes its figures
+//! The processes of the store, and what happened to jobs at all of them. While somebody looks, each process publishes its figures
 //! for the others. Without viewers nothing is written or read.
 
 use std::{
@@ -21,10 +21,10 @@ use crate::{
 
 /// How often a viewer's process says that somebody looks.
 const WATCH_INTERVAL: Duration = Duration::from_secs(5);
-/// How often a process notes its figures while somebody looks.
-const NOTE_INTERVAL: Duration = Duration::from_secs(2);
+/// How often a process publishes its figures while somebody looks.
+const PUBLISH_INTERVAL: Duration = Duration::from_secs(2);
 /// How long it goes on after it last heard that somebody looks.
-const NOTE_FOR: Duration = Duration::from_secs(3);
+const PUBLISH_FOR: Duration = Duration::from_secs(3);
 /// A process whose notice is older has ended.
 const ENDED_AFTER: Duration = Duration::from_secs(8);
 /// How long the figures of other processes are shared by those who ask for them.
@@ -39,7 +39,7 @@ pub struct ProcessView {
     pub version: String,
     /// When it started.
     pub started_at: Timestamp,
-    /// When it last noted its figures.
+    /// When it last published its figures.
     pub seen_at: Timestamp,
 }
 
@@ -65,14 +65,14 @@ pub(super) struct Processes {
     id: String,
     name: String,
     started_at: Timestamp,
-    noting: Mutex<Noting>,
+    publishing: Mutex<Publishing>,
     failures: FailureLog,
     /// Locked while the others are read, so that those who ask meanwhile share the reading.
     others: tokio::sync::Mutex<Others>,
 }
 
 #[derive(Debug, Default)]
-struct Noting {
+struct Publishing {
     until: Option<Timestamp>,
     has_task: bool,
 }
@@ -111,13 +111,13 @@ impl Processes {
             id: format!("{:032x}", rand::random::<u128>()),
             name: format!("{host}/{}", std::process::id()),
             started_at,
-            noting: Mutex::default(),
+            publishing: Mutex::default(),
             failures: FailureLog::default(),
             others: tokio::sync::Mutex::default(),
         })
     }
 
-    /// The events of all processes. Has the others note theirs: those that have not heard of it yet are missing.
+    /// The events of all processes. Asks the others to publish theirs: those that have not heard of it yet are missing.
     pub async fn events(&self) -> Result<EventsOfAll> {
         let others = self.others().await?;
         let now = self.clock.now();
@@ -176,30 +176,31 @@ impl Processes {
         if self.shutdown.is_cancelled() {
             return;
         }
-        let mut noting = self.lock();
-        noting.until = Some(self.clock.now().after(NOTE_FOR));
-        if !std::mem::replace(&mut noting.has_task, true) {
+        let mut publishing = self.lock();
+        publishing.until = Some(self.clock.now().after(PUBLISH_FOR));
+        if !std::mem::replace(&mut publishing.has_task, true) {
             let process = self.clone();
-            self.tasks.spawn_on(async move { process.note_while_watched().await }, &self.runtime);
+            self.tasks.spawn_on(async move { process.publish_while_watched().await }, &self.runtime);
         }
     }
 
-    /// Notes nothing more, and withdraws what was noted.
+    /// Publishes nothing more, and withdraws what was published.
     pub fn stop(&self) {
         self.shutdown.cancel();
     }
 
-    async fn note_while_watched(&self) {
+    async fn publish_while_watched(&self) {
         while !self.shutdown.is_cancelled() {
-            let noted = self.store.notices().put(NoticeKind::Process, &self.id, self.content()).await;
-            self.log_result(noted.err().as_ref());
+            let published = self.store.notices().put(NoticeKind::Process, &self.id, self.content()).await;
+            self.log_result(published.err().as_ref());
             tokio::select! {
-                () = self.clock.sleep(NOTE_INTERVAL) => {}
+                () = self.clock.sleep(PUBLISH_INTERVAL) => {}
                 () = self.shutdown.cancelled() => {}
             }
-            let mut noting = self.lock();
-            if !self.shutdown.is_cancelled() && noting.until.is_none_or(|until| until <= self.clock.now()) {
-                noting.has_task = false;
+            let mut publishing = self.lock();
+            if !self.shutdown.is_cancelled() && publishing.until.is_none_or(|until| until <= self.clock.now())
+            {
+                publishing.has_task = false;
                 return;
             }
         }
@@ -231,8 +232,8 @@ impl Processes {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Noting> {
-        self.noting.lock().expect("no code panics while it holds the lock")
+    fn lock(&self) -> MutexGuard<'_, Publishing> {
+        self.publishing.lock().expect("no code panics while it holds the lock")
     }
 }
 

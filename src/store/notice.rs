@@ -18,8 +18,8 @@ pub const WATCHED_FOR: Duration = Duration::from_secs(10);
 pub enum NoticeKind {
     /// A bulk operation: what it does and how far it is.
     Operation,
-    /// The wish that a bulk operation stops.
-    StopWish,
+    /// A request to stop a bulk operation.
+    StopRequest,
     /// A process and its figures.
     Process,
     /// Somebody looks at the figures of all processes. While it is younger than [`WATCHED_FOR`], an engine that several

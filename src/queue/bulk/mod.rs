@@ -22,7 +22,7 @@ pub(super) use runner::{SLICE, parts_of};
 
 use self::{
     operation::Operation,
-    reporter::{Reporter, wish_to_stop},
+    reporter::{Reporter, stop_request},
     runner::Runner,
     stored::KnownOperation,
 };
@@ -61,42 +61,11 @@ pub(super) struct Operations {
     /// The name of this process in notices.
     owner: Arc<str>,
     report_failures: Arc<FailureLog>,
-    /// Held while an operation is looked up and announced, so that two requests with the same id start one.
+    /// Held from looking an operation up to keeping it, so that two requests with the same id start one, and no two take
+    /// the last place.
     start: tokio::sync::Mutex<()>,
-    own: Mutex<Own>,
-}
-
-/// The operations of this process.
-#[derive(Debug, Default)]
-struct Own {
-    /// The oldest first.
-    kept: VecDeque<Arc<Operation>>,
-    /// How many are about to begin.
-    starting: usize,
-}
-
-/// The right to begin an operation.
-struct Slot<'a>(&'a Operations);
-
-impl Slot<'_> {
-    /// Keeps the operation, which counts as running from now on.
-    fn fill(self, operation: Arc<Operation>) {
-        let mut own = self.0.lock();
-        if own.kept.len() >= MAX_KEPT {
-            let oldest = own.kept.iter().position(|operation| !operation.is_running());
-            oldest.map(|oldest| own.kept.remove(oldest));
-        }
-        own.kept.push_back(operation);
-        own.starting -= 1;
-        // It counts only once, also for a caller that takes a slot right now.
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Slot<'_> {
-    fn drop(&mut self) {
-        self.0.lock().starting -= 1;
-    }
+    /// The operations of this process, the oldest first.
+    own: Mutex<VecDeque<Arc<Operation>>>,
 }
 
 impl Operations {
@@ -132,11 +101,11 @@ impl Operations {
         if let Some(known) = others.iter().find(|known| Some(&known.view.id) == request.id.as_ref()) {
             return Ok(known.view.clone());
         }
-        let slot = self.take_slot(others.iter().filter(|known| known.is_running()).count())?;
+        self.check_room(others.iter().filter(|known| known.is_running()).count())?;
         let operation = Arc::new(Operation::new(request, self.clock.now(), self.shutdown.child_token()));
         let reporter = self.reporter(&operation);
         if operation.request.is_dry_run() {
-            slot.fill(operation.clone());
+            self.keep(operation.clone());
             self.tasks.spawn(self.runner(&operation).run());
             drop(start);
             self.finish_dry_run(reporter).await;
@@ -145,7 +114,7 @@ impl Operations {
                 let known = KnownOperation::read(&notice).ok_or(Error::OperationNotFound)?;
                 return Ok(known.view);
             }
-            slot.fill(operation.clone());
+            self.keep(operation.clone());
             self.tasks.spawn(self.runner(&operation).run());
             self.tasks.spawn(reporter.run());
         }
@@ -160,7 +129,7 @@ impl Operations {
             () = self.clock.sleep(DRY_RUN_WAIT) => {}
         }
         if operation.progress().state == OperationState::Done {
-            self.lock().kept.retain(|kept| !Arc::ptr_eq(kept, &operation));
+            self.lock().retain(|kept| !Arc::ptr_eq(kept, &operation));
             operation.set_reported();
         } else if matches!(reporter.announce().await, Ok(Some(_))) {
             // Another process has started an operation with this id meanwhile. Its notice stays.
@@ -191,25 +160,33 @@ impl Operations {
         }
     }
 
-    /// A slot, unless too many operations run, of which `elsewhere` are those of other processes.
-    fn take_slot(&self, elsewhere: usize) -> Result<Slot<'_>> {
-        let mut own = self.lock();
+    /// Refuses one more operation while too many run, of which `elsewhere` are those of other processes.
+    fn check_room(&self, elsewhere: usize) -> Result<()> {
         if self.shutdown.is_cancelled() {
             return Err(Error::Draining);
         }
-        let running = own.kept.iter().filter(|operation| operation.is_running()).count();
-        if running + own.starting + elsewhere >= MAX_RUNNING {
+        let running = self.lock().iter().filter(|operation| operation.is_running()).count();
+        if running + elsewhere >= MAX_RUNNING {
             return Err(Error::TooManyOperations { limit: MAX_RUNNING });
         }
-        own.starting += 1;
-        Ok(Slot(self))
+        Ok(())
+    }
+
+    /// Keeps an operation, in place of the oldest that has ended if there are many.
+    fn keep(&self, operation: Arc<Operation>) {
+        let mut own = self.lock();
+        if own.len() >= MAX_KEPT {
+            let oldest = own.iter().position(|operation| !operation.is_running());
+            oldest.map(|oldest| own.remove(oldest));
+        }
+        own.push_back(operation);
     }
 
     /// The latest operations of all processes, the newest first.
     pub async fn list(&self) -> Result<Vec<OperationView>> {
         let others = self.others().await?;
         let mut views: Vec<OperationView> =
-            self.lock().kept.iter().rev().map(|operation| operation.view()).collect();
+            self.lock().iter().rev().map(|operation| operation.view()).collect();
         let is_own = |id: &OperationId| views.iter().any(|own| own.id == *id);
         let others: Vec<OperationView> =
             others.into_iter().map(|known| known.view).filter(|view| !is_own(&view.id)).collect();
@@ -238,10 +215,10 @@ impl Operations {
         }
         let mut view = self.find_elsewhere(id).await?;
         let until = self.clock.now().after(STOP_WAIT);
-        // A process that was only suspended finds the wish, too.
+        // A process that was only suspended finds the request, too.
         if matches!(view.progress.state, OperationState::Running | OperationState::Abandoned) {
-            let wish = wish_to_stop(view.started_at);
-            self.store.notices().put(NoticeKind::StopWish, id.as_str(), wish).await?;
+            let request = stop_request(view.started_at);
+            self.store.notices().put(NoticeKind::StopRequest, id.as_str(), request).await?;
         }
         while view.progress.state == OperationState::Running && self.clock.now() < until {
             tokio::select! {
@@ -255,12 +232,11 @@ impl Operations {
 
     /// Stops every operation of this process before its next slice, and starts no more.
     pub fn stop_all(&self) {
-        let _no_insert = self.lock();
         self.shutdown.cancel();
     }
 
     fn find_own(&self, id: &OperationId) -> Option<Arc<Operation>> {
-        self.lock().kept.iter().find(|operation| operation.id == *id).cloned()
+        self.lock().iter().find(|operation| operation.id == *id).cloned()
     }
 
     async fn find_elsewhere(&self, id: &OperationId) -> Result<OperationView> {
@@ -276,7 +252,7 @@ impl Operations {
         Ok(known.filter(|known| known.owner != *self.owner).collect())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Own> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Operation>>> {
         self.own.lock().expect("no code panics while it holds the operations")
     }
 }

@@ -1,4 +1,4 @@
-//! A bulk operation as its callers see it: what it was asked, how far it is, and the wish to stop it.
+//! A bulk operation as its callers see it: what it was asked, how far it is, and the request to stop it.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 

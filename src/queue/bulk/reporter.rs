@@ -1,5 +1,5 @@
 //! Keeps the notice of an operation up to date, by which other processes know how far it is and that its process lives, and
-//! reads their wish to stop it.
+//! reads their requests to stop it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
     store::{self, Notice, NoticeContent, NoticeKind, Store},
 };
 
-/// How often the notice is written and a wish to stop is read.
+/// How often the notice is written and a request to stop is looked for.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Reports one operation.
@@ -65,7 +65,7 @@ impl Reporter {
             }
             // Not interrupted by the end of the operation: a report that arrived late would hide the last one.
             self.report().await;
-            self.read_wish().await;
+            self.read_stop_request().await;
         }
         while !self.report().await && !self.shutdown.is_cancelled() {
             operation.set_reported();
@@ -74,18 +74,18 @@ impl Reporter {
                 () = self.clock.sleep(INTERVAL) => {}
             }
         }
-        // A wish that nobody deletes is displaced by later ones.
-        let deleted = self.store.notices().delete(NoticeKind::StopWish, operation.id.as_str()).await;
+        // A request that nobody deletes is displaced by later ones.
+        let deleted = self.store.notices().delete(NoticeKind::StopRequest, operation.id.as_str()).await;
         self.log_result(deleted.err().as_ref());
         drop(reported);
     }
 
-    async fn read_wish(&self) {
+    async fn read_stop_request(&self) {
         let operation = &self.operation;
-        let wish = self.store.notices().get(NoticeKind::StopWish, operation.id.as_str()).await;
-        self.log_result(wish.as_ref().err());
-        let is_meant = |wish: &Notice| wish.content == wish_to_stop(operation.started_at).as_bytes();
-        if wish.ok().flatten().is_some_and(|wish| is_meant(&wish)) {
+        let request = self.store.notices().get(NoticeKind::StopRequest, operation.id.as_str()).await;
+        self.log_result(request.as_ref().err());
+        let is_meant = |request: &Notice| request.content == stop_request(operation.started_at).as_bytes();
+        if request.ok().flatten().is_some_and(|request| is_meant(&request)) {
             operation.stop();
         }
     }
@@ -111,7 +111,7 @@ impl Reporter {
     }
 }
 
-/// The text of a wish to stop the operation that began then: another one may later have the same id.
-pub(super) fn wish_to_stop(started_at: Timestamp) -> NoticeContent {
+/// The text of a request to stop the operation that began then: another one may later have the same id.
+pub(super) fn stop_request(started_at: Timestamp) -> NoticeContent {
     NoticeContent::new(started_at.as_millis().to_string()).expect("is short")
 }

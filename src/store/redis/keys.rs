@@ -15,7 +15,7 @@
 //! | `{p:k}:dead:<topic>` | ZSET of dead ids by moment of death |
 //! | `{p:k}:mark` | written before a `WAIT`, so that it covers everything before it |
 //! | `{p}:meta` | HASH of format, number of shards and the seed of host numbers |
-//! | `{p}:notices` | HASH of `o` (operation), `s` (wish to stop one), `p` (process) or `w` (somebody looks at figures) and an id, to the moment when it was written in six bytes and a text |
+//! | `{p}:notices` | HASH of `o` (operation), `s` (request to stop one), `p` (process) or `w` (somebody looks at figures) and an id, to the moment when it was written in six bytes and a text |
 //! | `{p}:rate_limits` | HASH of topic to the moment, in microseconds, when its next call is free |
 //! | `{p}:settings` | HASH of topic to its settings and pause (`codec/settings.rs`); `#` is the version |
 

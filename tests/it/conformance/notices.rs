@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use linger::store::{
     Notice, NoticeContent,
-    NoticeKind::{self, Operation, StopWish},
+    NoticeKind::{self, Operation, StopRequest},
 };
 
 use crate::harness::{jobs::*, stores::StoreFixture};
@@ -58,11 +58,11 @@ async fn a_notice_is_read_as_it_was_written_with_its_age(fixture: StoreFixture) 
 
 async fn kinds_have_notices_of_their_own(fixture: StoreFixture) {
     put(&fixture, Operation, "a", "operation").await;
-    put(&fixture, StopWish, "a", "wish").await;
-    put(&fixture, StopWish, "sa", "other").await;
+    put(&fixture, StopRequest, "a", "stop").await;
+    put(&fixture, StopRequest, "sa", "other").await;
     assert_eq!(list(&fixture, Operation).await, [notice("a", "operation", 0)]);
-    assert_eq!(list(&fixture, StopWish).await, [notice("a", "wish", 0), notice("sa", "other", 0)]);
-    fixture.store.notices().delete(StopWish, "a").await.expect("deletes");
+    assert_eq!(list(&fixture, StopRequest).await, [notice("a", "stop", 0), notice("sa", "other", 0)]);
+    fixture.store.notices().delete(StopRequest, "a").await.expect("deletes");
     assert_eq!(get(&fixture, Operation, "a").await, Some(notice("a", "operation", 0)));
 }
 
@@ -84,7 +84,7 @@ async fn only_one_of_several_writes_a_new_notice(fixture: StoreFixture) {
 
 async fn the_notice_that_was_written_longest_ago_makes_room(fixture: StoreFixture) {
     let name = |n: usize| format!("n-{n:02}");
-    put(&fixture, StopWish, "oldest", "of another kind").await;
+    put(&fixture, StopRequest, "oldest", "of another kind").await;
     for n in 0..64 {
         fixture.clock.advance(millis(u64::from(n > 2)));
         put(&fixture, Operation, &name(n), "text").await;
@@ -98,7 +98,7 @@ async fn the_notice_that_was_written_longest_ago_makes_room(fixture: StoreFixtur
         list(&fixture, Operation).await.into_iter().map(|notice| notice.id).collect();
     let expected = (0..64).filter(|n| !matches!(n, 0 | 2)).map(name).chain(["x".to_owned(), "y".to_owned()]);
     assert_eq!(left, expected.collect());
-    assert!(get(&fixture, StopWish, "oldest").await.is_some());
+    assert!(get(&fixture, StopRequest, "oldest").await.is_some());
 }
 
 async fn a_deleted_notice_is_gone(fixture: StoreFixture) {

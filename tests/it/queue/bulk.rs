@@ -183,10 +183,15 @@ async fn the_wait_for_the_end_of_an_operation_elsewhere_is_bounded() {
 }
 
 #[tokio::test]
-async fn a_wish_to_stop_is_for_the_operation_that_was_seen() {
+async fn a_stop_request_is_for_the_operation_that_was_seen() {
     let processes = Processes::with_jobs(150).await;
-    let wish = linger::store::NoticeContent::new("1234").expect("is short");
-    processes.store.notices().put(linger::store::NoticeKind::StopWish, "a", wish).await.expect("writes");
+    let request = linger::store::NoticeContent::new("1234").expect("is short");
+    processes
+        .store
+        .notices()
+        .put(linger::store::NoticeKind::StopRequest, "a", request)
+        .await
+        .expect("writes");
     let (started, hung) = processes.start_hanging(shift("a")).await;
     processes.pass(3).await;
     hung.release();
@@ -195,10 +200,11 @@ async fn a_wish_to_stop_is_for_the_operation_that_was_seen() {
     processes.pass(4).await;
     let ended = |view: &OperationView| view.progress.ended_at.is_some();
     let ended = processes.two.wait_for(&started.id, ended).await;
-    assert_eq!(ended.progress.state, OperationState::Done, "the wish was for an earlier operation");
+    assert_eq!(ended.progress.state, OperationState::Done, "the request was for an earlier operation");
     processes.pass(1).await;
-    let wishes = processes.store.notices().list(linger::store::NoticeKind::StopWish).await.expect("reads");
-    assert_eq!(wishes, [], "the owner deletes it");
+    let requests =
+        processes.store.notices().list(linger::store::NoticeKind::StopRequest).await.expect("reads");
+    assert_eq!(requests, [], "the owner deletes it");
 }
 
 #[tokio::test]
@@ -228,7 +234,14 @@ async fn one_id_starts_one_operation_over_all_processes() {
 #[tokio::test]
 async fn two_requests_with_one_id_at_one_process_start_one_operation() {
     let processes = Processes::with_jobs(150).await;
-    let (one, two) = tokio::join!(processes.one.start(shift("a")), processes.one.start(shift("a")));
+    // Neither request has announced its operation when the other one is looked up.
+    let hung = processes.one.store.hang_notices();
+    let looked_up = async {
+        until(|| hung.hung_calls() > 0).await;
+        hung.release();
+    };
+    let starts = (processes.one.start(shift("a")), processes.one.start(shift("a")));
+    let (one, two, ()) = tokio::join!(starts.0, starts.1, looked_up);
     assert_eq!(one.id, two.id);
     processes.one.wait_for(&one.id, |view| view.progress.state == OperationState::Done).await;
     assert_eq!(processes.one.queue.list_operations().await.expect("lists").len(), 1);
@@ -285,7 +298,7 @@ async fn an_operation_whose_process_is_not_heard_of_is_abandoned() {
     hung.release();
     let ended = |view: &OperationView| view.progress.ended_at.is_some();
     let stopped = processes.two.wait_for(&operation_id("a-1"), ended).await;
-    assert_eq!(stopped.progress.state, OperationState::Stopped, "it finds the wish");
+    assert_eq!(stopped.progress.state, OperationState::Stopped, "it finds the request");
 }
 
 #[tokio::test]

@@ -37,7 +37,7 @@ impl Process {
         self.queue.stats().await.expect("reads")
     }
 
-    /// Has the process hear that somebody looks, and waits until it has noted its figures.
+    /// Has the process hear that somebody looks, and waits until it has published its figures.
     async fn note(&self) {
         let before = self.store.written_notices();
         self.events.watched();

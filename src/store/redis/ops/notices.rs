@@ -75,7 +75,7 @@ impl Notices for NoticeBoard {
 fn letter(kind: NoticeKind) -> &'static str {
     match kind {
         NoticeKind::Operation => "o",
-        NoticeKind::StopWish => "s",
+        NoticeKind::StopRequest => "s",
         NoticeKind::Process => "p",
         // `scripts/get_settings.lua` reads it.
         NoticeKind::Watch => "w",
