@@ -27,7 +27,9 @@ impl Actor {
     /// # Errors
     /// [`ActorError`].
     pub fn parse(name: &str) -> Result<Self, ActorError> {
-        if !(1..=Self::MAX_CHARS).contains(&name.chars().count()) {
+        // Almost all names are short and have only letters and digits; each pop decodes one.
+        let short_ascii = (1..=Self::MAX_CHARS).contains(&name.len()) && name.is_ascii();
+        if !short_ascii && !(1..=Self::MAX_CHARS).contains(&name.chars().count()) {
             return Err(ActorError::Length);
         }
         if name.chars().any(char::is_control) {
@@ -39,6 +41,9 @@ impl Actor {
     /// The beginning of a name that may be longer than allowed, without its control characters; `None` if nothing is left.
     #[must_use]
     pub fn abridged(name: &str) -> Option<Self> {
+        if let Ok(whole) = Self::parse(name) {
+            return Some(whole);
+        }
         let printable = name.chars().filter(|character| !character.is_control());
         Self::parse(&printable.take(Self::MAX_CHARS).collect::<String>()).ok()
     }

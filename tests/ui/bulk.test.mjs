@@ -152,7 +152,7 @@ onEveryEngine("an operation that lost its server is shown as abandoned", {}, asy
   await page.route("**/bulk/lost", (route) => route.fulfill({ json: operation }));
   await tab.go("bulk/lost");
   await tab.sees("abandoned: 0 of 9 changed");
-  await tab.sees("Its server does not answer.");
+  await tab.sees("The server of this operation no longer reports.");
   assert.equal(await tab.button("Stop").count(), 0);
 });
 

@@ -32,7 +32,7 @@ function Operation({ id }) {
     <p class="headline"><strong><${Words} operation=${operation} /></strong></p>
     ${limit > 0 && html`<progress aria-label="Progress" max=${limit} value=${state === "done" ? limit : changed + skipped} />`}
     <p role="status">${state}: ${figures(operation)}</p>
-    ${state === "abandoned" && html`<p>Its server does not answer. Change the jobs that are left once more.</p>`}
+    ${state === "abandoned" && html`<p>The server of this operation no longer reports. Start it again for the jobs that are left.</p>`}
     ${state === "running" && may("admin") && html`<div class="actions">
       <button type="button" onClick=${() => setStop(operation).then(poll.refresh)}>Stop</button></div>`}
     <${Facts} facts=${[
