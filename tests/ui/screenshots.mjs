@@ -27,10 +27,26 @@ async function addJobs(server) {
   }
 }
 
+/** Adds a job that two workers tried in vain and that waits for its next attempt. */
+async function addTriedJob(server) {
+  const [topic, id] = ["payment-notice", "payments:77:paid"];
+  await server.add({ topic, id, body: { order: 77, amount: "42.00", merchant: "north-star" } });
+  const tries = [
+    ["psp-worker-1", "http 503 from psp", 0],
+    ["psp-worker-2", "http 503 from psp", 0],
+    ["psp-worker-1", "http 504 from psp: no answer within 10 s", 600],
+  ];
+  for (const [worker, reason, delay] of tries) {
+    const { receipt } = await server.call("POST", `topics/${topic}/pop?worker=${worker}`);
+    await server.call("POST", `jobs/${encodeURIComponent(id)}/release`, { receipt, reason, delay });
+  }
+}
+
 async function main() {
   const server = await Server.start("embedded", { UI__TITLE: "production" });
   try {
     await addJobs(server);
+    await addTriedJob(server);
     const filter = { topic: "payment-notice", state: "dead", reason_prefix: "http 504" };
     await server.call("POST", "bulk", { id: "replay-504", action: "requeue", filter, spread: "10m", dry_run: false, limit: 20 });
     const tab = await Tab.open(server, { height: 960 });
@@ -38,7 +54,7 @@ async function main() {
       ["overview", "?range=24h", "order-close"],
       ["topic", "topics/booking-reminder?range=30d", "Pause delivery"],
       ["jobs", "jobs?topic=order-close", "orders:"],
-      ["job", "jobs/orders:1007:close", "order-close"],
+      ["job", "jobs/payments:77:paid", "psp-worker-2"],
       ["dead", "topics/payment-notice/dead", "http # from psp"],
       ["bulk", "bulk/replay-504", "done:"],
       ["server", "server", "embedded"],
