@@ -310,6 +310,31 @@ async fn the_log_starts_over_while_it_is_written_to() {
     assert_consistent(&writer.memory, &writer.db, fixture.clock.read());
 }
 
+/// Each group writes more than the writer copies by itself while the log is short, and no group waits for the checkpoint
+/// thread: while that copies, the log grows.
+#[tokio::test]
+async fn no_load_makes_the_log_grow_without_bound() {
+    const MIB: u64 = 1 << 20;
+    let fixture = Fixture::new();
+    let mut writer = writer(&fixture);
+    let large = |n: usize| {
+        let body = Body::from_stored(format!("\"{}\"", "x".repeat(1_000_000)).into());
+        AddJob { body, ..job(&format!("large-{n}")) }
+    };
+    for group in 0..24 {
+        let jobs: Vec<AddJob> = (group * 8..group * 8 + 8).map(large).collect();
+        writer
+            .transact(|txn| crate::store::embedded::ops::add(txn, &jobs))
+            .expect("writes")
+            .0
+            .expect("is room");
+        writer.after_group();
+        let wal = length(fixture.dir.path(), "linger.db-wal");
+        assert!(wal < 160 * MIB, "a log of {} MiB after {} MiB", wal / MIB, (group + 1) * 8);
+    }
+    assert_consistent(&writer.memory, &writer.db, fixture.clock.read());
+}
+
 /// A writer on the test's own thread.
 fn writer(fixture: &Fixture) -> Writer {
     let start = Start {

@@ -2,8 +2,10 @@
 //! most of it a sync, which no job should wait for. Knows nothing but the file.
 //!
 //! Two connections never checkpoint at once (SQLite had a bug there, fixed before the bundled version): the
-//! writer finishes a checkpoint itself only while this thread is idle. It must, because under constant load a few
+//! writer finishes a checkpoint itself only while this thread is idle. It must, because under constant load some
 //! pages are always written after the thread's checkpoint began, and the log starts over only when none is left.
+//! The faster it writes, the more are left. So it copies more the longer the log is, and at [`LONGEST_PAGES`] all that is
+//! left: no load fills the disk with the log.
 
 use std::{
     path::Path,
@@ -25,6 +27,10 @@ use crate::store::embedded::{
 const BEGIN_PAGES: u64 = (16 << 20) / PAGE_BYTES;
 /// The writer finishes a checkpoint itself when no more than this is left, which takes a few milliseconds.
 const FINISH_PAGES: u64 = 512;
+/// The writer also finishes it when no more than this part of the log is left.
+const FINISH_SHARE: u64 = 8;
+/// The log grows beyond this only while a reader, such as a backup, needs its pages.
+const LONGEST_PAGES: u64 = (128 << 20) / PAGE_BYTES;
 
 /// The log is kept below this while the disk is full.
 const SHORT_PAGES: u64 = (1 << 20) / PAGE_BYTES;
@@ -77,7 +83,12 @@ impl Checkpointer {
         }
         self.finish_if_done(conn)?;
         if log.wal_pages >= self.begin_pages {
-            self.request();
+            if log.wal_pages < LONGEST_PAGES {
+                self.request();
+            } else {
+                self.state.wait_until_idle()?;
+                wal_checkpoint(conn, "PASSIVE")?;
+            }
             // Should a reader hold the log open, the next attempt waits for a few more pages.
             self.begin_pages = log.wal_pages + BEGIN_PAGES / 4;
         }
@@ -97,7 +108,8 @@ impl Checkpointer {
         if let CheckpointPhase::Done(result) = done {
             result?;
             let log = wal_checkpoint(conn, "NOOP")?;
-            if log.copied_pages < log.wal_pages && log.wal_pages - log.copied_pages <= FINISH_PAGES {
+            let left = log.wal_pages.saturating_sub(log.copied_pages);
+            if left > 0 && left <= FINISH_PAGES.max(log.wal_pages / FINISH_SHARE) {
                 wal_checkpoint(conn, "PASSIVE")?;
             }
         }
