@@ -136,9 +136,12 @@ impl JobId {
 ///
 /// It is a capability. It is compared as a whole with the record and never logged; its `Debug` output is redacted.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Receipt([u8; 16]);
+pub struct Receipt([u8; Receipt::BYTES]);
 
 impl Receipt {
+    /// Length in bytes.
+    pub const BYTES: usize = 16;
+
     /// Generates a receipt with the thread's cryptographic generator.
     #[must_use]
     pub fn generate() -> Self {

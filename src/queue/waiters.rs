@@ -323,16 +323,17 @@ impl Dispatch {
             return (batch.into_iter().map(|(ticket, _)| ticket).collect(), true);
         }
         let mut jobs = match self.reserve(&batch, wait, &config).await {
-            Ok(jobs) => jobs.into_iter(),
+            Ok(jobs) => jobs.into_iter().peekable(),
             Err(error) => {
                 let failed: Vec<_> = batch.into_iter().chain(self.non_blocking()).collect();
                 failed.iter().for_each(|(_, waiter)| waiter.answer(Err(error.clone())));
                 return (failed.into_iter().map(|(ticket, _)| ticket).collect(), true);
             }
         };
-        let (mut answered, mut may_have_more) = (Vec::new(), true);
+        let (mut answered, mut may_have_more, mut claims) = (Vec::new(), true, 0);
         for (ticket, waiter) in batch {
-            let share: Vec<_> = jobs.by_ref().take(waiter.request.jobs).collect();
+            claims += waiter.request.jobs;
+            let share: Vec<_> = std::iter::from_fn(|| jobs.next_if(|job| job.claim < claims)).collect();
             may_have_more &= share.len() == waiter.request.jobs;
             if !share.is_empty() {
                 let ends_us = started_us.saturating_add(shortest_ttr_us(&share, waiter.request.claim.ttr));

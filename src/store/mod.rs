@@ -114,9 +114,9 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// with another it is [`Added::Exists`]. Two equal ids within a batch are treated in order.
     async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>>;
 
-    /// Reserves up to `claims.len()` ready jobs of `outlet`, one for each claim in order. Each reservation counts as an attempt
-    /// and has a new receipt. With [`Wait::Yes`] the engine
-    /// may miss ready jobs, as described there.
+    /// Reserves up to `claims.len()` ready jobs of `outlet`, at most one for each claim, and returns them in the order of the
+    /// claims. Of equal claims the earlier ones get the jobs; of different claims any may get none. Each reservation counts as
+    /// an attempt and has a new receipt. With [`Wait::Yes`] the engine may miss ready jobs, as described there.
     async fn reserve(&self, outlet: &Outlet, claims: &[Claim], wait: Wait) -> Result<Vec<Reservation>>;
 
     /// Whether [`reserve`](Self::reserve) may succeed for `outlet`, from memory: false only if it would have

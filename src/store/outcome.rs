@@ -35,6 +35,8 @@ pub enum AddedSecret {
 /// A reservation. `job.state` is [`State::Reserved`], and `job.attempts` includes this one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
+    /// Which claim it is for: an index into the claims of the call.
+    pub claim: usize,
     /// The job as reserved.
     pub job: Job,
     /// Proof of this reservation.

@@ -207,14 +207,20 @@ impl<'a> Sequence<'a> {
         );
         let engine = self.fixture.store.reserve(&outlet, &claims, Wait::No).await.expect("reserves");
         self.assert_equal(&engine.len(), &ready.len().min(claims.len()), "the number of reserved jobs");
-        for (reservation, claim) in engine.into_iter().zip(claims) {
+        self.assert_equal(
+            &engine.is_sorted_by(|one, next| one.claim < next.claim),
+            &true,
+            "a job for each claim",
+        );
+        for reservation in engine {
             let id = reservation.job.id.clone();
             assert!(
                 self.receipts.iter().all(|(_, receipt)| *receipt != reservation.receipt),
                 "a receipt was used twice"
             );
             self.assert_equal(&ready.contains(&id), &true, "a job that is not ready was reserved");
-            let model = self.model.grant(&id, &reservation.receipt, &claim);
+            let claim = (reservation.claim, &claims[reservation.claim]);
+            let model = self.model.grant(&id, &reservation.receipt, claim);
             self.receipts.push((id, reservation.receipt.clone()));
             self.assert_equal(&reservation, &model, "reserve");
         }

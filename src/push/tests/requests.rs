@@ -37,7 +37,7 @@ fn reservation() -> Reservation {
         body: Body::from_stored("{\"order\":1001}".into()),
     };
     let receipt = Receipt::parse("9f86d081884c7d659a2feaa0c55ad015").expect("valid");
-    Reservation { job, receipt, late: Duration::ZERO, waited: Duration::ZERO }
+    Reservation { claim: 0, job, receipt, late: Duration::ZERO, waited: Duration::ZERO }
 }
 
 fn now() -> Timestamp {

@@ -41,6 +41,7 @@ pub(crate) fn reserve(
             by: claim.by.as_ref().map_or("", Actor::as_str).into(),
         };
         granted.push(Reservation {
+            claim: granted.len(),
             job: record.to_job(State::Reserved, Some(&lease)),
             receipt: lease.receipt.clone(),
             late: txn.now.rounded_down.since(record.head.due_at),

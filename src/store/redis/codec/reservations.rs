@@ -8,7 +8,8 @@ use crate::{
     store::{Reservation, Result, redis::reply::Reply},
 };
 
-/// Reads `id, record, ms since ready` until the reply ends. `now` is the server's time of the reservation.
+/// Reads `id, record, ms since ready` until the reply ends. `now` is the server's time of the reservation. The reply does not
+/// say which claims the jobs are for: [`assign_claims`] does.
 pub fn decode_reservations(mut reply: Reply, now: Timestamp) -> Result<Vec<Reservation>> {
     let mut granted = Vec::with_capacity(reply.len() / 3);
     while !reply.is_empty() {
@@ -20,8 +21,24 @@ pub fn decode_reservations(mut reply: Reply, now: Timestamp) -> Result<Vec<Reser
             tracing::error!(%id, "cannot read the record of a reserved job");
             continue;
         };
-        let late = now.since(job.due_at);
-        granted.push(Reservation { job, receipt: Receipt::from_bytes(receipt), late, waited });
+        let (claim, late) = (granted.len(), now.since(job.due_at));
+        granted.push(Reservation { claim, job, receipt: Receipt::from_bytes(receipt), late, waited });
     }
     Ok(granted)
+}
+
+/// Finds the claim of each job by its receipt, of which `receipts` has one for each claim: the reply to a repeated call lacks
+/// the jobs that are no longer reserved. Removes jobs with other receipts, which end by their TTR.
+pub fn assign_claims(granted: &mut Vec<Reservation>, receipts: &[u8]) {
+    let mut claims = receipts.chunks_exact(Receipt::BYTES).enumerate();
+    granted.retain_mut(|grant| match claims.find(|(_, receipt)| receipt == grant.receipt.as_bytes()) {
+        Some((claim, _)) => {
+            grant.claim = claim;
+            true
+        }
+        None => {
+            tracing::error!(id = %grant.job.id, "a reserved job has an unknown receipt");
+            false
+        }
+    });
 }

@@ -1,6 +1,6 @@
 //! A pop in progress: the jobs that are still wanted, and how long it may continue. Makes no calls.
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use crate::{
     job::Outlet,
@@ -14,35 +14,53 @@ const TTR_SHARE: f64 = 0.5;
 /// A pop in progress.
 pub struct PopProgress<'a> {
     pub outlet: &'a Outlet,
-    /// One per wanted job: the first is for the first job granted, and so on.
+    /// One per wanted job.
     pub claims: &'a [Claim],
     pub granted: Vec<Reservation>,
     pub began_us: i64,
     pub wait: Wait,
 }
 
-impl<'a> PopProgress<'a> {
-    /// The claims of the jobs that are still wanted.
-    pub fn wanted(&self) -> &'a [Claim] {
-        &self.claims[self.granted.len()..]
+impl PopProgress<'_> {
+    /// The claims that have no job yet, by their indices, in order.
+    pub fn wanted(&self) -> VecDeque<usize> {
+        let mut granted = vec![false; self.claims.len()];
+        self.granted.iter().for_each(|grant| granted[grant.claim] = true);
+        (0..self.claims.len()).filter(|index| !granted[*index]).collect()
     }
 
-    /// Whether all jobs that are still wanted have equal claims. If not, they are reserved from one shard after the
-    /// other: parallel shards cannot share different claims, because the n-th job is for the n-th claim.
-    pub fn has_equal_claims(&self) -> bool {
-        self.wanted().windows(2).all(|pair| pair[0] == pair[1])
+    /// Whether all claims have a job.
+    pub fn is_complete(&self) -> bool {
+        self.granted.len() == self.claims.len()
+    }
+
+    /// Takes jobs that were reserved for claims of [`wanted`](Self::wanted), each for the first claim that equals its own and
+    /// has none. Returns those that are too many, because two shards reserved for one claim.
+    pub fn accept(&mut self, mut jobs: Vec<Reservation>) -> Vec<Reservation> {
+        let (mut wanted, mut surplus) = (self.wanted(), Vec::new());
+        jobs.sort_by_key(|job| job.claim);
+        for mut job in jobs {
+            let place = wanted.iter().position(|index| self.claims[*index] == self.claims[job.claim]);
+            match place.and_then(|place| wanted.remove(place)) {
+                Some(index) => {
+                    job.claim = index;
+                    self.granted.push(job);
+                }
+                None => surplus.push(job),
+            }
+        }
+        surplus
     }
 
     /// How long it may continue; `None` while it has no jobs.
     pub fn time_left(&self, now_us: i64) -> Option<Duration> {
-        (!self.granted.is_empty()).then(|| self.time_left_with(&self.granted, self.claims, now_us))
+        (!self.granted.is_empty()).then(|| self.time_left_with(&self.granted, now_us))
     }
 
-    /// How long it may continue with these jobs, each for the claim at its index.
-    pub fn time_left_with(&self, granted: &[Reservation], claims: &[Claim], now_us: i64) -> Duration {
-        let ttr = |(grant, claim): (&Reservation, &Claim)| claim.ttr.unwrap_or(grant.job.ttr).as_duration();
-        let ttrs = granted.iter().zip(claims).map(ttr);
+    /// How long it may continue with these jobs.
+    pub fn time_left_with(&self, granted: &[Reservation], now_us: i64) -> Duration {
+        let ttr = |grant: &Reservation| self.claims[grant.claim].ttr.unwrap_or(grant.job.ttr).as_duration();
         let spent = between(self.began_us, now_us);
-        ttrs.min().unwrap_or_default().mul_f64(TTR_SHARE).saturating_sub(spent)
+        granted.iter().map(ttr).min().unwrap_or_default().mul_f64(TTR_SHARE).saturating_sub(spent)
     }
 }

@@ -40,7 +40,7 @@ impl Reserver {
     pub async fn reserve(&self, outlet: &Outlet, claims: &[Claim], wait: Wait) -> Result<Vec<Reservation>> {
         let began_us = self.shards.context().now_us();
         let mut pop = PopProgress { outlet, claims, granted: Vec::new(), began_us, wait };
-        while !pop.wanted().is_empty() {
+        while !pop.is_complete() {
             match self.reserve_step(&mut pop).await {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -55,6 +55,7 @@ impl Reserver {
                 }
             }
         }
+        pop.granted.sort_by_key(|grant| grant.claim);
         Ok(pop.granted)
     }
 
@@ -62,27 +63,35 @@ impl Reserver {
     async fn reserve_step(&self, pop: &mut PopProgress<'_>) -> Result<bool> {
         let before = pop.granted.len();
         while pop.granted.len() == before {
-            let wanted = pop.wanted();
             let eligible = |shard| !self.shards.is_unresponsive(shard);
-            let count = if pop.has_equal_claims() { wanted.len() } else { 1 };
-            let shards = self.notifier.ready_shards.select(pop.outlet, count, SLICE, eligible);
+            let wanted = pop.claims.len() - before;
+            let shards = self.notifier.ready_shards.select(pop.outlet, wanted, SLICE, eligible);
             match &shards[..] {
                 [] if pop.wait == Wait::Yes && self.request_probe(pop) => return Ok(false),
                 [] if !self.probe_in_time(pop).await? => return Ok(false),
                 [] => {}
                 [shard] if before == 0 && self.shards.router().has_single_primary() => {
-                    let slice = &wanted[..wanted.len().min(SLICE)];
+                    let slice = &pop.claims[..wanted.min(SLICE)];
                     pop.granted = self.shard_reserver.reserve(*shard, pop.outlet, slice).await?;
                 }
                 shards => {
                     let round = ReserveRound::new(&self.shard_reserver, &self.probe, pop);
                     let (jobs, outcome) = round.run(shards).await;
-                    pop.granted.extend(jobs);
+                    self.cancel(pop.outlet, pop.accept(jobs));
                     outcome?;
                 }
             }
         }
         Ok(true)
+    }
+
+    /// Cancels jobs that nobody wants, in a task: no client has seen them.
+    fn cancel(&self, outlet: &Outlet, surplus: Vec<Reservation>) {
+        if !surplus.is_empty() {
+            let (reserver, outlet) = (self.shard_reserver.clone(), outlet.clone());
+            let cancel = async move { reserver.canceller.cancel_unseen(&outlet, &surplus).await };
+            self.shards.context().spawn(cancel);
+        }
     }
 
     /// Requests a probe for a caller that waits anyway; returns false if the caller must learn that it failed.

@@ -1,7 +1,7 @@
 //! One round of a pop: reserves from several shards at the same time. If their servers do not answer
 //! promptly, adds other shards, so that one server that hangs does not delay the jobs of the others.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender, error::SendError};
 
@@ -12,7 +12,7 @@ use super::{
 use crate::{
     clock::Clock,
     store::{
-        Error, Reservation, Result,
+        Claim, Error, Reservation, Result,
         redis::{
             context::EngineContext,
             coordination::probe::ReadyProbe,
@@ -24,18 +24,23 @@ use crate::{
 
 type ShardResult = Result<Vec<Reservation>>;
 
+/// A shard that was asked for jobs, and the claims that they are for.
+struct Share {
+    shard: Shard,
+    claims: Vec<usize>,
+}
+
 /// The shards of one round and what they returned.
 pub struct ReserveRound<'a> {
     reserver: &'a Arc<ShardReserver>,
     probe: &'a ReadyProbe,
     pop: &'a PopProgress<'a>,
-    /// If not, only the jobs of one shard can be used.
-    has_equal_claims: bool,
+    /// The claims of the jobs that are wanted, by their indices.
+    wanted: VecDeque<usize>,
     sender: UnboundedSender<(usize, ShardResult)>,
     results: UnboundedReceiver<(usize, ShardResult)>,
-    asked: Vec<Shard>,
-    /// The jobs of each of them.
-    granted: Vec<Vec<Reservation>>,
+    asked: Vec<Share>,
+    granted: Vec<Reservation>,
     answered: usize,
     failure: Option<Error>,
     began_us: i64,
@@ -52,7 +57,7 @@ impl<'a> ReserveRound<'a> {
             reserver,
             probe,
             pop,
-            has_equal_claims: pop.has_equal_claims(),
+            wanted: pop.wanted(),
             sender,
             results,
             asked: Vec::new(),
@@ -65,7 +70,8 @@ impl<'a> ReserveRound<'a> {
     }
 
     /// Reserves from these shards, from each its share, and from others if they do not answer promptly. Returns the
-    /// jobs, and why there may be more. Jobs that are reserved too late are cancelled: no client has seen them.
+    /// jobs, of which several may be for one claim, and why there may be more. Jobs that are reserved too late are cancelled: no
+    /// client has seen them.
     pub async fn run(mut self, first: &[Shard]) -> (Vec<Reservation>, Result<()>) {
         if self.end_us <= self.began_us {
             return (Vec::new(), Err(took_too_long()));
@@ -117,21 +123,20 @@ impl<'a> ReserveRound<'a> {
     /// Shards that may have jobs and have not been asked.
     fn select_others(&self) -> Vec<Shard> {
         let shards = &self.reserver.shards;
-        let wanted = if self.has_equal_claims { self.pop.wanted().len() } else { 1 };
-        let eligible = |shard: Shard| !self.asked.contains(&shard) && !shards.is_unresponsive(shard);
-        self.reserver.notifier.ready_shards.select(self.pop.outlet, wanted, SLICE, eligible)
+        let is_asked = |shard| self.asked.iter().any(|share| share.shard == shard);
+        let eligible = |shard: Shard| !is_asked(shard) && !shards.is_unresponsive(shard);
+        self.reserver.notifier.ready_shards.select(self.pop.outlet, self.wanted.len(), SLICE, eligible)
     }
 
     /// Reserves from each shard its share, in a task of its own, which cancels its reservations if the round has ended
     /// meanwhile.
     fn request_jobs(&mut self, shards: &[Shard]) {
-        let mut wanted = self.pop.wanted();
+        let mut wanted = self.wanted.clone();
         for (at, shard) in shards.iter().copied().enumerate() {
             let share = wanted.len().div_ceil(shards.len() - at).min(SLICE);
-            let (claims, others) = wanted.split_at(share);
-            wanted = others;
-            let (reserver, outlet, claims) =
-                (self.reserver.clone(), self.pop.outlet.clone(), claims.to_vec());
+            let indices: Vec<usize> = wanted.drain(..share).collect();
+            let claims: Vec<Claim> = indices.iter().map(|index| self.pop.claims[*index].clone()).collect();
+            let (reserver, outlet) = (self.reserver.clone(), self.pop.outlet.clone());
             let (sender, number) = (self.sender.clone(), self.asked.len());
             self.context().spawn(async move {
                 let reserve = reserver.reserve(shard, &outlet, &claims);
@@ -140,24 +145,27 @@ impl<'a> ReserveRound<'a> {
                     reserver.canceller.cancel_unseen(&outlet, &unseen).await;
                 }
             });
-            self.asked.push(shard);
-            self.granted.push(Vec::new());
+            self.asked.push(Share { shard, claims: indices });
         }
     }
 
     /// Records the result of one shard; returns whether it has jobs.
     fn record(&mut self, at: usize, result: ShardResult) -> bool {
         self.answered += 1;
-        match result {
-            Ok(jobs) => self.granted[at] = jobs,
-            Err(error) => self.failure = self.failure.take().or(Some(error)),
-        }
-        let jobs = &self.granted[at];
+        let mut jobs = match result {
+            Ok(jobs) => jobs,
+            Err(error) => {
+                self.failure = self.failure.take().or(Some(error));
+                return false;
+            }
+        };
         if jobs.is_empty() {
             return false;
         }
+        jobs.iter_mut().for_each(|job| job.claim = self.asked[at].claims[job.claim]);
         let now_us = self.context().now_us();
-        let left = self.pop.time_left_with(jobs, self.pop.wanted(), now_us);
+        let left = self.pop.time_left_with(&jobs, now_us);
+        self.granted.append(&mut jobs);
         // Wait for the others `prompt_timeout`, or as long again as this one took when all are slow.
         let left = left.min(self.context().options.prompt_timeout.max(between(self.began_us, now_us)));
         self.end_us = self.end_us.min(now_us.saturating_add(micros(left)));
@@ -171,26 +179,12 @@ impl<'a> ReserveRound<'a> {
             self.record(at, jobs);
         }
         let complete = self.answered == self.asked.len();
-        let context = self.context();
-        let (mut granted, mut surplus) = (Vec::new(), Vec::new());
-        for jobs in self.granted.into_iter().filter(|jobs| !jobs.is_empty()) {
-            if self.has_equal_claims || granted.is_empty() {
-                granted.extend(jobs)
-            } else {
-                surplus.extend(jobs)
-            }
-        }
-        surplus.extend(granted.drain(granted.len().min(self.pop.wanted().len())..));
-        if !surplus.is_empty() {
-            let (reserver, outlet) = (self.reserver.clone(), self.pop.outlet.clone());
-            context.spawn(async move { reserver.canceller.cancel_unseen(&outlet, &surplus).await });
-        }
         let outcome = match self.failure {
             Some(error) => Err(error),
             None if !complete => Err(took_too_long()),
             None => Ok(()),
         };
-        (granted, outcome)
+        (self.granted, outcome)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     store::{
         Claim, Reservation, Result,
         redis::{
-            codec::reservations::decode_reservations,
+            codec::reservations::{assign_claims, decode_reservations},
             coordination::{
                 cancel::Canceller,
                 lost_pops::LostPops,
@@ -34,7 +34,7 @@ pub struct ShardReserver {
 }
 
 impl ShardReserver {
-    /// Reserves a job for each of these claims, at most [`SLICE`], as far as the shard has ready ones.
+    /// Reserves a job for each of these claims, at most [`SLICE`], as far as the shard has ready ones: for the first claims.
     pub async fn reserve(&self, shard: Shard, outlet: &Outlet, claims: &[Claim]) -> Result<Vec<Reservation>> {
         let pop = self.lost_pops.begin(shard, outlet);
         let (mut ttrs, mut receipts) =
@@ -44,15 +44,16 @@ impl ShardReserver {
             ttrs.put_u32(u32::try_from(ttr_ms).expect("a TTR is at most a day"));
             receipts.put_slice(Receipt::generate().as_bytes());
         }
-        let count = i64::try_from(claims.len()).expect("a slice is small");
-        let call = pop.call(count, ttrs.freeze(), receipts.freeze(), encode_actors(claims));
+        let (count, receipts) = (i64::try_from(claims.len()).expect("a slice is small"), receipts.freeze());
+        let call = pop.call(count, ttrs.freeze(), receipts.clone(), encode_actors(claims));
         let (reply, durable) = self.shards.call_with_durability(call).await?;
         pop.answered();
         let mut reply = Reply::new(reply)?;
         self.notifier.ready_shards.set_count(outlet, shard, reply.int()?);
         let now = Timestamp::from_millis(reply.int()?);
         self.shards.report_set_aside(shard, reply.count()?);
-        let granted = decode_reservations(reply, now)?;
+        let mut granted = decode_reservations(reply, now)?;
+        assign_claims(&mut granted, &receipts);
         if !durable && !granted.is_empty() {
             self.canceller.cancel_unseen(outlet, &granted).await;
             return Err(not_durable());

@@ -153,8 +153,8 @@ impl Naive {
         Outlet { topic: job.topic.clone(), host }
     }
 
-    /// Reserves the job that the engine under test reserved, with the same receipt.
-    pub fn grant(&self, id: &JobId, receipt: &Receipt, claim: &Claim) -> Reservation {
+    /// Reserves the job that the engine under test reserved, with the same receipt, for the claim at this index.
+    pub fn grant(&self, id: &JobId, receipt: &Receipt, (index, claim): (usize, &Claim)) -> Reservation {
         let now = self.clock.read();
         let mut content = self.content();
         let entry = content.jobs.get_mut(id).expect("the model has this job");
@@ -168,6 +168,7 @@ impl Naive {
         entry.receipt = Some(receipt.clone());
         self.listener.due_in(lasts);
         Reservation {
+            claim: index,
             job: entry.job.clone(),
             receipt: receipt.clone(),
             late: now.rounded_down.since(entry.job.due_at),

@@ -32,7 +32,11 @@ impl Store for Naive {
 
     async fn reserve(&self, outlet: &Outlet, claims: &[Claim], _: Wait) -> Result<Vec<Reservation>> {
         let ready = self.ready(outlet);
-        Ok(ready.iter().zip(claims).map(|(id, claim)| self.grant(id, &Receipt::generate(), claim)).collect())
+        Ok(ready
+            .iter()
+            .zip(claims.iter().enumerate())
+            .map(|(id, claim)| self.grant(id, &Receipt::generate(), claim))
+            .collect())
     }
 
     fn may_have_ready(&self, outlet: &Outlet) -> bool {
