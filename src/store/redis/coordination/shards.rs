@@ -158,8 +158,8 @@ impl Shards {
         self.origins[usize::from(shard)].clone().into()
     }
 
-    /// The time by which counts are compared with indexes: that of the manual clock, so that a test decides when, or ours.
-    pub fn audit_now_us(&self) -> i64 {
+    /// The time by which rare tasks of the sweep are due: that of the manual clock, so that a test decides when, or ours.
+    pub fn schedule_now_us(&self) -> i64 {
         match &self.time {
             TimeSource::Server => self.context().now_us(),
             TimeSource::Manual(clock) => clock.now_micros(),

@@ -37,8 +37,8 @@ use crate::{
 const INTERVAL: Duration = Duration::from_millis(500);
 /// How long a replay slot is kept after its last use: far longer than any call is retried.
 const SLOT_LIFETIME: Duration = Duration::from_secs(3_600);
-/// How often replay slots are expired, in sweeps.
-const EXPIRE_SLOTS_EVERY: u64 = 1_200;
+/// How often replay slots are expired.
+const SLOT_EXPIRY_INTERVAL: Duration = Duration::from_secs(600);
 /// A smaller step of the server's clock is not logged.
 const MIN_CLOCK_STEP_US: i64 = 250_000;
 /// How often counts are compared with indexes.
@@ -73,21 +73,26 @@ struct ClockOffset {
     error_us: i64,
 }
 
-/// When counts are next compared with indexes.
-struct AuditSchedule {
+/// When something is due that not every round does.
+struct Schedule {
+    every: Duration,
     next_us: i64,
 }
 
-impl AuditSchedule {
+impl Schedule {
+    fn new(every: Duration, now_us: i64) -> Self {
+        Self { every, next_us: now_us.saturating_add(micros(every)) }
+    }
+
     fn is_due(&mut self, now_us: i64) -> bool {
         let due = now_us >= self.next_us;
         if due {
-            self.next_us = now_us.saturating_add(micros(AUDIT_INTERVAL));
+            self.next_us = now_us.saturating_add(micros(self.every));
         }
         due
     }
 
-    fn audit_next_round(&mut self) {
+    fn run_next_round(&mut self) {
         self.next_us = 0;
     }
 }
@@ -112,13 +117,14 @@ impl Sweep {
     async fn sweep_group(self: Arc<Self>, group: Vec<Shard>) {
         let (mut last, log) = (vec![LastRound::default(); group.len()], FailureLog::default());
         let mut wake = self.subscribe();
-        let next_us = self.shards.audit_now_us().saturating_add(micros(AUDIT_INTERVAL));
-        let mut audits = AuditSchedule { next_us };
-        for round in 1_u64.. {
-            if !self.next_round(&mut wake).await {
-                return;
+        let now_us = self.shards.schedule_now_us();
+        let mut audits = Schedule::new(AUDIT_INTERVAL, now_us);
+        let mut slot_expiry = Schedule::new(SLOT_EXPIRY_INTERVAL, now_us);
+        while self.next_round(&mut wake).await {
+            let mut swept = self.sweep_once(&group, &mut last, &mut audits).await;
+            if swept.is_ok() && slot_expiry.is_due(self.shards.schedule_now_us()) {
+                swept = self.expire_replay_slots(&group).await;
             }
-            let swept = self.sweep_once(&group, &mut last, round, &mut audits).await;
             self.log_result(&log, swept.as_ref().err());
         }
     }
@@ -162,8 +168,7 @@ impl Sweep {
         &self,
         group: &[Shard],
         last: &mut [LastRound],
-        round: u64,
-        audits: &mut AuditSchedule,
+        audits: &mut Schedule,
     ) -> Result<()> {
         let before_us = self.shards.context().now_us();
         let all = &self.shards.keys;
@@ -174,16 +179,12 @@ impl Sweep {
         });
         let call = self.shards.read(Script::ShardStatus, group, keys.collect());
         let call = call.arg(all.ready_channel.clone()).arg(all.settings_channel.clone());
-        let call = call.optional_arg(audits.is_due(self.shards.audit_now_us()).then_some("1"));
+        let call = call.optional_arg(audits.is_due(self.shards.schedule_now_us()).then_some("1"));
         let call = self.shards.short_retry_in_cluster(call);
         let reply = self.shards.observe(group[0], self.shards.client().call_with_retry(call)).await?;
         let after_us = self.shards.context().now_us();
-        let mut outcome = self.handle_status(group, (before_us, after_us), reply, last, audits).await;
-        outcome = outcome.and(self.compaction.run(group).await);
-        if round.is_multiple_of(EXPIRE_SLOTS_EVERY) {
-            outcome = outcome.and(self.expire_replay_slots(group).await);
-        }
-        outcome
+        let outcome = self.handle_status(group, (before_us, after_us), reply, last, audits).await;
+        outcome.and(self.compaction.run(group).await)
     }
 
     /// Handles the status of the shards of one server, which was requested and received at these two moments.
@@ -193,14 +194,14 @@ impl Sweep {
         (before_us, after_us): (i64, i64),
         ScriptReply { value, node, .. }: ScriptReply,
         last: &mut [LastRound],
-        audits: &mut AuditSchedule,
+        audits: &mut Schedule,
     ) -> Result<()> {
         let mut reply = Reply::new(value)?;
         let server_us = reply.int()?.saturating_mul(1_000_000).saturating_add(reply.int()?);
         node.clock.record(before_us, server_us, after_us);
         if self.permissions.update(group[0], reply.list()?.texts()?) {
             // Calls that were refused meanwhile should have changed nothing; verify that.
-            audits.audit_next_round();
+            audits.run_next_round();
         }
         // A group is one server: its first shard remembers the clock.
         if let Some(last) = last.first_mut()
