@@ -1,6 +1,7 @@
 //! Settings as a whole: what wins, what is refused, what is shown.
 
 mod callbacks;
+mod every_key;
 mod ui;
 
 use std::time::Duration;

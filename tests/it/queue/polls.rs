@@ -5,7 +5,7 @@ use linger::{
     clock::Clock,
     job::{Delay, NewJob, State, TopicPause},
     queue::{Error, Limits, Pop, Release},
-    store,
+    store::{self, Store},
 };
 
 use super::{Fixture, NOW, accepted_ids, delivered_ids, new_job, pop};
@@ -243,6 +243,51 @@ async fn too_many_parked_polls_are_refused() {
     let _ = first.await;
     assert!(!fixture.park(pop(seconds(30))).await.is_finished());
     fixture.close().await;
+}
+
+#[tokio::test]
+async fn the_timer_goes_on_after_the_store_has_failed() {
+    let fixture = Fixture::new();
+    fixture.add("job", seconds(5)).await;
+    let poll = fixture.park(pop(seconds(60))).await;
+    fixture.store.fail(Some(Failure::Error(store::Error::Unavailable("unreachable".to_owned()))));
+    fixture.clock.advance(seconds(5));
+    fixture.until(|| fixture.store.failed_calls() > 0).await;
+    fixture.store.fail(None);
+    // The longest pause after a failure.
+    fixture.clock.advance(seconds(2));
+    assert_eq!(delivered_ids(poll).await, ["job"]);
+    fixture.close().await;
+}
+
+#[tokio::test]
+async fn a_panic_in_the_store_does_not_stop_the_polls_of_a_topic() {
+    let fixture = Fixture::new();
+    // Once this poll is parked, the timer sleeps, and does not panic, too.
+    let early = fixture.park(pop(seconds(60))).await;
+    fixture.store.fail(Some(Failure::Panic));
+    let late = fixture.park(pop(seconds(60))).await;
+    fixture.until(|| fixture.store.failed_calls() > 0).await;
+    fixture.store.fail(None);
+    for (poll, name) in [(early, "a"), (late, "b")] {
+        fixture.add(name, NOW).await;
+        assert_eq!(delivered_ids(poll).await, [name]);
+    }
+    fixture.close().await;
+}
+
+/// A job that nobody has seen keeps its attempt and waits for no TTR, also over a restart.
+#[tokio::test]
+async fn closing_waits_for_jobs_that_are_on_their_way_back() {
+    let fixture = Fixture::new();
+    let added = fixture.add("job", NOW).await;
+    let delivery = fixture.queue.pop(pop(NOW)).await.expect("answers");
+    assert_eq!(fixture.get("job").await.state, State::Reserved);
+    fixture.stop.cancel();
+    fixture.timer.await.expect("the timer ends");
+    drop(delivery);
+    fixture.queue.close().await.expect("closes");
+    assert_eq!(fixture.store.get(ALL, &id("job")).await.expect("gets"), Some(added));
 }
 
 #[tokio::test]

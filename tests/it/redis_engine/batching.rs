@@ -127,7 +127,11 @@ async fn callers_that_are_cancelled_do_not_affect_the_others() {
             for added in added {
                 assert!(matches!(one(added.expect("adds")), Added::Created(_)), "{fault:?} {cancelled}");
             }
-            // The job of the cancelled caller may exist or not. A repeat adds it.
+            // The first caller's call was in flight, and may have added the job. The others were queued: a call that
+            // began after its caller had left could undo what somebody else did since.
+            let left = process.store.get(ALL, &id(&name(cancelled))).await.expect("gets");
+            assert!(cancelled == 0 || left.is_none(), "{fault:?}: {left:?}");
+            // A repeat adds the job.
             add_any(process.store(), job(&name(cancelled))).await;
             for jobs in all_are_there_once(&process, &format!("{fault:?} {cancelled}")).await {
                 process.store.finish(ALL, jobs).await.expect("finishes");

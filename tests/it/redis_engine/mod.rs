@@ -23,6 +23,7 @@ mod promoting;
 mod proxy;
 mod rates;
 mod repair;
+mod replay_slots;
 mod replicas;
 mod reserving;
 mod scopes;

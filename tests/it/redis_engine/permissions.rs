@@ -315,22 +315,3 @@ async fn a_process_compares_counts_with_indexes_by_its_own_clock() {
         time_limit.pause().await;
     }
 }
-
-/// The sweep runs this script only every ten minutes, so the test runs it itself.
-#[tokio::test]
-async fn replay_slots_that_were_not_used_for_long_are_removed() {
-    let source = include_str!("../../../src/store/redis/scripts/expire_replay_slots.lua");
-    let record = include_str!("../../../src/store/redis/scripts/record.lua");
-    let (flags, own) = source.split_once('\n').expect("more than a line");
-    let text = [flags, record, "local function denied() end", own].join("\n");
-    let raw = Raw::connect(&shared().url()).await;
-    let key = format!("{{{}:0}}:replay", options().prefix);
-    // Two slots: a sequence and the moment of the last use, in ms.
-    let slots = "local pack = struct.pack
-        redis.call('HSET', KEYS[1], 'old', pack('>I6I6', 1, 1000), 'new', pack('>I6I6', 1, 5000))";
-    raw.send(&["EVAL", slots, "1", &key]).await;
-    let far = "9000000000000000";
-    raw.send(&["EVAL", &text, "1", &key, "6000000", "3000", far]).await;
-    let left = raw.send(&["HKEYS", &key]).await.into_array();
-    assert_eq!(left.into_iter().filter_map(|slot| slot.as_string()).collect::<Vec<_>>(), ["new"]);
-}

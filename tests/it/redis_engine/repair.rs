@@ -46,6 +46,32 @@ async fn a_ready_job_whose_record_is_broken_is_set_aside_and_no_longer_counted()
     assert_eq!(reserve(process.store()).await.job.id, id("victim"), "its id is free again");
 }
 
+/// 10,000 broken records are kept apart. When there are so many, another one stays where it is: nothing is deleted to
+/// save space.
+#[tokio::test]
+async fn a_broken_record_that_cannot_be_set_aside_is_not_deleted() {
+    const FILL: &str = "for n = 1, ARGV[1] do redis.call('HSET', KEYS[1], 'old-' .. n, 'broken') end";
+    let options = linger::store::redis::Options { shards: Some(1), ..options() };
+    let process = Process::start(&options).await;
+    let raw = Raw::connect(&shared().url()).await;
+    let [jobs, broken] = ["jobs", "broken"].map(|name| format!("{{{}:0}}:{name}", options.prefix));
+    for name in ["first", "second", "witness"] {
+        add(process.store(), delayed(name, seconds(1))).await;
+    }
+    raw.send(&["EVAL", FILL, "1", &broken, "9999"]).await;
+    raw.send(&["HSET", &jobs, "first", "no record 1", "second", "no record 2"]).await;
+    process.clock.advance(seconds(1));
+    let promoted = process.store.promote(10).await.expect("promotes");
+    assert_eq!((promoted.set_aside, promoted.moves.len(), promoted.more), (2, 1, false));
+    let stored = async |key: &str, id: &str| raw.send(&["HGET", key, id]).await.into_string();
+    assert_eq!(stored(&broken, "first").await.as_deref(), Some("no record 1"));
+    assert_eq!(stored(&jobs, "first").await, None);
+    assert_eq!(stored(&broken, "second").await, None);
+    assert_eq!(stored(&jobs, "second").await.as_deref(), Some("no record 2"), "the record is lost");
+    assert_eq!(process.store.promote(10).await.expect("promotes").set_aside, 0, "it is in no index");
+    assert_eq!(reserve(process.store()).await.job.id, id("witness"));
+}
+
 /// However short a truncated record is, other jobs are delivered, and a record that cannot be a job is set aside.
 #[tokio::test]
 async fn truncated_records_stop_nothing() {
@@ -168,6 +194,42 @@ async fn another_process_is_notified_of_ready_jobs_when_announcements_are_lost()
     raw.send(&["HINCRBY", &forged, "#", "1"]).await;
     raw.send(&["HSET", &forged, "rt", "1"]).await;
     other.wait_for_ready_event("t").await;
+}
+
+/// Two processes on one shard, of which the second one receives the announcements of the first.
+async fn announcing() -> (Process, Process, Raw, String) {
+    let options = linger::store::redis::Options { shards: Some(1), ..options() };
+    let (one, other) = (Process::start(&options).await, Process::start(&options).await);
+    // The first event may be from a sweep. After the second one, the start of the process is over.
+    for name in ["a", "b"] {
+        add(one.store(), job(name)).await;
+        other.wait_for_ready_event("t").await;
+        reserve(other.store()).await;
+    }
+    other.events.take_ready();
+    let counts = format!("{{{}:0}}:counts", options.prefix);
+    (one, other, Raw::connect(&shared().url()).await, counts)
+}
+
+/// Makes a topic have a ready job by its counts, as if the announcement had been lost.
+const LOSE_ANNOUNCEMENT: &str =
+    "redis.call('HINCRBY', KEYS[1], '#', 1) redis.call('HSET', KEYS[1], 'r' .. ARGV[1], 1)";
+
+/// The promise is a second. The rest is for a busy machine.
+#[tokio::test]
+async fn a_lost_announcement_is_recovered_within_seconds_while_the_connection_lives() {
+    let (_one, other, raw, counts) = announcing().await;
+    raw.send(&["EVAL", LOSE_ANNOUNCEMENT, "1", &counts, "t"]).await;
+    let recovered = other.wait_for_ready_event("t");
+    tokio::time::timeout(seconds(5), recovered).await.expect("the sweep runs twice a second");
+}
+
+#[tokio::test]
+async fn a_lost_announcement_is_recovered_although_a_later_one_arrives() {
+    let (one, other, raw, counts) = announcing().await;
+    raw.send(&["EVAL", LOSE_ANNOUNCEMENT, "1", &counts, "lost"]).await;
+    add(one.store(), AddJob { topic: topic("heard"), ..job("c") }).await;
+    other.wait_for_ready_event("lost").await;
 }
 
 #[tokio::test]

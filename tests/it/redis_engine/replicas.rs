@@ -1,34 +1,48 @@
 //! Changes that wait for replicas. If too few replicas acknowledge a change, the caller gets an error, and a pop
 //! cancels its reservations.
 
+use std::time::Duration;
+
 use linger::{
     job::State,
-    store::{Added, Error, redis::Options},
+    store::{AddJob, Added, Error, Store, redis::Options},
 };
 
 use super::{Process, Raw};
-use crate::harness::{jobs::*, redis::RedisServer};
+use crate::harness::{jobs::*, redis::RedisServer, wait::TimeLimit};
 
-/// A primary, its replica, and a process that waits for it.
-async fn with_a_replica() -> (RedisServer, RedisServer, Process) {
+/// A primary, its replicas, and a process that waits for all of them, each time for up to `wait_timeout`.
+async fn with_replicas(count: u8, wait_timeout: Duration) -> (RedisServer, Vec<RedisServer>, Process) {
     let primary = RedisServer::start_with(&["--save", "", "--repl-diskless-sync-delay", "0"]);
-    let port = primary.port.to_string();
-    let replica = RedisServer::start_with(&["--save", "", "--replicaof", &format!("127.0.0.1 {port}")]);
-    let options = Options { wait_replicas: 1, wait_timeout: seconds(2), ..Options::new(&primary.url()) };
+    let follow = format!("127.0.0.1 {}", primary.port);
+    let replica = |_| RedisServer::start_with(&["--save", "", "--replicaof", &follow]);
+    let replicas: Vec<_> = (0..count).map(replica).collect();
+    let options = Options { wait_replicas: count, wait_timeout, ..Options::new(&primary.url()) };
     let process = Process::start(&options).await;
-    // At first a new replica acknowledges only once a second.
-    let warm = || vec![linger::store::AddJob { topic: topic("warm"), ..delayed("warm", seconds(1)) }];
-    while process.store.add(warm()).await.is_err() {}
-    (primary, replica, process)
+    add_durably(process.store(), AddJob { topic: topic("warm"), ..delayed("warm", seconds(1)) }).await;
+    (primary, replicas, process)
+}
+
+/// Repeats an add until every replica has it: at first a new replica acknowledges only once a second.
+async fn add_durably(store: &dyn Store, job: AddJob) -> Added {
+    let time_limit = TimeLimit::new();
+    loop {
+        match store.add(vec![job.clone()]).await {
+            Ok(added) => return one(added),
+            Err(Error::NotDurable(why)) => time_limit.check(|| why.clone()),
+            Err(error) => panic!("{error:?}"),
+        }
+    }
 }
 
 #[tokio::test]
 async fn a_change_is_acknowledged_once_the_replica_has_it() {
-    let (_primary, replica, process) = with_a_replica().await;
+    // The test asserts nothing about the speed of the replica.
+    let (_primary, replicas, process) = with_replicas(1, seconds(60)).await;
     assert!(process.store().info().durability.ends_with("1 replicas"));
     add(process.store(), job("a")).await;
     let jobs = format!("{}:jobs", super::tag(&Options::new("redis://x"), &id("a")));
-    let there = Raw::connect(&replica.url()).await.send(&["HEXISTS", &jobs, "a"]).await;
+    let there = Raw::connect(&replicas[0].url()).await.send(&["HEXISTS", &jobs, "a"]).await;
     assert_eq!(there.as_u64(), Some(1));
     let held = reserve(process.store()).await;
     process.store.finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("finishes");
@@ -36,10 +50,10 @@ async fn a_change_is_acknowledged_once_the_replica_has_it() {
 
 #[tokio::test]
 async fn too_few_replicas_are_reported_and_a_repeat_is_safe() {
-    let (_primary, replica, process) = with_a_replica().await;
+    let (_primary, replicas, process) = with_replicas(1, Options::default().wait_timeout).await;
     let store = process.store();
-    add(store, job("before")).await;
-    replica.pause();
+    add_durably(store, job("before")).await;
+    replicas[0].pause();
     let short = store.add(vec![job("a")]).await;
     assert!(matches!(short, Err(Error::NotDurable(_))), "{short:?}");
     let repeat = store.add(vec![job("a")]).await;
@@ -53,10 +67,16 @@ async fn too_few_replicas_are_reported_and_a_repeat_is_safe() {
         let job = store.get(ALL, &id(name)).await.expect("gets").expect("is there");
         assert_eq!((job.state, job.attempts), (State::Ready, 0), "cancelled, and no attempt counted");
     }
-    replica.resume();
-    let mut added = store.add(vec![job("a")]).await;
-    while matches!(added, Err(Error::NotDurable(_))) {
-        added = store.add(vec![job("a")]).await;
-    }
-    assert!(matches!(one(added.expect("the replica is back")), Added::Replayed(_)));
+    replicas[0].resume();
+    assert!(matches!(add_durably(store, job("a")).await, Added::Replayed(_)));
+}
+
+#[tokio::test]
+async fn one_of_two_replicas_is_too_few() {
+    let (_primary, replicas, process) = with_replicas(2, Options::default().wait_timeout).await;
+    replicas[1].pause();
+    let short = process.store.add(vec![job("a")]).await;
+    assert!(matches!(short, Err(Error::NotDurable(_))), "{short:?}");
+    replicas[1].resume();
+    assert!(matches!(add_durably(process.store(), job("a")).await, Added::Replayed(_)));
 }

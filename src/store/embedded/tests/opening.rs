@@ -1,8 +1,10 @@
 //! Opening, closing, and what a crash leaves behind.
 
+use std::time::Duration;
+
 use super::fixture::*;
 use crate::{
-    clock::{Clock, ManualClock},
+    clock::{Clock, ManualClock, SystemClock},
     job::{State, Timestamp, TopicPause, TopicSettings, Ttr},
     store::{
         Error, JobFilter, Order, Store, TopicConfig,
@@ -171,19 +173,40 @@ async fn time_does_not_go_backwards_over_a_restart() {
     assert_eq!((job.state, job.due_at), (State::Ready, was));
 }
 
+/// How many syncs have been measured.
+fn syncs(fixture: &Fixture) -> u64 {
+    let text = fixture.metrics.encode();
+    let line = text.lines().find(|line| line.starts_with("linger_store_sync_duration_seconds_count"));
+    line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).expect("the figure is there")
+}
+
 #[tokio::test]
-async fn an_interval_syncs_the_log_by_itself_and_at_the_end() {
+async fn an_interval_syncs_the_log_by_itself() {
+    let mut fixture = Fixture::new();
+    // The default of `embedded.sync_interval`.
+    fixture.options.durability = Durability::Interval(Duration::from_millis(50));
+    let store = fixture.open().await;
+    for round in 1..=2 {
+        add(&store, [job(&format!("job-{round}"))]).await;
+        let clock = SystemClock::new();
+        let synced = async {
+            while syncs(&fixture) < round {
+                clock.sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::time::timeout(seconds(20), synced).await.expect("the log is synced, and after each change");
+    }
+    store.close().await.expect("closes");
+}
+
+#[tokio::test]
+async fn an_interval_syncs_the_log_at_the_end() {
     let mut fixture = Fixture::new();
     // Longer than any test, so that only the stop can be what syncs.
     fixture.options.durability = Durability::Interval(seconds(3_600));
     let store = fixture.open().await;
     add(&store, [job("a")]).await;
     assert_eq!(store.info().durability, "interval 3600000ms");
-    let syncs = |fixture: &Fixture| {
-        let text = fixture.metrics.encode();
-        let line = text.lines().find(|line| line.starts_with("linger_store_sync_duration_seconds_count"));
-        line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).expect("the figure is there")
-    };
     assert_eq!(syncs(&fixture), 0);
     store.close().await.expect("closes");
     assert_eq!(syncs(&fixture), 1);

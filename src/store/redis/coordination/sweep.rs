@@ -164,12 +164,7 @@ impl Sweep {
         }
     }
 
-    async fn sweep_once(
-        &self,
-        group: &[Shard],
-        last: &mut [LastRound],
-        audits: &mut Schedule,
-    ) -> Result<()> {
+    async fn sweep_once(&self, group: &[Shard], last: &mut [LastRound], audits: &mut Schedule) -> Result<()> {
         let before_us = self.shards.context().now_us();
         let all = &self.shards.keys;
         let keys = group.iter().flat_map(|shard| {
