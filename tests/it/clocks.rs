@@ -193,7 +193,7 @@ fn time_follows_a_clock_that_is_set_forwards_during_a_restart() {
 }
 
 /// Only Redis's clock counts. A process whose clock is hours ahead neither delivers the other's jobs early nor ends their
-/// reservations, and one whose clock is behind does not delay them.
+/// reservations, and one whose clock is behind does not delay them. The same holds when one's own clock is set.
 #[test]
 fn processes_with_wrong_clocks_use_the_clock_of_redis() {
     let (url, prefix) = (shared().url(), fresh_prefix());
@@ -219,6 +219,9 @@ fn processes_with_wrong_clocks_use_the_clock_of_redis() {
         assert!(clock.now_micros() - before_us >= 2_000_000, "{soon} is early");
         assert_delayed(other, &later);
         assert_delayed(one, &later);
+        // The next jobs are added and popped by processes of which each has the clock of the other one.
+        programs[n].set_clock([-2 * HOUR, 2 * HOUR][n]);
+        wait_for_clock_step([&ahead, &behind][n], 1);
         let receipt = receipt["receipt"].as_str().expect("a receipt");
         let done = other.call("POST", &format!("/jobs/{held}/finish?receipt={receipt}"), "");
         assert_eq!(done.status, 204, "the reservation has ended");

@@ -7,6 +7,7 @@ mod changing;
 mod concurrent_processes;
 mod crash;
 mod cut_replies;
+mod declared_keys;
 mod fault_injection;
 mod fault_matrix;
 mod frames;

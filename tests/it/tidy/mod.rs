@@ -43,6 +43,19 @@ fn nothing_is_silenced_or_left_for_later() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// The monotonic clock stops while the machine is suspended, so every delay would be late by as much. No test suspends a
+/// machine.
+#[test]
+fn time_that_passes_is_boot_time() {
+    let clocks: String = files("src/clock", "rs").into_iter().map(|(_, text)| text).collect();
+    for uses in ["ClockId::Boottime)", "TimerfdClockId::Boottime,"] {
+        assert_eq!(clocks.matches(uses).count(), 1, "{uses}");
+    }
+    for (file, text) in SOURCES.iter().flat_map(|folder| files(folder, "rs")) {
+        assert!(!text.contains("ClockId::Monotonic"), "{file}");
+    }
+}
+
 /// Everybody would take a test that skips itself for passed.
 #[test]
 fn no_test_skips_itself_in_silence() {
