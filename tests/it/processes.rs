@@ -147,12 +147,15 @@ async fn pauses_and_settings_reach_every_process() {
     let settings = one.send(Method::PUT, "/topics/t", Some(&json!({"ttr": 7}))).await;
     assert_eq!(settings.expect("answers").status, 200);
     // The settings arrive within a second; adds are repeated until one has them.
+    let time_limit = TimeLimit::new();
     for n in 0.. {
         let id = format!("probe-{n}");
         let added = add(&mut two_client, json!({"topic": "t", "id": id, "delay": "1h"})).await;
         if added.json()["ttr"] == json!(7) {
             break;
         }
+        time_limit.check(|| added.json().to_string());
+        time_limit.pause().await;
     }
     add(&mut two_client, json!({"topic": "t", "id": "job"})).await;
     assert_eq!(

@@ -9,6 +9,7 @@ use crate::harness::{
     failing::Failure,
     jobs::seconds,
     stores::Engine,
+    wait::TimeLimit,
 };
 
 on_every_engine!(
@@ -34,11 +35,13 @@ async fn start(api: &Api, request: &Value) -> Value {
 
 /// Waits for the end of an operation.
 async fn ended(api: &Api, id: &str) -> Value {
+    let time_limit = TimeLimit::new();
     loop {
         let operation = api.get(&format!("/bulk/{id}")).await.expect(200).json();
         if operation["state"] != "running" {
             return operation;
         }
+        time_limit.check(|| operation.to_string());
         tokio::task::yield_now().await;
     }
 }

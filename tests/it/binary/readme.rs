@@ -1,12 +1,16 @@
 //! The curl sessions, the worker and the endpoint of README.md, run word for word, except for the ports.
 
 use std::{
-    io::{BufRead, BufReader},
     net::{SocketAddr, TcpStream},
     process::{Child, Command, Stdio},
 };
 
-use crate::harness::{pages::blocks_after, process::Server, redis::free_port, wait::TimeLimit};
+use crate::harness::{
+    pages::blocks_after,
+    process::{Server, read_first_line},
+    redis::free_port,
+    wait::TimeLimit,
+};
 
 const SESSION_MARK: &str = "<!-- scripts/smoke runs the next block word for word -->";
 const WORKER_MARK: &str = "<!-- tests/it/binary/readme.rs runs the next block -->";
@@ -62,9 +66,7 @@ fn the_worker_of_the_readme_works_and_finishes_a_job() {
     server.wait_for_parked_polls(1);
     let added = server.call("POST", "/jobs", r#"{"topic":"order-close","body":{"order":1001}}"#);
     assert_eq!(added.status, 201, "{added:?}");
-    let mut line = String::new();
-    let stdout = worker.0.stdout.take().expect("piped");
-    BufReader::new(stdout).read_line(&mut line).expect("stdout is text");
+    let (line, _) = read_first_line(worker.0.stdout.take().expect("piped"));
     assert_eq!(line, "closing order 1001\n");
     let time_limit = TimeLimit::new();
     while server.call("GET", "/topics", "").body.contains("order-close") {
@@ -94,9 +96,7 @@ fn the_callback_of_the_readme_reaches_its_endpoint() {
     let session = session.replace("localhost:9277", &server.address.to_string());
     let printed = run_session(&session.replace("localhost:8000", &format!("localhost:{}", address.port())));
     assert!(printed.contains("\"state\":\"delayed\""), "{printed}");
-    let mut line = String::new();
-    let stdout = endpoint.0.stdout.take().expect("piped");
-    BufReader::new(stdout).read_line(&mut line).expect("stdout is text");
+    let (line, _) = read_first_line(endpoint.0.stdout.take().expect("piped"));
     assert_eq!(line, "payments:2001:paid {\"payment\":2001}\n");
     while server.call("GET", "/jobs/payments:2001:paid", "").status != 404 {
         time_limit.check(|| format!("the job is not finished: {}", server.log()));

@@ -7,8 +7,8 @@ use hyper::Method;
 use linger_client::{Options, ServerUrl};
 use serde_json::Value;
 
-/// Longer than any call takes. Tests that need a shorter limit have their own.
-const CALL_TIMEOUT: Duration = Duration::from_secs(600);
+/// Longer than any call takes, long polls included. Tests that need a shorter limit have their own.
+const CALL_TIMEOUT: Duration = Duration::from_secs(150);
 
 /// A server's response.
 #[derive(Debug)]

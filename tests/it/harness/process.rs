@@ -7,7 +7,7 @@ use std::{
     net::SocketAddr,
     path::Path,
     process::{Child, Command, ExitStatus, Output, Stdio},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, mpsc},
     thread::JoinHandle,
 };
 
@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::{
     blocking_http::{Response, call},
     process_stats,
-    wait::TimeLimit,
+    wait::{LONGEST, TimeLimit},
 };
 
 /// The command `linger` with these arguments, in `directory`, with no environment variable of this process except `PATH`.
@@ -38,21 +38,65 @@ pub fn linger_under(wrapper: &[&str], arguments: &[&str], directory: &Path) -> C
 }
 
 /// Runs `linger` until it ends.
+#[track_caller]
 pub fn run(arguments: &[&str], directory: &Path) -> Output {
-    linger(arguments, directory).output().expect("linger runs")
+    run_to_end(linger(arguments, directory))
+}
+
+/// Runs a command until it ends. One that takes too long is killed.
+#[track_caller]
+fn run_to_end(mut command: Command) -> Output {
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    let (stdout, stderr) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
+    let [stdout, stderr] = [read_to_end(stdout), read_to_end(stderr)];
+    let status = wait_for_exit(&mut child);
+    let [stdout, stderr] = [stdout, stderr].map(|thread| thread.join().expect("does not panic"));
+    Output { status, stdout, stderr }
+}
+
+fn read_to_end(mut from: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut all = Vec::new();
+        from.read_to_end(&mut all).expect("can be read");
+        all
+    })
+}
+
+/// Waits for the end of a child. Kills it if that takes too long.
+#[track_caller]
+fn wait_for_exit(child: &mut Child) -> ExitStatus {
+    let time_limit = TimeLimit::new();
+    loop {
+        if let Some(status) = child.try_wait().expect("is a child of this process") {
+            return status;
+        }
+        time_limit.check(|| {
+            let _ = child.kill();
+            "the process has not ended".to_owned()
+        });
+        time_limit.park();
+    }
+}
+
+/// Reads the first line, within the time limit. Returns it, and the thread that reads the rest.
+pub fn read_first_line(from: impl Read + Send + 'static) -> (String, JoinHandle<String>) {
+    let (sender, first) = mpsc::channel();
+    let rest = std::thread::spawn(move || {
+        let (mut from, mut line, mut rest) = (BufReader::new(from), String::new(), String::new());
+        from.read_line(&mut line).expect("is text");
+        let _ = sender.send(line);
+        from.read_to_string(&mut rest).expect("is text");
+        rest
+    });
+    (first.recv_timeout(LONGEST).expect("the program prints a line or ends in time"), rest)
 }
 
 /// Runs a command line that must be refused. Panics if it starts to serve instead.
+#[track_caller]
 pub fn refused(arguments: &[&str], directory: &Path) -> Output {
-    let mut command = linger(arguments, directory);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("linger starts");
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("stdout is text");
-    if !line.is_empty() {
-        child.kill().expect("the server runs");
-    }
-    let output = child.wait_with_output().expect("the server ends");
-    assert_eq!(line, "", "the command line was not refused");
+    let output = run(arguments, directory);
+    assert_eq!(stdout(&output), "", "the command line was not refused");
     output
 }
 
@@ -121,23 +165,16 @@ impl Server {
     pub fn try_from_child(mut child: Child) -> Result<Self, Refused> {
         let log = Arc::new(Mutex::new(String::new()));
         let log_thread = child.stderr.take().map(|stderr| collect(stderr, log.clone()));
-        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let mut line = String::new();
-        stdout.read_line(&mut line).expect("stdout is text");
+        let (line, rest) = read_first_line(child.stdout.take().expect("piped"));
         let Some(address) = address_in(&line) else {
-            let status = child.wait().expect("the server ends");
+            let status = wait_for_exit(&mut child);
             if let Some(log_thread) = log_thread {
                 log_thread.join().expect("does not panic");
             }
             let log = format!("{line}{}", log.lock().expect("not poisoned"));
             return Err(Refused { status, log });
         };
-        let rest = Some(std::thread::spawn(move || {
-            let mut rest = String::new();
-            stdout.read_to_string(&mut rest).expect("stdout is text");
-            rest
-        }));
-        Ok(Self { child, line, address, log, rest, log_thread })
+        Ok(Self { child, line, address, log, rest: Some(rest), log_thread })
     }
 
     /// The id of the server's process.
@@ -157,12 +194,14 @@ impl Server {
         let time_limit = TimeLimit::new();
         while !process_stats::is_stopped(self.pid()) {
             time_limit.check(|| "a thread still runs".to_owned());
+            time_limit.park();
         }
     }
 
     /// Waits for the server's end. Returns its status and what it wrote to stdout after its line.
+    #[track_caller]
     pub fn wait(&mut self) -> (ExitStatus, String) {
-        let status = self.child.wait().expect("the server ends");
+        let status = wait_for_exit(&mut self.child);
         if let Some(log_thread) = self.log_thread.take() {
             log_thread.join().expect("does not panic");
         }
@@ -198,7 +237,7 @@ impl Server {
         let time_limit = TimeLimit::new();
         while !self.log().contains(text) {
             time_limit.check(|| format!("no {text:?} in {}", self.log()));
-            std::thread::yield_now();
+            time_limit.park();
         }
     }
 
@@ -234,7 +273,7 @@ impl Server {
         let time_limit = TimeLimit::new();
         while self.call("GET", "/readyz", "").status != status {
             time_limit.check(|| format!("/readyz does not answer {status}: {}", self.log()));
-            std::thread::yield_now();
+            time_limit.park();
         }
     }
 
@@ -254,6 +293,7 @@ impl Server {
                 return;
             }
             time_limit.check(|| format!("{name} {seen:?}, not {value}"));
+            time_limit.park();
         }
     }
 

@@ -20,7 +20,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{naive::Naive, wait::until};
+use super::{
+    naive::Naive,
+    wait::{bounded, until},
+};
 
 /// A server on a free port of the loopback. It uses the naive model, because these tests are about connections, and the
 /// system's clock, because the server's own timeouts are under test.
@@ -186,7 +189,7 @@ impl Client {
 
     /// Reads one byte and drops it. Returns false once the connection is closed or reset.
     pub async fn read_byte(&mut self) -> bool {
-        self.stream.read(&mut [0]).await.is_ok_and(|read| read > 0)
+        bounded("a byte", self.stream.read(&mut [0])).await.is_ok_and(|read| read > 0)
     }
 
     /// Reads one response and leaves the bytes of the next one.
@@ -222,7 +225,8 @@ impl Client {
     }
 
     async fn read_more(&mut self) -> usize {
-        self.stream.read_buf(&mut self.unread).await.expect("the connection is not reset")
+        let read = bounded("more bytes", self.stream.read_buf(&mut self.unread)).await;
+        read.expect("the connection is not reset")
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 use linger::clock::{Clock, SystemClock};
 
 /// Longer than any condition needs to become true, also on a very busy machine.
-const LONGEST: Duration = Duration::from_secs(90);
+pub const LONGEST: Duration = Duration::from_secs(90);
 
 /// The time limit of one wait.
 #[derive(Debug)]
@@ -32,6 +32,11 @@ impl TimeLimit {
     pub fn check(&self, observed: impl FnOnce() -> String) {
         let over = self.clock.now_micros() > self.end_us;
         assert!(!over, "{}: waited in vain for {LONGEST:?}; last observation: {}", self.caller, observed());
+    }
+
+    /// Yields the processor before the next check, in a test without a runtime.
+    pub fn park(&self) {
+        std::thread::park_timeout(Duration::from_millis(2));
     }
 
     /// Yields the processor before the next check.
