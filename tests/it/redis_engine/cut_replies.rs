@@ -182,7 +182,6 @@ async fn a_server_that_lost_its_scripts_and_connections_is_used_again() {
 async fn a_server_that_does_not_answer_is_an_error_in_time_and_so_is_a_closed_engine() {
     let server = crate::harness::redis::RedisServer::start();
     let mut options = linger::store::redis::Options::new(&server.url());
-    options.command_timeout = millis(50);
     options.retry_for = millis(200);
     let process = Process::start(&options).await;
     let raw = Raw::connect(&server.url()).await;

@@ -1,5 +1,5 @@
 //! Servers that run but cannot be used: a primary that became a replica, a server that loads its data, one that is
-//! stopped, one whose clock steps.
+//! stopped, one whose clock steps. With the default settings.
 
 use std::{
     io::{Read, Write},
@@ -30,24 +30,13 @@ async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
     tokio::time::timeout(seconds(30), waiting).await.unwrap_or_else(|_| panic!("{what}: never"));
 }
 
-fn with_short_timeouts(server: &RedisServer) -> Options {
-    Options {
-        command_timeout: millis(100),
-        unresponsive_timeout: millis(100),
-        retry_for: millis(200),
-        reconnect_max: millis(50),
-        ..Options::new(&server.url())
-    }
-}
-
 fn is_unavailable<T: std::fmt::Debug>(answer: linger::store::Result<T>) {
     assert!(matches!(answer, Err(Error::Unavailable(_))), "{answer:?}");
 }
 
-#[tokio::test]
 async fn a_primary_that_becomes_a_replica_is_unavailable_until_it_is_promoted() {
     let server = RedisServer::start();
-    let process = Process::start(&with_short_timeouts(&server)).await;
+    let process = Process::start(&Options::new(&server.url())).await;
     let (store, raw) = (process.store(), Raw::connect(&server.url()).await);
     add(store, job("held")).await;
     let held = reserve(store).await;
@@ -55,11 +44,16 @@ async fn a_primary_that_becomes_a_replica_is_unavailable_until_it_is_promoted() 
     let port = unused.local_addr().expect("has an address").port().to_string();
     drop(unused);
     raw.send(&["REPLICAOF", "127.0.0.1", &port]).await;
-    is_unavailable(store.add(vec![job("a")]).await);
-    is_unavailable(store.finish(ALL, finish(&held.job.id, &held.receipt)).await);
-    is_unavailable(
-        store.promote(10).await.map(|promoted| assert_eq!(promoted.moves, [])).and(store.check().await),
+    let (added, finished, checked) = tokio::join!(
+        store.add(vec![job("a")]),
+        store.finish(ALL, finish(&held.job.id, &held.receipt)),
+        async {
+            store.promote(10).await.map(|promoted| assert_eq!(promoted.moves, [])).and(store.check().await)
+        },
     );
+    is_unavailable(added);
+    is_unavailable(finished);
+    is_unavailable(checked);
     raw.send(&["REPLICAOF", "NO", "ONE"]).await;
     until("writes again", async || store.check().await.is_ok()).await;
     let done = store.finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("finishes");
@@ -77,13 +71,12 @@ fn send_raw(port: u16, command: &str) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&answer[..len]).into_owned())
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_loads_its_file_is_unavailable_and_then_serves() {
     // Loading takes a second for each key, until that is changed; requests are processed after every kilobyte.
     let slow = ["--key-load-delay", "1000000", "--loading-process-events-interval-bytes", "1024"];
     let arguments = [&["--save", "", "--rdbcompression", "no"], &slow[..]].concat();
     let server = Arc::new(RedisServer::start_with(&arguments));
-    let process = Process::start(&with_short_timeouts(&server)).await;
+    let process = Process::start(&Options::new(&server.url())).await;
     let raw = Raw::connect(&server.url()).await;
     add(process.store(), job("a")).await;
     for number in 0..100 {
@@ -93,8 +86,10 @@ async fn a_server_that_loads_its_file_is_unavailable_and_then_serves() {
     let (starting, port) = (server.clone(), server.port);
     let started = tokio::task::spawn_blocking(move || starting.restart());
     until("loads", async || send_raw(port, "PING").is_ok_and(|answer| answer.starts_with("-LOADING"))).await;
-    is_unavailable(process.store.get(ALL, &id("a")).await);
-    is_unavailable(process.store.add(vec![job("b")]).await);
+    let a = id("a");
+    let (got, added) = tokio::join!(process.store.get(ALL, &a), process.store.add(vec![job("b")]));
+    is_unavailable(got);
+    is_unavailable(added);
     until("loads without delay", async || {
         send_raw(port, "CONFIG SET key-load-delay 0").is_ok_and(|answer| answer == "+OK\r\n")
     })
@@ -104,26 +99,34 @@ async fn a_server_that_loads_its_file_is_unavailable_and_then_serves() {
     assert!(matches!(add_any(process.store(), job("a")).await, Added::Replayed(_)));
 }
 
-#[tokio::test]
 async fn a_stopped_server_is_an_error_in_time_and_is_used_when_it_continues() {
     let server = RedisServer::start();
-    let process = Process::start(&with_short_timeouts(&server)).await;
+    let process = Process::start(&Options::new(&server.url())).await;
     let store = process.store();
     add(store, job("a")).await;
     let a = id("a");
     server.pause();
-    for _ in 0..3 {
-        let answers = async { tokio::join!(store.add(vec![job("b")]), store.get(ALL, &a), store.promote(1)) };
-        let (added, got, promoted) = tokio::time::timeout(seconds(30), answers).await.expect("no call hangs");
-        is_unavailable(added);
-        is_unavailable(got);
-        is_unavailable(promoted);
-    }
+    let answers = async { tokio::join!(store.add(vec![job("b")]), store.get(ALL, &a), store.promote(1)) };
+    let (added, got, promoted) = tokio::time::timeout(seconds(30), answers).await.expect("no call hangs");
+    is_unavailable(added);
+    is_unavailable(got);
+    is_unavailable(promoted);
     server.resume();
     until("serves", async || store.check().await.is_ok()).await;
     add_any(store, job("b")).await;
     let held = store.reserve(&plain("t"), &claims(3), Wait::No).await.expect("reserves");
     assert_eq!(held.len(), 2, "each job exists once");
+}
+
+/// The cases run concurrently, because each waits for as long as a call is retried.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_cannot_be_used_is_an_error_in_time_and_is_used_again() {
+    // Boxed: all of them together are too large for a test's stack.
+    tokio::join!(
+        Box::pin(a_primary_that_becomes_a_replica_is_unavailable_until_it_is_promoted()),
+        Box::pin(a_server_that_loads_its_file_is_unavailable_and_then_serves()),
+        Box::pin(a_stopped_server_is_an_error_in_time_and_is_used_when_it_continues()),
+    );
 }
 
 #[tokio::test]
