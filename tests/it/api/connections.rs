@@ -12,7 +12,7 @@ use linger::{
 use crate::harness::{
     jobs::{ALL, id},
     socket::{Client, Server, ServerOptions, get, post},
-    wait::until,
+    wait::{TimeLimit, until},
 };
 
 /// A timeout that is short enough to wait for.
@@ -115,9 +115,11 @@ async fn a_client_without_a_token_is_named_by_its_address() {
 }
 
 #[tokio::test]
-async fn trap_a_silent_or_dripping_connection_is_cut() {
-    let server = Server::start(short_timeouts()).await;
-    for sent in ["", "G", "GET /livez HTTP/1.1\r\n", "GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Slow: "] {
+async fn trap_a_connection_that_never_ends_its_headers_is_cut() {
+    // The other timeouts are the defaults, so that a pause of this test, on a busy machine, is not taken for silence.
+    let options = ListenerOptions { header_timeout: SOON, ..ListenerOptions::default() };
+    let server = Server::start(options).await;
+    for sent in ["G", "GET /livez HTTP/1.1\r\n", "GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Slow: "] {
         let mut client = server.connect().await;
         client.send(sent).await;
         assert_eq!(client.read_to_end().await, b"", "{sent:?}");
@@ -130,14 +132,12 @@ async fn trap_a_silent_or_dripping_connection_is_cut() {
         // The client's speed is the subject of the test; this is not a wait for a result.
         clock.sleep(SOON / 20).await;
     }
-    // Likewise a client that is idle after a request, and one that begins another without ending it.
-    for sent in ["", "GET /livez"] {
-        let mut client = server.connect().await;
-        client.call(&get("/livez")).await.expect(200);
-        client.send(sent).await;
-        assert_eq!(client.read_to_end().await, b"", "{sent:?}");
-    }
-    for (reason, connections) in [("first_byte", 1), ("head", 5), ("idle", 1), ("answer", 0)] {
+    // Likewise a client that begins a second request without ending it.
+    let mut client = server.connect().await;
+    client.call(&get("/livez")).await.expect(200);
+    client.send("GET /livez").await;
+    assert_eq!(client.read_to_end().await, b"");
+    for (reason, connections) in [("first_byte", 0), ("head", 5), ("idle", 0), ("answer", 0)] {
         assert_eq!(server.connections_cut(reason), connections, "{reason}");
     }
     server.shut_down().await;
@@ -253,12 +253,14 @@ async fn bodies_beyond_the_budget_are_refused() {
     let whole = post("/jobs", &format!(r#"{{"topic":"t","id":"a","body":"{}"}}"#, "x".repeat(50)));
     holder.send(&whole[..whole.len() - 1]).await;
     let other = post("/jobs", &format!(r#"{{"topic":"t","body":"{}"}}"#, "x".repeat(50)));
+    let time_limit = TimeLimit::new();
     let refused = loop {
         // This one fits until the first client's bytes have arrived.
         let response = server.connect().await.call(&other).await;
         if response.status != 201 {
             break response;
         }
+        time_limit.check(|| format!("{response:?}"));
     };
     assert_eq!(refused.code(), "overloaded");
     assert_eq!(refused.headers["retry-after"], "1");

@@ -29,9 +29,9 @@ fn shard(id: &JobId) -> u64 {
     xxh3_64(id.as_str().as_bytes()) % 16
 }
 
-/// Pops all jobs in one call while a server hangs. Returns the shards of the jobs received, the healthy shards, and how
-/// long the call took. Asserts that no job is lost, and that jobs which arrived too late are returned uncounted.
-async fn pop_with_a_hung_server(claims: &[Claim]) -> (BTreeSet<u64>, BTreeSet<u64>, Duration) {
+/// Pops jobs while a server hangs, until every healthy shard has delivered some. Asserts that no pop waits for the hung server,
+/// that no job is lost, and that jobs which arrived too late are returned uncounted.
+async fn pop_with_a_hung_server(claims: &[Claim]) {
     // The timeout is so long that the Cluster does not consider the server failed during the test.
     let cluster = Cluster::start(60_000);
     let mode = Mode::Cluster(cluster.nodes());
@@ -46,23 +46,27 @@ async fn pop_with_a_hung_server(claims: &[Claim]) -> (BTreeSet<u64>, BTreeSet<u6
     let first = owner(&cluster, 0);
     let hung =
         cluster.primaries(0).into_iter().find(|server| *server != first).expect("there are three primaries");
-    let healthy = (0..16).filter(|shard| owner(&cluster, *shard) != hung).collect();
+    let healthy: BTreeSet<u64> = (0..16).filter(|shard| owner(&cluster, *shard) != hung).collect();
     cluster.servers[hung].pause();
-    let clock = SystemClock::new();
-    let began_us = clock.now_micros();
-    let reserved = store.reserve(&plain("t"), claims, Wait::No).await.expect("reserves");
-    let took = Duration::from_micros((clock.now_micros() - began_us).unsigned_abs());
-    assert!((1..JOBS).contains(&reserved.len()), "{} of {JOBS}", reserved.len());
-    let delivered_shards = reserved.iter().map(|reserved| shard(&reserved.job.id)).collect();
-    let mut seen = BTreeSet::new();
-    for reserved in reserved {
-        let finished =
-            one(store.finish(ALL, finish(&reserved.job.id, &reserved.receipt)).await.expect("finishes"));
-        assert_eq!(finished, Finished::Done { topic: topic("t") });
-        seen.insert(reserved.job.id);
+    let (clock, mut seen, time_limit) = (SystemClock::new(), BTreeSet::<JobId>::new(), TimeLimit::new());
+    // A healthy server that is slow for a moment, on a busy machine, delivers its jobs to the next pop.
+    let have_come =
+        |seen: &BTreeSet<JobId>| healthy.iter().all(|of| seen.iter().any(|id| shard(id) == *of));
+    while !have_come(&seen) {
+        time_limit.check(|| format!("{} of {JOBS}", seen.len()));
+        let began_us = clock.now_micros();
+        let reserved = store.reserve(&plain("t"), claims, Wait::No).await.expect("reserves");
+        let took = Duration::from_micros((clock.now_micros() - began_us).unsigned_abs());
+        assert!(took < RETRY_FOR, "the pop waited for the hung server: {took:?}");
+        for reserved in reserved {
+            let finished =
+                one(store.finish(ALL, finish(&reserved.job.id, &reserved.receipt)).await.expect("finishes"));
+            assert_eq!(finished, Finished::Done { topic: topic("t") });
+            assert!(seen.insert(reserved.job.id));
+        }
     }
+    assert!(seen.iter().all(|id| healthy.contains(&shard(id))), "the hung server delivered a job");
     cluster.servers[hung].resume();
-    let time_limit = TimeLimit::new();
     while seen.len() < JOBS {
         time_limit.check(|| format!("{} of {JOBS}", seen.len()));
         for reserved in
@@ -73,21 +77,17 @@ async fn pop_with_a_hung_server(claims: &[Claim]) -> (BTreeSet<u64>, BTreeSet<u6
         }
     }
     store.close().await.expect("closes");
-    (delivered_shards, healthy, took)
 }
 
 /// The waiters of a topic have different names and TTRs.
 #[tokio::test]
 async fn a_hung_server_does_not_delay_the_jobs_of_the_others_for_different_claims() {
     let claims: Vec<Claim> = (0..JOBS).map(|n| claim_for(ttr(3_600 + n as u64 % 2))).collect();
-    let (delivered_shards, healthy, took) = pop_with_a_hung_server(&claims).await;
-    assert_eq!(delivered_shards, healthy, "every healthy shard delivered its jobs");
-    assert!(took < RETRY_FOR / 2, "{took:?}");
+    pop_with_a_hung_server(&claims).await;
 }
 
 #[tokio::test]
 async fn a_hung_server_does_not_delay_the_jobs_of_the_others() {
-    let (delivered_shards, healthy, took) = pop_with_a_hung_server(&vec![claim_for(ttr(3_600)); JOBS]).await;
-    assert_eq!(delivered_shards, healthy, "every healthy shard delivered its jobs");
-    assert!(took < RETRY_FOR / 2, "{took:?}");
+    let claims = vec![claim_for(ttr(3_600)); JOBS];
+    pop_with_a_hung_server(&claims).await;
 }

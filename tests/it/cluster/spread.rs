@@ -15,6 +15,7 @@ use crate::harness::{
     jobs::*,
     resp::Reply,
     stores::Recorder,
+    wait::TimeLimit,
 };
 
 const JOBS: usize = 3_000;
@@ -58,11 +59,11 @@ async fn the_jobs_of_one_busy_topic_are_spread_over_all_servers() {
     assert_eq!((jobs_per_server.len(), jobs_per_server.iter().sum::<usize>()), (3, JOBS));
     // A fair share is a third. Of 16 shards, none of three servers has fewer than three.
     assert!(jobs_per_server.iter().all(|count| *count >= JOBS / 8), "{jobs_per_server:?}");
-    let mut popped = 0;
+    // A pop waits for slow servers only for a moment, and other tests use this Cluster.
+    let (mut popped, time_limit) = (0, TimeLimit::new());
     while popped < JOBS {
-        let reserved = store.reserve(&plain("t"), &claims(500), Wait::No).await.expect("reserves");
-        assert!(!reserved.is_empty(), "only {popped} were found");
-        popped += reserved.len();
+        popped += store.reserve(&plain("t"), &claims(500), Wait::No).await.expect("reserves").len();
+        time_limit.check(|| format!("only {popped} were found"));
     }
     store.close().await.expect("closes");
 }

@@ -20,11 +20,18 @@ const BOUND: Duration = Duration::from_secs(30);
 type PendingAdd<'a> = Pin<Box<dyn Future<Output = linger::store::Result<Vec<Added>>> + Send + 'a>>;
 
 async fn behind_a_proxy(retry_for: Duration) -> (Process, Proxy) {
-    let proxy = Proxy::start(shared().port).await;
-    let mode = proxy.mode();
+    with(Options { retry_for, ..options() }).await
+}
+
+/// With timeouts that are short enough to wait for often.
+async fn behind_a_silent_proxy(retry_for: Duration) -> (Process, Proxy) {
     let (command_timeout, unresponsive_timeout) = (millis(250), millis(250));
-    let options =
-        Options { mode, shards: Some(1), command_timeout, unresponsive_timeout, retry_for, ..options() };
+    with(Options { command_timeout, unresponsive_timeout, retry_for, ..options() }).await
+}
+
+async fn with(options: Options) -> (Process, Proxy) {
+    let proxy = Proxy::start(shared().port).await;
+    let options = Options { mode: proxy.mode(), shards: Some(1), ..options };
     let process = Process::start(&options).await;
     proxy.learn_background().await;
     (process, proxy)
@@ -58,7 +65,7 @@ async fn callers_that_come_while_a_call_is_in_flight_share_the_next() {
 
 #[tokio::test]
 async fn each_caller_gets_the_true_outcome_of_a_shared_call_after_a_fault() {
-    let (process, proxy) = behind_a_proxy(seconds(5)).await;
+    let (process, proxy) = behind_a_silent_proxy(seconds(5)).await;
     for fault in Fault::ALL {
         proxy.arm(1, 1, fault);
         let added = tokio::time::timeout(BOUND, join_all(adds(&process))).await.expect("no call hangs");
@@ -98,7 +105,7 @@ async fn an_error_of_a_shared_call_reaches_each_of_its_callers() {
 
 #[tokio::test]
 async fn a_caller_queued_for_a_silent_server_fails_as_soon_as_a_single_call_would() {
-    let (process, proxy) = behind_a_proxy(seconds(1)).await;
+    let (process, proxy) = behind_a_silent_proxy(seconds(1)).await;
     proxy.arm(0, usize::MAX, Fault::SilentBefore);
     // One after the other, the calls would take half a minute.
     let names = 0..2_000;
@@ -111,7 +118,7 @@ async fn a_caller_queued_for_a_silent_server_fails_as_soon_as_a_single_call_woul
 
 #[tokio::test]
 async fn callers_that_are_cancelled_do_not_affect_the_others() {
-    let (process, proxy) = behind_a_proxy(seconds(5)).await;
+    let (process, proxy) = behind_a_silent_proxy(seconds(5)).await;
     for fault in [None, Some(Fault::CutAfter), Some(Fault::SilentBefore)] {
         for cancelled in [0, 3] {
             if let Some(fault) = fault {

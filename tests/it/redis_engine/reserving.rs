@@ -13,10 +13,19 @@ use super::{
     proxy::{Fault, Proxy},
     tag,
 };
-use crate::harness::{jobs::*, redis::shared, wait::until};
+use crate::harness::{
+    jobs::*,
+    redis::shared,
+    wait::{TimeLimit, until},
+};
 
 /// Enough jobs that every shard has some.
 const JOBS: usize = 400;
+
+/// Every server counts as prompt, however busy the machine is: these tests count the jobs of one pop.
+fn patient(options: Options) -> Options {
+    Options { prompt_timeout: seconds(60), ..options }
+}
 
 fn jobs() -> Vec<AddJob> {
     (0..JOBS).map(|n| job(&format!("job-{n}"))).collect()
@@ -29,7 +38,7 @@ fn ids(held: &[Reservation]) -> BTreeSet<JobId> {
 #[tokio::test]
 async fn the_jobs_of_all_shards_come_in_one_pop() {
     for shards in [1, 4, 16, 256] {
-        let options = Options { shards: Some(shards), ..options() };
+        let options = patient(Options { shards: Some(shards), ..options() });
         let process = Process::start(&options).await;
         process.store().add(jobs()).await.expect("adds");
         // A process that was notified of nothing before its first reservation.
@@ -95,6 +104,12 @@ async fn waiting_callers_learn_why_the_probe_fails() {
         process.store().reserve(&plain("t"), &claims(1), Wait::Yes).await.expect_err("the probe fails");
     assert!(matches!(error, Error::Unavailable(_)), "{error:?}");
     proxy.disarm();
+    // The connections are opened again at growing intervals.
+    let time_limit = TimeLimit::new();
+    while process.store.check().await.is_err() {
+        time_limit.check(|| "Redis is not used again".to_owned());
+        time_limit.pause().await;
+    }
     add(process.store(), job("a")).await;
     let held = process.store().reserve(&plain("t"), &claims(1), Wait::Yes).await.expect("answers");
     assert_eq!(one(held).job.id, id("a"));
@@ -102,7 +117,7 @@ async fn waiting_callers_learn_why_the_probe_fails() {
 
 #[tokio::test]
 async fn each_job_is_reserved_for_the_ttr_at_its_index() {
-    let options = Options { shards: Some(16), ..options() };
+    let options = patient(Options { shards: Some(16), ..options() });
     let process = Process::start(&options).await;
     process.store().add(jobs()).await.expect("adds");
     let own = jobs()[0].ttr;
@@ -129,7 +144,7 @@ async fn each_job_is_reserved_for_the_ttr_at_its_index() {
 async fn a_shard_that_fails_takes_nothing_from_the_others() {
     let raw = Raw::connect(&shared().url()).await;
     for broken in 0..4 {
-        let options = Options { shards: Some(4), ..options() };
+        let options = patient(Options { shards: Some(4), ..options() });
         let process = Process::start(&options).await;
         process.store().add(jobs()).await.expect("adds");
         process.events.take_ready();

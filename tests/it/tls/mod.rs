@@ -104,7 +104,8 @@ async fn jobs_are_served_over_tls_only() {
 async fn a_client_without_a_handshake_is_cut_off_and_delays_nobody() {
     let directory = directory();
     let certificate = write_certificate(directory.path());
-    let short_timeout = [("LINGER__SERVER__HEADER_TIMEOUT", "300ms")];
+    // Short enough to wait for, and long enough for a handshake on a busy machine.
+    let short_timeout = [("LINGER__SERVER__HEADER_TIMEOUT", "2s")];
     let server = Server::serve(&[], &short_timeout, directory.path());
     let mut silent: Vec<TcpStream> =
         (0..20).map(|_| TcpStream::connect(server.address).expect("connects")).collect();
