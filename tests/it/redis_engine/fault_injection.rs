@@ -38,7 +38,10 @@ const ALL_FAULTS: [ServerFault; 5] = [
     ServerFault::Stop,
 ];
 
-async fn inject(fault: ServerFault, redis: &RedisServer) {
+/// How long a server is stopped: most of the time for less than `redis.command_timeout`, and once for longer.
+const STOPS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(3)];
+
+async fn inject(fault: ServerFault, redis: &RedisServer, stop: Duration) {
     let send = async |words: &[&str]| drop(Raw::connect(&redis.url()).await.send(words).await);
     match fault {
         ServerFault::Kill => tokio::task::block_in_place(|| redis.restart()),
@@ -47,7 +50,7 @@ async fn inject(fault: ServerFault, redis: &RedisServer) {
         ServerFault::Hang => send(&["DEBUG", "SLEEP", "0.5"]).await,
         ServerFault::Stop => {
             redis.pause();
-            SystemClock::new().sleep(Duration::from_millis(500)).await;
+            SystemClock::new().sleep(stop).await;
             redis.resume();
         }
     }
@@ -63,9 +66,10 @@ async fn load_with_faults(redis: &RedisServer, count: u64, kinds: &[ServerFault]
     let plan = Plan { jobs: Plan::from_environment().jobs / 2, clients: 4, ..Plan::from_environment() };
     let report = run(plan, &servers.each_ref().map(|server| server.address), async |run| {
         let mut random = StdRng::seed_from_u64(run.plan.seed + 3_000);
-        for (_, fault) in (0..count).zip(kinds.iter().cycle()) {
+        for (number, fault) in (0..count).zip(kinds.iter().cycle()) {
             SystemClock::new().sleep(Duration::from_millis(random.random_range(20..600))).await;
-            inject(*fault, redis).await;
+            let is_first = number < kinds.len() as u64;
+            inject(*fault, redis, STOPS[usize::from(is_first)]).await;
         }
     })
     .await;

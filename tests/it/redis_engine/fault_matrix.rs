@@ -73,7 +73,16 @@ impl FaultFixture {
     async fn with(proxy: Proxy, options: Options, at: &str) -> Self {
         let process = Process::start(&options).await;
         proxy.learn_background().await;
-        let direct = Options { prefix: options.prefix.clone(), shards: options.shards, ..Options::new(at) };
+        // It is not under test, and a busy machine may hold the shared server up.
+        let direct = Options {
+            prefix: options.prefix.clone(),
+            shards: options.shards,
+            command_timeout: seconds(30),
+            unresponsive_timeout: seconds(60),
+            retry_for: seconds(60),
+            prompt_timeout: seconds(60),
+            ..Options::new(at)
+        };
         let observer = Process::with_clock_of(&process, &direct).await;
         let naive_events = Arc::new(Recorder::default());
         let naive = Naive::new(process.clock.clone(), naive_events.clone(), None);
