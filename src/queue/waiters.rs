@@ -264,7 +264,7 @@ struct Dispatch {
     waiters: Arc<Waiters>,
     /// The plain outlet of the topic.
     outlet: Outlet,
-    /// Whether it has unregistered itself. If it panics, `drop` does so.
+    /// Whether it has unregistered itself. If it panics, `drop` does so and fails the polls of the topic.
     ended: bool,
 }
 
@@ -387,8 +387,10 @@ impl Drop for Dispatch {
         if self.ended {
             return;
         }
-        if let Some(of_topic) = self.waiters.lock().by_topic.get_mut(&self.outlet.topic) {
-            of_topic.dispatching = false;
-        }
+        // Polls that do not wait have nobody else to answer them, and announcements during the dispatch are lost to the
+        // others.
+        let failed = self.waiters.lock().by_topic.remove(&self.outlet.topic).unwrap_or_default();
+        let error = Error::Unavailable("the search for ready jobs failed".to_owned());
+        failed.waiters.values().for_each(|waiter| waiter.answer(Err(error.clone())));
     }
 }

@@ -12,6 +12,7 @@ use super::{Fixture, NOW, accepted_ids, delivered_ids, new_job, pop};
 use crate::harness::{
     failing::Failure,
     jobs::{ALL, id, millis, seconds, topic, ttr},
+    wait::bounded,
 };
 
 #[tokio::test]
@@ -57,6 +58,23 @@ async fn a_failure_of_the_store_fails_all_non_blocking_polls_at_once() {
         assert!(matches!(answer, Err(Error::Unavailable(_))), "{answer:?}");
     }
     assert_eq!(hung.hung_calls(), 1, "the store is not called once more");
+    fixture.close().await;
+}
+
+#[tokio::test]
+async fn a_panic_of_the_store_fails_the_polls_of_the_topic() {
+    let fixture = Fixture::new();
+    let parked = fixture.park(pop(seconds(30))).await;
+    fixture.store.fail(Some(Failure::Panic));
+    let answer = bounded("a poll that does not wait", fixture.queue.pop(pop(NOW))).await;
+    assert!(matches!(answer, Err(Error::Unavailable(_))), "{answer:?}");
+    let answer = bounded("a parked poll", parked).await.expect("does not panic");
+    assert!(matches!(answer, Err(Error::Unavailable(_))), "{answer:?}");
+    assert_eq!(fixture.queue.waiting(), 0);
+    fixture.store.fail(None);
+    let parked = fixture.park(pop(seconds(30))).await;
+    fixture.add("job", NOW).await;
+    assert_eq!(delivered_ids(parked).await, ["job"], "later polls are served");
     fixture.close().await;
 }
 
