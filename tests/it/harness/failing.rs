@@ -39,7 +39,6 @@ pub enum Failure {
 pub struct FailingStore {
     inner: Arc<dyn Store>,
     failure: Mutex<Option<Failure>>,
-    failed_calls: AtomicUsize,
     hung_reserves: Mutex<HashMap<Topic, Arc<HungCalls>>>,
     hung_checks: Mutex<Option<Arc<HungCalls>>>,
     hung_topics: Mutex<Option<Arc<HungCalls>>>,
@@ -60,7 +59,6 @@ impl FailingStore {
         Arc::new(Self {
             inner,
             failure: Mutex::default(),
-            failed_calls: AtomicUsize::default(),
             hung_reserves: Mutex::default(),
             hung_checks: Mutex::default(),
             hung_topics: Mutex::default(),
@@ -80,11 +78,6 @@ impl FailingStore {
     /// Makes every operation fail, or work again.
     pub fn fail(&self, failure: Option<Failure>) {
         *self.failure.lock().expect("not poisoned") = failure;
-    }
-
-    /// How many calls have failed.
-    pub fn failed_calls(&self) -> usize {
-        self.failed_calls.load(Ordering::Relaxed)
     }
 
     /// Makes the notices fail, or work again. They do not fail with everything else.
@@ -153,7 +146,6 @@ impl FailingStore {
 
     fn inner(&self) -> Result<&dyn Store> {
         let failure = self.failure.lock().expect("not poisoned").clone();
-        self.failed_calls.fetch_add(usize::from(failure.is_some()), Ordering::Relaxed);
         match failure {
             None => Ok(&*self.inner),
             Some(Failure::Error(error)) => Err(error),
