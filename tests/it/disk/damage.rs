@@ -10,7 +10,13 @@ use std::{
 
 use rand::{RngExt, SeedableRng, rngs::SmallRng, seq::SliceRandom};
 
-use super::{copy_store, ledger::Ledger, names_a_file, seed, setting, worker::Worker};
+use super::{
+    content::Content,
+    copy_store,
+    ledger::{Effect, JobState, Ledger},
+    names_a_file, seed, setting,
+    worker::Worker,
+};
 use crate::harness::process::{Server, linger, run, stdout};
 
 const DB: &str = "linger.db";
@@ -295,8 +301,8 @@ fn a_silent_loss_is_recognised() {
     let store = Store::killed();
     assert_eq!(result_of(&store, &Damage::Append("linger.db-shm", 1)).0, DamageResult::Whole);
     let mut more = store.copy();
-    more.ledger.begin("first", "never-there", super::ledger::Uncertainty::None);
-    more.ledger.confirm("never-there", super::ledger::JobState::Ready);
+    more.ledger.begin("first", "never-there", Effect::EXISTENCE);
+    more.ledger.confirm("never-there", JobState::Ready, Content::default());
     assert_eq!(result_of(&more, &Damage::Append("linger.db-shm", 1)).0, DamageResult::Silent);
     assert_eq!(result_of(&store, &Damage::Remove(&[LOG])).0, DamageResult::Refused);
     assert!(Path::new(&store.file(DB)).exists(), "only copies are damaged");

@@ -2,13 +2,11 @@
 //! belongs to one client, which has one call in flight at a time. So acknowledged states are exact, and only a call
 //! without a clear answer leaves a state uncertain.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    hash::{DefaultHasher, Hash, Hasher},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use super::content::Content;
 use crate::harness::process::Server;
 
 /// The state of a job as its client knows it.
@@ -34,6 +32,17 @@ impl JobState {
         }
     }
 
+    /// Its name in a request.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Delayed => "delayed",
+            Self::Ready => "ready",
+            Self::Reserved(_) => "reserved",
+            Self::Dead => "dead",
+            Self::Gone => panic!("jobs that are gone have no state"),
+        }
+    }
+
     fn is_like(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
@@ -49,6 +58,38 @@ pub enum Uncertainty {
     Existence,
 }
 
+/// What a call does to a job.
+#[derive(Debug, Clone, Copy)]
+pub struct Effect {
+    uncertainty: Uncertainty,
+    /// The members of the job that it may change.
+    members: &'static [&'static str],
+}
+
+impl Effect {
+    /// It adds or removes the job.
+    pub const EXISTENCE: Self = Self { uncertainty: Uncertainty::Existence, members: &[] };
+    /// It moves the job to another state or due time.
+    pub const MOVE: Self = Self {
+        uncertainty: Uncertainty::State,
+        members: &[
+            "due_at",
+            "attempts",
+            "reserved_at",
+            "reserved_by",
+            "reserved_until",
+            "dead_at",
+            "reason",
+            "history",
+        ],
+    };
+    pub const PATCH: Self = Self {
+        uncertainty: Uncertainty::State,
+        members: &["due_at", "ttr", "max_attempts", "retry", "history", "body"],
+    };
+    pub const TOUCH: Self = Self { uncertainty: Uncertainty::None, members: &["reserved_until"] };
+}
+
 #[derive(Debug, Clone)]
 struct Entry {
     topic: String,
@@ -59,14 +100,21 @@ struct Entry {
     pending: Uncertainty,
     /// The highest of both since the last [`Ledger::begin_snapshot`].
     recent: Uncertainty,
-    /// Digest of the body, if it is known.
-    body: Option<u64>,
+    /// What is certain, also while a call is in flight.
+    content: Content,
+    /// The content before the call in flight.
+    before: Option<Content>,
+    /// Members that a call may have changed since the last [`Ledger::begin_snapshot`].
+    recent_members: BTreeSet<&'static str>,
 }
 
-fn digest(body: &Value) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    body.to_string().hash(&mut hasher);
-    hasher.finish()
+/// What is set for a topic.
+#[derive(Debug, Clone, Default)]
+struct TopicEntry {
+    /// As answers show it; `None` while that is unknown.
+    shown: Option<Value>,
+    /// Calls so far that may have changed it.
+    calls: u64,
 }
 
 /// Every job of a run.
@@ -75,8 +123,7 @@ pub struct Ledger {
     jobs: BTreeMap<String, Entry>,
     /// Jobs that were gone at the last check.
     gone: BTreeSet<String>,
-    /// The configuration of each topic as answers show it; `None` while that is unknown.
-    topics: BTreeMap<String, Option<Value>>,
+    topics: BTreeMap<String, TopicEntry>,
     /// Acknowledgements so far.
     pub acks: usize,
     /// Answers that contradict what is known.
@@ -88,9 +135,9 @@ pub struct Ledger {
 pub struct Findings {
     pub lost: Vec<String>,
     pub returned: Vec<String>,
-    /// In another state than expected, or counted wrongly, or with a receipt that does not work.
+    /// In another state or with other content than expected, or counted wrongly, or with a receipt that does not work.
     pub wrong: Vec<String>,
-    /// Jobs for which the answer was 503.
+    /// Jobs and topics for which the answer was 503.
     pub unanswered: Vec<String>,
     /// Jobs that exist.
     pub present: usize,
@@ -103,69 +150,74 @@ impl Findings {
 }
 
 impl Ledger {
-    /// Records that a call is about to be sent that may do this to `id`.
-    pub fn begin(&mut self, topic: &str, id: &str, uncertainty: Uncertainty) {
+    /// Records that a call with this effect on `id` is about to be sent.
+    pub fn begin(&mut self, topic: &str, id: &str, effect: Effect) {
         let new = || Entry {
             topic: topic.to_owned(),
             state: JobState::Gone,
             uncertainty: Uncertainty::None,
             pending: Uncertainty::None,
             recent: Uncertainty::None,
-            body: None,
+            content: Content::default(),
+            before: None,
+            recent_members: BTreeSet::new(),
         };
         let entry = self.jobs.entry(id.to_owned()).or_insert_with(new);
-        entry.pending = uncertainty;
-        entry.recent = entry.recent.max(uncertainty);
+        entry.pending = effect.uncertainty;
+        entry.recent = entry.recent.max(effect.uncertainty);
+        entry.before = Some(entry.content.clone());
+        entry.content.forget(effect.members);
+        entry.recent_members.extend(effect.members);
     }
 
-    /// Records the state of `id` from an answer.
-    pub fn confirm(&mut self, id: &str, state: JobState) {
-        let entry = self.jobs.get_mut(id).expect("its call was begun");
+    /// Records that a call is about to be sent that adds `id` with this content.
+    pub fn begin_add(&mut self, topic: &str, id: &str, content: Content) {
+        self.begin(topic, id, Effect::EXISTENCE);
+        self.entry(id).content = content;
+    }
+
+    fn entry(&mut self, id: &str) -> &mut Entry {
+        self.jobs.get_mut(id).expect("its call was begun")
+    }
+
+    /// Records the state of `id` from an answer, and the content as far as the answer shows it.
+    pub fn confirm(&mut self, id: &str, state: JobState, shown: Content) {
+        let entry = self.entry(id);
         (entry.state, entry.uncertainty, entry.pending) = (state, Uncertainty::None, Uncertainty::None);
+        entry.before = None;
+        let differences = entry.content.differences(&shown);
+        entry.content.learn(shown);
+        self.contradictions.extend(differences.into_iter().map(|difference| format!("{id}: {difference}")));
         self.acks += 1;
     }
 
     /// Records that an answer reported no change to `id`.
     pub fn unchanged(&mut self, id: &str) {
-        self.jobs.get_mut(id).expect("its call was begun").pending = Uncertainty::None;
+        let entry = self.entry(id);
+        entry.pending = Uncertainty::None;
+        if let Some(before) = entry.before.take() {
+            entry.content = before;
+        }
     }
 
     /// Records that there was no answer, or one that leaves the result open.
     pub fn mark_uncertain(&mut self, id: &str) {
-        let entry = self.jobs.get_mut(id).expect("its call was begun");
+        let entry = self.entry(id);
         entry.uncertainty = entry.uncertainty.max(entry.pending);
-        entry.pending = Uncertainty::None;
+        (entry.pending, entry.before) = (Uncertainty::None, None);
     }
 
-    /// Records the body of `id`.
-    pub fn set_body(&mut self, id: &str, body: &Value) {
-        self.jobs.get_mut(id).expect("its call was begun").body = Some(digest(body));
+    /// Records that a call is about to be sent that changes what is set for a topic. Returns what is set before.
+    pub fn begin_topic(&mut self, topic: &str) -> Option<Value> {
+        let unset = || TopicEntry { shown: Some(topic_config(&Value::Null)), calls: 0 };
+        let entry = self.topics.entry(topic.to_owned()).or_insert_with(unset);
+        entry.calls += 1;
+        entry.shown.take()
     }
 
-    /// Records that the body of `id` may change. Returns the previous digest.
-    pub fn forget_body(&mut self, id: &str) -> Option<u64> {
-        self.jobs.get_mut(id).and_then(|entry| entry.body.take())
-    }
-
-    /// Records that the body of `id` is still the one with this digest.
-    pub fn keep_body(&mut self, id: &str, body: Option<u64>) {
-        self.jobs.get_mut(id).expect("its call was begun").body = body;
-    }
-
-    /// Records the configuration of a topic from an answer.
-    pub fn set_topic(&mut self, topic: &str, shown: &Value) {
-        self.topics.insert(topic.to_owned(), Some(topic_settings(shown)));
-    }
-
-    /// Records that the configuration of a topic may change. Returns the previous one.
-    pub fn forget_topic(&mut self, topic: &str) -> Option<Value> {
-        let unset = || Some(topic_settings(&Value::Null));
-        std::mem::take(self.topics.entry(topic.to_owned()).or_insert_with(unset))
-    }
-
-    /// Records that the configuration of a topic has not changed.
-    pub fn keep_topic(&mut self, topic: &str, set: Option<Value>) {
-        self.topics.insert(topic.to_owned(), set);
+    /// Records what is set for a topic after a call, if that is known.
+    pub fn end_topic(&mut self, topic: &str, shown: Option<Value>) {
+        self.topics.get_mut(topic).expect("its call was begun").shown = shown;
     }
 
     /// Jobs of a topic that are certainly in a state for which `wanted` is true.
@@ -177,6 +229,14 @@ impl Ledger {
         };
         let jobs = self.jobs.iter().filter(|(_, entry)| known(entry));
         jobs.map(|(id, entry)| (id.clone(), entry.state.clone())).collect()
+    }
+
+    /// Jobs of a topic that are, or may be, in a state for which `wanted` is true.
+    pub fn possible_jobs(&self, topic: &str, wanted: impl Fn(&JobState) -> bool) -> Vec<String> {
+        let possible =
+            |entry: &Entry| entry.uncertainty.max(entry.pending) > Uncertainty::None || wanted(&entry.state);
+        let jobs = self.jobs.iter().filter(|(_, entry)| entry.topic == topic && possible(entry));
+        jobs.map(|(id, _)| id.clone()).collect()
     }
 
     /// The known state of a job; `None` when the state is uncertain or the job is unknown.
@@ -195,6 +255,7 @@ impl Ledger {
     pub fn begin_snapshot(&mut self) -> Self {
         for entry in self.jobs.values_mut() {
             entry.recent = entry.uncertainty.max(entry.pending);
+            entry.recent_members.clear();
         }
         self.clone()
     }
@@ -203,18 +264,18 @@ impl Ledger {
     /// meanwhile are uncertain.
     pub fn end_snapshot(mut self, since: &Self) -> Self {
         for (id, entry) in &since.jobs {
-            let new = || Entry { state: JobState::Gone, body: None, ..entry.clone() };
-            let kept = self.jobs.entry(id.clone()).or_insert_with(new);
+            let kept = self
+                .jobs
+                .entry(id.clone())
+                .or_insert_with(|| Entry { state: JobState::Gone, ..entry.clone() });
             kept.uncertainty = kept.uncertainty.max(entry.recent);
-            kept.pending = Uncertainty::None;
-            if kept.body != entry.body {
-                kept.body = None;
-            }
+            (kept.pending, kept.before) = (Uncertainty::None, None);
+            kept.content.forget(&entry.recent_members);
         }
-        for (topic, set) in &since.topics {
-            let before = self.topics.insert(topic.clone(), set.clone());
-            if before.as_ref() != Some(set) {
-                self.topics.insert(topic.clone(), None);
+        for (topic, entry) in &since.topics {
+            let kept = self.topics.entry(topic.clone()).or_default();
+            if kept.calls != entry.calls {
+                kept.shown = None;
             }
         }
         self
@@ -227,15 +288,12 @@ impl Ledger {
         let mut counts: BTreeMap<String, u64> = BTreeMap::new();
         for (id, entry) in &mut self.jobs {
             let answer = server.call("GET", &format!("/jobs/{id}"), "");
-            let found = match answer.status {
+            let (found, content) = match answer.status {
                 200 => {
                     let job = answer.json();
-                    if entry.body.is_some_and(|known| known != digest(&job["body"])) {
-                        findings.wrong.push(format!("{id} has another body than it was given"));
-                    }
-                    JobState::of(job["state"].as_str().expect("a state"))
+                    (JobState::of(job["state"].as_str().expect("a state")), Content::shown(&job, &[]))
                 }
-                404 => JobState::Gone,
+                404 => (JobState::Gone, Content::default()),
                 503 => {
                     findings.unanswered.push(id.clone());
                     continue;
@@ -245,6 +303,9 @@ impl Ledger {
             let here = found != JobState::Gone;
             findings.present += usize::from(here);
             *counts.entry(entry.topic.clone()).or_default() += u64::from(here);
+            let differences = entry.content.differences(&content);
+            findings.wrong.extend(differences.into_iter().map(|difference| format!("{id}: {difference}")));
+            entry.content = content;
             match (&entry.state, entry.uncertainty) {
                 (_, Uncertainty::Existence) => {}
                 (JobState::Gone, _) if here => findings.returned.push(id.clone()),
@@ -256,7 +317,9 @@ impl Ledger {
                 (JobState::Reserved(Some(receipt)), Uncertainty::None) => {
                     let touch = format!(r#"{{"receipt":"{receipt}","ttr":"1h"}}"#);
                     let answer = server.call("POST", &format!("/jobs/{id}/touch"), &touch);
-                    if answer.status != 200 {
+                    if answer.status == 200 {
+                        entry.content = Content::shown(&answer.json(), &[]);
+                    } else {
                         findings.wrong.push(format!("{id} is no longer reserved by its holder: {answer:?}"));
                     }
                     continue;
@@ -268,8 +331,17 @@ impl Ledger {
         findings
             .wrong
             .extend(counts.into_iter().filter_map(|(topic, here)| count_difference(server, &topic, here)));
-        let set = self.topics.iter().filter_map(|(topic, set)| Some((topic, set.as_ref()?)));
-        findings.wrong.extend(set.filter_map(|(topic, set)| config_difference(server, topic, set)));
+        for (topic, entry) in &mut self.topics {
+            let Some(found) = configured(server, topic) else {
+                findings.unanswered.push(topic.clone());
+                continue;
+            };
+            let known = entry.shown.as_ref().filter(|known| **known != found);
+            findings
+                .wrong
+                .extend(known.map(|known| format!("{topic} is set to {found} and should be {known}")));
+            entry.shown = Some(found);
+        }
         self.archive_gone();
         findings
     }
@@ -286,22 +358,23 @@ impl Ledger {
     }
 }
 
-/// The configuration of a topic in an answer; nothing when there is no answer.
-fn topic_settings(shown: &Value) -> Value {
+/// What an answer shows is set for a topic; nothing when there is no answer.
+pub fn topic_config(shown: &Value) -> Value {
     let is_paused = |flag: &str| shown["paused"][flag].as_bool().unwrap_or_default();
-    json!({ "ttr": shown["settings"]["ttr"], "paused": [is_paused("delivery"), is_paused("intake")] })
+    let unset = json!({ "require_receipt": false });
+    let settings = if shown.is_null() { &unset } else { &shown["settings"] };
+    json!({ "settings": settings, "paused": [is_paused("delivery"), is_paused("intake")] })
 }
 
-/// How the configuration of a topic differs from the expected one.
-fn config_difference(server: &Server, topic: &str, expected: &Value) -> Option<String> {
+/// What is set for a topic on a server, if it answers. A topic without jobs and settings is not known there.
+fn configured(server: &Server, topic: &str) -> Option<Value> {
     let answer = server.call("GET", &format!("/topics/{topic}"), "");
-    let found = match answer.status {
-        200 => topic_settings(&answer.json()),
-        // A topic without jobs and settings is not known.
-        404 => topic_settings(&Value::Null),
-        _ => return Some(format!("{topic}: {answer:?}")),
-    };
-    (found != *expected).then(|| format!("{topic} is set to {found} and should be {expected}"))
+    match answer.status {
+        200 => Some(topic_config(&answer.json())),
+        404 => Some(topic_config(&Value::Null)),
+        503 => None,
+        _ => panic!("{topic}: {answer:?}"),
+    }
 }
 
 /// How the server's own count of a topic differs from the number of its jobs.

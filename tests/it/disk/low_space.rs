@@ -69,7 +69,7 @@ fn assert_growth_is_refused(worker: &mut Worker<'_>, other: &Worker<'_>) {
     let ready = worker.ids(|state| *state == JobState::Ready);
     assert_eq!(worker.add(&[10], false), Outcome::Full);
     assert_eq!(worker.patch(ready.last().expect("a small one"), 240_000), Outcome::Full);
-    assert_eq!(worker.set_ttr(77), Outcome::Full);
+    assert_eq!(worker.set(77), Outcome::Full);
     assert_eq!(other.pause("pause"), Outcome::Full);
     if let Some(id) = worker.ids(|state| *state == JobState::Dead).first() {
         assert_eq!(worker.requeue(id), Outcome::Full);
@@ -121,7 +121,7 @@ fn a_queue_survives_on_a_full(disk: Disk) {
     };
     let (mut server, ledger) = (namespace.serve("small/data", &[]), Mutex::default());
     let mut worker = Worker::new("t", 0, server.address, &ledger);
-    assert_eq!(worker.set_ttr(99), Outcome::Done);
+    assert_eq!(worker.set(99), Outcome::Done);
     assert_eq!(worker.pause("pause"), Outcome::Done);
     let patched = patch_until_refused(&mut worker);
     fill_except(&namespace, 30, "filler-first");

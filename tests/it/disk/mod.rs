@@ -8,6 +8,7 @@
 //! with `proof:`, or says why it cannot run (`harness::not_here`).
 
 mod backup_faults;
+mod content;
 mod damage;
 mod faults;
 mod full_disk;

@@ -1,15 +1,23 @@
-//! A client that sends calls and records their answers in the ledger. It has its own jobs and its own topic. Delays and
-//! reservations are long, so that no job changes by itself.
+//! A client that makes every kind of call and records their answers in the ledger. It has its own jobs and its own topic. Delays and
+//! reservations are long, so that no job changes by itself; for the same reason only delayed jobs have callbacks.
+
+mod topic_calls;
 
 use std::{
     net::SocketAddr,
     sync::{Mutex, MutexGuard},
+    time::Duration,
 };
 
 use rand::{RngExt, rngs::SmallRng, seq::IndexedRandom};
 use serde_json::{Value, json};
 
-use super::ledger::{JobState, Ledger, Uncertainty};
+use linger::clock::{Clock, SystemClock};
+
+use super::{
+    content::Content,
+    ledger::{Effect, JobState, Ledger},
+};
 use crate::harness::blocking_http::{Response, call};
 
 /// The result of a call.
@@ -26,6 +34,14 @@ pub enum Outcome {
 
 /// Most jobs of one client. A client with more jobs deletes instead of adding.
 const MAX_JOBS: usize = 60;
+
+/// What a bulk operation does with the jobs of a topic: it puts off delayed jobs, or requeues or deletes dead ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BulkAction {
+    Reschedule,
+    Requeue,
+    Delete,
+}
 
 pub struct Worker<'a> {
     topic: String,
@@ -46,20 +62,22 @@ impl<'a> Worker<'a> {
         self.ledger.lock().expect("not poisoned")
     }
 
-    /// Sends a call on the jobs `ids`, which leaves them in `uncertainty` until its answer. Returns a 2xx answer. The
-    /// ledger records 503 and 507; any other answer is wrong, because only calls that should work are sent.
+    /// Makes a call that has this effect on the jobs `ids`.
     fn send(
         &self,
         ids: &[String],
-        uncertainty: Uncertainty,
+        effect: Effect,
         method: &str,
         path: &str,
         body: &Value,
     ) -> (Outcome, Value) {
-        {
-            let mut ledger = self.ledger();
-            ids.iter().for_each(|id| ledger.begin(&self.topic, id, uncertainty));
-        }
+        ids.iter().for_each(|id| self.ledger().begin(&self.topic, id, effect));
+        self.send_begun(ids, method, path, body)
+    }
+
+    /// Makes a call on the jobs `ids`, which the ledger expects. Returns a 2xx answer. The ledger records 503 and 507;
+    /// any other answer is wrong, because only calls that should work are sent.
+    fn send_begun(&self, ids: &[String], method: &str, path: &str, body: &Value) -> (Outcome, Value) {
         let answer = call(self.address, method, path, &body.to_string());
         let outcome = outcome_of(&answer);
         let mut ledger = self.ledger();
@@ -82,151 +100,171 @@ impl<'a> Worker<'a> {
 
     /// Adds jobs with bodies of these lengths, delayed by an hour or ready at once.
     pub fn add(&mut self, body_bytes: &[usize], delayed: bool) -> Outcome {
-        let ids: Vec<String> = body_bytes.iter().map(|_| self.next_id()).collect();
-        let jobs = ids.iter().zip(body_bytes).map(|(id, len)| {
-            json!({ "topic": self.topic, "id": id, "delay": if delayed { "1h" } else { "0s" }, "body": "x".repeat(*len) })
-        });
-        let jobs: Vec<Value> = jobs.collect();
-        let (outcome, answer) =
-            self.send(&ids, Uncertainty::Existence, "POST", "/batch/jobs", &json!({ "jobs": jobs }));
-        if outcome == Outcome::Done {
-            let mut ledger = self.ledger();
-            let results = answer["results"].as_array().into_iter().flatten();
-            for ((id, len), result) in ids.iter().zip(body_bytes).zip(results) {
-                if result["status"] == 201 {
-                    ledger.confirm(id, if delayed { JobState::Delayed } else { JobState::Ready });
-                    ledger.set_body(id, &"x".repeat(*len).into());
-                } else {
-                    ledger.mark_uncertain(id);
-                    ledger.contradictions.push(format!("adding {id}: {result}"));
-                }
-            }
+        let jobs: Vec<Value> = body_bytes.iter().map(|bytes| self.new_job(*bytes, delayed)).collect();
+        let ids: Vec<String> = jobs.iter().map(|job| text(job, "id")).collect();
+        for (id, job) in ids.iter().zip(&jobs) {
+            self.ledger().begin_add(&self.topic, id, Content::added(job));
         }
+        let state = if delayed { JobState::Delayed } else { JobState::Ready };
+        if let [job] = &jobs[..] {
+            let (outcome, answer) = self.send_begun(&ids, "POST", "/jobs", job);
+            if outcome == Outcome::Done {
+                self.ledger().confirm(&ids[0], state, Content::shown(&answer, &[]));
+            }
+            return outcome;
+        }
+        let (outcome, answer) = self.send_begun(&ids, "POST", "/batch/jobs", &json!({ "jobs": jobs }));
+        self.confirm_each(&ids, outcome, &answer, 201, &state);
         outcome
     }
 
-    fn next_id(&mut self) -> String {
+    /// A job with its own values for everything that an add can give.
+    fn new_job(&mut self, body_bytes: usize, delayed: bool) -> Value {
         self.next += 1;
-        format!("{}-{}-{}", self.topic, self.run, self.next)
+        let id = format!("{}-{}-{}", self.topic, self.run, self.next);
+        let body = format!("{id} ").repeat(body_bytes / id.len() + 1)[..body_bytes].to_owned();
+        let n = self.next;
+        let mut job = json!({
+            "topic": self.topic, "id": id, "ttr": 60 + n % 100, "max_attempts": n % 4, "retry": [n % 50 + 1, 700], "body": body,
+        });
+        if delayed {
+            job["at"] = in_an_hour().into();
+            if n.is_multiple_of(2) {
+                let url = format!("http://127.0.0.1:4999/{n}");
+                job["callback"] = json!({ "url": url, "method": "PUT", "timeout": 7 });
+            }
+        }
+        job
+    }
+
+    /// Records the results of a batch, whose items all should have this status and leave the jobs in this state.
+    fn confirm_each(&self, ids: &[String], outcome: Outcome, answer: &Value, status: u16, state: &JobState) {
+        if outcome != Outcome::Done {
+            return;
+        }
+        let mut ledger = self.ledger();
+        for (n, id) in ids.iter().enumerate() {
+            let result = &answer["results"][n];
+            if result["status"] == status && result["id"] == *id {
+                ledger.confirm(id, state.clone(), Content::default());
+            } else {
+                ledger.mark_uncertain(id);
+                ledger.contradictions.push(format!("{id} in a batch: {result}"));
+            }
+        }
     }
 
     /// Pops up to `max` jobs, which it holds for an hour.
     pub fn pop(&self, max: usize) -> Outcome {
-        let ready = self.ids(|state| *state == JobState::Ready);
-        let pop = json!({ "topics": [self.topic], "max": max, "ttr": "1h" });
-        let (outcome, answer) = self.send(&ready, Uncertainty::State, "POST", "/batch/pop", &pop);
+        let ready = self.possible_ids(|state| *state == JobState::Ready);
+        let pop = json!({ "topics": [self.topic], "max": max, "ttr": "1h", "worker": format!("{} {max}", self.topic) });
+        let (outcome, answer) = self.send(&ready, Effect::MOVE, "POST", "/batch/pop", &pop);
         if outcome == Outcome::Done {
             let mut ledger = self.ledger();
-            ready.iter().for_each(|id| ledger.unchanged(id));
             for job in answer["jobs"].as_array().into_iter().flatten() {
                 let (id, receipt) = (text(job, "id"), text(job, "receipt"));
-                if matches!(ledger.state(&id), Some(state) if *state != JobState::Ready) {
+                if !ready.contains(&id) {
                     let known = ledger.state(&id).cloned();
                     ledger.contradictions.push(format!("{id} was handed out but its state is {known:?}"));
+                    continue;
                 }
-                ledger.confirm(&id, JobState::Reserved(Some(receipt)));
+                let mut shown = Content::shown(job, &["reserved_at", "reserved_by", "callback", "history"]);
+                shown.learn(Content::given(&json!({ "reserved_by": pop["worker"] })));
+                ledger.confirm(&id, JobState::Reserved(Some(receipt)), shown);
             }
+            ready.iter().for_each(|id| ledger.unchanged(id));
         }
         outcome
     }
 
     pub fn finish(&self, id: &str, receipt: &str) -> Outcome {
         let path = format!("/jobs/{id}/finish?receipt={receipt}");
-        self.change(id, Uncertainty::Existence, "POST", &path, &json!({}))
+        self.change(id, Effect::EXISTENCE, "POST", &path, &json!({}))
+    }
+
+    pub fn finish_all(&self, held: &[(String, String)]) -> Outcome {
+        let jobs: Vec<Value> =
+            held.iter().map(|(id, receipt)| json!({ "id": id, "receipt": receipt })).collect();
+        let ids: Vec<String> = held.iter().map(|(id, _)| id.clone()).collect();
+        self.end_all("/batch/finish", &ids, &json!({ "jobs": jobs }))
+    }
+
+    pub fn delete_all(&self, ids: &[String]) -> Outcome {
+        self.end_all("/batch/delete", ids, &json!({ "ids": ids }))
+    }
+
+    fn end_all(&self, path: &str, ids: &[String], body: &Value) -> Outcome {
+        let (outcome, answer) = self.send(ids, Effect::EXISTENCE, "POST", path, body);
+        self.confirm_each(ids, outcome, &answer, 204, &JobState::Gone);
+        outcome
     }
 
     pub fn delete(&self, id: &str) -> Outcome {
-        self.change(id, Uncertainty::Existence, "DELETE", &format!("/jobs/{id}"), &Value::Null)
+        self.change(id, Effect::EXISTENCE, "DELETE", &format!("/jobs/{id}"), &Value::Null)
     }
 
     pub fn release(&self, id: &str, receipt: &str, delayed: bool) -> Outcome {
         let body = json!({ "receipt": receipt, "delay": if delayed { "1h" } else { "0s" } });
-        self.change(id, Uncertainty::State, "POST", &format!("/jobs/{id}/release"), &body)
+        self.change(id, Effect::MOVE, "POST", &format!("/jobs/{id}/release"), &body)
     }
 
     pub fn bury(&self, id: &str, receipt: &str) -> Outcome {
-        self.change(
-            id,
-            Uncertainty::State,
-            "POST",
-            &format!("/jobs/{id}/bury"),
-            &json!({ "receipt": receipt }),
-        )
+        self.change(id, Effect::MOVE, "POST", &format!("/jobs/{id}/bury"), &json!({ "receipt": receipt }))
     }
 
     pub fn requeue(&self, id: &str) -> Outcome {
-        self.change(id, Uncertainty::State, "POST", &format!("/jobs/{id}/requeue"), &json!({ "delay": "1h" }))
+        self.change(id, Effect::MOVE, "POST", &format!("/jobs/{id}/requeue"), &json!({ "delay": "1h" }))
     }
 
-    /// Extends a reservation to an hour from now.
+    /// Extends a reservation to two hours from now.
     pub fn touch(&self, id: &str, receipt: &str) -> Outcome {
-        let body = json!({ "receipt": receipt, "ttr": "1h" });
-        let (outcome, _) =
-            self.send(&[id.to_owned()], Uncertainty::None, "POST", &format!("/jobs/{id}/touch"), &body);
+        let body = json!({ "receipt": receipt, "ttr": "2h" });
+        let (outcome, answer) =
+            self.send(&[id.to_owned()], Effect::TOUCH, "POST", &format!("/jobs/{id}/touch"), &body);
+        if outcome == Outcome::Done {
+            let state = JobState::Reserved(Some(receipt.to_owned()));
+            self.ledger().confirm(id, state, Content::shown(&answer, &[]));
+        }
         outcome
     }
 
     /// Gives a waiting job a body of this length.
     pub fn patch(&self, id: &str, body_bytes: usize) -> Outcome {
-        let body = Value::from("y".repeat(body_bytes));
-        let before = self.ledger().forget_body(id);
-        let path = format!("/jobs/{id}");
-        let (outcome, answer) =
-            self.send(&[id.to_owned()], Uncertainty::None, "PATCH", &path, &json!({ "body": body }));
-        let mut ledger = self.ledger();
-        match outcome {
-            Outcome::Done => {
-                ledger.set_body(id, &body);
-                if answer["body"] != body {
-                    ledger.contradictions.push(format!("PATCH of {id} answers with another body"));
-                }
-            }
-            Outcome::Full => ledger.keep_body(id, before),
-            Outcome::Unavailable | Outcome::ConnectionLost => {}
-        }
-        outcome
+        self.patch_to(id, &json!({ "body": "y".repeat(body_bytes) }))
     }
 
-    /// Deletes every job of its topic.
-    pub fn purge(&self) -> Outcome {
-        let living = self.ids(|state| *state != JobState::Gone);
-        let path = format!("/topics/{0}?confirm={0}", self.topic);
-        let (outcome, _) = self.send(&living, Uncertainty::Existence, "DELETE", &path, &Value::Null);
+    /// Puts a waiting job off by an hour, and gives it other values for everything else that a patch can give.
+    pub fn reschedule(&self, id: &str, n: usize) -> Outcome {
+        let patch = json!({
+            "at": in_an_hour(), "ttr": 500 + n, "max_attempts": 9, "retry": [n + 1], "body": { "patched": n },
+        });
+        self.patch_to(id, &patch)
+    }
+
+    fn patch_to(&self, id: &str, patch: &Value) -> Outcome {
+        let (outcome, answer) =
+            self.send(&[id.to_owned()], Effect::PATCH, "PATCH", &format!("/jobs/{id}"), patch);
         if outcome == Outcome::Done {
-            living.iter().for_each(|id| self.ledger().confirm(id, JobState::Gone));
-        }
-        outcome
-    }
-
-    /// Sets the TTR of a topic without jobs, in seconds, and clears its other settings.
-    pub fn set_ttr(&self, ttr_s: u64) -> Outcome {
-        self.change_topic("PUT", "", &json!({ "ttr": ttr_s }))
-    }
-
-    /// Pauses or resumes that topic: `step` is the name of the call.
-    pub fn pause(&self, step: &str) -> Outcome {
-        self.change_topic("POST", &format!("/{step}"), &json!({}))
-    }
-
-    fn change_topic(&self, method: &str, step: &str, body: &Value) -> Outcome {
-        let topic = format!("{}-settings", self.topic);
-        let before = self.ledger().forget_topic(&topic);
-        let (outcome, answer) =
-            self.send(&[], Uncertainty::None, method, &format!("/topics/{topic}{step}"), body);
-        match outcome {
-            Outcome::Done => self.ledger().set_topic(&topic, &answer),
-            Outcome::Full => self.ledger().keep_topic(&topic, before),
-            Outcome::Unavailable | Outcome::ConnectionLost => {}
+            let shown = Content::shown(&answer, &[]);
+            let differences = Content::given(patch).differences(&shown);
+            let mut ledger = self.ledger();
+            ledger
+                .contradictions
+                .extend(differences.into_iter().map(|difference| format!("{id}: {difference}")));
+            ledger.confirm(id, JobState::of(&text(&answer, "state")), shown);
         }
         outcome
     }
 
     /// Makes a call on one job. Its answer has the new state of the job; without one, the job is gone.
-    fn change(&self, id: &str, uncertainty: Uncertainty, method: &str, path: &str, body: &Value) -> Outcome {
-        let (outcome, answer) = self.send(&[id.to_owned()], uncertainty, method, path, body);
+    fn change(&self, id: &str, effect: Effect, method: &str, path: &str, body: &Value) -> Outcome {
+        let (outcome, answer) = self.send(&[id.to_owned()], effect, method, path, body);
         if outcome == Outcome::Done {
-            let state = answer["state"].as_str().map_or(JobState::Gone, JobState::of);
-            self.ledger().confirm(id, state);
+            let (state, shown) = match answer["state"].as_str() {
+                Some(state) => (JobState::of(state), Content::shown(&answer, &[])),
+                None => (JobState::Gone, Content::default()),
+            };
+            self.ledger().confirm(id, state, shown);
         }
         outcome
     }
@@ -234,6 +272,11 @@ impl<'a> Worker<'a> {
     /// Its jobs that are certainly in a state for which `wanted` is true.
     pub fn ids(&self, wanted: impl Fn(&JobState) -> bool) -> Vec<String> {
         self.ledger().known_jobs(&self.topic, wanted).into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// Its jobs that are in such a state, or may be.
+    fn possible_ids(&self, wanted: impl Fn(&JobState) -> bool) -> Vec<String> {
+        self.ledger().possible_jobs(&self.topic, wanted)
     }
 
     /// The jobs that it has reserved, with their receipts.
@@ -254,37 +297,50 @@ impl<'a> Worker<'a> {
     /// Makes a fixed sequence of calls of every kind, whatever the results of earlier ones.
     pub fn script(&mut self) -> Vec<Outcome> {
         let mut outcomes = vec![
-            self.add(&[20, 20, 20, 20], false),
+            self.add(&[10, 10], false),
+            self.purge(),
+            self.add(&[20, 20, 20, 20, 20, 20, 20], false),
             self.add(&[50_000], false),
-            self.add(&[10, 10, 10], true),
-            self.pop(4),
+            self.add(&[10, 10, 10, 10], true),
+            self.add(&[10], true),
+            self.pop(7),
         ];
         let held = self.reservations();
-        let ended = held.iter().enumerate().take(3).map(|(n, (id, receipt))| match n {
+        let ended = held.iter().enumerate().take(5).map(|(n, (id, receipt))| match n {
             0 => self.finish(id, receipt),
-            1 => self.bury(id, receipt),
-            _ => self.release(id, receipt, true),
+            1..3 => self.bury(id, receipt),
+            3 => self.release(id, receipt, true),
+            _ => self.release(id, receipt, false),
         });
         outcomes.extend(ended);
-        outcomes.extend(self.ids(|state| *state == JobState::Delayed).first().map(|id| self.delete(id)));
-        outcomes.extend(self.ids(|state| *state == JobState::Dead).first().map(|id| self.requeue(id)));
+        let first = |state| self.ids(|found| *found == state).into_iter().next();
+        outcomes.extend(first(JobState::Delayed).map(|id| self.delete(&id)));
+        outcomes.extend(first(JobState::Dead).map(|id| self.requeue(&id)));
         outcomes.extend(self.reservations().first().map(|(id, receipt)| self.touch(id, receipt)));
-        outcomes.extend(self.ids(|state| *state == JobState::Ready).first().map(|id| self.patch(id, 9_000)));
-        outcomes.push(self.set_ttr(90));
+        outcomes.extend(first(JobState::Ready).map(|id| self.patch(&id, 9_000)));
+        outcomes.extend(first(JobState::Delayed).map(|id| self.reschedule(&id, 7)));
+        outcomes.push(self.set(90));
         outcomes.push(self.pause("pause"));
         outcomes.push(self.pause("resume"));
-        outcomes.push(self.add(&[30], false));
-        outcomes.push(self.pop(1));
+        outcomes.push(self.bulk(BulkAction::Requeue));
+        outcomes.push(self.bulk(BulkAction::Reschedule));
+        let ends: Vec<String> = self.ids(|state| *state == JobState::Ready).into_iter().take(2).collect();
+        outcomes.push(self.delete_all(&ends));
+        outcomes.push(self.add(&[30, 30, 30], false));
+        outcomes.push(self.pop(3));
+        let held = self.reservations();
+        outcomes.push(self.finish_all(&held[..held.len().min(2)]));
         outcomes
     }
 
     /// One random step of a busy client. A quarter of the adds is small, the others have bodies up to `largest` bytes.
     pub fn random_step(&mut self, rng: &mut SmallRng, largest: usize) -> Outcome {
-        match rng.random_range(0..100) {
-            0..40 => {
+        match rng.random_range(0..1_000) {
+            0..400 => {
                 let living = self.ids(|state| *state != JobState::Gone);
                 if living.len() > MAX_JOBS {
-                    return self.one_of(rng, &living, |id| self.delete(id));
+                    let some: Vec<String> = living.sample(rng, 4).cloned().collect();
+                    return if rng.random() { self.delete_all(&some) } else { self.delete(&some[0]) };
                 }
                 let largest = if rng.random_bool(0.75) { largest } else { 200 };
                 let jobs = rng.random_range(1..=8);
@@ -292,20 +348,27 @@ impl<'a> Worker<'a> {
                 let delayed = rng.random_bool(0.3);
                 self.add(&bodies, delayed)
             }
-            40..62 => self.pop(rng.random_range(1..=4)),
-            62..65 => self.one_of(rng, &self.ids(|state| *state == JobState::Dead), |id| self.requeue(id)),
-            65..69 => {
+            400..600 => self.pop(rng.random_range(1..=4)),
+            600..620 => self.one_of(rng, &self.ids(|state| *state == JobState::Dead), |id| self.requeue(id)),
+            kind @ 620..680 => {
                 let waiting = self.ids(|state| matches!(state, JobState::Ready | JobState::Delayed));
-                let body_bytes = rng.random_range(0..largest);
-                self.one_of(rng, &waiting, |id| self.patch(id, body_bytes))
+                let n = rng.random_range(0..largest);
+                self.one_of(rng, &waiting, |id| {
+                    if kind < 650 { self.patch(id, n) } else { self.reschedule(id, n % 100) }
+                })
             }
-            69 => self.set_ttr(rng.random_range(60..600)),
-            70 => self.pause("pause"),
-            71 => self.pause("resume"),
+            680..690 => self.set(rng.random_range(60..600)),
+            690..700 => self.pause("pause"),
+            700..710 => self.pause("resume"),
+            710..720 => self.bulk(BulkAction::Reschedule),
+            720..725 => self.bulk(BulkAction::Requeue),
+            725..730 => self.bulk(BulkAction::Delete),
+            730 => self.purge(),
+            731..760 => self.finish_all(&self.reservations()),
             kind => self.one_of(rng, &self.reservations(), |(id, receipt)| match kind {
-                72..77 => self.release(id, receipt, kind < 74),
-                77..80 => self.bury(id, receipt),
-                80..83 => self.touch(id, receipt),
+                761..800 => self.release(id, receipt, kind < 780),
+                800..840 => self.bury(id, receipt),
+                840..880 => self.touch(id, receipt),
                 _ => self.finish(id, receipt),
             }),
         }
@@ -314,6 +377,11 @@ impl<'a> Worker<'a> {
     fn one_of<T>(&self, rng: &mut SmallRng, things: &[T], step: impl FnOnce(&T) -> Outcome) -> Outcome {
         things.choose(rng).map_or(Outcome::Done, step)
     }
+}
+
+/// The moment an hour from now, as a request has it.
+fn in_an_hour() -> String {
+    SystemClock::new().now().after(Duration::from_secs(3_600)).to_string()
 }
 
 /// `None` for an answer that is neither success nor a failure of the store.
