@@ -136,6 +136,7 @@ fn result_of(store: &Store, damage: &Damage) -> (DamageResult, String) {
         Err(refused) if names_a_file(&refused) => (DamageResult::Refused, refused.log),
         Err(refused) => (DamageResult::Silent, refused.log),
         Ok(mut server) => {
+            assert!(copy.ledger.contradictions.is_empty(), "{:#?}", copy.ledger.contradictions);
             let found = copy.ledger.check(&server);
             server.signal(rustix::process::Signal::TERM);
             server.wait();

@@ -33,12 +33,14 @@ impl Disk {
     }
 }
 
+fn free_bytes(namespace: &MountNamespace) -> u64 {
+    namespace.run_ok("df --output=avail -B1 small | tail -1").trim().parse().expect("a number")
+}
+
 /// Fills the disk as another program would, until `mib` MiB are left. The log of the store may shrink by tens of MiB at
 /// any moment.
 fn fill_except(namespace: &MountNamespace, mib: u64, name: &str) {
-    let free =
-        namespace.run_ok("df --output=avail -B1 small | tail -1").trim().parse::<u64>().expect("a number");
-    let len = free.saturating_sub(mib << 20);
+    let len = free_bytes(namespace).saturating_sub(mib << 20);
     namespace.run_ok(&format!("dd if=/dev/zero of=small/{name} bs=64k count={} 2>/dev/null", len >> 16));
 }
 
@@ -124,6 +126,9 @@ fn a_queue_survives_on_a_full(disk: Disk) {
     assert_eq!(worker.set(99), Outcome::Done);
     assert_eq!(worker.pause("pause"), Outcome::Done);
     let patched = patch_until_refused(&mut worker);
+    // Of 64 MiB: the last patch began above them, and what it wrote may be in the log and in the file.
+    let free = free_bytes(&namespace);
+    assert!(free > 48 << 20, "patches used up min_free: {free} bytes are left");
     fill_except(&namespace, 30, "filler-first");
     assert_growth_is_refused(&mut worker, &Worker::new("other", 0, server.address, &ledger));
     assert_ready_and_short(&server);
@@ -153,6 +158,7 @@ fn a_queue_survives_on_a_full(disk: Disk) {
     namespace.run_ok("rm small/filler*");
     let mut worker = Worker::new("t", 3, server.address, &ledger);
     assert_eq!(worker.add(&[100_000; 5], false), Outcome::Done, "there is room again");
+    server.wait_for_log("the ballast file is in place");
     assert_eq!(namespace.run_ok("stat -c %s small/data/ballast"), "33554432\n", "the ballast is back");
     check(&server, &ledger);
     println!("proof: what=nearly_full_{disk:?} runs=1 patched={patched} lost=0 returned=0 violations=0");

@@ -325,11 +325,11 @@ impl<'a> Worker<'a> {
         outcomes.push(self.bulk(BulkAction::Requeue));
         outcomes.push(self.bulk(BulkAction::Reschedule));
         let ends: Vec<String> = self.ids(|state| *state == JobState::Ready).into_iter().take(2).collect();
-        outcomes.push(self.delete_all(&ends));
+        outcomes.extend((!ends.is_empty()).then(|| self.delete_all(&ends)));
         outcomes.push(self.add(&[30, 30, 30], false));
         outcomes.push(self.pop(3));
         let held = self.reservations();
-        outcomes.push(self.finish_all(&held[..held.len().min(2)]));
+        outcomes.extend((!held.is_empty()).then(|| self.finish_all(&held[..held.len().min(2)])));
         outcomes
     }
 
