@@ -80,6 +80,8 @@ pub struct Settings {
 /// An engine under test.
 pub struct StoreFixture {
     pub store: Arc<dyn Store>,
+    /// More engines on the same data, each as another process would have it.
+    others: Vec<Arc<dyn Store>>,
     /// The same store, for the verification after the case.
     verified_store: Arc<Mutex<Arc<dyn Store>>>,
     pub clock: Arc<ManualClock>,
@@ -111,7 +113,7 @@ impl StoreFixture {
         let data = new_data(engine, &settings, &clock, &listener);
         let store = open(&data, &settings, &clock, &listener).await;
         let verified_store = Arc::new(Mutex::new(store.clone()));
-        Self { store, verified_store, clock, notifications, data, settings }
+        Self { store, others: Vec::new(), verified_store, clock, notifications, data, settings }
     }
 
     /// Runs a case on a new engine, and verifies the engine afterwards.
@@ -141,9 +143,53 @@ impl StoreFixture {
     pub async fn reopen(&mut self) {
         self.verify().await;
         self.store.close().await.expect("closes");
-        let listener: Arc<dyn Listener> = self.notifications.clone();
-        self.store = open(&self.data, &self.settings, &self.clock, &listener).await;
+        self.open().await;
+    }
+
+    /// Leaves the engine as a crash does, and opens it on what the crash leaves: the files of the embedded engine as they
+    /// are while it is open. On Redis only the process is lost.
+    pub async fn crash(&mut self) {
+        if let Data::Directory(directory) = &self.data {
+            let copy = tempfile::tempdir().expect("a directory");
+            for name in ["linger.db", "linger.db-wal"] {
+                std::fs::copy(directory.path().join(name), copy.path().join(name)).expect("copies");
+            }
+            self.data = Data::Directory(Arc::new(copy));
+        }
+        self.open().await;
+    }
+
+    /// Puts an engine that is opened now in the place of the present one.
+    async fn open(&mut self) {
+        self.store = self.opened().await;
         *self.verified_store.lock().expect("not poisoned") = self.store.clone();
+    }
+
+    async fn opened(&self) -> Arc<dyn Store> {
+        let listener: Arc<dyn Listener> = self.notifications.clone();
+        open(&self.data, &self.settings, &self.clock, &listener).await
+    }
+
+    /// Opens more engines on the same data, if other processes may use it, too.
+    pub async fn open_others(&mut self, count: usize) {
+        if matches!(self.data, Data::Prefix(..)) {
+            for _ in 0..count {
+                self.others.push(self.opened().await);
+            }
+        }
+    }
+
+    /// Uses another of the engines: the same one for the same `choice`.
+    pub fn switch(&mut self, choice: usize) {
+        let index = choice % (self.others.len() + 1);
+        if let Some(other) = self.others.get_mut(index) {
+            std::mem::swap(&mut self.store, other);
+        }
+    }
+
+    /// Every engine on the data.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<dyn Store>> {
+        std::iter::once(&self.store).chain(&self.others)
     }
 
     /// Advances the clock and promotes every due job.
@@ -161,6 +207,11 @@ impl StoreFixture {
     /// became ready, shard by shard.
     pub fn orders_ready_jobs(&self) -> bool {
         !matches!(self.data, Data::Prefix(..))
+    }
+
+    /// Whether the engine knows after a start when jobs became ready.
+    pub fn keeps_ready_times(&self) -> bool {
+        !matches!(self.data, Data::Directory(..))
     }
 
     pub fn now(&self) -> Timestamp {

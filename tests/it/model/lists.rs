@@ -32,7 +32,8 @@ impl Sequence<'_> {
     /// Changes some jobs of a list, sometimes after another step.
     pub(super) async fn change(&mut self) {
         let filter = self.filter().await;
-        let seen = walk(&*self.fixture.store, &filter, self.order(), 10).await;
+        let order = self.order();
+        let seen = walk(&*self.fixture.store, &filter, order, 10).await;
         if self.random.random_bool(0.4) {
             Box::pin(self.step()).await;
         }
@@ -45,6 +46,7 @@ impl Sequence<'_> {
             }
         }
         let by = self.sometimes(Self::actor);
+        self.touched.extend(jobs.iter().map(|job| job.seen.id.clone()));
         self.log_step(("change", &jobs, &by));
         let engine = self.fixture.store.change(jobs.clone(), by.as_ref()).await.expect("answers");
         let model = self.model.change(jobs, by.as_ref()).await.expect("answers");

@@ -62,7 +62,7 @@ pub struct Naive {
     listener: Arc<dyn Listener>,
     dead_retention: Option<Duration>,
     content: Mutex<Content>,
-    namer: OnceLock<Arc<dyn Store>>,
+    host_numbers: OnceLock<Vec<(Origin, HostNumber)>>,
     /// What the listener hears of once the content is unlocked.
     announced: Mutex<Vec<Outlet>>,
 }
@@ -113,7 +113,7 @@ impl Naive {
             dead_retention,
             content: Mutex::default(),
             announced: Mutex::default(),
-            namer: OnceLock::new(),
+            host_numbers: OnceLock::new(),
         })
     }
 
@@ -138,14 +138,17 @@ impl Naive {
         ready.into_iter().map(|entry| entry.job.id.clone()).collect()
     }
 
-    /// Names hosts as `store` does, which has a seed of its own.
-    pub fn name_hosts_like(self: Arc<Self>, store: Arc<dyn Store>) -> Arc<Self> {
-        self.namer.set(store).expect("the first one");
+    /// Numbers these hosts as `store` does, which has a seed of its own.
+    pub fn number_hosts_like(self: Arc<Self>, store: &dyn Store, origins: Vec<Origin>) -> Arc<Self> {
+        let numbered = origins.into_iter().map(|origin| (origin.clone(), store.host_number(&origin)));
+        self.host_numbers.set(numbered.collect()).expect("the first ones");
         self
     }
 
     fn number_of(&self, origin: &Origin) -> HostNumber {
-        self.namer.get().map_or_else(|| HostNumber::new(&[0; 16], origin), |namer| namer.host_number(origin))
+        let mut known = self.host_numbers.get().into_iter().flatten();
+        let known = known.find_map(|(known, number)| (known == origin).then_some(*number));
+        known.unwrap_or_else(|| HostNumber::new(&[0; 16], origin))
     }
 
     fn outlet(&self, job: &Job) -> Outlet {
