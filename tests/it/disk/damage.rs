@@ -15,7 +15,7 @@ use super::{
     copy_store,
     ledger::{Effect, JobState, Ledger},
     names_a_file, seed, setting,
-    worker::Worker,
+    worker::{SETTINGS_URL, Worker},
 };
 use crate::harness::process::{Server, linger, run, stdout};
 
@@ -66,6 +66,13 @@ impl Store {
 
     fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join("data").join(name)
+    }
+
+    /// Where a text begins in a file.
+    fn positions_of(&self, name: &str, text: &str) -> Vec<u64> {
+        let bytes = std::fs::read(self.file(name)).expect("is readable");
+        let starts = bytes.windows(text.len()).enumerate().filter(|(_, window)| *window == text.as_bytes());
+        starts.map(|(at, _)| at as u64).collect()
     }
 
     fn len(&self, name: &str) -> u64 {
@@ -241,6 +248,10 @@ fn a_flipped_bit_is_noticed_or_harmless() {
             let at = rng.random_range(0..store.len(name));
             cases.push((store, Damage::Flip(name, at, rng.random_range(0..8))));
         }
+    }
+    // The settings of a topic are few bytes of many.
+    for at in stopped.positions_of(DB, SETTINGS_URL) {
+        cases.push((&stopped, Damage::Flip(DB, at + rng.random_range(0..SETTINGS_URL.len() as u64), 1)));
     }
     try_all("flipped", &cases);
 }

@@ -1,6 +1,7 @@
 //! A client that makes every kind of call and records their answers in the ledger. It has its own jobs and its own topic. Delays and
 //! reservations are long, so that no job changes by itself; for the same reason only delayed jobs have callbacks.
 
+mod steps;
 mod topic_calls;
 
 use std::{
@@ -9,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-use rand::{RngExt, rngs::SmallRng, seq::IndexedRandom};
 use serde_json::{Value, json};
 
 use linger::clock::{Clock, SystemClock};
@@ -32,8 +32,8 @@ pub enum Outcome {
     ConnectionLost,
 }
 
-/// Most jobs of one client. A client with more jobs deletes instead of adding.
-const MAX_JOBS: usize = 60;
+/// The callback in the settings of a topic.
+pub const SETTINGS_URL: &str = "http://127.0.0.1:4999/settings";
 
 /// What a bulk operation does with the jobs of a topic: it puts off delayed jobs, or requeues or deletes dead ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -292,90 +292,6 @@ impl<'a> Worker<'a> {
             | JobState::Gone => None,
         };
         held.into_iter().filter_map(receipt).collect()
-    }
-
-    /// Makes a fixed sequence of calls of every kind, whatever the results of earlier ones.
-    pub fn script(&mut self) -> Vec<Outcome> {
-        let mut outcomes = vec![
-            self.add(&[10, 10], false),
-            self.purge(),
-            self.add(&[20, 20, 20, 20, 20, 20, 20], false),
-            self.add(&[50_000], false),
-            self.add(&[10, 10, 10, 10], true),
-            self.add(&[10], true),
-            self.pop(7),
-        ];
-        let held = self.reservations();
-        let ended = held.iter().enumerate().take(5).map(|(n, (id, receipt))| match n {
-            0 => self.finish(id, receipt),
-            1..3 => self.bury(id, receipt),
-            3 => self.release(id, receipt, true),
-            _ => self.release(id, receipt, false),
-        });
-        outcomes.extend(ended);
-        let first = |state| self.ids(|found| *found == state).into_iter().next();
-        outcomes.extend(first(JobState::Delayed).map(|id| self.delete(&id)));
-        outcomes.extend(first(JobState::Dead).map(|id| self.requeue(&id)));
-        outcomes.extend(self.reservations().first().map(|(id, receipt)| self.touch(id, receipt)));
-        outcomes.extend(first(JobState::Ready).map(|id| self.patch(&id, 9_000)));
-        outcomes.extend(first(JobState::Delayed).map(|id| self.reschedule(&id, 7)));
-        outcomes.push(self.set(90));
-        outcomes.push(self.pause("pause"));
-        outcomes.push(self.pause("resume"));
-        outcomes.push(self.bulk(BulkAction::Requeue));
-        outcomes.push(self.bulk(BulkAction::Reschedule));
-        let ends: Vec<String> = self.ids(|state| *state == JobState::Ready).into_iter().take(2).collect();
-        outcomes.extend((!ends.is_empty()).then(|| self.delete_all(&ends)));
-        outcomes.push(self.add(&[30, 30, 30], false));
-        outcomes.push(self.pop(3));
-        let held = self.reservations();
-        outcomes.extend((!held.is_empty()).then(|| self.finish_all(&held[..held.len().min(2)])));
-        outcomes
-    }
-
-    /// One random step of a busy client. A quarter of the adds is small, the others have bodies up to `largest` bytes.
-    pub fn random_step(&mut self, rng: &mut SmallRng, largest: usize) -> Outcome {
-        match rng.random_range(0..1_000) {
-            0..400 => {
-                let living = self.ids(|state| *state != JobState::Gone);
-                if living.len() > MAX_JOBS {
-                    let some: Vec<String> = living.sample(rng, 4).cloned().collect();
-                    return if rng.random() { self.delete_all(&some) } else { self.delete(&some[0]) };
-                }
-                let largest = if rng.random_bool(0.75) { largest } else { 200 };
-                let jobs = rng.random_range(1..=8);
-                let bodies: Vec<usize> = (0..jobs).map(|_| rng.random_range(0..largest)).collect();
-                let delayed = rng.random_bool(0.3);
-                self.add(&bodies, delayed)
-            }
-            400..600 => self.pop(rng.random_range(1..=4)),
-            600..620 => self.one_of(rng, &self.ids(|state| *state == JobState::Dead), |id| self.requeue(id)),
-            kind @ 620..680 => {
-                let waiting = self.ids(|state| matches!(state, JobState::Ready | JobState::Delayed));
-                let n = rng.random_range(0..largest);
-                self.one_of(rng, &waiting, |id| {
-                    if kind < 650 { self.patch(id, n) } else { self.reschedule(id, n % 100) }
-                })
-            }
-            680..690 => self.set(rng.random_range(60..600)),
-            690..700 => self.pause("pause"),
-            700..710 => self.pause("resume"),
-            710..720 => self.bulk(BulkAction::Reschedule),
-            720..725 => self.bulk(BulkAction::Requeue),
-            725..730 => self.bulk(BulkAction::Delete),
-            730 => self.purge(),
-            731..760 => self.finish_all(&self.reservations()),
-            kind => self.one_of(rng, &self.reservations(), |(id, receipt)| match kind {
-                761..800 => self.release(id, receipt, kind < 780),
-                800..840 => self.bury(id, receipt),
-                840..880 => self.touch(id, receipt),
-                _ => self.finish(id, receipt),
-            }),
-        }
-    }
-
-    fn one_of<T>(&self, rng: &mut SmallRng, things: &[T], step: impl FnOnce(&T) -> Outcome) -> Outcome {
-        things.choose(rng).map_or(Outcome::Done, step)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{BulkAction, Outcome, Worker, outcome_of, text};
+use super::{BulkAction, Outcome, SETTINGS_URL, Worker, outcome_of, text};
 use crate::{
     disk::{
         content::Content,
@@ -25,7 +25,7 @@ impl Worker<'_> {
 
     /// Replaces all settings of a topic without jobs.
     pub fn set(&self, ttr_s: u64) -> Outcome {
-        let callback = json!({ "url": format!("http://127.0.0.1:4999/{ttr_s}"), "method": "PUT", "timeout": 5, "concurrency": 3 });
+        let callback = json!({ "url": SETTINGS_URL, "method": "PUT", "timeout": 5, "concurrency": 3 });
         let settings = json!({
             "ttr": ttr_s, "max_attempts": ttr_s % 7, "retry": [ttr_s, 900], "require_receipt": true, "callback": callback,
         });
