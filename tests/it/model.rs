@@ -1,6 +1,6 @@
 //! The model test: the same random steps on an engine and on the naive model. Every result, every count and every
-//! job must agree. Now and then the engine is closed or crashes, and is opened again with what it has; on Redis each step
-//! uses one of three engines, as if three processes did.
+//! job must agree. Now and then the engine is closed or crashes, and is opened again with what it has; on Redis each
+//! step uses one of three engines, as three processes would.
 //!
 //! `LINGER_MODEL_SEQUENCES` sets how many sequences run per engine, `LINGER_MODEL_SEED` the first seed. A
 //! failure names its seed: run that one alone with `LINGER_MODEL_SEQUENCES=1`.

@@ -1,5 +1,6 @@
-//! A client that makes every kind of call and records their answers in the ledger. It has its own jobs and its own topic. Delays and
-//! reservations are long, so that no job changes by itself; for the same reason only delayed jobs have callbacks.
+//! A client that makes every kind of call and records the answers in the ledger. It has its own jobs and its own topic.
+//! Delays and reservations are long, so that no job changes by itself; for the same reason only delayed jobs have
+//! callbacks.
 
 mod steps;
 mod topic_calls;
@@ -10,9 +11,8 @@ use std::{
     time::Duration,
 };
 
-use serde_json::{Value, json};
-
 use linger::clock::{Clock, SystemClock};
+use serde_json::{Value, json};
 
 use super::{
     content::Content,
@@ -122,10 +122,12 @@ impl<'a> Worker<'a> {
     fn new_job(&mut self, body_bytes: usize, delayed: bool) -> Value {
         self.next += 1;
         let id = format!("{}-{}-{}", self.topic, self.run, self.next);
-        let body = format!("{id} ").repeat(body_bytes / id.len() + 1)[..body_bytes].to_owned();
         let n = self.next;
+        // Another body for each job.
+        let body = format!("{id} ").repeat(body_bytes / id.len() + 1)[..body_bytes].to_owned();
         let mut job = json!({
-            "topic": self.topic, "id": id, "ttr": 60 + n % 100, "max_attempts": n % 4, "retry": [n % 50 + 1, 700], "body": body,
+            "topic": self.topic, "id": id, "body": body,
+            "ttr": 60 + n % 100, "max_attempts": n % 4, "retry": [n % 50 + 1, 700],
         });
         if delayed {
             job["at"] = in_an_hour().into();
@@ -157,7 +159,8 @@ impl<'a> Worker<'a> {
     /// Pops up to `max` jobs, which it holds for an hour.
     pub fn pop(&self, max: usize) -> Outcome {
         let ready = self.possible_ids(|state| *state == JobState::Ready);
-        let pop = json!({ "topics": [self.topic], "max": max, "ttr": "1h", "worker": format!("{} {max}", self.topic) });
+        let name = format!("{} {max}", self.topic);
+        let pop = json!({ "topics": [self.topic], "max": max, "ttr": "1h", "worker": name });
         let (outcome, answer) = self.send(&ready, Effect::MOVE, "POST", "/batch/pop", &pop);
         if outcome == Outcome::Done {
             let mut ledger = self.ledger();

@@ -146,8 +146,8 @@ impl StoreFixture {
         self.open().await;
     }
 
-    /// Leaves the engine as a crash does, and opens it on what the crash leaves: the files of the embedded engine as they
-    /// are while it is open. On Redis only the process is lost.
+    /// Leaves the engine as a crash does, and opens it on what the crash leaves: the files of the embedded engine as
+    /// they are while it is open. On Redis only the process is lost.
     pub async fn crash(&mut self) {
         if let Data::Directory(directory) = &self.data {
             let copy = tempfile::tempdir().expect("a directory");

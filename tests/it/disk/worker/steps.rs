@@ -39,12 +39,13 @@ impl Worker<'_> {
         outcomes.push(self.pause("resume"));
         outcomes.push(self.bulk(BulkAction::Requeue));
         outcomes.push(self.bulk(BulkAction::Reschedule));
-        let ends: Vec<String> = self.ids(|state| *state == JobState::Ready).into_iter().take(2).collect();
+        // Not those that were patched and touched.
+        let ends: Vec<String> = self.ids(|state| *state == JobState::Ready).into_iter().skip(1).collect();
         outcomes.extend((!ends.is_empty()).then(|| self.delete_all(&ends)));
         outcomes.push(self.add(&[30, 30, 30], false));
         outcomes.push(self.pop(3));
-        let held = self.reservations();
-        outcomes.extend((!held.is_empty()).then(|| self.finish_all(&held[..held.len().min(2)])));
+        let ends: Vec<_> = self.reservations().into_iter().skip(1).take(2).collect();
+        outcomes.extend((!ends.is_empty()).then(|| self.finish_all(&ends)));
         outcomes
     }
 

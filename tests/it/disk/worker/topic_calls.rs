@@ -27,7 +27,8 @@ impl Worker<'_> {
     pub fn set(&self, ttr_s: u64) -> Outcome {
         let callback = json!({ "url": SETTINGS_URL, "method": "PUT", "timeout": 5, "concurrency": 3 });
         let settings = json!({
-            "ttr": ttr_s, "max_attempts": ttr_s % 7, "retry": [ttr_s, 900], "require_receipt": true, "callback": callback,
+            "ttr": ttr_s, "max_attempts": ttr_s % 7, "retry": [ttr_s, 900], "require_receipt": true,
+            "callback": callback,
         });
         self.change_topic("PUT", "", &settings)
     }
