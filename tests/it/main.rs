@@ -24,6 +24,7 @@ mod image;
 mod load;
 mod model;
 mod processes;
+mod prove;
 mod queue;
 mod redis_engine;
 mod sentinel;

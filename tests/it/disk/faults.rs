@@ -164,7 +164,7 @@ fn each_call_to_the_disk_may_fail_once() {
     let count = |what: fn(&Effects) -> bool| effects.iter().filter(|effects| what(effects)).count();
     let hit = count(|effects| effects.hit);
     println!(
-        "proof: what=disk_faults runs={} possible={possible} faults={hit} refused={} stopped={} full={} lost=0 returned=0 violations=0",
+        "proof: what=disk_faults runs={} possible={possible} faults={hit} refused={} stopped={} full={}",
         effects.len(),
         count(|effects| effects.refused),
         count(|effects| effects.stopped),

@@ -125,7 +125,7 @@ fn nothing_acknowledged_is_lost_in_a_power_cut() {
     let returned = ledger.returned_jobs(&server);
     assert!(returned.is_empty(), "these jobs came back: {returned:?}");
     println!(
-        "proof: what=power_cuts runs={cuts} faults={cuts} acks={} lost=0 returned=0 cut_short_logs={dropped} jobs_at_end={} violations=0",
+        "proof: what=power_cuts runs={cuts} faults={cuts} acks={} cut_short_logs={dropped} jobs_at_end={}",
         ledger.acks, all.present
     );
 }
@@ -146,7 +146,7 @@ fn a_power_cut_takes_what_was_not_synced() {
     let found = ledger.check(&server);
     let undone = [&found.lost, &found.returned, &found.wrong].map(Vec::len);
     println!(
-        "proof: what=power_cuts_without_syncing runs=1 acked={living} control_lost={} control_returned={} control_moved={}",
+        "proof: what=power_cuts_without_syncing control=must_be_lost runs=1 acked={living} control_lost={} control_returned={} control_moved={}",
         undone[0], undone[1], undone[2]
     );
     assert!(undone.iter().sum::<usize>() > 0, "the power cut lost nothing: {}", server.log());

@@ -103,7 +103,8 @@ async fn a_redis_that_syncs_every_second_is_consistent_after_kills() {
     // Changes that Redis lost may be undone, but no job may be early or invented.
     assert_eq!([Law::NeverEarly, Law::NothingInvented].map(|law| report.verdict.count(law)), [0, 0]);
     println!(
-        "proof: what=kill_redis_everysec runs=1 admitted_faults={count} admitted_jobs={} undone={undone} violations={}",
+        "proof: what=kill_redis_everysec control=may_be_lost runs=1 admitted_faults={count} admitted_jobs={} undone={undone} \
+         violations={}",
         report.verdict.acknowledged,
         faults.len(),
     );

@@ -123,7 +123,7 @@ fn an_isolated_primary_loses_at_most_its_own_changes_meanwhile() {
         let (report, changed) = load_with_partitions(network, &[], "").await;
         let verdict = &report.verdict;
         println!(
-            "proof: what=sentinel_partition_unguarded runs=1 admitted_faults={} admitted_jobs={} in_the_window={} \
+            "proof: what=sentinel_partition_unguarded control=may_be_lost runs=1 admitted_faults={} admitted_jobs={} in_the_window={} \
              lost_in_the_window={} broken_in_the_window={}",
             setting("LINGER_PROVE_FAILOVERS", 1),
             verdict.acknowledged,

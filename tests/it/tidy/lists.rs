@@ -67,3 +67,31 @@ fn test_names(text: &str) -> Vec<&str> {
     }
     names
 }
+
+/// The figures of the pages are of this program, or the pages say that they are not.
+#[test]
+fn pages_name_the_state_of_the_program_that_was_proven() {
+    let mut check = Command::new("scripts/prove");
+    let said = check.arg("--check").current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("runs");
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+}
+
+/// Behind an assertion it would be 0 even if a hundred jobs were lost.
+#[test]
+fn no_test_reports_a_literal_as_a_count_of_losses() {
+    // The first tries the report itself; the second still reports a literal.
+    let left_out = ["tests/it/prove.rs", "tests/it/model.rs"];
+    let mut wrong = Vec::new();
+    for (file, text) in
+        files("tests", "rs").into_iter().filter(|(file, _)| !left_out.contains(&file.as_str()))
+    {
+        for line in text.lines().filter(|line| line.contains("proof: what=")) {
+            for key in ["lost", "violations", "returned", "silent", "early"] {
+                if line.contains(&format!(" {key}=0")) {
+                    wrong.push(format!("{file}: {key}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

@@ -1,0 +1,180 @@
+//! The report of `scripts/prove`: what it counts, that no failure vanishes from it, and that it names the state of the
+//! program that was tried. It runs in a repository of its own, on a plan of commands that only print figures.
+
+use std::{
+    env, fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Output},
+};
+
+use crate::harness::process::{stderr, stdout};
+
+/// What a short run of the script should take at most, in seconds.
+const LONGEST_RUN: &str = "60";
+
+/// A load without faults, one with faults, a control, and a step that breaks a promise until the file `mended` is there.
+const PLAN: &str = r#"
+[[part]]
+name = "calm"
+command = ["echo", "proof: what=calm runs=1 faults=0 jobs=1000 lost=0"]
+
+[[part]]
+name = "storm"
+command = ["echo", "proof: what=storm runs=1 faults=20 jobs=300 lost=0 late_ms=7"]
+rounds = 2
+
+[[part]]
+name = "control"
+command = ["echo", "proof: what=control control=may_be_lost runs=1 faults=5 jobs=50 lost=9"]
+
+[[part]]
+name = "flaky"
+command = ["sh", "-c", "[ -e ../../../mended ] && echo proof: what=flaky faults=1 jobs=4 lost=0 || ! echo proof: what=flaky faults=1 jobs=4 lost=3 violations=3"]
+"#;
+
+const PAGE: &str =
+    "# Proof\n<!-- scripts/prove writes from here -->\nstate 000000000000\n<!-- to here -->\nend\n";
+const README: &str = "<!-- scripts/prove writes the next line -->\nstate 000000000000\nend\n";
+
+/// A repository with the script and a product of one file.
+struct Repository(tempfile::TempDir);
+
+impl Repository {
+    fn new() -> Self {
+        let repository = Self(tempfile::tempdir().expect("a directory"));
+        let script =
+            fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/prove")).expect("is read");
+        for (name, text) in [
+            ("src/lib.rs", "first"),
+            ("tests/prove.toml", PLAN),
+            ("docs/proof.md", PAGE),
+            ("README.md", README),
+            (".gitignore", "target\nmended\n"),
+            // There is nothing to build.
+            ("bin/cargo", "#!/bin/sh\n"),
+            ("scripts/prove", &script),
+        ] {
+            repository.write(name, text);
+        }
+        for program in ["bin/cargo", "scripts/prove"] {
+            let path = repository.path().join(program);
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("is made a program");
+        }
+        let name = ["-c", "user.name=a", "-c", "user.email=a@example.com"];
+        repository.run(&["git", "init", "--quiet"]);
+        repository.run(&["git", "add", "."]);
+        repository.run(&[&["git"], &name[..], &["commit", "--quiet", "--message", "first"]].concat());
+        repository
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.path().join(name);
+        fs::create_dir_all(path.parent().expect("is in a folder")).expect("a folder");
+        fs::write(path, text).expect("is written");
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path().join(name)).expect("is read")
+    }
+
+    fn try_run(&self, command: &[&str]) -> Output {
+        let path = format!("{}:{}", self.path().join("bin").display(), env::var("PATH").expect("is set"));
+        let mut limited = Command::new("timeout");
+        limited.arg(LONGEST_RUN).args(command).current_dir(self.path()).env("PATH", path);
+        limited.output().expect("runs")
+    }
+
+    fn run(&self, command: &[&str]) -> String {
+        let output = self.try_run(command);
+        assert!(output.status.success(), "{command:?}: {}{}", stdout(&output), stderr(&output));
+        stdout(&output)
+    }
+
+    /// The first row of the page that begins with this cell.
+    fn row(&self, first: &str) -> String {
+        let (page, begin) = (self.read("docs/proof.md"), format!("| {first} | "));
+        let row = page.lines().find_map(|line| line.strip_prefix(&begin));
+        row.unwrap_or_else(|| panic!("no row of {first}: {page}")).trim_end_matches([' ', '|']).to_owned()
+    }
+}
+
+#[test]
+fn report_keeps_every_failure_and_counts_only_jobs_under_faults() {
+    let repository = Repository::new();
+    let first = repository.try_run(&["scripts/prove"]);
+    assert_eq!(first.status.code(), Some(1), "{}", stderr(&first));
+    let summary = repository.read("README.md");
+    for figures in
+        ["survived: 40, jobs under them: 600,", "lost: 3, promises broken: 3, attempts failed: 1 of 5."]
+    {
+        assert!(summary.contains(figures), "{figures}: {summary}");
+    }
+    let seed = repository.row("flaky").rsplit(' ').next().expect("a seed").to_owned();
+
+    repository.write("mended", "");
+    let second = repository.run(&["scripts/prove"]);
+    assert_eq!(second.lines().count(), 1, "only the failed step is run again: {second}");
+    let summary = repository.read("README.md");
+    for figures in
+        ["survived: 41, jobs under them: 604,", "lost: 3, promises broken: 3, attempts failed: 1 of 6."]
+    {
+        assert!(summary.contains(figures), "{figures}: {summary}");
+    }
+    assert_eq!(repository.row("failed attempt"), format!("flaky-01, attempt 1, seed {seed}"));
+    let flaky = repository.row("flaky");
+    let seeds = flaky.strip_prefix("1 of 1 | 2 | 1 | 0 | ").unwrap_or_else(|| panic!("{flaky}"));
+    let (old, new) = seeds.split_once(' ').expect("two seeds");
+    assert!(old == seed && new != seed, "{seeds}");
+    let page = repository.read("docs/proof.md");
+    for row in [
+        "| calm | 1 | 0 |  | 1,000 |  | 0 |  |  |",
+        "| storm | 2 | 40 |  | 600 | 600 | 0 |  | late ms 7 |",
+        "| control | may be lost | runs 1, faults 5, jobs 50, lost 9 |",
+    ] {
+        assert!(page.contains(row), "{row}: {page}");
+    }
+}
+
+#[test]
+fn report_of_another_state_of_the_program_says_so() {
+    let repository = Repository::new();
+    repository.write("mended", "");
+    let check = || repository.try_run(&["scripts/prove", "--check"]).status.success();
+    assert!(!check(), "the pages name a state that never was");
+    repository.run(&["scripts/prove"]);
+    assert!(check());
+    repository.write("docs/other.md", "a page is no part of the program");
+    assert!(check());
+    repository.write("src/lib.rs", "second");
+    assert!(!check());
+    repository.run(&["scripts/prove", "--label"]);
+    for page in ["docs/proof.md", "README.md"] {
+        assert_eq!(
+            repository.read(page).matches(", of an earlier state of the program").count(),
+            1,
+            "{page}"
+        );
+    }
+    assert!(check());
+    repository.write("src/lib.rs", "first");
+    assert!(!check(), "the label is wrong again");
+}
+
+#[test]
+fn interrupted_attempt_is_counted() {
+    let repository = Repository::new();
+    repository.write("mended", "");
+    repository.run(&["scripts/prove", "--only", "calm"]);
+    let summary = repository.read("README.md");
+    let (_, state) = summary.split_once("state ").expect("names a state");
+    let folder = format!("target/prove/{}", &state[..12]);
+    assert!(repository.path().join(&folder).join("calm-01.1.log").exists(), "{folder}");
+    repository.write(&format!("{folder}/storm-01.1.log"), "began");
+    repository.run(&["scripts/prove"]);
+    assert!(repository.row("storm").starts_with("2 of 2 | 3 | 0 | 1 | "), "{}", repository.row("storm"));
+}
