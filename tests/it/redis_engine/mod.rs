@@ -23,6 +23,7 @@ mod permissions;
 mod promoting;
 mod proxy;
 mod rates;
+mod record_readers;
 mod repair;
 mod replay_slots;
 mod replicas;

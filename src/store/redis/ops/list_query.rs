@@ -111,7 +111,7 @@ impl Query<'_> {
 /// The job in a record without its body.
 fn decode_head(id: &[u8], head: &Bytes) -> Option<ListedJob> {
     let id = JobId::parse(std::str::from_utf8(id).ok()?).ok()?;
-    let mut job = record::decode(&id, head)?;
+    let mut job = record::decode_without_body(&id, head)?;
     job.body = Body::from_stored(Bytes::new());
     Some(ListedJob { job, body_bytes: 0 })
 }
