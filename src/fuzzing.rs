@@ -4,6 +4,8 @@
 //! Built for tests and for fuzzing only. `fuzz/` drives the targets (`scripts/fuzz`); the test below replays
 //! what it found, and what was written by hand, on every run.
 
+mod router;
+
 use std::fmt::{Debug, Display};
 
 use crate::{
@@ -16,15 +18,18 @@ use crate::{
 pub type Target = fn(&[u8]);
 
 /// Every target by its name, which is also that of its folder of inputs under `fuzz/corpus`.
-pub const TARGETS: [(&str, Target); 10] = [
+pub const TARGETS: [(&str, Target); 13] = [
     ("bodies", http::fuzz_bodies),
     ("durations", durations),
+    ("headers", http::fuzz_headers),
     ("moments", moments),
     ("names", names),
+    ("paths", router::paths),
     ("query", http::fuzz_query),
     ("receipts", receipts),
     ("record_embedded", embedded::fuzz_record),
     ("record_redis", redis::fuzz_record),
+    ("router", router::requests),
     ("schedules", schedules),
     ("tokens", tokens),
 ];
@@ -130,6 +135,7 @@ mod tests {
             }
             assert!(inputs >= 3, "{name} has {inputs} inputs");
         }
+        router::stop();
     }
 
     #[test]

@@ -1,15 +1,25 @@
-//! Fuzz targets for the input of clients: JSON bodies and query parameters.
+//! Fuzz targets for the input of clients: JSON bodies, query parameters, and the headers that decide who may call.
 
+use std::sync::Arc;
+
+use axum::{
+    extract::Request,
+    http::{HeaderMap, HeaderName, HeaderValue, header, uri::Authority},
+};
 use bytes::Bytes;
 
 use super::{
+    access, browser,
     errors::Problem,
+    options::HttpOptions,
+    route::{RequiredScope, RouteSpec},
     wire::{
         parameters::{Query, decode_cursor, encode_cursor},
         requests, values,
     },
 };
 use crate::{
+    auth::{self, Authenticator, Scope},
     job::{Body, NewJob},
     queue::Limits,
 };
@@ -89,4 +99,79 @@ pub fn fuzz_query(data: &[u8]) {
     for text in cursor.iter().chain(&confirm).map(String::as_str).chain([text]) {
         assert_eq!(decode_cursor(&encode_cursor(text)).as_deref(), Ok(text));
     }
+}
+
+/// The token and the names that [`fuzz_headers`] allows.
+const TOKEN: &[u8] = b"linger_known";
+const NAMES: [&str; 2] = ["queue.example", "*.corp.example"];
+
+/// Header lines. A request that passes was not sent by a foreign page, as a browser reads URLs, and has the token.
+pub fn fuzz_headers(data: &[u8]) {
+    let mut request = Request::new(axum::body::Body::empty());
+    *request.method_mut() = axum::http::Method::POST;
+    for line in data.split(|byte| *byte == b'\n') {
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else { return };
+        let name = HeaderName::from_bytes(&line[..colon]);
+        let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(line[colon + 1..].trim_ascii())) else {
+            return;
+        };
+        request.headers_mut().append(name, value);
+    }
+    let options = HttpOptions {
+        check_host: true,
+        allowed_hosts: NAMES.map(str::to_owned).to_vec(),
+        ..HttpOptions::default()
+    };
+    let required = RequiredScope::Of(Scope::Add);
+    check_result(browser::check(&request, &RouteSpec::new("/jobs", required), &options), |()| {
+        check_own_pages(request.headers());
+    });
+    let entry = auth::token_entry("a", std::str::from_utf8(TOKEN).expect("is text"), &[Scope::Add], &[]);
+    let gate = Authenticator::with_tokens(auth::parse_tokens(&entry).expect("is valid"));
+    let sent: Vec<Vec<u8>> = request
+        .headers()
+        .get_all(header::AUTHORIZATION)
+        .iter()
+        .map(|value| value.as_bytes().to_vec())
+        .collect();
+    check_result(access::authorize(&gate, required, &mut request), |caller| {
+        assert_eq!(caller.name, Arc::from("a"));
+        let [sent] = &sent[..] else { panic!("passed with {} credentials", sent.len()) };
+        assert!(sent.len() >= TOKEN.len() + "bearer ".len() && sent.ends_with(TOKEN), "{sent:?}");
+        assert!(!request.headers().contains_key(header::AUTHORIZATION), "no code after this sees the token");
+    });
+}
+
+/// The host is ours, and so is every page that the headers name.
+fn check_own_pages(headers: &HeaderMap) {
+    let host = headers[header::HOST].to_str().expect("a host is text");
+    let authority: Authority = host.parse().expect("a host is an authority");
+    let ours = url::Url::parse(&format!("http://{host}"));
+    if let Ok(ours) = &ours {
+        let name = ours.host_str().unwrap_or_default().trim_end_matches('.');
+        let is_local = name == "localhost" || name.ends_with(".localhost");
+        assert!(is_local || is_address(ours) || is_configured(name), "{host}");
+    }
+    assert_eq!(headers.get_all(header::HOST).iter().count(), 1);
+    let foreign = |value: &HeaderValue| value != "same-origin" && value != "none";
+    assert!(!headers.get_all("sec-fetch-site").iter().any(foreign), "{headers:?}");
+    for page in [header::ORIGIN, header::REFERER].iter().flat_map(|name| headers.get_all(name)) {
+        let page = page.to_str().expect("a page is text");
+        let Ok(theirs) = url::Url::parse(page) else { continue };
+        let Ok(ours) = &ours else { continue };
+        let default_port = if theirs.scheme() == "https" { 443 } else { 80 };
+        let port = authority.port_u16().unwrap_or(default_port);
+        let is_same = ours.host_str() == theirs.host_str() && theirs.port_or_known_default() == Some(port);
+        assert!(is_same || is_configured(theirs.host_str().unwrap_or_default()), "{page} at {host}");
+        assert!(theirs.username().is_empty() && theirs.password().is_none(), "{page}");
+    }
+}
+
+fn is_address(url: &url::Url) -> bool {
+    matches!(url.host(), Some(url::Host::Ipv4(_) | url::Host::Ipv6(_)))
+}
+
+fn is_configured(name: &str) -> bool {
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    name == NAMES[0] || name.strip_suffix(".corp.example").is_some_and(|rest| !rest.is_empty())
 }

@@ -21,5 +21,7 @@ mod ui;
 mod wire;
 
 #[cfg(any(test, fuzzing))]
-pub(crate) use self::fuzzing::{fuzz_bodies, fuzz_query};
+pub(crate) use self::fuzzing::{fuzz_bodies, fuzz_headers, fuzz_query};
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::handlers::operations::OPENAPI as CONTRACT;
 pub use self::{app::App, middleware::too_many_connections, options::HttpOptions, routes::router};
