@@ -31,7 +31,7 @@ fn until(what: &str, condition: impl Fn() -> bool) {
     let time_limit = TimeLimit::new();
     while !condition() {
         time_limit.check(|| format!("waiting until {what}"));
-        std::thread::yield_now();
+        time_limit.pause_thread();
     }
 }
 

@@ -126,6 +126,7 @@ fn a_kill_in_the_middle_of_a_bulk_operation_leaves_each_job_changed_or_not() {
         // A count that takes long goes on as an operation.
         while counted["state"] == "running" {
             time_limit.check(|| counted.to_string());
+            time_limit.pause_thread();
             counted = restarted
                 .call("GET", &format!("/bulk/{}", counted["id"].as_str().expect("an id")), "")
                 .json();
@@ -142,6 +143,7 @@ fn a_kill_in_the_middle_of_a_bulk_operation_leaves_each_job_changed_or_not() {
     assert_eq!(restarted.call("POST", "/bulk", request).status, 202);
     while restarted.call("GET", "/bulk/later", "").json()["state"] == "running" {
         time_limit.check(|| "the operation runs".to_owned());
+        time_limit.pause_thread();
     }
     assert_eq!(count(r#""from":"2036-01-31T00:00:00Z""#), 4_000, "a second run completes the first");
     assert!(restarted.stop().success());

@@ -40,7 +40,7 @@ fn wait_until_unready(server: &Server) {
     let time_limit = TimeLimit::new();
     while server.call("GET", "/readyz", "").status != 503 {
         time_limit.check(|| "the server is still ready".to_owned());
-        std::thread::yield_now();
+        time_limit.pause_thread();
     }
 }
 

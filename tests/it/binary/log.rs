@@ -39,6 +39,7 @@ fn fill_log(server: &Server, log: &ChildStderr, calls: usize, method: &str, path
     while before < PIPE_BYTES as u64 / 2 || unread_bytes(log) > before {
         before = unread_bytes(log);
         time_limit.check(|| format!("{before} bytes in the log"));
+        time_limit.pause_thread();
         std::thread::scope(|scope| {
             for _ in 0..calls {
                 scope.spawn(|| call_with(address, method, path, &headers, body));
@@ -73,6 +74,7 @@ fn fault_a_log_that_nobody_reads_stops_nothing_with_default_settings() {
     let (time_limit, mut before, mut same) = (TimeLimit::new(), 0, 0);
     while before < PIPE_BYTES as u64 / 4 || same < 100 {
         time_limit.check(|| format!("{before} bytes in the log"));
+        time_limit.pause_thread();
         server.signal(Signal::HUP);
         assert_alive(server.address);
         let now = unread_bytes(&log);
@@ -83,6 +85,7 @@ fn fault_a_log_that_nobody_reads_stops_nothing_with_default_settings() {
     let time_limit = TimeLimit::new();
     while !server.has_ended() {
         time_limit.check(|| "the server does not end".to_owned());
+        time_limit.pause_thread();
     }
     assert_eq!(server.wait().0.code(), Some(0));
 }
@@ -97,6 +100,7 @@ fn dropped_lines_are_counted_and_reported_once_the_log_is_read() {
     let time_limit = TimeLimit::new();
     while server.metric("linger_log_lines_dropped_total").is_none_or(|dropped| dropped < 10.0) {
         time_limit.check(|| "no line was dropped".to_owned());
+        time_limit.pause_thread();
         assert_alive(server.address);
     }
     let mut read = String::new();
@@ -127,6 +131,7 @@ fn a_full_stdout_and_stderr_do_not_hold_up_a_start() {
     let time_limit = TimeLimit::new();
     while TcpStream::connect(address).is_err() {
         time_limit.check(|| "the server does not listen".to_owned());
+        time_limit.pause_thread();
     }
     assert_alive(address);
     let pid = rustix::process::Pid::from_child(&child);

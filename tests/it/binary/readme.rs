@@ -71,7 +71,7 @@ fn the_worker_of_the_readme_works_and_finishes_a_job() {
     let time_limit = TimeLimit::new();
     while server.call("GET", "/topics", "").body.contains("order-close") {
         time_limit.check(|| "the job is not finished".to_owned());
-        std::thread::yield_now();
+        time_limit.pause_thread();
     }
 }
 
@@ -91,7 +91,7 @@ fn the_callback_of_the_readme_reaches_its_endpoint() {
     let time_limit = TimeLimit::new();
     while TcpStream::connect(address).is_err() {
         time_limit.check(|| "the endpoint does not listen".to_owned());
-        std::thread::yield_now();
+        time_limit.pause_thread();
     }
     let session = session.replace("localhost:9277", &server.address.to_string());
     let printed = run_session(&session.replace("localhost:8000", &format!("localhost:{}", address.port())));
@@ -100,7 +100,7 @@ fn the_callback_of_the_readme_reaches_its_endpoint() {
     assert_eq!(line, "payments:2001:paid {\"payment\":2001}\n");
     while server.call("GET", "/jobs/payments:2001:paid", "").status != 404 {
         time_limit.check(|| format!("the job is not finished: {}", server.log()));
-        std::thread::yield_now();
+        time_limit.pause_thread();
     }
     assert!(server.stop().success());
 }

@@ -96,6 +96,7 @@ fn a_second_signal_ends_the_process_at_once() {
         let time_limit = TimeLimit::new();
         while !server.has_ended() {
             time_limit.check(|| "the server still runs".to_owned());
+            time_limit.pause_thread();
             server.signal(signal);
         }
         let status = server.wait().0;
@@ -133,6 +134,7 @@ fn during_the_drain_delay_the_server_is_unready_and_everything_works() {
     let time_limit = TimeLimit::new();
     while server.call("GET", "/readyz", "").status != 503 {
         time_limit.check(|| "the server is still ready".to_owned());
+        time_limit.pause_thread();
     }
     assert_eq!(server.call("GET", "/readyz", "").json()["code"], "draining");
     assert_eq!(server.call("GET", "/livez", "").status, 200);
@@ -140,6 +142,7 @@ fn during_the_drain_delay_the_server_is_unready_and_everything_works() {
     assert_eq!(poll.join().expect("does not panic").expect("is answered").json()["id"], "a");
     while !server.has_ended() {
         time_limit.check(|| "the server still runs".to_owned());
+        time_limit.pause_thread();
         server.signal(Signal::TERM);
     }
     assert_eq!(server.wait().0.code(), Some(143));

@@ -174,6 +174,7 @@ async fn finish_all(
                 return done;
             }
             time_limit.check(|| format!("{topic}: {counts:?}"));
+            time_limit.pause().await;
             continue;
         }
         let job = response.json();

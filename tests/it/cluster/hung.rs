@@ -69,6 +69,7 @@ async fn pop_with_a_hung_server(claims: &[Claim]) {
     cluster.servers[hung].resume();
     while seen.len() < JOBS {
         time_limit.check(|| format!("{} of {JOBS}", seen.len()));
+        time_limit.pause().await;
         for reserved in
             store.reserve(&plain("t"), &vec![claim_for(ttr(3_600)); JOBS], Wait::No).await.expect("reserves")
         {

@@ -36,7 +36,7 @@ impl Receiver {
         let time_limit = TimeLimit::new();
         while TcpStream::connect(address).is_err() {
             time_limit.check(|| program.errors());
-            std::thread::yield_now();
+            time_limit.pause_thread();
         }
         Self { program, address }
     }
@@ -115,7 +115,7 @@ fn wait_until_gone(server: &Server, id: &str) {
     let time_limit = TimeLimit::new();
     while server.call("GET", &format!("/jobs/{id}"), "").status != 404 {
         time_limit.check(|| format!("{id} is not finished: {}", server.log()));
-        std::thread::yield_now();
+        time_limit.pause_thread();
     }
 }
 

@@ -75,7 +75,7 @@ fn wait_for_exit(child: &mut Child) -> ExitStatus {
             let _ = child.kill();
             "the process has not ended".to_owned()
         });
-        time_limit.park();
+        time_limit.pause_thread();
     }
 }
 
@@ -194,7 +194,7 @@ impl Server {
         let time_limit = TimeLimit::new();
         while !process_stats::is_stopped(self.pid()) {
             time_limit.check(|| "a thread still runs".to_owned());
-            time_limit.park();
+            time_limit.pause_thread();
         }
     }
 
@@ -237,7 +237,7 @@ impl Server {
         let time_limit = TimeLimit::new();
         while !self.log().contains(text) {
             time_limit.check(|| format!("no {text:?} in {}", self.log()));
-            time_limit.park();
+            time_limit.pause_thread();
         }
     }
 
@@ -273,7 +273,7 @@ impl Server {
         let time_limit = TimeLimit::new();
         while self.call("GET", "/readyz", "").status != status {
             time_limit.check(|| format!("/readyz does not answer {status}: {}", self.log()));
-            time_limit.park();
+            time_limit.pause_thread();
         }
     }
 
@@ -293,7 +293,7 @@ impl Server {
                 return;
             }
             time_limit.check(|| format!("{name} {seen:?}, not {value}"));
-            time_limit.park();
+            time_limit.pause_thread();
         }
     }
 

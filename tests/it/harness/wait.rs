@@ -12,6 +12,12 @@ use linger::clock::{Clock, SystemClock};
 /// Longer than any condition needs to become true, also on a very busy machine.
 pub const LONGEST: Duration = Duration::from_secs(90);
 
+/// Between two looks at what another process brings about.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Looks at a condition before it pauses between them: other tasks of the runtime need no time to make it true.
+const LOOKS_AT_ONCE: u32 = 200;
+
 /// The time limit of one wait.
 #[derive(Debug)]
 pub struct TimeLimit {
@@ -34,14 +40,14 @@ impl TimeLimit {
         assert!(!over, "{}: waited in vain for {LONGEST:?}; last observation: {}", self.caller, observed());
     }
 
-    /// Yields the processor before the next check, in a test without a runtime.
-    pub fn park(&self) {
-        std::thread::park_timeout(Duration::from_millis(2));
+    /// Leaves the processor to others before the next check.
+    pub async fn pause(&self) {
+        self.clock.sleep(PAUSE).await;
     }
 
-    /// Yields the processor before the next check.
-    pub async fn pause(&self) {
-        self.clock.sleep(Duration::from_millis(2)).await;
+    /// Does so outside of async code.
+    pub fn pause_thread(&self) {
+        std::thread::park_timeout(PAUSE);
     }
 }
 
@@ -50,9 +56,11 @@ impl TimeLimit {
 pub fn until(condition: impl Fn() -> bool) -> impl Future<Output = ()> {
     let time_limit = TimeLimit::new();
     async move {
+        let mut looks = 0;
         while !condition() {
             time_limit.check(|| "the condition is false".to_owned());
-            tokio::task::yield_now().await;
+            looks += 1;
+            if looks < LOOKS_AT_ONCE { tokio::task::yield_now().await } else { time_limit.pause().await }
         }
     }
 }

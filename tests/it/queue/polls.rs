@@ -167,7 +167,7 @@ async fn fault_a_delivery_that_no_connection_takes_is_returned_at_once_and_uncou
     let time_limit = crate::harness::wait::TimeLimit::new();
     while fixture.get("job").await != added {
         time_limit.check(|| format!("the job is not yet {added:?}"));
-        tokio::task::yield_now().await;
+        time_limit.pause().await;
     }
     assert!(fixture.metrics.encode().contains("linger_jobs_cancelled_total{topic=\"t\"} 6"));
     assert!(!fixture.metrics.encode().contains("linger_jobs_delivered_total{"), "nothing was delivered");

@@ -199,7 +199,7 @@ async fn a_walk_reaches_every_ready_job_of_a_list_that_is_compacted() {
             let time_limit = TimeLimit::new();
             while length().await == ADDED {
                 time_limit.check(|| "the list was not compacted".to_owned());
-                tokio::task::yield_now().await;
+                time_limit.pause().await;
             }
         }
         // A delete leaves the entry of its job in the list. Only the compaction, which may come at once, removes entries.

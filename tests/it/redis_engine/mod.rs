@@ -56,6 +56,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::harness::{
     redis::{fresh_prefix, shared},
     stores::{Recorder, START},
+    wait::TimeLimit,
 };
 
 /// Options for the shared server, with a prefix that no other test uses.
@@ -100,14 +101,11 @@ impl Process {
 
     /// Waits until the listener of this process was notified of ready jobs of the topic.
     async fn wait_for_ready_event(&self, topic: &str) {
-        let notified = async {
-            while !self.events.take_ready().iter().any(|ready| ready.to_string() == topic) {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(std::time::Duration::from_secs(20), notified)
-            .await
-            .expect("the listener is notified");
+        let time_limit = TimeLimit::new();
+        while !self.events.take_ready().iter().any(|ready| ready.to_string() == topic) {
+            time_limit.check(|| format!("the listener was not notified of {topic}"));
+            time_limit.pause().await;
+        }
     }
 }
 

@@ -18,16 +18,15 @@ use super::{
     Process, Raw, options,
     proxy::{Fault, Proxy},
 };
-use crate::harness::{jobs::*, redis::RedisServer, redis::shared};
+use crate::harness::{jobs::*, redis::RedisServer, redis::shared, wait::TimeLimit};
 
-/// Waits until `done` returns true; panics after 30 seconds.
+/// Waits until `done` returns true.
 async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
-    let waiting = async {
-        while !done().await {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(seconds(30), waiting).await.unwrap_or_else(|_| panic!("{what}: never"));
+    let time_limit = TimeLimit::new();
+    while !done().await {
+        time_limit.check(|| format!("{what}: never"));
+        time_limit.pause().await;
+    }
 }
 
 fn is_unavailable<T: std::fmt::Debug>(answer: linger::store::Result<T>) {

@@ -170,7 +170,7 @@ async fn a_list_that_is_mostly_stale_is_compacted_in_order() {
     let time_limit = TimeLimit::new();
     while raw.send(&["LLEN", &ready]).await.as_u64() != Some(20) {
         time_limit.check(|| "the list was not compacted".to_owned());
-        tokio::task::yield_now().await;
+        time_limit.pause().await;
     }
     let left = process.store.reserve(&plain("t"), &claims(30), Wait::No).await.expect("reserves");
     let order: Vec<String> = left.iter().map(|reservation| reservation.job.id.to_string()).collect();
@@ -242,7 +242,7 @@ async fn settings_and_pauses_reach_the_other_processes() {
     let time_limit = TimeLimit::new();
     while other.store.topic_config(&topic("t")).pause != pause {
         time_limit.check(|| "the other process has not received the pause".to_owned());
-        tokio::task::yield_now().await;
+        time_limit.pause().await;
     }
     other.events.take_ready();
     one.store.change_pause(&topic("t"), TopicPause::NONE, TopicPause::ALL).await.expect("resumes");
