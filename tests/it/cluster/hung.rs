@@ -50,8 +50,7 @@ async fn pop_with_a_hung_server(claims: &[Claim]) {
     cluster.servers[hung].pause();
     let (clock, mut seen, time_limit) = (SystemClock::new(), BTreeSet::<JobId>::new(), TimeLimit::new());
     // A healthy server that is slow for a moment, on a busy machine, delivers its jobs to the next pop.
-    let have_come =
-        |seen: &BTreeSet<JobId>| healthy.iter().all(|of| seen.iter().any(|id| shard(id) == *of));
+    let have_come = |seen: &BTreeSet<JobId>| healthy.iter().all(|of| seen.iter().any(|id| shard(id) == *of));
     while !have_come(&seen) {
         time_limit.check(|| format!("{} of {JOBS}", seen.len()));
         let began_us = clock.now_micros();

@@ -10,7 +10,7 @@ use super::{
     mount_namespace::MountNamespace,
     worker::{Outcome, Worker},
 };
-use crate::harness::{not_here::not_run_here, process::Server};
+use crate::harness::{not_here::not_run_here, process::Server, wait::TimeLimit};
 
 /// The two kinds of file systems on which this failed before.
 #[derive(Debug, Clone, Copy)]
@@ -158,8 +158,11 @@ fn a_queue_survives_on_a_full(disk: Disk) {
     namespace.run_ok("rm small/filler*");
     let mut worker = Worker::new("t", 3, server.address, &ledger);
     assert_eq!(worker.add(&[100_000; 5], false), Outcome::Done, "there is room again");
-    server.wait_for_log("the ballast file is in place");
-    assert_eq!(namespace.run_ok("stat -c %s small/data/ballast"), "33554432\n", "the ballast is back");
+    let time_limit = TimeLimit::new();
+    while namespace.run_ok("stat -c %s small/data/ballast || true") != "33554432\n" {
+        time_limit.check(|| format!("the ballast is not back: {}", server.log()));
+        time_limit.pause_thread();
+    }
     check(&server, &ledger);
     println!("proof: what=nearly_full_{disk:?} runs=1 patched={patched}");
 }
