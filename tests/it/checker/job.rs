@@ -225,35 +225,46 @@ impl JobHistory<'_> {
 
     fn check_nothing_returns(&mut self) {
         let removals: Vec<&Event> = self.removals.iter().copied().filter(|event| event.done()).collect();
-        let missed = |event: &&&Event| event.action == Action::Read && event.outcome == Outcome::Gone;
-        let gone = removals.iter().chain(self.events.iter().filter(missed));
-        let Some(first) = gone.min_by_key(|event| event.answered) else { return };
         let mut found = Vec::new();
         if removals.len() > 1 {
             found.push(format!("was removed {} times", removals.len()));
         }
-        let receipt = first.action.receipt();
-        let last = self
-            .deliveries
-            .iter()
-            .find(|delivery| receipt == Some(delivery.receipt))
-            .map(|delivery| delivery.attempt);
+        let removed = removals.iter().copied().min_by_key(|event| event.answered);
+        let missed = self.events.iter().copied().filter(|event| event.outcome == Outcome::Gone);
+        let missed = missed.min_by_key(|event| event.answered);
+        let ends: Vec<(&Event, Option<u32>)> =
+            [removed, missed].into_iter().flatten().map(|end| (end, self.removed_attempt(end))).collect();
         for delivery in &self.deliveries {
-            if delivery.event.sent >= first.answered || last.is_some_and(|last| delivery.attempt > last) {
+            let returned = |(end, last): &(&Event, Option<u32>)| {
+                delivery.event.sent >= end.answered || last.is_some_and(|last| delivery.attempt > last)
+            };
+            if ends.iter().any(returned) {
                 found
                     .push(format!("was delivered as attempt {} after it had been removed", delivery.attempt));
             }
         }
-        let late = |event: &&&Event| {
+        let accepted_late = |event: &&&Event| {
             event.done()
-                && event.sent >= first.answered
+                && ends.iter().any(|(end, _)| event.sent >= end.answered)
                 && event.action.receipt().is_some()
                 && !event.action.removes()
         };
-        if let Some(event) = self.events.iter().find(late) {
+        if let Some(event) = self.events.iter().find(accepted_late) {
             found.push(format!("accepted {:?} after it had been removed", event.action));
         }
         found.into_iter().for_each(|description| self.violation(Law::GoneStaysGone, description));
+    }
+
+    /// The attempt whose receipt removed the job, if `end` or what it shows cannot have been another removal.
+    fn removed_attempt(&self, end: &Event) -> Option<u32> {
+        let receipt = end.action.receipt()?;
+        let by_others =
+            |removal: &&Event| removal.sent < end.answered && removal.action.receipt() != Some(receipt);
+        if !end.done() && self.removals.iter().any(by_others) {
+            return None;
+        }
+        let own = self.deliveries.iter().find(|delivery| delivery.receipt == receipt);
+        own.map(|delivery| delivery.attempt)
     }
 
     fn check_nothing_lost(&mut self) {

@@ -1,26 +1,68 @@
 //! The lifetimes of a job id. After a job ended, its id can be used again: an add whose outcome was unknown, and that was
 //! sent again, may find the id free and begin a second lifetime. Each sending of an add begins at most one lifetime.
 
-use super::{Action, Event};
+use std::time::Duration;
 
-/// Splits the events of a job id by lifetime, in order. `remains` says whether the job exists at the end.
-pub fn split<'a>(events: &[&'a Event], remains: bool) -> Vec<Vec<&'a Event>> {
-    let mut lifetimes = Vec::new();
-    let mut remaining = events.to_vec();
-    while let Some((first, rest)) = split_once(&remaining, remains) {
-        lifetimes.push(first);
-        remaining = rest;
+use super::{Action, Event, Outcome};
+
+/// Ways to split the events of a job id by lifetime, in order. The history is valid if it is valid by one of them. `remains`
+/// says whether the job exists at the end.
+pub fn splits<'a>(events: &[&'a Event], remains: bool) -> Vec<Vec<Vec<&'a Event>>> {
+    let mut splits = Vec::new();
+    let certain = End::certain(events).into_iter();
+    for end in certain.chain(End::possible(events)) {
+        let Some((first, rest)) = split_at(&end, events, remains) else { continue };
+        splits.extend(self::splits(&rest, remains).into_iter().map(|mut later| {
+            later.insert(0, first.clone());
+            later
+        }));
     }
-    lifetimes.push(remaining);
-    lifetimes
+    splits.push(vec![events.to_vec()]);
+    splits
 }
 
-/// Separates the events of the first lifetime from the later ones. Returns `None` if there was only one lifetime.
-fn split_once<'a>(events: &[&'a Event], remains: bool) -> Option<(Vec<&'a Event>, Vec<&'a Event>)> {
-    let end = events.iter().filter(|event| event.action.removes() && event.done());
-    let end = *end.min_by_key(|event| event.answered)?;
-    let adds = events.iter().filter(|event| matches!(event.action, Action::Add { .. }) && event.possible());
-    let first_add = *adds.min_by_key(|event| event.sent)?;
+/// The end of a lifetime: the job was removed at a time in between.
+struct End<'a> {
+    sent: Duration,
+    answered: Duration,
+    receipt: Option<&'a str>,
+}
+
+impl<'a> End<'a> {
+    /// The first removal that is certain.
+    fn certain(events: &[&'a Event]) -> Option<Self> {
+        let removals = events.iter().filter(|event| event.action.removes() && event.done());
+        let first = *removals.min_by_key(|event| event.answered)?;
+        Some(Self { sent: first.sent, answered: first.answered, receipt: first.action.receipt() })
+    }
+
+    /// Removals with an unknown outcome, after which a call did not find the job.
+    fn possible(events: &[&'a Event]) -> Vec<Self> {
+        let mut ends: Vec<Self> = Vec::new();
+        let unknown = |event: &&&Event| event.action.removes() && event.outcome == Outcome::Unknown;
+        for removal in events.iter().filter(unknown) {
+            let receipt = removal.action.receipt();
+            let missed =
+                events.iter().filter(|event| event.outcome == Outcome::Gone && event.answered > removal.sent);
+            let Some(answered) = missed.map(|event| event.answered).min() else { continue };
+            if ends.iter().all(|end| end.receipt != receipt) {
+                ends.push(Self { sent: removal.sent, answered, receipt });
+            }
+        }
+        ends
+    }
+}
+
+/// Separates the events before `end` from the later ones. Returns `None` if there was only one lifetime.
+fn split_at<'a>(
+    end: &End<'a>,
+    events: &[&'a Event],
+    remains: bool,
+) -> Option<(Vec<&'a Event>, Vec<&'a Event>)> {
+    let adds =
+        || events.iter().filter(|event| matches!(event.action, Action::Add { .. }) && event.possible());
+    let first_add = *adds().min_by_key(|event| event.sent)?;
+    let last_add = adds().map(|event| event.answered).max()?;
     let begins_again = |event: &Event| {
         matches!(event.action, Action::Add { .. })
             && event.possible()
@@ -28,13 +70,13 @@ fn split_once<'a>(events: &[&'a Event], remains: bool) -> Option<(Vec<&'a Event>
             && !std::ptr::eq(event, first_add)
     };
     let last_attempt = events.iter().find_map(|event| match &event.action {
-        Action::Deliver { receipt, attempt, .. } if end.action.receipt() == Some(receipt) => Some(*attempt),
+        Action::Deliver { receipt, attempt, .. } if end.receipt == Some(receipt) => Some(*attempt),
         _ => None,
     });
     let is_later = |event: &Event| match &event.action {
         Action::Deliver { receipt, attempt, .. } => {
             let came_late = event.sent < end.sent && last_attempt.is_some_and(|last| *attempt < last);
-            event.answered > end.sent && end.action.receipt() != Some(receipt) && !came_late
+            event.answered > end.sent && end.receipt != Some(receipt) && !came_late
         }
         _ => false,
     };
@@ -53,8 +95,10 @@ fn split_once<'a>(events: &[&'a Event], remains: bool) -> Option<(Vec<&'a Event>
         let is_second = match &event.action {
             Action::Add { .. } => begins_again(event),
             Action::Deliver { .. } => is_later(event),
-            Action::Delete => event.sent >= end.answered,
-            action => action.receipt().is_some_and(|receipt| receipts.contains(&receipt)),
+            action => match action.receipt() {
+                Some(receipt) => receipts.contains(&receipt),
+                None => event.sent >= end.answered || event.sent >= last_add,
+            },
         };
         !is_second
     }))

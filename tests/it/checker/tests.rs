@@ -252,6 +252,43 @@ fn a_job_that_a_read_did_not_find_and_that_appears_again_is_reported() {
 }
 
 #[test]
+fn a_job_whose_repeated_removal_found_nothing_and_that_appears_again_is_reported() {
+    let finished = || {
+        let script = Script::added().delivered(20, 30, 1).finished(40, 50, "r1", Outcome::Unknown);
+        script.finished(60, 70, "r1", Outcome::Gone)
+    };
+    finished().assert_valid();
+    finished().delivered(125, 130, 2).assert_violates(Law::GoneStaysGone);
+    // The same for a poll that was parked before the removal: nobody else can have removed the job.
+    finished().delivered(60, 130, 2).assert_violates(Law::GoneStaysGone);
+    // The worker of the parked poll got the job, and an unanswered delete removed it.
+    Script::added()
+        .delivered(20, 30, 1)
+        .finished(40, 50, "r1", Outcome::Unknown)
+        .then(140, 300, Action::Delete, Outcome::Unknown)
+        .finished(160, 170, "r1", Outcome::Gone)
+        .delivered(60, 180, 2)
+        .assert_valid();
+    let deleted = Script::added().then(20, 30, Action::Delete, Outcome::Unknown);
+    let deleted = deleted.then(40, 50, Action::Delete, Outcome::Gone);
+    deleted.assert_valid();
+    deleted.delivered(60, 70, 1).assert_violates(Law::GoneStaysGone);
+}
+
+#[test]
+fn a_job_that_was_not_found_may_have_been_added_again() {
+    let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0 };
+    let again = || Action::Deliver { receipt: "again".to_owned(), attempt: 1, ttr: TTR };
+    let missed = |sent| {
+        let script = Script(History::new()).then(0, sent, add(), Outcome::Unknown).delivered(10, 20, 1);
+        let script = script.finished(30, 40, "r1", Outcome::Unknown);
+        script.finished(50, 55, "r1", Outcome::Gone)
+    };
+    missed(35).then(61, 70, add(), Outcome::Done).then(80, 85, again(), Outcome::Done).assert_valid();
+    missed(35).then(80, 85, again(), Outcome::Done).assert_violates_among_others(Law::GoneStaysGone);
+}
+
+#[test]
 fn a_stale_finish_does_not_explain_a_missing_job() {
     let stale = |sent| {
         let script = Script::added().delivered(20, 30, 1).delivered(125, 130, 2);
@@ -310,7 +347,7 @@ fn second_lifetime(script: Script) -> Script {
 }
 
 #[test]
-fn an_add_that_is_sent_again_may_begin_a_second_lifetimetime() {
+fn an_add_that_is_sent_again_may_begin_a_second_lifetime() {
     let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0 };
     second_lifetime(added_with_unknown_outcome().then(61, 70, add(), Outcome::Done)).assert_valid();
     added_with_unknown_outcome().then(61, 70, add(), Outcome::Done).assert_valid();
