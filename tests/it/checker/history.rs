@@ -47,12 +47,21 @@ pub enum Action {
         step: Duration,
     },
     Delete,
+    /// A change of the due time. Sent only once the add is acknowledged.
+    Reschedule {
+        delay: Duration,
+    },
+    /// Makes a dead job wait again; its attempts start at 1. Sent only while the job is known to be dead, and by one client
+    /// at a time.
+    Requeue {
+        delay: Duration,
+    },
     /// A look at the job, which changes nothing.
     Read,
 }
 
 impl Action {
-    /// The receipt that the call sent, or `None` for adds, deliveries, deletes and reads.
+    /// The receipt that the call sent, or `None` for calls without one.
     pub fn receipt(&self) -> Option<&str> {
         match self {
             Self::Finish { receipt }
@@ -60,7 +69,12 @@ impl Action {
             | Self::Touch { receipt, .. }
             | Self::Bury { receipt }
             | Self::Fail { receipt, .. } => Some(receipt),
-            Self::Add { .. } | Self::Deliver { .. } | Self::Delete | Self::Read => None,
+            Self::Add { .. }
+            | Self::Deliver { .. }
+            | Self::Delete
+            | Self::Reschedule { .. }
+            | Self::Requeue { .. }
+            | Self::Read => None,
         }
     }
 
@@ -80,7 +94,7 @@ impl Action {
 pub enum Outcome {
     /// 2xx: the call took effect.
     Done,
-    /// 409: the call had no effect, because its receipt is stale.
+    /// 409: the call had no effect, because its receipt is stale or the job is in another state.
     Refused,
     /// 404: there is no such job.
     Gone,

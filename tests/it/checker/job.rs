@@ -1,5 +1,7 @@
 //! The laws of a single job.
 
+mod due_times;
+
 use std::time::Duration;
 
 use super::{Action, Event, FinalState, Law, Outcome, Verdict, Violation, final_state::FinalJob};
@@ -8,8 +10,17 @@ use super::{Action, Event, FinalState, Law, Outcome, Verdict, Violation, final_s
 struct Delivery<'a> {
     event: &'a Event,
     receipt: &'a str,
+    /// How many requeues were sent before it. Each lets the attempts start again.
+    round: usize,
     attempt: u32,
     ttr: Duration,
+}
+
+impl Delivery<'_> {
+    /// The place of its attempt among all of the job.
+    fn order(&self) -> (usize, u32) {
+        (self.round, self.attempt)
+    }
 }
 
 /// All events of one lifetime of a job.
@@ -18,6 +29,8 @@ struct JobHistory<'a> {
     events: &'a [&'a Event],
     /// The deliveries in the order of their attempts.
     deliveries: Vec<Delivery<'a>>,
+    /// The requeues that may have taken effect, in order.
+    requeues: Vec<&'a Event>,
     /// Calls that removed the job, or may have removed it.
     removals: Vec<&'a Event>,
     max_attempts: u32,
@@ -25,8 +38,12 @@ struct JobHistory<'a> {
 }
 
 pub fn check(name: &str, events: &[&Event], final_state: Option<&FinalState>, verdict: &mut Verdict) {
-    let mut deliveries: Vec<Delivery<'_>> = events.iter().filter_map(|event| delivery(event)).collect();
-    deliveries.sort_by_key(|delivery| (delivery.attempt, delivery.event.answered));
+    let requeue = |event: &&Event| matches!(event.action, Action::Requeue { .. }) && event.possible();
+    let mut requeues: Vec<&Event> = events.iter().copied().filter(requeue).collect();
+    requeues.sort_by_key(|event| event.sent);
+    let mut deliveries: Vec<Delivery<'_>> =
+        events.iter().filter_map(|event| delivery(event, &requeues)).collect();
+    deliveries.sort_by_key(|delivery| (delivery.order(), delivery.event.answered));
     let removals = events
         .iter()
         .copied()
@@ -42,6 +59,7 @@ pub fn check(name: &str, events: &[&Event], final_state: Option<&FinalState>, ve
         name,
         events,
         deliveries,
+        requeues,
         removals,
         max_attempts: max_attempts.unwrap_or_default(),
         verdict,
@@ -57,10 +75,11 @@ pub fn check(name: &str, events: &[&Event], final_state: Option<&FinalState>, ve
     }
 }
 
-fn delivery(event: &Event) -> Option<Delivery<'_>> {
+fn delivery<'a>(event: &'a Event, requeues: &[&Event]) -> Option<Delivery<'a>> {
     match &event.action {
         Action::Deliver { receipt, attempt, ttr } => {
-            Some(Delivery { event, receipt, attempt: *attempt, ttr: *ttr })
+            let round = requeues.iter().filter(|requeue| requeue.sent < event.answered).count();
+            Some(Delivery { event, receipt, round, attempt: *attempt, ttr: *ttr })
         }
         _ => None,
     }
@@ -71,7 +90,7 @@ fn delivery(event: &Event) -> Option<Delivery<'_>> {
 fn is_in_vain(event: &Event, deliveries: &[Delivery<'_>]) -> bool {
     let own = deliveries.iter().find(|delivery| event.action.receipt() == Some(delivery.receipt));
     let is_stale = |own: &Delivery<'_>| {
-        let mut later = deliveries.iter().filter(|delivery| delivery.attempt > own.attempt);
+        let mut later = deliveries.iter().filter(|delivery| delivery.order() > own.order());
         later.any(|delivery| delivery.event.answered <= event.sent)
     };
     event.outcome == Outcome::Unknown && own.is_some_and(is_stale)
@@ -99,7 +118,7 @@ impl JobHistory<'_> {
         }
         for pair in self.deliveries.windows(2) {
             let [one, next] = pair else { continue };
-            if one.attempt == next.attempt {
+            if one.order() == next.order() {
                 found.push(format!("was delivered twice as attempt {}", one.attempt));
             } else if next.event.answered < one.event.sent {
                 found.push(format!("had attempt {} before attempt {}", next.attempt, one.attempt));
@@ -109,41 +128,6 @@ impl JobHistory<'_> {
             }
         }
         found.into_iter().for_each(|description| self.violation(Law::Attempts, description));
-    }
-
-    fn check_due_times(&mut self) {
-        let adds = self.events.iter().filter_map(|event| match event.action {
-            Action::Add { delay, .. } => Some(event.sent + delay),
-            _ => None,
-        });
-        let Some(due) = adds.min() else {
-            return self.violation(Law::NothingInvented, "was never sent".to_owned());
-        };
-        let mut found = Vec::new();
-        for (index, delivery) in self.deliveries.iter().enumerate() {
-            let before = index.checked_sub(1).map(|before| &self.deliveries[before]);
-            let returns = before.filter(|before| before.attempt + 1 == delivery.attempt);
-            let due = returns.and_then(|before| self.released_until(before)).unwrap_or(due);
-            if delivery.event.answered < due {
-                let early = due - delivery.event.answered;
-                found.push(format!("was delivered {early:?} early, as attempt {}", delivery.attempt));
-            }
-        }
-        found.into_iter().for_each(|description| self.violation(Law::NeverEarly, description));
-    }
-
-    /// The earliest time at which the job may be delivered again, if a release or a failed call ended this reservation for
-    /// certain.
-    fn released_until(&self, delivery: &Delivery<'_>) -> Option<Duration> {
-        self.events.iter().find_map(|event| match &event.action {
-            Action::Release { receipt, delay } if receipt == delivery.receipt && event.done() => {
-                Some(event.sent + *delay)
-            }
-            Action::Fail { receipt, delay, step } if receipt == delivery.receipt => {
-                Some((event.sent + *delay).min(delivery.event.sent + delivery.ttr + *step))
-            }
-            _ => None,
-        })
     }
 
     /// The earliest time at which this reservation may have ended without the call `except`: its deadline, or the sending
@@ -201,7 +185,7 @@ impl JobHistory<'_> {
                 continue;
             };
             let later = |delivery: &&Delivery<'_>| {
-                delivery.attempt > used.attempt && delivery.event.answered <= call.sent
+                delivery.order() > used.order() && delivery.event.answered <= call.sent
             };
             if let Some(next) = self.deliveries.iter().find(later) {
                 let (stale, present) = (used.attempt, next.attempt);
@@ -232,11 +216,11 @@ impl JobHistory<'_> {
         let removed = removals.iter().copied().min_by_key(|event| event.answered);
         let missed = self.events.iter().copied().filter(|event| event.outcome == Outcome::Gone);
         let missed = missed.min_by_key(|event| event.answered);
-        let ends: Vec<(&Event, Option<u32>)> =
+        let ends: Vec<(&Event, Option<(usize, u32)>)> =
             [removed, missed].into_iter().flatten().map(|end| (end, self.removed_attempt(end))).collect();
         for delivery in &self.deliveries {
-            let returned = |(end, last): &(&Event, Option<u32>)| {
-                delivery.event.sent >= end.answered || last.is_some_and(|last| delivery.attempt > last)
+            let returned = |(end, last): &(&Event, Option<(usize, u32)>)| {
+                delivery.event.sent >= end.answered || last.is_some_and(|last| delivery.order() > last)
             };
             if ends.iter().any(returned) {
                 found
@@ -256,7 +240,7 @@ impl JobHistory<'_> {
     }
 
     /// The attempt whose receipt removed the job, if `end` or what it shows cannot have been another removal.
-    fn removed_attempt(&self, end: &Event) -> Option<u32> {
+    fn removed_attempt(&self, end: &Event) -> Option<(usize, u32)> {
         let receipt = end.action.receipt()?;
         let by_others =
             |removal: &&Event| removal.sent < end.answered && removal.action.receipt() != Some(receipt);
@@ -264,7 +248,7 @@ impl JobHistory<'_> {
             return None;
         }
         let own = self.deliveries.iter().find(|delivery| delivery.receipt == receipt);
-        own.map(|delivery| delivery.attempt)
+        own.map(Delivery::order)
     }
 
     fn check_nothing_lost(&mut self) {
@@ -292,11 +276,13 @@ impl JobHistory<'_> {
         }
         let buried = |certain: bool| {
             let bury = |event: &&Event| matches!(event.action, Action::Bury { .. });
-            self.events
-                .iter()
-                .any(|event| bury(event) && if certain { event.done() } else { event.possible() })
+            let counts = |event: &Event| if certain { event.done() } else { event.possible() };
+            self.events.iter().any(|event| bury(event) && counts(event) && self.is_of_last_round(event))
         };
-        let may_be_dead = buried(false) || (self.max_attempts > 0 && final_job.attempts >= self.max_attempts);
+        let may_still_be_dead = self.requeues.last().is_some_and(|last| !last.done());
+        let may_be_dead = buried(false)
+            || may_still_be_dead
+            || (self.max_attempts > 0 && final_job.attempts >= self.max_attempts);
         let must_be_dead = buried(true) || self.used_its_attempts();
         match final_job {
             FinalJob { dead: true, attempts } if !may_be_dead => {
@@ -316,10 +302,18 @@ impl JobHistory<'_> {
         }
     }
 
-    /// Whether the last permitted attempt was released for certain.
+    /// Whether the receipt of a call is that of a delivery since the last requeue.
+    fn is_of_last_round(&self, call: &Event) -> bool {
+        let own = self.deliveries.iter().find(|delivery| call.action.receipt() == Some(delivery.receipt));
+        own.is_none_or(|own| own.round == self.requeues.len())
+    }
+
+    /// Whether the last permitted attempt was released for certain, and the job not requeued since.
     fn used_its_attempts(&self) -> bool {
-        let last =
-            self.deliveries.last().filter(|last| self.max_attempts > 0 && last.attempt == self.max_attempts);
+        let last = self.deliveries.last().filter(|last| {
+            let attempt = (last.round, last.attempt);
+            self.max_attempts > 0 && attempt == (self.requeues.len(), self.max_attempts)
+        });
         last.is_some_and(|last| self.released_until(last).is_some())
     }
 }

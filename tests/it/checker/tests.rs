@@ -1,5 +1,7 @@
 //! Histories with one violation each, which the checker must report, and valid histories, which it must accept.
 
+mod lifetimes;
+
 use std::time::Duration;
 
 use super::{Action, Event, FinalJob, FinalState, History, Law, Outcome, check};
@@ -170,6 +172,57 @@ fn a_retry_before_its_step_is_reported() {
     late().delivered(150, 160, 2).assert_valid();
 }
 
+fn reschedule(delay: u64) -> Action {
+    Action::Reschedule { delay: Duration::from_millis(delay) }
+}
+
+#[test]
+fn a_delivery_before_a_changed_due_time_is_reported() {
+    let postponed = |outcome| Script::added().then(12, 15, reschedule(100), outcome);
+    postponed(Outcome::Done).delivered(0, 111, 1).assert_violates(Law::NeverEarly);
+    postponed(Outcome::Done).delivered(0, 112, 1).assert_valid();
+    postponed(Outcome::Refused).delivered(0, 20, 1).assert_valid();
+    postponed(Outcome::Unknown).delivered(0, 20, 1).assert_valid();
+    // Nobody knows which of two changes was the last one.
+    postponed(Outcome::Done)
+        .then(13, 20, reschedule(10), Outcome::Unknown)
+        .delivered(0, 23, 1)
+        .assert_valid();
+    let hastened = Script::added().then(12, 13, reschedule(2), Outcome::Done);
+    hastened.delivered(13, 14, 1).assert_valid();
+    let released = || Script::added().delivered(20, 30, 1).released(40, 45, "r1", 60);
+    released().then(50, 55, reschedule(10), Outcome::Done).delivered(55, 60, 2).assert_valid();
+    released()
+        .then(50, 55, reschedule(10), Outcome::Done)
+        .delivered(55, 59, 2)
+        .assert_violates(Law::NeverEarly);
+    // A change before the reservation does not count after it.
+    let before = || Script::added().then(10, 12, reschedule(3), Outcome::Done).delivered(13, 15, 1);
+    before().released(20, 25, "r1", 60).delivered(25, 79, 2).assert_violates(Law::NeverEarly);
+}
+
+fn requeue(delay: u64) -> Action {
+    Action::Requeue { delay: Duration::from_millis(delay) }
+}
+
+#[test]
+fn after_a_requeue_the_attempts_start_again() {
+    let buried = || Script::added().delivered(20, 30, 1).then(40, 45, bury("r1"), Outcome::Done);
+    let again = || Action::Deliver { receipt: "again".to_owned(), attempt: 1, ttr: TTR };
+    let requeued = |outcome| buried().then(50, 60, requeue(20), outcome);
+    requeued(Outcome::Done).then(0, 70, again(), Outcome::Done).assert_valid();
+    requeued(Outcome::Unknown).then(0, 70, again(), Outcome::Done).assert_valid();
+    requeued(Outcome::Done).then(0, 69, again(), Outcome::Done).assert_violates(Law::NeverEarly);
+    requeued(Outcome::Refused).then(0, 70, again(), Outcome::Done).assert_violates(Law::Attempts);
+    requeued(Outcome::Done)
+        .then(0, 70, again(), Outcome::Done)
+        .finished(80, 85, "r1", Outcome::Done)
+        .assert_violates_among_others(Law::StaleReceipt);
+    check(&requeued(Outcome::Done).0, Some(&only_job(false, 0))).assert_clean();
+    check(&requeued(Outcome::Unknown).0, Some(&only_job(true, 1))).assert_clean();
+    requeued(Outcome::Done).assert_final_state_violates(&only_job(true, 1), Law::DeadLetters);
+}
+
 #[test]
 fn two_holders_at_a_time_are_reported() {
     Script::added().delivered(20, 30, 1).delivered(40, 119, 2).assert_violates(Law::OneHolder);
@@ -252,43 +305,6 @@ fn a_job_that_a_read_did_not_find_and_that_appears_again_is_reported() {
 }
 
 #[test]
-fn a_job_whose_repeated_removal_found_nothing_and_that_appears_again_is_reported() {
-    let finished = || {
-        let script = Script::added().delivered(20, 30, 1).finished(40, 50, "r1", Outcome::Unknown);
-        script.finished(60, 70, "r1", Outcome::Gone)
-    };
-    finished().assert_valid();
-    finished().delivered(125, 130, 2).assert_violates(Law::GoneStaysGone);
-    // The same for a poll that was parked before the removal: nobody else can have removed the job.
-    finished().delivered(60, 130, 2).assert_violates(Law::GoneStaysGone);
-    // The worker of the parked poll got the job, and an unanswered delete removed it.
-    Script::added()
-        .delivered(20, 30, 1)
-        .finished(40, 50, "r1", Outcome::Unknown)
-        .then(140, 300, Action::Delete, Outcome::Unknown)
-        .finished(160, 170, "r1", Outcome::Gone)
-        .delivered(60, 180, 2)
-        .assert_valid();
-    let deleted = Script::added().then(20, 30, Action::Delete, Outcome::Unknown);
-    let deleted = deleted.then(40, 50, Action::Delete, Outcome::Gone);
-    deleted.assert_valid();
-    deleted.delivered(60, 70, 1).assert_violates(Law::GoneStaysGone);
-}
-
-#[test]
-fn a_job_that_was_not_found_may_have_been_added_again() {
-    let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0 };
-    let again = || Action::Deliver { receipt: "again".to_owned(), attempt: 1, ttr: TTR };
-    let missed = |sent| {
-        let script = Script(History::new()).then(0, sent, add(), Outcome::Unknown).delivered(10, 20, 1);
-        let script = script.finished(30, 40, "r1", Outcome::Unknown);
-        script.finished(50, 55, "r1", Outcome::Gone)
-    };
-    missed(35).then(61, 70, add(), Outcome::Done).then(80, 85, again(), Outcome::Done).assert_valid();
-    missed(35).then(80, 85, again(), Outcome::Done).assert_violates_among_others(Law::GoneStaysGone);
-}
-
-#[test]
 fn a_stale_finish_does_not_explain_a_missing_job() {
     let stale = |sent| {
         let script = Script::added().delivered(20, 30, 1).delivered(125, 130, 2);
@@ -331,51 +347,4 @@ fn wrong_dead_letters_are_reported() {
 fn wrong_counts_are_reported() {
     let final_state = FinalState { counts: (0, 1), ..only_job(false, 0) };
     Script::added().assert_final_state_violates(&final_state, Law::Counts);
-}
-
-/// An add that is answered with 503 at 60 ms, after its job was finished.
-fn added_with_unknown_outcome() -> Script {
-    let add = Action::Add { delay: Duration::ZERO, max_attempts: 0 };
-    let first = Script(History::new()).then(0, 60, add, Outcome::Unknown);
-    first.delivered(10, 20, 1).finished(30, 40, "r1", Outcome::Done)
-}
-
-/// A delivery as attempt 1 with the receipt `again`, and its finish.
-fn second_lifetime(script: Script) -> Script {
-    let deliver = Action::Deliver { receipt: "again".to_owned(), attempt: 1, ttr: TTR };
-    script.then(80, 85, deliver, Outcome::Done).finished(90, 95, "again", Outcome::Done)
-}
-
-#[test]
-fn an_add_that_is_sent_again_may_begin_a_second_lifetime() {
-    let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0 };
-    second_lifetime(added_with_unknown_outcome().then(61, 70, add(), Outcome::Done)).assert_valid();
-    added_with_unknown_outcome().then(61, 70, add(), Outcome::Done).assert_valid();
-    assert_eq!(
-        added_with_unknown_outcome()
-            .then(61, 70, add(), Outcome::Done)
-            .violated_laws(Some(&only_job(false, 0))),
-        []
-    );
-}
-
-#[test]
-fn each_sending_of_an_add_begins_at_most_one_lifetime() {
-    let laws = [Law::Attempts, Law::GoneStaysGone];
-    assert_eq!(
-        second_lifetime(added_with_unknown_outcome()).violated_laws(None),
-        laws,
-        "the add was sent only once"
-    );
-    let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0 };
-    let before = Script(History::new()).then(0, 4, add(), Outcome::Unknown).then(5, 9, add(), Outcome::Done);
-    let before = before.delivered(10, 20, 1).finished(30, 40, "r1", Outcome::Done);
-    assert_eq!(second_lifetime(before).violated_laws(None), laws, "both adds were answered before the end");
-    let third = second_lifetime(added_with_unknown_outcome().then(61, 70, add(), Outcome::Done));
-    let deliver = Action::Deliver { receipt: "third".to_owned(), attempt: 1, ttr: TTR };
-    assert_eq!(
-        third.then(100, 105, deliver, Outcome::Done).violated_laws(None),
-        laws,
-        "two adds, three lifetimes"
-    );
 }

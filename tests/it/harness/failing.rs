@@ -2,36 +2,65 @@
 
 mod hung_calls;
 mod notices;
+mod store;
 
 pub use hung_calls::HungCalls;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
-use async_trait::async_trait;
 use linger::{
-    job::{
-        Actor, CallRate, Callback, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
-        SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
-    },
-    store::{
-        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, Deleted, EngineInfo, Error,
-        FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Notices, Order, Patch, Patched,
-        Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline,
-        TopicConfig, TopicStats, Verified, Wait,
-    },
+    job::{Topic, TopicSettings},
+    store::{Error, Result, Store},
 };
 
-/// How every operation fails.
+/// What happens to one call.
+#[derive(Debug, Default)]
+pub struct Fault {
+    /// Whether the call takes effect before it hangs or fails.
+    pub takes_effect: bool,
+    /// What it hangs with.
+    pub hung: Option<Arc<HungCalls>>,
+    /// How it fails afterwards.
+    pub failure: Option<Failure>,
+}
+
+impl Fault {
+    async fn strike(self) -> Result<()> {
+        if let Some(hung) = self.hung {
+            hung.wait().await;
+        }
+        match self.failure {
+            None => Ok(()),
+            Some(Failure::Error(error)) => Err(error),
+            // Unlike `panic!` this prints nothing, which would take most of the time of a test with thousands of them.
+            Some(Failure::Panic) => std::panic::resume_unwind(Box::new("as the test demanded")),
+        }
+    }
+}
+
+/// Chooses the fault of each call, by the name of the operation.
+type ChooseFault = Box<dyn FnMut(&'static str) -> Fault + Send>;
+
+/// How a call fails.
 #[derive(Debug, Clone)]
 pub enum Failure {
     Error(Error),
     Panic,
+}
+
+#[derive(Default)]
+struct Faults(Option<ChooseFault>);
+
+impl std::fmt::Debug for Faults {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Faults")
+    }
 }
 
 /// Passes every call to another store until it is made to fail.
@@ -39,6 +68,9 @@ pub enum Failure {
 pub struct FailingStore {
     inner: Arc<dyn Store>,
     failure: Mutex<Option<Failure>>,
+    faults: Mutex<Faults>,
+    /// The receipts of the reservations that were returned to callers and not cancelled.
+    granted: Mutex<HashSet<String>>,
     hung_reserves: Mutex<HashMap<Topic, Arc<HungCalls>>>,
     hung_checks: Mutex<Option<Arc<HungCalls>>>,
     hung_topics: Mutex<Option<Arc<HungCalls>>>,
@@ -59,6 +91,8 @@ impl FailingStore {
         Arc::new(Self {
             inner,
             failure: Mutex::default(),
+            faults: Mutex::default(),
+            granted: Mutex::default(),
             hung_reserves: Mutex::default(),
             hung_checks: Mutex::default(),
             hung_topics: Mutex::default(),
@@ -144,234 +178,41 @@ impl FailingStore {
         }
     }
 
-    fn inner(&self) -> Result<&dyn Store> {
-        let failure = self.failure.lock().expect("not poisoned").clone();
-        match failure {
-            None => Ok(&*self.inner),
-            Some(Failure::Error(error)) => Err(error),
-            Some(Failure::Panic) => panic!("as the test demanded"),
+    /// Has `choose` choose a fault for every call from now on; `None` ends that.
+    pub fn choose_faults(&self, choose: Option<ChooseFault>) {
+        self.faults.lock().expect("not poisoned").0 = choose;
+    }
+
+    /// The receipts of the reservations that were returned to callers, without those that a caller cancelled since.
+    pub fn granted(&self) -> HashSet<String> {
+        self.lock_granted().clone()
+    }
+
+    fn lock_granted(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.granted.lock().expect("not poisoned")
+    }
+
+    fn next_fault(&self, operation: &'static str) -> Fault {
+        if let Some(failure) = self.failure.lock().expect("not poisoned").clone() {
+            return Fault { failure: Some(failure), ..Fault::default() };
         }
-    }
-}
-
-#[async_trait]
-impl Store for FailingStore {
-    fn info(&self) -> EngineInfo {
-        self.inner.info()
+        let choose = &mut self.faults.lock().expect("not poisoned").0;
+        choose.as_mut().map(|choose| choose(operation)).unwrap_or_default()
     }
 
-    async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>> {
-        self.inner()?.add(jobs).await
-    }
-
-    async fn reserve(&self, outlet: &Outlet, claims: &[Claim], wait: Wait) -> Result<Vec<Reservation>> {
-        self.wait_if_hung(&outlet.topic).await;
-        if wait == Wait::Yes {
-            self.waiting_reserves.fetch_add(1, Ordering::Relaxed);
-            if self.ignores_waiting.load(Ordering::Relaxed) {
-                return Ok(Vec::new());
-            }
-        }
-        self.inner()?.reserve(outlet, claims, wait).await
-    }
-
-    fn may_have_ready(&self, outlet: &Outlet) -> bool {
-        let fails = self.failure.lock().expect("not poisoned").is_some();
-        let hangs = self.hung_reserves.lock().expect("not poisoned").contains_key(&outlet.topic);
-        fails || hangs || self.inner.may_have_ready(outlet)
-    }
-
-    fn host_number(&self, origin: &Origin) -> HostNumber {
-        self.inner.host_number(origin)
-    }
-
-    async fn timeline(&self, topic: Option<&Topic>, span: Span) -> Result<Timeline> {
-        let hung = self.hung_timelines.lock().expect("not poisoned").clone();
-        if let Some(hung) = hung {
-            hung.wait().await;
-        }
-        self.inner()?.timeline(topic, span).await
-    }
-
-    async fn ready_outlets(&self) -> Result<Vec<Outlet>> {
-        self.inner()?.ready_outlets().await
-    }
-
-    async fn allow(&self, topic: &Topic, rate: CallRate, want: usize) -> Result<Allowed> {
-        self.inner()?.allow(topic, rate, want).await
-    }
-
-    async fn give_back_calls(&self, topic: &Topic, allowed: Allowed, unused: usize) -> Result<()> {
-        self.inner()?.give_back_calls(topic, allowed, unused).await
-    }
-
-    async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
-        self.inner()?.cancel(grants).await
-    }
-
-    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
-        self.inner()?.finish(scope, jobs).await
-    }
-
-    async fn release(
+    /// Makes the call of an operation, with its fault.
+    async fn call<T>(
         &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        receipt: &Receipt,
-        release: Release,
-    ) -> Result<Held> {
-        self.inner()?.release(scope, id, receipt, release).await
-    }
-
-    async fn touch(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        receipt: &Receipt,
-        ttr: Option<Ttr>,
-    ) -> Result<Held> {
-        self.inner()?.touch(scope, id, receipt, ttr).await
-    }
-
-    async fn bury(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        receipt: &Receipt,
-        reason: Option<Reason>,
-    ) -> Result<Held> {
-        self.inner()?.bury(scope, id, receipt, reason).await
-    }
-
-    async fn requeue(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        delay: Delay,
-        by: Option<&Actor>,
-    ) -> Result<Requeued> {
-        self.inner()?.requeue(scope, id, delay, by).await
-    }
-
-    async fn patch(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        patch: Patch,
-        by: Option<&Actor>,
-    ) -> Result<Patched> {
-        self.inner()?.patch(scope, id, patch, by).await
-    }
-
-    async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
-        self.inner()?.delete(scope, ids).await
-    }
-
-    async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>> {
-        let hung = self.hung_gets.lock().expect("not poisoned").clone();
-        if let Some(hung) = hung {
-            hung.wait().await;
+        operation: &'static str,
+        call: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
+        let fault = self.next_fault(operation);
+        if fault.takes_effect {
+            let result = call.await;
+            fault.strike().await?;
+            return result;
         }
-        self.inner()?.get(scope, id).await
-    }
-
-    async fn promote(&self, limit: usize) -> Result<Promoted> {
-        self.inner()?.promote(limit).await
-    }
-
-    fn topic_config(&self, topic: &Topic) -> Arc<TopicConfig> {
-        self.inner.topic_config(topic)
-    }
-
-    async fn put_settings_if(
-        &self,
-        topic: &Topic,
-        set: TopicSettings,
-        was: Option<Callback>,
-    ) -> Result<bool> {
-        let first = self.put_before.lock().expect("not poisoned").take();
-        if let Some(first) = first {
-            self.inner()?.put_settings(topic, first).await?;
-        }
-        self.inner()?.put_settings_if(topic, set, was).await
-    }
-
-    async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause> {
-        self.inner()?.change_pause(topic, set, clear).await
-    }
-
-    async fn read_topic_config(&self, topic: &Topic) -> Result<Arc<TopicConfig>> {
-        self.inner()?.read_topic_config(topic).await
-    }
-
-    async fn add_secret(&self, topic: &Topic, id: SecretId, key: SigningKey) -> Result<AddedSecret> {
-        self.inner()?.add_secret(topic, id, key).await
-    }
-
-    async fn delete_secret(&self, topic: &Topic, id: SecretId) -> Result<bool> {
-        self.inner()?.delete_secret(topic, id).await
-    }
-
-    async fn topics(
-        &self,
-        scope: &TopicFilter,
-        after: Option<&Topic>,
-        limit: usize,
-    ) -> Result<Vec<(Topic, TopicStats)>> {
-        let hung = self.hung_topics.lock().expect("not poisoned").clone();
-        if let Some(hung) = hung {
-            hung.wait().await;
-        }
-        self.inner()?.topics(scope, after, limit).await
-    }
-
-    async fn topic(&self, topic: &Topic) -> Result<Option<TopicStats>> {
-        self.inner()?.topic(topic).await
-    }
-
-    async fn list(
-        &self,
-        filter: &JobFilter,
-        order: Order,
-        after: Option<&ListPosition>,
-        limit: usize,
-    ) -> Result<JobPage> {
-        let hung = self.hung_lists.lock().expect("not poisoned").clone();
-        if let Some(hung) = hung {
-            hung.wait().await;
-        }
-        self.inner()?.list(filter, order, after, limit).await
-    }
-
-    async fn change(&self, jobs: Vec<ChangeJob>, by: Option<&Actor>) -> Result<Vec<Changed>> {
-        let hung = self.hung_changes.lock().expect("not poisoned").clone();
-        if let Some(hung) = hung {
-            hung.wait().await;
-        }
-        self.inner()?.change(jobs, by).await
-    }
-
-    async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {
-        self.inner()?.purge(topic, cursor, limit).await
-    }
-
-    fn notices(&self) -> &dyn Notices {
-        self
-    }
-
-    async fn verify(&self) -> Result<Verified> {
-        self.inner()?.verify().await
-    }
-
-    async fn check(&self) -> Result<()> {
-        let hung = self.hung_checks.lock().expect("not poisoned").clone();
-        if let Some(hung) = hung {
-            hung.wait().await;
-        }
-        self.inner()?.check().await
-    }
-
-    async fn close(&self) -> Result<()> {
-        self.inner.close().await
+        fault.strike().await?;
+        call.await
     }
 }

@@ -12,7 +12,7 @@ pub struct HungCalls {
 }
 
 impl HungCalls {
-    pub(super) fn new() -> Arc<Self> {
+    pub fn new() -> Arc<Self> {
         Arc::new(Self { calls: Mutex::default(), released: Semaphore::new(0) })
     }
 

@@ -1,0 +1,86 @@
+//! The earliest times at which a job may be delivered.
+
+use std::time::Duration;
+
+use super::{Delivery, JobHistory};
+use crate::checker::{Action, Event, Law};
+
+impl JobHistory<'_> {
+    pub(super) fn check_due_times(&mut self) {
+        let adds = self.events.iter().filter_map(|event| match event.action {
+            Action::Add { delay, .. } => Some(event.sent + delay),
+            _ => None,
+        });
+        let Some(due) = adds.min() else {
+            return self.violation(Law::NothingInvented, "was never sent".to_owned());
+        };
+        let mut found = Vec::new();
+        for (index, delivery) in self.deliveries.iter().enumerate() {
+            let due = self.earliest_due(delivery, index.checked_sub(1).map(|i| &self.deliveries[i]), due);
+            if delivery.event.answered < due {
+                let early = due - delivery.event.answered;
+                found.push(format!("was delivered {early:?} early, as attempt {}", delivery.attempt));
+            }
+        }
+        found.into_iter().for_each(|description| self.violation(Law::NeverEarly, description));
+    }
+
+    /// The earliest due time of a delivery, by what determined it last: the add, a requeue, the end of the reservation
+    /// `before`, or a change of the due time.
+    fn earliest_due(
+        &self,
+        delivery: &Delivery<'_>,
+        before: Option<&Delivery<'_>>,
+        added: Duration,
+    ) -> Duration {
+        let begin = match delivery.round.checked_sub(1).map(|last| self.requeues[last]) {
+            Some(requeue) => (requeue.sent, delay_of(requeue).unwrap_or_default() + requeue.sent),
+            None => (Duration::ZERO, added),
+        };
+        let returns =
+            before.filter(|before| before.round == delivery.round && before.attempt + 1 == delivery.attempt);
+        let (since, due) = match returns {
+            Some(before) => (before.event.answered, self.released_until(before).unwrap_or(begin.1)),
+            None => begin,
+        };
+        let is_between = |event: &&&Event| {
+            matches!(event.action, Action::Reschedule { .. })
+                && event.possible()
+                && event.answered > since
+                && event.sent < delivery.event.answered
+        };
+        let changes: Vec<&Event> = self.events.iter().filter(is_between).copied().collect();
+        let is_certain = |event: &&&Event| {
+            event.done() && event.sent >= since && event.answered <= delivery.event.answered
+        };
+        let last = changes.iter().filter(is_certain).max_by_key(|event| event.sent);
+        // After a change that is certain, only others that may have come later count.
+        let from = last.map_or(since, |last| last.sent);
+        let changed = changes.iter().filter(|event| event.answered > from);
+        let changed = changed.filter_map(|event| Some(event.sent + delay_of(event)?)).min();
+        let unchanged = last.is_none().then_some(due);
+        unchanged.into_iter().chain(changed).min().unwrap_or(due)
+    }
+
+    /// The earliest time at which the job may be delivered again, if a release or a failed call ended this reservation for
+    /// certain.
+    pub(super) fn released_until(&self, delivery: &Delivery<'_>) -> Option<Duration> {
+        self.events.iter().find_map(|event| match &event.action {
+            Action::Release { receipt, delay } if receipt == delivery.receipt && event.done() => {
+                Some(event.sent + *delay)
+            }
+            Action::Fail { receipt, delay, step } if receipt == delivery.receipt => {
+                Some((event.sent + *delay).min(delivery.event.sent + delivery.ttr + *step))
+            }
+            _ => None,
+        })
+    }
+}
+
+/// The delay that a requeue or a change of the due time asks for.
+fn delay_of(event: &Event) -> Option<Duration> {
+    match event.action {
+        Action::Reschedule { delay } | Action::Requeue { delay } => Some(delay),
+        _ => None,
+    }
+}

@@ -1,0 +1,90 @@
+//! Histories of jobs that come back after their end, and of ids that are used again.
+
+use std::time::Duration;
+
+use super::{Script, TTR, only_job};
+use crate::checker::{Action, History, Law, Outcome};
+
+#[test]
+fn a_job_whose_repeated_removal_found_nothing_and_that_appears_again_is_reported() {
+    let finished = || {
+        let script = Script::added().delivered(20, 30, 1).finished(40, 50, "r1", Outcome::Unknown);
+        script.finished(60, 70, "r1", Outcome::Gone)
+    };
+    finished().assert_valid();
+    finished().delivered(125, 130, 2).assert_violates(Law::GoneStaysGone);
+    // The same for a poll that was parked before the removal: nobody else can have removed the job.
+    finished().delivered(60, 130, 2).assert_violates(Law::GoneStaysGone);
+    // The worker of the parked poll got the job, and an unanswered delete removed it.
+    Script::added()
+        .delivered(20, 30, 1)
+        .finished(40, 50, "r1", Outcome::Unknown)
+        .then(140, 300, Action::Delete, Outcome::Unknown)
+        .finished(160, 170, "r1", Outcome::Gone)
+        .delivered(60, 180, 2)
+        .assert_valid();
+    let deleted = Script::added().then(20, 30, Action::Delete, Outcome::Unknown);
+    let deleted = deleted.then(40, 50, Action::Delete, Outcome::Gone);
+    deleted.assert_valid();
+    deleted.delivered(60, 70, 1).assert_violates(Law::GoneStaysGone);
+}
+
+#[test]
+fn a_job_that_was_not_found_may_have_been_added_again() {
+    let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0 };
+    let again = || Action::Deliver { receipt: "again".to_owned(), attempt: 1, ttr: TTR };
+    let missed = |sent| {
+        let script = Script(History::new()).then(0, sent, add(), Outcome::Unknown).delivered(10, 20, 1);
+        let script = script.finished(30, 40, "r1", Outcome::Unknown);
+        script.finished(50, 55, "r1", Outcome::Gone)
+    };
+    missed(35).then(61, 70, add(), Outcome::Done).then(80, 85, again(), Outcome::Done).assert_valid();
+    missed(35).then(80, 85, again(), Outcome::Done).assert_violates_among_others(Law::GoneStaysGone);
+}
+
+/// An add that is answered with 503 at 60 ms, after its job was finished.
+fn added_with_unknown_outcome() -> Script {
+    let add = Action::Add { delay: Duration::ZERO, max_attempts: 0 };
+    let first = Script(History::new()).then(0, 60, add, Outcome::Unknown);
+    first.delivered(10, 20, 1).finished(30, 40, "r1", Outcome::Done)
+}
+
+/// A delivery as attempt 1 with the receipt `again`, and its finish.
+fn second_lifetime(script: Script) -> Script {
+    let deliver = Action::Deliver { receipt: "again".to_owned(), attempt: 1, ttr: TTR };
+    script.then(80, 85, deliver, Outcome::Done).finished(90, 95, "again", Outcome::Done)
+}
+
+#[test]
+fn an_add_that_is_sent_again_may_begin_a_second_lifetime() {
+    let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0 };
+    second_lifetime(added_with_unknown_outcome().then(61, 70, add(), Outcome::Done)).assert_valid();
+    added_with_unknown_outcome().then(61, 70, add(), Outcome::Done).assert_valid();
+    assert_eq!(
+        added_with_unknown_outcome()
+            .then(61, 70, add(), Outcome::Done)
+            .violated_laws(Some(&only_job(false, 0))),
+        []
+    );
+}
+
+#[test]
+fn each_sending_of_an_add_begins_at_most_one_lifetime() {
+    let laws = [Law::Attempts, Law::GoneStaysGone];
+    assert_eq!(
+        second_lifetime(added_with_unknown_outcome()).violated_laws(None),
+        laws,
+        "the add was sent only once"
+    );
+    let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0 };
+    let before = Script(History::new()).then(0, 4, add(), Outcome::Unknown).then(5, 9, add(), Outcome::Done);
+    let before = before.delivered(10, 20, 1).finished(30, 40, "r1", Outcome::Done);
+    assert_eq!(second_lifetime(before).violated_laws(None), laws, "both adds were answered before the end");
+    let third = second_lifetime(added_with_unknown_outcome().then(61, 70, add(), Outcome::Done));
+    let deliver = Action::Deliver { receipt: "third".to_owned(), attempt: 1, ttr: TTR };
+    assert_eq!(
+        third.then(100, 105, deliver, Outcome::Done).violated_laws(None),
+        laws,
+        "two adds, three lifetimes"
+    );
+}

@@ -1,0 +1,246 @@
+//! The operations of the store that fails on demand.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use async_trait::async_trait;
+use linger::{
+    job::{
+        Actor, CallRate, Callback, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
+        SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
+    },
+    store::{
+        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, Deleted, EngineInfo, FinishJob,
+        Finished, Held, JobFilter, JobPage, ListPosition, Notices, Order, Patch, Patched, Promoted,
+        PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline, TopicConfig,
+        TopicStats, Verified, Wait,
+    },
+};
+
+use super::FailingStore;
+
+#[async_trait]
+impl Store for FailingStore {
+    fn info(&self) -> EngineInfo {
+        self.inner.info()
+    }
+
+    async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>> {
+        self.call("add", self.inner.add(jobs)).await
+    }
+
+    async fn reserve(&self, outlet: &Outlet, claims: &[Claim], wait: Wait) -> Result<Vec<Reservation>> {
+        self.wait_if_hung(&outlet.topic).await;
+        if wait == Wait::Yes {
+            self.waiting_reserves.fetch_add(1, Ordering::Relaxed);
+            if self.ignores_waiting.load(Ordering::Relaxed) {
+                return Ok(Vec::new());
+            }
+        }
+        let reserved = self.call("reserve", self.inner.reserve(outlet, claims, wait)).await?;
+        self.lock_granted().extend(reserved.iter().map(|reservation| reservation.receipt.to_string()));
+        Ok(reserved)
+    }
+
+    fn may_have_ready(&self, outlet: &Outlet) -> bool {
+        let fails = self.failure.lock().expect("not poisoned").is_some();
+        let hangs = self.hung_reserves.lock().expect("not poisoned").contains_key(&outlet.topic);
+        fails || hangs || self.inner.may_have_ready(outlet)
+    }
+
+    fn host_number(&self, origin: &Origin) -> HostNumber {
+        self.inner.host_number(origin)
+    }
+
+    async fn timeline(&self, topic: Option<&Topic>, span: Span) -> Result<Timeline> {
+        let hung = self.hung_timelines.lock().expect("not poisoned").clone();
+        if let Some(hung) = hung {
+            hung.wait().await;
+        }
+        self.call("timeline", self.inner.timeline(topic, span)).await
+    }
+
+    async fn ready_outlets(&self) -> Result<Vec<Outlet>> {
+        self.call("ready_outlets", self.inner.ready_outlets()).await
+    }
+
+    async fn allow(&self, topic: &Topic, rate: CallRate, want: usize) -> Result<Allowed> {
+        self.call("allow", self.inner.allow(topic, rate, want)).await
+    }
+
+    async fn give_back_calls(&self, topic: &Topic, allowed: Allowed, unused: usize) -> Result<()> {
+        self.call("give_back_calls", self.inner.give_back_calls(topic, allowed, unused)).await
+    }
+
+    async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
+        for (_, receipt) in &grants {
+            self.lock_granted().remove(&receipt.to_string());
+        }
+        self.call("cancel", self.inner.cancel(grants)).await
+    }
+
+    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
+        self.call("finish", self.inner.finish(scope, jobs)).await
+    }
+
+    async fn release(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        release: Release,
+    ) -> Result<Held> {
+        self.call("release", self.inner.release(scope, id, receipt, release)).await
+    }
+
+    async fn touch(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        ttr: Option<Ttr>,
+    ) -> Result<Held> {
+        self.call("touch", self.inner.touch(scope, id, receipt, ttr)).await
+    }
+
+    async fn bury(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        reason: Option<Reason>,
+    ) -> Result<Held> {
+        self.call("bury", self.inner.bury(scope, id, receipt, reason)).await
+    }
+
+    async fn requeue(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        delay: Delay,
+        by: Option<&Actor>,
+    ) -> Result<Requeued> {
+        self.call("requeue", self.inner.requeue(scope, id, delay, by)).await
+    }
+
+    async fn patch(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        patch: Patch,
+        by: Option<&Actor>,
+    ) -> Result<Patched> {
+        self.call("patch", self.inner.patch(scope, id, patch, by)).await
+    }
+
+    async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
+        self.call("delete", self.inner.delete(scope, ids)).await
+    }
+
+    async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>> {
+        let hung = self.hung_gets.lock().expect("not poisoned").clone();
+        if let Some(hung) = hung {
+            hung.wait().await;
+        }
+        self.call("get", self.inner.get(scope, id)).await
+    }
+
+    async fn promote(&self, limit: usize) -> Result<Promoted> {
+        self.call("promote", self.inner.promote(limit)).await
+    }
+
+    fn topic_config(&self, topic: &Topic) -> Arc<TopicConfig> {
+        self.inner.topic_config(topic)
+    }
+
+    async fn put_settings_if(
+        &self,
+        topic: &Topic,
+        set: TopicSettings,
+        was: Option<Callback>,
+    ) -> Result<bool> {
+        let first = self.put_before.lock().expect("not poisoned").take();
+        if let Some(first) = first {
+            self.call("put_settings", self.inner.put_settings(topic, first)).await?;
+        }
+        self.call("put_settings_if", self.inner.put_settings_if(topic, set, was)).await
+    }
+
+    async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause> {
+        self.call("change_pause", self.inner.change_pause(topic, set, clear)).await
+    }
+
+    async fn read_topic_config(&self, topic: &Topic) -> Result<Arc<TopicConfig>> {
+        self.call("read_topic_config", self.inner.read_topic_config(topic)).await
+    }
+
+    async fn add_secret(&self, topic: &Topic, id: SecretId, key: SigningKey) -> Result<AddedSecret> {
+        self.call("add_secret", self.inner.add_secret(topic, id, key)).await
+    }
+
+    async fn delete_secret(&self, topic: &Topic, id: SecretId) -> Result<bool> {
+        self.call("delete_secret", self.inner.delete_secret(topic, id)).await
+    }
+
+    async fn topics(
+        &self,
+        scope: &TopicFilter,
+        after: Option<&Topic>,
+        limit: usize,
+    ) -> Result<Vec<(Topic, TopicStats)>> {
+        let hung = self.hung_topics.lock().expect("not poisoned").clone();
+        if let Some(hung) = hung {
+            hung.wait().await;
+        }
+        self.call("topics", self.inner.topics(scope, after, limit)).await
+    }
+
+    async fn topic(&self, topic: &Topic) -> Result<Option<TopicStats>> {
+        self.call("topic", self.inner.topic(topic)).await
+    }
+
+    async fn list(
+        &self,
+        filter: &JobFilter,
+        order: Order,
+        after: Option<&ListPosition>,
+        limit: usize,
+    ) -> Result<JobPage> {
+        let hung = self.hung_lists.lock().expect("not poisoned").clone();
+        if let Some(hung) = hung {
+            hung.wait().await;
+        }
+        self.call("list", self.inner.list(filter, order, after, limit)).await
+    }
+
+    async fn change(&self, jobs: Vec<ChangeJob>, by: Option<&Actor>) -> Result<Vec<Changed>> {
+        let hung = self.hung_changes.lock().expect("not poisoned").clone();
+        if let Some(hung) = hung {
+            hung.wait().await;
+        }
+        self.call("change", self.inner.change(jobs, by)).await
+    }
+
+    async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {
+        self.call("purge", self.inner.purge(topic, cursor, limit)).await
+    }
+
+    fn notices(&self) -> &dyn Notices {
+        self
+    }
+
+    async fn verify(&self) -> Result<Verified> {
+        self.call("verify", self.inner.verify()).await
+    }
+
+    async fn check(&self) -> Result<()> {
+        let hung = self.hung_checks.lock().expect("not poisoned").clone();
+        if let Some(hung) = hung {
+            hung.wait().await;
+        }
+        self.call("check", self.inner.check()).await
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.inner.close().await
+    }
+}
