@@ -4,6 +4,7 @@
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::LazyLock,
     time::Duration,
 };
 
@@ -24,11 +25,13 @@ pub(super) const KIB: u64 = 1 << 10;
 pub(super) const MIB: u64 = 1 << 20;
 pub(super) const GIB: u64 = 1 << 30;
 
+/// The compiled-in defaults alone. Parsed once: tests need them thousands of times.
+static DEFAULT_LAYERS: LazyLock<Layers> =
+    LazyLock::new(|| Layers::read(&Sources::default(), &mut Vec::new()));
+
 /// Reads a section of the compiled-in defaults.
 pub(super) fn read_defaults<T>(read: impl FnOnce(&mut Reader<'_>) -> T) -> T {
-    let mut faults = Vec::new();
-    let layers = Layers::read(&Sources::default(), &mut faults);
-    read(&mut Reader::new(&layers, &mut faults))
+    read(&mut Reader::new(&DEFAULT_LAYERS, &mut Vec::new()))
 }
 
 /// Reads the values in force, by key.
