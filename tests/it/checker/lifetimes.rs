@@ -9,8 +9,7 @@ use super::{Action, Event, Outcome};
 /// says whether the job exists at the end.
 pub fn splits<'a>(events: &[&'a Event], remains: bool) -> Vec<Vec<Vec<&'a Event>>> {
     let mut splits = Vec::new();
-    let certain = End::certain(events).into_iter();
-    for end in certain.chain(End::possible(events)) {
+    for end in End::certain(events).into_iter().chain(End::possible(events)) {
         let Some((first, rest)) = split_at(&end, events, remains) else { continue };
         splits.extend(self::splits(&rest, remains).into_iter().map(|mut later| {
             later.insert(0, first.clone());
@@ -29,23 +28,28 @@ struct End<'a> {
 }
 
 impl<'a> End<'a> {
-    /// The first removal that is certain.
-    fn certain(events: &[&'a Event]) -> Option<Self> {
-        let removals = events.iter().filter(|event| event.action.removes() && event.done());
-        let first = *removals.min_by_key(|event| event.answered)?;
-        Some(Self { sent: first.sent, answered: first.answered, receipt: first.action.receipt() })
+    /// Removals that are certain, the first one first.
+    fn certain(events: &[&'a Event]) -> Vec<Self> {
+        let done = events.iter().filter(|event| event.action.removes() && event.done());
+        let end = |event: &&'a Event| Self {
+            sent: event.sent,
+            answered: event.answered,
+            receipt: event.action.receipt(),
+        };
+        let mut ends: Vec<Self> = done.map(end).collect();
+        ends.sort_by_key(|end| end.answered);
+        ends
     }
 
-    /// Removals with an unknown outcome, after which a call did not find the job.
+    /// Removals with an unknown outcome, each with its repeats.
     fn possible(events: &[&'a Event]) -> Vec<Self> {
         let mut ends: Vec<Self> = Vec::new();
         let unknown = |event: &&&Event| event.action.removes() && event.outcome == Outcome::Unknown;
         for removal in events.iter().filter(unknown) {
             let receipt = removal.action.receipt();
-            let missed =
-                events.iter().filter(|event| event.outcome == Outcome::Gone && event.answered > removal.sent);
-            let Some(answered) = missed.map(|event| event.answered).min() else { continue };
             if ends.iter().all(|end| end.receipt != receipt) {
+                let repeats = events.iter().filter(|event| event.action == removal.action);
+                let answered = repeats.map(|event| event.answered).max().unwrap_or(removal.answered);
                 ends.push(Self { sent: removal.sent, answered, receipt });
             }
         }
@@ -59,16 +63,12 @@ fn split_at<'a>(
     events: &[&'a Event],
     remains: bool,
 ) -> Option<(Vec<&'a Event>, Vec<&'a Event>)> {
-    let adds =
-        || events.iter().filter(|event| matches!(event.action, Action::Add { .. }) && event.possible());
+    let is_add = |event: &Event| matches!(event.action, Action::Add { .. });
+    let adds = || events.iter().filter(|event| is_add(event) && event.possible());
     let first_add = *adds().min_by_key(|event| event.sent)?;
     let last_add = adds().map(|event| event.answered).max()?;
-    let begins_again = |event: &Event| {
-        matches!(event.action, Action::Add { .. })
-            && event.possible()
-            && event.answered >= end.sent
-            && !std::ptr::eq(event, first_add)
-    };
+    let begins_again =
+        |event: &Event| event.possible() && event.answered >= end.sent && !std::ptr::eq(event, first_add);
     let last_attempt = events.iter().find_map(|event| match &event.action {
         Action::Deliver { receipt, attempt, .. } if end.receipt == Some(receipt) => Some(*attempt),
         _ => None,
@@ -88,10 +88,7 @@ fn split_at<'a>(
             _ => None,
         })
         .collect();
-    if !events.iter().any(|event| begins_again(event)) || (receipts.is_empty() && !remains) {
-        return None;
-    }
-    Some(events.iter().copied().partition(|event| {
+    let (first, second): (Vec<&Event>, Vec<&Event>) = events.iter().copied().partition(|event| {
         let is_second = match &event.action {
             Action::Add { .. } => begins_again(event),
             Action::Deliver { .. } => is_later(event),
@@ -101,5 +98,8 @@ fn split_at<'a>(
             },
         };
         !is_second
-    }))
+    });
+    let begins = second.iter().any(|event| is_add(event));
+    let was_there = second.iter().any(|event| !is_add(event) && event.done());
+    (begins && (was_there || remains)).then_some((first, second))
 }

@@ -190,6 +190,10 @@ fn a_delivery_before_a_changed_due_time_is_reported() {
         .assert_valid();
     let hastened = Script::added().then(12, 13, reschedule(2), Outcome::Done);
     hastened.delivered(13, 14, 1).assert_valid();
+    let add = Action::Add { delay: Duration::from_millis(500), max_attempts: 3 };
+    let hastened = Script(History::new()).then(0, 10, add, Outcome::Done);
+    let hastened = hastened.then(12, 13, reschedule(2), Outcome::Done);
+    hastened.delivered(13, 14, 1).delivered(14, 114, 2).assert_valid();
     let released = || Script::added().delivered(20, 30, 1).released(40, 45, "r1", 60);
     released().then(50, 55, reschedule(10), Outcome::Done).delivered(55, 60, 2).assert_valid();
     released()

@@ -33,15 +33,13 @@ impl JobHistory<'_> {
         before: Option<&Delivery<'_>>,
         added: Duration,
     ) -> Duration {
-        let begin = match delivery.round.checked_sub(1).map(|last| self.requeues[last]) {
-            Some(requeue) => (requeue.sent, delay_of(requeue).unwrap_or_default() + requeue.sent),
-            None => (Duration::ZERO, added),
-        };
         let returns =
             before.filter(|before| before.round == delivery.round && before.attempt + 1 == delivery.attempt);
-        let (since, due) = match returns {
-            Some(before) => (before.event.answered, self.released_until(before).unwrap_or(begin.1)),
-            None => begin,
+        let requeue = delivery.round.checked_sub(1).map(|last| self.requeues[last]);
+        let (since, due) = match (returns, requeue) {
+            (Some(before), _) => (before.event.answered, self.released_until(before).unwrap_or_default()),
+            (None, Some(requeue)) => (requeue.sent, requeue.sent + delay_of(requeue).unwrap_or_default()),
+            (None, None) => (Duration::ZERO, added),
         };
         let is_between = |event: &&&Event| {
             matches!(event.action, Action::Reschedule { .. })

@@ -39,6 +39,10 @@ fn a_job_that_was_not_found_may_have_been_added_again() {
         script.finished(50, 55, "r1", Outcome::Gone)
     };
     missed(35).then(61, 70, add(), Outcome::Done).then(80, 85, again(), Outcome::Done).assert_valid();
+    // The same if nobody looked for it.
+    let script = Script(History::new()).then(0, 35, add(), Outcome::Unknown).delivered(10, 20, 1);
+    let script = script.finished(30, 40, "r1", Outcome::Unknown).then(61, 70, add(), Outcome::Done);
+    script.then(80, 85, again(), Outcome::Done).assert_valid();
     missed(35).then(80, 85, again(), Outcome::Done).assert_violates_among_others(Law::GoneStaysGone);
 }
 
@@ -59,6 +63,10 @@ fn second_lifetime(script: Script) -> Script {
 fn an_add_that_is_sent_again_may_begin_a_second_lifetime() {
     let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0 };
     second_lifetime(added_with_unknown_outcome().then(61, 70, add(), Outcome::Done)).assert_valid();
+    added_with_unknown_outcome()
+        .then(61, 70, add(), Outcome::Done)
+        .then(80, 85, Action::Delete, Outcome::Done)
+        .assert_valid();
     added_with_unknown_outcome().then(61, 70, add(), Outcome::Done).assert_valid();
     assert_eq!(
         added_with_unknown_outcome()
@@ -66,6 +74,21 @@ fn an_add_that_is_sent_again_may_begin_a_second_lifetime() {
             .violated_laws(Some(&only_job(false, 0))),
         []
     );
+}
+
+#[test]
+fn the_removal_that_was_answered_last_may_have_been_the_first() {
+    let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0 };
+    let again = || Action::Deliver { receipt: "again".to_owned(), attempt: 1, ttr: TTR };
+    let added = || Script(History::new()).then(0, 9, add(), Outcome::Unknown).delivered(10, 20, 1);
+    let again_and_deleted = |script: Script| {
+        let script = script.then(41, 45, add(), Outcome::Done).then(50, 55, again(), Outcome::Done);
+        script.then(60, 70, Action::Delete, Outcome::Done)
+    };
+    again_and_deleted(added()).finished(30, 90, "r1", Outcome::Done).assert_valid();
+    again_and_deleted(added())
+        .finished(80, 90, "r1", Outcome::Done)
+        .assert_violates_among_others(Law::Attempts);
 }
 
 #[test]
