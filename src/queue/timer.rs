@@ -93,6 +93,8 @@ impl Timer {
             // An event since the promotion began has left a permit, so the timer does not sleep through it.
             self.waker.next_promotion_us.fetch_min(self.micros_in(sleep), Ordering::AcqRel);
             tokio::select! {
+                // In order, not at random, so that the simulation of a seed is always the same.
+                biased;
                 () = precise_timer.sleep(sleep) => {}
                 () = self.waker.notify.notified() => {}
                 () = stop.cancelled() => {}

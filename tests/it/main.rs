@@ -28,6 +28,7 @@ mod prove;
 mod queue;
 mod redis_engine;
 mod sentinel;
+mod simulation;
 mod tidy;
 mod tls;
 mod verify;

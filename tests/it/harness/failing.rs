@@ -45,7 +45,7 @@ impl Fault {
 }
 
 /// Chooses the fault of each call, by the name of the operation.
-type ChooseFault = Box<dyn FnMut(&'static str) -> Fault + Send>;
+pub type ChooseFault = Box<dyn FnMut(&'static str) -> Fault + Send>;
 
 /// How a call fails.
 #[derive(Debug, Clone)]

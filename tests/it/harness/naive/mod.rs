@@ -322,6 +322,13 @@ impl Naive {
         }
     }
 
+    /// How many jobs are past their deadlines and wait for a promotion.
+    pub fn overdue(&self) -> usize {
+        let now = self.clock.now();
+        let content = self.content();
+        content.jobs.values().filter(|entry| self.deadline(entry).is_some_and(|at| at <= now)).count()
+    }
+
     fn stats(content: &Content, topic: &Topic) -> Option<TopicStats> {
         let config = content.topics.get(topic).cloned().unwrap_or_default();
         let mut stats = TopicStats { config, ..TopicStats::default() };

@@ -1,0 +1,134 @@
+//! Producers: they add jobs, singly and in batches, and change some of them.
+
+use std::time::Duration;
+
+use rand::RngExt;
+use serde_json::{Value, json};
+
+use super::{
+    client::{Answer, Client, Waits},
+    world::{name, topic_name},
+};
+use crate::checker::{Action, Outcome};
+
+/// A job to add.
+struct NewJob {
+    number: usize,
+    /// Whether the producer chooses the id, so that it may send the add again.
+    has_id: bool,
+    action: Action,
+    json: Value,
+}
+
+impl NewJob {
+    fn new(client: &mut Client) -> Self {
+        let topic = client.random.random_range(0..client.world.plan.topics);
+        let number = client.world.new_job(topic);
+        let delay_ms = if client.chance(0.4) { 0 } else { client.random.random_range(1..3_000) };
+        let max_attempts = client.random.random_range(0..4);
+        let mut json = json!({
+            "topic": topic_name(topic), "delay": format!("{delay_ms}ms"), "max_attempts": max_attempts,
+            "ttr": client.random.random_range(1..3), "body": { "job": number },
+        });
+        let has_id = client.chance(0.75);
+        if has_id {
+            json["id"] = name(number).into();
+        }
+        if client.chance(0.2) {
+            json["retry"] = json!(["100ms", "1s"]);
+        }
+        let action = Action::Add { delay: Duration::from_millis(delay_ms), max_attempts };
+        Self { number, has_id, action, json }
+    }
+}
+
+/// Adds jobs until the plan is fulfilled.
+pub async fn produce(mut client: Client) {
+    let world = client.world.clone();
+    for _ in 0..world.plan.adds {
+        client.sleep(0, 1_500).await;
+        let count = if client.chance(0.3) { 3 } else { 1 };
+        let jobs: Vec<NewJob> = (0..count).map(|_| NewJob::new(&mut client)).collect();
+        let numbers: Vec<usize> = jobs.iter().map(|job| job.number).collect();
+        {
+            let _adding = world.adding.read().await;
+            add_until_known(&mut client, jobs).await;
+        }
+        for number in numbers {
+            change(&mut client, number).await;
+        }
+    }
+}
+
+/// Adds jobs until each is acknowledged. One without an id is sent only once.
+async fn add_until_known(client: &mut Client, mut jobs: Vec<NewJob>) {
+    let world = client.world.clone();
+    while !jobs.is_empty() {
+        let sent = world.now();
+        let answer = match &jobs[..] {
+            [job] => client.call(Waits::No, "POST", "/jobs", Some(&job.json)).await,
+            jobs => {
+                let jobs: Vec<&Value> = jobs.iter().map(|job| &job.json).collect();
+                client.call(Waits::No, "POST", "/batch/jobs", Some(&json!({ "jobs": jobs }))).await
+            }
+        };
+        let is_batch = jobs.len() > 1;
+        let mut left = Vec::new();
+        for (index, job) in jobs.into_iter().enumerate() {
+            let answer = answer.as_ref().map(|answer| item(answer, is_batch.then_some(index)));
+            let outcome = client.outcome("add", answer.as_ref());
+            if answer.as_ref().is_some_and(|answer| answer.json["code"] == "job_exists") {
+                world.report(format!("the add of {} met another job: {answer:?}", name(job.number)));
+            }
+            world.record(job.number, sent, job.action.clone(), outcome);
+            if outcome == Outcome::Done {
+                let id = answer.and_then(|answer| answer.json["id"].as_str().map(str::to_owned));
+                world.jobs()[job.number].id = id;
+            } else if outcome == Outcome::Refused || job.has_id {
+                // Paused, or unknown.
+                left.push(job);
+                continue;
+            }
+            world.jobs()[job.number].is_added = true;
+        }
+        jobs = left;
+        client.sleep(0, 500).await;
+    }
+}
+
+/// The answer for one item of a batch.
+pub fn item(answer: &Answer, index: Option<usize>) -> Answer {
+    let Some(index) = index else { return Answer { status: answer.status, json: answer.json.clone() } };
+    let result = &answer.json["results"][index];
+    let status = result["status"].as_u64().and_then(|status| u16::try_from(status).ok());
+    let json = if result["problem"].is_null() { result.clone() } else { result["problem"].clone() };
+    Answer { status: status.expect("a status"), json }
+}
+
+/// Changes a job that the producer has added, or leaves it alone.
+async fn change(client: &mut Client, job: usize) {
+    let Some(id) = client.world.jobs()[job].id.clone() else { return };
+    if client.world.is_draining() {
+        return;
+    }
+    let target = format!("/jobs/{id}");
+    match client.random.random_range(0..10) {
+        0 => drop(client.call_until_known(job, "DELETE", &target, None, Action::Delete).await),
+        1 => {
+            let json = json!({ "ids": [id] });
+            let sent = client.world.now();
+            let answer = client.call(Waits::No, "POST", "/batch/delete", Some(&json)).await;
+            let answer = answer.map(|answer| item(&answer, Some(0)));
+            client.world.record(job, sent, Action::Delete, client.outcome("delete", answer.as_ref()));
+        }
+        2 | 3 => {
+            client.sleep(0, 500).await;
+            let delay = client.random.random_range(0..2_000);
+            let json = json!({ "delay": format!("{delay}ms") });
+            let action = Action::Reschedule { delay: Duration::from_millis(delay) };
+            client.call_until_known(job, "PATCH", &target, Some(&json), action).await;
+        }
+        4 => drop(client.read(job, &id).await),
+        _ => {}
+    }
+}
