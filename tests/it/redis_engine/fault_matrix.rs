@@ -64,6 +64,8 @@ impl FaultFixture {
             reconnect_min: millis(1),
             reconnect_max: millis(20),
             retry_for: seconds(5),
+            // A pop may return without the jobs of a shard that takes longer, which the naive store never does.
+            prompt_timeout: seconds(60),
             ..options()
         };
         Self::with(proxy, options, &shared().url()).await

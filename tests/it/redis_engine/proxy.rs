@@ -1,17 +1,14 @@
 //! A proxy that injects network faults into selected requests or their replies: it cuts the connection before or after
 //! the server has executed a request, or within a reply; it stops forwarding; it delays a reply or sends it byte by
-//! byte. It can also make open connections half-open: they discard bytes, while new connections work.
+//! byte; it holds requests until others have come. It can also make open connections half-open: they discard bytes, while new connections work.
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::HashSet,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
-use linger::{
-    clock::{Clock, SystemClock},
-    store::redis::{Mode, Options},
-};
+use linger::store::redis::{Mode, Options};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -19,7 +16,8 @@ use tokio::{
 };
 
 use super::{
-    frames::{script, shift_clock, take_frame},
+    forward::forward,
+    frames::{script, take_frame},
     peer::{Discard, Peer},
 };
 
@@ -42,6 +40,8 @@ pub enum Fault {
     Trickle,
     /// The connection ends. The request arrives when the test delivers it.
     Withheld,
+    /// The server receives the request once this many requests of its connection have met the fault.
+    Together(usize),
 }
 
 /// How much of a reply arrives before the cut.
@@ -72,15 +72,17 @@ pub struct Proxy {
     shared: Arc<Shared>,
 }
 
+/// What all connections of a proxy share.
 #[derive(Default)]
-struct Shared {
+pub struct Shared {
     state: Mutex<State>,
     peers: Mutex<Vec<Arc<Peer>>>,
     learned: Notify,
 }
 
+/// What a proxy does with requests, and what it has seen.
 #[derive(Default)]
-struct State {
+pub struct State {
     armed: Option<Armed>,
     /// How many requests met a fault since it was armed.
     injected: usize,
@@ -93,9 +95,9 @@ struct State {
     /// How many of these were called.
     background_seen: usize,
     /// The seconds that are added to clocks in replies.
-    clock_step: i64,
+    pub clock_step: i64,
     /// Requests that were not delivered, whose connections have ended.
-    withheld: Vec<Vec<u8>>,
+    pub withheld: Vec<Vec<u8>>,
 }
 
 struct Armed {
@@ -237,12 +239,12 @@ impl Proxy {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("not poisoned")
     }
 
     /// The fault for this request.
-    fn fault_for(&self, request: &[u8]) -> Option<Fault> {
+    pub fn fault_for(&self, request: &[u8]) -> Option<Fault> {
         let mut state = self.lock();
         let script = script(request);
         if state.learning
@@ -272,124 +274,5 @@ impl Shared {
         state.injected += usize::from(fault.is_some());
         state.seen += 1;
         fault
-    }
-}
-
-/// A connection of a client, and its connection to the server.
-struct Connection {
-    client: TcpStream,
-    server: TcpStream,
-    /// Faults of replies that have not arrived yet, by the number of the request.
-    planned: VecDeque<(usize, Fault)>,
-    requests: usize,
-    replies: usize,
-    peer: Arc<Peer>,
-}
-
-/// What becomes of a connection after some bytes were forwarded.
-#[derive(PartialEq)]
-enum NextState {
-    Open,
-    Closed,
-    Silent,
-}
-
-async fn forward(client: TcpStream, server_port: u16, shared: Arc<Shared>, peer: Arc<Peer>) {
-    let _closed = peer.close_on_drop();
-    // If the server cannot be reached, the connection of the client is closed.
-    let Ok(server) = TcpStream::connect(("127.0.0.1", server_port)).await else { return };
-    client.set_nodelay(true).expect("is open");
-    let mut connection =
-        Connection { client, server, planned: VecDeque::new(), requests: 0, replies: 0, peer: peer.clone() };
-    let (mut requests, mut replies) = (Vec::new(), Vec::new());
-    let mut next = NextState::Open;
-    while next == NextState::Open {
-        next = tokio::select! {
-            () = peer.becomes_half_open() => break,
-            read = connection.client.read_buf(&mut requests) => match read {
-                Ok(1..) => connection.forward_requests(&mut requests, &shared).await,
-                Ok(_) | Err(_) => NextState::Closed,
-            },
-            read = connection.server.read_buf(&mut replies) => match read {
-                Ok(1..) => {
-                    let clock_step = shared.lock().clock_step;
-                    connection.forward_replies(&mut replies, clock_step).await
-                }
-                Ok(_) | Err(_) => NextState::Closed,
-            },
-        };
-    }
-    match (next, peer.discards()) {
-        (NextState::Silent, _) | (NextState::Open, Some(Discard::Both)) => {
-            // Discard what arrives until the client closes the connection.
-            peer.ended(&tokio::io::copy(&mut connection.client, &mut tokio::io::sink()).await);
-        }
-        (NextState::Open, Some(Discard::Replies)) => {
-            let (mut replies, mut server) = connection.server.split();
-            let (mut requests, _client) = connection.client.split();
-            let mut nowhere = tokio::io::sink();
-            // The end of one direction is the end of both.
-            tokio::select! {
-                _ = tokio::io::copy(&mut requests, &mut server) => {}
-                _ = tokio::io::copy(&mut replies, &mut nowhere) => {}
-            }
-        }
-        (NextState::Open | NextState::Closed, _) => {}
-    }
-}
-
-impl Connection {
-    async fn forward_requests(&mut self, requests: &mut Vec<u8>, shared: &Shared) -> NextState {
-        while let Some(request) = take_frame(requests) {
-            self.requests += 1;
-            self.peer.notice(&request);
-            match shared.fault_for(&request) {
-                Some(Fault::CutBefore) => return NextState::Closed,
-                Some(Fault::SilentBefore) => return NextState::Silent,
-                Some(Fault::Withheld) => {
-                    shared.lock().withheld.push(request);
-                    return NextState::Closed;
-                }
-                Some(fault) => self.planned.push_back((self.requests, fault)),
-                None => {}
-            }
-            if self.server.write_all(&request).await.is_err() {
-                return NextState::Closed;
-            }
-        }
-        NextState::Open
-    }
-
-    async fn forward_replies(&mut self, replies: &mut Vec<u8>, clock_step: i64) -> NextState {
-        while let Some(reply) = take_frame(replies) {
-            let reply = if clock_step != 0 { shift_clock(reply, clock_step) } else { reply };
-            self.replies += 1;
-            let planned = self.planned.pop_front_if(|(number, _)| *number == self.replies);
-            let part = match planned.map(|(_, fault)| fault) {
-                None => reply.len(),
-                Some(Fault::SilentAfter) => return NextState::Silent,
-                Some(Fault::Late(wait)) => {
-                    SystemClock::new().sleep(wait).await;
-                    reply.len()
-                }
-                Some(Fault::Trickle) => {
-                    for byte in &reply {
-                        if self.client.write_all(std::slice::from_ref(byte)).await.is_err() {
-                            return NextState::Closed;
-                        }
-                        tokio::task::yield_now().await;
-                    }
-                    continue;
-                }
-                Some(Fault::CutInside(CutAt::FirstByte)) => 1,
-                Some(Fault::CutInside(CutAt::Half)) => reply.len() / 2,
-                Some(Fault::CutInside(CutAt::LastByte)) => reply.len() - 1,
-                Some(Fault::CutBefore | Fault::CutAfter | Fault::SilentBefore | Fault::Withheld) => 0,
-            };
-            if self.client.write_all(&reply[..part]).await.is_err() || part < reply.len() {
-                return NextState::Closed;
-            }
-        }
-        NextState::Open
     }
 }

@@ -1,6 +1,6 @@
 //! Pops of many jobs, which call several shards at the same time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use linger::{
     clock::Clock,
@@ -136,6 +136,30 @@ async fn each_job_is_reserved_for_the_ttr_at_its_index() {
                 claim.ttr.unwrap_or(own).as_duration(),
                 "the job at {at}"
             );
+        }
+    }
+}
+
+/// No worker waits for the job of another one: no shard gets its request before all are on the way.
+#[tokio::test]
+async fn the_shards_are_asked_at_the_same_time_for_equal_and_for_different_claims() {
+    const SHARDS: usize = 4;
+    let proxy = Proxy::start(shared().port).await;
+    let mode = proxy.mode();
+    let options = patient(Options { mode, shards: Some(4), ..options() });
+    let process = Process::start(&options).await;
+    proxy.learn_background().await;
+    let of_each_shard: BTreeMap<String, AddJob> =
+        jobs().into_iter().map(|job| (tag(&options, &job.id), job)).collect();
+    assert_eq!(of_each_shard.len(), SHARDS);
+    let different: Vec<Claim> = (0..SHARDS).map(|n| claim_for(ttr(60 + n as u64))).collect();
+    for claims in [claims(SHARDS), different] {
+        process.store().add(of_each_shard.values().cloned().collect()).await.expect("adds");
+        proxy.arm(0, SHARDS, Fault::Together(SHARDS));
+        let held = process.store().reserve(&plain("t"), &claims, Wait::No).await.expect("reserves");
+        assert_eq!((held.len(), proxy.disarm()), (SHARDS, (SHARDS, SHARDS)));
+        for held in held {
+            process.store().finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("finishes");
         }
     }
 }

@@ -101,7 +101,7 @@ impl StepFixture {
     async fn reserve(&self, step: Step) -> Result<Vec<Reservation>> {
         let from = if step == Step::Reserve { plain(&self.name) } else { plain("nothing-there") };
         self.store
-            .reserve(&from, &[Claim::default(), claim_for(ttr(7)), Claim::default()], Wait::No)
+            .reserve(&from, &[Claim::default(), claim_for(ttr(90)), Claim::default()], Wait::No)
             .await
             .map(|mut granted| {
                 // Which job gets which TTR is random.
