@@ -17,6 +17,8 @@ async fn add_jobs(client: &mut Client) {
         let jobs: Vec<Value> = (0..1_000).map(job).collect();
         let added = client.post("/batch/jobs", &json!({ "jobs": jobs })).await.expect("answers");
         assert_eq!(added.status, 200);
+        let results = added.json()["results"].as_array().expect("a list").clone();
+        assert_eq!(results.iter().find(|result| result["status"] != 201), None);
     }
 }
 
