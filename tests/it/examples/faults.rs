@@ -41,14 +41,17 @@ fn assert_body(line: &str, id: &str) {
 }
 
 /// Answers polls with faults. After each, the worker must process no job, print an error, and pause before the next poll.
-fn answer_polls_with_faults(server: &ScriptedServer, worker: &Program) {
+fn answer_polls_with_faults(server: &ScriptedServer, worker: &Program, silent_repeats: usize) {
     let whole = job("never");
     let faults: [(&str, &dyn Fn(Request)); 8] = [
         ("401", &|poll| poll.respond(401, &problem(401, "unauthorized"))),
         ("404", &|poll| poll.respond(404, &problem(404, "not_found"))),
         ("503", &|poll| poll.respond(503, &problem(503, "store_unavailable"))),
         ("cut off", &|poll| poll.cut_off(200, &whole)),
-        ("no answer", &|poll| poll.close()),
+        ("no answer", &|poll| {
+            poll.close();
+            (0..silent_repeats).for_each(|_| expect(server, POLL).close());
+        }),
         ("HTML", &|poll| poll.respond(200, "<html>Welcome to the hotel</html>")),
         ("no job", &|poll| poll.respond(200, "{}")),
         ("null", &|poll| poll.respond(200, "null")),
@@ -82,7 +85,7 @@ fn survives_faults(language: &Language) {
     let server = ScriptedServer::new();
     // A slash at the end of the URL is a common mistake.
     let mut worker = language.worker(&format!("{}/", server.url()), directory.path());
-    answer_polls_with_faults(&server, &worker);
+    answer_polls_with_faults(&server, &worker, language.silent_repeats);
 
     // A finish is repeated until it is answered; 404 then means that an earlier attempt took effect.
     expect(&server, POLL).respond(200, &job("one"));

@@ -33,6 +33,8 @@ struct Language {
     /// The part of the worker that prints the body, and the code that replaces it to make the work fail.
     printing: &'static str,
     failing: &'static str,
+    /// How often its HTTP client repeats a `GET` without telling the program, if the server closes the connection.
+    silent_repeats: usize,
 }
 
 const BASH: Language = Language {
@@ -41,6 +43,7 @@ const BASH: Language = Language {
     interpreter: &["bash"],
     printing: "  cat\n",
     failing: "  false\n",
+    silent_repeats: 0,
 };
 
 const PYTHON: Language = Language {
@@ -49,6 +52,7 @@ const PYTHON: Language = Language {
     interpreter: &["python3"],
     printing: "print(json.dumps(body), flush=True)",
     failing: "raise RuntimeError(\"broken\")",
+    silent_repeats: 0,
 };
 
 const NODE: Language = Language {
@@ -57,6 +61,7 @@ const NODE: Language = Language {
     interpreter: &["node"],
     printing: "console.log(JSON.stringify(body))",
     failing: "throw new Error('broken')",
+    silent_repeats: 0,
 };
 
 const PHP: Language = Language {
@@ -65,6 +70,7 @@ const PHP: Language = Language {
     interpreter: &["php"],
     printing: "echo json_encode($body), \"\\n\";",
     failing: "throw new RuntimeException('broken');",
+    silent_repeats: 0,
 };
 
 const GO: Language = Language {
@@ -73,6 +79,7 @@ const GO: Language = Language {
     interpreter: &[],
     printing: "_, err := fmt.Println(string(body))\n\treturn err",
     failing: "return errors.New(\"broken\")",
+    silent_repeats: 0,
 };
 
 const JAVA: Language = Language {
@@ -81,6 +88,7 @@ const JAVA: Language = Language {
     interpreter: &["java"],
     printing: "System.out.println(body);",
     failing: "throw new Exception(\"broken\");",
+    silent_repeats: 1,
 };
 
 fn example(name: &str) -> PathBuf {
