@@ -8,6 +8,7 @@ mod open_files;
 mod outcome;
 mod reload;
 mod running;
+mod supervisor;
 mod wiring;
 
 use std::{sync::Arc, time::Duration};
@@ -94,6 +95,7 @@ async fn shut_down(
     grace: Duration,
     clock: &dyn Clock,
 ) -> RunOutcome {
+    supervisor::notify_stopping();
     running.announce_shutdown();
     tokio::select! {
         () = clock.sleep(drain_delay) => {}

@@ -54,10 +54,9 @@ impl Reload {
         Ok(Self { authenticator: Arc::new(authenticator), tls, tokens_file })
     }
 
-    /// Catches SIGHUP from now on if there is a file to reload. Otherwise SIGHUP ends the process, as it does when the
-    /// terminal is closed.
-    pub fn signals(&self) -> io::Result<Option<Signal>> {
-        (self.tokens_file.is_some() || self.tls.is_some()).then(|| signal(SignalKind::hangup())).transpose()
+    /// Catches SIGHUP from now on. It never ends the server, also if there is no file to reload.
+    pub fn signals() -> io::Result<Signal> {
+        signal(SignalKind::hangup())
     }
 
     /// Reloads the files at each signal until `until`.
@@ -79,6 +78,9 @@ impl Reload {
     }
 
     fn reload(&self) {
+        if self.tokens_file.is_none() && self.tls.is_none() {
+            tracing::info!("there are no tokens and no certificate to reload");
+        }
         if let Some(path) = &self.tokens_file {
             match auth::read_tokens(path) {
                 Ok(tokens) => {

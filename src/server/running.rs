@@ -17,7 +17,7 @@ use super::{
     clock_watch, file_permissions, open_files,
     outcome::{RunOutcome, StartError},
     reload::Reload,
-    wiring,
+    supervisor, wiring,
 };
 use crate::{
     clock::{Clock, SystemClock},
@@ -101,12 +101,14 @@ impl Running {
                 None => stop.cancelled().await,
             }
         });
-        let watch = clock_watch::watch(system_clock, clock_metrics, stop_timer.clone());
+        let watch = clock_watch::watch(system_clock.clone(), clock_metrics, stop_timer.clone());
         shutdown.spawn("clock watch", stop_timer.clone(), watch);
-        if let Some(hangups) = reload.signals()? {
-            let stop = closing.clone();
-            shutdown.spawn("reloading", closing.clone(), async move { reload.run(hangups, stop).await });
-        }
+        let stop = stop_timer.clone();
+        shutdown.spawn("watchdog", stop_timer.clone(), async move {
+            supervisor::feed_watchdog(&system_clock, stop).await;
+        });
+        let (hangups, stop) = (Reload::signals()?, closing.clone());
+        shutdown.spawn("reloading", closing.clone(), async move { reload.run(hangups, stop).await });
         let stop = closing.clone();
         let serving = net::serve(transport, listener, http::router(&app), stop);
         let serving = shutdown.spawn("HTTP server", closing.clone(), serving);
@@ -124,16 +126,16 @@ impl Running {
         })
     }
 
-    /// Prints the start line on stdout: the address, the engine and its durability.
+    /// Notifies systemd, and prints the start line on stdout: the address, the engine and its durability.
     pub fn announce(&self) {
         let (scheme, address, engine, info) = (self.scheme, self.address, &self.engine, self.queue.info());
         let (version, durability) = (env!("CARGO_PKG_VERSION"), &info.durability);
         tracing::info!(%address, engine, durability, engine_version = info.version, version, "listening");
-        let line = format!(
-            "linger {version} listening on {scheme}://{address}, engine {engine}, durability {durability}"
-        );
+        let status = format!("listening on {scheme}://{address}, engine {engine}, durability {durability}");
         // It contains text from Redis and the name of the directory.
-        let line = printable::escape_line(&line).into_owned() + "\n";
+        let status = printable::escape_line(&status).into_owned();
+        supervisor::notify_ready(&status);
+        let line = format!("linger {version} {status}\n");
         // In a task that nothing waits for: stdout may be a pipe that is full and not read.
         tokio::task::spawn_blocking(move || {
             let mut stdout = io::stdout().lock();

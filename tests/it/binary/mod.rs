@@ -11,3 +11,4 @@ mod settings;
 mod start;
 mod stop;
 mod store_unavailable;
+mod supervisor;

@@ -54,6 +54,17 @@ fn a_start_does_not_wait_for_a_pipe() {
     assert!(stderr(&output).contains("it is not a regular file"), "{}", stderr(&output));
 }
 
+#[test]
+fn a_hangup_never_ends_a_server_that_has_nothing_to_reload() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut server = Server::serve(&[], &[], directory.path());
+    server.signal(Signal::HUP);
+    server.wait_for_log("no tokens and no certificate to reload");
+    assert_eq!(server.call("GET", "/livez", "").status, 200);
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().0.code(), Some(0), "{}", server.log());
+}
+
 /// The status line of the response to a GET with this host name.
 fn status_line(address: SocketAddr, path: &str, host: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("connects");
