@@ -16,6 +16,9 @@ use crate::{
 /// The page of metrics may use one part in this many of the memory for all other responses, in addition to it.
 const METRICS_SHARE: usize = 16;
 
+/// The codes of problems that alerts count.
+const ALERTING_CODES: [&str; 3] = ["draining", "not_durable", "store_full"];
+
 /// The API over one queue. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct App(Arc<AppState>);
@@ -55,6 +58,7 @@ impl App {
     #[must_use]
     pub fn new(queue: Arc<Queue>, clock: Arc<dyn Clock>, metrics: Metrics, options: HttpOptions) -> Self {
         options.publish(&metrics);
+        ALERTING_CODES.iter().for_each(|code| metrics.http.expect_problem(code));
         Self(Arc::new(AppState {
             body_budget: ByteBudget::new(options.max_buffered_bytes),
             caller_budgets: CallerBudgets::new(options.max_buffered_bytes_per_caller),

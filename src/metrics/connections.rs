@@ -1,4 +1,5 @@
-//! Metrics of connections: how many are open, and how many were refused or closed by the server, and why.
+//! Metrics of connections: how many are open, how many were refused or closed by the server, and why, and when the
+//! certificate expires.
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -90,19 +91,29 @@ impl CloseReason {
     }
 }
 
+/// The labels of a metric that has none.
+type NoLabels = [(&'static str, &'static str); 0];
+
 /// The metrics of the accept loop and of connections. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ConnectionMetrics {
     open: Gauge,
     refused: Family<ReasonLabel, Counter>,
     closed: Family<ReasonLabel, Counter>,
+    /// Empty without a certificate.
+    certificate_end: Family<NoLabels, Gauge>,
 }
 
 impl ConnectionMetrics {
     /// Registers the metrics of connections in `registry`.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
-        let metrics = Self { open: Gauge::default(), refused: Family::default(), closed: Family::default() };
+        let metrics = Self {
+            open: Gauge::default(),
+            refused: Family::default(),
+            closed: Family::default(),
+            certificate_end: Family::default(),
+        };
         // Every reason is registered at start, so that its rate is zero rather than unknown.
         for refusal in RefusalReason::ALL {
             drop(metrics.refused.get_or_create(&refusal.label()));
@@ -117,7 +128,20 @@ impl ConnectionMetrics {
             "Connections closed because of what the client did or did not do",
             metrics.closed.clone(),
         );
+        registry.register(
+            "linger_certificate_not_after_seconds",
+            "When the certificate of this server expires, since the Unix epoch",
+            metrics.certificate_end.clone(),
+        );
         metrics
+    }
+
+    /// Sets when the certificate expires, in seconds since the Unix epoch, if that is known.
+    pub fn set_certificate_end(&self, not_after: Option<i64>) {
+        match not_after {
+            Some(not_after) => drop(self.certificate_end.get_or_create(&[]).set(not_after)),
+            None => drop(self.certificate_end.remove(&[])),
+        }
     }
 
     /// Counts an open connection until the guard is dropped.

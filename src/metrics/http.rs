@@ -169,6 +169,11 @@ impl HttpMetrics {
         ByteGauge { gauge: self.answering.clone(), bytes: 0 }
     }
 
+    /// Shows a problem from now on, also before it happens, so that its rate is zero rather than unknown.
+    pub fn expect_problem(&self, code: &'static str) {
+        drop(self.problems.get_or_create(&CodeLabel { code }));
+    }
+
     /// Counts a request that was refused or failed.
     pub fn problem(&self, code: &'static str) {
         self.problems.get_or_create(&CodeLabel { code }).inc();

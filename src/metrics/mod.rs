@@ -9,17 +9,19 @@ mod connections;
 mod engine;
 mod event;
 mod http;
-mod jobs;
 mod labels;
 mod log;
+mod process;
 mod queue;
 mod recent;
 mod store_info;
+mod store_reading;
 mod text;
+mod topic_gauge;
 
 use std::sync::{Arc, Mutex};
 
-use prometheus_client::registry::Registry;
+use prometheus_client::{metrics::info::Info, registry::Registry};
 
 pub use callbacks::{CallResult, CallbackMetrics};
 pub use clock::ClockMetrics;
@@ -27,12 +29,13 @@ pub use connections::{CloseReason, ConnectionMetrics, RefusalReason};
 pub use engine::EngineMetrics;
 pub use event::Event;
 pub use http::{ByteGauge, GaugeGuard, HttpMetrics};
-pub use jobs::JobsReading;
 pub use labels::{MAX_TOPICS, TopicUsage};
 pub use log::LogMetrics;
 pub use queue::QueueMetrics;
 pub use recent::{EventSummary, RecentEvents};
+pub use store_reading::StoreReading;
 
+use process::ProcessCollector;
 use store_info::StoreInfo;
 
 /// All metrics of the process, and the registry that encodes them.
@@ -71,6 +74,8 @@ impl Metrics {
         let connections = ConnectionMetrics::register(&mut registry);
         let log = LogMetrics::register(&mut registry);
         let store = StoreInfo::register(&mut registry);
+        ProcessCollector::register(&mut registry);
+        registry.register("linger_build", "The program that runs here", Info::new(build_labels()));
         let registry = Arc::new(Mutex::new(registry));
         Self { registry, store, clock, engine, queue, http, connections, log }
     }
@@ -97,6 +102,12 @@ impl Metrics {
     pub fn encode_text(&self) -> String {
         text::from_open_metrics(&self.encode())
     }
+}
+
+/// The version, and the commit if it is known.
+fn build_labels() -> Vec<(&'static str, &'static str)> {
+    let (version, commit) = env!("LINGER_VERSION").split_once(" (").unwrap_or((env!("LINGER_VERSION"), ""));
+    vec![("version", version), ("commit", commit.trim_end_matches(')'))]
 }
 
 impl Default for Metrics {

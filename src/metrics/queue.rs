@@ -1,6 +1,7 @@
 //! Metrics of the queue: jobs by topic and state, events of jobs, and lateness.
 
 use std::{
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -19,9 +20,10 @@ use prometheus_client::{
 use super::{
     callbacks::{CallResult, CallbackMetrics},
     event::Event,
-    jobs::{JobsCollector, JobsReading},
     labels::{TopicLabel, TopicLabels, TopicUsage, shared_label},
     recent::RecentEvents,
+    store_reading::{StoreCollector, StoreReading},
+    topic_gauge::TopicGauge,
 };
 
 /// Label of a store operation.
@@ -38,11 +40,13 @@ type TopicDurations = Family<TopicLabel, Histogram, fn() -> Histogram>;
 #[derive(Debug, Clone)]
 pub struct QueueMetrics {
     events: [Family<TopicLabel, Counter>; 9],
-    jobs: JobsCollector,
+    store: StoreCollector,
     lateness: TopicDurations,
     waits: TopicDurations,
     operations: OperationDurations,
     waiting: Gauge,
+    parked_polls: TopicGauge,
+    resting_outlets: TopicGauge,
     store_up: Gauge,
     limits: Family<LimitLabel, Gauge>,
     labels: Arc<Mutex<TopicLabels>>,
@@ -61,7 +65,7 @@ struct LimitLabel {
 /// 1 ms to 2 h: lateness and waits. The bounds are closest where the guarantees are, and short when printed.
 pub(super) fn waits() -> Histogram {
     Histogram::new([
-        0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 120.0, 900.0, 7_200.0,
+        0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 120.0, 900.0, 7_200.0,
     ])
 }
 
@@ -76,11 +80,21 @@ impl QueueMetrics {
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             events: Default::default(),
-            jobs: JobsCollector::default(),
+            store: StoreCollector::default(),
             lateness: Family::new_with_constructor(waits),
             waits: Family::new_with_constructor(waits),
             operations: Family::new_with_constructor(operations),
             waiting: Gauge::default(),
+            parked_polls: TopicGauge::register(
+                registry,
+                "linger_topic_parked_polls",
+                "Long polls waiting for a job, by topic. A poll of several topics counts in each",
+            ),
+            resting_outlets: TopicGauge::register(
+                registry,
+                "linger_topic_resting_outlets",
+                "Outlets that rest because their endpoint fails, by topic",
+            ),
             store_up: Gauge::default(),
             limits: Family::default(),
             labels: Arc::default(),
@@ -90,7 +104,7 @@ impl QueueMetrics {
         for (event, name, help) in Event::ALL {
             registry.register(name, help, metrics.events[event as usize].clone());
         }
-        registry.register_collector(Box::new(metrics.jobs.clone()));
+        registry.register_collector(Box::new(metrics.store.clone()));
         registry.register(
             "linger_ready_lateness_seconds",
             "From the due time to the job being ready",
@@ -158,6 +172,19 @@ impl QueueMetrics {
         self.waiting.set(i64::try_from(polls).unwrap_or(i64::MAX));
     }
 
+    /// Replaces the numbers of waiting polls by topic.
+    pub fn set_parked_polls<'a>(&self, polls: impl IntoIterator<Item = (&'a str, usize)>) {
+        self.parked_polls.set(self.sum_by_label(polls));
+    }
+
+    /// Replaces the numbers of resting outlets by topic.
+    pub fn set_resting_outlets<'a>(&self, outlets: impl IntoIterator<Item = (&'a str, usize)>) {
+        // Alerts leave out topics with resting outlets, so those that share a label must not hide the others.
+        let mut by_label = self.sum_by_label(outlets);
+        by_label.remove(&shared_label());
+        self.resting_outlets.set(by_label);
+    }
+
     /// Sets a configured limit.
     pub fn set_limit(&self, limit: &'static str, value: u64) {
         self.limits.get_or_create(&LimitLabel { limit }).set(i64::try_from(value).unwrap_or(i64::MAX));
@@ -184,9 +211,22 @@ impl QueueMetrics {
         self.lock().find(topic)
     }
 
-    /// Replaces the reading of the jobs in the store.
-    pub fn set_jobs(&self, reading: JobsReading) {
-        self.jobs.set(reading);
+    /// Replaces what was read from the store.
+    pub fn set_store(&self, reading: StoreReading) {
+        self.store.set(reading);
+    }
+
+    /// Sums up numbers of topics by their labels.
+    fn sum_by_label<'a>(
+        &self,
+        numbers: impl IntoIterator<Item = (&'a str, usize)>,
+    ) -> BTreeMap<Arc<str>, u64> {
+        let (labels, mut sums) = (self.lock(), BTreeMap::new());
+        for (topic, number) in numbers.into_iter().filter(|(_, number)| *number > 0) {
+            let label = labels.find(topic).unwrap_or_else(shared_label);
+            *sums.entry(label).or_default() += number as u64;
+        }
+        sums
     }
 
     /// Calls `count` with the label of a topic. The labels stay locked meanwhile; otherwise a metric could reappear after
@@ -216,19 +256,34 @@ mod tests {
     fn topics_beyond_the_limit_share_a_label() {
         let mut registry = Registry::default();
         let metrics = QueueMetrics::register(&mut registry);
-        let mut reading = JobsReading::default();
+        let mut reading = StoreReading::default();
         for n in 0..MAX_TOPICS + 5 {
             let topic = format!("topic-{n}");
             metrics.count(Event::Added, &topic, 1);
             reading.add(metrics.own_label(&topic), [("ready", 2)]);
             reading.overdue(metrics.own_label(&topic), Duration::from_secs(n as u64));
         }
-        metrics.set_jobs(reading);
+        metrics.set_store(reading);
         let text = encoded(&registry);
         assert!(text.contains("linger_jobs_added_total{topic=\"other\"} 5"), "{text}");
         assert!(text.contains("linger_jobs{topic=\"other\",state=\"ready\"} 10"));
         assert!(text.contains("linger_oldest_overdue_seconds{topic=\"other\"} 1004.0"));
         assert!(text.contains("linger_jobs_added_total{topic=\"topic-999\"} 1"));
+    }
+
+    #[test]
+    fn only_parked_polls_are_summed_up_for_topics_that_share_a_label() {
+        let mut registry = Registry::default();
+        let metrics = QueueMetrics::register(&mut registry);
+        metrics.count(Event::Added, "mail", 1);
+        let numbers = [("mail", 2), ("unknown", 3), ("new", 4)];
+        metrics.set_parked_polls(numbers);
+        metrics.set_resting_outlets(numbers);
+        let text = encoded(&registry);
+        assert!(text.contains("linger_topic_parked_polls{topic=\"mail\"} 2\n"), "{text}");
+        assert!(text.contains("linger_topic_parked_polls{topic=\"other\"} 7\n"), "{text}");
+        assert!(text.contains("linger_topic_resting_outlets{topic=\"mail\"} 2\n"), "{text}");
+        assert!(!text.contains("resting_outlets{topic=\"other\"}"), "it would hide alerts of other topics");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! for connections beyond the limit.
 
 pub(crate) mod byte_budget;
+mod certificate;
 mod connection;
 mod connection_limit;
 mod io_timeouts;

@@ -18,7 +18,8 @@ use tokio_rustls::{
     },
 };
 
-use crate::small_file;
+use super::certificate;
+use crate::{metrics::ConnectionMetrics, small_file};
 
 /// The server's side of TLS 1.2 and 1.3. Cheap to clone.
 #[derive(Clone)]
@@ -82,6 +83,13 @@ impl ServerTls {
         let pair = read_pair(self.config.crypto_provider(), &self.certificate, &self.key)?;
         *self.pair.0.write().unwrap_or_else(PoisonError::into_inner) = pair;
         Ok(())
+    }
+
+    /// Publishes until when the server's own certificate is valid. Clients may ignore the others of the chain.
+    pub fn publish(&self, metrics: &ConnectionMetrics) {
+        let pair = self.pair.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let not_after = pair.end_entity_cert().ok().and_then(|der| certificate::not_after(der));
+        metrics.set_certificate_end(not_after);
     }
 
     pub(crate) fn acceptor(&self) -> TlsAcceptor {

@@ -159,7 +159,8 @@ impl Callbacks {
     /// Sets the metrics of outlets.
     pub fn publish_figures(&self) {
         let (active, resting) = self.0.ring().counts(self.0.clock.now_micros());
-        self.0.metrics.callbacks.set_outlets(active, resting);
+        self.0.metrics.callbacks.set_outlets(active, resting.values().sum());
+        self.0.metrics.set_resting_outlets(resting.iter().map(|(topic, count)| (topic.as_str(), *count)));
     }
 }
 

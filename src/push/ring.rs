@@ -193,12 +193,17 @@ impl Ring {
         self.free(&outlet, host, 1);
     }
 
-    /// How many outlets have calls in progress or ready jobs, and how many of them rest.
-    pub fn counts(&self, now_us: i64) -> (usize, usize) {
+    /// How many outlets have calls in progress or ready jobs, and how many of each topic rest.
+    pub fn counts(&self, now_us: i64) -> (usize, HashMap<Topic, usize>) {
         let active =
             self.outlets.values().filter(|state| state.in_flight > 0 || state.position != Position::Idle);
-        let resting = self.outlets.values().filter(|state| state.window.resting_until(now_us).is_some());
-        (active.count(), resting.count())
+        let mut resting = HashMap::new();
+        for (outlet, state) in &self.outlets {
+            if state.window.resting_until(now_us).is_some() {
+                *resting.entry(outlet.topic.clone()).or_default() += 1;
+            }
+        }
+        (active.count(), resting)
     }
 
     /// The outlets of a topic that were called, by origin.

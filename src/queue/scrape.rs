@@ -1,5 +1,5 @@
-//! The metrics of the jobs of all topics. Reading them costs the store a pass over its topics, so scrapes share one
-//! reading.
+//! The metrics of the store: the jobs of all topics, pauses, and space. Reading them costs the store a pass over its
+//! topics, so scrapes share one reading.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use tokio::sync::Mutex;
 use super::{error::Result, health::StoreHealth, oldest_ready::oldest_ready};
 use crate::{
     clock::Clock,
-    job::{State, Topic, TopicFilter},
-    metrics::{JobsReading, QueueMetrics, TopicUsage},
-    store::{self, Store, TopicStats},
+    job::{State, Topic, TopicFilter, TopicPause},
+    metrics::{QueueMetrics, StoreReading, TopicUsage},
+    store::{self, Store, StoreSpace, TopicStats},
 };
 
 /// How long a reading is shared: by scrapes at the same time, and by those that follow soon.
 const FRESH_US: i64 = 3_000_000;
 
-/// Reads the jobs of all topics into the metrics.
+/// Reads the topics and the space of the store into the metrics.
 #[derive(Debug)]
-pub(super) struct JobScrape {
+pub(super) struct StoreScrape {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     metrics: QueueMetrics,
@@ -26,12 +26,12 @@ pub(super) struct JobScrape {
     last: Mutex<Option<(i64, Result<()>)>>,
 }
 
-impl JobScrape {
+impl StoreScrape {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, metrics: QueueMetrics) -> Self {
         Self { store, clock, metrics, last: Mutex::default() }
     }
 
-    /// Reads the jobs, unless that was done a moment ago.
+    /// Reads the store, unless that was done a moment ago.
     pub async fn refresh(&self, health: &StoreHealth) -> Result<()> {
         // Locked while the store is read, so that concurrent scrapes share the reading.
         let mut last = self.last.lock().await;
@@ -42,13 +42,13 @@ impl JobScrape {
         {
             return outcome.clone();
         }
-        let outcome = match health.while_available(self.read_jobs()).await {
+        let outcome = match health.while_available(self.read_store()).await {
             Ok(reading) => {
-                self.metrics.set_jobs(reading);
+                self.metrics.set_store(reading);
                 Ok(())
             }
             Err(error) => {
-                self.metrics.set_jobs(JobsReading::default());
+                self.metrics.set_store(StoreReading::default());
                 Err(error.into())
             }
         };
@@ -58,14 +58,17 @@ impl JobScrape {
         outcome
     }
 
-    async fn read_jobs(&self) -> store::Result<JobsReading> {
+    async fn read_store(&self) -> store::Result<StoreReading> {
         let topics = self.store.topics(&TopicFilter::ALL, None, usize::MAX).await?;
         let usage = topics.iter().map(|(topic, stats)| topic_usage(topic, stats)).collect();
         self.metrics.assign_labels(usage, self.clock.now_micros());
-        let (mut reading, mut unknown) = (JobsReading::default(), Vec::<(_, &Topic)>::new());
+        let (mut reading, mut unknown) = (StoreReading::default(), Vec::<(_, &Topic)>::new());
         let now = self.clock.now();
         for (topic, stats) in &topics {
             let label = self.metrics.own_label(topic.as_str());
+            if let Some(label) = &label {
+                reading.paused(label.clone(), paused(stats.config.pause));
+            }
             reading.add(label.clone(), State::ALL.map(|state| (state.as_str(), stats.count(state))));
             match stats.oldest_ready {
                 Some(due_at) => reading.overdue(label, now.since(due_at)),
@@ -81,8 +84,17 @@ impl JobScrape {
                 reading.overdue(label, self.clock.now().since(due_at));
             }
         }
+        let StoreSpace { used_bytes, free_bytes } = self.store.space().await?;
+        reading.space(used_bytes, free_bytes);
         Ok(reading)
     }
+}
+
+/// What is paused, as the API names it.
+fn paused(pause: TopicPause) -> impl Iterator<Item = &'static str> {
+    [("delivery", pause.delivery), ("intake", pause.intake)]
+        .into_iter()
+        .filter_map(|(what, is_paused)| is_paused.then_some(what))
 }
 
 fn topic_usage<'a>(topic: &'a Topic, stats: &TopicStats) -> TopicUsage<'a> {

@@ -13,7 +13,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     bulk::Operations, delivery::ReturnContext, ended::EndedJobs, error::Result, health::StoreHealth,
     limits::Limits, outlet_listener::OutletListener, processes::Processes, read_permits::ReadPermits,
-    scrape::JobScrape, sorted_topics::SortedTopics, timer::Timer, views::Views, waiters::Waiters,
+    scrape::StoreScrape, sorted_topics::SortedTopics, timer::Timer, views::Views, waiters::Waiters,
 };
 use crate::{
     clock::Clock,
@@ -33,7 +33,7 @@ pub struct Queue {
     pub(super) outlet_listener: OnceLock<Arc<dyn OutletListener>>,
     health: StoreHealth,
     timer: Timer,
-    scrape: JobScrape,
+    scrape: StoreScrape,
     pub(super) views: Views,
     pub(super) sorted_topics: SortedTopics,
     pub(super) read_permits: Arc<ReadPermits>,
@@ -114,7 +114,7 @@ impl Queue {
             waiters: Waiters::new(return_context, limits.max_waiting),
             health: StoreHealth::new(store.clone(), clock.clone(), metrics.clone(), operation_failed),
             timer: Timer::new(store.clone(), clock.clone(), metrics.clone(), limits.promote_batch),
-            scrape: JobScrape::new(store.clone(), clock.clone(), metrics.clone()),
+            scrape: StoreScrape::new(store.clone(), clock.clone(), metrics.clone()),
             views: Views::new(store.clone(), clock.clone(), read_permits.clone()),
             sorted_topics: SortedTopics::new(store.clone(), clock.clone(), read_permits.clone()),
             operations: Operations::new(
@@ -181,11 +181,13 @@ impl Queue {
         self.store.degraded()
     }
 
-    /// Reads the jobs by topic and state into the metrics, unless that was done a moment ago.
+    /// Reads the store and the waiting polls into the metrics; the store only if that was not done a moment ago.
     ///
     /// # Errors
     /// The store's, at once where it is known to be unavailable. The metrics of jobs are then absent rather than old.
     pub async fn refresh_metrics(&self) -> Result<()> {
+        let parked = self.waiters.parked_by_topic();
+        self.metrics.set_parked_polls(parked.iter().map(|(topic, polls)| (topic.as_str(), *polls)));
         self.scrape.refresh(&self.health).await
     }
 

@@ -236,6 +236,13 @@ impl Waiters {
         self.lock().by_topic.get(topic).map_or(0, |of_topic| of_topic.waiters.len())
     }
 
+    /// Number of blocking polls by topic.
+    pub fn parked_by_topic(&self) -> Vec<(Topic, usize)> {
+        let parked =
+            |(topic, of): (&Topic, &TopicWaiters)| (topic.clone(), of.waiters.len() - of.non_blocking);
+        self.lock().by_topic.iter().map(parked).collect()
+    }
+
     /// Number of blocking polls of all topics.
     pub fn waiting(&self) -> usize {
         self.lock().blocking
@@ -279,8 +286,7 @@ impl Dispatch {
         }
     }
 
-    /// Removes the waiters that were `answered` and returns those to serve next, and whether all of them can wait for
-    /// one job each.
+    /// Removes the `answered` waiters and returns those to serve next, and whether each of them can wait for one job.
     ///
     /// Returns `None` when no waiter is left, or when there are no more jobs and no new announcement. The dispatch ends
     /// in the same step, so that no announcement is lost in between. Non-blocking polls behind the last batch are then
@@ -387,8 +393,7 @@ impl Drop for Dispatch {
         if self.ended {
             return;
         }
-        // Polls that do not wait have nobody else to answer them, and announcements during the dispatch are lost to the
-        // others.
+        // Nobody else answers polls that do not wait, and announcements during the dispatch are lost to the others.
         let failed = self.waiters.lock().by_topic.remove(&self.outlet.topic).unwrap_or_default();
         let error = Error::Unavailable("the search for ready jobs failed".to_owned());
         failed.waiters.values().for_each(|waiter| waiter.answer(Err(error.clone())));

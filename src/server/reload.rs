@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     auth::{self, Authenticator},
     config::{Config, FileFault},
+    metrics::ConnectionMetrics,
     net::{ServerTls, TlsFile, UnusableTlsFile},
 };
 
@@ -60,16 +61,16 @@ impl Reload {
     }
 
     /// Reloads the files at each signal until `until`.
-    pub async fn run(self, mut hangups: Signal, until: CancellationToken) {
+    pub async fn run(self, mut hangups: Signal, until: CancellationToken, metrics: ConnectionMetrics) {
         let this = Arc::new(self);
         loop {
             tokio::select! {
                 _ = hangups.recv() => {}
                 () = until.cancelled() => return,
             }
-            let reloading = this.clone();
+            let (reloading, metrics) = (this.clone(), metrics.clone());
             // On a thread of its own: a file system may hang, and nothing else must hang with it.
-            let read = tokio::task::spawn_blocking(move || reloading.reload());
+            let read = tokio::task::spawn_blocking(move || reloading.reload(&metrics));
             tokio::select! {
                 read = read => read.expect("reading files does not panic"),
                 () = until.cancelled() => return,
@@ -77,7 +78,7 @@ impl Reload {
         }
     }
 
-    fn reload(&self) {
+    fn reload(&self, metrics: &ConnectionMetrics) {
         if self.tokens_file.is_none() && self.tls.is_none() {
             tracing::info!("there are no tokens and no certificate to reload");
         }
@@ -94,13 +95,16 @@ impl Reload {
                 }
             }
         }
-        match self.tls.as_ref().map(ServerTls::reload) {
-            Some(Ok(())) => tracing::info!("reloaded the certificate"),
-            Some(Err(files)) => {
+        let Some(tls) = &self.tls else { return };
+        match tls.reload() {
+            Ok(()) => {
+                tls.publish(metrics);
+                tracing::info!("reloaded the certificate");
+            }
+            Err(files) => {
                 let problem = files.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
                 tracing::error!(problem, "cannot reload the certificate; the old one stays in force");
             }
-            None => {}
         }
     }
 }

@@ -66,14 +66,17 @@ impl Running {
         // afterwards, so that no connection is accepted before it can be served.
         let socket = bind(config.server.listen)?;
         let (events, engine) = (Arc::new(StoreEvents::default()), wiring::engine(config));
-        let store = wiring::open_store(config, clock.clone(), events.clone(), metrics.engine.clone()).await;
+        let store = wiring::open_store(config, clock.clone(), events.clone(), &metrics).await;
         let store = store.map_err(StartError::Store)?;
         file_permissions::warn(config);
         let limits = config.queue.clone();
         let queue = Queue::new(store, &events, clock.clone(), limits, metrics.queue.clone());
         let listener = listen(socket, config.server.listen)?;
         let address = listener.local_addr()?;
-        let clock_metrics = metrics.clock.clone();
+        let (clock_metrics, connection_metrics) = (metrics.clock.clone(), metrics.connections.clone());
+        if let Some(tls) = &reload.tls {
+            tls.publish(&connection_metrics);
+        }
         let options = listener_options(config);
         let transport = Transport::new(options, clock.clone(), &metrics, http::too_many_connections)
             .with_tls(reload.tls.clone());
@@ -108,7 +111,9 @@ impl Running {
             supervisor::feed_watchdog(&system_clock, stop).await;
         });
         let (hangups, stop) = (Reload::signals()?, closing.clone());
-        shutdown.spawn("reloading", closing.clone(), async move { reload.run(hangups, stop).await });
+        shutdown.spawn("reloading", closing.clone(), async move {
+            reload.run(hangups, stop, connection_metrics).await;
+        });
         let stop = closing.clone();
         let serving = net::serve(transport, listener, http::router(&app), stop);
         let serving = shutdown.spawn("HTTP server", closing.clone(), serving);

@@ -27,18 +27,19 @@ pub(super) async fn open_store(
     config: &Config,
     clock: Arc<dyn Clock>,
     listener: Arc<dyn Listener>,
-    metrics: EngineMetrics,
+    metrics: &Metrics,
 ) -> Result<Arc<dyn Store>, String> {
     match config.engine {
         EngineKind::Embedded => {
             let mut options = embedded_options(config);
             options.data_dir = absolute(&options.data_dir);
-            let opened = embedded::open(options, clock, listener, metrics).await;
+            metrics.queue.set_limit("min_free_bytes", options.min_free_bytes);
+            let opened = embedded::open(options, clock, listener, metrics.engine.clone()).await;
             opened.map(|store| -> Arc<dyn Store> { store }).map_err(|error| error.to_string())
         }
         EngineKind::Redis => {
             let timeout = config.redis.start_timeout;
-            open_redis(config.redis.clone(), &*clock, listener, metrics, timeout).await
+            open_redis(config.redis.clone(), &*clock, listener, metrics.engine.clone(), timeout).await
         }
     }
     .map_err(|why| why.lines().map(str::trim).collect::<Vec<_>>().join("; "))
@@ -90,6 +91,7 @@ pub(super) fn callbacks(
     if settings.max_calls == 0 {
         return Ok(None);
     }
+    metrics.queue.set_limit("max_calls", settings.max_calls as u64);
     let caller = Caller::new(settings.clone(), clock.clone(), Arc::new(SystemResolver))
         .map_err(|problem| FileFault { key: "callbacks.ca_file", problem })?;
     Ok(Some(Callbacks::new(queue.clone(), caller, settings, clock.clone(), metrics.queue.clone())))

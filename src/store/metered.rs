@@ -11,7 +11,7 @@ use super::{
     AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, Degraded, Deleted, EngineInfo, Error,
     FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Notice, NoticeContent, NoticeKind, Notices,
     Order, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span,
-    Store, Timeline, TopicConfig, TopicStats, Verified, Wait,
+    Store, StoreSpace, Timeline, TopicConfig, TopicStats, Verified, Wait,
 };
 use crate::{
     clock::Clock,
@@ -238,6 +238,10 @@ impl Store for Metered {
 
     fn degraded(&self) -> Vec<Degraded> {
         self.store.degraded()
+    }
+
+    async fn space(&self) -> Result<StoreSpace> {
+        self.timed("space", self.store.space()).await
     }
 
     async fn close(&self) -> Result<()> {

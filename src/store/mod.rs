@@ -294,8 +294,22 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
         Vec::new()
     }
 
+    /// The space that the store takes, as of some seconds ago. Unknown to engines without a place of their own.
+    async fn space(&self) -> Result<StoreSpace> {
+        Ok(StoreSpace::default())
+    }
+
     /// Flushes and stops; later operations fail with [`Error::Unavailable`].
     async fn close(&self) -> Result<()>;
+}
+
+/// The space that a store takes: on disk, or in the memory of Redis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StoreSpace {
+    /// Bytes in use. On Redis all that the servers hold, whoever stored it.
+    pub used_bytes: Option<u64>,
+    /// Bytes that are free; of several servers on the one with the least. `None` where there is no limit.
+    pub free_bytes: Option<u64>,
 }
 
 /// A part of a store that does not work, while the store as a whole does.

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
 use super::{
-    disk::data_dir::DB_FILE,
+    disk::{data_dir::DB_FILE, disk_space::store_space},
     notice_board::NoticeBoard,
     ops::{self, write_txn::WriteTxn},
     options::Options,
@@ -39,8 +39,8 @@ use crate::{
     store::{
         AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, Degraded, Deleted, EngineInfo,
         FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Notices, Order, Patch, Patched,
-        Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline,
-        TopicConfig, TopicStats, Verified, Wait,
+        Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, StoreSpace,
+        Timeline, TopicConfig, TopicStats, Verified, Wait,
     },
 };
 
@@ -329,6 +329,12 @@ impl Store for EmbeddedStore {
 
     fn degraded(&self) -> Vec<Degraded> {
         self.shared.space().degraded().into_iter().collect()
+    }
+
+    async fn space(&self) -> Result<StoreSpace> {
+        let options = self.options.clone();
+        let read = tokio::task::spawn_blocking(move || store_space(&options)).await;
+        read.map_err(|_cancelled| self.shared.stop_error())
     }
 
     async fn close(&self) -> Result<()> {

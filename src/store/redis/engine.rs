@@ -49,7 +49,7 @@ use crate::{
         AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, Degraded, Deleted, EngineInfo,
         FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Listener, NotHeld, Notices, Order,
         Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span,
-        Store, Timeline, TopicConfig, TopicStats, Verified, Wait,
+        Store, StoreSpace, Timeline, TopicConfig, TopicStats, Verified, Wait,
     },
 };
 
@@ -375,6 +375,15 @@ impl Store for Redis {
 
     fn degraded(&self) -> Vec<Degraded> {
         self.health.degraded().into_iter().collect()
+    }
+
+    async fn space(&self) -> Result<StoreSpace> {
+        let nodes = self.shards.router().open_nodes().into_iter();
+        let memory: Vec<_> = nodes.filter_map(|node| Some(node.fitness.report()?.memory)).collect();
+        Ok(StoreSpace {
+            used_bytes: memory.iter().map(|memory| memory.used_bytes).sum(),
+            free_bytes: memory.iter().filter_map(|memory| memory.free_bytes()).min(),
+        })
     }
 
     async fn close(&self) -> Result<()> {

@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use rusqlite::{ErrorCode, ffi};
 
-use super::ballast::Ballast;
-use crate::store::{Degraded, Error, embedded::options::Options};
+use super::{
+    ballast::Ballast,
+    data_dir::{DB_FILE, WAL_FILE},
+};
+use crate::store::{Degraded, Error, StoreSpace, embedded::options::Options};
 
 /// Below this the disk counts as full, however small `min_free` is.
 const ALWAYS_FULL_BELOW_BYTES: u64 = 4 << 20;
@@ -102,6 +105,13 @@ impl<'a> SpaceGauge<'a> {
 
 fn free_bytes(options: &Options) -> Option<u64> {
     (options.free_space)(&options.data_dir).ok()
+}
+
+/// The size of the files with jobs, and the free space of their disk. Opens no file: SQLite would lose its locks.
+pub(crate) fn store_space(options: &Options) -> StoreSpace {
+    let size = |name: &str| std::fs::metadata(options.data_dir.join(name)).map(|file| file.len()).ok();
+    let used_bytes = size(DB_FILE).map(|database| database + size(WAL_FILE).unwrap_or(0));
+    StoreSpace { used_bytes, free_bytes: free_bytes(options) }
 }
 
 /// Whether SQLite failed for lack of disk space. Without space it cannot extend its index of the log either,

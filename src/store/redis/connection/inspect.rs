@@ -24,6 +24,32 @@ const OLDEST: (u32, u32) = (7, 0);
 pub struct ServerReport {
     pub version: String,
     pub durability: String,
+    pub memory: MemoryUse,
+}
+
+/// The memory that counts against the limit of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MemoryUse {
+    pub used_bytes: Option<u64>,
+    /// `maxmemory`; `None` if there is no limit.
+    pub limit_bytes: Option<u64>,
+}
+
+impl MemoryUse {
+    fn parse(info: &HashMap<&str, &str>) -> Self {
+        let number = |name: &str| info.get(name)?.parse::<u64>().ok();
+        // The buffers of replicas and of the append-only file do not count.
+        let not_counted = number("mem_not_counted_for_evict").unwrap_or(0);
+        Self {
+            used_bytes: number("used_memory").map(|used| used.saturating_sub(not_counted)),
+            limit_bytes: number("maxmemory").filter(|limit| *limit > 0),
+        }
+    }
+
+    /// What is left below the limit.
+    pub fn free_bytes(self) -> Option<u64> {
+        Some(self.limit_bytes?.saturating_sub(self.used_bytes?))
+    }
 }
 
 /// Why a server cannot be used.
@@ -138,7 +164,8 @@ fn evaluate(
     if wait_replicas > 0 {
         durability = format!("{durability}, {wait_replicas} replicas");
     }
-    Ok(ServerReport { version: fork.unwrap_or_else(|| version.to_owned()), durability })
+    let memory = MemoryUse::parse(info);
+    Ok(ServerReport { version: fork.unwrap_or_else(|| version.to_owned()), durability, memory })
 }
 
 /// What an acknowledgement of this server is worth after a power cut, in a few words.
