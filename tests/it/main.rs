@@ -23,6 +23,7 @@ mod harness;
 mod image;
 mod load;
 mod model;
+mod monitoring;
 mod processes;
 mod prove;
 mod queue;

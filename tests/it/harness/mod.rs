@@ -14,6 +14,7 @@ pub mod openapi;
 pub mod pages;
 pub mod process;
 pub mod process_stats;
+pub mod prometheus;
 pub mod receiver;
 pub mod redis;
 pub mod resp;
