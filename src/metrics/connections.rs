@@ -7,7 +7,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::GaugeGuard;
+use super::{GaugeGuard, certificate::CertificateEnd};
 
 /// Label of a reason.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -91,17 +91,13 @@ impl CloseReason {
     }
 }
 
-/// The labels of a metric that has none.
-type NoLabels = [(&'static str, &'static str); 0];
-
 /// The metrics of the accept loop and of connections. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ConnectionMetrics {
     open: Gauge,
     refused: Family<ReasonLabel, Counter>,
     closed: Family<ReasonLabel, Counter>,
-    /// Empty without a certificate.
-    certificate_end: Family<NoLabels, Gauge>,
+    certificate_end: CertificateEnd,
 }
 
 impl ConnectionMetrics {
@@ -112,7 +108,7 @@ impl ConnectionMetrics {
             open: Gauge::default(),
             refused: Family::default(),
             closed: Family::default(),
-            certificate_end: Family::default(),
+            certificate_end: CertificateEnd::register(registry),
         };
         // Every reason is registered at start, so that its rate is zero rather than unknown.
         for refusal in RefusalReason::ALL {
@@ -128,20 +124,12 @@ impl ConnectionMetrics {
             "Connections closed because of what the client did or did not do",
             metrics.closed.clone(),
         );
-        registry.register(
-            "linger_certificate_not_after_seconds",
-            "When the certificate of this server expires, since the Unix epoch",
-            metrics.certificate_end.clone(),
-        );
         metrics
     }
 
     /// Sets when the certificate expires, in seconds since the Unix epoch, if that is known.
     pub fn set_certificate_end(&self, not_after: Option<i64>) {
-        match not_after {
-            Some(not_after) => drop(self.certificate_end.get_or_create(&[]).set(not_after)),
-            None => drop(self.certificate_end.remove(&[])),
-        }
+        self.certificate_end.set(not_after);
     }
 
     /// Counts an open connection until the guard is dropped.

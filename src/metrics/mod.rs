@@ -4,6 +4,7 @@
 //! The number of labels is bounded: at most [`MAX_TOPICS`] topics have a label of their own, the others share `other`.
 
 mod callbacks;
+mod certificate;
 mod clock;
 mod connections;
 mod engine;

@@ -71,7 +71,7 @@ impl Collector for ProcessCollector {
         let line = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let Some(stat) = ProcessStat::parse(&line) else { return Ok(()) };
         let tick = clock_ticks_per_second().max(1) as f64;
-        let help = "User and system time";
+        let help = "User and system time.";
         let cpu = ConstCounter::new(stat.cpu_ticks as f64 / tick);
         cpu.encode(encoder.encode_descriptor("process_cpu_seconds", help, None, MetricType::Counter)?)?;
         let boot = boot_time(&fs::read_to_string("/proc/stat").unwrap_or_default());
@@ -79,12 +79,12 @@ impl Collector for ProcessCollector {
         let resident = stat.resident_pages.saturating_mul(page_size() as u64);
         let most_files = getrlimit(Resource::Nofile).current;
         let gauges = [
-            ("process_start_time_seconds", "Start of the process, since the Unix epoch", started),
-            ("process_resident_memory_bytes", "Memory in use", Some(resident as f64)),
-            ("process_virtual_memory_bytes", "Address space", Some(stat.virtual_bytes as f64)),
-            ("process_threads", "Threads", Some(stat.threads as f64)),
-            ("process_open_fds", "Open files and connections", open_files().map(|files| files as f64)),
-            ("process_max_fds", "Most open files and connections", most_files.map(|files| files as f64)),
+            ("process_start_time_seconds", "Start of the process, since the Unix epoch.", started),
+            ("process_resident_memory_bytes", "Memory in use.", Some(resident as f64)),
+            ("process_virtual_memory_bytes", "Address space.", Some(stat.virtual_bytes as f64)),
+            ("process_threads", "Threads.", Some(stat.threads as f64)),
+            ("process_open_fds", "Open files and connections.", open_files().map(|files| files as f64)),
+            ("process_max_fds", "Most open files and connections.", most_files.map(|files| files as f64)),
         ];
         for (name, help, value) in gauges {
             if let Some(value) = value {

@@ -88,12 +88,12 @@ impl QueueMetrics {
             parked_polls: TopicGauge::register(
                 registry,
                 "linger_topic_parked_polls",
-                "Long polls waiting for a job, by topic. A poll of several topics counts in each",
+                "Long polls waiting for a job, by topic. A poll of several topics counts in each.",
             ),
             resting_outlets: TopicGauge::register(
                 registry,
                 "linger_topic_resting_outlets",
-                "Outlets that rest because their endpoint fails, by topic",
+                "Outlets that rest because their endpoint fails, by topic.",
             ),
             store_up: Gauge::default(),
             limits: Family::default(),

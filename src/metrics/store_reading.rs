@@ -22,9 +22,9 @@ const OVERDUE: &str =
 const PAUSED: &str =
     "1 for each topic whose delivery or intake is paused. Every process of one Redis shows the same.";
 const BYTES: &str =
-    "Bytes that the store takes: its files on disk, or the memory in use on its Redis servers";
+    "Bytes that the store takes: its files on disk, or the memory in use on its Redis servers.";
 const FREE: &str =
-    "Bytes that the store may still take: of the disk, or of maxmemory on the Redis server that has least";
+    "Bytes that the store may still take: of the disk, or of maxmemory on the Redis server that has least.";
 
 /// The store at one moment. Its topics are labels.
 #[derive(Debug, Default)]

@@ -238,9 +238,8 @@ impl Waiters {
 
     /// Number of blocking polls by topic.
     pub fn parked_by_topic(&self) -> Vec<(Topic, usize)> {
-        let parked =
-            |(topic, of): (&Topic, &TopicWaiters)| (topic.clone(), of.waiters.len() - of.non_blocking);
-        self.lock().by_topic.iter().map(parked).collect()
+        let parked = |of: &TopicWaiters| of.waiters.len() - of.non_blocking;
+        self.lock().by_topic.iter().map(|(topic, of)| (topic.clone(), parked(of))).collect()
     }
 
     /// Number of blocking polls of all topics.

@@ -1,7 +1,37 @@
-//! Concurrent scrapes of the metrics.
+//! Scrapes of the metrics: what they read, and several at the same time.
 
-use super::Fixture;
-use crate::harness::{jobs::seconds, wait::until};
+use linger::job::TopicPause;
+
+use super::{Fixture, NOW, delivered_ids, pop};
+use crate::harness::{
+    jobs::{seconds, topic},
+    wait::until,
+};
+
+#[tokio::test]
+async fn pauses_and_parked_polls_are_shown_for_as_long_as_they_last() {
+    let fixture = Fixture::new();
+    fixture.add("delayed", seconds(3_600)).await;
+    let delivery = TopicPause { delivery: true, intake: false };
+    fixture.queue.pause(&topic("t"), delivery).await.expect("pauses");
+    let poll = fixture.park(pop(seconds(30))).await;
+    fixture.queue.refresh_metrics().await.expect("reads");
+    let (paused, parked) = (
+        "linger_topic_paused{topic=\"t\",what=\"delivery\"} 1\n",
+        "linger_topic_parked_polls{topic=\"t\"} 1\n",
+    );
+    let text = fixture.metrics.encode();
+    assert!(text.contains(paused) && text.contains(parked), "{text}");
+    assert!(!text.contains("what=\"intake\""), "{text}");
+    fixture.add("ready", NOW).await;
+    fixture.queue.resume(&topic("t"), delivery).await.expect("resumes");
+    assert_eq!(delivered_ids(poll).await, ["ready"]);
+    fixture.clock.advance(seconds(3));
+    fixture.queue.refresh_metrics().await.expect("reads");
+    let text = fixture.metrics.encode();
+    assert!(!text.contains("linger_topic_paused{") && !text.contains("linger_topic_parked_polls{"), "{text}");
+    fixture.close().await;
+}
 
 /// While one scrape reads the store, another returns the metrics of the previous reading.
 #[tokio::test]

@@ -21,10 +21,18 @@ use crate::harness::process::{Server, linger, refused, stderr, stdout};
 
 /// Writes a new certificate for localhost and its key to the configured files. Returns the certificate as PEM.
 fn write_certificate(directory: &Path) -> String {
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("is made");
-    fs::write(directory.join("cert.pem"), made.cert.pem()).expect("can be written");
-    fs::write(directory.join("key.pem"), made.signing_key.serialize_pem()).expect("can be written");
-    made.cert.pem()
+    write_certificate_until(directory, 4096)
+}
+
+/// Writes one that expires at the begin of a year.
+fn write_certificate_until(directory: &Path, year: i32) -> String {
+    let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).expect("a valid name");
+    params.not_after = rcgen::date_time_ymd(year, 1, 1);
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let certificate = params.self_signed(&key).expect("is made").pem();
+    fs::write(directory.join("cert.pem"), &certificate).expect("can be written");
+    fs::write(directory.join("key.pem"), key.serialize_pem()).expect("can be written");
+    certificate
 }
 
 fn directory() -> tempfile::TempDir {
@@ -133,10 +141,19 @@ async fn sighup_reloads_the_certificate_and_an_unusable_one_changes_nothing() {
     server.wait_for_log("cannot reload the certificate");
     assert!(server.log().contains("key.pem holds no private key"), "{}", server.log());
     assert!(is_served_with(&server, &first).await);
-    let second = write_certificate(directory.path());
+    let expires_at = async |certificate| {
+        let metrics = call(server.address, certificate, &get("/metrics")).await.expect("answers").text;
+        let line =
+            metrics.lines().find_map(|line| line.strip_prefix("linger_certificate_not_after_seconds "));
+        line.expect("is shown").parse::<i64>().expect("a number")
+    };
+    let before = expires_at(&first).await;
+    let second = write_certificate_until(directory.path(), 2027);
     server.signal(Signal::HUP);
     server.wait_for_log("reloaded the certificate");
     assert!(is_served_with(&server, &second).await && !is_served_with(&server, &first).await);
+    assert_eq!(expires_at(&second).await, 1_798_761_600);
+    assert!(before > 1_798_761_600, "{before}");
     assert!(server.stop().success());
 }
 

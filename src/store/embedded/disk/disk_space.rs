@@ -274,6 +274,18 @@ mod tests {
     }
 
     #[test]
+    fn the_store_takes_what_its_files_have() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (options, _) = options(&dir);
+        let free_bytes = Some(1_000 * MIB);
+        assert_eq!(store_space(&options), StoreSpace { used_bytes: None, free_bytes });
+        for (name, len) in [(DB_FILE, 4_096), (WAL_FILE, 100), ("ballast", 1_000_000)] {
+            std::fs::write(dir.path().join(name), vec![0; len]).expect("writes");
+        }
+        assert_eq!(store_space(&options), StoreSpace { used_bytes: Some(4_196), free_bytes });
+    }
+
+    #[test]
     fn sqlite_names_a_full_disk_in_two_ways() {
         let error = |code| rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
         assert!(is_out_of_space(&error(ffi::SQLITE_FULL)));

@@ -215,6 +215,18 @@ mod tests {
     }
 
     #[test]
+    fn memory_counts_as_it_does_against_the_limit() {
+        let memory = |info: &str| evaluated(&format!("{INFO}{info}"), &[]).expect("is fit").memory;
+        let limited = memory("used_memory:1000\r\nmaxmemory:5000\r\nmem_not_counted_for_evict:100\r\n");
+        assert_eq!(limited, MemoryUse { used_bytes: Some(900), limit_bytes: Some(5_000) });
+        assert_eq!(limited.free_bytes(), Some(4_100));
+        assert_eq!(memory("used_memory:6000\r\nmaxmemory:5000\r\n").free_bytes(), Some(0));
+        let unlimited = memory("used_memory:1000\r\nmaxmemory:0\r\n");
+        assert_eq!(unlimited, MemoryUse { used_bytes: Some(1_000), limit_bytes: None });
+        assert_eq!(unlimited.free_bytes(), None);
+    }
+
+    #[test]
     fn a_server_that_would_lose_jobs_is_refused() {
         assert!(evaluated(&INFO.replace("7.0.15", "6.2.14"), &[]).is_err());
         assert!(evaluated(&INFO.replace("role:master", "role:slave"), &[]).is_err());
