@@ -16,7 +16,7 @@ fn root() -> &'static Path {
 /// Every page, by its path from the root.
 fn pages() -> Vec<PathBuf> {
     let mut pages = Vec::new();
-    for folder in ["", "docs", "examples"] {
+    for folder in ["", "docs", "docs/operate", "docs/runbooks", "examples"] {
         for entry in fs::read_dir(root().join(folder)).expect("a folder") {
             let path = entry.expect("readable").path();
             if path.extension().is_some_and(|extension| extension == "md") {
@@ -103,11 +103,29 @@ fn every_link_between_pages_leads_somewhere() {
 #[test]
 fn the_front_page_links_to_every_page_for_users() {
     let linked = links(&read(Path::new("README.md")));
-    for page in pages() {
+    for page in pages().into_iter().filter(|page| page.components().count() <= 2) {
         let name = page.to_string_lossy();
         let found = linked.iter().any(|link| link.split('#').next() == Some(&name) || name.starts_with(link));
         assert!(found || name == "README.md", "README.md does not link to {name}");
     }
+}
+
+#[test]
+fn pages_link_to_every_page_in_a_folder_below_them() {
+    let above = pages().into_iter().filter(|page| page.components().count() <= 2);
+    let mut linked: BTreeSet<PathBuf> = above.flat_map(|page| linked_pages(&page)).collect();
+    linked.extend(linked.clone().iter().flat_map(|page| linked_pages(page)));
+    for page in pages().into_iter().filter(|page| page.components().count() > 2) {
+        assert!(linked.contains(&page), "no page leads to {}", page.display());
+    }
+}
+
+/// The pages that a page links to.
+fn linked_pages(page: &Path) -> Vec<PathBuf> {
+    let folder = page.parent().expect("has a folder");
+    let targets = links(&read(page)).into_iter().filter(|link| !link.starts_with("http"));
+    let files = targets.filter_map(|link| Some(resolved(&folder.join(link.split('#').next()?))));
+    files.filter(|file| file.extension().is_some_and(|extension| extension == "md")).collect()
 }
 
 /// What stands between backticks in the prose of the pages for users.
