@@ -7,8 +7,9 @@ use serde_json::value::RawValue;
 
 use crate::{
     client::Client,
+    durations::{duration, some_duration},
     error::{Error, Refusal},
-    model::{BatchItem, NewJob, PopRequest, ReservedJob, duration, some_duration},
+    model::{BatchItem, NewJob, PopRequest, ReservedJob},
     request::{Repeat, Request},
 };
 
@@ -36,6 +37,23 @@ struct Finish<'a> {
     receipt: Option<&'a str>,
 }
 
+/// The calls as data, for those who send them with [`Client::send`] and read the answer themselves.
+impl Request {
+    /// Adds up to 1,000 jobs, each of which has an id: [`NewJob`], or JSON that says the same.
+    #[must_use]
+    pub fn add_batch(jobs: &[impl Serialize]) -> Self {
+        Self::post("batch add", "/batch/jobs").json(&Jobs { jobs })
+    }
+
+    /// Reserves ready jobs of several topics.
+    #[must_use]
+    pub fn pop_batch(topics: &[&str], request: &PopRequest) -> Self {
+        let PopRequest { wait, ttr, max, ref worker } = *request;
+        let pop = Pop { topics, max: max.max(1), wait, ttr, worker: worker.as_deref() };
+        Self::post("batch pop", "/batch/pop").wait(wait).repeat(Repeat::IfNotSent).json(&pop)
+    }
+}
+
 /// Every call fails with [`Error`]; [`Repeat`] says which failures lead to another attempt.
 #[expect(clippy::missing_errors_doc, reason = "said once, above")]
 impl Client {
@@ -43,8 +61,7 @@ impl Client {
     pub async fn add_batch(&self, jobs: &[NewJob]) -> Result<Vec<BatchItem>, Error> {
         let has_ids = jobs.iter().all(|job| job.id.is_some());
         let repeat = if has_ids { Repeat::Safe } else { Repeat::IfNotSent };
-        let call = Request::post("batch add", "/batch/jobs").json(&Jobs { jobs });
-        self.items(call.repeat(repeat), jobs.len()).await
+        self.items(Request::add_batch(jobs).repeat(repeat), jobs.len()).await
     }
 
     /// Reserves up to `request.max` ready jobs of several topics, the most urgent topic first. Is not repeated
@@ -54,11 +71,7 @@ impl Client {
         struct Reserved {
             jobs: Vec<ReservedJob>,
         }
-        let (wait, worker) = (request.wait, request.worker.as_deref());
-        let call = Request::post("batch pop", "/batch/pop").wait(wait).repeat(Repeat::IfNotSent);
-        let answer = self
-            .send(&call.json(&Pop { topics, max: request.max.max(1), wait, ttr: request.ttr, worker }))
-            .await?;
+        let answer = self.send(&Request::pop_batch(topics, request)).await?;
         Ok(answer.read::<Reserved>()?.jobs)
     }
 

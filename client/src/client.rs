@@ -123,7 +123,12 @@ impl Client {
     /// # Errors
     /// When there is no answer.
     pub async fn exchange(&self, request: &Request) -> Result<Response, Error> {
-        let (call, limit, mut was_sent) = (request.name, self.call_timeout + request.wait, false);
+        self.attempt(request, self.call_timeout + request.wait).await
+    }
+
+    /// Sends one call, whose answer has to come within `limit`.
+    async fn attempt(&self, request: &Request, limit: Duration) -> Result<Response, Error> {
+        let (call, mut was_sent) = (request.name, false);
         let attempt = async {
             let mut lease = self.pool.acquire(&self.target, call).await?;
             let response = lease.connection.exchange(&self.target, request, &mut was_sent).await?;
@@ -147,20 +152,25 @@ impl Client {
         self.exchange(&request).await
     }
 
-    /// Sends a call, and again as long as that is safe and of use; the answer is a success.
-    pub(crate) async fn send(&self, request: &Request) -> Result<Response, Error> {
+    /// Sends a call, and again as long as that is safe and of use; the answer is a success. No attempt but the
+    /// first goes on after the time for repeats, beside what the call itself waits for.
+    ///
+    /// # Errors
+    /// When the server refuses the call, or does not answer.
+    pub async fn send(&self, request: &Request) -> Result<Response, Error> {
         let (mut repeats, mut may_have_happened) = (Repeats::within(self.repeat_for), false);
+        let mut limit = self.call_timeout;
         loop {
-            let answer = self.exchange(request).await;
+            let answer = self.attempt(request, limit + request.wait).await;
             let failure = match answer.and_then(|response| keep_gone(request, may_have_happened, response)) {
                 Ok(response) => return Ok(response),
                 Err(failure) => failure,
             };
             if !request.may_follow(&failure) {
-                return Err(failure);
+                return Err(failure.after_attempt(may_have_happened));
             }
             may_have_happened |= failure.may_have_happened();
-            repeats.pause(failure).await?;
+            limit = self.call_timeout.min(repeats.pause(failure).await?);
         }
     }
 }
@@ -176,7 +186,7 @@ mod tests {
     use super::*;
     use crate::{
         NewJob, PopRequest,
-        test_server::{CUT, TestServer, answer},
+        test_server::{CUT, SILENCE, TestServer, answer},
     };
 
     const JOB: &str = r#"{"id":"a","topic":"t","state":"ready","created_at":"2026-11-21T05:40:00.000Z",
@@ -260,6 +270,17 @@ mod tests {
         drop(listener);
         let failure = client.version().await.expect_err("nobody listens");
         assert!(matches!(failure, Error::NotConnected { is_permanent: false, .. }), "{failure:?}");
+    }
+
+    #[tokio::test]
+    async fn a_repeat_has_no_more_time_than_is_left() {
+        let server = TestServer::start(vec![answer(503, "", AWAY), SILENCE.to_owned()]).await;
+        let limit = Duration::from_millis(400);
+        let options = Options { call_timeout: limit, repeat_for: limit, ..Options::default() };
+        let client = Client::new(&server.url, options).expect("the options are sound");
+        let failure = client.version().await.expect_err("the second attempt is not answered");
+        let Error::TimedOut { limit: left, .. } = failure else { panic!("{failure:?}") };
+        assert!(left < limit, "{left:?}");
     }
 
     #[test]

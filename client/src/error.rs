@@ -75,11 +75,14 @@ pub struct Refusal {
     pub retry_after: Option<Duration>,
     /// The whole answer, usually a problem document (RFC 9457).
     pub document: Bytes,
+    /// Whether an earlier attempt of the same call may have happened, so that this refuses what is done already.
+    pub is_after_attempt: bool,
 }
 
 impl Refusal {
     /// Reads a problem document; of anything else the beginning is the detail.
-    pub(crate) fn new(status: u16, retry_after: Option<Duration>, document: Bytes) -> Self {
+    #[must_use]
+    pub fn new(status: u16, retry_after: Option<Duration>, document: Bytes) -> Self {
         #[derive(Deserialize)]
         struct Problem {
             code: String,
@@ -89,7 +92,8 @@ impl Refusal {
             code: String::new(),
             detail: String::from_utf8_lossy(&document).chars().take(200).collect(),
         });
-        Self { status, code: problem.code, detail: problem.detail, retry_after, document }
+        let Problem { code, detail } = problem;
+        Self { status, code, detail, retry_after, document, is_after_attempt: false }
     }
 }
 
@@ -116,6 +120,14 @@ impl Error {
             | Self::TimedOut { .. }
             | Self::Unreadable { .. } => None,
         }
+    }
+
+    /// The same; a refusal says whether an earlier attempt may have happened.
+    pub(crate) fn after_attempt(mut self, may_have_happened: bool) -> Self {
+        if let Self::Refused { refusal, .. } = &mut self {
+            refusal.is_after_attempt = may_have_happened;
+        }
+        self
     }
 
     /// Whether the call may have happened: no 4xx did, any 5xx and any missing answer may have.

@@ -7,10 +7,9 @@ use serde::Serialize;
 
 use crate::{
     client::Client,
+    durations::{duration_text, some_duration},
     error::Error,
-    model::{
-        Added, Job, JobPatch, NewJob, PopRequest, ReleaseRequest, ReservedJob, duration_text, some_duration,
-    },
+    model::{Added, Job, JobPatch, NewJob, PopRequest, ReleaseRequest, ReservedJob},
     request::{Repeat, Request, segment},
 };
 
@@ -40,19 +39,18 @@ struct Delay {
     delay: Option<Duration>,
 }
 
-/// Every call fails with [`Error`]; [`Repeat`] says which failures lead to another attempt.
-#[expect(clippy::missing_errors_doc, reason = "said once, above")]
-impl Client {
+/// The calls as data, for those who send them with [`Client::send`] and read the answer themselves.
+impl Request {
     /// Adds a job. Is repeated only when the job has an id, by which the server recognises the repeat.
-    pub async fn add(&self, job: &NewJob) -> Result<Added, Error> {
+    #[must_use]
+    pub fn add(job: &NewJob) -> Self {
         let repeat = if job.id.is_some() { Repeat::Safe } else { Repeat::IfNotSent };
-        let response = self.send(&Request::post("add", "/jobs").json(job).repeat(repeat)).await?;
-        Ok(Added { job: response.read()?, is_repeat: response.status == 200 })
+        Self::post("add", "/jobs").json(job).repeat(repeat)
     }
 
-    /// Reserves the next ready job of a topic. Is not repeated once it was sent: a job that an attempt without
-    /// an answer reserved comes back after its TTR.
-    pub async fn pop(&self, topic: &str, request: &PopRequest) -> Result<Option<ReservedJob>, Error> {
+    /// Reserves the next ready job of a topic.
+    #[must_use]
+    pub fn pop(topic: &str, request: &PopRequest) -> Self {
         let mut path = format!("/topics/{}/pop?wait={}", segment(topic), duration_text(request.wait));
         if let Some(ttr) = request.ttr {
             path += &format!("&ttr={}", duration_text(ttr));
@@ -60,68 +58,120 @@ impl Client {
         if let Some(worker) = &request.worker {
             path += &format!("&worker={}", segment(worker));
         }
-        let call = Request::get("pop", path).wait(request.wait).repeat(Repeat::IfNotSent);
-        let response = self.send(&call).await?;
+        Self::get("pop", path).wait(request.wait).repeat(Repeat::IfNotSent)
+    }
+
+    /// Finishes a job.
+    #[must_use]
+    pub fn finish(id: &str, receipt: Option<&str>) -> Self {
+        let query = receipt.map_or(String::new(), |receipt| format!("?receipt={}", segment(receipt)));
+        Self::post("finish", format!("/jobs/{}/finish{query}", segment(id))).repeat(Repeat::SafeUntilGone)
+    }
+
+    /// Gives a reserved job back.
+    #[must_use]
+    pub fn release(id: &str, receipt: &str, release: &ReleaseRequest) -> Self {
+        Self::hold("release", id, receipt, release)
+    }
+
+    /// Extends a reservation.
+    #[must_use]
+    pub fn touch(id: &str, receipt: &str, ttr: Option<Duration>) -> Self {
+        Self::hold("touch", id, receipt, Ttr { ttr })
+    }
+
+    /// Makes a reserved job a dead letter.
+    #[must_use]
+    pub fn bury(id: &str, receipt: &str, reason: Option<&str>) -> Self {
+        Self::hold("bury", id, receipt, Reason { reason })
+    }
+
+    /// Requeues a dead letter.
+    #[must_use]
+    pub fn requeue(id: &str, delay: Option<Duration>) -> Self {
+        Self::post("requeue", format!("/jobs/{}/requeue", segment(id))).json(&Delay { delay })
+    }
+
+    /// Changes a delayed or ready job in place.
+    #[must_use]
+    pub fn patch(id: &str, patch: &JobPatch) -> Self {
+        Self::new("patch", Method::PATCH, format!("/jobs/{}", segment(id))).json(patch)
+    }
+
+    /// Reads a job.
+    #[must_use]
+    pub fn job(id: &str) -> Self {
+        Self::get("get", format!("/jobs/{}", segment(id)))
+    }
+
+    /// Deletes a job in any state.
+    #[must_use]
+    pub fn delete(id: &str) -> Self {
+        Self::new("delete", Method::DELETE, format!("/jobs/{}", segment(id))).repeat(Repeat::SafeUntilGone)
+    }
+
+    /// A call by the holder of a reservation.
+    fn hold(step: &'static str, id: &str, receipt: &str, more: impl Serialize) -> Self {
+        Self::post(step, format!("/jobs/{}/{step}", segment(id))).json(&Holding { receipt, more })
+    }
+}
+
+/// Every call fails with [`Error`]; [`Repeat`] says which failures lead to another attempt.
+#[expect(clippy::missing_errors_doc, reason = "said once, above")]
+impl Client {
+    /// Adds a job. Is repeated only when the job has an id, by which the server recognises the repeat.
+    pub async fn add(&self, job: &NewJob) -> Result<Added, Error> {
+        let response = self.send(&Request::add(job)).await?;
+        Ok(Added { job: response.read()?, is_repeat: response.status == 200 })
+    }
+
+    /// Reserves the next ready job of a topic. Is not repeated once it was sent: a job that an attempt without
+    /// an answer reserved comes back after its TTR.
+    pub async fn pop(&self, topic: &str, request: &PopRequest) -> Result<Option<ReservedJob>, Error> {
+        let response = self.send(&Request::pop(topic, request)).await?;
         if response.status == 204 { Ok(None) } else { response.read().map(Some) }
     }
 
     /// Finishes a job: it is done and gone. Without a receipt, whoever holds it.
     pub async fn finish(&self, id: &str, receipt: Option<&str>) -> Result<(), Error> {
-        let query = receipt.map_or(String::new(), |receipt| format!("?receipt={}", segment(receipt)));
-        let call = Request::post("finish", format!("/jobs/{}/finish{query}", segment(id)));
-        self.send(&call.repeat(Repeat::SafeUntilGone)).await.map(drop)
+        self.send(&Request::finish(id, receipt)).await.map(drop)
     }
 
     /// Gives a reserved job back. A repeat may be refused with 409 for what the first attempt did.
     pub async fn release(&self, id: &str, receipt: &str, release: &ReleaseRequest) -> Result<Job, Error> {
-        self.hold("release", id, receipt, release).await
+        self.send(&Request::release(id, receipt, release)).await?.read()
     }
 
     /// Extends a reservation to `ttr` from now, or to the job's own TTR from now.
     pub async fn touch(&self, id: &str, receipt: &str, ttr: Option<Duration>) -> Result<Job, Error> {
-        self.hold("touch", id, receipt, Ttr { ttr }).await
+        self.send(&Request::touch(id, receipt, ttr)).await?.read()
     }
 
     /// Makes a reserved job a dead letter. A repeat may be refused with 409 for what the first attempt did.
     pub async fn bury(&self, id: &str, receipt: &str, reason: Option<&str>) -> Result<Job, Error> {
-        self.hold("bury", id, receipt, Reason { reason }).await
+        self.send(&Request::bury(id, receipt, reason)).await?.read()
     }
 
     /// Requeues a dead letter, ready now or after `delay`. A repeat may be refused with 409 for what the first
     /// attempt did.
     pub async fn requeue(&self, id: &str, delay: Option<Duration>) -> Result<Job, Error> {
-        let call = Request::post("requeue", format!("/jobs/{}/requeue", segment(id)));
-        self.send(&call.json(&Delay { delay })).await?.read()
+        self.send(&Request::requeue(id, delay)).await?.read()
     }
 
     /// Changes a delayed or ready job in place. A repeat counts a delay anew.
     pub async fn patch(&self, id: &str, patch: &JobPatch) -> Result<Job, Error> {
-        let call = Request::new("patch", Method::PATCH, format!("/jobs/{}", segment(id)));
-        self.send(&call.json(patch)).await?.read()
+        self.send(&Request::patch(id, patch)).await?.read()
     }
 
     /// The job as it is now; none when there is no such job.
     pub async fn get(&self, id: &str) -> Result<Option<Job>, Error> {
-        let answer = self.send(&Request::get("get", format!("/jobs/{}", segment(id)))).await;
+        let answer = self.send(&Request::job(id)).await;
         absent(answer, "job_not_found")?.map(|response| response.read()).transpose()
     }
 
     /// Deletes a job in any state; whether there was one. After a lost answer a missing job counts as deleted.
     pub async fn delete(&self, id: &str) -> Result<bool, Error> {
-        let call = Request::new("delete", Method::DELETE, format!("/jobs/{}", segment(id)));
-        let answer = self.send(&call.repeat(Repeat::SafeUntilGone)).await;
-        Ok(absent(answer, "job_not_found")?.is_some())
-    }
-
-    async fn hold(
-        &self,
-        step: &'static str,
-        id: &str,
-        receipt: &str,
-        more: impl Serialize,
-    ) -> Result<Job, Error> {
-        let call = Request::post(step, format!("/jobs/{}/{step}", segment(id)));
-        self.send(&call.json(&Holding { receipt, more })).await?.read()
+        Ok(absent(self.send(&Request::delete(id)).await, "job_not_found")?.is_some())
     }
 }
 

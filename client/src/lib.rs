@@ -25,6 +25,7 @@
 mod batches;
 mod client;
 mod connection;
+mod durations;
 mod error;
 mod jobs;
 mod model;

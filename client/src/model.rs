@@ -4,10 +4,13 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use jiff::Timestamp;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::error::Refusal;
+use crate::{
+    durations::{duration, durations, list_of_seconds, seconds, some_duration, some_seconds},
+    error::Refusal,
+};
 
 /// A job to add. Times are precise to the millisecond.
 #[derive(Debug, Clone, Serialize)]
@@ -287,8 +290,8 @@ pub struct Counts {
     pub dead: u64,
 }
 
-/// What is paused in a topic.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+/// What is paused in a topic, or is to be paused or resumed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Paused {
     /// Jobs are not handed out.
     pub delivery: bool,
@@ -304,6 +307,9 @@ pub struct TopicSettings {
     pub ttr: Option<Duration>,
     /// Reservations before a job is a dead letter; 0 for no limit.
     pub max_attempts: Option<u32>,
+    /// Waits between attempts.
+    #[serde(default, deserialize_with = "list_of_seconds")]
+    pub retry: Vec<Duration>,
     /// Whether a finish needs the receipt.
     #[serde(default)]
     pub require_receipt: bool,
@@ -331,33 +337,8 @@ pub struct Version {
     pub durability: String,
 }
 
-/// A duration as the API reads it, exact to the millisecond.
-pub(crate) fn duration_text(duration: Duration) -> String {
-    format!("{}ms", duration.as_millis())
-}
-
-pub(crate) fn duration<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(&duration_text(*duration))
-}
-
-pub(crate) fn some_duration<S: Serializer>(duration: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
-    duration.map(duration_text).serialize(to)
-}
-
-fn durations<S: Serializer>(durations: &[Duration], to: S) -> Result<S::Ok, S::Error> {
-    to.collect_seq(durations.iter().copied().map(duration_text))
-}
-
 fn moment<S: Serializer>(moment: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&format_args!("{moment:.3}"))
-}
-
-fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-    Duration::try_from_secs_f64(f64::deserialize(from)?).map_err(serde::de::Error::custom)
-}
-
-fn some_seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    seconds(from).map(Some)
 }
 
 #[cfg(test)]

@@ -21,9 +21,9 @@ impl Repeats {
         Self { end: Instant::now() + limit, pause: FIRST_PAUSE }
     }
 
-    /// Pauses before the next attempt: longer each time, and as long as the server asks for. Gives the failure
-    /// back when that would be too late.
-    pub async fn pause(&mut self, failure: Error) -> Result<(), Error> {
+    /// Pauses before the next attempt: longer each time, and as long as the server asks for. Returns how much time
+    /// is left then, or the failure when that would be too late.
+    pub async fn pause(&mut self, failure: Error) -> Result<Duration, Error> {
         let wanted = failure.refusal().and_then(|refusal| refusal.retry_after).unwrap_or_default();
         // Clients that failed together must not come back together.
         let pause = self.pause.mul_f64(rand::random_range(0.5..1.0)).max(wanted);
@@ -32,6 +32,6 @@ impl Repeats {
         }
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         sleep(pause).await;
-        Ok(())
+        Ok(self.end.saturating_duration_since(Instant::now()))
     }
 }

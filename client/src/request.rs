@@ -61,7 +61,9 @@ impl Request {
         Self { wait, ..self }
     }
 
-    pub(crate) fn repeat(self, repeat: Repeat) -> Self {
+    /// The same call with another rule for its repeats.
+    #[must_use]
+    pub fn repeat(self, repeat: Repeat) -> Self {
         Self { repeat, ..self }
     }
 
@@ -110,6 +112,14 @@ impl Response {
     /// When that is no JSON of this shape.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
         serde_json::from_slice(&self.body).map_err(|error| self.unreadable(&error))
+    }
+
+    /// Its body as it came.
+    ///
+    /// # Errors
+    /// When that is not UTF-8.
+    pub fn text(&self) -> Result<&str, Error> {
+        std::str::from_utf8(&self.body).map_err(|error| self.unreadable(&error))
     }
 
     pub(crate) fn unreadable(&self, reason: &dyn std::fmt::Display) -> Error {

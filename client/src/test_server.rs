@@ -12,6 +12,9 @@ use crate::{Client, Options, ServerUrl};
 /// Ends the connection without an answer.
 pub(crate) const CUT: &str = "";
 
+/// Sends nothing, and leaves the connection open.
+pub(crate) const SILENCE: &str = "silence";
+
 /// A server and what it was asked.
 pub(crate) struct TestServer {
     pub url: ServerUrl,
@@ -56,8 +59,10 @@ async fn serve(
         let Some(line) = text.lines().next() else { return };
         asked.lock().expect("not poisoned").push(line.to_owned());
         let answer = answers.next().unwrap_or_else(|| panic!("no answer is left for {line}"));
-        if answer == CUT {
-            return;
+        match answer.as_str() {
+            CUT => return,
+            SILENCE => continue,
+            _ => {}
         }
         stream.write_all(answer.as_bytes()).await.expect("the client reads");
     }

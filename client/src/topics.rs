@@ -9,7 +9,7 @@ use crate::{
     client::Client,
     error::Error,
     jobs::absent,
-    model::{Topic, TopicPage, Version},
+    model::{Paused, Topic, TopicPage, Version},
     request::{Request, segment},
 };
 
@@ -57,17 +57,17 @@ impl TopicSort {
     }
 }
 
-/// Every call fails with [`Error`]; all of them are safe to repeat.
-#[expect(clippy::missing_errors_doc, reason = "said once, above")]
-impl Client {
-    /// The topic as it is now; none when the server knows none of this name.
-    pub async fn topic(&self, topic: &str) -> Result<Option<Topic>, Error> {
-        let answer = self.send(&Request::get("topic", format!("/topics/{}", segment(topic)))).await;
-        absent(answer, "topic_not_found")?.map(|response| response.read()).transpose()
+/// The calls as data, for those who send them with [`Client::send`] and read the answer themselves.
+impl Request {
+    /// Reads a topic.
+    #[must_use]
+    pub fn topic(topic: &str) -> Self {
+        Self::get("topic", format!("/topics/{}", segment(topic)))
     }
 
-    /// A page of topics. Only those by name have more than one.
-    pub async fn topics(&self, request: &TopicsRequest<'_>) -> Result<TopicPage, Error> {
+    /// Lists topics.
+    #[must_use]
+    pub fn topics(request: &TopicsRequest<'_>) -> Self {
         let mut path = format!("/topics?limit={}", request.limit.max(1));
         if request.sort != TopicSort::Name {
             path.push_str(&format!("&sort={}", request.sort.as_str()));
@@ -77,13 +77,71 @@ impl Client {
                 path.push_str(&format!("&{name}={}", segment(value)));
             }
         }
-        self.send(&Request::get("topics", path)).await?.read()
+        Self::get("topics", path)
+    }
+
+    /// Replaces the settings of a topic.
+    #[must_use]
+    pub fn put_settings(topic: &str, settings: &impl Serialize) -> Self {
+        Self::new("put settings", Method::PUT, format!("/topics/{}", segment(topic))).json(settings)
+    }
+
+    /// Pauses what `what` names.
+    #[must_use]
+    pub fn pause(topic: &str, what: Paused) -> Self {
+        Self::post("pause", format!("/topics/{}/pause", segment(topic))).json(&what)
+    }
+
+    /// Resumes what `what` names.
+    #[must_use]
+    pub fn resume(topic: &str, what: Paused) -> Self {
+        Self::post("resume", format!("/topics/{}/resume", segment(topic))).json(&what)
+    }
+
+    /// Deletes every job of a topic in every state.
+    #[must_use]
+    pub fn purge(topic: &str) -> Self {
+        let topic = segment(topic);
+        Self::new("purge", Method::DELETE, format!("/topics/{topic}?confirm={topic}")).wait(PURGE_WAIT)
+    }
+
+    /// Lists up to 100 dead letters of a topic, the oldest first.
+    #[must_use]
+    pub fn dead(topic: &str, limit: usize, cursor: Option<&str>) -> Self {
+        let cursor = cursor.map_or(String::new(), |cursor| format!("&cursor={}", segment(cursor)));
+        Self::get("dead", format!("/topics/{}/dead?limit={}{cursor}", segment(topic), limit.clamp(1, 100)))
+    }
+
+    /// Starts a bulk operation. A repeat is recognised by its id.
+    #[must_use]
+    pub fn start_bulk(operation: &impl Serialize) -> Self {
+        Self::post("bulk", "/bulk").json(operation)
+    }
+
+    /// Reads a bulk operation.
+    #[must_use]
+    pub fn bulk(id: &str) -> Self {
+        Self::get("bulk", format!("/bulk/{}", segment(id)))
+    }
+}
+
+/// Every call fails with [`Error`]; all of them are safe to repeat.
+#[expect(clippy::missing_errors_doc, reason = "said once, above")]
+impl Client {
+    /// The topic as it is now; none when the server knows none of this name.
+    pub async fn topic(&self, topic: &str) -> Result<Option<Topic>, Error> {
+        let answer = self.send(&Request::topic(topic)).await;
+        absent(answer, "topic_not_found")?.map(|response| response.read()).transpose()
+    }
+
+    /// A page of topics. Only those by name have more than one.
+    pub async fn topics(&self, request: &TopicsRequest<'_>) -> Result<TopicPage, Error> {
+        self.send(&Request::topics(request)).await?.read()
     }
 
     /// Replaces the settings of a topic. What `settings`, a JSON object, leaves out gets its default again.
     pub async fn put_settings(&self, topic: &str, settings: &impl Serialize) -> Result<(), Error> {
-        let call = Request::new("put settings", Method::PUT, format!("/topics/{}", segment(topic)));
-        self.send(&call.json(settings)).await.map(drop)
+        self.send(&Request::put_settings(topic, settings)).await.map(drop)
     }
 
     /// Deletes every job of a topic in every state; how many there were, after a repeat perhaps fewer. Jobs that
@@ -93,9 +151,7 @@ impl Client {
         struct Deleted {
             deleted: u64,
         }
-        let topic = segment(topic);
-        let call = Request::new("purge", Method::DELETE, format!("/topics/{topic}?confirm={topic}"));
-        Ok(self.send(&call.wait(PURGE_WAIT)).await?.read::<Deleted>()?.deleted)
+        Ok(self.send(&Request::purge(topic)).await?.read::<Deleted>()?.deleted)
     }
 
     /// What runs there.

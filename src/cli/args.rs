@@ -4,11 +4,18 @@
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};
+use clap_complete::Shell;
 
 use super::{
+    add::AddArgs,
     bench::BenchArgs,
+    dead::DeadCommand,
     help,
+    jobs::{BuryArgs, CancelArgs, FinishArgs, GetArgs, ReleaseArgs, RescheduleArgs, TouchArgs},
+    pop::PopArgs,
+    profile::ProfileCommand,
     settings::{DirectoryFlag, EngineFlags, FileFlag, ListenFlag, Settings},
+    topics::{TopicCommand, TopicsArgs},
 };
 use crate::{
     auth::Scope,
@@ -54,6 +61,65 @@ pub(super) enum Command {
     /// Make tokens for clients
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Add a job, or many of them
+    #[command(after_help = help::ADD)]
+    Add(AddArgs),
+    /// Reserve due jobs and print them
+    #[command(after_help = help::POP)]
+    Pop(PopArgs),
+    /// Finish a reserved job: it is done and gone
+    #[command(after_help = help::CALLS)]
+    Finish(FinishArgs),
+    /// Give a reserved job back, for another attempt
+    #[command(after_help = help::CALLS)]
+    Release(ReleaseArgs),
+    /// Extend the reservation of a job
+    #[command(after_help = help::CALLS)]
+    Touch(TouchArgs),
+    /// Make a reserved job a dead letter
+    #[command(after_help = help::CALLS)]
+    Bury(BuryArgs),
+    /// Show a job
+    #[command(after_help = help::CALLS)]
+    Get(GetArgs),
+    /// Change when a delayed or ready job is due
+    #[command(after_help = help::CALLS)]
+    Reschedule(RescheduleArgs),
+    /// Delete jobs in any state, also while workers have them
+    #[command(after_help = help::CALLS)]
+    Cancel(CancelArgs),
+    /// List, requeue or delete dead letters
+    #[command(subcommand)]
+    Dead(DeadCommand),
+    /// List topics
+    #[command(after_help = help::CALLS)]
+    Topics(TopicsArgs),
+    /// Show or change a topic
+    #[command(subcommand)]
+    Topic(TopicCommand),
+    /// Show or change the servers that commands call by a name
+    #[command(subcommand, after_help = help::PROFILE)]
+    Profile(ProfileCommand),
+    /// Print the completions for a shell
+    #[command(after_help = help::COMPLETIONS)]
+    Completions(CompletionsArgs),
+    /// Write the manual pages into a directory
+    Man(ManArgs),
+}
+
+/// Arguments of `linger completions`.
+#[derive(Debug, Args)]
+pub(super) struct CompletionsArgs {
+    #[arg(value_enum)]
+    pub shell: Shell,
+}
+
+/// Arguments of `linger man`.
+#[derive(Debug, Args)]
+pub(super) struct ManArgs {
+    /// The directory, which is made if it is missing
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
 }
 
 /// The commands of `linger config`.
@@ -156,7 +222,23 @@ impl Command {
                 Settings { file: file.clone(), directory: directory.clone(), ..Settings::default() }
             }
             Self::Bench(arguments) => arguments.settings(),
-            Self::Config(ConfigCommand::Default) | Self::Token(TokenCommand::New(_)) => Settings::default(),
+            Self::Config(ConfigCommand::Default)
+            | Self::Token(TokenCommand::New(_))
+            | Self::Add(_)
+            | Self::Pop(_)
+            | Self::Finish(_)
+            | Self::Release(_)
+            | Self::Touch(_)
+            | Self::Bury(_)
+            | Self::Get(_)
+            | Self::Reschedule(_)
+            | Self::Cancel(_)
+            | Self::Dead(_)
+            | Self::Topics(_)
+            | Self::Topic(_)
+            | Self::Profile(_)
+            | Self::Completions(_)
+            | Self::Man(_) => Settings::default(),
         }
     }
 }
@@ -186,10 +268,25 @@ pub(super) fn parse(words: &[OsString]) -> Result<(Command, Settings), clap::Err
     Ok((command, settings))
 }
 
+/// The description of the whole command line.
+pub(super) fn description() -> clap::Command {
+    Cli::command()
+}
+
 /// Whether an invalid command line is one of `linger health`.
 pub(super) fn is_health(words: &[OsString]) -> bool {
+    command_name(words).as_deref() == Some("health")
+}
+
+/// Whether the faults of an invalid command line are printed as problem documents. The bench has a `--json` of its own.
+pub(super) fn wants_problems(words: &[OsString]) -> bool {
+    words.iter().any(|word| word == "--json") && command_name(words).as_deref() != Some("bench")
+}
+
+/// The command of a command line that may be invalid.
+fn command_name(words: &[OsString]) -> Option<String> {
     let matches = Cli::command().ignore_errors(true).try_get_matches_from(words);
-    matches.is_ok_and(|matches| matches.subcommand_name() == Some("health"))
+    matches.ok().and_then(|matches| matches.subcommand_name().map(str::to_owned))
 }
 
 #[cfg(test)]

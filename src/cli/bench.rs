@@ -7,8 +7,9 @@ use linger_bench::{DelayPattern, Failure, Load, Outcome, Plan, Scenario, TOKEN_V
 use linger_client::ServerUrl;
 
 use super::{
+    exit::USAGE_ERROR,
     load::with_config,
-    output::{USAGE_ERROR, print, print_error, usage_error},
+    output::{print, print_error, usage_error},
     settings::{DirectoryFlag, EngineFlags, FileFlag, Settings},
 };
 use crate::config::Purpose;

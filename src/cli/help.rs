@@ -18,6 +18,8 @@ Examples:
   linger verify jobs.backup        checks it; without a name, the store itself
   linger token new --name shop --scope add --append tokens.toml
   linger bench                     measures a server of its own
+  linger add hello '{\"n\":1}' --delay 3s
+  linger pop hello --wait 10s --finish
 
 A first job, from another terminal:
   curl -sX POST localhost:9277/jobs -H 'content-type: application/json' \\
@@ -39,7 +41,75 @@ Signals: SIGTERM and SIGINT shut the server down; a second one, at least a secon
 reads the tokens and the certificate again, if it has any.
 
 Exit codes: 0 success; 1 failure; 2 wrong usage or configuration (`linger health`: 1); 130 or 143 stopped by a second \
-SIGINT or SIGTERM, `linger bench` by the first.";
+SIGINT or SIGTERM, other commands than `linger serve` by the first. Commands that call a server have more: linger add --help.";
+
+/// What all commands that call a server have in common.
+macro_rules! calls {
+    () => {
+        "\
+The server is that of --url, else of LINGER_URL, else of the profile, else http://127.0.0.1:9277. A URL by flag or variable \
+drops the token of the profile. The token is that of --token-file, else of LINGER_TOKEN_FILE, else LINGER_TOKEN, else of the \
+profile.
+
+Exit codes:
+  0    done, also if the server recognised a repeat
+  1    failed, or some of several jobs failed
+  2    wrong usage, profile or value
+  3    there is none: no job is due, no such job, no such topic
+  4    a conflict; nothing was changed
+  5    not allowed: the token is missing, wrong, or not for this
+  6    no answer until --timeout: it may have happened; run it again
+  130  stopped by SIGINT; 143 by SIGTERM"
+    };
+}
+
+pub(super) const CALLS: &str = calls!();
+
+pub(super) const ADD: &str = concat!(
+    "\
+Without --id the command makes an id, so that the server recognises the repeats that follow a lost answer. Run it with --id \
+where the command itself may be run again.
+
+With --lines the arguments are [TOPIC] [@FILE|-]. A definition without an id gets one made of its content and of how \
+often it came before, so that a second run adds nothing as long as the jobs are there. Lines that fail are reported, and \
+the others added.
+
+Examples:
+  linger add order-close '{\"order\":1001}' --delay 30m --id orders:1001:close
+  linger add mail @message.json --at 2027-01-01T08:00:00+01:00
+  date | linger add notes - --raw
+  linger add --lines @jobs.jsonl
+
+",
+    calls!()
+);
+
+pub(super) const POP: &str = concat!(
+    "\
+A job that could not be printed is given back at once. With --finish a job is finished once it is printed and, if stdout is a \
+pipe, once its reader has taken it; so `linger pop mail --max 10 --finish | head -1` finishes one job.
+
+Examples:
+  linger pop mail --wait 20s
+  linger pop urgent mail --max 10 --finish >>jobs.jsonl
+
+",
+    calls!()
+);
+
+pub(super) const PROFILE: &str = "\
+Profiles are in ~/.config/linger/client.toml, or below XDG_CONFIG_HOME. --profile or LINGER_PROFILE names one for a command. The \
+file contains no token: a profile names the file that has it, or the command that prints it.
+
+Examples:
+  linger profile set prod --url https://queue.internal --confirm true
+  linger profile set prod --token-command 'pass show linger/prod'
+  linger profile use prod";
+
+pub(super) const COMPLETIONS: &str = "\
+Examples:
+  linger completions bash >/etc/bash_completion.d/linger
+  linger completions zsh >~/.zfunc/_linger";
 
 pub(super) const HEALTH: &str = "\
 Calls the configured address (server.listen), over loopback if that is 0.0.0.0 or [::], with TLS if tls.certificate is \

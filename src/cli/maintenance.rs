@@ -6,7 +6,10 @@ use std::{
     process::ExitCode,
 };
 
-use super::output::{USAGE_ERROR, print, print_error, usage_error};
+use super::{
+    exit::USAGE_ERROR,
+    output::{print, print_error, usage_error},
+};
 use crate::{
     config::Config,
     server::{self, MaintenanceError, VerifyReport},

@@ -1,15 +1,31 @@
 //! The command line: parses it, loads the configuration and runs the command. Stdout gets only what was requested, and
 //! a closed stdout or stderr never causes a panic.
 
+mod add;
 mod args;
 mod bench;
+#[cfg(test)]
+mod commands_page;
+mod connection;
+mod dead;
+mod exit;
+mod generate;
 mod health;
 mod help;
+mod jobs;
+mod lines;
 mod load;
 mod maintenance;
 mod output;
+mod pipe;
+mod pop;
+mod profile;
+mod profiles;
+mod session;
 mod settings;
+mod text;
 mod token;
+mod topics;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -18,8 +34,9 @@ use crate::{
     server::{self, RunOutcome},
 };
 use args::{Command, ConfigCommand, TokenCommand};
+use exit::{Failure, USAGE_ERROR};
 use load::{sources, with_config};
-use output::{USAGE_ERROR, print, print_error, print_to_stderr};
+use output::{print, print_error, print_to_stderr};
 use settings::Settings;
 
 /// Runs a command line. The first word is the program itself.
@@ -29,8 +46,14 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let (command, settings) = match args::parse(&words) {
         Ok(parsed) => parsed,
         Err(help_or_error) => {
-            // If printing fails, the exit code still reports the error.
-            let _ = help_or_error.print();
+            let is_error = help_or_error.use_stderr();
+            if is_error && args::wants_problems(&words) {
+                let failure = Failure::usage(help_or_error.to_string().trim_end());
+                print_to_stderr(&format!("{}\n", failure.problem()));
+            } else {
+                // If printing fails, the exit code still reports the error.
+                let _ = help_or_error.print();
+            }
             return match u8::try_from(help_or_error.exit_code()) {
                 Ok(0) => ExitCode::SUCCESS,
                 // Docker reserves 2 for its health checks.
@@ -60,6 +83,21 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         }),
         Command::Bench(arguments) => bench::run(&arguments, &settings),
         Command::Token(TokenCommand::New(arguments)) => token::new(&arguments),
+        Command::Add(arguments) => add::run(&arguments),
+        Command::Pop(arguments) => pop::run(&arguments),
+        Command::Finish(arguments) => jobs::finish(&arguments),
+        Command::Release(arguments) => jobs::release(&arguments),
+        Command::Touch(arguments) => jobs::touch(&arguments),
+        Command::Bury(arguments) => jobs::bury(&arguments),
+        Command::Get(arguments) => jobs::get(&arguments),
+        Command::Reschedule(arguments) => jobs::reschedule(&arguments),
+        Command::Cancel(arguments) => jobs::cancel(&arguments),
+        Command::Dead(command) => dead::run(&command),
+        Command::Topics(arguments) => topics::list(&arguments),
+        Command::Topic(command) => topics::run(&command),
+        Command::Profile(command) => profile::run(&command),
+        Command::Completions(arguments) => generate::completions(arguments.shell),
+        Command::Man(arguments) => generate::manual(&arguments.directory),
         Command::Health(arguments) => match arguments.url {
             Some(url) => health::check_url(&url, arguments.timeout),
             None => with_config(&settings, Purpose::Use, 1, |loaded| {

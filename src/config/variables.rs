@@ -11,8 +11,15 @@ use crate::printable;
 /// The prefix of all variables of Linger, settings or not.
 const COMMON_PREFIX: &str = "LINGER_";
 
-/// Variables that are not settings, but are used by this program or by its example clients.
-const OTHER_VARIABLES: [&str; 4] = ["LINGER_CONFIG", "LINGER_BENCH_TOKEN", "LINGER_URL", "LINGER_TOKEN"];
+/// Variables that are not settings, but are used by the commands of this program and by its example clients.
+const OTHER_VARIABLES: [&str; 6] = [
+    "LINGER_CONFIG",
+    "LINGER_BENCH_TOKEN",
+    "LINGER_URL",
+    "LINGER_PROFILE",
+    "LINGER_TOKEN_FILE",
+    "LINGER_TOKEN",
+];
 
 /// One sentence for each variable that looks like a setting but is none.
 pub(super) fn warnings(environment: &[(OsString, OsString)], known: &Value) -> Vec<String> {
@@ -90,6 +97,10 @@ mod tests {
             ("LINGER__SERVER__LISTEN", "127.0.0.1:1"),
             ("LINGER_CONFIG", "x.toml"),
             ("LINGER_BENCH_TOKEN", "x"),
+            ("LINGER_URL", "http://127.0.0.1:9277"),
+            ("LINGER_PROFILE", "x"),
+            ("LINGER_TOKEN_FILE", "x"),
+            ("LINGER_TOKEN", "x"),
             ("LINGER_PORT", "tcp://10.0.0.1:9277"),
             ("LINGER_SERVICE_HOST", "10.0.0.1"),
             ("LINGER_SERVICE_PORT_HTTP", "9277"),

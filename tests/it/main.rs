@@ -9,6 +9,7 @@ mod binary;
 mod callbacks;
 mod canary;
 mod checker;
+mod cli;
 mod client;
 mod clients;
 mod clocks;

@@ -1,7 +1,7 @@
 //! The client library against the real program: each of its calls, which calls it repeats, and which certificates it trusts.
 //! Responses that the program never sends are tested beside the library's code.
 
-mod proxy;
+pub mod proxy;
 
 use std::{fs, path::Path, time::Duration};
 

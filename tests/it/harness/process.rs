@@ -45,7 +45,7 @@ pub fn run(arguments: &[&str], directory: &Path) -> Output {
 
 /// Runs a command until it ends. One that takes too long is killed.
 #[track_caller]
-fn run_to_end(mut command: Command) -> Output {
+pub fn run_to_end(mut command: Command) -> Output {
     let mut child =
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
     let (stdout, stderr) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));

@@ -37,7 +37,7 @@ const PARTS: &[Part] = &[
             ("net", &["clock", "metrics", "small_file", "config"]),
             ("http", &["net", "push", "queue", "auth", "job", "clock", "metrics", "config"]),
             ("server", &["*"]),
-            ("cli", &["server", "auth", "job", "clock", "config", "printable"]),
+            ("cli", &["server", "auth", "job", "clock", "config", "printable", "signals", "small_file"]),
             ("benching", &["http", "store", "store/embedded", "store/redis", "job"]),
             (
                 "fuzzing",

@@ -1,0 +1,139 @@
+//! `linger add`: one job. Many of them, with `--lines`, are in `lines`.
+
+use std::{
+    fs::File,
+    io::{Read, stdin},
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::Args;
+use linger_client::{Due, Job, NewJob, Request, Timestamp};
+use serde_json::value::RawValue;
+
+use super::{
+    exit::{Exit, Failure},
+    lines,
+    session::{ChangeArgs, Session},
+    text::Wording,
+};
+use crate::job::{JobId, parse_duration};
+
+/// Largest body that is read, in bytes: more than any server accepts.
+const MAX_BODY: u64 = 64 * 1_024 * 1_024;
+
+/// Arguments of `linger add`.
+#[derive(Debug, Args)]
+pub(super) struct AddArgs {
+    /// Topic of the job; with --lines, of the definitions that have none
+    #[arg(required_unless_present = "lines")]
+    topic: Option<String>,
+    /// Body: a JSON value, @FILE for that in a file, - for that on stdin [default: null]
+    #[arg(value_name = "JSON|@FILE|-", allow_negative_numbers = true)]
+    body: Option<String>,
+    /// When it is due, from now [default: at once]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with_all = ["at", "lines"])]
+    delay: Option<Duration>,
+    /// When it is due, such as 2027-01-01T08:00:00+01:00
+    #[arg(long, value_name = "MOMENT", value_parser = parse_moment, conflicts_with = "lines")]
+    at: Option<Timestamp>,
+    /// Id of the job: a second add of the same job with the same id adds nothing [default: a new one]
+    #[arg(long, conflicts_with = "lines")]
+    id: Option<String>,
+    /// How long a worker has the job [default: the topic's, else 60s]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "lines")]
+    ttr: Option<Duration>,
+    /// Attempts until it is a dead letter; 0 for no limit [default: the topic's, else 16]
+    #[arg(long, value_name = "COUNT", conflicts_with = "lines")]
+    max_attempts: Option<u32>,
+    /// Waits between attempts, such as 15s,3m
+    #[arg(long, value_name = "DURATIONS", value_delimiter = ',', value_parser = parse_duration)]
+    #[arg(conflicts_with = "lines")]
+    retry: Vec<Duration>,
+    /// The body is text, not JSON; the job gets it as a JSON string
+    #[arg(long, conflicts_with = "lines")]
+    raw: bool,
+    /// Add a job for each line: its definition as JSON, as POST /jobs takes it. Read from @FILE or stdin
+    #[arg(long)]
+    lines: bool,
+    #[command(flatten)]
+    change: ChangeArgs,
+}
+
+pub(super) fn parse_moment(text: &str) -> Result<Timestamp, String> {
+    // The server's reader of moments, so that both accept the same.
+    let moment = crate::job::Timestamp::parse(text).map_err(|error| error.to_string())?;
+    Timestamp::from_millisecond(moment.as_millis()).map_err(|error| error.to_string())
+}
+
+/// Runs the command.
+pub(super) fn run(arguments: &AddArgs) -> ExitCode {
+    let AddArgs { topic, body, change, .. } = arguments;
+    if arguments.lines {
+        return match lines::source(topic.as_deref(), body.as_deref()) {
+            Ok((topic, source)) => change.run(async |session| lines::add(session, topic, source).await),
+            Err(failure) => change.fail(&failure),
+        };
+    }
+    match arguments.job() {
+        Ok(job) => change.run(async |session| add(session, &job).await),
+        Err(failure) => change.fail(&failure),
+    }
+}
+
+impl AddArgs {
+    /// The job as given. Without an id it gets one, by which the server recognises a repeat.
+    fn job(&self) -> Result<NewJob, Failure> {
+        let delay = self.delay.map(Due::Delay);
+        Ok(NewJob {
+            topic: self.topic.clone().unwrap_or_default(),
+            id: Some(self.id.clone().unwrap_or_else(|| JobId::generate().to_string())),
+            due: delay.or(self.at.map(Due::At)),
+            ttr: self.ttr,
+            max_attempts: self.max_attempts,
+            retry: self.retry.clone(),
+            callback: None,
+            body: self.body.as_deref().map(|body| self.json(body)).transpose()?,
+        })
+    }
+
+    fn json(&self, given: &str) -> Result<Box<RawValue>, Failure> {
+        let (text, source) = match given.strip_prefix('@') {
+            _ if given == "-" => (read(stdin().lock(), "stdin")?, "stdin"),
+            Some(path) => {
+                let file = File::open(path).map_err(|error| Failure::usage(format!("{path}: {error}")))?;
+                (read(file, path)?, path)
+            }
+            None => (given.to_owned(), "the body"),
+        };
+        if self.raw {
+            return Ok(serde_json::value::to_raw_value(&text).expect("any text is a JSON string"));
+        }
+        RawValue::from_string(text).map_err(|error| {
+            Failure::usage(format!("{source} is not JSON: {error}; --raw takes text as it is"))
+        })
+    }
+}
+
+fn read(from: impl Read, name: &str) -> Result<String, Failure> {
+    let unusable = |reason: &dyn std::fmt::Display| Failure::usage(format!("{name}: {reason}"));
+    let mut bytes = Vec::new();
+    from.take(MAX_BODY + 1).read_to_end(&mut bytes).map_err(|error| unusable(&error))?;
+    if bytes.len() as u64 > MAX_BODY {
+        return Err(unusable(&format_args!("is larger than {MAX_BODY} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|_| unusable(&"is not UTF-8 text"))
+}
+
+async fn add(session: &Session, job: &NewJob) -> Result<Exit, Failure> {
+    session.confirm_change(&format!("add a job to {}", job.topic))?;
+    let response = session.call(&Request::add(job)).await?;
+    let is_new = response.status == 201;
+    session.print(response.text()?, |job: Job| {
+        // A new job is seen as of its add, so that the delay reads as it was given.
+        let wording = if is_new { Wording::new(job.created_at) } else { session.wording() };
+        let repeat = if is_new { "" } else { "  (was there already)" };
+        format!("{}{repeat}", wording.job(&job))
+    })?;
+    Ok(Exit::Done)
+}

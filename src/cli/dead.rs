@@ -1,0 +1,218 @@
+//! `linger dead`: lists dead letters, and requeues or deletes them.
+
+use std::{process::ExitCode, time::Duration};
+
+use clap::{Args, Subcommand};
+use linger_client::{Job, Request};
+use serde::Deserialize;
+use serde_json::{json, value::RawValue};
+
+use super::{
+    exit::{Exit, Failure},
+    help,
+    jobs::{change_job, for_each},
+    session::{ChangeArgs, ReadArgs, Session},
+};
+use crate::job::{OperationId, parse_duration};
+
+/// Most dead letters of a page, and of a bulk operation.
+const PAGE: usize = 100;
+const MAX_BULK: u64 = 1_000_000_000;
+
+/// Between two looks at a bulk operation.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The commands of `linger dead`.
+#[derive(Debug, Subcommand)]
+pub(super) enum DeadCommand {
+    /// List the dead letters of a topic, the oldest first
+    #[command(after_help = help::CALLS)]
+    Ls(ListArgs),
+    /// Requeue dead letters: they are due again, and their attempts start anew
+    #[command(after_help = help::CALLS)]
+    Requeue(RequeueArgs),
+    /// Delete dead letters
+    #[command(after_help = help::CALLS)]
+    Delete(DeleteArgs),
+}
+
+/// Arguments of `linger dead ls`.
+#[derive(Debug, Args)]
+pub(super) struct ListArgs {
+    topic: String,
+    /// Most dead letters; with --all there is no limit
+    #[arg(long, value_name = "COUNT", default_value = "100", conflicts_with = "all")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
+    /// List all of them
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    read: ReadArgs,
+}
+
+/// Which dead letters to change.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("which").required(true))]
+struct Selection {
+    topic: String,
+    /// Ids of dead letters
+    #[arg(value_name = "ID", group = "which")]
+    ids: Vec<String>,
+    /// All dead letters of the topic
+    #[arg(long, group = "which")]
+    all: bool,
+    /// The oldest dead letters of the topic, at most so many
+    #[arg(long, value_name = "COUNT", group = "which")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=MAX_BULK))]
+    limit: Option<u64>,
+}
+
+/// Arguments of `linger dead requeue`.
+#[derive(Debug, Args)]
+pub(super) struct RequeueArgs {
+    #[command(flatten)]
+    selection: Selection,
+    /// When they are due [default: at once]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    delay: Option<Duration>,
+    #[command(flatten)]
+    change: ChangeArgs,
+}
+
+/// Arguments of `linger dead delete`.
+#[derive(Debug, Args)]
+pub(super) struct DeleteArgs {
+    #[command(flatten)]
+    selection: Selection,
+    #[command(flatten)]
+    change: ChangeArgs,
+}
+
+/// Runs the command.
+pub(super) fn run(command: &DeadCommand) -> ExitCode {
+    match command {
+        DeadCommand::Ls(arguments) => arguments.read.run(async |session| list(session, arguments).await),
+        DeadCommand::Requeue(arguments) => {
+            arguments.change.run(async |session| requeue(session, arguments).await)
+        }
+        DeadCommand::Delete(arguments) => {
+            arguments.change.run(async |session| delete(session, &arguments.selection).await)
+        }
+    }
+}
+
+async fn list(session: &Session, arguments: &ListArgs) -> Result<Exit, Failure> {
+    #[derive(Deserialize)]
+    struct Page {
+        jobs: Vec<Box<RawValue>>,
+        next_cursor: Option<String>,
+    }
+    let mut left = if arguments.all { u64::MAX } else { arguments.limit };
+    let mut cursor = None;
+    loop {
+        let limit = usize::try_from(left).map_or(PAGE, |left| left.min(PAGE));
+        let response = session.call(&Request::dead(&arguments.topic, limit, cursor.as_deref())).await?;
+        let page: Page = session.read(response.text()?)?;
+        for job in &page.jobs {
+            session.print(job.get(), |job: Job| session.wording().dead(&job))?;
+        }
+        left = left.saturating_sub(page.jobs.len() as u64);
+        cursor = page.next_cursor;
+        if cursor.is_none() || left == 0 || session.output.is_closed() {
+            return Ok(Exit::Done);
+        }
+    }
+}
+
+async fn requeue(session: &Session, arguments: &RequeueArgs) -> Result<Exit, Failure> {
+    let RequeueArgs { selection, delay, .. } = arguments;
+    session.confirm_change(&format!("requeue dead letters of {}", selection.topic))?;
+    if selection.ids.is_empty() {
+        return bulk(session, "requeue", selection, *delay).await;
+    }
+    for_each(session, &selection.ids, async |id| {
+        expect_in_topic(session, id, &selection.topic).await?;
+        let request = Request::requeue(id, *delay);
+        change_job(session, id, &request, |job| job.state != "dead").await.map(drop)
+    })
+    .await
+}
+
+async fn delete(session: &Session, selection: &Selection) -> Result<Exit, Failure> {
+    let topic = &selection.topic;
+    if selection.ids.is_empty() {
+        let which = if selection.all { "all" } else { "the oldest" };
+        session.confirm_deletion(&format!("delete {which} dead letters of {topic}"), topic)?;
+        return bulk(session, "delete", selection, None).await;
+    }
+    session.confirm_change(&format!("delete dead letters of {topic}"))?;
+    for_each(session, &selection.ids, async |id| {
+        let job = expect_in_topic(session, id, topic).await?;
+        if job.state != "dead" {
+            let state = job.state;
+            return Err(Failure::new(
+                Exit::Conflict,
+                format!("is no dead letter, but {state}; nothing was changed"),
+            ));
+        }
+        session.call(&Request::delete(id)).await?;
+        session.print_done(id, "deleted")
+    })
+    .await
+}
+
+/// The job, which is of this topic; any other is as good as none.
+async fn expect_in_topic(session: &Session, id: &str, topic: &str) -> Result<Job, Failure> {
+    let response = session.call(&Request::job(id)).await?;
+    let job: Job = session.read(response.text()?)?;
+    if job.topic == topic {
+        return Ok(job);
+    }
+    Err(Failure::new(Exit::Absent, format!("{topic} has no such job; it is of {}", job.topic)))
+}
+
+/// Changes many dead letters by a bulk operation, and waits for its end. A repeat of the call is recognised by the
+/// operation's id.
+async fn bulk(
+    session: &Session,
+    action: &str,
+    selection: &Selection,
+    delay: Option<Duration>,
+) -> Result<Exit, Failure> {
+    #[derive(Deserialize)]
+    struct Operation {
+        state: String,
+        changed: u64,
+        skipped: u64,
+        error: Option<String>,
+    }
+    let id = OperationId::generate();
+    let mut operation = json!({
+        "action": action,
+        "filter": { "topic": selection.topic, "state": "dead" },
+        "dry_run": false,
+        "limit": selection.limit.unwrap_or(MAX_BULK),
+        "id": id.as_str(),
+    });
+    if let Some(delay) = delay {
+        operation["delay"] = format!("{}ms", delay.as_millis()).into();
+    }
+    let mut response = session.call(&Request::start_bulk(&operation)).await?;
+    loop {
+        let now: Operation = session.read(response.text()?)?;
+        if now.state != "running" {
+            let Operation { state, changed, skipped, error } = now;
+            let verb = if action == "delete" { "deleted" } else { "requeued" };
+            let skipped = if skipped == 0 { String::new() } else { format!(", {skipped} changed meanwhile") };
+            session.output.print(|| format!("{changed} {verb}{skipped}"), response.text()?)?;
+            if state == "done" {
+                return Ok(Exit::Done);
+            }
+            let reason = error.map_or(String::new(), |error| format!(": {error}"));
+            return Err(Failure::new(Exit::Failed, format!("the bulk operation {id} is {state}{reason}")));
+        }
+        session.clock.sleep(PAUSE).await;
+        response = session.call(&Request::bulk(id.as_str())).await?;
+    }
+}

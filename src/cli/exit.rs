@@ -1,0 +1,228 @@
+//! The exit codes of the commands that call a server, and the failures behind them. Knows no command.
+
+use std::{borrow::Cow, process::ExitCode};
+
+use bytes::Bytes;
+use linger_client::{Error, OptionsError, Refusal};
+
+use crate::signals::StopSignal;
+
+/// Exit code for wrong usage or an invalid configuration; clap uses the same.
+pub(super) const USAGE_ERROR: u8 = 2;
+
+/// How a command that calls a server ended. Scripts rely on the numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Exit {
+    /// Done, also as a repeat that the server recognised.
+    Done,
+    /// Failed, or some of several items failed.
+    Failed,
+    /// Wrong usage, an unusable profile, or values that the server refuses.
+    Usage,
+    /// There is none: no job is due, or there is no such job or topic.
+    Absent,
+    /// A conflict; nothing was changed.
+    Conflict,
+    /// The token does not allow it, or is missing.
+    NotAllowed,
+    /// No answer until the timeout: it may have happened, and may be run again.
+    NoAnswer,
+    /// A signal ended the command.
+    Signal(StopSignal),
+}
+
+impl Exit {
+    /// The number that the process ends with.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => USAGE_ERROR,
+            Self::Absent => 3,
+            Self::Conflict => 4,
+            Self::NotAllowed => 5,
+            Self::NoAnswer => 6,
+            Self::Signal(signal) => signal.exit_code(),
+        }
+    }
+
+    /// How a command ends that did several things: as each of them did, or else [`Exit::Failed`].
+    pub fn of_all(exits: impl IntoIterator<Item = Self>) -> Self {
+        let join = |one, other| if one == other { one } else { Self::Failed };
+        exits.into_iter().reduce(join).unwrap_or(Self::Done)
+    }
+
+    /// The code in a problem document for a failure that has no answer of the server.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Usage => "usage",
+            Self::Absent => "absent",
+            Self::Conflict => "conflict",
+            Self::NotAllowed => "not_allowed",
+            Self::NoAnswer => "no_answer",
+            Self::Signal(_) => "signal",
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+impl From<&Refusal> for Exit {
+    fn from(refusal: &Refusal) -> Self {
+        match (refusal.status, refusal.code.as_str()) {
+            // A 404 of anything else than Linger says nothing about jobs.
+            (404, "job_not_found" | "topic_not_found") => Self::Absent,
+            (409, _) => Self::Conflict,
+            (401 | 403, _) => Self::NotAllowed,
+            (400 | 413 | 415 | 422, _) => Self::Usage,
+            (500.., _) => Self::NoAnswer,
+            _ => Self::Failed,
+        }
+    }
+}
+
+impl From<&Error> for Exit {
+    fn from(error: &Error) -> Self {
+        match error {
+            Error::Refused { refusal, .. } => Self::from(&**refusal),
+            Error::WrongScheme { .. } => Self::Usage,
+            Error::NotConnected { is_permanent: true, .. } => Self::Failed,
+            Error::NotConnected { .. }
+            | Error::Cut { .. }
+            | Error::TimedOut { .. }
+            | Error::Unreadable { .. } => Self::NoAnswer,
+        }
+    }
+}
+
+/// Why a command, or one of the things that it does, failed.
+#[derive(Debug, Clone)]
+pub(super) struct Failure {
+    pub exit: Exit,
+    /// The failure in a sentence.
+    pub message: String,
+    /// The problem document of the server.
+    document: Option<Bytes>,
+    /// Whether it may be refused because an earlier attempt has done it.
+    pub is_after_attempt: bool,
+}
+
+impl Failure {
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into(), document: None, is_after_attempt: false }
+    }
+
+    /// Wrong usage, or a profile that cannot be used.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    /// The refusal of an item of a batch, with its problem document.
+    pub fn of_item(status: u16, document: &str) -> Self {
+        let refusal = Refusal::new(status, None, document.to_owned().into());
+        Self {
+            exit: Exit::from(&refusal),
+            message: format!("the server answers {refusal}"),
+            document: Some(refusal.document),
+            is_after_attempt: false,
+        }
+    }
+
+    /// The same about one of several things, such as a job's id.
+    pub fn about(self, what: &str) -> Self {
+        let message = format!("{what}: {}", self.message);
+        self.with_message(message)
+    }
+
+    /// The same in other words.
+    pub fn with_message(self, message: String) -> Self {
+        Self { message, ..self }
+    }
+
+    /// Whether the server answered.
+    pub fn has_answer(&self) -> bool {
+        self.document.is_some()
+    }
+
+    /// The problem document in one line: that of the server, or one with the same members as far as they apply.
+    pub fn problem(&self) -> String {
+        let of_server = self.document.as_deref().and_then(|bytes| std::str::from_utf8(bytes).ok());
+        let is_object = |text: &&str| serde_json::from_str::<serde_json::Map<_, _>>(text).is_ok();
+        match of_server.filter(is_object) {
+            Some(text) => one_line(text).into_owned(),
+            None => serde_json::json!({ "code": self.exit.word(), "detail": self.message }).to_string(),
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let document = error.refusal().map(|refusal| refusal.document.clone());
+        let is_after_attempt = error.refusal().is_some_and(|refusal| refusal.is_after_attempt);
+        Self { exit: Exit::from(&error), message: error.to_string(), document, is_after_attempt }
+    }
+}
+
+impl From<OptionsError> for Failure {
+    fn from(error: OptionsError) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
+/// JSON without line breaks. They occur only between values, where a blank means the same.
+pub(super) fn one_line(json: &str) -> Cow<'_, str> {
+    let json = json.trim_ascii();
+    if json.contains(['\n', '\r']) { json.replace(['\n', '\r'], " ").into() } else { json.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_ends_a_command_by_its_status_and_code() {
+        let exit = |status, code: &str| {
+            let document = format!(r#"{{"code":"{code}","detail":"x"}}"#);
+            Exit::from(&Refusal::new(status, None, document.into()))
+        };
+        for (status, code, expected) in [
+            (404, "job_not_found", Exit::Absent),
+            (404, "topic_not_found", Exit::Absent),
+            (404, "not_found", Exit::Failed),
+            (404, "", Exit::Failed),
+            (409, "intake_paused", Exit::Conflict),
+            (401, "unauthorized", Exit::NotAllowed),
+            (403, "forbidden", Exit::NotAllowed),
+            (413, "body_too_large", Exit::Usage),
+            (405, "method_not_allowed", Exit::Failed),
+            (507, "store_full", Exit::NoAnswer),
+        ] {
+            assert_eq!(exit(status, code), expected, "{status} {code}");
+        }
+    }
+
+    #[test]
+    fn several_things_end_as_each_did_or_as_failed() {
+        assert_eq!(Exit::of_all([]), Exit::Done);
+        assert_eq!(Exit::of_all([Exit::Absent, Exit::Absent]), Exit::Absent);
+        assert_eq!(Exit::of_all([Exit::Done, Exit::Absent, Exit::Done]), Exit::Failed);
+    }
+
+    #[test]
+    fn a_problem_is_one_line_with_a_code() {
+        let item = Failure::of_item(409, "{\n\"code\":\"job_exists\"}\n");
+        assert_eq!(item.problem(), r#"{ "code":"job_exists"}"#);
+        let other = Failure::usage("a \"b\"");
+        assert_eq!(other.problem(), r#"{"code":"usage","detail":"a \"b\""}"#);
+        assert_eq!(
+            Failure::of_item(502, "<html>").problem(),
+            r#"{"code":"no_answer","detail":"the server answers 502: <html>"}"#
+        );
+    }
+}

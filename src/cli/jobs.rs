@@ -1,0 +1,227 @@
+//! The commands for single jobs: `finish`, `release`, `touch`, `bury`, `get`, `reschedule`, `cancel`.
+
+use std::{io::IsTerminal, process::ExitCode, time::Duration};
+
+use clap::Args;
+use linger_client::{Due, Job, JobPatch, ReleaseRequest, Request, Timestamp};
+
+use super::{
+    add::parse_moment,
+    exit::{Exit, Failure},
+    session::{ChangeArgs, ReadArgs, Session},
+};
+use crate::job::parse_duration;
+
+/// Arguments of `linger finish`.
+#[derive(Debug, Args)]
+pub(super) struct FinishArgs {
+    id: String,
+    /// Receipt of the reservation; without it, the job is finished whoever has it
+    #[arg(long)]
+    receipt: Option<String>,
+    #[command(flatten)]
+    change: ChangeArgs,
+}
+
+/// Arguments of `linger release`.
+#[derive(Debug, Args)]
+pub(super) struct ReleaseArgs {
+    id: String,
+    /// Receipt of the reservation
+    #[arg(long)]
+    receipt: String,
+    /// When it is due again [default: by its list of waits]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    delay: Option<Duration>,
+    /// Why, for whoever looks at the job
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    #[command(flatten)]
+    change: ChangeArgs,
+}
+
+/// Arguments of `linger touch`.
+#[derive(Debug, Args)]
+pub(super) struct TouchArgs {
+    id: String,
+    /// Receipt of the reservation
+    #[arg(long)]
+    receipt: String,
+    /// How long the reservation lasts from now [default: the job's TTR]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    ttr: Option<Duration>,
+    #[command(flatten)]
+    change: ChangeArgs,
+}
+
+/// Arguments of `linger bury`.
+#[derive(Debug, Args)]
+pub(super) struct BuryArgs {
+    id: String,
+    /// Receipt of the reservation
+    #[arg(long)]
+    receipt: String,
+    /// Why, for whoever looks at the job
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    #[command(flatten)]
+    change: ChangeArgs,
+}
+
+/// Arguments of `linger get`.
+#[derive(Debug, Args)]
+pub(super) struct GetArgs {
+    id: String,
+    /// Print the body alone, byte for byte
+    #[arg(long)]
+    body: bool,
+    #[command(flatten)]
+    read: ReadArgs,
+}
+
+/// Arguments of `linger reschedule`.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("when").required(true))]
+pub(super) struct RescheduleArgs {
+    id: String,
+    /// When it is due, from now
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, group = "when")]
+    delay: Option<Duration>,
+    /// When it is due, such as 2027-01-01T08:00:00+01:00
+    #[arg(long, value_name = "MOMENT", value_parser = parse_moment, group = "when")]
+    at: Option<Timestamp>,
+    /// It is due at once
+    #[arg(long, group = "when")]
+    now: bool,
+    #[command(flatten)]
+    change: ChangeArgs,
+}
+
+/// Arguments of `linger cancel`.
+#[derive(Debug, Args)]
+pub(super) struct CancelArgs {
+    /// Ids of the jobs
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
+    #[command(flatten)]
+    change: ChangeArgs,
+}
+
+/// Runs `linger finish`.
+pub(super) fn finish(FinishArgs { id, receipt, change }: &FinishArgs) -> ExitCode {
+    change.run(async |session| {
+        session.confirm_change(&format!("finish {id}"))?;
+        session.call(&Request::finish(id, receipt.as_deref())).await?;
+        session.print_done(id, "finished").map(|()| Exit::Done)
+    })
+}
+
+/// Runs `linger release`.
+pub(super) fn release(arguments: &ReleaseArgs) -> ExitCode {
+    let ReleaseArgs { id, receipt, delay, reason, change } = arguments;
+    change.run(async |session| {
+        session.confirm_change(&format!("release {id}"))?;
+        let release = ReleaseRequest { delay: *delay, reason: reason.clone() };
+        let is_done = |job: &Job| {
+            let attempt = job.history.iter().rev().find(|entry| entry.kind == "attempt");
+            attempt.is_some_and(|attempt| attempt.ended.as_deref() == Some("released"))
+        };
+        change_job(session, id, &Request::release(id, receipt, &release), is_done).await
+    })
+}
+
+/// Runs `linger touch`.
+pub(super) fn touch(TouchArgs { id, receipt, ttr, change }: &TouchArgs) -> ExitCode {
+    change.run(async |session| {
+        session.confirm_change(&format!("touch {id}"))?;
+        change_job(session, id, &Request::touch(id, receipt, *ttr), |_| false).await
+    })
+}
+
+/// Runs `linger bury`.
+pub(super) fn bury(BuryArgs { id, receipt, reason, change }: &BuryArgs) -> ExitCode {
+    change.run(async |session| {
+        session.confirm_change(&format!("bury {id}"))?;
+        let request = Request::bury(id, receipt, reason.as_deref());
+        change_job(session, id, &request, |job| job.state == "dead").await
+    })
+}
+
+/// Runs `linger get`.
+pub(super) fn get(GetArgs { id, body, read }: &GetArgs) -> ExitCode {
+    read.run(async |session| {
+        let response = session.call(&Request::job(id)).await?;
+        let json = response.text()?;
+        if *body {
+            let job: Job = session.read(json)?;
+            session.output.write(job.body.get().as_bytes())?;
+            if std::io::stdout().is_terminal() {
+                session.output.write(b"\n")?;
+            }
+        } else {
+            session.print(json, |job: Job| session.wording().details(&job))?;
+        }
+        Ok(Exit::Done)
+    })
+}
+
+/// Runs `linger reschedule`.
+pub(super) fn reschedule(RescheduleArgs { id, delay, at, now, change }: &RescheduleArgs) -> ExitCode {
+    let delay = if *now { Some(Duration::ZERO) } else { *delay };
+    let patch = JobPatch { due: delay.map(Due::Delay).or(at.map(Due::At)), ..JobPatch::default() };
+    change.run(async |session| {
+        session.confirm_change(&format!("reschedule {id}"))?;
+        change_job(session, id, &Request::patch(id, &patch), |_| false).await
+    })
+}
+
+/// Runs `linger cancel`.
+pub(super) fn cancel(CancelArgs { ids, change }: &CancelArgs) -> ExitCode {
+    change.run(async |session| {
+        session.confirm_change(&format!("cancel {}", ids.join(", ")))?;
+        for_each(session, ids, async |id| {
+            session.call(&Request::delete(id)).await?;
+            session.print_done(id, "cancelled")
+        })
+        .await
+    })
+}
+
+/// Changes a job and prints it as it is then. A repeat may be refused for what a lost attempt did; `is_done` recognises
+/// that.
+pub(super) async fn change_job(
+    session: &Session,
+    id: &str,
+    request: &Request,
+    is_done: impl FnOnce(&Job) -> bool,
+) -> Result<Exit, Failure> {
+    match session.call(request).await {
+        Ok(response) => session.print_job(response.text()?)?,
+        Err(failure) if failure.exit == Exit::Conflict && failure.is_after_attempt => {
+            let response = session.call(&Request::job(id)).await?;
+            if !is_done(&session.read(response.text()?)?) {
+                return Err(failure);
+            }
+            session.print_job(response.text()?)?;
+        }
+        Err(failure) => return Err(failure),
+    }
+    Ok(Exit::Done)
+}
+
+/// Does something with each job, also after one of them failed. Stops if the server does not answer.
+pub(super) async fn for_each(
+    session: &Session,
+    ids: &[String],
+    mut step: impl AsyncFnMut(&str) -> Result<(), Failure>,
+) -> Result<Exit, Failure> {
+    let mut exits = Vec::new();
+    for id in ids {
+        match step(id).await {
+            Ok(()) => exits.push(Exit::Done),
+            Err(failure) if failure.exit == Exit::NoAnswer => return Err(failure.about(id)),
+            Err(failure) => exits.push(session.output.fail(&failure.about(id))),
+        }
+    }
+    Ok(Exit::of_all(exits))
+}

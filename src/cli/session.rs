@@ -1,0 +1,264 @@
+//! Runs a command that calls a server: connects, prints its failure, and ends it when a signal comes. Knows no command.
+
+use std::{
+    io::IsTerminal,
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use clap::Args;
+use linger_client::{Client, Error, Job, Request, Response};
+use serde::de::DeserializeOwned;
+use tokio::{runtime::Builder, sync::watch};
+
+use super::{
+    connection::{Connection, ConnectionArgs},
+    exit::{Exit, Failure},
+    output::{FormArgs, Output, print_to_stderr},
+    text::Wording,
+};
+use crate::{
+    clock::{Clock, SystemClock},
+    printable,
+    signals::{Signals, StopSignal},
+};
+
+/// How long a command may take to clean up after a signal, such as to give jobs back.
+const CLEAN_UP: Duration = Duration::from_secs(3);
+
+/// The flags of a command that only reads.
+#[derive(Debug, Clone, Args)]
+pub(super) struct ReadArgs {
+    #[command(flatten)]
+    form: FormArgs,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// The flags of a command that changes something.
+#[derive(Debug, Clone, Args)]
+pub(super) struct ChangeArgs {
+    #[command(flatten)]
+    form: FormArgs,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+    /// Ask nothing
+    #[arg(long, help_heading = "Connection")]
+    yes: bool,
+}
+
+/// What a command needs while it runs.
+pub(super) struct Session {
+    pub client: Client,
+    pub output: Output,
+    pub clock: Arc<dyn Clock>,
+    connection: Connection,
+    yes: bool,
+    cleans_up: Arc<AtomicBool>,
+    stopped: watch::Receiver<Option<StopSignal>>,
+}
+
+impl ReadArgs {
+    /// Runs a command that only reads.
+    pub fn run(&self, command: impl AsyncFnOnce(&Session) -> Result<Exit, Failure>) -> ExitCode {
+        run(self.form, &self.connection, false, command)
+    }
+}
+
+impl ChangeArgs {
+    /// Runs a command that changes something.
+    pub fn run(&self, command: impl AsyncFnOnce(&Session) -> Result<Exit, Failure>) -> ExitCode {
+        run(self.form, &self.connection, self.yes, command)
+    }
+
+    /// Prints a failure that came before the command ran.
+    pub fn fail(&self, failure: &Failure) -> ExitCode {
+        Output::new(self.form).fail(failure).into()
+    }
+}
+
+fn run(
+    form: FormArgs,
+    connection: &ConnectionArgs,
+    yes: bool,
+    command: impl AsyncFnOnce(&Session) -> Result<Exit, Failure>,
+) -> ExitCode {
+    let output = Output::new(form);
+    let opened = connection.resolve().and_then(|connection| Ok((connection.reopen(|_| {})?, connection)));
+    let (client, connection) = match opened {
+        Ok(opened) => opened,
+        Err(failure) => return output.fail(&failure).into(),
+    };
+    // One worker beside the thread of the command: it sees signals also while the command waits for a full pipe.
+    let runtime = match Builder::new_multi_thread().worker_threads(1).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return output.fail(&Failure::new(Exit::Failed, error.to_string())).into(),
+    };
+    let exit = runtime.block_on(async {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let cleans_up = Arc::new(AtomicBool::new(false));
+        let stopped = match watch_signals(clock.clone(), cleans_up.clone()) {
+            Ok(stopped) => stopped,
+            Err(error) => return output.fail(&Failure::new(Exit::Failed, error.to_string())),
+        };
+        let session = Session { client, output, clock, connection, yes, cleans_up, stopped };
+        let ended = command(&session).await;
+        ended.unwrap_or_else(|failure| session.output.fail(&failure))
+    });
+    runtime.shutdown_background();
+    exit.into()
+}
+
+/// A signal ends the process, at once unless the command cleans up. Then it is published first, and a second one ends
+/// the process.
+fn watch_signals(
+    clock: Arc<dyn Clock>,
+    cleans_up: Arc<AtomicBool>,
+) -> std::io::Result<watch::Receiver<Option<StopSignal>>> {
+    let mut signals = Signals::new()?;
+    let (sender, stopped) = watch::channel(None);
+    tokio::spawn(async move {
+        let mut last = signals.next().await;
+        if cleans_up.load(Ordering::Relaxed) {
+            sender.send_replace(Some(last));
+            tokio::select! {
+                second = signals.next() => last = second,
+                () = clock.sleep(CLEAN_UP) => {}
+            }
+        }
+        std::process::exit(i32::from(last.exit_code()))
+    });
+    Ok(stopped)
+}
+
+impl Session {
+    /// For how long calls are tried again.
+    pub fn timeout(&self) -> Duration {
+        self.connection.timeout
+    }
+
+    /// From now on, a signal leaves the command some time to clean up.
+    pub fn clean_up_on_signal(&self) {
+        self.cleans_up.store(true, Ordering::Relaxed);
+    }
+
+    /// Runs `work` until it ends or a signal comes, which is a failure.
+    pub async fn until_stopped<T>(
+        &self,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        tokio::select! {
+            biased;
+            ended = work => ended,
+            signal = self.stopped() => Err(Failure::new(Exit::Signal(signal), "")),
+        }
+    }
+
+    async fn stopped(&self) -> StopSignal {
+        let mut stopped = self.stopped.clone();
+        let signal = stopped.wait_for(Option::is_some).await.ok().and_then(|signal| *signal);
+        signal.expect("the task that watches signals ends with the process")
+    }
+
+    /// Calls the server; the answer is a success.
+    pub async fn call(&self, request: &Request) -> Result<Response, Failure> {
+        self.client.send(request).await.map_err(|error| self.failure(error))
+    }
+
+    /// A job's, or another object's, JSON.
+    pub fn read<T: DeserializeOwned>(&self, json: &str) -> Result<T, Failure> {
+        let read = serde_json::from_str(json);
+        read.map_err(|error| {
+            Failure::new(Exit::Failed, format!("the server's answer cannot be read: {error}"))
+        })
+    }
+
+    /// The words for moments as seen now.
+    pub fn wording(&self) -> Wording {
+        Wording::at_micros(self.clock.now_micros())
+    }
+
+    /// Prints a job: as a line of text, or its JSON.
+    pub fn print_job(&self, json: &str) -> Result<(), Failure> {
+        self.print(json, |job: Job| self.wording().job(&job))
+    }
+
+    /// Prints an object: as text, or its JSON.
+    pub fn print<T: DeserializeOwned>(
+        &self,
+        json: &str,
+        text: impl FnOnce(T) -> String,
+    ) -> Result<(), Failure> {
+        if !self.output.is_text() {
+            return self.output.print(String::new, json);
+        }
+        let object = self.read(json)?;
+        self.output.print(|| text(object), json)
+    }
+
+    /// Prints what became of a job whose call answers nothing: in JSON as an item of a batch.
+    pub fn print_done(&self, id: &str, done: &str) -> Result<(), Failure> {
+        let json = format!(r#"{{"status":204,"id":{}}}"#, serde_json::Value::from(id));
+        self.output.print(|| format!("{id}  {done}"), &json)
+    }
+
+    /// The failure of a call; names the server if there is none.
+    fn failure(&self, error: Error) -> Failure {
+        let scheme = match error {
+            Error::WrongScheme { server_speaks_tls: true, .. } => "; use https://",
+            Error::WrongScheme { server_speaks_tls: false, .. } => "; use http://",
+            Error::Refused { .. }
+            | Error::NotConnected { .. }
+            | Error::Cut { .. }
+            | Error::TimedOut { .. }
+            | Error::Unreadable { .. } => "",
+        };
+        let failure = Failure::from(error);
+        if failure.has_answer() {
+            return failure;
+        }
+        let message = format!("{} ({}{scheme})", failure.message, self.connection.url);
+        failure.with_message(message)
+    }
+
+    /// Asks before a change if the profile wants that. `change` is what happens, such as `add a job to mail`.
+    pub fn confirm_change(&self, change: &str) -> Result<(), Failure> {
+        if !self.connection.confirm || self.yes {
+            return Ok(());
+        }
+        let question = format!("{change} at {}? [y/N] ", self.connection.url);
+        let answer = prompt(&question)?;
+        if ["y", "yes"].contains(&answer.to_lowercase().as_str()) { Ok(()) } else { Err(declined()) }
+    }
+
+    /// Asks for the name of a topic, many of whose jobs are about to be deleted.
+    pub fn confirm_deletion(&self, change: &str, topic: &str) -> Result<(), Failure> {
+        if self.yes {
+            return Ok(());
+        }
+        let question = format!("{change} at {}. Type the topic's name to go on: ", self.connection.url);
+        if prompt(&question)? == topic { Ok(()) } else { Err(declined()) }
+    }
+}
+
+fn declined() -> Failure {
+    Failure::new(Exit::Failed, "not confirmed; nothing was changed")
+}
+
+/// Asks on the terminal. Without one, there is nobody to ask.
+fn prompt(question: &str) -> Result<String, Failure> {
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Err(Failure::usage(
+            "this needs --yes where there is no terminal to ask; nothing was changed",
+        ));
+    }
+    print_to_stderr(&printable::escape_line(question));
+    let mut answer = String::new();
+    let read = std::io::stdin().read_line(&mut answer);
+    read.map_err(|error| Failure::new(Exit::Failed, format!("cannot read the answer: {error}")))?;
+    Ok(answer.trim().to_owned())
+}

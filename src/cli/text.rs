@@ -1,0 +1,222 @@
+//! How jobs, moments and durations look as text. Whoever prints it escapes it.
+
+use std::time::Duration;
+
+use jiff::{Timestamp, tz::TimeZone};
+use linger_client::{HistoryEntry, Job};
+
+/// Turns moments into text, as seen at one of them.
+pub(super) struct Wording {
+    now: Timestamp,
+    zone: TimeZone,
+}
+
+impl Wording {
+    /// As seen at `now_us`, in microseconds since the Unix epoch, in the time zone of this machine.
+    pub fn at_micros(now_us: i64) -> Self {
+        Self::new(Timestamp::from_microsecond(now_us).unwrap_or_default())
+    }
+
+    pub fn new(now: Timestamp) -> Self {
+        Self { now, zone: TimeZone::system() }
+    }
+
+    /// A moment as a time of day, with the date if it is another day.
+    pub fn moment(&self, moment: Timestamp) -> String {
+        let [moment, now] = [moment, self.now].map(|moment| moment.to_zoned(self.zone.clone()));
+        let form = if moment.date() == now.date() { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
+        moment.strftime(form).to_string()
+    }
+
+    fn since(&self, moment: Timestamp) -> String {
+        span(self.now.duration_since(moment).try_into().unwrap_or_default())
+    }
+
+    /// `due in 30m (06:40:00)`, or `due 2h ago`.
+    pub fn due(&self, due_at: Timestamp) -> String {
+        match Duration::try_from(due_at.duration_since(self.now)) {
+            Ok(ahead) if !ahead.is_zero() => format!("due in {} ({})", span(ahead), self.moment(due_at)),
+            _ => format!("due {} ago", self.since(due_at)),
+        }
+    }
+
+    /// A job in a line, beginning with its id and its state.
+    pub fn job(&self, job: &Job) -> String {
+        let mut parts = vec![job.id.clone(), job.state.clone()];
+        match (job.state.as_str(), job.reserved_until, job.dead_at) {
+            ("reserved", Some(until), _) => {
+                parts.push(format!("until {}", self.moment(until)));
+                parts.extend(job.reserved_by.as_ref().map(|by| format!("by {by}")));
+            }
+            ("dead", _, Some(_)) => return self.dead(job),
+            _ => parts.push(self.due(job.due_at)),
+        }
+        parts.join("  ")
+    }
+
+    /// `pay:77:ok  died 2h ago  9 attempts  exit 1: psp answered 503`.
+    pub fn dead(&self, job: &Job) -> String {
+        let died = job.dead_at.map(|dead_at| format!("died {} ago", self.since(dead_at)));
+        let attempts = match job.attempts {
+            1 => "1 attempt".to_owned(),
+            attempts => format!("{attempts} attempts"),
+        };
+        let parts = [Some(job.id.clone()), died, Some(attempts), job.reason.clone()];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("  ")
+    }
+
+    /// A job with everything that is known of it.
+    pub fn details(&self, job: &Job) -> String {
+        let mut lines = vec![self.job(job)];
+        let attempts = match job.max_attempts {
+            0 => format!("{}, no limit", job.attempts),
+            most => format!("{} of {most}", job.attempts),
+        };
+        let mut row = |name: &str, value: String| lines.push(format!("  {name:<10}{value}"));
+        row("topic", job.topic.clone());
+        row("created", self.moment(job.created_at));
+        row("due", self.moment(job.due_at));
+        row("ttr", span(job.ttr));
+        row("attempts", attempts);
+        if let Some(reason) = &job.reason {
+            row("reason", reason.clone());
+        }
+        for entry in &job.history {
+            row("history", self.entry(entry));
+        }
+        row("body", job.body.get().to_owned());
+        lines.join("\n")
+    }
+
+    fn entry(&self, entry: &HistoryEntry) -> String {
+        let number = entry.n.map_or(String::new(), |n| format!(" {n}"));
+        let mut parts = vec![self.moment(entry.at), format!("{}{number}", entry.kind)];
+        let ended = |took| entry.ended.as_ref().map(|ended| format!("{ended} after {took}"));
+        parts.extend(entry.took.map(span).and_then(ended));
+        parts.extend(entry.by.as_ref().map(|by| format!("by {by}")));
+        parts.extend(entry.reason.clone());
+        parts.join("  ")
+    }
+}
+
+/// A duration in its two largest units: `30m`, `1h5m`, `2d4h`, `250ms`.
+pub(super) fn span(duration: Duration) -> String {
+    if duration < Duration::from_secs(1) {
+        return format!("{}ms", duration.as_millis());
+    }
+    let seconds = duration.as_secs() + u64::from(duration.subsec_millis() >= 500);
+    let units =
+        [(seconds / 86_400, "d"), (seconds / 3_600 % 24, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
+    let from = units.iter().position(|(count, _)| *count > 0).unwrap_or(3);
+    let two = units.iter().skip(from).take(2).filter(|(count, _)| *count > 0);
+    two.map(|(count, unit)| format!("{count}{unit}")).collect()
+}
+
+/// Rows with aligned columns, numbers to the right; the first row is the heading.
+pub(super) fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column));
+    let width = |column| cells(column).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let is_number = |cell: &String| cell.chars().all(|c| c.is_ascii_digit());
+    let has_numbers = |column| cells(column).skip(1).all(|cell| is_number(cell) && !cell.is_empty());
+    let forms: Vec<_> = (0..columns).map(|column| (width(column), has_numbers(column))).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&forms).map(|(cell, &(width, is_number))| {
+            if is_number { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wording() -> Wording {
+        let now = "2026-11-22T06:10:00Z".parse().expect("is a moment");
+        Wording { now, zone: TimeZone::UTC }
+    }
+
+    fn job(more: &str) -> Job {
+        let text = format!(
+            r#"{{"id":"pay:77:ok","topic":"t","created_at":"2026-11-21T05:40:00.000Z","ttr":60,"max_attempts":16,
+                "body":{{"n":  1}},{more}}}"#
+        );
+        serde_json::from_str(&text).expect("is a job")
+    }
+
+    #[test]
+    fn durations_have_their_two_largest_units() {
+        for (ms, text) in [
+            (0, "0ms"),
+            (250, "250ms"),
+            (15_000, "15s"),
+            (1_799_990, "30m"),
+            (3_900_000, "1h5m"),
+            (3_605_000, "1h"),
+            (187_200_000, "2d4h"),
+        ] {
+            assert_eq!(span(Duration::from_millis(ms)), text, "{ms}");
+        }
+    }
+
+    #[test]
+    fn a_job_is_worded_by_its_state() {
+        for (more, text) in [
+            (
+                r#""state":"delayed","due_at":"2026-11-22T06:40:00.000Z","attempts":0"#,
+                "pay:77:ok  delayed  due in 30m (06:40:00)",
+            ),
+            (
+                r#""state":"delayed","due_at":"2026-11-29T06:10:00.000Z","attempts":0"#,
+                "pay:77:ok  delayed  due in 7d (2026-11-29 06:10:00)",
+            ),
+            (
+                r#""state":"ready","due_at":"2026-11-22T06:09:59.998Z","attempts":0"#,
+                "pay:77:ok  ready  due 2ms ago",
+            ),
+            (
+                r#""state":"reserved","due_at":"2026-11-22T06:09:59.998Z","attempts":1,"reserved_by":"w1",
+                   "reserved_until":"2026-11-22T06:11:00.000Z""#,
+                "pay:77:ok  reserved  until 06:11:00  by w1",
+            ),
+            (
+                r#""state":"dead","due_at":"2026-11-22T04:00:00.000Z","attempts":9,
+                   "dead_at":"2026-11-22T04:10:00.000Z","reason":"exit 1: psp answered 503""#,
+                "pay:77:ok  died 2h ago  9 attempts  exit 1: psp answered 503",
+            ),
+        ] {
+            assert_eq!(wording().job(&job(more)), text);
+        }
+    }
+
+    #[test]
+    fn details_have_the_history_and_the_body_as_it_was_sent() {
+        let job = job(r#""state":"ready","due_at":"2026-11-22T06:09:00.000Z","attempts":1,"history":[
+                {"kind":"attempt","at":"2026-11-22T06:08:00.000Z","n":1,"took":0.08,"ended":"released","by":"w1",
+                 "reason":"exit 1"},
+                {"kind":"rescheduled","at":"2026-11-22T06:09:00.000Z"}]"#);
+        let text = wording().details(&job);
+        let expected = [
+            "pay:77:ok  ready  due 1m ago",
+            "  topic     t",
+            "  created   2026-11-21 05:40:00",
+            "  due       06:09:00",
+            "  ttr       1m",
+            "  attempts  1 of 16",
+            "  history   06:08:00  attempt 1  released after 80ms  by w1  exit 1",
+            "  history   06:09:00  rescheduled",
+            "  body      {\"n\":  1}",
+        ];
+        assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn columns_are_aligned() {
+        let rows = [["TOPIC", "READY", "PAUSED"], ["mail", "1", ""], ["orders", "1000", "delivery, intake"]];
+        let rows = rows.map(|row| row.map(str::to_owned).to_vec());
+        let expected = ["TOPIC   READY  PAUSED", "mail        1", "orders   1000  delivery, intake"];
+        assert_eq!(table(&rows).lines().collect::<Vec<_>>(), expected);
+    }
+}

@@ -1,0 +1,255 @@
+//! `linger topics` and `linger topic`: lists topics, shows, sets, pauses, resumes and purges one.
+
+use std::{process::ExitCode, time::Duration};
+
+use clap::{Args, Subcommand};
+use linger_client::{Paused, Request, Topic, TopicSort, TopicsRequest};
+use serde::Deserialize;
+use serde_json::{Map, Value, value::RawValue};
+
+use super::{
+    exit::{Exit, Failure},
+    help,
+    session::{ChangeArgs, ReadArgs, Session},
+    text::{span, table},
+};
+use crate::job::parse_duration;
+
+/// Most topics of a page.
+const PAGE: usize = 1_000;
+
+/// Arguments of `linger topics`.
+#[derive(Debug, Args)]
+pub(super) struct TopicsArgs {
+    /// Only topics whose names begin so
+    #[arg(long, value_name = "TEXT")]
+    prefix: Option<String>,
+    #[command(flatten)]
+    read: ReadArgs,
+}
+
+/// The commands of `linger topic`.
+#[derive(Debug, Subcommand)]
+pub(super) enum TopicCommand {
+    /// Show the counts and settings of a topic
+    #[command(after_help = help::CALLS)]
+    Show(ShowArgs),
+    /// Set what new jobs of a topic get if they say nothing else; what is left out stays
+    #[command(after_help = help::CALLS, override_usage = "linger topic set <TOPIC> [OPTIONS]")]
+    Set(SetArgs),
+    /// Stop the delivery of jobs, the intake of new ones, or both
+    #[command(after_help = help::CALLS)]
+    Pause(PauseArgs),
+    /// Resume the delivery of jobs, the intake of new ones, or both
+    #[command(after_help = help::CALLS)]
+    Resume(PauseArgs),
+    /// Delete every job of a topic in every state; its settings stay
+    #[command(after_help = help::CALLS)]
+    Purge(PurgeArgs),
+}
+
+/// Arguments of `linger topic show`.
+#[derive(Debug, Args)]
+pub(super) struct ShowArgs {
+    topic: String,
+    #[command(flatten)]
+    read: ReadArgs,
+}
+
+/// Arguments of `linger topic set`.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("settings").required(true).multiple(true))]
+pub(super) struct SetArgs {
+    topic: String,
+    /// How long a worker has a job
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, group = "settings")]
+    ttr: Option<Duration>,
+    /// Waits between attempts, such as 15s,3m
+    #[arg(long, value_name = "DURATIONS", value_delimiter = ',', value_parser = parse_duration, group = "settings")]
+    retry: Vec<Duration>,
+    /// Attempts until a job is a dead letter; 0 for no limit
+    #[arg(long, value_name = "COUNT", group = "settings")]
+    max_attempts: Option<u32>,
+    /// Whether a finish needs the receipt
+    #[arg(long, value_name = "BOOL", group = "settings")]
+    require_receipt: Option<bool>,
+    /// Settings that get the server's default again
+    #[arg(long, value_name = "SETTING", value_delimiter = ',', group = "settings")]
+    #[arg(value_parser = ["ttr", "retry", "max-attempts", "require-receipt"])]
+    unset: Vec<String>,
+    #[command(flatten)]
+    change: ChangeArgs,
+}
+
+/// Arguments of `linger topic pause` and `linger topic resume`.
+#[derive(Debug, Args)]
+pub(super) struct PauseArgs {
+    topic: String,
+    /// Only the delivery of jobs [default: both]
+    #[arg(long)]
+    delivery: bool,
+    /// Only the intake of new jobs [default: both]
+    #[arg(long)]
+    intake: bool,
+    #[command(flatten)]
+    change: ChangeArgs,
+}
+
+/// Arguments of `linger topic purge`.
+#[derive(Debug, Args)]
+pub(super) struct PurgeArgs {
+    topic: String,
+    #[command(flatten)]
+    change: ChangeArgs,
+}
+
+/// Runs `linger topics`.
+pub(super) fn list(TopicsArgs { prefix, read }: &TopicsArgs) -> ExitCode {
+    read.run(async |session| {
+        #[derive(Deserialize)]
+        struct Page {
+            topics: Vec<Box<RawValue>>,
+            next_cursor: Option<String>,
+        }
+        let mut rows = vec![HEADING.map(str::to_owned).to_vec()];
+        let mut cursor: Option<String> = None;
+        loop {
+            let request = TopicsRequest {
+                prefix: prefix.as_deref(),
+                sort: TopicSort::Name,
+                limit: PAGE,
+                cursor: cursor.as_deref(),
+            };
+            let response = session.call(&Request::topics(&request)).await?;
+            let page: Page = session.read(response.text()?)?;
+            for topic in &page.topics {
+                match session.output.is_text() {
+                    true => rows.push(row(&session.read(topic.get())?)),
+                    false => session.output.print(String::new, topic.get())?,
+                }
+            }
+            cursor = page.next_cursor;
+            if cursor.is_none() || session.output.is_closed() {
+                break;
+            }
+        }
+        if session.output.is_text() {
+            session.output.print(|| table(&rows), "")?;
+        }
+        Ok(Exit::Done)
+    })
+}
+
+const HEADING: [&str; 7] = ["TOPIC", "DELAYED", "READY", "RESERVED", "DEAD", "POLLS", "PAUSED"];
+
+fn row(topic: &Topic) -> Vec<String> {
+    let counts = topic.counts;
+    let numbers = [counts.delayed, counts.ready, counts.reserved, counts.dead, topic.waiting as u64];
+    let numbers = numbers.map(|number| number.to_string());
+    [topic.topic.clone()].into_iter().chain(numbers).chain([paused(topic.paused).to_owned()]).collect()
+}
+
+fn paused(paused: Paused) -> &'static str {
+    match (paused.delivery, paused.intake) {
+        (true, true) => "delivery, intake",
+        (true, false) => "delivery",
+        (false, true) => "intake",
+        (false, false) => "",
+    }
+}
+
+/// Runs a command of `linger topic`.
+pub(super) fn run(command: &TopicCommand) -> ExitCode {
+    match command {
+        TopicCommand::Show(ShowArgs { topic, read }) => read.run(async |session| {
+            let response = session.call(&Request::topic(topic)).await?;
+            print(session, response.text()?)
+        }),
+        TopicCommand::Set(arguments) => arguments.change.run(async |session| set(session, arguments).await),
+        TopicCommand::Pause(arguments) => arguments.change(Request::pause, "pause"),
+        TopicCommand::Resume(arguments) => arguments.change(Request::resume, "resume"),
+        TopicCommand::Purge(PurgeArgs { topic, change }) => {
+            change.run(async |session| purge(session, topic).await)
+        }
+    }
+}
+
+fn print(session: &Session, json: &str) -> Result<Exit, Failure> {
+    session.print(json, |topic: Topic| details(session, &topic))?;
+    Ok(Exit::Done)
+}
+
+fn details(session: &Session, topic: &Topic) -> String {
+    let wording = session.wording();
+    let mut lines = vec![table(&[HEADING.map(str::to_owned).to_vec(), row(topic)])];
+    let mut line = |name: &str, value: Option<String>| {
+        lines.extend(value.map(|value| format!("  {name:<17}{value}")));
+    };
+    line("next due", topic.next_due_at.map(|due_at| wording.due(due_at)));
+    line("oldest ready", topic.oldest_overdue_at.map(|due_at| wording.due(due_at)));
+    let settings = &topic.settings;
+    let steps = settings.retry.iter().copied().map(span).collect::<Vec<_>>().join(",");
+    line("ttr", settings.ttr.map(span));
+    line("retry", (!steps.is_empty()).then_some(steps));
+    line("max-attempts", settings.max_attempts.map(|count| count.to_string()));
+    line("require-receipt", settings.require_receipt.then(|| "true".to_owned()));
+    lines.join("\n")
+}
+
+/// Reads the settings, changes some and writes all of them, as the API replaces them as a whole. What this version does
+/// not know stays; hidden values are accepted back.
+async fn set(session: &Session, arguments: &SetArgs) -> Result<Exit, Failure> {
+    #[derive(Deserialize)]
+    struct Present {
+        settings: Map<String, Value>,
+    }
+    let topic = &arguments.topic;
+    session.confirm_change(&format!("change the settings of {topic}"))?;
+    let mut settings = match session.call(&Request::topic(topic)).await {
+        Ok(response) => session.read::<Present>(response.text()?)?.settings,
+        Err(failure) if failure.exit == Exit::Absent => Map::new(),
+        Err(failure) => return Err(failure),
+    };
+    for name in &arguments.unset {
+        settings.remove(&name.replace('-', "_"));
+    }
+    let text = |duration: Duration| Value::from(format!("{}ms", duration.as_millis()));
+    let steps: Vec<_> = arguments.retry.iter().copied().map(text).collect();
+    for (name, value) in [
+        ("ttr", arguments.ttr.map(text)),
+        ("retry", (!steps.is_empty()).then(|| steps.into())),
+        ("max_attempts", arguments.max_attempts.map(Value::from)),
+        ("require_receipt", arguments.require_receipt.map(Value::from)),
+    ] {
+        settings.extend(value.map(|value| (name.to_owned(), value)));
+    }
+    let response = session.call(&Request::put_settings(topic, &settings)).await?;
+    print(session, response.text()?)
+}
+
+impl PauseArgs {
+    fn change(&self, request: fn(&str, Paused) -> Request, verb: &str) -> ExitCode {
+        let Self { topic, delivery, intake, change } = self;
+        let both = !delivery && !intake;
+        let what = Paused { delivery: *delivery || both, intake: *intake || both };
+        change.run(async |session| {
+            session.confirm_change(&format!("{verb} {topic}"))?;
+            let response = session.call(&request(topic, what)).await?;
+            print(session, response.text()?)
+        })
+    }
+}
+
+async fn purge(session: &Session, topic: &str) -> Result<Exit, Failure> {
+    #[derive(Deserialize)]
+    struct Deleted {
+        deleted: u64,
+    }
+    session.confirm_deletion(&format!("delete every job of {topic}"), topic)?;
+    let response = session.call(&Request::purge(topic)).await?;
+    session.print(response.text()?, |Deleted { deleted }| match deleted {
+        1 => "1 job deleted".to_owned(),
+        count => format!("{count} jobs deleted"),
+    })?;
+    Ok(Exit::Done)
+}

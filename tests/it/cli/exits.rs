@@ -1,0 +1,207 @@
+//! Every exit code by its real cause.
+
+use std::{
+    io::{Read, Write},
+    net::TcpListener,
+};
+
+use linger::auth::{Scope, token_entry};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{Cli, Ended, command_in, ended, home};
+use crate::harness::redis::free_port;
+
+/// Panics unless a command ended with this code, an error that contains this text and, in JSON, this code of a problem.
+#[track_caller]
+fn assert_ended(cli: &Cli, words: &[&str], code: i32, message: &str, problem: &str) {
+    let text = cli.run(&[words, &["--text"]].concat());
+    assert_eq!((text.code, text.stdout.as_str()), (Some(code), ""), "{words:?}: {text:?}");
+    assert!(text.stderr.starts_with("linger: ") && text.stderr.contains(message), "{words:?}: {text:?}");
+    let json = cli.run(&[words, &["--json"]].concat());
+    assert_eq!((json.code, json.stdout.as_str()), (Some(code), ""), "{words:?}: {json:?}");
+    let document: serde_json::Value = serde_json::from_str(&json.stderr).expect("is one problem document");
+    assert_eq!(document["code"], problem, "{words:?}: {document}");
+}
+
+#[test]
+fn a_recognised_repeat_is_0_and_a_conflict_4() {
+    let cli = Cli::start();
+    cli.succeed(&["add", "mail", "1", "--id", "a"]);
+    cli.succeed(&["add", "mail", "1", "--id", "a"]);
+    assert_ended(&cli, &["add", "mail", "2", "--id", "a"], 4, "job_exists", "job_exists");
+    assert_ended(&cli, &["finish", "a"], 4, "not_reserved", "not_reserved");
+    let stale = "0".repeat(32);
+    assert_ended(&cli, &["touch", "a", "--receipt", &stale], 4, "lease_lost", "lease_lost");
+    assert_ended(
+        &cli,
+        &["dead", "requeue", "mail", "a"],
+        4,
+        "a: requeue: the server answers 409: not_dead",
+        "not_dead",
+    );
+    assert_ended(&cli, &["dead", "delete", "mail", "a"], 4, "a: is no dead letter, but ready", "conflict");
+    assert_eq!(cli.job("a").expect("is unchanged")["body"], 1);
+    assert!(cli.server.stop().success());
+}
+
+#[test]
+fn nothing_due_and_no_such_job_are_3() {
+    let cli = Cli::start();
+    let popped = cli.run(&["pop", "mail", "--json"]);
+    assert_eq!((popped.code, popped.stdout.as_str(), popped.stderr.as_str()), (Some(3), "", ""));
+    let popped = cli.run(&["pop", "mail", "--text", "--wait", "50ms"]);
+    assert_eq!((popped.code, popped.stderr.as_str()), (Some(3), "linger: no job is due\n"));
+    for words in [&["get", "a"][..], &["finish", "a"], &["cancel", "a"], &["reschedule", "a", "--now"]] {
+        assert_ended(&cli, words, 3, "job_not_found", "job_not_found");
+    }
+    assert_ended(&cli, &["topic", "show", "mail"], 3, "topic_not_found", "topic_not_found");
+    cli.succeed(&["add", "mail", "--id", "a"]);
+    assert_ended(&cli, &["dead", "requeue", "news", "a"], 3, "news has no such job", "absent");
+    assert!(cli.server.stop().success());
+}
+
+#[test]
+fn some_of_many_is_1() {
+    let cli = Cli::start();
+    cli.succeed(&["add", "mail", "--id", "a"]);
+    let cancelled = cli.run(&["cancel", "none", "a", "--text"]);
+    assert_eq!((cancelled.code, cancelled.stdout.as_str()), (Some(1), "a  cancelled\n"));
+    assert!(cancelled.stderr.starts_with("linger: none: "), "{cancelled:?}");
+    let path = cli.home.path().join("jobs");
+    std::fs::write(path, "{\"id\":\"b\"}\nno JSON\n{\"id\":\"c\",\"delays\":1}\n[7]\n")
+        .expect("can be written");
+    let added = cli.run(&["add", "--lines", "mail", "@jobs", "--text"]);
+    assert_eq!((added.code, added.stdout.as_str()), (Some(1), "1 added, 0 there already, 3 failed\n"));
+    for line in ["line 2: is no definition", "line 3: the server answers 422", "line 4: is no definition"] {
+        assert!(added.stderr.contains(line), "{line}: {added:?}");
+    }
+    assert_eq!(cli.state("b"), Some(("ready".to_owned(), 0)));
+    assert!(cli.server.stop().success());
+}
+
+#[test]
+fn wrong_usage_and_refused_values_are_2() {
+    let cli = Cli::start();
+    for (words, message) in [
+        (&["add", "mail", "{"][..], "the body is not JSON"),
+        (&["add", "mail", "@none"], "none: No such file"),
+        (&["add", "--lines", "mail", "{}"], "--lines reads @FILE, or stdin"),
+        (&["get", "a", "--url", "ftp://a"], "--url: \"ftp://a\" must be like"),
+        (&["get", "a", "--profile", "prod"], "there is no profile \"prod\" (profiles: there are none)"),
+        (&["get", "a", "--token-file", "none"], "the file of the token, none: No such file"),
+        (&["topic", "purge", "mail"], "this needs --yes"),
+    ] {
+        assert_ended(&cli, words, 2, message, "usage");
+    }
+    assert_ended(&cli, &["add", "mail", "--ttr", "100h"], 2, "invalid_job", "invalid_job");
+    assert_ended(&cli, &["add", "bad topic"], 2, "invalid_job", "invalid_job");
+    let secure = cli.server.url().replace("http:", "https:");
+    assert_ended(&cli, &["get", "a", "--url", &secure], 2, "use http://", "usage");
+    for (words, message) in [
+        (&["add"][..], "<TOPIC>"),
+        (&["add", "mail", "--delay", "soon"], "soon"),
+        (&["add", "mail", "--at", "soon"], "soon"),
+        (&["add", "mail", "--delay", "1s", "--at", "2027-01-01T00:00:00Z"], "--at"),
+        (&["get", "a", "--text", "--json"], "--json"),
+        (&["reschedule", "a"], "--delay"),
+        (&["pop", "mail", "--max", "0"], "--max"),
+        (&["touch", "a"], "--receipt"),
+        (&["dead", "delete", "mail"], "--all"),
+        (&["get", "a", "--token", "secret"], "--token"),
+        (&["add", "mail", "--listen", "127.0.0.1:0"], "--listen"),
+        (&["--data-dir", "x", "add", "mail"], "--data-dir does not apply to `linger add`"),
+        (&["--redis-url", "redis://h", "topic", "show", "mail"], "does not apply to `linger topic show`"),
+    ] {
+        let Ended { code, stdout, stderr } = cli.run(words);
+        assert_eq!((code, stdout.as_str()), (Some(2), ""), "{words:?}: {stderr}");
+        assert!(stderr.contains(message), "{words:?}: {stderr}");
+    }
+    let json = cli.run(&["get", "a", "--json", "--lisen", "x"]);
+    let document: serde_json::Value = serde_json::from_str(&json.stderr).expect("is a problem document");
+    assert_eq!((json.code, document["code"].as_str()), (Some(2), Some("usage")));
+    assert!(cli.server.stop().success());
+}
+
+#[test]
+fn a_token_that_is_missing_wrong_or_too_weak_is_5() {
+    let tokens = tempfile::NamedTempFile::new().expect("a file");
+    let entries =
+        token_entry("app", "adds", &[Scope::Add], &[]) + &token_entry("ops", "reads", &[Scope::Read], &[]);
+    std::fs::write(tokens.path(), entries).expect("can be written");
+    let variables = [("LINGER__AUTH__TOKENS_FILE", tokens.path().to_str().expect("is text"))];
+    let cli = Cli::start_with(&[], &variables);
+    assert_ended(&cli, &["add", "mail"], 5, "401: unauthorized", "unauthorized");
+    for (token, code, message) in [
+        ("adds", 0, ""),
+        ("wrong", 5, "401: unauthorized"),
+        ("reads", 5, "403: forbidden"),
+        ("a\nb", 2, "more than one line"),
+    ] {
+        let mut command = cli.command(&["add", "mail"]);
+        command.env("LINGER_TOKEN", token);
+        let ended = ended(command);
+        assert_eq!(ended.code, Some(code), "{token:?}: {ended:?}");
+        assert!(ended.stderr.contains(message), "{token:?}: {ended:?}");
+        assert!(!ended.stderr.contains("wrong"), "the token is shown: {ended:?}");
+    }
+    assert!(cli.server.stop().success());
+}
+
+#[test]
+fn no_answer_until_the_timeout_is_6() {
+    let home = home();
+    let run = |url: &str| {
+        ended(command_in(home.path(), &["add", "mail", "--url", url, "--timeout", "300ms", "--json"]))
+    };
+    let away = run(&format!("http://127.0.0.1:{}", free_port()));
+    assert_eq!(away.code, Some(6), "{away:?}");
+    assert!(away.stderr.contains("\"no_answer\"") && away.stderr.contains("Connection refused"), "{away:?}");
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let silent_url = format!("http://{}", silent.local_addr().expect("has an address"));
+    let unanswered = run(&silent_url);
+    assert_eq!(unanswered.code, Some(6), "{unanswered:?}");
+    assert!(unanswered.stderr.contains("no answer within 300ms"), "{unanswered:?}");
+    let server = std::thread::spawn(move || {
+        // The calls that nobody answered come first.
+        let mut answered = 0;
+        for stream in silent.incoming() {
+            let mut stream = stream.expect("is a connection");
+            let mut request = [0; 4_096];
+            let read = stream.read(&mut request).expect("can be read");
+            if request[..read].starts_with(b"GET /end") {
+                break;
+            }
+            if read > 0 && stream.write_all(b"HTTP/1.1 503 x\r\ncontent-length: 0\r\n\r\n").is_ok() {
+                answered += 1;
+            }
+        }
+        answered
+    });
+    let refused = run(&silent_url);
+    assert_eq!(refused.code, Some(6), "{refused:?}");
+    assert!(refused.stderr.contains("503"), "{refused:?}");
+    let mut end = std::net::TcpStream::connect(silent_url.trim_start_matches("http://")).expect("it listens");
+    end.write_all(b"GET /end").expect("can be written");
+    assert!(server.join().expect("does not panic") >= 2, "the call was repeated");
+}
+
+#[test]
+fn a_signal_is_130_or_143_and_takes_no_job() {
+    let cli = Cli::start();
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let mut child = cli.command(&["pop", "mail", "--wait", "60s"]).spawn().expect("linger starts");
+        cli.server.wait_for_parked_polls(1);
+        kill_process(Pid::from_child(&child), signal).expect("it runs");
+        assert_eq!(child.wait().expect("it ends").code(), Some(code));
+        cli.server.wait_for_parked_polls(0);
+        let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let url = format!("http://{}", silent.local_addr().expect("has an address"));
+        let mut child = cli.command(&["get", "a", "--url", &url]).spawn().expect("linger starts");
+        let _unanswered = silent.accept().expect("is called");
+        kill_process(Pid::from_child(&child), signal).expect("it runs");
+        assert_eq!(child.wait().expect("it ends").code(), Some(code));
+    }
+    cli.succeed(&["add", "mail", "--id", "a"]);
+    assert_eq!(cli.state("a"), Some(("ready".to_owned(), 0)));
+    assert!(cli.server.stop().success());
+}

@@ -1,0 +1,121 @@
+//! Readers of stdout that go before they have read everything, and writes that fail: no job is lost.
+
+use std::{
+    fs::OpenOptions,
+    io::{BufRead, BufReader},
+    process::Stdio,
+};
+
+use super::{Cli, ended};
+use crate::harness::process::linger_under;
+
+fn add_jobs(cli: &Cli) {
+    for id in ["a", "b", "c"] {
+        cli.succeed(&["add", "mail", "--id", id]);
+    }
+}
+
+fn ready(attempts: u64) -> Option<(String, u64)> {
+    Some(("ready".to_owned(), attempts))
+}
+
+#[test]
+fn pop_finish_finishes_what_head_has_read_and_no_more() {
+    let cli = Cli::start();
+    add_jobs(&cli);
+    let script = "{ \"$@\"; echo $? >code; } | head -n 1";
+    let words = ["pop", "mail", "--max", "3", "--finish"];
+    let mut command = linger_under(&["sh", "-c", script, "sh"], &words, cli.home.path());
+    command.env("LINGER_URL", cli.server.url());
+    let popped = ended(command);
+    assert_eq!((popped.code, popped.stderr.as_str()), (Some(0), ""), "{popped:?}");
+    assert!(popped.stdout.starts_with("{\"id\":\"a\",") && popped.stdout.lines().count() == 1, "{popped:?}");
+    // The shell writes the code after head has ended, perhaps.
+    let code = || std::fs::read_to_string(cli.home.path().join("code")).unwrap_or_default();
+    let time_limit = crate::harness::wait::TimeLimit::new();
+    while !code().ends_with('\n') {
+        time_limit.check(code);
+        time_limit.pause_thread();
+    }
+    assert_eq!(code(), "0\n");
+    assert_eq!([cli.state("a"), cli.state("b"), cli.state("c")], [None, ready(1), ready(1)]);
+    assert!(cli.server.stop().success());
+}
+
+#[test]
+fn a_job_whose_line_nobody_reads_is_not_finished() {
+    let cli = Cli::start();
+    add_jobs(&cli);
+    let mut command = cli.command(&["pop", "mail", "--max", "3", "--finish"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("linger starts");
+    let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+    let mut line = String::new();
+    stdout.read_line(&mut line).expect("is text");
+    assert!(line.starts_with("{\"id\":\"a\","), "{line}");
+    // Waits until the second line is in the pipe.
+    let time_limit = crate::harness::wait::TimeLimit::new();
+    while rustix::io::ioctl_fionread(stdout.get_ref()).expect("is a pipe") == 0 {
+        time_limit.check(String::new);
+        time_limit.pause_thread();
+    }
+    drop(stdout);
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    assert_eq!([cli.state("a"), cli.state("b"), cli.state("c")], [None, ready(1), ready(1)]);
+    assert!(cli.server.stop().success());
+}
+
+#[test]
+fn a_pop_for_a_closed_pipe_takes_no_job_and_one_that_is_under_way_gives_it_back() {
+    let cli = Cli::start();
+    let start = |wait: &str| {
+        let mut command = cli.command(&["pop", "mail", "--wait", wait]);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("linger starts");
+        (child.stdout.take(), child)
+    };
+    let (stdout, mut child) = start("60s");
+    cli.server.wait_for_parked_polls(1);
+    drop(stdout);
+    cli.succeed(&["add", "mail", "--id", "a"]);
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    assert_eq!(cli.state("a"), ready(1));
+    let (stdout, mut child) = start("0s");
+    drop(stdout);
+    // It either saw the closed pipe in time or gave the job back.
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    assert_eq!(cli.state("a").expect("is there").0, "ready");
+    assert!(cli.server.stop().success());
+}
+
+#[test]
+fn a_job_that_cannot_be_printed_is_given_back() {
+    let cli = Cli::start();
+    add_jobs(&cli);
+    for (attempts, finish) in [(1, &[][..]), (2, &["--finish"])] {
+        let words = [&["pop", "mail", "--max", "3"], finish].concat();
+        let mut command = cli.command(&words);
+        let full = OpenOptions::new().write(true).open("/dev/full").expect("is there");
+        let mut child = command.stdout(full).stderr(Stdio::piped()).spawn().expect("linger starts");
+        let mut stderr = String::new();
+        let errors = child.stderr.take().expect("piped");
+        BufReader::new(errors).read_line(&mut stderr).expect("is text");
+        assert!(stderr.contains("cannot write to stdout"), "{stderr}");
+        assert_eq!(child.wait().expect("it ends").code(), Some(1));
+        for id in ["a", "b", "c"] {
+            assert_eq!(cli.state(id), ready(attempts), "{words:?}");
+        }
+    }
+    assert!(cli.server.stop().success());
+}
+
+#[test]
+fn a_change_is_done_whether_or_not_somebody_reads_of_it() {
+    let cli = Cli::start();
+    add_jobs(&cli);
+    for words in [&["topics"][..], &["cancel", "a", "b", "c"]] {
+        let mut child = cli.command(words).stdout(Stdio::piped()).spawn().expect("linger starts");
+        drop(child.stdout.take());
+        assert_eq!(child.wait().expect("it ends").code(), Some(0), "{words:?}");
+    }
+    assert_eq!(["a", "b", "c"].map(|id| cli.state(id)), [None, None, None]);
+    assert!(cli.server.stop().success());
+}

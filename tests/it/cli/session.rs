@@ -1,0 +1,252 @@
+//! Every command once, in text and in JSON, on both engines.
+
+use super::{Cli, matches};
+use crate::harness::redis::{fresh_prefix, shared};
+
+/// A command, and what it prints as text and as JSON. `RECEIPT` stands for the receipt that was printed last.
+type Step = (&'static [&'static str], &'static str, &'static str);
+
+const DELAYED: &str = r#"{"id":"a","topic":"mail","state":"delayed","created_at":"[..]","due_at":"[..]","ttr":60,"attempts":0,"max_attempts":16,"body":{"n":  1.0}}"#;
+const RESERVED: &str = r#"{"id":"a","topic":"mail","state":"reserved","created_at":"[..]","due_at":"[..]","ttr":60,"attempts":[..],"max_attempts":16,[..]"receipt":"[..]","attempt":[..],"late":[..],"body":{"n":  1.0}}"#;
+const POPPED: &str = "a  attempt [..] of 16  [..] late  until [..]  receipt [..]\n{\"n\":  1.0}";
+
+/// A job's life, command by command.
+const JOB: &[Step] = &[
+    (
+        &["add", "mail", "{\"n\":  1.0}", "--delay", "30m", "--id", "a"],
+        "a  delayed  due in 30m ([..])",
+        DELAYED,
+    ),
+    (
+        &["add", "mail", "{\"n\":  1.0}", "--delay", "30m", "--id", "a"],
+        "a  delayed  due in [..] ([..])  (was there already)",
+        DELAYED,
+    ),
+    (
+        &["get", "a"],
+        "a  delayed  due in [..] ([..])
+  topic     mail
+  created   [..]
+  due       [..]
+  ttr       1m
+  attempts  0 of 16
+  body      {\"n\":  1.0}",
+        DELAYED,
+    ),
+    (&["get", "a", "--body"], "{\"n\":  1.0}", "{\"n\":  1.0}"),
+    (&["reschedule", "a", "--now"], "a  ready  due [..] ago", r#"{"id":"a",[..]"state":"ready",[..]}"#),
+    (&["pop", "news", "mail", "--wait", "20s"], POPPED, RESERVED),
+    (
+        &["touch", "a", "--receipt", "RECEIPT", "--ttr", "5m"],
+        "a  reserved  until [..]",
+        r#"{"id":"a",[..]"state":"reserved",[..]}"#,
+    ),
+    (
+        &["release", "a", "--receipt", "RECEIPT", "--delay", "0s", "--reason", "psp away"],
+        "a  ready  due [..] ago",
+        r#"{"id":"a",[..]"state":"ready",[..]"reason":"psp away",[..]}"#,
+    ),
+    (&["pop", "mail", "--wait", "20s"], POPPED, RESERVED),
+    (
+        &["bury", "a", "--receipt", "RECEIPT", "--reason", "exit 1: psp answered 503"],
+        "a  died [..] ago  2 attempts  exit 1: psp answered 503",
+        r#"{"id":"a",[..]"state":"dead",[..]"reason":"exit 1: psp answered 503",[..]}"#,
+    ),
+    (
+        &["dead", "ls", "mail"],
+        "a  died [..] ago  2 attempts  exit 1: psp answered 503",
+        r#"{"id":"a",[..]"state":"dead",[..]"reason":"exit 1: psp answered 503",[..]}"#,
+    ),
+    (
+        &["dead", "requeue", "mail", "a", "--delay", "1h"],
+        "a  delayed  due in 1h ([..])",
+        r#"{"id":"a",[..]"state":"delayed",[..]"attempts":0,[..]}"#,
+    ),
+    (&["cancel", "a"], "a  cancelled", r#"{"status":204,"id":"a"}"#),
+];
+
+/// Topics, and many jobs at once.
+const TOPICS: &[Step] = &[
+    (
+        &["topic", "set", "mail", "--ttr", "90s", "--retry", "15s,3m"],
+        "TOPIC  DELAYED  READY  RESERVED  DEAD  POLLS  PAUSED
+mail         0      0         0     0      0
+  ttr              1m30s
+  retry            15s,3m",
+        r#"{"topic":"mail",[..]"settings":{"ttr":90,"retry":[15,180],"require_receipt":false}}"#,
+    ),
+    (
+        &["topic", "set", "mail", "--max-attempts", "1", "--unset", "retry"],
+        "TOPIC  DELAYED  READY  RESERVED  DEAD  POLLS  PAUSED
+mail         0      0         0     0      0
+  ttr              1m30s
+  max-attempts     1",
+        r#"{"topic":"mail",[..]"settings":{"ttr":90,"max_attempts":1,"require_receipt":false}}"#,
+    ),
+    (
+        &["add", "--lines", "mail", "@jobs.jsonl"],
+        "3 added, 0 there already, 0 failed",
+        "{\"status\":201,\"id\":\"[..]-1\"}\n{\"status\":201,\"id\":\"b\"}\n{\"status\":201,\"id\":\"[..]-2\"}",
+    ),
+    (
+        &["add", "--lines", "mail", "@jobs.jsonl"],
+        "0 added, 3 there already, 0 failed",
+        "{\"status\":200,\"id\":\"[..]-1\"}\n{\"status\":200,\"id\":\"b\"}\n{\"status\":200,\"id\":\"[..]-2\"}",
+    ),
+    (
+        &["topic", "pause", "mail", "--intake"],
+        "TOPIC  DELAYED  READY  RESERVED  DEAD  POLLS  PAUSED
+mail         0      2         0     0      0  intake
+  oldest ready     due [..] ago
+  ttr              1m30s
+  max-attempts     1",
+        r#"{"topic":"mail",[..]"paused":{"delivery":false,"intake":true},[..]}"#,
+    ),
+    (
+        &["topics"],
+        "TOPIC  DELAYED  READY  RESERVED  DEAD  POLLS  PAUSED
+mail         0      2         0     0      0  intake
+news         1      0         0     0      0",
+        "{\"topic\":\"mail\",[..]}\n{\"topic\":\"news\",[..]}",
+    ),
+    (
+        &["topic", "resume", "mail"],
+        "TOPIC  DELAYED  READY  RESERVED  DEAD  POLLS  PAUSED
+mail         0      2         0     0      0
+  oldest ready     due [..] ago
+  ttr              1m30s
+  max-attempts     1",
+        r#"{"topic":"mail",[..]"paused":{"delivery":false,"intake":false},[..]}"#,
+    ),
+    (
+        &["topics", "--prefix", "ne"],
+        "TOPIC  DELAYED  READY  RESERVED  DEAD  POLLS  PAUSED
+news         1      0         0     0      0",
+        r#"{"topic":"news",[..]}"#,
+    ),
+    (
+        &["pop", "mail", "--wait", "20s"],
+        "[..]-[..]  attempt 1 of 1  [..]\n7",
+        r#"{[..]"receipt":"[..]"body":7}"#,
+    ),
+    (
+        &["bury", "ID", "--receipt", "RECEIPT"],
+        "[..]-[..]  died [..] ago  1 attempt  buried",
+        r#"{[..]"state":"dead",[..]}"#,
+    ),
+    (
+        &["dead", "requeue", "mail", "--all", "--delay", "1h"],
+        "1 requeued",
+        r#"{"id":"op_[..]","action":"requeue","delay":3600,[..]"state":"done",[..]"changed":1,"skipped":0}"#,
+    ),
+    (&["dead", "ls", "mail", "--all"], "", ""),
+    (
+        &["topic", "show", "mail"],
+        "TOPIC  DELAYED  READY  RESERVED  DEAD  POLLS  PAUSED
+mail         1      1         0     0      0
+  next due         due in [..] ([..])
+  oldest ready     due [..] ago
+  ttr              1m30s
+  max-attempts     1",
+        r#"{"topic":"mail",[..]}"#,
+    ),
+    (&["topic", "purge", "mail", "--yes"], "2 jobs deleted", r#"{"deleted":2}"#),
+];
+
+/// The first text behind `before` that consists of the characters of ids.
+fn word_after(text: &str, before: &str) -> Option<String> {
+    let (_, rest) = text.split_once(before)?;
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    Some(rest.chars().take_while(|&c| is_legal(c)).collect())
+}
+
+fn run_steps(cli: &Cli, steps: &[Step], form: &str) {
+    let (mut receipt, mut id) = (String::new(), String::new());
+    for (words, text, json) in steps {
+        let mut line: Vec<&str> = words.to_vec();
+        for word in &mut line {
+            match *word {
+                "RECEIPT" => *word = &receipt,
+                "ID" => *word = &id,
+                _ => {}
+            }
+        }
+        line.push(form);
+        let printed = cli.succeed(&line);
+        let expected = if form == "--text" { text } else { json };
+        assert!(matches(expected, &printed), "{line:?} printed\n{printed}\nin place of\n{expected}");
+        let found = ["  receipt ", "\"receipt\":\""].iter().find_map(|before| word_after(&printed, before));
+        if let Some(found) = found {
+            receipt = found;
+            let before = if form == "--text" { "" } else { "{\"id\":\"" };
+            id = word_after(&printed, before).expect("a job has an id");
+        }
+    }
+}
+
+/// Runs both parts against new servers, in both forms.
+fn run_session(start: impl Fn() -> Cli) {
+    for form in ["--text", "--json"] {
+        let cli = start();
+        run_steps(&cli, JOB, form);
+        let lines = "{\"body\":7}\n\n{\"id\":\"b\",\"topic\":\"news\",\"delay\":\"1h\"}\r\n{\"body\":7}";
+        std::fs::write(cli.home.path().join("jobs.jsonl"), lines).expect("can be written");
+        run_steps(&cli, TOPICS, form);
+        assert!(cli.server.stop().success());
+    }
+}
+
+#[test]
+fn every_command_prints_what_it_did_on_the_embedded_engine() {
+    run_session(Cli::start);
+}
+
+#[test]
+fn every_command_prints_what_it_did_on_redis() {
+    run_session(|| {
+        let variables = [("LINGER__REDIS__PREFIX", &*fresh_prefix())];
+        Cli::start_with(&["--store", "redis", "--redis-url", &shared().url()], &variables)
+    });
+}
+
+#[test]
+fn setting_one_value_of_a_topic_keeps_the_others() {
+    let cli = Cli::start_with(&[], &[("LINGER__CALLBACKS__ALLOW_NETWORKS", "public")]);
+    let callback =
+        r#"{"url":"https://shop.example/hook","headers":{"x-key":"s3cret"},"timeout":"5s","rate":2.5}"#;
+    let settings = format!(r#"{{"ttr":"60s","retry":["250ms","1d"],"callback":{callback}}}"#);
+    assert_eq!(cli.server.call("PUT", "/topics/mail", &settings).status, 200);
+    let present = || cli.server.call("GET", "/topics/mail", "").json()["settings"].clone();
+    let mut expected = present();
+    assert_eq!(expected["callback"]["headers"]["x-key"], "[hidden]");
+    cli.succeed(&["topic", "set", "mail", "--ttr", "90s"]);
+    expected["ttr"] = 90.into();
+    assert_eq!(present(), expected);
+    assert!(cli.server.stop().success());
+}
+
+#[test]
+fn without_a_terminal_the_output_is_json() {
+    let cli = Cli::start();
+    let printed = cli.succeed(&["add", "mail", "--id", "a"]);
+    assert!(printed.starts_with("{\"id\":\"a\",") && printed.ends_with("\"body\":null}\n"), "{printed}");
+    assert!(cli.server.stop().success());
+}
+
+#[test]
+fn a_body_comes_back_byte_for_byte() {
+    let cli = Cli::start();
+    let path = cli.home.path().join("body.json");
+    let body = "{\n  \"n\": 12345678901234567890.10,\r\n  \"text\": \"\\u00e9é\u{9b}\"\n}";
+    std::fs::write(&path, format!("\n{body}\n")).expect("can be written");
+    let added = cli.succeed(&["add", "mail", "@body.json", "--id", "a"]);
+    assert_eq!(added.lines().count(), 1, "line breaks of the body are blanks here: {added}");
+    assert_eq!(cli.succeed(&["get", "a", "--body"]), body);
+    let mut command = cli.command(&["add", "mail", "-", "--raw", "--id", "b"]);
+    command.stdin(std::fs::File::open(&path).expect("can be opened"));
+    assert_eq!(super::ended(command).code, Some(0));
+    let text = serde_json::Value::from(format!("\n{body}\n"));
+    assert_eq!(cli.job("b").expect("is there")["body"], text);
+    assert!(cli.succeed(&["add", "mail", "-1.50", "--id", "c"]).contains("\"body\":-1.50}"));
+    assert!(cli.server.stop().success());
+}
