@@ -1,26 +1,93 @@
-//! The code blocks of the pages for users, for the tests that run them.
+//! The pages for users and their code blocks, for the tests that check and run them.
 
-use std::path::Path;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 /// A code block of a page.
 #[derive(Debug)]
 pub struct Block {
     /// The word after the fence, such as `sh`.
     pub language: String,
+    /// The comment on the line before the fence, such as `background`.
+    pub mark: Option<String>,
     pub code: String,
+    /// The line of the fence.
+    pub line: usize,
+}
+
+/// The root of the repository.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every page, by its path from the root.
+pub fn pages() -> Vec<PathBuf> {
+    let mut pages = Vec::new();
+    let mut folders = vec![root().join("docs")];
+    let mut entries = entries(root());
+    entries.extend(self::entries(&root().join("examples")));
+    while let Some(folder) = folders.pop() {
+        entries.extend(self::entries(&folder));
+        folders.extend(
+            entries.iter().filter(|entry| entry.parent() == Some(&folder) && entry.is_dir()).cloned(),
+        );
+    }
+    for entry in entries {
+        if entry.extension().is_some_and(|extension| extension == "md") {
+            pages.push(entry.strip_prefix(root()).expect("is ours").to_owned());
+        }
+    }
+    pages.sort();
+    assert!(pages.contains(&PathBuf::from("README.md")) && pages.len() > 20, "{pages:?}");
+    pages
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("readable").path()).collect()
+}
+
+/// The text of a page.
+pub fn read(page: impl AsRef<Path>) -> String {
+    let page = page.as_ref();
+    fs::read_to_string(root().join(page)).unwrap_or_else(|error| panic!("{}: {error}", page.display()))
+}
+
+/// The code blocks of a text, in their order. The indentation of a block in a list is removed.
+pub fn blocks(text: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let (mut mark, mut open): (Option<String>, Option<(Block, usize)>) = (None, None);
+    for (number, line) in text.lines().enumerate() {
+        let trimmed = line.trim_start();
+        match (trimmed.strip_prefix("```"), &mut open) {
+            (Some(language), None) => {
+                let block = Block {
+                    language: language.to_owned(),
+                    mark: mark.take(),
+                    code: String::new(),
+                    line: number + 1,
+                };
+                open = Some((block, line.len() - trimmed.len()));
+            }
+            (Some(_), Some(_)) => blocks.extend(open.take().map(|(block, _)| block)),
+            (None, Some((block, indent))) => {
+                let indented = line.get(..*indent).is_some_and(|start| start.trim().is_empty());
+                block.code += if indented { &line[*indent..] } else { line };
+                block.code += "\n";
+            }
+            (None, None) => {
+                let comment = trimmed.strip_prefix("<!-- ").and_then(|rest| rest.strip_suffix(" -->"));
+                mark = comment.map(str::to_owned);
+            }
+        }
+    }
+    blocks
 }
 
 /// The code blocks of a page after a comment such as `<!-- NAME runs the next block -->`, in their order.
 pub fn blocks_after(page: &str, comment: &str) -> Vec<Block> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
-    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{page}: {error}"));
+    let text = read(page);
     let (_, rest) = text.split_once(&format!("{comment}\n")).expect("the page has the comment");
-    // Every second part is outside of the blocks.
-    let blocks = rest.split("```").skip(1).step_by(2);
-    blocks
-        .map(|block| {
-            let (language, code) = block.split_once('\n').expect("a fence is a line");
-            Block { language: language.to_owned(), code: code.to_owned() }
-        })
-        .collect()
+    blocks(rest)
 }

@@ -26,7 +26,7 @@ use crate::harness::{
     wait::TimeLimit,
 };
 
-/// The permissions that docs/redis.md says to allow.
+/// The permissions that docs/operate/redis.md says to allow.
 const RIGHTS: [&str; 3] = ["~{linger*", "&{linger*", "+@all"];
 
 /// A server with a restricted user, and default settings that connect as that user.
@@ -77,8 +77,8 @@ async fn a_user_that_lacks_a_permission_is_refused_at_start_and_the_permission_i
 #[tokio::test]
 async fn the_documented_permissions_are_enough() {
     assert!(
-        include_str!("../../../docs/redis.md").contains(&RIGHTS.join(" ")),
-        "docs/redis.md names other permissions"
+        include_str!("../../../docs/operate/redis.md").contains(&RIGHTS.join(" ")),
+        "docs/operate/redis.md names other permissions"
     );
     let user = RestrictedUser::start(&RIGHTS).await;
     let process = Process::start(&user.options).await;

@@ -1,4 +1,8 @@
-//! The pages for people: they are short where they have to be, and their links lead somewhere.
+//! The pages for users: they are short where they have to be, their links lead somewhere, they name what exists
+//! (`configuration`: each setting, as `config/default.toml` has it), and their shell blocks run (`shell`).
+
+mod configuration;
+mod shell;
 
 use std::{
     collections::BTreeSet,
@@ -6,31 +10,10 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
+use crate::harness::pages::{pages, read, root};
+
 /// Longest front page, in lines.
 const MAX_FRONT_PAGE_LINES: usize = 150;
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// Every page, by its path from the root.
-fn pages() -> Vec<PathBuf> {
-    let mut pages = Vec::new();
-    for folder in ["", "docs", "docs/operate", "docs/runbooks", "examples"] {
-        for entry in fs::read_dir(root().join(folder)).expect("a folder") {
-            let path = entry.expect("readable").path();
-            if path.extension().is_some_and(|extension| extension == "md") {
-                pages.push(path.strip_prefix(root()).expect("is ours").to_owned());
-            }
-        }
-    }
-    assert!(pages.contains(&PathBuf::from("README.md")) && pages.len() > 5, "{pages:?}");
-    pages
-}
-
-fn read(page: &Path) -> String {
-    fs::read_to_string(root().join(page)).unwrap_or_else(|error| panic!("{}: {error}", page.display()))
-}
 
 /// The lines of a page that are not in a code block.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
@@ -79,19 +62,28 @@ fn the_front_page_is_short() {
     assert!(lines <= MAX_FRONT_PAGE_LINES, "README.md has {lines} lines");
 }
 
+/// The links of a page to files, each with the anchor that it names.
+fn targets(page: &Path, text: &str) -> Vec<(String, PathBuf, String)> {
+    let ours = links(text).into_iter().filter(|link| !link.starts_with("http"));
+    ours.map(|link| {
+        let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
+        let target = match file {
+            "" => page.to_owned(),
+            file => resolved(&page.parent().expect("has a folder").join(file)),
+        };
+        let anchor = anchor.to_owned();
+        (link, target, anchor)
+    })
+    .collect()
+}
+
 #[test]
 fn every_link_between_pages_leads_somewhere() {
     let mut wrong = Vec::new();
     for page in pages() {
-        let text = read(&page);
-        for link in links(&text).into_iter().filter(|link| !link.starts_with("http")) {
-            let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
-            let target = match file {
-                "" => page.clone(),
-                file => resolved(&page.parent().expect("has a folder").join(file)),
-            };
+        for (link, target, anchor) in targets(&page, &read(&page)) {
             let found = root().join(&target).exists()
-                && (anchor.is_empty() || anchors(&read(&target)).contains(anchor));
+                && (anchor.is_empty() || anchors(&read(&target)).contains(&anchor));
             if !found {
                 wrong.push(format!("{}: {link}", page.display()));
             }
@@ -101,31 +93,16 @@ fn every_link_between_pages_leads_somewhere() {
 }
 
 #[test]
-fn the_front_page_links_to_every_page_for_users() {
-    let linked = links(&read(Path::new("README.md")));
-    for page in pages().into_iter().filter(|page| page.components().count() <= 2) {
-        let name = page.to_string_lossy();
-        let found = linked.iter().any(|link| link.split('#').next() == Some(&name) || name.starts_with(link));
-        assert!(found || name == "README.md", "README.md does not link to {name}");
+fn links_lead_from_the_front_page_to_every_page_for_users() {
+    let mut found = BTreeSet::from([PathBuf::from("README.md")]);
+    let mut unread = vec![PathBuf::from("README.md")];
+    while let Some(page) = unread.pop() {
+        let targets = targets(&page, &read(&page)).into_iter().map(|(_, target, _)| target);
+        let next = targets.filter(|target| target.extension().is_some_and(|ending| ending == "md"));
+        unread.extend(next.filter(|target| found.insert(target.clone())));
     }
-}
-
-#[test]
-fn pages_link_to_every_page_in_a_folder_below_them() {
-    let above = pages().into_iter().filter(|page| page.components().count() <= 2);
-    let mut linked: BTreeSet<PathBuf> = above.flat_map(|page| linked_pages(&page)).collect();
-    linked.extend(linked.clone().iter().flat_map(|page| linked_pages(page)));
-    for page in pages().into_iter().filter(|page| page.components().count() > 2) {
-        assert!(linked.contains(&page), "no page leads to {}", page.display());
-    }
-}
-
-/// The pages that a page links to.
-fn linked_pages(page: &Path) -> Vec<PathBuf> {
-    let folder = page.parent().expect("has a folder");
-    let targets = links(&read(page)).into_iter().filter(|link| !link.starts_with("http"));
-    let files = targets.filter_map(|link| Some(resolved(&folder.join(link.split('#').next()?))));
-    files.filter(|file| file.extension().is_some_and(|extension| extension == "md")).collect()
+    let missing: Vec<PathBuf> = pages().into_iter().filter(|page| !found.contains(page)).collect();
+    assert!(missing.is_empty(), "no links lead to {missing:?}");
 }
 
 /// What stands between backticks in the prose of the pages for users.
