@@ -30,7 +30,8 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// How long one attempt may take, beside what the call itself waits for.
     pub call_timeout: Duration,
-    /// How long after its beginning a failed call may be sent again; zero for never.
+    /// How long after its beginning a failed call may be sent again; zero for never. For a call that waits, such as a
+    /// long poll, the time begins with its first failure.
     pub repeat_for: Duration,
     /// Most connections at a time; further calls wait for one.
     pub max_connections: usize,
@@ -158,7 +159,9 @@ impl Client {
     /// # Errors
     /// When the server refuses the call, or does not answer.
     pub async fn send(&self, request: &Request) -> Result<Response, Error> {
-        let (mut repeats, mut may_have_happened) = (Repeats::within(self.repeat_for), false);
+        let new_repeats = || Repeats::within(self.repeat_for);
+        let mut repeats = request.wait.is_zero().then(new_repeats);
+        let mut may_have_happened = false;
         let mut limit = self.call_timeout;
         loop {
             let answer = self.attempt(request, limit + request.wait).await;
@@ -170,7 +173,8 @@ impl Client {
                 return Err(failure.after_attempt(may_have_happened));
             }
             may_have_happened |= failure.may_have_happened();
-            limit = self.call_timeout.min(repeats.pause(failure).await?);
+            let left = repeats.get_or_insert_with(new_repeats).pause(failure).await?;
+            limit = self.call_timeout.min(left);
         }
     }
 }
@@ -281,6 +285,16 @@ mod tests {
         let failure = client.version().await.expect_err("the second attempt is not answered");
         let Error::TimedOut { limit: left, .. } = failure else { panic!("{failure:?}") };
         assert!(left < limit, "{left:?}");
+    }
+
+    #[tokio::test]
+    async fn the_wait_of_a_poll_is_no_time_for_repeats() {
+        let server = TestServer::start(vec![SILENCE.to_owned(), answer(204, "", "")]).await;
+        let [call_timeout, repeat_for, wait] = [50, 150, 200].map(Duration::from_millis);
+        let options = Options { call_timeout, repeat_for, ..Options::default() };
+        let client = Client::new(&server.url, options).expect("the options are sound");
+        let poll = Request::pop("t", &PopRequest { wait, ..PopRequest::default() }).repeat(Repeat::Safe);
+        assert_eq!(client.send(&poll).await.expect("the repeat is answered").status, 204);
     }
 
     #[test]

@@ -82,11 +82,12 @@ async fn pop(session: &Session, arguments: &PopArgs) -> Result<Exit, Failure> {
 /// Polls until there are jobs or the wait is over; none also once the reader of stdout has gone.
 async fn poll(session: &Session, arguments: &PopArgs) -> Result<Vec<Popped>, Failure> {
     let topics: Vec<_> = arguments.topics.iter().map(String::as_str).collect();
-    let end_us = session.clock.now_micros().saturating_add_unsigned(micros(arguments.wait));
-    let mut has_failed = false;
+    let wait_us = u64::try_from(arguments.wait.as_micros()).unwrap_or(u64::MAX);
+    let end_us = session.clock.now_micros().saturating_add_unsigned(wait_us);
+    session.clean_up_on_signal();
     loop {
-        let began_us = session.clock.now_micros();
-        let left = Duration::from_micros(end_us.saturating_sub(began_us).max(0).unsigned_abs());
+        let left = end_us.saturating_sub(session.clock.now_micros()).max(0);
+        let left = Duration::from_micros(left.unsigned_abs());
         if pipe::is_closed() {
             return Ok(Vec::new());
         }
@@ -94,25 +95,11 @@ async fn poll(session: &Session, arguments: &PopArgs) -> Result<Vec<Popped>, Fai
         let request = PopRequest { wait, ttr, max, worker: None };
         // Jobs that a lost answer reserved come back after their TTR, whether the pop is repeated or not.
         let request = Request::pop_batch(&topics, &request).repeat(Repeat::Safe);
-        session.clean_up_on_signal();
-        match session.until_stopped(reserve(session, &request)).await {
-            Ok(popped) if !popped.is_empty() || left <= LONGEST_POLL => return Ok(popped),
-            Ok(_) => has_failed = false,
-            // The time for repeats counts from the beginning of a call, and may have passed while it waited.
-            Err(failure) if failure.exit == Exit::NoAnswer && !has_failed => {
-                let took = session.clock.now_micros().saturating_sub(began_us);
-                if took.unsigned_abs() <= micros(session.timeout()) {
-                    return Err(failure);
-                }
-                has_failed = true;
-            }
-            Err(failure) => return Err(failure),
+        let popped = session.until_stopped(reserve(session, &request)).await?;
+        if !popped.is_empty() || left <= LONGEST_POLL {
+            return Ok(popped);
         }
     }
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 async fn reserve(session: &Session, request: &Request) -> Result<Vec<Popped>, Failure> {
