@@ -38,6 +38,7 @@ mod test_server;
 mod tls;
 mod topics;
 mod url;
+pub mod worker;
 
 pub use client::{Client, Options, OptionsError};
 pub use error::{Error, Refusal};

@@ -230,6 +230,9 @@ pub struct ReservedJob {
     pub created_at: Timestamp,
     /// When it was due.
     pub due_at: Timestamp,
+    /// The job's own TTR; the reservation is longer or shorter if the pop said so.
+    #[serde(deserialize_with = "seconds")]
+    pub ttr: Duration,
     /// Which attempt this is, from 1.
     pub attempt: u32,
     /// Reservations before it is a dead letter; 0 for no limit.
@@ -352,18 +355,14 @@ mod tests {
         let body = RawValue::from_string(r#"{"n": 1e400}"#.to_owned()).expect("is JSON");
         let mut job = NewJob::new("t").id("a").delay(Duration::from_millis(1_001)).body(body);
         job.retry = vec![Duration::from_secs(15)];
-        assert_eq!(
-            json(&job),
-            r#"{"topic":"t","id":"a","delay":"1001ms","retry":["15000ms"],"body":{"n": 1e400}}"#
-        );
+        let written = r#"{"topic":"t","id":"a","delay":"1001ms","retry":["15000ms"],"body":{"n": 1e400}}"#;
+        assert_eq!(json(&job), written);
         let headers = [("authorization".to_owned(), "Bearer s3cret".to_owned())].into();
         let url = "https://a/s3cret".to_owned();
         let called =
             NewJob { callback: Some(Callback { url, headers, ..Callback::default() }), ..NewJob::new("t") };
-        assert_eq!(
-            json(&called),
-            r#"{"topic":"t","callback":{"url":"https://a/s3cret","headers":{"authorization":"Bearer s3cret"}}}"#
-        );
+        let written = r#"{"topic":"t","callback":{"url":"https://a/s3cret","headers":{"authorization":"Bearer s3cret"}}}"#;
+        assert_eq!(json(&called), written);
         assert!(!format!("{called:?}").contains("s3cret"));
         let moment = "2026-11-21T05:40:00.1Z".parse().expect("is a moment");
         let at = NewJob { due: Some(Due::At(moment)), ..NewJob::new("t") };

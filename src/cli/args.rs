@@ -16,6 +16,7 @@ use super::{
     profile::ProfileCommand,
     settings::{DirectoryFlag, EngineFlags, FileFlag, ListenFlag, Settings},
     topics::{TopicCommand, TopicsArgs},
+    work::WorkArgs,
 };
 use crate::{
     auth::Scope,
@@ -27,15 +28,12 @@ use crate::{
 #[command(name = "linger", version = env!("LINGER_VERSION"), about = help::ABOUT, after_help = help::MAIN)]
 #[command(max_term_width = 100)]
 struct Cli {
-    /// What to do.
     #[command(subcommand)]
     command: Option<Command>,
-    /// Settings.
     #[command(flatten)]
     settings: Settings,
 }
 
-/// The commands.
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Serve the queue (also what happens without a command)
@@ -55,6 +53,9 @@ pub(super) enum Command {
     /// Measure a server: throughput, lateness, parked polls, a backlog, a burst
     #[command(after_help = help::BENCH)]
     Bench(BenchArgs),
+    /// Run a command for each job of some topics
+    #[command(after_help = help::WORK)]
+    Work(WorkArgs),
     /// Show or check the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -238,7 +239,8 @@ impl Command {
             | Self::Topic(_)
             | Self::Profile(_)
             | Self::Completions(_)
-            | Self::Man(_) => Settings::default(),
+            | Self::Man(_)
+            | Self::Work(_) => Settings::default(),
         }
     }
 }
@@ -330,6 +332,7 @@ mod tests {
             ("restore copy", &["--listen 1.2.3.4:5", "--store redis", "--redis-url redis://h"]),
             ("bench", &["--listen 1.2.3.4:5"]),
             ("config default", &["--config x", "--listen 1.2.3.4:5", "--data-dir x", "--store redis"]),
+            ("work t -- true", &["--config x", "--listen 1.2.3.4:5", "--data-dir x", "--store redis"]),
             ("token new --scope add", &["--config x", "--listen 1.2.3.4:5", "--redis-url redis://h"]),
         ] {
             for flag in flags {

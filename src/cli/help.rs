@@ -18,6 +18,7 @@ Examples:
   linger verify jobs.backup        checks it; without a name, the store itself
   linger token new --name shop --scope add --append tokens.toml
   linger bench                     measures a server of its own
+  linger work hello -- cat         runs a command for each job
   linger add hello '{\"n\":1}' --delay 3s
   linger pop hello --wait 10s --finish
 
@@ -179,3 +180,22 @@ Examples:
   linger bench callbacks --data-dir /var/tmp
   linger bench --redis-url redis://127.0.0.1:6379
   linger bench burst --url http://127.0.0.1:9277 --pid \"$(pidof linger)\"";
+
+pub(super) const WORK: &str = "\
+The command gets the job's body on stdin, and what else is known of the job in variables: LINGER_JOB_ID, _TOPIC, _ATTEMPT, \
+_MAX_ATTEMPTS, _CREATED_AT, _DUE_AT, _LATE (seconds), _RECEIPT and _URL. The exit code decides what becomes of the job:
+  0             finished
+  65            buried: it can never be done (--bury-on)
+  126, 127      released, and the worker ends: no command can be run here
+  any other     released; so is it after a signal or --timeout
+
+The first SIGTERM or SIGINT ends the worker in order: running commands have --drain. The second asks them to end now, the \
+third kills them. SIGHUP reads the token again. docs/work.md has the whole contract.
+
+Exit codes: 0 ended in order; 1 the command cannot be run; 2 wrong usage; 5 the token does not allow it; 6 the server did \
+not answer.
+
+Examples:
+  linger work order-close -- ./close-order
+  linger work mail sms -j 8 --timeout 2m -- python3 send.py
+  linger work reports --exec 'jq -r .path | xargs ./render' --until-empty";

@@ -26,6 +26,7 @@ mod settings;
 mod text;
 mod token;
 mod topics;
+mod work;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -98,6 +99,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Profile(command) => profile::run(&command),
         Command::Completions(arguments) => generate::completions(arguments.shell),
         Command::Man(arguments) => generate::manual(&arguments.directory),
+        Command::Work(arguments) => work::run(&arguments),
         Command::Health(arguments) => match arguments.url {
             Some(url) => health::check_url(&url, arguments.timeout),
             None => with_config(&settings, Purpose::Use, 1, |loaded| {

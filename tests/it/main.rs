@@ -34,3 +34,4 @@ mod simulation;
 mod tidy;
 mod tls;
 mod verify;
+mod work;

@@ -65,7 +65,7 @@ fn read_to_end(mut from: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
 
 /// Waits for the end of a child. Kills it if that takes too long.
 #[track_caller]
-fn wait_for_exit(child: &mut Child) -> ExitStatus {
+pub fn wait_for_exit(child: &mut Child) -> ExitStatus {
     let time_limit = TimeLimit::new();
     loop {
         if let Some(status) = child.try_wait().expect("is a child of this process") {

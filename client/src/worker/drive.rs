@@ -1,0 +1,168 @@
+//! Drives one attempt: sends its heartbeats, has the host run the job, and reports how it ended.
+
+use std::{pin::Pin, sync::Arc, time::Duration};
+
+use tokio::{sync::watch, time::timeout};
+
+use super::{
+    attempt::{Attempt, OnLost, Step},
+    contact::is_away,
+    drain::Stop,
+    host::{Event, Host, Outcome, Urgency},
+    moment::BootTime,
+    outcome::{Ended, Verdict},
+    report::report,
+    shared::{Shared, some, wait_until},
+};
+use crate::{error::Error, model::ReservedJob};
+
+/// What the worker has to know of an attempt that is over.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum AttemptEnd {
+    /// The next job can come.
+    Over,
+    /// No job can be done here.
+    Broken(String),
+    /// The worker ended before the server had answered.
+    Unreported,
+}
+
+/// What a heartbeat brought.
+enum Heartbeat {
+    /// It was sent at this moment, and succeeded.
+    Renewed(BootTime),
+    /// There is no such reservation any more.
+    Gone(Error),
+    /// Nothing is known.
+    Failed,
+}
+
+/// Sees a job, popped by a call that was sent at `sent`, to its end.
+pub(crate) async fn drive<H: Host>(
+    shared: Arc<Shared<H>>,
+    job: Arc<ReservedJob>,
+    sent: BootTime,
+    mut stop: watch::Receiver<Stop>,
+) -> AttemptEnd {
+    let length = shared.options.ttr.unwrap_or(job.ttr);
+    let mut attempt = Attempt::new(length, sent, BootTime::now(), shared.options.limits);
+    let run = run(&shared, &job, &mut attempt, &mut stop).await;
+    let Ok((ended, started)) = run else { return AttemptEnd::Unreported };
+    let took = started.map(|started| started.until(BootTime::now()));
+    if let Some(wanted) = attempt.report(ended.as_ref()) {
+        let outcome = report(&shared, &job, &wanted, &mut stop).await;
+        shared.host.event(Event::Ended { job: &job, report: &wanted, outcome: &outcome, took });
+        if matches!(outcome, Outcome::Unanswered) {
+            return AttemptEnd::Unreported;
+        }
+    }
+    match ended {
+        Some(Ended { verdict: Verdict::Broken, what, detail }) => {
+            AttemptEnd::Broken(super::outcome::reason(&what, detail.as_deref()))
+        }
+        Some(_) | None => AttemptEnd::Over,
+    }
+}
+
+/// The worker waits for an attempt no longer.
+struct Abandoned;
+
+/// Runs a job until it ends. Returns how it ended and when it started, or nothing of a job that was not started.
+async fn run<H: Host>(
+    shared: &Shared<H>,
+    job: &Arc<ReservedJob>,
+    attempt: &mut Attempt,
+    stop: &mut watch::Receiver<Stop>,
+) -> Result<(Option<Ended>, Option<BootTime>), Abandoned> {
+    let urgency = watch::Sender::new(Urgency::None);
+    let mut run: Option<Pin<Box<dyn Future<Output = Ended> + '_>>> = None;
+    let mut heartbeat: Option<Pin<Box<dyn Future<Output = Heartbeat> + '_>>> = None;
+    let mut started = None;
+    let mut is_lost = false;
+    loop {
+        let now = BootTime::now();
+        attempt.stop(*stop.borrow_and_update(), now);
+        let until = match attempt.next(now) {
+            Step::Start => {
+                shared.host.event(Event::Started(job));
+                started = Some(now);
+                run = Some(Box::pin(shared.host.run(job.clone(), urgency.subscribe())));
+                continue;
+            }
+            Step::Skip => {
+                lost(shared, job, attempt, &mut is_lost, None);
+                return Ok((None, None));
+            }
+            Step::SendHeartbeat => {
+                attempt.heartbeat_sent();
+                let limit = attempt.lease().heartbeat_limit();
+                heartbeat = Some(Box::pin(send_heartbeat(shared, job, limit)));
+                continue;
+            }
+            Step::Terminate => {
+                lost(shared, job, attempt, &mut is_lost, None);
+                urgency.send_replace(Urgency::Terminate);
+                continue;
+            }
+            Step::Kill => {
+                urgency.send_replace(Urgency::Kill);
+                continue;
+            }
+            Step::Abandon => return Err(Abandoned),
+            Step::Wait(until) => until,
+        };
+        tokio::select! {
+            biased;
+            ended = some(&mut run) => return Ok((Some(ended), started)),
+            answer = some(&mut heartbeat) => {
+                heartbeat = None;
+                match answer {
+                    Heartbeat::Renewed(sent) => attempt.heartbeat_succeeded(sent),
+                    Heartbeat::Failed => attempt.heartbeat_failed(BootTime::now()),
+                    Heartbeat::Gone(error) => {
+                        attempt.lease_is_gone(BootTime::now());
+                        lost(shared, job, attempt, &mut is_lost, Some(&error));
+                    }
+                }
+            }
+            Ok(()) = stop.changed() => {}
+            () = wait_until(until) => {}
+        }
+    }
+}
+
+/// Tells the host once that the lease is lost, if it is.
+fn lost<H: Host>(
+    shared: &Shared<H>,
+    job: &ReservedJob,
+    attempt: &Attempt,
+    is_told: &mut bool,
+    refusal: Option<&Error>,
+) {
+    let is_kept = shared.options.limits.on_lost == OnLost::Keep;
+    if (attempt.is_lost() || refusal.is_some()) && !*is_told {
+        *is_told = true;
+        shared.host.event(Event::Lost { job, refusal, is_kept: is_kept && !attempt.is_lost() });
+    }
+}
+
+/// Sends a heartbeat, whose answer has to come within `limit`.
+async fn send_heartbeat<H: Host>(shared: &Shared<H>, job: &ReservedJob, limit: Duration) -> Heartbeat {
+    let answer = shared.call("touch", async |client| {
+        // Taken before each sending: the token may have been read in between.
+        let sent = BootTime::now();
+        let answer = timeout(limit, client.touch(&job.id, &job.receipt, shared.options.ttr)).await;
+        let timed_out = Err(Error::TimedOut { call: "touch", limit, was_sent: true });
+        answer.unwrap_or(timed_out).map(|_| sent)
+    });
+    match answer.await {
+        Ok(sent) => Heartbeat::Renewed(sent),
+        Err(error) if is_gone(&error) => Heartbeat::Gone(error),
+        Err(_) => Heartbeat::Failed,
+    }
+}
+
+/// Whether the server says that the reservation is over.
+fn is_gone(error: &Error) -> bool {
+    !is_away(error) && error.refusal().is_some_and(|refusal| matches!(refusal.status, 404 | 409))
+}

@@ -1,0 +1,153 @@
+//! Runs the command of a job: its input, its environment, its output, its end. Does not know what is reported of it.
+
+use std::{
+    ffi::OsString,
+    os::{fd::OwnedFd, unix::process::ExitStatusExt},
+    process::{Command, ExitStatus},
+    sync::Arc,
+};
+
+use linger_client::{
+    ReservedJob,
+    worker::{Ended, Urgency, Verdict},
+};
+use rustix::process::Signal;
+use tokio::{io::AsyncWriteExt, net::unix::pipe::Sender, sync::watch};
+
+use super::{
+    group::{Pipes, ProcessGroup},
+    lines::LineReader,
+    printer::{Printer, Stream},
+};
+
+/// What a shell exits with if it cannot run a program, or finds none.
+const CANNOT_RUN: [i32; 2] = [126, 127];
+
+/// The command of every job.
+#[derive(Debug, Clone)]
+pub(super) struct CommandLine {
+    /// The program and its arguments.
+    pub words: Vec<OsString>,
+    /// Exit codes by which a command says that its job can never be done.
+    pub bury_on: Vec<u8>,
+    /// Whether a body that is a JSON string is given without its quotes.
+    pub is_raw: bool,
+}
+
+impl CommandLine {
+    /// Runs the command for a job until it ends.
+    pub async fn run(
+        &self,
+        job: &Arc<ReservedJob>,
+        url: &str,
+        printer: &Arc<Printer>,
+        mut urgency: watch::Receiver<Urgency>,
+    ) -> Ended {
+        let started = ProcessGroup::start(self.command(job, url));
+        let started = started.and_then(|(group, Pipes { stdin, stdout, stderr })| {
+            let lines = |stream| printer.line_form(job.clone(), stream);
+            let stdin = Sender::from_owned_fd(OwnedFd::from(stdin))?;
+            let stdout = LineReader::new(stdout, lines(Stream::Stdout), printer.sink())?;
+            let stderr = LineReader::new(stderr, lines(Stream::Stderr), printer.sink())?;
+            Ok((group, stdin, stdout, stderr))
+        });
+        let (group, mut stdin, mut stdout, mut stderr) = match started {
+            Ok(started) => started,
+            Err(error) => {
+                let program = self.words[0].to_string_lossy();
+                return broken(&format!("cannot start {program}"), Some(error.to_string()));
+            }
+        };
+        let mut leader_exit = group.leader_exit();
+        let body = self.input(job);
+        let feed = async move {
+            // A command that does not read its input is no fault.
+            let _ = stdin.write_all(body.as_bytes()).await;
+        };
+        let mut is_stopped = false;
+        {
+            let mut streams = std::pin::pin!(async { tokio::join!(feed, stdout.run(), stderr.run()) });
+            let (mut has_exited, mut has_closed) = (false, false);
+            // A command that was asked to end may leave others behind that still do so: they have until they are killed.
+            while !has_exited || is_stopped && !has_closed && *urgency.borrow() < Urgency::Kill {
+                tokio::select! {
+                    biased;
+                    _ = &mut leader_exit, if !has_exited => has_exited = true,
+                    Ok(()) = urgency.changed() => {
+                        is_stopped = true;
+                        match *urgency.borrow_and_update() {
+                            Urgency::None => {}
+                            Urgency::Terminate => group.terminate(),
+                            Urgency::Kill => group.signal(Signal::KILL),
+                        }
+                    }
+                    _ = &mut streams, if !has_closed => has_closed = true,
+                }
+            }
+        }
+        // After a failure the job runs again, beside which nothing of this run may go on.
+        let status = group.collect(|status| is_stopped || !status.success());
+        drop(stdout.finish());
+        let detail = stderr.finish();
+        match status {
+            Ok(status) => self.ended(status, detail),
+            Err(error) => broken("cannot be waited for", Some(error.to_string())),
+        }
+    }
+
+    fn command(&self, job: &ReservedJob, url: &str) -> Command {
+        let (program, arguments) = self.words.split_first().expect("clap demands a program");
+        let mut command = Command::new(program);
+        command.args(arguments).envs(variables(job, url));
+        for (name, _) in std::env::vars_os().filter(|(name, _)| is_secret(name)) {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    /// What the command reads: the body as it was sent, or the text of a JSON string.
+    fn input(&self, job: &ReservedJob) -> String {
+        let body = job.body.get();
+        let text = self.is_raw.then(|| serde_json::from_str(body).ok()).flatten();
+        text.unwrap_or_else(|| body.to_owned())
+    }
+
+    fn ended(&self, status: ExitStatus, detail: Option<String>) -> Ended {
+        let Some(code) = status.code() else {
+            let signal = status.signal().unwrap_or_default();
+            return Ended { verdict: Verdict::Failed, what: format!("killed by signal {signal}"), detail };
+        };
+        let verdict = match code {
+            0 => Verdict::Done,
+            code if CANNOT_RUN.contains(&code) => Verdict::Broken,
+            code if self.bury_on.iter().any(|bury| i32::from(*bury) == code) => Verdict::Unacceptable,
+            _ => Verdict::Failed,
+        };
+        Ended { verdict, what: format!("exit {code}"), detail }
+    }
+}
+
+fn broken(what: &str, detail: Option<String>) -> Ended {
+    Ended { verdict: Verdict::Broken, what: what.to_owned(), detail }
+}
+
+/// Whether a variable may contain a token, which commands have no need of.
+fn is_secret(name: &std::ffi::OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b"LINGER_TOKEN")
+}
+
+/// The variables that a command has besides those of this process.
+fn variables(job: &ReservedJob, url: &str) -> [(&'static str, String); 10] {
+    [
+        ("LINGER_JOB_ID", job.id.clone()),
+        ("LINGER_JOB_TOPIC", job.topic.clone()),
+        ("LINGER_JOB_ATTEMPT", job.attempt.to_string()),
+        ("LINGER_JOB_MAX_ATTEMPTS", job.max_attempts.to_string()),
+        ("LINGER_JOB_CREATED_AT", format!("{:.3}", job.created_at)),
+        ("LINGER_JOB_DUE_AT", format!("{:.3}", job.due_at)),
+        ("LINGER_JOB_LATE", format!("{:.3}", job.late.as_secs_f64())),
+        ("LINGER_JOB_RECEIPT", job.receipt.clone()),
+        ("LINGER_JOB_URL", format!("{url}/jobs/{}", job.id)),
+        ("LINGER_URL", url.to_owned()),
+    ]
+}

@@ -1,0 +1,170 @@
+//! Heartbeats, and what becomes of a command whose reservation is lost.
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use super::{Site, Worker, on_each_engine};
+use crate::harness::{process_stats::is_stopped, wait::TimeLimit};
+
+on_each_engine! {
+    heartbeats_keep_a_job_for_longer_than_its_ttr,
+    a_cancelled_job_stops_its_command,
+    a_partition_makes_no_second_holder,
+    a_worker_that_was_stopped_ends_its_command_and_reports_nothing,
+    a_job_that_came_while_the_worker_was_stopped_is_not_started,
+    the_job_of_a_killed_worker_comes_back,
+}
+
+/// A command that holds a lock while it runs, and says so if another one has it.
+const LOCKED: &str =
+    "exec 9>lock; flock -n 9 || echo $LINGER_JOB_ATTEMPT >>overlaps; echo self $$; read -r _ <gate";
+
+/// Waits until heartbeats have renewed the reservation this many times.
+#[track_caller]
+fn wait_for_renewals(site: &Site, id: &str, number: usize) {
+    let time_limit = TimeLimit::new();
+    let mut seen = vec![site.job(id)["reserved_until"].clone()];
+    while seen.len() <= number {
+        let until = site.job(id)["reserved_until"].clone();
+        assert!(until.is_string(), "the reservation is over: {}", site.job(id));
+        if seen.last() != Some(&until) {
+            seen.push(until);
+        }
+        time_limit.check(|| format!("{seen:?}"));
+        time_limit.pause_thread();
+    }
+}
+
+/// With the flags as they are by default; the TTR is the job's own.
+fn heartbeats_keep_a_job_for_longer_than_its_ttr(site: &Site) {
+    site.gate("gate");
+    site.add("a", json!({ "ttr": 1 }));
+    let worker = site.worker(&[], LOCKED);
+    let _running = worker.wait_for_pid("self");
+    // Six thirds of its TTR.
+    wait_for_renewals(site, "a", 6);
+    assert_eq!(site.job("a")["attempts"], 1);
+    site.open("gate");
+    worker.wait_for(&json!({ "event": "finish", "outcome": "accepted" }));
+    assert!(site.job("a").is_null());
+    worker.stop();
+}
+
+#[test]
+fn the_worker_may_choose_the_ttr() {
+    let site = Site::new(super::Engine::Embedded);
+    site.gate("gate");
+    site.add("a", json!({ "ttr": "1h" }));
+    let worker = site.worker(&["--ttr", "1s"], LOCKED);
+    let _running = worker.wait_for_pid("self");
+    wait_for_renewals(&site, "a", 2);
+    site.open("gate");
+    worker.wait_for(&json!({ "event": "finish", "outcome": "accepted" }));
+    worker.stop();
+}
+
+fn a_cancelled_job_stops_its_command(site: &Site) {
+    site.gate("gate");
+    site.add("a", json!({ "ttr": 1 }));
+    let worker = site.worker(&[], "sleep 1000 & echo other $!; echo self $$; wait");
+    let processes = [worker.wait_for_pid("self"), worker.wait_for_pid("other")];
+    assert_eq!(site.server.call("DELETE", "/jobs/a", "").status, 204);
+    worker.wait_for(&json!({ "event": "lost", "id": "a", "kept": false }));
+    processes.iter().for_each(super::Process::wait_until_gone);
+    worker.stop_with_story(&["start a", "lost a", "draining -"]);
+}
+
+#[test]
+fn a_command_may_be_kept_when_its_job_is_cancelled() {
+    let site = Site::new(super::Engine::Embedded);
+    site.gate("gate");
+    site.add("a", json!({ "ttr": 1 }));
+    let worker = site.worker(&["--on-lost", "keep"], LOCKED);
+    let command = worker.wait_for_pid("self");
+    assert_eq!(site.server.call("DELETE", "/jobs/a", "").status, 204);
+    worker.wait_for(&json!({ "event": "lost", "id": "a", "kept": true }));
+    assert!(command.runs());
+    site.open("gate");
+    // A finish that finds no job is done.
+    worker.wait_for(&json!({ "event": "finish", "outcome": "accepted" }));
+    worker.stop();
+}
+
+fn a_partition_makes_no_second_holder(site: &Site) {
+    site.gate("gate");
+    let proxy = super::proxy::Proxy::start(site.server.address);
+    site.add("a", json!({ "ttr": 1 }));
+    let cut_off = site.worker_at(&proxy.url(), &[], LOCKED);
+    let first = cut_off.wait_for_pid("self");
+    proxy.cut();
+    let other = site.worker(&[], LOCKED);
+    cut_off.wait_for(&json!({ "event": "lost", "id": "a", "reason": "no heartbeat got through" }));
+    first.wait_until_gone();
+    let second = other.wait_for_pid("self");
+    assert_ne!(first.0, second.0);
+    site.open("gate");
+    other.wait_for(&json!({ "event": "finish", "outcome": "accepted" }));
+    assert_eq!(site.read("overlaps"), "", "two commands ran at the same time");
+    cut_off.wait_for(&json!({ "event": "away" }));
+    proxy.heal();
+    cut_off.wait_for(&json!({ "event": "back" }));
+    other.stop();
+    cut_off.stop_with_story(&["start a", "away -", "lost a", "back -", "draining -"]);
+}
+
+/// Stops a worker; returns once all its threads have stopped.
+fn suspend(worker: &Worker) {
+    worker.signal(Signal::STOP);
+    let time_limit = TimeLimit::new();
+    while !is_stopped(worker.child.id()) {
+        time_limit.check(|| "a thread still runs".to_owned());
+        time_limit.pause_thread();
+    }
+}
+
+fn a_worker_that_was_stopped_ends_its_command_and_reports_nothing(site: &Site) {
+    site.gate("gate");
+    site.add("a", json!({ "ttr": 1 }));
+    let stopped = site.worker(&[], "echo self $$; read -r _ <never");
+    site.gate("never");
+    let first = stopped.wait_for_pid("self");
+    suspend(&stopped);
+    let other = site.worker(&[], "echo self $$; read -r _ <gate");
+    let _running = other.wait_for_pid("self");
+    stopped.signal(Signal::CONT);
+    stopped.wait_for(&json!({ "event": "lost", "id": "a" }));
+    first.wait_until_gone();
+    site.open("gate");
+    other.wait_for(&json!({ "event": "finish", "outcome": "accepted" }));
+    other.stop();
+    stopped.stop_with_story(&["start a", "lost a", "draining -"]);
+}
+
+fn a_job_that_came_while_the_worker_was_stopped_is_not_started(site: &Site) {
+    let stopped = site.worker(&[], "true");
+    site.server.wait_for_parked_polls(1);
+    suspend(&stopped);
+    site.add("a", json!({ "ttr": 1, "retry": ["1h"] }));
+    // The stopped worker had it for a second.
+    site.wait_for_state("a", &json!("delayed"));
+    stopped.signal(Signal::CONT);
+    stopped.wait_for(&json!({ "event": "lost", "id": "a" }));
+    assert_eq!(site.job("a")["attempts"], 1);
+    stopped.stop_with_story(&["lost a", "draining -"]);
+}
+
+fn the_job_of_a_killed_worker_comes_back(site: &Site) {
+    site.gate("gate");
+    site.add("a", json!({ "ttr": 1 }));
+    let mut killed = site.worker(&[], "echo self $$; read -r _ <never");
+    site.gate("never");
+    let orphan = killed.wait_for_pid("self");
+    killed.signal(Signal::KILL);
+    killed.wait();
+    let other = site.worker(&[], "echo self $$; read -r _ <gate");
+    let _running = other.wait_for_pid("self");
+    assert!(orphan.runs(), "its command lives on");
+    site.open("gate");
+    other.wait_for(&json!({ "event": "finish", "attempt": 2, "outcome": "accepted" }));
+    other.stop();
+}
