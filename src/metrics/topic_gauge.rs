@@ -15,12 +15,14 @@ use prometheus_client::{
 
 use super::labels::TopicLabel;
 
+type Values = Arc<BTreeMap<Arc<str>, u64>>;
+
 /// The last values, by the label of their topic. Topics without a value are absent.
 #[derive(Debug, Clone)]
 pub(super) struct TopicGauge {
     name: &'static str,
     help: &'static str,
-    values: Arc<Mutex<Arc<BTreeMap<Arc<str>, u64>>>>,
+    values: Arc<Mutex<Values>>,
 }
 
 impl TopicGauge {
@@ -34,7 +36,7 @@ impl TopicGauge {
         *self.lock() = Arc::new(values);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Arc<BTreeMap<Arc<str>, u64>>> {
+    fn lock(&self) -> MutexGuard<'_, Values> {
         self.values.lock().expect("no code panics while it holds the values")
     }
 }

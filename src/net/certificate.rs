@@ -23,14 +23,13 @@ pub(super) fn not_after(der: &[u8]) -> Option<i64> {
     let (_, _, end) = value(validity, &[UTC_TIME, GENERALIZED_TIME])?;
     let (tag, text, _) = value(end, &[UTC_TIME, GENERALIZED_TIME])?;
     let text = std::str::from_utf8(text).ok()?;
-    let seconds = if tag == UTC_TIME {
+    if tag == UTC_TIME {
         // RFC 5280, 4.1.2.5.1: two digits mean the years from 1950 to 2049.
         let century = if text.get(..2)?.parse::<u8>().ok()? < 50 { "20" } else { "19" };
         time(&format!("{century}{text}"))
     } else {
         time(text)
-    };
-    seconds
+    }
 }
 
 /// Splits the first value off `der`: its tag, which must be one of `tags`, its content, and the rest.
