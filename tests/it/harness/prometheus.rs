@@ -5,6 +5,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     path::Path,
     process::{Child, Command, Output, Stdio},
+    time::Duration,
 };
 
 use serde_json::Value;
@@ -32,10 +33,10 @@ impl Prometheus {
         let child = command.spawn().expect("prometheus is installed (scripts/test does that)");
         let mut this = Self { child, address, dir };
         let time_limit = TimeLimit::new();
-        while this.curl("/-/ready", None).is_none() {
+        while this.curl("/-/ready", None).is_none_or(|answer| !answer.contains("is Ready")) {
             assert!(this.child.try_wait().expect("is a child").is_none(), "it has ended: {}", this.log());
             time_limit.check(|| this.log());
-            time_limit.pause_thread();
+            pause();
         }
         this
     }
@@ -70,7 +71,7 @@ impl Prometheus {
                 return results;
             }
             time_limit.check(|| format!("{expression} has no results: {}", self.log()));
-            time_limit.pause_thread();
+            pause();
         }
     }
 
@@ -93,6 +94,11 @@ impl Drop for Prometheus {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Between two questions: each starts a process, and the answer changes only with the next scrape.
+fn pause() {
+    std::thread::park_timeout(Duration::from_millis(50));
 }
 
 /// Runs `promtool` in a directory.

@@ -43,7 +43,10 @@ fn every_alert_has_a_runbook_and_every_runbook_an_alert() {
             ["## What users feel", "## Where to look", "## What to do", "## When it is over"],
             "{page}"
         );
-        assert!(text(&alert["annotations"]["summary"]).ends_with('.'), "{name}");
+        assert!(
+            [".", "{{ end }}"].iter().any(|end| text(&alert["annotations"]["summary"]).ends_with(end)),
+            "{name}"
+        );
         pages.insert(page.to_owned());
     }
     let files = fs::read_dir(root().join("docs/runbooks")).expect("a folder");
