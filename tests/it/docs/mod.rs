@@ -138,7 +138,7 @@ fn the_pages_name_settings_that_exist() {
 fn the_pages_name_metrics_that_exist() {
     let mut sources = String::new();
     for entry in fs::read_dir(root().join("src/metrics")).expect("a folder") {
-        sources += &read(&entry.expect("readable").path());
+        sources += &read(entry.expect("readable").path());
     }
     let mut checked = 0;
     for (page, span) in code_spans().into_iter().filter(|(_, span)| span.starts_with("linger_")) {
