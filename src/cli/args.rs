@@ -111,6 +111,7 @@ pub(super) enum Command {
 /// Arguments of `linger completions`.
 #[derive(Debug, Args)]
 pub(super) struct CompletionsArgs {
+    /// Name of the shell
     #[arg(value_enum)]
     pub shell: Shell,
 }

@@ -22,6 +22,9 @@ const MAX_BULK: u64 = 1_000_000_000;
 /// Between two looks at a bulk operation.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// How dead letters are chosen.
+const SELECTION_USAGE: &str = "linger dead VERB [OPTIONS] <TOPIC> <ID>...|--all|--limit <COUNT>";
+
 /// The commands of `linger dead`.
 #[derive(Debug, Subcommand)]
 pub(super) enum DeadCommand {
@@ -29,16 +32,17 @@ pub(super) enum DeadCommand {
     #[command(after_help = help::CALLS)]
     Ls(ListArgs),
     /// Requeue dead letters: they are due again, and their attempts start anew
-    #[command(after_help = help::CALLS)]
+    #[command(after_help = help::CALLS, override_usage = SELECTION_USAGE.replace("VERB", "requeue"))]
     Requeue(RequeueArgs),
     /// Delete dead letters
-    #[command(after_help = help::CALLS)]
+    #[command(after_help = help::CALLS, override_usage = SELECTION_USAGE.replace("VERB", "delete"))]
     Delete(DeleteArgs),
 }
 
 /// Arguments of `linger dead ls`.
 #[derive(Debug, Args)]
 pub(super) struct ListArgs {
+    /// Name of the topic
     topic: String,
     /// Most dead letters; with --all there is no limit
     #[arg(long, value_name = "COUNT", default_value = "100", conflicts_with = "all")]
@@ -55,6 +59,7 @@ pub(super) struct ListArgs {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("which").required(true))]
 struct Selection {
+    /// Name of the topic
     topic: String,
     /// Ids of dead letters
     #[arg(value_name = "ID", group = "which")]

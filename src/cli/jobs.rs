@@ -15,6 +15,7 @@ use crate::job::parse_duration;
 /// Arguments of `linger finish`.
 #[derive(Debug, Args)]
 pub(super) struct FinishArgs {
+    /// Id of the job
     id: String,
     /// Receipt of the reservation; without it, the job is finished whoever has it
     #[arg(long)]
@@ -26,6 +27,7 @@ pub(super) struct FinishArgs {
 /// Arguments of `linger release`.
 #[derive(Debug, Args)]
 pub(super) struct ReleaseArgs {
+    /// Id of the job
     id: String,
     /// Receipt of the reservation
     #[arg(long)]
@@ -43,6 +45,7 @@ pub(super) struct ReleaseArgs {
 /// Arguments of `linger touch`.
 #[derive(Debug, Args)]
 pub(super) struct TouchArgs {
+    /// Id of the job
     id: String,
     /// Receipt of the reservation
     #[arg(long)]
@@ -57,6 +60,7 @@ pub(super) struct TouchArgs {
 /// Arguments of `linger bury`.
 #[derive(Debug, Args)]
 pub(super) struct BuryArgs {
+    /// Id of the job
     id: String,
     /// Receipt of the reservation
     #[arg(long)]
@@ -71,6 +75,7 @@ pub(super) struct BuryArgs {
 /// Arguments of `linger get`.
 #[derive(Debug, Args)]
 pub(super) struct GetArgs {
+    /// Id of the job
     id: String,
     /// Print the body alone, byte for byte
     #[arg(long)]
@@ -83,6 +88,7 @@ pub(super) struct GetArgs {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("when").required(true))]
 pub(super) struct RescheduleArgs {
+    /// Id of the job
     id: String,
     /// When it is due, from now
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, group = "when")]

@@ -51,6 +51,7 @@ pub(super) enum TopicCommand {
 /// Arguments of `linger topic show`.
 #[derive(Debug, Args)]
 pub(super) struct ShowArgs {
+    /// Name of the topic
     topic: String,
     #[command(flatten)]
     read: ReadArgs,
@@ -60,6 +61,7 @@ pub(super) struct ShowArgs {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("settings").required(true).multiple(true))]
 pub(super) struct SetArgs {
+    /// Name of the topic
     topic: String,
     /// How long a worker has a job
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, group = "settings")]
@@ -84,6 +86,7 @@ pub(super) struct SetArgs {
 /// Arguments of `linger topic pause` and `linger topic resume`.
 #[derive(Debug, Args)]
 pub(super) struct PauseArgs {
+    /// Name of the topic
     topic: String,
     /// Only the delivery of jobs [default: both]
     #[arg(long)]
@@ -98,6 +101,7 @@ pub(super) struct PauseArgs {
 /// Arguments of `linger topic purge`.
 #[derive(Debug, Args)]
 pub(super) struct PurgeArgs {
+    /// Name of the topic
     topic: String,
     #[command(flatten)]
     change: ChangeArgs,
