@@ -1,4 +1,5 @@
-//! `docs/commands.md` is the help of every command. `LINGER_WRITE_DOCS=1 cargo test --lib commands_page` writes it anew.
+//! `docs/commands.md` is the help of every command. `LINGER_WRITE_DOCS=1 cargo test --lib commands_page` writes it
+//! anew.
 
 use std::{env, fs, path::Path};
 
@@ -15,10 +16,10 @@ The help of every command, as `linger COMMAND --help` prints it. `linger man DIR
 
 ## Commands that call a server
 
-They print text on a terminal and JSON lines otherwise: the objects of the API, with the body of a job byte for byte, except that
-line breaks between its values are blanks, since a line is one object. `linger get ID --body` prints the exact bytes. Stdout has
-data only; errors are on stderr. Connection faults and 5xx answers are tried again until `--timeout`. The help of each of these
-commands ends with:
+They print text on a terminal and JSON lines otherwise: the objects of the API, with the body of a job byte for byte,
+except that line breaks between its values are blanks, since a line is one object. `linger get ID --body` prints the
+exact bytes. Stdout has data only; errors are on stderr. Connection faults and 5xx answers are tried again until
+`--timeout`. The help of each of these commands ends with:
 
 ";
 

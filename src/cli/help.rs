@@ -42,15 +42,16 @@ Signals: SIGTERM and SIGINT shut the server down; a second one, at least a secon
 reads the tokens and the certificate again, if it has any.
 
 Exit codes: 0 success; 1 failure; 2 wrong usage or configuration (`linger health`: 1); 130 or 143 stopped by a second \
-SIGINT or SIGTERM, other commands than `linger serve` by the first. Commands that call a server have more: linger add --help.";
+SIGINT or SIGTERM, other commands than `linger serve` by the first. Commands that call a server have more: linger add \
+--help.";
 
 /// What all commands that call a server have in common.
 macro_rules! calls {
     () => {
         "\
-The server is that of --url, else of LINGER_URL, else of the profile, else http://127.0.0.1:9277. A URL by flag or variable \
-drops the token of the profile. The token is that of --token-file, else of LINGER_TOKEN_FILE, else LINGER_TOKEN, else of the \
-profile.
+The server is that of --url, else of LINGER_URL, else of the profile, else http://127.0.0.1:9277. A URL by flag or \
+variable drops the token of the profile. The token is that of --token-file, else of LINGER_TOKEN_FILE, else \
+LINGER_TOKEN, else of the profile.
 
 Exit codes:
   0    done, also if the server recognised a repeat
@@ -87,8 +88,8 @@ Examples:
 
 pub(super) const POP: &str = concat!(
     "\
-A job that could not be printed is given back at once. With --finish a job is finished once it is printed and, if stdout is a \
-pipe, once its reader has taken it; so `linger pop mail --max 10 --finish | head -1` finishes one job.
+A job that could not be printed is given back at once. With --finish a job is finished once it is printed and, if stdout \
+is a pipe, once its reader has taken it; so `linger pop mail --max 10 --finish | head -1` finishes one job.
 
 Examples:
   linger pop mail --wait 20s
@@ -99,8 +100,8 @@ Examples:
 );
 
 pub(super) const PROFILE: &str = "\
-Profiles are in ~/.config/linger/client.toml, or below XDG_CONFIG_HOME. --profile or LINGER_PROFILE names one for a command. The \
-file contains no token: a profile names the file that has it, or the command that prints it.
+Profiles are in ~/.config/linger/client.toml, or below XDG_CONFIG_HOME. --profile or LINGER_PROFILE names one for a \
+command. The file contains no token: a profile names the file that has it, or the command that prints it.
 
 Examples:
   linger profile set prod --url https://queue.internal --confirm true

@@ -21,8 +21,8 @@ pub(super) fn is_closed() -> bool {
     polled.is_ok() && stdout[0].revents().contains(PollFlags::ERR)
 }
 
-/// Waits until the reader of a pipe has taken every byte; false if it has gone without that. At once true if stdout is no
-/// pipe, and after `limit`, since a reader may be slow.
+/// Waits until the reader of a pipe has taken every byte; false if it has gone without that. True at once if stdout is
+/// no pipe, and after `limit`, since a reader may be slow.
 pub(super) async fn is_read(clock: &dyn Clock, limit: Duration) -> bool {
     let is_pipe = |stat: rustix::fs::Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo;
     if !fstat(stdout()).is_ok_and(is_pipe) {
