@@ -9,9 +9,10 @@ use tokio::sync::Notify;
 
 use super::{
     AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, Degraded, Deleted, EngineInfo, Error,
-    FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Notice, NoticeContent, NoticeKind, Notices,
-    Order, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span,
-    Store, StoreSpace, Timeline, TopicConfig, TopicStats, Verified, Wait,
+    FinishJob, Finished, Held, JobFilter, JobPage, JobRecord, ListPosition, Notice, NoticeContent,
+    NoticeKind, Notices, Order, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Put, RecordReader,
+    Release, Requeued, Reservation, Result, Span, Store, StoreSpace, Timeline, TopicConfig, TopicRecord,
+    TopicStats, Verified, Wait,
 };
 use crate::{
     clock::Clock,
@@ -222,6 +223,18 @@ impl Store for Metered {
 
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {
         self.timed("purge", self.store.purge(topic, cursor, limit)).await
+    }
+
+    async fn records(&self) -> Result<Box<dyn RecordReader>> {
+        self.timed("records", self.store.records()).await
+    }
+
+    async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>> {
+        self.timed("put", self.store.put(jobs)).await
+    }
+
+    async fn put_topic(&self, topic: TopicRecord) -> Result<Put> {
+        self.timed("put_topic", self.store.put_topic(topic)).await
     }
 
     fn notices(&self) -> &dyn Notices {

@@ -11,6 +11,7 @@ mod metered;
 mod notice;
 mod outcome;
 mod rate_limit;
+mod records;
 pub mod redis;
 mod request;
 mod view;
@@ -30,6 +31,7 @@ pub use outcome::{
     Requeued, Reservation, TopicStats, Verified,
 };
 pub use rate_limit::Allowed;
+pub use records::{JobRecord, Put, RecordPage, RecordReader, TopicRecord};
 pub use request::{AddJob, Claim, FinishJob, Patch, PurgeCursor, Release, Wait};
 pub use view::{Minute, Span, Timeline, Totals};
 
@@ -277,6 +279,19 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Jobs present from the first to the last slice are all deleted: it walks the ids in any state, while a walk through the
     /// lists of the states would miss a job that moves to a list that was walked already.
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice>;
+
+    /// Reads everything that is set for topics, then every job, whole. A job that is there from the call until the last page is
+    /// on exactly one page, as it was at one moment since the call; one whose due time has passed may be shown as ready before a
+    /// promotion. On the embedded engine all pages are of one moment.
+    async fn records(&self) -> Result<Box<dyn RecordReader>>;
+
+    /// Stores jobs as they are in another store: state, times, attempts, reservation and fingerprint included. A delayed job
+    /// whose due time has passed may become ready at once. Results are in the order of `jobs`. A job that is there already, or
+    /// another one under its id, stays as it is.
+    async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>>;
+
+    /// Stores what is set for a topic, if nothing is set for it yet: compared and stored in one step.
+    async fn put_topic(&self, topic: TopicRecord) -> Result<Put>;
 
     /// What the processes of this store leave for each other.
     fn notices(&self) -> &dyn Notices;

@@ -23,6 +23,7 @@ use super::{
     verify::{
         findings::Findings,
         online::{VerifyStep, check_file},
+        record_reader::read_records,
         verify_sql::set_aside_count,
     },
     writer::{
@@ -32,15 +33,16 @@ use super::{
     },
 };
 use crate::{
+    clock::Clock,
     job::{
         Actor, CallRate, Callback, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
         SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
-        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, Degraded, Deleted, EngineInfo,
-        FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Notices, Order, Patch, Patched,
-        Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, StoreSpace,
-        Timeline, TopicConfig, TopicStats, Verified, Wait,
+        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, Degraded, Deleted, EngineInfo, Error,
+        FinishJob, Finished, Held, JobFilter, JobPage, JobRecord, ListPosition, Notices, Order, Patch,
+        Patched, Promoted, PurgeCursor, PurgeSlice, Put, RecordReader, Release, Requeued, Reservation,
+        Result, Span, Store, StoreSpace, Timeline, TopicConfig, TopicRecord, TopicStats, Verified, Wait,
     },
 };
 
@@ -59,6 +61,7 @@ pub struct EmbeddedStore {
     pub(crate) host_seed: [u8; 16],
     pub(crate) rate_limits: RateLimits,
     pub(crate) notices: NoticeBoard,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 impl EmbeddedStore {
@@ -296,6 +299,23 @@ impl Store for EmbeddedStore {
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {
         let topic = topic.clone();
         self.run_weighted(limit, 0, move |txn| ops::purge(txn, &topic, cursor.as_ref(), limit).map(Ok)).await
+    }
+
+    /// Not through the writer, which a reader of very many jobs must not delay.
+    async fn records(&self) -> Result<Box<dyn RecordReader>> {
+        let (dir, clock) = (self.options.data_dir.clone(), self.clock.clone());
+        let opened = tokio::task::spawn_blocking(move || read_records(&dir, &*clock)).await;
+        let opened = opened.map_err(|_cancelled| self.shared.stop_error())?;
+        opened.map_err(|error| Error::Unavailable(error.to_string()))
+    }
+
+    async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>> {
+        let bytes = jobs.iter().map(|job| job.job.body.as_bytes().len()).sum();
+        self.run_weighted(jobs.len(), bytes, move |txn| ops::put(txn, &jobs)).await
+    }
+
+    async fn put_topic(&self, topic: TopicRecord) -> Result<Put> {
+        self.run_weighted(1, 0, move |txn| ops::put_topic(txn, &topic)).await
     }
 
     fn notices(&self) -> &dyn Notices {

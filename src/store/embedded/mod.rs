@@ -40,4 +40,5 @@ pub use start::open;
 pub use verify::{
     backup::{backup, backup_to, restore},
     offline::{Inspection, inspect, inspect_backup},
+    record_reader::read_records,
 };

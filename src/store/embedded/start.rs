@@ -107,6 +107,7 @@ impl Start {
             host_seed: store.db.store_head().store.0,
             rate_limits: RateLimits::new(self.clock.clone()),
             notices: NoticeBoard::new(self.clock.clone()),
+            clock: self.clock.clone(),
         };
         let writer = Writer {
             db: store.db,

@@ -31,6 +31,7 @@ use super::{
         promote::Promoter,
         purge::Purger,
         read::JobReader,
+        records::{RecordWriter, ShardRecords},
         reserve::Reserver,
         settings::SettingsWriter,
         shard_reserve::ShardReserver,
@@ -47,9 +48,10 @@ use crate::{
     },
     store::{
         AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, Degraded, Deleted, EngineInfo,
-        FinishJob, Finished, Held, JobFilter, JobPage, ListPosition, Listener, NotHeld, Notices, Order,
-        Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span,
-        Store, StoreSpace, Timeline, TopicConfig, TopicStats, Verified, Wait,
+        FinishJob, Finished, Held, JobFilter, JobPage, JobRecord, ListPosition, Listener, NotHeld, Notices,
+        Order, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Put, RecordReader, Release, Requeued,
+        Reservation, Result, Span, Store, StoreSpace, Timeline, TopicConfig, TopicRecord, TopicStats,
+        Verified, Wait,
     },
 };
 
@@ -79,6 +81,7 @@ pub struct Redis {
     changer: Changer,
     notices: NoticeBoard,
     verifier: Verifier,
+    record_writer: RecordWriter,
 }
 
 impl Redis {
@@ -138,6 +141,7 @@ impl Redis {
             changer,
             notices: NoticeBoard::new(shards.clone()),
             verifier: Verifier::new(shards.clone(), settings.clone()),
+            record_writer: RecordWriter { shards: shards.clone(), notifier: notifier.clone() },
             requeuer: Requeuer::new(shards.clone(), notifier),
             deleter,
             reader: JobReader::new(shards.clone()),
@@ -359,6 +363,18 @@ impl Store for Redis {
 
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {
         self.purger.purge_slice(topic, cursor, limit).await
+    }
+
+    async fn records(&self) -> Result<Box<dyn RecordReader>> {
+        Ok(Box::new(ShardRecords::new(self.shards.clone(), self.settings.clone())))
+    }
+
+    async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>> {
+        self.record_writer.put(jobs).await
+    }
+
+    async fn put_topic(&self, topic: TopicRecord) -> Result<Put> {
+        self.settings_writer.put_topic(topic).await
     }
 
     fn notices(&self) -> &dyn Notices {

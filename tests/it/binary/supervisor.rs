@@ -27,7 +27,11 @@ fn systemd_learns_when_the_server_is_ready_alive_and_stopping() {
     let mut messages: Vec<String> = (0..6).map(|_| receive(&socket)).collect();
     messages.sort();
     // The watchdog is fed again and again.
-    assert_eq!(messages.iter().filter(|message| message.trim_end() == "WATCHDOG=1").count(), 5, "{messages:?}");
+    assert_eq!(
+        messages.iter().filter(|message| message.trim_end() == "WATCHDOG=1").count(),
+        5,
+        "{messages:?}"
+    );
     let ready = format!("READY=1\nSTATUS=listening on {}, engine embedded", server.url());
     assert!(messages[0].starts_with(&ready), "{messages:?}");
     server.signal(Signal::TERM);

@@ -19,6 +19,7 @@ mod pages;
 mod patching;
 mod pausing;
 mod rates;
+mod records;
 mod reserving;
 mod returning;
 mod secrets;

@@ -7,6 +7,7 @@ mod hold;
 mod list;
 mod promote;
 mod purge;
+mod put;
 mod reserve;
 mod topics;
 pub(super) mod write_txn;
@@ -17,6 +18,7 @@ pub(super) use hold::{bury, cancel, finish, release, touch};
 pub(super) use list::list;
 pub(super) use promote::promote;
 pub(super) use purge::purge;
+pub(super) use put::{put, put_topic};
 pub(super) use reserve::reserve;
 pub(super) use topics::{add_secret, delete_secret, get, put_config, put_settings, timeline, topic, topics};
 

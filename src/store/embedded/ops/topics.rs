@@ -9,7 +9,7 @@ use crate::{
     },
     store::{
         AddedSecret, Result, Span, Timeline, TopicConfig, TopicStats, Totals,
-        embedded::{disk::disk_space::SpaceNeed, rows::db::SqlResult},
+        embedded::{disk::disk_space::SpaceNeed, memory::topics::OutletNumber, rows::db::SqlResult},
     },
 };
 
@@ -73,14 +73,21 @@ pub(crate) fn put_config(
         return Ok(Err(full));
     }
     txn.db.put_topic_config(name, &config)?;
-    if config.restarts_delivery(&before) {
+    let config = Arc::new(config);
+    publish_config(txn, topic, config.clone());
+    Ok(Ok(config))
+}
+
+/// Puts the stored configuration of a topic into memory, and notifies the listener if jobs may go somewhere since.
+pub(super) fn publish_config(txn: &mut WriteTxn<'_>, topic: OutletNumber, config: Arc<TopicConfig>) {
+    let state = txn.memory.topics().get(topic);
+    let name = state.outlet.topic.clone();
+    if config.restarts_delivery(&state.config) {
         let outlets = txn.memory.topics().outlets_of(topic).map(|(_, state)| state.outlet.clone());
         txn.effects.ready.extend(outlets);
     }
-    let config = Arc::new(config);
     txn.memory.set_config(topic, config.clone());
-    txn.effects.configs.push((name.clone(), config.clone()));
-    Ok(Ok(config))
+    txn.effects.configs.push((name, config));
 }
 
 /// See [`crate::store::Store::put_settings_if`].

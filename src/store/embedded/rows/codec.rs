@@ -149,6 +149,11 @@ impl RecordHead {
         self.callback = Some((host, callback));
     }
 
+    /// Keeps the callback as other attributes have it: perhaps with a part that only a later version knows.
+    pub fn keep_callback_of(&mut self, stored: &Attributes) {
+        self.other.set(Tag::CALLBACK, stored.get(Tag::CALLBACK));
+    }
+
     /// Adds an entry to the history.
     pub fn remember(&mut self, event: HistoryEvent, by: Option<&Actor>, now: Now) {
         self.history.push(&HistoryEntry { at: now.rounded_down, by: by.cloned(), event });

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     job::{Attributes, Topic},
-    store::TopicConfig,
+    store::{TopicConfig, TopicRecord},
 };
 
 impl Db {
@@ -44,8 +44,20 @@ impl Db {
         configs.collect()
     }
 
+    /// What is stored for each topic; `Err` has the name in a row that is damaged.
+    pub fn topic_records(&self) -> SqlResult<Vec<Result<TopicRecord, String>>> {
+        let mut select = self.conn().prepare("SELECT name, value, checksum FROM topic ORDER BY name")?;
+        let records = select.query_map([], |row| {
+            let record = decode_row(row)?
+                .and_then(|(name, values)| TopicRecord::decode(Topic::parse(name).ok()?, &values));
+            let name = column_bytes(row.get_ref(0)?).unwrap_or_default();
+            Ok(record.ok_or_else(|| String::from_utf8_lossy(name).into_owned()))
+        })?;
+        records.collect()
+    }
+
     /// All values of a topic; none when its row is missing or damaged.
-    fn topic_values(&self, name: &str) -> SqlResult<Attributes> {
+    pub fn topic_values(&self, name: &str) -> SqlResult<Attributes> {
         let sql = "SELECT name, value, checksum FROM topic WHERE name = ?1";
         let values = self.conn().query_row(sql, [name], |row| {
             let values = decode_row(row)?.map(|(_, values)| values);

@@ -5,4 +5,5 @@ pub(super) mod findings;
 mod memory_check;
 pub(super) mod offline;
 pub(super) mod online;
+pub(super) mod record_reader;
 pub(super) mod verify_sql;

@@ -18,15 +18,18 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::{
     job::{
-        Actor, Attributes, Body, Callback, Due, HostNumber, Job, JobId, Outlet, State, Tag, Timestamp, Ttr,
+        Actor, Attributes, Body, Callback, Due, Fingerprint, HostNumber, Job, JobId, Outlet, Receipt, State,
+        Tag, Timestamp, Ttr,
     },
-    store::AddJob,
+    store::{AddJob, JobRecord},
 };
 
 /// Version of the layout, in the upper half of the first byte.
 const VERSION: u8 = 0x20;
 const HEAD_BYTES: usize = 48;
 const FINGERPRINT_BYTES: usize = 16;
+const FLAGS_AT: usize = 1;
+const FINGERPRINT_AT: usize = 29;
 const OUTLET_LEN_AT: usize = 45;
 const STRICT: u8 = 1;
 /// In place of `created`, marks `due` of a new record as a moment; for a delay it is 0.
@@ -97,6 +100,52 @@ pub fn decode_with_receipt(id: &JobId, raw: &Bytes) -> Option<(Job, Option<Recei
 /// The job in a record whose body was left out, for a list.
 pub fn decode_without_body(id: &JobId, raw: &Bytes) -> Option<Job> {
     decode_any(id, raw).map(|(job, _)| job)
+}
+
+/// The whole record of a job as it is stored in a store whose host numbers are these.
+pub fn encode_whole(record: &JobRecord, host: Option<HostNumber>, generation: u32) -> Bytes {
+    let (job, mut attributes) = (&record.job, record.attributes());
+    if let (Some(until), Some(since), Some(receipt)) = (job.reserved_until, job.reserved_at, &record.receipt)
+    {
+        let mut lease = BytesMut::from(&receipt.as_bytes()[..]);
+        lease.put_uint(until.as_millis().unsigned_abs(), 6);
+        lease.put_uint(since.as_millis().unsigned_abs(), 6);
+        lease.put_slice(job.reserved_by.as_ref().map_or("", Actor::as_str).as_bytes());
+        attributes.set(Tag::LEASE, Some(&lease));
+    }
+    let outlet = Outlet { topic: job.topic.clone(), host }.to_string();
+    let attributes = attributes.as_bytes();
+    let mut raw =
+        BytesMut::with_capacity(HEAD_BYTES + outlet.len() + attributes.len() + job.body.as_bytes().len());
+    raw.put_u8(VERSION + state_code(job.state));
+    raw.put_u8(u8::from(job.require_receipt) * STRICT);
+    raw.put_u32(generation);
+    raw.put_uint(job.due_at.as_millis().unsigned_abs(), 6);
+    raw.put_u32(job.attempts);
+    raw.put_uint(job.created_at.as_millis().unsigned_abs(), 6);
+    raw.put_uint(as_millis(job.ttr.as_duration()), 4);
+    raw.put_uint(u64::from(job.max_attempts), 3);
+    raw.put_slice(&record.fingerprint.0);
+    raw.put_u8(u8::try_from(outlet.len()).expect("topics are at most 128 bytes"));
+    raw.put_u16(u16::try_from(attributes.len()).expect("attributes leave room for a reservation"));
+    raw.put_slice(outlet.as_bytes());
+    raw.put_slice(attributes);
+    raw.put_slice(job.body.as_bytes());
+    raw.freeze()
+}
+
+/// The whole record of a job; `None` if `raw` is not a record, or has a flag that this version does not know.
+pub fn decode_whole(id: &JobId, raw: &Bytes) -> Option<JobRecord> {
+    let (job, receipt) = decode_with_receipt(id, raw)?;
+    if raw.get(FLAGS_AT)? & !STRICT != 0 {
+        return None;
+    }
+    let fingerprint = Fingerprint(raw.get(FINGERPRINT_AT..)?.first_chunk().copied()?);
+    let outlet_len = usize::from(*raw.get(OUTLET_LEN_AT)?);
+    let attributes_len = u16::from_be_bytes(raw.get(OUTLET_LEN_AT + 1..)?.first_chunk().copied()?);
+    let at = HEAD_BYTES + outlet_len;
+    let attributes = Attributes::decode(raw.get(at..at + usize::from(attributes_len))?)?;
+    Some(JobRecord::new(job, fingerprint, receipt.map(Receipt::from_bytes), &attributes))
 }
 
 /// Decodes a record, with a body or without.
@@ -198,7 +247,7 @@ fn get_moment(bytes: &mut &[u8]) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{CallbackUrl, Delay, Fingerprint, RetrySchedule, Topic};
+    use crate::job::{CallbackUrl, Delay, RetrySchedule, Topic};
     use proptest::prelude::*;
 
     fn job(topic: String, body: Vec<u8>, steps_ms: Vec<u64>, max_attempts: u32, strict: bool) -> AddJob {

@@ -5,6 +5,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
+use bytes::Bytes;
+use fred::types::Value;
+
 use super::{notifier::Notifier, shards::Shards};
 use crate::{
     job::Topic,
@@ -87,8 +90,29 @@ impl SettingsCache {
         Ok(stored.map(|stored| stored.faults).unwrap_or_default())
     }
 
+    /// What is stored for each topic, undecoded.
+    pub async fn stored_values(&self) -> Result<Vec<(String, Bytes)>> {
+        let (_, stored) = self.read_raw(String::new()).await?;
+        let mut fields = if stored.is_null() { return Ok(Vec::new()) } else { Reply::new(stored)? };
+        let mut values = Vec::with_capacity(fields.len() / 2);
+        while !fields.is_empty() {
+            let (field, value) = (fields.text()?, fields.bytes()?);
+            if field != "#" {
+                values.push((field, value));
+            }
+        }
+        Ok(values)
+    }
+
     /// Whether somebody looks at the figures of all processes, and all settings, unless they have this version.
     async fn read(&self, version: String) -> Result<(bool, Option<StoredConfigs>)> {
+        let (is_watched, stored) = self.read_raw(version).await?;
+        let stored = if stored.is_null() { None } else { Some(decode_configs(Reply::new(stored)?)?) };
+        Ok((is_watched, stored))
+    }
+
+    /// As [`read`](Self::read), with the settings as they are stored, or null.
+    async fn read_raw(&self, version: String) -> Result<(bool, Value)> {
         let keys = &self.shards.keys;
         let keys_of_call = vec![keys.settings.clone(), keys.notices.clone()];
         let call = ScriptCall::new(Script::GetSettings, keys.slot, keys_of_call, Vec::with_capacity(3))
@@ -96,9 +120,7 @@ impl SettingsCache {
             .arg(self.shards.now_arg())
             .arg(millis_arg(WATCHED_FOR));
         let mut reply = Reply::new(self.shards.call(call).await?)?;
-        let (is_watched, stored) = (reply.int()? == 1, reply.value()?);
-        let stored = if stored.is_null() { None } else { Some(decode_configs(Reply::new(stored)?)?) };
-        Ok((is_watched, stored))
+        Ok((reply.int()? == 1, reply.value()?))
     }
 }
 

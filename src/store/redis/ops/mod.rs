@@ -18,6 +18,7 @@ pub mod promote;
 mod promotions;
 pub mod purge;
 pub mod read;
+pub mod records;
 pub mod reserve;
 mod reserve_round;
 pub mod settings;

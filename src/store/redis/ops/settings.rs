@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use super::records::decode_outcome;
 use crate::{
     job::{Callback, SecretId, SigningKey, SigningSecret, Topic, TopicPause, TopicSettings},
     store::{
-        AddedSecret, Error, Result,
+        AddedSecret, Error, Put, Result, TopicRecord,
         redis::{
             codec::settings::{decode_pause, encode_pause, encode_settings},
             connection::call::ScriptCall,
@@ -66,6 +67,14 @@ impl SettingsWriter {
             self.notifier.restarted(topic);
         }
         Ok(pause)
+    }
+
+    pub async fn put_topic(&self, record: TopicRecord) -> Result<Put> {
+        let values = record.values();
+        let call = self.change(Script::PutTopic, &record.topic).bytes_arg(values.as_bytes().to_vec());
+        let put = decode_outcome(Reply::new(self.shards.call_acknowledged(call).await?)?.int()?)?;
+        self.cache.refresh().await?;
+        Ok(put)
     }
 
     pub async fn add_secret(&self, topic: &Topic, id: SecretId, key: SigningKey) -> Result<AddedSecret> {

@@ -40,6 +40,9 @@ scripts! {
     Change "change" [RECORD, SHARD, MOVES, HISTORY],
     Promote "promote" [RECORD, SHARD, MOVES, HISTORY],
     Purge "purge" [RECORD, SHARD, MOVES],
+    Put "put" [RECORD, SHARD, MOVES],
+    ScanIds "scan_ids" [],
+    Records "records" [],
     Compact "compact" [RECORD, SHARD],
     Get "get" [RECORD, SCOPE],
     TopicStats "topic_stats" [RECORD],
@@ -55,6 +58,7 @@ scripts! {
     ExpireReplaySlots "expire_replay_slots" [RECORD],
     ShardStatus "shard_status" [RECORD, MISSING],
     PutSettings "put_settings" [RECORD, SETTINGS],
+    PutTopic "put_topic" [RECORD, SETTINGS],
     ChangePause "change_pause" [RECORD, SETTINGS],
     AddSecret "add_secret" [RECORD, SETTINGS],
     DeleteSecret "delete_secret" [RECORD, SETTINGS],
@@ -213,7 +217,9 @@ mod tests {
             [
                 Script::Add,
                 Script::Patch,
+                Script::Put,
                 Script::PutSettings,
+                Script::PutTopic,
                 Script::AddSecret,
                 Script::InitLayout,
                 Script::CheckWrites

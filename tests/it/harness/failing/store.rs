@@ -10,9 +10,9 @@ use linger::{
     },
     store::{
         AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, Deleted, EngineInfo, FinishJob,
-        Finished, Held, JobFilter, JobPage, ListPosition, Notices, Order, Patch, Patched, Promoted,
-        PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store, Timeline, TopicConfig,
-        TopicStats, Verified, Wait,
+        Finished, Held, JobFilter, JobPage, JobRecord, ListPosition, Notices, Order, Patch, Patched,
+        Promoted, PurgeCursor, PurgeSlice, Put, RecordReader, Release, Requeued, Reservation, Result, Span,
+        Store, Timeline, TopicConfig, TopicRecord, TopicStats, Verified, Wait,
     },
 };
 
@@ -222,6 +222,18 @@ impl Store for FailingStore {
 
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {
         self.call("purge", self.inner.purge(topic, cursor, limit)).await
+    }
+
+    async fn records(&self) -> Result<Box<dyn RecordReader>> {
+        self.call("records", self.inner.records()).await
+    }
+
+    async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>> {
+        self.call("put", self.inner.put(jobs)).await
+    }
+
+    async fn put_topic(&self, topic: TopicRecord) -> Result<Put> {
+        self.call("put_topic", self.inner.put_topic(topic)).await
     }
 
     fn notices(&self) -> &dyn Notices {

@@ -3,6 +3,7 @@
 
 mod list;
 mod notices;
+mod records;
 mod store;
 
 use std::{
@@ -16,8 +17,8 @@ use bytes::Bytes;
 use linger::{
     clock::Clock,
     job::{
-        Actor, AttemptEnd, Body, Fingerprint, History, HistoryEntry, HistoryEvent, HostNumber, Job, JobId,
-        Origin, Outlet, Reason, Receipt, State, Timestamp, Topic, TopicFilter,
+        Actor, AttemptEnd, Attributes, Body, Fingerprint, History, HistoryEntry, HistoryEvent, HostNumber,
+        Job, JobId, Origin, Outlet, Reason, Receipt, State, Timestamp, Topic, TopicFilter,
     },
     store::{
         AddJob, Added, Claim, FinishJob, Finished, Held, Listener, MoveKind, NotHeld, NoticeKind,
@@ -37,6 +38,8 @@ struct Entry {
     receipt: Option<Receipt>,
     ready_at: Timestamp,
     arrival: u64,
+    /// Attributes of later versions.
+    other: Attributes,
 }
 
 #[derive(Debug, Default)]
@@ -265,8 +268,14 @@ impl Naive {
             body: copied(&add.body),
         };
         let arrival = content.arrivals;
-        let mut entry =
-            Entry { job, fingerprint: add.fingerprint, receipt: None, ready_at: now.rounded_down, arrival };
+        let mut entry = Entry {
+            job,
+            fingerprint: add.fingerprint,
+            receipt: None,
+            ready_at: now.rounded_down,
+            arrival,
+            other: Attributes::default(),
+        };
         self.wait_until(&mut entry, add.due.resolve(now));
         let job = entry.job.clone();
         content.jobs.insert(add.id, entry);

@@ -11,9 +11,9 @@ use linger::{
     },
     store::{
         AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, Deleted, EngineInfo, FinishJob,
-        Finished, Held, JobFilter, JobPage, ListPosition, Minute, Move, MoveKind, Notices, Order, Patch,
-        Patched, Promoted, PurgeCursor, PurgeSlice, Release, Requeued, Reservation, Result, Span, Store,
-        Timeline, TopicConfig, TopicStats, Totals, Verified, Wait,
+        Finished, Held, JobFilter, JobPage, JobRecord, ListPosition, Minute, Move, MoveKind, Notices, Order,
+        Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Put, RecordReader, Release, Requeued, Reservation,
+        Result, Span, Store, Timeline, TopicConfig, TopicRecord, TopicStats, Totals, Verified, Wait,
     },
 };
 
@@ -352,6 +352,19 @@ impl Store for Naive {
         ids.iter().for_each(|id| drop(content.jobs.remove(id)));
         let next = (ids.len() == limit).then(|| PurgeCursor(String::new()));
         Ok(PurgeSlice { deleted: ids.len(), next })
+    }
+
+    async fn records(&self) -> Result<Box<dyn RecordReader>> {
+        Ok(Box::new(self.all_records()))
+    }
+
+    async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>> {
+        let mut content = self.content();
+        Ok(jobs.into_iter().map(|job| self.put_one(&mut content, job)).collect())
+    }
+
+    async fn put_topic(&self, topic: TopicRecord) -> Result<Put> {
+        Ok(self.put_config(topic))
     }
 
     fn notices(&self) -> &dyn Notices {

@@ -1,0 +1,128 @@
+//! Storing whole records as they are in another store.
+
+use std::sync::Arc;
+
+use super::{topics::publish_config, write_txn::WriteTxn};
+use crate::{
+    job::{Actor, HostNumber, Job, Outlet, State, TopicFilter},
+    store::{
+        JobRecord, Put, Result, TopicRecord,
+        embedded::{
+            disk::disk_space::SpaceNeed,
+            memory::{
+                job_index::{IdHash, JobRef},
+                job_state::JobState,
+                topics::OutletNumber,
+            },
+            rows::{
+                codec::{Lease, Record, RecordHead},
+                db::{SqlResult, Table},
+            },
+        },
+    },
+};
+
+/// See [`crate::store::Store::put`].
+pub(crate) fn put(txn: &mut WriteTxn<'_>, jobs: &[JobRecord]) -> SqlResult<Result<Vec<Put>>> {
+    jobs.iter().map(|job| put_one(txn, job)).collect()
+}
+
+fn put_one(txn: &mut WriteTxn<'_>, record: &JobRecord) -> SqlResult<Result<Put>> {
+    if let Some(found) = txn.find(&TopicFilter::ALL, &record.job.id)? {
+        let stored = txn.to_job(found.job_ref, &found.content);
+        let same = record.is_of(&stored, found.content.head.fingerprint);
+        return Ok(Ok(if same { Put::Exists } else { Put::Differs }));
+    }
+    if let Some(full) = txn.space_refusal(SpaceNeed::Growth) {
+        return Ok(Err(full));
+    }
+    let stored = Record { head: head_of(txn, record), body: record.job.body.clone() };
+    let hash = txn.memory.job_index().hash(record.job.id.as_str().as_bytes());
+    let outlet = txn.memory.outlet(&stored.head.outlet());
+    match (record.job.state, lease_of(record)) {
+        (State::Dead, _) => insert_dead(txn, hash, outlet, &stored)?,
+        (State::Reserved, Some(lease)) => {
+            let key = txn.db.free_key(Table::Live, stored.head.due_at)?;
+            txn.db.insert(Table::Live, key, &stored)?;
+            txn.db.set_lease(key, &lease)?;
+            txn.memory.insert(hash, JobRef { key, outlet, dead: false }, JobState::Reserved(lease));
+        }
+        (State::Delayed | State::Ready | State::Reserved, _) => {
+            txn.insert_waiting(hash, outlet, &stored)?;
+        }
+    }
+    Ok(Ok(Put::Done))
+}
+
+/// The head of a record without its reservation.
+fn head_of(txn: &WriteTxn<'_>, record: &JobRecord) -> RecordHead {
+    let Job { ref id, ref topic, attempts, state, .. } = record.job;
+    let job = record.job.clone();
+    let mut head = RecordHead {
+        id: id.clone(),
+        topic: topic.clone(),
+        due_at: job.due_at,
+        created_at: job.created_at,
+        ttr: job.ttr,
+        // The present reservation is counted in its lease.
+        attempts: attempts.saturating_sub(u32::from(state == State::Reserved)),
+        max_attempts: job.max_attempts,
+        retry: job.retry,
+        require_receipt: job.require_receipt,
+        fingerprint: record.fingerprint,
+        reason: job.reason,
+        dead_at: job.dead_at,
+        history: job.history,
+        callback: None,
+        other: record.other_attributes(),
+    };
+    if let Some(callback) = job.callback {
+        let seed = txn.db.store_head().store.0;
+        let host = HostNumber::new(&seed, callback.url.origin());
+        let as_stored = head.other.clone();
+        head.set_callback(callback, host);
+        head.keep_callback_of(&as_stored);
+    }
+    head
+}
+
+fn lease_of(record: &JobRecord) -> Option<Lease> {
+    let Job { reserved_at, reserved_until, ref reserved_by, attempts, .. } = record.job;
+    Some(Lease {
+        deadline: reserved_until?,
+        receipt: record.receipt.clone()?,
+        attempts,
+        since: reserved_at?,
+        by: reserved_by.as_ref().map_or("", Actor::as_str).into(),
+    })
+}
+
+/// Stores a dead letter under a key of its moment of death.
+fn insert_dead(txn: &mut WriteTxn<'_>, hash: IdHash, outlet: OutletNumber, record: &Record) -> SqlResult<()> {
+    let died_at = record.head.dead_at.unwrap_or(txn.now.rounded_down);
+    let key = txn.db.free_key(Table::Dead, died_at)?;
+    txn.db.insert(Table::Dead, key, record)?;
+    txn.memory.insert(hash, JobRef { key, outlet, dead: true }, JobState::Dead);
+    if txn.memory.earliest_death().is_none_or(|since| died_at < since) {
+        txn.memory.set_earliest_death(Some(died_at));
+    }
+    Ok(())
+}
+
+/// See [`crate::store::Store::put_topic`].
+pub(crate) fn put_topic(txn: &mut WriteTxn<'_>, record: &TopicRecord) -> SqlResult<Result<Put>> {
+    let (stored, values) = (txn.db.topic_values(record.topic.as_str())?, record.values());
+    if stored == values {
+        return Ok(Ok(Put::Exists));
+    }
+    if !stored.is_empty() {
+        return Ok(Ok(Put::Differs));
+    }
+    if let Some(full) = txn.space_refusal(SpaceNeed::Growth) {
+        return Ok(Err(full));
+    }
+    txn.db.put_topic_values(record.topic.as_str(), values.as_bytes())?;
+    let topic = txn.memory.outlet(&Outlet::plain(record.topic.clone()));
+    publish_config(txn, topic, Arc::new(record.config.clone()));
+    Ok(Ok(Put::Done))
+}

@@ -1,0 +1,167 @@
+//! Reads all records of a store in one read transaction of SQLite, on a connection of its own, from this or another
+//! process. Like a backup it blocks no operation and shows exactly what was committed when it began; meanwhile the log
+//! grows, because it cannot start over.
+
+use std::{collections::HashMap, fs, io, path::Path};
+
+use async_trait::async_trait;
+
+use super::{
+    offline::read_run_state,
+    verify_sql::{for_each_record, stored_id},
+};
+use crate::{
+    clock::Clock,
+    job::{Receipt, State, Timestamp},
+    store::{
+        Error, JobRecord, RecordPage, RecordReader, Result,
+        embedded::{
+            disk::data_dir::{DB_FILE, WAL_FILE},
+            options::OpenError,
+            recovery::wal::WalState,
+            rows::{
+                codec::{Lease, Record},
+                db::{Db, SqlResult, Table},
+                key::RowKey,
+                meta::RunState,
+                schema,
+            },
+        },
+    },
+};
+
+/// Records on a page, and about the most bytes of their bodies.
+const PAGE: (usize, usize) = (500, 1 << 20);
+
+/// Reads the records of the store in `data_dir`, also while a server uses it.
+///
+/// # Errors
+/// Why the store cannot be read.
+pub fn read_records(
+    data_dir: &Path,
+    clock: &dyn Clock,
+) -> std::result::Result<Box<dyn RecordReader>, OpenError> {
+    Ok(Box::new(SnapshotReader(Some(Snapshot::open(data_dir, clock)?))))
+}
+
+/// The reader; without a snapshot while a page is being read, and after a failure.
+struct SnapshotReader(Option<Snapshot>);
+
+#[async_trait]
+impl RecordReader for SnapshotReader {
+    async fn next(&mut self) -> Result<Option<RecordPage>> {
+        let stopped = || Error::Unavailable("reading the records was interrupted".to_owned());
+        let mut snapshot = self.0.take().ok_or_else(stopped)?;
+        let read = tokio::task::spawn_blocking(move || (snapshot.read_page(), snapshot)).await;
+        let (page, snapshot) = read.map_err(|_| stopped())?;
+        self.0 = Some(snapshot);
+        page.map_err(|error| Error::Damaged(format!("not everything could be read: {error}")))
+    }
+}
+
+/// What the next page has.
+#[derive(Debug, Clone, Copy)]
+enum NextPage {
+    Topics,
+    Jobs(Table, RowKey),
+    None,
+}
+
+/// One moment of a store.
+struct Snapshot {
+    db: Db,
+    leases: HashMap<RowKey, Option<Lease>>,
+    next: NextPage,
+    /// The present moment, and no earlier than any on which the store acted.
+    now: Timestamp,
+}
+
+impl Snapshot {
+    fn open(data_dir: &Path, clock: &dyn Clock) -> std::result::Result<Self, OpenError> {
+        let (db_path, wal_path) = (data_dir.join(DB_FILE), data_dir.join(WAL_FILE));
+        fs::metadata(&db_path).map_err(io_at(&db_path))?;
+        let db = Db::new(schema::open_existing(&db_path)?);
+        let sqlite = |source| OpenError::Sqlite { path: db_path.clone(), source };
+        // From the first read on, the transaction sees one moment, and the log cannot be emptied.
+        db.conn().execute_batch("BEGIN").map_err(sqlite)?;
+        let run = read_run_state(&db, &db_path)?;
+        if run == RunState::Open {
+            let wal = WalState::inspect(&wal_path).map_err(io_at(&wal_path))?;
+            wal.check_compatible(&wal_path, &db_path, run)?;
+        }
+        let mark = db.clock_mark().map_err(sqlite)?;
+        let now = clock.read().rounded_down;
+        let leases = db.leases().map_err(sqlite)?.into_iter().collect();
+        Ok(Self { db, leases, next: NextPage::Topics, now: mark.map_or(now, |mark| mark.max(now)) })
+    }
+
+    fn read_page(&mut self) -> SqlResult<Option<RecordPage>> {
+        match self.next {
+            NextPage::Topics => {
+                self.next = NextPage::Jobs(Table::Live, RowKey::START);
+                self.read_topics().map(Some)
+            }
+            NextPage::Jobs(table, from) => self.read_jobs(table, from).map(Some),
+            NextPage::None => Ok(None),
+        }
+    }
+
+    fn read_topics(&self) -> SqlResult<RecordPage> {
+        let mut page = RecordPage::default();
+        for topic in self.db.topic_records()? {
+            match topic {
+                Ok(topic) => page.topics.push(topic),
+                Err(name) => page.broken.push(format!("what is set for topic {name:?} is damaged")),
+            }
+        }
+        Ok(page)
+    }
+
+    fn read_jobs(&mut self, table: Table, from: RowKey) -> SqlResult<RecordPage> {
+        let (mut page, mut bytes, mut unreadable) = (RecordPage::default(), 0, Vec::new());
+        let last = for_each_record(&self.db, table, from, |key, record, _| {
+            match record {
+                Ok(record) => {
+                    bytes += record.body.as_bytes().len();
+                    page.jobs.push(self.whole(table, key, record, &mut page.broken));
+                }
+                Err(why) => unreadable.push((key, why)),
+            }
+            page.jobs.len() + unreadable.len() < PAGE.0 && bytes < PAGE.1
+        })?;
+        for (key, why) in unreadable {
+            let id = stored_id(&self.db, table, key)?.unwrap_or_default();
+            page.broken.push(format!("the record of job {id:?} is broken: {why}"));
+        }
+        self.next = match (last, table) {
+            (Some(last), table) => NextPage::Jobs(table, last.next()),
+            (None, Table::Live) => NextPage::Jobs(Table::Dead, RowKey::START),
+            (None, Table::Dead) => NextPage::None,
+        };
+        Ok(page)
+    }
+
+    fn whole(&self, table: Table, key: RowKey, record: Record, broken: &mut Vec<String>) -> JobRecord {
+        let lease = self.leases.get(&key).filter(|_| table == Table::Live);
+        if lease.is_some_and(Option::is_none) {
+            broken.push(format!(
+                "the reservation of job {:?} is damaged; the job is there, as if its reservation had ended",
+                record.head.id.as_str()
+            ));
+        }
+        let lease = lease.and_then(Option::as_ref);
+        let state = match (table, lease) {
+            (Table::Dead, _) => State::Dead,
+            (Table::Live, Some(_)) => State::Reserved,
+            (Table::Live, None) if key.slot() <= self.now => State::Ready,
+            (Table::Live, None) => State::Delayed,
+        };
+        let receipt: Option<Receipt> = lease.map(|lease| lease.receipt.clone());
+        let job = record.to_job(state, lease);
+        JobRecord::new(job, record.head.fingerprint, receipt, &record.head.other)
+    }
+}
+
+fn io_at(path: &Path) -> impl Fn(io::Error) -> OpenError {
+    move |source| OpenError::Io { path: path.to_owned(), source }
+}

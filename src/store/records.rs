@@ -1,0 +1,124 @@
+//! Whole records: what an export reads of a store and an import writes to another one. Unlike a job that callers see, a
+//! record has everything that is stored, so that nothing is lost on the way.
+
+use async_trait::async_trait;
+
+use super::{Result, TopicConfig};
+use crate::job::{Attributes, Callback, Fingerprint, Job, Receipt, Tag, Topic};
+
+/// A job with everything that a store keeps of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobRecord {
+    /// What callers see of it.
+    pub job: Job,
+    /// By which a repeated add is recognised.
+    pub fingerprint: Fingerprint,
+    /// The receipt of the present reservation; present exactly if the job is reserved.
+    pub receipt: Option<Receipt>,
+    /// Attributes of later versions, as they are stored. Has the callback, too, if [`Job::callback`] lacks a part of it.
+    pub other: Attributes,
+}
+
+impl JobRecord {
+    /// The record of a job that an engine stores with these attributes.
+    #[must_use]
+    pub fn new(job: Job, fingerprint: Fingerprint, receipt: Option<Receipt>, stored: &Attributes) -> Self {
+        let mut other = stored.clone();
+        let known = [Tag::LEASE, Tag::DIED_AT, Tag::RETRY, Tag::REASON, Tag::HISTORY, Tag::HOST_NUMBER];
+        known.into_iter().for_each(|tag| other.set(tag, None));
+        let encoded = job.callback.as_deref().map(Callback::encode);
+        if other.get(Tag::CALLBACK) == encoded.as_deref() {
+            other.set(Tag::CALLBACK, None);
+        }
+        Self { job, fingerprint, receipt, other }
+    }
+
+    /// The callback and the attributes of later versions, as both engines store them.
+    #[must_use]
+    pub fn other_attributes(&self) -> Attributes {
+        let mut attributes = self.other.clone();
+        if let Some(callback) = &self.job.callback
+            && attributes.get(Tag::CALLBACK).is_none()
+        {
+            attributes.set(Tag::CALLBACK, Some(&callback.encode()));
+        }
+        attributes
+    }
+
+    /// All attributes that both engines store in the record.
+    #[must_use]
+    pub fn attributes(&self) -> Attributes {
+        let Job { retry, reason, dead_at, history, .. } = &self.job;
+        let mut attributes = self.other_attributes();
+        attributes.set_retry(retry);
+        attributes.set_reason(reason.as_ref());
+        attributes.set_died_at(*dead_at);
+        attributes.set_history(history);
+        attributes
+    }
+
+    /// Whether a stored job is the same one: added by the same request at the same time. It may have moved on since.
+    #[must_use]
+    pub fn is_of(&self, stored: &Job, fingerprint: Fingerprint) -> bool {
+        self.fingerprint == fingerprint
+            && (&self.job.topic, self.job.created_at) == (&stored.topic, stored.created_at)
+    }
+}
+
+/// What is set for a topic, with everything that a store keeps of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicRecord {
+    /// The topic.
+    pub topic: Topic,
+    /// Its settings, pause and secrets.
+    pub config: TopicConfig,
+    /// Values of later versions, as they are stored.
+    pub other: Attributes,
+}
+
+impl TopicRecord {
+    /// The record of a topic for which an engine stores these values; `None` when they are malformed.
+    #[must_use]
+    pub fn decode(topic: Topic, values: &Attributes) -> Option<Self> {
+        let (config, mut other) = (TopicConfig::decode(values)?, values.clone());
+        TopicConfig::default().encode_into(&mut other);
+        Some(Self { topic, config, other })
+    }
+
+    /// The values as an engine stores them.
+    #[must_use]
+    pub fn values(&self) -> Attributes {
+        let mut values = self.other.clone();
+        self.config.encode_into(&mut values);
+        values
+    }
+}
+
+/// Some records of a store.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RecordPage {
+    /// What is set for topics. All of them are on the pages before the first job.
+    pub topics: Vec<TopicRecord>,
+    /// Jobs.
+    pub jobs: Vec<JobRecord>,
+    /// The records that cannot be read, as sentences that name the job or topic.
+    pub broken: Vec<String>,
+}
+
+/// Reads all records of a store, page by page; see [`super::Store::records`].
+#[async_trait]
+pub trait RecordReader: Send {
+    /// The next page, which may be empty; `None` after the last one.
+    async fn next(&mut self) -> Result<Option<RecordPage>>;
+}
+
+/// Result of [`super::Store::put`] for one record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Put {
+    /// Stored.
+    Done,
+    /// It is there already; nothing changed.
+    Exists,
+    /// Another one is there under its name; nothing changed.
+    Differs,
+}

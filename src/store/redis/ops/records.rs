@@ -1,0 +1,199 @@
+//! Whole records: reading all of them, and storing those of another store.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+
+use super::indexed::{Indexed, by_shard, in_order};
+use crate::{
+    job::{Attributes, HostNumber, JobId, Outlet, State, Topic},
+    store::{
+        JobRecord, Put, RecordPage, RecordReader, Result, TopicRecord,
+        redis::{
+            codec::record::{decode_whole, encode_whole},
+            connection::call::ScriptCall,
+            coordination::{notifier::Notifier, settings_cache::SettingsCache, shards::Shards},
+            keys::Shard,
+            reply::{Reply, unexpected},
+            scripts::Script,
+        },
+    },
+};
+
+/// About how many ids one run of a script lists, and the most records that one run reads or stores.
+const IDS: i64 = 1_000;
+const RECORDS: usize = 200;
+/// About the most bytes of records that one run stores.
+const BYTES: usize = 512 * 1_024;
+
+/// Reads all records: what is set for topics, then the jobs of one shard after the other, by id. The ids of a shard are
+/// collected first, because a scan may return a job twice.
+pub struct ShardRecords {
+    shards: Arc<Shards>,
+    settings: Arc<SettingsCache>,
+    has_read_topics: bool,
+    /// The shards to read, the next one last.
+    left: Vec<Shard>,
+    /// The ids of the present shard, the next one last.
+    ids: Vec<Bytes>,
+    shard: Shard,
+}
+
+impl ShardRecords {
+    pub fn new(shards: Arc<Shards>, settings: Arc<SettingsCache>) -> Self {
+        let mut left: Vec<Shard> = shards.keys.all().collect();
+        left.reverse();
+        Self { shards, settings, has_read_topics: false, left, ids: Vec::new(), shard: 0 }
+    }
+
+    async fn read_topics(&self) -> Result<RecordPage> {
+        let mut page = RecordPage::default();
+        for (name, values) in self.settings.stored_values().await? {
+            let topic = Topic::parse(&name).ok();
+            let values = Attributes::decode(&values);
+            match topic.zip(values).and_then(|(topic, values)| TopicRecord::decode(topic, &values)) {
+                Some(topic) => page.topics.push(topic),
+                None => page.broken.push(format!("what is set for topic {name:?} cannot be read")),
+            }
+        }
+        page.topics.sort_by(|one, other| one.topic.cmp(&other.topic));
+        Ok(page)
+    }
+
+    /// The ids of a shard's jobs, the last one first.
+    async fn list_ids(&self, shard: Shard) -> Result<Vec<Bytes>> {
+        let (mut ids, mut cursor) = (BTreeSet::new(), "0".to_owned());
+        loop {
+            let call = self.read(Script::ScanIds, shard).arg(cursor.as_str()).arg(IDS);
+            let mut reply = Reply::new(self.shards.call(call).await?)?;
+            cursor = reply.text()?;
+            while !reply.is_empty() {
+                ids.insert(reply.bytes()?);
+            }
+            if cursor == "0" {
+                return Ok(ids.into_iter().rev().collect());
+            }
+        }
+    }
+
+    async fn read_jobs(&mut self) -> Result<RecordPage> {
+        let first = self.ids.len().saturating_sub(RECORDS);
+        let call = self.ids[first..]
+            .iter()
+            .rev()
+            .fold(self.read(Script::Records, self.shard), |call, id| call.bytes_arg(id.clone()));
+        let mut reply = Reply::new(self.shards.call(call).await?)?;
+        if reply.is_empty() {
+            return Err(unexpected("a record"));
+        }
+        let mut page = RecordPage::default();
+        while !reply.is_empty() {
+            let (raw, id) = (reply.value()?.into_bytes(), self.ids.pop());
+            // A job without a record has ended since its id was listed.
+            let Some((id, raw)) = id.zip(raw) else { continue };
+            let name = std::str::from_utf8(&id).ok().and_then(|text| JobId::parse(text).ok());
+            match name.and_then(|name| decode_whole(&name, &raw)) {
+                Some(job) => page.jobs.push(job),
+                None => {
+                    let id = String::from_utf8_lossy(&id).into_owned();
+                    page.broken.push(format!("the record of job {id:?} cannot be read"));
+                }
+            }
+        }
+        Ok(page)
+    }
+
+    fn read(&self, script: Script, shard: Shard) -> ScriptCall {
+        self.shards.read(script, &[shard], vec![self.shards.keys.shard(shard).jobs.clone()])
+    }
+}
+
+#[async_trait]
+impl RecordReader for ShardRecords {
+    async fn next(&mut self) -> Result<Option<RecordPage>> {
+        if !self.has_read_topics {
+            self.has_read_topics = true;
+            return self.read_topics().await.map(Some);
+        }
+        while self.ids.is_empty() {
+            let Some(shard) = self.left.pop() else { return Ok(None) };
+            (self.ids, self.shard) = (self.list_ids(shard).await?, shard);
+        }
+        self.read_jobs().await.map(Some)
+    }
+}
+
+/// Stores whole records.
+pub struct RecordWriter {
+    pub shards: Arc<Shards>,
+    pub notifier: Arc<Notifier>,
+}
+
+impl RecordWriter {
+    pub async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>> {
+        let count = jobs.len();
+        let shards = by_shard(&self.shards.keys, jobs, |job| &job.job.id);
+        let puts = shards.into_iter().map(|(shard, jobs)| async move {
+            let (mut done, mut rest) = (Vec::with_capacity(jobs.len()), &jobs[..]);
+            while !rest.is_empty() {
+                let (part, others) = rest.split_at(part_length(rest));
+                done.extend(self.put_on(shard, part).await?);
+                rest = others;
+            }
+            Ok(done)
+        });
+        Ok(in_order(count, try_join_all(puts).await?))
+    }
+
+    async fn put_on(&self, shard: Shard, jobs: &[(usize, JobRecord)]) -> Result<Indexed<Put>> {
+        let outlet = |job: &JobRecord| Outlet { topic: job.job.topic.clone(), host: self.host(job) };
+        let outlets: BTreeSet<Outlet> = jobs.iter().map(|(_, job)| outlet(job)).collect();
+        let known: Vec<&Outlet> = outlets.iter().collect();
+        let slot = self.shards.replay_slots.acquire(shard);
+        let call = self.shards.change(Script::Put, shard, Some(&slot), &known);
+        let call = jobs.iter().fold(call, |call, (_, job)| {
+            let record = encode_whole(job, self.host(job), rand::random());
+            call.arg(job.job.id.as_str()).bytes_arg(record)
+        });
+        let mut reply = Reply::new(self.shards.call_acknowledged(call).await?)?;
+        self.shards.report_set_aside(shard, reply.count()?);
+        let mut put = Vec::with_capacity(jobs.len());
+        for (index, job) in jobs {
+            let outcome = decode_outcome(reply.int()?)?;
+            if outcome == Put::Done && job.job.state == State::Ready {
+                self.notifier.ready_on(&outlet(job), shard);
+            }
+            put.push((*index, outcome));
+        }
+        // The next promotion finds the earliest deadline of the others.
+        self.notifier.due_in(std::time::Duration::ZERO);
+        Ok(put)
+    }
+
+    /// The host of a job's own callback.
+    fn host(&self, job: &JobRecord) -> Option<HostNumber> {
+        job.job.callback.as_ref().map(|callback| self.shards.host_number(callback.url.origin()))
+    }
+}
+
+/// How many of these jobs, which are at least one, fit in one call.
+fn part_length(jobs: &[(usize, JobRecord)]) -> usize {
+    let mut bytes = 0;
+    let fits = |(_, job): &&(usize, JobRecord)| {
+        bytes += job.job.body.as_bytes().len();
+        bytes <= BYTES
+    };
+    jobs.iter().take(RECORDS).take_while(fits).count().max(1)
+}
+
+/// The outcome in a reply of `scripts/put.lua` or `scripts/put_topic.lua`.
+pub fn decode_outcome(code: i64) -> Result<Put> {
+    match code {
+        1 => Ok(Put::Done),
+        2 => Ok(Put::Exists),
+        3 => Ok(Put::Differs),
+        _ => Err(unexpected("the outcome of a put")),
+    }
+}

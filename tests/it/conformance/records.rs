@@ -1,0 +1,291 @@
+//! Whole records: everything that is put is read again, and a job lives on where it was put as if it had been there always.
+
+use linger::{
+    job::{
+        Actor, AttemptEnd, Attributes, CallRate, Fingerprint, History, HistoryEntry, HistoryEvent, Job,
+        JobId, Reason, Receipt, SigningKey, State, Tag, Timestamp, TopicCallback, TopicSettings,
+    },
+    store::{Added, Finished, JobRecord, Put, Release, Store, TopicConfig, TopicRecord},
+};
+
+use crate::harness::{jobs::*, stores::StoreFixture};
+
+super::on_every_engine! {
+    everything_that_was_put_is_read,
+    every_job_of_many_is_on_one_page,
+    a_job_that_was_put_is_finished_by_its_receipt,
+    a_reservation_that_was_put_ends_at_its_deadline,
+    a_repeated_add_of_a_job_that_was_put_is_recognised,
+    a_job_that_was_put_becomes_ready_when_it_is_due,
+    a_ready_job_that_was_put_is_announced,
+    a_dead_letter_that_was_put_is_requeued,
+    a_job_that_is_there_stays,
+    another_job_with_the_id_stays,
+    what_is_set_for_a_topic_is_put_once,
+}
+
+/// Everything that the store has: topics by name and jobs by id.
+async fn all(store: &dyn Store) -> (Vec<TopicRecord>, Vec<JobRecord>) {
+    let (mut topics, mut jobs) = (Vec::new(), Vec::new());
+    let mut reader = store.records().await.expect("reads");
+    while let Some(page) = reader.next().await.expect("reads") {
+        assert_eq!(page.broken, [""; 0]);
+        assert!(jobs.is_empty() || page.topics.is_empty(), "topics come before jobs");
+        topics.extend(page.topics);
+        jobs.extend(page.jobs);
+    }
+    topics.sort_by(|one, other| one.topic.cmp(&other.topic));
+    jobs.sort_by(|one, other| one.job.id.as_str().cmp(other.job.id.as_str()));
+    (topics, jobs)
+}
+
+/// The record of a ready job of topic `t` that was added an hour ago.
+fn record(fixture: &StoreFixture, name: &str) -> JobRecord {
+    let added = job(name);
+    let hour_ago = Timestamp::from_millis(fixture.now().as_millis() - 3_600_000);
+    JobRecord {
+        job: Job {
+            id: added.id,
+            topic: added.topic,
+            state: State::Ready,
+            created_at: hour_ago,
+            due_at: hour_ago,
+            ttr: added.ttr,
+            attempts: 0,
+            max_attempts: added.max_attempts,
+            retry: added.retry,
+            require_receipt: false,
+            reserved_at: None,
+            reserved_by: None,
+            reserved_until: None,
+            dead_at: None,
+            reason: None,
+            history: History::default(),
+            callback: None,
+            body: added.body,
+        },
+        fingerprint: Fingerprint([9; 16]),
+        receipt: None,
+        other: Attributes::default(),
+    }
+}
+
+fn delayed_record(fixture: &StoreFixture, name: &str) -> JobRecord {
+    let mut record = record(fixture, name);
+    record.job.state = State::Delayed;
+    record.job.due_at = fixture.now().after(seconds(90));
+    record
+}
+
+fn reserved_record(fixture: &StoreFixture, name: &str) -> JobRecord {
+    let mut record = record(fixture, name);
+    let now = fixture.now();
+    record.job.state = State::Reserved;
+    record.job.attempts = 3;
+    record.job.reserved_at = Some(Timestamp::from_millis(now.as_millis() - 5_000));
+    record.job.reserved_until = Some(now.after(seconds(20)));
+    record.job.reserved_by = Actor::parse("wörker-1").ok();
+    record.receipt = Some(Receipt::from_bytes([5; 16]));
+    record
+}
+
+fn dead_record(fixture: &StoreFixture, name: &str) -> JobRecord {
+    let mut record = record(fixture, name);
+    record.job.state = State::Dead;
+    record.job.attempts = 16;
+    record.job.dead_at = Some(Timestamp::from_millis(fixture.now().as_millis() - 1_000));
+    record.job.reason = Reason::new("no such order");
+    record
+}
+
+/// A record with a value in each of its fields.
+fn full_record(fixture: &StoreFixture, name: &str) -> JobRecord {
+    let mut record = reserved_record(fixture, name);
+    record.job.ttr = ttr(7);
+    record.job.max_attempts = 1_000_000;
+    record.job.retry = retry(&[15, 180]);
+    record.job.require_receipt = true;
+    record.job.reason = Reason::new("psp timeout");
+    record.job.callback = Some(callback("https://shop.example/hook?x=1"));
+    record.job.body = body("{\"a\": [1.50, 12345678901234567890123]}");
+    let event = HistoryEvent::Attempt {
+        number: 2,
+        took: millis(1_234),
+        end: AttemptEnd::Released,
+        reason: Reason::new("psp timeout"),
+    };
+    record.job.history.push(&HistoryEntry { at: record.job.created_at, by: Actor::parse("w").ok(), event });
+    record.other.set(Tag::TRACEPARENT, Some(b"of a later version"));
+    record.other.set(Tag(250), Some(b"\0\xff"));
+    record
+}
+
+async fn put(store: &dyn Store, record: &JobRecord) -> Put {
+    one(store.put(vec![record.clone()]).await.expect("puts"))
+}
+
+fn topic_record(name: &str) -> TopicRecord {
+    let callback = TopicCallback {
+        target: Some((*callback("https://shop.example/t")).clone()),
+        rate: CallRate::new(12.5).ok(),
+        concurrency: std::num::NonZeroU32::new(3),
+    };
+    let settings = TopicSettings {
+        ttr: Some(ttr(5)),
+        max_attempts: Some(0),
+        retry: Some(retry(&[1])),
+        require_receipt: true,
+        callback,
+    };
+    let secret = linger::job::SigningSecret {
+        id: linger::job::SecretId([1; 8]),
+        created_at: Timestamp::from_millis(1_700_000_000_000),
+        key: SigningKey::from_bytes(&[7; 32]).expect("long enough"),
+    };
+    let pause = TopicPause { delivery: true, intake: false };
+    let config = TopicConfig { settings, pause, secrets: vec![secret] };
+    TopicRecord { topic: topic(name), config, other: Attributes::default() }
+}
+
+async fn everything_that_was_put_is_read(fixture: StoreFixture) {
+    let store = &*fixture.store;
+    assert_eq!(all(store).await, (Vec::new(), Vec::new()));
+    let mut called = dead_record(&fixture, "e");
+    called.job.callback = Some(callback("http://other.example/"));
+    let jobs = vec![
+        delayed_record(&fixture, "a"),
+        full_record(&fixture, "b"),
+        record(&fixture, "c"),
+        dead_record(&fixture, "d"),
+        called,
+    ];
+    assert_eq!(store.put(jobs.clone()).await.expect("puts"), [Put::Done; 5]);
+    assert_eq!(store.put_topic(topic_record("u")).await.expect("puts"), Put::Done);
+    assert_eq!(all(store).await, (vec![topic_record("u")], jobs.clone()));
+    for record in jobs {
+        assert_eq!(get(store, &record.job.id).await, record.job, "it is what callers see");
+    }
+}
+
+async fn get(store: &dyn Store, id: &JobId) -> Job {
+    store.get(ALL, id).await.expect("answers").expect("is there")
+}
+
+async fn every_job_of_many_is_on_one_page(fixture: StoreFixture) {
+    let store = &*fixture.store;
+    let kinds = [record, delayed_record, reserved_record, dead_record];
+    let make = |n: usize| kinds[n % 4](&fixture, &format!("job-{n:04}"));
+    let jobs: Vec<JobRecord> = (0..2_100).map(make).collect();
+    assert!(store.put(jobs.clone()).await.expect("puts").iter().all(|put| *put == Put::Done));
+    assert!(all(store).await.1 == jobs, "each is there once");
+}
+
+async fn a_job_that_was_put_is_finished_by_its_receipt(fixture: StoreFixture) {
+    let store = &*fixture.store;
+    for record in [reserved_record(&fixture, "a"), full_record(&fixture, "b")] {
+        put(store, &record).await;
+        let id = &record.job.id;
+        let wrong = store.finish(ALL, finish(id, &Receipt::generate())).await.expect("answers");
+        assert_eq!(one(wrong), Finished::Lost);
+        let held = record.receipt.expect("is reserved");
+        let touched = store.touch(ALL, id, &held, None).await.expect("answers").expect("is held");
+        assert_eq!(touched.reserved_until, Some(fixture.now().after(record.job.ttr.as_duration())));
+        let done = store.finish(ALL, finish(id, &held)).await.expect("answers");
+        assert_eq!(one(done), Finished::Done { topic: topic("t") });
+    }
+    assert_eq!(all(store).await.1, []);
+}
+
+async fn a_reservation_that_was_put_ends_at_its_deadline(fixture: StoreFixture) {
+    let store = &*fixture.store;
+    let record = reserved_record(&fixture, "a");
+    put(store, &record).await;
+    fixture.advance_and_promote(millis(19_999)).await;
+    assert_eq!(get(store, &id("a")).await, record.job);
+    fixture.advance_and_promote(millis(1)).await;
+    let back = get(store, &id("a")).await;
+    assert_eq!((back.state, back.attempts), (State::Ready, 3));
+    let again = reserve(store).await;
+    assert_eq!((again.job.attempts, again.job.history.entries().count()), (4, 1));
+    let released = store.release(ALL, &id("a"), &again.receipt, Release::default()).await.expect("answers");
+    assert_eq!(released.expect("is held").attempts, 4);
+}
+
+async fn a_repeated_add_of_a_job_that_was_put_is_recognised(fixture: StoreFixture) {
+    let store = &*fixture.store;
+    let record = record(&fixture, "a");
+    put(store, &record).await;
+    let repeated = linger::store::AddJob { fingerprint: record.fingerprint, ..job("a") };
+    assert_eq!(add_any(store, repeated).await, Added::Replayed(record.job));
+    assert!(matches!(add_any(store, job("a")).await, Added::Exists { state: State::Ready, .. }));
+}
+
+async fn a_job_that_was_put_becomes_ready_when_it_is_due(fixture: StoreFixture) {
+    let store = &*fixture.store;
+    put(store, &delayed_record(&fixture, "a")).await;
+    fixture.advance_and_promote(millis(89_999)).await;
+    assert_eq!(reserve_any(store).await, None, "not early");
+    fixture.advance_and_promote(millis(1)).await;
+    assert_eq!(reserve(store).await.job.id, id("a"));
+}
+
+async fn a_ready_job_that_was_put_is_announced(fixture: StoreFixture) {
+    let store = &*fixture.store;
+    fixture.notifications.take_ready();
+    put(store, &record(&fixture, "a")).await;
+    assert!(fixture.notifications.take_ready().contains(&plain("t")));
+    let mut called = record(&fixture, "b");
+    called.job.callback = Some(callback("http://b.example/"));
+    put(store, &called).await;
+    let outlet = outlet_to(store, "t", "http://b.example/");
+    assert!(fixture.notifications.take_ready().contains(&outlet));
+    let taken = one(store.reserve(&outlet, &claims(1), Wait::No).await.expect("reserves"));
+    assert_eq!(taken.job.id, id("b"), "it is delivered to its own host");
+}
+
+async fn a_dead_letter_that_was_put_is_requeued(fixture: StoreFixture) {
+    let store = &*fixture.store;
+    put(store, &dead_record(&fixture, "a")).await;
+    let stats = store.topic(&topic("t")).await.expect("answers").expect("has a job");
+    assert_eq!((stats.dead, stats.ready), (1, 0));
+    store.requeue(ALL, &id("a"), delay(seconds(0)), None).await.expect("requeues");
+    assert_eq!(reserve(store).await.job.attempts, 1);
+}
+
+async fn a_job_that_is_there_stays(fixture: StoreFixture) {
+    let store = &*fixture.store;
+    let record = record(&fixture, "a");
+    assert_eq!(put(store, &record).await, Put::Done);
+    assert_eq!(put(store, &record).await, Put::Exists);
+    let held = reserve(store).await;
+    assert_eq!(put(store, &record).await, Put::Exists, "it has moved on since");
+    assert_eq!(get(store, &id("a")).await, held.job);
+    let twice = vec![delayed_record(&fixture, "b"), delayed_record(&fixture, "b")];
+    assert_eq!(store.put(twice).await.expect("puts"), [Put::Done, Put::Exists]);
+}
+
+async fn another_job_with_the_id_stays(fixture: StoreFixture) {
+    let store = &*fixture.store;
+    let first = record(&fixture, "a");
+    put(store, &first).await;
+    let other_request = JobRecord { fingerprint: Fingerprint([1; 16]), ..first.clone() };
+    let mut other_topic = first.clone();
+    other_topic.job.topic = topic("u");
+    let mut later = first.clone();
+    later.job.created_at = fixture.now();
+    let put = store.put(vec![other_request, other_topic, later]).await.expect("puts");
+    assert_eq!(put, [Put::Differs; 3]);
+    assert_eq!(all(store).await.1, [first]);
+}
+
+async fn what_is_set_for_a_topic_is_put_once(fixture: StoreFixture) {
+    let store = &*fixture.store;
+    let record = topic_record("t");
+    assert_eq!(store.put_topic(record.clone()).await.expect("puts"), Put::Done);
+    assert_eq!(store.put_topic(record.clone()).await.expect("puts"), Put::Exists);
+    assert_eq!(*store.topic_config(&topic("t")), record.config);
+    let mut other = record.clone();
+    other.config.pause = TopicPause::NONE;
+    assert_eq!(store.put_topic(other).await.expect("puts"), Put::Differs);
+    assert_eq!(all(store).await.0, [record]);
+}
