@@ -8,6 +8,7 @@
 //! net                       connections as bytes: listener, TLS, timeouts, limits; knows no route and no job
 //! push                      callbacks: calls the URLs of due jobs; a customer of queue, like a worker elsewhere
 //! queue                     the rules: service, waiters (parked polls), timer, limits
+//! transfer                  exports and imports: over store alone
 //! store                     one trait and its laws; embedded/ and redis/ never import each other
 //! job                       the domain: names, states, times, retry schedule; pure, no I/O
 //! auth · clock · shutdown · signals · small_file · metrics · telemetry · failure_log · config · printable
@@ -37,3 +38,4 @@ mod signals;
 mod small_file;
 pub mod store;
 pub mod telemetry;
+pub mod transfer;

@@ -50,6 +50,12 @@ pub(super) enum Command {
     /// Put a backup into the configured data directory, which must be empty or missing
     #[command(after_help = help::RESTORE)]
     Restore(BackupArgs),
+    /// Write all jobs and settings into one file, which any engine can import, also while servers use the store
+    #[command(after_help = help::EXPORT)]
+    Export(ExportArgs),
+    /// Put the jobs and settings of an export into the configured store
+    #[command(after_help = help::IMPORT)]
+    Import(ImportArgs),
     /// Measure a server: throughput, lateness, parked polls, a backlog, a burst
     #[command(after_help = help::BENCH)]
     Bench(BenchArgs),
@@ -184,6 +190,37 @@ pub(super) struct BackupArgs {
     directory: DirectoryFlag,
 }
 
+/// Arguments of `linger export`.
+#[derive(Debug, Args)]
+pub(super) struct ExportArgs {
+    /// The export; - is stdout
+    #[arg(value_name = "FILE")]
+    pub export: PathBuf,
+    #[command(flatten)]
+    file: FileFlag,
+    #[command(flatten)]
+    directory: DirectoryFlag,
+    #[command(flatten)]
+    engine: EngineFlags,
+}
+
+/// Arguments of `linger import`.
+#[derive(Debug, Args)]
+pub(super) struct ImportArgs {
+    /// The export
+    #[arg(value_name = "FILE")]
+    pub export: PathBuf,
+    /// Import also an export that was cut off, as far as it goes
+    #[arg(long)]
+    pub partial: bool,
+    #[command(flatten)]
+    file: FileFlag,
+    #[command(flatten)]
+    directory: DirectoryFlag,
+    #[command(flatten)]
+    engine: EngineFlags,
+}
+
 /// Arguments of `linger token new`.
 #[derive(Debug, Args)]
 pub(super) struct NewTokenArgs {
@@ -216,7 +253,9 @@ impl Command {
             Self::Health(HealthArgs { file, listen, .. }) => {
                 Settings { file: file.clone(), listen: listen.clone(), ..Settings::default() }
             }
-            Self::Verify(VerifyArgs { file, directory, engine, .. }) => {
+            Self::Verify(VerifyArgs { file, directory, engine, .. })
+            | Self::Export(ExportArgs { file, directory, engine, .. })
+            | Self::Import(ImportArgs { file, directory, engine, .. }) => {
                 Settings::for_store(file, directory, engine)
             }
             Self::Backup(BackupArgs { file, directory, .. })
@@ -331,6 +370,8 @@ mod tests {
             ("verify", &["--listen 1.2.3.4:5"]),
             ("backup copy", &["--listen 1.2.3.4:5", "--store redis", "--redis-url redis://h"]),
             ("restore copy", &["--listen 1.2.3.4:5", "--store redis", "--redis-url redis://h"]),
+            ("export copy", &["--listen 1.2.3.4:5"]),
+            ("import copy", &["--listen 1.2.3.4:5"]),
             ("bench", &["--listen 1.2.3.4:5"]),
             ("config default", &["--config x", "--listen 1.2.3.4:5", "--data-dir x", "--store redis"]),
             ("work t -- true", &["--config x", "--listen 1.2.3.4:5", "--data-dir x", "--store redis"]),

@@ -16,6 +16,8 @@ Examples:
   linger backup jobs.backup        while the server runs
   linger restore jobs.backup       restores it into an empty data directory
   linger verify jobs.backup        checks it; without a name, the store itself
+  linger export jobs.export        all jobs in a file for any engine
+  linger import jobs.export        puts them into the configured store
   linger token new --name shop --scope add --append tokens.toml
   linger bench                     measures a server of its own
   linger work hello -- cat         runs a command for each job
@@ -154,6 +156,26 @@ Examples:
   linger token new --name shop --scope add --topic 'orders-*' >> tokens.toml
   linger token new --name worker-1 --scope work,read --append tokens.toml
   TOKEN=$(linger token new --name ops --scope admin --append tokens.toml)";
+
+pub(super) const EXPORT: &str = "\
+FILE must not exist. It appears only when it is complete, and only its owner may read it: it has everything that is stored, \
+also the receipts of reserved jobs, the headers of callbacks and the secrets of topics. Of the embedded engine it shows \
+one moment; of Redis every job that is there throughout. The exit code is 1 if records are broken; they are named, and the \
+export has all others.
+
+Examples:
+  linger export jobs.export
+  linger export - | gzip >jobs.export.gz
+  linger export jobs.export --redis-url redis://127.0.0.1:6379";
+
+pub(super) const IMPORT: &str = "\
+The embedded engine's directory must not be in use: stop the server. Redis may be in use. FILE is checked to its end \
+before anything is imported. Jobs that are there already stay, so the command can be repeated if it was interrupted, \
+before workers take jobs. The exit code is 1 if other jobs have their ids; they are named, and stay.
+
+Examples:
+  linger import jobs.export --data-dir /var/lib/linger
+  linger import jobs.export --redis-url redis://127.0.0.1:6379";
 
 pub(super) const BENCH: &str = "\
 Without --url it measures a server of its own, a new one for each scenario: this program, on a free loopback port, with a \

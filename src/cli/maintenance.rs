@@ -65,7 +65,7 @@ fn report(result: Result<VerifyReport, MaintenanceError>) -> ExitCode {
     }
 }
 
-fn fail(error: &MaintenanceError) -> ExitCode {
+pub(super) fn fail(error: &MaintenanceError) -> ExitCode {
     print_error(error);
     match error {
         MaintenanceError::Refused(_) => ExitCode::from(USAGE_ERROR),

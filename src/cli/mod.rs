@@ -9,9 +9,11 @@ mod commands_page;
 mod connection;
 mod dead;
 mod exit;
+mod export;
 mod generate;
 mod health;
 mod help;
+mod import;
 mod jobs;
 mod lines;
 mod load;
@@ -81,6 +83,12 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         }),
         Command::Restore(arguments) => with_config(&settings, Purpose::Use, USAGE_ERROR, |loaded| {
             maintenance::restore(&loaded.config, &arguments.backup)
+        }),
+        Command::Export(arguments) => with_config(&settings, Purpose::Use, USAGE_ERROR, |loaded| {
+            export::export(&loaded.config, &arguments.export)
+        }),
+        Command::Import(arguments) => with_config(&settings, Purpose::Use, USAGE_ERROR, |loaded| {
+            import::import(&loaded.config, &arguments.export, arguments.partial)
         }),
         Command::Bench(arguments) => bench::run(&arguments, &settings),
         Command::Token(TokenCommand::New(arguments)) => token::new(&arguments),

@@ -125,7 +125,7 @@ fn only_embedded(config: &Config, instead: &str) -> Result<(), MaintenanceError>
     }
 }
 
-fn maintenance_error(error: OpenError) -> MaintenanceError {
+pub(super) fn maintenance_error(error: OpenError) -> MaintenanceError {
     use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty, NotFound};
     let text = error.to_string();
     match error {
@@ -145,7 +145,7 @@ fn maintenance_error(error: OpenError) -> MaintenanceError {
 }
 
 /// Ignores events: there are no waiting polls here.
-struct NoopListener;
+pub(super) struct NoopListener;
 
 impl Listener for NoopListener {
     fn ready(&self, _: &Outlet) {}

@@ -9,6 +9,7 @@ mod outcome;
 mod reload;
 mod running;
 mod supervisor;
+mod transfer;
 mod wiring;
 
 use std::{sync::Arc, time::Duration};
@@ -27,6 +28,7 @@ pub use maintenance::{MaintenanceError, VerifyReport, backup, backup_to, restore
 pub use outcome::{RunOutcome, StartError};
 use reload::Reload;
 use running::Running;
+pub use transfer::{TransferReport, export, export_to, import};
 
 /// A second signal within this time counts as the first one: GNU timeout sends two at once.
 const DUPLICATE_SIGNAL_US: i64 = 1_000_000;

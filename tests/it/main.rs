@@ -33,5 +33,6 @@ mod sentinel;
 mod simulation;
 mod tidy;
 mod tls;
+mod transfer;
 mod verify;
 mod work;

@@ -1,14 +1,11 @@
 //! Whole records: everything that is put is read again, and a job lives on where it was put as if it had been there always.
 
 use linger::{
-    job::{
-        Actor, AttemptEnd, Attributes, CallRate, Fingerprint, History, HistoryEntry, HistoryEvent, Job,
-        JobId, Reason, Receipt, SigningKey, State, Tag, Timestamp, TopicCallback, TopicSettings,
-    },
-    store::{Added, Finished, JobRecord, Put, Release, Store, TopicConfig, TopicRecord},
+    job::{Fingerprint, Job, JobId, Receipt, State},
+    store::{AddJob, Added, Finished, JobRecord, Put, Release, Store},
 };
 
-use crate::harness::{jobs::*, stores::StoreFixture};
+use crate::harness::{jobs::*, records::*, stores::StoreFixture};
 
 super::on_every_engine! {
     everything_that_was_put_is_read,
@@ -24,132 +21,13 @@ super::on_every_engine! {
     what_is_set_for_a_topic_is_put_once,
 }
 
-/// Everything that the store has: topics by name and jobs by id.
-async fn all(store: &dyn Store) -> (Vec<TopicRecord>, Vec<JobRecord>) {
-    let (mut topics, mut jobs) = (Vec::new(), Vec::new());
-    let mut reader = store.records().await.expect("reads");
-    while let Some(page) = reader.next().await.expect("reads") {
-        assert_eq!(page.broken, [""; 0]);
-        assert!(jobs.is_empty() || page.topics.is_empty(), "topics come before jobs");
-        topics.extend(page.topics);
-        jobs.extend(page.jobs);
-    }
-    topics.sort_by(|one, other| one.topic.cmp(&other.topic));
-    jobs.sort_by(|one, other| one.job.id.as_str().cmp(other.job.id.as_str()));
-    (topics, jobs)
-}
-
-/// The record of a ready job of topic `t` that was added an hour ago.
-fn record(fixture: &StoreFixture, name: &str) -> JobRecord {
-    let added = job(name);
-    let hour_ago = Timestamp::from_millis(fixture.now().as_millis() - 3_600_000);
-    JobRecord {
-        job: Job {
-            id: added.id,
-            topic: added.topic,
-            state: State::Ready,
-            created_at: hour_ago,
-            due_at: hour_ago,
-            ttr: added.ttr,
-            attempts: 0,
-            max_attempts: added.max_attempts,
-            retry: added.retry,
-            require_receipt: false,
-            reserved_at: None,
-            reserved_by: None,
-            reserved_until: None,
-            dead_at: None,
-            reason: None,
-            history: History::default(),
-            callback: None,
-            body: added.body,
-        },
-        fingerprint: Fingerprint([9; 16]),
-        receipt: None,
-        other: Attributes::default(),
-    }
-}
-
-fn delayed_record(fixture: &StoreFixture, name: &str) -> JobRecord {
-    let mut record = record(fixture, name);
-    record.job.state = State::Delayed;
-    record.job.due_at = fixture.now().after(seconds(90));
-    record
-}
-
-fn reserved_record(fixture: &StoreFixture, name: &str) -> JobRecord {
-    let mut record = record(fixture, name);
-    let now = fixture.now();
-    record.job.state = State::Reserved;
-    record.job.attempts = 3;
-    record.job.reserved_at = Some(Timestamp::from_millis(now.as_millis() - 5_000));
-    record.job.reserved_until = Some(now.after(seconds(20)));
-    record.job.reserved_by = Actor::parse("wörker-1").ok();
-    record.receipt = Some(Receipt::from_bytes([5; 16]));
-    record
-}
-
-fn dead_record(fixture: &StoreFixture, name: &str) -> JobRecord {
-    let mut record = record(fixture, name);
-    record.job.state = State::Dead;
-    record.job.attempts = 16;
-    record.job.dead_at = Some(Timestamp::from_millis(fixture.now().as_millis() - 1_000));
-    record.job.reason = Reason::new("no such order");
-    record
-}
-
-/// A record with a value in each of its fields.
-fn full_record(fixture: &StoreFixture, name: &str) -> JobRecord {
-    let mut record = reserved_record(fixture, name);
-    record.job.ttr = ttr(7);
-    record.job.max_attempts = 1_000_000;
-    record.job.retry = retry(&[15, 180]);
-    record.job.require_receipt = true;
-    record.job.reason = Reason::new("psp timeout");
-    record.job.callback = Some(callback("https://shop.example/hook?x=1"));
-    record.job.body = body("{\"a\": [1.50, 12345678901234567890123]}");
-    let event = HistoryEvent::Attempt {
-        number: 2,
-        took: millis(1_234),
-        end: AttemptEnd::Released,
-        reason: Reason::new("psp timeout"),
-    };
-    record.job.history.push(&HistoryEntry { at: record.job.created_at, by: Actor::parse("w").ok(), event });
-    record.other.set(Tag::TRACEPARENT, Some(b"of a later version"));
-    record.other.set(Tag(250), Some(b"\0\xff"));
-    record
-}
-
 async fn put(store: &dyn Store, record: &JobRecord) -> Put {
     one(store.put(vec![record.clone()]).await.expect("puts"))
 }
 
-fn topic_record(name: &str) -> TopicRecord {
-    let callback = TopicCallback {
-        target: Some((*callback("https://shop.example/t")).clone()),
-        rate: CallRate::new(12.5).ok(),
-        concurrency: std::num::NonZeroU32::new(3),
-    };
-    let settings = TopicSettings {
-        ttr: Some(ttr(5)),
-        max_attempts: Some(0),
-        retry: Some(retry(&[1])),
-        require_receipt: true,
-        callback,
-    };
-    let secret = linger::job::SigningSecret {
-        id: linger::job::SecretId([1; 8]),
-        created_at: Timestamp::from_millis(1_700_000_000_000),
-        key: SigningKey::from_bytes(&[7; 32]).expect("long enough"),
-    };
-    let pause = TopicPause { delivery: true, intake: false };
-    let config = TopicConfig { settings, pause, secrets: vec![secret] };
-    TopicRecord { topic: topic(name), config, other: Attributes::default() }
-}
-
 async fn everything_that_was_put_is_read(fixture: StoreFixture) {
     let store = &*fixture.store;
-    assert_eq!(all(store).await, (Vec::new(), Vec::new()));
+    assert_eq!(all_records(store).await, (Vec::new(), Vec::new()));
     let mut called = dead_record(&fixture, "e");
     called.job.callback = Some(callback("http://other.example/"));
     let jobs = vec![
@@ -161,7 +39,7 @@ async fn everything_that_was_put_is_read(fixture: StoreFixture) {
     ];
     assert_eq!(store.put(jobs.clone()).await.expect("puts"), [Put::Done; 5]);
     assert_eq!(store.put_topic(topic_record("u")).await.expect("puts"), Put::Done);
-    assert_eq!(all(store).await, (vec![topic_record("u")], jobs.clone()));
+    assert_eq!(all_records(store).await, (vec![topic_record("u")], jobs.clone()));
     for record in jobs {
         assert_eq!(get(store, &record.job.id).await, record.job, "it is what callers see");
     }
@@ -177,7 +55,7 @@ async fn every_job_of_many_is_on_one_page(fixture: StoreFixture) {
     let make = |n: usize| kinds[n % 4](&fixture, &format!("job-{n:04}"));
     let jobs: Vec<JobRecord> = (0..2_100).map(make).collect();
     assert!(store.put(jobs.clone()).await.expect("puts").iter().all(|put| *put == Put::Done));
-    assert!(all(store).await.1 == jobs, "each is there once");
+    assert!(all_records(store).await.1 == jobs, "each is there once");
 }
 
 async fn a_job_that_was_put_is_finished_by_its_receipt(fixture: StoreFixture) {
@@ -193,7 +71,7 @@ async fn a_job_that_was_put_is_finished_by_its_receipt(fixture: StoreFixture) {
         let done = store.finish(ALL, finish(id, &held)).await.expect("answers");
         assert_eq!(one(done), Finished::Done { topic: topic("t") });
     }
-    assert_eq!(all(store).await.1, []);
+    assert_eq!(all_records(store).await.1, []);
 }
 
 async fn a_reservation_that_was_put_ends_at_its_deadline(fixture: StoreFixture) {
@@ -215,7 +93,7 @@ async fn a_repeated_add_of_a_job_that_was_put_is_recognised(fixture: StoreFixtur
     let store = &*fixture.store;
     let record = record(&fixture, "a");
     put(store, &record).await;
-    let repeated = linger::store::AddJob { fingerprint: record.fingerprint, ..job("a") };
+    let repeated = AddJob { fingerprint: record.fingerprint, ..job("a") };
     assert_eq!(add_any(store, repeated).await, Added::Replayed(record.job));
     assert!(matches!(add_any(store, job("a")).await, Added::Exists { state: State::Ready, .. }));
 }
@@ -275,7 +153,7 @@ async fn another_job_with_the_id_stays(fixture: StoreFixture) {
     later.job.created_at = fixture.now();
     let put = store.put(vec![other_request, other_topic, later]).await.expect("puts");
     assert_eq!(put, [Put::Differs; 3]);
-    assert_eq!(all(store).await.1, [first]);
+    assert_eq!(all_records(store).await.1, [first]);
 }
 
 async fn what_is_set_for_a_topic_is_put_once(fixture: StoreFixture) {
@@ -287,5 +165,5 @@ async fn what_is_set_for_a_topic_is_put_once(fixture: StoreFixture) {
     let mut other = record.clone();
     other.config.pause = TopicPause::NONE;
     assert_eq!(store.put_topic(other).await.expect("puts"), Put::Differs);
-    assert_eq!(all(store).await.0, [record]);
+    assert_eq!(all_records(store).await.0, [record]);
 }

@@ -11,7 +11,7 @@ use super::{
 use crate::harness::{not_here::not_run_here, process::Server};
 
 /// A mount namespace with a file system of this size at `small`.
-fn mount_tmpfs(size: &str) -> Result<MountNamespace, String> {
+pub fn mount_tmpfs(size: &str) -> Result<MountNamespace, String> {
     let namespace = MountNamespace::open()?;
     namespace.run(&format!("mkdir small; mount -t tmpfs -o size={size} none small"))?;
     Ok(namespace)

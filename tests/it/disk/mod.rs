@@ -10,6 +10,7 @@
 mod backup_faults;
 mod content;
 mod damage;
+mod exports;
 mod faults;
 mod full_disk;
 mod ledger;

@@ -16,6 +16,7 @@ pub mod process;
 pub mod process_stats;
 pub mod prometheus;
 pub mod receiver;
+pub mod records;
 pub mod redis;
 pub mod resp;
 pub mod sentinel;

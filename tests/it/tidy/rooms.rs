@@ -33,6 +33,7 @@ const PARTS: &[Part] = &[
             ("store/embedded", &["store", "job", "clock", "metrics", "config"]),
             ("store/redis", &["store", "job", "clock", "metrics", "failure_log", "config"]),
             ("queue", &["store", "job", "clock", "metrics", "failure_log", "config"]),
+            ("transfer", &["store", "job"]),
             ("push", &["queue", "job", "clock", "metrics", "failure_log", "small_file", "config"]),
             ("net", &["clock", "metrics", "small_file", "config"]),
             ("http", &["net", "push", "queue", "auth", "job", "clock", "metrics", "config"]),

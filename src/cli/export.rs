@@ -1,0 +1,36 @@
+//! `linger export`: writes all jobs of a store into one file that every engine can import.
+
+use std::{
+    io::{BufWriter, stdout},
+    path::Path,
+    process::ExitCode,
+};
+
+use super::{
+    maintenance::fail,
+    output::{print, print_error, print_to_stderr},
+};
+use crate::{config::Config, server};
+
+/// Exports the configured store; `-` for stdout.
+pub(super) fn export(config: &Config, file: &Path) -> ExitCode {
+    let mut named = |broken: &str| print_error(&broken);
+    let to_stdout = file == Path::new("-");
+    let exported = if to_stdout {
+        server::export_to(config, &mut BufWriter::new(stdout()), &mut named)
+    } else {
+        server::export(config, file, &mut named)
+    };
+    match exported {
+        Ok(report) => {
+            let printed = if to_stdout {
+                print_to_stderr(&report.text);
+                ExitCode::SUCCESS
+            } else {
+                print(&report.text)
+            };
+            if report.is_complete { printed } else { ExitCode::FAILURE }
+        }
+        Err(error) => fail(&error),
+    }
+}

@@ -1,0 +1,157 @@
+//! Exports and imports of the configured store. Results are text for people.
+
+use std::{io::Write, path::Path, sync::Arc};
+
+use tokio::runtime;
+
+use super::{
+    maintenance::{MaintenanceError, NoopListener, maintenance_error},
+    wiring,
+};
+use crate::{
+    clock::{Clock, SystemClock},
+    config::{Config, EngineKind},
+    metrics::Metrics,
+    store::{
+        RecordReader, Store,
+        embedded::{self, OpenError},
+    },
+    transfer::{self, ExportFile, Exported, Imported, TransferError},
+};
+
+/// What a transfer did.
+#[derive(Debug)]
+pub struct TransferReport {
+    /// A line that says what was done.
+    pub text: String,
+    /// Whether nothing was left out.
+    pub is_complete: bool,
+}
+
+/// Receives the sentences that name what was left out.
+pub type Named<'a> = &'a mut (dyn FnMut(&str) + Send);
+
+/// Exports the configured store to `file`, also while servers use it.
+///
+/// # Errors
+/// Why there is no export.
+pub fn export(config: &Config, file: &Path, named: Named<'_>) -> Result<TransferReport, MaintenanceError> {
+    let mut target = ExportFile::create(file)?;
+    let name = file.display().to_string();
+    let exported = export_records(config, target.out(), &name, named)?;
+    target.complete()?;
+    Ok(exported_report(&name, exported))
+}
+
+/// Exports the configured store to `out`, also while servers use it.
+///
+/// # Errors
+/// Why there is no export, or one without its end.
+pub fn export_to(
+    config: &Config,
+    out: &mut (impl Write + Send),
+    named: Named<'_>,
+) -> Result<TransferReport, MaintenanceError> {
+    Ok(exported_report("-", export_records(config, out, "stdout", named)?))
+}
+
+/// Imports `file` into the configured store: Redis, or a data directory that no server uses.
+///
+/// # Errors
+/// Why nothing or not everything was imported.
+pub fn import(
+    config: &Config,
+    file: &Path,
+    partial: bool,
+    named: Named<'_>,
+) -> Result<TransferReport, MaintenanceError> {
+    transfer::check(file, partial)?;
+    let imported = run(async {
+        let store = open_to_import(config).await?;
+        let imported = transfer::import(&*store, file, named).await;
+        let closed = store.close().await.map_err(|error| MaintenanceError::Failed(error.to_string()));
+        let imported = imported?;
+        closed.map(|()| imported)
+    })?;
+    let Imported { jobs, topics, existing, refused } = imported;
+    let text = format!(
+        "{}: imported {jobs} jobs and {topics} topics; {existing} were there already, {refused} are refused\n",
+        wiring::engine(config)
+    );
+    Ok(TransferReport { text, is_complete: refused == 0 })
+}
+
+fn export_records(
+    config: &Config,
+    out: &mut (impl Write + Send),
+    name: &str,
+    named: Named<'_>,
+) -> Result<Exported, MaintenanceError> {
+    let clock = SystemClock::new();
+    run(async {
+        let at = clock.read().rounded_down;
+        match config.engine {
+            EngineKind::Embedded => {
+                let records: Box<dyn RecordReader> =
+                    embedded::read_records(&config.embedded.data_dir, &clock).map_err(maintenance_error)?;
+                Ok(transfer::export(records, ("embedded", at), out, name, named).await?)
+            }
+            EngineKind::Redis => {
+                let store =
+                    wiring::open_redis_to_read(config, Arc::new(NoopListener), Metrics::new().engine).await;
+                let store = store.map_err(cannot_open)?;
+                let failed =
+                    |error: crate::store::Error| MaintenanceError::Failed(format!("not exported: {error}"));
+                let records = store.records().await.map_err(failed)?;
+                let exported = transfer::export(records, ("redis", at), out, name, named).await?;
+                store.close().await.map_err(failed)?;
+                Ok(exported)
+            }
+        }
+    })
+}
+
+async fn open_to_import(config: &Config) -> Result<Arc<dyn Store>, MaintenanceError> {
+    let (clock, listener) = (Arc::new(SystemClock::new()), Arc::new(NoopListener));
+    match config.engine {
+        EngineKind::Embedded => {
+            let options = wiring::embedded_options(config);
+            let opened = embedded::open(options, clock, listener, Metrics::new().engine).await;
+            opened.map(|store| -> Arc<dyn Store> { store }).map_err(|error| match error {
+                OpenError::Locked { .. } => {
+                    MaintenanceError::Refused(format!("{error}; stop the server, then import"))
+                }
+                other => maintenance_error(other),
+            })
+        }
+        EngineKind::Redis => {
+            wiring::open_store(config, clock, listener, Metrics::new().engine).await.map_err(cannot_open)
+        }
+    }
+}
+
+fn cannot_open(why: String) -> MaintenanceError {
+    MaintenanceError::Failed(format!("cannot open the store: {why}"))
+}
+
+fn run<T>(transfer: impl Future<Output = Result<T, MaintenanceError>>) -> Result<T, MaintenanceError> {
+    let runtime = runtime::Runtime::new();
+    runtime.map_err(|error| MaintenanceError::Failed(format!("cannot start: {error}")))?.block_on(transfer)
+}
+
+fn exported_report(name: &str, Exported { jobs, topics, broken }: Exported) -> TransferReport {
+    let mut text = format!("{name}: {jobs} jobs and {topics} topics");
+    if broken > 0 {
+        text.push_str(&format!("; {broken} broken records are not in it"));
+    }
+    TransferReport { text: text + "\n", is_complete: broken == 0 }
+}
+
+impl From<TransferError> for MaintenanceError {
+    fn from(error: TransferError) -> Self {
+        match error {
+            TransferError::Refused(why) => Self::Refused(why),
+            TransferError::Failed(why) => Self::Failed(why),
+        }
+    }
+}

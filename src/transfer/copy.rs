@@ -1,0 +1,167 @@
+//! Copies all records of a store into an export, and those of an export into a store.
+
+use std::{
+    io::{self, Write},
+    path::Path,
+};
+
+use super::{
+    file::{LineSum, Lines, TransferError},
+    line::{self, End, ExportLine, FORMAT, Header},
+};
+use crate::{
+    job::Timestamp,
+    store::{self, JobRecord, Put, RecordReader, Store},
+};
+
+/// Most jobs stored by one call, and about the most bytes of their bodies.
+const BATCH: (usize, usize) = (500, 1 << 20);
+
+/// What an export has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Exported {
+    /// Jobs.
+    pub jobs: u64,
+    /// Topics for which something is set.
+    pub topics: u64,
+    /// Records that could not be read, and are not in the export.
+    pub broken: u64,
+}
+
+/// What an import did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Imported {
+    /// Jobs that were stored.
+    pub jobs: u64,
+    /// Topics that were set.
+    pub topics: u64,
+    /// Jobs and topics that were there already.
+    pub existing: u64,
+    /// Jobs and topics that are not stored, because others have their names.
+    pub refused: u64,
+}
+
+/// Writes all records to `out`, and names those that cannot be read. `name` is that of `out` in errors.
+///
+/// # Errors
+/// Why the export is not complete.
+pub async fn export(
+    mut records: Box<dyn RecordReader>,
+    (engine, at): (&str, Timestamp),
+    out: &mut (impl Write + Send),
+    name: &str,
+    named: &mut (dyn FnMut(&str) + Send),
+) -> Result<Exported, TransferError> {
+    let unwritten = |error: io::Error| TransferError::Failed(format!("{name}: {error}"));
+    let header = Header {
+        linger_export: FORMAT,
+        version: env!("LINGER_VERSION").to_owned(),
+        engine: engine.to_owned(),
+        at: at.to_string(),
+    };
+    out.write_all(&line::header(&header)).map_err(unwritten)?;
+    let (mut done, mut sum) = (Exported::default(), LineSum::default());
+    let unread = |error: store::Error| TransferError::Failed(format!("not exported: {error}"));
+    while let Some(page) = records.next().await.map_err(unread)? {
+        let mut broken = page.broken;
+        let mut lines: Vec<Vec<u8>> = page.topics.iter().map(line::topic).collect();
+        done.topics += lines.len() as u64;
+        for job in &page.jobs {
+            match line::job(job) {
+                Ok(line) => {
+                    lines.push(line);
+                    done.jobs += 1;
+                }
+                Err(why) => {
+                    broken.push(format!("the record of job {:?} is broken: {why}", job.job.id.as_str()))
+                }
+            }
+        }
+        for line in lines {
+            sum.add(&line);
+            out.write_all(&line).map_err(unwritten)?;
+        }
+        broken.iter().for_each(|sentence| named(sentence));
+        done.broken += broken.len() as u64;
+    }
+    let end = End { jobs: done.jobs, topics: done.topics, sha256: sum.hex() };
+    out.write_all(&line::end(&end)).and_then(|()| out.flush()).map_err(unwritten)?;
+    Ok(done)
+}
+
+/// Stores the records of the export at `path`, which was [checked](super::check), and names those that are not stored
+/// because others have their names. What is there already stays, so a second run completes the first.
+///
+/// # Errors
+/// Why not everything was stored.
+pub async fn import(
+    store: &dyn Store,
+    path: &Path,
+    named: &mut (dyn FnMut(&str) + Send),
+) -> Result<Imported, TransferError> {
+    let mut import = Import { store, done: Imported::default(), batch: Vec::new(), bytes: 0 };
+    let mut lines = Lines::open(path)?;
+    while let Some((line, _)) = lines.next_record()? {
+        match line {
+            ExportLine::Topic(record) => {
+                let name = format!("topic {}: other settings are there", record.topic);
+                let put = store.put_topic(*record).await.map_err(|error| import.unstored(&error))?;
+                import.count(put, &name, true, named);
+            }
+            ExportLine::Job(record) => import.add(*record, named).await?,
+            ExportLine::End(_) => break,
+        }
+    }
+    import.flush(named).await?;
+    Ok(import.done)
+}
+
+/// An import under way.
+struct Import<'a> {
+    store: &'a dyn Store,
+    done: Imported,
+    batch: Vec<JobRecord>,
+    bytes: usize,
+}
+
+impl Import<'_> {
+    async fn add(
+        &mut self,
+        record: JobRecord,
+        named: &mut (dyn FnMut(&str) + Send),
+    ) -> Result<(), TransferError> {
+        self.bytes += record.job.body.as_bytes().len();
+        self.batch.push(record);
+        if self.batch.len() >= BATCH.0 || self.bytes >= BATCH.1 { self.flush(named).await } else { Ok(()) }
+    }
+
+    async fn flush(&mut self, named: &mut (dyn FnMut(&str) + Send)) -> Result<(), TransferError> {
+        self.bytes = 0;
+        let jobs = std::mem::take(&mut self.batch);
+        let ids: Vec<_> = jobs.iter().map(|job| job.job.id.clone()).collect();
+        let put = self.store.put(jobs).await.map_err(|error| self.unstored(&error))?;
+        for (id, put) in ids.iter().zip(put) {
+            self.count(put, &format!("job {id}: another job with this id is there"), false, named);
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, put: Put, differs: &str, is_topic: bool, named: &mut (dyn FnMut(&str) + Send)) {
+        match put {
+            Put::Done if is_topic => self.done.topics += 1,
+            Put::Done => self.done.jobs += 1,
+            Put::Exists => self.done.existing += 1,
+            Put::Differs => {
+                self.done.refused += 1;
+                named(differs);
+            }
+        }
+    }
+
+    fn unstored(&self, error: &store::Error) -> TransferError {
+        TransferError::Failed(format!(
+            "not everything was imported: {error}; {} jobs are stored, and a second run continues",
+            self.done.jobs + self.done.existing
+        ))
+    }
+}

@@ -1,0 +1,200 @@
+//! Export files: writing one that appears only when it is complete, and checking one before anything is imported from it.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File, OpenOptions},
+    io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use sha2::{Digest, Sha256};
+
+use super::line::{self, End, ExportLine};
+
+/// Longest line that is read: many times the largest job.
+const MAX_LINE_BYTES: u64 = 256 << 20;
+
+/// Why a transfer was not done, or not to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum TransferError {
+    /// It is not possible as requested; nothing was changed.
+    #[error("{0}")]
+    Refused(String),
+    /// It was tried and failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// The sum over the lines of an export.
+#[derive(Default)]
+pub(super) struct LineSum(Sha256);
+
+impl LineSum {
+    pub fn add(&mut self, line: &[u8]) {
+        self.0.update(line);
+    }
+
+    pub fn hex(self) -> String {
+        self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// A new export file. It has another name until it is complete, and is removed if it does not become so.
+pub struct ExportFile {
+    out: BufWriter<File>,
+    target: PathBuf,
+    partial: PathBuf,
+}
+
+impl ExportFile {
+    /// Creates the file beside `target`, which must not exist.
+    ///
+    /// # Errors
+    /// Why there is no file.
+    pub fn create(target: &Path) -> Result<Self, TransferError> {
+        if fs::symlink_metadata(target).is_ok() {
+            let why = "it exists already, and an export overwrites nothing";
+            return Err(TransferError::Refused(format!("{}: {why}", target.display())));
+        }
+        let mut name = target.file_name().map(OsString::from).unwrap_or_default();
+        name.push(format!(".{}.partial", std::process::id()));
+        let partial = target.with_file_name(name);
+        // For the owner only: bodies, headers and secrets are confidential.
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial);
+        let file = file.map_err(|error| match error.kind() {
+            // The temporary name would only confuse.
+            ErrorKind::NotFound => {
+                TransferError::Refused(format!("{}: there is no such directory", target.display()))
+            }
+            _ => failed(target, &error),
+        })?;
+        Ok(Self { out: BufWriter::with_capacity(1 << 16, file), target: target.to_owned(), partial })
+    }
+
+    /// Where to write.
+    pub fn out(&mut self) -> &mut impl Write {
+        &mut self.out
+    }
+
+    /// Gives the file its name once all of it is on disk.
+    ///
+    /// # Errors
+    /// Why there is no file of that name.
+    pub fn complete(mut self) -> Result<(), TransferError> {
+        let target = self.target.clone();
+        let named = self.out.flush().and_then(|()| self.out.get_ref().sync_all()).and_then(|()| {
+            // A hard link, because a rename would overwrite a file that was created meanwhile.
+            fs::hard_link(&self.partial, &target)
+        });
+        named.map_err(|error| failed(&target, &error))?;
+        let dir = target.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let durable = File::open(dir).and_then(|dir| dir.sync_all());
+        durable.map_err(|error| {
+            // The first failure is reported; this one has probably the same cause.
+            let _ = fs::remove_file(&target);
+            failed(&target, &error)
+        })
+    }
+}
+
+impl Drop for ExportFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.partial);
+    }
+}
+
+pub(super) fn failed(path: &Path, error: &io::Error) -> TransferError {
+    TransferError::Failed(format!("{}: {error}", path.display()))
+}
+
+/// An export that is read line by line.
+pub(super) struct Lines {
+    reader: BufReader<File>,
+    path: PathBuf,
+    number: u64,
+}
+
+impl Lines {
+    /// Opens an export and reads its header.
+    pub fn open(path: &Path) -> Result<Self, TransferError> {
+        let file = File::open(path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => TransferError::Refused(format!("{}: {error}", path.display())),
+            _ => failed(path, &error),
+        })?;
+        let mut lines =
+            Self { reader: BufReader::with_capacity(1 << 16, file), path: path.to_owned(), number: 0 };
+        let header = match lines.next()? {
+            Some(header) => line::parse_header(&header),
+            None => Err("it is not an export of Linger, or was cut off in its first line".to_owned()),
+        };
+        header.map_err(|why| lines.fault(&why))?;
+        Ok(lines)
+    }
+
+    /// The next complete line; `None` at the end of the file, and for a last line that was cut off.
+    fn next(&mut self) -> Result<Option<Vec<u8>>, TransferError> {
+        let mut bytes = Vec::new();
+        let mut limited = self.reader.by_ref().take(MAX_LINE_BYTES);
+        limited.read_until(b'\n', &mut bytes).map_err(|error| failed(&self.path, &error))?;
+        self.number += 1;
+        if bytes.len() as u64 == MAX_LINE_BYTES {
+            return Err(self.fault("it is too long"));
+        }
+        Ok(bytes.ends_with(b"\n").then_some(bytes))
+    }
+
+    /// The next topic, job or end, with its bytes.
+    pub fn next_record(&mut self) -> Result<Option<(ExportLine, Vec<u8>)>, TransferError> {
+        let Some(bytes) = self.next()? else { return Ok(None) };
+        let record = line::parse(&bytes).map_err(|why| self.fault(&why))?;
+        Ok(Some((record, bytes)))
+    }
+
+    fn fault(&self, why: &str) -> TransferError {
+        TransferError::Failed(format!("{}, line {}: {why}", self.path.display(), self.number))
+    }
+}
+
+/// Checks a whole export: every line, its sum, its end. Without its end it is accepted only if `partial` is set.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check(path: &Path, partial: bool) -> Result<(), TransferError> {
+    let (mut lines, mut found, mut sum) = (Lines::open(path)?, End::default(), LineSum::default());
+    while let Some((line, bytes)) = lines.next_record()? {
+        match line {
+            ExportLine::Topic(_) => found.topics += 1,
+            ExportLine::Job(_) => found.jobs += 1,
+            ExportLine::End(end) => {
+                found.sha256 = sum.hex();
+                return check_end(&mut lines, &found, &end);
+            }
+        }
+        sum.add(&bytes);
+    }
+    if partial {
+        return Ok(());
+    }
+    let End { jobs, topics, .. } = found;
+    Err(TransferError::Failed(format!(
+        "{}: it was cut off: its end is missing; --partial imports what is there: {jobs} jobs and {topics} topics",
+        path.display()
+    )))
+}
+
+fn check_end(lines: &mut Lines, found: &End, end: &End) -> Result<(), TransferError> {
+    let path = lines.path.display().to_string();
+    if found != end {
+        let why = if found.sha256 == end.sha256 { "its counts are wrong" } else { "its checksum is wrong" };
+        return Err(TransferError::Failed(format!("{path}: it was changed or damaged: {why}")));
+    }
+    let mut rest = [0];
+    match lines.reader.read(&mut rest) {
+        Ok(0) => Ok(()),
+        Ok(_) => {
+            Err(TransferError::Failed(format!("{path}: it was changed or damaged: more follows its end")))
+        }
+        Err(error) => Err(failed(Path::new(&path), &error)),
+    }
+}

@@ -1,0 +1,144 @@
+//! What is set for a topic in an export: settings, pause and secrets, unredacted.
+
+use std::num::NonZeroU32;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    job_line::CallbackLine,
+    values::{Moment, Seconds, decode_other, encode_other},
+};
+use crate::{
+    job::{
+        CallRate, RetrySchedule, SecretId, SigningKey, SigningSecret, Topic, TopicCallback, TopicPause,
+        TopicSettings, Ttr,
+    },
+    store::{TopicConfig, TopicRecord},
+};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TopicLine {
+    topic: String,
+    settings: SettingsLine,
+    paused: PauseLine,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    secrets: Vec<SecretLine>,
+    /// Values of later versions, in base64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SettingsLine {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttr: Option<Seconds>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_attempts: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry: Option<Vec<Seconds>>,
+    require_receipt: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    callback: Option<CallbackLine>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PauseLine {
+    delivery: bool,
+    intake: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SecretLine {
+    id: String,
+    created_at: Moment,
+    secret: String,
+}
+
+impl TopicLine {
+    pub fn new(record: &TopicRecord) -> Self {
+        let TopicConfig { settings, pause, secrets } = &record.config;
+        let secret = |secret: &SigningSecret| SecretLine {
+            id: secret.id.to_string(),
+            created_at: Moment(secret.created_at),
+            secret: secret.key.reveal(),
+        };
+        Self {
+            topic: record.topic.as_str().to_owned(),
+            settings: SettingsLine {
+                ttr: settings.ttr.map(|ttr| Seconds(ttr.as_duration())),
+                max_attempts: settings.max_attempts,
+                retry: settings
+                    .retry
+                    .as_ref()
+                    .map(|retry| retry.steps().iter().copied().map(Seconds).collect()),
+                require_receipt: settings.require_receipt,
+                callback: callback_line(&settings.callback),
+            },
+            paused: PauseLine { delivery: pause.delivery, intake: pause.intake },
+            secrets: secrets.iter().map(secret).collect(),
+            values: encode_other(&record.other),
+        }
+    }
+
+    /// The record in the line; what is wrong with it.
+    pub fn into_record(self) -> Result<TopicRecord, String> {
+        let topic = Topic::parse(&self.topic).map_err(|error| format!("the topic {error}"))?;
+        let named = format!("topic {topic}");
+        self.parse(topic).map_err(|why| format!("{named}: {why}"))
+    }
+
+    fn parse(self, topic: Topic) -> Result<TopicRecord, String> {
+        let SettingsLine { ttr, max_attempts, retry, require_receipt, callback } = self.settings;
+        let schedule = |steps: Vec<Seconds>| RetrySchedule::new(steps.iter().map(|step| step.0).collect());
+        let settings = TopicSettings {
+            ttr: ttr.map(|ttr| Ttr::new(ttr.0)).transpose().map_err(|error| format!("its ttr {error}"))?,
+            max_attempts,
+            retry: retry.map(schedule).transpose().map_err(|error| format!("its retry {error}"))?,
+            require_receipt,
+            callback: callback.map(parse_callback).transpose()?.unwrap_or_default(),
+        };
+        let pause = TopicPause { delivery: self.paused.delivery, intake: self.paused.intake };
+        if self.secrets.len() > SigningSecret::MAX_COUNT {
+            return Err("it has too many secrets".to_owned());
+        }
+        let secrets = self.secrets.into_iter().map(SecretLine::parse).collect::<Result<_, _>>()?;
+        let record = TopicRecord {
+            topic,
+            config: TopicConfig { settings, pause, secrets },
+            other: decode_other(self.values.as_deref())?,
+        };
+        // Values that this version knows would hide those of the line.
+        let again = TopicRecord::decode(record.topic.clone(), &record.values());
+        again.filter(|again| *again == record).ok_or_else(|| "its values are out of range".to_owned())
+    }
+}
+
+impl SecretLine {
+    fn parse(self) -> Result<SigningSecret, String> {
+        let id = SecretId::parse(&self.id).ok_or("the id of a secret is malformed")?;
+        let key = SigningKey::parse(&self.secret).map_err(|error| format!("a secret {error}"))?;
+        Ok(SigningSecret { id, created_at: self.created_at.0, key })
+    }
+}
+
+fn callback_line(TopicCallback { target, rate, concurrency }: &TopicCallback) -> Option<CallbackLine> {
+    let is_set = target.is_some() || rate.is_some() || concurrency.is_some();
+    is_set.then(|| CallbackLine {
+        rate: rate.map(|rate| f64::from(rate.as_milli()) / 1e3),
+        concurrency: concurrency.map(NonZeroU32::get),
+        ..target.as_ref().map(CallbackLine::new).unwrap_or_default()
+    })
+}
+
+fn parse_callback(line: CallbackLine) -> Result<TopicCallback, String> {
+    let rate = line.rate.map(CallRate::new).transpose();
+    Ok(TopicCallback {
+        rate: rate.map_err(|error| format!("the rate of its callback {error}"))?,
+        concurrency: line.concurrency.and_then(NonZeroU32::new),
+        target: line.url.is_some().then(|| line.into_callback()).transpose()?,
+    })
+}

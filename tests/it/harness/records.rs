@@ -1,0 +1,135 @@
+//! Whole records to put into stores, and everything that a store has.
+
+use linger::{
+    job::{
+        Actor, AttemptEnd, Attributes, CallRate, Fingerprint, History, HistoryEntry, HistoryEvent, Job,
+        Reason, Receipt, SecretId, SigningKey, SigningSecret, State, Tag, Timestamp, TopicCallback,
+        TopicSettings,
+    },
+    store::{JobRecord, Store, TopicConfig, TopicRecord},
+};
+
+use super::{jobs::*, stores::StoreFixture};
+
+/// Everything that the store has: topics by name and jobs by id.
+pub async fn all_records(store: &dyn Store) -> (Vec<TopicRecord>, Vec<JobRecord>) {
+    let (mut topics, mut jobs) = (Vec::new(), Vec::new());
+    let mut reader = store.records().await.expect("reads");
+    while let Some(page) = reader.next().await.expect("reads") {
+        assert_eq!(page.broken, [""; 0]);
+        assert!(jobs.is_empty() || page.topics.is_empty(), "topics come before jobs");
+        topics.extend(page.topics);
+        jobs.extend(page.jobs);
+    }
+    topics.sort_by(|one, other| one.topic.cmp(&other.topic));
+    jobs.sort_by(|one, other| one.job.id.as_str().cmp(other.job.id.as_str()));
+    (topics, jobs)
+}
+
+/// The record of a ready job of topic `t` that was added an hour ago.
+pub fn record(fixture: &StoreFixture, name: &str) -> JobRecord {
+    let added = job(name);
+    let hour_ago = Timestamp::from_millis(fixture.now().as_millis() - 3_600_000);
+    JobRecord {
+        job: Job {
+            id: added.id,
+            topic: added.topic,
+            state: State::Ready,
+            created_at: hour_ago,
+            due_at: hour_ago,
+            ttr: added.ttr,
+            attempts: 0,
+            max_attempts: added.max_attempts,
+            retry: added.retry,
+            require_receipt: false,
+            reserved_at: None,
+            reserved_by: None,
+            reserved_until: None,
+            dead_at: None,
+            reason: None,
+            history: History::default(),
+            callback: None,
+            body: added.body,
+        },
+        fingerprint: Fingerprint([9; 16]),
+        receipt: None,
+        other: Attributes::default(),
+    }
+}
+
+/// A job that is due in 90 s.
+pub fn delayed_record(fixture: &StoreFixture, name: &str) -> JobRecord {
+    let mut record = record(fixture, name);
+    record.job.state = State::Delayed;
+    record.job.due_at = fixture.now().after(seconds(90));
+    record
+}
+
+/// A job that a worker has for 20 s more.
+pub fn reserved_record(fixture: &StoreFixture, name: &str) -> JobRecord {
+    let mut record = record(fixture, name);
+    let now = fixture.now();
+    record.job.state = State::Reserved;
+    record.job.attempts = 3;
+    record.job.reserved_at = Some(Timestamp::from_millis(now.as_millis() - 5_000));
+    record.job.reserved_until = Some(now.after(seconds(20)));
+    record.job.reserved_by = Actor::parse("wörker-1").ok();
+    record.receipt = Some(Receipt::from_bytes([5; 16]));
+    record
+}
+
+/// A dead letter.
+pub fn dead_record(fixture: &StoreFixture, name: &str) -> JobRecord {
+    let mut record = record(fixture, name);
+    record.job.state = State::Dead;
+    record.job.attempts = 16;
+    record.job.dead_at = Some(Timestamp::from_millis(fixture.now().as_millis() - 1_000));
+    record.job.reason = Reason::new("no such order");
+    record
+}
+
+/// A record with a value in each of its fields.
+pub fn full_record(fixture: &StoreFixture, name: &str) -> JobRecord {
+    let mut record = reserved_record(fixture, name);
+    record.job.ttr = ttr(7);
+    record.job.max_attempts = 1_000_000;
+    record.job.retry = retry(&[15, 180]);
+    record.job.require_receipt = true;
+    record.job.reason = Reason::new("psp timeout");
+    record.job.callback = Some(callback("https://shop.example/hook?x=1"));
+    record.job.body = body("{\"a\": [1.50, 12345678901234567890123]}");
+    let event = HistoryEvent::Attempt {
+        number: 2,
+        took: millis(1_234),
+        end: AttemptEnd::Released,
+        reason: Reason::new("psp timeout"),
+    };
+    record.job.history.push(&HistoryEntry { at: record.job.created_at, by: Actor::parse("w").ok(), event });
+    record.other.set(Tag::TRACEPARENT, Some(b"of a later version"));
+    record.other.set(Tag(250), Some(b"\0\xff"));
+    record
+}
+
+/// A topic with all settings.
+pub fn topic_record(name: &str) -> TopicRecord {
+    let callback = TopicCallback {
+        target: Some((*callback("https://shop.example/t")).clone()),
+        rate: CallRate::new(12.5).ok(),
+        concurrency: std::num::NonZeroU32::new(3),
+    };
+    let settings = TopicSettings {
+        ttr: Some(ttr(5)),
+        max_attempts: Some(0),
+        retry: Some(retry(&[1])),
+        require_receipt: true,
+        callback,
+    };
+    let secret = SigningSecret {
+        id: SecretId([1; 8]),
+        created_at: Timestamp::from_millis(1_700_000_000_000),
+        key: SigningKey::from_bytes(&[7; 32]).expect("long enough"),
+    };
+    let pause = TopicPause { delivery: true, intake: false };
+    let config = TopicConfig { settings, pause, secrets: vec![secret] };
+    TopicRecord { topic: topic(name), config, other: Attributes::default() }
+}

@@ -1,0 +1,105 @@
+//! Files that are no whole export: each is refused before anything is imported.
+
+use std::fs;
+
+use linger::transfer;
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+
+use super::{Engine, StoreFixture, content, export, file};
+use crate::harness::records::*;
+
+/// An export of a few jobs.
+async fn small_export() -> Vec<u8> {
+    let fixture = StoreFixture::new(Engine::Naive).await;
+    let kinds = [record, delayed_record, reserved_record, dead_record, full_record];
+    let jobs = (0..20).map(|n| kinds[n % 5](&fixture, &format!("job-{n:02}"))).collect();
+    fixture.store.put(jobs).await.expect("puts");
+    fixture.store.put_topic(topic_record("t")).await.expect("puts");
+    export(&fixture).await.0
+}
+
+fn check(content: &[u8], partial: bool) -> Result<(), String> {
+    let (_directory, path) = file(content);
+    transfer::check(&path, partial).map_err(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn an_export_that_was_cut_off_is_refused_unless_a_part_is_wanted() {
+    let whole = small_export().await;
+    assert_eq!(check(&whole, false), Ok(()));
+    let header = whole.len() - content(&whole).concat().len();
+    let lines = content(&whole);
+    let ends = (0..=lines.len()).map(|count| header + lines[..count].concat().len());
+    let mut rng = SmallRng::seed_from_u64(7);
+    let random = (0..200).map(|_| rng.random_range(0..whole.len()));
+    for end in ends.chain(random).filter(|end| *end < whole.len()) {
+        let refused = check(&whole[..end], false).expect_err("is cut off");
+        assert!(refused.contains("cut off"), "{end}: {refused}");
+        assert_eq!(check(&whole[..end], true).is_ok(), end >= header, "{end}");
+    }
+}
+
+#[tokio::test]
+async fn the_whole_lines_of_an_export_that_was_cut_off_can_be_imported() {
+    let whole = small_export().await;
+    let lines = content(&whole).len();
+    let cut = &whole[..whole.len() - content(&whole)[lines - 1].len() - 10];
+    let (_directory, path) = file(cut);
+    let target = StoreFixture::new(Engine::Embedded).await;
+    let imported = transfer::import(&*target.store, &path, &mut |_: &str| ()).await.expect("imports");
+    assert_eq!((imported.jobs, imported.topics), (19, 1));
+    assert_eq!(all_records(&*target.store).await.1.len(), 19);
+}
+
+#[tokio::test]
+async fn an_export_that_was_changed_is_refused() {
+    let whole = String::from_utf8(small_export().await).expect("is text");
+    let lines: Vec<&str> = whole.split_inclusive('\n').collect();
+    let without = |left_out: usize| {
+        let kept = lines.iter().enumerate().filter(|(n, _)| *n != left_out);
+        kept.map(|(_, line)| *line).collect::<String>()
+    };
+    let changes = [
+        (whole.replacen("\"attempts\":16", "\"attempts\":15", 1), "its checksum is wrong"),
+        (without(3), "its checksum is wrong"),
+        (whole.replace("\"jobs\":20", "\"jobs\":21"), "its counts are wrong"),
+        (whole.clone() + lines[2], "more follows its end"),
+        (whole.replacen("\"linger_export\":1", "\"linger_export\":2", 1), "export format 2"),
+        (whole.replacen("\"state\":\"delayed\"", "\"state\":\"asleep\"", 1), "its state is unknown"),
+        (whole.replacen("\"max_attempts\":16", "\"priority\":16", 1), "unknown field `priority`"),
+        (whole.replacen("\"ttr\":60", "\"ttr\":0", 1), "must be between 1 s and 24 h"),
+        (whole.replacen("\"receipt\":\"05", "\"receipt\":\"x5", 1), "its receipt is malformed"),
+        (whole.replacen("\"dead_at\":", "\"reserved_at\":", 1), "exactly a reserved job has"),
+        ("a text\nof lines\n".to_owned(), "it is not an export of Linger"),
+        (String::new(), "it is not an export of Linger"),
+    ];
+    for (changed, expected) in changes {
+        assert_ne!(changed, whole, "{expected}");
+        for partial in [false, true] {
+            let refused = check(changed.as_bytes(), partial).expect_err(expected);
+            assert!(refused.contains(expected), "{expected}: {refused}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn random_damage_is_refused_without_a_panic() {
+    let whole = small_export().await;
+    let header = whole.len() - content(&whole).concat().len();
+    let mut rng = SmallRng::seed_from_u64(9);
+    for _ in 0..300 {
+        let mut damaged = whole.clone();
+        let at = rng.random_range(header..whole.len());
+        damaged[at] ^= 1 << rng.random_range(0..8);
+        assert!(check(&damaged, false).is_err(), "byte {at}");
+    }
+}
+
+#[test]
+fn a_file_that_is_missing_is_named() {
+    let refused = transfer::check(std::path::Path::new("no/such.export"), false).expect_err("is missing");
+    assert!(refused.to_string().starts_with("no/such.export: No such file"), "{refused}");
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::create_dir(directory.path().join("d")).expect("can be made");
+    assert!(transfer::check(&directory.path().join("d"), false).is_err());
+}

@@ -1,0 +1,128 @@
+//! Exports and imports: nothing is lost or changed between engines, bad files are refused whole, and the commands of the
+//! real program.
+
+mod bad_files;
+mod load;
+mod program;
+
+use std::{fs, path::PathBuf};
+
+use linger::{
+    store::{JobRecord, Store, TopicRecord},
+    transfer::{self, Exported, Imported},
+};
+
+use crate::harness::{
+    jobs::*,
+    records::*,
+    stores::{Engine, StoreFixture},
+};
+
+/// An export of a store as of the start of the tests.
+async fn export(fixture: &StoreFixture) -> (Vec<u8>, Exported) {
+    let records = fixture.store.records().await.expect("reads");
+    let (mut out, mut broken) = (Vec::new(), |why: &str| panic!("{why}"));
+    let exported = transfer::export(records, ("test", fixture.now()), &mut out, "out", &mut broken).await;
+    (out, exported.expect("exports"))
+}
+
+/// Imports what was exported, and returns what is named.
+async fn import(store: &dyn Store, export: &[u8]) -> (Imported, Vec<String>) {
+    let (_directory, path) = file(export);
+    let mut named = Vec::new();
+    transfer::check(&path, false).expect("is sound");
+    let imported = transfer::import(store, &path, &mut |name: &str| named.push(name.to_owned())).await;
+    (imported.expect("imports"), named)
+}
+
+/// A file with this content.
+fn file(content: &[u8]) -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("jobs.export");
+    fs::write(&path, content).expect("writes");
+    (directory, path)
+}
+
+/// The lines behind the header.
+fn content(export: &[u8]) -> Vec<&[u8]> {
+    export.split_inclusive(|byte| *byte == b'\n').skip(1).collect()
+}
+
+/// Jobs in every state and with every field, and topics.
+fn records(fixture: &StoreFixture) -> (Vec<TopicRecord>, Vec<JobRecord>) {
+    let kinds = [record, delayed_record, reserved_record, dead_record, full_record];
+    let mut jobs: Vec<JobRecord> = (0..700).map(|n| kinds[n % 5](fixture, &format!("job-{n:03}"))).collect();
+    jobs[0].job.body = body("{\n  \"lines\": [1,\n2]\r\n}");
+    jobs[1].job.callback = Some(callback("http://other.example/"));
+    jobs[2].job.body = body("null");
+    jobs[3].job.history = linger::job::History::from_stored(b"\0\x03\xc8ab");
+    jobs[4].job.ttr = linger::job::Ttr::new(millis(1_234)).expect("valid");
+    let mut later = topic_record("later");
+    later.other.set(linger::job::Tag(200), Some(b"of a later version"));
+    let paused = TopicRecord {
+        config: linger::store::TopicConfig { pause: TopicPause::ALL, ..Default::default() },
+        ..topic_record("paused")
+    };
+    (vec![later, paused], jobs)
+}
+
+async fn filled(engine: Engine) -> StoreFixture {
+    let fixture = StoreFixture::new(engine).await;
+    let (topics, jobs) = records(&fixture);
+    for topic in topics {
+        fixture.store.put_topic(topic).await.expect("puts");
+    }
+    fixture.store.put(jobs).await.expect("puts");
+    fixture
+}
+
+const ENGINES: [Engine; 3] = [Engine::Embedded, Engine::Redis, Engine::Cluster];
+
+#[tokio::test]
+async fn an_export_of_an_imported_export_is_equal() {
+    for engine in ENGINES {
+        let (from, to) = (filled(engine).await, StoreFixture::new(engine).await);
+        let (first, exported) = export(&from).await;
+        assert_eq!(exported, Exported { jobs: 700, topics: 2, broken: 0 });
+        let (imported, named) = import(&*to.store, &first).await;
+        assert_eq!((imported.jobs, imported.topics, imported.existing, imported.refused), (700, 2, 0, 0));
+        assert_eq!(named, [""; 0]);
+        to.verify().await;
+        let (second, _) = export(&to).await;
+        assert!(content(&first) == content(&second), "{engine:?}");
+    }
+}
+
+#[tokio::test]
+async fn every_engine_takes_the_export_of_every_other() {
+    for from in ENGINES {
+        let source = filled(from).await;
+        let (exported, _) = export(&source).await;
+        for to in ENGINES.into_iter().filter(|to| *to != from) {
+            let target = StoreFixture::new(to).await;
+            import(&*target.store, &exported).await;
+            target.verify().await;
+            assert!(all_records(&*target.store).await == records(&source), "{from:?} to {to:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_second_import_completes_the_first_and_names_what_differs() {
+    for engine in ENGINES {
+        let source = filled(engine).await;
+        let (exported, _) = export(&source).await;
+        let target = StoreFixture::new(engine).await;
+        let (topics, mut jobs) = records(&source);
+        let mut other = topics[1].clone();
+        other.config.pause = TopicPause { delivery: true, intake: false };
+        target.store.put_topic(other).await.expect("puts");
+        target.store.put(jobs.split_off(300)).await.expect("puts");
+        add(&*target.store, job("job-007")).await;
+        let (imported, named) = import(&*target.store, &exported).await;
+        assert_eq!(imported, Imported { jobs: 299, topics: 1, existing: 400, refused: 2 });
+        let expected =
+            ["topic paused: other settings are there", "job job-007: another job with this id is there"];
+        assert_eq!(named, expected);
+    }
+}

@@ -1,0 +1,177 @@
+//! `linger export` and `linger import`, from outside.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+
+use super::{content, file};
+use crate::harness::{
+    process::{Server, linger, run, stderr, stdout},
+    redis::{fresh_prefix, shared},
+    wait::TimeLimit,
+};
+
+/// Runs a command that must end with `code`. Returns what it printed.
+fn run_to(code: i32, words: &[&str], directory: &Path) -> String {
+    let output = run(words, directory);
+    let printed = stdout(&output) + &stderr(&output);
+    assert_eq!(output.status.code(), Some(code), "{words:?}: {printed}");
+    printed
+}
+
+/// Writes the configuration of a Redis store with a prefix of its own.
+fn configure_redis(directory: &Path) {
+    let toml = format!(
+        "[store]\nengine = 'redis'\n[redis]\nurl = '{}'\nprefix = '{}'",
+        shared().url(),
+        fresh_prefix()
+    );
+    fs::write(directory.join("redis.toml"), toml).expect("writes");
+}
+
+const REDIS: [&str; 2] = ["--config", "redis.toml"];
+
+fn add(server: &Server, job: &str) -> u16 {
+    server.call("POST", "/jobs", job).status
+}
+
+#[test]
+fn a_holder_finishes_at_the_new_place_and_repeated_adds_are_recognised() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    configure_redis(path);
+    let server = Server::serve(&[], &[], path);
+    let job = r#"{"topic":"t","id":"a","body":{"n":1}}"#;
+    assert_eq!(add(&server, job), 201);
+    assert_eq!(add(&server, r#"{"topic":"u","id":"b","delay":3600}"#), 201);
+    assert_eq!(server.call("PUT", "/topics/u", r#"{"ttr":5}"#).status, 200);
+    let popped = server.call("GET", "/topics/t/pop?ttr=1h", "").json();
+    let finish = format!("/jobs/a/finish?receipt={}", popped["receipt"].as_str().expect("a receipt"));
+    let text = run_to(0, &["export", "jobs.export"], path);
+    assert_eq!(text, "jobs.export: 2 jobs and 1 topics\n");
+    let mode = fs::metadata(path.join("jobs.export")).expect("is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert!(server.stop().success());
+
+    let text = run_to(0, &["import", "jobs.export", REDIS[0], REDIS[1]], path);
+    assert!(text.contains("imported 2 jobs and 1 topics; 0 were there already, 0 are refused"), "{text}");
+    let server = Server::serve(&REDIS, &[], path);
+    assert_eq!(add(&server, job), 200, "it is recognised");
+    assert_eq!(server.call("POST", &finish, "").status, 204);
+    assert_eq!(server.call("GET", "/topics/u", "").json()["settings"]["ttr"], 5);
+    // An import into a Redis that is served, and back into a data directory.
+    run_to(0, &["import", "jobs.export", REDIS[0], REDIS[1]], path);
+    run_to(0, &["export", "again.export", REDIS[0], REDIS[1]], path);
+    let [first, again] =
+        ["jobs.export", "again.export"].map(|name| fs::read(path.join(name)).expect("reads"));
+    let sorted = |export: &[u8]| {
+        let mut lines: Vec<Vec<u8>> = content(export).iter().map(|line| line.to_vec()).collect();
+        lines.pop();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&first), sorted(&again));
+    assert!(server.stop().success());
+    run_to(0, &["import", "again.export", "--data-dir", "new"], path);
+    assert!(
+        run_to(0, &["verify", "--data-dir", "new"], path)
+            .contains("jobs       2 (1 delayed, 0 ready, 1 reserved")
+    );
+}
+
+#[test]
+fn a_command_that_cannot_be_done_says_why_and_changes_nothing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    fs::write(path.join("mine"), "mine").expect("writes");
+    assert!(run_to(2, &["export", "copy"], path).contains("data/linger.db: No such file"));
+    let server = Server::serve(&[], &[], path);
+    assert_eq!(add(&server, r#"{"topic":"t","id":"a","delay":60}"#), 201);
+    let text = run_to(2, &["export", "mine"], path);
+    assert!(text.contains("mine: it exists already, and an export overwrites nothing"), "{text}");
+    assert!(run_to(2, &["export", "no/copy"], path).contains("no/copy: there is no such directory"));
+    run_to(0, &["export", "copy"], path);
+    let text = run_to(2, &["import", "copy"], path);
+    assert!(text.contains("is using this data directory; stop the server, then import"), "{text}");
+    assert!(
+        run_to(1, &["import", "mine", "--data-dir", "new"], path).contains("it is not an export of Linger")
+    );
+    let whole = fs::read(path.join("copy")).expect("reads");
+    fs::write(path.join("cut"), &whole[..whole.len() - 5]).expect("writes");
+    let text = run_to(1, &["import", "cut", "--data-dir", "new"], path);
+    assert!(text.contains("its end is missing; --partial imports what is there: 1 jobs"), "{text}");
+    assert!(!path.join("new").exists(), "a refused import makes no store");
+    run_to(0, &["import", "cut", "--partial", "--data-dir", "new"], path);
+    let other = r#"{"topic":"t","id":"a","delay":99}"#;
+    let fresh = tempfile::tempdir().expect("a directory");
+    let second = Server::serve(&[], &[], fresh.path());
+    assert_eq!(add(&second, other), 201);
+    assert!(second.stop().success());
+    let data = fresh.path().join("data").display().to_string();
+    let text = run_to(1, &["import", "copy", "--data-dir", &data], path);
+    assert!(text.contains("job a: another job with this id is there"), "{text}");
+}
+
+#[test]
+fn an_export_goes_to_stdout() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = Server::serve(&[], &[], directory.path());
+    assert_eq!(add(&server, r#"{"topic":"t","id":"a","delay":60}"#), 201);
+    let output = run(&["export", "-"], directory.path());
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stderr(&output), "-: 1 jobs and 0 topics\n");
+    let (_file, path) = file(&output.stdout);
+    linger::transfer::check(&path, false).expect("is whole");
+}
+
+#[test]
+fn broken_records_are_named_and_left_out() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    let server = Server::serve(&[], &[], path);
+    for id in ["a", "b"] {
+        assert_eq!(add(&server, &format!(r#"{{"topic":"t","id":"{id}","delay":60}}"#)), 201);
+    }
+    assert!(server.stop().success());
+    let damaged = rusqlite::Connection::open(path.join("data/linger.db")).expect("opens");
+    damaged.execute_batch("UPDATE rec SET body = x'37' WHERE id = 'a'").expect("runs");
+    drop(damaged);
+    let text = run_to(1, &["export", "copy"], path);
+    assert!(text.contains("the record of job \"a\" is broken: the checksum of its body is wrong"), "{text}");
+    assert!(text.contains("copy: 1 jobs and 0 topics; 1 broken records are not in it"), "{text}");
+    run_to(0, &["import", "copy", "--data-dir", "new"], path);
+}
+
+#[test]
+fn an_import_that_was_killed_is_completed_by_a_second_one() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    let server = Server::serve(&[], &[], path);
+    for batch in 0..20 {
+        let job = |n: usize| {
+            format!(r#"{{"topic":"t","id":"{batch}-{n}","delay":3600,"body":"{}"}}"#, "x".repeat(300))
+        };
+        let jobs: Vec<String> = (0..500).map(job).collect();
+        let added = server.call("POST", "/batch/jobs", &format!(r#"{{"jobs":[{}]}}"#, jobs.join(",")));
+        assert_eq!(added.status, 200, "{added:?}");
+    }
+    assert!(server.stop().success());
+    run_to(0, &["export", "jobs.export"], path);
+    let mut command = linger(&["import", "jobs.export", "--data-dir", "new"], path);
+    let mut killed = command.spawn().expect("starts");
+    let limit = TimeLimit::new();
+    let written = || fs::metadata(path.join("new/linger.db-wal")).map_or(0, |log| log.len());
+    while written() < 500_000 {
+        limit.check(|| format!("{} bytes", written()));
+        limit.pause_thread();
+    }
+    killed.kill().expect("runs still");
+    assert!(!killed.wait().expect("ends").success(), "it was not done yet");
+    let text = run_to(0, &["import", "jobs.export", "--data-dir", "new"], path);
+    let existing = text.split("; ").nth(1).expect("a number").split(' ').next().expect("a number");
+    let existing: usize = existing.parse().expect("a number");
+    assert!((1..10_000).contains(&existing), "{text}");
+    run_to(0, &["verify", "--data-dir", "new"], path);
+    run_to(0, &["export", "again.export", "--data-dir", "new"], path);
+    let [first, again] =
+        ["jobs.export", "again.export"].map(|name| fs::read(path.join(name)).expect("reads"));
+    assert!(content(&first) == content(&again));
+}
