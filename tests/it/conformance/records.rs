@@ -12,6 +12,7 @@ super::on_every_engine! {
     every_job_of_many_is_on_one_page,
     a_job_that_was_put_is_finished_by_its_receipt,
     a_reservation_that_was_put_ends_at_its_deadline,
+    a_reservation_that_was_put_can_be_cancelled,
     a_repeated_add_of_a_job_that_was_put_is_recognised,
     a_job_that_was_put_becomes_ready_when_it_is_due,
     a_ready_job_that_was_put_is_announced,
@@ -87,6 +88,16 @@ async fn a_reservation_that_was_put_ends_at_its_deadline(fixture: StoreFixture) 
     assert_eq!((again.job.attempts, again.job.history.entries().count()), (4, 1));
     let released = store.release(ALL, &id("a"), &again.receipt, Release::default()).await.expect("answers");
     assert_eq!(released.expect("is held").attempts, 4);
+}
+
+async fn a_reservation_that_was_put_can_be_cancelled(fixture: StoreFixture) {
+    let store = &*fixture.store;
+    let record = reserved_record(&fixture, "a");
+    put(store, &record).await;
+    let receipt = record.receipt.expect("is reserved");
+    store.cancel(vec![(id("a"), receipt)]).await.expect("cancels");
+    let back = get(store, &id("a")).await;
+    assert_eq!((back.state, back.attempts), (State::Ready, 2), "its attempt does not count");
 }
 
 async fn a_repeated_add_of_a_job_that_was_put_is_recognised(fixture: StoreFixture) {
