@@ -32,9 +32,6 @@ use crate::harness::{
 const ELSEWHERE: [(&str, &str); 2] =
     [("README.md", "tests/it/binary/readme.rs"), ("docs/callbacks.md", "tests/it/examples/callbacks.rs")];
 
-/// A page whose only block is about a server that runs, and then about one that is stopped.
-const NOT_IN_ORDER: &str = "docs/operate.md";
-
 /// How many pages run at the same time.
 const PAGES_AT_ONCE: usize = 8;
 
@@ -236,7 +233,7 @@ fn matches(expected: &str, text: &str) -> bool {
 }
 
 fn is_elsewhere(page: &Path) -> bool {
-    ELSEWHERE.iter().any(|(name, _)| page == Path::new(name)) || page == Path::new(NOT_IN_ORDER)
+    ELSEWHERE.iter().any(|(name, _)| page == Path::new(name))
 }
 
 fn is_for_users(page: &Path) -> bool {
