@@ -125,7 +125,7 @@ async fn open_to_import(config: &Config) -> Result<Arc<dyn Store>, MaintenanceEr
             })
         }
         EngineKind::Redis => {
-            wiring::open_store(config, clock, listener, Metrics::new().engine).await.map_err(cannot_open)
+            wiring::open_store(config, clock, listener, &Metrics::new()).await.map_err(cannot_open)
         }
     }
 }
