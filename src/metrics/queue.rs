@@ -1,7 +1,6 @@
 //! Metrics of the queue: jobs by topic and state, events of jobs, and lateness.
 
 use std::{
-    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -23,7 +22,7 @@ use super::{
     labels::{TopicLabel, TopicLabels, TopicUsage, shared_label},
     recent::RecentEvents,
     store_reading::{StoreCollector, StoreReading},
-    topic_gauge::TopicGauge,
+    topic_gauge::{TopicGauge, TopicValues},
 };
 
 /// Label of a store operation.
@@ -217,11 +216,8 @@ impl QueueMetrics {
     }
 
     /// Sums up numbers of topics by their labels.
-    fn sum_by_label<'a>(
-        &self,
-        numbers: impl IntoIterator<Item = (&'a str, usize)>,
-    ) -> BTreeMap<Arc<str>, u64> {
-        let (labels, mut sums) = (self.lock(), BTreeMap::new());
+    fn sum_by_label<'a>(&self, numbers: impl IntoIterator<Item = (&'a str, usize)>) -> TopicValues {
+        let (labels, mut sums) = (self.lock(), TopicValues::new());
         for (topic, number) in numbers.into_iter().filter(|(_, number)| *number > 0) {
             let label = labels.find(topic).unwrap_or_else(shared_label);
             *sums.entry(label).or_default() += number as u64;

@@ -15,14 +15,15 @@ use prometheus_client::{
 
 use super::labels::TopicLabel;
 
-type Values = Arc<BTreeMap<Arc<str>, u64>>;
+/// Values by the label of their topic.
+pub(super) type TopicValues = BTreeMap<Arc<str>, u64>;
 
 /// The last values, by the label of their topic. Topics without a value are absent.
 #[derive(Debug, Clone)]
 pub(super) struct TopicGauge {
     name: &'static str,
     help: &'static str,
-    values: Arc<Mutex<Values>>,
+    values: Arc<Mutex<Arc<TopicValues>>>,
 }
 
 impl TopicGauge {
@@ -32,11 +33,11 @@ impl TopicGauge {
         gauge
     }
 
-    pub fn set(&self, values: BTreeMap<Arc<str>, u64>) {
+    pub fn set(&self, values: TopicValues) {
         *self.lock() = Arc::new(values);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Values> {
+    fn lock(&self) -> MutexGuard<'_, Arc<TopicValues>> {
         self.values.lock().expect("no code panics while it holds the values")
     }
 }
