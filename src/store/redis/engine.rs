@@ -95,7 +95,7 @@ impl Redis {
         let compaction = Arc::new(Compaction::new(shards.clone()));
         let probe = ReadyProbe::new(shards.clone(), notifier.clone());
         let announcements = Announcements::new(shards.clone(), notifier.clone(), wake_sweep.clone());
-        let sweep = Sweep {
+        let sweep = Arc::new(Sweep {
             shards: shards.clone(),
             notifier: notifier.clone(),
             announcements: announcements.clone(),
@@ -105,13 +105,8 @@ impl Redis {
             mender: Mender::new(shards.clone(), notifier.clone()),
             permissions: PermissionMonitor::default(),
             wake: wake_sweep,
-        };
-        let tasks = EngineTasks {
-            shards: shards.clone(),
-            announcements,
-            sweep: Arc::new(sweep),
-            probe: probe.clone(),
-        };
+        });
+        let tasks = EngineTasks { shards: shards.clone(), announcements, sweep, probe: probe.clone() };
         let single_job = SingleJob::new(shards.clone(), notifier.clone(), compaction.clone());
         let deleter = Deleter::new(shards.clone(), compaction.clone());
         let changer = Changer { shards: shards.clone(), notifier: notifier.clone(), compaction };
@@ -394,12 +389,7 @@ impl Store for Redis {
     }
 
     async fn space(&self) -> Result<StoreSpace> {
-        let nodes = self.shards.router().open_nodes().into_iter();
-        let memory: Vec<_> = nodes.filter_map(|node| Some(node.fitness.report()?.memory)).collect();
-        Ok(StoreSpace {
-            used_bytes: memory.iter().map(|memory| memory.used_bytes).sum(),
-            free_bytes: memory.iter().filter_map(|memory| memory.free_bytes()).min(),
-        })
+        Ok(self.health.space())
     }
 
     async fn close(&self) -> Result<()> {

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use super::shards::Shards;
 use crate::{
     failure_log::FailureLog,
-    store::{Degraded, Error, Result, redis::scripts::Script},
+    store::{Degraded, Error, Result, StoreSpace, redis::scripts::Script},
 };
 
 /// Checks the shards.
@@ -58,6 +58,16 @@ impl HealthCheck {
     /// The outage of some of the shards, if there is one.
     pub fn degraded(&self) -> Option<Degraded> {
         self.results.degraded()
+    }
+
+    /// The memory of all servers together, and what the fullest of them has left, as of the last inspection of each.
+    pub fn space(&self) -> StoreSpace {
+        let nodes = self.shards.router().open_nodes().into_iter();
+        let memory: Vec<_> = nodes.filter_map(|node| Some(node.fitness.report()?.memory)).collect();
+        StoreSpace {
+            used_bytes: memory.iter().map(|memory| memory.used_bytes).sum(),
+            free_bytes: memory.iter().filter_map(|memory| memory.free_bytes()).min(),
+        }
     }
 }
 
