@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// About how many ids one run of a script lists, and the most records that one run reads or stores.
-const IDS: i64 = 1_000;
+const IDS: i64 = 250;
 const RECORDS: usize = 200;
 /// About the most bytes of records that one run stores.
 const BYTES: usize = 512 * 1_024;
