@@ -2,7 +2,9 @@
 
 use linger::{
     job::{Due, State},
-    store::{Added, Deleted, FinishJob, Finished, Patch, Patched, Release, Requeued, Reservation},
+    store::{
+        Added, Deleted, FinishJob, Finished, Patch, Patched, Release, Requeued, Reservation, redis::Options,
+    },
 };
 
 use super::{
@@ -14,7 +16,7 @@ use crate::harness::{jobs::*, redis::shared};
 /// A process whose connection to the shared server can be cut.
 async fn behind_a_proxy() -> (Process, Proxy) {
     let proxy = Proxy::start(shared().port).await;
-    let options = linger::store::redis::Options { mode: proxy.mode(), ..options() };
+    let options = Options { mode: proxy.mode(), ..options() };
     (Process::start(&options).await, proxy)
 }
 
@@ -42,7 +44,7 @@ async fn an_add_whose_reply_was_cut_off_is_reported_as_new_and_done_once() {
 async fn an_add_that_is_resent_does_not_bring_a_finished_job_back() {
     let proxy = Proxy::start(shared().port).await;
     let options = linger::store::redis::Options { retry_for: seconds(60), ..options() };
-    let behind = linger::store::redis::Options { mode: proxy.mode(), ..options.clone() };
+    let behind = Options { mode: proxy.mode(), ..options.clone() };
     let (process, other) = (Process::start(&behind).await, Process::start(&options).await);
     proxy.learn_background().await;
     proxy.arm_then(Fault::CutAfter, Fault::CutBefore);
@@ -191,4 +193,30 @@ async fn a_server_that_does_not_answer_is_an_error_in_time_and_so_is_a_closed_en
     assert!(process.store.check().await.is_err());
     process.store().close().await.expect("closes");
     assert!(process.store.get(ALL, &id("a")).await.is_err());
+}
+
+/// On one thread: a call that failed at once, again and again, would keep it from the task that reopens the connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_caller_that_repeats_at_once_does_not_keep_a_lost_connection_from_being_reopened() {
+    let proxy = Proxy::start(shared().port).await;
+    let options = Options {
+        mode: proxy.mode(),
+        command_timeout: millis(250),
+        unresponsive_timeout: millis(250),
+        ..options()
+    };
+    let process = Process::start(&options).await;
+    proxy.learn_background().await;
+    let calling = tokio::spawn(async move {
+        for fault in [Fault::SilentAfter, Fault::SilentBefore, Fault::CutAfter].repeat(4) {
+            proxy.arm(0, 1, fault);
+            let mut failures = 0;
+            while let Err(error) = process.store.check().await {
+                failures += 1;
+                assert!(failures < 100_000, "{fault:?}: {error}");
+            }
+            assert!(failures > 0, "{fault:?}: the fault happened");
+        }
+    });
+    calling.await.expect("the connection is reopened");
 }

@@ -185,8 +185,9 @@ impl ServerConnection {
         self.state.cause()
     }
 
-    pub fn is_lost(&self) -> bool {
-        self.state.lost.is_cancelled()
+    /// Why the connection was lost; `None` while it is open.
+    pub fn loss(&self) -> Option<FredError> {
+        self.state.lost.is_cancelled().then(|| self.state.cause())
     }
 
     /// Closes the connection at once; calls on it fail.
@@ -196,7 +197,7 @@ impl ServerConnection {
 
     /// Closes the connection after the replies to earlier calls, or after a timeout.
     pub async fn close(&self) {
-        if !self.is_lost() {
+        if self.loss().is_none() {
             let _ = tokio::time::timeout(QUIT_TIMEOUT, self.client.quit()).await;
         }
         self.abort();

@@ -55,10 +55,13 @@ impl ReconnectingConnection {
     /// The connection.
     ///
     /// # Errors
-    /// The cause of the loss while it is not open again.
+    /// The cause of the loss while it is not open again, also before the task that reopens it has noticed the loss.
     pub fn connection(&self) -> Result<Arc<ServerConnection>, FredError> {
         match &*lock(&self.state) {
-            LinkState::Open(connection) => Ok(connection.clone()),
+            LinkState::Open(connection) => match connection.loss() {
+                None => Ok(connection.clone()),
+                Some(cause) => Err(not_connected(connection.server(), &cause)),
+            },
             LinkState::Lost(cause) => Err(cause.clone()),
         }
     }
@@ -130,10 +133,15 @@ impl Reconnector {
 
     fn set_lost(&self, cause: &FredError) {
         let server = self.config.server.hosts().first().map(Server::to_string).unwrap_or_default();
-        let why = describe_server_error(&server, cause);
-        tracing::debug!(why, "no connection");
-        *lock(&self.state) = LinkState::Lost(FredError::new(ErrorKind::Routing, why));
+        let why = not_connected(&server, cause);
+        tracing::debug!(error = %why, "no connection");
+        *lock(&self.state) = LinkState::Lost(why);
     }
+}
+
+/// The error of calls while there is no connection.
+fn not_connected(server: &str, cause: &FredError) -> FredError {
+    FredError::new(ErrorKind::Routing, describe_server_error(server, cause))
 }
 
 fn lock(state: &Mutex<LinkState>) -> MutexGuard<'_, LinkState> {
