@@ -44,6 +44,19 @@ fn a_recognised_repeat_is_0_and_a_conflict_4() {
     assert!(cli.server.stop().success());
 }
 
+/// The server calls a URL for the jobs of such a topic: they are for no worker.
+#[test]
+fn a_topic_with_a_callback_is_4_for_a_pop_and_for_a_worker() {
+    let cli = Cli::start();
+    let settings = r#"{"callback":{"url":"http://127.0.0.1:8080/hook"}}"#;
+    assert_eq!(cli.server.call("PUT", "/topics/mail", settings).status, 200);
+    assert_ended(&cli, &["pop", "mail"], 4, "topic_has_callback", "topic_has_callback");
+    let worked = cli.run(&["work", "mail", "--until-empty", "--exec", "true", "--text"]);
+    assert_eq!(worked.code, Some(4), "{worked:?}");
+    assert!(worked.stderr.contains("topic_has_callback"), "{worked:?}");
+    assert!(cli.server.stop().success());
+}
+
 #[test]
 fn nothing_due_and_no_such_job_are_3() {
     let cli = Cli::start();
