@@ -40,14 +40,26 @@ const README: &str = "<!-- scripts/prove writes the next line -->\nstate 0000000
 /// A repository with the script and a product of one file.
 struct Repository(tempfile::TempDir);
 
+/// Two steps of which each waits until the other one has begun.
+const PLAN_OF_A_PAIR: &str = r#"
+[[part]]
+name = "pair"
+command = ["sh", "-c", "touch began-{round}; until [ -e began-1 ] && [ -e began-2 ]; do sleep 0.05; done; echo proof: what=pair runs=1"]
+rounds = 2
+"#;
+
 impl Repository {
     fn new() -> Self {
+        Self::with_plan(PLAN)
+    }
+
+    fn with_plan(plan: &str) -> Self {
         let repository = Self(tempfile::tempdir().expect("a directory"));
         let script =
             fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/prove")).expect("is read");
         for (name, text) in [
             ("src/lib.rs", "first"),
-            ("tests/prove.toml", PLAN),
+            ("tests/prove.toml", plan),
             ("docs/proof.md", PAGE),
             ("README.md", README),
             (".gitignore", "target\nmended\n"),
@@ -177,4 +189,13 @@ fn interrupted_attempt_is_counted() {
     repository.write(&format!("{folder}/storm-01.1.log"), "began");
     repository.run(&["scripts/prove"]);
     assert!(repository.row("storm").starts_with("2 of 2 | 3 | 0 | 1 | "), "{}", repository.row("storm"));
+}
+
+#[test]
+fn two_steps_run_at_a_time_when_asked_to() {
+    let repository = Repository::with_plan(PLAN_OF_A_PAIR);
+    repository.run(&["scripts/prove", "--jobs", "2"]);
+    let time = repository.row("time");
+    assert!(time.ends_with("h of steps, at most 2 at a time; 2 of 2 steps passed"), "{time}");
+    assert!(repository.row("pair").starts_with("2 of 2 | 2 | 0 | 0 | "), "{}", repository.row("pair"));
 }
