@@ -1,4 +1,4 @@
-//! What is tried with arbitrary bytes: every reader of what comes from outside or from disk. Each target
+//! Fuzz targets: every parser of untrusted input and of stored bytes. Each target
 //! checks its invariants and panics where one is broken.
 //!
 //! Built for tests and for fuzzing only. `fuzz/` drives the targets (`scripts/fuzz`); the test below replays

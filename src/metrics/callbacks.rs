@@ -61,12 +61,12 @@ struct DurationLabel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReasonLabel {
+struct FailureLabel {
     reason: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct StateLabel {
+struct OutletStateLabel {
     state: &'static str,
 }
 
@@ -74,11 +74,11 @@ struct StateLabel {
 #[derive(Debug, Clone)]
 pub struct CallbackMetrics {
     calls: Family<ResultLabel, Counter>,
-    failures: Family<ReasonLabel, Counter>,
+    failures: Family<FailureLabel, Counter>,
     seconds: Family<DurationLabel, Histogram, fn() -> Histogram>,
     late: Histogram,
     in_flight: Gauge,
-    outlets: Family<StateLabel, Gauge>,
+    outlets: Family<OutletStateLabel, Gauge>,
 }
 
 /// 1 ms to 10 minutes, the longest timeout by default.
@@ -136,13 +136,15 @@ impl CallbackMetrics {
 
     /// Counts a failure by the first word of its reason.
     pub fn failed(&self, reason: &str) {
-        self.failures.get_or_create(&ReasonLabel { reason: reason.to_owned() }).inc();
+        self.failures.get_or_create(&FailureLabel { reason: reason.to_owned() }).inc();
     }
 
     /// Sets how many outlets are active and how many rest.
     pub fn set_outlets(&self, active: usize, resting: usize) {
         for (state, count) in [("active", active), ("resting", resting)] {
-            self.outlets.get_or_create(&StateLabel { state }).set(i64::try_from(count).unwrap_or(i64::MAX));
+            self.outlets
+                .get_or_create(&OutletStateLabel { state })
+                .set(i64::try_from(count).unwrap_or(i64::MAX));
         }
     }
 

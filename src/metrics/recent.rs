@@ -23,7 +23,7 @@ type ReadClock = Box<dyn Fn() -> i64 + Send + Sync>;
 #[derive(Default)]
 pub struct RecentEvents {
     now_us: OnceLock<ReadClock>,
-    spans: Mutex<Vec<Span>>,
+    spans: Mutex<Vec<CountedSpan>>,
 }
 
 impl fmt::Debug for RecentEvents {
@@ -34,7 +34,7 @@ impl fmt::Debug for RecentEvents {
 
 /// The events of ten seconds.
 #[derive(Debug, Clone, Copy)]
-struct Span {
+struct CountedSpan {
     /// Its number since the Unix epoch.
     number: i64,
     summary: EventSummary,
@@ -115,13 +115,13 @@ impl RecentEvents {
         let Some(now_us) = self.now_us.get() else { return };
         let number = now_us() / SPAN_US;
         let mut spans = self.spans.lock().expect("no code panics while it records");
-        let new = Span { number: -1, summary: EventSummary::default() };
+        let new = CountedSpan { number: -1, summary: EventSummary::default() };
         if spans.is_empty() {
             spans.resize(SPANS, new);
         }
         let span = &mut spans[usize::try_from(number).unwrap_or(0) % SPANS];
         if span.number != number {
-            *span = Span { number, ..new };
+            *span = CountedSpan { number, ..new };
         }
         change(&mut span.summary);
     }

@@ -60,10 +60,10 @@ impl Entry {
 
 /// The last jobs that ended.
 #[derive(Default)]
-pub(super) struct EndedJobs(Mutex<Ring>);
+pub(super) struct EndedJobs(Mutex<EndedRing>);
 
 #[derive(Default)]
-struct Ring {
+struct EndedRing {
     /// The oldest first.
     entries: VecDeque<Entry>,
     bytes: usize,
@@ -92,7 +92,7 @@ impl EndedJobs {
             .map(|entry| entry.ended.clone())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Ring> {
+    fn lock(&self) -> MutexGuard<'_, EndedRing> {
         self.0.lock().expect("no code panics while it holds the ring")
     }
 }

@@ -23,7 +23,7 @@ use crate::{
 const WATCH_INTERVAL: Duration = Duration::from_secs(5);
 /// How often a process publishes its figures while somebody looks.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(2);
-/// How long it goes on after it last heard that somebody looks.
+/// How long a process publishes its figures after the last viewer's notice.
 const PUBLISH_FOR: Duration = Duration::from_secs(3);
 /// A process whose notice is older has ended.
 const ENDED_AFTER: Duration = Duration::from_secs(8);

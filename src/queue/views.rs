@@ -1,5 +1,5 @@
-//! Timelines and figures of the whole queue. Few callers read at the same time, so that workers are not delayed. What was
-//! read is kept for a moment, and read once for all who ask. Without viewers nothing is read.
+//! Timelines and figures of the whole queue. Few callers read at the same time, so that workers are not delayed.
+//! Concurrent callers share one read, and its result is cached for a short time. Without viewers nothing is read.
 
 use std::{
     cmp::Reverse,

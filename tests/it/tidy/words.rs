@@ -1,5 +1,7 @@
 //! House rules for names: words that were given up for the field's standard terms do not come back.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::sources::{SOURCES, files};
 
 /// Names that no module, type or function may have. CONTRIBUTING.md has the words that took their place.
@@ -101,6 +103,24 @@ fn retired_words_name_nothing() {
         wrong.extend(names.map(|name| format!("{file}: {name}")));
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Whoever searches for a type should find one. A few names are what the field says in several rooms.
+#[test]
+fn few_types_share_a_name() {
+    let mut places = BTreeMap::<String, BTreeSet<String>>::new();
+    for (file, text) in files("src", "rs") {
+        let is_for_tests = ["test", "fuzzing", "benching"].iter().any(|part| file.contains(part));
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        for line in code.lines().filter(|_| !is_for_tests) {
+            let defines_type = ["struct ", "enum ", "trait "].iter().any(|kind| line.contains(kind));
+            if let Some(name) = defined(line).filter(|_| defines_type) {
+                places.entry(name.to_owned()).or_default().insert(file.clone());
+            }
+        }
+    }
+    places.retain(|_, files| files.len() > 1);
+    assert!(places.len() < 20, "{} names are defined more than once: {places:#?}", places.len());
 }
 
 #[test]

@@ -146,7 +146,7 @@ const MAX_WAITING_BATCHES: usize = 4;
 
 /// Records whose own checks passed, in order of key.
 #[derive(Default)]
-struct Batch {
+struct LoadBatch {
     /// The key of each, the hash of its id, and the number of its outlet.
     rows: Vec<(RowKey, IdHash, usize)>,
     /// Outlets that no earlier batch contained; they have the next numbers.
@@ -160,12 +160,12 @@ struct CheckedRows {
     numbers: HashMap<(Vec<u8>, Option<HostNumber>), usize>,
     /// The last outlet, because neighbours often have the same one.
     last: Option<(Vec<u8>, Option<HostNumber>, usize)>,
-    batch: Batch,
+    batch: LoadBatch,
 }
 
 impl CheckedRows {
     fn new(hasher: IdHasher) -> Self {
-        Self { hasher, numbers: HashMap::new(), last: None, batch: Batch::default() }
+        Self { hasher, numbers: HashMap::new(), last: None, batch: LoadBatch::default() }
     }
 
     fn push(&mut self, columns: &RecordColumns<'_>) -> Result<(), RecordError> {
@@ -195,7 +195,7 @@ impl CheckedRows {
         Ok(number)
     }
 
-    fn send(&mut self, sender: &SyncSender<Batch>) {
+    fn send(&mut self, sender: &SyncSender<LoadBatch>) {
         // The receiver ends early only by a panic, which is then resumed here.
         let _ = sender.send(std::mem::take(&mut self.batch));
     }
@@ -205,7 +205,7 @@ impl CheckedRows {
 fn insert_batches(
     memory: &mut Memory,
     table: Table,
-    batches: Receiver<Batch>,
+    batches: Receiver<LoadBatch>,
     state_of: &mut impl FnMut(RowKey) -> JobState,
 ) -> Vec<(IdHash, JobRef)> {
     let (mut outlets, mut suspects) = (Vec::new(), Vec::new());

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use futures_util::future::try_join_all;
 
-use super::list_query::{MAX_RUNS, Position, Query, Run};
+use super::list_query::{ListQuery, MAX_RUNS, Position, Run};
 use crate::{
     job::State,
     store::{
@@ -41,7 +41,7 @@ impl JobLister {
         after: Option<&ListPosition>,
         limit: usize,
     ) -> Result<JobPage> {
-        let query = Query { filter, order };
+        let query = ListQuery { filter, order };
         let (start, bound_ms) = query.bounds();
         let after = after.and_then(|after| Position::parse(&after.0));
         let start = after.filter(|after| query.compare(after, &start).is_gt()).unwrap_or(start);
@@ -69,7 +69,7 @@ impl JobLister {
     /// Reads on in a shard. Returns how many jobs were examined.
     async fn read(
         &self,
-        query: Query<'_>,
+        query: ListQuery<'_>,
         bound_ms: i64,
         part: &mut ShardProgress,
         run: Run,
@@ -104,7 +104,7 @@ impl JobLister {
 /// Moves the next jobs to the page, as far as all shards have been examined. Returns the position behind the page; `None` at
 /// the end of the list.
 fn add_to_page(
-    query: Query<'_>,
+    query: ListQuery<'_>,
     parts: &mut [ShardProgress],
     page: &mut Vec<ListedJob>,
     limit: usize,

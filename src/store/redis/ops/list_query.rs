@@ -60,12 +60,12 @@ pub struct Run {
 
 /// A filter and an order.
 #[derive(Debug, Clone, Copy)]
-pub struct Query<'a> {
+pub struct ListQuery<'a> {
     pub filter: &'a JobFilter,
     pub order: Order,
 }
 
-impl Query<'_> {
+impl ListQuery<'_> {
     /// Compares positions in the order of the list.
     pub fn compare(self, one: &Position, other: &Position) -> Ordering {
         match self.order {

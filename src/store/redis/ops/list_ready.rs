@@ -6,7 +6,7 @@ use std::{fmt, sync::Arc};
 use futures_util::future::try_join_all;
 
 use super::{
-    list_query::{MAX_RUNS, Position, Query, Run},
+    list_query::{ListQuery, MAX_RUNS, Position, Run},
     topics::read_counts,
 };
 use crate::{
@@ -105,7 +105,7 @@ impl ReadyLister {
         after: Option<&ListPosition>,
         limit: usize,
     ) -> Result<JobPage> {
-        let query = Query { filter, order };
+        let query = ListQuery { filter, order };
         let counts = self.shards.keys.all().map(|shard| self.count(shard, filter.topic.as_ref()));
         let mut lists = try_join_all(counts).await?.concat();
         lists.sort_unstable();
@@ -150,13 +150,13 @@ impl ReadyLister {
     /// The page behind a position of all jobs sorted; `None` when they are too many.
     async fn sort(
         &self,
-        query: Query<'_>,
+        query: ListQuery<'_>,
         lists: &[ReadyList],
         after: Option<&Position>,
         limit: usize,
     ) -> Result<Option<JobPage>> {
         let of_shards = lists.chunk_by(|one, other| one.shard == other.shard);
-        let ascending = Query { order: Order::Ascending, ..query };
+        let ascending = ListQuery { order: Order::Ascending, ..query };
         let parts = of_shards.map(|lists| self.walk(ascending, lists, None, usize::MAX));
         let parts = try_join_all(parts).await?;
         if parts.iter().any(|part| part.next.is_some()) {
@@ -175,7 +175,7 @@ impl ReadyLister {
     /// Walks one list after the other, from a position on.
     async fn walk(
         &self,
-        query: Query<'_>,
+        query: ListQuery<'_>,
         lists: &[ReadyList],
         after: Option<(ReadyList, Option<ListEntry>)>,
         limit: usize,
@@ -213,7 +213,7 @@ impl ReadyLister {
     /// Reads lists of one shard, the first of them behind an entry.
     async fn read(
         &self,
-        query: Query<'_>,
+        query: ListQuery<'_>,
         lists: &[ReadyList],
         after: Option<&ListEntry>,
         run: Run,
@@ -245,7 +245,7 @@ fn position_of(listed: &ListedJob) -> Position {
 }
 
 /// Sorts the jobs of a page. A job that moved while its list was read may be there twice.
-fn sort_jobs(query: Query<'_>, jobs: &mut Vec<ListedJob>) {
+fn sort_jobs(query: ListQuery<'_>, jobs: &mut Vec<ListedJob>) {
     jobs.sort_by(|one, other| query.compare(&position_of(one), &position_of(other)));
     jobs.dedup_by(|one, other| one.job.id == other.job.id);
 }

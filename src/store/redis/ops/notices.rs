@@ -13,11 +13,11 @@ use crate::{
 };
 
 /// Reads and writes notices.
-pub struct NoticeBoard {
+pub struct SharedNotices {
     shards: Arc<Shards>,
 }
 
-impl NoticeBoard {
+impl SharedNotices {
     pub fn new(shards: Arc<Shards>) -> Self {
         Self { shards }
     }
@@ -48,7 +48,7 @@ impl NoticeBoard {
 }
 
 #[async_trait]
-impl Notices for NoticeBoard {
+impl Notices for SharedNotices {
     async fn put(&self, kind: NoticeKind, id: &str, content: NoticeContent) -> Result<()> {
         self.write(kind, id, &content, false).await.map(drop)
     }
