@@ -27,6 +27,8 @@ pub struct CallbackSettings {
     pub max_retry_after: Duration,
     /// Which addresses may be called, with `auto` resolved.
     pub networks: AddressPolicy,
+    /// Whether `allow_networks` is `auto`.
+    pub has_auto_networks: bool,
     /// Host names that may be called, such as `hooks.example.com` or `*.example.com`; if empty, all.
     pub allow_hosts: Vec<String>,
     /// Whether URLs may begin with `http:`.
@@ -45,9 +47,13 @@ impl Default for CallbackSettings {
 }
 
 impl CallbackSettings {
+    /// The key of [`in_jobs`](Self::in_jobs).
+    pub const IN_JOBS: &str = "callbacks.in_jobs";
+
     /// `is_local` says whether the server listens on loopback without tokens. Whoever can call it then could also connect
     /// to private networks and to this machine himself.
     pub(super) fn read(reader: &mut Reader<'_>, is_local: bool) -> Self {
+        let (networks, has_auto_networks) = networks(reader, is_local);
         Self {
             max_calls: reader.count("callbacks.max_calls", 0, 100_000),
             max_calls_per_host: reader.count("callbacks.max_calls_per_host", 1, 100_000),
@@ -56,7 +62,8 @@ impl CallbackSettings {
             connect_timeout: reader.duration("callbacks.connect_timeout", 10 * MILLISECOND, MINUTE),
             retry: reader.get("callbacks.retry", retry),
             max_retry_after: reader.duration("callbacks.max_retry_after", SECOND, Delay::MAX),
-            networks: networks(reader, is_local),
+            networks,
+            has_auto_networks,
             allow_hosts: reader.host_names("callbacks.allow_hosts"),
             allow_http: reader.flag("callbacks.allow_http"),
             in_jobs: reader.flag("callbacks.in_jobs"),
@@ -96,19 +103,23 @@ fn matches(allowed: &str, host: &str) -> bool {
 /// The word for the addresses that suit where the server listens.
 const AUTO: &str = "auto";
 
-fn networks(reader: &mut Reader<'_>, is_local: bool) -> AddressPolicy {
+/// The addresses that may be called, and whether [`AUTO`] decides that.
+fn networks(reader: &mut Reader<'_>, is_local: bool) -> (AddressPolicy, bool) {
     let auto: &[AddressRange] = if is_local {
         &[AddressRange::Public, AddressRange::Private, AddressRange::Loopback]
     } else {
         &[AddressRange::Public]
     };
-    let allowed = reader.get("callbacks.allow_networks", |kind| match values::list(kind)? {
-        words if words == [AUTO] => Ok(auto.to_vec()),
+    let (allowed, is_auto) = reader.get("callbacks.allow_networks", |kind| match values::list(kind)? {
+        words if words == [AUTO] => Ok((auto.to_vec(), true)),
         words if words.iter().any(|word| word == AUTO) => Err("\"auto\" must stand alone".to_owned()),
-        texts => ranges(&texts).map_err(|problem| format!("{problem}; or \"auto\" alone")),
+        texts => match ranges(&texts) {
+            Ok(ranges) => Ok((ranges, false)),
+            Err(problem) => Err(format!("{problem}; or \"auto\" alone")),
+        },
     });
     let denied = reader.get("callbacks.deny_networks", |kind| ranges(&values::list(kind)?));
-    AddressPolicy::new(&allowed, &denied)
+    (AddressPolicy::new(&allowed, &denied), is_auto)
 }
 
 fn ranges(texts: &[String]) -> Result<Vec<AddressRange>, ValueProblem> {

@@ -92,6 +92,14 @@ pub(super) fn callbacks(
         return Ok(None);
     }
     metrics.queue.set_limit("max_calls", settings.max_calls as u64);
+    if settings.has_auto_networks {
+        let allowed = settings.networks.to_string();
+        tracing::info!(
+            allowed,
+            setting = "callbacks.allow_networks",
+            "callbacks may reach these addresses, because the setting is \"auto\""
+        );
+    }
     let caller = Caller::new(settings.clone(), clock.clone(), Arc::new(SystemResolver))
         .map_err(|problem| FileFault { key: "callbacks.ca_file", problem })?;
     Ok(Some(Callbacks::new(queue.clone(), caller, settings, clock.clone(), metrics.queue.clone())))

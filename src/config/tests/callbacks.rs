@@ -32,6 +32,11 @@ fn auto_allows_all_words_only_on_loopback_without_tokens() {
         "10.0.0.0/8, loopback"
     );
     assert_eq!(networks(&format!("{open}allow_networks = []")), "none");
+    for (file, is_auto) in [("", true), ("[callbacks]\nallow_networks = 'public, private, loopback'", false)]
+    {
+        let callbacks = load_with(file, &[], &[]).expect("is valid").config.callbacks;
+        assert_eq!(callbacks.has_auto_networks, is_auto, "{file}");
+    }
 }
 
 #[test]

@@ -155,6 +155,7 @@ fn every_key_is_found_where_it_belongs() {
             &["10.0.1.0/24".parse().expect("a network")],
             &["10.0.2.0/24".parse().expect("a network")],
         ),
+        has_auto_networks: false,
         allow_hosts: vec!["host-2.example".to_owned()],
         allow_http: false,
         in_jobs: false,

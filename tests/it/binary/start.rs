@@ -48,6 +48,28 @@ fn every_source_of_settings_takes_effect() {
 }
 
 #[test]
+fn the_log_says_which_addresses_callbacks_may_reach_by_default() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let words = "allowed=\"public, private, loopback\" setting=\"callbacks.allow_networks\"";
+    for (networks, calls, is_logged) in
+        [("auto", "512", true), ("public", "512", false), ("auto", "0", false)]
+    {
+        let mut server = Server::serve(
+            &[],
+            &[
+                ("LINGER__CALLBACKS__ALLOW_NETWORKS", networks),
+                ("LINGER__CALLBACKS__MAX_CALLS", calls),
+                ("LINGER__LOG__FORMAT", "text"),
+            ],
+            directory.path(),
+        );
+        server.signal(rustix::process::Signal::TERM);
+        server.wait();
+        assert_eq!(server.log().contains(words), is_logged, "{}", server.log());
+    }
+}
+
+#[test]
 fn a_port_in_use_is_reported_in_one_line() {
     let directory = tempfile::tempdir().expect("a directory");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
