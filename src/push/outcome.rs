@@ -17,7 +17,8 @@ pub enum Outcome {
     Finish,
     /// The endpoint will finish it: the reservation is extended.
     Hold {
-        /// By how much, from now.
+        /// By how much, from now. At most the longest TTR: the endpoint has accepted the job, and must not be called again
+        /// because it asked for more.
         ttr: Ttr,
     },
     /// It is released, and due again later.
@@ -95,7 +96,7 @@ pub fn judge(
 }
 
 fn judge_success(answer: &Answer, step: Duration) -> Outcome {
-    match own_header(&answer.headers, LINGER_HOLD, |text| Ttr::new(duration(text)?).ok()) {
+    match own_header(&answer.headers, LINGER_HOLD, |text| Ttr::new(duration(text)?.min(Ttr::MAX)).ok()) {
         Ok(None) => Outcome::Finish,
         Ok(Some(ttr)) => Outcome::Hold { ttr },
         Err(detail) => fail("bad_answer", &detail, step, None),
