@@ -49,6 +49,12 @@ impl ManualClock {
         }
     }
 
+    /// Whether somebody sleeps until exactly this moment, in microseconds.
+    #[must_use]
+    pub fn has_sleeper_until(&self, wake_us: i64) -> bool {
+        self.lock().sleepers.range((wake_us, 0)..=(wake_us, u64::MAX)).any(|(_, wake)| !wake.is_closed())
+    }
+
     fn lock(&self) -> MutexGuard<'_, ManualState> {
         self.state.lock().expect("no code panics while it holds the clock")
     }
@@ -100,8 +106,10 @@ mod tests {
         assert!(poll_sleeper().is_pending());
         clock.advance(Duration::from_micros(9_999));
         assert!(poll_sleeper().is_pending());
+        assert!(clock.has_sleeper_until(1_010_000) && !clock.has_sleeper_until(1_009_999));
         clock.advance(Duration::from_micros(1));
         assert!(poll_sleeper().is_ready());
+        assert!(!clock.has_sleeper_until(1_010_000));
     }
 
     /// A sleeper that is polled by hand.

@@ -14,8 +14,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     call::Caller,
-    ring::{CallTicket, Destination, OutletFigures, Ring, Turn},
-    window::Signal,
+    permit::TurnGuard,
+    ring::{Destination, OutletFigures, Ring, Turn},
 };
 use crate::{
     clock::Clock,
@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// How long an outlet waits after the store has failed.
-const STORE_PAUSE_US: i64 = 1_000_000;
+pub(super) const STORE_PAUSE_US: i64 = 1_000_000;
 /// How long the loop sleeps at most, so that a suspended machine costs no more than this.
 const MAX_SLEEP: Duration = Duration::from_secs(60);
 
@@ -48,7 +48,7 @@ pub(super) struct Shared {
     /// Whether the ring knows of outlets of paused topics, which any hint of their topic may resume.
     has_paused: AtomicBool,
     /// Notified when a turn may be possible.
-    changed: Notify,
+    pub changed: Notify,
     tasks: TaskTracker,
     log: FailureLog,
 }
@@ -65,6 +65,11 @@ impl OutletListener for Shared {
             return;
         }
         self.ring().announce(outlet);
+        self.changed.notify_one();
+    }
+
+    fn topic_changed(&self, topic: &Topic) {
+        self.ring().topic_changed(topic);
         self.changed.notify_one();
     }
 }
@@ -203,7 +208,7 @@ impl Shared {
                 return Duration::from_micros(next_us.saturating_sub(now_us).unsigned_abs()).min(MAX_SLEEP);
             };
             drop(ring);
-            let guard = TurnGuard { shared: self.clone(), turn: Some(turn) };
+            let guard = TurnGuard::new(self.clone(), turn);
             self.tasks.spawn(self.clone().take_turn(guard, stop.clone()));
         }
     }
@@ -284,84 +289,4 @@ pub(super) fn call_ttr(callback: &Callback) -> Ttr {
 
 fn count(calls: usize) -> u32 {
     u32::try_from(calls).unwrap_or(u32::MAX)
-}
-
-/// A turn, which returns its permits also if its task panics.
-struct TurnGuard {
-    shared: Arc<Shared>,
-    turn: Option<Turn>,
-}
-
-impl TurnGuard {
-    fn turn(&self) -> &Turn {
-        self.turn.as_ref().expect("a turn is in its guard until it ends")
-    }
-
-    fn start_calls(&mut self, asked: u32, got: u32) -> Vec<CallPermit> {
-        let turn = self.turn.take().expect("a turn ends once");
-        let tickets = self.shared.ring().reserved(turn, asked, got);
-        self.shared.changed.notify_one();
-        tickets
-            .into_iter()
-            .map(|ticket| CallPermit { shared: self.shared.clone(), ticket: Some(ticket) })
-            .collect()
-    }
-
-    fn postpone(&mut self, until_us: i64) {
-        if let Some(turn) = self.turn.take() {
-            self.shared.ring().postpone(turn, until_us);
-            self.shared.changed.notify_one();
-        }
-    }
-}
-
-impl Drop for TurnGuard {
-    fn drop(&mut self) {
-        self.postpone(self.shared.clock.now_micros() + STORE_PAUSE_US);
-    }
-}
-
-/// A place among the calls in progress, which is returned also if the call's task panics.
-pub(super) struct CallPermit {
-    shared: Arc<Shared>,
-    ticket: Option<CallTicket>,
-}
-
-impl CallPermit {
-    /// The outlet of the job.
-    pub fn outlet(&self) -> &Outlet {
-        self.ticket().outlet()
-    }
-
-    /// The call to `origin` begins.
-    pub fn calling(&self, origin: &Origin) {
-        self.shared.ring().calling(self.ticket(), origin);
-    }
-
-    /// The call has failed for a reason with this first word.
-    pub fn failed(&self, reason: &str) {
-        self.shared.ring().failed(self.ticket(), reason, self.shared.clock.now_micros());
-    }
-
-    /// The call has ended.
-    pub fn end(mut self, signal: Signal) {
-        self.release(signal);
-    }
-
-    fn ticket(&self) -> &CallTicket {
-        self.ticket.as_ref().expect("a permit has its ticket until the call ends")
-    }
-
-    fn release(&mut self, signal: Signal) {
-        if let Some(ticket) = self.ticket.take() {
-            self.shared.ring().ended(ticket, signal, self.shared.clock.now_micros());
-            self.shared.changed.notify_one();
-        }
-    }
-}
-
-impl Drop for CallPermit {
-    fn drop(&mut self) {
-        self.release(Signal::None);
-    }
 }

@@ -5,13 +5,15 @@ use std::{sync::Arc, time::Duration};
 use super::{
     apply::apply_outcome,
     call::{Answer, Request, UnreadBody},
-    callbacks::{CallPermit, Shared, call_ttr},
+    callbacks::{Shared, call_ttr},
     failure::CallFailure,
     outcome::{self, Outcome},
+    permit::CallPermit,
     request,
     window::Signal,
 };
 use crate::{
+    config::CallbackSettings,
     job::{Callback, Now, Outlet},
     metrics::CallResult,
     queue::{Delivery, Reservation, TopicConfig},
@@ -40,6 +42,7 @@ impl Shared {
         let Some(reservation) = delivery.accept_jobs().and_then(|jobs| jobs.into_iter().next()) else {
             return;
         };
+        let origin = callback.url.origin().clone();
         let Some(called) = self
             .call(&reservation, &Callback { timeout: Some(timeout), ..callback }, &config, &permit, now_us)
             .await
@@ -51,7 +54,7 @@ impl Shared {
             if let Some(unread) = called.unread {
                 unread.read(&mut Vec::new()).await;
             }
-            permit.end(signal(&called.outcome));
+            permit.end(&origin, signal(&called.outcome));
         };
         let apply = apply_outcome(&self.queue, &*self.clock, &reservation, ends_us, &called.outcome);
         let ((), result) = tokio::join!(read, apply);
@@ -77,36 +80,44 @@ impl Shared {
             request::build(reservation, callback, &config.secrets, Now::from_micros(checked_us).rounded_down);
         let answered = tokio::select! {
             biased;
-            answered = self.answer(request) => answered,
+            answered = self.answer(permit.outlet(), request, began_us) => answered,
             () = self.cut.cancelled() => {
                 self.metrics.called(job.topic.as_str(), CallResult::Cut, self.since(began_us));
                 return None;
             }
         };
         drop(in_flight);
-        let took = self.since(began_us);
-        let (answered, unread) = match answered {
-            Ok((answer, unread)) => (Ok(answer), unread),
-            Err(failure) => (Err(failure), None),
-        };
+        let Answered { answer: answered, took, unread } = answered;
         let step = outcome::step_after(job, rand::random());
         let outcome = outcome::judge(&answered, step, self.settings.max_retry_after, self.clock.now());
         tracing::debug!(id = %job.id, topic = %job.topic, %origin, attempt = job.attempts, outcome = outcome.word(), "called");
         if let Some(word) = reason_word(&outcome) {
-            permit.failed(word);
+            permit.failed(origin, word);
             self.metrics.callbacks.failed(word);
         }
         Some(Called { outcome, took, unread })
     }
 
-    /// The answer, with the beginning of its body unless it says that the job is done.
-    async fn answer(&self, request: Request) -> Result<(Answer, Option<UnreadBody>), CallFailure> {
-        let (mut answer, unread) = self.caller.call_for_head(request).await?;
-        if answer.status.is_success() {
-            return Ok((answer, Some(unread)));
+    /// Calls for a job of `outlet`. The answer has the beginning of its body unless it says that the job is done.
+    async fn answer(&self, outlet: &Outlet, request: Request, began_us: i64) -> Answered {
+        let answer = match outlet.host {
+            // The job may have been stored before the setting was changed, or imported.
+            Some(_) if !self.settings.in_jobs => {
+                Err(CallFailure::AddressRefused { key: CallbackSettings::IN_JOBS })
+            }
+            Some(_) | None => self.caller.call_for_head(request).await,
+        };
+        let took = self.since(began_us);
+        match answer {
+            Ok((answer, unread)) if answer.status.is_success() => {
+                Answered { answer: Ok(answer), took, unread: Some(unread) }
+            }
+            Ok((mut answer, unread)) => {
+                unread.read(&mut answer.body).await;
+                Answered { answer: Ok(answer), took, unread: None }
+            }
+            Err(failure) => Answered { answer: Err(failure), took, unread: None },
         }
-        unread.read(&mut answer.body).await;
-        Ok((answer, None))
     }
 
     /// How long a call may take. A patch may have made the job's TTR shorter than its callback needs: the call then has to
@@ -122,10 +133,19 @@ impl Shared {
     }
 }
 
+/// An answer, or why there is none.
+struct Answered {
+    answer: Result<Answer, CallFailure>,
+    /// From the beginning of the call to the end of the answer's head.
+    took: Duration,
+    /// The body of an answer that says that the job is done.
+    unread: Option<UnreadBody>,
+}
+
 /// A call that has ended.
 struct Called {
     outcome: Outcome,
-    /// From its beginning to the end of the answer's head, and of the body for a refusal.
+    /// From its beginning to the end of the answer's head.
     took: Duration,
     unread: Option<UnreadBody>,
 }

@@ -12,6 +12,7 @@ mod deadline;
 mod deliver;
 mod failure;
 mod outcome;
+mod permit;
 mod pool;
 mod request;
 mod resolve;

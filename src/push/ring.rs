@@ -3,10 +3,14 @@
 //! Outlets that may have ready jobs take turns. An outlet gets permits for a turn before its jobs are reserved, so that no
 //! reserved job waits for a permit. Its calls are limited by its own window, by its topic, by its host over all topics, and by
 //! half of the permits that are free: a host that hangs leaves room for the others, however many hosts hang (dynamic
-//! thresholds, Choudhury and Hahne 1998). An outlet without room waits where the next room appears and costs nothing there.
+//! thresholds, Choudhury and Hahne 1998). An outlet that may make no call now waits for the limit that stops it, and costs
+//! nothing until that limit has room again.
 
+mod figures;
 mod outlet_state;
+mod rests;
 mod turn;
+mod waiting;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -15,11 +19,12 @@ use std::{
 
 use self::outlet_state::{Group, OutletState, Position};
 pub use self::{
-    outlet_state::{Endpoint, OutletFigures},
+    outlet_state::OutletFigures,
+    rests::RestChange,
     turn::{CallTicket, Destination, Turn},
 };
-use super::window::{Capacity, Signal, Window};
-use crate::job::{HostNumber, Origin, Outlet, Topic};
+use super::window::{Capacity, Signal};
+use crate::job::{HostNumber, Outlet, Topic};
 
 /// Most calls of one turn: few enough that the next outlet's turn comes soon, enough to share one call to the store.
 const MAX_TURN: u32 = 64;
@@ -40,10 +45,14 @@ pub struct Ring {
     busy: u32,
     /// Number of outlets at which those worth forgetting are removed.
     prune_at: usize,
+    /// When idle outlets are removed next, however few outlets there are, in microseconds.
+    next_prune_us: i64,
 }
 
 /// Outlets kept before idle ones are removed.
 const FIRST_PRUNE: usize = 1_024;
+/// How long an idle outlet is remembered after its last call, in microseconds.
+const REMEMBERED_US: i64 = 600_000_000;
 
 impl Ring {
     /// A ring without outlets.
@@ -59,6 +68,7 @@ impl Ring {
             topics: HashMap::new(),
             busy: 0,
             prune_at: FIRST_PRUNE,
+            next_prune_us: i64::MIN,
         }
     }
 
@@ -72,16 +82,9 @@ impl Ring {
     }
 
     fn announce_one(&mut self, outlet: &Outlet) {
-        self.prune();
         let max = self.max_calls_per_host;
-        let state = self.outlets.entry(outlet.clone()).or_insert_with(|| OutletState {
-            window: Window::new(max),
-            host: outlet.host.unwrap_or(HostNumber(0)),
-            in_flight: 0,
-            endpoint: None,
-            position: Position::Idle,
-            announced: false,
-        });
+        let state = self.outlets.entry(outlet.clone());
+        let state = state.or_insert_with(|| OutletState::new(outlet.host.unwrap_or(HostNumber(0)), max));
         match state.position {
             Position::Idle => self.enqueue(outlet),
             Position::Serving => state.announced = true,
@@ -94,6 +97,18 @@ impl Ring {
         }
     }
 
+    /// What is set for `topic` has changed: its outlets take their turns by that, whatever they wait for.
+    pub fn topic_changed(&mut self, topic: &Topic) {
+        let hosts = (0..=u8::MAX).map(|number| Some(HostNumber(number)));
+        for host in std::iter::once(None).chain(hosts) {
+            let outlet = Outlet { topic: topic.clone(), host };
+            if let Some(state) = self.outlets.get_mut(&outlet) {
+                state.reconfigured = true;
+                self.end_wait(&outlet);
+            }
+        }
+    }
+
     fn paused_outlets(&self, topic: &Topic) -> Vec<Outlet> {
         let from = Outlet::plain(topic.clone());
         let of_topic = self.paused.range((Bound::Included(from), Bound::Unbounded));
@@ -102,6 +117,7 @@ impl Ring {
 
     /// The next turn; `None` when no outlet with ready jobs has room.
     pub fn next(&mut self, now_us: i64, destination: impl Fn(&Outlet) -> Destination) -> Option<Turn> {
+        self.prune(now_us);
         self.end_waits(now_us);
         while self.busy < self.max_calls {
             let outlet = self.queue.pop_front()?;
@@ -142,84 +158,55 @@ impl Ring {
     /// `got` of `asked` jobs were reserved. Returns a ticket for each. With fewer than asked, the outlet has no more for
     /// now, unless it was announced meanwhile.
     pub fn reserved(&mut self, turn: Turn, asked: u32, got: u32) -> Vec<CallTicket> {
-        let Turn { outlet, calls, host } = turn;
+        let Turn { outlet, calls, host, window_number } = turn;
         debug_assert!(got <= asked && asked <= calls);
         let state = self.state(&outlet);
-        let tickets = (0..got)
-            .map(|_| CallTicket { outlet: outlet.clone(), host, number: state.window.begin() })
-            .collect();
-        let may_have_more = got == asked || state.announced;
+        let is_current = state.window_number == window_number;
+        let tickets = (0..got).map(|_| CallTicket {
+            outlet: outlet.clone(),
+            host,
+            window_number,
+            number: if is_current { state.window.begin() } else { 0 },
+        });
+        let tickets = tickets.collect();
+        let may_have_more = got == asked || state.announced || state.reconfigured;
         state.position = Position::Idle;
         if may_have_more {
             self.enqueue(&outlet);
         }
-        self.free(&outlet, host, calls - got);
+        self.free(&outlet, host, window_number, calls - got);
         tickets
     }
 
-    /// Nothing could be reserved; the outlet's next turn is not before `until_us`.
+    /// Nothing could be reserved; the outlet's next turn is not before `until_us`, unless what is set for its topic has
+    /// changed since this one began.
     pub fn postpone(&mut self, turn: Turn, until_us: i64) {
-        let Turn { outlet, calls, host } = turn;
-        self.wait(&outlet, Position::Until(until_us), until_us);
-        self.free(&outlet, host, calls);
-    }
-
-    /// A call to `origin` begins.
-    pub fn calling(&mut self, ticket: &CallTicket, origin: &Origin) {
-        let endpoint = &mut self.state(&ticket.outlet).endpoint;
-        if endpoint.as_ref().is_none_or(|endpoint| endpoint.origin != *origin) {
-            *endpoint = Some(Endpoint { origin: origin.clone(), last_failure: None });
+        let Turn { outlet, calls, host, window_number } = turn;
+        if self.state(&outlet).reconfigured {
+            self.enqueue(&outlet);
+        } else {
+            self.wait(&outlet, Position::Until(until_us), until_us);
         }
+        self.free(&outlet, host, window_number, calls);
     }
 
-    /// A call has failed for a reason with this first word.
-    pub fn failed(&mut self, ticket: &CallTicket, reason: &str, now_us: i64) {
-        if let Some(endpoint) = &mut self.state(&ticket.outlet).endpoint {
-            endpoint.last_failure = Some((now_us, reason.to_owned()));
-        }
-    }
-
-    /// A call has ended.
-    pub fn ended(&mut self, ticket: CallTicket, signal: Signal, now_us: i64) {
-        let CallTicket { outlet, host, number } = ticket;
+    /// A call has ended. Returns what is to be logged about the rests of its outlet.
+    pub fn ended(&mut self, ticket: CallTicket, signal: Signal, now_us: i64) -> Option<RestChange> {
+        let CallTicket { outlet, host, window_number, number } = ticket;
         let state = self.state(&outlet);
-        state.window.ended(number, signal, now_us);
-        if let Position::Resting(until_us) = state.position
+        state.last_call_us = now_us;
+        let change = if state.window_number == window_number {
+            state.call_ended(number, signal, now_us)
+        } else {
+            None
+        };
+        if let Position::Resting(_) = state.position
             && state.window.resting_until(now_us).is_none()
         {
-            self.timers.remove(&(until_us, outlet.clone()));
-            self.enqueue(&outlet);
+            self.end_wait(&outlet);
         }
-        self.free(&outlet, host, 1);
-    }
-
-    /// How many outlets have calls in progress or ready jobs, and how many of each topic rest.
-    pub fn counts(&self, now_us: i64) -> (usize, HashMap<Topic, usize>) {
-        let active =
-            self.outlets.values().filter(|state| state.in_flight > 0 || state.position != Position::Idle);
-        let mut resting = HashMap::new();
-        for (outlet, state) in &self.outlets {
-            if state.window.resting_until(now_us).is_some() {
-                *resting.entry(outlet.topic.clone()).or_default() += 1;
-            }
-        }
-        (active.count(), resting)
-    }
-
-    /// The outlets of a topic that were called, by origin.
-    pub fn called_endpoints(&self, topic: &Topic, now_us: i64) -> Vec<OutletFigures> {
-        let of_topic = self.outlets.iter().filter(|(outlet, _)| outlet.topic == *topic);
-        let called = of_topic.filter_map(|(_, state)| {
-            Some(OutletFigures {
-                endpoint: state.endpoint.clone()?,
-                in_flight: state.in_flight,
-                window: state.window.size(),
-                resting_until_us: state.window.resting_until(now_us),
-            })
-        });
-        let mut figures: Vec<_> = called.collect();
-        figures.sort_by(|one, other| one.endpoint.origin.cmp(&other.endpoint.origin));
-        figures
+        self.free(&outlet, host, window_number, 1);
+        change
     }
 
     /// Takes permits for as many calls as every limit allows, or files the outlet where it has to wait.
@@ -233,10 +220,9 @@ impl Ring {
         let max = self.max_calls_per_host;
         let state = self.state(outlet);
         if state.host != host {
-            // Another host: nothing is known of it.
-            (state.host, state.window) = (host, Window::new(max));
+            state.move_to(host, max);
         }
-        let own = match state.window.capacity(state.in_flight, now_us) {
+        let own = match state.window.capacity(state.in_window, now_us) {
             Capacity::Calls(room) => room,
             Capacity::Full => {
                 state.position = Position::OwnRoom;
@@ -268,114 +254,28 @@ impl Ring {
             return None;
         }
         let calls = own.min(of_host).min(of_topic).min(MAX_TURN).min(self.max_calls - self.busy);
-        self.take_permits(outlet, host, calls);
-        // The room that it leaves is for the next ones.
+        let window_number = self.take_permits(outlet, host, calls);
+        // Others may use the room that it leaves.
         self.wake_host(host);
         if of_topic > calls {
             self.wake_topic(&outlet.topic);
         }
-        Some(Turn { outlet: outlet.clone(), calls, host })
+        Some(Turn { outlet: outlet.clone(), calls, host, window_number })
     }
 
-    /// Calls that may begin to a host: up to its limit, and to half of the permits that are free. The first call to a host
-    /// needs only a free permit.
-    fn host_room(&self, host: HostNumber) -> u32 {
-        let in_flight = self.hosts.get(&host).map_or(0, |group| group.in_flight);
-        let free = self.max_calls - self.busy;
-        // With `room` further calls, `in_flight + room <= (free - room) / 2`.
-        let by_share = (free.saturating_sub(2 * in_flight)) / 3;
-        let by_share = if in_flight == 0 { by_share.max(1) } else { by_share };
-        self.max_calls_per_host.saturating_sub(in_flight).min(by_share).min(free)
-    }
-
-    fn take_permits(&mut self, outlet: &Outlet, host: HostNumber, calls: u32) {
-        self.busy += calls;
-        self.hosts.entry(host).or_default().in_flight += calls;
-        self.topics.entry(outlet.topic.clone()).or_default().in_flight += calls;
-        let state = self.state(outlet);
-        state.in_flight += calls;
-        (state.position, state.announced) = (Position::Serving, false);
-    }
-
-    /// Returns permits, and wakes whoever waits for the room.
-    fn free(&mut self, outlet: &Outlet, host: HostNumber, calls: u32) {
-        if calls == 0 {
-            return;
-        }
-        self.busy -= calls;
-        self.hosts.entry(host).or_default().in_flight -= calls;
-        self.topics.entry(outlet.topic.clone()).or_default().in_flight -= calls;
-        let state = self.state(outlet);
-        state.in_flight -= calls;
-        if state.position == Position::OwnRoom {
-            self.enqueue(outlet);
-        }
-        self.wake_host(host);
-        self.wake_topic(&outlet.topic);
-        if self.hosts.get(&host).is_some_and(Group::is_empty) {
-            self.hosts.remove(&host);
-        }
-        if self.topics.get(&outlet.topic).is_some_and(Group::is_empty) {
-            self.topics.remove(&outlet.topic);
-        }
-    }
-
-    /// Wakes one outlet that waits for room at `host`, if there is room.
-    fn wake_host(&mut self, host: HostNumber) {
-        if self.host_room(host) == 0 {
-            return;
-        }
-        let woken = self.hosts.get_mut(&host).and_then(|group| group.waiting.pop_front());
-        if let Some(woken) = woken {
-            self.enqueue(&woken);
-        }
-    }
-
-    /// Wakes one outlet that waits for room in `topic`.
-    fn wake_topic(&mut self, topic: &Topic) {
-        let woken = self.topics.get_mut(topic).and_then(|group| group.waiting.pop_front());
-        if let Some(woken) = woken {
-            self.enqueue(&woken);
-        }
-    }
-
-    fn enqueue(&mut self, outlet: &Outlet) {
-        self.set_position(outlet, Position::Queued);
-        self.queue.push_back(outlet.clone());
-    }
-
-    fn wait(&mut self, outlet: &Outlet, position: Position, until_us: i64) {
-        self.set_position(outlet, position);
-        self.timers.insert((until_us, outlet.clone()));
-    }
-
-    /// Queues the outlets whose waiting has ended.
-    fn end_waits(&mut self, now_us: i64) {
-        while let Some((until_us, _)) = self.timers.first()
-            && *until_us <= now_us
-            && let Some((_, outlet)) = self.timers.pop_first()
-        {
-            self.enqueue(&outlet);
-        }
-    }
-
-    fn set_position(&mut self, outlet: &Outlet, position: Position) {
-        self.state(outlet).position = position;
-    }
-
-    fn state(&mut self, outlet: &Outlet) -> &mut OutletState {
-        self.outlets.get_mut(outlet).expect("an outlet is kept while it is queued, waits or has calls")
-    }
-
-    /// Removes idle outlets that nothing was learned of, once there are twice as many as after the last time.
-    fn prune(&mut self) {
-        if self.outlets.len() < self.prune_at {
+    /// Removes outlets that have been idle for a while; idle ones that nothing was learned of also earlier, once there are
+    /// twice as many outlets as after the last time.
+    fn prune(&mut self, now_us: i64) {
+        let is_crowded = self.outlets.len() >= self.prune_at;
+        if !is_crowded && now_us < self.next_prune_us {
             return;
         }
         self.outlets.retain(|_, state| {
-            state.in_flight > 0 || state.position != Position::Idle || !state.window.is_forgettable()
+            let is_remembered = state.last_call_us > now_us.saturating_sub(REMEMBERED_US);
+            !state.is_idle() || is_remembered && !(is_crowded && state.window.is_forgettable())
         });
         self.prune_at = (self.outlets.len() * 2).max(FIRST_PRUNE);
+        self.next_prune_us = now_us.saturating_add(REMEMBERED_US);
     }
 }
 

@@ -116,7 +116,7 @@ impl Window {
     }
 
     /// Whether a rest has begun and no call has shown since that the endpoint is back.
-    fn is_probing(&self) -> bool {
+    pub fn is_probing(&self) -> bool {
         self.rest_until_us.is_some()
     }
 

@@ -14,7 +14,8 @@ use crate::{
     store,
 };
 
-/// How often settings are put that depend on what is stored. Each time but one, another caller has put others.
+/// How often to try to replace settings that are computed from the stored ones. A try fails if another caller has changed
+/// the stored ones since they were read.
 const MAX_TRIES: usize = 100;
 
 /// A secret that a topic has after it was to be added.
@@ -33,7 +34,7 @@ impl CallRules<'_> {
     /// Refuses the own callback of a job if a setting forbids it.
     pub fn check_own(&self, callback: &Callback) -> Result<()> {
         if !self.0.in_jobs {
-            return Err(Error::CallbackNotAllowed { setting: "callbacks.in_jobs" });
+            return Err(Error::CallbackNotAllowed { setting: CallbackSettings::IN_JOBS });
         }
         self.check(callback)
     }

@@ -1,9 +1,12 @@
-//! Who hears of outlets with ready jobs, besides the waiting polls.
+//! The listener through which the callback loop learns of ready outlets.
 
-use crate::job::Outlet;
+use crate::job::{Outlet, Topic};
 
-/// Hears of outlets that may have ready jobs for callbacks. The method must return at once.
+/// Learns which outlets may have ready jobs for callbacks, and what changes where they go. The methods must return at once.
 pub trait OutletListener: Send + Sync + std::fmt::Debug {
     /// `outlet` may have ready jobs, or the delivery of its topic was resumed. Not every notified outlet goes to a callback.
     fn ready(&self, outlet: &Outlet);
+
+    /// The callback of `topic` has changed, or its delivery was resumed.
+    fn topic_changed(&self, topic: &Topic);
 }

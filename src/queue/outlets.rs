@@ -29,18 +29,25 @@ pub enum ReservedForCalls {
 }
 
 impl Queue {
-    /// Sets who hears of ready outlets; the first one stays.
+    /// Sets the listener for ready outlets. Only the first call has an effect.
     pub fn set_outlet_listener(&self, listener: Arc<dyn OutletListener>) {
         let _ = self.outlet_listener.set(listener);
     }
 
-    /// Passes a hint of the store on: to the waiting polls, and to whoever calls back.
+    /// Tells the callback loop, and the polls that wait, what the store has announced: `outlet` may have ready jobs.
     pub(super) fn outlet_ready(&self, outlet: &Outlet) {
         if let Some(listener) = self.outlet_listener.get() {
             listener.ready(outlet);
         }
         if outlet.is_plain() {
             self.waiters.topic_ready(&outlet.topic);
+        }
+    }
+
+    /// Tells the callback loop that the callback of `topic` has changed, or that its delivery was resumed.
+    pub(super) fn topic_changed(&self, topic: &Topic) {
+        if let Some(listener) = self.outlet_listener.get() {
+            listener.topic_changed(topic);
         }
     }
 

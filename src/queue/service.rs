@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    job::Outlet,
+    job::{Outlet, Topic},
     metrics::QueueMetrics,
     store::{Degraded, EngineInfo, Listener, Metered, Move, Store},
 };
@@ -61,6 +61,12 @@ impl Listener for StoreEvents {
     fn ready(&self, outlet: &Outlet) {
         if let Some(queue) = self.queue() {
             queue.outlet_ready(outlet);
+        }
+    }
+
+    fn topic_changed(&self, topic: &Topic) {
+        if let Some(queue) = self.queue() {
+            queue.topic_changed(topic);
         }
     }
 

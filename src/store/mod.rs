@@ -56,6 +56,10 @@ pub trait Listener: Send + Sync {
     /// The engine made these moves by itself, outside of [`Store::promote`].
     fn promoted(&self, moves: &[Move]);
 
+    /// The callback of `topic` has changed, or its delivery was resumed, as [`Store::topic_config`] now says. Outlets of the
+    /// topic that may have ready jobs are announced besides.
+    fn topic_changed(&self, _topic: &Topic) {}
+
     /// Somebody looks at the figures of all processes ([`NoticeKind::Watch`]).
     fn watched(&self) {}
 }

@@ -1,5 +1,7 @@
 //! The ring by its invariants, and by what it promises to each host.
 
+mod outlets;
+
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -67,6 +69,10 @@ impl World {
             *of_host.entry(call.host).or_insert(0) += 1;
             *of_topic.entry(&call.outlet.topic).or_insert(0) += 1;
         }
+        for (outlet, state) in &self.ring.outlets {
+            let has_room = state.position == Position::HostRoom && self.ring.host_room(state.host) > 0;
+            assert!(!has_room, "{outlet} waits although its host may be called");
+        }
         assert!(of_host.into_values().all(|calls| calls <= self.ring.max_calls_per_host));
         assert!(of_topic.into_values().all(|calls| self.concurrency.is_none_or(|most| calls <= most)));
     }
@@ -114,6 +120,24 @@ fn a_host_gets_at_most_its_limit_over_all_topics() {
 }
 
 #[test]
+fn a_host_is_called_again_when_calls_to_other_hosts_end() {
+    let mut world = World::new(12, 12, None);
+    for host in 1..=6 {
+        world.add(outlet(host, host), if host == 1 { 1 } else { 8 });
+        world.run();
+    }
+    world.add(outlet(1, 1), 3);
+    world.run();
+    assert_eq!(world.ring.outlets[&outlet(1, 1)].position, Position::HostRoom);
+    // The call to the first host goes on for long.
+    while world.calls.len() > 1 {
+        world.end(1, Signal::None);
+    }
+    world.run();
+    assert!(world.in_flight(|call| call.host == HostNumber(1)) > 1);
+}
+
+#[test]
 fn a_topic_gets_at_most_its_concurrency_over_all_hosts() {
     let mut world = World::new(512, 64, Some(5));
     for host in 0..30 {
@@ -136,8 +160,9 @@ fn a_resting_outlet_is_probed_when_its_rest_ends_and_others_go_on() {
         world.run();
         world.end(0, OVERLOAD);
     }
-    let calls = std::mem::take(&mut world.calls);
-    calls.into_iter().for_each(|call| world.ring.ended(call, OVERLOAD, 0));
+    for call in std::mem::take(&mut world.calls) {
+        world.ring.ended(call, OVERLOAD, 0);
+    }
     world.run();
     assert_eq!(world.calls.len(), 0, "it rests");
     world.add(outlet(2, 2), 1);

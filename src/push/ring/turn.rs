@@ -26,6 +26,7 @@ pub struct Turn {
     /// Most jobs to reserve.
     pub calls: u32,
     pub(super) host: HostNumber,
+    pub(super) window_number: u32,
 }
 
 /// A call in progress. Must be returned to [`Ring::ended`].
@@ -33,7 +34,8 @@ pub struct Turn {
 pub struct CallTicket {
     pub(super) outlet: Outlet,
     pub(super) host: HostNumber,
-    /// Of the window.
+    pub(super) window_number: u32,
+    /// The number of the call in its window.
     pub(super) number: u64,
 }
 

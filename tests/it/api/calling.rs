@@ -53,7 +53,7 @@ pub(super) struct Received {
 }
 
 impl Received {
-    fn header(&self, name: &str) -> &str {
+    pub(super) fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name).unwrap_or_else(|| panic!("{name} is missing: {self:?}"));
         value.to_str().expect("is text")
     }
@@ -87,6 +87,11 @@ impl Endpoint {
         };
         tokio::spawn(async move { axum::serve(listener, Router::new().fallback(handler)).await });
         Self { url, received }
+    }
+
+    /// How many requests it has received.
+    pub(super) fn count(&self) -> usize {
+        lock(&self.received).len()
     }
 
     /// Waits until it has received `n` requests in all, and returns them.

@@ -20,7 +20,7 @@ use crate::harness::{
 
 /// The log of this thread, in memory.
 #[derive(Debug, Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+pub(super) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -42,7 +42,10 @@ impl<'a> MakeWriter<'a> for Log {
 }
 
 /// Records this thread's lines from `level` on in `log` until the returned guard is dropped.
-fn record(log: &Log, level: tracing::Level) -> (tracing::Dispatch, tracing::subscriber::DefaultGuard) {
+pub(super) fn record(
+    log: &Log,
+    level: tracing::Level,
+) -> (tracing::Dispatch, tracing::subscriber::DefaultGuard) {
     // With a single subscriber, tracing caches for all threads whether the thread that first reaches a line wants it; the
     // thread of another test, without a subscriber, would disable the line. With two subscribers it asks both.
     let second = tracing::Dispatch::new(tracing_subscriber::fmt().with_writer(io::sink).finish());
@@ -52,7 +55,7 @@ fn record(log: &Log, level: tracing::Level) -> (tracing::Dispatch, tracing::subs
 }
 
 impl Log {
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         String::from_utf8(self.0.lock().expect("not poisoned").clone()).expect("text")
     }
 }

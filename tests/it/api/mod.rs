@@ -14,6 +14,7 @@ mod connections;
 mod contract;
 mod dashboard;
 mod dead;
+mod endpoints;
 mod failures;
 mod history;
 mod limits;

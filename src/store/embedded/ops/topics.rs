@@ -85,6 +85,7 @@ pub(super) fn publish_config(txn: &mut WriteTxn<'_>, topic: OutletNumber, config
     if config.restarts_delivery(&state.config) {
         let outlets = txn.memory.topics().outlets_of(topic).map(|(_, state)| state.outlet.clone());
         txn.effects.ready.extend(outlets);
+        txn.effects.changed_topics.push(name.clone());
     }
     txn.memory.set_config(topic, config.clone());
     txn.effects.configs.push((name, config));

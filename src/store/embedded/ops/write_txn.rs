@@ -31,6 +31,8 @@ use crate::{
 pub(crate) struct CommitEffects {
     /// Outlets with new ready jobs.
     pub ready: BTreeSet<Outlet>,
+    /// Topics whose callback changed or whose delivery was resumed.
+    pub changed_topics: Vec<Topic>,
     /// Topics whose configuration changed.
     pub configs: Vec<(Topic, Arc<TopicConfig>)>,
     /// Number of records set aside.

@@ -267,6 +267,9 @@ impl Writer {
 
     /// Notifies the listener, without holding any lock.
     fn notify_listener(&mut self, effects: CommitEffects) {
+        for topic in &effects.changed_topics {
+            self.listener.topic_changed(topic);
+        }
         for outlet in &effects.ready {
             self.listener.ready(outlet);
         }

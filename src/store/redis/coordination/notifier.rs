@@ -30,8 +30,10 @@ impl Notifier {
         self.listener.ready(outlet);
     }
 
-    /// The delivery of a topic restarted. Which of its outlets have ready jobs is known from announcements.
+    /// The callback of a topic has changed, or its delivery was resumed. Which of its outlets have ready jobs is known from
+    /// announcements.
     pub fn restarted(&self, topic: &Topic) {
+        self.listener.topic_changed(topic);
         self.ready_shards.outlets_of(topic).iter().for_each(|outlet| self.listener.ready(outlet));
         self.listener.ready(&Outlet::plain(topic.clone()));
     }

@@ -66,6 +66,7 @@ impl Naive {
                 let calls = record.config.settings.callback.target.is_some();
                 self.configure(&record.topic, |config| *config = record.config);
                 if calls {
+                    self.listener.topic_changed(&record.topic);
                     self.listener.ready(&Outlet::plain(record.topic));
                 }
                 Put::Done

@@ -252,6 +252,7 @@ impl Store for Naive {
             }
         });
         if changed {
+            self.listener.topic_changed(topic);
             self.listener.ready(&Outlet::plain(topic.clone()));
         }
         Ok(is_put)
@@ -288,6 +289,7 @@ impl Store for Naive {
             pause = config.pause;
         });
         if clear.delivery {
+            self.listener.topic_changed(topic);
             self.listener.ready(&Outlet::plain(topic.clone()));
             let content = self.content();
             let of_topic = content.jobs.values().filter(|entry| entry.job.topic == *topic);

@@ -1,0 +1,106 @@
+//! Guards for what the ring hands out: it is returned also if a task panics.
+
+use std::sync::Arc;
+
+use super::{
+    callbacks::{STORE_PAUSE_US, Shared},
+    ring::{CallTicket, RestChange, Turn},
+    window::Signal,
+};
+use crate::job::{Now, Origin, Outlet};
+
+/// A turn, which returns its permits also if its task panics.
+pub(super) struct TurnGuard {
+    shared: Arc<Shared>,
+    turn: Option<Turn>,
+}
+
+impl TurnGuard {
+    pub fn new(shared: Arc<Shared>, turn: Turn) -> Self {
+        Self { shared, turn: Some(turn) }
+    }
+
+    pub fn turn(&self) -> &Turn {
+        self.turn.as_ref().expect("a turn is in its guard until it ends")
+    }
+
+    pub fn start_calls(&mut self, asked: u32, got: u32) -> Vec<CallPermit> {
+        let turn = self.turn.take().expect("a turn ends once");
+        let tickets = self.shared.ring().reserved(turn, asked, got);
+        self.shared.changed.notify_one();
+        tickets
+            .into_iter()
+            .map(|ticket| CallPermit { shared: self.shared.clone(), ticket: Some(ticket) })
+            .collect()
+    }
+
+    pub fn postpone(&mut self, until_us: i64) {
+        if let Some(turn) = self.turn.take() {
+            self.shared.ring().postpone(turn, until_us);
+            self.shared.changed.notify_one();
+        }
+    }
+}
+
+impl Drop for TurnGuard {
+    fn drop(&mut self) {
+        self.postpone(self.shared.clock.now_micros() + STORE_PAUSE_US);
+    }
+}
+
+/// A place among the calls in progress, which is returned also if the call's task panics.
+pub(super) struct CallPermit {
+    shared: Arc<Shared>,
+    ticket: Option<CallTicket>,
+}
+
+impl CallPermit {
+    /// The outlet of the job.
+    pub fn outlet(&self) -> &Outlet {
+        self.ticket().outlet()
+    }
+
+    /// The call to `origin` begins.
+    pub fn calling(&self, origin: &Origin) {
+        self.shared.ring().calling(self.ticket(), origin);
+    }
+
+    /// The call to `origin` has failed for a reason with this first word.
+    pub fn failed(&self, origin: &Origin, reason: &str) {
+        self.shared.ring().failed(self.ticket(), origin, reason, self.shared.clock.now_micros());
+    }
+
+    /// The call to `origin` has ended.
+    pub fn end(mut self, origin: &Origin, signal: Signal) {
+        let topic = self.outlet().topic.clone();
+        match self.release(signal) {
+            Some(RestChange::Began(until_us)) => {
+                let until = Now::from_micros(until_us).rounded_up;
+                tracing::warn!(%topic, %origin, %until, "an endpoint rests: it does not answer or is overloaded");
+            }
+            Some(RestChange::Ended(after)) => {
+                let after_s = after.as_secs();
+                tracing::info!(%topic, %origin, after_s, "an endpoint has answered again; its rest is over");
+            }
+            None => {}
+        }
+    }
+
+    fn ticket(&self) -> &CallTicket {
+        self.ticket.as_ref().expect("a permit has its ticket until the call ends")
+    }
+
+    fn release(&mut self, signal: Signal) -> Option<RestChange> {
+        let ticket = self.ticket.take()?;
+        let change = self.shared.ring().ended(ticket, signal, self.shared.clock.now_micros());
+        self.shared.changed.notify_one();
+        change
+    }
+}
+
+impl Drop for CallPermit {
+    fn drop(&mut self) {
+        // A call without a result changes nothing about rests.
+        let _ = self.release(Signal::None);
+    }
+}

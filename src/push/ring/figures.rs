@@ -1,0 +1,54 @@
+//! What the API and the metrics show of the ring.
+
+use std::collections::HashMap;
+
+use super::{
+    Ring,
+    outlet_state::{OutletFigures, Position},
+    turn::CallTicket,
+};
+use crate::job::{Origin, Topic};
+
+impl Ring {
+    /// A call to `origin` begins.
+    pub fn calling(&mut self, ticket: &CallTicket, origin: &Origin) {
+        self.state(&ticket.outlet).calling(origin);
+    }
+
+    /// A call to `origin` has failed for a reason with this first word.
+    pub fn failed(&mut self, ticket: &CallTicket, origin: &Origin, reason: &str, now_us: i64) {
+        let endpoints = &mut self.state(&ticket.outlet).endpoints;
+        if let Some(endpoint) = endpoints.iter_mut().find(|endpoint| endpoint.origin == *origin) {
+            endpoint.last_failure = Some((now_us, reason.to_owned()));
+        }
+    }
+
+    /// How many outlets have calls in progress or ready jobs, and how many of each topic rest.
+    pub fn counts(&self, now_us: i64) -> (usize, HashMap<Topic, usize>) {
+        let active =
+            self.outlets.values().filter(|state| state.in_flight > 0 || state.position != Position::Idle);
+        let mut resting = HashMap::new();
+        for (outlet, state) in &self.outlets {
+            if state.window.resting_until(now_us).is_some() {
+                *resting.entry(outlet.topic.clone()).or_default() += 1;
+            }
+        }
+        (active.count(), resting)
+    }
+
+    /// The endpoints of a topic that were called, by origin. Those that share an outlet have its figures.
+    pub fn called_endpoints(&self, topic: &Topic, now_us: i64) -> Vec<OutletFigures> {
+        let of_topic = self.outlets.iter().filter(|(outlet, _)| outlet.topic == *topic);
+        let called = of_topic.flat_map(|(_, state)| {
+            state.endpoints.iter().map(move |endpoint| OutletFigures {
+                endpoint: endpoint.clone(),
+                in_flight: state.in_flight,
+                window: state.window.size(),
+                resting_until_us: state.window.resting_until(now_us),
+            })
+        });
+        let mut figures: Vec<_> = called.collect();
+        figures.sort_by(|one, other| one.endpoint.origin.cmp(&other.endpoint.origin));
+        figures
+    }
+}
