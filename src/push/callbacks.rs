@@ -14,7 +14,6 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     call::Caller,
-    permit::TurnGuard,
     ring::{Destination, OutletFigures, Ring, Turn},
 };
 use crate::{
@@ -208,8 +207,7 @@ impl Shared {
                 return Duration::from_micros(next_us.saturating_sub(now_us).unsigned_abs()).min(MAX_SLEEP);
             };
             drop(ring);
-            let guard = TurnGuard::new(self.clone(), turn);
-            self.tasks.spawn(self.clone().take_turn(guard, stop.clone()));
+            self.tasks.spawn(self.clone().take_turn(turn, stop.clone()));
         }
     }
 
@@ -233,7 +231,8 @@ impl Shared {
     }
 
     /// Reserves jobs for a turn and starts their calls.
-    async fn take_turn(self: Arc<Self>, mut guard: TurnGuard, stop: CancellationToken) {
+    async fn take_turn(self: Arc<Self>, turn: Turn, stop: CancellationToken) {
+        let mut guard = self.guard(turn);
         // Runs to its end also during a shutdown: what is reserved has to be given back.
         match self.reserve(guard.turn()).await {
             Ok(ReservedForCalls::Jobs { asked, deliveries }) => {

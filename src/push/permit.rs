@@ -9,6 +9,13 @@ use super::{
 };
 use crate::job::{Now, Origin, Outlet};
 
+impl Shared {
+    /// Takes charge of a turn.
+    pub(super) fn guard(self: &Arc<Self>, turn: Turn) -> TurnGuard {
+        TurnGuard { shared: self.clone(), turn: Some(turn) }
+    }
+}
+
 /// A turn, which returns its permits also if its task panics.
 pub(super) struct TurnGuard {
     shared: Arc<Shared>,
@@ -16,10 +23,6 @@ pub(super) struct TurnGuard {
 }
 
 impl TurnGuard {
-    pub fn new(shared: Arc<Shared>, turn: Turn) -> Self {
-        Self { shared, turn: Some(turn) }
-    }
-
     pub fn turn(&self) -> &Turn {
         self.turn.as_ref().expect("a turn is in its guard until it ends")
     }

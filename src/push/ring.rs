@@ -6,9 +6,9 @@
 //! thresholds, Choudhury and Hahne 1998). An outlet that may make no call now waits for the limit that stops it, and costs
 //! nothing until that limit has room again.
 
-mod figures;
 mod outlet_state;
 mod rests;
+mod shown;
 mod turn;
 mod waiting;
 
