@@ -267,12 +267,8 @@ impl Writer {
 
     /// Notifies the listener, without holding any lock.
     fn notify_listener(&mut self, effects: CommitEffects) {
-        for topic in &effects.changed_topics {
-            self.listener.topic_changed(topic);
-        }
-        for outlet in &effects.ready {
-            self.listener.ready(outlet);
-        }
+        effects.changed_topics.iter().for_each(|topic| self.listener.topic_changed(topic));
+        effects.ready.iter().for_each(|outlet| self.listener.ready(outlet));
         if let Some((limit, until)) = effects.promotion {
             self.sleeps_until = until;
             self.promotion_limit = self.options.promotes_by_itself.then_some(limit);
