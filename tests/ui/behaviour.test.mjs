@@ -1,7 +1,7 @@
 // How the pages behave: by the keyboard alone, on small screens, for everybody, and while the server is away.
 import assert from "node:assert/strict";
 import os from "node:os";
-import { onEveryEngine } from "./harness.mjs";
+import { onEveryEngine, refusal } from "./harness.mjs";
 
 async function fill(server) {
   await server.call("PUT", "topics/mail", { ttr: "5m", callback: { url: "http://127.0.0.1:59999/hook", rate: 5 } });
@@ -10,9 +10,10 @@ async function fill(server) {
   await server.add({ topic: "orders", id: "orders:1001:close", delay: "30m", body: { order: 1001 } });
   await server.add({ topic: "a-topic-with-a-name-that-is-as-long-as-they-may-be.".repeat(2) + "x".repeat(22), delay: "1h" });
   await server.call("POST", "topics/orders/pause", { delivery: true });
+  await server.call("POST", "bulk", { id: "moved", action: "reschedule", filter: { topic: "mail" }, shift: "-1m", dry_run: false, limit: 9 });
 }
 
-const PAGES = ["", "?range=24h&table=1", "topics/orders", "topics/mail", "topics/none", "topics/orders/dead", "jobs", "jobs?state=dead&topic=orders", "bulk", "jobs/orders%3A1001%3Aclose", "jobs/order%3A0",
+const PAGES = ["", "bulk/moved", "?range=24h&table=1", "topics/orders", "topics/mail", "topics/none", "topics/orders/dead", "jobs", "jobs?state=dead&topic=orders", "bulk", "jobs/orders%3A1001%3Aclose", "jobs/order%3A0",
   "jobs/none", "server", "nowhere"];
 
 // 320 px is a window of 1280 px at 400 %.
@@ -47,6 +48,72 @@ for (const width of [320, 390, 1440]) {
       }
     });
   }
+}
+
+for (const [width, colorScheme] of [[320, "dark"], [1440, "light"]]) {
+  const tokens = { mailer: ["--scope", "read,add", "--topic", "mail*"] };
+  const options = { tab: { width, colorScheme, reducedMotion: "reduce" }, tokens, engines: ["embedded"] };
+  onEveryEngine(`pages with nothing on them are accessible at ${width} px, ${colorScheme}`, options, async ({ server, tab, page }) => {
+    await tab.go();
+    await tab.heading("Sign in").waitFor();
+    await tab.check("the sign-in");
+    await page.getByLabel("Token").fill("linger_wrong");
+    await tab.button("Sign in").click();
+    await tab.sees("Not accepted:");
+    await tab.check("a refused token");
+    await page.getByLabel("Token").fill(server.tokens.mailer);
+    await tab.button("Sign in").click();
+    await tab.sees("There is no job yet");
+    await tab.check("a server without jobs");
+    await tab.go("topics/orders");
+    await tab.sees("this token is not for this topic");
+    await tab.check("a refused page");
+  });
+}
+
+/** Runs in the page: whether some of these elements have another background than the others, as it is painted. */
+const areDistinct = (selector) => {
+  const canvas = getComputedStyle(document.documentElement).backgroundColor;
+  const painted = (element) => getComputedStyle(element).backgroundColor.replace(/^rgba.*, 0\)$/, canvas);
+  return new Set([...document.querySelectorAll(selector)].map(painted)).size === 2;
+};
+
+for (const colorScheme of ["light", "dark"]) {
+  const options = { tab: { forcedColors: "active", colorScheme }, engines: ["embedded"] };
+  onEveryEngine(`the current choice is seen in forced colours, ${colorScheme}`, options, async ({ server, tab, page }) => {
+    await fill(server);
+    await tab.go("?scale=log");
+    await page.locator(".chart .due").first().waitFor();
+    for (const choices of [".top nav a", ".segments a", ".timeline button[aria-pressed]"]) {
+      assert.ok(await page.evaluate(areDistinct, choices), choices);
+    }
+    await tab.go("server");
+    await page.locator(".segments input").first().waitFor();
+    assert.ok(await page.evaluate(areDistinct, ".choice:first-of-type .segments span"), "a choice");
+    const dot = () => page.locator(".live .dot").evaluate((dot) => getComputedStyle(dot).backgroundColor);
+    const on = await dot();
+    await page.keyboard.press("l");
+    await page.locator(".live.off").waitFor();
+    assert.notEqual(await dot(), on);
+  });
+
+  onEveryEngine(`a pressed button is seen, ${colorScheme}`, { tab: { colorScheme }, engines: ["embedded"] }, async ({ server, tab, page }) => {
+    await fill(server);
+    await tab.go("?scale=log");
+    await page.locator(".chart text").getByText("log", { exact: true }).waitFor();
+    const contrast = await tab.button("Log").evaluate((button) => {
+      const brightness = (colour) => {
+        const parts = colour.match(/[\d.]+/g).slice(0, 3).map((part) => part / 255);
+        const [r, g, b] = parts.map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+      };
+      const [edge, card] = [getComputedStyle(button).borderTopColor, getComputedStyle(button.closest(".card")).backgroundColor].map(brightness);
+      return (Math.max(edge, card) + 0.05) / (Math.min(edge, card) + 0.05);
+    });
+    assert.ok(contrast >= 3, `${contrast}`);
+    await tab.button("Log").click();
+    await page.locator(".chart text").getByText("log", { exact: true }).waitFor({ state: "detached" });
+  });
 }
 
 onEveryEngine("the keyboard alone is enough", {}, async ({ server, tab, page }) => {
@@ -121,6 +188,8 @@ onEveryEngine("the server goes and comes back", {}, async ({ server, tab, page }
   await tab.sees(/^As of \d\d:\d\d:\d\d\.$/);
   await tab.sees("The connection failed.");
   await page.locator(".totals.stale").waitFor();
+  await page.locator(".well.stale").getByText("All was well at").waitFor();
+  assert.equal(await tab.text("All is well.").count(), 0);
   assert.equal(await page.locator(".totals dd").first().innerText(), "1", "the last figures stay");
   await page.reload().catch(() => {});
   // The reload has failed already, but the browser goes on to its own page, which would interrupt the next navigation.
@@ -138,6 +207,32 @@ onEveryEngine("the server goes and comes back", {}, async ({ server, tab, page }
   await server.run();
   await tab.until(() => !document.querySelector(".stale"));
   await page.locator(".live.on").waitFor();
+});
+
+onEveryEngine("what is not known is not said to be well", {}, async ({ server, tab, page }) => {
+  await server.add({ topic: "mail", delay: "1h" });
+  await page.route("**/topics?sort=overdue", (route) => route.fulfill(refusal(503, "store_away", "the store does not answer")));
+  await tab.go();
+  await tab.sees("Whether all is well is not known");
+  await tab.sees("the store does not answer");
+  assert.equal(await tab.text("All is well.").count(), 0);
+  await page.unroute("**/topics?sort=overdue");
+  await tab.sees("All is well.");
+});
+
+onEveryEngine("figures that are refused later have their age", {}, async ({ server, tab, page }) => {
+  await server.bury("mail", "a", "no");
+  const pages = [["topics/mail", "**/topics/mail", "Pause delivery"], ["topics/mail/dead", "**/dead/reasons", "Replay “no”"],
+    ["jobs?state=dead", "**/jobs?*", "Delete all that match …"], ["", "**/topics?limit=*", "Log"], ["jobs/a", "**/jobs/a", "Replay"]];
+  for (const [target, calls, ready] of pages) {
+    await tab.go(target);
+    await tab.button(ready).waitFor();
+    await page.route(calls, (route) => route.fulfill(refusal(403, "not_allowed", "this token is not for this topic")));
+    await page.locator(".as-of").getByText("this token is not for this topic").waitFor();
+    await page.locator(".card.stale").first().waitFor();
+    await page.unroute(calls);
+    await tab.until(() => !document.querySelector(".as-of, .stale"));
+  }
 });
 
 onEveryEngine("while calls fail they become rarer, up to 30 s", {}, async ({ server, tab, page }) => {
@@ -173,16 +268,12 @@ onEveryEngine("a hidden tab and a stopped one ask nothing", {}, async ({ server,
   let calls = 0;
   page.on("request", (request) => (calls += request.url().includes("/topics?") ? 1 : 0));
   const answered = () => page.waitForResponse((response) => response.url().includes("/topics?"));
-  const show = (hidden) => page.evaluate((value) => {
-    Object.defineProperty(document, "hidden", { value, configurable: true });
-    document.dispatchEvent(new Event("visibilitychange"));
-  }, hidden);
   await Promise.all([answered(), page.clock.runFor(2_000)]);
-  await show(true);
+  await tab.setHidden(true);
   calls = 0;
   await page.clock.runFor(60_000);
   assert.equal(calls, 0, "while hidden");
-  await Promise.all([answered(), show(false)]);
+  await Promise.all([answered(), tab.setHidden(false)]);
   await page.keyboard.press("l");
   await page.locator(".live.off").waitFor();
   calls = 0;

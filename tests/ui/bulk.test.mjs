@@ -1,6 +1,6 @@
 // Lists of jobs, and changes of many: by filter, by reason, from the timeline.
 import assert from "node:assert/strict";
-import { onEveryEngine } from "./harness.mjs";
+import { onEveryEngine, refusal } from "./harness.mjs";
 
 const parameters = (page) => Object.fromEntries(new URLSearchParams(new URL(page.url()).hash.split("?")[1]));
 /** Waits until the list has these jobs. */
@@ -48,6 +48,44 @@ onEveryEngine("jobs are listed by a filter that is in the address", {}, async ({
   await page.getByLabel("Topic", { exact: true }).fill("none");
   await page.keyboard.press("Enter");
   await tab.sees("No job matches.");
+  await page.getByLabel("Topic", { exact: true }).fill("orders");
+  await page.keyboard.press("Enter");
+  await tab.sees("No job matches. In orders: 1 delayed.");
+  await page.getByLabel("Topic", { exact: true }).fill("");
+  await page.keyboard.press("Enter");
+  await page.getByLabel("State").selectOption("reserved");
+  await tab.sees("No job matches. In all topics: 3 delayed, 1 ready, 2 dead.");
+  await page.getByRole("link", { name: "2 dead" }).click();
+  await lists(tab, ["d:1", "d:2"]);
+});
+
+onEveryEngine("a search goes on after a refresh, and waits while the tab is hidden", { engines: ["embedded"] }, async ({ server, tab, page }) => {
+  for (const id of ["a", "b", "c"]) await server.add({ topic: "mail", id, delay: "1h" });
+  const { jobs } = await server.call("GET", "jobs?topic=mail&state=delayed");
+  let [hold, last] = [null, 0];
+  // Every call examines many jobs and finds one.
+  await page.route("**/jobs?*", (route) => {
+    const at = Number(new URL(route.request().url()).searchParams.get("cursor") ?? 0);
+    last = at;
+    const answer = () => route.fulfill({ json: { jobs: [jobs[at]], examined: 1000, ...(at < 2 ? { next_cursor: String(at + 1) } : {}) } });
+    if (hold && at === 1) hold(answer);
+    else answer();
+  });
+  await tab.go("jobs?topic=mail");
+  await lists(tab, jobs.map(({ id }) => id));
+  await Promise.all([page.waitForRequest(/cursor=2/), page.keyboard.press("r")]);
+  await lists(tab, jobs.map(({ id }) => id));
+  assert.equal(await tab.button("Show more").count(), 0);
+  const held = new Promise((resolve) => (hold = resolve));
+  await page.keyboard.press("r");
+  const answer = await held;
+  await tab.setHidden(true);
+  await answer();
+  await lists(tab, jobs.slice(0, 2).map(({ id }) => id));
+  await tab.roundTrip();
+  assert.equal(last, 1, "nothing is read while hidden");
+  await Promise.all([page.waitForRequest(/cursor=2/), tab.setHidden(false)]);
+  await lists(tab, jobs.map(({ id }) => id));
 });
 
 onEveryEngine("a list goes on, and its rows stay where they are", {}, async ({ server, tab, page }) => {
@@ -81,8 +119,11 @@ onEveryEngine("the keyboard selects jobs, and a dialog deletes them", {}, async 
   assert.deepEqual(await dialog.locator("li").allInnerTexts(), ["a", "c"]);
   assert.ok(await tab.button("Delete 2 jobs").isDisabled());
   await page.getByLabel("Enter 2 to confirm").fill("2");
+  await page.clock.install();
   await tab.button("Delete 2 jobs").click();
   await tab.sees("Deleted 2 of 2 jobs.");
+  await page.clock.runFor(60_000);
+  assert.ok(await tab.text("Deleted 2 of 2 jobs.").isVisible(), "it stays until the next change");
   assert.deepEqual(await states(server, all), ["gone", "delayed", "gone", "delayed"]);
   await lists(tab, ["b", "d"]);
   await page.getByLabel("Select all shown").check();
@@ -95,6 +136,58 @@ onEveryEngine("the keyboard selects jobs, and a dialog deletes them", {}, async 
   await page.keyboard.press("j");
   await tab.go("jobs/b");
   await tab.heading("b").waitFor();
+});
+
+onEveryEngine("keys work after a click on a box", { engines: ["embedded"] }, async ({ server, tab, page }) => {
+  for (const [n, id] of ["a", "b"].entries()) await server.add({ topic: "mail", id, at: new Date(4e12 + n * 1000).toISOString() });
+  await tab.go("jobs");
+  await lists(tab, ["a", "b"]);
+  await page.getByLabel("Select a", { exact: true }).click();
+  await page.keyboard.press("j");
+  assert.equal(await page.evaluate(() => document.activeElement.innerText), "b");
+  await page.keyboard.press("x");
+  await tab.sees("2 selected");
+});
+
+onEveryEngine("a change that cannot go on says how far it came", {}, async ({ server, tab, page }) => {
+  for (const [n, id] of ["a", "b", "c"].entries()) await server.add({ topic: "mail", id, at: new Date(4e12 + n * 1000).toISOString() });
+  await tab.go("jobs");
+  await lists(tab, ["a", "b", "c"]);
+  await page.getByLabel("Select all shown").check();
+  await tab.button("Delete …").click();
+  await page.getByLabel("Enter 3 to confirm").fill("3");
+  await page.route("**/jobs/b", (route) => route.fulfill(refusal(503, "draining", "the server is shutting down")));
+  await tab.button("Delete 3 jobs").click();
+  await tab.sees("Deleted 1 of 3 jobs, then: draining");
+  assert.deepEqual(await states(server, ["a", "b", "c"]), ["gone", "delayed", "delayed"]);
+  await page.unroute("**/jobs/b");
+  await tab.button("Delete 3 jobs").click();
+  await tab.sees("Deleted 3 of 3 jobs.");
+  assert.deepEqual(await states(server, ["a", "b", "c"]), ["gone", "gone", "gone"]);
+});
+
+onEveryEngine("a long count goes on through failures, and ends with its dialog", { engines: ["embedded"] }, async ({ server, tab, page }) => {
+  await server.add({ topic: "mail", id: "a", delay: "1h" });
+  const [running, done] = ["running", "done"].map((state) => ({ id: "count", dry_run: true, state, matched: 7, jobs: [] }));
+  let answers = [{ json: running }, refusal(503, "draining", "the server is shutting down"), { json: done }];
+  let reads = 0;
+  await page.route("**/bulk", (route) => route.fulfill({ status: 202, json: running }));
+  await page.route("**/bulk/count", (route) => ((reads += 1), route.fulfill(answers.shift() ?? { json: running })));
+  await page.route("**/bulk/count/stop", (route) => route.fulfill({ json: { ...running, state: "stopped" } }));
+  await page.clock.install();
+  await tab.go("jobs");
+  await tab.button("Reschedule all that match …").click();
+  await tab.button("Reschedule 7 jobs").waitFor();
+  await tab.button("Cancel").click();
+  answers = [];
+  reads = 0;
+  await Promise.all([page.waitForResponse("**/bulk/count"), tab.button("Reschedule all that match …").click()]);
+  await Promise.all([page.waitForRequest("**/bulk/count/stop"), tab.button("Cancel").click()]);
+  await tab.roundTrip();
+  reads = 0;
+  await page.clock.runFor(60_000);
+  await tab.roundTrip();
+  assert.equal(reads, 0, "a closed dialog asks nothing");
 });
 
 onEveryEngine("all that match are counted, confirmed and changed", {}, async ({ server, tab, page }) => {
@@ -129,6 +222,13 @@ onEveryEngine("all that match are counted, confirmed and changed", {}, async ({ 
   await tab.button("Delete 10 jobs").click();
   await tab.sees("done: 10 of 10 changed");
   assert.deepEqual(await states(server, ["j:119", "j:120", "j:129"]), ["delayed", "gone", "gone"]);
+
+  const many = Array.from({ length: 1_000 }, (_, n) => ({ topic: "many", id: `m:${n}`, delay: "1d" }));
+  await server.call("POST", "batch/jobs", { jobs: many });
+  await tab.go("jobs?topic=many");
+  await tab.button("Delete all that match …").click();
+  await page.getByLabel("Enter 1000 to confirm").fill("1,000");
+  assert.ok(await tab.button("Delete 1,000 jobs").isEnabled(), "the number as the button has it");
 });
 
 onEveryEngine("an operation that runs is stopped", {}, async ({ server, tab }) => {
@@ -153,6 +253,19 @@ onEveryEngine("an operation that lost its server is shown as abandoned", {}, asy
   await tab.go("bulk/lost");
   await tab.sees("abandoned: 0 of 9 changed");
   await tab.sees("The server of this operation no longer reports.");
+  assert.equal(await tab.button("Stop").count(), 0);
+});
+
+onEveryEngine("an operation that is no longer known does not look as if it ran", {}, async ({ server, tab, page }) => {
+  const request = { id: "lost", action: "delete", filter: { topic: "mail", state: "delayed" }, dry_run: false, limit: 9 };
+  await server.call("POST", "bulk", request);
+  const operation = { ...(await server.call("POST", "bulk/lost/stop")), state: "running", ended_at: undefined };
+  await page.route("**/bulk/lost", (route) => route.fulfill({ json: operation }));
+  await tab.go("bulk/lost");
+  await tab.button("Stop").waitFor();
+  await page.route("**/bulk/lost", (route) => route.fulfill(refusal(404, "operation_not_found", "there is no such operation")));
+  await tab.sees("This operation is no longer known:");
+  await page.locator(".card.stale").getByText("last seen running: 0 of 9 changed").waitFor();
   assert.equal(await tab.button("Stop").count(), 0);
 });
 
@@ -182,9 +295,30 @@ onEveryEngine("dead letters are grouped by reason, replayed and deleted", {}, as
   await tab.sees("No dead letters.");
 });
 
-onEveryEngine("what the timeline selects is listed and changed", {}, async ({ server, tab, page }) => {
-  const at = (minutes) => new Date(Math.floor(Date.now() / 60_000) * 60_000 + minutes * 60_000 + 30_000).toISOString();
+onEveryEngine("a reason whose beginning catches others says so", {}, async ({ server, tab, page }) => {
+  for (const [n, reason] of ["1", "1 timeout", "12 timeouts"].entries()) await server.bury("mail", `d-${n}`, reason);
+  await tab.go("topics/mail/dead");
+  await page.getByRole("button", { name: "Replay “# timeouts”" }).click();
+  await tab.sees("All dead jobs of mail whose reasons begin with “12 timeouts”: 1 job.");
+  assert.equal(await tab.text("This reason was listed with").count(), 0);
+  await tab.button("Cancel").click();
+  await page.getByRole("button", { name: "Replay “#”", exact: true }).click();
+  await tab.sees("This reason was listed with 1 job. Other reasons may begin in the same way.");
+  assert.ok(await tab.button("Replay 3 jobs").isDisabled());
+  await page.getByLabel("Enter 3 to confirm").fill("3");
+  assert.ok(await tab.button("Replay 3 jobs").isEnabled());
+});
+
+/** Adds three jobs, and returns their due times by the minutes from now. */
+async function addTimed(server) {
+  const begin = Math.floor(Date.now() / 60_000) * 60_000;
+  const at = (minutes) => new Date(begin + minutes * 60_000 + 30_000).toISOString();
   for (const [id, minutes] of [["a", 10], ["b", 11], ["c", 40]]) await server.add({ topic: "mail", id, at: at(minutes) });
+  return at;
+}
+
+onEveryEngine("what the timeline selects is listed and changed", {}, async ({ server, tab, page }) => {
+  await addTimed(server);
   await tab.go("topics/mail");
   await page.getByRole("slider").focus();
   for (const key of ["ArrowRight", "Shift+ArrowRight"]) await page.keyboard.press(key);
@@ -205,4 +339,19 @@ onEveryEngine("what the timeline selects is listed and changed", {}, async ({ se
   await tab.button("Delete 2 jobs").click();
   await tab.sees("done: 2 of 2 changed");
   assert.deepEqual(await states(server, ["a", "b", "c"]), ["gone", "gone", "delayed"]);
+});
+
+onEveryEngine("what the timeline selects is rescheduled", {}, async ({ server, tab, page }) => {
+  const at = await addTimed(server);
+  await tab.go("topics/mail");
+  await page.getByRole("slider").focus();
+  for (const key of ["ArrowRight", "Shift+ArrowRight"]) await page.keyboard.press(key);
+  await page.locator(".readout").getByRole("button", { name: "Reschedule …" }).click();
+  await tab.sees(/^All delayed jobs of mail due from .* before .*: 2 jobs/);
+  await page.getByLabel("Earlier or later").check();
+  await page.getByLabel("By", { exact: true }).fill("1m");
+  await tab.button("Reschedule 2 jobs").click();
+  await tab.sees("done: 2 of 2 changed");
+  const due = async (id) => (await server.job(id)).due_at;
+  assert.deepEqual(await Promise.all(["a", "b", "c"].map(due)), [at(11), at(12), at(40)]);
 });

@@ -226,6 +226,16 @@ export class Tab {
       };
     }, part);
 
+  /** Hides or shows the tab. */
+  setHidden = (hidden) =>
+    this.page.evaluate((value) => {
+      Object.defineProperty(document, "hidden", { value, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }, hidden);
+
+  /** Waits until a call that the page makes now is answered: earlier ones have gone out. */
+  roundTrip = () => this.page.evaluate(() => fetch("../version").then((response) => response.text()));
+
   /** Fails if the page breaks a rule of WCAG that a machine can check, or is wider than the window. */
   async check(what) {
     const { violations } = await this.page.evaluate(`${axe}; axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"] })`);
@@ -235,6 +245,9 @@ export class Tab {
     assert.ok(inside <= window, `${what} is ${inside} wide in a window of ${window}`);
   }
 }
+
+/** An answer that refuses a call. */
+export const refusal = (status, code, detail) => ({ status, contentType: "application/problem+json", body: JSON.stringify({ code, title: code, detail }) });
 
 /** Defines one test for each engine, or for some. It gets a server and a tab, which are closed afterwards. */
 export function onEveryEngine(name, { settings, tokens, tab: options, engines = ["embedded", "redis"] } = {}, run) {

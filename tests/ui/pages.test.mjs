@@ -229,6 +229,18 @@ onEveryEngine("a reserved job and one with a callback say so", {}, async ({ serv
   await server.add({ topic: "t", id: "calls", delay: "1h", callback: { url: "http://127.0.0.1:59999/hook" } });
   await tab.go("jobs/calls");
   await tab.sees("POST http://127.0.0.1:59999/hook");
+  assert.equal(await tab.text("[hidden]").count(), 0);
+  const callback = { url: "http://127.0.0.1:59999/hook", method: "PUT", timeout: 20 };
+  await server.add({ topic: "t", id: "secret", delay: "1h", callback: { ...callback, headers: { "x-key": "k" } }, body: 1 });
+  await tab.go("jobs/secret");
+  await tab.sees("[hidden]");
+  await tab.button("Copy as curl").click();
+  await tab.sees("Copied");
+  const command = await tab.page.evaluate(() => navigator.clipboard.readText());
+  const copied = JSON.parse(command.match(/--data '(.*)'$/)[1]);
+  const { due_at: at } = await server.job("secret");
+  assert.deepEqual([copied.id, copied.at, copied.body], ["secret", at, 1]);
+  assert.deepEqual(copied.callback, { ...callback, headers: { "x-key": "[hidden]" } });
 });
 
 onEveryEngine("the server and this browser's settings", {}, async ({ server, tab, page }) => {

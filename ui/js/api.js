@@ -24,13 +24,25 @@ const unreachable = (detail) => new ApiError({ status: 0, code: "unreachable", t
 /** What the token may do, as `GET /whoami` says; null while that is not known. */
 export const rights = observable(null);
 
-async function readRights() {
-  const { token } = session.get();
-  const read = await send("GET", "whoami").catch(() => null);
-  if (session.get().token === token) rights.set(read);
+let retry = 0;
+
+async function readRights(wait = 1_000) {
+  clearTimeout(retry);
+  const { token, required } = session.get();
+  if (required && !token) return;
+  try {
+    const read = await send("GET", "whoami");
+    if (session.get().token === token) rights.set(read);
+  } catch {
+    clearTimeout(retry);
+    if (session.get().token === token) retry = setTimeout(readRights, wait, Math.min(wait * 2, 30_000));
+  }
 }
 
-session.follow(readRights);
+session.follow(() => {
+  rights.set(null);
+  readRights();
+});
 
 async function send(method, path, { body, signal, token = session.get().token } = {}) {
   const headers = { accept: "application/json" };
@@ -61,7 +73,7 @@ async function send(method, path, { body, signal, token = session.get().token } 
   // Forgets the token only if it is still the one in use.
   if (problem.status === 401) refuse(token, problem.detail);
   // The token may have other rights than before.
-  if (problem.code === "forbidden") readRights();
+  if (problem.code === "forbidden" && path !== "whoami") readRights();
   throw problem;
 }
 

@@ -24,13 +24,23 @@ const post = (body) => change("POST", "bulk", body);
 const bodyOf = (filter) =>
   Object.fromEntries(Object.entries({ ...filter, all_topics: filter.topic ? null : true }).filter(([, value]) => value));
 
-/** Counts what a change would meet. A long count is an operation of its own. */
-async function dryRun(action, filter) {
+/** Counts what a change would meet. A long count is an operation of its own, which `signal` ends. */
+async function dryRun(action, filter, signal) {
   const due = action === "reschedule" ? { delay: 0 } : {};
   let result = await post({ action, filter: bodyOf(filter), ...due });
-  while (result.state === "running") {
-    await new Promise((resolve) => setTimeout(resolve, 500));
-    result = await get(path("bulk", result.id));
+  const stop = () => result.state === "running" && change("POST", path("bulk", result.id, "stop")).catch(() => {});
+  if (signal.aborted) stop();
+  else signal.addEventListener("abort", stop);
+  for (let wait = 500; result.state === "running"; ) {
+    await new Promise((resolve) => setTimeout(resolve, wait));
+    signal.throwIfAborted();
+    try {
+      result = await get(path("bulk", result.id), signal);
+      wait = 500;
+    } catch (error) {
+      if (!error.passes) throw error;
+      wait = 2_000;
+    }
   }
   if (result.state && result.state !== "done") throw new Error(result.error ?? `The count was ${result.state}.`);
   return result;
@@ -39,52 +49,62 @@ async function dryRun(action, filter) {
 /** A name of the operation, so that a repeated call does not run it twice. */
 const newId = () => `ui-${[...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 
-async function changeEach(action, jobs, due) {
-  let [changed, failed] = [0, null];
+/** `changed` are the ids of those that an earlier try changed. */
+async function changeEach(action, jobs, due, changed) {
+  let failed = null;
   const calls = {
     delete: (id) => change("DELETE", path("jobs", id)),
     reschedule: (id) => change("PATCH", path("jobs", id), due),
     requeue: (id) => change("POST", path("jobs", id, "requeue")),
   };
-  for (const { id } of jobs) {
+  const what = () => `${DONE[action]} ${count(changed.size)} of ${counted(jobs.length, "job")}`;
+  for (const { id } of jobs.filter(({ id }) => !changed.has(id))) {
     try {
       await calls[action](id);
-      changed += 1;
+      changed.add(id);
     } catch (error) {
       // A job may have changed meanwhile, so go on. Stop if no call can work.
-      if (error.passes || error.status === 403) throw error;
+      if (error.passes || error.status === 403) throw jobs.length > 1 ? Object.assign(error, { title: `${what()}, then: ${error.title}` }) : error;
       failed = error;
     }
   }
   if (failed && jobs.length === 1) throw failed;
-  announce(`${DONE[action]} ${count(changed)} of ${counted(jobs.length, "job")}.`, failed);
+  announce(`${what()}.`, failed);
 }
 
-/** Asks before jobs are changed: the given ones, or all that match the filter. */
-export function ChangeJobs({ action, filter, jobs, close, done }) {
+/** Asks before jobs are changed: the given ones, or all that match the filter. If `listed` is given, so many were shown. */
+export function ChangeJobs({ action, filter, jobs, listed, close, done }) {
   const { zone } = useObservable(preferences);
   const [found, setFound] = useState(jobs ? { matched: jobs.length, jobs } : null);
   const [error, setError] = useState(null);
   const [id] = useState(newId);
+  const [changed] = useState(new Set());
   const { due, fields } = useDue(action, !jobs);
-  useEffect(() => void (jobs || dryRun(action, filter).then(setFound, setError)), []);
+  useEffect(() => {
+    const closed = new AbortController();
+    if (!jobs) dryRun(action, filter, closed.signal).then(setFound, setError);
+    return () => closed.abort();
+  }, []);
   const matched = found?.matched ?? 0;
   const single = jobs?.length === 1;
   const act = async () => {
-    if (jobs) await changeEach(action, jobs, due);
+    if (jobs) await changeEach(action, jobs, due, changed);
     else {
       const operation = await post({ action, filter: bodyOf(filter), ...due, dry_run: false, limit: matched, id });
       go("bulk", operation.id);
     }
     done?.();
   };
+  const differs = listed && found && matched !== listed;
   const isReady = matched > 0 && due !== null;
   return html`<${Question} title=${`${NAMES[action]} ${single ? "this job" : "these jobs"}?`} label=${`${NAMES[action]} ${counted(matched, "job")}`} act=${act} close=${close}
       kind=${action === "delete" ? "danger" : "primary"} ready=${isReady}
-      type=${matched > 0 && !single && (action === "delete" || matched > MANY) ? String(matched) : undefined}>
+      type=${matched > 0 && !single && (action === "delete" || matched > MANY || differs) ? String(matched) : undefined}>
     <p><${Text} text=${jobs ? counted(matched, "job") : `All ${inWords(filter, serverNow(), zone)}`} />${
       found && !jobs && html`: <strong>${counted(matched, "job")}</strong>`}.
       ${action === "delete" ? " This cannot be undone." : action === "requeue" && ` They become ready ${due.spread ? "over this time" : "at once"}, and their attempts start again.`}</p>
+    ${differs && html`<p class="problem" role="alert">This reason was listed with ${counted(listed, "job")}.
+      ${matched > listed && " Other reasons may begin in the same way."}</p>`}
     ${error ? html`<${Failure} error=${error} />` : !found && html`<p role="status">Counting …</p>`}
     ${found && html`<ul class="first-jobs">${found.jobs.slice(0, 10).map((job) => html`<li key=${job.id} class="mono">${job.id}</li>`)}
       ${matched > 10 && html`<li>and ${count(matched - 10)} more</li>`}</ul>`}

@@ -7,9 +7,9 @@ import { count, counted } from "./format.js";
 
 const covers = (pattern, topic) => (pattern.endsWith("*") ? topic?.startsWith(pattern.slice(0, -1)) : pattern === topic);
 
-/** Whether the token has a scope for a topic, or for all. Until that is known nothing is hidden. */
+/** Whether the token has a scope for a topic, or for all. Until that is known it has none. */
 export function useMay(topic) {
-  const { scopes, topics } = useObservable(rights) ?? { scopes: ["admin"] };
+  const { scopes, topics } = useObservable(rights) ?? { scopes: [] };
   const isCovered = !topics || topics.some((pattern) => covers(pattern, topic));
   return (scope) => isCovered && (scopes.includes(scope) || scopes.includes("admin"));
 }
@@ -17,7 +17,7 @@ export function useMay(topic) {
 export function Lacking({ topic, scopes }) {
   const may = useMay(topic);
   const missing = scopes.filter((scope) => !may(scope));
-  if (missing.length === 0) return null;
+  if (!useObservable(rights) || missing.length === 0) return null;
   const names = missing.map((scope, n) => html`${n > 0 && " and "}<code>${scope}</code>`);
   return html`<p class="small">This token lacks the scope${missing.length > 1 && "s"} ${names} for this topic.</p>`;
 }

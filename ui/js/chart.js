@@ -65,6 +65,7 @@ function Drawing({ figures, places, view, width, zone, isLog, mark }) {
       return html`<line key=${jobs} class="grid" x1=${LEFT} x2=${right} y1=${y} y2=${y} />
         <text x=${LEFT - 6} y=${y + 4} text-anchor="end">${compact(jobs)}</text>`;
     })}
+    ${isLog && html`<text x=${LEFT - 6} y=${base + 4} text-anchor="end">log</text>`}
     ${mark.bars && html`<rect class=${mark.selects ? "cursor selected" : "cursor"} x=${leftOf(mark.bars[0])} y=${TOP - 6}
       width=${rightOf(mark.bars[1]) - leftOf(mark.bars[0])} height=${HEIGHT + 6} />`}
     ${figures.bars.filter((bar) => bar.jobs > 0).map(({ n, jobs }) => {

@@ -1,27 +1,22 @@
 // Questions before something that cannot be undone, and the line that says what came of a change.
 import { html, observable, useEffect, useId, useObservable, useRef, useState } from "./lib.js";
-import { Failure, Text } from "./parts.js";
+import { Failure, Field, Text } from "./parts.js";
 
 const result = observable(null);
 
-/** Announces the outcome of a change. An error stays until it is closed. */
+/** Announces the outcome of a change. It stays until it is closed or the next one comes. */
 export function announce(text, error = null) {
   result.set({ text, error });
 }
 
 export function Result() {
   const shown = useObservable(result);
-  useEffect(() => {
-    if (!shown || shown.error) return undefined;
-    const timer = setTimeout(() => result.set(null), 8000);
-    return () => clearTimeout(timer);
-  }, [shown]);
   return html`<div class="result" role="status" aria-live="polite">
     ${shown &&
     html`<div class=${shown.error ? "note error" : "note"}>
       <p>${shown.text && html`<strong><${Text} text=${shown.text} /></strong>`} ${shown.error && html`<${Text} text=${shown.error.detail} />`}
         ${shown.error?.requestId && html`<small class="small"> Request <code>${shown.error.requestId}</code></small>`}</p>
-      <button type="button" class="quiet" onClick=${() => result.set(null)}>Close</button>
+      <button class="quiet" onClick=${() => result.set(null)}>Close</button>
     </div>`}
   </div>`;
 }
@@ -62,8 +57,8 @@ export function Question({ title, children, label, type, act, close, kind = "dan
   const [entered, setEntered] = useState("");
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState(null);
-  const [heading, field] = [useId(), useId()];
-  const allowed = ready && (!type || entered.trim() === type);
+  const heading = useId();
+  const allowed = ready && (!type || entered.trim().replaceAll(",", "") === type);
   const submit = async (event) => {
     event.preventDefault();
     if (!allowed || busy) return;
@@ -82,9 +77,7 @@ export function Question({ title, children, label, type, act, close, kind = "dan
       <h2 id=${heading}>${title}</h2>
       ${children}
       ${type &&
-      html`<label for=${field}>Enter <code>${type}</code> to confirm</label>
-        <input id=${field} autocomplete="off" autocapitalize="off" spellcheck=${false} value=${entered}
-          onInput=${(event) => setEntered(event.target.value)} />`}
+      html`<${Field} label=${html`Enter <code>${type}</code> to confirm`} value=${entered} onInput=${(event) => setEntered(event.target.value)} />`}
       ${error && html`<${Failure} error=${error} />`}
       <div class="actions end">
         <button type="button" data-cancel onClick=${close} disabled=${busy}>Cancel</button>

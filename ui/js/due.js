@@ -1,14 +1,10 @@
 // The fields for a new due time.
-import { html, useId, useObservable, useState } from "./lib.js";
+import { html, useObservable, useState } from "./lib.js";
 import { instant } from "./format.js";
+import { Field } from "./parts.js";
 import { preferences } from "./preferences.js";
 
 const KINDS = [["delay", "From now"], ["at", "At a time"], ["shift", "Earlier or later"]];
-
-const Labelled = ({ label, ...more }) => {
-  const id = useId();
-  return html`<label for=${id}>${label}</label><input id=${id} autocomplete="off" ...${more} />`;
-};
 
 /** What an action needs beside its jobs, as the API wants it, null while it is not complete; and its fields. `many` jobs can
  * be shifted and spread too. */
@@ -16,7 +12,7 @@ export function useDue(action, many) {
   const { zone } = useObservable(preferences);
   const [kind, setKind] = useState("delay");
   const [values, setValues] = useState({ delay: "30m", at: "", shift: "-15m", spread: "" });
-  const field = (name, label, more) => html`<${Labelled} key=${name} label=${label} value=${values[name]} ...${more}
+  const field = (name, label, more) => html`<${Field} key=${name} label=${label} value=${values[name]} ...${more}
     onInput=${(event) => setValues({ ...values, [name]: event.target.value })} />`;
   const value = kind === "at" ? instant(values.at, zone) : values[kind].trim();
   const spreads = many && kind !== "shift";

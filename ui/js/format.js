@@ -71,8 +71,8 @@ export function spanText(from, to, zone) {
 }
 
 export function moment(at, now, zone) {
-  const day = (ms, options) => new Intl.DateTimeFormat("en-GB", { timeZone: timeZone(zone), ...options }).format(ms);
-  const time = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };
+  const day = (ms, options) => formatted(ms, zone, options);
+  const time = { hour: "2-digit", minute: "2-digit", second: "2-digit" };
   const full = { year: "numeric", month: "short", day: "numeric" };
   const [shown, today] = [day(at, full), day(now, full)];
   if (shown === today) return day(at, time);
@@ -96,7 +96,7 @@ export const byteLength = (text) => new TextEncoder().encode(text).length;
 export const shellQuote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
 // Characters that are invisible, or that change the order in which their neighbours are shown.
-const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
 
 /** Splits a text so that hidden characters become visible: strings, and `{ code }` for each of those. */
 export function revealed(text) {
@@ -105,7 +105,7 @@ export function revealed(text) {
   for (const found of text.matchAll(HIDDEN)) {
     if (found.index > from) parts.push(text.slice(from, found.index));
     parts.push({ code: `U+${found[0].codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}` });
-    from = found.index + 1;
+    from = found.index + found[0].length;
   }
   if (from < text.length) parts.push(text.slice(from));
   return parts;

@@ -1,14 +1,14 @@
 // A list of jobs: read page by page, chosen from, and acted on.
 import { html, useEffect, useRef, useState } from "./lib.js";
-import { href, queryText } from "./address.js";
+import { href, path as pathOf, queryText } from "./address.js";
 import { get } from "./api.js";
 import { useMay } from "./changes.js";
 import { MOMENTS } from "./filter.js";
 import { bytes, count, counted } from "./format.js";
 import { useKeys } from "./keys.js";
 import { Changes, useStableOrder } from "./order.js";
-import { AsOf, Distance, Failure, Mark, Text, Unloaded } from "./parts.js";
-import { usePoll } from "./poll.js";
+import { AsOf, Distance, Failure, Mark, STATES, Text, Unloaded } from "./parts.js";
+import { seen, usePoll } from "./poll.js";
 
 const PAGE = 50;
 
@@ -29,6 +29,8 @@ function useList(filter) {
     try {
       while (known.next && known.jobs.length < goal) {
         setMore({ ...known, busy: true, error: null });
+        await seen();
+        if (turn.current !== mine) return;
         const page = await get(`${path}&cursor=${encodeURIComponent(known.next)}`);
         if (turn.current !== mine) return;
         const ids = new Set(known.jobs.map((job) => job.id));
@@ -41,12 +43,12 @@ function useList(filter) {
     }
   };
   const isShort = Boolean(first.data?.next_cursor) && first.data.jobs.length < PAGE;
-  useEffect(() => void (isShort && !more && extend(PAGE)), [isShort]);
+  useEffect(() => void (isShort && !more && extend(PAGE)), [isShort, more]);
   useEffect(() => () => (turn.current += 1), []);
-  const refresh = () => {
+  const refresh = async () => {
     stop();
+    await first.refresh();
     setMore(null);
-    return first.refresh();
   };
   return { ...list, first, refresh, stop, extend: () => extend(list.jobs.length + PAGE) };
 }
@@ -61,6 +63,15 @@ const Row = ({ job, gone, filter, isChosen, choose }) => html`<li class=${`job $
     ${gone ? html`<span class="tag">no longer ${filter.state}</span>` : html`${MOMENTS[filter.state][1]} <${Distance} at=${job[MOMENTS[filter.state][0]]} />`}
 ${job.reserved_by && html` · <bdi class="mono"><${Text} text=${job.reserved_by} /></bdi>`}${` · ${counted(job.attempts, "attempt")}${job.max_attempts > 0 ? ` of ${job.max_attempts}` : ""} · ${bytes(job.body_bytes)}`}</span>
 </li>`;
+
+/** Says of an empty list what is near: the jobs of its topic, or of all, in every state. */
+function Nothing({ topic }) {
+  const target = topic ? pathOf("topics", topic) : "stats";
+  const { data } = usePoll(useMay(topic)("read") ? target : null, 5_000);
+  const near = STATES.filter((state) => data?.counts[state] > 0);
+  return html`<p class="empty">No job matches. ${near.length > 0 && html`In ${topic || "all topics"}: ${near.map((state, n) => html`${n > 0 && ", "}<a
+    href=${`${href("jobs")}${queryText({ state, topic })}`}>${count(data.counts[state])} ${state}</a>`)}.`}</p>`;
+}
 
 /** The jobs of a filter. `ask` opens the question before a change: of an action, and of the chosen jobs or of all. */
 export function JobList({ filter, ask }) {
@@ -80,10 +91,10 @@ export function JobList({ filter, ask }) {
   const picked = present.filter(({ key }) => chosen.has(key)).map(({ row }) => row.job);
   const buttons = (jobs, scope) => [["requeue", "Replay", ["dead"]], ["reschedule", "Reschedule", ["delayed", "ready"]], ["delete", "Delete", Object.keys(MOMENTS)]]
     .filter(([action, , states]) => states.includes(filter.state) && may(action === "requeue" ? "admin" : scope))
-    .map(([action, name]) => html`<button type="button" key=${action} class=${action === "delete" ? "danger quiet" : ""}
+    .map(([action, name]) => html`<button key=${action} class=${action === "delete" ? "danger quiet" : ""}
       onClick=${() => ask({ action, filter, jobs, done })}>${name}${jobs ? "" : " all that match"} …</button>`);
   return html`<${AsOf} poll=${poll} />
-    <section class=${`card ${poll.stale ? "stale" : ""}`} aria-labelledby="list">
+    <section class="card ${poll.stale}" aria-labelledby="list">
       <div class="heading">
         <label class="pick"><input type="checkbox" checked=${isAll} disabled=${present.length === 0}
           onChange=${() => setChosen(new Set(isAll ? [] : present.map(({ key }) => key)))} /> Select all shown</label>
@@ -93,11 +104,11 @@ export function JobList({ filter, ask }) {
       </div>
       <ul class="jobs">${shown.map(({ key, row, gone }) => html`<${Row} key=${key} job=${row.job} gone=${gone} filter=${filter}
         isChosen=${chosen.has(key)} choose=${() => toggle(key)} />`)}</ul>
-      ${shown.length === 0 && !list.next && html`<p class="empty">No job matches.</p>`}
+      ${shown.length === 0 && !list.next && html`<${Nothing} topic=${filter.topic} />`}
       ${list.error && html`<${Failure} error=${list.error} />`}
       ${list.next && html`<div class="actions">
         ${list.busy
-          ? html`<span role="status">Searching: ${count(list.examined)} jobs examined …</span> <button type="button" onClick=${list.stop}>Stop</button>`
-          : html`<button type="button" onClick=${list.extend}>Show more</button>`}</div>`}
+          ? html`<span role="status">Searching: ${count(list.examined)} jobs examined …</span> <button onClick=${list.stop}>Stop</button>`
+          : html`<button onClick=${list.extend}>Show more</button>`}</div>`}
     </section>`;
 }

@@ -18,7 +18,7 @@ export function useKeys(actions, isGeneral = false) {
   });
 }
 
-const isEntry = (target) => target.closest?.("input, textarea, select, [contenteditable]");
+const isEntry = (target) => target.closest?.("input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable]");
 
 function onKey(event) {
   if (!preferences.get().keys || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;

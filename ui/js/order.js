@@ -3,7 +3,7 @@ import { html, useCallback, useRef, useState } from "./lib.js";
 import { counted } from "./format.js";
 
 export const Changes = ({ changes, sort }) =>
-  changes > 0 && html`<button type="button" class="quiet" onClick=${sort}>${counted(changes, "change")}, press <kbd>r</kbd></button>`;
+  changes > 0 && html`<button class="quiet" onClick=${sort}>${counted(changes, "change")}, press <kbd>r</kbd></button>`;
 
 /**
  * Keeps the order of `rows`, each with the unique text `key(row)`. A new row comes last; one that is gone keeps its last values

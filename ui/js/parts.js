@@ -1,5 +1,5 @@
 // The small parts that pages are made of. They know no call and no page.
-import { html, useEffect, useObservable, useRef, useState } from "./lib.js";
+import { html, useEffect, useId, useObservable, useRef, useState } from "./lib.js";
 import { useNow } from "./clock.js";
 import { byteLength, bytes, count, distance, duration, moment, revealed } from "./format.js";
 import { indent } from "./rawjson.js";
@@ -20,6 +20,8 @@ export function Time({ at }) {
   const now = useNow();
   return html`<time datetime=${at}>${moment(Date.parse(at), now, zone)}</time>`;
 }
+
+export const Moment = ({ at }) => html`<${Time} at=${new Date(at).toISOString()} />`;
 
 export function When({ at }) {
   const now = useNow();
@@ -65,7 +67,7 @@ export function Failure({ error, retry }) {
     <strong>${error.title || "This did not work"}</strong>
     <p><${Text} text=${error.detail ?? String(error)} /></p>
     ${error.requestId && html`<p class="small">Request <code>${error.requestId}</code></p>`}
-    ${retry && html`<button type="button" onClick=${retry}>Retry</button>`}
+    ${retry && html`<button onClick=${retry}>Retry</button>`}
   </div>`;
 }
 
@@ -77,10 +79,14 @@ export function Unloaded({ poll, what }) {
 export function AsOf({ poll }) {
   if (!poll.stale) return null;
   return html`<p class="as-of" role="status">
-    <strong>As of <${Time} at=${new Date(poll.at).toISOString()} />.</strong> ${poll.error.detail}
-    <button type="button" onClick=${poll.refresh}>Retry now</button>
+    <strong>As of <${Moment} at=${poll.at} />.</strong> <${Text} text=${poll.error.detail} />
+    <button onClick=${poll.refresh}>Retry now</button>
   </p>`;
 }
+
+/** Tells that something is gone of which the last figures stay. */
+export const Gone = ({ what, poll, children }) => html`<p class="as-of" role="status">
+  <strong>${what}</strong> <span>${children} Below is what it was at <${Moment} at=${poll.at} />.</span></p>`;
 
 export function Copy({ text, label = "Copy", of }) {
   const [state, setState] = useState("");
@@ -91,7 +97,7 @@ export function Copy({ text, label = "Copy", of }) {
     clearTimeout(timer.current);
     timer.current = setTimeout(() => setState(""), 2000);
   };
-  return html`<button type="button" class="quiet" onClick=${copy} aria-label=${of && `${label} ${of}`}>
+  return html`<button class="quiet" onClick=${copy} aria-label=${of && `${label} ${of}`}>
       ${state || label}</button>
     <span class="visually-hidden" role="status">${state}</span>`;
 }
@@ -113,23 +119,32 @@ async function copied(text) {
 
 const FIRST_CHARACTERS = 64 * 1024;
 
-export function Body({ raw, hidden }) {
+/** A body, and beside its buttons the children, which appear with it. */
+export function Body({ raw, hidden, children }) {
   const [shown, setShown] = useState(!hidden);
   const [whole, setWhole] = useState(false);
   const [indented, setIndented] = useState(true);
-  if (!shown) return html`<button type="button" onClick=${() => setShown(true)}>Show the body</button>`;
+  if (!shown) return html`<button onClick=${() => setShown(true)}>Show the body</button>`;
   const text = indented ? indent(raw) : raw;
   const isLong = text.length > FIRST_CHARACTERS && !whole;
   return html`<div class="body">
     <div class="actions">
       <${Copy} text=${raw} of="the body" />
-      <button type="button" class="quiet" aria-pressed=${indented} onClick=${() => setIndented(!indented)}>Indent</button>
+      <button class="quiet" aria-pressed=${indented} onClick=${() => setIndented(!indented)}>Indent</button>
+      ${children}
       <span class="small">${bytes(byteLength(raw))}</span>
     </div>
     <pre tabindex="0" role="region" aria-label="Body"><${Text} text=${isLong ? text.slice(0, FIRST_CHARACTERS) : text} /></pre>
     ${isLong &&
-    html`<button type="button" onClick=${() => setWhole(true)}>Show all ${count(text.length)} characters</button>`}
+    html`<button onClick=${() => setWhole(true)}>Show all ${count(text.length)} characters</button>`}
   </div>`;
+}
+
+/** A field for a word or a number. */
+export function Field({ label, ...more }) {
+  const id = useId();
+  return html`<label for=${id}>${label}</label>
+    <input id=${id} autocomplete="off" autocapitalize="off" spellcheck=${false} ...${more} />`;
 }
 
 export const Facts = ({ facts }) => html`<dl class="facts">

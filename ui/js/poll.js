@@ -19,10 +19,15 @@ function note(loop, retryAt) {
   connection.set({ failing: failing.size > 0, retryAt: failing.size > 0 ? Math.min(...failing.values()) : 0 });
 }
 
+/** Waits until the tab is visible. */
+export async function seen() {
+  while (document.hidden) await new Promise((resolve) => document.addEventListener("visibilitychange", resolve, { once: true }));
+}
+
 /**
  * Reads `path` now and every `every` milliseconds. Returns `data`, the moment `at` of it by the server's clock, the latest
- * `error`, whether the data is `stale`, and `refresh`, which asks now and resolves when that is done. With `path` null it does
- * nothing. `addressOf` makes the address of a call from the path.
+ * `error`, the class `stale` or "" by whether that leaves the data old, and `refresh`, which asks now and resolves when that is
+ * done. With `path` null it does nothing. `addressOf` makes the address of a call from the path.
  */
 export function usePoll(path, every, addressOf = (path) => path) {
   const { live } = useObservable(preferences);
@@ -38,7 +43,7 @@ export function usePoll(path, every, addressOf = (path) => path) {
   const refresh = useCallback(() => loop.current?.run() ?? Promise.resolve(), []);
   // The first rendering after a change of the path must not show the figures of the path before.
   const { data, at, error } = state.path === path ? state : { data: null, at: 0, error: null };
-  return { data, at, error, stale: data !== null && error !== null && error.passes, refresh };
+  return { data, at, error, stale: data && error ? "stale" : "", refresh };
 }
 
 function startLoop(path, every, setState, addressOf) {

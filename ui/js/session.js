@@ -33,7 +33,8 @@ export function signIn(token) {
 }
 
 export function refuse(token, detail) {
-  if (session.get().token !== token) return;
+  const known = session.get();
+  if (known.token !== token || (known.required && !token)) return;
   save(null);
   session.set({ token: null, required: true, refused: token ? detail : null });
 }

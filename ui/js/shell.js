@@ -30,7 +30,7 @@ function Live() {
   useNow();
   const wait = Math.max(0, Math.ceil((retryAt - serverNow()) / 1000));
   const text = failing ? (wait > 0 ? `Retry in ${wait} s` : "Retrying …") : live ? "Live" : "Paused";
-  return html`<button type="button" class=${`live ${failing ? "failing" : live ? "on" : "off"}`} aria-pressed=${live}
+  return html`<button class=${`live ${failing ? "failing" : live ? "on" : "off"}`} aria-pressed=${live}
     aria-label=${failing ? "Live updates: the server does not answer" : "Live updates"} onClick=${togglesLive}>
     <span class="dot" aria-hidden="true" /><span class="live-text">${text}</span></button>`;
 }
@@ -87,7 +87,7 @@ function Keys({ close }) {
     <dl class="keys">${KEYS.map(([keys, what]) => html`<div key=${keys}>
       <dt>${keys.split(" ").map((key) => html`<kbd>${key}</kbd> `)}</dt><dd>${what}</dd></div>`)}</dl>
     <p class="small">They can be switched off on the page <a href=${href("server")} onClick=${close}>Server</a>.</p>
-    <div class="actions end"><button type="button" data-cancel onClick=${close}>Close</button></div>
+    <div class="actions end"><button data-cancel onClick=${close}>Close</button></div>
   </dialog>`;
 }
 
@@ -123,8 +123,8 @@ export function Shell({ title, signsIn, children }) {
     <main tabindex="-1" id="main">${children}</main>
     <footer>
       <span>Times in ${zoneName(zone, now)}</span>
-      <button type="button" class="link" onClick=${() => setShowsKeys(true)}>Keys</button>
-      ${token && html`<button type="button" class="link" onClick=${signOut}>Sign out</button>`}
+      <button class="link" onClick=${() => setShowsKeys(true)}>Keys</button>
+      ${token && html`<button class="link" onClick=${signOut}>Sign out</button>`}
     </footer>
     <${Result} />
     ${showsKeys && html`<${Keys} close=${() => setShowsKeys(false)} />`}`;

@@ -7,7 +7,7 @@ import { useNow } from "../clock.js";
 import { inWords } from "../filter.js";
 import { count, duration } from "../format.js";
 import { useKeys } from "../keys.js";
-import { AsOf, Facts, Text, Unloaded, When } from "../parts.js";
+import { AsOf, Facts, Gone, Text, Unloaded, When } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { preferences } from "../preferences.js";
 
@@ -28,13 +28,17 @@ function Operation({ id }) {
   useKeys({ r: poll.refresh });
   if (!operation) return html`<${Unloaded} poll=${poll} what="the operation" />`;
   const { state, limit = 0, changed, skipped, delay, shift, spread } = operation;
-  return html`<${AsOf} poll=${poll} /><section class=${`card ${poll.stale ? "stale" : ""}`}>
+  const isLost = poll.error?.status === 404;
+  return html`${isLost
+      ? html`<${Gone} what="This operation is no longer known:" poll=${poll}>its server was restarted, or forgot it after many others.<//>`
+      : html`<${AsOf} poll=${poll} />`}
+  <section class="card ${poll.stale}">
     <p class="headline"><strong><${Words} operation=${operation} /></strong></p>
     ${limit > 0 && html`<progress aria-label="Progress" max=${limit} value=${state === "done" ? limit : changed + skipped} />`}
-    <p role="status">${state}: ${figures(operation)}</p>
+    <p role="status">${isLost && "last seen "}${state}: ${figures(operation)}</p>
     ${state === "abandoned" && html`<p>The server of this operation no longer reports. Start it again for the jobs that are left.</p>`}
-    ${state === "running" && may("admin") && html`<div class="actions">
-      <button type="button" onClick=${() => setStop(operation).then(poll.refresh)}>Stop</button></div>`}
+    ${state === "running" && !isLost && may("admin") && html`<div class="actions">
+      <button onClick=${() => setStop(operation).then(poll.refresh)}>Stop</button></div>`}
     <${Facts} facts=${[
       ["New due time", operation.at ? html`<${When} at=${operation.at} />` : shift ? shifted(shift) : delay > 0 && `in ${duration(delay)}`],
       ["Spread over", spread && duration(spread)],

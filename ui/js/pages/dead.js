@@ -7,7 +7,7 @@ import { filterOf } from "../filter.js";
 import { count, counted } from "../format.js";
 import { JobList } from "../joblist.js";
 import { useKeys } from "../keys.js";
-import { Distance, Text, Unloaded } from "../parts.js";
+import { AsOf, Distance, Text, Unloaded } from "../parts.js";
 import { usePoll } from "../poll.js";
 
 function Reasons({ poll, chosen, actions }) {
@@ -17,7 +17,7 @@ function Reasons({ poll, chosen, actions }) {
     return html`<section class="card well"><span class="mark well" aria-hidden="true" />
       <p><strong>No dead letters.</strong> A job comes here when its attempts are used up, or when a worker buries it.</p></section>`;
   }
-  return html`<section class=${`card ${poll.stale ? "stale" : ""}`} aria-labelledby="reasons">
+  return html`<${AsOf} poll=${poll} /><section class="card ${poll.stale}" aria-labelledby="reasons">
     <div class="heading"><h2 id="reasons">Reasons</h2>
       <span class="small">of ${complete ? counted(examined, "dead letter") : `the newest ${counted(examined, "dead letter")}`}</span></div>
     <ul class="jobs">${reasons.map((group) => html`<li key=${group.reason} class="job group">
@@ -37,9 +37,9 @@ export function Dead({ topic }) {
   const may = useMay(topic);
   const { ask, question } = useQuestion();
   useKeys({ r: reasons.refresh });
-  const button = (action, name, group) => html`<button type="button" class=${action === "delete" ? "danger quiet" : ""}
+  const button = (action, name, group) => html`<button class=${action === "delete" ? "danger quiet" : ""}
     aria-label=${`${name} “${group.reason}”`}
-    onClick=${() => ask({ action, filter: { state: "dead", topic, reason_prefix: group.prefix } })}>${name} …</button>`;
+    onClick=${() => ask({ action, filter: { state: "dead", topic, reason_prefix: group.prefix }, listed: group.count })}>${name} …</button>`;
   const actions = (group) => may("admin") && [button("requeue", "Replay", group), button("delete", "Delete", group)];
   return html`<nav class="crumbs" aria-label="Path"><a href=${href()}>Overview</a><a class="mono" href=${href("topics", topic)}>${topic}</a></nav>
     <h1 tabindex="-1">Dead letters</h1>

@@ -7,7 +7,7 @@ import { useNow } from "../clock.js";
 import { countdown, duration } from "../format.js";
 import { Ended, History } from "../history.js";
 import { useKeys } from "../keys.js";
-import { AsOf, Body, Copy, Elapsed, Facts, Failure, StateName, Text, Time, Unloaded, When } from "../parts.js";
+import { AsOf, Body, Copy, Elapsed, Facts, Gone, StateName, Text, Unloaded, When } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { curl, jobJson } from "./testjob.js";
 
@@ -47,18 +47,18 @@ function Actions({ job, refresh }) {
   const asks = (action) => () => ask({ action, jobs: [job], done: refresh });
   const waits = job.state === "delayed" || job.state === "ready";
   return html`<div class="actions">
-      ${job.state === "delayed" && may("add") && html`<button type="button" class="primary" disabled=${busy} onClick=${() => run(() => runNow(job))}>Run now</button>`}
-      ${waits && may("add") && html`<button type="button" onClick=${asks("reschedule")}>Reschedule …</button>`}
-      ${job.state === "dead" && may("admin") && html`<button type="button" class="primary" disabled=${busy} onClick=${() => run(() => replay(job))}>Replay</button>`}
-      ${may("add") && html`<button type="button" class="danger quiet" onClick=${asks("delete")}>Delete …</button>`}
+      ${job.state === "delayed" && may("add") && html`<button class="primary" disabled=${busy} onClick=${() => run(() => runNow(job))}>Run now</button>`}
+      ${waits && may("add") && html`<button onClick=${asks("reschedule")}>Reschedule …</button>`}
+      ${job.state === "dead" && may("admin") && html`<button class="primary" disabled=${busy} onClick=${() => run(() => replay(job))}>Replay</button>`}
+      ${may("add") && html`<button class="danger quiet" onClick=${asks("delete")}>Delete …</button>`}
       <${Lacking} topic=${job.topic} scopes=${["add", "admin"]} />
     </div>
     ${question}`;
 }
 
-function curlOf(job) {
-  const { topic, ttr, max_attempts: maxAttempts, retry } = job;
-  return curl(jobJson({ topic, ttr, max_attempts: maxAttempts, ...(retry ? { retry } : {}) }, job.body));
+/** A command that adds the same job: what is undefined is left out. */
+function curlOf({ id, topic, state, due_at: at, ttr, max_attempts, retry, callback, body }) {
+  return curl(jobJson({ topic, id, at: state === "delayed" ? at : undefined, ttr, max_attempts, retry, callback }, body));
 }
 
 export function Job({ id, hidesBodies }) {
@@ -76,20 +76,20 @@ export function Job({ id, hidesBodies }) {
   }
   if (!job) return html`${heading}<${Unloaded} poll=${poll} what="the job" />`;
   return html`${heading}
-    <${AsOf} poll=${poll} />
-    ${isGone && html`<p class="as-of" role="status"><strong>This job is gone:</strong> ${ended ? html`<${Ended} ended=${ended} />` : "it was finished or deleted."} Below is what it was at
-      <${Time} at=${new Date(poll.at).toISOString()} />.</p>`}
-    ${poll.error && !isGone && !poll.stale && html`<${Failure} error=${poll.error} retry=${poll.refresh} />`}
+    ${isGone
+      ? html`<${Gone} what="This job is gone:" poll=${poll}>${ended ? html`<${Ended} ended=${ended} />` : "it was finished or deleted."}<//>`
+      : html`<${AsOf} poll=${poll} />`}
     <div class="columns wide-left">
-      <section class=${`card ${poll.stale || isGone ? "stale" : ""}`}>
+      <section class="card ${poll.stale}">
         <p class="headline"><${StateName} state=${job.state} />${!isGone && html` <span><${Waits} job=${job} /></span>`}</p>
         ${!isGone && html`<${Actions} job=${job} refresh=${poll.refresh} />`}
         <${Facts} facts=${factsOf(job)} />
         <${History} job=${job} />
       </section>
       <section class="card">
-        <div class="heading"><h2>Body</h2><${Copy} text=${curlOf(job)} label="Copy as curl" /></div>
-        <${Body} key=${hidesBodies} raw=${job.body} hidden=${hidesBodies} />
+        <h2>Body</h2>
+        <${Body} key=${hidesBodies} raw=${job.body} hidden=${hidesBodies}><${Copy} text=${curlOf(job)} label="Copy as curl" /><//>
+        ${job.callback?.headers && html`<p class="small">The values of the callback's headers are secret: put them into the copied command in place of <code>[hidden]</code>.</p>`}
       </section>
     </div>`;
 }

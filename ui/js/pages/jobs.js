@@ -5,29 +5,25 @@ import { useQuestion } from "../bulk.js";
 import { filterOf } from "../filter.js";
 import { instant, localText } from "../format.js";
 import { JobList } from "../joblist.js";
-import { STATES } from "../parts.js";
+import { Field, STATES } from "../parts.js";
 import { preferences } from "../preferences.js";
 
-function Field({ name, label, value = "", ...more }) {
-  const id = useId();
-  return html`<div><label for=${id}>${label}</label>
-    <input id=${id} autocomplete="off" autocapitalize="off" spellcheck=${false} value=${value}
-      onChange=${(event) => setQuery({ [name]: event.target.value })} ...${more} /></div>`;
-}
+const Part = ({ name, value = "", ...more }) => html`<div>
+  <${Field} value=${value} onChange=${(event) => setQuery({ [name]: event.target.value })} ...${more} /></div>`;
 
 function Filter({ filter }) {
   const { zone } = useObservable(preferences);
   const state = useId();
-  const time = (name, label) => html`<${Field} label=${label} type="datetime-local" step="1" value=${filter[name] ? localText(filter[name], zone) : ""}
+  const time = (name, label) => html`<${Part} label=${label} type="datetime-local" step="1" value=${filter[name] ? localText(filter[name], zone) : ""}
     onChange=${(event) => setQuery({ [name]: instant(event.target.value, zone) })} />`;
   return html`<form class="card filters" onSubmit=${(event) => event.preventDefault()}>
     <div><label for=${state}>State</label>
       <select id=${state} value=${filter.state} onChange=${(event) => setQuery({ state: event.target.value, reason_prefix: null })}>
         ${STATES.map((state) => html`<option key=${state}>${state}</option>`)}</select></div>
-    <${Field} name="topic" label="Topic" value=${filter.topic} maxlength="128" />
+    <${Part} name="topic" label="Topic" value=${filter.topic} maxlength="128" />
     ${time("from", "From")}${time("to", "Before")}
-    <${Field} name="id_prefix" label="Id begins with" value=${filter.id_prefix} maxlength="255" />
-    ${filter.state === "dead" && html`<${Field} name="reason_prefix" label="Reason begins with" value=${filter.reason_prefix} />`}
+    <${Part} name="id_prefix" label="Id begins with" value=${filter.id_prefix} maxlength="255" />
+    ${filter.state === "dead" && html`<${Part} name="reason_prefix" label="Reason begins with" value=${filter.reason_prefix} />`}
   </form>`;
 }
 

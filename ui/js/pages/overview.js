@@ -7,7 +7,7 @@ import { useNow } from "../clock.js";
 import { count, counted, duration, shellQuote } from "../format.js";
 import { useKeys } from "../keys.js";
 import { Changes, useStableOrder } from "../order.js";
-import { AsOf, Bar, Command, Distance, Elapsed, Mark, STATES, Unloaded } from "../parts.js";
+import { AsOf, Bar, Command, Distance, Elapsed, Failure, Mark, Moment, STATES, Unloaded } from "../parts.js";
 import { usePoll } from "../poll.js";
 
 const PAGE = 1000;
@@ -51,7 +51,7 @@ function Totals({ topics, isPart, stale }) {
   </section>`;
 }
 
-function Trouble({ topics, isPart, stale, refresh }) {
+function Trouble({ topics, isPart, poll }) {
   const now = useNow();
   const late = usePoll("topics?sort=overdue", 2_000);
   const dead = usePoll(isPart ? "topics?sort=dead" : null, 2_000);
@@ -63,16 +63,20 @@ function Trouble({ topics, isPart, stale, refresh }) {
   }]));
   const troubled = [...present.values()].filter((view) => troublesOf(view, now).length > 0);
   const { shown, changes, sort } = useStableOrder(troubled, (view) => view.topic, bySeverity(now), `${!late.data} ${!dead.data}`);
-  const sortAnew = () => Promise.all([refresh(), late.refresh(), dead.refresh()]).then(sort);
+  const sortAnew = () => Promise.all([poll.refresh(), late.refresh(), dead.refresh()]).then(sort);
   useKeys({ r: sortAnew });
+  const unknown = [late, dead].find(({ data, error }) => error && !data);
+  const stale = [poll, late, dead].find((one) => one.stale);
   if (shown.length === 0) {
-    return (late.data || late.error) && html`<section class="card well"><span class="mark well" aria-hidden="true" />
-      <p><strong>All is well.</strong> No topic has dead letters, or ready jobs that wait longer than a minute.</p></section>`;
+    if (unknown) return html`<${Failure} error=${{ ...unknown.error, title: "Whether all is well is not known" }} retry=${sortAnew} />`;
+    return late.data && (dead.data || !isPart) && html`<section class="card well ${stale ? "stale" : ""}"><span class="mark well" aria-hidden="true" />
+      <p><strong>${stale ? html`All was well at <${Moment} at=${stale.at} />.` : "All is well."}</strong> No topic ${stale ? "had" : "has"} dead letters, or ready jobs that wait longer than a minute.</p></section>`;
   }
   return html`<section class="card" aria-labelledby="trouble">
     <div class="heading"><h2 id="trouble">In trouble</h2>
       <${Changes} changes=${changes} sort=${sortAnew} /></div>
-    <ul class=${`troubles ${stale ? "stale" : ""}`}>${shown.slice(0, ROWS).map(({ key, row, gone }) => {
+    ${unknown && html`<p class="problem" role="alert">There may be more: ${unknown.error.detail}</p>`}
+    <ul class="troubles ${stale ? "stale" : ""}">${shown.slice(0, ROWS).map(({ key, row, gone }) => {
       const view = present.get(key) ?? row;
       const found = troublesOf(view, now);
       return html`<li key=${key} data-row>
@@ -195,7 +199,7 @@ export function Overview() {
   if (!poll.data) return html`${heading}<${Unloaded} poll=${poll} what="the topics" />`;
   const { topics, next_cursor: next } = poll.data;
   if (topics.length === 0) return html`${heading}<${AsOf} poll=${poll} /><${NewServer} />`;
-  const parts = { topics, isPart: Boolean(next), stale: poll.stale, refresh: poll.refresh };
+  const parts = { topics, isPart: Boolean(next), stale: poll.stale, poll };
   return html`${heading}
     <${AsOf} poll=${poll} />
     <${Totals} ...${parts} />

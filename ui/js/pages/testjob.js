@@ -4,7 +4,7 @@ import { href, ROOT } from "../address.js";
 import { useMay } from "../changes.js";
 import { add } from "../api.js";
 import { shellQuote } from "../format.js";
-import { Command, Failure } from "../parts.js";
+import { Command, Failure, Field } from "../parts.js";
 import { session } from "../session.js";
 
 /** A curl command that posts `json`. It names the variable of the token, never the token. */
@@ -30,7 +30,7 @@ export function TestJob({ topic, refresh }) {
   const [delay, setDelay] = useState("10s");
   const [body, setBody] = useState('{"test":true}');
   const [state, setState] = useState({ busy: false, error: null, added: null });
-  const [delayField, bodyField] = [useId(), useId()];
+  const bodyField = useId();
   const may = useMay(topic);
   if (!may("add")) return null;
   const valid = isJson(body);
@@ -49,8 +49,7 @@ export function TestJob({ topic, refresh }) {
   };
   return html`<section class="card test-job"><h2>Test job</h2><form onSubmit=${submit}>
     <p class="small">A worker of this topic receives it like any other job.</p>
-    <label for=${delayField}>Delay</label>
-    <input id=${delayField} class="short" autocomplete="off" value=${delay} placeholder="none: ready at once"
+    <${Field} label="Delay" class="short" value=${delay} placeholder="none: ready at once"
       onInput=${(event) => setDelay(event.target.value)} />
     <label for=${bodyField}>Body, in JSON</label>
     <textarea id=${bodyField} class="mono" rows="3" spellcheck=${false} aria-invalid=${valid ? undefined : "true"} value=${body}

@@ -53,7 +53,7 @@ function Pauses({ view, refresh }) {
 
 function settingsOf({ ttr, max_attempts: max, retry, require_receipt: receipt }) {
   return [
-    ["TTR", ttr === undefined ? "60 s, unless the job says otherwise" : duration(ttr)],
+    ["TTR", ttr === undefined ? "default" : duration(ttr)],
     ["Most attempts", max === 0 ? "no limit" : (max ?? "default")],
     ["Retry after", retry ? retry.map(duration).join(", ") : "default"],
     ["Receipt", receipt ? "required to finish" : "optional to finish"],
