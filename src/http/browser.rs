@@ -98,8 +98,8 @@ fn is_foreign(headers: &HeaderMap, host: Option<&Authority>, options: &HttpOptio
 }
 
 /// Whether an origin or a page's URL (`scheme://authority...`) is at `host`, or at a configured name: a proxy may have
-/// replaced the `Host` that the browser sent. With the same name the port must be the same too, since another program
-/// may use another port.
+/// replaced the `Host` that the browser sent, or dropped its port (`proxy_set_header Host $host` of nginx). With the same
+/// name and a port in `Host` the ports must be the same, since another program may use another one.
 fn is_own_page(url: &[u8], host: Option<&Authority>, options: &HttpOptions) -> bool {
     let Some((scheme, rest)) = std::str::from_utf8(url).ok().and_then(|text| text.split_once("://")) else {
         return false;
@@ -114,11 +114,12 @@ fn is_own_page(url: &[u8], host: Option<&Authority>, options: &HttpOptions) -> b
     if has_user(&theirs) {
         return false;
     }
-    if !theirs.host().eq_ignore_ascii_case(ours.host()) {
-        return is_allowed(theirs.host(), options);
-    }
     let port = |authority: &Authority| authority.port_u16().unwrap_or(default_port);
-    port(&theirs) == port(ours)
+    let has_same_name = theirs.host().eq_ignore_ascii_case(ours.host());
+    if has_same_name && (ours.port().is_some() || port(&theirs) == default_port) {
+        return port(&theirs) == port(ours);
+    }
+    is_allowed(theirs.host(), options)
 }
 
 #[cfg(test)]
@@ -205,9 +206,56 @@ mod tests {
         }
         // Another program at the same name, whose page could otherwise send requests through a browser.
         assert_eq!(code_from("queue.example:9277", "http://queue.example:3000"), "cross_site_refused");
+        let referred = [("host", "queue.example:9277"), ("referer", "http://queue.example:3000/page")];
+        assert_eq!(code("POST", "/jobs", &referred, &named), "cross_site_refused");
         let site = [("host", "queue.example"), ("origin", "https://queue.example")];
         let headers = [&site[..], &[("sec-fetch-site", "cross-site")]].concat();
         assert_eq!(code("POST", "/jobs", &headers, &named), "cross_site_refused");
+    }
+
+    #[test]
+    fn a_host_without_its_port_is_completed_for_configured_names_only() {
+        let named = HttpOptions { allowed_hosts: vec!["queue.example".to_owned()], ..HttpOptions::default() };
+        let unnamed = HttpOptions { check_host: false, ..HttpOptions::default() };
+        let code_from = |host: &str, origin: &str, options: &HttpOptions| {
+            code("POST", "/jobs", &[("host", host), ("origin", origin), ("referer", origin)], options)
+        };
+        for (host, origin, if_named, if_unnamed) in [
+            // A proxy kept the host and dropped the port.
+            ("queue.example", "http://queue.example:8080", "ok", "cross_site_refused"),
+            ("Queue.Example", "https://queue.example:8443", "ok", "cross_site_refused"),
+            ("queue.example", "http://queue.example:443", "ok", "cross_site_refused"),
+            // Nothing was dropped.
+            ("queue.example", "http://queue.example", "ok", "ok"),
+            ("queue.example", "https://queue.example", "ok", "ok"),
+            ("queue.example", "http://queue.example:80", "ok", "ok"),
+            ("queue.example:8080", "http://queue.example:8080", "ok", "ok"),
+            // Another program at the same name.
+            ("queue.example:8080", "http://queue.example", "cross_site_refused", "cross_site_refused"),
+            ("queue.example:8080", "https://queue.example:8443", "cross_site_refused", "cross_site_refused"),
+            ("queue.example:443", "http://queue.example", "cross_site_refused", "cross_site_refused"),
+            // Other names, whichever port they have.
+            ("queue.example", "http://evil.example:8080", "cross_site_refused", "cross_site_refused"),
+            ("queue.example", "http://evil.example", "cross_site_refused", "cross_site_refused"),
+            ("queue.example", "http://queue.example.evil:8080", "cross_site_refused", "cross_site_refused"),
+            ("queue.example", "http://u@queue.example:8080", "cross_site_refused", "cross_site_refused"),
+            ("queue.example", "ftp://queue.example:8080", "cross_site_refused", "cross_site_refused"),
+            ("queue.example", "null", "cross_site_refused", "cross_site_refused"),
+            ("localhost", "http://localhost:3000", "cross_site_refused", "cross_site_refused"),
+            ("127.0.0.1", "http://127.0.0.1:3000", "cross_site_refused", "cross_site_refused"),
+        ] {
+            assert_eq!(code_from(host, origin, &named), if_named, "{host}, {origin}, named");
+            assert_eq!(code_from(host, origin, &unnamed), if_unnamed, "{host}, {origin}, not named");
+        }
+        // A browser that says where the page is from is believed first.
+        for site in ["same-site", "cross-site"] {
+            let headers = [
+                ("host", "queue.example"),
+                ("origin", "http://queue.example:8080"),
+                ("sec-fetch-site", site),
+            ];
+            assert_eq!(code("POST", "/jobs", &headers, &named), "cross_site_refused", "{site}");
+        }
     }
 
     #[test]

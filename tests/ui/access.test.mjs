@@ -1,6 +1,8 @@
 // Who may see and do what: tokens, scopes, other paths and names, and what strangers put into jobs.
 import assert from "node:assert/strict";
-import { onEveryEngine, proxyOf, refusal, Tab } from "./harness.mjs";
+import { once } from "node:events";
+import http from "node:http";
+import { nginxOf, onEveryEngine, proxyOf, refusal, Tab } from "./harness.mjs";
 
 const TOKENS = {
   ops: ["--scope", "admin"],
@@ -133,26 +135,45 @@ onEveryEngine("the title is shown and bodies are hidden where the settings say s
   await tab.sees('"personal"');
 });
 
-for (const keepsHost of [true, false]) {
-  const named = { SERVER__ALLOWED_HOSTS: "queue.localhost" };
-  const settings = keepsHost ? {} : named;
-  onEveryEngine(`a proxy serves it below a path and ${keepsHost ? "keeps" : "replaces"} the host`, { settings }, async ({ server, page }) => {
-    const proxy = await proxyOf(server, keepsHost);
+// What nginx sends as Host, and whether the server has to know the name that browsers use.
+for (const [does, host, isNamed] of [
+  ["keeps the host", "$http_host", false],
+  ["keeps the host without its port", "$host", true],
+  ["replaces the host", "$proxy_host", true],
+]) {
+  const settings = isNamed ? { SERVER__ALLOWED_HOSTS: "queue.localhost" } : {};
+  onEveryEngine(`nginx serves it below a path and ${does}`, { settings }, async ({ server, page }) => {
+    const nginx = await nginxOf(server, host);
     try {
       // Browsers resolve every name below localhost to this machine.
-      await page.goto(`http://queue.localhost:${proxy.port}/queue/ui`);
-      assert.equal(page.url(), `http://queue.localhost:${proxy.port}/queue/ui/`);
+      const root = `http://queue.localhost:${nginx.port}/queue/ui`;
+      await page.goto(root);
+      assert.equal(page.url(), `${root}/`);
       await page.getByText("There is no job yet").waitFor();
-      await page.goto(`http://queue.localhost:${proxy.port}/queue/ui/#/topics/mail`);
+      await page.goto(`${root}/#/topics/mail`);
       await page.getByLabel("Delay").fill("1h");
       await page.getByRole("button", { name: "Add job" }).click();
       await page.getByRole("status").getByText("Added").waitFor();
       await page.getByRole("button", { name: "Pause delivery" }).click();
       await page.getByText("Delivery of mail is paused.").waitFor();
+      // Pages of others, whose requests come through the same nginx.
+      for (const origin of ["http://evil.localhost", `http://evil.localhost:${nginx.port}`, "http://queue.localhost.evil", "null"]) {
+        const headers = { origin, "content-type": "application/json", host: `queue.localhost:${nginx.port}` };
+        assert.equal(await statusOf(`http://127.0.0.1:${nginx.port}/queue/jobs`, headers), 403, origin);
+      }
     } finally {
-      proxy.stop();
+      await nginx.stop();
     }
   });
+}
+
+/** The status of an add with these headers, which a browser would not let a page choose. */
+async function statusOf(url, headers) {
+  const request = http.request(url, { method: "POST", headers });
+  request.end('{"topic":"t"}');
+  const [response] = await once(request, "response");
+  response.resume();
+  return response.statusCode;
 }
 
 onEveryEngine("what strangers write is text", {}, async ({ server, tab, page }) => {

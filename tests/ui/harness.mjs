@@ -3,7 +3,6 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import fs from "node:fs";
-import http from "node:http";
 import { createRequire } from "node:module";
 import net from "node:net";
 import os from "node:os";
@@ -134,22 +133,38 @@ export class Server {
   }
 }
 
-/** A proxy that serves the server below `/queue/`, with the Host that the browser sent or with the server's own. */
-export async function proxyOf(server, keepsHost) {
-  const proxy = http.createServer((request, response) => {
-    if (!request.url.startsWith("/queue/")) return response.writeHead(404).end();
-    const headers = { ...request.headers, host: keepsHost ? request.headers.host : `127.0.0.1:${server.port}` };
-    const onward = http.request(new URL(request.url.slice("/queue/".length), server.url), { method: request.method, headers });
-    onward.on("response", (answer) => {
-      response.writeHead(answer.statusCode, answer.headers);
-      answer.pipe(response);
-    });
-    onward.on("error", () => response.destroy());
-    return request.pipe(onward);
+/** nginx, which serves the server below `/queue/` at a port of its own. `host` is what it sends as `Host`, in its own words. */
+export async function nginxOf(server, host) {
+  const directory = fs.mkdtempSync(path.join(os.tmpdir(), "linger-ui-nginx-"));
+  const port = await freePort();
+  const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map((kind) => `${kind}_temp_path ${directory}/${kind};`);
+  const file = path.join(directory, "nginx.conf");
+  fs.writeFileSync(file, `
+    daemon off;
+    master_process off;
+    pid ${directory}/pid;
+    error_log stderr notice;
+    events {}
+    http {
+      access_log off;
+      ${temporary.join("\n")}
+      server {
+        listen 127.0.0.1:${port};
+        location /queue/ {
+          proxy_pass ${server.url};
+          proxy_set_header Host ${host};
+        }
+      }
+    }`);
+  const child = spawn("nginx", ["-c", file, "-p", directory, "-e", "stderr"], {
+    stdio: ["ignore", "ignore", "pipe"],
   });
-  proxy.listen(0, "127.0.0.1");
-  await once(proxy, "listening");
-  return { port: proxy.address().port, stop: () => (proxy.closeAllConnections(), proxy.close()) };
+  await lineOf({ stdout: child.stderr }, /using the "\w+" event method/, "nginx");
+  const stop = async () => {
+    await ended(child, "SIGTERM");
+    fs.rmSync(directory, { recursive: true, force: true });
+  };
+  return { port, stop };
 }
 
 let browser = null;
