@@ -124,7 +124,7 @@ pub enum Error {
     /// No bulk operation has this id.
     #[error("no bulk operation has this id; the latest 64 are kept")]
     OperationNotFound,
-    /// The server is shutting down; nothing happened.
+    /// The server is shutting down; nothing happened, but a purge may have deleted a part of its jobs.
     #[error("the server is shutting down; send this again to another one, or once it is back")]
     Draining,
     /// The store cannot be reached or did not answer. Repeating the call is safe.

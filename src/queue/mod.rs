@@ -18,6 +18,7 @@ mod outlet_listener;
 mod outlets;
 mod pop;
 mod processes;
+mod purges;
 mod read_permits;
 mod scrape;
 mod service;

@@ -12,8 +12,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     bulk::Operations, delivery::ReturnContext, ended::EndedJobs, error::Result, health::StoreHealth,
-    limits::Limits, outlet_listener::OutletListener, processes::Processes, read_permits::ReadPermits,
-    scrape::StoreScrape, sorted_topics::SortedTopics, timer::Timer, views::Views, waiters::Waiters,
+    limits::Limits, outlet_listener::OutletListener, processes::Processes, purges::Purges,
+    read_permits::ReadPermits, scrape::StoreScrape, sorted_topics::SortedTopics, timer::Timer, views::Views,
+    waiters::Waiters,
 };
 use crate::{
     clock::Clock,
@@ -35,9 +36,10 @@ pub struct Queue {
     timer: Timer,
     scrape: StoreScrape,
     pub(super) views: Views,
-    pub(super) sorted_topics: SortedTopics,
+    pub(super) sorted_topics: Arc<SortedTopics>,
     pub(super) read_permits: Arc<ReadPermits>,
     pub(super) operations: Arc<Operations>,
+    pub(super) purges: Arc<Purges>,
     pub(super) ended: Arc<EndedJobs>,
     pub(super) processes: Arc<Processes>,
     draining: AtomicBool,
@@ -115,14 +117,16 @@ impl Queue {
             runtime: tokio::runtime::Handle::current(),
         });
         let read_permits = Arc::new(ReadPermits::new(clock.clone(), limits.max_looks));
+        let sorted_topics = SortedTopics::new(store.clone(), clock.clone(), read_permits.clone());
+        let sorted_topics = Arc::new(sorted_topics);
         let ended = Arc::<EndedJobs>::default();
         let queue = Arc::new(Self {
             waiters: Waiters::new(return_context, limits.max_waiting),
             health: StoreHealth::new(store.clone(), clock.clone(), metrics.clone(), operation_failed),
             timer: Timer::new(store.clone(), clock.clone(), metrics.clone(), limits.promote_batch),
             scrape: StoreScrape::new(store.clone(), clock.clone(), metrics.clone()),
-            views: Views::new(store.clone(), clock.clone(), read_permits.clone()),
-            sorted_topics: SortedTopics::new(store.clone(), clock.clone(), read_permits.clone()),
+            views: Views::new(store.clone(), clock.clone(), read_permits.clone(), sorted_topics.clone()),
+            sorted_topics,
             operations: Operations::new(
                 store.clone(),
                 clock.clone(),
@@ -130,6 +134,7 @@ impl Queue {
                 ended.clone(),
                 tasks.clone(),
             ),
+            purges: Purges::new(store.clone(), metrics.clone(), tasks.clone()),
             processes: Processes::new(store.clone(), clock.clone(), metrics.recent.clone(), tasks.clone()),
             read_permits,
             outlet_listener: OnceLock::new(),
@@ -202,10 +207,11 @@ impl Queue {
         self.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Begins the shutdown: waiting polls are answered with nothing and new ones are refused, bulk operations stop. Calls
-    /// that do not wait still work.
+    /// Begins the shutdown: waiting polls are answered with nothing and new ones are refused, bulk operations and
+    /// purges stop. Calls that do not wait still work.
     pub fn drain(&self) {
         self.operations.stop_all();
+        self.purges.stop_all();
         self.processes.stop();
         self.waiters.close();
     }

@@ -11,12 +11,8 @@ use super::{
 };
 use crate::{
     job::{Topic, TopicFilter, TopicPause, TopicSettings},
-    metrics::Event,
     store::{Minute, Span, TopicStats},
 };
-
-/// Jobs that one step of a purge deletes, so that others are not delayed for long.
-const SLICE: usize = 500;
 
 /// A topic as the API shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -136,20 +132,12 @@ impl Queue {
         Ok(self.view(topic, stats))
     }
 
-    /// Deletes every job of a topic, in slices, and returns how many. Jobs added meanwhile may remain.
+    /// Deletes every job of a topic, in slices, and returns how many. Goes on if the caller leaves. A call while the topic
+    /// is being purged waits for that purge. Jobs added since its beginning may remain.
     ///
     /// # Errors
-    /// The store's; jobs deleted until then stay deleted.
+    /// [`Error::Draining`] when the shutdown ends the purge, or the store's; jobs deleted until then stay deleted.
     pub async fn purge(&self, topic: &Topic) -> Result<u64> {
-        let (mut deleted, mut cursor) = (0, None);
-        loop {
-            let slice = self.store.purge(topic, cursor, SLICE).await?;
-            deleted += slice.deleted as u64;
-            self.metrics.count(Event::Deleted, topic.as_str(), slice.deleted as u64);
-            cursor = slice.next;
-            if cursor.is_none() {
-                return Ok(deleted);
-            }
-        }
+        self.purges.purge(topic).await
     }
 }

@@ -2,18 +2,21 @@
 //! Concurrent callers share one read, and its result is cached for a short time. Without viewers nothing is read.
 
 use std::{
-    cmp::Reverse,
     collections::HashMap,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use super::{
-    error::Result, processes::ProcessView, read_permits::ReadPermits, shared_reading::SharedReading,
+    error::Result,
+    processes::ProcessView,
+    read_permits::ReadPermits,
+    shared_reading::SharedReading,
+    sorted_topics::{SortedTopics, TopicSort},
 };
 use crate::{
     clock::Clock,
-    job::{Timestamp, Topic, TopicFilter},
+    job::{State, Timestamp, Topic, TopicFilter},
     metrics::EventSummary,
     store::{Span, Store, Timeline, Totals},
 };
@@ -72,12 +75,18 @@ pub(super) struct Views {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     read_permits: Arc<ReadPermits>,
+    sorted_topics: Arc<SortedTopics>,
     timelines: KeptTimelines,
 }
 
 impl Views {
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, read_permits: Arc<ReadPermits>) -> Self {
-        Self { store, clock, read_permits, timelines: KeptTimelines::default() }
+    pub fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        read_permits: Arc<ReadPermits>,
+        sorted_topics: Arc<SortedTopics>,
+    ) -> Self {
+        Self { store, clock, read_permits, sorted_topics, timelines: KeptTimelines::default() }
     }
 
     /// The timeline, unless it was read a moment ago.
@@ -88,11 +97,9 @@ impl Views {
 
     /// Reads a timeline as soon as few enough others are being read.
     async fn read_in_turn(&self, of: &TimelineOf, span: Span) -> Result<TimelineView> {
+        // Before the permit is taken: their reading takes one, too.
+        let most_delayed = if *of == TimelineOf::ByTopic { self.most_delayed().await? } else { Vec::new() };
         let _permit = self.read_permits.acquire().await?;
-        self.read(of, span).await
-    }
-
-    async fn read(&self, of: &TimelineOf, span: Span) -> Result<TimelineView> {
         let now = self.clock.now();
         let topic = match of {
             TimelineOf::Topic(topic) => Some(topic),
@@ -100,21 +107,19 @@ impl Views {
         };
         let timeline = self.store.timeline(topic, span).await?;
         let mut topics = Vec::new();
-        if *of == TimelineOf::ByTopic {
-            for topic in self.most_delayed().await? {
-                let timeline = self.store.timeline(Some(&topic), span).await?;
-                topics.push((topic, timeline));
-            }
+        for topic in most_delayed {
+            let timeline = self.store.timeline(Some(&topic), span).await?;
+            topics.push((topic, timeline));
         }
         Ok(TimelineView { now, timeline, topics })
     }
 
-    /// The topics with most delayed jobs, the first of which has most.
+    /// The topics with most delayed jobs, the first of which has most. All topics are read at most once in two seconds for
+    /// all timelines and lists.
     async fn most_delayed(&self) -> Result<Vec<Topic>> {
-        let mut topics = self.store.topics(&TopicFilter::ALL, None, usize::MAX).await?;
-        topics.retain(|(_, stats)| stats.delayed > 0);
-        topics.sort_by_key(|(_, stats)| Reverse(stats.delayed));
-        Ok(topics.into_iter().take(TOPICS).map(|(topic, _)| topic).collect())
+        let most = TopicSort::Most(State::Delayed);
+        let topics = self.sorted_topics.first(&TopicFilter::ALL, most, TOPICS).await?;
+        Ok(topics.into_iter().filter(|(_, stats)| stats.delayed > 0).map(|(topic, _)| topic).collect())
     }
 }
 

@@ -12,7 +12,10 @@ use crate::http::{
     app::App,
     errors::{CheckStatus, Problem, ReadinessCheck},
     json,
-    wire::parameters::{NoQuery, Query},
+    wire::{
+        parameters::{NoQuery, Query},
+        version,
+    },
 };
 use crate::{metrics::Metrics, queue::Error};
 
@@ -50,16 +53,9 @@ pub async fn ready(State(app): State<App>, mut query: Query) -> Result<Response,
     }
 }
 
-/// The versions that run here, and the durability of acknowledged changes.
+/// The versions that run here, the durability of acknowledged changes, and the limits.
 pub async fn version(State(app): State<App>) -> Response {
-    let engine = app.queue.info();
-    json::object_response(|object| {
-        object.text("name", env!("CARGO_PKG_NAME"));
-        object.text("version", env!("CARGO_PKG_VERSION"));
-        object.text("engine", engine.engine);
-        object.text("engine_version", &engine.version);
-        object.text("durability", &engine.durability);
-    })
+    version::response(&app.queue.info(), app.queue.limits(), &app.options)
 }
 
 /// What the caller may do, so that a page can hide the rest.

@@ -14,3 +14,4 @@ pub mod responses;
 pub mod stats;
 mod suggestions;
 pub mod values;
+pub mod version;

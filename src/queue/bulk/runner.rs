@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    job::{Actor, JobId},
+    job::{Actor, JobId, State, Timestamp},
     metrics::{Event, QueueMetrics},
     store::{self, ChangeJob, Changed, JobChange, ListPosition, ListedJob, Minute, Span, Store},
 };
@@ -198,21 +198,35 @@ impl Runner {
     /// Counts the jobs of a dry run by the counts that the store keeps, if they tell. Returns whether they did.
     async fn count_at_once(&self) -> store::Result<bool> {
         let filter = &self.operation.request.filter;
-        if filter.from.is_some()
-            || filter.to.is_some()
-            || filter.id_prefix.is_some()
-            || filter.reason_prefix.is_some()
-        {
+        if filter.id_prefix.is_some() || filter.reason_prefix.is_some() {
             return Ok(false);
         }
-        let any = Span::new(Minute::containing(self.clock.now()), 1, 1).expect("a minute is a span");
-        let totals = self.store.timeline(filter.topic.as_ref(), any).await?.totals;
+        let matched = match (filter.from, filter.to) {
+            (None, None) => {
+                let any = Span::new(Minute::containing(self.clock.now()), 1, 1).expect("a minute is a span");
+                self.store.timeline(filter.topic.as_ref(), any).await?.totals.count(filter.state)
+            }
+            (Some(from), Some(to)) if filter.state == State::Delayed => {
+                let Some(span) = whole_minutes(from, to) else { return Ok(false) };
+                self.store.timeline(filter.topic.as_ref(), span).await?.counts.iter().sum()
+            }
+            // The timeline does not tell how its other jobs divide into earlier and later ones.
+            _ => return Ok(false),
+        };
         let order = self.operation.request.order();
         let first = self.store.list(filter, order, None, EXAMPLES).await?;
-        self.operation.update(|progress| progress.matched = totals.count(filter.state));
+        self.operation.update(|progress| progress.matched = matched);
         self.show(&first.jobs);
         Ok(true)
     }
+}
+
+/// The time between two moments as one step of a timeline, if both begin a minute and it is not too long.
+fn whole_minutes(from: Timestamp, to: Timestamp) -> Option<Span> {
+    let (first, end) = (Minute::containing(from), Minute::containing(to));
+    let are_whole = first.start() == from && end.start() == to;
+    let minutes = end.0.checked_sub(first.0).filter(|_| are_whole)?;
+    Span::new(first, minutes, 1)
 }
 
 /// Divides jobs so that the bodies of each part have at most [`PART_BYTES`], or it is a single job.

@@ -14,6 +14,7 @@ use crate::harness::{
 
 on_every_engine!(
     a_dry_run_counts_and_changes_nothing,
+    whole_minutes_are_counted_by_the_timeline,
     a_long_dry_run_goes_on_as_an_operation,
     jobs_of_one_reason_are_replayed_and_spread,
     a_shift_moves_each_job_once,
@@ -85,6 +86,34 @@ async fn a_dry_run_counts_and_changes_nothing(engine: Engine) {
     }
     assert_eq!(due_times(&api).await, before);
     assert_eq!(api.get("/bulk").await.json(), json!({ "operations": [] }));
+}
+
+async fn whole_minutes_are_counted_by_the_timeline(engine: Engine) {
+    let api = Api::new(engine).await;
+    add_delayed(&api, 30).await;
+    api.add(r#"{"topic":"other","delay":"90s"}"#).await;
+    let timelines = api.store.count_calls("timeline");
+    let day = "2026-11-21T05";
+    let mut expected = 0;
+    for (filter, from, to, matched, is_by_timeline) in [
+        (json!({ "topic": "t" }), "42:00Z", "57:00Z", 15, true),
+        (json!({ "topic": "t" }), "41:00Z", "42:00Z", 1, true),
+        (json!({ "all_topics": true }), "41:00Z", "43:00Z", 3, true),
+        (json!({ "topic": "t" }), "42:00.001Z", "57:00Z", 14, false),
+        (json!({ "topic": "t" }), "42:00Z", "57:00.001Z", 16, false),
+        (json!({ "topic": "t", "id_prefix": "job-01" }), "42:00Z", "57:00Z", 6, false),
+        (json!({ "topic": "t", "state": "dead" }), "42:00Z", "57:00Z", 0, false),
+    ] {
+        let mut request = json!({ "action": "delete", "filter": { "state": "delayed" } });
+        let fields = request["filter"].as_object_mut().expect("an object");
+        fields.extend(filter.as_object().expect("an object").clone());
+        fields.insert("from".to_owned(), json!(format!("{day}:{from}")));
+        fields.insert("to".to_owned(), json!(format!("{day}:{to}")));
+        let result = api.send("POST", "/bulk", &request.to_string()).await.expect(200).json();
+        expected += usize::from(is_by_timeline);
+        assert_eq!((&result["matched"], timelines()), (&json!(matched), expected), "{request}");
+        assert_eq!(result["jobs"].as_array().map(Vec::len), Some(matched.min(10)), "{request}");
+    }
 }
 
 async fn a_long_dry_run_goes_on_as_an_operation(engine: Engine) {

@@ -183,6 +183,17 @@ impl FailingStore {
         self.faults.lock().expect("not poisoned").0 = choose;
     }
 
+    /// Counts the calls of one operation from now on; no fault is chosen any more.
+    pub fn count_calls(&self, operation: &'static str) -> impl Fn() -> usize + use<> {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counted = calls.clone();
+        self.choose_faults(Some(Box::new(move |called| {
+            counted.fetch_add(usize::from(called == operation), Ordering::Relaxed);
+            Fault::default()
+        })));
+        move || calls.load(Ordering::Relaxed)
+    }
+
     /// The receipts of the reservations that were returned to callers, without those that a caller cancelled since.
     pub fn granted(&self) -> HashSet<String> {
         self.lock_granted().clone()

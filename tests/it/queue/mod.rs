@@ -5,9 +5,11 @@
 mod bulk;
 mod health;
 mod polls;
+mod purges;
 mod rules;
 mod scrapes;
 mod stats;
+mod timelines;
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,0 +1,41 @@
+//! The JSON of what runs here: versions, durability, and the limits that callers meet.
+
+use axum::response::Response;
+
+use crate::{
+    http::{json, options::HttpOptions},
+    queue::{EngineInfo, Limits},
+};
+
+/// The versions that run here, the durability of acknowledged changes, and the limits by the names of their settings.
+pub fn response(engine: &EngineInfo, queue: &Limits, server: &HttpOptions) -> Response {
+    json::object_response(|object| {
+        object.text("name", env!("CARGO_PKG_NAME"));
+        object.text("version", env!("CARGO_PKG_VERSION"));
+        object.text("engine", engine.engine);
+        object.text("engine_version", &engine.version);
+        object.text("durability", &engine.durability);
+        object.object("limits", |limits| {
+            limits.object("queue", |limits| {
+                limits.number("max_body", queue.max_body);
+                limits.number("max_batch", queue.max_batch);
+                limits.number("max_batch_pop", queue.max_batch_pop);
+                limits.number("max_delivery", queue.max_delivery);
+                limits.number("max_pop_topics", queue.max_pop_topics);
+                limits.seconds("max_delay", queue.max_delay.as_duration());
+                limits.seconds("max_wait", queue.max_wait);
+                limits.number("max_waiting", queue.max_waiting);
+                limits.number("max_looks", queue.max_looks);
+            });
+            limits.object("server", |limits| {
+                limits.number("max_request_bytes", server.max_request_bytes);
+                limits.number("max_small_request_bytes", server.max_small_request_bytes);
+                limits.number("max_buffered_bytes", server.max_buffered_bytes);
+                limits.number("max_buffered_bytes_per_caller", server.max_buffered_bytes_per_caller);
+                limits.number("max_answer_bytes", server.max_answer_bytes);
+                limits.seconds("body_timeout", server.body_timeout);
+                limits.number("min_body_rate", server.min_body_rate);
+            });
+        });
+    })
+}
