@@ -36,6 +36,18 @@ onEveryEngine("jobs are listed by a filter that is in the address", {}, async ({
   await page.getByLabel("Id begins with").fill("a:2");
   await page.keyboard.press("Enter");
   await lists(tab, ["a:2"]);
+  await tab.go("jobs?topic=mail");
+  await page.getByLabel("Order").selectOption("latest first");
+  await lists(tab, ["a:2", "a:1"]);
+  assert.deepEqual(parameters(page), { topic: "mail", order: "desc" });
+  await tab.button("Delete all that match …").click();
+  await tab.button("Delete 2 jobs").waitFor();
+  await tab.button("Cancel").click();
+  await tab.go("topics/mail/dead?order=desc");
+  await lists(tab, ["d:2", "d:1"]);
+  await tab.go("jobs?state=ready&order=desc");
+  await lists(tab, ["r:1"]);
+  assert.equal(await page.getByLabel("Order").count(), 0, "ready jobs have one order");
   await tab.go("jobs?state=dead");
   await lists(tab, ["d:1", "d:2"]);
   await tab.sees("http 503 from psp");

@@ -56,6 +56,7 @@ onEveryEngine("the sums are those of all topics, also of more than a page has", 
   await server.call("POST", "batch/jobs", { jobs: jobs.slice(1_000) });
   await tab.go();
   await tab.sees("Last minute: 1,001 added, 0 finished, 0 died");
+  await tab.sees("Last hour: 1,001 added, 0 finished, 0 died");
   assert.equal((await totals(page))[0], "1,001");
   assert.equal(await page.locator("tbody tr").count(), 50);
   await tab.button("Show all 1,000").click();
@@ -172,6 +173,86 @@ onEveryEngine("a purge asks for the topic first", {}, async ({ server, tab, page
   assert.equal(await server.job("a"), null);
 });
 
+/** Notes in `window.limits` how long the page waits for each call: its method, its address, milliseconds or null. */
+const watchLimits = (page) =>
+  page.addInitScript(() => {
+    const [limit, send] = [AbortSignal.timeout, fetch];
+    let latest = null;
+    window.limits = [];
+    AbortSignal.timeout = (ms) => limit.call(AbortSignal, (latest = ms));
+    window.fetch = (...call) => {
+      window.limits.push([call[1]?.method, String(call[0]), latest]);
+      latest = null;
+      return send(...call);
+    };
+  });
+
+const limitOf = (page, method, part) =>
+  page.evaluate(([method, part]) => window.limits.find((call) => call[0] === method && call[1].includes(part)), [method, part]);
+
+onEveryEngine("a long purge goes on without its page and ends with its count", { engines: ["embedded"] }, async ({ server, tab, page }) => {
+  for (const id of ["a", "b"]) await server.add({ topic: "mail", id, delay: "1h" });
+  await watchLimits(page);
+  let goOn = null;
+  const held = new Promise((resolve) => (goOn = resolve));
+  await page.route(/topics\/mail\?confirm=mail$/, async (route) => {
+    await held;
+    await route.continue();
+  });
+  await tab.go("topics/mail");
+  await tab.button("Purge …").click();
+  await tab.sees("the purge goes on without this page");
+  await page.getByLabel("Enter mail to confirm").fill("mail");
+  await tab.button("Delete 2 jobs").click();
+  await tab.sees("The purge of mail goes on");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  goOn();
+  await tab.sees("2 jobs of mail deleted.");
+  assert.equal((await limitOf(page, "DELETE", "topics/mail"))[2], null, "a purge may take as long as it needs");
+  assert.equal((await limitOf(page, "GET", "topics/mail"))[2], 10_000, "other calls have a limit");
+});
+
+onEveryEngine("a stop may take longer than the server waits for another one", { engines: ["embedded"] }, async ({ server, tab, page }) => {
+  await server.add({ topic: "mail", id: "a", delay: "1h" });
+  await server.call("POST", "bulk", { id: "one", action: "delete", filter: { topic: "mail", state: "delayed" }, dry_run: false, limit: 1 });
+  await watchLimits(page);
+  await page.route(/bulk\/one$/, async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, json: { ...(await response.json()), state: "running" } });
+  });
+  await tab.go("bulk/one");
+  await tab.button("Stop").click();
+  await tab.sees("Stopped after");
+  assert.equal((await limitOf(page, "POST", "bulk/one/stop"))[2], 15_000);
+});
+
+onEveryEngine("a topic shows what is due next and what is reserved longest", {}, async ({ server, tab, page }) => {
+  for (let n = 1; n <= 21; n += 1) await server.add({ topic: "mail", id: `later-${n}`, delay: `${n}h` });
+  await server.add({ topic: "mail", id: "first", ttr: "2h" });
+  await server.call("POST", "topics/mail/pop?worker=w-1");
+  await server.add({ topic: "mail", id: "second", ttr: "1h" });
+  await server.call("POST", "topics/mail/pop?worker=w-2");
+  await server.add({ topic: "other", id: "foreign", delay: "1s" });
+  await tab.go("topics/mail");
+  const ids = (title) => card(page, title).locator("a.mono").allInnerTexts();
+  await card(page, "Next due").waitFor();
+  assert.deepEqual(await ids("Next due"), Array.from({ length: 20 }, (_, n) => `later-${n + 1}`));
+  const reserved = card(page, "Reserved, longest first");
+  await reserved.getByText("by w-2").waitFor();
+  assert.deepEqual(await ids("Reserved, longest first"), ["first", "second"], "the second one ends first");
+  await tab.check("the topic with its lists");
+  // Rows do not move while the pointer is on them.
+  await reserved.getByRole("link", { name: "second" }).hover();
+  await server.call("DELETE", "jobs/first");
+  await server.call("DELETE", "jobs/later-1");
+  await card(page, "Next due").getByRole("link", { name: "later-21" }).waitFor();
+  assert.deepEqual(await ids("Reserved, longest first"), ["first", "second"]);
+  await page.mouse.move(0, 0);
+  await tab.until(() => ![...document.querySelectorAll("a")].some((link) => link.innerText === "first"));
+  await reserved.getByRole("link", { name: "second" }).click();
+  await tab.heading("second").waitFor();
+});
+
 onEveryEngine("a job is found, moved, run and deleted", {}, async ({ server, tab, page }) => {
   const body = '{"n": 9007199254740993, "e":1e400,"list":[ ],"deep":{"a":[1,2]}}';
   const id = "orders:1001~close+@=";
@@ -248,6 +329,10 @@ onEveryEngine("the server and this browser's settings", {}, async ({ server, tab
   await tab.go("server");
   await tab.sees(server.redis ? /^redis \(/ : /^embedded \(SQLite/);
   await tab.sees("Accepts work");
+  const limits = card(page, "Limits");
+  for (const [name, value] of [["queue.max_body", "256.0 KiB"], ["queue.max_batch", "1,000"], ["queue.max_wait", "1 min"], ["server.max_request_bytes", "8.0 MiB"]]) {
+    await limits.locator("div").filter({ hasText: name }).getByText(value, { exact: true }).first().waitFor();
+  }
   const background = () => page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
   const light = await background();
   await page.getByLabel("Dark", { exact: true }).check();

@@ -42,14 +42,50 @@ async function addTriedJob(server) {
   }
 }
 
+/** Jobs that two workers have, more that wait for one, and a worker that waits for jobs of another topic. */
+async function startWorkers(server) {
+  const [topic, ready] = ["order-close", 140];
+  await server.call("POST", "batch/jobs", { jobs: Array.from({ length: ready }, (_, n) => ({ topic, id: `orders:${n}:close`, ttr: "10m", body: { number: n } })) });
+  for (const worker of ["close-worker-1", "close-worker-2"]) {
+    for (let n = 0; n < 3; n += 1) await server.call("POST", `topics/${topic}/pop?worker=${worker}`);
+  }
+  const url = new URL("topics/trial-end/pop?wait=60s&worker=trial-worker-1", server.url);
+  const waiting = new AbortController();
+  fetch(url, { method: "POST", headers: { authorization: `Bearer ${server.token}` }, signal: waiting.signal }).catch(() => null);
+  return waiting;
+}
+
+async function bulkOperations(server) {
+  const dead = { topic: "payment-notice", state: "dead" };
+  const change = (id, action, filter, limit, more) => server.call("POST", "bulk", { id, action, filter, limit, dry_run: false, ...more });
+  await change("replay-504", "requeue", { ...dead, reason_prefix: "http 504" }, 9, { spread: "10m" });
+  await change("no-merchant", "delete", { ...dead, reason_prefix: "no such merchant" }, 3);
+  await change("later", "reschedule", { topic: "trial-end", state: "delayed" }, 500, { shift: "1h" });
+}
+
+async function save({ page }, name) {
+  await page.waitForLoadState("networkidle");
+  const file = `${DIRECTORY}/${name}.png`;
+  await page.screenshot({ path: file });
+  const { size } = fs.statSync(file);
+  if (size > MAX_BYTES) throw new Error(`${file} has ${size} bytes`);
+  console.log(`${file}: ${size} bytes`);
+}
+
 async function main() {
-  const server = await Server.start("embedded", { UI__TITLE: "production" });
+  const server = await Server.withTokens("embedded", { operator: ["--scope", "admin"] }, { UI__TITLE: "production" });
   try {
     await addJobs(server);
     await addTriedJob(server);
-    const filter = { topic: "payment-notice", state: "dead", reason_prefix: "http 504" };
-    await server.call("POST", "bulk", { id: "replay-504", action: "requeue", filter, spread: "10m", dry_run: false, limit: 20 });
+    await bulkOperations(server);
+    const waiting = await startWorkers(server);
     const tab = await Tab.open(server, { height: 960 });
+    await tab.go();
+    await tab.heading("Sign in").waitFor();
+    await save(tab, "sign-in");
+    await tab.page.getByLabel("Token").fill(server.token);
+    await tab.button("Sign in").click();
+    await tab.sees("order-close");
     const pages = [
       ["overview", "?range=24h", "order-close"],
       ["topic", "topics/booking-reminder?range=30d", "Pause delivery"],
@@ -57,18 +93,15 @@ async function main() {
       ["job", "jobs/payments:77:paid", "psp-worker-2"],
       ["dead", "topics/payment-notice/dead", "http # from psp"],
       ["bulk", "bulk/replay-504", "done:"],
+      ["operations", "bulk", "done:"],
       ["server", "server", "embedded"],
     ];
     for (const [name, fragment, text] of pages) {
       await tab.go(fragment);
       await tab.sees(text);
-      await tab.page.waitForLoadState("networkidle");
-      const file = `${DIRECTORY}/${name}.png`;
-      await tab.page.screenshot({ path: file });
-      const { size } = fs.statSync(file);
-      if (size > MAX_BYTES) throw new Error(`${file} has ${size} bytes`);
-      console.log(`${file}: ${size} bytes`);
+      await save(tab, name);
     }
+    waiting.abort();
     if (tab.errors.length > 0) throw new Error(tab.errors.join());
   } finally {
     await server.stop();

@@ -170,3 +170,19 @@ onEveryEngine("a near timeline is read every 2 s, a far one every 30 s", { engin
     await page.clock.resume();
   }
 });
+
+onEveryEngine("the topics of the timeline are a table", {}, async ({ server, tab, page }) => {
+  await fill(server);
+  for (let n = 0; n < 8; n += 1) for (const delay of [1, 1, 1, 1, 1, 1]) await server.add({ topic: `many-${n}`, at: after(120 + delay) });
+  await tab.go();
+  await tab.button("By topic").click();
+  const rows = () => page.getByRole("region", { name: "The timeline by topic" }).locator("tbody tr").evaluateAll((rows) => rows.map((row) => row.innerText.split(/\s+/).join(" ")));
+  await tab.until(() => document.querySelectorAll("[aria-label='The timeline by topic'] tbody tr").length === 9);
+  const found = await rows();
+  assert.deepEqual([found[0], found[8]], ["many-0 0 6 0", "others 5 2 1"]);
+  assert.equal(parameters(page).topics, "1");
+  await tab.check("the timeline by topic");
+  await tab.go("topics/mail?topics=1");
+  await reads(tab, "3 in the next hour; 2 later.");
+  assert.equal(await tab.button("By topic").count(), 0, "one topic has no others");
+});

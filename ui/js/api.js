@@ -44,11 +44,11 @@ session.follow(() => {
   readRights();
 });
 
-async function send(method, path, { body, signal, token = session.get().token } = {}) {
+async function send(method, path, { body, signal, token = session.get().token, timeout = TIMEOUT_MS } = {}) {
   const headers = { accept: "application/json" };
   if (token) headers.authorization = `Bearer ${token}`;
   if (body !== undefined) headers["content-type"] = "application/json";
-  const signals = [AbortSignal.timeout(TIMEOUT_MS), ...(signal ? [signal] : [])];
+  const signals = [timeout && AbortSignal.timeout(timeout), signal].filter(Boolean);
   const sent = Date.now();
   let response;
   let text;
@@ -66,7 +66,7 @@ async function send(method, path, { body, signal, token = session.get().token } 
   } catch (error) {
     if (signal?.aborted) throw error;
     const late = error.name === "TimeoutError";
-    throw unreachable(late ? "No response within 10 seconds." : "The connection failed.");
+    throw unreachable(late ? `No response within ${timeout / 1000} seconds.` : "The connection failed.");
   }
   if (response.ok) return read(response, text);
   const problem = problemOf(response, text);
@@ -104,8 +104,8 @@ export const check = (token) => send("GET", "whoami", { token });
 
 export const settings = () => send("GET", "ui/settings.json");
 
-/** Changes something. */
-export const change = (method, path, body) => send(method, path, { body: body === undefined ? undefined : JSON.stringify(body) });
+/** Changes something. With a `timeout` of null it waits for the answer as long as it takes. */
+export const change = (method, path, body, timeout) => send(method, path, { body: body === undefined ? undefined : JSON.stringify(body), timeout });
 
 export const add = (json) => send("POST", "jobs", { body: json });
 

@@ -22,7 +22,7 @@ const post = (body) => change("POST", "bulk", body);
 
 /** A filter as `POST /bulk` wants it. */
 const bodyOf = (filter) =>
-  Object.fromEntries(Object.entries({ ...filter, all_topics: filter.topic ? null : true }).filter(([, value]) => value));
+  Object.fromEntries(Object.entries({ ...filter, order: null, all_topics: filter.topic ? null : true }).filter(([, value]) => value));
 
 /** Counts what a change would meet. A long count is an operation of its own, which `signal` ends. */
 async function dryRun(action, filter, signal) {

@@ -42,23 +42,31 @@ export const replay = (job) =>
     return `${job.id} is ready again.`;
   });
 
+/** The server waits ten seconds for another one. */
+const STOP_MS = 15_000;
+
 export const setStop = ({ id }) =>
   perform("Not stopped.", async () => {
-    const { changed } = await change("POST", path("bulk", id, "stop"));
+    const { changed } = await change("POST", path("bulk", id, "stop"), undefined, STOP_MS);
     return `Stopped after ${counted(changed, "job")}.`;
   });
+
+/** After this time the page no longer waits for a purge. */
+const LONG_MS = 2_000;
 
 export function Purge({ topic, counts, close, done }) {
   const all = Object.values(counts).reduce((sum, number) => sum + number, 0);
   const act = async () => {
     const target = `${path("topics", topic)}?confirm=${encodeURIComponent(topic)}`;
-    const { deleted } = await change("DELETE", target);
-    announce(`${counted(deleted, "job")} of ${topic} deleted.`);
+    const purge = change("DELETE", target, undefined, null).then(({ deleted }) => `${counted(deleted, "job")} of ${topic} deleted.`);
+    const text = await Promise.race([purge, new Promise((resolve) => setTimeout(resolve, LONG_MS))]);
+    announce(text ?? `The purge of ${topic} goes on, also without this page.`);
+    if (!text) perform(`No answer to the purge of ${topic}. It goes on unless the server has ended it.`, () => purge).then(done);
     done();
   };
   return html`<${Question} title="Purge this topic?" label=${`Delete ${counted(all, "job")}`} type=${topic} act=${act} close=${close}>
     <p>Every job of <code class="id">${topic}</code> in every state is deleted and cannot be brought back:
       ${Object.entries(counts).map(([state, number], n) => html`${n > 0 ? ", " : " "}${count(number)} ${state}`)}. Settings and
-      pauses stay.</p>
+      pauses stay. Many jobs take minutes; the purge goes on without this page.</p>
   <//>`;
 }

@@ -89,6 +89,19 @@ function Table({ figures, view, zone }) {
   </table></div>`;
 }
 
+/** The topics with most delayed jobs, and all the others. */
+function ByTopic({ figures }) {
+  const rows = figures.topics.map(({ topic, ...one }) => [html`<a class="mono" href=${href("topics", topic)}>${topic}</a>`, ...columnsOf(one)]);
+  const others = columnsOf(figures).map((jobs, n) => jobs - rows.reduce((sum, row) => sum + row[n + 1], 0));
+  if (others.some((jobs) => jobs > 0)) rows.push(["others", ...others]);
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label="The timeline by topic"><table>
+    <thead><tr><th>Topic</th>${["Shown", "Outside", "Overdue"].map((name) => html`<th class="number">${name}</th>`)}</tr></thead>
+    <tbody>${rows.map(([name, ...row]) => html`<tr><th scope="row">${name}</th>${row.map((jobs) => html`<td class="number">${count(jobs)}</td>`)}</tr>`)}</tbody>
+  </table></div>`;
+}
+
+const columnsOf = ({ counts, outside, ready }) => [counts.reduce((sum, jobs) => sum + jobs, 0), outside, ready];
+
 /**
  * The marked bars, from the cursor to where a selection began. Moments are kept, so that both stay where they are while time
  * goes on: -Infinity is what is overdue, Infinity what lies outside.
@@ -227,6 +240,7 @@ export function Timeline({ topic }) {
         href=${changed({ range: name, from: null, span: null })}>${label}</a>`)}</nav>
       <div class="actions">
         <button type="button" class="quiet" aria-pressed=${isLog} onClick=${() => setQuery({ scale: isLog ? "linear" : "log" }, true)}>Log</button>
+        ${!topic && html`<button type="button" class="quiet" aria-pressed=${Boolean(asked.topics)} onClick=${() => setQuery({ topics: asked.topics ? null : 1 }, true)}>By topic</button>`}
         <button type="button" class="quiet" aria-pressed=${Boolean(asked.table)} onClick=${toggleTable}>Table</button>
       </div></div>
     <div class="readout">
@@ -249,6 +263,7 @@ export function Timeline({ topic }) {
       ? html`<${Drawing} figures=${figures} places=${places} view=${shown} width=${width} zone=${zone} isLog=${isLog} mark=${mark} />`
       : html`<${Unloaded} poll=${poll} what="the timeline" />`}</div>
     ${poll.error && figures && html`<p class="problem" role="alert">${poll.error.detail}</p>`}
+    ${asked.topics && !topic && figures && html`<${ByTopic} figures=${figures} />`}
     ${asked.table && figures && html`<${Table} figures=${figures} view=${shown} zone=${zone} />`}
     ${question}
   </section>`;

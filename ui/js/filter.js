@@ -9,9 +9,14 @@ export const MOMENTS = {
   dead: ["dead_at", "died", "that died"],
 };
 
-export function filterOf({ state, topic, from, to, id_prefix, reason_prefix }) {
+/** A filter and an order. The server has ready jobs in one order only. */
+export function filterOf({ state, topic, from, to, id_prefix, reason_prefix, order }) {
   const known = MOMENTS[state] ? state : "delayed";
-  return { state: known, topic, from, to, id_prefix, reason_prefix: known === "dead" ? reason_prefix : undefined };
+  return {
+    state: known, topic, from, to, id_prefix,
+    reason_prefix: known === "dead" ? reason_prefix : undefined,
+    order: order === "desc" && known !== "ready" ? order : undefined,
+  };
 }
 
 export function inWords(filter, now, zone) {

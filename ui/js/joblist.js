@@ -1,6 +1,6 @@
 // A list of jobs: read page by page, chosen from, and acted on.
 import { html, useEffect, useRef, useState } from "./lib.js";
-import { href, path as pathOf, queryText } from "./address.js";
+import { href, path as pathOf, queryText, setQuery } from "./address.js";
 import { get } from "./api.js";
 import { useMay } from "./changes.js";
 import { MOMENTS } from "./filter.js";
@@ -100,6 +100,9 @@ export function JobList({ filter, ask }) {
           onChange=${() => setChosen(new Set(isAll ? [] : present.map(({ key }) => key)))} /> Select all shown</label>
         <h2 id="list"><${Mark} state=${filter.state} /> ${count(present.length)}${list.next && " and more"}</h2>
         <${Changes} changes=${changes} sort=${sortAnew} />
+        ${filter.state !== "ready" && html`<label class="order">Order
+          <select value=${filter.order ?? "asc"} onChange=${(event) => setQuery({ order: event.target.value === "desc" ? "desc" : null })}>
+            <option value="asc">earliest first</option><option value="desc">latest first</option></select></label>`}
         <div class="actions">${picked.length > 0 ? html`<span>${count(picked.length)} selected</span> ${buttons(picked, "add")}` : present.length > 0 && buttons(null, "admin")}</div>
       </div>
       <ul class="jobs">${shown.map(({ key, row, gone }) => html`<${Row} key=${key} job=${row.job} gone=${gone} filter=${filter}

@@ -32,9 +32,9 @@ const byName = (a, b) => a.topic.localeCompare(b.topic);
 const bySeverity = (now) => (a, b) =>
   isLate(b, now) - isLate(a, now) || b.counts.dead - a.counts.dead || b.counts.ready - a.counts.ready || byName(a, b);
 
-/** What happened in the last minute, in words. */
-const events = ({ added, finished, died, late_p99: late }) =>
-  `Last minute: ${count(added)} added, ${count(finished)} finished, ${count(died)} died${late ? `; 99 % of jobs ready within ${duration(late)} of their due time` : ""}`;
+/** What happened in a time, in words. */
+const events = (time, { added, finished, died, late_p99: late }) => html`<p class="small">Last ${time}: ${count(added)} added, ${
+  count(finished)} finished, ${count(died)} died${late ? `; 99 % of jobs ready within ${duration(late)} of their due time` : ""}</p>`;
 
 function Totals({ topics, isPart, stale }) {
   const { data } = usePoll(useMay()("read") ? "stats" : null, 2_000);
@@ -47,7 +47,7 @@ function Totals({ topics, isPart, stale }) {
       <dt><${Mark} state=${state} />${state}</dt><dd>${count(sums[state])}</dd>
     </div>`)}</dl>
     <${Bar} counts=${sums} />
-    ${data && html`<p class="small">${events(data.minute)}</p>`}
+    ${data && [events("minute", data.minute), events("hour", data.hour)]}
   </section>`;
 }
 

@@ -1,6 +1,7 @@
 // Server: what runs, whether it is well, and this browser's settings.
 import { html, useObservable } from "../lib.js";
 import { useMay } from "../changes.js";
+import { bytes, count, duration } from "../format.js";
 import { AsOf, Facts, Text, Unloaded } from "../parts.js";
 import { useKeys } from "../keys.js";
 import { usePoll } from "../poll.js";
@@ -31,6 +32,12 @@ function Checks({ poll }) {
   </li>`)}</ul>`;
 }
 
+/** The limits by the settings that set them: sizes in bytes, durations in seconds. */
+const limitsOf = (limits) => Object.entries(limits).flatMap(([section, settings]) => Object.entries(settings).map(([name, value]) => [
+  `${section}.${name}`,
+  /max_delay|max_wait$|timeout/.test(name) ? duration(value) : /bytes|body|delivery|rate/.test(name) ? bytes(value) : count(value),
+]));
+
 export function Server() {
   const version = usePoll("version", 30_000);
   const ready = usePoll("readyz?verbose", 5_000);
@@ -51,6 +58,7 @@ export function Server() {
           : html`<${Unloaded} poll=${version} what="the version" />`}
       </section>
       <section class="card"><h2>Health</h2><${Checks} poll=${ready} /></section>
+      ${version.data?.limits && html`<section class="card limits"><h2>Limits</h2><${Facts} facts=${limitsOf(version.data.limits)} /></section>`}
       <section class="card">
         <h2>This browser</h2>
         <${Choice} name="theme" legend="Theme" options=${[["auto", "Auto"], ["light", "Light"], ["dark", "Dark"]]} />

@@ -1,11 +1,11 @@
 // Topic: its counts and settings; pause, test job, purge.
 import { html, useState } from "../lib.js";
-import { href, path } from "../address.js";
+import { href, path, queryText } from "../address.js";
 import { Timeline } from "../chart.js";
 import { Lacking, Purge, setPause, useMay } from "../changes.js";
 import { count, counted, duration } from "../format.js";
 import { useKeys } from "../keys.js";
-import { AsOf, Bar, Distance, Facts, Mark, STATES, Text, Unloaded } from "../parts.js";
+import { AsOf, Bar, Distance, Elapsed, Facts, Mark, STATES, Text, Unloaded } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { TestJob } from "./testjob.js";
 
@@ -83,6 +83,22 @@ function Callback({ view }) {
   </section>`;
 }
 
+/** A few jobs of a state. They stay where they are while the pointer or the focus is on them. */
+function Few({ topic, state, title, most = 20, compare, children }) {
+  const poll = usePoll(`jobs${queryText({ state, topic, limit: compare ? 200 : most })}`, 5_000);
+  const [held, setHeld] = useState(null);
+  const latest = poll.data ?? { jobs: [] };
+  const { jobs, next_cursor: next } = held ?? latest;
+  const [hold, free] = [() => setHeld(latest), () => setHeld(null)];
+  if (jobs.length === 0) return null;
+  return html`<section class=${`card ${poll.stale ? "stale" : ""}`}>
+    <div class="heading"><h2>${title}</h2><a href=${`${href("jobs")}${queryText({ state, topic })}`}>All</a></div>
+    ${compare && next && html`<p class="small">Of the ${count(jobs.length)} whose reservations end first.</p>`}
+    <ul class="jobs" onPointerEnter=${hold} onPointerLeave=${free} onFocusIn=${hold} onFocusOut=${free}>${[...jobs].sort(compare ?? (() => 0)).slice(0, most).map((job) => html`<li key=${job.id} class="job" data-row>
+      <div><a class="mono" href=${href("jobs", job.id)}>${job.id}</a></div><span class="small">${children(job)}</span></li>`)}</ul>
+  </section>`;
+}
+
 export function Topic({ topic }) {
   const poll = usePoll(path("topics", topic), 2_000);
   const may = useMay(topic);
@@ -111,6 +127,9 @@ export function Topic({ topic }) {
       </section>`}
       <${TestJob} key="test" topic=${topic} refresh=${poll.refresh} />
       ${view && html`<${Callback} view=${view} />`}
+      ${view && html`<${Few} key="next" topic=${topic} state="delayed" title="Next due">${(job) => html`<${Distance} at=${job.due_at} />`}<//>
+      <${Few} key="held" topic=${topic} state="reserved" title="Reserved, longest first" compare=${(a, b) => Date.parse(a.reserved_at) - Date.parse(b.reserved_at)}>${
+        (job) => html`for <${Elapsed} at=${job.reserved_at} />${job.reserved_by && html` by <bdi class="mono"><${Text} text=${job.reserved_by} /></bdi>`}`}<//>`}
     </div>
     <div class="actions page-end">
       ${holdsJobs && may("admin") && html`<button type="button" class="danger quiet" onClick=${() => setPurges(view.counts)}>Purge …</button>`}
