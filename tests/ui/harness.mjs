@@ -159,7 +159,13 @@ export async function nginxOf(server, host) {
   const child = spawn("nginx", ["-c", file, "-p", directory, "-e", "stderr"], {
     stdio: ["ignore", "ignore", "pipe"],
   });
-  await lineOf({ stdout: child.stderr }, /using the "\w+" event method/, "nginx");
+  // It goes on to write: what it says is read to its end. It listens before it says so.
+  const listens = new Promise((resolve, reject) => {
+    let text = "";
+    child.stderr.on("data", (chunk) => (text += chunk).includes("event method") && resolve());
+    child.on("exit", () => reject(new Error(`nginx did not start: ${text}`)));
+  });
+  await listens;
   const stop = async () => {
     await ended(child, "SIGTERM");
     fs.rmSync(directory, { recursive: true, force: true });
