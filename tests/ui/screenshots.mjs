@@ -64,7 +64,6 @@ async function bulkOperations(server) {
 }
 
 async function save({ page }, name) {
-  await page.waitForLoadState("networkidle");
   const file = `${DIRECTORY}/${name}.png`;
   await page.screenshot({ path: file });
   const { size } = fs.statSync(file);
@@ -99,6 +98,7 @@ async function main() {
     for (const [name, fragment, text] of pages) {
       await tab.go(fragment);
       await tab.sees(text);
+      await tab.page.waitForLoadState("networkidle");
       await save(tab, name);
     }
     waiting.abort();
