@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import http from "node:http";
-import { nginxOf, onEveryEngine, proxyOf, refusal, Tab } from "./harness.mjs";
+import { nginxOf, onEveryEngine, refusal, Tab } from "./harness.mjs";
 
 const TOKENS = {
   ops: ["--scope", "admin"],
