@@ -11,15 +11,20 @@ use prometheus_client::{
 use rustix::{
     param::{clock_ticks_per_second, page_size},
     process::{Resource, getrlimit},
+    time::{ClockId, clock_gettime},
 };
 
 /// Reads the process's own entries of `/proc`. Where there are none, the metrics are absent.
 #[derive(Debug)]
-pub(super) struct ProcessCollector;
+pub(super) struct ProcessCollector {
+    /// When the process started, in seconds since the Unix epoch. Reckoned once, so that steps of the clock do not change it.
+    started: Option<f64>,
+}
 
 impl ProcessCollector {
     pub fn register(registry: &mut Registry) {
-        registry.register_collector(Box::new(Self));
+        let started = stat().map(|stat| boot_time() + stat.start_ticks as f64 / ticks_per_second());
+        registry.register_collector(Box::new(Self { started }));
     }
 }
 
@@ -50,9 +55,23 @@ impl ProcessStat {
     }
 }
 
-/// When the system started, in seconds since the Unix epoch, by `/proc/stat`.
-fn boot_time(stat: &str) -> Option<u64> {
-    stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok())
+/// The present fields; none where there is no `/proc`.
+fn stat() -> Option<ProcessStat> {
+    ProcessStat::parse(&fs::read_to_string("/proc/self/stat").unwrap_or_default())
+}
+
+fn ticks_per_second() -> f64 {
+    clock_ticks_per_second().max(1) as f64
+}
+
+/// When the system started, in seconds since the Unix epoch. (Rejected: `/proc/stat`, which systemd hides with
+/// `ProcSubset=pid`.)
+fn boot_time() -> f64 {
+    let [now, since_boot] = [ClockId::Realtime, ClockId::Boottime].map(|clock| {
+        let time = clock_gettime(clock);
+        time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+    });
+    now - since_boot
 }
 
 /// The number of open files. The size of the directory is their number since Linux 6.2; before, they are counted.
@@ -68,18 +87,14 @@ fn open_files() -> Option<u64> {
 
 impl Collector for ProcessCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
-        let line = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        let Some(stat) = ProcessStat::parse(&line) else { return Ok(()) };
-        let tick = clock_ticks_per_second().max(1) as f64;
+        let Some(stat) = stat() else { return Ok(()) };
         let help = "User and system time.";
-        let cpu = ConstCounter::new(stat.cpu_ticks as f64 / tick);
+        let cpu = ConstCounter::new(stat.cpu_ticks as f64 / ticks_per_second());
         cpu.encode(encoder.encode_descriptor("process_cpu_seconds", help, None, MetricType::Counter)?)?;
-        let boot = boot_time(&fs::read_to_string("/proc/stat").unwrap_or_default());
-        let started = boot.map(|boot| boot as f64 + stat.start_ticks as f64 / tick);
         let resident = stat.resident_pages.saturating_mul(page_size() as u64);
         let most_files = getrlimit(Resource::Nofile).current;
         let gauges = [
-            ("process_start_time_seconds", "Start of the process, since the Unix epoch.", started),
+            ("process_start_time_seconds", "Start of the process, since the Unix epoch.", self.started),
             ("process_resident_memory_bytes", "Memory in use.", Some(resident as f64)),
             ("process_virtual_memory_bytes", "Address space.", Some(stat.virtual_bytes as f64)),
             ("process_threads", "Threads.", Some(stat.threads as f64)),
@@ -112,7 +127,15 @@ mod tests {
         };
         assert_eq!(ProcessStat::parse(line), Some(expected));
         assert_eq!(ProcessStat::parse("17 (a) S 1"), None);
-        assert_eq!(boot_time("cpu 1 2\nbtime 1700000000\nprocesses 1\n"), Some(1_700_000_000));
+    }
+
+    #[test]
+    fn the_system_started_when_the_kernel_says() {
+        let stat = fs::read_to_string("/proc/stat").expect("reads");
+        let boot = stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse::<f64>().ok());
+        // The kernel cuts its figure down to a second.
+        let (boot, found) = (boot.expect("has the moment"), boot_time());
+        assert!((found - boot).abs() < 2.0, "{found} and {boot}");
     }
 
     #[test]

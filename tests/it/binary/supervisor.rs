@@ -1,10 +1,16 @@
 //! What the server tells systemd: the test is the service manager.
 
-use std::{os::unix::net::UnixDatagram, time::Duration};
+use std::{
+    os::unix::net::UnixDatagram,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use rustix::process::Signal;
 
-use crate::harness::process::{Server, linger};
+use crate::harness::{
+    not_here::not_run_here,
+    process::{Server, linger, linger_under},
+};
 
 /// Longest wait for a message.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -47,4 +53,24 @@ fn a_server_starts_although_the_service_manager_is_gone() {
     let server = Server::spawn(command);
     server.wait_for_log("cannot notify systemd");
     assert_eq!(server.call("GET", "/livez", "").status, 200);
+}
+
+/// As in a unit with `ProcSubset=pid`.
+#[test]
+fn the_start_of_the_process_is_known_although_the_system_hides_its_statistics() {
+    if !rustix::process::geteuid().is_root() {
+        return not_run_here("hidden_statistics", "mounting needs root");
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let hidden = "mount --bind /dev/null /proc/stat && exec \"$@\"";
+    let wrapper = ["unshare", "--mount", "sh", "-c", hidden, "sh"];
+    let before = SystemTime::now();
+    let server =
+        Server::spawn(linger_under(&wrapper, &["serve", "--listen", "127.0.0.1:0"], directory.path()));
+    let metrics = server.call("GET", "/metrics", "").body;
+    let started = metrics.lines().find_map(|line| line.strip_prefix("process_start_time_seconds "));
+    let started = started.expect("is shown").parse().expect("a number");
+    let started = UNIX_EPOCH + Duration::from_secs_f64(started);
+    let margin = Duration::from_secs(2);
+    assert!(started + margin > before && started < SystemTime::now() + margin, "{started:?}, {before:?}");
 }
