@@ -11,7 +11,8 @@
 //! transfer                  exports and imports: over store alone
 //! store                     one trait and its laws; embedded/ and redis/ never import each other
 //! job                       the domain: names, states, times, retry schedule; pure, no I/O
-//! auth · clock · shutdown · signals · small_file · metrics · telemetry · failure_log · config · printable
+//! auth · clock · shutdown · signals · small_file · new_file · open_files · metrics · telemetry · failure_log · config
+//! printable
 //! ```
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -29,6 +30,8 @@ pub mod http;
 pub mod job;
 pub mod metrics;
 pub mod net;
+mod new_file;
+mod open_files;
 mod printable;
 pub mod push;
 pub mod queue;

@@ -1,8 +1,11 @@
 //! SIGINT and SIGTERM, one after the other. The caller decides what the first and the second one do.
 
-use std::io;
+use std::{io, process, thread};
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::{
+    runtime::Builder,
+    signal::unix::{Signal, SignalKind, signal},
+};
 
 /// Catches both signals from its creation on.
 pub(crate) struct Signals {
@@ -34,6 +37,24 @@ impl StopSignal {
             Self::Terminate => 143,
         }
     }
+}
+
+/// From now on either signal runs `clean_up` and ends the process. For commands that do nothing else at a signal.
+///
+/// # Errors
+/// If the signals cannot be caught.
+pub(crate) fn clean_up_at_stop(clean_up: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_io().build()?;
+    let mut signals = {
+        let _entered = runtime.enter();
+        Signals::new()?
+    };
+    let wait = move || {
+        let signal = runtime.block_on(signals.next());
+        clean_up();
+        process::exit(i32::from(signal.exit_code()))
+    };
+    thread::Builder::new().name("signals".to_owned()).spawn(wait).map(drop)
 }
 
 impl Signals {

@@ -169,7 +169,7 @@ Examples:
   linger export jobs.export --redis-url redis://127.0.0.1:6379";
 
 pub(super) const IMPORT: &str = "\
-The embedded engine's directory must not be in use: stop the server. Redis may be in use. FILE is checked to its end \
+The embedded engine's directory must not be in use: stop the server. Redis may be in use. FILE is a regular file, which is checked to its end \
 before anything is imported. Jobs that are there already stay, so the command can be repeated if it was interrupted, \
 before workers take jobs. The exit code is 1 if other jobs have their ids; they are named, and stay.
 

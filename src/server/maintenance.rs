@@ -15,7 +15,7 @@ use crate::{
     config::{Config, EngineKind},
     job::{Outlet, TopicFilter},
     metrics::Metrics,
-    printable,
+    printable, signals,
     store::{
         Listener, Move, Store, Verified,
         embedded::{self, Inspection, OpenError},
@@ -82,6 +82,7 @@ pub fn verify_backup(file: &Path) -> Result<VerifyReport, MaintenanceError> {
 /// Why there is no copy.
 pub fn backup(config: &Config, file: &Path) -> Result<String, MaintenanceError> {
     only_embedded(config, "use the means of Redis (BGSAVE, its append-only file, a replica)")?;
+    remove_incomplete_at_stop(file.to_owned())?;
     let bytes = embedded::backup(&config.embedded.data_dir, file).map_err(maintenance_error)?;
     Ok(format!("{}: {bytes} bytes; verify it with: linger verify {0}\n", file.display()))
 }
@@ -95,8 +96,9 @@ pub fn backup_to(config: &Config, out: &mut impl io::Write) -> Result<String, Ma
     // In a container the data directory may be the only place with free space or write access.
     let scratch_dir = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty());
     let scratch_dir = scratch_dir.map_or_else(|| config.embedded.data_dir.clone(), PathBuf::from);
-    let bytes =
-        embedded::backup_to(&config.embedded.data_dir, &scratch_dir, out).map_err(maintenance_error)?;
+    let scratch = scratch_dir.join("backup");
+    remove_incomplete_at_stop(scratch.clone())?;
+    let bytes = embedded::backup_to(&config.embedded.data_dir, &scratch, out).map_err(maintenance_error)?;
     Ok(format!("{bytes} bytes"))
 }
 
@@ -114,8 +116,15 @@ pub fn restore(config: &Config, file: &Path) -> Result<String, MaintenanceError>
         )));
     }
     let data_dir = &config.embedded.data_dir;
+    remove_incomplete_at_stop(embedded::restored_file(data_dir))?;
     embedded::restore(file, data_dir).map_err(maintenance_error)?;
     Ok(format!("{}restored into {}\n", checked.text, data_dir.display()))
+}
+
+/// Has a signal remove the incomplete copy that is to become `target`, and end the process.
+fn remove_incomplete_at_stop(target: PathBuf) -> Result<(), MaintenanceError> {
+    signals::clean_up_at_stop(move || embedded::remove_incomplete(&target))
+        .map_err(|error| MaintenanceError::Failed(format!("cannot start: {error}")))
 }
 
 fn only_embedded(config: &Config, instead: &str) -> Result<(), MaintenanceError> {

@@ -12,6 +12,7 @@ use crate::{
     clock::{Clock, SystemClock},
     config::{Config, EngineKind},
     metrics::Metrics,
+    signals,
     store::{
         RecordReader, Store,
         embedded::{self, OpenError},
@@ -36,6 +37,9 @@ pub type Named<'a> = &'a mut (dyn FnMut(&str) + Send);
 /// # Errors
 /// Why there is no export.
 pub fn export(config: &Config, file: &Path, named: Named<'_>) -> Result<TransferReport, MaintenanceError> {
+    let target = file.to_owned();
+    signals::clean_up_at_stop(move || transfer::remove_incomplete(&target))
+        .map_err(|error| MaintenanceError::Failed(format!("cannot start: {error}")))?;
     let mut target = ExportFile::create(file)?;
     let name = file.display().to_string();
     let exported = export_records(config, target.out(), &name, named)?;
@@ -65,10 +69,10 @@ pub fn import(
     partial: bool,
     named: Named<'_>,
 ) -> Result<TransferReport, MaintenanceError> {
-    transfer::check(file, partial)?;
+    let export = transfer::check(file, partial)?;
     let imported = run(async {
         let store = open_to_import(config).await?;
-        let imported = transfer::import(&*store, file, named).await;
+        let imported = transfer::import(&*store, export, named).await;
         let closed = store.close().await.map_err(|error| MaintenanceError::Failed(error.to_string()));
         let imported = imported?;
         closed.map(|()| imported)

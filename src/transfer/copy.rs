@@ -1,12 +1,9 @@
 //! Copies all records of a store into an export, and those of an export into a store.
 
-use std::{
-    io::{self, Write},
-    path::Path,
-};
+use std::io::{self, Write};
 
 use super::{
-    file::{LineSum, Lines, TransferError},
+    file::{CheckedExport, LineSum, TransferError},
     line::{self, End, ExportLine, FORMAT, Header},
 };
 use crate::{
@@ -89,18 +86,18 @@ pub async fn export(
     Ok(done)
 }
 
-/// Stores the records of the export at `path`, which was [checked](super::check), and names those that are not stored
+/// Stores the records of an export that was [checked](super::check), and names those that are not stored
 /// because others have their names. What is there already stays, so a second run completes the first.
 ///
 /// # Errors
 /// Why not everything was stored.
 pub async fn import(
     store: &dyn Store,
-    path: &Path,
+    export: CheckedExport,
     named: &mut (dyn FnMut(&str) + Send),
 ) -> Result<Imported, TransferError> {
     let mut import = Import { store, done: Imported::default(), batch: Vec::new(), bytes: 0 };
-    let mut lines = Lines::open(path)?;
+    let mut lines = export.0.rewind()?;
     while let Some((line, _)) = lines.next_record()? {
         match line {
             ExportLine::Topic(record) => {

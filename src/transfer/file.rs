@@ -1,19 +1,23 @@
 //! Export files: writing one that appears only when it is complete, and checking one before anything is imported from it.
 
 use std::{
-    ffi::OsString,
     fs::{self, File, OpenOptions},
-    io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write},
-    os::unix::fs::OpenOptionsExt,
+    io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Seek, Write},
+    os::{fd::AsRawFd, unix::fs::OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat};
 use sha2::{Digest, Sha256};
 
 use super::line::{self, End, ExportLine};
+use crate::new_file::{directory_of, partial_path, rename_new};
 
 /// Longest line that is read: many times the largest job.
 const MAX_LINE_BYTES: u64 = 256 << 20;
+
+/// For the owner only: bodies, headers and secrets are confidential.
+const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 /// Why a transfer was not done, or not to its end.
 #[derive(Debug, thiserror::Error)]
@@ -40,11 +44,12 @@ impl LineSum {
     }
 }
 
-/// A new export file. It has another name until it is complete, and is removed if it does not become so.
+/// A new export file. It has no name until it is complete, so that nothing is left of it when the process is killed. Where
+/// the file system has no such files it has another name, under which it is removed if it does not become complete.
 pub struct ExportFile {
     out: BufWriter<File>,
     target: PathBuf,
-    partial: PathBuf,
+    partial: Option<PathBuf>,
 }
 
 impl ExportFile {
@@ -57,11 +62,12 @@ impl ExportFile {
             let why = "it exists already, and an export overwrites nothing";
             return Err(TransferError::Refused(format!("{}: {why}", target.display())));
         }
-        let mut name = target.file_name().map(OsString::from).unwrap_or_default();
-        name.push(format!(".{}.partial", std::process::id()));
-        let partial = target.with_file_name(name);
-        // For the owner only: bodies, headers and secrets are confidential.
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial);
+        unnamed(target).map_or_else(|| Self::create_named(target), |file| Ok(Self::new(file, target, None)))
+    }
+
+    fn create_named(target: &Path) -> Result<Self, TransferError> {
+        let partial = partial_path(target);
+        let file = OpenOptions::new().write(true).create_new(true).mode(MODE.bits()).open(&partial);
         let file = file.map_err(|error| match error.kind() {
             // The temporary name would only confuse.
             ErrorKind::NotFound => {
@@ -69,7 +75,11 @@ impl ExportFile {
             }
             _ => failed(target, &error),
         })?;
-        Ok(Self { out: BufWriter::with_capacity(1 << 16, file), target: target.to_owned(), partial })
+        Ok(Self::new(file, target, Some(partial)))
+    }
+
+    fn new(file: File, target: &Path, partial: Option<PathBuf>) -> Self {
+        Self { out: BufWriter::with_capacity(1 << 16, file), target: target.to_owned(), partial }
     }
 
     /// Where to write.
@@ -83,13 +93,17 @@ impl ExportFile {
     /// Why there is no file of that name.
     pub fn complete(mut self) -> Result<(), TransferError> {
         let target = self.target.clone();
-        let named = self.out.flush().and_then(|()| self.out.get_ref().sync_all()).and_then(|()| {
-            // A hard link, because a rename would overwrite a file that was created meanwhile.
-            fs::hard_link(&self.partial, &target)
+        let written = self.out.flush().and_then(|()| self.out.get_ref().sync_all());
+        let named = written.and_then(|()| match &self.partial {
+            Some(partial) => rename_new(partial, &target),
+            None => {
+                let own = path_of(self.out.get_ref());
+                Ok(linkat(CWD, own, CWD, &target, AtFlags::SYMLINK_FOLLOW)?)
+            }
         });
         named.map_err(|error| failed(&target, &error))?;
-        let dir = target.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let durable = File::open(dir).and_then(|dir| dir.sync_all());
+        self.partial = None;
+        let durable = File::open(directory_of(&target)).and_then(|dir| dir.sync_all());
         durable.map_err(|error| {
             // The first failure is reported; this one has probably the same cause.
             let _ = fs::remove_file(&target);
@@ -100,8 +114,28 @@ impl ExportFile {
 
 impl Drop for ExportFile {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.partial);
+        if let Some(partial) = &self.partial {
+            let _ = fs::remove_file(partial);
+        }
     }
+}
+
+/// A file without a name in the directory of `target`; none where there cannot be one, or it could get no name later.
+fn unnamed(target: &Path) -> Option<File> {
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let file = File::from(openat(CWD, directory_of(target), flags, MODE).ok()?);
+    path_of(&file).exists().then_some(file)
+}
+
+/// An open file by its descriptor, whether it has a name or not.
+fn path_of(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// Removes what is incomplete of an export of this process to `target`. For a process that is about to end.
+pub fn remove_incomplete(target: &Path) {
+    // It may have no name.
+    let _ = fs::remove_file(partial_path(target));
 }
 
 pub(super) fn failed(path: &Path, error: &io::Error) -> TransferError {
@@ -109,6 +143,7 @@ pub(super) fn failed(path: &Path, error: &io::Error) -> TransferError {
 }
 
 /// An export that is read line by line.
+#[derive(Debug)]
 pub(super) struct Lines {
     reader: BufReader<File>,
     path: PathBuf,
@@ -117,11 +152,23 @@ pub(super) struct Lines {
 
 impl Lines {
     /// Opens an export and reads its header.
-    pub fn open(path: &Path) -> Result<Self, TransferError> {
-        let file = File::open(path).map_err(|error| match error.kind() {
+    fn open(path: &Path) -> Result<Self, TransferError> {
+        // Opening a pipe waits for its writer otherwise.
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
+        let file = file.map_err(|error| match error.kind() {
             ErrorKind::NotFound => TransferError::Refused(format!("{}: {error}", path.display())),
             _ => failed(path, &error),
         })?;
+        if !file.metadata().map_err(|error| failed(path, &error))?.is_file() {
+            let why = "it is not a regular file; an import reads its file twice, so write it to one first";
+            return Err(TransferError::Refused(format!("{}: {why}", path.display())));
+        }
+        Self::new(file, path)
+    }
+
+    /// Reads an export from its beginning.
+    fn new(file: File, path: &Path) -> Result<Self, TransferError> {
         let mut lines =
             Self { reader: BufReader::with_capacity(1 << 16, file), path: path.to_owned(), number: 0 };
         let header = match lines.next()? {
@@ -151,16 +198,27 @@ impl Lines {
         Ok(Some((record, bytes)))
     }
 
+    /// Begins again with the first record of the same file, whatever has its name now.
+    pub fn rewind(self) -> Result<Self, TransferError> {
+        let (mut file, path) = (self.reader.into_inner(), self.path);
+        file.rewind().map_err(|error| failed(&path, &error))?;
+        Self::new(file, &path)
+    }
+
     fn fault(&self, why: &str) -> TransferError {
         TransferError::Failed(format!("{}, line {}: {why}", self.path.display(), self.number))
     }
 }
 
+/// An export that was checked.
+#[derive(Debug)]
+pub struct CheckedExport(pub(super) Lines);
+
 /// Checks a whole export: every line, its sum, its end. Without its end it is accepted only if `partial` is set.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn check(path: &Path, partial: bool) -> Result<(), TransferError> {
+pub fn check(path: &Path, partial: bool) -> Result<CheckedExport, TransferError> {
     let (mut lines, mut found, mut sum) = (Lines::open(path)?, End::default(), LineSum::default());
     while let Some((line, bytes)) = lines.next_record()? {
         match line {
@@ -168,13 +226,14 @@ pub fn check(path: &Path, partial: bool) -> Result<(), TransferError> {
             ExportLine::Job(_) => found.jobs += 1,
             ExportLine::End(end) => {
                 found.sha256 = sum.hex();
-                return check_end(&mut lines, &found, &end);
+                check_end(&mut lines, &found, &end)?;
+                return Ok(CheckedExport(lines));
             }
         }
         sum.add(&bytes);
     }
     if partial {
-        return Ok(());
+        return Ok(CheckedExport(lines));
     }
     let End { jobs, topics, .. } = found;
     Err(TransferError::Failed(format!(

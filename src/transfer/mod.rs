@@ -9,4 +9,4 @@ mod topic_line;
 mod values;
 
 pub use copy::{Exported, Imported, export, import};
-pub use file::{ExportFile, TransferError, check};
+pub use file::{CheckedExport, ExportFile, TransferError, check, remove_incomplete};

@@ -74,13 +74,18 @@ impl MountNamespace {
         rustix::fs::ioctl_ficlone(to, from).expect("the file system shares blocks");
     }
 
-    /// The command line of a server on `data`, a directory of the namespace.
-    pub fn server(&self, data: &str, variables: &[(&str, &str)]) -> Command {
+    /// A command line of `linger` on `data`, a directory of the namespace.
+    pub fn linger(&self, arguments: &[&str], data: &str) -> Command {
         let pid = self.keeper.id().to_string();
         let data = self.directory.path().join(data).display().to_string();
-        let arguments = ["serve", "--listen", "127.0.0.1:0", "--data-dir", &data];
+        let arguments = [arguments, &["--data-dir", &data]].concat();
         let wrapper = ["nsenter", "--target", &pid, "--mount", "--"];
-        let mut command = linger_under(&wrapper, &arguments, self.directory.path());
+        linger_under(&wrapper, &arguments, self.directory.path())
+    }
+
+    /// The command line of a server on `data`, a directory of the namespace.
+    pub fn server(&self, data: &str, variables: &[(&str, &str)]) -> Command {
+        let mut command = self.linger(&["serve", "--listen", "127.0.0.1:0"], data);
         command.envs(variables.iter().copied());
         command
     }

@@ -20,7 +20,7 @@ async fn small_export() -> Vec<u8> {
 
 fn check(content: &[u8], partial: bool) -> Result<(), String> {
     let (_directory, path) = file(content);
-    transfer::check(&path, partial).map_err(|error| error.to_string())
+    transfer::check(&path, partial).map(drop).map_err(|error| error.to_string())
 }
 
 #[tokio::test]
@@ -46,7 +46,8 @@ async fn the_whole_lines_of_an_export_that_was_cut_off_can_be_imported() {
     let cut = &whole[..whole.len() - content(&whole)[lines - 1].len() - 10];
     let (_directory, path) = file(cut);
     let target = StoreFixture::new(Engine::Embedded).await;
-    let imported = transfer::import(&*target.store, &path, &mut |_: &str| ()).await.expect("imports");
+    let checked = transfer::check(&path, true).expect("is sound as far as it goes");
+    let imported = transfer::import(&*target.store, checked, &mut |_: &str| ()).await.expect("imports");
     assert_eq!((imported.jobs, imported.topics), (19, 1));
     assert_eq!(all_records(&*target.store).await.1.len(), 19);
 }
@@ -102,4 +103,28 @@ fn a_file_that_is_missing_is_named() {
     let directory = tempfile::tempdir().expect("a directory");
     fs::create_dir(directory.path().join("d")).expect("can be made");
     assert!(transfer::check(&directory.path().join("d"), false).is_err());
+}
+
+#[tokio::test]
+async fn what_was_checked_is_imported_although_the_file_was_replaced_meanwhile() {
+    let whole = small_export().await;
+    let (directory, path) = file(&whole);
+    let checked = transfer::check(&path, false).expect("is sound");
+    let other = directory.path().join("other");
+    fs::write(&other, "damaged").expect("writes");
+    fs::rename(&other, &path).expect("is replaced");
+    let target = StoreFixture::new(Engine::Embedded).await;
+    let imported = transfer::import(&*target.store, checked, &mut |_: &str| ()).await.expect("imports");
+    assert_eq!((imported.jobs, imported.topics), (20, 1));
+}
+
+#[test]
+fn what_is_no_regular_file_is_refused_without_waiting_for_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let pipe = directory.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).expect("a named pipe");
+    for path in [pipe.as_path(), std::path::Path::new("/dev/null"), directory.path()] {
+        let refused = transfer::check(path, false).expect_err("is no file").to_string();
+        assert!(refused.contains("it is not a regular file"), "{refused}");
+    }
 }

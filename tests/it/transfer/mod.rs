@@ -2,6 +2,7 @@
 //! real program.
 
 mod bad_files;
+mod ends;
 mod load;
 mod program;
 
@@ -30,8 +31,8 @@ async fn export(fixture: &StoreFixture) -> (Vec<u8>, Exported) {
 async fn import(store: &dyn Store, export: &[u8]) -> (Imported, Vec<String>) {
     let (_directory, path) = file(export);
     let mut named = Vec::new();
-    transfer::check(&path, false).expect("is sound");
-    let imported = transfer::import(store, &path, &mut |name: &str| named.push(name.to_owned())).await;
+    let checked = transfer::check(&path, false).expect("is sound");
+    let imported = transfer::import(store, checked, &mut |name: &str| named.push(name.to_owned())).await;
     (imported.expect("imports"), named)
 }
 

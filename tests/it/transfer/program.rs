@@ -140,10 +140,8 @@ fn broken_records_are_named_and_left_out() {
     run_to(0, &["import", "copy", "--data-dir", "new"], path);
 }
 
-#[test]
-fn an_import_that_was_killed_is_completed_by_a_second_one() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path();
+/// Ten thousand jobs in the file `jobs.export`.
+fn export_many(path: &Path) {
     let server = Server::serve(&[], &[], path);
     for batch in 0..20 {
         let job = |n: usize| {
@@ -155,23 +153,79 @@ fn an_import_that_was_killed_is_completed_by_a_second_one() {
     }
     assert!(server.stop().success());
     run_to(0, &["export", "jobs.export"], path);
-    let mut command = linger(&["import", "jobs.export", "--data-dir", "new"], path);
-    let mut killed = command.spawn().expect("starts");
+}
+
+/// Kills an import once `is_under_way`, and completes it by a second one.
+fn kill_and_complete(words: &[&str], is_under_way: impl Fn() -> bool, path: &Path) {
+    let mut killed = linger(words, path).spawn().expect("starts");
     let limit = TimeLimit::new();
-    let written = || fs::metadata(path.join("new/linger.db-wal")).map_or(0, |log| log.len());
-    while written() < 500_000 {
-        limit.check(|| format!("{} bytes", written()));
+    while !is_under_way() {
+        limit.check(|| "nothing was imported".to_owned());
         limit.pause_thread();
     }
     killed.kill().expect("runs still");
     assert!(!killed.wait().expect("ends").success(), "it was not done yet");
-    let text = run_to(0, &["import", "jobs.export", "--data-dir", "new"], path);
+    let text = run_to(0, words, path);
     let existing = text.split("; ").nth(1).expect("a number").split(' ').next().expect("a number");
     let existing: usize = existing.parse().expect("a number");
     assert!((1..10_000).contains(&existing), "{text}");
+}
+
+#[test]
+fn an_import_that_was_killed_is_completed_by_a_second_one() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    export_many(path);
+    let written = || fs::metadata(path.join("new/linger.db-wal")).map_or(0, |log| log.len());
+    let import = ["import", "jobs.export", "--data-dir", "new"];
+    kill_and_complete(&import, || written() >= 500_000, path);
     run_to(0, &["verify", "--data-dir", "new"], path);
     run_to(0, &["export", "again.export", "--data-dir", "new"], path);
     let [first, again] =
         ["jobs.export", "again.export"].map(|name| fs::read(path.join(name)).expect("reads"));
     assert!(content(&first) == content(&again));
+}
+
+#[test]
+fn an_import_into_a_served_redis_that_was_killed_is_completed_by_a_second_one() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    configure_redis(path);
+    export_many(path);
+    let server = Server::serve(&REDIS, &[], path);
+    let counts = || server.call("GET", "/topics/t", "").json()["counts"]["delayed"].as_u64();
+    let import = ["import", "jobs.export", REDIS[0], REDIS[1]];
+    kill_and_complete(&import, || counts().is_some_and(|jobs| jobs > 0), path);
+    assert_eq!(counts(), Some(10_000));
+    // A job of the import is due for the server at once, and known to it.
+    assert_eq!(server.call("PATCH", "/jobs/0-0", r#"{"delay":0}"#).status, 200);
+    assert_eq!(server.call("GET", "/topics/t/pop?wait=20s", "").json()["id"], "0-0");
+    assert!(server.stop().success());
+    let verified = run_to(0, &["verify", REDIS[0], REDIS[1]], path);
+    assert!(verified.contains("jobs       10000 (9999 delayed, 0 ready, 1 reserved"), "{verified}");
+}
+
+#[test]
+fn a_server_on_redis_delivers_what_is_imported_beside_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    configure_redis(path);
+    let source = Server::serve(&[], &[], path);
+    assert_eq!(add(&source, r#"{"topic":"t","id":"now"}"#), 201);
+    assert_eq!(add(&source, r#"{"topic":"t","id":"soon","delay":"2s"}"#), 201);
+    run_to(0, &["export", "jobs.export"], path);
+    assert!(source.stop().success());
+    let server = Server::serve(&REDIS, &[], path);
+    let (popped, import) = std::thread::scope(|scope| {
+        let poll = || server.call("GET", "/topics/t/pop?wait=60s", "").json()["id"].clone();
+        let polls = [(); 2].map(|()| scope.spawn(poll));
+        server.wait_for_parked_polls(2);
+        let import = run_to(0, &["import", "jobs.export", REDIS[0], REDIS[1]], path);
+        (polls.map(|poll| poll.join().expect("is answered")), import)
+    });
+    assert!(import.contains("imported 2 jobs"), "{import}");
+    let mut popped = popped.map(|id| id.as_str().expect("a job").to_owned());
+    popped.sort();
+    assert_eq!(popped, ["now", "soon"]);
+    assert!(server.stop().success());
 }

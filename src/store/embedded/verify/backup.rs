@@ -6,7 +6,6 @@
 //! the first damaged page instead of copying it for an inspection.)
 
 use std::{
-    ffi::OsString,
     fs::{self, File, OpenOptions},
     io,
     path::{Path, PathBuf},
@@ -19,17 +18,20 @@ use rusqlite::{
 };
 
 use super::offline::read_run_state;
-use crate::store::embedded::{
-    disk::{
-        ballast::BALLAST_FILE,
-        data_dir::{DB_FILE, DataDir, LOCK_FILE, WAL_FILE, create_dir, sync_dir},
-    },
-    options::OpenError,
-    recovery::wal::WalState,
-    rows::{
-        db::{Db, SqlResult},
-        meta::{RunState, put_run_state},
-        schema,
+use crate::{
+    new_file::{directory_of, partial_path, rename_new},
+    store::embedded::{
+        disk::{
+            ballast::BALLAST_FILE,
+            data_dir::{DB_FILE, DataDir, LOCK_FILE, WAL_FILE, create_dir, sync_dir},
+        },
+        options::OpenError,
+        recovery::wal::WalState,
+        rows::{
+            db::{Db, SqlResult},
+            meta::{RunState, put_run_state},
+            schema,
+        },
     },
 };
 
@@ -49,14 +51,13 @@ pub fn backup(data_dir: &Path, target: &Path) -> Result<u64, OpenError> {
 }
 
 /// Copies the store in `data_dir` to `out`. Returns the length in bytes. A server may be using the store. The copy is
-/// made in a file in `scratch_dir` first, because SQLite does not write it sequentially.
+/// made in a file beside `scratch` first, because SQLite does not write it sequentially.
 ///
 /// # Errors
 /// Why it failed. `out` may have received a part of the copy then.
-pub fn backup_to(data_dir: &Path, scratch_dir: &Path, out: &mut impl io::Write) -> Result<u64, OpenError> {
-    let target = scratch_dir.join("backup");
-    let partial = copy_store(data_dir, &target)?;
-    let mut copy = File::open(&partial.0).map_err(io_at(&target))?;
+pub fn backup_to(data_dir: &Path, scratch: &Path, out: &mut impl io::Write) -> Result<u64, OpenError> {
+    let partial = copy_store(data_dir, scratch)?;
+    let mut copy = File::open(&partial.0).map_err(io_at(scratch))?;
     let written = io::copy(&mut copy, out).and_then(|len| out.flush().map(|()| len));
     written.map_err(io_at(Path::new("-")))
 }
@@ -89,7 +90,7 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<(), OpenError> {
     create_dir(data_dir).map_err(io_at(data_dir))?;
     let locked = DataDir::lock(data_dir)?;
     refuse_unless_empty(data_dir)?;
-    let target = data_dir.join(DB_FILE);
+    let target = restored_file(data_dir);
     let mut source = File::open(file).map_err(io_at(file))?;
     let partial = Partial::create(&target)?;
     let mut copy = OpenOptions::new().write(true).open(&partial.0).map_err(io_at(&target))?;
@@ -125,14 +126,31 @@ fn detach(target: &Path) -> SqlResult<()> {
     conn.close().map_err(|(_, error)| error)
 }
 
+/// The file that [`restore`] makes.
+pub fn restored_file(data_dir: &Path) -> PathBuf {
+    data_dir.join(DB_FILE)
+}
+
+/// Removes an incomplete copy that this process makes, and that is to become `target`. For a process that is about to end.
+pub fn remove_incomplete(target: &Path) {
+    remove_partial(&partial_path(target));
+}
+
+fn remove_partial(partial: &Path) {
+    for ending in ["", "-journal", "-wal", "-shm"] {
+        let mut path = partial.as_os_str().to_owned();
+        path.push(ending);
+        // It may not exist.
+        let _ = fs::remove_file(path);
+    }
+}
+
 /// An incomplete file beside its target; removed unless it is kept.
 struct Partial(PathBuf);
 
 impl Partial {
     fn create(target: &Path) -> Result<Self, OpenError> {
-        let mut name = target.file_name().map(OsString::from).unwrap_or_default();
-        name.push(format!(".{}.partial", std::process::id()));
-        let path = target.with_file_name(name);
+        let path = partial_path(target);
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         // For the owner only: bodies may be confidential.
@@ -152,10 +170,9 @@ impl Partial {
         let file = File::open(&self.0).map_err(io_at(target))?;
         file.sync_all().map_err(io_at(target))?;
         let len = file.metadata().map_err(io_at(target))?.len();
-        // A hard link, because a rename would overwrite a file that was created meanwhile.
-        fs::hard_link(&self.0, target).map_err(io_at(target))?;
+        rename_new(&self.0, target).map_err(io_at(target))?;
         drop(self);
-        let dir = target.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let dir = directory_of(target);
         let durable = sync_dir(dir).map_err(io_at(dir)).and_then(|()| then());
         if durable.is_err() {
             // The first failure is reported; this one has probably the same cause.
@@ -167,12 +184,7 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        for ending in ["", "-journal", "-wal", "-shm"] {
-            let mut path = self.0.clone().into_os_string();
-            path.push(ending);
-            // It may not exist.
-            let _ = fs::remove_file(path);
-        }
+        remove_partial(&self.0);
     }
 }
 
