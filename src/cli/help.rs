@@ -215,8 +215,8 @@ _MAX_ATTEMPTS, _CREATED_AT, _DUE_AT, _LATE (seconds), _RECEIPT and _URL. The exi
 The first SIGTERM or SIGINT ends the worker in order: running commands have --drain. The second asks them to end now, the \
 third kills them. SIGHUP reads the token again. docs/work.md has the whole contract.
 
-Exit codes: 0 ended in order; 1 the command cannot be run; 2 wrong usage; 5 the token does not allow it; 6 the server did \
-not answer.
+Exit codes: 0 ended in order; 1 the command cannot be run; 2 wrong usage; 4 the topic has a callback; 5 the token does not \
+allow it; 6 the server did not answer.
 
 Examples:
   linger work order-close -- ./close-order

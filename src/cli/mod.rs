@@ -6,6 +6,7 @@ mod args;
 mod bench;
 #[cfg(test)]
 mod commands_page;
+mod confirm;
 mod connection;
 mod dead;
 mod exit;

@@ -1,7 +1,6 @@
 //! Runs a command that calls a server: connects, prints its failure, and ends it when a signal comes. Knows no command.
 
 use std::{
-    io::IsTerminal,
     process::ExitCode,
     sync::{
         Arc,
@@ -16,14 +15,14 @@ use serde::de::DeserializeOwned;
 use tokio::{runtime::Builder, sync::watch};
 
 use super::{
+    confirm,
     connection::{Connection, ConnectionArgs},
     exit::{Exit, Failure},
-    output::{FormArgs, Output, print_to_stderr},
+    output::{FormArgs, Output},
     text::Wording,
 };
 use crate::{
     clock::{Clock, SystemClock},
-    printable,
     signals::{Signals, StopSignal},
 };
 
@@ -227,38 +226,11 @@ impl Session {
 
     /// Asks before a change if the profile wants that. `change` is what happens, such as `add a job to mail`.
     pub fn confirm_change(&self, change: &str) -> Result<(), Failure> {
-        if !self.connection.confirm || self.yes {
-            return Ok(());
-        }
-        let question = format!("{change} at {}? [y/N] ", self.connection.url);
-        let answer = prompt(&question)?;
-        if ["y", "yes"].contains(&answer.to_lowercase().as_str()) { Ok(()) } else { Err(declined()) }
+        confirm::change(&self.connection, self.yes, change)
     }
 
     /// Asks for the name of a topic, many of whose jobs are about to be deleted.
     pub fn confirm_deletion(&self, change: &str, topic: &str) -> Result<(), Failure> {
-        if self.yes {
-            return Ok(());
-        }
-        let question = format!("{change} at {}. Type the topic's name to go on: ", self.connection.url);
-        if prompt(&question)? == topic { Ok(()) } else { Err(declined()) }
+        confirm::deletion(&self.connection, self.yes, change, topic)
     }
-}
-
-fn declined() -> Failure {
-    Failure::new(Exit::Failed, "not confirmed; nothing was changed")
-}
-
-/// Asks on the terminal. Without one, there is nobody to ask.
-fn prompt(question: &str) -> Result<String, Failure> {
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        return Err(Failure::usage(
-            "this needs --yes where there is no terminal to ask; nothing was changed",
-        ));
-    }
-    print_to_stderr(&printable::escape_line(question));
-    let mut answer = String::new();
-    let read = std::io::stdin().read_line(&mut answer);
-    read.map_err(|error| Failure::new(Exit::Failed, format!("cannot read the answer: {error}")))?;
-    Ok(answer.trim().to_owned())
 }

@@ -4,6 +4,7 @@ use std::{ffi::OsString, time::Duration};
 
 use clap::{Args, ValueEnum, builder::RangedU64ValueParser};
 use linger_client::worker::{Limits, OnLost, WorkerOptions};
+use rustix::process::Rlimit;
 
 use super::command::CommandLine;
 use crate::{
@@ -58,7 +59,7 @@ pub(in crate::cli) struct WorkArgs {
     /// End after so many jobs
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     max_jobs: Option<usize>,
-    /// End with exit code 6 when the server has not answered for so long [default: never]
+    /// End with exit code 6 when the server has given no answer, or only 429 and 5xx, for so long [default: never]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     give_up: Option<Duration>,
     /// Do not tell the server why a job failed
@@ -70,6 +71,9 @@ pub(in crate::cli) struct WorkArgs {
     /// Program to run for each job, and its arguments
     #[arg(value_name = "PROGRAM", last = true, required_unless_present = "exec")]
     command: Vec<OsString>,
+    /// Ask nothing
+    #[arg(long, help_heading = "Connection")]
+    pub yes: bool,
     #[command(flatten)]
     pub server: ServerArgs,
     #[command(flatten)]
@@ -108,13 +112,18 @@ impl WorkArgs {
         }
     }
 
-    /// The command to run for each job.
-    pub(super) fn command_line(&self) -> CommandLine {
+    /// The command to run for each job, with this limit of open files.
+    pub(super) fn command_line(&self, open_files: Rlimit) -> CommandLine {
         let words = match &self.exec {
             Some(line) => ["/bin/sh".into(), "-c".into(), line.clone()].into(),
             None => self.command.clone(),
         };
-        CommandLine { words, bury_on: self.bury_on.clone(), is_raw: self.raw }
+        CommandLine { words, bury_on: self.bury_on.clone(), is_raw: self.raw, open_files }
+    }
+
+    /// What is asked before a profile's server is changed.
+    pub fn change(&self) -> String {
+        format!("take jobs of {}", self.topics.join(", "))
     }
 
     /// Most jobs at a time.

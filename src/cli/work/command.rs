@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsString,
+    io,
     os::{fd::OwnedFd, unix::process::ExitStatusExt},
     process::{Command, ExitStatus},
     sync::Arc,
@@ -11,7 +12,10 @@ use linger_client::{
     ReservedJob,
     worker::{Ended, Urgency, Verdict},
 };
-use rustix::process::Signal;
+use rustix::{
+    io::Errno,
+    process::{Rlimit, Signal},
+};
 use tokio::{io::AsyncWriteExt, net::unix::pipe::Sender, sync::watch};
 
 use super::{
@@ -32,6 +36,8 @@ pub(super) struct CommandLine {
     pub bury_on: Vec<u8>,
     /// Whether a body that is a JSON string is given without its quotes.
     pub is_raw: bool,
+    /// The limit of open files that a command gets.
+    pub open_files: Rlimit,
 }
 
 impl CommandLine {
@@ -43,7 +49,7 @@ impl CommandLine {
         printer: &Arc<Printer>,
         mut urgency: watch::Receiver<Urgency>,
     ) -> Ended {
-        let started = ProcessGroup::start(self.command(job, url));
+        let started = ProcessGroup::start(self.command(job, url), self.open_files);
         let started = started.and_then(|(group, Pipes { stdin, stdout, stderr })| {
             let lines = |stream| printer.line_form(job.clone(), stream);
             let stdin = Sender::from_owned_fd(OwnedFd::from(stdin))?;
@@ -54,8 +60,9 @@ impl CommandLine {
         let (group, mut stdin, mut stdout, mut stderr) = match started {
             Ok(started) => started,
             Err(error) => {
-                let program = self.words[0].to_string_lossy();
-                return broken(&format!("cannot start {program}"), Some(error.to_string()));
+                let verdict = if is_passing(&error) { Verdict::Failed } else { Verdict::Broken };
+                let what = format!("cannot start {}", self.words[0].to_string_lossy());
+                return Ended { verdict, what, detail: Some(error.to_string()) };
             }
         };
         let mut leader_exit = group.leader_exit();
@@ -91,7 +98,10 @@ impl CommandLine {
         let detail = stderr.finish();
         match status {
             Ok(status) => self.ended(status, detail),
-            Err(error) => broken("cannot be waited for", Some(error.to_string())),
+            Err(error) => {
+                let (what, detail) = ("cannot be waited for".to_owned(), Some(error.to_string()));
+                Ended { verdict: Verdict::Broken, what, detail }
+            }
         }
     }
 
@@ -127,8 +137,11 @@ impl CommandLine {
     }
 }
 
-fn broken(what: &str, detail: Option<String>) -> Ended {
-    Ended { verdict: Verdict::Broken, what: what.to_owned(), detail }
+/// Whether a command can probably be started later: this process or the system has too many files or processes, or too
+/// little memory.
+fn is_passing(error: &io::Error) -> bool {
+    let passing = [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM];
+    Errno::from_io_error(error).is_some_and(|errno| passing.contains(&errno))
 }
 
 /// Whether a variable may contain a token, which commands have no need of.
@@ -150,4 +163,16 @@ fn variables(job: &ReservedJob, url: &str) -> [(&'static str, String); 10] {
         ("LINGER_JOB_URL", format!("{url}/jobs/{}", job.id)),
         ("LINGER_URL", url.to_owned()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_passes_does_not_mean_that_the_command_is_broken() {
+        let is_passing = |errno: Errno| is_passing(&errno.into());
+        assert!([Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM].into_iter().all(is_passing));
+        assert!(![Errno::NOENT, Errno::ACCESS, Errno::NOEXEC, Errno::TOOBIG].into_iter().any(is_passing));
+    }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use rustix::{
     io::Errno,
-    process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid},
+    process::{Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, kill_process_group, prlimit, waitid},
 };
 use tokio::task::JoinHandle;
 
@@ -28,8 +28,8 @@ pub(super) struct Pipes {
 }
 
 impl ProcessGroup {
-    /// Starts a command as the leader of a new group.
-    pub fn start(mut command: Command) -> io::Result<(Self, Pipes)> {
+    /// Starts a command as the leader of a new group, with this limit of open files.
+    pub fn start(mut command: Command, open_files: Rlimit) -> io::Result<(Self, Pipes)> {
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
         let piped = "the command was started with pipes";
@@ -39,6 +39,9 @@ impl ProcessGroup {
             stderr: child.stderr.take().expect(piped),
         };
         let leader = Pid::from_child(&child);
+        // It inherits that of this process. Afterwards is soon enough: what a program does first is to load its libraries.
+        // Fails if the command has ended already, or runs as another user.
+        let _ = prlimit(Some(leader), Resource::Nofile, open_files);
         Ok((Self { child, leader, is_collected: false }, pipes))
     }
 

@@ -6,6 +6,7 @@ mod command;
 mod events;
 mod group;
 mod lines;
+mod open_files;
 mod printer;
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
@@ -25,6 +26,7 @@ use command::CommandLine;
 use printer::{Entry, Printer};
 
 use super::{
+    confirm,
     connection::Connection,
     exit::{Exit, Failure},
     output::Output,
@@ -48,15 +50,16 @@ pub(super) fn run(arguments: &WorkArgs) -> ExitCode {
 }
 
 fn work(arguments: &WorkArgs, connection: Connection, is_text: bool) -> Result<(), Failure> {
+    confirm::change(&connection, arguments.yes, &arguments.change())?;
     let failed = |error: std::io::Error| Failure::new(Exit::Failed, error.to_string());
+    let command = arguments.command_line(open_files::make_room_for(arguments.parallel())?);
     let threads = arguments.parallel() + OTHER_BLOCKING_THREADS;
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().max_blocking_threads(threads).build().map_err(failed)?;
     let (printer, writer) = Printer::start(is_text).map_err(failed)?;
     let client = reopen(&connection)?;
     let url = connection.url.to_string();
-    let commands =
-        Commands { command: arguments.command_line(), url, printer, connection: Arc::new(connection) };
+    let commands = Commands { command, url, printer, connection: Arc::new(connection) };
     let options = arguments.options(worker_name());
     let cause = runtime.block_on(async {
         let (sender, mut receiver) = mpsc::channel(16);

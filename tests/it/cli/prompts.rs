@@ -39,6 +39,14 @@ fn on_terminal(mut command: Command, answer: &str) -> Shown {
     Shown { code: child.wait().expect("it ends").code(), text }
 }
 
+/// A command for a profile that asks before a change.
+fn careful(cli: &Cli, words: &[&str]) -> Command {
+    cli.succeed(&["profile", "set", "prod", "--url", &cli.server.url(), "--confirm", "true"]);
+    let mut command = cli.command(words);
+    command.env_remove("LINGER_URL").env("LINGER_PROFILE", "prod");
+    command
+}
+
 fn add_jobs(cli: &Cli) {
     for id in ["a", "b"] {
         cli.succeed(&["add", "mail", "--id", id]);
@@ -89,12 +97,7 @@ fn deleting_all_dead_letters_asks_and_deleting_named_ones_does_not() {
 #[test]
 fn a_profile_with_confirm_asks_before_any_change() {
     let cli = Cli::start();
-    cli.succeed(&["profile", "set", "prod", "--url", &cli.server.url(), "--confirm", "true"]);
-    let command = |words: &[&str]| {
-        let mut command = cli.command(words);
-        command.env_remove("LINGER_URL").env("LINGER_PROFILE", "prod");
-        command
-    };
+    let command = |words: &[&str]| careful(&cli, words);
     let without_terminal = ended(command(&["add", "mail", "--id", "a"]));
     assert_eq!(without_terminal.code, Some(2), "{without_terminal:?}");
     assert!(without_terminal.stderr.contains("this needs --yes"), "{without_terminal:?}");
@@ -105,5 +108,85 @@ fn a_profile_with_confirm_asks_before_any_change() {
     assert_eq!((confirmed.code, cli.job("a").is_some()), (Some(0), true), "{}", confirmed.text);
     assert_eq!(ended(command(&["get", "a"])).code, Some(0), "a look is no change");
     assert_eq!(ended(command(&["cancel", "a", "--yes"])).code, Some(0));
+    assert!(cli.server.stop().success());
+}
+
+/// Commands that change something at a server.
+const CHANGES: &[&[&str]] = &[
+    &["add", "mail"],
+    &["add", "--lines", "-"],
+    &["pop", "mail"],
+    &["finish", "a", "--receipt", "9f"],
+    &["release", "a", "--receipt", "9f"],
+    &["touch", "a", "--receipt", "9f"],
+    &["bury", "a", "--receipt", "9f"],
+    &["reschedule", "a", "--now"],
+    &["cancel", "a"],
+    &["dead", "requeue", "mail", "a"],
+    &["dead", "delete", "mail", "a"],
+    &["topic", "set", "mail", "--ttr", "5s"],
+    &["topic", "pause", "mail"],
+    &["topic", "resume", "mail"],
+    &["topic", "purge", "mail"],
+    &["work", "mail", "--until-empty", "--", "true"],
+];
+
+/// Commands that only look.
+const LOOKS: &[&[&str]] = &[&["get", "a"], &["dead", "ls", "mail"], &["topics"], &["topic", "show", "mail"]];
+
+/// Every command of the program with these words before it, by its help.
+fn commands_below(cli: &Cli, words: &[String]) -> Vec<Vec<String>> {
+    let given: Vec<&str> = words.iter().map(String::as_str).chain(["--help"]).collect();
+    let help = cli.succeed(&given);
+    let Some((_, commands)) = help.split_once("Commands:\n") else { return vec![words.to_owned()] };
+    let lines = commands.lines().take_while(|line| !line.is_empty());
+    // Further lines of a description are indented further.
+    let named = lines.filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')));
+    let names = named.filter_map(|line| line.split_whitespace().next());
+    let inner = names.filter(|name| *name != "help");
+    inner.flat_map(|name| commands_below(cli, &[words, &[name.to_owned()]].concat())).collect()
+}
+
+#[test]
+fn every_change_of_a_careful_profile_needs_a_yes() {
+    let cli = Cli::start();
+    add_jobs(&cli);
+    for words in CHANGES {
+        let refused = ended(careful(&cli, words));
+        assert_eq!((refused.code, refused.stdout.as_str()), (Some(2), ""), "{words:?}: {refused:?}");
+        assert!(refused.stderr.contains("this needs --yes"), "{words:?}: {refused:?}");
+    }
+    for id in ["a", "b"] {
+        assert_eq!(cli.state(id), Some(("ready".to_owned(), 0)));
+    }
+    for words in LOOKS {
+        let shown = ended(careful(&cli, words));
+        assert_eq!(shown.code, Some(0), "{words:?}: {shown:?}");
+    }
+    let worked = ended(careful(&cli, &["work", "mail", "--until-empty", "--yes", "--", "true"]));
+    assert_eq!((worked.code, cli.job("a")), (Some(0), None), "{worked:?}");
+    // Each command that reads profiles is in one of the lists.
+    let listed: Vec<String> = [CHANGES, LOOKS].concat().iter().map(|words| words.join(" ") + " ").collect();
+    let commands = commands_below(&cli, &[]);
+    assert!(commands.len() > 30, "{commands:?}");
+    for command in commands {
+        let words: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
+        let calls = cli.succeed(&words).contains("--profile <NAME>");
+        let name = command.join(" ") + " ";
+        assert_eq!(listed.iter().any(|listed| listed.starts_with(&name)), calls, "{name}");
+    }
+    assert!(cli.server.stop().success());
+}
+
+#[test]
+fn secrets_do_not_go_to_a_terminal() {
+    let cli = Cli::start();
+    add_jobs(&cli);
+    for command in ["export", "backup"] {
+        let shown = on_terminal(cli.command(&[command, "-"]), "");
+        assert_eq!(shown.code, Some(2), "{}", shown.text);
+        assert!(shown.text.contains("cannot go to a terminal"), "{}", shown.text);
+        assert!(!shown.text.contains("linger_export") && !shown.text.contains("SQLite"), "{}", shown.text);
+    }
     assert!(cli.server.stop().success());
 }

@@ -7,6 +7,7 @@ mod documentation;
 mod ends;
 mod jobs;
 mod leases;
+mod open_files;
 mod outages;
 mod proxy;
 mod signals;
@@ -17,7 +18,7 @@ use std::{
     io::{BufRead, BufReader, Write},
     os::unix::fs::OpenOptionsExt,
     path::Path,
-    process::{Child, ExitStatus, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex},
     thread::JoinHandle,
 };
@@ -157,7 +158,13 @@ struct Worker {
 impl Worker {
     fn start(arguments: &[&str], variables: &[(&str, &str)], directory: &Path) -> Self {
         let mut command = linger(&[&["work"], arguments].concat(), directory);
-        command.envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.envs(variables.iter().copied());
+        Self::spawn(command)
+    }
+
+    /// Starts a command line of a worker.
+    fn spawn(mut command: Command) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("linger starts");
         let (events, errors) = (Arc::<Mutex<Vec<Value>>>::default(), Arc::<Mutex<String>>::default());
         let (stdout, stderr) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));

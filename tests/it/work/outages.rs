@@ -9,6 +9,7 @@ use crate::harness::process::Server;
 on_each_engine! {
     commands_run_on_while_the_server_restarts_and_their_ends_are_reported,
     a_finish_whose_answer_is_lost_is_sent_again,
+    a_command_runs_on_while_the_server_is_stopped_and_its_end_is_reported,
 }
 
 fn commands_run_on_while_the_server_restarts_and_their_ends_are_reported(site: &Site) {
@@ -36,6 +37,24 @@ fn commands_run_on_while_the_server_restarts_and_their_ends_are_reported(site: &
     site.add("done", json!({}));
     site.open("done");
     worker.wait_for_number(2, &json!({ "event": "finish", "id": "done" }));
+    worker.stop();
+}
+
+fn a_command_runs_on_while_the_server_is_stopped_and_its_end_is_reported(site: &Site) {
+    site.gate("gate");
+    // Its lease outlives the time that a call may take.
+    site.add("a", json!({ "ttr": "10m" }));
+    let worker = site.worker(&[], "echo runs; read -r _ <gate; echo over");
+    worker.wait_for_line("runs");
+    site.server.suspend();
+    site.open("gate");
+    worker.wait_for_line("over");
+    let away = worker.wait_for(&json!({ "event": "away" }));
+    assert!(away["reason"].as_str().expect("has a reason").contains("finish"), "{away}");
+    site.server.signal(Signal::CONT);
+    worker.wait_for(&json!({ "event": "back" }));
+    worker.wait_for(&json!({ "event": "finish", "id": "a", "outcome": "accepted" }));
+    assert!(site.job("a").is_null());
     worker.stop();
 }
 

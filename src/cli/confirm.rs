@@ -1,0 +1,47 @@
+//! Questions before a change. Does not know what is changed.
+
+use std::io::IsTerminal;
+
+use super::{
+    connection::Connection,
+    exit::{Exit, Failure},
+    output::print_to_stderr,
+};
+use crate::printable;
+
+/// Asks before a change if the profile wants that and no `--yes` was given. `change` is what happens, such as
+/// `add a job to mail`.
+pub(super) fn change(connection: &Connection, yes: bool, change: &str) -> Result<(), Failure> {
+    if !connection.confirm || yes {
+        return Ok(());
+    }
+    let answer = prompt(&format!("{change} at {}? [y/N] ", connection.url))?;
+    if ["y", "yes"].contains(&answer.to_lowercase().as_str()) { Ok(()) } else { Err(declined()) }
+}
+
+/// Asks for the name of a topic, many of whose jobs are about to be deleted, unless `--yes` was given.
+pub(super) fn deletion(connection: &Connection, yes: bool, change: &str, topic: &str) -> Result<(), Failure> {
+    if yes {
+        return Ok(());
+    }
+    let question = format!("{change} at {}. Type the topic's name to go on: ", connection.url);
+    if prompt(&question)? == topic { Ok(()) } else { Err(declined()) }
+}
+
+fn declined() -> Failure {
+    Failure::new(Exit::Failed, "not confirmed; nothing was changed")
+}
+
+/// Asks on the terminal. Without one, there is nobody to ask.
+fn prompt(question: &str) -> Result<String, Failure> {
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Err(Failure::usage(
+            "this needs --yes where there is no terminal to ask; nothing was changed",
+        ));
+    }
+    print_to_stderr(&printable::escape_line(question));
+    let mut answer = String::new();
+    let read = std::io::stdin().read_line(&mut answer);
+    read.map_err(|error| Failure::new(Exit::Failed, format!("cannot read the answer: {error}")))?;
+    Ok(answer.trim().to_owned())
+}
