@@ -209,8 +209,8 @@ fn read_file(path: &Path) -> Result<String, Failure> {
 }
 
 fn run_command(line: &str) -> Result<String, Failure> {
-    let failed =
-        |reason: &dyn fmt::Display| Failure::usage(format!("token_command: {line:?} failed: {reason}"));
+    // Without the line, which may contain a secret.
+    let failed = |reason: &dyn fmt::Display| Failure::usage(format!("token_command failed: {reason}"));
     // Its errors go to this command's stderr, and it may ask for a passphrase.
     let output = Command::new("/bin/sh").arg("-c").arg(line).stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| failed(&error))?;

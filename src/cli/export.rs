@@ -1,14 +1,14 @@
 //! `linger export`: writes all jobs of a store into one file that every engine can import.
 
 use std::{
-    io::{BufWriter, stdout},
+    io::{BufWriter, IsTerminal, stdout},
     path::Path,
     process::ExitCode,
 };
 
 use super::{
     maintenance::fail,
-    output::{print, print_error, print_to_stderr},
+    output::{print, print_error, print_to_stderr, usage_error},
 };
 use crate::{config::Config, server};
 
@@ -16,6 +16,11 @@ use crate::{config::Config, server};
 pub(super) fn export(config: &Config, file: &Path) -> ExitCode {
     let mut named = |broken: &str| print_error(&broken);
     let to_stdout = file == Path::new("-");
+    if to_stdout && stdout().is_terminal() {
+        return usage_error(
+            &"an export contains secrets and cannot go to a terminal; redirect stdout to a file, as in: linger export - >FILE",
+        );
+    }
     let exported = if to_stdout {
         server::export_to(config, &mut BufWriter::new(stdout()), &mut named)
     } else {

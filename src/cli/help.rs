@@ -76,7 +76,7 @@ where the command itself may be run again.
 
 With --lines the arguments are [TOPIC] [@FILE|-]. A definition without an id gets one made of its content and of how \
 often it came before, so that a second run adds nothing as long as the jobs are there. Lines that fail are reported, and \
-the others added.
+the others added. Lines are sent in batches, and at once when no other line is there yet, as behind `tail -f`.
 
 Examples:
   linger add order-close '{\"order\":1001}' --delay 30m --id orders:1001:close
@@ -96,6 +96,19 @@ is a pipe, once its reader has taken it; so `linger pop mail --max 10 --finish |
 Examples:
   linger pop mail --wait 20s
   linger pop urgent mail --max 10 --finish >>jobs.jsonl
+
+",
+    calls!()
+);
+
+pub(super) const TOPIC_SET: &str = concat!(
+    "\
+The command reads the settings, changes some and writes all of them. If two change the same topic at the same time, the \
+settings of one may be lost: change a topic from one place.
+
+Examples:
+  linger topic set mail --ttr 2m --retry 15s,3m
+  linger topic set mail --unset retry
 
 ",
     calls!()

@@ -1,12 +1,7 @@
 //! `linger add --lines`: a job for each line of definitions, in batches. A definition without an id gets one from its
 //! content, so that a second run adds nothing.
 
-use std::{
-    collections::HashMap,
-    fs::File,
-    io::{BufRead, BufReader, stdin},
-    time::Duration,
-};
+use std::{collections::HashMap, fs::File, io::stdin, os::fd::AsFd, time::Duration};
 
 use linger_client::Request;
 use serde::Deserialize;
@@ -15,6 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     exit::{Exit, Failure},
+    line_source::{LineSource, Ready},
     session::Session,
 };
 
@@ -22,44 +18,57 @@ use super::{
 const MAX_BATCH: usize = 100;
 const MAX_BATCH_BYTES: usize = 1_024 * 1_024;
 
-/// Longest line, in bytes: more than any server accepts.
-const MAX_LINE: usize = 64 * 1_024 * 1_024;
-
 /// Between two attempts for the jobs of a batch that the server could not add.
 const PAUSE: Duration = Duration::from_millis(200);
-
-/// What the definitions are read from.
-pub(super) type Source = Box<dyn BufRead>;
 
 /// Reads the arguments `[TOPIC] [@FILE|-]`: the default topic, and where the lines are.
 pub(super) fn source<'a>(
     topic: Option<&'a str>,
     from: Option<&'a str>,
-) -> Result<(Option<&'a str>, Source), Failure> {
+) -> Result<(Option<&'a str>, LineSource), Failure> {
     // No topic begins with an @.
     let (topic, from) = match (topic, from) {
         (Some(only), None) if only == "-" || only.starts_with('@') => (None, Some(only)),
         other => other,
     };
-    let source: Source = match from.map(|from| (from, from.strip_prefix('@'))) {
-        None | Some(("-", _)) => Box::new(BufReader::new(stdin())),
+    let file = match from.map(|from| (from, from.strip_prefix('@'))) {
+        None | Some(("-", _)) => stdin().as_fd().try_clone_to_owned().map(File::from).map_err(unreadable)?,
         Some((_, Some(path))) => {
-            let file = File::open(path).map_err(|error| Failure::usage(format!("{path}: {error}")))?;
-            Box::new(BufReader::new(file))
+            File::open(path).map_err(|error| Failure::usage(format!("{path}: {error}")))?
         }
         Some((other, None)) => {
             return Err(Failure::usage(format!("{other:?}: --lines reads @FILE, or stdin")));
         }
     };
-    Ok((topic, source))
+    Ok((topic, LineSource::new(file)))
 }
 
-/// Adds a job for each line. Lines that fail are reported, and the others added.
-pub(super) async fn add(session: &Session, topic: Option<&str>, mut source: Source) -> Result<Exit, Failure> {
+fn unreadable(error: std::io::Error) -> Failure {
+    Failure::new(Exit::Failed, format!("cannot read the definitions: {error}"))
+}
+
+/// Adds a job for each line, at the latest when the next line has to be waited for. Lines that fail are reported, and the
+/// others added.
+pub(super) async fn add(
+    session: &Session,
+    topic: Option<&str>,
+    mut source: LineSource,
+) -> Result<Exit, Failure> {
     session.confirm_change("add jobs")?;
     let (mut tally, mut batch, mut repetitions) = (Tally::default(), Batch::default(), HashMap::new());
     let mut number = 0;
-    while let Some(line) = next_line(&mut source)? {
+    loop {
+        let line = match source.next_ready().map_err(unreadable)? {
+            Ready::Line(line) => Some(line),
+            Ready::Later => {
+                send(session, &mut batch, &mut tally).await?;
+                source.next().map_err(unreadable)?
+            }
+            Ready::End => None,
+        };
+        // The reader of JSON reports what is not text.
+        let text = |line| String::from_utf8(line).unwrap_or_else(|_| "not UTF-8 text".to_owned());
+        let Some(line) = line.map(text) else { break };
         number += 1;
         if line.trim_ascii().is_empty() {
             continue;
@@ -79,18 +88,6 @@ pub(super) async fn add(session: &Session, topic: Option<&str>, mut source: Sour
         session.output.print(|| summary, "")?;
     }
     Ok(tally.exit())
-}
-
-/// The next line; none at the end.
-fn next_line(source: &mut Source) -> Result<Option<String>, Failure> {
-    let mut line = Vec::new();
-    let read = std::io::Read::take(&mut *source, MAX_LINE as u64).read_until(b'\n', &mut line);
-    read.map_err(|error| Failure::new(Exit::Failed, format!("cannot read the definitions: {error}")))?;
-    if line.is_empty() {
-        return Ok(None);
-    }
-    // The reader of JSON reports what is not text.
-    Ok(Some(String::from_utf8(line).unwrap_or_else(|_| "not UTF-8 text".to_owned())))
 }
 
 /// Inserts into a definition what it lacks: the topic, and an id made of the content and of how often it came before.

@@ -16,6 +16,7 @@ mod health;
 mod help;
 mod import;
 mod jobs;
+mod line_source;
 mod lines;
 mod load;
 mod maintenance;

@@ -35,7 +35,7 @@ pub(super) enum TopicCommand {
     #[command(after_help = help::CALLS)]
     Show(ShowArgs),
     /// Set what new jobs of a topic get if they say nothing else; what is left out stays
-    #[command(after_help = help::CALLS, override_usage = "linger topic set <TOPIC> [OPTIONS]")]
+    #[command(after_help = help::TOPIC_SET, override_usage = "linger topic set <TOPIC> [OPTIONS]")]
     Set(SetArgs),
     /// Stop the delivery of jobs, the intake of new ones, or both
     #[command(after_help = help::CALLS)]
@@ -201,7 +201,7 @@ fn details(session: &Session, topic: &Topic) -> String {
 }
 
 /// Reads the settings, changes some and writes all of them, as the API replaces them as a whole. What this version does
-/// not know stays; hidden values are accepted back.
+/// not know stays; hidden values are accepted back. The API has no guard against another change in between.
 async fn set(session: &Session, arguments: &SetArgs) -> Result<Exit, Failure> {
     #[derive(Deserialize)]
     struct Present {

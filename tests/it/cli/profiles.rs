@@ -145,7 +145,10 @@ fn an_unusable_profile_or_token_is_2_and_named() {
         (profile("url = 'http://a'\ntoken_file = '~/none'"), "/none: No such file"),
         (profile("url = 'http://a'\ntoken_file = '/dev/zero'"), "it is not a regular file"),
         (profile("url = 'http://a'\ntoken_file = 'empty'"), "contains no token"),
-        (profile("url = 'http://a'\ntoken_command = 'exit 3'"), "\"exit 3\" failed: exit status: 3"),
+        (
+            profile("url = 'http://a'\ntoken_command = 'exit 3 # s3cret'"),
+            "token_command failed: exit status: 3",
+        ),
         (profile("url = 'https://a'\nca = 'none'"), ".config/linger/none: "),
         (profile("url = 'http://a'").replace("prod", "other"), "no profile \"prod\" (profiles: other)"),
     ] {
@@ -153,6 +156,7 @@ fn an_unusable_profile_or_token_is_2_and_named() {
         let ended = run(home, &["get", "a", "--profile", "prod"], &[]);
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{text}: {ended:?}");
         assert!(ended.stderr.contains(message), "{text}: {ended:?}");
+        assert!(!ended.stderr.contains("s3cret"), "{text}: {ended:?}");
     }
     write("default = 'none'");
     assert_eq!(run(home, &["get", "a"], &[]).code, Some(2), "the default profile does not exist");
