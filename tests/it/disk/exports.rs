@@ -53,7 +53,7 @@ fn an_import_that_fills_the_disk_says_so_and_is_completed_on_a_larger_one() {
     let errors = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert!(errors.contains("not everything was imported") && errors.contains("full"), "{errors}");
-    namespace.run_ok("mount -o remount,size=100m small");
+    namespace.run_ok("mount -o remount,size=256m small");
     let output = import();
     assert!(output.status.success(), "{}", stderr(&output));
     let output = run_to_end(namespace.linger(&["verify"], "small/data"));
