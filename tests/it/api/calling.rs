@@ -90,13 +90,13 @@ impl Endpoint {
     }
 
     /// How many requests it has received.
-    pub(super) fn count(&self) -> usize {
+    pub(super) fn calls(&self) -> usize {
         lock(&self.received).len()
     }
 
     /// Waits until it has received `n` requests in all, and returns them.
     pub(super) async fn received(&self, n: usize) -> Vec<Received> {
-        crate::harness::wait::until(|| lock(&self.received).len() >= n).await;
+        crate::harness::wait::until(|| self.calls() >= n).await;
         let received = lock(&self.received).clone();
         assert_eq!(received.len(), n, "{received:?}");
         received
@@ -152,7 +152,7 @@ async fn a_due_job_is_posted_to_the_url_of_its_topic_and_finished(engine: Engine
     let added =
         api.add(r#"{"topic":"t","id":"orders:1001:close","delay":"30m","body":{"order": 1001}}"#).await;
     pass(&api, seconds(1_799)).await;
-    assert!(lock(&endpoint.received).is_empty(), "not early");
+    assert_eq!(endpoint.calls(), 0, "not early");
     pass(&api, seconds(1)).await;
     let request = endpoint.received(1).await.remove(0);
     job_in(&api, "orders:1001:close", "gone").await;
@@ -192,7 +192,7 @@ async fn a_failed_call_is_repeated_by_the_schedule(engine: Engine) {
         assert_eq!((&job["reason"], &job["attempts"]), (&json!(reason), &json!(attempt)));
         // The step, up to a tenth longer.
         pass(&api, Duration::from_secs_f64(earliest_s - 0.001)).await;
-        assert_eq!(lock(&endpoint.received).len(), attempt, "not before its step");
+        assert_eq!(endpoint.calls(), attempt, "not before its step");
         pass(&api, Duration::from_secs_f64(earliest_s / 10.0 + 0.002)).await;
         earliest_s = 180.0;
     }
@@ -362,8 +362,8 @@ async fn a_topic_is_called_at_its_rate(engine: Engine) {
     let jobs: Vec<_> = (0..4).map(|n| json!({"topic": "t", "id": n.to_string()})).collect();
     api.send("POST", "/batch/jobs", &json!({"jobs": jobs}).to_string()).await.expect(200);
     let (began_us, limit) = (api.clock.now_micros(), crate::harness::wait::TimeLimit::new());
-    while lock(&endpoint.received).len() < 4 {
-        limit.check(|| format!("{} calls", lock(&endpoint.received).len()));
+    while endpoint.calls() < 4 {
+        limit.check(|| format!("{} calls", endpoint.calls()));
         limit.pause().await;
         api.clock.advance(Duration::from_millis(20));
     }

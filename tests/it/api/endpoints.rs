@@ -123,7 +123,7 @@ async fn a_raised_rate_reaches_jobs_that_wait_for_it(engine: Engine) {
     endpoint.received(1).await;
     put_callback(&api, json!({"url": endpoint.url, "rate": 1_000})).await;
     let (began_us, limit) = (api.clock.now_micros(), TimeLimit::new());
-    while endpoint.count() < 2 {
+    while endpoint.calls() < 2 {
         limit.check(|| "one job waits".to_owned());
         limit.pause().await;
         api.clock.advance(Duration::from_millis(1));

@@ -26,6 +26,7 @@ mod patching;
 mod popping;
 mod request_bodies;
 mod reservations;
+mod settling;
 mod stats;
 mod timeline;
 mod topic_lists;

@@ -58,6 +58,7 @@ pub struct Api {
     pub store: Arc<FailingStore>,
     router: Router,
     exercised: Arc<Mutex<BTreeSet<(String, u16)>>>,
+    stop_calls: CancellationToken,
     _running: Arc<Running>,
 }
 
@@ -92,6 +93,7 @@ impl Api {
         }
         let queue_metrics = metrics.queue.clone();
         let app = App::new(queue.clone(), clock.clone(), metrics, setup.options);
+        let stop_calls = stop.child_token();
         let mut app = app.with_auth(setup.auth.unwrap_or_default()).with_ui(setup.ui);
         if let Some(settings) = setup.callbacks {
             let resolver = Arc::new(SystemResolver);
@@ -99,12 +101,12 @@ impl Api {
                 Caller::new(settings.clone(), clock.clone(), resolver).expect("the settings are valid");
             let callbacks = Callbacks::new(queue.clone(), caller, settings, clock.clone(), queue_metrics);
             app = app.with_callbacks(callbacks.clone());
-            let stop = stop.clone();
+            let stop = stop_calls.clone();
             tokio::spawn(async move { callbacks.run(stop, Duration::ZERO).await });
         }
         let router = http::router(&app);
         let running = Arc::new(Running { stop, _data: opened });
-        Self { queue, clock, store, router, exercised: Arc::default(), _running: running }
+        Self { queue, clock, store, router, exercised: Arc::default(), stop_calls, _running: running }
     }
 
     /// Advances the clock and promotes every job that is then due.
@@ -183,6 +185,11 @@ impl Api {
     /// Begins to drain, as a shutdown does.
     pub fn drain(&self) {
         self.queue.drain();
+    }
+
+    /// Begins no more callbacks, and gives up at once those that are unanswered.
+    pub fn stop_calls(&self) {
+        self.stop_calls.cancel();
     }
 }
 
