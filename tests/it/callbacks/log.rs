@@ -101,17 +101,19 @@ fn record(history: &History, call: &Call, rules: &Rules) {
     let Some(answered) = call.answered else { return };
     let from = call.answering.unwrap_or(answered);
     match call.answer {
-        Answer::Status(200..300) | Answer::WhenOpen(200..300) => {
+        Answer::Status(200..300) | Answer::Body(200..300, _) | Answer::WhenOpen(200..300) => {
             push(from, answered, Action::Finish { receipt: receipt() }, Outcome::Unknown);
         }
-        Answer::Status(410) | Answer::NoRetry => {
+        Answer::Status(410) | Answer::Body(410, _) | Answer::NoRetry => {
             push(from, answered, Action::Bury { receipt: receipt() }, Outcome::Unknown);
         }
         Answer::Hold(ttr) => {
             push(from, answered, Action::Touch { receipt: receipt(), ttr }, Outcome::Unknown)
         }
         Answer::RetryIn(delay) => failed(from, delay),
-        Answer::Status(_) | Answer::WhenOpen(_) | Answer::Close => failed(from, rules.step),
+        Answer::Status(_) | Answer::Body(..) | Answer::WhenOpen(_) | Answer::Close => {
+            failed(from, rules.step)
+        }
         Answer::Silence => unreachable!("handled above"),
     }
 }

@@ -7,13 +7,17 @@ use std::{
     process::{Command, Output},
 };
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use linger::auth::{Scope, token_entry};
 use rustix::process::Signal;
+use tokio::runtime;
 
 use crate::harness::{
     blocking_http::{Response, call_with},
     process::{Server, linger, refused, run, stderr, stdout},
+    receiver::{Answer, Call, Receiver},
     redis::RedisServer,
+    wait::TimeLimit,
 };
 
 /// Texts that must not appear. None of them resembles anything that a program writes by itself.
@@ -64,6 +68,8 @@ fn verbose_linger(arguments: &[&str], format: &str, directory: &Path) -> Command
     let mut command = linger(arguments, directory);
     command.env("RUST_LOG", "trace").env("LINGER__LOG__FORMAT", format);
     command.env("LINGER__AUTH__TOKENS_FILE", "tokens.toml");
+    // With tokens, this machine is not called by default.
+    command.env("LINGER__CALLBACKS__ALLOW_NETWORKS", "loopback");
     command
 }
 
@@ -150,11 +156,75 @@ fn send_callbacks(send: &impl Fn(&str, &str, &str) -> Response) {
     }
 }
 
+/// Jobs that are called: one with a callback of its own, one by the URL of its topic.
+const CALLED: [&str; 2] = ["own", "hook"];
+
+/// An endpoint that refuses the first call of each job with a reason, and takes the second.
+async fn start_receiver() -> Receiver {
+    Receiver::start(1, |call| match call.attempt() {
+        1 => Answer::Body(500, REASON),
+        _ => Answer::Status(204),
+    })
+    .await
+}
+
+/// Has the receiver called with every kind of secret. Returns its calls.
+async fn have_jobs_called(server: &Server, receiver: &Receiver) -> Vec<Call> {
+    let send = |method: &str, path: &str, body: &str| call(server, TOKEN, method, path, body);
+    // By a name, which has to be looked up.
+    let url = receiver.url(0, &format!("/{CALLED_PATH}?{CALLED_PATH}")).replace("127.0.0.1", "localhost");
+    let callback = format!(r#"{{"url":"{url}","headers":{{"x-key":"{HEADER}"}}}}"#);
+    let put = send("PUT", "/topics/called", &format!(r#"{{"callback":{callback}}}"#));
+    assert_eq!(put.status, 200, "{}", put.body);
+    for id in CALLED {
+        let own = if id == "own" { format!(r#","callback":{callback}"#) } else { String::new() };
+        let job = format!(r#"{{"topic":"called","id":"{id}","retry":[0],"body":"{BODY}"{own}}}"#);
+        assert_eq!(send("POST", "/jobs", &job).status, 201);
+        receiver.wait_for_calls_of(id, 2).await;
+        let time_limit = TimeLimit::new();
+        while send("GET", &format!("/jobs/{id}"), "").status != 404 {
+            time_limit.check(|| format!("{id} is not finished"));
+            time_limit.pause().await;
+        }
+    }
+    for page in ["/topics/called/callbacks", "/metrics"] {
+        let shown = send("GET", page, "").body;
+        assert!(shown.contains("http_500"), "{page} does not show the failure: {shown}");
+        assert_absent(&SECRETS, &shown, page);
+        assert_absent(&[CALLED_PATH], &shown, page);
+    }
+    let key = STANDARD.decode(SIGNING_KEY).expect("base64");
+    let calls = receiver.calls().clone();
+    for call in &calls {
+        assert!(call.is_signed_by(&key) && call.header("x-key") == HEADER, "{call:?}");
+        assert!(call.target.contains(CALLED_PATH) && call.body.ends_with(format!("{BODY}\"").as_bytes()));
+    }
+    calls
+}
+
+/// Asserts that the log has the calls, but nothing of what they sent.
+#[track_caller]
+fn assert_calls_are_logged(calls: &[Call], output: &str, format: &str) {
+    let host = calls[0].header("host");
+    for outcome in ["fail", "finish"] {
+        let is_logged = |line: &str| {
+            line.contains("called") && line.contains(&format!("http://{host}")) && line.contains(outcome)
+        };
+        assert!(output.lines().any(is_logged), "no call with the outcome {outcome}: {output}");
+    }
+    for call in calls {
+        assert_absent(&[call.receipt(), call.header("webhook-signature")], output, format);
+    }
+}
+
 /// Runs a session on a server started by `command`, and searches its output for secrets.
 fn session_reveals_no_secret(mut command: Command, format: &str, directory: &Path) {
     command.args(["--listen", "127.0.0.1:0"]);
     let mut server = Server::spawn(command);
     let receipts = send_requests(&server);
+    let runtime = runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.expect("a runtime for the endpoint");
+    let calls = runtime.block_on(async { have_jobs_called(&server, &start_receiver().await).await });
     let pasted = format!("[[token]]\nname = 'a'\nsha256 = '{PASTED_TOKEN}'\nscopes = ['{PASTED_TOKEN}']");
     for broken in [pasted, format!("[[token]]\n'{PASTED_TOKEN}' = = '{PASTED_TOKEN}'")] {
         fs::write(directory.join("tokens.toml"), broken).expect("can be written");
@@ -170,6 +240,7 @@ fn session_reveals_no_secret(mut command: Command, format: &str, directory: &Pat
     let output = format!("{}{rest}{log}", server.line);
     assert_absent(&SECRETS, &output, format);
     assert_absent(&[CALLED_PATH], &output, format);
+    assert_calls_are_logged(&calls, &output, format);
     assert_absent(&receipts.iter().map(String::as_str).collect::<Vec<_>>(), &output, format);
 }
 

@@ -24,6 +24,8 @@ use super::wait::TimeLimit;
 pub enum Answer {
     /// This status; one that redirects names [`REDIRECTED`].
     Status(u16),
+    /// This status, with a body.
+    Body(u16, &'static str),
     /// This status once [`Receiver::open_gate`] is called.
     WhenOpen(u16),
     /// 204 with `linger-hold`: the endpoint finishes the job later.
@@ -46,12 +48,18 @@ impl Answer {
     fn head(self) -> Option<(u16, String)> {
         match self {
             Self::Status(status @ 300..400) => Some((status, format!("location: {REDIRECTED}\r\n"))),
-            Self::Status(status) | Self::WhenOpen(status) => Some((status, String::new())),
+            Self::Status(status) | Self::Body(status, _) | Self::WhenOpen(status) => {
+                Some((status, String::new()))
+            }
             Self::Hold(time) => Some((204, format!("linger-hold: {}ms\r\n", time.as_millis()))),
             Self::RetryIn(delay) => Some((500, format!("linger-retry: {}ms\r\n", delay.as_millis()))),
             Self::NoRetry => Some((500, "linger-retry: no\r\n".to_owned())),
             Self::Silence | Self::Close => None,
         }
+    }
+
+    fn body(self) -> &'static str {
+        if let Self::Body(_, body) = self { body } else { "" }
     }
 }
 
@@ -206,8 +214,9 @@ impl Receiver {
                 return;
             };
             self.calls()[index].answering = Some(now());
-            let head = format!("HTTP/1.1 {status} Answer\r\n{headers}content-length: 0\r\n\r\n");
-            if connection.stream.write_all(head.as_bytes()).await.is_err() {
+            let (body, len) = (call.answer.body(), call.answer.body().len());
+            let answer = format!("HTTP/1.1 {status} Answer\r\n{headers}content-length: {len}\r\n\r\n{body}");
+            if connection.stream.write_all(answer.as_bytes()).await.is_err() {
                 return;
             }
             self.calls()[index].answered = Some(now());
