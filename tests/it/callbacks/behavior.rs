@@ -16,9 +16,10 @@ use crate::harness::{
     wait::TimeLimit,
 };
 
-/// Jobs for each endpoint where one of them fails.
+/// Jobs of a dead endpoint, and of each that is called beside it.
+const DEAD: usize = 100_000;
 const MANY: usize = 2_000;
-const BATCH: usize = 100;
+const BATCH: usize = 1_000;
 /// `callbacks.connect_timeout` by default, and the default timeout of a call.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -59,12 +60,12 @@ pub async fn wait_until_gone(server: &Server, job: &str) {
 }
 
 /// The value of a metric with one label besides the topic.
-fn callbacks_total(server: &Server, topic: &str, result: &str) -> f64 {
+pub fn callbacks_total(server: &Server, topic: &str, result: &str) -> f64 {
     let name = format!("linger_callbacks_total{{topic=\"{topic}\",result=\"{result}\"}}");
     server.metric(&name).unwrap_or_default()
 }
 
-async fn wait_for_callbacks(server: &Server, topic: &str, result: &str, count: f64) {
+pub async fn wait_for_callbacks(server: &Server, topic: &str, result: &str, count: f64) {
     let time_limit = TimeLimit::new();
     while callbacks_total(server, topic, result) < count {
         time_limit.check(|| server.call("GET", "/metrics", "").body);
@@ -103,12 +104,12 @@ fn dead_port() -> (Socket, String) {
     (socket, format!("http://{address}/"))
 }
 
-fn add_many(server: &Server, topic: &str, prefix: &str, url: &str) {
+fn add_many(server: &Server, topic: &str, prefix: &str, url: &str, count: usize) {
     let jobs = |first: usize| -> Vec<Value> {
         let ids = (first..first + BATCH).map(|n| format!("{prefix}-{n}"));
         ids.map(|id| json!({"topic": topic, "id": id, "callback": {"url": url}})).collect()
     };
-    for first in (0..MANY).step_by(BATCH) {
+    for first in (0..count).step_by(BATCH) {
         let body = json!({ "jobs": jobs(first) });
         let response = call(server, "POST", "/batch/jobs", &body, 200);
         assert!(
@@ -122,9 +123,9 @@ async fn a_good_endpoint_is_called_beside_a_dead_and_a_silent_one(home: Home) {
     let receiver =
         Receiver::start(2, |call| if call.port == 0 { Answer::Status(204) } else { Answer::Silence }).await;
     let (_dead, dead_url) = dead_port();
-    add_many(&server, "t", "dead", &dead_url);
-    add_many(&server, "t", "silent", &receiver.url(1, "/"));
-    add_many(&server, "t", "good", &receiver.url(0, "/"));
+    add_many(&server, "t", "dead", &dead_url, DEAD);
+    add_many(&server, "t", "silent", &receiver.url(1, "/"), MANY);
+    add_many(&server, "t", "good", &receiver.url(0, "/"), MANY);
     wait_for_callbacks(&server, "t", "ok", MANY as f64).await;
     let calls = |prefix: &str| receiver.calls().iter().filter(|call| call.job().starts_with(prefix)).count();
     assert_eq!(calls("good"), MANY);
@@ -134,7 +135,7 @@ async fn a_good_endpoint_is_called_beside_a_dead_and_a_silent_one(home: Home) {
     assert!((1..=64).contains(&calls("silent")), "{} calls of the silent endpoint", calls("silent"));
     let counts = call(&server, "GET", "/topics/t", &Value::Null, 200);
     let count = |state: &str| counts["counts"][state].as_u64().unwrap_or_default() as usize;
-    assert_eq!(count("delayed") + count("ready") + count("reserved"), 2 * MANY, "{counts}");
+    assert_eq!(count("delayed") + count("ready") + count("reserved"), DEAD + MANY, "{counts}");
     // No job is reserved that is not being called.
     assert!(count("reserved") <= 64, "{counts}");
 }

@@ -3,8 +3,11 @@
 //! The loads take their parameters from the same variables as those in `load`.
 
 mod behavior;
+mod hostile;
 mod load;
 mod log;
+mod lost;
+mod settings;
 mod shutdown;
 
 use std::{

@@ -1,9 +1,10 @@
 //! The memory of one request: the program's peak while it reads the largest and most expensive bodies that it accepts, with
 //! the default settings.
 
-use std::fs;
-
-use crate::harness::process::Server;
+use crate::harness::{
+    process::Server,
+    process_stats::{memory_bytes, peak_memory_bytes, reset_peak_memory},
+};
 
 /// The most memory that one request of 8 MiB may add: its body, which exists twice while its buffer grows, and a margin for
 /// memory that the allocator keeps.
@@ -11,14 +12,6 @@ const MOST_BYTES: u64 = 64 * 1_024 * 1_024;
 
 /// Just below `server.max_request_bytes`.
 const LARGEST: usize = 8 * 1_024 * 1_024 - 1_024;
-
-/// A value of `/proc/PID/status`, in bytes.
-fn memory(server: &Server, name: &str) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("the server runs");
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("the status has this value");
-    let kib: u64 = line.trim_matches([':', ' ', '\t', 'k', 'B']).parse().expect("a number");
-    kib * 1_024
-}
 
 /// As many copies of `item` as fit between `before` and `after`.
 fn body_of_copies(before: &str, item: &str, after: &str) -> String {
@@ -54,11 +47,10 @@ fn no_request_uses_much_more_memory_than_its_bytes() {
     let server = Server::serve(&[], &[], home.path());
     let mut wrong = Vec::new();
     for (path, body, status) in &bodies {
-        // Resets the peak to the current value.
-        fs::write(format!("/proc/{}/clear_refs", server.pid()), "5").expect("the server runs");
-        let before = memory(&server, "VmRSS");
+        reset_peak_memory(server.pid());
+        let before = memory_bytes(server.pid());
         let response = server.call("POST", path, body);
-        let cost = memory(&server, "VmHWM").saturating_sub(before);
+        let cost = peak_memory_bytes(server.pid()).saturating_sub(before);
         let begins = body.chars().take(40).collect::<String>();
         let (answered, len) = (response.status, response.body.len());
         if cost > MOST_BYTES || answered != *status || len > 1_024 * 1_024 {

@@ -11,9 +11,23 @@ fn read(pid: u32, file: &str) -> String {
 
 /// The resident memory of a process in bytes.
 pub fn memory_bytes(pid: u32) -> u64 {
+    status_bytes(pid, "VmRSS:")
+}
+
+/// The most resident memory that a process had since the last [`reset_peak_memory`], in bytes.
+pub fn peak_memory_bytes(pid: u32) -> u64 {
+    status_bytes(pid, "VmHWM:")
+}
+
+/// Makes the present memory of a process its peak.
+pub fn reset_peak_memory(pid: u32) {
+    fs::write(format!("/proc/{pid}/clear_refs"), "5").expect("the process runs");
+}
+
+fn status_bytes(pid: u32, name: &str) -> u64 {
     let status = read(pid, "status");
-    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
-    kib.expect("the status has VmRSS").trim().parse::<u64>().expect("a number") * 1_024
+    let kib = status.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix(" kB"));
+    kib.expect("the status has this value").trim().parse::<u64>().expect("a number") * 1_024
 }
 
 /// The processor time that a process has used since its start.

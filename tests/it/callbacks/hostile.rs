@@ -1,0 +1,154 @@
+//! Endpoints that never come to an end and send as fast as they can, on a real server with the default settings.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+use super::{
+    Home,
+    behavior::{add, call, callbacks_total, wait_for_callbacks, wait_until_gone},
+};
+use crate::harness::{
+    process::Server,
+    process_stats::{memory_bytes, peak_memory_bytes, reset_peak_memory},
+    receiver::{Answer, Receiver},
+    wait::TimeLimit,
+};
+
+/// Jobs for each kind of endpoint: as many as are called at once.
+const CALLS: usize = 4;
+/// Jobs that are called meanwhile.
+const GOOD: usize = 20;
+/// Long enough for the good calls on a busy machine.
+const TIMEOUT: &str = "10s";
+/// The most memory that the calls may take together. Each endpoint sends more than that within the timeout.
+const MOST_BYTES: u64 = 8 << 20;
+
+/// What an endpoint sends.
+struct Kind {
+    name: &'static str,
+    /// The beginning of its answer, and what it repeats for ever.
+    head: &'static str,
+    repeated: &'static str,
+    /// How the reason of the failed job begins; `None` if the job is finished.
+    reason: Option<&'static str>,
+}
+
+const KINDS: [Kind; 5] = [
+    Kind {
+        name: "interim",
+        head: "",
+        repeated: "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n",
+        reason: Some("timeout"),
+    },
+    Kind { name: "header", head: "HTTP/1.1 200 OK\r\nx: ", repeated: "yyyyyyyy", reason: Some("bad_answer") },
+    Kind { name: "headers", head: "HTTP/1.1 200 OK\r\n", repeated: "x: y\r\n", reason: Some("bad_answer") },
+    Kind {
+        name: "refusal",
+        head: "HTTP/1.1 500 No\r\n\r\n",
+        repeated: "nononono",
+        reason: Some("http_500: nononono"),
+    },
+    Kind {
+        name: "body",
+        head: "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
+        repeated: "8\r\nyesyesye\r\n",
+        reason: None,
+    },
+];
+
+/// The connections of an endpoint.
+#[derive(Default)]
+struct Figures {
+    open: AtomicUsize,
+    sent_bytes: AtomicUsize,
+}
+
+async fn send_for_ever(mut stream: TcpStream, kind: &'static Kind, figures: Arc<Figures>) {
+    let many = kind.repeated.repeat(8_192);
+    if stream.read(&mut [0; 1_024]).await.is_ok_and(|read| read > 0)
+        && stream.write_all(kind.head.as_bytes()).await.is_ok()
+    {
+        figures.open.fetch_add(1, Ordering::Relaxed);
+        while stream.write_all(many.as_bytes()).await.is_ok() {
+            figures.sent_bytes.fetch_add(many.len(), Ordering::Relaxed);
+        }
+        figures.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Starts an endpoint. Returns its URL.
+async fn start_endpoint(kind: &'static Kind, figures: Arc<Figures>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let url = format!("http://{}/", listener.local_addr().expect("has an address"));
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.expect("a connection");
+            tokio::spawn(send_for_ever(stream, kind, figures.clone()));
+        }
+    });
+    url
+}
+
+fn add_jobs(server: &Server, prefix: &str, url: &str, count: usize) {
+    let job = |n: usize| {
+        let callback = json!({ "url": url, "timeout": TIMEOUT });
+        json!({"topic": prefix, "id": format!("{prefix}-{n}"), "retry": ["1h"], "callback": callback})
+    };
+    let jobs: Vec<Value> = (0..count).map(job).collect();
+    call(server, "POST", "/batch/jobs", &json!({ "jobs": jobs }), 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn endless_answers_at_full_speed_cost_little_memory_and_delay_no_other_call() {
+    let home = Home::embedded_in_memory();
+    let server = home.start();
+    let receiver = Receiver::start(1, |_| Answer::Status(204)).await;
+    add(&server, json!({"topic": "first", "id": "first", "callback": {"url": receiver.url(0, "/")}}));
+    wait_until_gone(&server, "first").await;
+    reset_peak_memory(server.pid());
+    let before = memory_bytes(server.pid());
+    let interim: Arc<Figures> = Arc::default();
+    for kind in &KINDS {
+        let figures = if kind.name == "interim" { interim.clone() } else { Arc::default() };
+        add_jobs(&server, kind.name, &start_endpoint(kind, figures).await, CALLS);
+    }
+    let time_limit = TimeLimit::new();
+    while interim.open.load(Ordering::Relaxed) < CALLS {
+        time_limit.check(|| server.call("GET", "/metrics", "").body);
+        time_limit.pause().await;
+    }
+    add_jobs(&server, "good", &receiver.url(0, "/"), GOOD);
+    wait_for_callbacks(&server, "good", "ok", GOOD as f64).await;
+    assert_eq!(interim.open.load(Ordering::Relaxed), CALLS, "the good calls ended after the others");
+    for Kind { name, reason, .. } in &KINDS {
+        let result = match reason {
+            None => "ok",
+            Some("timeout" | "bad_answer") => "unreachable",
+            Some(_) => "failed",
+        };
+        wait_for_callbacks(&server, name, result, CALLS as f64).await;
+        for id in (0..CALLS).map(|n| format!("{name}-{n}")) {
+            let Some(expected) = reason else {
+                wait_until_gone(&server, &id).await;
+                continue;
+            };
+            let job = call(&server, "GET", &format!("/jobs/{id}"), &Value::Null, 200);
+            assert!(job["reason"].as_str().is_some_and(|reason| reason.starts_with(expected)), "{job}");
+            assert_eq!((&job["state"], &job["attempts"]), (&json!("delayed"), &json!(1)), "{job}");
+        }
+    }
+    let sent = interim.sent_bytes.load(Ordering::Relaxed) as u64;
+    assert!(sent > MOST_BYTES, "only {sent} bytes were sent");
+    let cost = peak_memory_bytes(server.pid()).saturating_sub(before);
+    println!("{sent} bytes of interim answers, {cost} bytes of memory");
+    assert!(cost < MOST_BYTES, "{cost} bytes of memory");
+    assert_eq!(callbacks_total(&server, "good", "ok"), GOOD as f64);
+}
