@@ -207,7 +207,7 @@ impl CallLoad {
             if outcome == Outcome::Unknown {
                 self.ended.fetch_add(1, Ordering::Relaxed);
             }
-            let action = Action::Add { delay: job.delay, max_attempts: MAX_ATTEMPTS };
+            let action = Action::Add { delay: job.delay, max_attempts: MAX_ATTEMPTS, retry: &[] };
             self.history.record(&job.id, sent, action, outcome);
         }
     }

@@ -135,7 +135,7 @@ mod tests {
         /// The log of a load with one job, which was due at once.
         fn new() -> Self {
             let history = History::new();
-            let add = Action::Add { delay: Duration::ZERO, max_attempts: 3 };
+            let add = Action::Add { delay: Duration::ZERO, max_attempts: 3, retry: &[] };
             history.record("j", history.sent_now(), add, Outcome::Done);
             Self { history, calls: Vec::new() }
         }

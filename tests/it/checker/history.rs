@@ -13,10 +13,12 @@ pub struct SentAt(Duration);
 /// What a call asked for; for a pop, what it received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// An add. All attempts of one add are equal.
+    /// An add. All attempts of one add are equal. `retry` has the steps of the job's retry schedule; it is empty if they are
+    /// not known.
     Add {
         delay: Duration,
         max_attempts: u32,
+        retry: &'static [Duration],
     },
     /// A pop that returned this job, or a callback with it, reserved for `ttr`.
     Deliver {

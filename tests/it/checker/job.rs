@@ -34,6 +34,7 @@ struct JobHistory<'a> {
     /// Calls that removed the job, or may have removed it.
     removals: Vec<&'a Event>,
     max_attempts: u32,
+    retry: &'static [Duration],
     verdict: &'a mut Verdict,
 }
 
@@ -49,21 +50,15 @@ pub fn check(name: &str, events: &[&Event], final_state: Option<&FinalState>, ve
         .copied()
         .filter(|event| event.action.removes() && event.possible() && !is_in_vain(event, &deliveries))
         .collect();
-    let max_attempts = events.iter().find_map(|event| match event.action {
-        Action::Add { max_attempts, .. } => Some(max_attempts),
+    let added = events.iter().find_map(|event| match event.action {
+        Action::Add { max_attempts, retry, .. } => Some((max_attempts, retry)),
         _ => None,
     });
+    let (max_attempts, retry) = added.unwrap_or_default();
     verdict.deliveries += deliveries.len();
     verdict.redeliveries += deliveries.len().saturating_sub(1);
-    let mut history = JobHistory {
-        name,
-        events,
-        deliveries,
-        requeues,
-        removals,
-        max_attempts: max_attempts.unwrap_or_default(),
-        verdict,
-    };
+    let mut history =
+        JobHistory { name, events, deliveries, requeues, removals, max_attempts, retry, verdict };
     history.check_attempts();
     history.check_due_times();
     history.check_exclusive_reservations();
@@ -160,7 +155,9 @@ impl JobHistory<'_> {
             }
             reserved_until = reserved_until.max(self.reserved_until(delivery, None));
         }
-        for refused in self.events.iter().filter(|event| event.outcome == Outcome::Refused) {
+        let is_refused =
+            |event: &&&Event| event.outcome == Outcome::Refused && event.action.receipt().is_some();
+        for refused in self.events.iter().filter(is_refused) {
             self.verdict.refused += 1;
             let own =
                 self.deliveries.iter().find(|delivery| refused.action.receipt() == Some(delivery.receipt));
@@ -208,16 +205,13 @@ impl JobHistory<'_> {
     }
 
     fn check_nothing_returns(&mut self) {
-        let removals: Vec<&Event> = self.removals.iter().copied().filter(|event| event.done()).collect();
         let mut found = Vec::new();
-        if removals.len() > 1 {
-            found.push(format!("was removed {} times", removals.len()));
+        let removals = self.removals.iter().filter(|event| event.done()).count();
+        if removals > 1 {
+            found.push(format!("was removed {removals} times"));
         }
-        let removed = removals.iter().copied().min_by_key(|event| event.answered);
-        let missed = self.events.iter().copied().filter(|event| event.outcome == Outcome::Gone);
-        let missed = missed.min_by_key(|event| event.answered);
         let ends: Vec<(&Event, Option<(usize, u32)>)> =
-            [removed, missed].into_iter().flatten().map(|end| (end, self.removed_attempt(end))).collect();
+            self.ends().into_iter().map(|end| (end, self.removed_attempt(end))).collect();
         for delivery in &self.deliveries {
             let returned = |(end, last): &(&Event, Option<(usize, u32)>)| {
                 delivery.event.sent >= end.answered || last.is_some_and(|last| delivery.order() > last)
@@ -227,16 +221,34 @@ impl JobHistory<'_> {
                     .push(format!("was delivered as attempt {} after it had been removed", delivery.attempt));
             }
         }
+        // Also an add: it answers with success only if the job exists.
         let accepted_late = |event: &&&Event| {
-            event.done()
-                && ends.iter().any(|(end, _)| event.sent >= end.answered)
-                && event.action.receipt().is_some()
-                && !event.action.removes()
+            let is_later =
+                |(end, _): &(&Event, _)| !std::ptr::eq(*end, **event) && event.sent >= end.answered;
+            event.done() && !matches!(event.action, Action::Deliver { .. }) && ends.iter().any(is_later)
         };
         if let Some(event) = self.events.iter().find(accepted_late) {
             found.push(format!("accepted {:?} after it had been removed", event.action));
         }
         found.into_iter().for_each(|description| self.violation(Law::GoneStaysGone, description));
+    }
+
+    /// The first events from whose answers on the job does not exist any more: a removal that is certain, and a call that
+    /// did not find the job, although it had existed.
+    fn ends(&self) -> Vec<&Event> {
+        let events = || self.events.iter().copied();
+        let removed = self.removals.iter().copied().filter(|event| event.done());
+        let is_add = |event: &&Event| matches!(event.action, Action::Add { .. }) && event.possible();
+        let seen = events().filter(|event| event.done()).map(|event| event.answered).min();
+        let added = events().filter(is_add).map(|event| event.answered).max();
+        let existed = [seen, added].into_iter().flatten().min();
+        let missed = events().filter(|event| {
+            event.outcome == Outcome::Gone && existed.is_some_and(|existed| event.sent >= existed)
+        });
+        [removed.min_by_key(|event| event.answered), missed.min_by_key(|event| event.answered)]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     /// The attempt whose receipt removed the job, if `end` or what it shows cannot have been another removal.
@@ -271,7 +283,7 @@ impl JobHistory<'_> {
             }
             return;
         };
-        if self.removals.iter().any(|event| event.done()) {
+        if !self.ends().is_empty() {
             self.violation(Law::GoneStaysGone, format!("exists again:  {final_job:?}"));
         }
         let buried = |certain: bool| {

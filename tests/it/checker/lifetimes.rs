@@ -100,6 +100,6 @@ fn split_at<'a>(
         !is_second
     });
     let begins = second.iter().any(|event| is_add(event));
-    let was_there = second.iter().any(|event| !is_add(event) && event.done());
+    let was_there = second.iter().any(|event| event.done());
     (begins && (was_there || remains)).then_some((first, second))
 }

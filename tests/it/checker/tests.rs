@@ -14,7 +14,7 @@ struct Script(History);
 impl Script {
     /// An add, acknowledged at 10 ms, of a job that is due at 20 ms and has three attempts.
     fn added() -> Self {
-        let add = Action::Add { delay: Duration::from_millis(20), max_attempts: 3 };
+        let add = Action::Add { delay: Duration::from_millis(20), max_attempts: 3, retry: &[] };
         Self(History::new()).then(0, 10, add, Outcome::Done)
     }
 
@@ -172,6 +172,34 @@ fn a_retry_before_its_step_is_reported() {
     late().delivered(150, 160, 2).assert_valid();
 }
 
+#[test]
+fn a_delivery_before_the_step_of_the_retry_schedule_is_reported() {
+    const STEPS: [Duration; 2] = [Duration::from_millis(40), Duration::from_millis(70)];
+    let added = || {
+        let add = Action::Add { delay: Duration::ZERO, max_attempts: 0, retry: &STEPS };
+        Script(History::new()).then(0, 10, add, Outcome::Done).delivered(20, 30, 1)
+    };
+    // The TTR is 100 ms.
+    added().delivered(30, 159, 2).assert_violates(Law::NeverEarly);
+    added().delivered(30, 160, 2).assert_valid();
+    let third = || added().delivered(150, 160, 2);
+    third().delivered(160, 319, 3).assert_violates(Law::NeverEarly);
+    third().delivered(160, 320, 3).assert_valid();
+    // The last step repeats.
+    let fourth = || third().delivered(310, 320, 3);
+    fourth().delivered(320, 479, 4).assert_violates(Law::NeverEarly);
+    fourth().delivered(320, 480, 4).assert_valid();
+    // A touch moves the end of the reservation; a release, or a change of the due time, replaces the step.
+    added()
+        .then(100, 110, touch("r1"), Outcome::Done)
+        .delivered(120, 239, 2)
+        .assert_violates(Law::NeverEarly);
+    added().released(40, 50, "r1", 10).delivered(50, 51, 2).assert_valid();
+    let released = Action::Release { receipt: "r1".to_owned(), delay: Duration::ZERO };
+    added().then(40, 50, released, Outcome::Unknown).delivered(41, 45, 2).assert_valid();
+    added().then(121, 122, reschedule(3), Outcome::Done).delivered(123, 124, 2).assert_valid();
+}
+
 fn reschedule(delay: u64) -> Action {
     Action::Reschedule { delay: Duration::from_millis(delay) }
 }
@@ -190,7 +218,7 @@ fn a_delivery_before_a_changed_due_time_is_reported() {
         .assert_valid();
     let hastened = Script::added().then(12, 13, reschedule(2), Outcome::Done);
     hastened.delivered(13, 14, 1).assert_valid();
-    let add = Action::Add { delay: Duration::from_millis(500), max_attempts: 3 };
+    let add = Action::Add { delay: Duration::from_millis(500), max_attempts: 3, retry: &[] };
     let hastened = Script(History::new()).then(0, 10, add, Outcome::Done);
     let hastened = hastened.then(12, 13, reschedule(2), Outcome::Done);
     hastened.delivered(13, 14, 1).delivered(14, 114, 2).assert_valid();
@@ -277,6 +305,12 @@ impl Script {
     #[track_caller]
     fn assert_violates_among_others(&self, law: Law) {
         assert!(self.violated_laws(None).contains(&law), "{:?}", self.violated_laws(None));
+    }
+
+    #[track_caller]
+    fn assert_final_state_violates_among_others(&self, final_state: &FinalState, law: Law) {
+        let laws = self.violated_laws(Some(final_state));
+        assert!(laws.contains(&law), "{laws:?}");
     }
 }
 

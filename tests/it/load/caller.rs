@@ -14,30 +14,35 @@ use crate::{
 const PAUSE: Duration = Duration::from_millis(5);
 /// Longer than any call may take.
 const LONGEST_CALL: Duration = Duration::from_secs(120);
-/// So many failed calls take at least two minutes.
-const UNKNOWN_LIMIT: usize = 24_000;
+/// How long a load may go without a success: several times the longest outage of any load, and longer than two calls that
+/// hang.
+pub const LONGEST_OUTAGE: Duration = Duration::from_secs(300);
 
 /// A client of several servers. It changes to the next server whenever the present one does not answer.
 pub struct Caller {
     addresses: Vec<SocketAddr>,
     current: usize,
     client: Client,
-    /// The number of consecutive calls with an unknown outcome.
-    unknown: usize,
+    clock: SystemClock,
+    /// Since when, by the clock, every call had an unknown outcome.
+    unknown_since_us: Option<i64>,
 }
 
 impl Caller {
     pub fn new(addresses: &[SocketAddr], number: usize) -> Self {
         let current = number % addresses.len();
-        Self { addresses: addresses.to_vec(), current, client: Client::new(addresses[current]), unknown: 0 }
+        let client = Client::new(addresses[current]);
+        let (addresses, clock) = (addresses.to_vec(), SystemClock::new());
+        Self { addresses, current, client, clock, unknown_since_us: None }
     }
 
-    /// Calls the present server. Returns `None` if the outcome is unknown, and panics if that lasts for minutes.
+    /// Calls the present server. Returns `None` if the outcome is unknown, and panics if that lasts longer than any outage.
     pub async fn call(&mut self, method: Method, path: &str, json: Option<&Value>) -> Option<Response> {
+        let began_us = self.clock.now_micros();
         let answered = tokio::time::timeout(LONGEST_CALL, self.client.send(method, path, json)).await;
         let refused = match answered {
             Ok(Ok(answer)) if answer.status < 500 => {
-                self.unknown = 0;
+                self.unknown_since_us = None;
                 return Some(answer);
             }
             Ok(Ok(answer)) => Some(answer),
@@ -47,14 +52,56 @@ impl Caller {
                 None
             }
         };
-        self.unknown += 1;
+        let since_us = *self.unknown_since_us.get_or_insert(began_us);
+        let lasts = Duration::from_micros((self.clock.now_micros() - since_us).unsigned_abs());
         assert!(
-            self.unknown < UNKNOWN_LIMIT,
-            "{path}: the outcome is unknown for too long; last response: {refused:?}"
+            lasts < LONGEST_OUTAGE,
+            "{path}: no outcome is known for {lasts:?}; the last response: {refused:?}"
         );
-        SystemClock::new().sleep(PAUSE).await;
+        self.clock.sleep(PAUSE).await;
         None
     }
+}
+
+/// Reads a job until the outcome is known. Returns its state; `None` if it does not exist.
+pub async fn read_until_known(history: &History, caller: &mut Caller, id: &str) -> Option<String> {
+    loop {
+        let sent = history.sent_now();
+        let answer = caller.call(Method::GET, &format!("/jobs/{id}"), None).await;
+        let outcome = match answer.as_ref().map(|answer| answer.status) {
+            None => Outcome::Unknown,
+            Some(200) => Outcome::Done,
+            Some(404) => Outcome::Gone,
+            Some(_) => panic!("{id}: {answer:?}"),
+        };
+        history.record(id, sent, Action::Read, outcome);
+        if outcome != Outcome::Unknown {
+            return answer.filter(|answer| answer.status == 200).map(|answer| answer.text("state"));
+        }
+    }
+}
+
+/// Sends a call for a job once, and records it.
+pub async fn call_once(
+    history: &History,
+    caller: &mut Caller,
+    method: Method,
+    path: &str,
+    id: &str,
+    json: Option<&Value>,
+    action: Action,
+) -> Outcome {
+    let sent = history.sent_now();
+    let answer = caller.call(method, path, json).await;
+    let outcome = match answer.as_ref().map(|answer| answer.status) {
+        None => Outcome::Unknown,
+        Some(200 | 204) => Outcome::Done,
+        Some(404) => Outcome::Gone,
+        Some(409) => Outcome::Refused,
+        Some(_) => panic!("{action:?}: {answer:?}"),
+    };
+    history.record(id, sent, action, outcome);
+    outcome
 }
 
 /// Sends a call for a job until its outcome is known, and records every sending.
@@ -67,17 +114,10 @@ pub async fn call_until_known(
     json: Option<Value>,
     action: Action,
 ) -> Outcome {
+    let path = format!("/jobs/{id}{rest}");
     loop {
-        let sent = history.sent_now();
-        let answer = caller.call(method.clone(), &format!("/jobs/{id}{rest}"), json.as_ref()).await;
-        let outcome = match answer.as_ref().map(|answer| answer.status) {
-            None => Outcome::Unknown,
-            Some(200 | 204) => Outcome::Done,
-            Some(404) => Outcome::Gone,
-            Some(409) => Outcome::Refused,
-            Some(_) => panic!("{action:?}: {answer:?}"),
-        };
-        history.record(id, sent, action.clone(), outcome);
+        let outcome =
+            call_once(history, caller, method.clone(), &path, id, json.as_ref(), action.clone()).await;
         if outcome != Outcome::Unknown {
             return outcome;
         }

@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 
 use super::{
-    caller::{Caller, call_until_known},
+    caller::{Caller, call_once, call_until_known, read_until_known},
     run::Run,
 };
 use crate::checker::{Action, Outcome, SentAt};
@@ -24,6 +24,8 @@ const BATCH: usize = 4;
 /// The number of open jobs above which producers wait.
 const OPEN_LIMIT: usize = 1_000;
 const PAUSE: Duration = Duration::from_millis(5);
+/// The retry schedule of some jobs.
+const RETRY: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(700)];
 
 /// Whether this client adds or pops several jobs at a time.
 fn uses_batches(number: usize) -> bool {
@@ -34,28 +36,36 @@ struct Job {
     id: String,
     delay: Duration,
     max_attempts: u32,
+    retry: &'static [Duration],
 }
 
 impl Job {
     fn new(id: String, run: &Run, random: &mut StdRng) -> Self {
         let delay = Duration::from_millis(random.random_range(0..=run.plan.spread.as_millis() as u64));
         let max_attempts = if run.plan.mixed && random.random_bool(0.3) { 3 } else { 0 };
-        Self { id, delay, max_attempts }
+        let retry: &[Duration] = if run.plan.mixed && random.random_bool(0.3) { &RETRY } else { &[] };
+        Self { id, delay, max_attempts, retry }
     }
 
     fn json(&self, run: &Run) -> Value {
+        let retry: Vec<String> = self.retry.iter().map(|step| milliseconds(*step)).collect();
         json!({
-            "topic": run.topic, "id": self.id, "delay": format!("{}ms", self.delay.as_millis()),
-            "ttr": run.plan.ttr, "max_attempts": self.max_attempts, "body": { "of": self.id },
+            "topic": run.topic, "id": self.id, "delay": milliseconds(self.delay), "ttr": run.plan.ttr,
+            "max_attempts": self.max_attempts, "retry": retry, "body": { "of": self.id },
         })
     }
 
     fn action(&self) -> Action {
-        Action::Add { delay: self.delay, max_attempts: self.max_attempts }
+        Action::Add { delay: self.delay, max_attempts: self.max_attempts, retry: self.retry }
     }
 }
 
-/// Adds jobs as long as the run wants more, each until it is acknowledged, and deletes some of them.
+/// A time as requests have it.
+fn milliseconds(time: Duration) -> String {
+    format!("{}ms", time.as_millis())
+}
+
+/// Adds jobs as long as the run wants more, each until it is acknowledged, and reschedules or deletes some of them.
 pub async fn produce(run: Arc<Run>, number: usize) {
     let mut caller = Caller::new(&run.addresses, number);
     let mut random = StdRng::seed_from_u64(run.plan.seed + number as u64);
@@ -71,8 +81,13 @@ pub async fn produce(run: Arc<Run>, number: usize) {
         let jobs: Vec<Job> = ids.map(|id| Job::new(id, &run, &mut random)).collect();
         while !add(&run, &mut caller, &jobs).await {}
         run.jobs_added(size);
+        let id = &jobs[0].id;
+        if run.plan.changes && random.random_bool(0.1) {
+            let delay = Duration::from_millis(random.random_range(0..=run.plan.spread.as_millis() as u64));
+            let (json, action) = (json!({ "delay": milliseconds(delay) }), Action::Reschedule { delay });
+            call_until_known(&run.history, &mut caller, Method::PATCH, id, "", Some(json), action).await;
+        }
         if run.plan.mixed && random.random_bool(0.03) {
-            let id = &jobs[0].id;
             let outcome =
                 call_until_known(&run.history, &mut caller, Method::DELETE, id, "", None, Action::Delete)
                     .await;
@@ -171,7 +186,11 @@ impl ReservedJob {
                 self.touch(run, caller).await;
                 self.finish(run, caller).await;
             }
-            84..88 => self.bury(run, caller).await,
+            84..88 => {
+                let requeues = run.plan.changes && random.random_bool(0.7);
+                let delay = Duration::from_millis(random.random_range(0..300));
+                self.bury(run, caller, requeues.then_some(delay)).await;
+            }
             // The worker dies without a further call.
             88..93 => {}
             93..96 => {
@@ -215,16 +234,38 @@ impl ReservedJob {
 
     async fn release(&self, run: &Run, caller: &mut Caller, delay: Duration) {
         let action = Action::Release { receipt: self.receipt.clone(), delay };
-        let json = json!({"receipt": self.receipt, "delay": format!("{}ms", delay.as_millis())});
+        let json = json!({"receipt": self.receipt, "delay": milliseconds(delay)});
         call_until_known(&run.history, caller, Method::POST, &self.id, "/release", Some(json), action).await;
     }
 
-    async fn bury(&self, run: &Run, caller: &mut Caller) {
+    /// Makes it a dead letter, and then, with a delay, a job that waits again.
+    async fn bury(&self, run: &Run, caller: &mut Caller, requeue: Option<Duration>) {
         let action = Action::Bury { receipt: self.receipt.clone() };
         let json = json!({"receipt": self.receipt, "reason": "chosen at random"});
         let outcome =
             call_until_known(&run.history, caller, Method::POST, &self.id, "/bury", Some(json), action).await;
-        run.job_ended(outcome == Outcome::Done);
+        match requeue.filter(|_| outcome == Outcome::Done && run.begin_requeue(&self.id)) {
+            Some(delay) => {
+                self.requeue(run, caller, delay).await;
+                run.end_requeue(&self.id);
+            }
+            None => run.job_ended(outcome == Outcome::Done),
+        }
+    }
+
+    /// Requeues the job while it is dead. After an unknown outcome only a look at the job tells whether it still is.
+    async fn requeue(&self, run: &Run, caller: &mut Caller, delay: Duration) {
+        let (path, json) = (format!("/jobs/{}/requeue", self.id), json!({ "delay": milliseconds(delay) }));
+        loop {
+            let action = Action::Requeue { delay };
+            let outcome =
+                call_once(&run.history, caller, Method::POST, &path, &self.id, Some(&json), action).await;
+            if outcome != Outcome::Unknown
+                || read_until_known(&run.history, caller, &self.id).await.as_deref() != Some("dead")
+            {
+                return;
+            }
+        }
     }
 }
 

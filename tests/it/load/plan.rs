@@ -17,6 +17,8 @@ pub struct Plan {
     pub clients: usize,
     /// Whether workers use every operation of a worker, or only finish.
     pub mixed: bool,
+    /// Whether clients change due times and requeue buried jobs.
+    pub changes: bool,
     /// The seed of the clients' random choices.
     pub seed: u64,
 }
@@ -31,6 +33,7 @@ impl Plan {
             ttr: 2,
             clients: 8,
             mixed: true,
+            changes: true,
             seed: setting("LINGER_LOAD_SEED", rand::random_range(0..1_000_000)),
         }
     }

@@ -1,10 +1,11 @@
 //! A load from its first add until it has come to rest.
 
 use std::{
+    collections::HashSet,
     net::SocketAddr,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -13,7 +14,7 @@ use linger::clock::{Clock, SystemClock};
 use tokio::task::JoinSet;
 
 use super::{
-    caller::Caller,
+    caller::{Caller, LONGEST_OUTAGE},
     clients::{produce, work},
     final_state::{counts, read_final_state},
     plan::{Plan, Report},
@@ -26,6 +27,8 @@ use crate::{
 /// How long a load may take to come to rest after the last progress: a few TTRs, a restart, a failover.
 const GRACE: Duration = Duration::from_secs(60);
 const INTERVAL: Duration = Duration::from_millis(50);
+/// How often a load is looked at whether it makes progress.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What the clients of a load share.
 #[derive(Debug)]
@@ -36,11 +39,16 @@ pub struct Run {
     pub history: History,
     /// The tasks of slow workers.
     pub slow_workers: Mutex<JoinSet<()>>,
+    /// The jobs that a worker is requeuing. Nobody else requeues them meanwhile.
+    requeuing: Mutex<HashSet<String>>,
     lateness_us: Mutex<Vec<u64>>,
     /// The numbers of jobs that were begun, acknowledged, and known to have ended.
     begun: AtomicUsize,
     added: AtomicUsize,
     ended: AtomicUsize,
+    /// When a job was last acknowledged or delivered, or ended.
+    progress_us: AtomicI64,
+    clock: SystemClock,
     faults_over: AtomicBool,
     draining: AtomicBool,
     over: AtomicBool,
@@ -48,16 +56,20 @@ pub struct Run {
 
 impl Run {
     fn new(plan: Plan, addresses: &[SocketAddr]) -> Self {
+        let clock = SystemClock::new();
         Self {
             plan,
             topic: "load",
             addresses: addresses.to_vec(),
             history: History::new(),
             slow_workers: Mutex::default(),
+            requeuing: Mutex::default(),
             lateness_us: Mutex::default(),
             begun: AtomicUsize::default(),
             added: AtomicUsize::default(),
             ended: AtomicUsize::default(),
+            progress_us: clock.now_micros().into(),
+            clock,
             faults_over: AtomicBool::default(),
             draining: AtomicBool::default(),
             over: AtomicBool::default(),
@@ -76,10 +88,33 @@ impl Run {
 
     pub fn jobs_added(&self, count: usize) {
         self.added.fetch_add(count, Ordering::Relaxed);
+        self.made_progress();
     }
 
     pub fn job_ended(&self, ended: bool) {
         self.ended.fetch_add(usize::from(ended), Ordering::Relaxed);
+        self.made_progress();
+    }
+
+    fn made_progress(&self) {
+        self.progress_us.store(self.clock.now_micros(), Ordering::Relaxed);
+    }
+
+    /// Panics once the load has made no progress for longer than any outage lasts. Calls that are answered may have no
+    /// effect: pops find nothing, items of batches fail.
+    async fn watch_progress(&self) {
+        loop {
+            let idle_us = self.clock.now_micros() - self.progress_us.load(Ordering::Relaxed);
+            assert!(
+                Duration::from_micros(idle_us.unsigned_abs()) < LONGEST_OUTAGE,
+                "no job was acknowledged or delivered, and none ended, for {LONGEST_OUTAGE:?}; {} are acknowledged, \
+                 {} open; the last call: {:?}",
+                self.acknowledged(),
+                self.open_jobs(),
+                self.history.events().last(),
+            );
+            self.clock.sleep(WATCH_INTERVAL).await;
+        }
     }
 
     /// The approximate number of jobs that have not ended, including those that used all their attempts.
@@ -102,9 +137,19 @@ impl Run {
         wait_for_growth(calls, || self.history.events().len()).await;
     }
 
+    /// Returns false if another worker is requeuing this job.
+    pub fn begin_requeue(&self, id: &str) -> bool {
+        self.requeuing.lock().expect("not poisoned").insert(id.to_owned())
+    }
+
+    pub fn end_requeue(&self, id: &str) {
+        self.requeuing.lock().expect("not poisoned").remove(id);
+    }
+
     pub fn delivered(&self, late: Duration) {
         let late_us = u64::try_from(late.as_micros()).unwrap_or(u64::MAX);
         self.lateness_us.lock().expect("not poisoned").push(late_us);
+        self.made_progress();
     }
 
     /// Whether workers shall only finish jobs.
@@ -147,6 +192,7 @@ pub async fn run(plan: Plan, addresses: &[SocketAddr], faults: impl AsyncFnOnce(
     };
     let came_to_rest = tokio::select! {
         came_to_rest = working => came_to_rest,
+        () = run.watch_progress() => unreachable!("the watch never ends"),
         // No worker ends before the run is over, unless it panicked.
         Some(ended) = workers.join_next() => panic!("a worker ended early: {ended:?}"),
     };

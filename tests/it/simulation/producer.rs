@@ -11,6 +11,9 @@ use super::{
 };
 use crate::checker::{Action, Outcome};
 
+/// The retry schedule of some jobs.
+const RETRY: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
+
 /// A job to add.
 struct NewJob {
     number: usize,
@@ -34,10 +37,12 @@ impl NewJob {
         if has_id {
             json["id"] = name(number).into();
         }
-        if client.chance(0.2) {
+        // Without its own schedule, a job has that of its topic, which the operator may have changed.
+        let retry: &[Duration] = if client.chance(0.2) { &RETRY } else { &[] };
+        if !retry.is_empty() {
             json["retry"] = json!(["100ms", "1s"]);
         }
-        let action = Action::Add { delay: Duration::from_millis(delay_ms), max_attempts };
+        let action = Action::Add { delay: Duration::from_millis(delay_ms), max_attempts, retry };
         Self { number, has_id, action, json }
     }
 }

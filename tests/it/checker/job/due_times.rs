@@ -37,7 +37,10 @@ impl JobHistory<'_> {
             before.filter(|before| before.round == delivery.round && before.attempt + 1 == delivery.attempt);
         let requeue = delivery.round.checked_sub(1).map(|last| self.requeues[last]);
         let (since, due) = match (returns, requeue) {
-            (Some(before), _) => (before.event.answered, self.released_until(before).unwrap_or_default()),
+            (Some(before), _) => {
+                let returned = self.released_until(before).or_else(|| self.expired_until(before));
+                (before.event.answered, returned.unwrap_or_default())
+            }
             (None, Some(requeue)) => (requeue.sent, requeue.sent + delay_of(requeue).unwrap_or_default()),
             (None, None) => (Duration::ZERO, added),
         };
@@ -58,6 +61,20 @@ impl JobHistory<'_> {
         let changed = changed.filter_map(|event| Some(event.sent + delay_of(event)?)).min();
         let unchanged = last.is_none().then_some(due);
         unchanged.into_iter().chain(changed).min().unwrap_or(due)
+    }
+
+    /// The earliest time at which the job may be delivered again by its retry schedule, if only its TTR can have ended this
+    /// reservation.
+    fn expired_until(&self, delivery: &Delivery<'_>) -> Option<Duration> {
+        let last = self.retry.len().checked_sub(1)?;
+        let step = self.retry[last.min(delivery.attempt.saturating_sub(1) as usize)];
+        let may_end = |event: &&Event| {
+            event.action.ends_reservation()
+                && event.action.receipt() == Some(delivery.receipt)
+                && event.possible()
+        };
+        let was_ended = self.events.iter().copied().any(|event| may_end(&event));
+        (!was_ended).then(|| self.reserved_until(delivery, None) + step)
     }
 
     /// The earliest time at which the job may be delivered again, if a release or a failed call ended this reservation for

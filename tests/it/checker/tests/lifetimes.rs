@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Script, TTR, only_job};
-use crate::checker::{Action, History, Law, Outcome};
+use crate::checker::{Action, FinalState, History, Law, Outcome};
 
 #[test]
 fn a_job_whose_repeated_removal_found_nothing_and_that_appears_again_is_reported() {
@@ -29,9 +29,71 @@ fn a_job_whose_repeated_removal_found_nothing_and_that_appears_again_is_reported
     deleted.delivered(60, 70, 1).assert_violates(Law::GoneStaysGone);
 }
 
+/// A finish and then a delete without an answer, and a call that did not find the job.
+fn missing_jobs() -> [Script; 2] {
+    let finished = Script::added().delivered(20, 30, 1).finished(40, 50, "r1", Outcome::Unknown);
+    let deleted = Script::added().delivered(20, 30, 1).then(40, 50, Action::Delete, Outcome::Unknown);
+    [finished.finished(60, 70, "r1", Outcome::Gone), deleted.then(60, 70, Action::Read, Outcome::Gone)]
+}
+
+#[test]
+fn a_job_that_was_not_found_and_for_which_a_later_call_succeeds_is_reported() {
+    let [reschedule, requeue] = [Action::Reschedule { delay: TTR }, Action::Requeue { delay: TTR }]
+        .map(|action| move || action.clone());
+    let finish = || Action::Finish { receipt: "r1".to_owned() };
+    let bury = || Action::Bury { receipt: "r1".to_owned() };
+    let later: [&dyn Fn() -> Action; 6] =
+        [&|| Action::Read, &|| Action::Delete, &finish, &bury, &reschedule, &requeue];
+    for action in later {
+        for script in missing_jobs() {
+            script.then(80, 90, action(), Outcome::Done).assert_violates_among_others(Law::GoneStaysGone);
+        }
+        for script in missing_jobs() {
+            let script = script.then(80, 90, action(), Outcome::Gone);
+            script.then(100, 110, action(), Outcome::Unknown).assert_valid();
+        }
+    }
+    for script in missing_jobs() {
+        script.then(69, 90, Action::Read, Outcome::Done).assert_valid();
+    }
+}
+
+#[test]
+fn a_job_that_was_not_found_and_that_is_there_in_the_end_is_reported() {
+    for dead in [false, true] {
+        for script in missing_jobs() {
+            script.assert_final_state_violates_among_others(&only_job(dead, 1), Law::GoneStaysGone);
+        }
+        // A second add gives the id a second lifetime, in which the job has not been delivered yet.
+        for script in missing_jobs() {
+            let add = Action::Add { delay: Duration::ZERO, max_attempts: 0, retry: &[] };
+            let script = script.then(80, 90, add, Outcome::Done);
+            assert_eq!(script.violated_laws(Some(&only_job(false, 0))), []);
+        }
+    }
+}
+
+#[test]
+fn a_job_that_was_added_again_and_is_lost_is_reported() {
+    let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0, retry: &[] };
+    let again = || added_with_unknown_outcome().then(61, 70, add(), Outcome::Done);
+    again().assert_final_state_violates(&FinalState::default(), Law::NothingLost);
+    let script = again().then(80, 90, Action::Delete, Outcome::Unknown);
+    assert_eq!(script.violated_laws(Some(&FinalState::default())), []);
+}
+
+/// A look at a job that nobody has added yet does not end it.
+#[test]
+fn a_call_before_the_add_does_not_find_the_job() {
+    let add = Action::Add { delay: Duration::ZERO, max_attempts: 0, retry: &[] };
+    let script = Script(History::new()).then(0, 5, Action::Read, Outcome::Gone);
+    let script = script.then(6, 10, add, Outcome::Done).delivered(11, 12, 1);
+    script.then(13, 14, Action::Read, Outcome::Done).assert_valid();
+}
+
 #[test]
 fn a_job_that_was_not_found_may_have_been_added_again() {
-    let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0 };
+    let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0, retry: &[] };
     let again = || Action::Deliver { receipt: "again".to_owned(), attempt: 1, ttr: TTR };
     let missed = |sent| {
         let script = Script(History::new()).then(0, sent, add(), Outcome::Unknown).delivered(10, 20, 1);
@@ -48,7 +110,7 @@ fn a_job_that_was_not_found_may_have_been_added_again() {
 
 /// An add that is answered with 503 at 60 ms, after its job was finished.
 fn added_with_unknown_outcome() -> Script {
-    let add = Action::Add { delay: Duration::ZERO, max_attempts: 0 };
+    let add = Action::Add { delay: Duration::ZERO, max_attempts: 0, retry: &[] };
     let first = Script(History::new()).then(0, 60, add, Outcome::Unknown);
     first.delivered(10, 20, 1).finished(30, 40, "r1", Outcome::Done)
 }
@@ -61,7 +123,7 @@ fn second_lifetime(script: Script) -> Script {
 
 #[test]
 fn an_add_that_is_sent_again_may_begin_a_second_lifetime() {
-    let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0 };
+    let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0, retry: &[] };
     second_lifetime(added_with_unknown_outcome().then(61, 70, add(), Outcome::Done)).assert_valid();
     added_with_unknown_outcome()
         .then(61, 70, add(), Outcome::Done)
@@ -78,7 +140,7 @@ fn an_add_that_is_sent_again_may_begin_a_second_lifetime() {
 
 #[test]
 fn the_removal_that_was_answered_last_may_have_been_the_first() {
-    let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0 };
+    let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0, retry: &[] };
     let again = || Action::Deliver { receipt: "again".to_owned(), attempt: 1, ttr: TTR };
     let added = || Script(History::new()).then(0, 9, add(), Outcome::Unknown).delivered(10, 20, 1);
     let again_and_deleted = |script: Script| {
@@ -99,7 +161,7 @@ fn each_sending_of_an_add_begins_at_most_one_lifetime() {
         laws,
         "the add was sent only once"
     );
-    let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0 };
+    let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0, retry: &[] };
     let before = Script(History::new()).then(0, 4, add(), Outcome::Unknown).then(5, 9, add(), Outcome::Done);
     let before = before.delivered(10, 20, 1).finished(30, 40, "r1", Outcome::Done);
     assert_eq!(second_lifetime(before).violated_laws(None), laws, "both adds were answered before the end");
