@@ -178,8 +178,7 @@ async fn a_pop_waits_for_the_first_job(engine: Engine) {
     assert_eq!(jobs["jobs"][0]["id"], "x");
     let poll = api.park(api.call("POST", "/batch/pop").json(pop)).await;
     api.clock.advance(seconds(20) - millis(1));
-    tokio::task::yield_now().await;
-    assert!(!poll.is_finished());
+    api.assert_waits(&poll, "its wait has not ended").await;
     api.clock.advance(millis(1));
     assert_eq!(poll.await.expect("is answered").expect(200).body, "{\"jobs\":[]}\n");
 }

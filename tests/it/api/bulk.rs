@@ -9,7 +9,7 @@ use crate::harness::{
     failing::Failure,
     jobs::seconds,
     stores::Engine,
-    wait::TimeLimit,
+    wait::{TimeLimit, assert_waits},
 };
 
 on_every_engine!(
@@ -122,14 +122,8 @@ async fn a_long_dry_run_goes_on_as_an_operation(engine: Engine) {
     let hung = api.store.hang_lists();
     let request = r#"{"action":"delete","filter":{"topic":"t","state":"delayed"}}"#;
     let started = tokio::spawn(api.call("POST", "/bulk").json(request).send());
-    while hung.hung_calls() < 1 {
-        tokio::task::yield_now().await;
-    }
-    while !started.is_finished() {
-        api.clock.advance(seconds(1));
-        tokio::task::yield_now().await;
-    }
-    let operation = started.await.expect("answers").expect(202).json();
+    api.until(|| hung.hung_calls() >= 1).await;
+    let operation = api.advance_until_answered(seconds(1), started).await.expect(202).json();
     assert_eq!((&operation["state"], &operation["dry_run"]), (&json!("running"), &json!(true)));
     hung.release();
     let operation = ended(&api, text(&operation["id"])).await;
@@ -246,14 +240,9 @@ async fn an_operation_can_be_stopped(engine: Engine) {
         "id": "long", "action": "delete", "filter": { "topic": "t", "state": "delayed" }, "dry_run": false, "limit": 120,
     });
     start(&api, &request).await;
-    while hung.hung_calls() < 1 {
-        tokio::task::yield_now().await;
-    }
+    api.until(|| hung.hung_calls() >= 1).await;
     let stop = tokio::spawn(api.call("POST", "/bulk/long/stop").send());
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
-    }
-    assert!(!stop.is_finished(), "the answer comes after the slice that is under way");
+    assert_waits(&stop, "the slice is under way").await;
     hung.release();
     let stopped = stop.await.expect("answers").expect(200).json();
     assert_eq!((&stopped["state"], &stopped["changed"]), (&json!("stopped"), &json!(100)));
@@ -310,9 +299,7 @@ async fn the_shutdown_stops_operations(engine: Engine) {
         "id": "long", "action": "delete", "filter": { "topic": "t", "state": "delayed" }, "dry_run": false, "limit": 120,
     });
     start(&api, &request).await;
-    while hung.hung_calls() < 1 {
-        tokio::task::yield_now().await;
-    }
+    api.until(|| hung.hung_calls() >= 1).await;
     api.drain();
     hung.release();
     let operation = ended(&api, "long").await;

@@ -8,6 +8,7 @@ use crate::harness::{
     api::{Api, error_locations, text},
     jobs::{ALL, delay, id, seconds},
     stores::Engine,
+    wait::TimeLimit,
 };
 
 on_every_engine!(
@@ -96,7 +97,9 @@ async fn die_together(api: &Api, ids: &[String]) {
         let body = format!(r#"{{"topic":"t","id":"{id}","max_attempts":1,"body":"body of {id}"}}"#);
         api.add(&body).await;
     }
+    let time_limit = TimeLimit::new();
     while api.get("/topics/t").await.json()["counts"]["ready"] != 0 {
+        time_limit.check(|| "jobs are still ready".to_owned());
         api.send("POST", "/batch/pop", r#"{"topics":["t"],"max":100}"#).await.expect(200);
     }
     api.advance_and_promote(seconds(60)).await;

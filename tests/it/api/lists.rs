@@ -170,15 +170,9 @@ async fn few_callers_list_at_the_same_time(engine: Engine) {
     let hung = api.store.hang_lists();
     let read = || tokio::spawn(api.call("GET", "/jobs").send());
     let readers = [read(), read(), read(), read()];
-    while hung.hung_calls() < 4 {
-        tokio::task::yield_now().await;
-    }
+    api.until(|| hung.hung_calls() >= 4).await;
     let last = tokio::spawn(api.call("GET", "/topics/t/dead/reasons").send());
-    while !last.is_finished() {
-        api.clock.advance(seconds(5));
-        tokio::task::yield_now().await;
-    }
-    last.await.expect("answers").expect_problem(503, "busy");
+    api.advance_until_answered(seconds(5), last).await.expect_problem(503, "busy");
     hung.release();
     for reader in readers {
         reader.await.expect("answers").expect(200);

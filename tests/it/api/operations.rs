@@ -12,7 +12,6 @@ use crate::harness::{
 on_every_engine!(
     the_server_is_ready_until_it_drains,
     requests_that_do_not_wait_work_while_the_server_drains,
-    a_closed_store_is_unavailable,
     the_version_names_the_engine_and_its_durability,
     the_contract_is_served_unchanged,
     metrics_have_bounded_labels,
@@ -45,11 +44,18 @@ async fn requests_that_do_not_wait_work_while_the_server_drains(engine: Engine) 
     api.post(&format!("/jobs/a/finish?receipt={}", text(&job["receipt"]))).await.expect(204);
 }
 
-async fn a_closed_store_is_unavailable(engine: Engine) {
-    if engine == Engine::Naive {
-        // The naive model cannot be closed.
-        return;
-    }
+/// Only for stores that can be closed: the model cannot.
+#[tokio::test]
+async fn a_closed_embedded_store_is_unavailable() {
+    closed_store_is_unavailable(Engine::Embedded).await;
+}
+
+#[tokio::test]
+async fn a_closed_redis_store_is_unavailable() {
+    closed_store_is_unavailable(Engine::Redis).await;
+}
+
+async fn closed_store_is_unavailable(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a"}"#).await;
     api.queue.close().await.expect("closes");

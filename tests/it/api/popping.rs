@@ -68,7 +68,7 @@ async fn an_empty_pop_has_no_body(engine: Engine) {
 async fn a_poll_waits_for_an_unknown_topic(engine: Engine) {
     let api = Api::new(engine).await;
     let poll = api.park(api.call("GET", "/topics/unheard/pop?wait=5s")).await;
-    assert!(!poll.is_finished(), "the poll waits");
+    api.assert_waits(&poll, "it may wait for 5 s").await;
     api.clock.advance(seconds(5));
     poll.await.expect("is answered").expect(204);
     api.get("/topics/unheard").await.expect_problem(404, "topic_not_found");
@@ -127,7 +127,7 @@ async fn trap_a_long_poll_wakes_for_a_delayed_job_that_becomes_due(engine: Engin
     api.add(r#"{"topic":"t","id":"a","delay":"10s"}"#).await;
     let poll = api.park(api.call("GET", "/topics/t/pop?wait=30s")).await;
     api.advance_and_promote(millis(9_999)).await;
-    assert!(!poll.is_finished(), "the job is not delivered early");
+    api.assert_waits(&poll, "the job is not due yet").await;
     api.advance_and_promote(millis(1)).await;
     assert_eq!(poll.await.expect("is answered").expect(200).json()["id"], "a");
 }
@@ -156,7 +156,7 @@ async fn trap_a_long_poll_does_not_return_empty_because_the_head_was_deleted(eng
     api.delete("/jobs/gone").await.expect(204);
     api.send("PATCH", "/jobs/moved", r#"{"delay":10}"#).await.expect(200);
     let poll = api.park(api.call("GET", "/topics/t/pop?wait=30s")).await;
-    assert!(!poll.is_finished(), "the poll still waits");
+    api.assert_waits(&poll, "its job was moved").await;
     api.advance_and_promote(seconds(10)).await;
     assert_eq!(poll.await.expect("is answered").expect(200).json()["id"], "moved");
 }
@@ -165,8 +165,7 @@ async fn a_wait_over_the_limit_is_clamped(engine: Engine) {
     let api = Api::new(engine).await;
     let poll = api.park(api.call("GET", "/topics/t/pop?wait=1h")).await;
     api.clock.advance(millis(59_999));
-    tokio::task::yield_now().await;
-    assert!(!poll.is_finished());
+    api.assert_waits(&poll, "its wait has not ended").await;
     api.clock.advance(millis(1));
     poll.await.expect("is answered").expect(204);
 }

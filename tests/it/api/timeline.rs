@@ -9,6 +9,7 @@ use crate::harness::{
     failing::Failure,
     jobs::seconds,
     stores::Engine,
+    wait::let_others_run,
 };
 
 on_every_engine!(
@@ -129,15 +130,9 @@ async fn callers_share_one_reading_and_few_read_at_once(engine: Engine) {
     let read = |span: &str| tokio::spawn(api.call("GET", &format!("/timeline?span={span}")).send());
     let shared = [read("1h"), read("1h"), read("1h")];
     let others = [read("2h"), read("3h"), read("4h")];
-    while hung.hung_calls() < 4 {
-        tokio::task::yield_now().await;
-    }
+    api.until(|| hung.hung_calls() >= 4).await;
     let last = read("5h");
-    while !last.is_finished() {
-        api.clock.advance(seconds(5));
-        tokio::task::yield_now().await;
-    }
-    last.await.expect("answers").expect_problem(503, "busy");
+    api.advance_until_answered(seconds(5), last).await.expect_problem(503, "busy");
     assert_eq!(hung.hung_calls(), 4, "those who ask for the same share one reading");
     hung.release();
     for reading in shared.into_iter().chain(others) {
@@ -150,12 +145,8 @@ async fn callers_who_waited_for_a_reading_share_its_error(engine: Engine) {
     let hung = api.store.hang_timelines();
     let read = || tokio::spawn(api.call("GET", "/timeline").send());
     let callers = [read(), read(), read(), read()];
-    while hung.hung_calls() < 1 {
-        tokio::task::yield_now().await;
-    }
-    for _ in 0..1_000 {
-        tokio::task::yield_now().await;
-    }
+    api.until(|| hung.hung_calls() >= 1).await;
+    let_others_run().await;
     api.store.fail(Some(Failure::Error(Error::Unavailable("gone".to_owned()))));
     hung.release();
     for caller in callers {

@@ -173,11 +173,7 @@ async fn few_viewers_read_all_topics_at_the_same_time(engine: Engine) {
         async move { api.get("/topics?sort=dead").await }
     });
     assert_eq!(listed(&api, "limit=9").await, ["a"], "a page by name needs no permit");
-    while !sorted.is_finished() {
-        api.clock.advance(seconds(5));
-        tokio::task::yield_now().await;
-    }
-    sorted.await.expect("is answered").expect_problem(503, "busy");
+    api.advance_until_answered(seconds(5), sorted).await.expect_problem(503, "busy");
     hung.release();
     other.await.expect("is answered").expect(200);
     assert_eq!(listed(&api, "sort=dead").await, ["a"]);

@@ -95,7 +95,7 @@ async fn a_paused_delivery_hands_out_no_jobs(engine: Engine) {
     api.send("POST", "/topics/t/pause", r#"{"delivery":true}"#).await.expect(200);
     api.get("/topics/t/pop").await.expect(204);
     let poll = api.park(api.call("GET", "/topics/t/pop?wait=30s")).await;
-    assert!(!poll.is_finished());
+    api.assert_waits(&poll, "delivery is paused").await;
     api.post("/topics/t/resume").await.expect(200);
     assert_eq!(poll.await.expect("is answered").expect(200).json()["id"], "a");
 }

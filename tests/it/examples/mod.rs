@@ -18,7 +18,7 @@ use std::{
 
 use rustix::process::{Pid, Signal};
 
-use crate::harness::wait::TimeLimit;
+use crate::harness::wait::{TimeLimit, join};
 
 /// The token that the examples receive.
 const TOKEN: &str = "a-token";
@@ -197,7 +197,7 @@ impl Program {
         let mut rest = String::new();
         let mut stdout = self.stdout.take().expect("the program was started");
         stdout.read_to_string(&mut rest).expect("stdout is text");
-        self.reading.take().expect("the program was started").join().expect("does not panic");
+        join("the log", self.reading.take().expect("the program was started"));
         (self.child.wait().expect("the program has ended"), rest, self.errors())
     }
 }

@@ -32,7 +32,7 @@ use super::{
     failing::FailingStore,
     openapi::{Exchange, contract},
     stores::{Engine, Opened, START, Settings},
-    wait::{bounded, until},
+    wait::{TimeLimit, assert_waits, bounded, let_others_run, until},
 };
 
 /// The options of a case.
@@ -177,6 +177,24 @@ impl Api {
         poll
     }
 
+    /// Asserts that a call is not answered although everything could run: also the store has answered another call.
+    pub async fn assert_waits(&self, call: &JoinHandle<Response>, why: &str) {
+        let_others_run().await;
+        self.get("/jobs/nobody").await.expect(404);
+        assert_waits(call, why).await;
+    }
+
+    /// Moves the clock in steps until a call is answered.
+    pub async fn advance_until_answered(&self, step: Duration, call: JoinHandle<Response>) -> Response {
+        let time_limit = TimeLimit::new();
+        while !call.is_finished() {
+            time_limit.check(|| "the call is not answered".to_owned());
+            self.clock.advance(step);
+            tokio::task::yield_now().await;
+        }
+        call.await.expect("the call does not panic")
+    }
+
     /// The operations that were called on this server so far, with the statuses of their responses.
     pub fn exercised(&self) -> BTreeSet<(String, u16)> {
         self.exercised.lock().expect("not poisoned").clone()
@@ -250,7 +268,7 @@ impl Call {
         let response = self.api.router.clone().oneshot(self.request());
         let response = bounded(&self.target, response).await.expect("the router never fails");
         let (parts, body) = response.into_parts();
-        let body = body.collect().await.expect("a body in memory").to_bytes();
+        let body = bounded(&self.target, body.collect()).await.expect("a body in memory").to_bytes();
         let exchange = Exchange {
             method: &self.method,
             target: &self.target,

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::{
     blocking_http::{Response, call},
     process_stats,
-    wait::{LONGEST, TimeLimit},
+    wait::{LONGEST, TimeLimit, join},
 };
 
 /// The command `linger` with these arguments, in `directory`, with no environment variable of this process except `PATH`.
@@ -51,7 +51,8 @@ pub fn run_to_end(mut command: Command) -> Output {
     let (stdout, stderr) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
     let [stdout, stderr] = [read_to_end(stdout), read_to_end(stderr)];
     let status = wait_for_exit(&mut child);
-    let [stdout, stderr] = [stdout, stderr].map(|thread| thread.join().expect("does not panic"));
+    // A process that the program started may still have them open.
+    let [stdout, stderr] = [("stdout", stdout), ("stderr", stderr)].map(|(what, thread)| join(what, thread));
     Output { status, stdout, stderr }
 }
 
@@ -169,7 +170,7 @@ impl Server {
         let Some(address) = address_in(&line) else {
             let status = wait_for_exit(&mut child);
             if let Some(log_thread) = log_thread {
-                log_thread.join().expect("does not panic");
+                join("stderr", log_thread);
             }
             let log = format!("{line}{}", log.lock().expect("not poisoned"));
             return Err(Refused { status, log });
@@ -202,10 +203,11 @@ impl Server {
     #[track_caller]
     pub fn wait(&mut self) -> (ExitStatus, String) {
         let status = wait_for_exit(&mut self.child);
+        // A process that the server started may still have them open.
         if let Some(log_thread) = self.log_thread.take() {
-            log_thread.join().expect("does not panic");
+            join("stderr", log_thread);
         }
-        let rest = self.rest.take().map(|rest| rest.join().expect("does not panic"));
+        let rest = self.rest.take().map(|rest| join("stdout", rest));
         (status, rest.unwrap_or_default())
     }
 

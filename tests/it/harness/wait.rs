@@ -4,6 +4,7 @@
 use std::{
     panic::Location,
     sync::atomic::{AtomicBool, Ordering},
+    thread::JoinHandle,
     time::Duration,
 };
 
@@ -63,6 +64,34 @@ pub fn until(condition: impl Fn() -> bool) -> impl Future<Output = ()> {
             if looks < LOOKS_AT_ONCE { tokio::task::yield_now().await } else { time_limit.pause().await }
         }
     }
+}
+
+/// Lets every other task of the runtime run more often than any of them needs to do what it can do at this moment.
+pub async fn let_others_run() {
+    for _ in 0..LOOKS_AT_ONCE {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Asserts that a task does not end although it could run.
+#[track_caller]
+pub fn assert_waits<T>(task: &tokio::task::JoinHandle<T>, why: &str) -> impl Future<Output = ()> {
+    let caller = Location::caller();
+    async move {
+        let_others_run().await;
+        assert!(!task.is_finished(), "{caller}: the task has ended: {why}");
+    }
+}
+
+/// Joins a thread, and panics if it has not ended within the limit.
+#[track_caller]
+pub fn join<T>(what: &str, thread: JoinHandle<T>) -> T {
+    let time_limit = TimeLimit::new();
+    while !thread.is_finished() {
+        time_limit.check(|| format!("{what} has not ended"));
+        time_limit.pause_thread();
+    }
+    thread.join().expect("does not panic")
 }
 
 /// Awaits `future`, and panics if it takes longer than the limit.

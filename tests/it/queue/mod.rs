@@ -123,10 +123,15 @@ fn pop(wait: Duration) -> Pop {
     Pop { topics: vec![topic("t")], max: 1, wait, ttr: None, by: None }
 }
 
-/// The ids of the jobs that a parked poll receives. The wait is bounded, so that a poll without a response fails its test.
-async fn delivered_ids(poll: JoinHandle<Result<Delivery, Error>>) -> Vec<String> {
+/// What a parked poll receives. The wait is bounded, so that a poll without a response fails its test.
+async fn delivery(poll: JoinHandle<Result<Delivery, Error>>) -> Delivery {
     let ended = bounded("a parked poll's answer", poll).await;
-    accepted_ids(ended.expect("the poll ends").expect("is answered"))
+    ended.expect("the poll ends").expect("is answered")
+}
+
+/// The ids of the jobs that a parked poll receives.
+async fn delivered_ids(poll: JoinHandle<Result<Delivery, Error>>) -> Vec<String> {
+    accepted_ids(delivery(poll).await)
 }
 
 fn accepted_ids(delivery: Delivery) -> Vec<String> {

@@ -8,11 +8,11 @@ use linger::{
     store::{self, Store},
 };
 
-use super::{Fixture, NOW, accepted_ids, delivered_ids, new_job, pop};
+use super::{Fixture, NOW, accepted_ids, delivered_ids, delivery, new_job, pop};
 use crate::harness::{
     failing::Failure,
     jobs::{ALL, id, millis, seconds, topic, ttr},
-    wait::bounded,
+    wait::{assert_waits, bounded},
 };
 
 #[tokio::test]
@@ -99,9 +99,9 @@ async fn a_parked_poll_wakes_for_whatever_makes_a_job_ready() {
     fixture.add("job", seconds(10)).await;
     let poll = fixture.park(pop(seconds(60))).await;
     fixture.clock.advance(millis(9_999));
-    fixture.until(|| fixture.queue.waiting() == 1).await;
+    assert_waits(&poll, "the job is not due yet").await;
     fixture.clock.advance(millis(1));
-    let first = poll.await.expect("ends").expect("the poll wakes when the delayed job is due");
+    let first = delivery(poll).await;
     let reserved = first.jobs()[0].clone();
     first.accept();
 
@@ -112,14 +112,13 @@ async fn a_parked_poll_wakes_for_whatever_makes_a_job_ready() {
 
     let poll = fixture.park(Pop { ttr: Some(ttr(5)), ..pop(seconds(60)) }).await;
     fixture.clock.advance(seconds(59));
-    fixture.until(|| fixture.queue.waiting() == 1).await;
-    assert!(!poll.is_finished());
+    assert_waits(&poll, "the TTR has not ended").await;
     fixture.clock.advance(millis(999));
     let poll = fixture.park(Pop { ttr: Some(ttr(5)), ..pop(seconds(60)) }).await;
     fixture.clock.advance(millis(1));
-    let delivery = poll.await.expect("ends").expect("answers");
-    assert_eq!(delivery.jobs()[0].job.attempts, 3, "the poll wakes when the TTR ends");
-    fixture.finish(delivery).await;
+    let third = delivery(poll).await;
+    assert_eq!(third.jobs()[0].job.attempts, 3, "the poll wakes when the TTR ends");
+    fixture.finish(third).await;
     fixture.close().await;
 }
 
@@ -128,8 +127,7 @@ async fn a_poll_whose_wait_ends_is_answered_with_nothing() {
     let fixture = Fixture::new();
     let poll = fixture.park(pop(seconds(20))).await;
     fixture.clock.advance(millis(19_999));
-    fixture.until(|| fixture.queue.waiting() == 1).await;
-    assert!(!poll.is_finished());
+    assert_waits(&poll, "its wait has not ended").await;
     fixture.clock.advance(millis(1));
     assert_eq!(delivered_ids(poll).await, [""; 0]);
     assert_eq!(fixture.queue.waiting(), 0);
@@ -157,12 +155,11 @@ async fn fault_a_delivery_that_no_connection_takes_is_returned_at_once_and_uncou
     let fixture = Fixture::new();
     let added = fixture.add("job", NOW).await;
     for _ in 0..3 {
-        let delivery = fixture.queue.pop(pop(seconds(1))).await.expect("answers");
+        let unread = fixture.queue.pop(pop(seconds(1))).await.expect("answers");
         assert_eq!(fixture.get("job").await.state, State::Reserved);
-        drop(delivery);
+        drop(unread);
         let poll = fixture.park(pop(seconds(1))).await;
-        let delivery = poll.await.expect("ends").expect("answers");
-        assert_eq!(delivery.jobs()[0].job.attempts, 1);
+        assert_eq!(delivery(poll).await.jobs()[0].job.attempts, 1);
     }
     let time_limit = crate::harness::wait::TimeLimit::new();
     while fixture.get("job").await != added {
@@ -228,9 +225,9 @@ async fn a_poll_for_several_topics_is_answered_once() {
     let served = delivered_ids(poll).await;
     let other = if served == ["x"] { "y" } else { "x" };
     let rest = fixture.park(Pop { topics: vec![topic(other)], ..pop(seconds(9)) }).await;
-    let delivery = rest.await.expect("ends").expect("answers");
-    assert_eq!(delivery.jobs()[0].job.attempts, 1, "the second job was returned uncounted");
-    fixture.finish(delivery).await;
+    let second = delivery(rest).await;
+    assert_eq!(second.jobs()[0].job.attempts, 1, "the second job was returned uncounted");
+    fixture.finish(second).await;
     fixture.close().await;
 }
 
@@ -259,7 +256,8 @@ async fn too_many_parked_polls_are_refused() {
     assert!(fixture.queue.pop(pop(NOW)).await.is_ok(), "a non-blocking poll does not count");
     first.abort();
     let _ = first.await;
-    assert!(!fixture.park(pop(seconds(30))).await.is_finished());
+    let third = fixture.park(pop(seconds(30))).await;
+    assert_waits(&third, "there is room for it").await;
     fixture.close().await;
 }
 

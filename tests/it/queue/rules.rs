@@ -6,7 +6,10 @@ use linger::{
 };
 
 use super::{Fixture, NOW, accepted_ids, delivered_ids, new_job, pop};
-use crate::harness::jobs::{ALL, body, id, retry, seconds, topic, ttr};
+use crate::harness::{
+    jobs::{ALL, body, id, retry, seconds, topic, ttr},
+    wait::assert_waits,
+};
 
 #[tokio::test]
 async fn the_error_for_each_limit_has_the_limit_and_the_value() {
@@ -84,7 +87,7 @@ async fn polls_wait_while_delivery_is_paused_and_adds_are_refused_while_intake_i
     let poll = fixture.park(pop(seconds(30))).await;
     fixture.queue.pause(&name, TopicPause { delivery: false, intake: true }).await.expect("pauses");
     assert_eq!(fixture.queue.add(new_job("b", NOW)).await, Err(Error::IntakePaused));
-    assert!(!poll.is_finished());
+    assert_waits(&poll, "delivery is paused").await;
     fixture.queue.resume(&name, TopicPause { delivery: true, intake: false }).await.expect("resumes");
     assert_eq!(delivered_ids(poll).await, ["a"]);
     assert_eq!(fixture.queue.add(new_job("b", NOW)).await, Err(Error::IntakePaused));

@@ -32,7 +32,7 @@ use serde_json::{Value, json};
 use crate::harness::{
     process::{Server, linger, wait_for_exit},
     redis::{fresh_prefix, shared},
-    wait::TimeLimit,
+    wait::{TimeLimit, join},
 };
 
 /// Where the jobs of a test are.
@@ -260,7 +260,7 @@ impl Worker {
     #[track_caller]
     fn wait(&mut self) -> ExitStatus {
         let status = wait_for_exit(&mut self.child);
-        self.reading.drain(..).for_each(|thread| thread.join().expect("does not panic"));
+        self.reading.drain(..).for_each(|thread| join("the output", thread));
         status
     }
 
