@@ -17,6 +17,14 @@ pub struct Network {
     hosts: Vec<Namespace>,
 }
 
+/// Which packets of a connection are dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DroppedPackets {
+    Both,
+    /// Those to the host that opened the connection. Its requests still arrive.
+    Answers,
+}
+
 /// A network namespace. A shell that reads from this process keeps it open, and ends with this process.
 struct Namespace(Child);
 
@@ -71,14 +79,18 @@ impl Network {
         thread.join().expect("the test passes");
     }
 
-    /// Drops every packet of the TCP connections that a host has from these ports, in both directions. Packets of its
-    /// other connections, and of new ones, pass.
-    pub fn drop_connections(&self, host: usize, ports: &[u16]) {
+    /// Drops packets of the TCP connections that a host has from these ports. Packets of its other connections, and of new
+    /// ones, pass.
+    pub fn drop_connections(&self, host: usize, ports: &[u16], packets: DroppedPackets) {
         let address = Self::address(host);
+        let (requests, answers) =
+            (format!("from {address} ipproto tcp sport"), format!("to {address} ipproto tcp dport"));
+        let ends = match packets {
+            DroppedPackets::Both => vec![requests, answers],
+            DroppedPackets::Answers => vec![answers],
+        };
         for port in ports {
-            for end in
-                [format!("from {address} ipproto tcp sport"), format!("to {address} ipproto tcp dport")]
-            {
+            for end in &ends {
                 let rule = format!("ip rule add {end} {port} priority 10 blackhole");
                 self.router.run(&rule).expect("rules can be changed");
             }
