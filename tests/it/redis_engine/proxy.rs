@@ -170,6 +170,11 @@ impl Proxy {
         self.set(Some(Armed { marker, skip: usize::MAX, times: 0, fault, then: None }));
     }
 
+    /// How many requests could have met the fault so far.
+    pub fn seen(&self) -> usize {
+        self.shared.lock().seen
+    }
+
     /// How many background scripts were called.
     pub fn background_seen(&self) -> usize {
         self.shared.lock().background_seen

@@ -1,12 +1,20 @@
 //! Entries that another program has changed, lost announcements, and lists with many stale entries.
 
 use linger::{
+    clock::{Clock, SystemClock},
     job::{RetrySchedule, State},
-    store::{AddJob, Deleted, MoveKind},
+    store::{
+        AddJob, Deleted, MoveKind,
+        redis::{Mode, Options},
+    },
 };
 
-use super::{Process, Raw, options, tag};
-use crate::harness::{jobs::*, redis::shared, wait::TimeLimit};
+use super::{Process, Raw, options, proxy::Proxy, tag};
+use crate::harness::{
+    jobs::*,
+    redis::shared,
+    wait::{TimeLimit, until},
+};
 
 #[tokio::test]
 async fn fault_a_broken_entry_at_the_head_of_an_index_stops_nothing() {
@@ -51,7 +59,7 @@ async fn a_ready_job_whose_record_is_broken_is_set_aside_and_no_longer_counted()
 #[tokio::test]
 async fn a_broken_record_that_cannot_be_set_aside_is_not_deleted() {
     const FILL: &str = "for n = 1, ARGV[1] do redis.call('HSET', KEYS[1], 'old-' .. n, 'broken') end";
-    let options = linger::store::redis::Options { shards: Some(1), ..options() };
+    let options = Options { shards: Some(1), ..options() };
     let process = Process::start(&options).await;
     let raw = Raw::connect(&shared().url()).await;
     let [jobs, broken] = ["jobs", "broken"].map(|name| format!("{{{}:0}}:{name}", options.prefix));
@@ -79,7 +87,7 @@ async fn truncated_records_stop_nothing() {
         string.sub(redis.call('HGET', KEYS[1], ARGV[1]), 1, ARGV[2]))";
     /// Bytes before the body: the head, a topic of one byte, a schedule of one step.
     const HEAD: usize = 48 + 1 + 3 + 5;
-    let options = linger::store::redis::Options { shards: Some(1), ..options() };
+    let options = Options { shards: Some(1), ..options() };
     let process = Process::start(&options).await;
     let raw = Raw::connect(&shared().url()).await;
     let jobs = format!("{{{}:0}}:jobs", options.prefix);
@@ -119,7 +127,7 @@ async fn a_due_record_with_an_invalid_topic_stops_nothing() {
         redis.call('HSET', KEYS[1], ARGV[1], string.sub(raw, 1, at - 1)
             .. string.char(#name) .. string.sub(raw, at + 1, at + 2) .. name
             .. string.sub(raw, at + 3 + string.byte(raw, at)))";
-    let options = linger::store::redis::Options { shards: Some(1), ..options() };
+    let options = Options { shards: Some(1), ..options() };
     let process = Process::start(&options).await;
     let raw = Raw::connect(&shared().url()).await;
     let jobs = format!("{{{}:0}}:jobs", options.prefix);
@@ -147,7 +155,7 @@ async fn a_count_that_is_too_high_is_corrected_when_its_list_is_empty() {
 
 #[tokio::test]
 async fn jobs_behind_many_deleted_ones_are_reached() {
-    let process = Process::start(&linger::store::redis::Options { shards: Some(1), ..options() }).await;
+    let process = Process::start(&Options { shards: Some(1), ..options() }).await;
     let names: Vec<String> = (0..3_000).map(|n| n.to_string()).collect();
     process.store.add(names.iter().map(|name| job(name)).collect()).await.expect("adds");
     let all_but_the_last = names[..2_999].iter().map(|name| id(name)).collect();
@@ -159,7 +167,7 @@ async fn jobs_behind_many_deleted_ones_are_reached() {
 
 #[tokio::test]
 async fn a_list_that_is_mostly_stale_is_compacted_in_order() {
-    let options = linger::store::redis::Options { shards: Some(1), ..options() };
+    let options = Options { shards: Some(1), ..options() };
     let process = Process::start(&options).await;
     let raw = Raw::connect(&shared().url()).await;
     let names: Vec<String> = (0..2_100).map(|n| n.to_string()).collect();
@@ -198,8 +206,14 @@ async fn another_process_is_notified_of_ready_jobs_when_announcements_are_lost()
 
 /// Two processes on one shard, of which the second one receives the announcements of the first.
 async fn announcing() -> (Process, Process, Raw, String) {
-    let options = linger::store::redis::Options { shards: Some(1), ..options() };
-    let (one, other) = (Process::start(&options).await, Process::start(&options).await);
+    announcing_in(options().mode).await
+}
+
+/// The same, with the mode of the second process.
+async fn announcing_in(mode: Mode) -> (Process, Process, Raw, String) {
+    let options = Options { shards: Some(1), ..options() };
+    let (one, other) =
+        (Process::start(&options).await, Process::start(&Options { mode, ..options.clone() }).await);
     // The first event may be from a sweep. After the second one, the start of the process is over.
     for name in ["a", "b"] {
         add(one.store(), job(name)).await;
@@ -215,13 +229,33 @@ async fn announcing() -> (Process, Process, Raw, String) {
 const LOSE_ANNOUNCEMENT: &str =
     "redis.call('HINCRBY', KEYS[1], '#', 1) redis.call('HSET', KEYS[1], 'r' .. ARGV[1], 1)";
 
-/// The promise is a second. The rest is for a busy machine.
+/// What only the script of the sweep names among its keys, while nothing else is done.
+const SWEEP: &str = ":dead_by_time";
+
+/// The promise is a second: two rounds of the sweep, which runs twice a second. Half seconds that pass on the same thread
+/// are counted beside the rounds, so that a busy machine slows both.
 #[tokio::test]
 async fn a_lost_announcement_is_recovered_within_seconds_while_the_connection_lives() {
-    let (_one, other, raw, counts) = announcing().await;
+    const ROUNDS: usize = 4;
+    let proxy = Proxy::start(shared().port).await;
+    let (_one, other, raw, counts) = announcing_in(proxy.mode()).await;
+    proxy.count(SWEEP);
+    let (clock, rounds) = (SystemClock::new(), until(|| proxy.seen() >= ROUNDS));
+    let passing = async {
+        for _ in 0..2 * ROUNDS {
+            clock.sleep(millis(500)).await;
+        }
+    };
+    tokio::select! {
+        () = rounds => {}
+        () = passing => panic!("{} rounds of the sweep in the time of {}", proxy.seen(), 2 * ROUNDS),
+    }
+    other.events.take_ready();
     raw.send(&["EVAL", LOSE_ANNOUNCEMENT, "1", &counts, "t"]).await;
-    let recovered = other.wait_for_ready_event("t");
-    tokio::time::timeout(seconds(5), recovered).await.expect("the sweep runs twice a second");
+    let before = proxy.seen();
+    other.wait_for_ready_event("t").await;
+    // The event may be noticed only after another round has begun.
+    assert!(proxy.seen() - before <= 3, "it took {} rounds", proxy.seen() - before);
 }
 
 #[tokio::test]
