@@ -167,4 +167,26 @@ mod tests {
         assert!(free_bytes(Path::new(".")).expect("reads") > 0);
         assert!(free_bytes(Path::new("no such directory")).is_err());
     }
+
+    #[test]
+    fn every_setting_becomes_the_option_of_its_name() {
+        let settings = EmbeddedSettings {
+            data_dir: "data-1".into(),
+            durability: Durability::Interval(Duration::from_secs(5)),
+            min_free_bytes: 1_012,
+            ballast_bytes: 1_013,
+            dead_retention: Some(Duration::from_secs(114)),
+        };
+        let options = Options::from(settings.clone());
+        assert_eq!(
+            settings,
+            EmbeddedSettings {
+                data_dir: options.data_dir,
+                durability: options.durability,
+                min_free_bytes: options.min_free_bytes,
+                ballast_bytes: options.ballast_bytes,
+                dead_retention: options.dead_retention,
+            }
+        );
+    }
 }
