@@ -107,12 +107,7 @@ fn assert_delayed(server: &Server, id: &str) {
 
 /// Waits until the program has noticed that its clock was set for the `nth` time.
 fn wait_for_clock_step(server: &Server, nth: usize) {
-    let metric = format!("\nlinger_clock_steps_total {nth}\n");
-    let mut rounds = 0;
-    while !server.call("GET", "/metrics", "").body.contains(&metric) {
-        rounds += 1;
-        assert!(rounds < 100_000, "the step was not noticed; the log: {}", server.log());
-    }
+    server.wait_for_metric("linger_clock_steps_total", nth as f64);
 }
 
 #[test]
