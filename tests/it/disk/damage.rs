@@ -49,11 +49,11 @@ impl Store {
         store
     }
 
-    /// A copy of this store after more calls and another kill.
-    fn later(&self) -> Self {
+    /// A copy of this store after more calls, with a topic of their own, and another kill.
+    fn later(&self, topic: &str) -> Self {
         let (copy, ledger) = (self.copy(), Mutex::new(self.ledger.clone()));
         let mut server = Server::serve(&[], &[], copy.directory.path());
-        Worker::new("later", 0, server.address, &ledger).script();
+        Worker::new(topic, 0, server.address, &ledger).script();
         server.kill();
         Self { directory: copy.directory, ledger: ledger.into_inner().expect("not poisoned") }
     }
@@ -273,8 +273,8 @@ fn a_zeroed_page_is_noticed() {
 #[test]
 fn missing_and_exchanged_files_are_noticed() {
     let (killed, stopped, other) = (Store::killed(), Store::stopped(), Store::killed());
-    let later = killed.later();
-    let much_later = later.later();
+    let later = killed.later("later");
+    let much_later = later.later("much-later");
     let from = |store: &Store, name: &str| store.file(name);
     let cases = [
         (&killed, Damage::Remove(&[LOG]), DamageResult::Refused),

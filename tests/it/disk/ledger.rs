@@ -2,10 +2,12 @@
 //! belongs to one client, which has one call in flight at a time. So acknowledged states are exact, and only a call
 //! without a clear answer leaves a state uncertain.
 
+mod topics;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Value, json};
-
+pub use self::topics::topic_config;
+use self::topics::{TopicEntry, count_difference};
 use super::content::Content;
 use crate::harness::process::Server;
 
@@ -108,15 +110,6 @@ struct Entry {
     recent_members: BTreeSet<&'static str>,
 }
 
-/// What is set for a topic.
-#[derive(Debug, Clone, Default)]
-struct TopicEntry {
-    /// As answers show it; `None` while that is unknown.
-    shown: Option<Value>,
-    /// Calls so far that may have changed it.
-    calls: u64,
-}
-
 /// Every job of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
@@ -207,19 +200,6 @@ impl Ledger {
         (entry.pending, entry.before) = (Uncertainty::None, None);
     }
 
-    /// Records that a call is about to be sent that changes what is set for a topic. Returns what is set before.
-    pub fn begin_topic(&mut self, topic: &str) -> Option<Value> {
-        let unset = || TopicEntry { shown: Some(topic_config(&Value::Null)), calls: 0 };
-        let entry = self.topics.entry(topic.to_owned()).or_insert_with(unset);
-        entry.calls += 1;
-        entry.shown.take()
-    }
-
-    /// Records what is set for a topic after a call, if that is known.
-    pub fn end_topic(&mut self, topic: &str, shown: Option<Value>) {
-        self.topics.get_mut(topic).expect("its call was begun").shown = shown;
-    }
-
     /// Jobs of a topic that are certainly in a state for which `wanted` is true.
     pub fn known_jobs(&self, topic: &str, wanted: impl Fn(&JobState) -> bool) -> Vec<(String, JobState)> {
         let known = |entry: &&Entry| {
@@ -274,9 +254,7 @@ impl Ledger {
         }
         for (topic, entry) in &since.topics {
             let kept = self.topics.entry(topic.clone()).or_default();
-            if kept.calls != entry.calls {
-                kept.shown = None;
-            }
+            kept.forget_if_changed(entry);
         }
         self
     }
@@ -332,15 +310,7 @@ impl Ledger {
             .wrong
             .extend(counts.into_iter().filter_map(|(topic, here)| count_difference(server, &topic, here)));
         for (topic, entry) in &mut self.topics {
-            let Some(found) = configured(server, topic) else {
-                findings.unanswered.push(topic.clone());
-                continue;
-            };
-            let known = entry.shown.as_ref().filter(|known| **known != found);
-            findings
-                .wrong
-                .extend(known.map(|known| format!("{topic} is set to {found} and should be {known}")));
-            entry.shown = Some(found);
+            entry.check(topic, server, &mut findings);
         }
         self.archive_gone();
         findings
@@ -356,39 +326,4 @@ impl Ledger {
         let gone = |_: &String, entry: &mut Entry| entry.state == JobState::Gone;
         self.gone.extend(self.jobs.extract_if(.., gone).map(|(id, _)| id));
     }
-}
-
-/// What an answer shows is set for a topic; nothing when there is no answer.
-pub fn topic_config(shown: &Value) -> Value {
-    let is_paused = |flag: &str| shown["paused"][flag].as_bool().unwrap_or_default();
-    let unset = json!({ "require_receipt": false });
-    let settings = if shown.is_null() { &unset } else { &shown["settings"] };
-    json!({ "settings": settings, "paused": [is_paused("delivery"), is_paused("intake")] })
-}
-
-/// What is set for a topic on a server, if it answers. A topic without jobs and settings is not known there.
-fn configured(server: &Server, topic: &str) -> Option<Value> {
-    let answer = server.call("GET", &format!("/topics/{topic}"), "");
-    match answer.status {
-        200 => Some(topic_config(&answer.json())),
-        404 => Some(topic_config(&Value::Null)),
-        503 => None,
-        _ => panic!("{topic}: {answer:?}"),
-    }
-}
-
-/// How the server's own count of a topic differs from the number of its jobs.
-fn count_difference(server: &Server, topic: &str, here: u64) -> Option<String> {
-    let answer = server.call("GET", &format!("/topics/{topic}"), "");
-    let counted = match answer.status {
-        404 => 0,
-        503 => return None,
-        _ => {
-            let counts = answer.json()["counts"].take();
-            let count =
-                |state: &str| counts[state].as_u64().unwrap_or_else(|| panic!("{state} in {answer:?}"));
-            ["delayed", "ready", "reserved", "dead"].map(count).iter().sum()
-        }
-    };
-    (counted != here).then(|| format!("{topic} counts {counted} jobs and has {here}"))
 }

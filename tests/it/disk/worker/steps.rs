@@ -8,8 +8,12 @@ use crate::disk::ledger::JobState;
 /// Most jobs of one client. A client with more jobs deletes instead of adding.
 const MAX_JOBS: usize = 60;
 
+/// The calls of [`Worker::script`] if all of them succeed.
+const SCRIPT_CALLS: usize = 33;
+
 impl Worker<'_> {
-    /// Makes a fixed sequence of calls of every kind, whatever the results of earlier ones.
+    /// Makes a fixed sequence of calls of every kind, whatever the results of earlier ones. A call whose job does not exist
+    /// because an earlier call failed is left out.
     pub fn script(&mut self) -> Vec<Outcome> {
         let mut outcomes = vec![
             self.add(&[10, 10], false),
@@ -37,6 +41,9 @@ impl Worker<'_> {
         outcomes.push(self.set(90));
         outcomes.push(self.pause("pause"));
         outcomes.push(self.pause("resume"));
+        outcomes.extend(self.add_secret());
+        outcomes.extend(self.add_secret());
+        outcomes.extend(self.delete_secret());
         outcomes.push(self.bulk(BulkAction::Requeue));
         outcomes.push(self.bulk(BulkAction::Reschedule));
         // Not those that were patched and touched.
@@ -46,6 +53,14 @@ impl Worker<'_> {
         outcomes.push(self.pop(3));
         let ends: Vec<_> = self.reservations().into_iter().skip(1).take(2).collect();
         outcomes.extend((!ends.is_empty()).then(|| self.finish_all(&ends)));
+        // Not the one that was touched.
+        for (n, (id, receipt)) in self.reservations().into_iter().skip(1).take(2).enumerate() {
+            outcomes.push(self.bury(&id, &receipt));
+            outcomes.push(if n == 0 { self.requeue_dead() } else { self.delete_dead() });
+        }
+        let whole =
+            outcomes.len() == SCRIPT_CALLS || outcomes.iter().any(|outcome| *outcome != Outcome::Done);
+        assert!(whole, "only {} calls were made, and none failed", outcomes.len());
         outcomes
     }
 
@@ -74,11 +89,15 @@ impl Worker<'_> {
                 })
             }
             680..690 => self.set(rng.random_range(60..600)),
-            690..700 => self.pause("pause"),
-            700..710 => self.pause("resume"),
+            690..695 => self.pause("pause"),
+            695..700 => self.pause("resume"),
+            700..705 => self.add_secret().unwrap_or(Outcome::Done),
+            705..710 => self.delete_secret().unwrap_or(Outcome::Done),
             710..720 => self.bulk(BulkAction::Reschedule),
-            720..725 => self.bulk(BulkAction::Requeue),
-            725..730 => self.bulk(BulkAction::Delete),
+            720..723 => self.bulk(BulkAction::Requeue),
+            723..726 => self.bulk(BulkAction::Delete),
+            726..728 => self.requeue_dead(),
+            728..730 => self.delete_dead(),
             730 => self.purge(),
             731..760 => self.finish_all(&self.reservations()),
             kind => self.one_of(rng, &self.reservations(), |(id, receipt)| match kind {

@@ -58,6 +58,87 @@ impl Worker<'_> {
         outcome
     }
 
+    /// Adds a secret to that topic. Makes no call if it has two already, or perhaps.
+    pub fn add_secret(&self) -> Option<Outcome> {
+        let topic = format!("{}-settings", self.topic);
+        let mut secrets = self.ledger().secrets(&topic).filter(|secrets| secrets.len() < 2)?;
+        Some(self.change_secrets(&topic, "POST", "", |answer| {
+            secrets.push(json!({ "id": answer["id"], "created_at": answer["created_at"] }));
+            secrets
+        }))
+    }
+
+    /// Deletes the first secret of that topic. Makes no call unless it has one for certain.
+    pub fn delete_secret(&self) -> Option<Outcome> {
+        let topic = format!("{}-settings", self.topic);
+        let mut secrets = self.ledger().secrets(&topic).filter(|secrets| !secrets.is_empty())?;
+        let first = secrets.remove(0);
+        Some(self.change_secrets(&topic, "DELETE", &format!("/{}", text(&first, "id")), |_| secrets))
+    }
+
+    fn change_secrets(
+        &self,
+        topic: &str,
+        method: &str,
+        step: &str,
+        changed: impl FnOnce(&Value) -> Vec<Value>,
+    ) -> Outcome {
+        let before = self.ledger().secrets(topic).expect("they are known");
+        self.ledger().begin_secrets(topic);
+        let path = format!("/topics/{topic}/secrets{step}");
+        let (outcome, answer) = self.send_begun(&[], method, &path, &json!({}));
+        match outcome {
+            Outcome::Done => self.ledger().end_secrets(topic, changed(&answer)),
+            Outcome::Full => self.ledger().end_secrets(topic, before),
+            Outcome::Unavailable | Outcome::ConnectionLost => {}
+        }
+        outcome
+    }
+
+    /// Requeues all dead letters of its topic by their route.
+    pub fn requeue_dead(&self) -> Outcome {
+        self.change_dead(Effect::MOVE, "POST", "/requeue", "requeued", &JobState::Ready)
+    }
+
+    /// Deletes all dead letters of its topic by their route.
+    pub fn delete_dead(&self) -> Outcome {
+        self.change_dead(Effect::EXISTENCE, "DELETE", "", "deleted", &JobState::Gone)
+    }
+
+    /// Makes a call on all dead letters of its topic, which then are in the state `to`. The answer has their number as
+    /// `count`.
+    fn change_dead(&self, effect: Effect, method: &str, step: &str, count: &str, to: &JobState) -> Outcome {
+        let certain = self.ids(|state| *state == JobState::Dead);
+        let possible = self.possible_ids(|state| *state == JobState::Dead);
+        let path = format!("/topics/{}/dead{step}", self.topic);
+        let (outcome, answer) = self.send(&possible, effect, method, &path, &json!({}));
+        if outcome != Outcome::Done {
+            return outcome;
+        }
+        let changed = answer[count].as_u64().and_then(|changed| usize::try_from(changed).ok());
+        if changed.is_none_or(|changed| changed < certain.len() || changed > possible.len()) {
+            let expected = certain.len();
+            self.ledger().contradictions.push(format!("{method} {path}: {answer} with {expected} dead jobs"));
+        }
+        self.confirm_all(&certain, &possible, to);
+        outcome
+    }
+
+    /// Records that a call has brought the jobs `certain` into the state `to`, and of others perhaps some.
+    fn confirm_all(&self, certain: &[String], possible: &[String], to: &JobState) {
+        let listed = self.listed(to);
+        let mut ledger = self.ledger();
+        for id in possible {
+            if certain.contains(id) {
+                let shown = listed.iter().find(|job| job["id"] == **id);
+                let shown = shown.map(|job| Content::shown(job, &["body", "history"])).unwrap_or_default();
+                ledger.confirm(id, to.clone(), shown);
+            } else {
+                ledger.mark_uncertain(id);
+            }
+        }
+    }
+
     /// Runs a bulk operation on its topic to its end.
     pub fn bulk(&mut self, action: BulkAction) -> Outcome {
         let (name, from, to, effect) = match action {
@@ -82,17 +163,8 @@ impl Worker<'_> {
             return outcome;
         }
         let outcome = self.end_of(&operation);
-        let listed = if outcome == Outcome::Done { self.listed(&to) } else { Vec::new() };
-        let mut ledger = self.ledger();
-        for id in &possible {
-            if outcome == Outcome::Done && certain.contains(id) {
-                let shown = listed.iter().find(|job| job["id"] == **id);
-                let shown = shown.map(|job| Content::shown(job, &["body", "history"])).unwrap_or_default();
-                ledger.confirm(id, to.clone(), shown);
-            } else {
-                ledger.mark_uncertain(id);
-            }
-        }
+        let certain = if outcome == Outcome::Done { certain } else { Vec::new() };
+        self.confirm_all(&certain, &possible, &to);
         outcome
     }
 
