@@ -25,7 +25,7 @@ const BATCH: usize = 4;
 const OPEN_LIMIT: usize = 1_000;
 const PAUSE: Duration = Duration::from_millis(5);
 /// The retry schedule of some jobs.
-const RETRY: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(700)];
+const RETRY: [Duration; 2] = [Duration::from_millis(700), Duration::from_millis(1_500)];
 
 /// Whether this client adds or pops several jobs at a time.
 fn uses_batches(number: usize) -> bool {
@@ -41,7 +41,7 @@ struct Job {
 
 impl Job {
     fn new(id: String, run: &Run, random: &mut StdRng) -> Self {
-        let delay = Duration::from_millis(random.random_range(0..=run.plan.spread.as_millis() as u64));
+        let delay = run.random_delay(random);
         let max_attempts = if run.plan.mixed && random.random_bool(0.3) { 3 } else { 0 };
         let retry: &[Duration] = if run.plan.mixed && random.random_bool(0.3) { &RETRY } else { &[] };
         Self { id, delay, max_attempts, retry }
@@ -83,7 +83,7 @@ pub async fn produce(run: Arc<Run>, number: usize) {
         run.jobs_added(size);
         let id = &jobs[0].id;
         if run.plan.changes && random.random_bool(0.1) {
-            let delay = Duration::from_millis(random.random_range(0..=run.plan.spread.as_millis() as u64));
+            let delay = run.random_delay(&mut random);
             let (json, action) = (json!({ "delay": milliseconds(delay) }), Action::Reschedule { delay });
             call_until_known(&run.history, &mut caller, Method::PATCH, id, "", Some(json), action).await;
         }
@@ -188,7 +188,7 @@ impl ReservedJob {
             }
             84..88 => {
                 let requeues = run.plan.changes && random.random_bool(0.7);
-                let delay = Duration::from_millis(random.random_range(0..300));
+                let delay = run.random_delay(random);
                 self.bury(run, caller, requeues.then_some(delay)).await;
             }
             // The worker dies without a further call.

@@ -11,6 +11,7 @@ use std::{
 };
 
 use linger::clock::{Clock, SystemClock};
+use rand::{RngExt, rngs::StdRng};
 use tokio::task::JoinSet;
 
 use super::{
@@ -135,6 +136,11 @@ impl Run {
     /// Waits until this number of further calls has ended, with any outcome.
     pub async fn wait_for_calls(&self, calls: usize) {
         wait_for_growth(calls, || self.history.events().len()).await;
+    }
+
+    /// A delay of a job: up to the spread of the plan.
+    pub fn random_delay(&self, random: &mut StdRng) -> Duration {
+        Duration::from_millis(random.random_range(0..=self.plan.spread.as_millis() as u64))
     }
 
     /// Returns false if another worker is requeuing this job.

@@ -9,7 +9,7 @@ use crate::disk::ledger::JobState;
 const MAX_JOBS: usize = 60;
 
 /// The calls of [`Worker::script`] if all of them succeed.
-const SCRIPT_CALLS: usize = 33;
+const SCRIPT_CALLS: usize = 34;
 
 impl Worker<'_> {
     /// Makes a fixed sequence of calls of every kind, whatever the results of earlier ones. A call whose job does not exist
@@ -44,6 +44,7 @@ impl Worker<'_> {
         outcomes.extend(self.add_secret());
         outcomes.extend(self.add_secret());
         outcomes.extend(self.delete_secret());
+        outcomes.extend(self.add_secret());
         outcomes.push(self.bulk(BulkAction::Requeue));
         outcomes.push(self.bulk(BulkAction::Reschedule));
         // Not those that were patched and touched.
