@@ -300,9 +300,10 @@ fn images_and_actions_are_pinned() {
         let number = number.unwrap_or_else(|| panic!("{image} has no version"));
         assert!(number.len() == 8 || number.split('.').count() == 3, "{image} is not exact");
     }
-    let workflow = text(".github/workflows/ci.yml");
+    let workflows = ["ci.yml", "nightly.yml", "release.yml"];
+    let workflows = workflows.map(|name| text(&format!(".github/workflows/{name}"))).concat();
     let used: Vec<&str> =
-        workflow.lines().filter_map(|line| line.split_once("uses: ")).map(|(_, used)| used).collect();
+        workflows.lines().filter_map(|line| line.split_once("uses: ")).map(|(_, used)| used).collect();
     assert!(!used.is_empty());
     for used in used {
         let (_, commit) = used.split_once('@').expect("an action has a version");

@@ -1,7 +1,9 @@
 //! The pages for users: they are short where they have to be, their links lead somewhere, they name what exists
-//! (`configuration`: each setting, as `config/default.toml` has it), and their shell blocks run (`shell`).
+//! (`configuration`: each setting, as `config/default.toml` has it), their shell blocks run (`shell`), and packages have what
+//! they need (`packages`).
 
 mod configuration;
+mod packages;
 mod shell;
 
 use std::{
