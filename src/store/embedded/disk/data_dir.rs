@@ -26,7 +26,7 @@ pub(crate) const LOCK_FILE: &str = "lock";
 pub(crate) struct DataDir {
     lock: File,
     /// `None` on file systems that cannot lock directories.
-    _directory: Option<File>,
+    directory: Option<File>,
     /// Files that must stay in place, with their device and inode.
     in_use: Vec<(PathBuf, (u64, u64))>,
 }
@@ -47,7 +47,7 @@ impl DataDir {
         };
         let lock = open_private(&path).map_err(|source| io(&path, source))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { lock, _directory: directory, in_use: Vec::new() }),
+            Ok(()) => Ok(Self { lock, directory, in_use: Vec::new() }),
             Err(TryLockError::WouldBlock) => Err(in_use(dir, &lock)),
             Err(TryLockError::Error(source)) => Err(io(&path, source)),
         }
@@ -78,6 +78,18 @@ impl DataDir {
             }
         }
         Ok(())
+    }
+}
+
+impl Drop for DataDir {
+    /// Unlocks explicitly. Closing the files is not enough: a program that another thread starts just now has copies of them
+    /// until it runs, and the locks would last as long.
+    fn drop(&mut self) {
+        for file in self.directory.iter().chain([&self.lock]) {
+            if let Err(error) = file.unlock() {
+                tracing::debug!(%error, "a lock of the data directory lasts until its file is closed");
+            }
+        }
     }
 }
 
@@ -161,6 +173,17 @@ mod tests {
         assert!(matches!(DataDir::lock(dir.path()), Err(OpenError::Locked { .. })));
         drop(held);
         DataDir::lock(dir.path()).expect("is free");
+    }
+
+    #[test]
+    fn copies_of_the_files_that_a_starting_program_has_do_not_keep_the_locks() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let held = DataDir::lock(dir.path()).expect("locks");
+        let directory = held.directory.as_ref().expect("is locked").try_clone().expect("is copied");
+        let copies = (held.lock.try_clone().expect("is copied"), directory);
+        drop(held);
+        DataDir::lock(dir.path()).expect("is free");
+        drop(copies);
     }
 
     #[test]
