@@ -23,6 +23,8 @@ use crate::{
 /// Longest sleep. Without a precise timer, sleeps stop while the machine is suspended, and one that began before may end
 /// late by as much as this.
 const MAX_SLEEP: Duration = Duration::from_secs(60);
+/// A store that answers later than this counts `next_in` from a moment that may be long ago.
+const PROMPT: Duration = Duration::from_millis(10);
 /// First and longest pause after the store failed.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
@@ -74,6 +76,7 @@ impl Timer {
         let mut precise_timer = self.clock.clone().precise_timer();
         while !stop.is_cancelled() {
             self.waker.next_promotion_us.store(i64::MAX, Ordering::Release);
+            let began_us = self.clock.now_micros();
             let promoted = self.promote().await;
             self.log_outcome(&log, promoted.as_ref().err(), health);
             let sleep = match promoted {
@@ -83,7 +86,7 @@ impl Timer {
                 }
                 Ok(promoted) => {
                     pause = BACKOFF.0;
-                    promoted.next_in.unwrap_or(MAX_SLEEP).min(MAX_SLEEP)
+                    self.sleep_until_next(promoted.next_in.unwrap_or(MAX_SLEEP), began_us)
                 }
                 Err(_) => {
                     pause = (pause * 2).min(BACKOFF.1);
@@ -100,6 +103,15 @@ impl Timer {
                 () = stop.cancelled() => {}
             }
         }
+    }
+
+    /// How long to sleep after a promotion that began at `began_us`. If its answer was late, the time is counted from when
+    /// the promotion began, so that no job becomes ready as much too late. After a prompt answer it is not: the timer would wake
+    /// that much too early each time, and promote twice.
+    fn sleep_until_next(&self, next_in: Duration, began_us: i64) -> Duration {
+        let took = Duration::from_micros(self.clock.now_micros().saturating_sub(began_us).unsigned_abs());
+        let late = if took > PROMPT { took } else { Duration::ZERO };
+        next_in.min(MAX_SLEEP).saturating_sub(late)
     }
 
     /// Promotes one batch of due jobs.

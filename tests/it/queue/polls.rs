@@ -10,7 +10,7 @@ use linger::{
 
 use super::{Fixture, NOW, accepted_ids, delivered_ids, delivery, new_job, pop};
 use crate::harness::{
-    failing::Failure,
+    failing::{Failure, Fault, HungCalls},
     jobs::{ALL, id, millis, seconds, topic, ttr},
     wait::{assert_waits, bounded},
 };
@@ -303,5 +303,30 @@ async fn the_timer_sleeps_until_the_next_deadline_or_an_earlier_one_appears() {
     fixture.clock.advance(seconds(45));
     assert_eq!(delivered_ids(poll).await, ["later"]);
     assert_eq!(fixture.clock.now().as_millis() % 1_000, 0);
+    fixture.close().await;
+}
+
+#[tokio::test]
+async fn a_late_answer_of_the_store_makes_no_job_late() {
+    let fixture = Fixture::new();
+    fixture.add("first", seconds(5)).await;
+    fixture.add("second", seconds(10)).await;
+    let poll = fixture.park(pop(seconds(60))).await;
+    let hung = HungCalls::new();
+    let promotions = hung.clone();
+    fixture.store.choose_faults(Some(Box::new(move |operation| match operation {
+        "promote" => Fault { takes_effect: true, hung: Some(promotions.clone()), failure: None },
+        _ => Fault::default(),
+    })));
+    fixture.clock.advance(seconds(5));
+    assert_eq!(delivered_ids(poll).await, ["first"]);
+    fixture.until(|| hung.hung_calls() == 1).await;
+    // The store answers at last: the second job is due 5 seconds after the promotion began, 1 second after the answer.
+    fixture.clock.advance(seconds(4));
+    fixture.store.choose_faults(None);
+    hung.release();
+    let poll = fixture.park(pop(seconds(60))).await;
+    fixture.clock.advance(seconds(1));
+    assert_eq!(delivered_ids(poll).await, ["second"]);
     fixture.close().await;
 }
