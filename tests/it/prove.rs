@@ -8,7 +8,10 @@ use std::{
     process::{Command, Output},
 };
 
-use crate::harness::process::{stderr, stdout};
+use crate::harness::{
+    process::{stderr, stdout},
+    wait::TimeLimit,
+};
 
 /// What a short run of the script should take at most, in seconds.
 const LONGEST_RUN: &str = "60";
@@ -46,6 +49,13 @@ const PLAN_OF_A_PAIR: &str = r#"
 name = "pair"
 command = ["sh", "-c", "touch began-{round}; until [ -e began-1 ] && [ -e began-2 ]; do sleep 0.05; done; echo proof: what=pair runs=1"]
 rounds = 2
+"#;
+
+/// A step that names its process and would take minutes.
+const PLAN_OF_A_LONG_STEP: &str = r#"
+[[part]]
+name = "long"
+command = ["sh", "-c", "echo $$ > ../../../pid.new; mv ../../../pid.new ../../../pid; exec sleep 600"]
 "#;
 
 impl Repository {
@@ -198,4 +208,22 @@ fn two_steps_run_at_a_time_when_asked_to() {
     let time = repository.row("time");
     assert!(time.ends_with("h of steps, at most 2 at a time; 2 of 2 steps passed"), "{time}");
     assert!(repository.row("pair").starts_with("2 of 2 | 2 | 0 | 0 | "), "{}", repository.row("pair"));
+}
+
+#[test]
+fn a_run_that_is_ended_ends_its_steps() {
+    let repository = Repository::with_plan(PLAN_OF_A_LONG_STEP);
+    let path = format!("{}:{}", repository.path().join("bin").display(), env::var("PATH").expect("is set"));
+    let mut script = Command::new("scripts/prove");
+    let mut running = script.current_dir(repository.path()).env("PATH", path).spawn().expect("runs");
+    let (pid, time_limit) = (repository.path().join("pid"), TimeLimit::new());
+    while !pid.exists() {
+        time_limit.check(|| "the step has not begun".to_owned());
+        time_limit.pause_thread();
+    }
+    let step = fs::read_to_string(pid).expect("is read").trim().to_owned();
+    let ended = Command::new("kill").arg(running.id().to_string()).status().expect("runs");
+    assert!(ended.success());
+    assert_eq!(running.wait().expect("ends").code(), Some(128 + 15));
+    assert!(!Path::new("/proc").join(&step).exists(), "the step still runs as {step}");
 }
