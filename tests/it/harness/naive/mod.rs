@@ -331,11 +331,12 @@ impl Naive {
         }
     }
 
-    /// How many jobs are past their deadlines and wait for a promotion.
-    pub fn overdue(&self) -> usize {
+    /// For each job that is past its deadline and waits for a promotion, by how many milliseconds.
+    pub fn overdue_ms(&self) -> Vec<i64> {
         let now = self.clock.now();
         let content = self.content();
-        content.jobs.values().filter(|entry| self.deadline(entry).is_some_and(|at| at <= now)).count()
+        let deadlines = content.jobs.values().filter_map(|entry| self.deadline(entry));
+        deadlines.filter(|at| *at <= now).map(|at| now.as_millis() - at.as_millis()).collect()
     }
 
     fn stats(content: &Content, topic: &Topic) -> Option<TopicStats> {
