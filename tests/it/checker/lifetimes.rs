@@ -10,14 +10,24 @@ use super::{Action, Event, Outcome};
 pub fn splits<'a>(events: &[&'a Event], remains: bool) -> Vec<Vec<Vec<&'a Event>>> {
     let mut splits = Vec::new();
     for end in End::certain(events).into_iter().chain(End::possible(events)) {
-        let Some((first, rest)) = split_at(&end, events, remains) else { continue };
-        splits.extend(self::splits(&rest, remains).into_iter().map(|mut later| {
-            later.insert(0, first.clone());
-            later
-        }));
+        for late in [Late::OfFirst, Late::OfSecond] {
+            let Some((first, rest)) = split_at(&end, late, events, remains) else { continue };
+            splits.extend(self::splits(&rest, remains).into_iter().map(|mut later| {
+                later.insert(0, first.clone());
+                later
+            }));
+        }
     }
     splits.push(vec![events.to_vec()]);
     splits
+}
+
+/// To which lifetime deliveries of earlier attempts belong that were sent before the end and answered behind it: their answers
+/// may have been late, or their polls may have waited for the job's second lifetime.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Late {
+    OfFirst,
+    OfSecond,
 }
 
 /// The end of a lifetime: the job was removed at a time in between.
@@ -57,9 +67,11 @@ impl<'a> End<'a> {
     }
 }
 
-/// Separates the events before `end` from the later ones. Returns `None` if there was only one lifetime.
+/// Separates the events before `end` from the later ones. Returns `None` if there was only one lifetime, or if there are no
+/// late deliveries to which [`Late::OfSecond`] could apply.
 fn split_at<'a>(
     end: &End<'a>,
+    late: Late,
     events: &[&'a Event],
     remains: bool,
 ) -> Option<(Vec<&'a Event>, Vec<&'a Event>)> {
@@ -73,13 +85,20 @@ fn split_at<'a>(
         Action::Deliver { receipt, attempt, .. } if end.receipt == Some(receipt) => Some(*attempt),
         _ => None,
     });
-    let is_later = |event: &Event| match &event.action {
-        Action::Deliver { receipt, attempt, .. } => {
-            let came_late = event.sent < end.sent && last_attempt.is_some_and(|last| *attempt < last);
-            event.answered > end.sent && end.receipt != Some(receipt) && !came_late
+    let is_behind = |event: &Event| match &event.action {
+        Action::Deliver { receipt, .. } => event.answered > end.sent && end.receipt != Some(receipt),
+        _ => false,
+    };
+    let is_late = |event: &Event| match &event.action {
+        Action::Deliver { attempt, .. } => {
+            event.sent < end.sent && last_attempt.is_some_and(|last| *attempt < last)
         }
         _ => false,
     };
+    if late == Late::OfSecond && !events.iter().any(|event| is_behind(event) && is_late(event)) {
+        return None;
+    }
+    let is_later = |event: &Event| is_behind(event) && (late == Late::OfSecond || !is_late(event));
     let receipts: Vec<&str> = events
         .iter()
         .filter(|event| is_later(event))

@@ -173,3 +173,19 @@ fn each_sending_of_an_add_begins_at_most_one_lifetime() {
         "two adds, three lifetimes"
     );
 }
+
+/// Only its second attempt was seen before the job was finished. The poll that gets the first attempt of its second lifetime
+/// had been waiting since before.
+#[test]
+fn a_poll_that_waits_over_the_end_may_get_the_next_lifetime() {
+    let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0, retry: &[] };
+    let deliver = |receipt: &str, attempt| Action::Deliver { receipt: receipt.to_owned(), attempt, ttr: TTR };
+    let script = |added| {
+        let script = Script(History::new()).then(0, 1, add(), Outcome::Unknown);
+        let script = script.then(2, 40, deliver("second", 2), Outcome::Done);
+        let script = script.finished(41, 42, "second", Outcome::Done).then(50, 55, add(), added);
+        script.then(39, 60, deliver("again", 1), Outcome::Done).finished(61, 62, "again", Outcome::Done)
+    };
+    script(Outcome::Done).assert_valid();
+    assert_ne!(script(Outcome::Refused).violated_laws(None), [], "nobody added it again");
+}
