@@ -156,7 +156,7 @@ fn check_own_pages(headers: &HeaderMap) {
     let foreign = |value: &HeaderValue| value != "same-origin" && value != "none";
     assert!(!headers.get_all("sec-fetch-site").iter().any(foreign), "{headers:?}");
     for page in [header::ORIGIN, header::REFERER].iter().flat_map(|name| headers.get_all(name)) {
-        let page = page.to_str().expect("a page is text");
+        let page = std::str::from_utf8(page.as_bytes()).expect("a page is text");
         let Ok(theirs) = url::Url::parse(page) else { continue };
         let Ok(ours) = &ours else { continue };
         let default_port = if theirs.scheme() == "https" { 443 } else { 80 };
