@@ -8,6 +8,8 @@ use std::{
     path::Path,
 };
 
+use serde_json::{Value, json};
+
 use super::{Ended, command_in, ended, home};
 
 /// The heads of the requests that a server got, which answered each of them 404.
@@ -80,8 +82,12 @@ fn profiles_are_made_changed_listed_and_used() {
     run(&["profile", "use", "prod"]);
     let shown =
         run(&["profile", "set", "prod", "--token-command", "pass show x", "--confirm", "true", "--json"]);
-    let expected = r#"{"name":"prod","in_use":true,"url":"https://queue.internal:443","token_command":"pass show x","confirm":true}"#;
-    assert_eq!(shown, format!("{expected}\n"));
+    let expected = json!({
+        "name": "prod", "in_use": true, "url": "https://queue.internal:443",
+        "token_command": "pass show x", "confirm": true,
+    });
+    assert!(shown.ends_with('\n') && shown.lines().count() == 1, "{shown}");
+    assert_eq!(serde_json::from_str::<Value>(&shown).expect("is JSON"), expected);
     assert_eq!(run(&["profile", "show", "--json"]), shown);
     let listed = "PROFILE  URL\ndev      http://127.0.0.1:9277\nprod *   https://queue.internal:443\n";
     assert_eq!(run(&["profile", "list", "--text"]), listed);
