@@ -26,8 +26,7 @@ pub(super) async fn apply_outcome(
     loop {
         match apply_once(queue, reservation, outcome).await {
             Ok(()) => return result_of(outcome),
-            // An earlier attempt got no answer but did happen.
-            Err(Error::JobNotFound | Error::LeaseLost) if may_have_happened => return result_of(outcome),
+            Err(error) if may_have_happened && shows_success(outcome, &error) => return result_of(outcome),
             Err(Error::JobNotFound | Error::LeaseLost | Error::NotReserved) => return CallResult::Lost,
             Err(error) if clock.now_micros() >= ends_us => {
                 let (id, topic) = (&reservation.job.id, &reservation.job.topic);
@@ -60,6 +59,15 @@ async fn apply_once(queue: &Queue, reservation: &Reservation, outcome: &Outcome)
     }
 }
 
+/// Whether this refusal is what a repeat meets if an earlier attempt, which got no answer, did happen.
+fn shows_success(outcome: &Outcome, error: &Error) -> bool {
+    match outcome {
+        Outcome::Finish => matches!(error, Error::JobNotFound),
+        Outcome::Fail { .. } | Outcome::Bury { .. } => matches!(error, Error::LeaseLost),
+        Outcome::Hold { .. } => false,
+    }
+}
+
 fn result_of(outcome: &Outcome) -> CallResult {
     match outcome {
         Outcome::Finish => CallResult::Ok,
@@ -67,5 +75,33 @@ fn result_of(outcome: &Outcome) -> CallResult {
         Outcome::Bury { .. } => CallResult::Refused,
         Outcome::Fail { answered: true, .. } => CallResult::Failed,
         Outcome::Fail { answered: false, .. } => CallResult::Unreachable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{Delay, Reason, Ttr};
+
+    #[test]
+    fn a_refusal_shows_an_earlier_success_only_where_the_outcome_leads_to_it() {
+        let reason = || Reason::new("http_500").expect("is short");
+        let fail = Outcome::Fail {
+            reason: reason(),
+            retry_in: Delay::LONGEST,
+            answered: true,
+            overloaded: false,
+            rest: None,
+        };
+        for (outcome, job_not_found, lease_lost) in [
+            (Outcome::Finish, true, false),
+            (fail, false, true),
+            (Outcome::Bury { reason: reason() }, false, true),
+            (Outcome::Hold { ttr: Ttr::DEFAULT }, false, false),
+        ] {
+            assert_eq!(shows_success(&outcome, &Error::JobNotFound), job_not_found, "{outcome:?}");
+            assert_eq!(shows_success(&outcome, &Error::LeaseLost), lease_lost, "{outcome:?}");
+            assert!(!shows_success(&outcome, &Error::NotReserved), "{outcome:?}");
+        }
     }
 }
