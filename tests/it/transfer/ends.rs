@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
 };
@@ -24,16 +24,29 @@ fn silent_redis(directory: &Path) -> TcpListener {
     silent
 }
 
-/// Starts an export that waits for a silent Redis, after it has made its file.
-fn waiting_export(silent: &TcpListener, mut command: Command) -> Child {
-    let child = command.spawn().expect("starts");
-    silent.accept().expect("the export connects");
-    child
+/// An export that waits for a silent Redis, after it has made its file.
+struct WaitingExport {
+    process: Child,
+    /// Held open, so that the export waits and does not fail.
+    _connection: TcpStream,
 }
 
-fn end(mut child: Child, signal: Signal) -> Option<i32> {
-    kill_process(Pid::from_child(&child), signal).expect("it runs");
-    wait_for_exit(&mut child).code()
+impl WaitingExport {
+    fn start(silent: &TcpListener, mut command: Command) -> Self {
+        let process = command.spawn().expect("starts");
+        let (connection, _) = silent.accept().expect("the export connects");
+        Self { process, _connection: connection }
+    }
+
+    fn end(self, signal: Signal) -> Option<i32> {
+        end(self.process, signal)
+    }
+}
+
+/// Sends `signal` to a process, and returns its exit code.
+fn end(mut process: Child, signal: Signal) -> Option<i32> {
+    kill_process(Pid::from_child(&process), signal).expect("it runs");
+    wait_for_exit(&mut process).code()
 }
 
 /// The names of files that a transfer has made.
@@ -51,8 +64,8 @@ fn nothing_is_left_of_an_export_that_is_killed() {
     let path = directory.path();
     let silent = silent_redis(path);
     for (signal, code) in [(Signal::TERM, Some(143)), (Signal::INT, Some(130)), (Signal::KILL, None)] {
-        let export = waiting_export(&silent, linger(&EXPORT, path));
-        assert_eq!(end(export, signal), code, "{signal:?}");
+        let export = WaitingExport::start(&silent, linger(&EXPORT, path));
+        assert_eq!(export.end(signal), code, "{signal:?}");
         assert_eq!(made(path), [""; 0], "{signal:?}");
     }
 }
@@ -68,10 +81,10 @@ fn nothing_is_left_of_an_export_that_is_ended_where_each_file_has_a_name() {
     // A file can get its name later only through /proc.
     let hidden = ["unshare", "--mount", "sh", "-c", "mount -t tmpfs none /proc && exec \"$@\"", "sh"];
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
-        let export = waiting_export(&silent, linger_under(&hidden, &EXPORT, path));
+        let export = WaitingExport::start(&silent, linger_under(&hidden, &EXPORT, path));
         let [partial] = &made(path)[..] else { panic!("{:?}", made(path)) };
         assert!(partial.starts_with("jobs.export.") && partial.ends_with(".partial"), "{partial}");
-        assert_eq!(end(export, signal), Some(code));
+        assert_eq!(export.end(signal), Some(code));
         assert_eq!(made(path), [""; 0], "{signal:?}");
     }
 }
