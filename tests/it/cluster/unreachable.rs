@@ -292,6 +292,8 @@ async fn a_process_stays_ready_while_one_server_of_a_cluster_takes_writes() {
     let why = wait_until_degraded(&server, true).await.expect("shards are degraded");
     assert!(why.contains("of 16 shards in Redis take no writes"), "{why}");
     assert!(!why.contains(&port), "the page is public and must not name servers: {why}");
+    // A thread of the server writes the log, maybe after the response.
+    server.wait_for_log("take no writes");
     let log = server.log();
     assert!(log.lines().any(|line| line.contains("take no writes") && line.contains(&port)), "{log}");
     let healthy = |shard: u64| cluster.owner_of(slot(&prefix, shard), (stopped + 1) % 3) != stopped;

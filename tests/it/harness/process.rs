@@ -314,13 +314,13 @@ impl Drop for Server {
     }
 }
 
-fn collect(mut from: impl Read + Send + 'static, into: Arc<Mutex<String>>) -> JoinHandle<()> {
+/// Collects whole lines, so that nobody sees a part of one.
+fn collect(from: impl Read + Send + 'static, into: Arc<Mutex<String>>) -> JoinHandle<()> {
     std::thread::spawn(move || {
-        let mut part = [0; 4_096];
-        while let Ok(len) = from.read(&mut part)
-            && len > 0
-        {
-            into.lock().expect("not poisoned").push_str(&String::from_utf8_lossy(&part[..len]));
+        let (mut from, mut line) = (BufReader::new(from), Vec::new());
+        while let Ok(1..) = from.read_until(b'\n', &mut line) {
+            into.lock().expect("not poisoned").push_str(&String::from_utf8_lossy(&line));
+            line.clear();
         }
     })
 }
