@@ -184,7 +184,7 @@ impl Api {
         assert_waits(call, why).await;
     }
 
-    /// Moves the clock in steps until a call is answered that needs no store any more. How far it moves is not known.
+    /// Moves the clock in steps until a call is answered. If the answer still needs the store, the clock may move far.
     pub async fn advance_until_answered(&self, step: Duration, call: JoinHandle<Response>) -> Response {
         let time_limit = TimeLimit::new();
         while !call.is_finished() {
