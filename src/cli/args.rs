@@ -59,6 +59,8 @@ pub(super) enum Command {
     /// Put the jobs and settings of an export into the configured store
     #[command(after_help = help::IMPORT)]
     Import(ImportArgs),
+    /// Move all jobs and settings of a store to another one
+    Move(MoveArgs),
     /// Measure a server: throughput, lateness, parked polls, a backlog, a burst
     #[command(after_help = help::BENCH)]
     Bench(BenchArgs),
@@ -224,6 +226,26 @@ pub(super) struct ImportArgs {
     engine: EngineFlags,
 }
 
+/// Arguments of `linger move`.
+#[derive(Debug, Args)]
+pub(super) struct MoveArgs {
+    /// The settings of the servers of the new store, a TOML file
+    #[arg(long, value_name = "NEW.toml")]
+    pub to: PathBuf,
+    /// Complete the move, once the servers of both stores are stopped
+    #[arg(long)]
+    pub last: bool,
+    /// Take the old store back, which a move has closed
+    #[arg(long, conflicts_with = "last")]
+    pub abandon: bool,
+    #[command(flatten)]
+    file: FileFlag,
+    #[command(flatten)]
+    directory: DirectoryFlag,
+    #[command(flatten)]
+    engine: EngineFlags,
+}
+
 /// Arguments of `linger token new`.
 #[derive(Debug, Args)]
 pub(super) struct NewTokenArgs {
@@ -258,7 +280,8 @@ impl Command {
             }
             Self::Verify(VerifyArgs { file, directory, engine, .. })
             | Self::Export(ExportArgs { file, directory, engine, .. })
-            | Self::Import(ImportArgs { file, directory, engine, .. }) => {
+            | Self::Import(ImportArgs { file, directory, engine, .. })
+            | Self::Move(MoveArgs { file, directory, engine, .. }) => {
                 Settings::for_store(file, directory, engine)
             }
             Self::Backup(BackupArgs { file, directory, .. })

@@ -25,6 +25,7 @@ mod pipe;
 mod pop;
 mod profile;
 mod profiles;
+mod relocate;
 mod session;
 mod settings;
 mod text;
@@ -91,6 +92,9 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         }),
         Command::Import(arguments) => with_config(&settings, Purpose::Use, USAGE_ERROR, |loaded| {
             import::import(&loaded.config, &arguments.export, arguments.partial)
+        }),
+        Command::Move(arguments) => with_config(&settings, Purpose::Use, USAGE_ERROR, |loaded| {
+            relocate::run(&loaded.config, &arguments)
         }),
         Command::Bench(arguments) => bench::run(&arguments, &settings),
         Command::Token(TokenCommand::New(arguments)) => token::new(&arguments),

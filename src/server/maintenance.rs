@@ -138,7 +138,7 @@ pub(super) fn maintenance_error(error: OpenError) -> MaintenanceError {
     use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty, NotFound};
     let text = error.to_string();
     match error {
-        OpenError::Locked { .. } => MaintenanceError::Refused(text),
+        OpenError::Locked { .. } | OpenError::Moved { .. } => MaintenanceError::Refused(text),
         OpenError::Io { source, .. }
             if [AlreadyExists, DirectoryNotEmpty, NotFound].contains(&source.kind()) =>
         {

@@ -7,6 +7,7 @@ mod maintenance;
 mod open_files;
 mod outcome;
 mod reload;
+mod relocation;
 mod running;
 mod supervisor;
 mod transfer;
@@ -27,6 +28,7 @@ use crate::{
 pub use maintenance::{MaintenanceError, VerifyReport, backup, backup_to, restore, verify, verify_backup};
 pub use outcome::{RunOutcome, StartError};
 use reload::Reload;
+pub use relocation::{MoveStep, relocate};
 use running::Running;
 pub use transfer::{TransferReport, export, export_to, import};
 

@@ -134,11 +134,13 @@ async fn open_to_import(config: &Config) -> Result<Arc<dyn Store>, MaintenanceEr
     }
 }
 
-fn cannot_open(why: String) -> MaintenanceError {
+pub(super) fn cannot_open(why: String) -> MaintenanceError {
     MaintenanceError::Failed(format!("cannot open the store: {why}"))
 }
 
-fn run<T>(transfer: impl Future<Output = Result<T, MaintenanceError>>) -> Result<T, MaintenanceError> {
+pub(super) fn run<T>(
+    transfer: impl Future<Output = Result<T, MaintenanceError>>,
+) -> Result<T, MaintenanceError> {
     let runtime = runtime::Runtime::new();
     runtime.map_err(|error| MaintenanceError::Failed(format!("cannot start: {error}")))?.block_on(transfer)
 }

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Most jobs stored by one call, and about the most bytes of their bodies.
-const BATCH: (usize, usize) = (500, 1 << 20);
+pub(super) const BATCH: (usize, usize) = (500, 1 << 20);
 
 /// What an export has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

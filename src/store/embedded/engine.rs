@@ -3,6 +3,7 @@
 //! Reads go through the writer too, because only memory knows the state of a job: there they see every acknowledged
 //! change, and writes need no lock.
 
+mod moving;
 mod stop;
 
 use std::{

@@ -33,6 +33,8 @@ pub struct Options {
     /// Whether the engine promotes due jobs by itself, from the first call of [`promote`](crate::store::Store::promote)
     /// on. Tests on a manual clock turn it off, so that they decide when jobs are promoted.
     pub promotes_by_itself: bool,
+    /// Whether the store is opened as the source or the target of a move, which its mark may forbid to servers.
+    pub to_move: bool,
     /// Reads the free space.
     pub free_space: FreeSpace,
 }
@@ -57,6 +59,7 @@ impl From<EmbeddedSettings> for Options {
             dead_retention,
             idle_after: Duration::from_millis(250),
             promotes_by_itself: true,
+            to_move: false,
             free_space: Arc::new(free_bytes),
         }
     }
@@ -121,6 +124,14 @@ pub enum OpenError {
         path: PathBuf,
         /// Each difference, in words.
         what: String,
+    },
+    /// It takes part in a move, so that no server may use it.
+    #[error("{}: {why}", .path.display())]
+    Moved {
+        /// The file.
+        path: PathBuf,
+        /// Where it stands in the move, and what to do.
+        why: String,
     },
     /// The file was written in a format that this version does not know.
     #[error("{}: {}", .path.display(), unknown_format(*.found, *.known))]

@@ -141,6 +141,7 @@ fn needs_space(error: &OpenError) -> bool {
         OpenError::Locked { .. }
         | OpenError::NotOurs { .. }
         | OpenError::Schema { .. }
+        | OpenError::Moved { .. }
         | OpenError::UnknownFormat { .. }
         | OpenError::Incomplete { .. } => false,
     }

@@ -1,5 +1,6 @@
 //! The engine as a [`Store`]: which part performs which operation.
 
+mod moving;
 mod stop;
 mod tasks;
 
@@ -27,6 +28,7 @@ use super::{
         hold::HolderSteps,
         list::JobLister,
         list_ready::ReadyLister,
+        moving::MoveWriter,
         notices::SharedNotices,
         promote::Promoter,
         purge::Purger,
@@ -82,6 +84,7 @@ pub struct Redis {
     notices: SharedNotices,
     verifier: Verifier,
     record_writer: RecordWriter,
+    move_writer: MoveWriter,
 }
 
 impl Redis {
@@ -137,6 +140,7 @@ impl Redis {
             notices: SharedNotices::new(shards.clone()),
             verifier: Verifier::new(shards.clone(), settings.clone()),
             record_writer: RecordWriter { shards: shards.clone(), notifier: notifier.clone() },
+            move_writer: MoveWriter { shards: shards.clone() },
             requeuer: Requeuer::new(shards.clone(), notifier),
             deleter,
             reader: JobReader::new(shards.clone()),

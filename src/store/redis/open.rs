@@ -20,6 +20,8 @@ enum OpenMode {
     Serve,
     /// Reading only.
     ReadOnly,
+    /// Being the source or the target of a move: changes, but without the engine's tasks.
+    Move,
 }
 
 /// Connects, checks that the server is fit to hold jobs, and starts the engine's tasks.
@@ -45,6 +47,18 @@ pub async fn open_to_read(
     metrics: EngineMetrics,
 ) -> Result<Arc<Redis>, ConnectError> {
     open(options, TimeSource::Server, listener, metrics, OpenMode::ReadOnly).await
+}
+
+/// Connects to a store that is to be moved or to be moved to, without any of the engine's tasks.
+///
+/// # Errors
+/// [`ConnectError`], and nothing is left running.
+pub async fn open_to_move(
+    options: Options,
+    listener: Arc<dyn Listener>,
+    metrics: EngineMetrics,
+) -> Result<Arc<Redis>, ConnectError> {
+    open(options, TimeSource::Server, listener, metrics, OpenMode::Move).await
 }
 
 async fn open(
@@ -92,16 +106,16 @@ async fn open_shards(
     let client =
         loaded.map_err(|error| ConnectError::from_client_error(&options.mode.to_string(), &error))?;
     let shards = match mode {
-        OpenMode::Serve => {
+        OpenMode::Serve | OpenMode::Move => {
             permissions::test_prefix(&client).await?;
-            stored_layout::agree(&client).await?
+            stored_layout::agree(&client, mode == OpenMode::Move).await?
         }
         OpenMode::ReadOnly => stored_layout::read(&client).await?,
     };
     context.layout.set_shards(shards);
     let keys = Keys::new(&options.prefix, shards);
-    if mode == OpenMode::Serve {
+    if mode != OpenMode::ReadOnly {
         permissions::test_shards(&client, &keys).await?;
     }
-    Ok(Shards::new(client, keys, time))
+    Ok(Shards::new(client, keys, time, mode == OpenMode::Move))
 }

@@ -18,7 +18,7 @@ pub(super) use hold::{bury, cancel, finish, release, touch};
 pub(super) use list::list;
 pub(super) use promote::promote;
 pub(super) use purge::purge;
-pub(super) use put::{put, put_topic};
+pub(super) use put::{put, put_topic, replace_topic};
 pub(super) use reserve::reserve;
 pub(super) use topics::{add_secret, delete_secret, get, put_config, put_settings, timeline, topic, topics};
 

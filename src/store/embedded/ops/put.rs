@@ -109,6 +109,18 @@ fn insert_dead(txn: &mut WriteTxn<'_>, hash: IdHash, outlet: OutletNumber, recor
     Ok(())
 }
 
+/// See [`crate::store::Movable::replace_topic`].
+pub(crate) fn replace_topic(txn: &mut WriteTxn<'_>, record: &TopicRecord) -> SqlResult<Result<()>> {
+    let values = record.values();
+    if let Some(full) = txn.space_refusal(SpaceNeed::Growth).filter(|_| !values.is_empty()) {
+        return Ok(Err(full));
+    }
+    txn.db.put_topic_values(record.topic.as_str(), values.as_bytes())?;
+    let topic = txn.memory.outlet(&Outlet::plain(record.topic.clone()));
+    publish_config(txn, topic, Arc::new(record.config.clone()));
+    Ok(Ok(()))
+}
+
 /// See [`crate::store::Store::put_topic`].
 pub(crate) fn put_topic(txn: &mut WriteTxn<'_>, record: &TopicRecord) -> SqlResult<Result<Put>> {
     let (stored, values) = (txn.db.topic_values(record.topic.as_str())?, record.values());

@@ -108,7 +108,18 @@ impl<'a> StoreOpener<'a> {
         wal.check_compatible(&self.wal_path, &self.db_path, run)?;
         let stored = db.read_store_head().map_err(|error| self.sqlite(error))?;
         db.set_store_head(files.check(stored)?);
+        self.check_move(&db)?;
         Ok(db)
+    }
+
+    /// Refuses a store that takes part in a move, unless it is opened to be moved.
+    fn check_move(&self, db: &Db) -> Result<(), OpenError> {
+        let forbidden = match db.move_mark().map_err(|error| self.sqlite(error))? {
+            Some(Err(damaged)) => Some(damaged.to_string()),
+            Some(Ok(mark)) if !self.options.to_move => mark.forbids(),
+            Some(Ok(_)) | None => None,
+        };
+        forbidden.map_or(Ok(()), |why| Err(OpenError::Moved { path: self.db_path.clone(), why }))
     }
 
     fn load(&self, db: &mut Db) -> Result<LoadedStore, OpenError> {

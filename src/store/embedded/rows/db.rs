@@ -5,9 +5,9 @@ use rusqlite::Connection;
 
 use super::{
     key::RowKey,
-    meta::{self, RunState, StoreHead},
+    meta::{self, DamagedMark, RunState, StoreHead},
 };
-use crate::job::Timestamp;
+use crate::{job::Timestamp, store::MoveMark};
 
 pub(crate) type SqlResult<T> = rusqlite::Result<T>;
 
@@ -114,6 +114,17 @@ impl Db {
     pub fn set_run_state(&mut self, run: RunState) -> SqlResult<()> {
         self.begin()?;
         meta::put_run_state(&self.conn, run)
+    }
+
+    /// The mark of a move.
+    pub fn move_mark(&self) -> SqlResult<Option<Result<MoveMark, DamagedMark>>> {
+        meta::move_mark(&self.conn)
+    }
+
+    /// Stores the mark of a move, or removes it.
+    pub fn put_move_mark(&mut self, mark: Option<&MoveMark>) -> SqlResult<()> {
+        self.begin()?;
+        meta::put_move_mark(&self.conn, mark)
     }
 
     /// The stored head of the store; `None` when it is damaged or missing.

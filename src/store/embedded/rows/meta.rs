@@ -1,15 +1,16 @@
-//! The rows of the table `meta`, each with a checksum: the clock's high-water mark, how the last run ended, and the
-//! store's head. Each commit writes the head, so that files which do not belong together are recognised at the next
+//! The rows of the table `meta`, each with a checksum: the clock's high-water mark, how the last run ended, the
+//! store's head, and the mark of a move. Each commit writes the head, so that files which do not belong together are recognised at the next
 //! start. Knows the connection only, because `db.rs` uses it.
 
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::checksum::{column_bytes, row_checksum};
-use crate::job::Timestamp;
+use crate::{job::Timestamp, store::MoveMark};
 
 const CLOCK: &str = "clock";
 const RUN: &str = "run";
 const HEAD: &str = "head";
+const MOVE: &str = "move";
 
 const STORE_HEAD_BYTES: usize = 32;
 const UNCOUNTED: u64 = u64::MAX;
@@ -45,6 +46,18 @@ impl RunState {
 /// Identifies a store: random, chosen when the store is made, the same in every copy of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StoreId(pub [u8; 16]);
+
+impl StoreId {
+    /// The id as texts show it.
+    pub fn to_text(self) -> String {
+        format!("{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+/// The mark of a move is there and cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the mark of a move is damaged")]
+pub(crate) struct DamagedMark;
 
 /// The progress of a store as its database records it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,6 +122,22 @@ pub(super) fn put_progress(conn: &Connection, clock: Timestamp, head: StoreHead)
 /// Stores how the last run ended.
 pub(crate) fn put_run_state(conn: &Connection, run: RunState) -> Result<()> {
     put(conn, RUN, run.as_str().as_bytes())
+}
+
+/// The mark of a move; an error in place of one that is damaged.
+pub(super) fn move_mark(conn: &Connection) -> Result<Option<std::result::Result<MoveMark, DamagedMark>>> {
+    let is_there =
+        conn.query_row("SELECT count(*) FROM meta WHERE name = ?1", [MOVE], |row| row.get::<_, i64>(0))? > 0;
+    let mark = read(conn, MOVE)?.and_then(|bytes| MoveMark::decode(&bytes));
+    Ok(is_there.then(|| mark.ok_or(DamagedMark)))
+}
+
+/// Stores the mark of a move, or removes it.
+pub(super) fn put_move_mark(conn: &Connection, mark: Option<&MoveMark>) -> Result<()> {
+    match mark {
+        Some(mark) => put(conn, MOVE, mark.encode().as_bytes()),
+        None => conn.execute("DELETE FROM meta WHERE name = ?1", [MOVE]).map(drop),
+    }
 }
 
 fn put(conn: &Connection, name: &str, value: &[u8]) -> Result<()> {

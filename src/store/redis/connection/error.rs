@@ -35,7 +35,7 @@ pub enum CallFault {
 const TRANSIENT: [&str; 7] =
     ["LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "NOREPLICAS", "UNBLOCKED"];
 /// Error codes that a retry within seconds does not change.
-const REFUSED: [&str; 5] = ["MISCONF", "NOAUTH", "WRONGPASS", "NOPERM", "DENIED"];
+const REFUSED: [&str; 6] = ["MISCONF", "NOAUTH", "WRONGPASS", "NOPERM", "DENIED", "FENCED"];
 
 impl CallFault {
     /// Classifies an error of the client library.

@@ -97,7 +97,7 @@ impl SettingsCache {
         let mut values = Vec::with_capacity(fields.len() / 2);
         while !fields.is_empty() {
             let (field, value) = (fields.text()?, fields.bytes()?);
-            if field != "#" {
+            if field != "#" && field != "!" {
                 values.push((field, value));
             }
         }

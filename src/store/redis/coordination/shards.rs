@@ -52,10 +52,11 @@ pub struct Shards {
 }
 
 impl Shards {
-    pub fn new(client: ScriptClient, keys: Keys, time: TimeSource) -> Arc<Self> {
+    /// With `to_move` this process may change nothing but behind a fence of its own (`scripts/record.lua`).
+    pub fn new(client: ScriptClient, keys: Keys, time: TimeSource, to_move: bool) -> Arc<Self> {
         let shards = keys.count();
         let replay_slots = ReplaySlots::new(shards);
-        let process = replay_slots.process();
+        let process = format!("{}{}", if to_move { "m" } else { "" }, replay_slots.process());
         Arc::new(Self {
             pending_changes: PendingChanges::new(shards),
             unresponsive: UnresponsiveServers::default(),

@@ -3,7 +3,7 @@
 use fred::types::Value;
 
 use crate::store::{
-    Error, Result,
+    Error, MoveMark, Result,
     redis::{
         connection::{call::ScriptCall, connect_error::ConnectError, retry::ScriptClient},
         keys,
@@ -15,11 +15,16 @@ use crate::store::{
 };
 
 /// Returns the number of shards that the jobs under the prefix are spread over. The very first start decides it:
-/// the configured number, or else a default for these servers. At every later start the stored number counts.
-pub async fn agree(client: &ScriptClient) -> std::result::Result<u16, ConnectError> {
+/// the configured number, or else a default for these servers. At every later start the stored number counts. A store that
+/// takes part in a move is refused, unless it is opened to be moved.
+pub async fn agree(client: &ScriptClient, to_move: bool) -> std::result::Result<u16, ConnectError> {
     let options = &client.context.options;
     let stored = initialise(client, initialise_call(options, first_shards(client), rand::random())).await;
-    let StoredLayout { format, shards, seed } = stored.map_err(|error| from_store_error(options, error))?;
+    let StoredLayout { format, shards, seed, forbidden } =
+        stored.map_err(|error| from_store_error(options, error))?;
+    if let Some(why) = forbidden.filter(|_| !to_move) {
+        return Err(layout_error(options, why));
+    }
     seed.into_iter().for_each(|seed| client.context.layout.set_host_seed(seed));
     accept(&format, &shards, options.shards).map_err(|why| layout_error(options, why))
 }
@@ -29,7 +34,8 @@ pub async fn read(client: &ScriptClient) -> std::result::Result<u16, ConnectErro
     let options = &client.context.options;
     match fetch(client, fetch_call(options)).await.map_err(|error| from_store_error(options, error))? {
         None => Ok(first_shards(client)),
-        Some(StoredLayout { format, shards, .. }) => {
+        Some(StoredLayout { format, shards, seed, .. }) => {
+            seed.into_iter().for_each(|seed| client.context.layout.set_host_seed(seed));
             accept(&format, &shards, options.shards).map_err(|why| layout_error(options, why))
         }
     }
@@ -48,7 +54,8 @@ pub async fn keep_stored(client: &ScriptClient, shards: u16) {
         Err(error) => Err(error),
     };
     let mismatch = match stored {
-        Ok(StoredLayout { format, shards: number, seed }) => {
+        Ok(StoredLayout { forbidden: Some(why), .. }) => Some(why),
+        Ok(StoredLayout { format, shards: number, seed, .. }) => {
             seed.into_iter().for_each(|seed| layout.set_host_seed(seed));
             difference(&format, &number, shards)
         }
@@ -76,16 +83,19 @@ struct StoredLayout {
     shards: String,
     /// `None` when it is missing or of another length.
     seed: Option<HostSeed>,
+    /// Why no server may use the store, while it takes part in a move.
+    forbidden: Option<String>,
 }
 
 impl StoredLayout {
     /// Reads a reply; `None` when nothing is stored.
     fn read(mut reply: Reply) -> Result<Option<Self>> {
-        match (reply.value()?, reply.value()?, reply.value()?) {
-            (Value::Null, _, _) | (_, Value::Null, _) => Ok(None),
-            (format, shards, seed) => {
+        match (reply.value()?, reply.value()?, reply.value()?, reply.value()?) {
+            (Value::Null, _, _, _) | (_, Value::Null, _, _) => Ok(None),
+            (format, shards, seed, mark) => {
                 let seed = seed.into_bytes().and_then(|bytes| HostSeed::try_from(&bytes[..]).ok());
-                Ok(Some(Self { format: text(format)?, shards: text(shards)?, seed }))
+                let forbidden = mark.into_bytes().and_then(|mark| forbidden(&mark));
+                Ok(Some(Self { format: text(format)?, shards: text(shards)?, seed, forbidden }))
             }
         }
     }
@@ -94,6 +104,12 @@ impl StoredLayout {
 /// The layout, if one is stored.
 async fn fetch(client: &ScriptClient, call: ScriptCall) -> Result<Option<StoredLayout>> {
     StoredLayout::read(Reply::new(client.call_with_retry(call).await?.value)?)
+}
+
+/// Why no server may use a store with this mark.
+fn forbidden(mark: &[u8]) -> Option<String> {
+    MoveMark::decode(mark)
+        .map_or_else(|| Some("the mark of a move cannot be read".to_owned()), |mark| mark.forbids())
 }
 
 fn text(value: Value) -> Result<String> {

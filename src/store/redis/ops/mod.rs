@@ -12,6 +12,7 @@ mod indexed;
 pub mod list;
 mod list_query;
 pub mod list_ready;
+pub mod moving;
 pub mod notices;
 mod pop;
 pub mod promote;

@@ -77,6 +77,13 @@ impl SettingsWriter {
         Ok(put)
     }
 
+    pub async fn replace_topic(&self, record: TopicRecord) -> Result<()> {
+        let values = record.values();
+        let call = self.change(Script::ReplaceTopic, &record.topic).bytes_arg(values.as_bytes().to_vec());
+        self.shards.call_acknowledged(call).await?;
+        self.cache.refresh().await
+    }
+
     pub async fn add_secret(&self, topic: &Topic, id: SecretId, key: SigningKey) -> Result<AddedSecret> {
         let call = self.change(Script::AddSecret, topic).bytes_arg(id.0.to_vec());
         let (added, secrets) = self.change_secrets(topic, call.bytes_arg(key.as_bytes().to_vec())).await?;
@@ -119,5 +126,6 @@ impl SettingsWriter {
             .arg(keys.settings_channel.clone())
             .arg(topic.as_str())
             .deadline()
+            .arg(self.shards.process())
     }
 }

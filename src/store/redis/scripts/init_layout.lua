@@ -1,5 +1,5 @@
 #!lua
--- Stores the layout at the very first start, or after it was lost, and returns the stored one.
+-- Stores the layout at the very first start, or after it was lost, and returns the stored one with the mark of a move.
 --
 -- KEYS  meta
 -- ARGV  format, number of shards and seed of host numbers to store if there are none, deadline by this server's clock
@@ -10,4 +10,4 @@ if refused then return refused end
 call('HSETNX', KEYS[1], 'format', ARGV[1])
 call('HSETNX', KEYS[1], 'shards', ARGV[2])
 call('HSETNX', KEYS[1], 'seed', ARGV[3])
-return call('HMGET', KEYS[1], 'format', 'shards', 'seed')
+return call('HMGET', KEYS[1], 'format', 'shards', 'seed', 'move')

@@ -129,3 +129,12 @@ end
 -- Refuses a call that arrives after its deadline: the caller may have
 -- reported a failure since, and its client may have repeated the call and gone on.
 local function refuse_late() return redis.error_reply('LATE the call arrived after its latest moment') end
+
+-- The refusal of a change by `origin`, or nil. `fence` is false, or the origin that alone may change what is stored here,
+-- while jobs are moved. A mover, whose name begins with an m, may change nothing without a fence of its own: another mover
+-- may have completed the move meanwhile.
+local function refuse_fenced(fence, origin)
+  if fence ~= origin and (fence or byte(origin) == 109) then
+    return redis.error_reply('FENCED these jobs are moved to another store')
+  end
+end

@@ -2,10 +2,10 @@
 -- (`job/topic_values.rs`). All values that a script is not about are kept, also those of a later version.
 --
 -- KEYS  settings
--- ARGV  channel, topic, deadline by this server's clock, then from ARGV[4] the script's own arguments
+-- ARGV  channel, topic, deadline by this server's clock, origin, then from ARGV[5] the script's own arguments
 local _, _, _, server = clock('')
 if server > tonumber(ARGV[3]) then return refuse_late() end
-local refused = denied()
+local refused = denied() or refuse_fenced(call('HGET', KEYS[1], '!'), ARGV[4])
 if refused then return refused end
 local version = tonumber(call('HGET', KEYS[1], '#') or 0) or 0
 

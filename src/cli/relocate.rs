@@ -1,0 +1,39 @@
+//! `linger move`: moves all jobs and settings of a store to another one.
+
+use std::process::ExitCode;
+
+use super::{
+    USAGE_ERROR,
+    args::MoveArgs,
+    maintenance::fail,
+    output::{print, print_error},
+};
+use crate::{
+    config::{self, Config, Purpose, Sources},
+    server::{self, MoveStep},
+};
+
+/// Makes the requested step of the move from the configured store.
+pub(super) fn run(from: &Config, arguments: &MoveArgs) -> ExitCode {
+    // Only the file counts: the environment and the flags describe the old store.
+    let sources = Sources { file: Some(arguments.to.clone()), ..Sources::default() };
+    let to = match config::load(sources, Purpose::Use) {
+        Ok(loaded) => loaded.config,
+        Err(faults) => {
+            print_error(&faults);
+            return ExitCode::from(USAGE_ERROR);
+        }
+    };
+    let step = match (arguments.last, arguments.abandon) {
+        (true, _) => MoveStep::Last,
+        (_, true) => MoveStep::Abandon,
+        (false, false) => MoveStep::Copy,
+    };
+    match server::relocate(from, &to, step, &mut |broken: &str| print_error(&broken)) {
+        Ok(report) => {
+            let printed = print(&report.text);
+            if report.is_complete { printed } else { ExitCode::FAILURE }
+        }
+        Err(error) => fail(&error),
+    }
+}

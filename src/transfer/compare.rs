@@ -1,0 +1,77 @@
+//! The content of a store by digests, to find what differs in another one.
+
+use std::collections::HashMap;
+
+use sha2::{Digest as _, Sha256};
+
+use super::{file::TransferError, line};
+use crate::{
+    job::{JobId, State, Topic},
+    store::{JobRecord, RecordReader, TopicRecord},
+};
+
+/// The first half of a SHA-256.
+pub type Digest = [u8; 16];
+
+/// What a store has: of each job and topic 16 bytes and its name.
+#[derive(Debug, Default)]
+pub struct Contents {
+    pub jobs: HashMap<JobId, Digest>,
+    pub topics: HashMap<Topic, Digest>,
+}
+
+impl Contents {
+    /// Reads a whole store, which must have no broken record.
+    ///
+    /// # Errors
+    /// What cannot be read.
+    pub async fn read(mut records: Box<dyn RecordReader>) -> Result<Self, TransferError> {
+        let mut contents = Self::default();
+        let unread =
+            |error: crate::store::Error| TransferError::Failed(format!("the target cannot be read: {error}"));
+        while let Some(page) = records.next().await.map_err(unread)? {
+            if let Some(broken) = page.broken.first() {
+                return Err(TransferError::Failed(format!("the target is damaged: {broken}")));
+            }
+            for topic in &page.topics {
+                contents.topics.insert(topic.topic.clone(), topic_digest(topic));
+            }
+            for job in &page.jobs {
+                let digest = job_digest(job).map_err(|why| {
+                    TransferError::Failed(format!("the target is damaged: job {}: {why}", job.job.id))
+                })?;
+                contents.jobs.insert(job.job.id.clone(), digest);
+            }
+        }
+        Ok(contents)
+    }
+
+    /// Whether nothing is there.
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty() && self.topics.is_empty()
+    }
+}
+
+/// The digest of everything that an export has of a job, except whether a job that waits is due already: its due time says
+/// that, and two engines notice it at different moments.
+///
+/// # Errors
+/// Why the record is broken.
+pub fn job_digest(record: &JobRecord) -> Result<Digest, String> {
+    if record.job.state != State::Ready {
+        return Ok(digest(&line::job(record)?));
+    }
+    let mut waiting = record.clone();
+    waiting.job.state = State::Delayed;
+    Ok(digest(&line::job(&waiting)?))
+}
+
+/// The digest of everything that is set for a topic.
+pub fn topic_digest(record: &TopicRecord) -> Digest {
+    digest(&line::topic(record))
+}
+
+fn digest(line: &[u8]) -> Digest {
+    let sum = Sha256::digest(line);
+    sum[..16].try_into().expect("a SHA-256 has 32 bytes")
+}

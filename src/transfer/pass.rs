@@ -1,0 +1,159 @@
+//! A pass of a move: makes a target, which nobody else changes, equal to what a source has at the moment.
+
+use std::mem;
+
+use super::{
+    compare::{Contents, job_digest, topic_digest},
+    copy::BATCH,
+    file::TransferError,
+};
+use crate::{
+    job::{Attributes, JobId, Topic, TopicFilter},
+    store::{self, JobRecord, Movable, Put, RecordReader, TopicConfig, TopicRecord},
+};
+
+/// What a pass found and did. Topics are those for which something is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Passed {
+    /// Jobs of the source.
+    pub jobs: u64,
+    /// Topics of the source.
+    pub topics: u64,
+    /// Jobs and topics that the target lacked, or had as they were before.
+    pub copied: u64,
+    /// Jobs and topics that only the target had.
+    pub deleted: u64,
+    /// Records of the source that could not be read, and are not in the target.
+    pub broken: u64,
+}
+
+impl Passed {
+    /// Whether the target was equal to the source already.
+    #[must_use]
+    pub fn changed_nothing(&self) -> bool {
+        (self.copied, self.deleted) == (0, 0)
+    }
+}
+
+/// Copies what differs and deletes what the source does not have. Names the records of the source that cannot be read.
+///
+/// # Errors
+/// Why the target is not equal; a second pass continues.
+pub async fn copy_differences(
+    mut source: Box<dyn RecordReader>,
+    target: &dyn Movable,
+    named: &mut (dyn FnMut(&str) + Send),
+) -> Result<Passed, TransferError> {
+    let records = target.records().await.map_err(|error| unwritten(&error))?;
+    let there = Contents::read(records).await?;
+    let mut pass =
+        Pass { target, there, done: Passed::default(), replaced: Vec::new(), batch: Vec::new(), bytes: 0 };
+    let unread = |error: store::Error| TransferError::Failed(format!("the source cannot be read: {error}"));
+    while let Some(page) = source.next().await.map_err(unread)? {
+        pass.done.broken += page.broken.len() as u64;
+        page.broken.iter().for_each(|sentence| named(sentence));
+        for topic in page.topics {
+            pass.take_topic(topic).await?;
+        }
+        for job in page.jobs {
+            if let Err(why) = pass.take_job(job).await? {
+                pass.done.broken += 1;
+                named(&why);
+            }
+        }
+    }
+    pass.flush().await?;
+    pass.delete_rest().await?;
+    Ok(pass.done)
+}
+
+/// A pass under way.
+struct Pass<'a> {
+    target: &'a dyn Movable,
+    /// What the target has and the source was not seen to have.
+    there: Contents,
+    done: Passed,
+    /// Of the batch, the jobs that the target has as they were before.
+    replaced: Vec<JobId>,
+    batch: Vec<JobRecord>,
+    bytes: usize,
+}
+
+impl Pass<'_> {
+    async fn take_topic(&mut self, topic: TopicRecord) -> Result<(), TransferError> {
+        self.done.topics += 1;
+        if self.there.topics.remove(&topic.topic) == Some(topic_digest(&topic)) {
+            return Ok(());
+        }
+        self.done.copied += 1;
+        self.target.replace_topic(topic).await.map_err(|error| unwritten(&error))
+    }
+
+    /// Why the record is broken, in the inner result.
+    async fn take_job(&mut self, record: JobRecord) -> Result<Result<(), String>, TransferError> {
+        let id = &record.job.id;
+        let digest = match job_digest(&record) {
+            Ok(digest) => digest,
+            Err(why) => return Ok(Err(format!("the record of job {:?} is broken: {why}", id.as_str()))),
+        };
+        self.done.jobs += 1;
+        match self.there.jobs.remove(id) {
+            Some(there) if there == digest => return Ok(Ok(())),
+            Some(_) => self.replaced.push(id.clone()),
+            None => {}
+        }
+        self.bytes += record.job.body.as_bytes().len();
+        self.batch.push(record);
+        if self.batch.len() >= BATCH.0 || self.bytes >= BATCH.1 {
+            self.flush().await?;
+        }
+        Ok(Ok(()))
+    }
+
+    async fn flush(&mut self) -> Result<(), TransferError> {
+        self.bytes = 0;
+        let (replaced, batch) = (mem::take(&mut self.replaced), mem::take(&mut self.batch));
+        self.delete(replaced).await?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let (count, ids) =
+            (batch.len() as u64, batch.iter().map(|job| job.job.id.clone()).collect::<Vec<_>>());
+        let put = self.target.put(batch).await.map_err(|error| unwritten(&error))?;
+        if let Some((id, _)) = ids.iter().zip(put).find(|(_, put)| *put != Put::Done) {
+            return Err(TransferError::Failed(format!("job {id} appeared in the target during the move")));
+        }
+        self.done.copied += count;
+        Ok(())
+    }
+
+    /// Deletes what the source does not have.
+    async fn delete_rest(&mut self) -> Result<(), TransferError> {
+        let mut gone: Vec<JobId> = mem::take(&mut self.there.jobs).into_keys().collect();
+        self.done.deleted += gone.len() as u64;
+        while !gone.is_empty() {
+            let rest = gone.split_off(gone.len().min(BATCH.0));
+            self.delete(mem::replace(&mut gone, rest)).await?;
+        }
+        for topic in mem::take(&mut self.there.topics).into_keys() {
+            self.done.deleted += 1;
+            self.target.replace_topic(nothing_set(topic)).await.map_err(|error| unwritten(&error))?;
+        }
+        Ok(())
+    }
+
+    async fn delete(&self, ids: Vec<JobId>) -> Result<(), TransferError> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        self.target.delete(&TopicFilter::ALL, ids).await.map(drop).map_err(|error| unwritten(&error))
+    }
+}
+
+fn nothing_set(topic: Topic) -> TopicRecord {
+    TopicRecord { topic, config: TopicConfig::default(), other: Attributes::default() }
+}
+
+fn unwritten(error: &store::Error) -> TransferError {
+    TransferError::Failed(format!("not everything is in the target: {error}; run the command again"))
+}
