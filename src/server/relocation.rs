@@ -12,7 +12,7 @@ use crate::{
     config::{Config, EngineKind},
     metrics::Metrics,
     store::{
-        Movable, MoveMark, RecordReader,
+        Movable, MoveMark, RecordReader, Store,
         embedded::{self, Durability},
         redis,
     },
@@ -47,10 +47,10 @@ pub fn relocate(
     run(async {
         let opened = open(to, "target").await?;
         let done = match step {
-            MoveStep::Copy => copy(from, &*opened, target, named).await,
-            MoveStep::Last | MoveStep::Abandon => end(from, &*opened, target, step, named).await,
+            MoveStep::Copy => copy(from, &*opened.movable, target, named).await,
+            MoveStep::Last | MoveStep::Abandon => end(from, &*opened.movable, target, step, named).await,
         };
-        let closed = opened.close().await.map_err(|error| MaintenanceError::Failed(error.to_string()));
+        let closed = opened.store.close().await.map_err(|error| MaintenanceError::Failed(error.to_string()));
         done.and_then(|report| closed.map(|()| report))
     })
 }
@@ -82,9 +82,9 @@ async fn end(
     let (name, to) = (wiring::engine(from), target_name.clone());
     let source = open(from, "source").await?;
     let relocation =
-        Relocation::new(Place { id: source.store_id(), name: name.clone() }, target, target_name)?;
+        Relocation::new(Place { id: source.movable.store_id(), name: name.clone() }, target, target_name)?;
     let done = if step == MoveStep::Last {
-        relocation.complete(&*source, named).await.map(|passed| match passed {
+        relocation.complete(&*source.movable, named).await.map(|passed| match passed {
             Some(passed) => TransferReport {
                 text: format!("{}; it is open: start its servers\n", in_words(&to, passed)),
                 is_complete: passed.broken == 0,
@@ -93,9 +93,9 @@ async fn end(
         })
     } else {
         let text = format!("{name}: it is taken back: start its servers\n");
-        relocation.abandon(&*source).await.map(|()| TransferReport { text, is_complete: true })
+        relocation.abandon(&*source.movable).await.map(|()| TransferReport { text, is_complete: true })
     };
-    let closed = source.close().await.map_err(|error| MaintenanceError::Failed(error.to_string()));
+    let closed = source.store.close().await.map_err(|error| MaintenanceError::Failed(error.to_string()));
     let report = done?;
     closed.map(|()| report)
 }
@@ -110,8 +110,13 @@ fn in_words(target: &str, passed: Passed) -> String {
     text
 }
 
-/// Opens a store for a move, without the tasks of a server.
-async fn open(config: &Config, role: &str) -> Result<Arc<dyn Movable>, MaintenanceError> {
+/// A store that is open for a move, without the tasks of a server.
+struct Opened {
+    store: Arc<dyn Store>,
+    movable: Arc<dyn Movable>,
+}
+
+async fn open(config: &Config, role: &str) -> Result<Opened, MaintenanceError> {
     match config.engine {
         EngineKind::Embedded => {
             let (clock, listener) = (Arc::new(SystemClock::new()), Arc::new(NoopListener));
@@ -121,7 +126,7 @@ async fn open(config: &Config, role: &str) -> Result<Arc<dyn Movable>, Maintenan
                 ..wiring::embedded_options(config)
             };
             let opened = embedded::open(options, clock, listener, Metrics::new().engine).await;
-            opened.map(|store| -> Arc<dyn Movable> { store }).map_err(|error| match error {
+            opened.map(|store| Opened { store: store.clone(), movable: store }).map_err(|error| match error {
                 embedded::OpenError::Locked { .. } => {
                     MaintenanceError::Refused(format!("{error}; stop the server of the {role} first"))
                 }
@@ -132,7 +137,9 @@ async fn open(config: &Config, role: &str) -> Result<Arc<dyn Movable>, Maintenan
             let opened =
                 redis::open_to_move(config.redis.clone(), Arc::new(NoopListener), Metrics::new().engine)
                     .await;
-            opened.map(|store| -> Arc<dyn Movable> { store }).map_err(|error| cannot_open(error.to_string()))
+            opened
+                .map(|store| Opened { store: store.clone(), movable: store })
+                .map_err(|error| cannot_open(error.to_string()))
         }
     }
 }
@@ -172,7 +179,7 @@ impl ReadSource {
         match &self.reader {
             Reader::Embedded(options) => embedded::read_records(&options.data_dir, &SystemClock::new())
                 .map_err(|error| crate::store::Error::Unavailable(error.to_string())),
-            Reader::Redis(store) => crate::store::Store::records(&**store).await,
+            Reader::Redis(store) => Store::records(&**store).await,
         }
     }
 }

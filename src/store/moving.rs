@@ -4,7 +4,8 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{Result, Store, TopicRecord};
+use super::{JobRecord, Put, RecordReader, Result, TopicRecord};
+use crate::job::JobId;
 
 /// Where a store stands in a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,7 +81,7 @@ impl MoveMark {
 /// A store that can be the source or the target of a move. Whoever opens one for a move opens it without the tasks of a
 /// server, so that nothing changes in it by itself.
 #[async_trait]
-pub trait Movable: Store {
+pub trait Movable: Send + Sync {
     /// Identifies this store, wherever it is: random, chosen when the store was made.
     fn store_id(&self) -> String;
 
@@ -96,6 +97,15 @@ pub trait Movable: Store {
     /// Closes the store to all changes but those of this object, or opens it to all. On return no change of others that was
     /// on its way can happen any more.
     async fn set_fence(&self, closed: bool) -> Result<()>;
+
+    /// As [`Store::records`](super::Store::records).
+    async fn records(&self) -> Result<Box<dyn RecordReader>>;
+
+    /// As [`Store::put`](super::Store::put).
+    async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>>;
+
+    /// Deletes jobs in any state.
+    async fn delete(&self, ids: Vec<JobId>) -> Result<()>;
 
     /// Replaces everything that is set for a topic.
     async fn replace_topic(&self, topic: TopicRecord) -> Result<()>;

@@ -8,7 +8,7 @@ use super::{
     file::TransferError,
 };
 use crate::{
-    job::{Attributes, JobId, Topic, TopicFilter},
+    job::{Attributes, JobId, Topic},
     store::{self, JobRecord, Movable, Put, RecordReader, TopicConfig, TopicRecord},
 };
 
@@ -146,7 +146,7 @@ impl Pass<'_> {
         if ids.is_empty() {
             return Ok(());
         }
-        self.target.delete(&TopicFilter::ALL, ids).await.map(drop).map_err(|error| unwritten(&error))
+        self.target.delete(ids).await.map_err(|error| unwritten(&error))
     }
 }
 

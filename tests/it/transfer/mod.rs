@@ -5,6 +5,7 @@ mod bad_files;
 mod ends;
 mod load;
 mod program;
+mod relocation;
 
 use std::{fs, path::PathBuf};
 

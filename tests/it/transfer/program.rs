@@ -10,7 +10,7 @@ use crate::harness::{
 };
 
 /// Runs a command that must end with `code`. Returns what it printed.
-fn run_to(code: i32, words: &[&str], directory: &Path) -> String {
+pub fn run_to(code: i32, words: &[&str], directory: &Path) -> String {
     let output = run(words, directory);
     let printed = stdout(&output) + &stderr(&output);
     assert_eq!(output.status.code(), Some(code), "{words:?}: {printed}");
@@ -18,7 +18,7 @@ fn run_to(code: i32, words: &[&str], directory: &Path) -> String {
 }
 
 /// Writes the configuration of a Redis store with a prefix of its own.
-fn configure_redis(directory: &Path) {
+pub fn configure_redis(directory: &Path) {
     let toml = format!(
         "[store]\nengine = 'redis'\n[redis]\nurl = '{}'\nprefix = '{}'",
         shared().url(),
@@ -27,9 +27,9 @@ fn configure_redis(directory: &Path) {
     fs::write(directory.join("redis.toml"), toml).expect("writes");
 }
 
-const REDIS: [&str; 2] = ["--config", "redis.toml"];
+pub const REDIS: [&str; 2] = ["--config", "redis.toml"];
 
-fn add(server: &Server, job: &str) -> u16 {
+pub fn add(server: &Server, job: &str) -> u16 {
     server.call("POST", "/jobs", job).status
 }
 

@@ -3,8 +3,9 @@
 use async_trait::async_trait;
 
 use super::EmbeddedStore;
+use crate::job::{JobId, TopicFilter};
 use crate::store::{
-    Error, Movable, MoveMark, Result, TopicRecord,
+    Error, JobRecord, Movable, MoveMark, Put, RecordReader, Result, Store, TopicRecord,
     embedded::{ops, rows::meta::StoreId},
 };
 
@@ -36,6 +37,18 @@ impl Movable for EmbeddedStore {
     /// Whoever has the store open is the only one who can change it.
     async fn set_fence(&self, _closed: bool) -> Result<()> {
         Ok(())
+    }
+
+    async fn records(&self) -> Result<Box<dyn RecordReader>> {
+        Store::records(self).await
+    }
+
+    async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>> {
+        Store::put(self, jobs).await
+    }
+
+    async fn delete(&self, ids: Vec<JobId>) -> Result<()> {
+        Store::delete(self, &TopicFilter::ALL, ids).await.map(drop)
     }
 
     async fn replace_topic(&self, topic: TopicRecord) -> Result<()> {

@@ -3,7 +3,8 @@
 use async_trait::async_trait;
 
 use super::Redis;
-use crate::store::{Movable, MoveMark, Result, TopicRecord};
+use crate::job::{JobId, TopicFilter};
+use crate::store::{JobRecord, Movable, MoveMark, Put, RecordReader, Result, Store, TopicRecord};
 
 #[async_trait]
 impl Movable for Redis {
@@ -21,6 +22,18 @@ impl Movable for Redis {
 
     async fn set_fence(&self, closed: bool) -> Result<()> {
         self.move_writer.set_fence(closed).await
+    }
+
+    async fn records(&self) -> Result<Box<dyn RecordReader>> {
+        Store::records(self).await
+    }
+
+    async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>> {
+        Store::put(self, jobs).await
+    }
+
+    async fn delete(&self, ids: Vec<JobId>) -> Result<()> {
+        Store::delete(self, &TopicFilter::ALL, ids).await.map(drop)
     }
 
     async fn replace_topic(&self, topic: TopicRecord) -> Result<()> {

@@ -1,0 +1,102 @@
+//! `linger move`, from outside.
+
+use std::{fs, path::Path};
+
+use super::super::program::{REDIS, add, configure_redis, run_to};
+use crate::harness::process::{Server, refused, stderr};
+
+const MOVE: [&str; 3] = ["move", "--to", "redis.toml"];
+
+/// Runs a step of the move to Redis.
+fn step(code: i32, flags: &[&str], directory: &Path) -> String {
+    run_to(code, &[&MOVE[..], flags].concat(), directory)
+}
+
+/// Why a server does not start.
+fn why_refused(flags: &[&str], directory: &Path) -> String {
+    stderr(&refused(&[&["serve"], flags].concat(), directory))
+}
+
+#[test]
+fn a_served_store_moves_to_redis_and_back() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    configure_redis(path);
+    let server = Server::serve(&[], &[], path);
+    let job = r#"{"topic":"t","id":"held","body":{"n":1}}"#;
+    assert_eq!(add(&server, job), 201);
+    let popped = server.call("GET", "/topics/t/pop?ttr=1h", "").json();
+    let finish = format!("/jobs/held/finish?receipt={}", popped["receipt"].as_str().expect("a receipt"));
+    for id in ["later", "gone", "patched"] {
+        assert_eq!(add(&server, &format!(r#"{{"topic":"t","id":"{id}","delay":3600}}"#)), 201);
+    }
+    assert_eq!(server.call("PUT", "/topics/t", r#"{"ttr":5}"#).status, 200);
+    let text = step(0, &[], path);
+    assert!(text.contains("4 jobs and 1 topics; 5 were copied, 0 deleted; when the servers"), "{text}");
+    assert!(why_refused(&REDIS, path).contains("is not complete; complete it with: linger move --last"));
+    assert_eq!(server.call("DELETE", "/jobs/gone", "").status, 204);
+    assert_eq!(server.call("PATCH", "/jobs/patched", r#"{"delay":7200}"#).status, 200);
+    let text = step(0, &[], path);
+    assert!(text.contains("3 jobs and 1 topics; 1 were copied, 1 deleted"), "{text}");
+    assert!(step(2, &["--last"], path).contains("stop the server of the source first"));
+    assert!(server.stop().success());
+    let text = step(0, &["--last"], path);
+    assert!(text.contains("0 were copied, 0 deleted; it is open: start its servers"), "{text}");
+    assert!(step(0, &["--last"], path).contains("it is open already"));
+    assert!(
+        step(2, &["--abandon"], path).contains("is complete, so that its servers may have changed the jobs")
+    );
+    assert!(why_refused(&[], path).contains("its jobs are moved to redis ("));
+
+    let server = Server::serve(&REDIS, &[], path);
+    assert_eq!(add(&server, job), 200, "it is recognised");
+    assert_eq!(server.call("POST", &finish, "").status, 204);
+    assert_eq!(server.call("GET", "/topics/t", "").json()["settings"]["ttr"], 5);
+    fs::write(path.join("back.toml"), "[embedded]\ndata_dir = 'back'\n").expect("writes");
+    let back = ["move", "--to", "back.toml", REDIS[0], REDIS[1]];
+    assert!(run_to(0, &back, path).contains("2 jobs and 1 topics"));
+    // On Redis the fence stops a server that nobody has stopped.
+    let text = run_to(0, &[&back[..], &["--last"]].concat(), path);
+    assert!(text.contains("it is open: start its servers"), "{text}");
+    let refused = server.call("POST", "/jobs", r#"{"topic":"t","id":"late"}"#);
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    assert_eq!(server.call("DELETE", "/jobs/later", "").status, 503);
+    assert!(server.stop().success());
+    assert!(why_refused(&REDIS, path).contains("its jobs are moved to embedded ("));
+    let text = run_to(0, &["verify", "--data-dir", "back"], path);
+    assert!(text.contains("jobs       2 (2 delayed"), "{text}");
+    assert!(Server::serve(&["--data-dir", "back"], &[], path).stop().success());
+}
+
+#[test]
+fn an_abandoned_move_gives_the_store_back() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    configure_redis(path);
+    let server = Server::serve(&[], &[], path);
+    assert_eq!(add(&server, r#"{"topic":"t","id":"a","delay":60}"#), 201);
+    step(0, &[], path);
+    assert!(server.stop().success());
+    assert!(step(0, &["--abandon"], path).contains("it is taken back: start its servers"));
+    assert!(why_refused(&REDIS, path).contains("was abandoned"));
+    let server = Server::serve(&[], &[], path);
+    assert_eq!(server.call("GET", "/jobs/a", "").status, 200);
+}
+
+#[test]
+fn a_move_that_cannot_be_made_says_why() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    configure_redis(path);
+    assert!(step(2, &[], path).contains("data/linger.db: No such file"));
+    assert!(run_to(2, &["move", "--to", "none.toml"], path).contains("none.toml"));
+    let same = ["move", "--to", "redis.toml", REDIS[0], REDIS[1]];
+    assert!(run_to(2, &same, path).contains("is both the source and the target"));
+    assert!(step(2, &["--last", "--abandon"], path).contains("cannot be used with"));
+    let server = Server::serve(&[], &[], path);
+    assert_eq!(add(&server, r#"{"topic":"t","id":"a","delay":60}"#), 201);
+    let other = Server::serve(&REDIS, &[], path);
+    assert_eq!(add(&other, r#"{"topic":"t","id":"b","delay":60}"#), 201);
+    assert!(step(2, &[], path).contains("is not empty; a move needs a new store"));
+    assert_eq!(add(&other, r#"{"topic":"t","id":"c","delay":60}"#), 201, "it is as it was");
+}
