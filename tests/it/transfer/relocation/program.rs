@@ -59,7 +59,7 @@ fn a_served_store_moves_to_redis_and_back() {
     let text = run_to(0, &[&back[..], &["--last"]].concat(), path);
     assert!(text.contains("it is open: start its servers"), "{text}");
     let refused = server.call("POST", "/jobs", r#"{"topic":"t","id":"late"}"#);
-    assert_eq!(refused.status, 503, "{}", refused.text());
+    assert_eq!(refused.status, 503, "{}", refused.body);
     assert_eq!(server.call("DELETE", "/jobs/later", "").status, 503);
     assert!(server.stop().success());
     assert!(why_refused(&REDIS, path).contains("its jobs are moved to embedded ("));
