@@ -59,7 +59,8 @@ pub(super) enum Command {
     /// Put the jobs and settings of an export into the configured store
     #[command(after_help = help::IMPORT)]
     Import(ImportArgs),
-    /// Move all jobs and settings of a store to another one
+    /// Move all jobs and settings of the configured store to another one
+    #[command(after_help = help::MOVE)]
     Move(MoveArgs),
     /// Measure a server: throughput, lateness, parked polls, a backlog, a burst
     #[command(after_help = help::BENCH)]
@@ -229,14 +230,17 @@ pub(super) struct ImportArgs {
 /// Arguments of `linger move`.
 #[derive(Debug, Args)]
 pub(super) struct MoveArgs {
-    /// The settings of the servers of the new store, a TOML file
-    #[arg(long, value_name = "NEW.toml")]
-    pub to: PathBuf,
-    /// Complete the move, once the servers of both stores are stopped
-    #[arg(long)]
+    /// The configuration of the new store's servers
+    #[arg(long, value_name = "NEW.toml", required_unless_present = "abandon")]
+    pub to: Option<PathBuf>,
+    /// Complete the move, once the servers of the old store are stopped
+    #[arg(long, conflicts_with = "abandon")]
     pub last: bool,
-    /// Take the old store back, which a move has closed
-    #[arg(long, conflicts_with = "last")]
+    /// With --last: leave records behind that cannot be read
+    #[arg(long, requires = "last")]
+    pub without_broken: bool,
+    /// Give the move up: open the old store again
+    #[arg(long, conflicts_with = "to")]
     pub abandon: bool,
     #[command(flatten)]
     file: FileFlag,

@@ -18,6 +18,7 @@ Examples:
   linger verify jobs.backup        checks it; without a name, the store itself
   linger export jobs.export        all jobs in a file for any engine
   linger import jobs.export        puts them into the configured store
+  linger move --to new.toml        moves all jobs to another store
   linger token new --name shop --scope add --append tokens.toml
   linger bench                     measures a server of its own
   linger work hello -- cat         runs a command for each job
@@ -189,6 +190,19 @@ before workers take jobs. The exit code is 1 if other jobs have their ids; they 
 Examples:
   linger import jobs.export --data-dir /var/lib/linger
   linger import jobs.export --redis-url redis://127.0.0.1:6379";
+
+pub(super) const MOVE: &str = "\
+The flags, the environment and the configuration describe the old store, NEW.toml alone the new one. It must be empty, and \
+no server starts on it until the move is complete. Each run copies what differs and deletes what is gone, beside the servers \
+of the old store; the more often it runs, the less is left for the end. With --last, once the servers are stopped, it closes the old \
+store, copies the rest, compares everything and opens the new one. A run that failed or was killed is completed by the next. \
+Until the move is complete, --abandon opens the old store again, and the new one is never served.
+
+Examples:
+  linger move --to new.toml --data-dir /var/lib/linger
+  linger move --to new.toml --data-dir /var/lib/linger --last
+  linger serve --config new.toml
+  linger move --abandon --data-dir /var/lib/linger";
 
 pub(super) const BENCH: &str = "\
 Without --url it measures a server of its own, a new one for each scenario: this program, on a free loopback port, with a \

@@ -15,21 +15,27 @@ use crate::{
 
 /// Makes the requested step of the move from the configured store.
 pub(super) fn run(from: &Config, arguments: &MoveArgs) -> ExitCode {
-    // Only the file counts: the environment and the flags describe the old store.
-    let sources = Sources { file: Some(arguments.to.clone()), ..Sources::default() };
-    let to = match config::load(sources, Purpose::Use) {
-        Ok(loaded) => loaded.config,
-        Err(faults) => {
-            print_error(&faults);
-            return ExitCode::from(USAGE_ERROR);
+    let done = match &arguments.to {
+        None => server::abandon(from),
+        Some(to) => {
+            // Only the file counts: the environment and the flags describe the old store.
+            let sources = Sources { file: Some(to.clone()), ..Sources::default() };
+            let to = match config::load(sources, Purpose::Use) {
+                Ok(loaded) => loaded.config,
+                Err(faults) => {
+                    print_error(&faults);
+                    return ExitCode::from(USAGE_ERROR);
+                }
+            };
+            let step = if arguments.last {
+                MoveStep::Last { without_broken: arguments.without_broken }
+            } else {
+                MoveStep::Copy
+            };
+            server::relocate(from, &to, step, &mut |broken: &str| print_error(&broken))
         }
     };
-    let step = match (arguments.last, arguments.abandon) {
-        (true, _) => MoveStep::Last,
-        (_, true) => MoveStep::Abandon,
-        (false, false) => MoveStep::Copy,
-    };
-    match server::relocate(from, &to, step, &mut |broken: &str| print_error(&broken)) {
+    match done {
         Ok(report) => {
             let printed = print(&report.text);
             if report.is_complete { printed } else { ExitCode::FAILURE }

@@ -28,7 +28,7 @@ use crate::{
 pub use maintenance::{MaintenanceError, VerifyReport, backup, backup_to, restore, verify, verify_backup};
 pub use outcome::{RunOutcome, StartError};
 use reload::Reload;
-pub use relocation::{MoveStep, relocate};
+pub use relocation::{MoveStep, abandon, relocate};
 use running::Running;
 pub use transfer::{TransferReport, export, export_to, import};
 

@@ -1,6 +1,6 @@
 //! Moves the configured store to another one. Results are text for people.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use super::{
     maintenance::{MaintenanceError, NoopListener, maintenance_error},
@@ -12,11 +12,11 @@ use crate::{
     config::{Config, EngineKind},
     metrics::Metrics,
     store::{
-        Movable, MoveMark, RecordReader, Store,
-        embedded::{self, Durability},
+        self, Movable, RecordReader, Store,
+        embedded::{self, Durability, Identity},
         redis,
     },
-    transfer::{Passed, Place, Relocation},
+    transfer::{self, NamedStore, PassReport, Relocation},
 };
 
 /// Which step of a move.
@@ -25,9 +25,10 @@ pub enum MoveStep {
     /// Copies what differs, beside the servers of the source.
     Copy,
     /// Closes the source, copies the rest, compares everything and opens the target.
-    Last,
-    /// Takes the source back.
-    Abandon,
+    Last {
+        /// Whether records that cannot be read are left behind.
+        without_broken: bool,
+    },
 }
 
 /// Makes a step of the move from the store of `from` to that of `to`.
@@ -40,74 +41,128 @@ pub fn relocate(
     step: MoveStep,
     named: Named<'_>,
 ) -> Result<TransferReport, MaintenanceError> {
-    let (source, target) = (wiring::engine(from), wiring::engine(to));
-    if source == target {
-        return Err(MaintenanceError::Refused(format!("{source} is both the source and the target")));
+    let place = place_of(from);
+    if directory_of(from).is_some_and(|from| directory_of(to) == Some(from)) {
+        return Err(MaintenanceError::Refused(format!("{place} is both the source and the target")));
     }
     run(async {
-        let opened = open(to, "target").await?;
+        // First: a target is made where there is none, and a source must be there.
+        let source = ReadSource::open(from).await?;
+        let target = open(to, Role::Target).await?;
         let done = match step {
-            MoveStep::Copy => copy(from, &*opened.movable, target, named).await,
-            MoveStep::Last | MoveStep::Abandon => end(from, &*opened.movable, target, step, named).await,
+            MoveStep::Copy => copy(source, place, &target, place_of(to), named).await,
+            MoveStep::Last { without_broken } => {
+                drop(source);
+                complete(from, &target, place_of(to), without_broken, named).await
+            }
         };
-        let closed = opened.store.close().await.map_err(|error| MaintenanceError::Failed(error.to_string()));
-        done.and_then(|report| closed.map(|()| report))
+        target.close(done).await
+    })
+}
+
+/// Gives the move of the store of `from` up.
+///
+/// # Errors
+/// Why that is not possible.
+pub fn abandon(from: &Config) -> Result<TransferReport, MaintenanceError> {
+    let place = place_of(from);
+    run(async {
+        let found = ReadSource::open(from).await?;
+        let was_closed = if found.is_served(from) {
+            false
+        } else {
+            drop(found);
+            let source = open(from, Role::Source).await?;
+            let done = transfer::abandon(&*source.movable, &place).await.map_err(MaintenanceError::from);
+            source.close(done).await?
+        };
+        let text = if was_closed {
+            format!("{place}: the move is given up; its servers may run\n")
+        } else {
+            format!("{place}: no move has closed it; its servers may run\n")
+        };
+        Ok(TransferReport { text, is_complete: true })
     })
 }
 
 async fn copy(
-    from: &Config,
-    target: &dyn Movable,
-    target_name: String,
+    source: ReadSource,
+    place: String,
+    target: &Opened,
+    target_place: String,
     named: Named<'_>,
 ) -> Result<TransferReport, MaintenanceError> {
-    let name = wiring::engine(from);
-    let source = ReadSource::open(from).await?;
-    let to = target_name.clone();
-    let relocation = Relocation::new(Place { id: source.id.clone(), name }, target, target_name)?;
-    relocation.check_source(source.mark.as_ref())?;
-    let passed = relocation.copy(|| source.records(), named).await?;
-    let text =
-        format!("{}; when the servers are stopped, complete the move with --last\n", in_words(&to, passed));
+    let Identity { id, mark, clocks } = &source.identity;
+    let relocation =
+        Relocation::new(NamedStore { id: id.clone(), name: place }, &*target.movable, target_place.clone())?;
+    let passed = relocation.copy(mark.as_ref(), *clocks, || source.records(), named).await?;
+    let text = format!(
+        "{}; when the servers are stopped, complete the move with --last\n",
+        in_words(&target_place, &passed)
+    );
     Ok(TransferReport { text, is_complete: passed.broken == 0 })
 }
 
-async fn end(
+async fn complete(
     from: &Config,
-    target: &dyn Movable,
-    target_name: String,
-    step: MoveStep,
+    target: &Opened,
+    target_place: String,
+    without_broken: bool,
     named: Named<'_>,
 ) -> Result<TransferReport, MaintenanceError> {
-    let (name, to) = (wiring::engine(from), target_name.clone());
-    let source = open(from, "source").await?;
-    let relocation =
-        Relocation::new(Place { id: source.movable.store_id(), name: name.clone() }, target, target_name)?;
-    let done = if step == MoveStep::Last {
-        relocation.complete(&*source.movable, named).await.map(|passed| match passed {
+    let source = open(from, Role::Source).await?;
+    let place = NamedStore { id: source.movable.store_id(), name: place_of(from) };
+    let done = async {
+        let relocation = Relocation::new(place, &*target.movable, target_place.clone())?;
+        let passed = relocation.complete(&*source.movable, without_broken, named).await?;
+        Ok(match passed {
             Some(passed) => TransferReport {
-                text: format!("{}; it is open: start its servers\n", in_words(&to, passed)),
+                text: format!("{}; it is open: start its servers\n", in_words(&target_place, &passed)),
                 is_complete: passed.broken == 0,
             },
-            None => TransferReport { text: format!("{to}: it is open already\n"), is_complete: true },
+            None => {
+                TransferReport { text: format!("{target_place}: it is open already\n"), is_complete: true }
+            }
         })
-    } else {
-        let text = format!("{name}: it is taken back: start its servers\n");
-        relocation.abandon(&*source.movable).await.map(|()| TransferReport { text, is_complete: true })
     };
-    let closed = source.store.close().await.map_err(|error| MaintenanceError::Failed(error.to_string()));
-    let report = done?;
-    closed.map(|()| report)
+    let done: Result<_, MaintenanceError> = done.await;
+    source.close(done).await
 }
 
-fn in_words(target: &str, passed: Passed) -> String {
-    let Passed { jobs, topics, copied, deleted, broken } = passed;
-    let mut text =
-        format!("{target}: {jobs} jobs and {topics} topics; {copied} were copied, {deleted} deleted");
-    if broken > 0 {
+fn in_words(target: &str, passed: &PassReport) -> String {
+    let PassReport { jobs, topics, copied, deleted, set, broken, .. } = passed;
+    let mut text = format!(
+        "{target}: {jobs} jobs and {topics} topics; {copied} jobs were copied, {deleted} deleted, {set} topics set"
+    );
+    if *broken > 0 {
         text.push_str(&format!(", {broken} broken records are not in it"));
     }
     text
+}
+
+/// The place of a store, for people. Several stores may be at one Redis, under different prefixes.
+fn place_of(config: &Config) -> String {
+    match config.engine {
+        EngineKind::Embedded => wiring::engine(config),
+        EngineKind::Redis => {
+            format!("redis ({}, prefix {})", config.redis.location(), config.redis.prefix)
+        }
+    }
+}
+
+/// The directory of the embedded engine, without symbolic links.
+fn directory_of(config: &Config) -> Option<PathBuf> {
+    match config.engine {
+        EngineKind::Embedded => config.embedded.data_dir.canonicalize().ok(),
+        EngineKind::Redis => None,
+    }
+}
+
+/// What a store is in a move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Source,
+    Target,
 }
 
 /// A store that is open for a move, without the tasks of a server.
@@ -116,38 +171,48 @@ struct Opened {
     movable: Arc<dyn Movable>,
 }
 
-async fn open(config: &Config, role: &str) -> Result<Opened, MaintenanceError> {
+impl Opened {
+    /// Closes it after `done`, whose failure is the first one.
+    async fn close<T>(&self, done: Result<T, MaintenanceError>) -> Result<T, MaintenanceError> {
+        let closed = self.store.close().await.map_err(|error| MaintenanceError::Failed(error.to_string()));
+        done.and_then(|done| closed.map(|()| done))
+    }
+}
+
+async fn open(config: &Config, role: Role) -> Result<Opened, MaintenanceError> {
+    let (listener, metrics) = (Arc::new(NoopListener), Metrics::new().engine);
     match config.engine {
         EngineKind::Embedded => {
-            let (clock, listener) = (Arc::new(SystemClock::new()), Arc::new(NoopListener));
             let options = embedded::Options {
                 to_move: true,
                 durability: Durability::Always,
                 ..wiring::embedded_options(config)
             };
-            let opened = embedded::open(options, clock, listener, Metrics::new().engine).await;
+            let opened = embedded::open(options, Arc::new(SystemClock::new()), listener, metrics).await;
             opened.map(|store| Opened { store: store.clone(), movable: store }).map_err(|error| match error {
                 embedded::OpenError::Locked { .. } => {
+                    let role = if role == Role::Source { "source" } else { "target" };
                     MaintenanceError::Refused(format!("{error}; stop the server of the {role} first"))
                 }
                 other => maintenance_error(other),
             })
         }
         EngineKind::Redis => {
-            let opened =
-                redis::open_to_move(config.redis.clone(), Arc::new(NoopListener), Metrics::new().engine)
-                    .await;
+            let options = config.redis.clone();
+            let opened = match role {
+                Role::Source => redis::open_source(options, listener, metrics).await,
+                Role::Target => redis::open_target(options, listener, metrics).await,
+            };
             opened
                 .map(|store| Opened { store: store.clone(), movable: store })
-                .map_err(|error| cannot_open(error.to_string()))
+                .map_err(|error| cannot_open(format!("{}: {error}", place_of(config))))
         }
     }
 }
 
 /// A source that its servers may use at the same time.
 struct ReadSource {
-    id: String,
-    mark: Option<MoveMark>,
+    identity: Identity,
     reader: Reader,
 }
 
@@ -157,28 +222,37 @@ enum Reader {
 }
 
 impl ReadSource {
+    /// Opens a store that is there.
     async fn open(config: &Config) -> Result<Self, MaintenanceError> {
         match config.engine {
             EngineKind::Embedded => {
                 let options = wiring::embedded_options(config);
-                let (id, mark) = embedded::read_identity(&options.data_dir).map_err(maintenance_error)?;
-                Ok(Self { id, mark, reader: Reader::Embedded(options) })
+                let identity = embedded::read_identity(&options.data_dir, &SystemClock::new());
+                Ok(Self { identity: identity.map_err(maintenance_error)?, reader: Reader::Embedded(options) })
             }
             EngineKind::Redis => {
+                let unread =
+                    |error: &dyn std::fmt::Display| cannot_open(format!("{}: {error}", place_of(config)));
                 let opened =
-                    redis::open_to_read(config.redis.clone(), Arc::new(NoopListener), Metrics::new().engine)
-                        .await;
-                let store = opened.map_err(|error| cannot_open(error.to_string()))?;
-                let mark = store.move_mark().await.map_err(|error| cannot_open(error.to_string()))?;
-                Ok(Self { id: store.store_id(), mark, reader: Reader::Redis(store) })
+                    redis::open_to_copy(config.redis.clone(), Arc::new(NoopListener), Metrics::new().engine);
+                let store = opened.await.map_err(|error| unread(&error))?;
+                let mark = store.move_mark().await.map_err(|error| unread(&error))?;
+                let clocks = store.clock_offsets().await.map_err(|error| unread(&error))?;
+                let identity = Identity { id: store.store_id(), mark, clocks };
+                Ok(Self { identity, reader: Reader::Redis(store) })
             }
         }
     }
 
-    async fn records(&self) -> crate::store::Result<Box<dyn RecordReader>> {
+    /// Whether nothing has closed it. On Redis an earlier run may have left its fences, which only the store knows.
+    fn is_served(&self, config: &Config) -> bool {
+        config.engine == EngineKind::Embedded && self.identity.mark.is_none()
+    }
+
+    async fn records(&self) -> store::Result<Box<dyn RecordReader>> {
         match &self.reader {
             Reader::Embedded(options) => embedded::read_records(&options.data_dir, &SystemClock::new())
-                .map_err(|error| crate::store::Error::Unavailable(error.to_string())),
+                .map_err(|error| store::Error::Unavailable(error.to_string())),
             Reader::Redis(store) => Store::records(&**store).await,
         }
     }

@@ -1,18 +1,25 @@
 //! Moving a store to another one: the mark that says where a store stands in a move, and the fence that stops changes.
 //! `transfer/relocate.rs` moves; a server refuses to start on a store whose mark [forbids](MoveMark::forbids) it.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::{JobRecord, Put, RecordReader, Result, TopicRecord};
-use crate::job::JobId;
+use crate::{
+    clock::Clock,
+    job::{JobId, Timestamp},
+};
 
 /// Where a store stands in a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MoveRole {
-    /// Its jobs are being moved away, or were: it takes no changes any more.
+    /// The last pass has closed it: it takes no changes, until the move is complete or abandoned.
     Source,
+    /// All its jobs are in another store, for good.
+    Moved,
     /// It is chosen to receive the jobs of another store; whether it is empty is not known yet.
     Claimed,
     /// It receives the jobs of another store, and is not served yet.
@@ -21,8 +28,8 @@ pub enum MoveRole {
     Opening,
     /// It has received all jobs of another store, and is served in its place.
     Opened,
-    /// The move to it was abandoned. It may be incomplete, and is never served.
-    Abandoned,
+    /// A move from it or to it was given up, and it is served as before.
+    Free,
 }
 
 /// What a store remembers of a move.
@@ -30,14 +37,17 @@ pub enum MoveRole {
 pub struct MoveMark {
     /// Where this store stands.
     pub role: MoveRole,
+    /// Each run of the program that takes a store over adds one. A fence has it, too, so that an earlier run which wakes
+    /// late can neither set nor remove one.
+    pub number: u64,
+    /// That run, at random: two of them never write the same mark.
+    pub run: String,
     /// The id of the store that the jobs come from.
     pub source: String,
     /// The id of the store that they go to.
     pub target: String,
-    /// The other store's place, for people: `redis (redis://10.0.0.5:6379, prefix linger)`.
+    /// The other store's place, for people: `redis (10.0.0.5:6379, prefix linger)`.
     pub other: String,
-    /// The run of the program that wrote this mark: an earlier one that still runs finds another mark than its own.
-    pub run: String,
 }
 
 impl MoveMark {
@@ -50,7 +60,7 @@ impl MoveMark {
     /// The mark as both engines store it.
     #[must_use]
     pub fn encode(&self) -> String {
-        serde_json::to_string(self).expect("a mark has no map and no number")
+        serde_json::to_string(self).expect("a mark has no map")
     }
 
     /// The same move in another role.
@@ -65,16 +75,48 @@ impl MoveMark {
         let other = &self.other;
         match self.role {
             MoveRole::Source => Some(format!(
-                "its jobs are moved to {other}; serve that one, or take this one back with: linger move --abandon"
+                "its jobs are being moved to {other}: complete the move with `linger move --to NEW.toml --last`, or give it \
+                 up with `linger move --abandon`"
             )),
+            MoveRole::Moved => Some(format!("its jobs were moved to {other}: serve that store")),
             MoveRole::Claimed | MoveRole::Target | MoveRole::Opening => Some(format!(
-                "it receives the jobs of {other} and is not complete; complete it with: linger move --last"
+                "it receives the jobs of {other}, and the move is not complete: complete it with \
+                 `linger move --to NEW.toml --last`"
             )),
-            MoveRole::Abandoned => Some(format!(
-                "a move from {other} to it was abandoned, so it may be incomplete; remove it, or move to it again"
-            )),
-            MoveRole::Opened => None,
+            MoveRole::Opened | MoveRole::Free => None,
         }
+    }
+}
+
+/// How far the clocks by which a store's jobs become due are ahead of this machine's, in microseconds. Each server of a
+/// store has a clock, of which a reading gives two bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClockOffsets {
+    /// The least of the upper bounds: the slowest clock is ahead by this much at most.
+    pub slowest: i64,
+    /// The greatest of the lower bounds: the fastest clock is ahead by this much at least.
+    pub fastest: i64,
+}
+
+impl ClockOffsets {
+    /// A clock that reads `moment`, such as that of the embedded engine, which is never set back.
+    #[must_use]
+    pub fn of_moment(moment: Timestamp, own: &dyn Clock) -> Self {
+        let ahead =
+            moment.as_millis().saturating_sub(own.read().rounded_down.as_millis()).saturating_mul(1_000);
+        Self { slowest: ahead, fastest: ahead }
+    }
+
+    /// These clocks and others.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { slowest: self.slowest.min(other.slowest), fastest: self.fastest.max(other.fastest) }
+    }
+
+    /// By how much two of the clocks differ at least.
+    #[must_use]
+    pub fn apart(self) -> Duration {
+        Duration::from_micros(u64::try_from(self.fastest.saturating_sub(self.slowest)).unwrap_or(0))
     }
 }
 
@@ -85,6 +127,9 @@ pub trait Movable: Send + Sync {
     /// Identifies this store, wherever it is: random, chosen when the store was made.
     fn store_id(&self) -> String;
 
+    /// The clocks by which its jobs become due.
+    async fn clock_offsets(&self) -> Result<ClockOffsets>;
+
     /// The stored mark.
     ///
     /// # Errors
@@ -92,11 +137,15 @@ pub trait Movable: Send + Sync {
     async fn move_mark(&self) -> Result<Option<MoveMark>>;
 
     /// Replaces the mark by `mark` if it is `was`: compared and stored in one step. Returns whether it is `mark` now.
-    async fn set_move_mark(&self, was: Option<&MoveMark>, mark: Option<&MoveMark>) -> Result<bool>;
+    async fn set_move_mark(&self, was: Option<&MoveMark>, mark: &MoveMark) -> Result<bool>;
 
     /// Closes the store to all changes but those of this object, or opens it to all. On return no change of others that was
-    /// on its way can happen any more.
-    async fn set_fence(&self, closed: bool) -> Result<()>;
+    /// on its way can happen any more. Returns `false`, having changed nothing or not everything, if a run with a higher
+    /// number has done either.
+    async fn set_fence(&self, number: u64, closed: bool) -> Result<bool>;
+
+    /// Waits until all replicas that are connected have received what was stored so far.
+    async fn wait_for_replicas(&self) -> Result<()>;
 
     /// As [`Store::records`](super::Store::records).
     async fn records(&self) -> Result<Box<dyn RecordReader>>;
@@ -116,23 +165,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_survives_its_encoding_and_forbids_all_stores_but_an_opened_one() {
+    fn a_mark_survives_its_encoding_and_forbids_all_stores_that_are_not_served() {
         for (role, forbids) in [
             (MoveRole::Source, Some("linger move --abandon")),
-            (MoveRole::Claimed, Some("linger move --last")),
-            (MoveRole::Target, Some("linger move --last")),
-            (MoveRole::Opening, Some("linger move --last")),
-            (MoveRole::Abandoned, Some("abandoned")),
+            (MoveRole::Moved, Some("were moved to redis (x): serve that store")),
+            (MoveRole::Claimed, Some("--last")),
+            (MoveRole::Target, Some("--last")),
+            (MoveRole::Opening, Some("--last")),
             (MoveRole::Opened, None),
+            (MoveRole::Free, None),
         ] {
             let (source, target) = ("a".to_owned(), "b".to_owned());
             let (other, run) = ("redis (x)".to_owned(), "r".to_owned());
-            let mark = MoveMark { role, source, target, other, run };
+            let mark = MoveMark { role, number: 7, run, source, target, other };
             assert_eq!(MoveMark::decode(mark.encode().as_bytes()), Some(mark.clone()));
             let why = mark.forbids();
             assert_eq!(why.is_some(), forbids.is_some(), "{role:?}");
             assert!(why.unwrap_or_default().contains(forbids.unwrap_or_default()), "{role:?}");
         }
         assert_eq!(MoveMark::decode(b"{}"), None);
+    }
+
+    #[test]
+    fn clocks_differ_by_what_their_bounds_prove() {
+        let read = |least: i64, most: i64| ClockOffsets { slowest: most, fastest: least };
+        let second = 1_000_000;
+        assert_eq!(read(0, 0).and(read(-300, 200)).apart(), Duration::ZERO);
+        let ahead = read(3 * second, 3 * second + 200);
+        assert_eq!(read(0, 0).and(ahead).apart(), Duration::from_secs(3));
+        assert_eq!(
+            ahead.and(read(-2 * second, -second)).apart(),
+            Duration::from_secs(4),
+            "behind by one or two"
+        );
+        assert_eq!(ahead.and(read(0, 5 * second)).apart(), Duration::ZERO, "a slow reading proves little");
     }
 }

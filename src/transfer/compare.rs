@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 use super::{file::TransferError, line};
 use crate::{
     job::{JobId, State, Topic},
-    store::{JobRecord, RecordReader, TopicRecord},
+    store::{self, JobRecord, RecordReader, TopicRecord},
 };
 
 /// The first half of a SHA-256.
@@ -28,7 +28,7 @@ impl Contents {
     pub async fn read(mut records: Box<dyn RecordReader>) -> Result<Self, TransferError> {
         let mut contents = Self::default();
         let unread =
-            |error: crate::store::Error| TransferError::Failed(format!("the target cannot be read: {error}"));
+            |error: store::Error| TransferError::Failed(format!("the target cannot be read: {error}"));
         while let Some(page) = records.next().await.map_err(unread)? {
             if let Some(broken) = page.broken.first() {
                 return Err(TransferError::Failed(format!("the target is damaged: {broken}")));
@@ -45,11 +45,19 @@ impl Contents {
         }
         Ok(contents)
     }
+}
 
-    /// Whether nothing is there.
-    pub fn is_empty(&self) -> bool {
-        self.jobs.is_empty() && self.topics.is_empty()
+/// Whether a store has a job, something that is set for a topic, or a record that cannot be read.
+///
+/// # Errors
+/// Why that is not known.
+pub async fn holds_anything(mut records: Box<dyn RecordReader>) -> store::Result<bool> {
+    while let Some(page) = records.next().await? {
+        if !(page.topics.is_empty() && page.jobs.is_empty() && page.broken.is_empty()) {
+            return Ok(true);
+        }
     }
+    Ok(false)
 }
 
 /// The digest of everything that an export has of a job, except whether a job that waits is due already: its due time says

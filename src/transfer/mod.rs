@@ -1,5 +1,5 @@
-//! Moving jobs between stores of any engine: exports, imports, and the passes and steps of a move. Works on the trait of the store alone, and knows neither
-//! HTTP nor the queue's rules.
+//! Moving jobs between stores of any engine: exports, imports, and the passes and steps of a move. Works on the traits of
+//! the store alone, and knows neither HTTP nor the queue's rules.
 
 mod compare;
 mod copy;
@@ -13,5 +13,5 @@ mod values;
 
 pub use copy::{Exported, Imported, export, import};
 pub use file::{CheckedExport, ExportFile, TransferError, check, remove_incomplete};
-pub use pass::Passed;
-pub use relocate::{Place, Relocation};
+pub use pass::PassReport;
+pub use relocate::{NamedStore, Relocation, abandon};

@@ -13,42 +13,59 @@ use crate::{
 };
 
 /// What a pass found and did. Topics are those for which something is set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Passed {
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PassReport {
     /// Jobs of the source.
     pub jobs: u64,
     /// Topics of the source.
     pub topics: u64,
-    /// Jobs and topics that the target lacked, or had as they were before.
+    /// Jobs that the target lacked, or had as they were before.
     pub copied: u64,
-    /// Jobs and topics that only the target had.
+    /// Jobs that only the target had.
     pub deleted: u64,
-    /// Records of the source that could not be read, and are not in the target.
+    /// Topics for which something else was set in the target.
+    pub set: u64,
+    /// Records of the source that could not be read, and were not copied.
     pub broken: u64,
+    /// A job or a topic that differed, in words.
+    pub example: Option<String>,
 }
 
-impl Passed {
+impl PassReport {
     /// Whether the target was equal to the source already.
     #[must_use]
     pub fn changed_nothing(&self) -> bool {
-        (self.copied, self.deleted) == (0, 0)
+        (self.copied, self.deleted, self.set) == (0, 0, 0)
     }
 }
 
-/// Copies what differs and deletes what the source does not have. Names the records of the source that cannot be read.
+/// Copies what differs and deletes what the source does not have. Names the records of the source that cannot be read; if there
+/// are any, nothing is deleted unless they are to be left behind: the target may have them as they were.
 ///
 /// # Errors
 /// Why the target is not equal; a second pass continues.
-pub async fn copy_differences(
-    mut source: Box<dyn RecordReader>,
+pub async fn copy_differences<R>(
+    source: impl FnOnce() -> R,
     target: &dyn Movable,
+    without_broken: bool,
     named: &mut (dyn FnMut(&str) + Send),
-) -> Result<Passed, TransferError> {
+) -> Result<PassReport, TransferError>
+where
+    R: Future<Output = store::Result<Box<dyn RecordReader>>>,
+{
+    let unread = |error: store::Error| TransferError::Failed(format!("the source cannot be read: {error}"));
     let records = target.records().await.map_err(|error| unwritten(&error))?;
     let there = Contents::read(records).await?;
-    let mut pass =
-        Pass { target, there, done: Passed::default(), replaced: Vec::new(), batch: Vec::new(), bytes: 0 };
-    let unread = |error: store::Error| TransferError::Failed(format!("the source cannot be read: {error}"));
+    let mut pass = Pass {
+        target,
+        there,
+        done: PassReport::default(),
+        replaced: Vec::new(),
+        batch: Vec::new(),
+        bytes: 0,
+    };
+    // Not before: while the source is being read, the log of the embedded engine grows.
+    let mut source = source().await.map_err(unread)?;
     while let Some(page) = source.next().await.map_err(unread)? {
         pass.done.broken += page.broken.len() as u64;
         page.broken.iter().for_each(|sentence| named(sentence));
@@ -63,7 +80,9 @@ pub async fn copy_differences(
         }
     }
     pass.flush().await?;
-    pass.delete_rest().await?;
+    if pass.done.broken == 0 || without_broken {
+        pass.delete_rest().await?;
+    }
     Ok(pass.done)
 }
 
@@ -72,7 +91,7 @@ struct Pass<'a> {
     target: &'a dyn Movable,
     /// What the target has and the source was not seen to have.
     there: Contents,
-    done: Passed,
+    done: PassReport,
     /// Of the batch, the jobs that the target has as they were before.
     replaced: Vec<JobId>,
     batch: Vec<JobRecord>,
@@ -85,7 +104,8 @@ impl Pass<'_> {
         if self.there.topics.remove(&topic.topic) == Some(topic_digest(&topic)) {
             return Ok(());
         }
-        self.done.copied += 1;
+        self.done.set += 1;
+        self.done.example.get_or_insert_with(|| format!("topic {}", topic.topic));
         self.target.replace_topic(topic).await.map_err(|error| unwritten(&error))
     }
 
@@ -102,6 +122,7 @@ impl Pass<'_> {
             Some(_) => self.replaced.push(id.clone()),
             None => {}
         }
+        self.done.example.get_or_insert_with(|| format!("job {id}"));
         self.bytes += record.job.body.as_bytes().len();
         self.batch.push(record);
         if self.batch.len() >= BATCH.0 || self.bytes >= BATCH.1 {
@@ -129,14 +150,17 @@ impl Pass<'_> {
 
     /// Deletes what the source does not have.
     async fn delete_rest(&mut self) -> Result<(), TransferError> {
-        let mut gone: Vec<JobId> = mem::take(&mut self.there.jobs).into_keys().collect();
-        self.done.deleted += gone.len() as u64;
-        while !gone.is_empty() {
-            let rest = gone.split_off(gone.len().min(BATCH.0));
-            self.delete(mem::replace(&mut gone, rest)).await?;
+        let mut gone = mem::take(&mut self.there.jobs).into_keys();
+        loop {
+            let batch: Vec<JobId> = gone.by_ref().take(BATCH.0).collect();
+            if batch.is_empty() {
+                break;
+            }
+            self.done.deleted += batch.len() as u64;
+            self.delete(batch).await?;
         }
         for topic in mem::take(&mut self.there.topics).into_keys() {
-            self.done.deleted += 1;
+            self.done.set += 1;
             self.target.replace_topic(nothing_set(topic)).await.map_err(|error| unwritten(&error))?;
         }
         Ok(())

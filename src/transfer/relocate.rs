@@ -1,24 +1,35 @@
-//! The steps of a move. Passes make the target equal to the source while that is still served; the last one closes the source,
-//! makes the target equal, and opens it. Each step can be repeated after a crash, and at no moment may servers use both.
+//! The steps of a move. Passes make the target equal to the source while that is still served; the last one closes the
+//! source, makes the target equal, and opens it. Each step can be repeated after a crash, and at no moment may servers use
+//! both.
 //!
 //! ```text
-//! target   (none) ─► claimed ─► target ─► opening ─► opened
-//!                                  └──► abandoned ─► target (when the move begins again)
-//! source   (none) ─► source, closed ─► (none), when the move is abandoned
+//! source   served ─► source, closed ─► moved
+//!            ▲              │
+//!            └── abandoned ─┘
+//! target   empty ─► claimed ─► target ─► opening ─► opened
 //! ```
 //!
-//! The mark of the target decides: `opening` and `abandoned` exclude each other, because each replaces `target` in one step.
+//! The mark of the source decides: `moved` and an abandoned move exclude each other, because both replace `source` in one
+//! step. A target is opened only once its source is `moved`, and from then on nothing is copied to it.
+//!
+//! A run that wakes late finds another mark than its own. Its changes to a store on Redis are refused, because each later
+//! run has set a fence with a higher number.
+
+use std::time::Duration;
 
 use super::{
-    compare::Contents,
+    compare::holds_anything,
     file::TransferError,
-    pass::{Passed, copy_differences},
+    pass::{PassReport, copy_differences},
 };
-use crate::store::{self, Movable, MoveMark, MoveRole};
+use crate::store::{self, ClockOffsets, Movable, MoveMark, MoveRole};
+
+/// How much the clocks of two stores may differ: jobs become due earlier or later by as much.
+const MOST_APART: Duration = Duration::from_secs(1);
 
 /// A store, by its id and by the name of its place for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct NamedStore {
     /// [`Movable::store_id`].
     pub id: String,
     /// Such as `embedded (/var/lib/linger)`.
@@ -27,18 +38,17 @@ pub struct Place {
 
 /// The target of a move, for this run of the program.
 pub struct Relocation<'a> {
-    source: Place,
+    source: NamedStore,
     target: &'a dyn Movable,
     target_name: String,
     run: String,
 }
 
 /// What a target says when a run begins.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Claim {
+enum TargetClaim {
     /// It is ours, under this mark.
     Ours(MoveMark),
-    /// The move is complete.
+    /// It was opened.
     Opened,
 }
 
@@ -47,223 +57,307 @@ impl<'a> Relocation<'a> {
     ///
     /// # Errors
     /// Both are the same store, or one is a copy of the other.
-    pub fn new(source: Place, target: &'a dyn Movable, target_name: String) -> Result<Self, TransferError> {
+    pub fn new(
+        source: NamedStore,
+        target: &'a dyn Movable,
+        target_name: String,
+    ) -> Result<Self, TransferError> {
         if source.id == target.store_id() {
             return Err(refused(format!("{target_name} is the source itself, or a copy of it")));
         }
-        Ok(Self { source, target, target_name, run: format!("{:016x}", rand::random::<u64>()) })
+        Ok(Self { source, target, target_name, run: new_run() })
     }
 
-    /// Refuses a source that takes part in another move.
-    ///
-    /// # Errors
-    /// Which one.
-    pub fn check_source(&self, mark: Option<&MoveMark>) -> Result<(), TransferError> {
-        match mark {
-            None => Ok(()),
-            Some(MoveMark { role: MoveRole::Opened, .. }) => Ok(()),
-            Some(mark) if mark.role == MoveRole::Source && mark.target == self.target.store_id() => Ok(()),
-            Some(mark) => {
-                Err(refused(format!("{}: {}", self.source.name, mark.forbids().unwrap_or_default())))
-            }
-        }
-    }
-
-    /// One pass, beside the servers of the source. `records` begins to read the source once the target is ready.
+    /// One pass, beside the servers of the source, which has this mark and these clocks. `records` begins to read the source
+    /// once the target is ready.
     ///
     /// # Errors
     /// Why the target is not as the source.
     pub async fn copy<R>(
         &self,
+        source_mark: Option<&MoveMark>,
+        clocks: ClockOffsets,
         records: impl FnOnce() -> R,
         named: &mut (dyn FnMut(&str) + Send),
-    ) -> Result<Passed, TransferError>
+    ) -> Result<PassReport, TransferError>
     where
         R: Future<Output = store::Result<Box<dyn store::RecordReader>>>,
     {
-        match self.claim().await? {
-            Claim::Opened => Err(refused(format!("the move to {} is complete already", self.target_name))),
-            Claim::Ours(_) => copy_differences(unread(records().await)?, self.target, named).await,
+        self.check_source(source_mark)?;
+        let complete = || refused(format!("the move to {} is complete already", self.target_name));
+        if source_mark.is_some_and(|mark| mark.role == MoveRole::Moved) {
+            return Err(complete());
         }
+        self.check_clocks(clocks).await?;
+        let TargetClaim::Ours(mark) = self.claim().await? else { return Err(complete()) };
+        let passed = copy_differences(records, self.target, false, named).await?;
+        // Otherwise another run may have replaced what this one has copied.
+        if self.target_mark().await? == Some(mark) { Ok(passed) } else { Err(taken_over(&self.target_name)) }
     }
 
-    /// Closes the source, copies the rest, compares everything, and opens the target. `None` if that was done before.
+    /// Closes the source, copies the rest, compares everything, and opens the target. `None` if that was done before. Records
+    /// of the source that cannot be read end it, unless they may be left behind.
     ///
     /// # Errors
     /// Why the target is not open. The source may be closed; the next run continues.
     pub async fn complete(
         &self,
         source: &dyn Movable,
+        without_broken: bool,
         named: &mut (dyn FnMut(&str) + Send),
-    ) -> Result<Option<Passed>, TransferError> {
-        let Claim::Ours(mark) = self.claim().await? else { return Ok(None) };
-        self.close_source(source).await?;
-        let passed = copy_differences(unread(source.records().await)?, self.target, named).await?;
-        if !passed.changed_nothing() {
-            let compared =
-                copy_differences(unread(source.records().await)?, self.target, &mut |_| ()).await?;
-            if !compared.changed_nothing() {
-                return Err(TransferError::Failed(
-                    "the target differed from the source after everything was copied; run the command again"
-                        .to_owned(),
-                ));
-            }
+    ) -> Result<Option<PassReport>, TransferError> {
+        let found = self.source_mark(source).await?;
+        self.check_source(found.as_ref())?;
+        if found.as_ref().is_some_and(|mark| mark.role == MoveRole::Moved) {
+            self.open_target().await?;
+            return Ok(None);
         }
-        let opening = mark.with_role(MoveRole::Opening);
-        self.replace_mark(Some(&mark), Some(&opening)).await?;
-        self.finish_opening(&opening).await?;
-        Ok(Some(passed))
+        let clocks = source.clock_offsets().await.map_err(|error| failed(&self.source.name, &error))?;
+        self.check_clocks(clocks).await?;
+        let claim = self.claim().await?;
+        let closed = self.close_source(source, found).await?;
+        let passed = match claim {
+            TargetClaim::Ours(_) => Some(self.copy_rest(source, without_broken, named).await?),
+            // The source has lost its mark, such as in a failover. Nothing may be copied any more.
+            TargetClaim::Opened => None,
+        };
+        self.wait_for_replicas(source).await?;
+        let moved = closed.with_role(MoveRole::Moved);
+        self.replace_source_mark(source, Some(&closed), &moved).await?;
+        source.wait_for_replicas().await.map_err(|error| failed(&self.source.name, &error))?;
+        self.open_target().await?;
+        Ok(passed)
     }
 
-    /// Takes the source back: servers may use it again, and none will ever use the target as it is.
-    ///
-    /// # Errors
-    /// Why that is not possible: the target is open.
-    pub async fn abandon(&self, source: &dyn Movable) -> Result<(), TransferError> {
-        match self.target_mark().await? {
-            Some(mark) if mark.source != self.source.id => return Err(self.takes_part_in_another(&mark)),
-            Some(MoveMark { role: MoveRole::Opening | MoveRole::Opened, .. }) => {
-                return Err(refused(format!(
-                    "the move to {} is complete, so that its servers may have changed the jobs already; move them back \
-                     instead",
-                    self.target_name
+    /// The last pass, and the comparison.
+    async fn copy_rest(
+        &self,
+        source: &dyn Movable,
+        without_broken: bool,
+        named: &mut (dyn FnMut(&str) + Send),
+    ) -> Result<PassReport, TransferError> {
+        let passed = copy_differences(|| source.records(), self.target, without_broken, named).await?;
+        if passed.broken > 0 && !without_broken {
+            return Err(TransferError::Failed(format!(
+                "{} broken records cannot be moved: mend them, or leave them behind with --without-broken",
+                passed.broken
+            )));
+        }
+        if !passed.changed_nothing() {
+            let mut quiet = |_: &str| ();
+            let compared =
+                copy_differences(|| source.records(), self.target, without_broken, &mut quiet).await?;
+            if !compared.changed_nothing() {
+                return Err(TransferError::Failed(format!(
+                    "the target differed from the source after everything was copied, such as in {}; run the command again",
+                    compared.example.as_deref().unwrap_or("what only the target had")
                 )));
             }
-            Some(mark) => {
-                let abandoned = MoveMark { run: self.run.clone(), ..mark.with_role(MoveRole::Abandoned) };
-                self.replace_mark(Some(&mark), Some(&abandoned)).await?;
-            }
-            None if !Contents::read(unread(self.target.records().await)?).await?.is_empty() => {
-                return Err(refused(format!(
-                    "{} holds jobs and does not take part in this move",
-                    self.target_name
-                )));
-            }
-            None => {}
         }
-        let mark = source.move_mark().await.map_err(|error| failed(&self.source.name, &error))?;
-        match mark {
-            Some(mark) if mark.role == MoveRole::Source => {
-                let is_to_target = mark.target == self.target.store_id() || mark.other == self.target_name;
-                if !is_to_target {
-                    return Err(refused(format!(
-                        "{}: its jobs are moved to {}",
-                        self.source.name, mark.other
-                    )));
-                }
-                source.set_fence(false).await.map_err(|error| failed(&self.source.name, &error))?;
-                self.replace_source_mark(source, Some(&mark), None).await
-            }
-            Some(_) | None => Ok(()),
+        Ok(passed)
+    }
+
+    /// Waits for the replicas of both stores: whatever fails over from here on has all jobs, fences and marks.
+    async fn wait_for_replicas(&self, source: &dyn Movable) -> Result<(), TransferError> {
+        self.target.wait_for_replicas().await.map_err(|error| failed(&self.target_name, &error))?;
+        source.wait_for_replicas().await.map_err(|error| failed(&self.source.name, &error))
+    }
+
+    /// Opens the target, unless that was done.
+    async fn open_target(&self) -> Result<(), TransferError> {
+        let Some(mark) = self.target_mark().await? else { return Ok(()) };
+        if mark.source != self.source.id || ![MoveRole::Target, MoveRole::Opening].contains(&mark.role) {
+            return Ok(());
         }
+        let opening = self.own_mark(MoveRole::Opening, Some(&mark));
+        self.replace_mark(Some(&mark), &opening).await?;
+        self.set_fence(opening.number, false).await?;
+        self.replace_mark(Some(&opening), &opening.with_role(MoveRole::Opened)).await?;
+        self.target.wait_for_replicas().await.map_err(|error| failed(&self.target_name, &error))
+    }
+
+    /// Refuses a source that takes part in another move.
+    fn check_source(&self, mark: Option<&MoveMark>) -> Result<(), TransferError> {
+        let Some(mark) = mark else { return Ok(()) };
+        match mark.role {
+            MoveRole::Opened | MoveRole::Free => Ok(()),
+            MoveRole::Source | MoveRole::Moved if mark.target == self.target.store_id() => Ok(()),
+            MoveRole::Source | MoveRole::Moved | MoveRole::Claimed | MoveRole::Target | MoveRole::Opening => {
+                Err(refused(format!("{}: {}", self.source.name, mark.forbids().unwrap_or_default())))
+            }
+        }
+    }
+
+    /// Refuses stores whose clocks differ by more than a second.
+    async fn check_clocks(&self, source: ClockOffsets) -> Result<(), TransferError> {
+        let target = self.target.clock_offsets().await;
+        let apart = source.and(target.map_err(|error| failed(&self.target_name, &error))?).apart();
+        if apart <= MOST_APART {
+            return Ok(());
+        }
+        Err(refused(format!(
+            "the clocks of the servers of {} and {} differ by {:.1} s, and jobs would be due earlier or later by as much; \
+             set them right first (at most 1 s is allowed)",
+            self.source.name,
+            self.target_name,
+            apart.as_secs_f64()
+        )))
     }
 
     /// Makes the target ours, closed to all others.
-    async fn claim(&self) -> Result<Claim, TransferError> {
+    async fn claim(&self) -> Result<TargetClaim, TransferError> {
         let found = self.target_mark().await?;
-        let own = MoveMark {
-            role: MoveRole::Target,
-            source: self.source.id.clone(),
-            target: self.target.store_id(),
-            other: self.source.name.clone(),
-            run: self.run.clone(),
-        };
-        match found {
-            Some(mark) if mark.source != self.source.id => return Err(self.takes_part_in_another(&mark)),
-            Some(mark) if mark.role == MoveRole::Opened => return Ok(Claim::Opened),
-            Some(mark) if mark.role == MoveRole::Opening => {
-                self.finish_opening(&mark).await?;
-                return Ok(Claim::Opened);
+        let is_of_source = found.as_ref().is_some_and(|mark| mark.source == self.source.id);
+        let role = found.as_ref().map_or(MoveRole::Free, |mark| mark.role);
+        match role {
+            MoveRole::Opening | MoveRole::Opened if is_of_source => Ok(TargetClaim::Opened),
+            MoveRole::Target if is_of_source => {
+                let own = self.own_mark(MoveRole::Target, found.as_ref());
+                self.replace_mark(found.as_ref(), &own).await?;
+                self.set_fence(own.number, true).await?;
+                Ok(TargetClaim::Ours(own))
             }
-            Some(mark) if mark.role != MoveRole::Claimed => {
-                self.replace_mark(Some(&mark), Some(&own)).await?;
-                self.set_fence(true).await?;
+            MoveRole::Claimed if is_of_source => self.claim_empty(found.as_ref()).await,
+            MoveRole::Opened | MoveRole::Free => {
+                // Before its servers, if it has any, are disturbed.
+                if self.target_holds_anything().await? {
+                    return Err(self.is_not_empty());
+                }
+                self.claim_empty(found.as_ref()).await
             }
-            claimed_or_new => {
-                let claimed = own.with_role(MoveRole::Claimed);
-                self.replace_mark(claimed_or_new.as_ref(), Some(&claimed)).await?;
-                self.claim_empty(&claimed).await?;
-                self.replace_mark(Some(&claimed), Some(&own)).await?;
+            MoveRole::Source | MoveRole::Moved => Err(refused(format!(
+                "{}: its jobs were moved away, or are being moved; a move needs a new store",
+                self.target_name
+            ))),
+            MoveRole::Claimed | MoveRole::Target | MoveRole::Opening => {
+                let other = found.map(|mark| mark.other).unwrap_or_default();
+                Err(refused(format!("{}: it takes part in a move from {other}", self.target_name)))
             }
         }
-        Ok(Claim::Ours(own))
     }
 
     /// Closes a new target, which must be empty; otherwise leaves it as it was.
-    async fn claim_empty(&self, claimed: &MoveMark) -> Result<(), TransferError> {
-        // Before it is looked at: its servers, if it has any, can add nothing from then on.
-        self.set_fence(true).await?;
-        if Contents::read(unread(self.target.records().await)?).await?.is_empty() {
-            return Ok(());
+    async fn claim_empty(&self, found: Option<&MoveMark>) -> Result<TargetClaim, TransferError> {
+        let claimed = self.own_mark(MoveRole::Claimed, found);
+        self.replace_mark(found, &claimed).await?;
+        self.set_fence(claimed.number, true).await?;
+        // Its servers, if it has any, can add nothing from here on.
+        if self.target_holds_anything().await? {
+            self.set_fence(claimed.number, false).await?;
+            self.replace_mark(Some(&claimed), &claimed.with_role(MoveRole::Free)).await?;
+            return Err(self.is_not_empty());
         }
-        self.set_fence(false).await?;
-        self.replace_mark(Some(claimed), None).await?;
-        Err(refused(format!("{} is not empty; a move needs a new store", self.target_name)))
+        let own = claimed.with_role(MoveRole::Target);
+        self.replace_mark(Some(&claimed), &own).await?;
+        Ok(TargetClaim::Ours(own))
     }
 
-    async fn close_source(&self, source: &dyn Movable) -> Result<(), TransferError> {
-        let found = source.move_mark().await.map_err(|error| failed(&self.source.name, &error))?;
-        self.check_source(found.as_ref())?;
+    async fn target_holds_anything(&self) -> Result<bool, TransferError> {
+        let records = self.target.records().await.map_err(|error| failed(&self.target_name, &error))?;
+        holds_anything(records).await.map_err(|error| failed(&self.target_name, &error))
+    }
+
+    /// Closes the source, and returns its new mark.
+    async fn close_source(
+        &self,
+        source: &dyn Movable,
+        found: Option<MoveMark>,
+    ) -> Result<MoveMark, TransferError> {
         let mark = MoveMark {
             role: MoveRole::Source,
+            number: next_number(found.as_ref()),
+            run: self.run.clone(),
             source: self.source.id.clone(),
             target: self.target.store_id(),
             other: self.target_name.clone(),
-            run: self.run.clone(),
         };
-        self.replace_source_mark(source, found.as_ref(), Some(&mark)).await?;
-        source.set_fence(true).await.map_err(|error| failed(&self.source.name, &error))
+        self.replace_source_mark(source, found.as_ref(), &mark).await?;
+        check_done(&self.source.name, source.set_fence(mark.number, true).await)?;
+        Ok(mark)
     }
 
-    async fn finish_opening(&self, opening: &MoveMark) -> Result<(), TransferError> {
-        self.set_fence(false).await?;
-        self.replace_mark(Some(opening), Some(&opening.with_role(MoveRole::Opened))).await
+    /// The target's next mark.
+    fn own_mark(&self, role: MoveRole, found: Option<&MoveMark>) -> MoveMark {
+        MoveMark {
+            role,
+            number: next_number(found),
+            run: self.run.clone(),
+            source: self.source.id.clone(),
+            target: self.target.store_id(),
+            other: self.source.name.clone(),
+        }
     }
 
     async fn target_mark(&self) -> Result<Option<MoveMark>, TransferError> {
         self.target.move_mark().await.map_err(|error| failed(&self.target_name, &error))
     }
 
-    async fn set_fence(&self, closed: bool) -> Result<(), TransferError> {
-        self.target.set_fence(closed).await.map_err(|error| failed(&self.target_name, &error))
+    async fn source_mark(&self, source: &dyn Movable) -> Result<Option<MoveMark>, TransferError> {
+        source.move_mark().await.map_err(|error| failed(&self.source.name, &error))
     }
 
-    async fn replace_mark(
-        &self,
-        was: Option<&MoveMark>,
-        mark: Option<&MoveMark>,
-    ) -> Result<(), TransferError> {
-        let replaced = self.target.set_move_mark(was, mark).await;
-        check_replaced(&self.target_name, replaced)
+    async fn set_fence(&self, number: u64, closed: bool) -> Result<(), TransferError> {
+        check_done(&self.target_name, self.target.set_fence(number, closed).await)
+    }
+
+    async fn replace_mark(&self, was: Option<&MoveMark>, mark: &MoveMark) -> Result<(), TransferError> {
+        check_done(&self.target_name, self.target.set_move_mark(was, mark).await)
     }
 
     async fn replace_source_mark(
         &self,
         source: &dyn Movable,
         was: Option<&MoveMark>,
-        mark: Option<&MoveMark>,
+        mark: &MoveMark,
     ) -> Result<(), TransferError> {
-        check_replaced(&self.source.name, source.set_move_mark(was, mark).await)
+        check_done(&self.source.name, source.set_move_mark(was, mark).await)
     }
 
-    fn takes_part_in_another(&self, mark: &MoveMark) -> TransferError {
-        let MoveMark { role, other, .. } = mark;
-        refused(match role {
-            MoveRole::Source => format!("{}: its jobs are moved to {other}", self.target_name),
-            _ => format!("{}: it takes part in a move from {other}", self.target_name),
-        })
+    fn is_not_empty(&self) -> TransferError {
+        refused(format!("{} is not empty; a move needs a new store", self.target_name))
     }
 }
 
-fn check_replaced(place: &str, replaced: store::Result<bool>) -> Result<(), TransferError> {
-    if replaced.map_err(|error| failed(place, &error))? {
-        return Ok(());
-    }
-    Err(TransferError::Failed(format!("{place}: another run of the command took over the move meanwhile")))
+/// Gives a move up: opens its source again, whose name is `name`. Its target is never served. Returns whether the source was
+/// closed.
+///
+/// # Errors
+/// Why that is not possible: the move is complete, or this is not the source of a move.
+pub async fn abandon(source: &dyn Movable, name: &str) -> Result<bool, TransferError> {
+    let mark = source.move_mark().await.map_err(|error| failed(name, &error))?;
+    let Some(mark) = mark else { return Ok(false) };
+    let free = match mark.role {
+        MoveRole::Source => {
+            let free =
+                MoveMark { role: MoveRole::Free, number: mark.number + 1, run: new_run(), ..mark.clone() };
+            check_done(name, source.set_move_mark(Some(&mark), &free).await)?;
+            free
+        }
+        // An earlier run may have left its fences.
+        MoveRole::Free | MoveRole::Opened => mark.clone(),
+        MoveRole::Moved | MoveRole::Claimed | MoveRole::Target | MoveRole::Opening => {
+            return Err(refused(format!("{name}: {}", mark.forbids().unwrap_or_default())));
+        }
+    };
+    check_done(name, source.set_fence(free.number, false).await)?;
+    Ok(mark.role == MoveRole::Source)
 }
 
-fn unread<T>(records: store::Result<T>) -> Result<T, TransferError> {
-    records.map_err(|error| TransferError::Failed(format!("the records cannot be read: {error}")))
+fn new_run() -> String {
+    format!("{:016x}", rand::random::<u64>())
+}
+
+fn next_number(found: Option<&MoveMark>) -> u64 {
+    found.map_or(1, |mark| mark.number + 1)
+}
+
+/// Whether this run may still do what it did.
+fn check_done(place: &str, done: store::Result<bool>) -> Result<(), TransferError> {
+    if done.map_err(|error| failed(place, &error))? { Ok(()) } else { Err(taken_over(place)) }
+}
+
+fn taken_over(place: &str) -> TransferError {
+    TransferError::Failed(format!("{place}: another run of the command took over the move meanwhile"))
 }
 
 fn failed(place: &str, error: &store::Error) -> TransferError {

@@ -40,5 +40,5 @@ pub use start::open;
 pub use verify::{
     backup::{backup, backup_to, remove_incomplete, restore, restored_file},
     offline::{Inspection, inspect, inspect_backup},
-    record_reader::{read_identity, read_records},
+    record_reader::{Identity, read_identity, read_records},
 };

@@ -165,15 +165,7 @@ impl Store for Redis {
     /// What the servers last reported of themselves. Together they promise only as much as the weakest one, so all
     /// are listed.
     fn info(&self) -> EngineInfo {
-        let nodes = self.shards.router().open_nodes();
-        let reports = nodes.into_iter().filter_map(|node| node.fitness.report());
-        let (versions, promises) = reports.map(|report| (report.version, report.durability)).unzip();
-        let join = |mut texts: Vec<String>| {
-            texts.sort_unstable();
-            texts.dedup();
-            texts.join(" / ")
-        };
-        EngineInfo { engine: "redis", durability: join(promises), version: join(versions) }
+        self.health.info()
     }
 
     async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>> {

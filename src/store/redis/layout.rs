@@ -61,9 +61,9 @@ impl LayoutState {
         let before = std::mem::replace(&mut *self.lock(), mismatch.clone());
         match (before, mismatch) {
             (None, Some(why)) => {
-                tracing::error!(%why, "the stored layout has changed: all calls are refused; restart this process");
+                tracing::error!(%why, "what is stored is not for this process any more: all calls are refused");
             }
-            (Some(_), None) => tracing::info!("the stored layout is again the one that this process uses"),
+            (Some(_), None) => tracing::info!("what is stored is for this process again"),
             (None, None) | (Some(_), Some(_)) => {}
         }
     }
@@ -82,7 +82,8 @@ pub fn initial_shards(configured: Option<u16>, has_single_primary: bool) -> u16 
 pub fn difference(format: &str, stored: &str, shards: u16) -> Option<String> {
     ((format, stored) != (FORMAT, &shards.to_string())).then(|| {
         format!(
-            "{stored} shards in format {format} are stored, and this process uses {shards} in format {FORMAT}"
+            "{stored} shards in format {format} are stored, and this process uses {shards} in format {FORMAT}; \
+             restart it"
         )
     })
 }

@@ -20,8 +20,18 @@ enum OpenMode {
     Serve,
     /// Reading only.
     ReadOnly,
-    /// Being the source or the target of a move: changes, but without the engine's tasks.
-    Move,
+    /// Reading the source of a move, which must be there.
+    ReadSource,
+    /// Being the source of a move: changes, but without the engine's tasks, and only of a store that is there.
+    Source,
+    /// Being the target of a move.
+    Target,
+}
+
+impl OpenMode {
+    fn is_of_move(self) -> bool {
+        matches!(self, Self::Source | Self::Target)
+    }
 }
 
 /// Connects, checks that the server is fit to hold jobs, and starts the engine's tasks.
@@ -49,16 +59,40 @@ pub async fn open_to_read(
     open(options, TimeSource::Server, listener, metrics, OpenMode::ReadOnly).await
 }
 
-/// Connects to a store that is to be moved or to be moved to, without any of the engine's tasks.
+/// As [`open_to_read`], but the store must be there.
 ///
 /// # Errors
 /// [`ConnectError`], and nothing is left running.
-pub async fn open_to_move(
+pub async fn open_to_copy(
     options: Options,
     listener: Arc<dyn Listener>,
     metrics: EngineMetrics,
 ) -> Result<Arc<Redis>, ConnectError> {
-    open(options, TimeSource::Server, listener, metrics, OpenMode::Move).await
+    open(options, TimeSource::Server, listener, metrics, OpenMode::ReadSource).await
+}
+
+/// Connects to the source of a move, which must be there, without any of the engine's tasks.
+///
+/// # Errors
+/// [`ConnectError`], and nothing is left running.
+pub async fn open_source(
+    options: Options,
+    listener: Arc<dyn Listener>,
+    metrics: EngineMetrics,
+) -> Result<Arc<Redis>, ConnectError> {
+    open(options, TimeSource::Server, listener, metrics, OpenMode::Source).await
+}
+
+/// Connects to the target of a move, without any of the engine's tasks.
+///
+/// # Errors
+/// [`ConnectError`], and nothing is left running.
+pub async fn open_target(
+    options: Options,
+    listener: Arc<dyn Listener>,
+    metrics: EngineMetrics,
+) -> Result<Arc<Redis>, ConnectError> {
+    open(options, TimeSource::Server, listener, metrics, OpenMode::Target).await
 }
 
 async fn open(
@@ -89,8 +123,11 @@ async fn open_engine(
     let shards = open_shards(context, time, mode).await?;
     let (redis, tasks) = Redis::new(shards, listener);
     redis.refresh_settings().await.map_err(|error| ConnectError::from_store_error(&address, error))?;
-    if mode == OpenMode::Serve {
-        tasks.spawn();
+    match mode {
+        OpenMode::Serve => tasks.spawn(),
+        OpenMode::ReadOnly | OpenMode::ReadSource | OpenMode::Source | OpenMode::Target => {
+            tasks.watch_sentinels();
+        }
     }
     Ok(Arc::new(redis))
 }
@@ -106,16 +143,23 @@ async fn open_shards(
     let client =
         loaded.map_err(|error| ConnectError::from_client_error(&options.mode.to_string(), &error))?;
     let shards = match mode {
-        OpenMode::Serve | OpenMode::Move => {
+        OpenMode::Serve | OpenMode::Target => {
             permissions::test_prefix(&client).await?;
-            stored_layout::agree(&client, mode == OpenMode::Move).await?
+            stored_layout::agree(&client, mode.is_of_move()).await?
         }
-        OpenMode::ReadOnly => stored_layout::read(&client).await?,
+        OpenMode::ReadSource | OpenMode::Source => {
+            let stored = stored_layout::read(&client).await?;
+            stored.ok_or_else(|| stored_layout::nothing_stored(&options))?
+        }
+        OpenMode::ReadOnly => {
+            let stored = stored_layout::read(&client).await?;
+            stored.unwrap_or_else(|| stored_layout::first_shards(&client))
+        }
     };
     context.layout.set_shards(shards);
     let keys = Keys::new(&options.prefix, shards);
-    if mode != OpenMode::ReadOnly {
+    if !matches!(mode, OpenMode::ReadOnly | OpenMode::ReadSource) {
         permissions::test_shards(&client, &keys).await?;
     }
-    Ok(Shards::new(client, keys, time, mode == OpenMode::Move))
+    Ok(Shards::new(client, keys, time, mode.is_of_move()))
 }

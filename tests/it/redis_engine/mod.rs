@@ -10,6 +10,7 @@ mod cut_replies;
 mod declared_keys;
 mod fault_injection;
 mod fault_matrix;
+mod fence;
 mod forward;
 mod frames;
 mod half_open;

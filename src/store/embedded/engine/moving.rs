@@ -3,9 +3,10 @@
 use async_trait::async_trait;
 
 use super::EmbeddedStore;
+use crate::clock::SystemClock;
 use crate::job::{JobId, TopicFilter};
 use crate::store::{
-    Error, JobRecord, Movable, MoveMark, Put, RecordReader, Result, Store, TopicRecord,
+    ClockOffsets, Error, JobRecord, Movable, MoveMark, Put, RecordReader, Result, Store, TopicRecord,
     embedded::{ops, rows::meta::StoreId},
 };
 
@@ -15,17 +16,23 @@ impl Movable for EmbeddedStore {
         StoreId(self.host_seed).to_text()
     }
 
+    async fn clock_offsets(&self) -> Result<ClockOffsets> {
+        let now = self.run(|txn| Ok(txn.now.rounded_down)).await?;
+        Ok(ClockOffsets::of_moment(now, &SystemClock::new()))
+    }
+
     async fn move_mark(&self) -> Result<Option<MoveMark>> {
         let mark = self.run(|txn| txn.db.move_mark()).await?;
         mark.transpose().map_err(|damaged| Error::Damaged(damaged.to_string()))
     }
 
-    async fn set_move_mark(&self, was: Option<&MoveMark>, mark: Option<&MoveMark>) -> Result<bool> {
-        let (was, mark) = (was.cloned(), mark.cloned());
+    async fn set_move_mark(&self, was: Option<&MoveMark>, mark: &MoveMark) -> Result<bool> {
+        // A store that may be served has no mark, so that no damage to one can stop it.
+        let was = was.filter(|was| was.forbids().is_some()).cloned();
+        let mark = Some(mark).filter(|mark| mark.forbids().is_some()).cloned();
         self.run(move |txn| {
             let stored = txn.db.move_mark()?;
-            let is_new = stored == mark.clone().map(Ok);
-            if !is_new && stored != was.clone().map(Ok) {
+            if stored != was.clone().map(Ok) && stored != mark.clone().map(Ok) {
                 return Ok(false);
             }
             txn.db.put_move_mark(mark.as_ref())?;
@@ -35,7 +42,11 @@ impl Movable for EmbeddedStore {
     }
 
     /// Whoever has the store open is the only one who can change it.
-    async fn set_fence(&self, _closed: bool) -> Result<()> {
+    async fn set_fence(&self, _number: u64, _closed: bool) -> Result<bool> {
+        Ok(true)
+    }
+
+    async fn wait_for_replicas(&self) -> Result<()> {
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! The rows of the table `meta`, each with a checksum: the clock's high-water mark, how the last run ended, the
-//! store's head, and the mark of a move. Each commit writes the head, so that files which do not belong together are recognised at the next
-//! start. Knows the connection only, because `db.rs` uses it.
+//! store's head, and the mark of a move. Each commit writes the head, so that files which do not belong together are
+//! recognised at the next start. Knows the connection only, because `db.rs` uses it.
 
 use rusqlite::{Connection, OptionalExtension, Result, params};
 
@@ -56,7 +56,9 @@ impl StoreId {
 
 /// The mark of a move is there and cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the mark of a move is damaged")]
+#[error(
+    "the mark of a move is damaged, so it is not known whether its jobs were moved away; `linger export` still reads it"
+)]
 pub(crate) struct DamagedMark;
 
 /// The progress of a store as its database records it.

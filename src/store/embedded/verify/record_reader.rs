@@ -14,7 +14,7 @@ use crate::{
     clock::Clock,
     job::{Receipt, State, Timestamp},
     store::{
-        Error, JobRecord, MoveMark, RecordPage, RecordReader, Result,
+        ClockOffsets, Error, JobRecord, MoveMark, RecordPage, RecordReader, Result,
         embedded::{
             disk::data_dir::{DB_FILE, WAL_FILE},
             options::OpenError,
@@ -44,22 +44,33 @@ pub fn read_records(
     Ok(Box::new(SnapshotReader(Some(Snapshot::open(data_dir, clock)?))))
 }
 
-/// The id of the store in `data_dir` and the mark of a move in it, also while a server uses it.
+/// What a move must know of a store before it reads the records.
+#[derive(Debug)]
+pub struct Identity {
+    /// Its id.
+    pub id: String,
+    /// Where it stands in a move.
+    pub mark: Option<MoveMark>,
+    /// Its clock.
+    pub clocks: ClockOffsets,
+}
+
+/// The identity of the store in `data_dir`, also while a server uses it.
 ///
 /// # Errors
 /// Why the store cannot be read.
-pub fn read_identity(data_dir: &Path) -> std::result::Result<(String, Option<MoveMark>), OpenError> {
+pub fn read_identity(data_dir: &Path, clock: &dyn Clock) -> std::result::Result<Identity, OpenError> {
     let db_path = data_dir.join(DB_FILE);
     fs::metadata(&db_path).map_err(io_at(&db_path))?;
     let db = Db::new(schema::open_existing(&db_path)?);
     let sqlite = |source| OpenError::Sqlite { path: db_path.clone(), source };
     let moved = |why: String| OpenError::Moved { path: db_path.clone(), why };
-    let head = db
-        .read_store_head()
-        .map_err(sqlite)?
-        .ok_or_else(|| moved("the head of the store is damaged".to_owned()))?;
+    let head = db.read_store_head().map_err(sqlite)?;
+    let head = head.ok_or_else(|| moved("the head of the store is damaged".to_owned()))?;
     let mark = db.move_mark().map_err(sqlite)?.transpose().map_err(|damaged| moved(damaged.to_string()))?;
-    Ok((head.store.to_text(), mark))
+    let now = clock.read().rounded_down;
+    let now = db.clock_mark().map_err(sqlite)?.map_or(now, |mark| mark.max(now));
+    Ok(Identity { id: head.store.to_text(), mark, clocks: ClockOffsets::of_moment(now, clock) })
 }
 
 /// The reader; without a snapshot while a page is being read, and after a failure.

@@ -49,6 +49,10 @@ pub fn decode_configs(mut reply: Reply) -> Result<StoredConfigs> {
             stored.version = version.unwrap_or(0);
             continue;
         }
+        // The fence of a move.
+        if field == "!" {
+            continue;
+        }
         match (
             Topic::parse(&field),
             Attributes::decode(&value).and_then(|values| TopicConfig::decode(&values)),

@@ -35,7 +35,7 @@ pub enum CallFault {
 const TRANSIENT: [&str; 7] =
     ["LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "NOREPLICAS", "UNBLOCKED"];
 /// Error codes that a retry within seconds does not change.
-const REFUSED: [&str; 6] = ["MISCONF", "NOAUTH", "WRONGPASS", "NOPERM", "DENIED", "FENCED"];
+const REFUSED: [&str; 5] = ["MISCONF", "NOAUTH", "WRONGPASS", "NOPERM", "DENIED"];
 
 impl CallFault {
     /// Classifies an error of the client library.
@@ -53,6 +53,7 @@ impl CallFault {
             // A command that the user may not run, in a script that has not written anything yet.
             "ERR" if text.contains("The user executing the script") => return Self::Refused(text.to_owned()),
             _ if TRANSIENT.contains(&code) => return Self::Transient(text.to_owned()),
+            "FENCED" => return Self::Refused(describe_error(error)),
             _ if REFUSED.contains(&code) => return Self::Refused(text.to_owned()),
             _ => {}
         }
@@ -102,6 +103,7 @@ pub fn describe_error(error: &FredError) -> String {
         "NOAUTH" => return "it requires a password, and none is configured".to_owned(),
         "WRONGPASS" => return "it refuses the user name or password".to_owned(),
         "NOPERM" => return format!("its user lacks permissions: {text}"),
+        "FENCED" => return "its jobs are moved to another store".to_owned(),
         _ => {}
     }
     match error.kind() {

@@ -133,6 +133,11 @@ async fn read_config(client: &Client) -> Option<HashMap<String, String>> {
     Some(all)
 }
 
+/// The number of replicas that are connected, by `INFO`.
+pub fn connected_replicas(info: &str) -> i64 {
+    parse_info(info).get("connected_slaves").and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
 /// Parses the lines `name:value` of `INFO`.
 fn parse_info(info: &str) -> HashMap<&str, &str> {
     info.lines().filter_map(|line| line.trim().split_once(':')).collect()

@@ -1,6 +1,7 @@
 //! Connections to the servers: which server holds which slot, whether it may be used, and calling a script
 //! there until there is a reply. Must not know what a script does.
 
+pub mod all_servers;
 pub mod call;
 pub mod client;
 pub mod connect_error;

@@ -67,8 +67,20 @@ impl ServerClock {
         connection: &ServerConnection,
         real: &SystemClock,
     ) -> Result<i64, FredError> {
-        if let Some(offset) = self.known(connection.id()) {
-            return Ok(offset.least);
+        Ok(self.bounds_us(connection, real).await?.0)
+    }
+
+    /// As [`Self::offset_us`], with the upper bound, too.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub async fn bounds_us(
+        &self,
+        connection: &ServerConnection,
+        real: &SystemClock,
+    ) -> Result<(i64, i64), FredError> {
+        if let Some(Offset { least, most }) = self.known(connection.id()) {
+            return Ok((least, most));
         }
         let before_us = real.now_micros();
         let command = CustomCommand::new_static("TIME", ClusterHash::Random, false);
@@ -78,7 +90,8 @@ impl ServerClock {
             .ok_or_else(|| FredError::new(ErrorKind::Protocol, "TIME has an unexpected reply"))?;
         let after_us = real.now_micros();
         self.record(before_us, server_us, after_us);
-        Ok(Offset::measured(before_us, server_us, after_us).least)
+        let Offset { least, most } = Offset::measured(before_us, server_us, after_us);
+        Ok((least, most))
     }
 
     fn known(&self, connection: u64) -> Option<Offset> {

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use super::shards::Shards;
 use crate::{
     failure_log::FailureLog,
-    store::{Degraded, Error, Result, StoreSpace, redis::scripts::Script},
+    store::{Degraded, EngineInfo, Error, Result, StoreSpace, redis::scripts::Script},
 };
 
 /// Checks the shards.
@@ -58,6 +58,19 @@ impl HealthCheck {
     /// The outage of some of the shards, if there is one.
     pub fn degraded(&self) -> Option<Degraded> {
         self.results.degraded()
+    }
+
+    /// The versions of all servers and what they promise, as of the last inspection of each.
+    pub fn info(&self) -> EngineInfo {
+        let nodes = self.shards.router().open_nodes().into_iter();
+        let reports = nodes.filter_map(|node| node.fitness.report());
+        let (versions, promises) = reports.map(|report| (report.version, report.durability)).unzip();
+        let join = |mut texts: Vec<String>| {
+            texts.sort_unstable();
+            texts.dedup();
+            texts.join(" / ")
+        };
+        EngineInfo { engine: "redis", durability: join(promises), version: join(versions) }
     }
 
     /// The memory of all servers together, and what the fullest of them has left, as of the last inspection of each.

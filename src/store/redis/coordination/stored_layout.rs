@@ -29,16 +29,19 @@ pub async fn agree(client: &ScriptClient, to_move: bool) -> std::result::Result<
     accept(&format, &shards, options.shards).map_err(|why| layout_error(options, why))
 }
 
-/// Like [`agree`], without writing anything: if nothing is stored, returns the number that a first start would choose.
-pub async fn read(client: &ScriptClient) -> std::result::Result<u16, ConnectError> {
+/// Like [`agree`], without writing anything; `None` if nothing is stored.
+pub async fn read(client: &ScriptClient) -> std::result::Result<Option<u16>, ConnectError> {
     let options = &client.context.options;
-    match fetch(client, fetch_call(options)).await.map_err(|error| from_store_error(options, error))? {
-        None => Ok(first_shards(client)),
-        Some(StoredLayout { format, shards, seed, .. }) => {
-            seed.into_iter().for_each(|seed| client.context.layout.set_host_seed(seed));
-            accept(&format, &shards, options.shards).map_err(|why| layout_error(options, why))
-        }
-    }
+    let stored =
+        fetch(client, fetch_call(options)).await.map_err(|error| from_store_error(options, error))?;
+    let Some(StoredLayout { format, shards, seed, .. }) = stored else { return Ok(None) };
+    seed.into_iter().for_each(|seed| client.context.layout.set_host_seed(seed));
+    accept(&format, &shards, options.shards).map(Some).map_err(|why| layout_error(options, why))
+}
+
+/// The error where a store was expected.
+pub fn nothing_stored(options: &Options) -> ConnectError {
+    layout_error(options, format!("nothing is stored under the prefix {:?}", options.prefix))
 }
 
 /// Stores the layout again if the servers lost all data, so that a process that starts then does not choose another
@@ -67,7 +70,7 @@ pub async fn keep_stored(client: &ScriptClient, shards: u16) {
 }
 
 /// The number of shards to choose if nothing is stored.
-fn first_shards(client: &ScriptClient) -> u16 {
+pub fn first_shards(client: &ScriptClient) -> u16 {
     initial_shards(client.context.options.shards, client.router.has_single_primary())
 }
 

@@ -4,7 +4,9 @@ use async_trait::async_trait;
 
 use super::Redis;
 use crate::job::{JobId, TopicFilter};
-use crate::store::{JobRecord, Movable, MoveMark, Put, RecordReader, Result, Store, TopicRecord};
+use crate::store::{
+    ClockOffsets, JobRecord, Movable, MoveMark, Put, RecordReader, Result, Store, TopicRecord,
+};
 
 #[async_trait]
 impl Movable for Redis {
@@ -12,16 +14,24 @@ impl Movable for Redis {
         self.move_writer.store_id()
     }
 
+    async fn clock_offsets(&self) -> Result<ClockOffsets> {
+        self.move_writer.clock_offsets().await
+    }
+
     async fn move_mark(&self) -> Result<Option<MoveMark>> {
         self.move_writer.mark().await
     }
 
-    async fn set_move_mark(&self, was: Option<&MoveMark>, mark: Option<&MoveMark>) -> Result<bool> {
+    async fn set_move_mark(&self, was: Option<&MoveMark>, mark: &MoveMark) -> Result<bool> {
         self.move_writer.set_mark(was, mark).await
     }
 
-    async fn set_fence(&self, closed: bool) -> Result<()> {
-        self.move_writer.set_fence(closed).await
+    async fn set_fence(&self, number: u64, closed: bool) -> Result<bool> {
+        self.move_writer.set_fence(number, closed).await
+    }
+
+    async fn wait_for_replicas(&self) -> Result<()> {
+        self.move_writer.wait_for_replicas().await
     }
 
     async fn records(&self) -> Result<Box<dyn RecordReader>> {

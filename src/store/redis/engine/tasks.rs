@@ -19,12 +19,17 @@ pub struct EngineTasks {
 
 impl EngineTasks {
     pub fn spawn(self) {
+        self.watch_sentinels();
         let context = self.shards.context();
         context.spawn(self.announcements.run());
         context.spawn(self.sweep.run());
         context.spawn(self.probe.run());
+    }
+
+    /// Only follows the primary, for an engine that does not serve.
+    pub fn watch_sentinels(&self) {
         let shards = self.shards.clone();
-        context.spawn(async move { shards.router().watch_sentinels().await });
+        self.shards.context().spawn(async move { shards.router().watch_sentinels().await });
     }
 }
 

@@ -6,9 +6,9 @@ use fred::types::{Key, Value};
 use futures_util::future::try_join_all;
 
 use crate::store::{
-    Error, MoveMark, Result,
+    ClockOffsets, Error, MoveMark, Result,
     redis::{
-        connection::call::ScriptCall,
+        connection::{all_servers, call::ScriptCall},
         coordination::shards::Shards,
         keys,
         reply::{Reply, unexpected},
@@ -28,6 +28,10 @@ impl MoveWriter {
         format!("{:032x}", u128::from_be_bytes(seed))
     }
 
+    pub async fn clock_offsets(&self) -> Result<ClockOffsets> {
+        all_servers::clock_offsets(self.shards.router(), &self.shards.context().clock).await
+    }
+
     pub async fn mark(&self) -> Result<Option<MoveMark>> {
         let (meta, slot) = self.meta();
         let call = ScriptCall::new(Script::GetLayout, slot, vec![meta], Vec::new());
@@ -40,32 +44,50 @@ impl MoveWriter {
         MoveMark::decode(&mark).map(Some).ok_or_else(unreadable)
     }
 
-    pub async fn set_mark(&self, was: Option<&MoveMark>, mark: Option<&MoveMark>) -> Result<bool> {
+    pub async fn set_mark(&self, was: Option<&MoveMark>, mark: &MoveMark) -> Result<bool> {
         let (meta, slot) = self.meta();
-        let encoded = |mark: Option<&MoveMark>| mark.map(MoveMark::encode).unwrap_or_default();
         let call = ScriptCall::new(Script::SetMoveMark, slot, vec![meta], Vec::new())
             .wait_with_mark(self.shards.keys.mark.clone())
-            .arg(encoded(was))
-            .arg(encoded(mark))
+            .arg(was.map(MoveMark::encode).unwrap_or_default())
+            .arg(mark.encode())
             .deadline();
-        let set = self.shards.call_acknowledged(call).await?.as_i64();
-        set.map(|set| set == 1).ok_or_else(|| unexpected("whether the mark was set"))
+        self.is_done(call).await
     }
 
     /// Once a fence is set, the server itself refuses what others send, however late it arrives.
-    pub async fn set_fence(&self, closed: bool) -> Result<()> {
+    pub async fn set_fence(&self, number: u64, closed: bool) -> Result<bool> {
         let keys = &self.shards.keys;
         let of_shards = keys.all().map(|shard| {
             let of_shard = keys.shard(shard);
             (of_shard.slot, of_shard.counts.clone(), of_shard.mark.clone(), self.shards.origin(shard))
         });
         let settings = (keys.slot, keys.settings.clone(), keys.mark.clone(), self.shards.process().into());
-        let set = |(slot, key, mark, origin): (u16, Key, Key, Value)| async move {
+        let set = |(slot, key, mark, origin): (u16, Key, Key, Value)| {
             let origin = if closed { origin } else { "".into() };
-            let call = ScriptCall::new(Script::SetFence, slot, vec![key], vec![origin]);
-            self.shards.call_acknowledged(call.wait_with_mark(mark).deadline()).await.map(drop)
+            let call =
+                ScriptCall::new(Script::SetFence, slot, vec![key], vec![number.to_string().into(), origin]);
+            self.is_done(call.wait_with_mark(mark).deadline())
         };
-        try_join_all(of_shards.chain([settings]).map(set)).await.map(drop)
+        let set = try_join_all(of_shards.chain([settings]).map(set)).await?;
+        Ok(set.into_iter().all(|set| set))
+    }
+
+    async fn is_done(&self, call: ScriptCall) -> Result<bool> {
+        let done = self.shards.call_acknowledged(call).await?.as_i64();
+        done.map(|done| done == 1).ok_or_else(|| unexpected("whether it was done"))
+    }
+
+    /// Waits for the replicas of each server.
+    pub async fn wait_for_replicas(&self) -> Result<()> {
+        let keys = &self.shards.keys;
+        // Less than the time after which a connection without a reply is given up.
+        let wait = self.shards.context().options.command_timeout / 2;
+        let of_groups = self.shards.groups().into_iter().filter_map(|group| group.first().copied());
+        let of_groups = of_groups.map(|shard| (keys.shard(shard).slot, &keys.shard(shard).mark));
+        for (slot, mark) in of_groups.chain([(keys.slot, &keys.mark)]) {
+            all_servers::wait_for_all_replicas(self.shards.router(), slot, mark, wait).await?;
+        }
+        Ok(())
     }
 
     fn meta(&self) -> (Key, u16) {

@@ -223,9 +223,33 @@ mod tests {
                 Script::Put,
                 Script::PutSettings,
                 Script::PutTopic,
+                Script::ReplaceTopic,
                 Script::AddSecret,
                 Script::InitLayout,
                 Script::CheckWrites
+            ]
+        );
+    }
+
+    /// Call rates and notices are those of the servers that run, and move nowhere.
+    #[test]
+    fn every_script_that_changes_jobs_or_settings_checks_the_fence() {
+        let unchecked = SOURCES.iter().filter(|(_, source, preludes)| {
+            let text = assemble(source, preludes);
+            !text.starts_with("#!lua flags=no-writes") && !text.contains("refuse_fenced(call(")
+        });
+        assert_eq!(
+            unchecked.map(|(script, ..)| *script).collect::<Vec<_>>(),
+            [
+                Script::ExpireReplaySlots,
+                Script::InitLayout,
+                Script::SetFence,
+                Script::SetMoveMark,
+                Script::Allow,
+                Script::GiveBackCalls,
+                Script::PutNotice,
+                Script::DeleteNotice,
+                Script::CheckPermissions,
             ]
         );
     }

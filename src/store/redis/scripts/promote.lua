@@ -141,11 +141,14 @@ end
 local reply = { -1, 0, unknown }
 for n = 1, #ARGV - A - 2 do
   select_shard(n)
-  -- Reservations first: there are few of them, while a million jobs may be due at the same time.
-  promote_from(LEASES, NOW, 0)
-  promote_from(DUE, NOW, 0)
-  if retention then promote_from(DEAD_BY_TIME, NOW - retention, retention) end
-  write_counts()
+  -- A move closes one shard after the other.
+  if not refuse_fenced(call('HGET', COUNTS, '!'), ORIGIN) then
+    -- Reservations first: there are few of them, while a million jobs may be due at the same time.
+    promote_from(LEASES, NOW, 0)
+    promote_from(DUE, NOW, 0)
+    if retention then promote_from(DEAD_BY_TIME, NOW - retention, retention) end
+    write_counts()
+  end
   moves[1] = set_aside_count
   reply[3 + n] = moves
 end

@@ -130,11 +130,18 @@ end
 -- reported a failure since, and its client may have repeated the call and gone on.
 local function refuse_late() return redis.error_reply('LATE the call arrived after its latest moment') end
 
--- The refusal of a change by `origin`, or nil. `fence` is false, or the origin that alone may change what is stored here,
--- while jobs are moved. A mover, whose name begins with an m, may change nothing without a fence of its own: another mover
--- may have completed the move meanwhile.
+-- The number of the run that set or removed a fence last, in 16 digits, and after a blank the origin that alone may change
+-- what is stored here, or nothing if all may. Without a fence, 0 and nothing.
+local function read_fence(fence)
+  if not fence then return 0, '' end
+  return tonumber(sub(fence, 1, 16)) or 0, sub(fence, 18)
+end
+
+-- The refusal of a change by `origin`, or nil. A mover, whose name begins with an m, may change nothing without a fence of
+-- its own: another mover may have completed the move meanwhile.
 local function refuse_fenced(fence, origin)
-  if fence ~= origin and (fence or byte(origin) == 109) then
+  local _, owner = read_fence(fence)
+  if owner ~= origin and (owner ~= '' or byte(origin) == 109) then
     return redis.error_reply('FENCED these jobs are moved to another store')
   end
 end

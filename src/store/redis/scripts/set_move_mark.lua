@@ -1,8 +1,8 @@
-#!lua
+#!lua flags=allow-oom
 -- Replaces the mark of a move, if it is as expected. A second run, after the reply to the first was lost, succeeds, too.
 --
 -- KEYS  meta
--- ARGV  the expected mark or '', the new mark or '', deadline by this server's clock
+-- ARGV  the expected mark or '', the new mark, deadline by this server's clock
 -- Reply 1 if the mark is the new one now, otherwise 0
 local _, _, _, server = clock('')
 if server > tonumber(ARGV[3]) then return refuse_late() end
@@ -11,9 +11,5 @@ if refused then return refused end
 local stored = call('HGET', KEYS[1], 'move') or ''
 if stored == ARGV[2] then return 1 end
 if stored ~= ARGV[1] then return 0 end
-if ARGV[2] == '' then
-  call('HDEL', KEYS[1], 'move')
-else
-  call('HSET', KEYS[1], 'move', ARGV[2])
-end
+call('HSET', KEYS[1], 'move', ARGV[2])
 return 1

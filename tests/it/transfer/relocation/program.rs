@@ -6,6 +6,7 @@ use super::super::program::{REDIS, add, configure_redis, run_to};
 use crate::harness::process::{Server, refused, stderr};
 
 const MOVE: [&str; 3] = ["move", "--to", "redis.toml"];
+const ABANDON: [&str; 2] = ["move", "--abandon"];
 
 /// Runs a step of the move to Redis.
 fn step(code: i32, flags: &[&str], directory: &Path) -> String {
@@ -32,21 +33,28 @@ fn a_served_store_moves_to_redis_and_back() {
     }
     assert_eq!(server.call("PUT", "/topics/t", r#"{"ttr":5}"#).status, 200);
     let text = step(0, &[], path);
-    assert!(text.contains("4 jobs and 1 topics; 5 were copied, 0 deleted; when the servers"), "{text}");
-    assert!(why_refused(&REDIS, path).contains("is not complete; complete it with: linger move --last"));
+    assert!(
+        text.contains("4 jobs and 1 topics; 4 jobs were copied, 0 deleted, 1 topics set; when the servers"),
+        "{text}"
+    );
+    assert!(
+        why_refused(&REDIS, path)
+            .contains("the move is not complete: complete it with `linger move --to NEW.toml --last`")
+    );
     assert_eq!(server.call("DELETE", "/jobs/gone", "").status, 204);
     assert_eq!(server.call("PATCH", "/jobs/patched", r#"{"delay":7200}"#).status, 200);
     let text = step(0, &[], path);
-    assert!(text.contains("3 jobs and 1 topics; 1 were copied, 1 deleted"), "{text}");
+    assert!(text.contains("3 jobs and 1 topics; 1 jobs were copied, 1 deleted, 0 topics set"), "{text}");
     assert!(step(2, &["--last"], path).contains("stop the server of the source first"));
     assert!(server.stop().success());
     let text = step(0, &["--last"], path);
-    assert!(text.contains("0 were copied, 0 deleted; it is open: start its servers"), "{text}");
-    assert!(step(0, &["--last"], path).contains("it is open already"));
     assert!(
-        step(2, &["--abandon"], path).contains("is complete, so that its servers may have changed the jobs")
+        text.contains("0 jobs were copied, 0 deleted, 0 topics set; it is open: start its servers"),
+        "{text}"
     );
-    assert!(why_refused(&[], path).contains("its jobs are moved to redis ("));
+    assert!(step(0, &["--last"], path).contains("it is open already"));
+    assert!(run_to(2, &ABANDON, path).contains("its jobs were moved to redis ("));
+    assert!(why_refused(&[], path).contains("its jobs were moved to redis ("));
 
     let server = Server::serve(&REDIS, &[], path);
     assert_eq!(add(&server, job), 200, "it is recognised");
@@ -62,7 +70,7 @@ fn a_served_store_moves_to_redis_and_back() {
     assert_eq!(refused.status, 503, "{}", refused.body);
     assert_eq!(server.call("DELETE", "/jobs/later", "").status, 503);
     assert!(server.stop().success());
-    assert!(why_refused(&REDIS, path).contains("its jobs are moved to embedded ("));
+    assert!(why_refused(&REDIS, path).contains("its jobs were moved to embedded ("));
     let text = run_to(0, &["verify", "--data-dir", "back"], path);
     assert!(text.contains("jobs       2 (2 delayed"), "{text}");
     assert!(Server::serve(&["--data-dir", "back"], &[], path).stop().success());
@@ -76,11 +84,10 @@ fn an_abandoned_move_gives_the_store_back() {
     let server = Server::serve(&[], &[], path);
     assert_eq!(add(&server, r#"{"topic":"t","id":"a","delay":60}"#), 201);
     step(0, &[], path);
-    assert!(server.stop().success());
-    assert!(step(0, &["--abandon"], path).contains("it is taken back: start its servers"));
-    assert!(why_refused(&REDIS, path).contains("was abandoned"));
-    let server = Server::serve(&[], &[], path);
+    // Nothing of a served store is closed yet.
+    assert!(run_to(0, &ABANDON, path).contains("no move has closed it; its servers may run"));
     assert_eq!(server.call("GET", "/jobs/a", "").status, 200);
+    assert!(why_refused(&REDIS, path).contains("the move is not complete"));
 }
 
 #[test]
@@ -90,13 +97,19 @@ fn a_move_that_cannot_be_made_says_why() {
     configure_redis(path);
     assert!(step(2, &[], path).contains("data/linger.db: No such file"));
     assert!(run_to(2, &["move", "--to", "none.toml"], path).contains("none.toml"));
-    let same = ["move", "--to", "redis.toml", REDIS[0], REDIS[1]];
-    assert!(run_to(2, &same, path).contains("is both the source and the target"));
-    assert!(step(2, &["--last", "--abandon"], path).contains("cannot be used with"));
+    let from_redis = ["move", "--to", "redis.toml", REDIS[0], REDIS[1]];
+    let text = run_to(1, &from_redis, path);
+    assert!(text.contains("nothing is stored under the prefix"), "{text}");
+    assert!(step(2, &["--abandon"], path).contains("cannot be used with"));
+    assert!(run_to(2, &["move"], path).contains("--to <NEW.toml>"));
+    assert!(step(2, &["--without-broken"], path).contains("--last"));
     let server = Server::serve(&[], &[], path);
     assert_eq!(add(&server, r#"{"topic":"t","id":"a","delay":60}"#), 201);
     let other = Server::serve(&REDIS, &[], path);
     assert_eq!(add(&other, r#"{"topic":"t","id":"b","delay":60}"#), 201);
     assert!(step(2, &[], path).contains("is not empty; a move needs a new store"));
+    assert!(run_to(2, &from_redis, path).contains("is the source itself"));
+    fs::write(path.join("same.toml"), "[embedded]\ndata_dir = './data/.'\n").expect("writes");
+    assert!(run_to(2, &["move", "--to", "same.toml"], path).contains("is both the source and the target"));
     assert_eq!(add(&other, r#"{"topic":"t","id":"c","delay":60}"#), 201, "it is as it was");
 }
