@@ -19,7 +19,11 @@ use tokio_rustls::{
 };
 
 use super::certificate;
-use crate::{metrics::ConnectionMetrics, small_file};
+use crate::{
+    clock::{Clock, SystemClock},
+    metrics::ConnectionMetrics,
+    small_file,
+};
 
 /// The server's side of TLS 1.2 and 1.3. Cheap to clone.
 #[derive(Clone)]
@@ -85,11 +89,16 @@ impl ServerTls {
         Ok(())
     }
 
-    /// Publishes until when the server's own certificate is valid. Clients may ignore the others of the chain.
+    /// Publishes until when the server's own certificate is valid, and warns if that moment has passed. Clients may ignore
+    /// the others of the chain.
     pub fn publish(&self, metrics: &ConnectionMetrics) {
         let pair = self.pair.0.read().unwrap_or_else(PoisonError::into_inner).clone();
         let not_after = pair.end_entity_cert().ok().and_then(|der| certificate::not_after(der));
         metrics.set_certificate_end(not_after);
+        if not_after.is_some_and(|end| end <= SystemClock::new().now_micros() / 1_000_000) {
+            let file = self.certificate.display();
+            tracing::warn!(%file, "the certificate has expired, so clients refuse to connect");
+        }
     }
 
     pub(crate) fn acceptor(&self) -> TlsAcceptor {

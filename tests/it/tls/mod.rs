@@ -154,6 +154,10 @@ async fn sighup_reloads_the_certificate_and_an_unusable_one_changes_nothing() {
     assert!(is_served_with(&server, &second).await && !is_served_with(&server, &first).await);
     assert_eq!(expires_at(&second).await, 1_798_761_600);
     assert!(before > 1_798_761_600, "{before}");
+    assert!(!server.log().contains("has expired"), "{}", server.log());
+    write_certificate_until(directory.path(), 2025);
+    server.signal(Signal::HUP);
+    server.wait_for_log("the certificate has expired, so clients refuse to connect");
     assert!(server.stop().success());
 }
 
