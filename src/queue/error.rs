@@ -136,9 +136,12 @@ pub enum Error {
     /// The change was made, but not as durably as configured. Repeating the call is safe.
     #[error("the change could not be made as durable as configured; send this again, that is safe")]
     NotDurable(String),
-    /// The store is damaged and takes no writes until somebody has examined it.
-    #[error("the store has stopped taking writes after a fault; the log says which")]
+    /// What is stored of this cannot be read. Everything else goes on.
+    #[error("what is stored of this cannot be read; `linger verify` says what is broken")]
     Damaged(String),
+    /// The store takes no writes until somebody has examined it.
+    #[error("the store has stopped taking writes after a fault; the log says which")]
+    Stopped(String),
 }
 
 /// Why the stored value of a header cannot be kept; the message says what to do.
@@ -182,7 +185,7 @@ impl Error {
             Self::TooManyOperations { .. } => "too_many_operations",
             Self::OperationNotFound => "operation_not_found",
             Self::Draining => "draining",
-            Self::Unavailable(_) | Self::Damaged(_) => "store_unavailable",
+            Self::Unavailable(_) | Self::Damaged(_) | Self::Stopped(_) => "store_unavailable",
             Self::Full(_) => "store_full",
             Self::NotDurable(_) => "not_durable",
         }
@@ -196,6 +199,7 @@ impl From<store::Error> for Error {
             store::Error::Full(why) => Self::Full(why),
             store::Error::NotDurable(why) => Self::NotDurable(why),
             store::Error::Damaged(why) => Self::Damaged(why),
+            store::Error::Stopped(why) => Self::Stopped(why),
         }
     }
 }

@@ -12,7 +12,10 @@ pub enum Error {
     /// The change happened but could not be made as durable as configured; repeat it.
     #[error("the change is not durable: {0}")]
     NotDurable(String),
-    /// Stored data is damaged, or a write failed in a way after which no more writes are safe.
-    #[error("the store is damaged: {0}")]
+    /// Stored data cannot be read, or is not what the engine wrote. Everything else goes on.
+    #[error("stored data is damaged: {0}")]
     Damaged(String),
+    /// A write failed in a way after which no more writes are safe, so the store takes none. The change may have happened.
+    #[error("the store takes no more writes: {0}")]
+    Stopped(String),
 }

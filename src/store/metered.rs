@@ -50,7 +50,7 @@ impl Metered {
         let result = operation.await;
         let took_us = self.clock.now_micros().saturating_sub(start_us).unsigned_abs();
         self.metrics.operation(name, result.is_ok(), std::time::Duration::from_micros(took_us));
-        if matches!(result, Err(Error::Unavailable(_) | Error::Damaged(_))) {
+        if matches!(result, Err(Error::Unavailable(_) | Error::Damaged(_) | Error::Stopped(_))) {
             self.failed.notify_one();
         }
         result

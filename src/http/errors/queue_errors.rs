@@ -21,7 +21,10 @@ impl From<Error> for Problem {
             Error::TooManyWaiting { .. } | Error::Busy { .. } => fields.retry_after_s = Some(1),
             // Long enough for a restart, or for a load balancer to choose another server.
             Error::Draining => fields.retry_after_s = Some(5),
-            Error::Unavailable(cause) | Error::NotDurable(cause) | Error::Damaged(cause) => {
+            Error::Unavailable(cause)
+            | Error::NotDurable(cause)
+            | Error::Damaged(cause)
+            | Error::Stopped(cause) => {
                 fields.retry_after_s = Some(1);
                 fields.cause = Some(cause);
             }
@@ -81,7 +84,8 @@ fn status_of(error: &Error) -> StatusCode {
         | Error::Draining
         | Error::Unavailable(_)
         | Error::NotDurable(_)
-        | Error::Damaged(_) => StatusCode::SERVICE_UNAVAILABLE,
+        | Error::Damaged(_)
+        | Error::Stopped(_) => StatusCode::SERVICE_UNAVAILABLE,
         Error::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
     }
 }
@@ -100,7 +104,7 @@ mod tests {
     };
 
     /// Every error of the queue with its status and the seconds of `Retry-After`.
-    fn errors() -> [(Error, u16, Option<&'static str>); 27] {
+    fn errors() -> [(Error, u16, Option<&'static str>); 28] {
         let cause = || "cause".to_owned();
         let ended = Ended { how: EndKind::Finished, at: Timestamp::from_millis(0), by: None };
         let ended = Error::JobEnded(ended);
@@ -133,6 +137,7 @@ mod tests {
             (Error::Full(cause()), 507, None),
             (Error::NotDurable(cause()), 503, Some("1")),
             (Error::Damaged(cause()), 503, Some("1")),
+            (Error::Stopped(cause()), 503, Some("1")),
         ]
     }
 

@@ -80,6 +80,12 @@ async fn every_call_to_a_damaged_store_is_refused() {
 }
 
 #[tokio::test]
+async fn every_call_to_a_stopped_store_is_refused() {
+    every_call_is_refused(Error::Stopped("10.0.0.7 has failed".to_owned()), 503, "store_unavailable", true)
+        .await;
+}
+
+#[tokio::test]
 async fn every_change_that_is_not_durable_is_refused() {
     every_call_is_refused(Error::NotDurable("10.0.0.7 lags".to_owned()), 503, "not_durable", true).await;
 }

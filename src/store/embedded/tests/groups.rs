@@ -100,7 +100,7 @@ async fn after_a_failed_write_nothing_is_acknowledged_until_a_restart() {
             Err::<(), _>(failure(ffi::SQLITE_IOERR_FSYNC))
         })
         .await;
-    assert!(matches!(failed, Err(Error::Damaged(_))), "{failed:?}");
+    assert!(matches!(failed, Err(Error::Stopped(_))), "{failed:?}");
     for answer in [
         store.check().await,
         store.add(vec![job("b")]).await.map(drop),
@@ -108,9 +108,9 @@ async fn after_a_failed_write_nothing_is_acknowledged_until_a_restart() {
         store.promote(10).await.map(drop),
         store.list(&JobFilter::all(State::Dead), Order::Ascending, None, 1).await.map(drop),
     ] {
-        assert!(matches!(answer, Err(Error::Damaged(_))), "{answer:?}");
+        assert!(matches!(answer, Err(Error::Stopped(_))), "{answer:?}");
     }
-    assert!(matches!(store.close().await, Err(Error::Damaged(_))));
+    assert!(matches!(store.close().await, Err(Error::Stopped(_))));
     drop(store);
     let store = fixture.open().await;
     finish(&store, &held[0]).await;
@@ -123,8 +123,8 @@ async fn corruption_that_sqlite_reports_stops_writes() {
     let fixture = Fixture::new();
     let store = fixture.open().await;
     let failed = store.run(|_| Err::<(), _>(failure(ffi::SQLITE_CORRUPT))).await;
-    assert!(matches!(failed, Err(Error::Damaged(_))), "{failed:?}");
-    assert!(matches!(store.add(vec![job("a")]).await, Err(Error::Damaged(_))));
+    assert!(matches!(failed, Err(Error::Stopped(_))), "{failed:?}");
+    assert!(matches!(store.add(vec![job("a")]).await, Err(Error::Stopped(_))));
 }
 
 #[tokio::test]
@@ -150,10 +150,10 @@ async fn a_panic_in_the_writer_fails_all_callers() {
             gate.open().await;
         }
     );
-    assert!(matches!(all.0, Err(Error::Damaged(_) | Error::Unavailable(_))), "{:?}", all.0);
-    assert!(matches!(all.1, Err(Error::Damaged(_) | Error::Unavailable(_))), "{:?}", all.1);
-    assert!(matches!(store.close().await, Err(Error::Damaged(_))), "nobody waits for a dead thread");
-    assert!(matches!(store.add(vec![job("c")]).await, Err(Error::Damaged(_))));
+    assert!(matches!(all.0, Err(Error::Stopped(_) | Error::Unavailable(_))), "{:?}", all.0);
+    assert!(matches!(all.1, Err(Error::Stopped(_) | Error::Unavailable(_))), "{:?}", all.1);
+    assert!(matches!(store.close().await, Err(Error::Stopped(_))), "nobody waits for a dead thread");
+    assert!(matches!(store.add(vec![job("c")]).await, Err(Error::Stopped(_))));
     drop(store);
     let store = fixture.open().await;
     assert_eq!(names(&reserve(&store, 5).await), ["a"]);

@@ -35,7 +35,7 @@ impl SharedState {
         let mut failure = self.failure();
         let error = failure.get_or_insert_with(|| {
             tracing::error!(%error, "{what}; no more writes until a restart");
-            Error::Damaged(format!("{what}: {error}"))
+            Error::Stopped(format!("{what}: {error}"))
         });
         self.failed.store(true, Ordering::Release);
         error.clone()

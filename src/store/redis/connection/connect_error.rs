@@ -73,7 +73,7 @@ impl ConnectError {
     pub fn from_store_error(at: &str, error: Error) -> Self {
         let (at, why) = (at.to_owned(), error.to_string());
         match error {
-            Error::Damaged(_) => Self::Refused { at, why },
+            Error::Damaged(_) | Error::Stopped(_) => Self::Refused { at, why },
             Error::Unavailable(_) | Error::Full(_) | Error::NotDurable(_) => Self::Unreachable { at, why },
         }
     }
