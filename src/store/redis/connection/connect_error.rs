@@ -43,6 +43,14 @@ pub enum ConnectError {
         /// How it differs.
         why: String,
     },
+    /// A move forbids to use the store, or there is none to move.
+    #[error("Redis at {at}: {why}")]
+    Forbidden {
+        /// Its address.
+        at: String,
+        /// Why, and what to do.
+        why: String,
+    },
 }
 
 impl ConnectError {
@@ -83,7 +91,7 @@ impl ConnectError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } => true,
-            Self::Refused { .. } | Self::Unfit { .. } | Self::Layout { .. } => false,
+            Self::Refused { .. } | Self::Unfit { .. } | Self::Layout { .. } | Self::Forbidden { .. } => false,
         }
     }
 }

@@ -23,7 +23,7 @@ pub async fn agree(client: &ScriptClient, to_move: bool) -> std::result::Result<
     let StoredLayout { format, shards, seed, forbidden } =
         stored.map_err(|error| from_store_error(options, error))?;
     if let Some(why) = forbidden.filter(|_| !to_move) {
-        return Err(layout_error(options, why));
+        return Err(ConnectError::Forbidden { at: options.mode.to_string(), why });
     }
     seed.into_iter().for_each(|seed| client.context.layout.set_host_seed(seed));
     accept(&format, &shards, options.shards).map_err(|why| layout_error(options, why))
@@ -41,7 +41,8 @@ pub async fn read(client: &ScriptClient) -> std::result::Result<Option<u16>, Con
 
 /// The error where a store was expected.
 pub fn nothing_stored(options: &Options) -> ConnectError {
-    layout_error(options, format!("nothing is stored under the prefix {:?}", options.prefix))
+    let why = format!("nothing is stored under the prefix {:?}", options.prefix);
+    ConnectError::Forbidden { at: options.mode.to_string(), why }
 }
 
 /// Stores the layout again if the servers lost all data, so that a process that starts then does not choose another
