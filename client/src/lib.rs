@@ -32,6 +32,7 @@ mod model;
 mod pool;
 mod repeat;
 mod request;
+mod stats;
 mod stream;
 #[cfg(test)]
 mod test_server;
@@ -48,6 +49,7 @@ pub use model::{
     ReleaseRequest, ReservedJob, Topic, TopicPage, TopicSettings, Version,
 };
 pub use request::{Repeat, Request, Response};
+pub use stats::{EventSummary, Process, Stats, Timeline, TimelineRequest};
 pub use tls::Trust;
 pub use topics::{TopicSort, TopicsRequest};
 pub use url::{InvalidUrl, ServerUrl};

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::IgnoredAny};
 use serde_json::value::RawValue;
 
 use crate::{
@@ -316,6 +316,9 @@ pub struct TopicSettings {
     /// Whether a finish needs the receipt.
     #[serde(default)]
     pub require_receipt: bool,
+    /// Whether the server calls a URL for the jobs, so that nobody pops them.
+    #[serde(default, rename = "callback", deserialize_with = "has_url")]
+    pub has_callback: bool,
 }
 
 /// A page of topics.
@@ -338,6 +341,14 @@ pub struct Version {
     pub engine_version: String,
     /// What an acknowledgement means.
     pub durability: String,
+}
+
+fn has_url<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+    #[derive(Deserialize)]
+    struct Callback {
+        url: Option<IgnoredAny>,
+    }
+    Callback::deserialize(from).map(|callback| callback.url.is_some())
 }
 
 fn moment<S: Serializer>(moment: &Timestamp, to: S) -> Result<S::Ok, S::Error> {

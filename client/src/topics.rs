@@ -46,7 +46,9 @@ pub enum TopicSort {
 }
 
 impl TopicSort {
-    fn as_str(self) -> &'static str {
+    /// The word of the API.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Name => "name",
             Self::Ready => "ready",
@@ -156,11 +158,11 @@ impl Client {
 
     /// What runs there.
     pub async fn version(&self) -> Result<Version, Error> {
-        self.send(&Request::get("version", "/version")).await?.read()
+        self.send(&Request::version()).await?.read()
     }
 
     /// Succeeds when the server is ready for work; one that is not refuses with 503.
     pub async fn ready(&self) -> Result<(), Error> {
-        self.send(&Request::get("ready", "/readyz")).await.map(drop)
+        self.send(&Request::ready()).await.map(drop)
     }
 }

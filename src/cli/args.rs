@@ -18,6 +18,7 @@ use super::{
     pop::PopArgs,
     profile::ProfileCommand,
     settings::{DirectoryFlag, EngineFlags, FileFlag, ListenFlag, Settings},
+    timeline::TimelineArgs,
     topics::{TopicCommand, TopicsArgs},
     work::WorkArgs,
 };
@@ -110,6 +111,9 @@ pub(super) enum Command {
     /// Show or change a topic
     #[command(subcommand)]
     Topic(TopicCommand),
+    /// Draw the delayed jobs by due time
+    #[command(after_help = help::TIMELINE)]
+    Timeline(TimelineArgs),
     /// Show or change the servers that commands call by a name
     #[command(subcommand, after_help = help::PROFILE)]
     Profile(ProfileCommand),
@@ -307,6 +311,7 @@ impl Command {
             | Self::Dead(_)
             | Self::Topics(_)
             | Self::Topic(_)
+            | Self::Timeline(_)
             | Self::Profile(_)
             | Self::Completions(_)
             | Self::Man(_)

@@ -115,6 +115,21 @@ Examples:
     calls!()
 );
 
+pub(super) const TIMELINE: &str = concat!(
+    "\
+The first line sums up: the jobs that are delayed, and how many of them are due outside of the span. Each further line is \
+a step: when it begins, how many delayed jobs are due in it, and a bar. Several steps without a job share a line. Moments \
+are in UTC. Jobs that are due already are ready or reserved, so they are in no step.
+
+Examples:
+  linger timeline
+  linger timeline payment-notify --span 24h
+  linger timeline --span 365d --step 7d --json
+
+",
+    calls!()
+);
+
 pub(super) const PROFILE: &str = "\
 Profiles are in ~/.config/linger/client.toml, or below XDG_CONFIG_HOME. --profile or LINGER_PROFILE names one for a \
 command. The file contains no token: a profile names the file that has it, or the command that prints it.

@@ -28,7 +28,9 @@ mod profiles;
 mod relocate;
 mod session;
 mod settings;
+mod terminal;
 mod text;
+mod timeline;
 mod token;
 mod topics;
 mod work;
@@ -110,6 +112,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Dead(command) => dead::run(&command),
         Command::Topics(arguments) => topics::list(&arguments),
         Command::Topic(command) => topics::run(&command),
+        Command::Timeline(arguments) => timeline::run(&arguments),
         Command::Profile(command) => profile::run(&command),
         Command::Completions(arguments) => generate::completions(arguments.shell),
         Command::Man(arguments) => generate::manual(&arguments.directory),

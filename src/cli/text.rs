@@ -112,6 +112,19 @@ pub(super) fn span(duration: Duration) -> String {
     two.map(|(count, unit)| format!("{count}{unit}")).collect()
 }
 
+/// A number with a comma between thousands: `1,411`.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// Rows with aligned columns, numbers to the right; the first row is the heading.
 pub(super) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -158,6 +171,15 @@ mod tests {
             (187_200_000, "2d4h"),
         ] {
             assert_eq!(span(Duration::from_millis(ms)), text, "{ms}");
+        }
+    }
+
+    #[test]
+    fn thousands_are_grouped() {
+        for (number, text) in
+            [(0, "0"), (999, "999"), (1_411, "1,411"), (100_000, "100,000"), (9_876_543_210, "9,876,543,210")]
+        {
+            assert_eq!(grouped(number), text);
         }
     }
 

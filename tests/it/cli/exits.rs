@@ -67,7 +67,9 @@ fn nothing_due_and_no_such_job_are_3() {
     for words in [&["get", "a"][..], &["finish", "a"], &["cancel", "a"], &["reschedule", "a", "--now"]] {
         assert_ended(&cli, words, 3, "job_not_found", "job_not_found");
     }
-    assert_ended(&cli, &["topic", "show", "mail"], 3, "topic_not_found", "topic_not_found");
+    for words in [&["topic", "show", "mail"][..], &["timeline", "mail"]] {
+        assert_ended(&cli, words, 3, "topic_not_found", "topic_not_found");
+    }
     cli.succeed(&["add", "mail", "--id", "a"]);
     assert_ended(&cli, &["dead", "requeue", "news", "a"], 3, "news has no such job", "absent");
     assert!(cli.server.stop().success());
@@ -108,6 +110,10 @@ fn wrong_usage_and_refused_values_are_2() {
     }
     assert_ended(&cli, &["add", "mail", "--ttr", "100h"], 2, "invalid_job", "invalid_job");
     assert_ended(&cli, &["add", "bad topic"], 2, "invalid_job", "invalid_job");
+    for words in [&["timeline", "--span", "5000d"][..], &["timeline", "--step", "90s"], &["timeline", "a b"]]
+    {
+        assert_ended(&cli, words, 2, "invalid_parameter", "invalid_parameter");
+    }
     let secure = cli.server.url().replace("http:", "https:");
     assert_ended(&cli, &["get", "a", "--url", &secure], 2, "use http://", "usage");
     for (words, message) in [
@@ -118,6 +124,7 @@ fn wrong_usage_and_refused_values_are_2() {
         (&["get", "a", "--text", "--json"], "--json"),
         (&["reschedule", "a"], "--delay"),
         (&["pop", "mail", "--max", "0"], "--max"),
+        (&["timeline", "--span", "soon"], "--span"),
         (&["touch", "a"], "--receipt"),
         (&["dead", "delete", "mail"], "--all"),
         (&["get", "a", "--token", "secret"], "--token"),

@@ -132,7 +132,13 @@ const CHANGES: &[&[&str]] = &[
 ];
 
 /// Commands that only look.
-const LOOKS: &[&[&str]] = &[&["get", "a"], &["dead", "ls", "mail"], &["topics"], &["topic", "show", "mail"]];
+const LOOKS: &[&[&str]] = &[
+    &["get", "a"],
+    &["dead", "ls", "mail"],
+    &["topics"],
+    &["topic", "show", "mail"],
+    &["timeline", "mail"],
+];
 
 /// Every command of the program with these words before it, by its help.
 fn commands_below(cli: &Cli, words: &[String]) -> Vec<Vec<String>> {

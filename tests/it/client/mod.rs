@@ -6,8 +6,8 @@ pub mod proxy;
 use std::{fs, path::Path, time::Duration};
 
 use linger_client::{
-    Client, Due, Error, JobPatch, NewJob, Options, PopRequest, ReleaseRequest, ServerUrl, TopicSort,
-    TopicsRequest, Trust,
+    Client, Due, Error, JobPatch, NewJob, Options, PopRequest, ReleaseRequest, ServerUrl, TimelineRequest,
+    TopicSort, TopicsRequest, Trust,
 };
 use serde_json::value::RawValue;
 
@@ -141,6 +141,15 @@ async fn the_calls_for_batches_topics_and_the_server_work() {
     }
     let found = client.topics(&TopicsRequest { prefix: Some("n"), ..one }).await.expect("is answered");
     assert_eq!((found.topics[0].topic.as_str(), found.next_cursor), ("news", None));
+    let (span, step) = (Duration::from_secs(7_200), Some(Duration::from_secs(3_600)));
+    let due = TimelineRequest { topic: Some("news"), span, step };
+    let timeline = client.timeline(&due).await.expect("is answered");
+    assert_eq!(
+        (timeline.step, timeline.counts, timeline.outside),
+        (Duration::from_secs(3_600), vec![2, 0], 0)
+    );
+    let stats = client.stats().await.expect("is answered");
+    assert_eq!((stats.hour.added, stats.processes.len()), (5, 1));
     assert_eq!(client.purge("mail").await.expect("is answered"), 1);
     assert_eq!(client.version().await.expect("is answered").engine, "embedded");
     client.ready().await.expect("is ready");

@@ -1,0 +1,133 @@
+//! Calls for figures of the whole queue, or of one topic over time.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use crate::{
+    client::Client,
+    durations::{duration_text, seconds, some_seconds},
+    error::Error,
+    model::Counts,
+    request::{Request, segment},
+};
+
+/// Which delayed jobs to count by due time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimelineRequest<'a> {
+    /// The topic; jobs of all topics when left out.
+    pub topic: Option<&'a str>,
+    /// How long from now the span is, from a minute to 11 years.
+    pub span: Duration,
+    /// How long each step is, in whole minutes; the server chooses when left out.
+    pub step: Option<Duration>,
+}
+
+/// Delayed jobs by due time, and the ready and reserved jobs of the same topics.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Timeline {
+    /// When the jobs were counted.
+    pub now: Timestamp,
+    /// When the first step begins.
+    pub from: Timestamp,
+    /// How long each step is.
+    #[serde(deserialize_with = "seconds")]
+    pub step: Duration,
+    /// The delayed jobs that are due in each step.
+    pub counts: Vec<u64>,
+    /// Delayed jobs that are due before or after the span.
+    pub outside: u64,
+    /// Due and not reserved.
+    pub ready: u64,
+    /// With a worker.
+    pub reserved: u64,
+}
+
+/// What `GET /stats` answers.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Stats {
+    /// When the jobs were counted.
+    pub now: Timestamp,
+    /// All jobs by state.
+    pub counts: Counts,
+    /// What happened in the last minute.
+    pub minute: EventSummary,
+    /// What happened in the last hour.
+    pub hour: EventSummary,
+    /// The server processes whose events these are; the first one answers.
+    pub processes: Vec<Process>,
+}
+
+/// How often some events happened, and how late due jobs became ready.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+pub struct EventSummary {
+    /// Jobs added.
+    pub added: u64,
+    /// Reservations that reached a worker.
+    pub delivered: u64,
+    /// Jobs finished.
+    pub finished: u64,
+    /// Jobs that became dead letters.
+    pub died: u64,
+    /// The 99th percentile of lateness, rounded up; none when no job became ready.
+    #[serde(default, deserialize_with = "some_seconds")]
+    pub late_p99: Option<Duration>,
+}
+
+/// A process of the server.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Process {
+    /// The name of its host and its process id.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// The calls as data, for those who send them with [`Client::send`] and read the answer themselves.
+impl Request {
+    /// Counts delayed jobs by due time.
+    #[must_use]
+    pub fn timeline(request: &TimelineRequest<'_>) -> Self {
+        let mut path = format!("/timeline?span={}", duration_text(request.span));
+        if let Some(step) = request.step {
+            path.push_str(&format!("&step={}", duration_text(step)));
+        }
+        if let Some(topic) = request.topic {
+            path.push_str(&format!("&topic={}", segment(topic)));
+        }
+        Self::get("timeline", path)
+    }
+
+    /// Reads the figures of the whole queue.
+    #[must_use]
+    pub fn stats() -> Self {
+        Self::get("stats", "/stats")
+    }
+
+    /// Asks what runs there.
+    #[must_use]
+    pub fn version() -> Self {
+        Self::get("version", "/version")
+    }
+
+    /// Asks whether the server is ready for work.
+    #[must_use]
+    pub fn ready() -> Self {
+        Self::get("ready", "/readyz")
+    }
+}
+
+/// Every call fails with [`Error`]; all of them are safe to repeat.
+#[expect(clippy::missing_errors_doc, reason = "said once, above")]
+impl Client {
+    /// Delayed jobs by due time. A topic that the server does not know has none.
+    pub async fn timeline(&self, request: &TimelineRequest<'_>) -> Result<Timeline, Error> {
+        self.send(&Request::timeline(request)).await?.read()
+    }
+
+    /// The figures of the whole queue. They need a token for all topics.
+    pub async fn stats(&self) -> Result<Stats, Error> {
+        self.send(&Request::stats()).await?.read()
+    }
+}

@@ -1,0 +1,19 @@
+//! The terminal that stdout is, if it is one: its size. Knows no command.
+
+use std::io::stdout;
+
+use rustix::termios::tcgetwinsize;
+
+/// Columns of text that is printed into a pipe or a file.
+const COLUMNS: usize = 80;
+
+/// Columns and rows; none if stdout is no terminal, or does not tell them.
+pub(super) fn size() -> Option<(u16, u16)> {
+    let size = tcgetwinsize(stdout()).ok()?;
+    (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
+}
+
+/// How many columns a line of output may have.
+pub(super) fn columns() -> usize {
+    size().map_or(COLUMNS, |(columns, _)| columns.into())
+}

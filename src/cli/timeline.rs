@@ -1,0 +1,219 @@
+//! `linger timeline`: the delayed jobs by due time, drawn as bars.
+
+use std::{process::ExitCode, time::Duration};
+
+use clap::Args;
+use linger_client::{Request, Timeline, TimelineRequest, Timestamp};
+
+use super::{
+    exit::Exit,
+    session::ReadArgs,
+    terminal,
+    text::{grouped, span},
+};
+use crate::job::parse_duration;
+
+/// Minutes of a step when none is given: the first that makes at most [`MOST_STEPS`], or the last.
+const STEPS: [u64; 10] = [1, 5, 15, 60, 180, 360, 720, 1_440, 10_080, 40_320];
+/// A day by the hour fits, and most terminals show this many lines at once.
+const MOST_STEPS: u64 = 31;
+/// A line for each step without a job, up to this many in a row; a single line for more.
+const MOST_EMPTY_LINES: usize = 2;
+/// Columns of a moment.
+const MOMENT: usize = 16;
+
+/// Arguments of `linger timeline`.
+#[derive(Debug, Args)]
+pub(super) struct TimelineArgs {
+    /// Name of the topic [default: all of them]
+    topic: Option<String>,
+    /// How far to look ahead, from a minute to 11 years
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = parse_duration)]
+    span: Duration,
+    /// How long each step is, in whole minutes [default: so long that there are at most 31]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    step: Option<Duration>,
+    #[command(flatten)]
+    read: ReadArgs,
+}
+
+/// Runs `linger timeline`.
+pub(super) fn run(TimelineArgs { topic, span, step, read }: &TimelineArgs) -> ExitCode {
+    read.run(async |session| {
+        let (topic, step) = (topic.as_deref(), Some(step.unwrap_or_else(|| default_step(*span))));
+        let response =
+            session.call(&Request::timeline(&TimelineRequest { topic, span: *span, step })).await?;
+        let json = response.text()?;
+        if let Some(topic) = topic
+            && is_empty(&session.read(json)?)
+        {
+            // The timeline of a topic that does not exist is empty; this call fails for it.
+            session.call(&Request::topic(topic)).await?;
+        }
+        session.print(json, |timeline: Timeline| draw(topic, &timeline, terminal::columns()))?;
+        Ok(Exit::Done)
+    })
+}
+
+fn default_step(span: Duration) -> Duration {
+    let minutes = span.as_secs().div_ceil(60);
+    let fitting = STEPS.into_iter().find(|step| minutes.div_ceil(*step) <= MOST_STEPS);
+    Duration::from_secs(60 * fitting.unwrap_or(STEPS[STEPS.len() - 1]))
+}
+
+fn is_empty(timeline: &Timeline) -> bool {
+    delayed(timeline) + timeline.ready + timeline.reserved == 0
+}
+
+fn delayed(timeline: &Timeline) -> u64 {
+    timeline.counts.iter().sum::<u64>() + timeline.outside
+}
+
+/// A timeline as lines of at most `columns`, as far as figures fit.
+fn draw(topic: Option<&str>, timeline: &Timeline, columns: usize) -> String {
+    let mut lines = vec![
+        format!(
+            "{}: {} delayed, {} of them outside of this span; {} ready, {} reserved",
+            topic.unwrap_or("all topics"),
+            grouped(delayed(timeline)),
+            grouped(timeline.outside),
+            grouped(timeline.ready),
+            grouped(timeline.reserved)
+        ),
+        format!("steps of {}, in UTC, as of {}", span(timeline.step), second(timeline.now)),
+    ];
+    let counts = &timeline.counts;
+    let most = counts.iter().copied().max().unwrap_or(0);
+    let digits = grouped(most).len();
+    let room = columns.saturating_sub(MOMENT + digits + 4);
+    let mut at = 0;
+    while at < counts.len() {
+        let empty = counts[at..].iter().take_while(|count| **count == 0).count();
+        if empty > MOST_EMPTY_LINES {
+            lines.push(format!("{}  {:>digits$}  {empty} steps", minute(timeline, at), 0));
+            at += empty;
+            continue;
+        }
+        let (moment, count) = (minute(timeline, at), counts[at]);
+        let line = format!("{moment}  {:>digits$}  {}", grouped(count), "#".repeat(bar(count, most, room)));
+        lines.push(line.trim_end().to_owned());
+        at += 1;
+    }
+    lines.join("\n")
+}
+
+/// The length of a bar: in proportion, but never nothing for a job.
+fn bar(count: u64, most: u64, room: usize) -> usize {
+    if count == 0 {
+        return 0;
+    }
+    let length = u128::from(count) * room as u128 / u128::from(most);
+    usize::try_from(length).map_or(room, |length| length.clamp(1.min(room), room))
+}
+
+/// When a step begins.
+fn minute(timeline: &Timeline, step: usize) -> String {
+    let since = u32::try_from(step).ok().and_then(|step| timeline.step.checked_mul(step));
+    let begins = since.and_then(|since| timeline.from.checked_add(since).ok());
+    begins.unwrap_or(Timestamp::MAX).strftime("%Y-%m-%d %H:%M").to_string()
+}
+
+fn second(moment: Timestamp) -> String {
+    moment.strftime("%Y-%m-%d %H:%M:%S").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timeline(counts: &[u64]) -> Timeline {
+        Timeline {
+            now: "2026-11-22T06:10:05.250Z".parse().expect("is a moment"),
+            from: "2026-11-22T06:10:00Z".parse().expect("is a moment"),
+            step: Duration::from_secs(3_600),
+            counts: counts.to_vec(),
+            outside: 9_041,
+            ready: 17,
+            reserved: 4,
+        }
+    }
+
+    #[track_caller]
+    fn assert_drawn(topic: Option<&str>, counts: &[u64], columns: usize, lines: &[&str]) {
+        let drawn = draw(topic, &timeline(counts), columns);
+        assert_eq!(drawn.lines().collect::<Vec<_>>(), lines);
+        let wide = drawn.lines().skip(2).find(|line| line.len() > columns.max(MOMENT + 20));
+        assert_eq!(wide, None);
+    }
+
+    #[test]
+    fn bars_are_in_proportion_and_fill_the_line() {
+        let lines = [
+            "mail: 9,245 delayed, 9,041 of them outside of this span; 17 ready, 4 reserved",
+            "steps of 1h, in UTC, as of 2026-11-22 06:10:05",
+            "2026-11-22 06:10  120  ##################",
+            "2026-11-22 07:10   80  ############",
+            "2026-11-22 08:10    0",
+            "2026-11-22 09:10    4  #",
+        ];
+        assert_drawn(Some("mail"), &[120, 80, 0, 4], 41, &lines);
+    }
+
+    #[test]
+    fn a_job_beside_a_million_has_a_bar_and_long_empty_stretches_share_a_line() {
+        let lines = [
+            "all topics: 1,009,042 delayed, 9,041 of them outside of this span; 17 ready, 4 reserved",
+            "steps of 1h, in UTC, as of 2026-11-22 06:10:05",
+            "2026-11-22 06:10          0",
+            "2026-11-22 07:10          0",
+            "2026-11-22 08:10  1,000,000  ###################################################",
+            "2026-11-22 09:10          0  20 steps",
+            "2026-11-23 05:10          1  #",
+            "2026-11-23 06:10          0  3 steps",
+        ];
+        let counts = [&[0, 0, 1_000_000][..], &[0; 20], &[1], &[0; 3]].concat();
+        assert_drawn(None, &counts, 80, &lines);
+    }
+
+    #[test]
+    fn nothing_due_is_one_line() {
+        let lines = [
+            "all topics: 9,041 delayed, 9,041 of them outside of this span; 17 ready, 4 reserved",
+            "steps of 1h, in UTC, as of 2026-11-22 06:10:05",
+            "2026-11-22 06:10  0  24 steps",
+        ];
+        assert_drawn(None, &[0; 24], 80, &lines);
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_short_bars_or_none() {
+        let counts = [9_876_543_210, 1_234_567_890];
+        let lines = [
+            "all topics: 11,111,120,141 delayed, 9,041 of them outside of this span; 17 ready, 4 reserved",
+            "steps of 1h, in UTC, as of 2026-11-22 06:10:05",
+            "2026-11-22 06:10  9,876,543,210  #######",
+            "2026-11-22 07:10  1,234,567,890  #",
+        ];
+        assert_drawn(None, &counts, 40, &lines);
+        let lines =
+            [lines[0], lines[1], "2026-11-22 06:10  9,876,543,210", "2026-11-22 07:10  1,234,567,890"];
+        assert_drawn(None, &counts, 20, &lines);
+    }
+
+    #[test]
+    fn a_step_makes_few_lines_of_any_span() {
+        for (span, step) in [
+            ("1m", "1m"),
+            ("31m", "1m"),
+            ("1h", "5m"),
+            ("24h", "1h"),
+            ("7d", "6h"),
+            ("31d", "1d"),
+            ("365d", "28d"),
+            ("4026d", "28d"),
+        ] {
+            let [span, step] = [span, step].map(|text| parse_duration(text).expect("is a duration"));
+            assert_eq!(default_step(span), step, "{span:?}");
+        }
+    }
+}
