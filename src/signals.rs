@@ -20,6 +20,8 @@ pub(crate) enum StopSignal {
     Interrupt,
     /// SIGTERM.
     Terminate,
+    /// SIGHUP, as when a terminal is closed. [`Signals`] leaves it to whoever has a use for it.
+    HangUp,
 }
 
 impl StopSignal {
@@ -27,6 +29,7 @@ impl StopSignal {
         match self {
             Self::Interrupt => "SIGINT",
             Self::Terminate => "SIGTERM",
+            Self::HangUp => "SIGHUP",
         }
     }
 
@@ -35,6 +38,7 @@ impl StopSignal {
         match self {
             Self::Interrupt => 130,
             Self::Terminate => 143,
+            Self::HangUp => 129,
         }
     }
 }

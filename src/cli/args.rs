@@ -19,6 +19,7 @@ use super::{
     profile::ProfileCommand,
     settings::{DirectoryFlag, EngineFlags, FileFlag, ListenFlag, Settings},
     timeline::TimelineArgs,
+    top::TopArgs,
     topics::{TopicCommand, TopicsArgs},
     work::WorkArgs,
 };
@@ -114,6 +115,9 @@ pub(super) enum Command {
     /// Draw the delayed jobs by due time
     #[command(after_help = help::TIMELINE)]
     Timeline(TimelineArgs),
+    /// Watch the topics and the figures of the queue
+    #[command(after_help = help::TOP)]
+    Top(TopArgs),
     /// Show or change the servers that commands call by a name
     #[command(subcommand, after_help = help::PROFILE)]
     Profile(ProfileCommand),
@@ -312,6 +316,7 @@ impl Command {
             | Self::Topics(_)
             | Self::Topic(_)
             | Self::Timeline(_)
+            | Self::Top(_)
             | Self::Profile(_)
             | Self::Completions(_)
             | Self::Man(_)

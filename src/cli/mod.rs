@@ -32,6 +32,7 @@ mod terminal;
 mod text;
 mod timeline;
 mod token;
+mod top;
 mod topics;
 mod work;
 
@@ -113,6 +114,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Topics(arguments) => topics::list(&arguments),
         Command::Topic(command) => topics::run(&command),
         Command::Timeline(arguments) => timeline::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Profile(command) => profile::run(&command),
         Command::Completions(arguments) => generate::completions(arguments.shell),
         Command::Man(arguments) => generate::manual(&arguments.directory),

@@ -140,6 +140,11 @@ impl Session {
         self.connection.timeout
     }
 
+    /// The address of the server.
+    pub fn server(&self) -> String {
+        self.connection.url.to_string()
+    }
+
     /// From now on, a signal leaves the command some time to clean up.
     pub fn clean_up_on_signal(&self) {
         self.cleans_up.store(true, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! The terminal that stdout is, if it is one: its size. Knows no command.
 
-use std::io::stdout;
+use std::io::{IsTerminal, stdout};
 
 use rustix::termios::tcgetwinsize;
 
@@ -11,6 +11,11 @@ const COLUMNS: usize = 80;
 pub(super) fn size() -> Option<(u16, u16)> {
     let size = tcgetwinsize(stdout()).ok()?;
     (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
+}
+
+/// Whether stdout is a terminal.
+pub(super) fn is_there() -> bool {
+    stdout().is_terminal()
 }
 
 /// How many columns a line of output may have.

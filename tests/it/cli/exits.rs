@@ -125,6 +125,8 @@ fn wrong_usage_and_refused_values_are_2() {
         (&["reschedule", "a"], "--delay"),
         (&["pop", "mail", "--max", "0"], "--max"),
         (&["timeline", "--span", "soon"], "--span"),
+        (&["top", "--every", "99ms"], "must be at least 100ms"),
+        (&["top", "--sort", "size"], "possible values: ready, overdue, delayed, dead, name"),
         (&["touch", "a"], "--receipt"),
         (&["dead", "delete", "mail"], "--all"),
         (&["get", "a", "--token", "secret"], "--token"),

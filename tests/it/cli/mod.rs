@@ -6,6 +6,8 @@ mod profiles;
 mod prompts;
 mod repeats;
 mod session;
+mod terminal;
+mod top;
 
 use std::{path::Path, process::Command};
 

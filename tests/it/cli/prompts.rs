@@ -138,6 +138,7 @@ const LOOKS: &[&[&str]] = &[
     &["topics"],
     &["topic", "show", "mail"],
     &["timeline", "mail"],
+    &["top"],
 ];
 
 /// Every command of the program with these words before it, by its help.

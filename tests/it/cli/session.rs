@@ -132,6 +132,12 @@ steps of 2h, in UTC, as of [..]
         r#"{"now":"[..]","from":"[..]","step":7200,"counts":[1],"outside":0,"ready":0,"reserved":0}"#,
     ),
     (
+        &["top", "--sort", "name", "--prefix", "ne"],
+        "TOPIC         DELAYED  READY  RESERVED  DEAD  OLDEST  POLLS    PAUSED
+news                1      0         0     0              0",
+        r#"{"version":{[..]},"stats":{"now":"[..]},"topics":[{"topic":"news",[..]}]}"#,
+    ),
+    (
         &["pop", "mail", "--wait", "20s"],
         "[..]-[..]  attempt 1 of 1  [..]\n7",
         r#"{[..]"receipt":"[..]"body":7}"#,

@@ -1,0 +1,51 @@
+//! `linger top`: the topics and the figures of the whole queue, live on a terminal, else once.
+
+mod args;
+mod draw;
+mod keys;
+mod live;
+mod reading;
+mod screen;
+mod state;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::process::ExitCode;
+
+use linger_client::{Request, Timestamp};
+
+use super::{
+    exit::{Exit, Failure},
+    session::Session,
+    terminal,
+};
+pub(super) use args::TopArgs;
+
+/// Runs `linger top`.
+pub(super) fn run(arguments: &TopArgs) -> ExitCode {
+    arguments.read.run(async |session| {
+        if session.output.is_text() && terminal::is_there() {
+            live::run(session, arguments).await
+        } else {
+            print(session, arguments).await
+        }
+    })
+}
+
+/// Prints the figures once.
+async fn print(session: &Session, arguments: &TopArgs) -> Result<Exit, Failure> {
+    let call = async |request: Request| session.call(&request).await;
+    let answers = reading::read(call, arguments.sort, arguments.prefix.as_deref()).await?;
+    let json = answers.json()?;
+    if session.output.is_text() {
+        let now = Timestamp::from_microsecond(session.clock.now_micros()).unwrap_or_default();
+        let reading = answers.reading(now)?;
+        let rows = table::rows(&reading.topics, reading.now, usize::MAX);
+        let lines: Vec<_> = rows.into_iter().map(|row| row.text).collect();
+        session.output.print(|| lines.join("\n"), &json)?;
+    } else {
+        session.output.print(String::new, &json)?;
+    }
+    Ok(Exit::Done)
+}

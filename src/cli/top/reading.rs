@@ -1,0 +1,86 @@
+//! What `linger top` reads of the server at one time. Does not know how it is shown.
+
+use linger_client::{Request, Response, Stats, Timestamp, Topic, TopicSort, TopicsRequest, Version};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
+
+use crate::cli::exit::{Exit, Failure};
+
+/// Most topics that are read: the API returns no more of a sorted list.
+pub(super) const MOST_TOPICS: usize = 1_000;
+
+/// The answers of the server.
+pub(super) struct Answers {
+    version: Response,
+    /// None if the token is for some topics.
+    stats: Option<Response>,
+    topics: Response,
+}
+
+/// The figures that are shown.
+#[derive(Debug)]
+pub(super) struct Reading {
+    /// When it was, by the server's clock as far as that is known.
+    pub now: Timestamp,
+    pub version: Version,
+    /// None if the token is for some topics.
+    pub stats: Option<Stats>,
+    pub topics: Vec<Topic>,
+    /// Why the server is not ready.
+    pub not_ready: Option<String>,
+}
+
+/// Reads the first topics of an order, with `call`.
+pub(super) async fn read(
+    call: impl AsyncFn(Request) -> Result<Response, Failure>,
+    sort: TopicSort,
+    prefix: Option<&str>,
+) -> Result<Answers, Failure> {
+    let version = call(Request::version()).await?;
+    let stats = match call(Request::stats()).await {
+        Ok(stats) => Some(stats),
+        // A token for some topics may list those all the same.
+        Err(failure) if failure.exit == Exit::NotAllowed => None,
+        Err(failure) => return Err(failure),
+    };
+    let request = TopicsRequest { prefix, sort, limit: MOST_TOPICS, cursor: None };
+    let topics = call(Request::topics(&request)).await?;
+    Ok(Answers { version, stats, topics })
+}
+
+impl Answers {
+    /// The figures in the answers. `now` is the time by this machine's clock.
+    pub fn reading(&self, now: Timestamp) -> Result<Reading, Failure> {
+        #[derive(Deserialize)]
+        struct Page {
+            topics: Vec<Topic>,
+        }
+        let stats: Option<Stats> = self.stats.as_ref().map(object).transpose()?;
+        Ok(Reading {
+            now: stats.as_ref().map_or(now, |stats| stats.now),
+            version: object(&self.version)?,
+            topics: object::<Page>(&self.topics)?.topics,
+            stats,
+            not_ready: None,
+        })
+    }
+
+    /// The objects of the API as members of one.
+    pub fn json(&self) -> Result<String, Failure> {
+        #[derive(Deserialize)]
+        struct Page {
+            topics: Box<RawValue>,
+        }
+        let stats = self.stats.as_ref().map_or(Ok("null"), Response::text)?;
+        let (version, topics) = (self.version.text()?, object::<Page>(&self.topics)?.topics);
+        Ok(format!(
+            r#"{{"version":{},"stats":{},"topics":{topics}}}"#,
+            version.trim_ascii(),
+            stats.trim_ascii()
+        ))
+    }
+}
+
+fn object<T: DeserializeOwned>(response: &Response) -> Result<T, Failure> {
+    response.read().map_err(|error| Failure::new(Exit::Failed, error.to_string()))
+}
