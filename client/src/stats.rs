@@ -104,18 +104,6 @@ impl Request {
     pub fn stats() -> Self {
         Self::get("stats", "/stats")
     }
-
-    /// Asks what runs there.
-    #[must_use]
-    pub fn version() -> Self {
-        Self::get("version", "/version")
-    }
-
-    /// Asks whether the server is ready for work.
-    #[must_use]
-    pub fn ready() -> Self {
-        Self::get("ready", "/readyz")
-    }
 }
 
 /// Every call fails with [`Error`]; all of them are safe to repeat.
