@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::{Timestamp, tz::TimeZone};
-use linger_client::{HistoryEntry, Job};
+use linger_client::{HistoryEntry, Job, Paused};
 
 /// Turns moments into text, as seen at one of them.
 pub(super) struct Wording {
@@ -110,6 +110,16 @@ pub(super) fn span(duration: Duration) -> String {
     let from = units.iter().position(|(count, _)| *count > 0).unwrap_or(3);
     let two = units.iter().skip(from).take(2).filter(|(count, _)| *count > 0);
     two.map(|(count, unit)| format!("{count}{unit}")).collect()
+}
+
+/// What is paused in a topic, in a word.
+pub(super) fn paused(paused: Paused) -> &'static str {
+    match (paused.delivery, paused.intake) {
+        (true, true) => "both",
+        (true, false) => "delivery",
+        (false, true) => "intake",
+        (false, false) => "",
+    }
 }
 
 /// A number with a comma between thousands: `1,411`.
@@ -236,9 +246,9 @@ mod tests {
 
     #[test]
     fn columns_are_aligned() {
-        let rows = [["TOPIC", "READY", "PAUSED"], ["mail", "1", ""], ["orders", "1000", "delivery, intake"]];
+        let rows = [["TOPIC", "READY", "PAUSED"], ["mail", "1", ""], ["orders", "1000", "delivery"]];
         let rows = rows.map(|row| row.map(str::to_owned).to_vec());
-        let expected = ["TOPIC   READY  PAUSED", "mail        1", "orders   1000  delivery, intake"];
+        let expected = ["TOPIC   READY  PAUSED", "mail        1", "orders   1000  delivery"];
         assert_eq!(table(&rows).lines().collect::<Vec<_>>(), expected);
     }
 }

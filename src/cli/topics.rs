@@ -11,7 +11,7 @@ use super::{
     exit::{Exit, Failure},
     help,
     session::{ChangeArgs, ReadArgs, Session},
-    text::{span, table},
+    text::{paused, span, table},
 };
 use crate::job::parse_duration;
 
@@ -151,15 +151,6 @@ fn row(topic: &Topic) -> Vec<String> {
     let numbers = [counts.delayed, counts.ready, counts.reserved, counts.dead, topic.waiting as u64];
     let numbers = numbers.map(|number| number.to_string());
     [topic.topic.clone()].into_iter().chain(numbers).chain([paused(topic.paused).to_owned()]).collect()
-}
-
-fn paused(paused: Paused) -> &'static str {
-    match (paused.delivery, paused.intake) {
-        (true, true) => "delivery, intake",
-        (true, false) => "delivery",
-        (false, true) => "intake",
-        (false, false) => "",
-    }
 }
 
 /// Runs a command of `linger topic`.

@@ -1,8 +1,8 @@
 //! The table of topics as lines of text: which columns fit, and how wide each is.
 
-use linger_client::{Paused, Timestamp, Topic};
+use linger_client::{Timestamp, Topic};
 
-use crate::cli::text::{grouped, span};
+use crate::cli::text::{grouped, paused, span};
 
 /// Columns that the names of topics have at least.
 const SHORTEST_NAME: usize = 12;
@@ -92,15 +92,6 @@ fn oldest(topic: &Topic, now: Timestamp) -> String {
     let age = topic.oldest_overdue_at.map(|due_at| now.duration_since(due_at));
     // The figures may have been read a little before the list.
     age.map_or(String::new(), |age| span(age.try_into().unwrap_or_default()))
-}
-
-fn paused(paused: Paused) -> &'static str {
-    match (paused.delivery, paused.intake) {
-        (true, true) => "both",
-        (true, false) => "delivery",
-        (false, true) => "intake",
-        (false, false) => "",
-    }
 }
 
 /// Text in at most `width` columns; what is cut off shows as `…`.
