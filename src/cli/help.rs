@@ -117,9 +117,9 @@ Examples:
 
 pub(super) const TIMELINE: &str = concat!(
     "\
-The first line sums up: the jobs that are delayed, and how many of them are due outside of the span. Each further line is \
-a step: when it begins, how many delayed jobs are due in it, and a bar. Several steps without a job share a line. Moments \
-are in UTC. Jobs that are due already are ready or reserved, so they are in no step.
+The first line counts the jobs: those that are delayed, how many of them are due outside of the span, and those that are \
+due already and so in no step. Each further line is a step: when it begins, how many delayed jobs are due in it, and a bar. \
+More than two steps in a row without a job share a line. Times are in the time zone of this machine.
 
 Examples:
   linger timeline

@@ -18,7 +18,11 @@ impl Wording {
     }
 
     pub fn new(now: Timestamp) -> Self {
-        Self { now, zone: TimeZone::system() }
+        Self::in_zone(now, TimeZone::system())
+    }
+
+    pub fn in_zone(now: Timestamp, zone: TimeZone) -> Self {
+        Self { now, zone }
     }
 
     /// A moment as a time of day, with the date if it is another day.
@@ -26,6 +30,11 @@ impl Wording {
         let [moment, now] = [moment, self.now].map(|moment| moment.to_zoned(self.zone.clone()));
         let form = if moment.date() == now.date() { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
         moment.strftime(form).to_string()
+    }
+
+    /// A moment as a date and a time of day, to the minute.
+    pub fn minute(&self, moment: Timestamp) -> String {
+        moment.to_zoned(self.zone.clone()).strftime("%Y-%m-%d %H:%M").to_string()
     }
 
     fn since(&self, moment: Timestamp) -> String {
@@ -158,7 +167,7 @@ mod tests {
 
     fn wording() -> Wording {
         let now = "2026-11-22T06:10:00Z".parse().expect("is a moment");
-        Wording { now, zone: TimeZone::UTC }
+        Wording::in_zone(now, TimeZone::UTC)
     }
 
     fn job(more: &str) -> Job {

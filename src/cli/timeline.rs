@@ -9,7 +9,7 @@ use super::{
     exit::Exit,
     session::ReadArgs,
     terminal,
-    text::{grouped, span},
+    text::{Wording, grouped, span},
 };
 use crate::job::parse_duration;
 
@@ -17,7 +17,7 @@ use crate::job::parse_duration;
 const STEPS: [u64; 10] = [1, 5, 15, 60, 180, 360, 720, 1_440, 10_080, 40_320];
 /// A day by the hour fits, and most terminals show this many lines at once.
 const MOST_STEPS: u64 = 31;
-/// A line for each step without a job, up to this many in a row; a single line for more.
+/// Steps without a job have a line each, up to this many in a row; more share one.
 const MOST_EMPTY_LINES: usize = 2;
 /// Columns of a moment.
 const MOMENT: usize = 16;
@@ -30,7 +30,7 @@ pub(super) struct TimelineArgs {
     /// How far to look ahead, from a minute to 11 years
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = parse_duration)]
     span: Duration,
-    /// How long each step is, in whole minutes [default: so long that there are at most 31]
+    /// How long each step is, in whole minutes [default: by the span, from a minute to 28 days]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     step: Option<Duration>,
     #[command(flatten)]
@@ -50,7 +50,8 @@ pub(super) fn run(TimelineArgs { topic, span, step, read }: &TimelineArgs) -> Ex
             // The timeline of a topic that does not exist is empty; this call fails for it.
             session.call(&Request::topic(topic)).await?;
         }
-        session.print(json, |timeline: Timeline| draw(topic, &timeline, terminal::columns()))?;
+        let wording = session.wording();
+        session.print(json, |timeline: Timeline| draw(topic, &timeline, &wording, terminal::columns()))?;
         Ok(Exit::Done)
     })
 }
@@ -62,15 +63,15 @@ fn default_step(span: Duration) -> Duration {
 }
 
 fn is_empty(timeline: &Timeline) -> bool {
-    delayed(timeline) + timeline.ready + timeline.reserved == 0
+    [delayed(timeline), timeline.ready, timeline.reserved] == [0; 3]
 }
 
 fn delayed(timeline: &Timeline) -> u64 {
-    timeline.counts.iter().sum::<u64>() + timeline.outside
+    timeline.counts.iter().fold(timeline.outside, |all, count| all.saturating_add(*count))
 }
 
 /// A timeline as lines of at most `columns`, as far as figures fit.
-fn draw(topic: Option<&str>, timeline: &Timeline, columns: usize) -> String {
+fn draw(topic: Option<&str>, timeline: &Timeline, wording: &Wording, columns: usize) -> String {
     let mut lines = vec![
         format!(
             "{}: {} delayed, {} of them outside of this span; {} ready, {} reserved",
@@ -80,7 +81,7 @@ fn draw(topic: Option<&str>, timeline: &Timeline, columns: usize) -> String {
             grouped(timeline.ready),
             grouped(timeline.reserved)
         ),
-        format!("steps of {}, in UTC, as of {}", span(timeline.step), second(timeline.now)),
+        format!("steps of {}, as of {}", span(timeline.step), wording.moment(timeline.now)),
     ];
     let counts = &timeline.counts;
     let most = counts.iter().copied().max().unwrap_or(0);
@@ -90,11 +91,12 @@ fn draw(topic: Option<&str>, timeline: &Timeline, columns: usize) -> String {
     while at < counts.len() {
         let empty = counts[at..].iter().take_while(|count| **count == 0).count();
         if empty > MOST_EMPTY_LINES {
-            lines.push(format!("{}  {:>digits$}  {empty} steps", minute(timeline, at), 0));
+            let moment = wording.minute(beginning(timeline, at));
+            lines.push(format!("{moment}  {:>digits$}  {empty} steps", 0));
             at += empty;
             continue;
         }
-        let (moment, count) = (minute(timeline, at), counts[at]);
+        let (moment, count) = (wording.minute(beginning(timeline, at)), counts[at]);
         let line = format!("{moment}  {:>digits$}  {}", grouped(count), "#".repeat(bar(count, most, room)));
         lines.push(line.trim_end().to_owned());
         at += 1;
@@ -112,18 +114,16 @@ fn bar(count: u64, most: u64, room: usize) -> usize {
 }
 
 /// When a step begins.
-fn minute(timeline: &Timeline, step: usize) -> String {
+fn beginning(timeline: &Timeline, step: usize) -> Timestamp {
     let since = u32::try_from(step).ok().and_then(|step| timeline.step.checked_mul(step));
     let begins = since.and_then(|since| timeline.from.checked_add(since).ok());
-    begins.unwrap_or(Timestamp::MAX).strftime("%Y-%m-%d %H:%M").to_string()
-}
-
-fn second(moment: Timestamp) -> String {
-    moment.strftime("%Y-%m-%d %H:%M:%S").to_string()
+    begins.unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]
 mod tests {
+    use jiff::tz::TimeZone;
+
     use super::*;
 
     fn timeline(counts: &[u64]) -> Timeline {
@@ -140,7 +140,9 @@ mod tests {
 
     #[track_caller]
     fn assert_drawn(topic: Option<&str>, counts: &[u64], columns: usize, lines: &[&str]) {
-        let drawn = draw(topic, &timeline(counts), columns);
+        let zone = TimeZone::fixed(jiff::tz::offset(8));
+        let timeline = timeline(counts);
+        let drawn = draw(topic, &timeline, &Wording::in_zone(timeline.now, zone), columns);
         assert_eq!(drawn.lines().collect::<Vec<_>>(), lines);
         let wide = drawn.lines().skip(2).find(|line| line.len() > columns.max(MOMENT + 20));
         assert_eq!(wide, None);
@@ -150,11 +152,11 @@ mod tests {
     fn bars_are_in_proportion_and_fill_the_line() {
         let lines = [
             "mail: 9,245 delayed, 9,041 of them outside of this span; 17 ready, 4 reserved",
-            "steps of 1h, in UTC, as of 2026-11-22 06:10:05",
-            "2026-11-22 06:10  120  ##################",
-            "2026-11-22 07:10   80  ############",
-            "2026-11-22 08:10    0",
-            "2026-11-22 09:10    4  #",
+            "steps of 1h, as of 14:10:05",
+            "2026-11-22 14:10  120  ##################",
+            "2026-11-22 15:10   80  ############",
+            "2026-11-22 16:10    0",
+            "2026-11-22 17:10    4  #",
         ];
         assert_drawn(Some("mail"), &[120, 80, 0, 4], 41, &lines);
     }
@@ -163,13 +165,13 @@ mod tests {
     fn a_job_beside_a_million_has_a_bar_and_long_empty_stretches_share_a_line() {
         let lines = [
             "all topics: 1,009,042 delayed, 9,041 of them outside of this span; 17 ready, 4 reserved",
-            "steps of 1h, in UTC, as of 2026-11-22 06:10:05",
-            "2026-11-22 06:10          0",
-            "2026-11-22 07:10          0",
-            "2026-11-22 08:10  1,000,000  ###################################################",
-            "2026-11-22 09:10          0  20 steps",
-            "2026-11-23 05:10          1  #",
-            "2026-11-23 06:10          0  3 steps",
+            "steps of 1h, as of 14:10:05",
+            "2026-11-22 14:10          0",
+            "2026-11-22 15:10          0",
+            "2026-11-22 16:10  1,000,000  ###################################################",
+            "2026-11-22 17:10          0  20 steps",
+            "2026-11-23 13:10          1  #",
+            "2026-11-23 14:10          0  3 steps",
         ];
         let counts = [&[0, 0, 1_000_000][..], &[0; 20], &[1], &[0; 3]].concat();
         assert_drawn(None, &counts, 80, &lines);
@@ -179,8 +181,8 @@ mod tests {
     fn nothing_due_is_one_line() {
         let lines = [
             "all topics: 9,041 delayed, 9,041 of them outside of this span; 17 ready, 4 reserved",
-            "steps of 1h, in UTC, as of 2026-11-22 06:10:05",
-            "2026-11-22 06:10  0  24 steps",
+            "steps of 1h, as of 14:10:05",
+            "2026-11-22 14:10  0  24 steps",
         ];
         assert_drawn(None, &[0; 24], 80, &lines);
     }
@@ -190,13 +192,13 @@ mod tests {
         let counts = [9_876_543_210, 1_234_567_890];
         let lines = [
             "all topics: 11,111,120,141 delayed, 9,041 of them outside of this span; 17 ready, 4 reserved",
-            "steps of 1h, in UTC, as of 2026-11-22 06:10:05",
-            "2026-11-22 06:10  9,876,543,210  #######",
-            "2026-11-22 07:10  1,234,567,890  #",
+            "steps of 1h, as of 14:10:05",
+            "2026-11-22 14:10  9,876,543,210  #######",
+            "2026-11-22 15:10  1,234,567,890  #",
         ];
         assert_drawn(None, &counts, 40, &lines);
         let lines =
-            [lines[0], lines[1], "2026-11-22 06:10  9,876,543,210", "2026-11-22 07:10  1,234,567,890"];
+            [lines[0], lines[1], "2026-11-22 14:10  9,876,543,210", "2026-11-22 15:10  1,234,567,890"];
         assert_drawn(None, &counts, 20, &lines);
     }
 

@@ -127,7 +127,7 @@ news         1      0         0     0      0",
     (
         &["timeline", "news", "--span", "2h", "--step", "2h"],
         "news: 1 delayed, 0 of them outside of this span; 0 ready, 0 reserved
-steps of 2h, in UTC, as of [..]
+steps of 2h, as of [..]
 [..]  1  ###########################################################",
         r#"{"now":"[..]","from":"[..]","step":7200,"counts":[1],"outside":0,"ready":0,"reserved":0}"#,
     ),
