@@ -20,8 +20,10 @@ pub(crate) enum StopSignal {
     Interrupt,
     /// SIGTERM.
     Terminate,
-    /// SIGHUP, as when a terminal is closed. [`Signals`] leaves it to whoever has a use for it.
+    /// SIGHUP, as when a terminal is closed. [`Signals`] does not catch it.
     HangUp,
+    /// SIGQUIT, as by Ctrl-\. [`Signals`] does not catch it.
+    Quit,
 }
 
 impl StopSignal {
@@ -30,6 +32,7 @@ impl StopSignal {
             Self::Interrupt => "SIGINT",
             Self::Terminate => "SIGTERM",
             Self::HangUp => "SIGHUP",
+            Self::Quit => "SIGQUIT",
         }
     }
 
@@ -39,6 +42,7 @@ impl StopSignal {
             Self::Interrupt => 130,
             Self::Terminate => 143,
             Self::HangUp => 129,
+            Self::Quit => 131,
         }
     }
 }

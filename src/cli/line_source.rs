@@ -74,7 +74,7 @@ impl LineSource {
 }
 
 /// Whether a read would not wait: files always, pipes if they have bytes or nobody writes to them any more.
-fn is_readable(file: &File) -> bool {
+pub(super) fn is_readable(file: &File) -> bool {
     let mut file = [PollFd::new(file, PollFlags::IN)];
     let polled = poll(&mut file, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
     // What cannot be asked is read.

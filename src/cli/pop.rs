@@ -84,7 +84,7 @@ async fn poll(session: &Session, arguments: &PopArgs) -> Result<Vec<Popped>, Fai
     let topics: Vec<_> = arguments.topics.iter().map(String::as_str).collect();
     let wait_us = u64::try_from(arguments.wait.as_micros()).unwrap_or(u64::MAX);
     let end_us = session.clock.now_micros().saturating_add_unsigned(wait_us);
-    session.clean_up_on_signal();
+    session.clean_up_on_signal(|| {});
     loop {
         let left = end_us.saturating_sub(session.clock.now_micros()).max(0);
         let left = Duration::from_micros(left.unsigned_abs());

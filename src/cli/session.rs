@@ -2,10 +2,7 @@
 
 use std::{
     process::ExitCode,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -57,7 +54,8 @@ pub(super) struct Session {
     pub clock: Arc<dyn Clock>,
     connection: Connection,
     yes: bool,
-    cleans_up: Arc<AtomicBool>,
+    /// What is left to do if the command does not end in time after a signal; not set if it need not clean up.
+    last_step: Arc<OnceLock<fn()>>,
     stopped: watch::Receiver<Option<StopSignal>>,
 }
 
@@ -99,12 +97,12 @@ fn run(
     };
     let exit = runtime.block_on(async {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let cleans_up = Arc::new(AtomicBool::new(false));
-        let stopped = match watch_signals(clock.clone(), cleans_up.clone()) {
+        let last_step = Arc::new(OnceLock::new());
+        let stopped = match watch_signals(clock.clone(), last_step.clone()) {
             Ok(stopped) => stopped,
             Err(error) => return output.fail(&Failure::new(Exit::Failed, error.to_string())),
         };
-        let session = Session { client, output, clock, connection, yes, cleans_up, stopped };
+        let session = Session { client, output, clock, connection, yes, last_step, stopped };
         let ended = command(&session).await;
         ended.unwrap_or_else(|failure| session.output.fail(&failure))
     });
@@ -113,21 +111,22 @@ fn run(
 }
 
 /// A signal ends the process, at once unless the command cleans up. Then it is published first, and a second one ends
-/// the process.
+/// the process after the last step.
 fn watch_signals(
     clock: Arc<dyn Clock>,
-    cleans_up: Arc<AtomicBool>,
+    last_step: Arc<OnceLock<fn()>>,
 ) -> std::io::Result<watch::Receiver<Option<StopSignal>>> {
     let mut signals = Signals::new()?;
     let (sender, stopped) = watch::channel(None);
     tokio::spawn(async move {
         let mut last = signals.next().await;
-        if cleans_up.load(Ordering::Relaxed) {
+        if let Some(last_step) = last_step.get() {
             sender.send_replace(Some(last));
             tokio::select! {
                 second = signals.next() => last = second,
                 () = clock.sleep(CLEAN_UP) => {}
             }
+            last_step();
         }
         std::process::exit(i32::from(last.exit_code()))
     });
@@ -145,9 +144,10 @@ impl Session {
         self.connection.url.to_string()
     }
 
-    /// From now on, a signal leaves the command some time to clean up.
-    pub fn clean_up_on_signal(&self) {
-        self.cleans_up.store(true, Ordering::Relaxed);
+    /// From now on, a signal leaves the command some time to clean up. After that, or at a second signal, `last_step` is
+    /// called before the process ends.
+    pub fn clean_up_on_signal(&self, last_step: fn()) {
+        self.last_step.get_or_init(|| last_step);
     }
 
     /// Runs `work` until it ends or a signal comes, which is a failure.
@@ -162,7 +162,8 @@ impl Session {
         }
     }
 
-    async fn stopped(&self) -> StopSignal {
+    /// Waits for a signal that stops the command.
+    pub async fn stopped(&self) -> StopSignal {
         let mut stopped = self.stopped.clone();
         let signal = stopped.wait_for(Option::is_some).await.ok().and_then(|signal| *signal);
         signal.expect("the task that watches signals ends with the process")

@@ -1,4 +1,4 @@
-//! The terminal that stdout is, if it is one: its size. Knows no command.
+//! The terminal that stdout is, if it is one: its size and its colours. Knows no command.
 
 use std::io::{IsTerminal, stdout};
 
@@ -16,6 +16,11 @@ pub(super) fn size() -> Option<(u16, u16)> {
 /// Whether stdout is a terminal.
 pub(super) fn is_there() -> bool {
     stdout().is_terminal()
+}
+
+/// Whether a terminal may show colours.
+pub(super) fn has_colours() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// How many columns a line of output may have.

@@ -1,19 +1,16 @@
-//! Draws what `linger top` shows. Changes nothing.
+//! What `linger top` shows, as lines for a terminal of any size. Does not know the terminal.
 
 use linger_client::Stats;
-use ratatui::{
-    Frame,
-    layout::Rect,
-    style::{Color, Modifier, Style},
-    text::Line,
-};
 
 use super::{
-    reading::MOST_TOPICS,
+    reading::{MOST_TOPICS, Reading},
     state::State,
     table::{self, shortened},
 };
-use crate::cli::text::{grouped, span};
+use crate::{
+    cli::text::{grouped, span},
+    printable::escape_line,
+};
 
 const HELP: &[&str] = &[
     "q, Ctrl-C        quit",
@@ -22,23 +19,49 @@ const HELP: &[&str] = &[
     "Up, Down, j, k   scroll a line; PageUp, PageDown a page; Home, End",
     "h, ?             show or leave this help",
     "",
-    "!       Ready jobs, and no poll waits: no worker runs, or all are busy.",
-    "        Topics with a callback or with paused delivery have no mark.",
     "OLDEST  How long the oldest ready job has been due.",
     "POLLS   Polls that wait at the server process that answers.",
+    "!       There are ready jobs, and no poll waits: no worker runs, or all are",
+    "        busy. Topics with a callback or with paused delivery have no mark.",
 ];
 
-/// Lines below the table.
+const KEYS: &str = "q quit  s sort  h help";
+/// Lines of the heading of the table, and lines below it.
+const HEADING: u16 = 1;
 const FOOTER: u16 = 1;
 
-fn old() -> Style {
-    Style::new().fg(Color::DarkGray).add_modifier(Modifier::DIM)
+/// How a line looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    Plain,
+    /// Data that is no longer true.
+    Faint,
+    /// The heading of a table.
+    Heading,
+    Good,
+    Doubtful,
+    Bad,
+    /// One of several lines that needs a look.
+    Warning,
+}
+
+/// A line of the screen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct StyledLine {
+    pub text: String,
+    pub style: Style,
+}
+
+impl StyledLine {
+    /// A line of at most `width` characters, none of which a terminal would execute.
+    fn new(text: &str, style: Style, width: usize) -> Self {
+        Self { text: shortened(&escape_line(text), width), style }
+    }
 }
 
 /// How many topics a terminal of this height shows.
 pub(super) fn rows(state: &State, height: u16) -> usize {
-    let heading = 1;
-    usize::from(height.saturating_sub(header_lines(state, height) + heading + FOOTER))
+    usize::from(height.saturating_sub(header_lines(state, height) + HEADING + FOOTER))
 }
 
 /// The header has at most a third of the lines.
@@ -47,55 +70,53 @@ fn header_lines(state: &State, height: u16) -> u16 {
     (height / 3).clamp(1, all)
 }
 
-pub(super) fn draw(frame: &mut Frame<'_>, state: &State, now_us: i64) {
-    let area = frame.area();
-    let header = header(state, now_us, area.width.into());
-    let header = header.into_iter().take(header_lines(state, area.height).into());
-    let shown = rows(state, area.height);
-    let lines = if state.shows_help { help(shown + 1) } else { table(state, now_us, area.width, shown) };
-    let lines: Vec<Line<'_>> = header.chain(lines).collect();
-    let above_footer = area.height.saturating_sub(FOOTER);
-    for (y, line) in (0..above_footer).zip(lines) {
-        frame.render_widget(line, Rect::new(0, y, area.width, 1));
+/// One line for each line of the terminal.
+pub(super) fn lines(state: &State, now_us: i64, (width, height): (u16, u16)) -> Vec<StyledLine> {
+    let (columns, shown) = (usize::from(width), rows(state, height));
+    let header = header(state, now_us, columns);
+    let header = header.into_iter().take(header_lines(state, height).into());
+    let body = if state.shows_help { help(shown + 1, columns) } else { table(state, now_us, columns, shown) };
+    let mut lines: Vec<_> = header.chain(body).collect();
+    let has_footer = height > FOOTER;
+    let above = if has_footer { height - FOOTER } else { height };
+    lines.resize(above.into(), StyledLine::new("", Style::Plain, columns));
+    if has_footer {
+        lines.push(StyledLine::new(&footer(state, shown, columns), Style::Faint, columns));
     }
-    if area.height > FOOTER {
-        let line = Line::styled(footer(state, shown, area.width.into()), Modifier::DIM);
-        frame.render_widget(line, Rect::new(0, above_footer, area.width, FOOTER));
-    }
+    lines
 }
 
 /// The header, the most important line first.
-fn header(state: &State, now_us: i64, width: usize) -> Vec<Line<'static>> {
+fn header(state: &State, now_us: i64, width: usize) -> Vec<StyledLine> {
     let reading = &state.reading;
-    let age = state.age_ms(now_us) / 1_000;
-    let (health, colour) = match (&state.trouble, &reading.not_ready) {
-        (Some(trouble), _) => (trouble.kind, Color::Red),
-        (None, Some(_)) => ("not ready", Color::Yellow),
-        (None, None) => ("ready", Color::Green),
+    let (health, style) = match (&state.trouble, &reading.not_ready) {
+        (Some(trouble), _) => (trouble.kind, Style::Bad),
+        (None, Some(_)) => ("not ready", Style::Doubtful),
+        (None, None) => ("ready", Style::Good),
     };
-    let status = format!("{health}, data {age}s old");
-    let title = format!("linger top  {}", state.server);
+    let status = format!("{health}, data {}s old", state.age_ms(now_us) / 1_000);
     let room = width.saturating_sub(status.len() + 2);
-    let first = format!("{:<room$}  {status}", shortened(&title, room));
-    let mut lines = vec![Line::styled(first, Style::new().fg(colour).add_modifier(Modifier::BOLD))];
+    let title = shortened(&escape_line(&format!("linger top  {}", state.server)), room);
+    let mut lines = vec![StyledLine::new(&format!("{title:<room$}  {status}"), style, width)];
     let trouble = state.trouble.as_ref().map(|trouble| &trouble.message).or(reading.not_ready.as_ref());
-    lines.extend(trouble.map(|message| Line::styled(shortened(message, width), colour)));
-    let style = if state.is_old(now_us) { old() } else { Style::new() };
+    lines.extend(trouble.map(|message| StyledLine::new(message, style, width)));
+    let style = if state.is_old(now_us) { Style::Faint } else { Style::Plain };
+    lines.extend(summary(reading).iter().map(|line| StyledLine::new(line, style, width)));
+    lines
+}
+
+fn summary(reading: &Reading) -> Vec<String> {
     let version = &reading.version;
     let server = format!("linger {}, {} {}", version.version, version.engine, version.engine_version);
-    let figures = match &reading.stats {
-        Some(stats) => {
-            let [jobs, minute] = totals(stats);
-            let processes = match stats.processes.len() {
-                1 => "1 process".to_owned(),
-                count => format!("{count} processes"),
-            };
-            vec![jobs, minute, format!("{server}, {processes}")]
-        }
-        None => vec!["the token is for some topics, so there are no totals".to_owned(), server],
+    let Some(stats) = &reading.stats else {
+        return vec!["no totals: the token is for some topics only".to_owned(), server];
     };
-    lines.extend(figures.into_iter().map(|line| Line::styled(shortened(&line, width), style)));
-    lines
+    let [jobs, minute] = totals(stats);
+    let processes = match stats.processes.len() {
+        1 => "1 process".to_owned(),
+        count => format!("{count} processes"),
+    };
+    vec![jobs, minute, format!("{server}, {processes}")]
 }
 
 fn totals(stats: &Stats) -> [String; 2] {
@@ -116,27 +137,28 @@ fn totals(stats: &Stats) -> [String; 2] {
 
 /// How often something happened each second of a minute, with one decimal.
 fn per_second(per_minute: u64) -> String {
-    let tenths = (per_minute + 3) / 6;
+    let tenths = per_minute.saturating_add(3) / 6;
     format!("{}.{}", grouped(tenths / 10), tenths % 10)
 }
 
-fn help(lines: usize) -> Vec<Line<'static>> {
-    HELP.iter().take(lines).map(|line| Line::raw(*line)).collect()
+fn help(lines: usize, width: usize) -> Vec<StyledLine> {
+    HELP.iter().take(lines).map(|line| StyledLine::new(line, Style::Plain, width)).collect()
 }
 
 /// The heading, and the topics from the offset on.
-fn table(state: &State, now_us: i64, width: u16, shown: usize) -> Vec<Line<'static>> {
+fn table(state: &State, now_us: i64, width: usize, shown: usize) -> Vec<StyledLine> {
     let is_old = state.is_old(now_us);
-    let mut rows = table::rows(&state.reading.topics, state.reading.now, width.into()).into_iter();
-    let heading = rows.next().map(|row| Line::styled(row.text, Modifier::REVERSED));
+    let mut rows = table::rows(&state.reading, width).into_iter();
+    let heading = rows.next().map(|row| format!("{:<width$}", row.text));
+    let heading = heading.map(|text| StyledLine::new(&text, Style::Heading, width));
     let offset = state.offset.min(state.last_offset(shown));
     let topics = rows.skip(offset).take(shown).map(|row| {
         let style = match (is_old, row.has_mark) {
-            (true, _) => old(),
-            (false, true) => Style::new().fg(Color::Yellow),
-            (false, false) => Style::new(),
+            (true, _) => Style::Faint,
+            (false, true) => Style::Warning,
+            (false, false) => Style::Plain,
         };
-        Line::styled(row.text, style)
+        StyledLine::new(&row.text, style, width)
     });
     heading.into_iter().chain(topics).collect()
 }
@@ -144,15 +166,21 @@ fn table(state: &State, now_us: i64, width: u16, shown: usize) -> Vec<Line<'stat
 fn footer(state: &State, shown: usize, width: usize) -> String {
     let count = state.reading.topics.len();
     let offset = state.offset.min(state.last_offset(shown));
-    let which = match (offset, count) {
-        (_, 0) => "no topics".to_owned(),
-        (_, count) if count <= shown || shown == 0 => format!("{count} topics"),
-        (offset, count) => format!("{}-{} of {count} topics", offset + 1, (offset + shown).min(count)),
+    let all = match count {
+        0 => "no topics".to_owned(),
+        1 => "1 topic".to_owned(),
+        MOST_TOPICS => format!("the first {} topics", grouped(count as u64)),
+        _ => format!("{} topics", grouped(count as u64)),
     };
-    let which = if count == MOST_TOPICS { format!("{which}, the first ones") } else { which };
-    let prefix = state.prefix.as_ref().map_or(String::new(), |prefix| format!(" from {prefix}"));
-    let shown = format!("{which}{prefix} by {}", state.sort.as_str());
-    let keys = "q quit  s sort  h help";
-    let room = width.saturating_sub(keys.len() + 2);
-    if room < shown.len() { shortened(&shown, width) } else { format!("{shown:<room$}  {keys}") }
+    let which = if count <= shown || shown == 0 {
+        all
+    } else {
+        let [first, last] = [offset + 1, (offset + shown).min(count)].map(|at| grouped(at as u64));
+        format!("{first}-{last} of {all}")
+    };
+    let prefix = state.prefix.as_ref().map_or(String::new(), |prefix| format!(" with prefix {prefix}"));
+    let order = if count > 1 { format!(" by {}", state.reading.sort.as_str()) } else { String::new() };
+    let which = format!("{which}{prefix}{order}");
+    let room = width.saturating_sub(KEYS.len() + 2);
+    if room < which.len() { which } else { format!("{which:<room$}  {KEYS}") }
 }

@@ -1,18 +1,16 @@
 //! `linger top` on a terminal: reads, draws and takes keys until it is told to end.
 
-use std::{future::pending, io, mem::ManuallyDrop, pin::Pin, time::Duration};
+use std::{io, pin::Pin, time::Duration};
 
-use futures_util::StreamExt;
 use linger_client::{Client, Request, Timestamp, TopicSort};
-use ratatui::crossterm::event::EventStream;
-use tokio::signal::unix::{SignalKind, signal};
+use rustix::io::Errno;
 
 use super::{
     args::TopArgs,
-    draw::{draw, rows},
-    keys,
+    draw::{lines, rows},
+    input::{Input, TerminalEvent, TerminalSignals},
     reading::{self, Reading},
-    screen::Screen,
+    screen::{Screen, give_back},
     state::{Effect, State},
 };
 use crate::{
@@ -46,20 +44,27 @@ pub(super) async fn run(session: &Session, arguments: &TopArgs) -> Result<Exit, 
         offset: 0,
         shows_help: false,
     };
-    session.clean_up_on_signal();
-    let mut screen = Screen::open().map_err(|error| failed(&error))?;
-    watch(session, &mut state, &mut screen).await
+    // Signals are caught before the terminal is taken: none may end the process while it is.
+    session.clean_up_on_signal(give_back);
+    let watched = async {
+        let signals = TerminalSignals::new()?;
+        let mut screen = Screen::open()?;
+        let mut input = signals.with_keys(screen.keyboard())?;
+        watch(session, &mut state, &mut screen, &mut input).await
+    };
+    watched.await.or_else(|error| ended(&error))
 }
 
-async fn watch(session: &Session, state: &mut State, screen: &mut Screen) -> Result<Exit, Failure> {
+async fn watch(
+    session: &Session,
+    state: &mut State,
+    screen: &mut Screen,
+    input: &mut Input,
+) -> io::Result<Exit> {
     let clock = &*session.clock;
     // A call that fails is not repeated before the next reading, which says meanwhile what is wrong.
     let client = session.client.single_connection();
     let every_us = i64::try_from(state.every.as_micros()).unwrap_or(i64::MAX);
-    // Its drop waits for crossterm's reader, which spins and never lets go once the terminal is closed. The process ends
-    // right after this.
-    let mut keys = ManuallyDrop::new(EventStream::new());
-    let mut hang_up = signal(SignalKind::hangup()).map_err(|error| failed(&error))?;
     let mut reading: Option<Pending<'_>> = None;
     // The first reading did not ask whether the server is ready.
     let mut next_us = clock.now_micros();
@@ -69,23 +74,28 @@ async fn watch(session: &Session, state: &mut State, screen: &mut Screen) -> Res
             reading = Some(Box::pin(read(&client, clock, state.sort, state.prefix.clone())));
             next_us = now_us.saturating_add(every_us);
         }
-        screen.draw(|frame| draw(frame, state, now_us)).map_err(|error| failed(&error))?;
+        let size = screen.size();
+        screen.draw(lines(state, now_us, size))?;
         let until_next = Duration::from_micros(u64::try_from(next_us - now_us).unwrap_or(0));
         let tick = if reading.is_some() { TICK } else { until_next.min(TICK) };
         tokio::select! {
             biased;
-            stopped = session.until_stopped(pending()) => return stopped,
-            _ = hang_up.recv() => return Ok(Exit::Signal(StopSignal::HangUp)),
-            event = keys.next() => {
-                let event = event.unwrap_or_else(|| Err(io::ErrorKind::UnexpectedEof.into()));
-                let event = event.map_err(|error| failed(&error))?;
-                let rows = rows(state, screen.height());
-                match keys::action(&event).map(|action| state.apply(action, rows)) {
-                    Some(Effect::Quit) => return Ok(Exit::Done),
-                    Some(Effect::Read) => (reading, next_us) = (None, now_us),
-                    Some(Effect::Draw) | None => {}
+            signal = session.stopped() => return Ok(Exit::Signal(signal)),
+            event = input.next(screen.has_terminal()) => match event? {
+                TerminalEvent::Stopped(signal) => return Ok(Exit::Signal(signal)),
+                TerminalEvent::Resized => {}
+                TerminalEvent::Suspended => screen.suspend()?,
+                // A call that was on its way has had no time, so it would fail.
+                TerminalEvent::Continued => {
+                    screen.resume();
+                    (reading, next_us) = (None, now_us);
                 }
-            }
+                TerminalEvent::Key(action) => match state.apply(action, rows(state, size.1)) {
+                    Effect::Quit => return Ok(Exit::Done),
+                    Effect::Read => (reading, next_us) = (None, now_us),
+                    Effect::Draw => {}
+                },
+            },
             read = async { reading.as_mut().expect("the branch is off without one").await },
                 if reading.is_some() =>
             {
@@ -118,6 +128,12 @@ fn now(clock: &dyn Clock) -> Timestamp {
     Timestamp::from_microsecond(clock.now_micros()).unwrap_or_default()
 }
 
-fn failed(error: &io::Error) -> Failure {
-    Failure::new(Exit::Failed, format!("the terminal cannot be used: {error}"))
+/// How the command ends when its terminal fails. One that is closed fails, and sends SIGHUP too, perhaps a little later.
+fn ended(error: &io::Error) -> Result<Exit, Failure> {
+    let is_closed = error.kind() == io::ErrorKind::UnexpectedEof
+        || error.raw_os_error() == Some(Errno::IO.raw_os_error());
+    if is_closed {
+        return Ok(Exit::Signal(StopSignal::HangUp));
+    }
+    Err(Failure::new(Exit::Failed, format!("the terminal cannot be used: {error}")))
 }

@@ -2,6 +2,7 @@
 
 mod args;
 mod draw;
+mod input;
 mod keys;
 mod live;
 mod reading;
@@ -37,15 +38,12 @@ pub(super) fn run(arguments: &TopArgs) -> ExitCode {
 async fn print(session: &Session, arguments: &TopArgs) -> Result<Exit, Failure> {
     let call = async |request: Request| session.call(&request).await;
     let answers = reading::read(call, arguments.sort, arguments.prefix.as_deref()).await?;
-    let json = answers.json()?;
+    let mut table = String::new();
     if session.output.is_text() {
         let now = Timestamp::from_microsecond(session.clock.now_micros()).unwrap_or_default();
-        let reading = answers.reading(now)?;
-        let rows = table::rows(&reading.topics, reading.now, usize::MAX);
-        let lines: Vec<_> = rows.into_iter().map(|row| row.text).collect();
-        session.output.print(|| lines.join("\n"), &json)?;
-    } else {
-        session.output.print(String::new, &json)?;
+        let rows = table::rows(&answers.reading(now)?, usize::MAX);
+        table = rows.into_iter().map(|row| row.text).collect::<Vec<_>>().join("\n");
     }
+    session.output.print(|| table, &answers.json()?)?;
     Ok(Exit::Done)
 }

@@ -11,6 +11,7 @@ pub(super) const MOST_TOPICS: usize = 1_000;
 
 /// The answers of the server.
 pub(super) struct Answers {
+    sort: TopicSort,
     version: Response,
     /// None if the token is for some topics.
     stats: Option<Response>,
@@ -25,7 +26,9 @@ pub(super) struct Reading {
     pub version: Version,
     /// None if the token is for some topics.
     pub stats: Option<Stats>,
+    /// The first topics of the order.
     pub topics: Vec<Topic>,
+    pub sort: TopicSort,
     /// Why the server is not ready.
     pub not_ready: Option<String>,
 }
@@ -45,7 +48,7 @@ pub(super) async fn read(
     };
     let request = TopicsRequest { prefix, sort, limit: MOST_TOPICS, cursor: None };
     let topics = call(Request::topics(&request)).await?;
-    Ok(Answers { version, stats, topics })
+    Ok(Answers { sort, version, stats, topics })
 }
 
 impl Answers {
@@ -60,6 +63,7 @@ impl Answers {
             now: stats.as_ref().map_or(now, |stats| stats.now),
             version: object(&self.version)?,
             topics: object::<Page>(&self.topics)?.topics,
+            sort: self.sort,
             stats,
             not_ready: None,
         })

@@ -1,11 +1,11 @@
-//! What `linger top` shows, and what a key changes of it. Does not know the terminal.
+//! The state of `linger top`, and what a key changes of it. Does not know how it is drawn.
 
 use std::time::Duration;
 
 use linger_client::TopicSort;
 
 use super::{args::SORTS, reading::Reading};
-use crate::cli::exit::Failure;
+use crate::cli::exit::{Exit, Failure};
 
 /// Data that is older than two readings and this is shown as old.
 const OLD_MS: i64 = 3_000;
@@ -37,7 +37,7 @@ pub(super) enum Effect {
 /// Why the last reading failed.
 #[derive(Debug)]
 pub(super) struct Trouble {
-    /// In two words.
+    /// In a word or two.
     pub kind: &'static str,
     /// In a sentence.
     pub message: String,
@@ -104,7 +104,13 @@ impl State {
                 self.trouble = None;
             }
             Err(failure) => {
-                let kind = if failure.has_answer() { "refused" } else { "no answer" };
+                let kind = if failure.has_answer() {
+                    "refused"
+                } else if failure.exit == Exit::NoAnswer {
+                    "no answer"
+                } else {
+                    "failed"
+                };
                 self.trouble = Some(Trouble { kind, message: failure.message });
             }
         }

@@ -2,13 +2,19 @@
 
 use linger_client::{Timestamp, Topic};
 
-use crate::cli::text::{grouped, paused, span};
+use super::reading::Reading;
+use crate::{
+    cli::text::{grouped, paused, span},
+    printable::escape_line,
+};
 
-/// Columns that the names of topics have at least.
+/// Columns that the names of topics have at least, unless even one figure beside them leaves less.
 const SHORTEST_NAME: usize = 12;
 /// Columns that the names have at most: the API allows no longer ones.
 const LONGEST_NAME: usize = 128;
 const GAP: &str = "  ";
+/// The mark, and the blank before it.
+const MARK: usize = 2;
 /// Columns that a pause takes.
 const LONGEST_PAUSE: usize = "delivery".len();
 
@@ -29,6 +35,13 @@ const COLUMNS: &[Column] = &[
     Column { heading: "POLLS", cell: |topic, _| grouped(topic.waiting as u64), rank: 2 },
 ];
 
+/// A column with its cells.
+struct Filled {
+    column: &'static Column,
+    cells: Vec<String>,
+    width: usize,
+}
+
 /// A line of the table.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Row {
@@ -38,33 +51,17 @@ pub(super) struct Row {
 }
 
 /// The table, in lines of at most `width` columns; the heading comes first.
-pub(super) fn rows(topics: &[Topic], now: Timestamp, width: usize) -> Vec<Row> {
-    let names = topics.iter().map(|topic| topic.topic.chars().count());
-    let names = names.chain([SHORTEST_NAME]).max().unwrap_or(SHORTEST_NAME).min(LONGEST_NAME);
-    let mut columns: Vec<(&Column, Vec<String>, usize)> = COLUMNS
-        .iter()
-        .map(|column| {
-            let cells: Vec<_> = topics.iter().map(|topic| (column.cell)(topic, now)).collect();
-            let lengths = cells.iter().map(|cell| cell.chars().count()).chain([column.heading.len()]);
-            let length = lengths.max().unwrap_or(0);
-            (column, cells, length)
-        })
-        .collect();
-    // The mark takes two columns behind the others.
-    let needed = |columns: &[(&Column, Vec<String>, usize)]| {
-        columns.iter().map(|(.., length)| length + GAP.len()).sum::<usize>() + 2
-    };
-    while SHORTEST_NAME + needed(&columns) > width
-        && let Some(last) = (0..columns.len()).max_by_key(|at| columns[*at].0.rank)
-    {
-        columns.remove(last);
-    }
-    let name_width = names.min(width.saturating_sub(needed(&columns)));
-    let shows_pauses = name_width.saturating_add(needed(&columns) + GAP.len() + LONGEST_PAUSE) <= width;
-    let line = |name: &str, cell: &dyn Fn(usize) -> String, mark: &str, paused: &str| {
+pub(super) fn rows(reading: &Reading, width: usize) -> Vec<Row> {
+    let topics = &reading.topics;
+    let names: Vec<_> = topics.iter().map(|topic| escape_line(&topic.topic)).collect();
+    let columns = fitting(topics, reading.now, width);
+    let others = width_of(&columns);
+    let name_width = longest(&names, SHORTEST_NAME).min(LONGEST_NAME).min(width.saturating_sub(others));
+    let shows_pauses = name_width + others + GAP.len() + LONGEST_PAUSE <= width;
+    let line = |name: &str, cell: &dyn Fn(&Filled) -> String, mark: &str, paused: &str| {
         let mut line = format!("{:<name_width$}", shortened(name, name_width));
-        for (at, (.., length)) in columns.iter().enumerate() {
-            line.push_str(&format!("{GAP}{:>length$}", cell(at)));
+        for column in &columns {
+            line.push_str(&format!("{GAP}{:>width$}", cell(column), width = column.width));
         }
         line.push_str(&format!(" {mark:<1}"));
         if shows_pauses {
@@ -72,15 +69,41 @@ pub(super) fn rows(topics: &[Topic], now: Timestamp, width: usize) -> Vec<Row> {
         }
         shortened(line.trim_end(), width)
     };
-    let heading = line("TOPIC", &|at| columns[at].0.heading.to_owned(), "", "PAUSED");
+    let heading = line("TOPIC", &|filled: &Filled| filled.column.heading.to_owned(), "", "PAUSED");
     let mut rows = vec![Row { text: heading, has_mark: false }];
     for (at, topic) in topics.iter().enumerate() {
         let has_mark = is_unattended(topic);
         let mark = if has_mark { "!" } else { "" };
-        let text = line(&topic.topic, &|column| columns[column].1[at].clone(), mark, paused(topic.paused));
+        let text = line(&names[at], &|filled: &Filled| filled.cells[at].clone(), mark, paused(topic.paused));
         rows.push(Row { text, has_mark });
     }
     rows
+}
+
+/// The columns that fit beside the names, at least one.
+fn fitting(topics: &[Topic], now: Timestamp, width: usize) -> Vec<Filled> {
+    let fill = |column: &'static Column| {
+        let cells: Vec<_> = topics.iter().map(|topic| (column.cell)(topic, now)).collect();
+        let width = longest(&cells, column.heading.len());
+        Filled { column, cells, width }
+    };
+    let mut columns: Vec<_> = COLUMNS.iter().map(fill).collect();
+    while columns.len() > 1
+        && SHORTEST_NAME + width_of(&columns) > width
+        && let Some(last) = (0..columns.len()).max_by_key(|at| columns[*at].column.rank)
+    {
+        columns.remove(last);
+    }
+    columns
+}
+
+/// How much the columns and the mark take.
+fn width_of(columns: &[Filled]) -> usize {
+    columns.iter().map(|filled| GAP.len() + filled.width).sum::<usize>() + MARK
+}
+
+fn longest(cells: &[impl AsRef<str>], at_least: usize) -> usize {
+    cells.iter().map(|cell| cell.as_ref().chars().count()).fold(at_least, usize::max)
 }
 
 /// Whether ready jobs wait for a poll that nobody makes.
@@ -94,7 +117,7 @@ fn oldest(topic: &Topic, now: Timestamp) -> String {
     age.map_or(String::new(), |age| span(age.try_into().unwrap_or_default()))
 }
 
-/// Text in at most `width` columns; what is cut off shows as `…`.
+/// Text in at most `width` characters; what is cut off shows as `…`.
 pub(super) fn shortened(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();

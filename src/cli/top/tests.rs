@@ -1,13 +1,12 @@
-//! What `linger top` draws in terminals of several sizes, and what keys change of it.
+//! What `linger top` shows in terminals of several sizes, and what keys change of it.
 
 use std::time::Duration;
 
 use linger_client::{Timestamp, Topic, TopicSort};
-use ratatui::{Terminal, backend::TestBackend, style::Modifier};
 
 use super::{
-    draw::{draw, rows},
-    reading::Reading,
+    draw::{Style, StyledLine, lines, rows},
+    reading::{MOST_TOPICS, Reading},
     state::{Action, Effect, State},
     table,
 };
@@ -57,6 +56,7 @@ fn state(topics: Vec<Topic>) -> State {
             version: serde_json::from_str(version).expect("is a version"),
             stats: Some(serde_json::from_str(&stats).expect("are figures")),
             topics,
+            sort: TopicSort::Ready,
             not_ready: None,
         },
         read_at_us: 10 * SECOND_US,
@@ -66,22 +66,21 @@ fn state(topics: Vec<Topic>) -> State {
     }
 }
 
-fn drawn(state: &State, now_us: i64, width: u16, height: u16) -> TestBackend {
-    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal in memory");
-    terminal.draw(|frame| draw(frame, state, now_us)).expect("can be drawn");
-    terminal.backend().clone()
+fn drawn(state: &State, now_us: i64, width: u16, height: u16) -> Vec<StyledLine> {
+    let drawn = lines(state, now_us, (width, height));
+    let wide = drawn.iter().find(|line| line.text.chars().count() > width.into());
+    assert_eq!((drawn.len(), wide), (height.into(), None), "{width} by {height}");
+    drawn
 }
 
-fn lines(state: &State, now_us: i64, width: u16, height: u16) -> Vec<String> {
-    let backend = drawn(state, now_us, width, height);
-    let cells = backend.buffer().content.chunks(width.into());
-    let line = |cells: &[ratatui::buffer::Cell]| cells.iter().map(|cell| cell.symbol()).collect::<String>();
-    cells.map(|cells| line(cells).trim_end().to_owned()).collect()
+fn texts(state: &State, now_us: i64, width: u16, height: u16) -> Vec<String> {
+    let drawn = drawn(state, now_us, width, height);
+    drawn.into_iter().map(|line| line.text.trim_end().to_owned()).collect()
 }
 
 #[test]
 fn a_terminal_of_80_by_24_shows_everything() {
-    let shown = lines(&state(topics()), 11 * SECOND_US, 80, 24);
+    let shown = texts(&state(topics()), 11 * SECOND_US, 80, 24);
     let expected = [
         "linger top  http://127.0.0.1:9277                             ready, data 1s old",
         "all topics: 1,423 delayed, 19 ready, 4 reserved, 7 dead",
@@ -100,7 +99,7 @@ fn a_terminal_of_80_by_24_shows_everything() {
 
 #[test]
 fn a_small_terminal_keeps_the_most_important_columns() {
-    let shown = lines(&state(topics()), 11 * SECOND_US, 40, 10);
+    let shown = texts(&state(topics()), 11 * SECOND_US, 40, 10);
     let expected = [
         "linger top  http://…  ready, data 1s old",
         "all topics: 1,423 delayed, 19 ready, 4 …",
@@ -119,46 +118,79 @@ fn a_small_terminal_keeps_the_most_important_columns() {
 #[test]
 fn a_large_terminal_shows_long_names_whole() {
     let name = "n".repeat(128);
-    let shown = lines(&state(vec![topic(&name, [9_876_543_210, 1, 0, 0], 0, "")]), 10 * SECOND_US, 200, 50);
+    let shown = texts(&state(vec![topic(&name, [9_876_543_210, 1, 0, 0], 0, "")]), 10 * SECOND_US, 200, 50);
     let heading =
         format!("TOPIC{}        DELAYED  READY  RESERVED  DEAD  OLDEST  POLLS    PAUSED", " ".repeat(123));
     assert_eq!(shown[4], heading);
     assert_eq!(shown[5], format!("{name}  9,876,543,210      1         0     0     41s      0 !"));
     assert_eq!(shown[49].len(), 200);
+    let heading = &drawn(&state(topics()), 10 * SECOND_US, 200, 50)[4];
+    assert_eq!((heading.text.len(), heading.style), (200, Style::Heading), "it is a bar");
+}
+
+#[test]
+fn a_tiny_terminal_shows_which_topics_have_ready_jobs() {
+    let shown = texts(&state(topics()), 11 * SECOND_US, 20, 5);
+    assert_eq!(
+        shown,
+        [
+            "  ready, data 1s old",
+            "TOPIC        READY",
+            "payment-no…      3 !",
+            "mail             2",
+            "1-2 of 4 topics by …",
+        ]
+    );
 }
 
 #[test]
 fn no_size_is_too_small() {
     let mut state = state(topics());
-    for shows_help in [false, true] {
-        state.shows_help = shows_help;
-        for (width, height) in (0..30).flat_map(|width| (0..14).map(move |height| (width, height))) {
+    for (width, height) in (0..90).flat_map(|width| (0..26).map(move |height| (width, height))) {
+        for shows_help in [false, true] {
+            state.shows_help = shows_help;
             drawn(&state, 11 * SECOND_US, width, height);
-            rows(&state, height);
         }
     }
 }
 
 #[test]
-fn while_the_server_is_away_the_last_figures_stay_grey_with_their_age() {
+fn while_the_server_is_away_the_last_figures_stay_faint_with_their_age() {
     let mut state = state(topics());
     state.receive(Err(Failure::new(Exit::NoAnswer, "stats: Connection refused")), 12 * SECOND_US);
-    let shown = lines(&state, 72 * SECOND_US, 80, 24);
-    assert_eq!(shown[0], "linger top  http://127.0.0.1:9277                        no answer, data 62s old");
-    assert_eq!(shown[1], "stats: Connection refused");
-    assert_eq!(shown[6], "payment-notify    1,411      3         4     7     41s      0 !");
-    let has_modifier = |state: &State, now_us, modifier| {
-        let backend = drawn(state, now_us, 80, 24);
-        let mut cells = backend.buffer().content[6 * 80..7 * 80].iter().filter(|cell| cell.symbol() != " ");
-        cells.all(|cell| cell.modifier == modifier)
-    };
-    assert!(has_modifier(&state, 72 * SECOND_US, Modifier::DIM));
+    let shown = drawn(&state, 72 * SECOND_US, 80, 24);
+    assert_eq!(
+        shown[0].text,
+        "linger top  http://127.0.0.1:9277                        no answer, data 62s old"
+    );
+    assert_eq!((&*shown[1].text, shown[1].style), ("stats: Connection refused", Style::Bad));
+    assert_eq!(shown[6].text, "payment-notify    1,411      3         4     7     41s      0 !");
+    assert!(shown[2..5].iter().chain(&shown[6..10]).all(|line| line.style == Style::Faint), "{shown:?}");
     let reading = super::tests::state(topics()).reading;
     state.receive(Ok(reading), 73 * SECOND_US);
-    assert!(has_modifier(&state, 73 * SECOND_US, Modifier::empty()));
-    let shown = lines(&state, 73 * SECOND_US, 80, 24);
-    assert!(shown[0].ends_with("ready, data 0s old"), "{shown:?}");
+    let shown = drawn(&state, 73 * SECOND_US, 80, 24);
+    assert!(shown[0].text.ends_with("ready, data 0s old"), "{shown:?}");
+    assert_eq!(
+        [0, 1, 5, 6].map(|at| shown[at].style),
+        [Style::Good, Style::Plain, Style::Warning, Style::Plain]
+    );
     assert!(!state.is_old(80 * SECOND_US) && state.is_old(81 * SECOND_US), "a reading that hangs is noticed");
+}
+
+#[test]
+fn a_refusal_and_an_answer_that_cannot_be_read_are_told_apart_from_no_answer() {
+    let mut state = state(topics());
+    for (failure, status) in [
+        (Failure::of_item(503, r#"{"code":"busy"}"#), "refused, data 0s old"),
+        (
+            Failure::new(Exit::Failed, "topics: unreadable answer: missing field `waiting`"),
+            "failed, data 0s old",
+        ),
+    ] {
+        state.receive(Err(failure), 10 * SECOND_US);
+        let shown = texts(&state, 10 * SECOND_US, 80, 24);
+        assert!(shown[0].ends_with(status), "{shown:?}");
+    }
 }
 
 #[test]
@@ -166,17 +198,49 @@ fn a_server_that_is_not_ready_and_a_token_for_some_topics_are_named() {
     let mut state = state(topics());
     state.reading.not_ready = Some("ready: the server answers 503: draining".to_owned());
     state.reading.stats = None;
-    let shown = lines(&state, 10 * SECOND_US, 80, 24);
+    let shown = texts(&state, 10 * SECOND_US, 80, 24);
     assert!(shown[0].ends_with("not ready, data 0s old"), "{shown:?}");
     assert_eq!(shown[1], "ready: the server answers 503: draining");
-    assert_eq!(shown[2], "the token is for some topics, so there are no totals");
+    assert_eq!(shown[2], "no totals: the token is for some topics only");
     assert_eq!(shown[3], "linger 0.1.0, embedded 3.53.0");
 }
 
 #[test]
-fn control_characters_do_not_reach_the_terminal() {
-    let shown = lines(&state(vec![topic("a\\u001b[2Jb", [1, 0, 0, 0], 0, "")]), 10 * SECOND_US, 80, 24);
-    assert!(shown.iter().all(|line| !line.contains('\u{1b}')), "{shown:?}");
+fn what_a_terminal_would_execute_does_not_reach_it() {
+    let mut state = state(vec![topic("a\\u001b[2Jb\\u202ec", [1, 0, 0, 0], 0, "")]);
+    state.server = "http://a\u{1b}c".to_owned();
+    state.reading.not_ready = Some("two\nlines\u{9b}2J".to_owned());
+    state.reading.version.engine = "e\u{7}".to_owned();
+    let shown = texts(&state, 10 * SECOND_US, 80, 24);
+    let is_unsafe = |c: char| c.is_control() || c == '\u{202e}';
+    assert!(shown.iter().all(|line| !line.contains(is_unsafe)), "{shown:?}");
+    assert!(shown[6].starts_with(r"a\u{1b}[2Jb\u{202e}c        1 "), "{shown:?}");
+}
+
+#[test]
+fn the_largest_figures_are_shown_and_add_up_to_no_panic() {
+    let most = u64::MAX;
+    let mut state = state(vec![topic("t", [most; 4], most, "")]);
+    let stats = state.reading.stats.as_mut().expect("there are totals");
+    stats.minute.added = most;
+    let shown = texts(&state, 10 * SECOND_US, 200, 24);
+    assert!(shown[2].starts_with("last minute: in 307,445,734,561,825,860.2/s"), "{shown:?}");
+    assert!(shown[5].contains("18,446,744,073,709,551,615"), "{shown:?}");
+}
+
+#[test]
+fn the_footer_says_how_many_topics_there_are() {
+    let numbered = |count: usize| (0..count).map(|n| topic(&format!("t{n}"), [0; 4], 0, "")).collect();
+    let footer = |count, prefix: Option<&str>| {
+        let mut state = state(numbered(count));
+        state.prefix = prefix.map(str::to_owned);
+        let shown = texts(&state, 10 * SECOND_US, 80, 24);
+        shown[23].split("   ").next().map(str::to_owned).expect("is a line")
+    };
+    assert_eq!(footer(0, None), "no topics");
+    assert_eq!(footer(1, Some("t")), "1 topic with prefix t");
+    assert_eq!(footer(18, None), "18 topics by ready");
+    assert_eq!(footer(MOST_TOPICS, None), "1-18 of the first 1,000 topics by ready");
 }
 
 #[test]
@@ -196,13 +260,13 @@ fn keys_scroll_within_the_topics_and_change_the_order() {
     ] {
         assert_eq!((state.apply(action, shown), state.offset), (Effect::Draw, offset), "{action:?}");
     }
-    let at_end = lines(&state, 10 * SECOND_US, 80, 24);
+    let at_end = texts(&state, 10 * SECOND_US, 80, 24);
     assert!(
         at_end[22].starts_with("t099") && at_end[23].starts_with("83-100 of 100 topics by ready"),
         "{at_end:?}"
     );
     // A larger terminal shows more above rather than empty lines.
-    assert!(lines(&state, 10 * SECOND_US, 80, 40)[38].starts_with("t099"));
+    assert!(texts(&state, 10 * SECOND_US, 80, 40)[38].starts_with("t099"));
     let mut seen = vec![state.sort.as_str()];
     for _ in 0..5 {
         assert_eq!(state.apply(Action::NextSort, shown), Effect::Read);
@@ -210,13 +274,13 @@ fn keys_scroll_within_the_topics_and_change_the_order() {
     }
     assert_eq!((seen, state.offset), (vec!["ready", "overdue", "delayed", "dead", "name", "ready"], 0));
     assert_eq!((state.apply(Action::Help, shown), state.shows_help), (Effect::Draw, true));
-    assert!(lines(&state, 10 * SECOND_US, 80, 24)[4].starts_with("q, Ctrl-C"));
+    assert!(texts(&state, 10 * SECOND_US, 80, 24)[4].starts_with("q, Ctrl-C"));
     assert_eq!(state.apply(Action::Quit, shown), Effect::Quit);
 }
 
 #[test]
 fn printed_once_the_table_is_as_wide_as_it_needs_to_be() {
-    let rows = table::rows(&topics(), moment("2026-11-22T06:10:00Z"), usize::MAX);
+    let rows = table::rows(&state(topics()).reading, usize::MAX);
     assert_eq!(rows[0].text, "TOPIC           DELAYED  READY  RESERVED  DEAD  OLDEST  POLLS    PAUSED");
     assert_eq!(rows.iter().map(|row| row.has_mark).collect::<Vec<_>>(), [false, true, false, false, false]);
 }

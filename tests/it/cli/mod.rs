@@ -13,7 +13,7 @@ use std::{path::Path, process::Command};
 
 use tempfile::TempDir;
 
-use crate::harness::process::{Server, linger, run_to_end, stderr, stdout};
+use crate::harness::process::{Server, linger, linger_under, run_to_end, stderr, stdout};
 
 /// A server, and a home directory for the commands that call it.
 pub struct Cli {
@@ -44,7 +44,12 @@ impl Cli {
 
     /// A command that calls the server.
     pub fn command(&self, words: &[&str]) -> Command {
-        let mut command = linger(words, self.home.path());
+        self.command_under(&[], words)
+    }
+
+    /// The same, started by another program whose words come first.
+    pub fn command_under(&self, wrapper: &[&str], words: &[&str]) -> Command {
+        let mut command = linger_under(wrapper, words, self.home.path());
         command.env("HOME", self.home.path()).env("LINGER_URL", self.server.url());
         command
     }

@@ -1,14 +1,11 @@
 //! Questions before a change: on a terminal they are asked, elsewhere `--yes` is needed.
 
 use std::{
-    fs::{File, OpenOptions},
     io::{Read, Write},
     process::Command,
 };
 
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-
-use super::{Cli, ended};
+use super::{Cli, ended, terminal::open_terminal};
 
 /// What a command showed on a terminal, and its exit code.
 struct Shown {
@@ -19,15 +16,11 @@ struct Shown {
 /// Runs a command on a terminal of its own, and types an answer once it asks.
 #[track_caller]
 fn on_terminal(mut command: Command, answer: &str) -> Shown {
-    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("there are terminals");
-    grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("the terminal is ours");
-    let name = ptsname(&terminal, Vec::new()).expect("it has a name");
-    let name = name.to_str().expect("is text");
-    let open = || OpenOptions::new().read(true).write(true).open(name).expect("can be opened");
+    let (mut terminal, open) = open_terminal();
     let mut child = command.stdin(open()).stdout(open()).stderr(open()).spawn().expect("linger starts");
     // The terminal ends for its reader once nobody has it open.
     drop(command);
-    let (mut terminal, mut text, mut has_answered) = (File::from(terminal), String::new(), false);
+    let (mut text, mut has_answered) = (String::new(), false);
     let mut bytes = [0; 4_096];
     while let Ok(read @ 1..) = terminal.read(&mut bytes) {
         text.push_str(&String::from_utf8_lossy(&bytes[..read]));

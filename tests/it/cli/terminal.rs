@@ -13,12 +13,12 @@ use std::{
 
 use rustix::{
     io::{FdFlags, fcntl_setfd},
-    process::{Pid, Signal, kill_process},
+    process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
-    termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize},
+    termios::{LocalModes, OptionalActions, Winsize, tcgetattr, tcsetattr, tcsetwinsize},
 };
 
-use crate::harness::wait::TimeLimit;
+use crate::harness::{process::wait_for_exit, wait::TimeLimit};
 
 pub struct Terminal {
     keyboard: File,
@@ -42,14 +42,8 @@ pub struct Left {
 impl Terminal {
     /// Starts a command on a new terminal of this size.
     pub fn start(mut command: Command, columns: u16, rows: u16) -> Self {
-        let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("there are terminals");
-        // A command that had this end too would not notice that its terminal is closed.
-        fcntl_setfd(&keyboard, FdFlags::CLOEXEC).expect("is open");
-        grantpt(&keyboard).and_then(|()| unlockpt(&keyboard)).expect("the terminal is ours");
-        let name = ptsname(&keyboard, Vec::new()).expect("it has a name");
-        let name = name.to_str().expect("is text");
-        let open = || OpenOptions::new().read(true).write(true).open(name).expect("can be opened");
-        let (keyboard, held) = (File::from(keyboard), open());
+        let (keyboard, open) = open_terminal();
+        let held = open();
         set_size(&keyboard, columns, rows);
         let child = command.stdin(open()).stdout(open()).stderr(open()).spawn().expect("linger starts");
         let screen = Arc::new(Mutex::new(vt100::Parser::new(rows, columns, 0)));
@@ -99,33 +93,65 @@ impl Terminal {
     }
 
     pub fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+        kill_process(self.pid(), signal).expect("it runs");
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Waits until a signal has stopped the command.
+    #[track_caller]
+    pub fn wait_until_stopped(&self) {
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+        let time_limit = TimeLimit::new();
+        while waitid(WaitId::Pid(self.pid()), options).expect("it has not ended").is_none() {
+            time_limit.check(|| self.text());
+            time_limit.pause_thread();
+        }
     }
 
     /// Whether the terminal edits and echoes lines, and so is not in the hands of a program.
     fn is_cooked(&self) -> bool {
         let modes = tcgetattr(&self.held).expect("is a terminal").local_modes;
-        modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
+        modes.contains(LocalModes::ICANON | LocalModes::ECHO)
     }
 
-    /// Panics unless the command has taken the terminal.
+    /// Has the terminal edit and echo lines again, as a shell does when it finds a command stopped.
+    pub fn cook(&self) {
+        let mut modes = tcgetattr(&self.held).expect("is a terminal");
+        modes.local_modes.insert(LocalModes::ICANON | LocalModes::ECHO);
+        tcsetattr(&self.held, OptionalActions::Now, &modes).expect("is a terminal");
+    }
+
+    /// Waits until the command has taken the terminal, or has given it back.
     #[track_caller]
-    pub fn assert_taken(&self) {
-        let is_other_screen = self.screen.lock().expect("not poisoned").screen().alternate_screen();
-        assert!(is_other_screen && !self.is_cooked(), "the terminal is as it was: {}", self.text());
+    pub fn wait_until_taken(&self, is_taken: bool) {
+        let time_limit = TimeLimit::new();
+        let is_so = || {
+            let parser = self.screen.lock().expect("not poisoned");
+            let screen = parser.screen();
+            [screen.alternate_screen(), screen.hide_cursor(), !self.is_cooked()] == [is_taken; 3]
+        };
+        while !is_so() {
+            time_limit.check(|| self.text());
+            time_limit.pause_thread();
+        }
     }
 
     /// Closes the terminal, once the command has drawn again, and waits for its end. Returns the exit code.
+    #[track_caller]
     pub fn close(mut self) -> Option<i32> {
         self.is_closing.store(true, Ordering::Relaxed);
         self.reader.join().expect("the reader does not panic");
         drop((self.keyboard, self.held));
-        self.child.wait().expect("it ends").code()
+        wait_for_exit(&mut self.child).code()
     }
 
     /// Waits for the end of the command.
+    #[track_caller]
     pub fn wait(mut self) -> Left {
-        let code = self.child.wait().expect("it ends").code();
+        let code = wait_for_exit(&mut self.child).code();
         let is_cooked = self.is_cooked();
         // The terminal ends for its reader once nobody has it open.
         drop(self.held);
@@ -135,6 +161,19 @@ impl Terminal {
         let is_restored = is_cooked && !screen.alternate_screen() && !screen.hide_cursor();
         Left { code, is_restored, text: screen.contents() }
     }
+}
+
+/// A new terminal: the end of a person, and what opens the end of a command.
+pub fn open_terminal() -> (File, impl Fn() -> File) {
+    let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("there are terminals");
+    // A command that had this end too would not notice that its terminal is closed.
+    fcntl_setfd(&person, FdFlags::CLOEXEC).expect("is open");
+    grantpt(&person).and_then(|()| unlockpt(&person)).expect("the terminal is ours");
+    let name = ptsname(&person, Vec::new()).expect("it has a name");
+    let name = name.into_string().expect("is text");
+    (File::from(person), move || {
+        OpenOptions::new().read(true).write(true).open(&name).expect("can be opened")
+    })
 }
 
 fn set_size(terminal: &File, columns: u16, rows: u16) {

@@ -1,5 +1,7 @@
 //! `linger top` on a real terminal, and what it prints elsewhere.
 
+use std::os::unix::process::CommandExt;
+
 use linger::auth::{Scope, token_entry};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -10,8 +12,18 @@ use crate::harness::{
     redis::{free_port, fresh_prefix, shared},
 };
 
+const TOP: &[&str] = &["top", "--every", "100ms"];
+/// Starts a program to which its terminal sends signals.
+const CONTROLLED: &[&str] = &["setsid", "--ctty"];
+const CTRL_C: &str = "\u{3}";
+const CTRL_Z: &str = "\u{1a}";
+
 fn start_top(cli: &Cli, words: &[&str]) -> Terminal {
-    Terminal::start(cli.command(&[&["top", "--every", "100ms"], words].concat()), 80, 24)
+    start_top_under(cli, &[], words)
+}
+
+fn start_top_under(cli: &Cli, wrapper: &[&str], words: &[&str]) -> Terminal {
+    Terminal::start(cli.command_under(wrapper, &[TOP, words].concat()), 80, 24)
 }
 
 /// A server with a ready job that nobody polls for, and a delayed one.
@@ -29,7 +41,7 @@ fn shows_topics_until_q(cli: &Cli) {
     let mut terminal = start_top(cli, &[]);
     // The last line is drawn last.
     let screen = terminal.wait_for(|line| line.starts_with("2 topics by ready") && line.ends_with("h help"));
-    terminal.assert_taken();
+    terminal.wait_until_taken(true);
     assert!(screen.lines().any(shows_mail), "{screen}");
     let lines: Vec<&str> = screen.lines().collect();
     assert!(lines[0].starts_with("linger top  http://127.0.0.1:"), "{screen}");
@@ -72,10 +84,10 @@ fn the_topics_of_redis_are_shown_until_q() {
 #[test]
 fn signals_give_the_terminal_back() {
     let cli = with_jobs(Cli::start());
-    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129), (Signal::QUIT, 131)] {
         let terminal = start_top(&cli, &[]);
         terminal.wait_for(shows_mail);
-        terminal.assert_taken();
+        terminal.wait_until_taken(true);
         terminal.signal(signal);
         let left = terminal.wait();
         assert_eq!((left.code, left.is_restored), (Some(code), true), "{signal:?}: {left:?}");
@@ -84,11 +96,93 @@ fn signals_give_the_terminal_back() {
 }
 
 #[test]
+fn a_stopped_command_has_given_the_terminal_back_and_takes_it_again() {
+    let cli = with_jobs(Cli::start());
+    let mut command = cli.command(TOP);
+    // Nothing stops a process of a group that nobody could continue, such as this test's may be.
+    command.process_group(0);
+    let mut terminal = Terminal::start(command, 80, 24);
+    terminal.wait_for(shows_mail);
+    terminal.signal(Signal::TSTP);
+    terminal.wait_until_stopped();
+    terminal.wait_until_taken(false);
+    terminal.signal(Signal::CONT);
+    terminal.wait_until_taken(true);
+    terminal.wait_for(shows_mail);
+    // This one cannot be caught, so whoever notices it has to see to the terminal.
+    terminal.signal(Signal::STOP);
+    terminal.wait_until_stopped();
+    terminal.cook();
+    terminal.signal(Signal::CONT);
+    terminal.wait_until_taken(true);
+    terminal.press("q");
+    let left = terminal.wait();
+    assert_eq!((left.code, left.is_restored), (Some(0), true), "{left:?}");
+    assert!(cli.server.stop().success());
+}
+
+#[test]
+fn a_shell_stops_and_continues_it() {
+    let cli = with_jobs(Cli::start());
+    let start = |script: &str| {
+        let wrapper = [CONTROLLED, &["bash", "--norc", "-mc", script, "bash"]].concat();
+        let mut terminal = start_top_under(&cli, &wrapper, &[]);
+        terminal.wait_for(shows_mail);
+        terminal.press(CTRL_Z);
+        terminal.wait_for(|line| line.starts_with("stopped: "));
+        terminal
+    };
+    let mut terminal = start("\"$@\"; echo \"stopped: $?\"; fg; echo \"ended: $?\"");
+    terminal.wait_for(shows_mail);
+    terminal.wait_until_taken(true);
+    terminal.press("q");
+    let left = terminal.wait();
+    assert!(left.is_restored && left.text.contains("ended: 0"), "{left:?}");
+    // In the background it must not touch the terminal, which would stop it again.
+    let left = start("\"$@\"; echo \"stopped: $?\"; kill %1; wait -f %1; echo \"ended: $?\"").wait();
+    assert!(left.is_restored && left.text.contains("ended: 143"), "{left:?}");
+    assert!(cli.server.stop().success());
+}
+
+#[test]
+fn keys_of_the_terminal_are_signals() {
+    let cli = with_jobs(Cli::start());
+    let mut terminal = start_top_under(&cli, CONTROLLED, &[]);
+    terminal.wait_for(shows_mail);
+    // There is no shell that could continue it.
+    terminal.press(CTRL_Z);
+    terminal.press("s");
+    terminal.wait_for(|line| line.starts_with("2 topics by overdue"));
+    terminal.wait_until_taken(true);
+    terminal.press(CTRL_C);
+    let left = terminal.wait();
+    assert_eq!((left.code, left.is_restored), (Some(130), true), "{left:?}");
+    assert!(cli.server.stop().success());
+}
+
+#[test]
+fn keys_are_read_although_stdin_is_a_file() {
+    let cli = with_jobs(Cli::start());
+    let without_stdin = ["sh", "-c", "exec \"$@\" </dev/null", "sh"];
+    let mut terminal = start_top_under(&cli, &[CONTROLLED, &without_stdin].concat(), &[]);
+    terminal.wait_for(shows_mail);
+    terminal.press("q");
+    let left = terminal.wait();
+    assert_eq!((left.code, left.is_restored), (Some(0), true), "{left:?}");
+    let left = start_top_under(&cli, &[&["setsid"][..], &without_stdin].concat(), &[]).wait();
+    assert_eq!((left.code, left.is_restored), (Some(1), true), "{left:?}");
+    assert!(left.text.starts_with("linger: the terminal cannot be used: no keys can be read: "), "{left:?}");
+    assert!(cli.server.stop().success());
+}
+
+#[test]
 fn a_closed_terminal_ends_it() {
     let cli = with_jobs(Cli::start());
-    let terminal = start_top(&cli, &[]);
-    terminal.wait_for(shows_mail);
-    assert_eq!(terminal.close(), Some(1), "it was no signal: the terminal is not the controlling one");
+    for wrapper in [CONTROLLED, &[]] {
+        let terminal = start_top_under(&cli, wrapper, &[]);
+        terminal.wait_for(shows_mail);
+        assert_eq!(terminal.close(), Some(129), "{wrapper:?}");
+    }
     assert!(cli.server.stop().success());
 }
 
@@ -106,10 +200,43 @@ fn the_last_figures_stay_while_the_server_is_away() {
     terminal.wait_for(|line| line.contains("  ready, data "));
     cli.succeed(&["add", "orders"]);
     terminal.wait_for(|line| line.starts_with("orders "));
-    // Ctrl-C, which the terminal does not turn into a signal while it is taken.
-    terminal.press("\u{3}");
+    terminal.press("q");
     let left = terminal.wait();
     assert_eq!((left.code, left.is_restored), (Some(0), true), "{left:?}");
+    assert!(cli.server.stop().success());
+}
+
+#[test]
+fn a_server_that_hangs_is_named_and_delays_no_key() {
+    let cli = with_jobs(Cli::start());
+    let mut terminal = start_top(&cli, &["--timeout", "200ms"]);
+    terminal.wait_for(shows_mail);
+    cli.server.signal(Signal::STOP);
+    terminal.wait_for(|line| line.contains("no answer, data "));
+    terminal.wait_for(|line| line.contains("no answer within 200ms"));
+    terminal.press("h");
+    terminal.wait_for(|line| line.starts_with("q, Ctrl-C"));
+    cli.server.signal(Signal::CONT);
+    terminal.wait_for(|line| line.contains("  ready, data "));
+    terminal.press("q");
+    assert_eq!(terminal.wait().code, Some(0));
+    assert!(cli.server.stop().success());
+}
+
+#[test]
+fn of_very_many_topics_the_first_ones_are_shown() {
+    let cli = Cli::start();
+    let jobs = (0..1_100).map(|n| format!("{{\"topic\":\"t{n:04}\",\"delay\":\"1h\"}}\n"));
+    std::fs::write(cli.home.path().join("jobs"), jobs.collect::<String>()).expect("can be written");
+    cli.succeed(&["add", "--lines", "@jobs"]);
+    let mut terminal = start_top(&cli, &["--sort", "name"]);
+    terminal.wait_for(|line| line.starts_with("1-18 of the first 1,000 topics by name"));
+    // The key End.
+    terminal.press("\u{1b}[F");
+    let screen = terminal.wait_for(|line| line.starts_with("983-1,000 of the first 1,000 topics by name"));
+    assert!(screen.lines().any(|line| line.starts_with("t0999 ")), "{screen}");
+    terminal.press("q");
+    assert_eq!(terminal.wait().code, Some(0));
     assert!(cli.server.stop().success());
 }
 
@@ -140,11 +267,14 @@ fn without_a_terminal_one_object_is_printed() {
 }
 
 #[test]
-fn a_token_for_some_topics_sees_these_without_totals() {
+fn a_token_sees_the_topics_that_it_is_for() {
     let tokens = tempfile::NamedTempFile::new().expect("a file");
     let mail = linger::job::TopicPattern::parse("mail").expect("is a pattern");
-    std::fs::write(tokens.path(), token_entry("app", "secret", &[Scope::Read, Scope::Add], &[mail]))
-        .expect("can be written");
+    let entries = [
+        token_entry("app", "secret", &[Scope::Read, Scope::Add], &[mail]),
+        token_entry("producer", "other", &[Scope::Add], &[]),
+    ];
+    std::fs::write(tokens.path(), entries.concat()).expect("can be written");
     let variables = [("LINGER__AUTH__TOKENS_FILE", tokens.path().to_str().expect("is text"))];
     let cli = Cli::start_with(&[], &variables);
     let command = |words: &[&str]| {
@@ -158,11 +288,16 @@ fn a_token_for_some_topics_sees_these_without_totals() {
     assert_eq!((&printed["stats"], &printed["topics"][0]["topic"]), (&Value::Null, &"mail".into()));
     let mut terminal = Terminal::start(command(&["top"]), 80, 24);
     let screen = terminal.wait_for(shows_mail);
-    assert!(screen.contains("the token is for some topics"), "{screen}");
+    assert!(screen.contains("no totals: the token is for some topics only"), "{screen}");
     terminal.press("q");
     assert_eq!(terminal.wait().code, Some(0));
     assert_eq!(ended(command(&["timeline"])).code, Some(5));
     assert_eq!(ended(command(&["timeline", "mail"])).code, Some(0));
     assert_eq!(ended(cli.command(&["top"])).code, Some(5), "no token is not one for some topics");
+    let mut may_not_read = command(&["top"]);
+    may_not_read.env("LINGER_TOKEN", "other");
+    let left = Terminal::start(may_not_read, 80, 24).wait();
+    assert_eq!((left.code, left.is_restored), (Some(5), true), "{left:?}");
+    assert!(left.text.contains("403"), "{left:?}");
     assert!(cli.server.stop().success());
 }
