@@ -132,21 +132,22 @@ Examples:
 
 pub(super) const TOP: &str = concat!(
     "\
-On a terminal the table is read again every --every, until q or Ctrl-C; h shows all keys. Elsewhere the figures are printed \
-once: as one object with the answers of GET /version, GET /stats (null if the token is for some topics) and GET /topics, or \
-with --text as the table. At most 1,000 topics are read, the first ones of the order. While the server does not answer, the \
-last figures stay, grey and with their age.
+On a terminal the figures are read again every --every, until you press q; h shows all keys. Elsewhere they are printed \
+once: as one object with the answers of GET /version, GET /stats (null if the token is for some topics only) and GET \
+/topics, or with --text as the table of topics. At most 1,000 topics are read, the first ones of the order. While the \
+server does not answer, the last figures stay, faint and with their age.
 
 OLDEST is how long the oldest ready job has been due. POLLS counts the polls that wait at the server process that answers. \
 A `!` marks a topic that has ready jobs while no poll waits: no worker runs, or all are busy. Topics with a callback or with \
-paused delivery have no mark. Rates and lateness are those of all topics together; the metrics have them by topic.
+paused delivery have no mark. With several server processes no topic has one, because others may have polls. Rates and \
+lateness are those of all topics together; the metrics have them by topic.
 
 Examples:
   linger top
   linger top --sort overdue --prefix payment-
   linger top --json | jq .stats.counts
 
-A closed terminal (SIGHUP) ends it with 129.
+Two more exit codes: 129 when the terminal is closed, as after SIGHUP; 131 after SIGQUIT.
 
 ",
     calls!()

@@ -23,6 +23,7 @@ const HELP: &[&str] = &[
     "POLLS   Polls that wait at the server process that answers.",
     "!       There are ready jobs, and no poll waits: no worker runs, or all are",
     "        busy. Topics with a callback or with paused delivery have no mark.",
+    "        With several server processes none has: others may have polls.",
 ];
 
 const KEYS: &str = "q quit  s sort  h help";

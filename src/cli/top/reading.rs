@@ -51,6 +51,17 @@ pub(super) async fn read(
     Ok(Answers { sort, version, stats, topics })
 }
 
+impl Reading {
+    /// Whether the polls of the server process that answers are all there are.
+    pub fn knows_all_polls(&self) -> bool {
+        match &self.stats {
+            Some(stats) => stats.processes.len() == 1,
+            // Only Redis is shared by processes.
+            None => self.version.engine == "embedded",
+        }
+    }
+}
+
 impl Answers {
     /// The figures in the answers. `now` is the time by this machine's clock.
     pub fn reading(&self, now: Timestamp) -> Result<Reading, Failure> {

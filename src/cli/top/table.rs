@@ -72,7 +72,7 @@ pub(super) fn rows(reading: &Reading, width: usize) -> Vec<Row> {
     let heading = line("TOPIC", &|filled: &Filled| filled.column.heading.to_owned(), "", "PAUSED");
     let mut rows = vec![Row { text: heading, has_mark: false }];
     for (at, topic) in topics.iter().enumerate() {
-        let has_mark = is_unattended(topic);
+        let has_mark = reading.knows_all_polls() && is_unattended(topic);
         let mark = if has_mark { "!" } else { "" };
         let text = line(&names[at], &|filled: &Filled| filled.cells[at].clone(), mark, paused(topic.paused));
         rows.push(Row { text, has_mark });

@@ -218,6 +218,22 @@ fn what_a_terminal_would_execute_does_not_reach_it() {
 }
 
 #[test]
+fn polls_at_other_processes_are_not_taken_for_none() {
+    let mut state = state(topics());
+    let marks = |state: &State| table::rows(&state.reading, 80).iter().filter(|row| row.has_mark).count();
+    assert_eq!(marks(&state), 1);
+    let stats = state.reading.stats.as_mut().expect("there are totals");
+    stats.processes.push(stats.processes[0].clone());
+    assert_eq!(marks(&state), 0);
+    assert_eq!(texts(&state, 10 * SECOND_US, 80, 24)[3], "linger 0.1.0, embedded 3.53.0, 2 processes");
+    // A token for some topics sees no processes, but the embedded engine has only one.
+    state.reading.stats = None;
+    assert_eq!(marks(&state), 1);
+    state.reading.version.engine = "redis".to_owned();
+    assert_eq!(marks(&state), 0);
+}
+
+#[test]
 fn the_largest_figures_are_shown_and_add_up_to_no_panic() {
     let most = u64::MAX;
     let mut state = state(vec![topic("t", [most; 4], most, "")]);
