@@ -24,10 +24,20 @@ pub struct Terminal {
     keyboard: File,
     /// Another end for the command's side, so that the terminal outlives the command.
     held: File,
-    child: Child,
+    command: Started,
     screen: Arc<Mutex<vt100::Parser>>,
     reader: JoinHandle<()>,
     is_closing: Arc<AtomicBool>,
+}
+
+/// A command, which ends with the test.
+struct Started(Child);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// How a command left its terminal.
@@ -46,6 +56,7 @@ impl Terminal {
         let held = open();
         set_size(&keyboard, columns, rows);
         let child = command.stdin(open()).stdout(open()).stderr(open()).spawn().expect("linger starts");
+        let command = Started(child);
         let screen = Arc::new(Mutex::new(vt100::Parser::new(rows, columns, 0)));
         let (shown, mut output) = (screen.clone(), keyboard.try_clone().expect("can be cloned"));
         let is_closing = Arc::new(AtomicBool::new(false));
@@ -58,7 +69,7 @@ impl Terminal {
                 shown.lock().expect("not poisoned").process(&bytes[..read]);
             }
         });
-        Self { keyboard, held, child, screen, reader, is_closing }
+        Self { keyboard, held, command, screen, reader, is_closing }
     }
 
     /// The lines of the screen, without blanks at their ends.
@@ -97,7 +108,7 @@ impl Terminal {
     }
 
     fn pid(&self) -> Pid {
-        Pid::from_child(&self.child)
+        Pid::from_child(&self.command.0)
     }
 
     /// Waits until a signal has stopped the command.
@@ -145,13 +156,13 @@ impl Terminal {
         self.is_closing.store(true, Ordering::Relaxed);
         self.reader.join().expect("the reader does not panic");
         drop((self.keyboard, self.held));
-        wait_for_exit(&mut self.child).code()
+        wait_for_exit(&mut self.command.0).code()
     }
 
     /// Waits for the end of the command.
     #[track_caller]
     pub fn wait(mut self) -> Left {
-        let code = wait_for_exit(&mut self.child).code();
+        let code = wait_for_exit(&mut self.command.0).code();
         let is_cooked = self.is_cooked();
         // The terminal ends for its reader once nobody has it open.
         drop(self.held);
