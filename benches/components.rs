@@ -60,6 +60,7 @@ fn json(c: &mut Criterion) {
             reason: None,
             history: History::default(),
             callback: None,
+            trace: None,
             body,
         };
         group.bench_function(format!("write a job, body of {bytes} B"), |b| b.iter(|| write_job(&job)));

@@ -79,6 +79,7 @@ impl Bench {
             retry: RetrySchedule::default(),
             require_receipt: false,
             callback: None,
+            trace: None,
             fingerprint: Fingerprint([7; 16]),
             body: self.body.clone(),
         };

@@ -35,6 +35,12 @@ pub struct NewJob {
     /// Whom the server calls when it is due, in place of workers or of its topic's callback.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callback: Option<Callback>,
+    /// The W3C trace context that it comes from; a malformed one is ignored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+    /// What tracing systems add to `traceparent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tracestate: Option<String>,
     /// Any JSON value, which the server keeps byte for byte; null when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<Box<RawValue>>,
@@ -89,6 +95,8 @@ impl NewJob {
             max_attempts: None,
             retry: Vec::new(),
             callback: None,
+            traceparent: None,
+            tracestate: None,
             body: None,
         }
     }
@@ -186,6 +194,10 @@ pub struct Job {
     /// What happened to it, the oldest first: at most ten entries.
     #[serde(default)]
     pub history: Vec<HistoryEntry>,
+    /// The W3C trace context that it was added in.
+    pub traceparent: Option<String>,
+    /// What tracing systems added to `traceparent`.
+    pub tracestate: Option<String>,
     /// The JSON value that was sent, byte for byte.
     pub body: Box<RawValue>,
 }
@@ -241,6 +253,10 @@ pub struct ReservedJob {
     pub reserved_until: Timestamp,
     /// Why it was given back before.
     pub reason: Option<String>,
+    /// The W3C trace context that it was added in.
+    pub traceparent: Option<String>,
+    /// What tracing systems added to `traceparent`.
+    pub tracestate: Option<String>,
     /// The JSON value that was sent, byte for byte.
     pub body: Box<RawValue>,
     /// The proof of this reservation; a secret.
@@ -375,6 +391,8 @@ mod tests {
         let written = r#"{"topic":"t","callback":{"url":"https://a/s3cret","headers":{"authorization":"Bearer s3cret"}}}"#;
         assert_eq!(json(&called), written);
         assert!(!format!("{called:?}").contains("s3cret"));
+        let traced = NewJob { traceparent: Some("00-1-2-01".to_owned()), ..NewJob::new("t") };
+        assert_eq!(json(&traced), r#"{"topic":"t","traceparent":"00-1-2-01"}"#);
         let moment = "2026-11-21T05:40:00.1Z".parse().expect("is a moment");
         let at = NewJob { due: Some(Due::At(moment)), ..NewJob::new("t") };
         assert_eq!(json(&at), r#"{"topic":"t","at":"2026-11-21T05:40:00.100Z"}"#);

@@ -16,6 +16,7 @@ use super::{
     lines,
     session::{ChangeArgs, Session},
     text::Wording,
+    trace::TraceVariables,
 };
 use crate::job::{JobId, parse_duration};
 
@@ -85,6 +86,7 @@ impl AddArgs {
     /// The job as given. Without an id it gets one, by which the server recognises a repeat.
     fn job(&self) -> Result<NewJob, Failure> {
         let delay = self.delay.map(Due::Delay);
+        let TraceVariables { traceparent, tracestate } = TraceVariables::read();
         Ok(NewJob {
             topic: self.topic.clone().unwrap_or_default(),
             id: Some(self.id.clone().unwrap_or_else(|| JobId::generate().to_string())),
@@ -93,6 +95,8 @@ impl AddArgs {
             max_attempts: self.max_attempts,
             retry: self.retry.clone(),
             callback: None,
+            traceparent,
+            tracestate,
             body: self.body.as_deref().map(|body| self.json(body)).transpose()?,
         })
     }

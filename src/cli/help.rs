@@ -79,6 +79,8 @@ With --lines the arguments are [TOPIC] [@FILE|-]. A definition without an id get
 often it came before, so that a second run adds nothing as long as the jobs are there. Lines that fail are reported, and \
 the others added. Lines are sent in batches, and at once when no other line is there yet, as behind `tail -f`.
 
+A job without a trace context of its own gets that in TRACEPARENT and TRACESTATE.
+
 Examples:
   linger add order-close '{\"order\":1001}' --delay 30m --id orders:1001:close
   linger add mail @message.json --at 2027-01-01T08:00:00+01:00
@@ -271,7 +273,8 @@ Examples:
 
 pub(super) const WORK: &str = "\
 The command gets the job's body on stdin, and what else is known of the job in variables: LINGER_JOB_ID, _TOPIC, _ATTEMPT, \
-_MAX_ATTEMPTS, _CREATED_AT, _DUE_AT, _LATE (seconds), _RECEIPT and _URL. The exit code decides what becomes of the job:
+_MAX_ATTEMPTS, _CREATED_AT, _DUE_AT, _LATE (seconds), _RECEIPT and _URL, TRACEPARENT and TRACESTATE. The exit code decides \
+what becomes of the job:
   0             finished
   65            buried: it can never be done (--bury-on)
   126, 127      released, and the worker ends: no command can be run here

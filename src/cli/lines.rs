@@ -4,7 +4,7 @@
 use std::{collections::HashMap, fs::File, io::stdin, os::fd::AsFd, time::Duration};
 
 use linger_client::Request;
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
@@ -12,6 +12,7 @@ use super::{
     exit::{Exit, Failure},
     line_source::{LineSource, Ready},
     session::Session,
+    trace::TraceVariables,
 };
 
 /// Most definitions of a batch, and most bytes: well below the limits of a server.
@@ -56,7 +57,7 @@ pub(super) async fn add(
 ) -> Result<Exit, Failure> {
     session.confirm_change("add jobs")?;
     let (mut tally, mut batch, mut repetitions) = (Tally::default(), Batch::default(), HashMap::new());
-    let mut number = 0;
+    let (mut number, trace) = (0, TraceVariables::read());
     loop {
         let line = match source.next_ready().map_err(unreadable)? {
             Ready::Line(line) => Some(line),
@@ -73,7 +74,7 @@ pub(super) async fn add(
         if line.trim_ascii().is_empty() {
             continue;
         }
-        match complete(&line, topic, &mut repetitions) {
+        match complete(&line, topic, &trace, &mut repetitions) {
             Ok(definition) => batch.push(number, definition),
             Err(reason) => tally.fail(session, number, &Failure::usage(reason)),
         }
@@ -90,16 +91,20 @@ pub(super) async fn add(
     Ok(tally.exit())
 }
 
-/// Inserts into a definition what it lacks: the topic, and an id made of the content and of how often it came before.
+/// Inserts into a definition what it lacks: the topic, an id made of the content and of how often it came before, and the
+/// trace context.
 fn complete(
     line: &str,
     topic: Option<&str>,
+    trace: &TraceVariables,
     repetitions: &mut HashMap<[u8; 16], u32>,
 ) -> Result<Box<RawValue>, String> {
     #[derive(Deserialize)]
     struct Definition {
         id: Option<String>,
         topic: Option<String>,
+        traceparent: Option<IgnoredAny>,
+        tracestate: Option<IgnoredAny>,
     }
     let text = line.trim_ascii();
     let given: Definition =
@@ -114,6 +119,15 @@ fn complete(
         let count = repetitions.entry(content).and_modify(|count| *count += 1).or_insert(1);
         let hex: String = content.iter().map(|byte| format!("{byte:02x}")).collect();
         text = insert(&text, "id", &format!("{hex}-{count}"))?;
+    }
+    // After the id, which must not depend on the trace.
+    if given.traceparent.is_none() && given.tracestate.is_none() {
+        let TraceVariables { traceparent, tracestate } = trace;
+        for (name, value) in [("tracestate", tracestate), ("traceparent", traceparent)] {
+            if let Some(value) = value {
+                text = insert(&text, name, value)?;
+            }
+        }
     }
     RawValue::from_string(text).map_err(|error| format!("is no definition of a job: {error}"))
 }
@@ -238,7 +252,8 @@ mod tests {
     fn a_definition_gets_what_it_lacks_and_keeps_its_bytes() {
         let mut repetitions = HashMap::new();
         let mut completed = |line: &str, topic| {
-            complete(line, topic, &mut repetitions).map(|definition| definition.get().to_owned())
+            let untraced = TraceVariables::default();
+            complete(line, topic, &untraced, &mut repetitions).map(|definition| definition.get().to_owned())
         };
         let whole = r#"{"id":"a","topic":"t","body":{"n":  1.0}}"#;
         assert_eq!(completed(&format!("  {whole}\r\n"), Some("other")).as_deref(), Ok(whole));
@@ -255,6 +270,24 @@ mod tests {
         assert_eq!(completed("{}", Some("t")).as_deref(), Ok(expected.as_str()));
         for wrong in ["", "7", "[]", "{", "{} {}", r#"{"id":7}"#] {
             assert!(completed(wrong, None).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_definition_without_a_trace_context_gets_that_of_the_command() {
+        let text = |name: &str| Some(name.to_owned());
+        let trace = TraceVariables { traceparent: text("p"), tracestate: text("a=1") };
+        let completed = |line: &str, trace: &TraceVariables| {
+            complete(line, None, trace, &mut HashMap::new()).expect("is a definition").get().to_owned()
+        };
+        let (bare, untraced) = (r#"{"topic":"t"}"#, TraceVariables::default());
+        let id_first = completed(bare, &untraced);
+        let expected = format!(r#"{{"traceparent":"p","tracestate":"a=1",{}"#, &id_first[1..]);
+        assert_eq!(completed(bare, &trace), expected, "the same id");
+        let parent_only = TraceVariables { tracestate: None, ..trace.clone() };
+        assert_eq!(completed(bare, &parent_only), expected.replace(r#""tracestate":"a=1","#, ""));
+        for own in [r#"{"id":"a","traceparent":"q"}"#, r#"{"id":"a","tracestate":"b=2"}"#] {
+            assert_eq!(completed(own, &trace), own);
         }
     }
 }

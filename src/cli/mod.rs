@@ -34,6 +34,7 @@ mod timeline;
 mod token;
 mod top;
 mod topics;
+mod trace;
 mod work;
 
 use std::{ffi::OsString, process::ExitCode};

@@ -93,6 +93,9 @@ impl Wording {
         for entry in &job.history {
             row("history", self.entry(entry));
         }
+        if let Some(traceparent) = &job.traceparent {
+            row("trace", traceparent.clone());
+        }
         row("body", job.body.get().to_owned());
         lines.join("\n")
     }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::{History, Reason, RetrySchedule, Timestamp};
+use super::{History, Reason, RetrySchedule, Timestamp, TraceContext};
 
 const HEADER_BYTES: usize = 3;
 const STEP_BYTES: usize = 5;
@@ -34,9 +34,9 @@ impl Tag {
     pub const CALLBACK: Self = Self(6);
     /// The host number of the callback. Embedded engine only: on Redis it is part of the outlet's name.
     pub const HOST_NUMBER: Self = Self(7);
-    /// The W3C `traceparent` of the request that added the job.
+    /// The `traceparent` of the request that added the job: 25 bytes ([`TraceContext::encode_parent`]).
     pub const TRACEPARENT: Self = Self(8);
-    /// The W3C `tracestate` of the request that added the job.
+    /// The `tracestate` of the request that added the job: text.
     pub const TRACESTATE: Self = Self(9);
     /// When the job expires unless it was delivered.
     pub const EXPIRE: Self = Self(10);
@@ -164,6 +164,18 @@ impl Attributes {
     pub fn set_history(&mut self, history: &History) {
         let bytes = history.as_bytes();
         self.set(Tag::HISTORY, (!bytes.is_empty()).then_some(bytes));
+    }
+
+    /// The trace context; `None` when there is none, or when it is malformed.
+    #[must_use]
+    pub fn trace(&self) -> Option<TraceContext> {
+        TraceContext::decode(self.get(Tag::TRACEPARENT)?, self.get(Tag::TRACESTATE))
+    }
+
+    /// Sets or removes the trace context.
+    pub fn set_trace(&mut self, trace: Option<&TraceContext>) {
+        self.set(Tag::TRACEPARENT, trace.map(TraceContext::encode_parent).as_ref().map(|bytes| &bytes[..]));
+        self.set(Tag::TRACESTATE, trace.and_then(TraceContext::tracestate).map(str::as_bytes));
     }
 
     /// Sets or removes the moment of death.

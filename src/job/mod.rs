@@ -22,6 +22,7 @@ mod surrogates;
 mod time;
 mod topic;
 mod topic_values;
+mod trace_context;
 
 pub use actor::{Actor, ActorError};
 pub use attributes::{Attributes, Tag, decode_steps, encode_steps};
@@ -40,3 +41,4 @@ pub use retry::{DEFAULT_MAX_ATTEMPTS, RetrySchedule};
 pub use signing_secret::{SecretError, SecretId, SigningKey, SigningSecret};
 pub use time::{Now, TimeError, Timestamp};
 pub use topic::{TopicPause, TopicSettings};
+pub use trace_context::TraceContext;

@@ -23,16 +23,19 @@ const LINGER_JOB: HeaderName = HeaderName::from_static("linger-job");
 const LINGER_ATTEMPT: HeaderName = HeaderName::from_static("linger-attempt");
 const LINGER_DUE: HeaderName = HeaderName::from_static("linger-due");
 const LINGER_RECEIPT: HeaderName = HeaderName::from_static("linger-receipt");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 const PRODUCT: HeaderValue = HeaderValue::from_static(concat!("Linger/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// Most headers that a request has beside those of the callback.
-const OWN_HEADERS: usize = 12;
+const OWN_HEADERS: usize = 14;
 
 /// The request that delivers `reservation` to `callback` at `now`, signed with each of `secrets`.
 ///
-/// The headers of the callback are sent last, except for those that take the place of one of ours.
+/// The headers of the callback are sent last, except for those that take the place of one of ours. A `traceparent` among
+/// them takes the place of the job's whole trace context.
 #[must_use]
 pub fn build(
     reservation: &Reservation,
@@ -63,6 +66,13 @@ pub fn build(
     headers.insert(LINGER_ATTEMPT, job.attempts.into());
     headers.insert(LINGER_DUE, value(&job.due_at.to_string()));
     headers.insert(LINGER_RECEIPT, secret_value(&reservation.receipt.to_string()));
+    let is_traced_otherwise = callback.headers.iter().any(|(name, _)| name == "traceparent");
+    if let Some(trace) = job.trace.as_ref().filter(|_| !is_traced_otherwise) {
+        headers.insert(TRACEPARENT, value(&trace.traceparent()));
+        if let Some(state) = trace.tracestate() {
+            headers.insert(TRACESTATE, value(state));
+        }
+    }
     for (name, text) in callback.headers.iter() {
         let name = HeaderName::try_from(name).expect("the names of a callback's headers are checked");
         headers.insert(name, secret_value(text));

@@ -90,6 +90,7 @@ impl Queue {
             topic: job.topic,
             due: job.due,
             callback: job.callback,
+            trace: job.trace,
             body: job.body,
         })
     }

@@ -15,7 +15,8 @@ pub struct JobRecord {
     pub fingerprint: Fingerprint,
     /// The receipt of the present reservation; present exactly if the job is reserved.
     pub receipt: Option<Receipt>,
-    /// Attributes of later versions, as they are stored. Has the callback, too, if [`Job::callback`] lacks a part of it.
+    /// Attributes of later versions, as they are stored. Has the callback and the trace context, too, if the job lacks a part
+    /// of them.
     pub other: Attributes,
 }
 
@@ -26,21 +27,22 @@ impl JobRecord {
         let mut other = stored.clone();
         let known = [Tag::LEASE, Tag::DIED_AT, Tag::RETRY, Tag::REASON, Tag::HISTORY, Tag::HOST_NUMBER];
         known.into_iter().for_each(|tag| other.set(tag, None));
-        let encoded = job.callback.as_deref().map(Callback::encode);
-        if other.get(Tag::CALLBACK) == encoded.as_deref() {
-            other.set(Tag::CALLBACK, None);
+        for (tag, value) in encoded_parts(&job).iter() {
+            if other.get(tag) == Some(value) {
+                other.set(tag, None);
+            }
         }
         Self { job, fingerprint, receipt, other }
     }
 
-    /// The callback and the attributes of later versions, as both engines store them.
+    /// The callback, the trace context and the attributes of later versions, as both engines store them.
     #[must_use]
     pub fn other_attributes(&self) -> Attributes {
         let mut attributes = self.other.clone();
-        if let Some(callback) = &self.job.callback
-            && attributes.get(Tag::CALLBACK).is_none()
-        {
-            attributes.set(Tag::CALLBACK, Some(&callback.encode()));
+        for (tag, value) in encoded_parts(&self.job).iter() {
+            if attributes.get(tag).is_none() {
+                attributes.set(tag, Some(value));
+            }
         }
         attributes
     }
@@ -63,6 +65,14 @@ impl JobRecord {
         self.fingerprint == fingerprint
             && (&self.job.topic, self.job.created_at) == (&stored.topic, stored.created_at)
     }
+}
+
+/// The attributes of the callback and the trace context of a job, as far as this version knows their parts.
+fn encoded_parts(job: &Job) -> Attributes {
+    let mut parts = Attributes::default();
+    parts.set(Tag::CALLBACK, job.callback.as_deref().map(Callback::encode).as_deref());
+    parts.set_trace(job.trace.as_ref());
+    parts
 }
 
 /// What is set for a topic, with everything that a store keeps of it.

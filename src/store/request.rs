@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::job::{
-    Actor, Body, Callback, Delay, Due, Fingerprint, JobId, Reason, Receipt, RetrySchedule, Topic, Ttr,
+    Actor, Body, Callback, Delay, Due, Fingerprint, JobId, Reason, Receipt, RetrySchedule, Topic,
+    TraceContext, Ttr,
 };
 
 /// A job to add. Only its due moment is not resolved yet.
@@ -25,6 +26,8 @@ pub struct AddJob {
     pub require_receipt: bool,
     /// Whom to call when it is due. Such a job is never delivered with those that have none.
     pub callback: Option<Arc<Callback>>,
+    /// Where it comes from, for those who trace it. A repeat does not change it.
+    pub trace: Option<TraceContext>,
     /// Hash of the client's request, to recognise a repeat.
     pub fingerprint: Fingerprint,
     /// The data for the worker.

@@ -11,7 +11,7 @@ use crate::{
     job::{
         Actor, AttemptEnd, Attributes, Body, CallHeaders, CallMethod, Callback, CallbackUrl, Fingerprint,
         History, HistoryEntry, HistoryEvent, Job, JobId, MAX_ATTEMPTS_LIMIT, Reason, Receipt, RetrySchedule,
-        State, Tag, Topic, Ttr,
+        State, Tag, Topic, TraceContext, Ttr,
     },
     store::JobRecord,
 };
@@ -45,6 +45,10 @@ pub struct JobLine {
     reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     callback: Option<CallbackLine>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tracestate: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     history: Vec<EntryLine>,
     /// The stored history in base64, if its entries do not say all of it.
@@ -138,6 +142,8 @@ impl JobLine {
             dead_at: job.dead_at.map(Moment),
             reason: job.reason.as_ref().map(|reason| reason.as_str().to_owned()),
             callback: job.callback.as_deref().map(CallbackLine::new),
+            traceparent: job.trace.as_ref().map(TraceContext::traceparent),
+            tracestate: job.trace.as_ref().and_then(TraceContext::tracestate).map(str::to_owned),
             history,
             stored_history: (!says_all).then(|| encode_bytes(job.history.as_bytes())),
             fingerprint: format!("{:032x}", u128::from_be_bytes(fingerprint.0)),
@@ -185,6 +191,7 @@ impl JobLine {
             reason: self.reason.as_deref().map(parse_reason).transpose()?,
             history,
             callback: self.callback.map(CallbackLine::into_callback).transpose()?.map(Arc::new),
+            trace: parse_trace(self.traceparent.as_deref(), self.tracestate.as_deref())?,
             body: Body::parse(Bytes::from(text)).map_err(|error| format!("its body {error}"))?,
         };
         let receipt = self.receipt.as_deref().map(Receipt::parse).transpose();
@@ -221,6 +228,7 @@ fn check(record: &JobRecord) -> Result<(), &'static str> {
             .other
             .get(Tag::CALLBACK)
             .is_some_and(|stored| Callback::decode(stored) != job.callback.as_deref().cloned())
+        || record.attributes().trace() != job.trace
         || record.other.as_bytes().len() > Attributes::MAX_BYTES / 4
         || record.attributes().as_bytes().len() > Attributes::MAX_BYTES / 2
     {
@@ -312,6 +320,18 @@ fn parse_history(entries: &[EntryLine]) -> Result<History, String> {
 
 fn parse_actor(text: &str) -> Result<Actor, String> {
     Actor::parse(text).map_err(|error| format!("the name {text:?} {error}"))
+}
+
+fn parse_trace(parent: Option<&str>, state: Option<&str>) -> Result<Option<TraceContext>, String> {
+    let Some(parent) = parent else {
+        return if state.is_none() {
+            Ok(None)
+        } else {
+            Err("its tracestate is without a traceparent".to_owned())
+        };
+    };
+    let trace = TraceContext::parse(parent, state).filter(|trace| trace.tracestate() == state);
+    trace.map(Some).ok_or_else(|| "its trace context is malformed".to_owned())
 }
 
 fn parse_reason(text: &str) -> Result<Reason, String> {

@@ -199,6 +199,7 @@ impl<'a> Sequence<'a> {
                 retry: retry(&steps),
                 require_receipt: self.random.random_bool(0.3),
                 callback: self.host().map(|url| jobs::callback(&url)),
+                trace: self.random.random_bool(0.3).then(|| jobs::trace(self.random.random_range(1..3))),
                 fingerprint: Fingerprint([self.random.random_range(0..2); 16]),
                 body: jobs::body(["1", "{\"a\":[1,2]}", "\"text\""][self.random.random_range(0..3)]),
             });

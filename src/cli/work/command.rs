@@ -112,6 +112,13 @@ impl CommandLine {
         for (name, _) in std::env::vars_os().filter(|(name, _)| is_secret(name)) {
             command.env_remove(name);
         }
+        // The worker's own trace is not that of the job.
+        for (name, value) in [("TRACEPARENT", &job.traceparent), ("TRACESTATE", &job.tracestate)] {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
         command
     }
 

@@ -13,6 +13,7 @@ use crate::{
             parameters::NoQuery,
             requests::{self, BatchItem},
             responses::{self, ItemResult},
+            trace::RequestTrace,
         },
     },
     job::JobId,
@@ -22,6 +23,7 @@ use crate::{
 pub async fn add(
     State(app): State<App>,
     Authenticated(caller): Authenticated,
+    trace: RequestTrace,
     _: NoQuery,
     body: JsonBody,
 ) -> HandlerResult {
@@ -35,6 +37,7 @@ pub async fn add(
     }
     let permit = response_budget::reserve_results(&app, items.len())?;
     let (slots, jobs) = split(items);
+    let jobs = jobs.into_iter().map(|job| trace.complete(job)).collect();
     let outcomes = app.queue.add_batch(jobs).await?;
     let results = merge(slots, outcomes, |outcome: AddOutcome, slot| {
         slot.id = Some(outcome.job.id);

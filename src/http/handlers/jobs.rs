@@ -11,7 +11,9 @@ use crate::{
         middleware::request_body::{JsonBody, OptionalJsonBody},
         wire::{
             parameters::{JobPath, NoQuery, Query},
-            requests, responses, values,
+            requests, responses,
+            trace::RequestTrace,
+            values,
         },
     },
     job::Receipt,
@@ -21,12 +23,13 @@ use crate::{
 pub async fn add(
     State(app): State<App>,
     Authenticated(caller): Authenticated,
+    trace: RequestTrace,
     _: NoQuery,
     body: JsonBody,
 ) -> HandlerResult {
     let job = body.parse(&app, requests::new_job).await?;
     access::check_topic(&caller, &job.topic)?;
-    let outcome = app.queue.add(job).await?;
+    let outcome = app.queue.add(trace.complete(job)).await?;
     Ok(responses::added(&outcome))
 }
 

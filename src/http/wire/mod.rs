@@ -13,5 +13,6 @@ pub mod requests;
 pub mod responses;
 pub mod stats;
 mod suggestions;
+pub mod trace;
 pub mod values;
 pub mod version;

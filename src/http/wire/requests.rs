@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::{
     callbacks::{self, NewTopicCallback},
     fields::{self, Fields, ObjectError},
-    values,
+    trace, values,
 };
 use crate::{
     http::errors::{Fault, Faults, MAX_FAULTS, Problem},
@@ -76,6 +76,7 @@ fn job_definition(
     let max_attempts = fields.optional("max_attempts", values::max_attempts);
     let retry = retry(&mut fields, limits);
     let callback = callbacks::of_job(&mut fields, limits);
+    let trace = trace::of_definition(&mut fields);
     let body = body(&mut fields, bytes)?;
     let topic = close(fields, topic, Problem::invalid_job)?;
     Ok(NewJob {
@@ -86,6 +87,7 @@ fn job_definition(
         max_attempts,
         retry,
         callback,
+        trace,
         body: body.unwrap_or_default(),
     })
 }

@@ -6,7 +6,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::{callbacks, history};
+use super::{callbacks, history, trace};
 use crate::http::{
     errors::Problem,
     json::{self, ObjectWriter},
@@ -48,6 +48,7 @@ pub fn write_reservation(reservation: &Reservation, out: &mut Vec<u8>) {
     object.text("receipt", &reservation.receipt.to_string());
     object.number("attempt", job.attempts);
     object.seconds("late", reservation.late);
+    trace::write(&mut object, job.trace.as_ref());
     object.raw("body", job.body.as_bytes());
     object.end();
 }
@@ -56,10 +57,11 @@ fn write_job(object: &mut ObjectWriter<'_>, job: &Job) {
     write_job_head(object, job);
     history::write_reserved(object, job);
     history::write_history(object, job);
+    trace::write(object, job.trace.as_ref());
     object.raw("body", job.body.as_bytes());
 }
 
-/// Writes all members of a job except its body.
+/// Writes the members of a job that lists show, too.
 pub(super) fn write_job_head(object: &mut ObjectWriter<'_>, job: &Job) {
     object.text("id", job.id.as_str());
     object.text("topic", job.topic.as_str());

@@ -9,11 +9,13 @@ use super::{
 use crate::{
     job::{
         Body, CallHeaders, CallMethod, Callback, CallbackUrl, History, Job, JobId, Receipt, RetrySchedule,
-        SecretId, SigningKey, SigningSecret, State, Timestamp, Topic, Ttr,
+        SecretId, SigningKey, SigningSecret, State, Timestamp, Topic, TraceContext, Ttr,
     },
     push::request::{build, webhook_id},
     queue::Reservation,
 };
+
+const SPAN: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 fn reservation() -> Reservation {
     let job = Job {
@@ -34,6 +36,7 @@ fn reservation() -> Reservation {
         reason: None,
         history: History::default(),
         callback: None,
+        trace: TraceContext::parse(SPAN, Some("a=1,b=2")),
         body: Body::from_stored("{\"order\":1001}".into()),
     };
     let receipt = Receipt::parse("9f86d081884c7d659a2feaa0c55ad015").expect("valid");
@@ -92,6 +95,8 @@ async fn a_call_is_sent_as_the_contract_shows_it() {
          linger-attempt: 1\r\n\
          linger-due: 2026-11-22T06:10:00.000Z\r\n\
          linger-receipt: 9f86d081884c7d659a2feaa0c55ad015\r\n\
+         traceparent: {SPAN}\r\n\
+         tracestate: a=1,b=2\r\n\
          authorization: Bearer s3cret\r\n\
          x-a: 1 2\r\n\
          \r\n\
@@ -127,9 +132,17 @@ fn a_header_of_the_callback_takes_the_place_of_ours() {
     assert_eq!(names[..4], ["host", "user-agent", "content-type", "content-length"]);
     assert_eq!(
         (&request.headers["user-agent"], request.headers.len()),
-        (&"shop".parse().expect("valid"), 11)
+        (&"shop".parse().expect("valid"), 13)
     );
     assert_eq!(request.timeout, Callback::DEFAULT_TIMEOUT);
+}
+
+#[test]
+fn a_traceparent_of_the_callback_takes_the_place_of_the_whole_context() {
+    let own = "00-11111111111111111111111111111111-2222222222222222-00";
+    let to = |headers: &[(&str, &str)]| callback("https://a.example", CallMethod::Post, headers);
+    let headers = build(&reservation(), &to(&[("traceparent", own)]), &[], now()).headers;
+    assert_eq!((headers["traceparent"].to_str().ok(), headers.get("tracestate")), (Some(own), None));
 }
 
 #[test]

@@ -274,6 +274,7 @@ mod tests {
             reason: None,
             history: History::default(),
             callback: None,
+            trace: None,
             body: Body::from_stored(Bytes::new()),
         };
         ListedJob { job, body_bytes }

@@ -282,6 +282,8 @@ impl StoredJob {
             reason: self.reason.as_deref().and_then(Reason::new),
             history: History::default(),
             callback,
+            // Lists do not show it.
+            trace: None,
             body: Body::from_stored(bytes::Bytes::new()),
         };
         Some(ListedJob { job, body_bytes: self.body_bytes })

@@ -54,8 +54,11 @@ pub(super) struct Received {
 
 impl Received {
     pub(super) fn header(&self, name: &str) -> &str {
-        let value = self.headers.get(name).unwrap_or_else(|| panic!("{name} is missing: {self:?}"));
-        value.to_str().expect("is text")
+        self.text(name).unwrap_or_else(|| panic!("{name} is missing: {self:?}"))
+    }
+
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().expect("is text"))
     }
 }
 

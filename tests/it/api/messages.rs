@@ -68,7 +68,7 @@ async fn misspelt_fields_and_parameters_get_a_suggestion(engine: Engine) {
     }
     let problem =
         api.send("POST", "/jobs", r#"{"topic":"t","payload":1}"#).await.expect_problem(422, "invalid_job");
-    let known = "id, topic, delay, at, ttr, max_attempts, retry, callback, body";
+    let known = "id, topic, delay, at, ttr, max_attempts, retry, callback, traceparent, tracestate, body";
     assert_eq!(first(&problem), format!("is not a field of this object; its fields are {known}"));
     for (target, meant) in [("/topics/t/pop?wiat=5", "wait"), ("/topics/t/pop?waits=5", "wait")] {
         let problem = api.get(target).await.expect_problem(400, "invalid_parameter");

@@ -31,6 +31,7 @@ mod stats;
 mod timeline;
 mod topic_lists;
 mod topics;
+mod traces;
 
 /// Defines one test per engine for every case.
 macro_rules! on_every_engine {

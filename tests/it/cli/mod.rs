@@ -8,6 +8,7 @@ mod repeats;
 mod session;
 mod terminal;
 mod top;
+mod traces;
 
 use std::{path::Path, process::Command};
 

@@ -15,6 +15,7 @@ use crate::harness::process::Server;
 use proxy::{Proxy, RequestFate};
 
 const MINUTE: Duration = Duration::from_secs(60);
+const SPAN: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 fn serve(directory: &Path) -> Server {
     Server::serve(&[], &[], directory)
@@ -44,9 +45,18 @@ async fn every_call_for_a_job_works() {
     let client = client(&server.url());
     client.connect().await.expect("the server listens");
     let body = RawValue::from_string(r#"{"order":  1e2}"#.to_owned()).expect("is JSON");
-    let job = NewJob { ttr: Some(MINUTE), ..NewJob::new("mail").id("a:+=@~").delay(MINUTE).body(body) };
+    let job = NewJob {
+        ttr: Some(MINUTE),
+        traceparent: Some(SPAN.to_owned()),
+        tracestate: Some("a=1".to_owned()),
+        ..NewJob::new("mail").id("a:+=@~").delay(MINUTE).body(body)
+    };
     let added = client.add(&job).await.expect("is added");
     assert_eq!((added.is_repeat, added.job.state.as_str(), added.job.ttr), (false, "delayed", MINUTE));
+    assert_eq!(
+        (added.job.traceparent.as_deref(), added.job.tracestate.as_deref()),
+        (Some(SPAN), Some("a=1"))
+    );
     assert!(client.add(&job).await.expect("is recognised").is_repeat);
     let patch = JobPatch { due: Some(Due::Delay(Duration::ZERO)), ..JobPatch::default() };
     assert_eq!(client.patch("a:+=@~", &patch).await.expect("is changed").state, "ready");
@@ -62,6 +72,7 @@ async fn every_call_for_a_job_works() {
         (reserved.id.as_str(), reserved.attempt, reserved.body.get()),
         ("a:+=@~", 1, r#"{"order":  1e2}"#)
     );
+    assert_eq!((reserved.traceparent.as_deref(), reserved.tracestate.as_deref()), (Some(SPAN), Some("a=1")));
     assert!(client.pop("mail", &request).await.expect("is answered").is_none());
     let (id, receipt) = (reserved.id.as_str(), reserved.receipt.as_str());
     let longer = client.touch(id, receipt, Some(10 * MINUTE)).await.expect("is extended");

@@ -2,14 +2,15 @@
 
 use bytes::Bytes;
 use linger::{
-    job::{Body, Due, Fingerprint, JobId, State, Timestamp, Topic},
-    store::{AddJob, Added, Deleted},
+    job::{Body, Due, Fingerprint, JobId, Reason, State, Timestamp, Topic},
+    store::{AddJob, Added, Deleted, Patch, Patched, Release, Requeued},
 };
 
 use crate::harness::{jobs::*, stores::StoreFixture};
 
 super::on_every_engine! {
     every_field_comes_back,
+    a_trace_context_stays_with_its_job,
     a_job_without_delay_is_ready_at_once_within_any_millisecond,
     a_delayed_job_is_ready_at_its_moment_and_not_a_millisecond_before,
     an_absolute_moment_is_kept_and_a_past_one_is_now,
@@ -45,6 +46,43 @@ async fn every_field_comes_back(fixture: StoreFixture) {
     assert_eq!(added.body, asked.body);
     assert_eq!(fixture.store.get(ALL, &asked.id).await.expect("gets"), Some(added));
     assert_eq!(fixture.store.get(ALL, &id("another")).await.expect("gets"), None);
+}
+
+async fn a_trace_context_stays_with_its_job(fixture: StoreFixture) {
+    let store = &*fixture.store;
+    let asked = AddJob { trace: Some(trace(1)), max_attempts: 2, ..delayed("a", seconds(10)) };
+    let wanted = asked.trace.clone();
+    let stored = async |step: &str| {
+        let job = store.get(ALL, &id("a")).await.expect("gets").expect("is there");
+        assert_eq!(job.trace, wanted, "{step}");
+    };
+    assert_eq!(add(store, asked.clone()).await.trace, wanted);
+    stored("add").await;
+    for span in [None, Some(trace(2))] {
+        let Added::Replayed(job) = add_any(store, AddJob { trace: span, ..asked.clone() }).await else {
+            panic!("a repeat comes from another span")
+        };
+        assert_eq!(job.trace, wanted, "the first one stays");
+    }
+    let patch = Patch { body: Some(body("2")), ttr: Some(ttr(5)), ..Patch::default() };
+    assert!(matches!(store.patch(ALL, &id("a"), patch, None).await.expect("answers"), Patched::Done(_)));
+    stored("patch").await;
+    fixture.advance_and_promote(seconds(10)).await;
+    let held = reserve(store).await;
+    assert_eq!(held.job.trace, wanted);
+    let again = Release { delay: Some(delay(seconds(0))), reason: Reason::new("no") };
+    let released = store.release(ALL, &id("a"), &held.receipt, again).await.expect("answers");
+    assert_eq!(released.expect("is held").trace, wanted);
+    assert_eq!(reserve(store).await.job.trace, wanted);
+    fixture.advance_and_promote(seconds(5)).await;
+    stored("end of the last TTR").await;
+    let Requeued::Done(back) = store.requeue(ALL, &id("a"), delay(seconds(0)), None).await.expect("answers")
+    else {
+        panic!("a dead letter is requeued")
+    };
+    assert_eq!(back.trace, wanted);
+    add(store, job("b")).await;
+    assert_eq!(store.get(ALL, &id("b")).await.expect("gets").expect("is there").trace, None);
 }
 
 async fn a_job_without_delay_is_ready_at_once_within_any_millisecond(fixture: StoreFixture) {

@@ -85,7 +85,12 @@ async fn a_callback_comes_back_as_it_was_added(fixture: StoreFixture) {
         timeout: Some(seconds(7)),
         ..(*callback(&url)).clone()
     };
-    let wanted = AddJob { callback: Some(largest.clone().into()), retry: retry(&[1; 64]), ..job("a") };
+    let wanted = AddJob {
+        callback: Some(largest.clone().into()),
+        trace: Some(trace(1)),
+        retry: retry(&[1; 64]),
+        ..job("a")
+    };
     let added = add(store, wanted.clone()).await;
     assert_eq!(added.callback.as_deref(), Some(&largest));
     assert_eq!(add_any(store, wanted).await, Added::Replayed(added.clone()));
@@ -102,6 +107,7 @@ async fn a_callback_comes_back_as_it_was_added(fixture: StoreFixture) {
         panic!("a delayed job is patched")
     };
     assert_eq!(patched.callback.as_deref(), Some(&largest));
+    assert_eq!(patched.trace, Some(trace(1)));
 }
 
 async fn every_change_announces_the_outlet_of_the_job(fixture: StoreFixture) {

@@ -10,7 +10,7 @@ pub use linger::{
 use linger::{
     job::{
         Body, Callback, CallbackUrl, Delay, Due, Fingerprint, JobId, Outlet, RetrySchedule, Topic,
-        TopicFilter, TopicPattern, Ttr,
+        TopicFilter, TopicPattern, TraceContext, Ttr,
     },
     store::{AddJob, Added, FinishJob, Reservation},
 };
@@ -76,6 +76,7 @@ pub fn job(name: &str) -> AddJob {
         retry: RetrySchedule::default(),
         require_receipt: false,
         callback: None,
+        trace: None,
         fingerprint: Fingerprint([7; 16]),
         body: body("{\"n\":1}"),
     }
@@ -89,6 +90,15 @@ pub fn called(name: &str, url: &str) -> AddJob {
 /// A callback to `url`.
 pub fn callback(url: &str) -> Arc<Callback> {
     Arc::new(Callback::to(CallbackUrl::parse(url).expect("a valid URL")))
+}
+
+/// The trace context of this span, with a state of as many bytes as are kept.
+pub fn trace(span: u8) -> TraceContext {
+    let parent = format!("00-0af7651916cd43dd8448eb211c80319c-{span:016x}-01");
+    let members: Vec<String> = (0..4).map(|n| format!("k{n}={}", "v".repeat(124 + n / 3))).collect();
+    let trace = TraceContext::parse(&parent, Some(&members.join(","))).expect("a valid context");
+    assert_eq!(trace.tracestate().map(str::len), Some(TraceContext::MAX_STATE));
+    trace
 }
 
 /// The outlet of the jobs of a topic with callbacks to the host of `url`.

@@ -49,6 +49,7 @@ pub fn record(fixture: &StoreFixture, name: &str) -> JobRecord {
             reason: None,
             history: History::default(),
             callback: None,
+            trace: None,
             body: added.body,
         },
         fingerprint: Fingerprint([9; 16]),
@@ -97,6 +98,7 @@ pub fn full_record(fixture: &StoreFixture, name: &str) -> JobRecord {
     record.job.require_receipt = true;
     record.job.reason = Reason::new("psp timeout");
     record.job.callback = Some(callback("https://shop.example/hook?x=1"));
+    record.job.trace = Some(trace(1));
     record.job.body = body("{\"a\": [1.50, 12345678901234567890123]}");
     let event = HistoryEvent::Attempt {
         number: 2,
@@ -105,7 +107,7 @@ pub fn full_record(fixture: &StoreFixture, name: &str) -> JobRecord {
         reason: Reason::new("psp timeout"),
     };
     record.job.history.push(&HistoryEntry { at: record.job.created_at, by: Actor::parse("w").ok(), event });
-    record.other.set(Tag::TRACEPARENT, Some(b"of a later version"));
+    record.other.set(Tag::EXPIRE, Some(b"of a later version"));
     record.other.set(Tag(250), Some(b"\0\xff"));
     record
 }

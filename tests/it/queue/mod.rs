@@ -115,6 +115,7 @@ fn new_job(name: &str, wait: Duration) -> NewJob {
         max_attempts: None,
         retry: None,
         callback: None,
+        trace: None,
         body: body("1"),
     }
 }

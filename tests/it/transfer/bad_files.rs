@@ -2,11 +2,12 @@
 
 use std::fs;
 
-use linger::transfer;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use linger::{job::Tag, transfer};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use super::{Engine, StoreFixture, content, export, file};
-use crate::harness::records::*;
+use crate::harness::{jobs::trace, records::*};
 
 /// An export of a few jobs.
 async fn small_export() -> Vec<u8> {
@@ -60,6 +61,10 @@ async fn an_export_that_was_changed_is_refused() {
         let kept = lines.iter().enumerate().filter(|(n, _)| *n != left_out);
         kept.map(|(_, line)| *line).collect::<String>()
     };
+    let parent = format!("\"traceparent\":\"{}\",", trace(1).traceparent());
+    // Another value of the attribute that has the trace context.
+    let attribute = [&[Tag::TRACEPARENT.0, 0, 24][..], &[1; 24]].concat();
+    let other_parent = format!("\"attributes\":\"{}", STANDARD.encode(attribute));
     let changes = [
         (whole.replacen("\"attempts\":16", "\"attempts\":15", 1), "its checksum is wrong"),
         (without(3), "its checksum is wrong"),
@@ -70,6 +75,13 @@ async fn an_export_that_was_changed_is_refused() {
         (whole.replacen("\"max_attempts\":16", "\"priority\":16", 1), "unknown field `priority`"),
         (whole.replacen("\"ttr\":60", "\"ttr\":0", 1), "must be between 1 s and 24 h"),
         (whole.replacen("\"receipt\":\"05", "\"receipt\":\"x5", 1), "its receipt is malformed"),
+        (
+            whole.replacen("\"traceparent\":\"00-0", "\"traceparent\":\"00-x", 1),
+            "its trace context is malformed",
+        ),
+        (whole.replacen("\"tracestate\":\"k0=", "\"tracestate\":\"k0-", 1), "its trace context is malformed"),
+        (whole.replacen(&parent, "", 1), "its tracestate is without a traceparent"),
+        (whole.replacen("\"attributes\":\"", &other_parent, 1), "its attributes are out of range"),
         (whole.replacen("\"dead_at\":", "\"reserved_at\":", 1), "exactly a reserved job has"),
         ("a text\nof lines\n".to_owned(), "it is not an export of Linger"),
         (String::new(), "it is not an export of Linger"),

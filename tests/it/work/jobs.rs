@@ -88,6 +88,22 @@ fn a_command_knows_its_job_from_variables_and_has_no_token() {
     assert!(!variables.contains("oken") && !variables.contains("LINGER_TOKEN"), "{variables}");
 }
 
+#[test]
+fn a_command_runs_in_the_trace_of_its_job_and_in_no_other() {
+    const SPAN: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let site = Site::new(Engine::Embedded);
+    site.add("whole", json!({ "traceparent": SPAN, "tracestate": "a=1" }));
+    site.add("bare", json!({ "traceparent": SPAN }));
+    site.add("none", json!({}));
+    let url = site.server.url();
+    let variables = [("LINGER_URL", url.as_str()), ("TRACEPARENT", "the worker's"), ("TRACESTATE", "w=1")];
+    let line = r#"echo "${TRACEPARENT-none} ${TRACESTATE-none}" >trace-$LINGER_JOB_ID"#;
+    Worker::start(&["t", "--until-empty", "--exec", line], &variables, site.path()).ends_with(0);
+    assert_eq!(site.read("trace-whole"), format!("{SPAN} a=1\n"));
+    assert_eq!(site.read("trace-bare"), format!("{SPAN} none\n"));
+    assert_eq!(site.read("trace-none"), "none none\n");
+}
+
 fn as_many_commands_as_asked_for_run_at_a_time(site: &Site) {
     for id in ["a", "b", "c", "d"] {
         site.add(id, json!({}));

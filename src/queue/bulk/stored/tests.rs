@@ -31,6 +31,7 @@ fn listed(callback: &str, reason: &str) -> ListedJob {
         reason: Reason::new(reason),
         history: History::default(),
         callback: Some(Arc::new(Callback::to(url))),
+        trace: None,
         body: Body::from_stored(bytes::Bytes::new()),
     };
     ListedJob { job, body_bytes: 7 }

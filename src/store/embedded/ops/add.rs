@@ -51,6 +51,7 @@ fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob) -> SqlResult<Result<Added>> {
         callback: None,
         other: Attributes::default(),
     };
+    head.other.set_trace(job.trace.as_ref());
     if let Some(callback) = &job.callback {
         let seed = txn.db.store_head().store.0;
         head.set_callback(callback.clone(), HostNumber::new(&seed, callback.url.origin()));

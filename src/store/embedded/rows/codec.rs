@@ -62,7 +62,8 @@ pub(crate) struct RecordHead {
     pub history: History,
     /// The job's own callback, with the number of its host. Change it by [`set_callback`](Self::set_callback).
     pub callback: Option<(HostNumber, Arc<Callback>)>,
-    /// All attributes but the retry schedule, the reason, the moment of death and the history; those of the callback too, as stored.
+    /// All attributes but the retry schedule, the reason, the moment of death and the history; those of the callback and
+    /// the trace context, too, as stored.
     pub other: Attributes,
 }
 
@@ -116,6 +117,7 @@ impl Record {
             reason: head.reason,
             history: head.history,
             callback: head.callback.map(|(_, callback)| callback),
+            trace: head.other.trace(),
             body: self.body.clone(),
         }
     }

@@ -109,6 +109,7 @@ pub fn job(name: &str) -> AddJob {
         retry: RetrySchedule::default(),
         require_receipt: false,
         callback: None,
+        trace: None,
         fingerprint: Fingerprint([1; 16]),
         body: Body::from_stored(format!("\"body of {name}\"").into()),
     }

@@ -44,6 +44,7 @@ pub fn encode_new(job: &AddJob, host: Option<HostNumber>, generation: u32) -> By
     let (outlet, body) = (outlet_name(job, host), job.body.as_bytes());
     let mut attributes = Attributes::default();
     attributes.set_retry(&job.retry);
+    attributes.set_trace(job.trace.as_ref());
     if let Some(callback) = &job.callback {
         attributes.set(Tag::CALLBACK, Some(&callback.encode()));
     }
@@ -199,6 +200,7 @@ fn decode_any(id: &JobId, raw: &Bytes) -> Option<(Job, Option<ReceiptBytes>)> {
         reason: attributes.reason()?,
         history: attributes.history(),
         callback,
+        trace: attributes.trace(),
         body: Body::from_stored(raw.slice_ref(body)),
     };
     Some((job, lease.map(|lease| lease.receipt)))
@@ -261,6 +263,7 @@ mod tests {
                 .expect("valid"),
             require_receipt: strict,
             callback: None,
+            trace: None,
             fingerprint: Fingerprint([7; 16]),
             body: Body::from_stored(body.into()),
         }

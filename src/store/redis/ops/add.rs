@@ -165,6 +165,7 @@ fn created_job(job: AddJob, created_at: Timestamp, due_at: Timestamp) -> Job {
         reason: None,
         history: History::default(),
         callback: job.callback,
+        trace: job.trace,
         body: job.body,
     }
 }

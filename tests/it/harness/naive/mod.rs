@@ -265,6 +265,7 @@ impl Naive {
             reason: None,
             history: History::default(),
             callback: add.callback,
+            trace: add.trace,
             body: copied(&add.body),
         };
         let arrival = content.arrivals;
