@@ -11,7 +11,7 @@
 //! transfer                  exports and imports: over store alone
 //! store                     one trait and its laws; embedded/ and redis/ never import each other
 //! job                       the domain: names, states, times, retry schedule; pure, no I/O
-//! auth · clock · shutdown · signals · small_file · new_file · open_files · metrics · telemetry · failure_log · config
+//! auth · clock · shutdown · signals · small_file · new_file · open_files · metrics · telemetry · failure_log · config · traces
 //! printable
 //! ```
 #![forbid(unsafe_code)]
@@ -41,4 +41,5 @@ mod signals;
 mod small_file;
 pub mod store;
 pub mod telemetry;
+pub mod traces;
 pub mod transfer;

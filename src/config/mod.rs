@@ -18,6 +18,7 @@ mod server;
 mod show;
 #[cfg(test)]
 mod tests;
+mod traces;
 mod ui;
 mod values;
 mod variables;
@@ -33,6 +34,7 @@ pub use redis_url::Node;
 pub use secret::Secret;
 pub use sections::{AuthSettings, EngineKind, TlsFiles};
 pub use server::{HttpOptions, ListenerOptions, ServerSettings};
+pub use traces::TraceSettings;
 pub use ui::UiSettings;
 
 use layers::Layers;
@@ -57,6 +59,8 @@ pub struct Config {
     pub queue: Limits,
     /// Callbacks.
     pub callbacks: CallbackSettings,
+    /// Traces.
+    pub traces: TraceSettings,
     /// The dashboard.
     pub ui: UiSettings,
     /// The log.
@@ -145,6 +149,7 @@ fn read(reader: &mut Reader<'_>, purpose: Purpose) -> Config {
         redis: RedisSettings::read(reader, engine == EngineKind::Redis),
         queue: Limits::read(reader, callbacks.clone()),
         callbacks,
+        traces: TraceSettings::read(reader),
         ui: UiSettings::read(reader),
         log: LogSettings::read(reader),
     };

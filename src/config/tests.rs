@@ -2,6 +2,7 @@
 
 mod callbacks;
 mod every_key;
+mod traces;
 mod ui;
 
 use std::time::Duration;

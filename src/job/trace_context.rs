@@ -56,6 +56,24 @@ impl TraceContext {
         (trace_id != [0; 16] && span_id != [0; 8]).then_some(Self { trace_id, span_id, flags, state })
     }
 
+    /// The id of the trace.
+    #[must_use]
+    pub fn trace_id(&self) -> [u8; 16] {
+        self.trace_id
+    }
+
+    /// The id of the span.
+    #[must_use]
+    pub fn span_id(&self) -> [u8; 8] {
+        self.span_id
+    }
+
+    /// Whether whoever sent it records the trace.
+    #[must_use]
+    pub fn is_sampled(&self) -> bool {
+        self.flags & SAMPLED != 0
+    }
+
     /// The header `traceparent`, in version 00.
     #[must_use]
     pub fn traceparent(&self) -> String {

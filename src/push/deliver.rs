@@ -95,6 +95,11 @@ impl Shared {
             permit.failed(origin, word);
             self.metrics.callbacks.failed(word);
         }
+        if let Some(tracer) = self.queue.tracer() {
+            let times = (began_us, began_us.saturating_add(micros(took)));
+            let failure = reason_word(&outcome);
+            tracer.called(job, &reservation.receipt, origin, failure, times);
+        }
         Some(Called { outcome, took, unread })
     }
 

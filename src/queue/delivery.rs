@@ -1,6 +1,9 @@
 //! Jobs on their way to a worker. A delivery that is never accepted returns its jobs to the store.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use tokio_util::task::TaskTracker;
 
@@ -8,6 +11,7 @@ use crate::{
     clock::Clock,
     metrics::{Event, QueueMetrics},
     store::{Reservation, Store},
+    traces::Tracer,
 };
 
 /// Reserved jobs that no client has seen yet.
@@ -30,6 +34,16 @@ pub(super) struct ReturnContext {
     pub metrics: QueueMetrics,
     pub tasks: TaskTracker,
     pub runtime: tokio::runtime::Handle,
+    pub tracer: Arc<OnceLock<Tracer>>,
+}
+
+impl ReturnContext {
+    /// Records the span of a delivery.
+    fn trace(&self, Reservation { job, receipt, .. }: &Reservation) {
+        if let (Some(tracer), Some(since)) = (self.tracer.get(), job.reserved_at) {
+            tracer.delivered(job, receipt, since.as_millis().saturating_mul(1_000), self.clock.now_micros());
+        }
+    }
 }
 
 impl std::fmt::Debug for ReturnContext {
@@ -82,6 +96,7 @@ impl Delivery {
                 let topic = reservation.job.topic.as_str();
                 context.metrics.count(Event::Delivered, topic, 1);
                 context.metrics.reserved(topic, reservation.waited);
+                context.trace(reservation);
             }
         }
         Some(std::mem::take(&mut self.jobs))

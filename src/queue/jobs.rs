@@ -9,6 +9,7 @@ use super::{
     ended::{EndKind, Ended},
     error::{Error, Result},
     service::Queue,
+    spans::SpanStart,
 };
 use crate::{
     job::{Actor, Delay, Job, JobId, NewJob, Reason, Receipt, State, Topic, TopicFilter, Ttr},
@@ -32,8 +33,9 @@ impl Queue {
     /// [`Error::JobExists`], [`Error::BodyTooLarge`], [`Error::IntakePaused`], [`Error::CallbackNotAllowed`], or the
     /// store's.
     pub async fn add(&self, job: NewJob) -> Result<AddOutcome> {
+        let span = self.begin_span();
         let added = self.store.add(vec![self.resolve(job)?]).await?;
-        self.add_outcome(added.into_iter().next().ok_or_else(missing_result)?)
+        self.add_outcome(added.into_iter().next().ok_or_else(missing_result)?, &span)
     }
 
     /// Adds many jobs. Each has its own result; a refused one does not affect the others.
@@ -42,6 +44,7 @@ impl Queue {
     /// [`Error::BatchTooLarge`], or the store's for all of them.
     pub async fn add_batch(&self, jobs: Vec<NewJob>) -> Result<Vec<Result<AddOutcome>>> {
         self.check_batch(jobs.len())?;
+        let span = self.begin_span();
         let mut refusals = Vec::with_capacity(jobs.len());
         let mut accepted = Vec::with_capacity(jobs.len());
         for job in jobs {
@@ -57,7 +60,7 @@ impl Queue {
             if accepted.is_empty() { Vec::new() } else { self.store.add(accepted).await? }.into_iter();
         let outcome = |refusal: Option<Error>| match refusal {
             Some(error) => Err(error),
-            None => self.add_outcome(added.next().ok_or_else(missing_result)?),
+            None => self.add_outcome(added.next().ok_or_else(missing_result)?, &span),
         };
         Ok(refusals.into_iter().map(outcome).collect())
     }
@@ -95,10 +98,11 @@ impl Queue {
         })
     }
 
-    fn add_outcome(&self, added: Added) -> Result<AddOutcome> {
+    fn add_outcome(&self, added: Added, span: &SpanStart<'_>) -> Result<AddOutcome> {
         match added {
             Added::Created(job) => {
                 self.metrics.count(Event::Added, job.topic.as_str(), 1);
+                span.added(&job);
                 Ok(AddOutcome { job, replayed: false })
             }
             Added::Replayed(job) => Ok(AddOutcome { job, replayed: true }),
@@ -113,9 +117,9 @@ impl Queue {
     /// or the store's.
     pub async fn finish(&self, scope: &TopicFilter, job: FinishJob, by: Option<&Actor>) -> Result<()> {
         check_receipt(scope, &job)?;
-        let id = job.id.clone();
+        let (span, asked) = (self.begin_span(), job.clone());
         let finished = self.store.finish(scope, vec![job]).await?;
-        self.finish_outcome(id, finished.into_iter().next().ok_or_else(missing_result)?, by)
+        self.finish_outcome(asked, finished.into_iter().next().ok_or_else(missing_result)?, by, &span)
     }
 
     /// Finishes many jobs, as [`finish`](Self::finish) does. Each has its own result.
@@ -132,22 +136,29 @@ impl Queue {
         let checks: Vec<Result<()>> = jobs.iter().map(|job| check_receipt(scope, job)).collect();
         let accepted = jobs.into_iter().zip(&checks).filter(|(_, check)| check.is_ok());
         let accepted: Vec<FinishJob> = accepted.map(|(job, _)| job).collect();
-        let ids: Vec<JobId> = accepted.iter().map(|job| job.id.clone()).collect();
+        let (span, asked) = (self.begin_span(), accepted.clone());
         let finished =
             if accepted.is_empty() { Vec::new() } else { self.store.finish(scope, accepted).await? };
-        let mut finished = ids.into_iter().zip(finished);
+        let mut finished = asked.into_iter().zip(finished);
         let outcome = |check: Result<()>| {
             check?;
-            let (id, finished) = finished.next().ok_or_else(missing_result)?;
-            self.finish_outcome(id, finished, by)
+            let (asked, finished) = finished.next().ok_or_else(missing_result)?;
+            self.finish_outcome(asked, finished, by, &span)
         };
         Ok(checks.into_iter().map(outcome).collect())
     }
 
-    fn finish_outcome(&self, id: JobId, finished: Finished, by: Option<&Actor>) -> Result<()> {
+    fn finish_outcome(
+        &self,
+        FinishJob { id, receipt }: FinishJob,
+        finished: Finished,
+        by: Option<&Actor>,
+        span: &SpanStart<'_>,
+    ) -> Result<()> {
         match finished {
             Finished::Done { topic } => {
                 self.metrics.count(Event::Finished, topic.as_str(), 1);
+                span.settled("finish", &id, &topic, receipt.as_ref());
                 self.remember_end(id, topic, EndKind::Finished, by);
                 Ok(())
             }
@@ -169,7 +180,9 @@ impl Queue {
         receipt: &Receipt,
         release: Release,
     ) -> Result<Job> {
+        let span = self.begin_span();
         let job = held_outcome(self.store.release(scope, id, receipt, release).await?)?;
+        span.settled("release", id, &job.topic, Some(receipt));
         self.metrics.count(Event::Released, job.topic.as_str(), 1);
         if job.state == State::Dead {
             self.metrics.count(Event::Buried, job.topic.as_str(), 1);
@@ -202,7 +215,9 @@ impl Queue {
         receipt: &Receipt,
         reason: Option<Reason>,
     ) -> Result<Job> {
+        let span = self.begin_span();
         let job = held_outcome(self.store.bury(scope, id, receipt, reason).await?)?;
+        span.settled("bury", id, &job.topic, Some(receipt));
         self.metrics.count(Event::Buried, job.topic.as_str(), 1);
         Ok(job)
     }

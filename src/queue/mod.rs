@@ -24,6 +24,7 @@ mod scrape;
 mod service;
 mod shared_reading;
 mod sorted_topics;
+mod spans;
 mod timer;
 mod topics;
 mod views;

@@ -21,6 +21,7 @@ use crate::{
     job::{Outlet, Topic},
     metrics::QueueMetrics,
     store::{Degraded, EngineInfo, Listener, Metered, Move, Store},
+    traces::Tracer,
 };
 
 /// One delay queue over one store, shared by all its users.
@@ -32,6 +33,7 @@ pub struct Queue {
     pub(super) limits: Limits,
     pub(super) metrics: QueueMetrics,
     pub(super) outlet_listener: OnceLock<Arc<dyn OutletListener>>,
+    pub(super) tracer: Arc<OnceLock<Tracer>>,
     health: StoreHealth,
     timer: Timer,
     scrape: StoreScrape,
@@ -108,13 +110,14 @@ impl Queue {
         let operation_failed = Arc::default();
         let metered = Metered::new(store, clock.clone(), metrics.clone(), Arc::clone(&operation_failed));
         let store: Arc<dyn Store> = Arc::new(metered);
-        let tasks = TaskTracker::new();
+        let (tasks, tracer) = (TaskTracker::new(), Arc::<OnceLock<Tracer>>::default());
         let return_context = Arc::new(ReturnContext {
             store: store.clone(),
             clock: clock.clone(),
             metrics: metrics.clone(),
             tasks: tasks.clone(),
             runtime: tokio::runtime::Handle::current(),
+            tracer: tracer.clone(),
         });
         let read_permits = Arc::new(ReadPermits::new(clock.clone(), limits.max_looks));
         let sorted_topics = SortedTopics::new(store.clone(), clock.clone(), read_permits.clone());
@@ -138,6 +141,7 @@ impl Queue {
             processes: Processes::new(store.clone(), clock.clone(), metrics.recent.clone(), tasks.clone()),
             read_permits,
             outlet_listener: OnceLock::new(),
+            tracer,
             ended,
             draining: AtomicBool::new(false),
             store,

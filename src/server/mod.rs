@@ -10,6 +10,7 @@ mod reload;
 mod relocation;
 mod running;
 mod supervisor;
+mod traces;
 mod transfer;
 mod wiring;
 

@@ -17,7 +17,7 @@ use super::{
     clock_watch, file_permissions, open_files,
     outcome::{RunOutcome, StartError},
     reload::Reload,
-    supervisor, wiring,
+    supervisor, traces, wiring,
 };
 use crate::{
     clock::{Clock, SystemClock},
@@ -82,6 +82,7 @@ impl Running {
             .with_tls(reload.tls.clone());
         let callbacks = wiring::callbacks(config, &queue, &clock, &metrics)
             .map_err(|fault| StartError::Files(vec![fault]))?;
+        let exporter = traces::exporter(config, &queue, &clock)?;
         let mut app = App::new(queue.clone(), clock, metrics, config.server.http.clone())
             .with_auth(reload.authenticator.clone())
             .with_ui(config.ui.clone());
@@ -91,12 +92,7 @@ impl Running {
         let scheme = if reload.tls.is_some() { "https" } else { "http" };
         let shutdown = Shutdown::new();
         let [closing, stop_calls, stop_timer] = std::array::from_fn(|_| CancellationToken::new());
-        let (timer_queue, stop) = (queue.clone(), stop_timer.clone());
-        shutdown.spawn("timer", stop_timer.clone(), async move { timer_queue.run_timer(stop).await });
-        let (watched_queue, stop) = (queue.clone(), stop_timer.clone());
-        shutdown.spawn("store watch", stop_timer.clone(), async move {
-            watched_queue.watch_store(stop).await;
-        });
+        spawn_timer(&shutdown, &queue, &stop_timer);
         let (stop, grace) = (stop_calls.clone(), config.server.shutdown_grace.saturating_sub(SETTLING_TIME));
         let calling = shutdown.spawn("callbacks", stop_calls.clone(), async move {
             match callbacks {
@@ -104,6 +100,8 @@ impl Running {
                 None => stop.cancelled().await,
             }
         });
+        // Until nothing is called or answered any more.
+        shutdown.spawn("traces", stop_timer.clone(), traces::export(exporter, stop_timer.clone()));
         let watch = clock_watch::watch(system_clock.clone(), clock_metrics, stop_timer.clone());
         shutdown.spawn("clock watch", stop_timer.clone(), watch);
         let stop = stop_timer.clone();
@@ -177,6 +175,16 @@ impl Running {
         }
         if self.shutdown.failure().is_some() { RunOutcome::Failed } else { RunOutcome::Clean }
     }
+}
+
+/// Runs what the queue does by itself.
+fn spawn_timer(shutdown: &Shutdown, queue: &Arc<Queue>, stop_timer: &CancellationToken) {
+    let (timer_queue, stop) = (queue.clone(), stop_timer.clone());
+    shutdown.spawn("timer", stop_timer.clone(), async move { timer_queue.run_timer(stop).await });
+    let (watched_queue, stop) = (queue.clone(), stop_timer.clone());
+    shutdown.spawn("store watch", stop_timer.clone(), async move {
+        watched_queue.watch_store(stop).await;
+    });
 }
 
 /// Reads the files on a thread of its own: a file system may hang, and signals must still work.

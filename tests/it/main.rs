@@ -33,6 +33,7 @@ mod sentinel;
 mod simulation;
 mod tidy;
 mod tls;
+mod traces;
 mod transfer;
 mod verify;
 mod work;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::job::{AddressPolicy, Delay, RetrySchedule};
+use crate::job::{AddressPolicy, CallbackUrl, Delay, RetrySchedule};
 
 /// All keys but those that another one of these excludes.
 const MOST: &str = r#"
@@ -87,6 +87,8 @@ allow_hosts = ["host-2.example"]
 allow_http = false
 in_jobs = false
 ca_file = "authorities-1"
+[traces]
+endpoint = "http://collector-1.example:1028/v1/traces"
 [ui]
 enabled = false
 title = "title-1"
@@ -240,6 +242,9 @@ fn every_key_is_found_where_it_belongs() {
             callbacks: callbacks.clone(),
         },
         callbacks,
+        traces: TraceSettings {
+            endpoint: CallbackUrl::parse("http://collector-1.example:1028/v1/traces").ok(),
+        },
         ui: UiSettings { enabled: false, title: "title-1".to_owned(), hide_bodies: true },
         log: LogSettings { format: LogFormat::Text, filter: "debug".to_owned(), max_queued_bytes: 100_027 },
     };

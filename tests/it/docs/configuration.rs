@@ -24,7 +24,7 @@ const TYPES: [(&str, &str); 10] = [
 ];
 
 /// The keys that are read by a function of their own.
-const SPECIAL_TYPES: [(&str, &str); 10] = [
+const SPECIAL_TYPES: [(&str, &str); 11] = [
     ("redis.url", "URL"),
     ("redis.nodes", "list of `host:port`"),
     ("redis.prefix", "string"),
@@ -33,6 +33,7 @@ const SPECIAL_TYPES: [(&str, &str); 10] = [
     ("callbacks.retry", "list of durations"),
     ("callbacks.allow_networks", "list of words and networks, or `\"auto\"`"),
     ("callbacks.deny_networks", "list of words and networks"),
+    ("traces.endpoint", "URL"),
     ("ui.title", "string"),
     ("log.level", "level, or list of levels"),
 ];
