@@ -129,17 +129,19 @@ fn a_shell_stops_and_continues_it() {
         let mut terminal = start_top_under(&cli, &wrapper, &[]);
         terminal.wait_for(shows_mail);
         terminal.press(CTRL_Z);
+        // The shell waits for a line, or this one might be gone before it is seen.
         terminal.wait_for(|line| line.starts_with("stopped: "));
+        terminal.press("\n");
         terminal
     };
-    let mut terminal = start("\"$@\"; echo \"stopped: $?\"; fg; echo \"ended: $?\"");
+    let mut terminal = start("\"$@\"; echo \"stopped: $?\"; read; fg; echo \"ended: $?\"");
     terminal.wait_for(shows_mail);
     terminal.wait_until_taken(true);
     terminal.press("q");
     let left = terminal.wait();
     assert!(left.is_restored && left.text.contains("ended: 0"), "{left:?}");
     // In the background it must not touch the terminal, which would stop it again.
-    let left = start("\"$@\"; echo \"stopped: $?\"; kill %1; wait -f %1; echo \"ended: $?\"").wait();
+    let left = start("\"$@\"; echo \"stopped: $?\"; read; kill %1; wait -f %1; echo \"ended: $?\"").wait();
     assert!(left.is_restored && left.text.contains("ended: 143"), "{left:?}");
     assert!(cli.server.stop().success());
 }
