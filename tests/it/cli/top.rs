@@ -141,8 +141,9 @@ fn a_shell_stops_and_continues_it() {
     let left = terminal.wait();
     assert!(left.is_restored && left.text.contains("ended: 0"), "{left:?}");
     // In the background it must not touch the terminal, which would stop it again.
-    let left = start("\"$@\"; echo \"stopped: $?\"; read; kill %1; wait -f %1; echo \"ended: $?\"").wait();
-    assert!(left.is_restored && left.text.contains("ended: 143"), "{left:?}");
+    let until_ended = "while kill -0 %1 2>/dev/null; do sleep 0.01; done; echo ended";
+    let left = start(&format!("\"$@\"; echo \"stopped: $?\"; read; kill %1; {until_ended}")).wait();
+    assert!(left.is_restored && left.text.contains("ended"), "{left:?}");
     assert!(cli.server.stop().success());
 }
 
