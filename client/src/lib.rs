@@ -46,10 +46,10 @@ pub use error::{Error, Refusal};
 pub use jiff::Timestamp;
 pub use model::{
     Added, BatchItem, Callback, Counts, Due, HistoryEntry, Job, JobPatch, NewJob, Paused, PopRequest,
-    ReleaseRequest, ReservedJob, Topic, TopicPage, TopicSettings, Version,
+    ReleaseRequest, ReservedJob, Topic, TopicPage, TopicSettings,
 };
 pub use request::{Repeat, Request, Response};
 pub use stats::{EventSummary, Process, Stats, Timeline, TimelineRequest};
 pub use tls::Trust;
-pub use topics::{TopicSort, TopicsRequest};
+pub use topics::{TopicSort, TopicsRequest, Version};
 pub use url::{InvalidUrl, ServerUrl};

@@ -346,19 +346,6 @@ pub struct TopicPage {
     pub next_cursor: Option<String>,
 }
 
-/// What `GET /version` answers.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Version {
-    /// The version of the server.
-    pub version: String,
-    /// Where jobs are kept.
-    pub engine: String,
-    /// The version of the engine's library or server.
-    pub engine_version: String,
-    /// What an acknowledgement means.
-    pub durability: String,
-}
-
 fn has_url<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
     #[derive(Deserialize)]
     struct Callback {

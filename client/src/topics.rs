@@ -9,7 +9,7 @@ use crate::{
     client::Client,
     error::Error,
     jobs::absent,
-    model::{Paused, Topic, TopicPage, Version},
+    model::{Paused, Topic, TopicPage},
     request::{Request, segment},
 };
 
@@ -141,6 +141,19 @@ impl Request {
 
 /// Every call fails with [`Error`]; all of them are safe to repeat.
 #[expect(clippy::missing_errors_doc, reason = "said once, above")]
+/// What `GET /version` answers.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Version {
+    /// The version of the server.
+    pub version: String,
+    /// Where jobs are kept.
+    pub engine: String,
+    /// The version of the engine's library or server.
+    pub engine_version: String,
+    /// What an acknowledgement means.
+    pub durability: String,
+}
+
 impl Client {
     /// The topic as it is now; none when the server knows none of this name.
     pub async fn topic(&self, topic: &str) -> Result<Option<Topic>, Error> {

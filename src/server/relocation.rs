@@ -213,10 +213,10 @@ async fn open(config: &Config, role: Role) -> Result<Opened, MaintenanceError> {
 /// A source that its servers may use at the same time.
 struct ReadSource {
     identity: Identity,
-    reader: Reader,
+    reader: SourceReader,
 }
 
-enum Reader {
+enum SourceReader {
     Embedded(embedded::Options),
     Redis(Arc<redis::Redis>),
 }
@@ -228,7 +228,10 @@ impl ReadSource {
             EngineKind::Embedded => {
                 let options = wiring::embedded_options(config);
                 let identity = embedded::read_identity(&options.data_dir, &SystemClock::new());
-                Ok(Self { identity: identity.map_err(maintenance_error)?, reader: Reader::Embedded(options) })
+                Ok(Self {
+                    identity: identity.map_err(maintenance_error)?,
+                    reader: SourceReader::Embedded(options),
+                })
             }
             EngineKind::Redis => {
                 let unread =
@@ -239,7 +242,7 @@ impl ReadSource {
                 let mark = store.move_mark().await.map_err(|error| unread(&error))?;
                 let clocks = store.clock_offsets().await.map_err(|error| unread(&error))?;
                 let identity = Identity { id: store.store_id(), mark, clocks };
-                Ok(Self { identity, reader: Reader::Redis(store) })
+                Ok(Self { identity, reader: SourceReader::Redis(store) })
             }
         }
     }
@@ -251,9 +254,9 @@ impl ReadSource {
 
     async fn records(&self) -> store::Result<Box<dyn RecordReader>> {
         match &self.reader {
-            Reader::Embedded(options) => embedded::read_records(&options.data_dir, &SystemClock::new())
+            SourceReader::Embedded(options) => embedded::read_records(&options.data_dir, &SystemClock::new())
                 .map_err(|error| store::Error::Unavailable(error.to_string())),
-            Reader::Redis(store) => Store::records(&**store).await,
+            SourceReader::Redis(store) => Store::records(&**store).await,
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::{
     clock::Clock,
     job::{Job, JobId, Origin, Receipt, Topic, TraceContext},
 };
-use span::{Outcome, SpanKind, TraceSpan};
+use span::{SpanKind, SpanStatus, TraceSpan};
 
 /// Most spans that wait to be sent.
 const MAX_WAITING: usize = 8_192;
@@ -86,7 +86,7 @@ impl Tracer {
         }
         let mut span = TraceSpan::of_delivery(receipt, "call", &job.topic, times);
         span.kind = SpanKind::Client;
-        span.outcome = failure.map_or(Outcome::Unset, |why| Outcome::Failed(why.to_owned()));
+        span.outcome = failure.map_or(SpanStatus::Unset, |why| SpanStatus::Failed(why.to_owned()));
         span.job(&job.id);
         span.text("server.address", &origin.host.to_string());
         span.number("server.port", origin.port.into());

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::span::{AttributeValue, Outcome, TraceSpan};
+use super::span::{AttributeValue, SpanStatus, TraceSpan};
 
 /// The number of a failure in the protocol.
 const FAILED: u32 = 2;
@@ -49,7 +49,7 @@ fn span(span: &TraceSpan) -> Value {
         }
         object["links"] = json!([linked]);
     }
-    if let Outcome::Failed(why) = &span.outcome {
+    if let SpanStatus::Failed(why) = &span.outcome {
         object["status"] = json!({ "code": FAILED, "message": why });
     }
     object

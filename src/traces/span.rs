@@ -20,7 +20,7 @@ pub struct TraceSpan {
     pub began_us: i64,
     pub ended_us: i64,
     pub attributes: Vec<(&'static str, AttributeValue)>,
-    pub outcome: Outcome,
+    pub outcome: SpanStatus,
 }
 
 /// What a span is to those around it, by its number in the protocol.
@@ -33,7 +33,7 @@ pub enum SpanKind {
 
 /// How a span ended.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum SpanStatus {
     Unset,
     Failed(String),
 }
@@ -89,7 +89,7 @@ impl TraceSpan {
             began_us: began_us.min(ended_us),
             ended_us,
             attributes: Vec::with_capacity(8),
-            outcome: Outcome::Unset,
+            outcome: SpanStatus::Unset,
         };
         span.text("messaging.system", "linger");
         span.text("messaging.operation.name", what);

@@ -14,7 +14,7 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
 };
 
-use super::{keys::Keys, state::Action};
+use super::{keys::KeyParser, state::Action};
 use crate::{cli::line_source::is_readable, signals::StopSignal};
 
 /// What the loop reacts to.
@@ -55,7 +55,7 @@ impl TerminalSignals {
     pub fn with_keys(self, keyboard: Arc<File>) -> io::Result<Input> {
         #[expect(deprecated, reason = "sound for a File, which stays the same; the other way is unsafe")]
         let keyboard = AsyncFd::with_interest(keyboard, Interest::READABLE)?;
-        Ok(Input { signals: self, keyboard, keys: Keys::default(), typed: VecDeque::new() })
+        Ok(Input { signals: self, keyboard, keys: KeyParser::default(), typed: VecDeque::new() })
     }
 }
 
@@ -64,7 +64,7 @@ impl TerminalSignals {
 pub(super) struct Input {
     signals: TerminalSignals,
     keyboard: AsyncFd<Arc<File>>,
-    keys: Keys,
+    keys: KeyParser,
     /// What was typed and is not done yet.
     typed: VecDeque<Action>,
 }
@@ -87,7 +87,7 @@ impl Input {
 
 async fn next_action(
     keyboard: &AsyncFd<Arc<File>>,
-    keys: &mut Keys,
+    keys: &mut KeyParser,
     typed: &mut VecDeque<Action>,
 ) -> io::Result<Action> {
     loop {

@@ -10,12 +10,12 @@ const LONGEST_SEQUENCE: usize = 16;
 
 /// Turns bytes into actions.
 #[derive(Debug, Default)]
-pub(super) struct Keys {
+pub(super) struct KeyParser {
     /// What came so far of a sequence of several bytes.
     sequence: Vec<u8>,
 }
 
-impl Keys {
+impl KeyParser {
     /// The action that the next byte completes, if it does.
     pub fn action(&mut self, byte: u8) -> Option<Action> {
         if byte == ESCAPE {
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     fn actions(typed: &[u8]) -> Vec<Action> {
-        let mut keys = Keys::default();
+        let mut keys = KeyParser::default();
         typed.iter().filter_map(|byte| keys.action(*byte)).collect()
     }
 
