@@ -139,8 +139,6 @@ impl Request {
     }
 }
 
-/// Every call fails with [`Error`]; all of them are safe to repeat.
-#[expect(clippy::missing_errors_doc, reason = "said once, above")]
 /// What `GET /version` answers.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Version {
@@ -154,6 +152,8 @@ pub struct Version {
     pub durability: String,
 }
 
+/// Every call fails with [`Error`]; all of them are safe to repeat.
+#[expect(clippy::missing_errors_doc, reason = "said once, above")]
 impl Client {
     /// The topic as it is now; none when the server knows none of this name.
     pub async fn topic(&self, topic: &str) -> Result<Option<Topic>, Error> {
