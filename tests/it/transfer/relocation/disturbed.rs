@@ -187,6 +187,8 @@ async fn wake_late_at(at: usize, is_last: bool, at_target: bool) -> bool {
     let (from, to) = (options(fresh_prefix()), options(fresh_prefix()));
     let (source, _) = Moving::at(&from).await.fill(35).await;
     let (source_of_first, target_of_first) = (Moving::at(&from).await, Moving::at(&to).await);
+    // A run that finds the target as an earlier pass left it does not look whether it is empty.
+    copy(&source, &*Moving::at(&to).await.movable).await.expect("copies");
     let how = Disturbance::Halts { halted: Notify::new(), resumed: Notify::new() };
     let halting =
         Arc::new(Disturbed::new(if at_target { &target_of_first } else { &source_of_first }, at, how));
