@@ -1,15 +1,19 @@
 //! Changes that wait for replicas. If too few replicas acknowledge a change, the caller gets an error, and a pop
 //! cancels its reservations.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use linger::{
     job::State,
-    store::{AddJob, Added, Error, Store, redis::Options},
+    metrics::Metrics,
+    store::{
+        AddJob, Added, Error, Movable, Store,
+        redis::{self, Options},
+    },
 };
 
 use super::{Process, Raw};
-use crate::harness::{jobs::*, redis::RedisServer, wait::TimeLimit};
+use crate::harness::{jobs::*, redis::RedisServer, stores::Recorder, wait::TimeLimit};
 
 /// A primary, its replicas, and a process that waits for all of them, each time for up to `wait_timeout`.
 async fn with_replicas(count: u8, wait_timeout: Duration) -> (RedisServer, Vec<RedisServer>, Process) {
@@ -79,4 +83,35 @@ async fn one_of_two_replicas_is_too_few() {
     assert!(matches!(short, Err(Error::NotDurable(_))), "{short:?}");
     replicas[1].resume();
     assert!(matches!(add_durably(process.store(), job("a")).await, Added::Replayed(_)));
+}
+
+/// Where changes do not wait for replicas, the last pass of a move does, before it decides.
+#[tokio::test]
+async fn a_move_waits_until_the_replica_has_everything() {
+    let (primary, replicas, process) = with_replicas(1, seconds(60)).await;
+    process.store.close().await.expect("closes");
+    let options = Options::new(&primary.url());
+    let (listener, metrics) = (Arc::new(Recorder::default()), Metrics::new().engine);
+    let mover = redis::open_source(options.clone(), listener, metrics).await.expect("connects");
+    let (of_primary, of_replica) =
+        (Raw::connect(&primary.url()).await, Raw::connect(&replicas[0].url()).await);
+    replicas[0].pause();
+    assert!(mover.set_fence(1, true).await.expect("closes"));
+    let waiting = tokio::spawn(async move { mover.wait_for_replicas().await });
+    let time_limit = TimeLimit::new();
+    while !of_primary
+        .send(&["CLIENT", "LIST"])
+        .await
+        .as_string()
+        .is_some_and(|list| list.contains("cmd=wait"))
+    {
+        time_limit.check(|| "nobody waits for the replica".to_owned());
+        time_limit.pause().await;
+    }
+    assert!(!waiting.is_finished());
+    replicas[0].resume();
+    waiting.await.expect("does not panic").expect("the replica catches up");
+    let counts = format!("{{{}:0}}:counts", options.prefix);
+    let fence = of_replica.send(&["HGET", &counts, "!"]).await.as_string().expect("is there");
+    assert!(fence.starts_with("0000000000000001 m"), "{fence}");
 }
