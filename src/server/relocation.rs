@@ -200,8 +200,12 @@ async fn open(config: &Config, role: Role) -> Result<Opened, MaintenanceError> {
         EngineKind::Redis => {
             let options = config.redis.clone();
             let opened = match role {
-                Role::Source => redis::open_source(options, listener, metrics).await,
-                Role::Target => redis::open_target(options, listener, metrics).await,
+                Role::Source => {
+                    redis::open_offline(redis::OpenMode::Source, options, listener, metrics).await
+                }
+                Role::Target => {
+                    redis::open_offline(redis::OpenMode::Target, options, listener, metrics).await
+                }
             };
             opened
                 .map(|store| Opened { store: store.clone(), movable: store })
@@ -236,8 +240,12 @@ impl ReadSource {
             EngineKind::Redis => {
                 let unread =
                     |error: &dyn std::fmt::Display| cannot_open(format!("{}: {error}", place_of(config)));
-                let opened =
-                    redis::open_to_copy(config.redis.clone(), Arc::new(NoopListener), Metrics::new().engine);
+                let opened = redis::open_offline(
+                    redis::OpenMode::ReadSource,
+                    config.redis.clone(),
+                    Arc::new(NoopListener),
+                    Metrics::new().engine,
+                );
                 let store = opened.await.map_err(|error| unread(&error))?;
                 let mark = store.move_mark().await.map_err(|error| unread(&error))?;
                 let clocks = store.clock_offsets().await.map_err(|error| unread(&error))?;

@@ -114,7 +114,8 @@ pub(super) async fn open_redis_to_read(
     listener: Arc<dyn Listener>,
     metrics: EngineMetrics,
 ) -> Result<Arc<dyn Store>, String> {
-    let opened = redis::open_to_read(config.redis.clone(), listener, metrics).await;
+    let opened =
+        redis::open_offline(redis::OpenMode::ReadOnly, config.redis.clone(), listener, metrics).await;
     let opened = opened.map(|store| -> Arc<dyn Store> { store }).map_err(|error| error.to_string());
     opened.map_err(|why| why.lines().map(str::trim).collect::<Vec<_>>().join("; "))
 }

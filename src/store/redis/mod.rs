@@ -24,6 +24,6 @@ pub use connection::connect_error::ConnectError;
 pub use engine::Redis;
 #[cfg(any(test, fuzzing))]
 pub(crate) use fuzzing::fuzz_record;
-pub use open::{connect, open_source, open_target, open_to_copy, open_to_read};
+pub use open::{OpenMode, connect, open_offline};
 pub use options::{Credentials, Mode, Node, Options, Secret};
 pub use time::TimeSource;

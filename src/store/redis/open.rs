@@ -13,25 +13,17 @@ use super::{
 };
 use crate::{metrics::EngineMetrics, store::Listener};
 
-/// What an engine is opened for.
+/// What an engine is opened for if it does not serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum OpenMode {
-    /// All operations.
-    Serve,
-    /// Reading only.
+pub enum OpenMode {
+    /// Reading: nothing is written, now or later.
     ReadOnly,
     /// Reading the source of a move, which must be there.
     ReadSource,
-    /// Being the source of a move: changes, but without the engine's tasks, and only of a store that is there.
+    /// Being the source of a move, which must be there.
     Source,
     /// Being the target of a move.
     Target,
-}
-
-impl OpenMode {
-    fn is_of_move(self) -> bool {
-        matches!(self, Self::Source | Self::Target)
-    }
 }
 
 /// Connects, checks that the server is fit to hold jobs, and starts the engine's tasks.
@@ -44,55 +36,20 @@ pub async fn connect(
     listener: Arc<dyn Listener>,
     metrics: EngineMetrics,
 ) -> Result<Arc<Redis>, ConnectError> {
-    open(options, time, listener, metrics, OpenMode::Serve).await
+    open(options, time, listener, metrics, None).await
 }
 
-/// Connects without writing anything, now or later, and without any of the engine's tasks: for verification.
+/// Connects without any of the engine's tasks.
 ///
 /// # Errors
 /// [`ConnectError`], and nothing is left running.
-pub async fn open_to_read(
+pub async fn open_offline(
+    mode: OpenMode,
     options: Options,
     listener: Arc<dyn Listener>,
     metrics: EngineMetrics,
 ) -> Result<Arc<Redis>, ConnectError> {
-    open(options, TimeSource::Server, listener, metrics, OpenMode::ReadOnly).await
-}
-
-/// As [`open_to_read`], but the store must be there.
-///
-/// # Errors
-/// [`ConnectError`], and nothing is left running.
-pub async fn open_to_copy(
-    options: Options,
-    listener: Arc<dyn Listener>,
-    metrics: EngineMetrics,
-) -> Result<Arc<Redis>, ConnectError> {
-    open(options, TimeSource::Server, listener, metrics, OpenMode::ReadSource).await
-}
-
-/// Connects to the source of a move, which must be there, without any of the engine's tasks.
-///
-/// # Errors
-/// [`ConnectError`], and nothing is left running.
-pub async fn open_source(
-    options: Options,
-    listener: Arc<dyn Listener>,
-    metrics: EngineMetrics,
-) -> Result<Arc<Redis>, ConnectError> {
-    open(options, TimeSource::Server, listener, metrics, OpenMode::Source).await
-}
-
-/// Connects to the target of a move, without any of the engine's tasks.
-///
-/// # Errors
-/// [`ConnectError`], and nothing is left running.
-pub async fn open_target(
-    options: Options,
-    listener: Arc<dyn Listener>,
-    metrics: EngineMetrics,
-) -> Result<Arc<Redis>, ConnectError> {
-    open(options, TimeSource::Server, listener, metrics, OpenMode::Target).await
+    open(options, TimeSource::Server, listener, metrics, Some(mode)).await
 }
 
 async fn open(
@@ -100,7 +57,7 @@ async fn open(
     time: TimeSource,
     listener: Arc<dyn Listener>,
     metrics: EngineMetrics,
-    mode: OpenMode,
+    mode: Option<OpenMode>,
 ) -> Result<Arc<Redis>, ConnectError> {
     let context = EngineContext::new(options, metrics);
     let closing = context.closing.clone();
@@ -116,7 +73,7 @@ async fn open_engine(
     context: EngineContext,
     time: TimeSource,
     listener: Arc<dyn Listener>,
-    mode: OpenMode,
+    mode: Option<OpenMode>,
 ) -> Result<Arc<Redis>, ConnectError> {
     let options = context.options.clone();
     let address = options.mode.to_string();
@@ -124,10 +81,8 @@ async fn open_engine(
     let (redis, tasks) = Redis::new(shards, listener);
     redis.refresh_settings().await.map_err(|error| ConnectError::from_store_error(&address, error))?;
     match mode {
-        OpenMode::Serve => tasks.spawn(),
-        OpenMode::ReadOnly | OpenMode::ReadSource | OpenMode::Source | OpenMode::Target => {
-            tasks.watch_sentinels();
-        }
+        None => tasks.spawn(),
+        Some(_) => tasks.watch_sentinels(),
     }
     Ok(Arc::new(redis))
 }
@@ -135,31 +90,32 @@ async fn open_engine(
 async fn open_shards(
     context: EngineContext,
     time: TimeSource,
-    mode: OpenMode,
+    mode: Option<OpenMode>,
 ) -> Result<Arc<Shards>, ConnectError> {
     let options = context.options.clone();
     let router = Router::open(context.clone()).await?;
     let loaded = ScriptClient::load(context.clone(), router).await;
     let client =
         loaded.map_err(|error| ConnectError::from_client_error(&options.mode.to_string(), &error))?;
+    let is_of_move = matches!(mode, Some(OpenMode::Source | OpenMode::Target));
     let shards = match mode {
-        OpenMode::Serve | OpenMode::Target => {
+        None | Some(OpenMode::Target) => {
             permissions::test_prefix(&client).await?;
-            stored_layout::agree(&client, mode.is_of_move()).await?
+            stored_layout::agree(&client, is_of_move).await?
         }
-        OpenMode::ReadSource | OpenMode::Source => {
+        Some(OpenMode::ReadSource | OpenMode::Source) => {
             let stored = stored_layout::read(&client).await?;
             stored.ok_or_else(|| stored_layout::nothing_stored(&options))?
         }
-        OpenMode::ReadOnly => {
+        Some(OpenMode::ReadOnly) => {
             let stored = stored_layout::read(&client).await?;
             stored.unwrap_or_else(|| stored_layout::first_shards(&client))
         }
     };
     context.layout.set_shards(shards);
     let keys = Keys::new(&options.prefix, shards);
-    if !matches!(mode, OpenMode::ReadOnly | OpenMode::ReadSource) {
+    if !matches!(mode, Some(OpenMode::ReadOnly | OpenMode::ReadSource)) {
         permissions::test_shards(&client, &keys).await?;
     }
-    Ok(Shards::new(client, keys, time, mode.is_of_move()))
+    Ok(Shards::new(client, keys, time, is_of_move))
 }

@@ -44,7 +44,9 @@ async fn a_closed_store_takes_no_changes() {
     store.add_secret(&topic("t"), SecretId([1; 8]), secret.clone()).await.expect("adds");
 
     let (listener, metrics) = (Arc::new(Recorder::default()), Metrics::new().engine);
-    let mover = redis::open_source(options.clone(), listener, metrics).await.expect("connects");
+    let mover = redis::open_offline(redis::OpenMode::Source, options.clone(), listener, metrics)
+        .await
+        .expect("connects");
     assert!(mover.set_fence(2, true).await.expect("closes"));
     let before = all_records(&*mover).await;
     assert_eq!(before.1.len(), 4);

@@ -92,7 +92,9 @@ async fn a_move_waits_until_the_replica_has_everything() {
     process.store.close().await.expect("closes");
     let options = Options::new(&primary.url());
     let (listener, metrics) = (Arc::new(Recorder::default()), Metrics::new().engine);
-    let mover = redis::open_source(options.clone(), listener, metrics).await.expect("connects");
+    let mover = redis::open_offline(redis::OpenMode::Source, options.clone(), listener, metrics)
+        .await
+        .expect("connects");
     let (of_primary, of_replica) =
         (Raw::connect(&primary.url()).await, Raw::connect(&replicas[0].url()).await);
     replicas[0].pause();

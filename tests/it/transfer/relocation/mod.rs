@@ -72,7 +72,9 @@ impl Moving {
     /// Another process with a store on Redis.
     async fn at(options: &redis::Options) -> Self {
         let (listener, metrics) = (Arc::new(Recorder::default()), Metrics::new().engine);
-        let store = redis::open_target(options.clone(), listener, metrics).await.expect("connects");
+        let store = redis::open_offline(redis::OpenMode::Target, options.clone(), listener, metrics)
+            .await
+            .expect("connects");
         Self { movable: store.clone(), store, _directory: None }
     }
 
