@@ -15,6 +15,7 @@ mod log;
 mod process;
 mod queue;
 mod recent;
+mod spans;
 mod store_info;
 mod store_reading;
 mod text;
@@ -34,6 +35,7 @@ pub use labels::{MAX_TOPICS, TopicUsage};
 pub use log::LogMetrics;
 pub use queue::QueueMetrics;
 pub use recent::{EventSummary, RecentEvents};
+pub use spans::SpanMetrics;
 pub use store_reading::StoreReading;
 
 use process::ProcessCollector;
@@ -56,6 +58,8 @@ pub struct Metrics {
     pub connections: ConnectionMetrics,
     /// Of the log.
     pub log: LogMetrics,
+    /// Of the spans of traced jobs.
+    pub spans: SpanMetrics,
 }
 
 impl Metrics {
@@ -74,11 +78,12 @@ impl Metrics {
         let http = HttpMetrics::register(&mut registry);
         let connections = ConnectionMetrics::register(&mut registry);
         let log = LogMetrics::register(&mut registry);
+        let spans = SpanMetrics::register(&mut registry);
         let store = StoreInfo::register(&mut registry);
         ProcessCollector::register(&mut registry);
         registry.register("linger_build", "The program that runs here", Info::new(build_labels()));
         let registry = Arc::new(Mutex::new(registry));
-        Self { registry, store, clock, engine, queue, http, connections, log }
+        Self { registry, store, clock, engine, queue, http, connections, log, spans }
     }
 
     /// Sets which store is behind this process and what its acknowledgements mean. Replaces the previous description.

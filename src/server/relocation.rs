@@ -16,7 +16,7 @@ use crate::{
         embedded::{self, Durability, Identity},
         redis,
     },
-    transfer::{self, NamedStore, PassReport, Relocation},
+    transfer::{self, NamedStore, PassReport, Relocation, counted},
 };
 
 /// Which step of a move.
@@ -130,12 +130,16 @@ async fn complete(
 }
 
 fn in_words(target: &str, passed: &PassReport) -> String {
-    let PassReport { jobs, topics, copied, deleted, set, broken, .. } = passed;
+    let PassReport { jobs, topics, copied, deleted, set, broken, .. } = *passed;
     let mut text = format!(
-        "{target}: {jobs} jobs and {topics} topics; {copied} jobs were copied, {deleted} deleted, {set} topics set"
+        "{target}: {} and {}; copied {}, deleted {deleted}, set {}",
+        counted(jobs, "job"),
+        counted(topics, "topic"),
+        counted(copied, "job"),
+        counted(set, "topic")
     );
-    if *broken > 0 {
-        text.push_str(&format!(", {broken} broken records are not in it"));
+    if broken > 0 {
+        text.push_str(&format!(", left out {}", counted(broken, "broken record")));
     }
     text
 }

@@ -82,7 +82,7 @@ impl Running {
             .with_tls(reload.tls.clone());
         let callbacks = wiring::callbacks(config, &queue, &clock, &metrics)
             .map_err(|fault| StartError::Files(vec![fault]))?;
-        let exporter = traces::exporter(config, &queue, &clock)?;
+        let exporter = traces::exporter(config, &queue, &clock, &metrics)?;
         let mut app = App::new(queue.clone(), clock, metrics, config.server.http.clone())
             .with_auth(reload.authenticator.clone())
             .with_ui(config.ui.clone());

@@ -15,6 +15,7 @@ use crate::{
     clock::Clock,
     config::{CallbackSettings, Config, FileFault},
     job::{AddressPolicy, AddressRange, CallMethod, CallbackUrl},
+    metrics::Metrics,
     push::{Caller, Request, SystemResolver},
     queue::Queue,
     traces::{Exporter, SpanSender, Tracer},
@@ -37,6 +38,7 @@ pub(super) fn exporter(
     config: &Config,
     queue: &Queue,
     clock: &Arc<dyn Clock>,
+    metrics: &Metrics,
 ) -> Result<Option<Exporter>, StartError> {
     let Some(url) = config.traces.endpoint.clone() else { return Ok(None) };
     // Whoever configures the server may name any address.
@@ -52,7 +54,8 @@ pub(super) fn exporter(
     let caller = Caller::new(settings, clock.clone(), Arc::new(SystemResolver))
         .map_err(|problem| StartError::Files(vec![FileFault { key: "callbacks.ca_file", problem }]))?;
     tracing::info!(endpoint = %url.origin(), "spans of traced jobs are sent to the collector");
-    let (tracer, exporter) = Tracer::new(Arc::new(Collector { caller, url }), clock.clone());
+    let (tracer, exporter) =
+        Tracer::new(Arc::new(Collector { caller, url }), clock.clone(), metrics.spans.clone());
     queue.trace_to(tracer);
     Ok(Some(exporter))
 }

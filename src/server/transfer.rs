@@ -17,7 +17,7 @@ use crate::{
         RecordReader, Store,
         embedded::{self, OpenError},
     },
-    transfer::{self, ExportFile, Exported, Imported, TransferError},
+    transfer::{self, ExportFile, Exported, Imported, TransferError, counted},
 };
 
 /// What a transfer did.
@@ -79,8 +79,10 @@ pub fn import(
     })?;
     let Imported { jobs, topics, existing, refused } = imported;
     let text = format!(
-        "{}: imported {jobs} jobs and {topics} topics; {existing} were there already, {refused} are refused\n",
-        wiring::engine(config)
+        "{}: imported {} and {}; already there: {existing}, refused: {refused}\n",
+        wiring::engine(config),
+        counted(jobs, "job"),
+        counted(topics, "topic")
     );
     Ok(TransferReport { text, is_complete: refused == 0 })
 }
@@ -146,9 +148,9 @@ pub(super) fn run<T>(
 }
 
 fn exported_report(name: &str, Exported { jobs, topics, broken }: Exported) -> TransferReport {
-    let mut text = format!("{name}: {jobs} jobs and {topics} topics");
+    let mut text = format!("{name}: {} and {}", counted(jobs, "job"), counted(topics, "topic"));
     if broken > 0 {
-        text.push_str(&format!("; {broken} broken records are not in it"));
+        text.push_str(&format!("; left out {}", counted(broken, "broken record")));
     }
     TransferReport { text: text + "\n", is_complete: broken == 0 }
 }

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{otlp, span::TraceSpan};
-use crate::{clock::Clock, failure_log::FailureLog};
+use crate::{clock::Clock, failure_log::FailureLog, metrics::SpanMetrics};
 
 /// Most spans of a batch.
 const MAX_BATCH: usize = 512;
@@ -38,12 +38,13 @@ pub trait SpanSender: Send + Sync {
 /// Takes the spans of a [`Tracer`](super::Tracer) to the collector.
 pub struct Exporter {
     spans: mpsc::Receiver<TraceSpan>,
-    /// Spans that found no room.
+    /// Spans that found no room since the log last said so.
     lost: Arc<AtomicU64>,
     sender: Arc<dyn SpanSender>,
     clock: Arc<dyn Clock>,
     log: FailureLog,
     overflow_log: FailureLog,
+    metrics: SpanMetrics,
 }
 
 impl Exporter {
@@ -52,8 +53,10 @@ impl Exporter {
         lost: Arc<AtomicU64>,
         sender: Arc<dyn SpanSender>,
         clock: Arc<dyn Clock>,
+        metrics: SpanMetrics,
     ) -> Self {
-        Self { spans, lost, sender, clock, log: FailureLog::default(), overflow_log: FailureLog::default() }
+        let (log, overflow_log) = (FailureLog::default(), FailureLog::default());
+        Self { spans, lost, sender, clock, log, overflow_log, metrics }
     }
 
     /// Sends spans until `stop`, and then those that are there, for two seconds at most.
@@ -118,11 +121,13 @@ impl Exporter {
         let now_us = self.clock.now_micros();
         match sent {
             Ok(()) => {
+                self.metrics.sent(batch.len());
                 if let Some(lasted) = self.log.succeeded(now_us) {
                     tracing::info!(lasted_s = lasted.as_secs(), "the collector takes spans again");
                 }
             }
             Err(why) => {
+                self.metrics.lost(batch.len());
                 if self.log.failed(now_us) {
                     tracing::warn!(%why, "cannot send spans to traces.endpoint; they are lost");
                 }
@@ -148,7 +153,8 @@ mod tests {
     use crate::{
         clock::ManualClock,
         job::{Receipt, Timestamp, Topic},
-        traces::Tracer,
+        metrics::Metrics,
+        traces::{MAX_WAITING, Tracer},
     };
 
     /// A collector that answers a request for each permit.
@@ -175,7 +181,7 @@ mod tests {
         let (arrivals, mut arrived) = mpsc::unbounded_channel();
         let gate = Arc::new(Gate { arrivals, permits: Semaphore::new(0), spans: Mutex::default() });
         let clock = ManualClock::new(Timestamp::from_millis(0));
-        let (tracer, exporter) = Tracer::new(gate.clone(), clock.clone());
+        let (tracer, exporter) = Tracer::new(gate.clone(), clock.clone(), Metrics::new().spans);
         let stop = CancellationToken::new();
         let topic = Topic::parse("t").expect("valid");
         for _ in 0..MAX_BATCH + 3 {
@@ -191,11 +197,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn spans_are_counted_by_whether_the_collector_took_them() {
+        let (arrivals, _arrived) = mpsc::unbounded_channel();
+        let gate = Arc::new(Gate { arrivals, permits: Semaphore::new(9_999), spans: Mutex::default() });
+        let (clock, metrics) = (ManualClock::new(Timestamp::from_millis(0)), Metrics::new());
+        let (tracer, exporter) = Tracer::new(gate, clock, metrics.spans.clone());
+        let (stop, topic) = (CancellationToken::new(), Topic::parse("t").expect("valid"));
+        for _ in 0..MAX_WAITING + 3 {
+            tracer.record(TraceSpan::delivery(&Receipt::generate(), &topic, (1, 2)));
+        }
+        stop.cancel();
+        exporter.run(stop).await;
+        let text = metrics.encode_text();
+        for (outcome, spans) in [("sent", MAX_WAITING), ("lost", 3)] {
+            let line = format!("linger_spans_total{{outcome=\"{outcome}\"}} {spans}\n");
+            assert!(text.contains(&line), "{line}{text}");
+        }
+    }
+
+    #[tokio::test]
     async fn a_collector_that_hangs_holds_up_the_stop_for_two_seconds_only() {
         let (arrivals, mut arrived) = mpsc::unbounded_channel();
         let gate = Arc::new(Gate { arrivals, permits: Semaphore::new(0), spans: Mutex::default() });
         let clock = ManualClock::new(Timestamp::from_millis(0));
-        let (tracer, exporter) = Tracer::new(gate.clone(), clock.clone());
+        let (tracer, exporter) = Tracer::new(gate.clone(), clock.clone(), Metrics::new().spans);
         let (stop, topic) = (CancellationToken::new(), Topic::parse("t").expect("valid"));
         tracer.record(TraceSpan::delivery(&Receipt::generate(), &topic, (1, 2)));
         stop.cancel();

@@ -26,6 +26,7 @@ pub use export::{Exporter, SpanSender};
 use crate::{
     clock::Clock,
     job::{Job, JobId, Origin, Receipt, Topic, TraceContext},
+    metrics::SpanMetrics,
 };
 use span::{SpanKind, SpanStatus, TraceSpan};
 
@@ -38,18 +39,20 @@ const MAX_DELIVERIES: usize = 16_384;
 #[derive(Debug, Clone)]
 pub struct Tracer {
     spans: mpsc::Sender<TraceSpan>,
+    /// Spans that found no room since the log last said so.
     lost: Arc<AtomicU64>,
+    metrics: SpanMetrics,
     deliveries: Arc<Mutex<Deliveries>>,
 }
 
 impl Tracer {
     /// A tracer, and the exporter that sends its spans; run that beside it.
     #[must_use]
-    pub fn new(sender: Arc<dyn SpanSender>, clock: Arc<dyn Clock>) -> (Self, Exporter) {
+    pub fn new(sender: Arc<dyn SpanSender>, clock: Arc<dyn Clock>, metrics: SpanMetrics) -> (Self, Exporter) {
         let (spans, waiting) = mpsc::channel(MAX_WAITING);
         let lost = Arc::<AtomicU64>::default();
-        let exporter = Exporter::new(waiting, lost.clone(), sender, clock);
-        (Self { spans, lost, deliveries: Arc::default() }, exporter)
+        let exporter = Exporter::new(waiting, lost.clone(), sender, clock, metrics.clone());
+        (Self { spans, lost, metrics, deliveries: Arc::default() }, exporter)
     }
 
     /// A job was added.
@@ -114,6 +117,7 @@ impl Tracer {
     fn record(&self, span: TraceSpan) {
         if self.spans.try_send(span).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
+            self.metrics.lost(1);
         }
     }
 

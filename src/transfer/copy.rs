@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::{
+    counted,
     file::{CheckedExport, LineSum, TransferError},
     line::{self, End, ExportLine, FORMAT, Header},
 };
@@ -157,8 +158,8 @@ impl Import<'_> {
 
     fn unstored(&self, error: &store::Error) -> TransferError {
         TransferError::Failed(format!(
-            "not everything was imported: {error}; {} jobs are stored, and a second run continues",
-            self.done.jobs + self.done.existing
+            "not everything was imported: {error}; stored so far: {}; a second run continues",
+            counted(self.done.jobs + self.done.existing, "job")
         ))
     }
 }

@@ -10,7 +10,10 @@ use std::{
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat};
 use sha2::{Digest, Sha256};
 
-use super::line::{self, End, ExportLine};
+use super::{
+    counted,
+    line::{self, End, ExportLine},
+};
 use crate::new_file::{directory_of, partial_path, rename_new};
 
 /// Longest line that is read: many times the largest job.
@@ -237,8 +240,10 @@ pub fn check(path: &Path, partial: bool) -> Result<CheckedExport, TransferError>
     }
     let End { jobs, topics, .. } = found;
     Err(TransferError::Failed(format!(
-        "{}: it was cut off: its end is missing; --partial imports what is there: {jobs} jobs and {topics} topics",
-        path.display()
+        "{}: it was cut off: its end is missing; --partial imports what is there: {} and {}",
+        path.display(),
+        counted(jobs, "job"),
+        counted(topics, "topic")
     )))
 }
 

@@ -15,3 +15,16 @@ pub use copy::{Exported, Imported, export, import};
 pub use file::{CheckedExport, ExportFile, TransferError, check, remove_incomplete};
 pub use pass::PassReport;
 pub use relocate::{NamedStore, Relocation, abandon};
+
+/// A number of things in words, such as "1 job" or "2 jobs".
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn one_thing_has_no_plural() {
+        assert_eq!([0, 1, 2].map(|count| super::counted(count, "job")), ["0 jobs", "1 job", "2 jobs"]);
+    }
+}

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use super::{
     compare::holds_anything,
+    counted,
     file::TransferError,
     pass::{PassReport, copy_differences},
 };
@@ -139,8 +140,8 @@ impl<'a> Relocation<'a> {
         let passed = copy_differences(|| source.records(), self.target, without_broken, named).await?;
         if passed.broken > 0 && !without_broken {
             return Err(TransferError::Failed(format!(
-                "{} broken records cannot be moved: mend them, or leave them behind with --without-broken",
-                passed.broken
+                "{} cannot be moved: mend what is broken, or leave it behind with --without-broken",
+                counted(passed.broken, "broken record")
             )));
         }
         if !passed.changed_nothing() {

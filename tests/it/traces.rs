@@ -216,5 +216,10 @@ fn a_collector_that_is_away_delays_nothing() {
         add(&server, &json!({"topic": "t", "id": n.to_string(), "traceparent": traceparent("01")}));
         pop_and(&server, "finish");
     }
+    let limit = TimeLimit::new();
+    while !server.call("GET", "/metrics", "").body.contains("linger_spans_total{outcome=\"lost\"} 300\n") {
+        limit.check(|| "300 spans are not counted as lost".to_owned());
+        limit.pause_thread();
+    }
     assert!(server.stop().success());
 }

@@ -30,7 +30,7 @@ const PARTS: &[Part] = &[
             ("clock", &["job"]),
             ("auth", &["job", "small_file"]),
             ("config", &["job", "printable"]),
-            ("traces", &["job", "clock", "failure_log"]),
+            ("traces", &["job", "clock", "failure_log", "metrics"]),
             ("telemetry", &["config", "metrics"]),
             ("store", &["job", "clock", "metrics"]),
             ("store/embedded", &["store", "job", "clock", "metrics", "new_file", "config"]),

@@ -46,13 +46,13 @@ fn a_holder_finishes_at_the_new_place_and_repeated_adds_are_recognised() {
     let popped = server.call("GET", "/topics/t/pop?ttr=1h", "").json();
     let finish = format!("/jobs/a/finish?receipt={}", popped["receipt"].as_str().expect("a receipt"));
     let text = run_to(0, &["export", "jobs.export"], path);
-    assert_eq!(text, "jobs.export: 2 jobs and 1 topics\n");
+    assert_eq!(text, "jobs.export: 2 jobs and 1 topic\n");
     let mode = fs::metadata(path.join("jobs.export")).expect("is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     assert!(server.stop().success());
 
     let text = run_to(0, &["import", "jobs.export", REDIS[0], REDIS[1]], path);
-    assert!(text.contains("imported 2 jobs and 1 topics; 0 were there already, 0 are refused"), "{text}");
+    assert!(text.contains("imported 2 jobs and 1 topic; already there: 0, refused: 0"), "{text}");
     let server = Server::serve(&REDIS, &[], path);
     assert_eq!(add(&server, job), 200, "it is recognised");
     assert_eq!(server.call("POST", &finish, "").status, 204);
@@ -97,7 +97,7 @@ fn a_command_that_cannot_be_done_says_why_and_changes_nothing() {
     let whole = fs::read(path.join("copy")).expect("reads");
     fs::write(path.join("cut"), &whole[..whole.len() - 5]).expect("writes");
     let text = run_to(1, &["import", "cut", "--data-dir", "new"], path);
-    assert!(text.contains("its end is missing; --partial imports what is there: 1 jobs"), "{text}");
+    assert!(text.contains("its end is missing; --partial imports what is there: 1 job and"), "{text}");
     assert!(!path.join("new").exists(), "a refused import makes no store");
     run_to(0, &["import", "cut", "--partial", "--data-dir", "new"], path);
     let other = r#"{"topic":"t","id":"a","delay":99}"#;
@@ -117,7 +117,7 @@ fn an_export_goes_to_stdout() {
     assert_eq!(add(&server, r#"{"topic":"t","id":"a","delay":60}"#), 201);
     let output = run(&["export", "-"], directory.path());
     assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(stderr(&output), "-: 1 jobs and 0 topics\n");
+    assert_eq!(stderr(&output), "-: 1 job and 0 topics\n");
     let (_file, path) = file(&output.stdout);
     linger::transfer::check(&path, false).expect("is whole");
 }
@@ -136,7 +136,7 @@ fn broken_records_are_named_and_left_out() {
     drop(damaged);
     let text = run_to(1, &["export", "copy"], path);
     assert!(text.contains("the record of job \"a\" is broken: the checksum of its body is wrong"), "{text}");
-    assert!(text.contains("copy: 1 jobs and 0 topics; 1 broken records are not in it"), "{text}");
+    assert!(text.contains("copy: 1 job and 0 topics; left out 1 broken record"), "{text}");
     run_to(0, &["import", "copy", "--data-dir", "new"], path);
 }
 
@@ -166,7 +166,8 @@ fn kill_and_complete(words: &[&str], is_under_way: impl Fn() -> bool, path: &Pat
     killed.kill().expect("runs still");
     assert!(!killed.wait().expect("ends").success(), "it was not done yet");
     let text = run_to(0, words, path);
-    let existing = text.split("; ").nth(1).expect("a number").split(' ').next().expect("a number");
+    let existing =
+        text.split_once("already there: ").expect("a number").1.split(',').next().expect("a number");
     let existing: usize = existing.parse().expect("a number");
     assert!((1..10_000).contains(&existing), "{text}");
 }

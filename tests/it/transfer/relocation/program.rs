@@ -34,7 +34,7 @@ fn a_served_store_moves_to_redis_and_back() {
     assert_eq!(server.call("PUT", "/topics/t", r#"{"ttr":5}"#).status, 200);
     let text = step(0, &[], path);
     assert!(
-        text.contains("4 jobs and 1 topics; 4 jobs were copied, 0 deleted, 1 topics set; when the servers"),
+        text.contains("4 jobs and 1 topic; copied 4 jobs, deleted 0, set 1 topic; when the servers"),
         "{text}"
     );
     assert!(
@@ -44,14 +44,11 @@ fn a_served_store_moves_to_redis_and_back() {
     assert_eq!(server.call("DELETE", "/jobs/gone", "").status, 204);
     assert_eq!(server.call("PATCH", "/jobs/patched", r#"{"delay":7200}"#).status, 200);
     let text = step(0, &[], path);
-    assert!(text.contains("3 jobs and 1 topics; 1 jobs were copied, 1 deleted, 0 topics set"), "{text}");
+    assert!(text.contains("3 jobs and 1 topic; copied 1 job, deleted 1, set 0 topics"), "{text}");
     assert!(step(2, &["--last"], path).contains("stop the server of the source first"));
     assert!(server.stop().success());
     let text = step(0, &["--last"], path);
-    assert!(
-        text.contains("0 jobs were copied, 0 deleted, 0 topics set; it is open: start its servers"),
-        "{text}"
-    );
+    assert!(text.contains("copied 0 jobs, deleted 0, set 0 topics; it is open: start its servers"), "{text}");
     assert!(step(0, &["--last"], path).contains("it is open already"));
     assert!(run_to(2, &ABANDON, path).contains("its jobs were moved to redis ("));
     assert!(why_refused(&[], path).contains("its jobs were moved to redis ("));
@@ -62,7 +59,7 @@ fn a_served_store_moves_to_redis_and_back() {
     assert_eq!(server.call("GET", "/topics/t", "").json()["settings"]["ttr"], 5);
     fs::write(path.join("back.toml"), "[embedded]\ndata_dir = 'back'\n").expect("writes");
     let back = ["move", "--to", "back.toml", REDIS[0], REDIS[1]];
-    assert!(run_to(0, &back, path).contains("2 jobs and 1 topics"));
+    assert!(run_to(0, &back, path).contains("2 jobs and 1 topic"));
     // On Redis the fence stops a server that nobody has stopped.
     let text = run_to(0, &[&back[..], &["--last"]].concat(), path);
     assert!(text.contains("it is open: start its servers"), "{text}");
