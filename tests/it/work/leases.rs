@@ -113,7 +113,7 @@ fn a_partition_makes_no_second_holder(site: &Site) {
 }
 
 /// Stops a worker; returns once all its threads have stopped.
-fn suspend(worker: &Worker) {
+pub(super) fn suspend(worker: &Worker) {
     worker.signal(Signal::STOP);
     let time_limit = TimeLimit::new();
     while !is_stopped(worker.child.id()) {

@@ -11,6 +11,7 @@ mod open_files;
 mod outages;
 mod proxy;
 mod signals;
+mod storm;
 mod tokens;
 
 use std::{
