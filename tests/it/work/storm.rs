@@ -29,8 +29,6 @@ const MACHINES: usize = 3;
 const FAULTS: u64 = 36;
 /// How many faults later a cut network or a stopped worker is mended, at most: after longer than a lease.
 const LONGEST_FAULT: u32 = 24;
-/// Jobs that are added before each fault.
-const JOBS_PER_FAULT: u64 = 1;
 /// A tenth of it is left for a command to end when its lease is lost.
 const TTR: &str = "3s";
 
@@ -57,6 +55,8 @@ impl Machine {
     fn start(site: &Site, number: usize) -> Self {
         let directory = site.path().join(format!("machine{number}"));
         fs::create_dir(&directory).expect("can be made");
+        // As the system names it.
+        let directory = directory.canonicalize().expect("is there");
         let proxy = Proxy::start(site.server.address);
         let worker = Self::worker(&proxy, &directory);
         Self { directory, proxy, worker, cut_off_for: 0, suspended_for: 0 }
@@ -74,9 +74,10 @@ impl Machine {
 
     /// The commands, and what they started.
     fn commands(&self) -> Vec<Pid> {
-        let mut processes = self.processes();
-        processes.retain(|process| *process != self.worker.pid());
-        processes
+        let (workers, commands): (Vec<_>, Vec<_>) =
+            self.processes().into_iter().partition(|process| *process == self.worker.pid());
+        assert_eq!(workers.len(), 1, "the worker is found by its directory, or its commands would not be");
+        commands
     }
 
     /// Ends the worker and its commands as a container ends, and starts another worker. Returns the ended one.
@@ -150,20 +151,17 @@ impl Storm {
         }
     }
 
-    fn add_jobs(&mut self) {
-        for _ in 0..JOBS_PER_FAULT {
-            let id = self.jobs.len().to_string();
-            // Some take so long that their leases are lost while they run.
-            let hundredths: u32 = if self.random.random_ratio(1, 2) {
-                self.random.random_range(400..800)
-            } else {
-                self.random.random_range(1..80)
-            };
-            let seconds = f64::from(hundredths) / 100.0;
-            let body = json!({ "ttr": TTR, "retry": ["100ms"], "max_attempts": 1000, "body": seconds });
-            self.site.add(&id, body);
-            self.jobs.push(id);
-        }
+    fn add_job(&mut self) {
+        let id = self.jobs.len().to_string();
+        // Some take so long that their leases are lost while they run.
+        let hundredths: u32 = if self.random.random_ratio(1, 2) {
+            self.random.random_range(400..800)
+        } else {
+            self.random.random_range(1..80)
+        };
+        let seconds = f64::from(hundredths) / 100.0;
+        self.site.add(&id, json!({ "ttr": TTR, "retry": ["100ms"], "max_attempts": 1000, "body": seconds }));
+        self.jobs.push(id);
     }
 
     /// Mends what has been broken for long enough.
@@ -289,7 +287,8 @@ async fn run(engine: Engine, kind: Kind) {
     println!("seed {seed}");
     let mut storm = Storm::new(engine, kind, seed);
     for _ in 0..faults {
-        storm.add_jobs();
+        storm.add_job();
+        // Nothing is awaited: the faults come at random times.
         let pause = Duration::from_millis(storm.random.random_range(100..600));
         SystemClock::new().sleep(pause).await;
         storm.mend();
