@@ -18,12 +18,14 @@ use crate::harness::{jobs::*, redis::RedisServer, stores::START};
 
 /// How often scripts have run.
 async fn scripts(raw: &Raw) -> usize {
+    calls(raw, "evalsha").await + calls(raw, "eval").await
+}
+
+/// How often a command was called, also by scripts.
+async fn calls(raw: &Raw, name: &str) -> usize {
     let info = raw.send(&["INFO", "commandstats"]).await.into_string().expect("a text");
-    let calls = |name: &str| {
-        let line = info.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")))?;
-        line.split(',').next()?.parse::<usize>().ok()
-    };
-    calls("evalsha").unwrap_or(0) + calls("eval").unwrap_or(0)
+    let line = info.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")));
+    line.map_or(0, |line| line.split(',').next().and_then(|calls| calls.parse().ok()).expect("a number"))
 }
 
 /// Adds a ready job to each of so many topics, whose names end in `end`.
@@ -48,13 +50,16 @@ async fn a_scrape_reads_all_topics_once_however_many_there_are() {
     clock.advance(seconds(7));
     let queue = Queue::new(store, &events, clock.clone(), Limits::default(), metrics.queue.clone());
     let raw = Raw::connect(&server.url()).await;
-    let before = scripts(&raw).await;
+    let (before, reads) = (scripts(&raw).await, calls(&raw, "hgetall").await);
     let scrapes = futures_util::future::join_all((0..6).map(|_| queue.refresh_metrics())).await;
     assert!(scrapes.into_iter().all(|scrape| scrape.is_ok()));
     let ran = scripts(&raw).await - before;
     // One or two calls for each shard, one for each topic with a label, and those of the sweep.
     let slices = 2 * usize::from(SHARDS);
     assert!(ran < MAX_TOPICS + slices + 200, "{ran} scripts for {TOPICS} topics");
+    // The counts of a shard are read whole: once for the scrape, and at most twice by the sweep meanwhile.
+    let reads = calls(&raw, "hgetall").await - reads;
+    assert!(reads <= 3 * usize::from(SHARDS), "{reads} times all counts of a shard");
     let page = metrics.encode();
     let shown = |start: &str, end: &str| {
         page.lines().filter(|line| line.starts_with(start) && line.ends_with(end)).count()
