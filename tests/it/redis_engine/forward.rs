@@ -22,7 +22,7 @@ struct Connection {
     planned: VecDeque<(usize, Fault)>,
     /// Requests that wait for others, with all that came after them.
     waiting: Vec<u8>,
-    /// How many requests have met [`Fault::Together`].
+    /// How many requests have met [`Fault::Together`] since the last ones went on.
     together: usize,
     requests: usize,
     replies: usize,
@@ -108,6 +108,7 @@ impl Connection {
                     if self.together < number {
                         continue;
                     }
+                    self.together = 0;
                     request = std::mem::take(&mut self.waiting);
                 }
                 _ if !self.waiting.is_empty() => {
