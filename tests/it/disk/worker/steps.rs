@@ -35,7 +35,9 @@ impl Worker<'_> {
         let first = |state| self.ids(|found| *found == state).into_iter().next();
         outcomes.extend(first(JobState::Delayed).map(|id| self.delete(&id)));
         outcomes.extend(first(JobState::Dead).map(|id| self.requeue(&id)));
-        outcomes.extend(self.reservations().first().map(|(id, receipt)| self.touch(id, receipt)));
+        // Its reservation lasts to the end, so that a restart shows whether the touch was kept.
+        let touched = self.reservations().into_iter().next();
+        outcomes.extend(touched.iter().map(|(id, receipt)| self.touch(id, receipt)));
         outcomes.extend(first(JobState::Ready).map(|id| self.patch(&id, 9_000)));
         outcomes.extend(first(JobState::Delayed).map(|id| self.reschedule(&id, 7)));
         outcomes.push(self.set(90));
@@ -47,15 +49,16 @@ impl Worker<'_> {
         outcomes.extend(self.add_secret());
         outcomes.push(self.bulk(BulkAction::Requeue));
         outcomes.push(self.bulk(BulkAction::Reschedule));
-        // Not those that were patched and touched.
+        // Not the one that was patched.
         let ends: Vec<String> = self.ids(|state| *state == JobState::Ready).into_iter().skip(1).collect();
         outcomes.extend((!ends.is_empty()).then(|| self.delete_all(&ends)));
         outcomes.push(self.add(&[30, 30, 30], false));
         outcomes.push(self.pop(3));
-        let ends: Vec<_> = self.reservations().into_iter().skip(1).take(2).collect();
+        let mut others = self.reservations();
+        others.retain(|held| Some(held) != touched.as_ref());
+        let ends: Vec<_> = others.drain(..others.len().min(2)).collect();
         outcomes.extend((!ends.is_empty()).then(|| self.finish_all(&ends)));
-        // Not the one that was touched.
-        for (n, (id, receipt)) in self.reservations().into_iter().skip(1).take(2).enumerate() {
+        for (n, (id, receipt)) in others.into_iter().take(2).enumerate() {
             outcomes.push(self.bury(&id, &receipt));
             outcomes.push(if n == 0 { self.requeue_dead() } else { self.delete_dead() });
         }
