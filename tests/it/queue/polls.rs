@@ -309,7 +309,9 @@ async fn the_timer_sleeps_until_the_next_deadline_or_an_earlier_one_appears() {
 #[tokio::test]
 async fn a_late_answer_of_the_store_makes_no_job_late() {
     let fixture = Fixture::new();
-    fixture.add("first", seconds(5)).await;
+    // Nobody takes the first job: its reservation would wake the timer as soon as the answer comes.
+    let elsewhere = NewJob { topic: topic("other"), ..new_job("first", seconds(5)) };
+    fixture.queue.add(elsewhere).await.expect("adds");
     fixture.add("second", seconds(10)).await;
     let poll = fixture.park(pop(seconds(60))).await;
     let hung = HungCalls::new();
@@ -319,13 +321,11 @@ async fn a_late_answer_of_the_store_makes_no_job_late() {
         _ => Fault::default(),
     })));
     fixture.clock.advance(seconds(5));
-    assert_eq!(delivered_ids(poll).await, ["first"]);
     fixture.until(|| hung.hung_calls() == 1).await;
     // The store answers at last: the second job is due 5 seconds after the promotion began, 1 second after the answer.
     fixture.clock.advance(seconds(4));
     fixture.store.choose_faults(None);
     hung.release();
-    let poll = fixture.park(pop(seconds(60))).await;
     fixture.clock.advance(seconds(1));
     assert_eq!(delivered_ids(poll).await, ["second"]);
     fixture.close().await;
