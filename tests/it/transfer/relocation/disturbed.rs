@@ -13,9 +13,9 @@ use linger::{
         ClockOffsets, Error, JobRecord, Movable, MoveMark, MoveRole, Put, RecordReader, Result, Store,
         TopicRecord, redis,
     },
-    transfer::Relocation,
+    transfer::{Relocation, TransferError},
 };
-use tokio::sync::Notify;
+use tokio::{sync::Notify, task::JoinHandle};
 
 use super::{Moving, PAIRS, abandon, complete, content_of, copy, nothing_named};
 use crate::harness::{
@@ -180,49 +180,87 @@ async fn an_abandoned_move_gives_the_source_back_and_may_begin_again() {
     }
 }
 
-/// A mover is halted before one of its calls; another one completes the move, and the target's servers add a job and delete
-/// another. When the first mover goes on, it changes nothing more. Returns whether there were fewer calls.
-async fn wake_late_at(at: usize, is_last: bool, at_target: bool) -> bool {
-    let options = |prefix: String| redis::Options { prefix, ..redis::Options::new(&shared().url()) };
-    let (from, to) = (options(fresh_prefix()), options(fresh_prefix()));
+/// A run of the command that is halted before one of its calls.
+struct HaltedRun {
+    run: JoinHandle<std::result::Result<(), TransferError>>,
+    disturbed: Arc<Disturbed>,
+}
+
+impl HaltedRun {
+    /// Starts a run between two stores on Redis. None if it ends without that call.
+    async fn start(from: &redis::Options, to: &redis::Options, halt: Halt) -> Option<Self> {
+        let (source, target) = (Moving::at(from).await, Moving::at(to).await);
+        let how = Disturbance::Halts { halted: Notify::new(), resumed: Notify::new() };
+        let disturbed =
+            Arc::new(Disturbed::new(if halt.at_target { &target } else { &source }, halt.before_call, how));
+        let halting = disturbed.clone();
+        let mut run = tokio::spawn(async move {
+            let from: &dyn Movable = if halt.at_target { &*source.movable } else { &*halting };
+            let to: &dyn Movable = if halt.at_target { &*halting } else { &*target.movable };
+            let relocation = Relocation::new(source.place(), to, "target".to_owned()).expect("differ");
+            if halt.is_last {
+                return relocation.complete(from, false, &mut nothing_named).await.map(drop);
+            }
+            let mark = from.move_mark().await.expect("reads");
+            let clocks = from.clock_offsets().await.expect("reads");
+            relocation.copy(mark.as_ref(), clocks, || from.records(), &mut nothing_named).await.map(drop)
+        });
+        let Disturbance::Halts { halted, .. } = &disturbed.how else { unreachable!("it halts") };
+        tokio::select! {
+            () = halted.notified() => {}
+            done = &mut run => {
+                done.expect("does not panic").expect("was not disturbed");
+                return None;
+            }
+        }
+        Some(Self { run, disturbed })
+    }
+
+    /// Lets it go on, to its end.
+    async fn resume(self) -> std::result::Result<(), TransferError> {
+        let Disturbance::Halts { resumed, .. } = &self.disturbed.how else { unreachable!("it halts") };
+        resumed.notify_one();
+        self.run.await.expect("does not panic")
+    }
+}
+
+/// Where a run is halted.
+#[derive(Debug, Clone, Copy)]
+struct Halt {
+    is_last: bool,
+    at_target: bool,
+    /// From 1.
+    before_call: usize,
+}
+
+/// Two new places on Redis.
+fn two_places() -> (redis::Options, redis::Options) {
+    let place = || redis::Options { prefix: fresh_prefix(), ..redis::Options::new(&shared().url()) };
+    (place(), place())
+}
+
+async fn server_at(place: redis::Options) -> Arc<dyn Store> {
+    let (listener, metrics) = (Arc::new(Recorder::default()), Metrics::new().engine);
+    redis::connect(place, redis::TimeSource::Server, listener, metrics).await.expect("connects")
+}
+
+/// A run is halted; another one completes the move, and the target's servers add a job and delete another. When the first one
+/// goes on, it changes nothing more. Returns whether there were fewer calls.
+async fn complete_meanwhile(halt: Halt) -> bool {
+    let (from, to) = two_places();
     let (source, _) = Moving::at(&from).await.fill(35).await;
-    let (source_of_first, target_of_first) = (Moving::at(&from).await, Moving::at(&to).await);
     // A run that finds the target as an earlier pass left it does not look whether it is empty.
     copy(&source, &*Moving::at(&to).await.movable).await.expect("copies");
-    let how = Disturbance::Halts { halted: Notify::new(), resumed: Notify::new() };
-    let halting =
-        Arc::new(Disturbed::new(if at_target { &target_of_first } else { &source_of_first }, at, how));
-    let (first, place) = (halting.clone(), source.place());
-    let mut run = tokio::spawn(async move {
-        let from: &dyn Movable = if at_target { &*source_of_first.movable } else { &*first };
-        let to: &dyn Movable = if at_target { &*first } else { &*target_of_first.movable };
-        let relocation = Relocation::new(place, to, "target".to_owned()).expect("differ");
-        if is_last {
-            return relocation.complete(from, false, &mut nothing_named).await.map(drop);
-        }
-        let mark = from.move_mark().await.expect("reads");
-        let clocks = from.clock_offsets().await.expect("reads");
-        relocation.copy(mark.as_ref(), clocks, || from.records(), &mut nothing_named).await.map(drop)
-    });
-    let Disturbance::Halts { halted, resumed } = &halting.how else { unreachable!("it halts") };
-    tokio::select! {
-        () = halted.notified() => {}
-        done = &mut run => {
-            done.expect("does not panic").expect("was not disturbed");
-            return true;
-        }
-    }
+    let Some(halted) = HaltedRun::start(&from, &to, halt).await else { return true };
     let target = Moving::at(&to).await;
     complete(&source, &*source.movable, &*target.movable).await.expect("completes");
-    let (listener, metrics) = (Arc::new(Recorder::default()), Metrics::new().engine);
-    let server = redis::connect(to, redis::TimeSource::Server, listener, metrics).await.expect("connects");
+    let server = server_at(to).await;
     add(&*server, delayed("later", seconds(3600))).await;
     let gone = content_of(&target).await.1.swap_remove(0).job.id;
     Store::delete(&*server, ALL, vec![gone]).await.expect("deletes");
     let expected = content_of(&target).await;
-    resumed.notify_one();
-    let late = run.await.expect("does not panic");
-    let place = format!("last {is_last}, target {at_target}, call {at}: {late:?}");
+    let late = halted.resume().await;
+    let place = format!("{halt:?}: {late:?}");
     assert!(content_of(&target).await == expected, "{place}");
     assert_eq!(source.role().await, Some(MoveRole::Moved), "{place}");
     assert_eq!(target.role().await, Some(MoveRole::Opened), "{place}");
@@ -230,15 +268,58 @@ async fn wake_late_at(at: usize, is_last: bool, at_target: bool) -> bool {
     false
 }
 
+/// A last pass is halted; another run abandons the move if it is not complete, and the source's server adds a job. When the
+/// first one goes on, either it completes the move with that job, or the source stays the one that is served. Returns whether
+/// there were fewer calls.
+async fn abandon_meanwhile(halt: Halt) -> bool {
+    let (from, to) = two_places();
+    let (source, _) = Moving::at(&from).await.fill(35).await;
+    let server = server_at(from.clone()).await;
+    copy(&source, &*Moving::at(&to).await.movable).await.expect("copies");
+    let Some(halted) = HaltedRun::start(&from, &to, halt).await else { return true };
+    let was_closed = abandon(&source).await;
+    if was_closed.is_ok() {
+        add(&*server, delayed("later", seconds(3600))).await;
+    }
+    let expected = content_of(&source).await;
+    let late = halted.resume().await;
+    let target = Moving::at(&to).await;
+    let is_complete = target.role().await == Some(MoveRole::Opened);
+    let place = format!("{halt:?}: {was_closed:?}, {late:?}");
+    assert_eq!(late.is_ok(), is_complete, "{place}");
+    assert_eq!(source.role().await == Some(MoveRole::Moved), is_complete, "{place}");
+    assert!(content_of(if is_complete { &target } else { &source }).await == expected, "{place}");
+    let added = Store::add(&*server, vec![delayed("last", seconds(3600))]).await;
+    assert_eq!(added.is_err(), is_complete, "{place}: {added:?}");
+    if !is_complete {
+        let expected = content_of(&source).await;
+        complete(&source, &*source.movable, &*target.movable).await.expect("completes");
+        assert!(content_of(&target).await == expected, "{place}");
+    }
+    false
+}
+
 #[tokio::test]
-async fn a_mover_that_wakes_late_changes_nothing() {
+async fn a_run_that_goes_on_after_another_one_completed_the_move_changes_nothing() {
     for is_last in [false, true] {
         for at_target in [true, false] {
-            let mut at = 1;
-            while !wake_late_at(at, is_last, at_target).await {
-                at += 1;
+            let mut before_call = 1;
+            while !complete_meanwhile(Halt { is_last, at_target, before_call }).await {
+                before_call += 1;
             }
-            assert!(at > 2, "last {is_last}, target {at_target}: {at}");
+            assert!(before_call > 2, "last {is_last}, target {at_target}: {before_call}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_goes_on_after_the_move_was_abandoned_leaves_one_store_that_is_served() {
+    for at_target in [true, false] {
+        let mut before_call = 1;
+        while !abandon_meanwhile(Halt { is_last: true, at_target, before_call }).await {
+            before_call += 1;
+        }
+        let least = if at_target { 2 } else { SOURCE_CALLS_UNTIL_MOVED };
+        assert!(before_call > least, "target {at_target}: {before_call}");
     }
 }
