@@ -1,8 +1,9 @@
 //! The pages for users: they are short where they have to be, their links lead somewhere, they name what exists
-//! (`configuration`: each setting, as `config/default.toml` has it), their shell blocks run (`shell`), and packages have what
-//! they need (`packages`).
+//! (`configuration`: each setting, as `config/default.toml` has it), their shell blocks run (`shell`), packages have what
+//! they need (`packages`), and so has the site that `scripts/book` makes (`contents`).
 
 mod configuration;
+mod contents;
 mod packages;
 mod shell;
 

@@ -22,6 +22,9 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// The table of contents of the site, which is no page itself: in the site it is beside each page.
+pub const CONTENTS: &str = "docs/SUMMARY.md";
+
 /// Every page, by its path from the root.
 pub fn pages() -> Vec<PathBuf> {
     let mut pages = Vec::new();
@@ -39,6 +42,7 @@ pub fn pages() -> Vec<PathBuf> {
             pages.push(entry.strip_prefix(root()).expect("is ours").to_owned());
         }
     }
+    pages.retain(|page| page != Path::new(CONTENTS));
     pages.sort();
     assert!(pages.contains(&PathBuf::from("README.md")) && pages.len() > 20, "{pages:?}");
     pages
