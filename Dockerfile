@@ -10,6 +10,9 @@ ARG RUNTIME_IMAGE=debian:bookworm-20260803-slim
 
 FROM ${BUILD_IMAGE} AS build
 WORKDIR /src
+# Writes the names and versions of all libraries into the program, where scanners of images read them. scripts/release
+# uses the same version.
+RUN cargo install --locked --version 0.7.7 cargo-auditable
 # Compile the dependencies alone first, so that a change of the source does not compile them again.
 COPY Cargo.toml Cargo.lock ./
 COPY bench/Cargo.toml bench/
@@ -17,7 +20,7 @@ COPY client/Cargo.toml client/
 RUN mkdir -p src bench/src client/src empty \
  && echo 'fn main() {}' > src/main.rs \
  && touch src/lib.rs bench/src/lib.rs client/src/lib.rs \
- && cargo build --release --locked \
+ && cargo auditable build --release --locked \
  && rm -r src bench/src client/src
 COPY . .
 # The commit for `linger --version`; the context has no .git. Declared here, so that a new commit does not
@@ -25,8 +28,8 @@ COPY . .
 ARG LINGER_COMMIT=
 # cargo compares modification times, and the copied files may be older than the build above.
 RUN touch src/main.rs src/lib.rs bench/src/lib.rs client/src/lib.rs \
- && cargo build --release --locked \
- && strip target/release/linger
+ && cargo auditable build --release --locked \
+ && strip --keep-section=.dep-v0 target/release/linger
 
 FROM ${RUNTIME_IMAGE}
 ARG LINGER_COMMIT=

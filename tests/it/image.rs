@@ -2,8 +2,8 @@
 //! in it and in the compose files are valid.
 //!
 //! The hosted workflow builds and starts the real image. Here the build steps run in a directory that contains only the files
-//! that `.dockerignore` lets through, with a `cargo` in their path that parses the whole manifest and compiles one small
-//! dependency.
+//! that `.dockerignore` lets through, with a `cargo` in their path that installs nothing, parses the whole manifest and
+//! compiles one small dependency.
 
 use std::{
     collections::BTreeMap,
@@ -96,14 +96,22 @@ fn copy(words: &str, context: &[PathBuf], workdir: &Path) {
     }
 }
 
-/// Writes replacements for programs that take minutes: `cargo build` parses everything and compiles one dependency.
+/// Writes replacements for programs that take minutes: `cargo auditable build` parses everything and compiles one
+/// dependency.
 fn write_replacement_programs(directory: &Path) {
     let cargo = format!(
-        "[ \"$1\" = build ] || exit 64\n'{}' build --offline --package cfg-if \"${{@:2}}\"\n\
+        "case \"$1\" in\n\
+         install) touch \"$0-${{@: -1}}\" && exit ;;\n\
+         auditable) [ -e \"$0-cargo-auditable\" ] && [ \"$2\" = build ] || exit 64 ;;\n\
+         *) exit 64 ;;\n\
+         esac\n\
+         '{}' build --offline --package cfg-if \"${{@:3}}\"\n\
          mkdir -p target/release && touch target/release/linger",
         env!("CARGO")
     );
-    for (name, body) in [("cargo", cargo.as_str()), ("strip", "test -f \"$1\"")] {
+    // The list of libraries has to stay in the program.
+    let strip = "[ \"$1\" = --keep-section=.dep-v0 ] && test -f \"$2\"";
+    for (name, body) in [("cargo", cargo.as_str()), ("strip", strip)] {
         let path = directory.join(name);
         fs::write(&path, format!("#!/usr/bin/env bash\nset -eu\n{body}\n")).expect("can be written");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("can be changed");
@@ -128,7 +136,7 @@ fn the_image_is_built_from_the_files_of_its_context() {
                 shell.env("PATH", format!("{}:{path}", programs.display()));
                 let output = shell.output().expect("there is a shell");
                 assert!(output.status.success(), "RUN {rest}\n{}", stderr(&output));
-                builds += rest.matches("cargo build").count();
+                builds += rest.matches("cargo auditable build").count();
             }
             ("COPY", 1) => copy(&rest, &context, &workdir),
             // The authorities that callbacks trust come from the image that builds, not from its work.
@@ -245,6 +253,14 @@ fn the_image_and_the_program_have_the_same_version() {
     for service in ["linger", "embedded"] {
         assert_eq!(yaml("docker-compose.yml")["services"][service]["image"], format!("linger:{version}"));
     }
+}
+
+#[test]
+fn the_image_and_the_release_name_their_libraries_by_the_same_version() {
+    let script = text("scripts/release");
+    let (_, version) = script.split_once("cargo_auditable=").expect("the script has a version");
+    let version = version.split_whitespace().next().expect("a split has a first part");
+    assert!(text("Dockerfile").contains(&format!(" --version {version} cargo-auditable\n")), "{version}");
 }
 
 /// The version that the build script prints when it runs in `directory` with only these variables.
